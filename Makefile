@@ -1,0 +1,110 @@
+# Sets up everything in .venv and build, each thing once, and rebuilds what changed. `make help` lists the targets.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3
+TORCH ?= torch==2.13.0
+FUZZ_SECONDS ?= 60
+FIXTURES ?= ../shared/fixtures
+PYTEST_ARGS ?=
+
+DEBIAN := g++ make pkg-config ccache libhdf5-dev libzstd-dev liblz4-dev nlohmann-json3-dev
+DEBIAN_PYTHON := python3 python3-venv python3-dev
+
+PY := .venv/bin/python
+PIP_INSTALL := $(PY) -m pip install --disable-pip-version-check --root-user-action ignore
+CMAKE := .venv/bin/cmake
+NINJA := -G Ninja -DCMAKE_MAKE_PROGRAM="$(CURDIR)/.venv/bin/ninja"
+DONE := .venv/done
+CXX_FILES := $(shell find csrc tests/cpp tests/fuzz -name '*.h' -o -name '*.cpp')
+BUILD_FILES := $(shell find csrc cmake -type f) CMakeLists.txt pyproject.toml
+
+# .venv and build work only where they were made (DONE/python holds the place): a moved or copied tree starts afresh.
+MOVED := $(shell [ ! -e $(DONE)/python ] || [ "$$(cat $(DONE)/python)" = "$(CURDIR)" ] || echo moved)
+
+# $(call quietly,what is being done,command): prints the first; the command's output only if it fails.
+define quietly
+@echo "$(1)"; log=$$(mktemp); trap 'rm -f "$$log"' EXIT; { $(2); } >"$$log" 2>&1 || { cat "$$log" >&2; exit 1; }
+endef
+
+.PHONY: help
+help:  ## list the targets
+	@awk -F ':.*## +' 'NF == 2 && /^[a-z-]+:/ { printf "%-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: setup
+setup: $(DONE)/extension  ## install what is missing and build the package into .venv
+
+.PHONY: demo
+demo: $(DONE)/extension $(DONE)/extra-demo build/demo/alloys.atp  ## train a potential on a data set of alloys
+	@$(PY) examples/02_train.py build/demo/alloys.atp --out build/demo
+
+build/demo/alloys.atp: examples/alloys.py | $(DONE)/extra-demo
+	@$(PY) examples/alloys.py $@
+
+.PHONY: test
+test: cpp-test $(DONE)/extension $(DONE)/extra-test  ## run all tests, C++ and Python
+	@$(PY) -m pytest -q $(PYTEST_ARGS)
+
+.PHONY: cpp-test
+cpp-test: $(DONE)/build-tools  ## run the tests of the C++ core
+	@.ci/setup libgtest-dev
+	$(call quietly,Building the C++ tests,\
+	  $(CMAKE) -S . -B build/core $(NINJA) -DATOMPACK_BUILD_TESTS=ON -DATOMPACK_BUILD_EXTENSION=OFF && \
+	  $(CMAKE) --build build/core)
+	$(call quietly,Running the C++ tests,.venv/bin/ctest --test-dir build/core --output-on-failure -j$$(nproc) | tee build/core/ctest.log)
+	@grep 'tests passed' build/core/ctest.log
+
+.PHONY: lint
+lint: $(DONE)/torch $(DONE)/extra-lint  ## check the format and types of all sources
+	@$(PY) -m ruff check
+	@$(PY) -m ruff format --check
+	@$(PY) -m mypy --strict atompack_torch
+	@.venv/bin/clang-format --dry-run --Werror $(CXX_FILES)
+
+.PHONY: bench
+bench: $(DONE)/extension $(DONE)/extra-bench  ## measure reading .atp next to other ways
+	@$(PY) benchmarks/read_atp.py
+
+.PHONY: sanitize
+sanitize: $(DONE)/build-tools  ## fuzz the C++ core under sanitizers, FUZZ_SECONDS=60 a target
+	@.ci/setup clang-19 libclang-rt-19-dev
+	$(call quietly,Building the fuzz targets,\
+	  $(CMAKE) -S . -B build/sanitize $(NINJA) -DCMAKE_CXX_COMPILER=clang++-19 \
+	    -DATOMPACK_BUILD_EXTENSION=OFF -DATOMPACK_BUILD_FUZZERS=ON -DATOMPACK_SANITIZE=ON && \
+	  $(CMAKE) --build build/sanitize)
+
+.PHONY: clean
+clean:  ## remove what was built (.venv stays)
+	rm -rf build dist $(DONE)/extension .mypy_cache .pytest_cache .ruff_cache
+
+# What is installed already; each file stands for one step that is done.
+$(DONE)/python: $(if $(MOVED),moved)
+	@.ci/setup $(DEBIAN) $$($(PYTHON) -c 'import sys; sys.exit(sys.base_prefix == "/usr")' 2>/dev/null || echo $(DEBIAN_PYTHON))
+	$(call quietly,Creating .venv,$(PYTHON) -m venv .venv)
+	@mkdir -p $(DONE) && echo "$(CURDIR)" >$@
+
+.PHONY: moved
+moved:
+	@echo 'This tree was moved or copied: making .venv and build afresh'; rm -rf .venv build
+
+$(DONE)/torch: $(DONE)/python
+	$(call quietly,Installing $(TORCH),$(PIP_INSTALL) $(TORCH) numpy)
+	@touch $@
+
+$(DONE)/build-tools: $(DONE)/python
+	$(call quietly,Installing the build tools,$(PIP_INSTALL) scikit-build-core pybind11 cmake ninja)
+	@touch $@
+
+$(DONE)/extension: $(DONE)/torch $(DONE)/build-tools $(BUILD_FILES)
+	$(call quietly,Building the package (minutes the first time),$(PIP_INSTALL) --no-build-isolation -e .)
+	@touch $@
+
+# An extra's requirements by themselves: `pip install .[extra]` would build the package again.
+$(DONE)/extra-%: pyproject.toml $(DONE)/torch
+	@$(PY) -c 'import sys, tomllib; \
+	  project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
+	  print(*project["optional-dependencies"]["$*"], sep="\n")' >.venv/$*.txt
+	$(call quietly,Installing what '$*' needs,$(PIP_INSTALL) $(TORCH) -r .venv/$*.txt)
+	@touch $@

@@ -1,0 +1,40 @@
+"""Collated PyTorch batches of atomistic data, straight from mapped files.
+
+    import atompack_torch as apt
+    from torch.utils.data import DataLoader
+
+    for batch in DataLoader(apt.AtpDataset("data.atp"), batch_size=64, shuffle=True):
+        print(batch.positions.shape, batch.energy)
+"""
+
+from importlib.metadata import version as _version
+
+from atompack_torch import _core as _core  # first: it checks the torch this was built for
+from atompack_torch.batch import Molecule, MoleculeBatch
+from atompack_torch.datasets.atp import AtpDataset
+from atompack_torch.errors import (
+    AtompackError,
+    CorruptFileError,
+    FieldError,
+    UnsafePickleError,
+    UnsupportedFormatError,
+    WriterLockedError,
+)
+from atompack_torch.fields import FieldSpec
+from atompack_torch.joining import collate
+
+__version__ = _version("atompack_torch")
+
+__all__ = [
+    "AtompackError",
+    "AtpDataset",
+    "CorruptFileError",
+    "FieldError",
+    "FieldSpec",
+    "Molecule",
+    "MoleculeBatch",
+    "UnsafePickleError",
+    "UnsupportedFormatError",
+    "WriterLockedError",
+    "collate",
+]

@@ -1,0 +1,7 @@
+"""``python -m atompack_torch``."""
+
+import sys
+
+from atompack_torch.cli import main
+
+sys.exit(main())

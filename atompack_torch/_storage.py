@@ -1,0 +1,80 @@
+"""A batch taken apart into plain structure and tensors, and put together again.
+
+Everything that goes over all tensors of a batch (pickling, moving, cloning, pytrees) is made of
+these two steps, so that the arena travels as one piece.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from types import EllipsisType
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from atompack_torch._core import view_arena
+from atompack_torch.fields import FieldInfo
+
+# A tensor, or a list with one entry a molecule: tensors of differing shape, strings, None.
+Value = Tensor | list[Any]
+
+Place = tuple[torch.dtype, int, tuple[int, ...]]
+
+
+class Structure(NamedTuple):
+    """All of a batch but its tensors, whose places are marked by ``...``; compares by value."""
+
+    infos: tuple[tuple[str, FieldInfo], ...]
+    values: tuple[EllipsisType | tuple[Any, ...], ...]
+    mask_rows: tuple[str, ...]
+
+
+def take_apart(
+    fields: dict[str, Value], infos: dict[str, FieldInfo], mask_rows: dict[str, int]
+) -> tuple[Structure, list[Tensor]]:
+    """Structure and tensors of the fields, in order; masks are the caller's."""
+    tensors: list[Tensor] = []
+    values: list[EllipsisType | tuple[Any, ...]] = []
+    for value in fields.values():
+        if isinstance(value, Tensor):
+            tensors.append(value)
+            values.append(...)
+        else:
+            tensors += [v for v in value if isinstance(v, Tensor)]
+            values.append(tuple(... if isinstance(v, Tensor) else v for v in value))
+    return Structure(tuple(infos.items()), tuple(values), tuple(mask_rows)), tensors
+
+
+def put_together(structure: Structure, tensors: Iterable[Tensor]) -> dict[str, Value]:
+    """The fields again, with other tensors in the same places."""
+    rest = iter(tensors)
+    fields: dict[str, Value] = {}
+    for (name, _), value in zip(structure.infos, structure.values, strict=True):
+        if value is ...:
+            fields[name] = next(rest)
+        else:
+            fields[name] = [next(rest) if v is ... else v for v in value]
+    return fields
+
+
+def place_of(tensor: Tensor, arena: Tensor | None) -> Place | None:
+    """Where in the arena a tensor lies, or None for one that stands by itself."""
+    if arena is None or tensor.requires_grad or not tensor.is_contiguous():
+        return None
+    if tensor.untyped_storage()._cdata != arena.untyped_storage()._cdata:
+        return None
+    return tensor.dtype, tensor.storage_offset() * tensor.element_size(), tuple(tensor.shape)
+
+
+def move(
+    tensors: list[Tensor], arena: Tensor | None, step: Callable[[Tensor], Tensor]
+) -> tuple[list[Tensor], Tensor | None]:
+    """Takes ``step`` (a copy, a transfer) once for the arena and once for each tensor outside."""
+    places = [place_of(tensor, arena) for tensor in tensors]
+    if arena is None or not any(places):
+        return [step(tensor) for tensor in tensors], None
+    moved = step(arena)
+    views = iter(view_arena(moved, [place for place in places if place]))
+    together = zip(tensors, places, strict=True)
+    return [next(views) if place else step(tensor) for tensor, place in together], moved

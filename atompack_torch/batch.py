@@ -1,0 +1,473 @@
+"""The one batch type of all sources, and the view of one molecule of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping, Sequence
+from typing import Any, Literal, overload
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from atompack_torch import _storage
+from atompack_torch._core import view_arena
+from atompack_torch._storage import Place, Structure, Value
+from atompack_torch.errors import CorruptFileError, FieldError, UnknownFieldError
+from atompack_torch.fields import (
+    ALIASES,
+    ATOM_PROPERTY,
+    BUILTIN,
+    BUILTINS,
+    CANONICAL,
+    MOLECULE_PROPERTY,
+    STRUCTURE,
+    FieldInfo,
+    Level,
+    prefixed_id,
+)
+
+
+class MoleculeBatch:
+    """B molecules of N atoms in all, collated.
+
+    Tensors are attributes and items: ``b.forces``, ``b["forces"]``. Always there are ``positions``
+    (N, 3), ``atomic_numbers`` (N,) int64, ``batch`` (N,) int64 (atom → molecule), ``ptr`` (B + 1,)
+    int64 (first atom of each molecule), ``n_atoms`` (B,) int64 and ``index`` (B,) int64 (number in
+    the data set); besides these, the labels and custom properties of the source. Values and units
+    are those stored; ``energy`` is float64 always. A value that a molecule does not have is NaN
+    (integers 0, booleans False, strings None), and ``mask(name)`` is False there. What differs in
+    shape inside a batch is a list with one tensor a molecule.
+
+    The tensors of a batch that was read are views of one block of memory, the arena: it crosses to
+    another process or device as one piece.
+    """
+
+    __slots__ = ("_arena", "_fields", "_infos", "_mask_rows", "_masks")
+
+    _fields: dict[str, Value]
+    _infos: dict[str, FieldInfo]  # shared between batches until a field is set
+    _masks: Tensor | None  # (fields, B) bool
+    _mask_rows: dict[str, int]  # fields without a row are there for every molecule
+    _arena: Tensor | None
+
+    def __init__(
+        self,
+        fields: dict[str, Value],
+        infos: dict[str, FieldInfo],
+        masks: Tensor | None = None,
+        mask_rows: dict[str, int] | None = None,
+        arena: Tensor | None = None,
+    ) -> None:
+        set_slot = object.__setattr__
+        set_slot(self, "_fields", fields)
+        set_slot(self, "_infos", infos)
+        set_slot(self, "_masks", masks)
+        set_slot(self, "_mask_rows", mask_rows if mask_rows is not None else {})
+        set_slot(self, "_arena", arena)
+
+    # Names
+
+    def _find(self, name: str) -> str | None:
+        """The listed name of a field that may be named by an alias or with its scope."""
+        if name in self._fields:
+            return name
+        if name in ALIASES:
+            return ALIASES[name]
+        wanted = prefixed_id(name)
+        for listed, info in self._infos.items() if wanted else ():
+            if info[:2] == wanted:
+                return listed
+        return None
+
+    def _known(self, name: str) -> str:
+        found = self._find(name)
+        if found is None:
+            raise UnknownFieldError(
+                f"no field {name!r} in this batch; it has {', '.join(map(repr, self._fields))}"
+            )
+        return found
+
+    def keys(self) -> KeysView[str]:
+        """Names of all fields."""
+        return self._fields.keys()
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self._find(name) is not None
+
+    def level(self, name: str) -> Level:
+        """How a field collates: ``"molecule"`` (one row a molecule) or ``"atom"``."""
+        return self._infos[self._known(name)].level
+
+    def mask(self, name: str) -> Tensor:
+        """(B,) bool: which molecules have this field."""
+        row = self._mask_rows.get(self._known(name))
+        if row is None or self._masks is None:
+            return torch.ones(len(self), dtype=torch.bool, device=self.ptr.device)
+        return self._masks[row]
+
+    # Items
+
+    def __len__(self) -> int:
+        return len(self._fields["n_atoms"])
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self._fields[name]
+        except KeyError:
+            pass
+        found = None if name.startswith("__") else self._find(name)
+        if found is None:
+            raise AttributeError(f"{type(self).__name__} has no field {name!r}")
+        return self._fields[found]
+
+    @overload
+    def __getitem__(self, item: str) -> Any: ...
+    @overload
+    def __getitem__(self, item: int) -> Molecule: ...
+    def __getitem__(self, item: str | int) -> Any:
+        """A field by name, or a molecule by number (a view)."""
+        if isinstance(item, str):
+            return self._fields[self._known(item)]
+        if not hasattr(item, "__index__"):
+            raise TypeError(f"a batch takes names and numbers, not {type(item).__name__}")
+        number = item.__index__()
+        if not -len(self) <= number < len(self):
+            raise IndexError(f"molecule {number} is out of range for a batch of {len(self)}")
+        return Molecule._view(self, number % len(self))
+
+    def __iter__(self) -> Iterator[Molecule]:
+        return (self[i] for i in range(len(self)))
+
+    def __setattr__(self, name: str, value: Tensor) -> None:
+        self[name] = value
+
+    def __setitem__(self, name: str, value: Tensor) -> None:
+        """Sets a field; a new one is per atom or per molecule by its first dimension.
+
+        Raises:
+            FieldError: the first dimension is neither, the name belongs to something else, or
+                the batch has as many atoms as molecules (``set_field`` then says which).
+        """
+        found = self._find(name)
+        if found is not None:
+            return self.set_field(found, value, self._infos[found].level)
+        n_atoms, rows = len(self._fields["positions"]), value.shape[0] if value.dim() else None
+        if n_atoms == len(self) == rows:
+            raise FieldError(f"field {name!r}: one row an atom or a molecule? use set_field()")
+        return self.set_field(name, value, "atom" if rows == n_atoms else "molecule")
+
+    def set_field(self, name: str, value: Tensor, level: Level) -> None:
+        """Sets a field of N rows (level ``"atom"``) or B rows (``"molecule"``), unmasked."""
+        known = self._infos.get(name)
+        if known is None and name in RESERVED - BUILTINS.keys():
+            raise FieldError(f"field {name!r}: the name belongs to the batch itself")
+        rows = len(self._fields["positions"]) if level == "atom" else len(self)
+        rows += name == "ptr"
+        if value.dim() == 0 or value.shape[0] != rows:
+            raise FieldError(f"field {name!r}: expected {rows} rows, got {tuple(value.shape)}")
+        info = known or FieldInfo(_scope_of(name, level), name, level)
+        object.__setattr__(self, "_infos", self._infos | {name: info})
+        rest = {key: row for key, row in self._mask_rows.items() if key != name}
+        object.__setattr__(self, "_mask_rows", rest)
+        self._fields[name] = value
+
+    # All tensors at once
+
+    def _take_apart(self) -> tuple[Structure, list[Tensor]]:
+        structure, tensors = _storage.take_apart(self._fields, self._infos, self._mask_rows)
+        return structure, tensors if self._masks is None else [*tensors, self._masks]
+
+    @classmethod
+    def _put_together(
+        cls, structure: Structure, tensors: Sequence[Tensor], rows: Iterable[int], arena: Tensor | None
+    ) -> MoleculeBatch:
+        fields = _storage.put_together(structure, tensors)
+        mask_rows = dict(zip(structure.mask_rows, rows, strict=True))
+        masks = tensors[-1] if mask_rows else None
+        return cls(fields, dict(structure.infos), masks, mask_rows, arena)
+
+    def _moved(self, step: Callable[[Tensor], Tensor]) -> MoleculeBatch:
+        structure, tensors = self._take_apart()
+        moved, arena = _storage.move(tensors, self._arena, step)
+        return self._put_together(structure, moved, self._mask_rows.values(), arena)
+
+    def to(
+        self,
+        device: torch.device | str | int | torch.dtype | None = None,
+        dtype: torch.dtype | None = None,
+        non_blocking: bool = False,
+    ) -> MoleculeBatch:
+        """The batch on another device: one transfer for the arena, whatever it holds.
+
+        ``dtype`` casts every floating field but ``energy``, as that of the data sets does.
+        """
+        if isinstance(device, torch.dtype):
+            device, dtype = None, device
+        target = self.ptr.device if device is None else torch.device(device)
+        moved = self
+        if dtype is not None:
+            moved = self._cast(dtype)
+        if target == self.ptr.device:
+            return moved
+        return moved._moved(lambda tensor: tensor.to(target, non_blocking=non_blocking))
+
+    def _cast(self, dtype: torch.dtype) -> MoleculeBatch:
+        def cast(tensor: Tensor) -> Tensor:
+            return tensor.to(dtype) if tensor.is_floating_point() else tensor
+
+        def cast_value(name: str, value: Value) -> Value:
+            if name == "energy":
+                return value
+            if isinstance(value, Tensor):
+                return cast(value)
+            return [cast(v) if isinstance(v, Tensor) else v for v in value]
+
+        fields = {name: cast_value(name, value) for name, value in self._fields.items()}
+        return MoleculeBatch(fields, self._infos, self._masks, self._mask_rows, self._arena)
+
+    def pin_memory(self, device: torch.device | str | None = None) -> MoleculeBatch:
+        """A copy in page-locked memory: one allocation."""
+        return self._moved(lambda tensor: tensor.pin_memory())
+
+    def clone(self) -> MoleculeBatch:
+        """A copy."""
+        return self._moved(torch.clone)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> MoleculeBatch:
+        return self.clone()
+
+    def share_memory_(self) -> MoleculeBatch:
+        """Moves the batch to shared memory, in place."""
+        for tensor in self._owners():
+            tensor.share_memory_()
+        return self
+
+    def record_stream(self, stream: torch.Stream) -> None:
+        """Tells the allocator that ``stream`` uses this memory (CUDA)."""
+        for tensor in self._owners():
+            tensor.record_stream(stream)  # type: ignore[arg-type]
+
+    def _owners(self) -> list[Tensor]:
+        """One tensor for each piece of memory: the arena, and what lies outside of it."""
+        _, tensors = self._take_apart()
+        outside = [t for t in tensors if _storage.place_of(t, self._arena) is None]
+        return outside if self._arena is None else [self._arena, *outside]
+
+    def __reduce__(self) -> tuple[Callable[..., MoleculeBatch], tuple[Any, ...]]:
+        structure, tensors = self._take_apart()
+        rows = tuple(self._mask_rows.values())
+        places = [_storage.place_of(tensor, self._arena) for tensor in tensors]
+        outside = [t for t, place in zip(tensors, places, strict=True) if place is None]
+        arena = self._arena if len(outside) < len(tensors) else None
+        return _restore, (structure, rows, arena, places, outside)
+
+    # Other forms
+
+    def to_dict(
+        self, preset: Literal["pyg", "fairchem", "nvalchemi"] | None = None
+    ) -> dict[str, Value]:
+        """A plain dict of the fields, renamed as another library calls them; nothing is copied."""
+        from atompack_torch.conversions import to_dict
+
+        return to_dict(self, preset)
+
+    def to_pyg(self) -> Any:
+        """A ``torch_geometric.data.Batch`` over the same tensors."""
+        from atompack_torch.conversions import to_pyg
+
+        return to_pyg(self)
+
+    def to_ase(self) -> list[Any]:
+        """A list of ``ase.Atoms``; labels go to a ``SinglePointCalculator``, only where present."""
+        from atompack_torch.conversions import to_ase
+
+        return to_ase(self)
+
+    @classmethod
+    def from_ase(cls, atoms: Sequence[Any]) -> MoleculeBatch:
+        """A batch of ``ase.Atoms``, in float64.
+
+        Scalar ``info`` become molecule properties, ``arrays`` atom properties; of a calculator only
+        the results it holds are taken. A zero cell means that there is none. Stress keeps the sign
+        of ASE and becomes 3 x 3.
+        """
+        from atompack_torch.conversions import from_ase
+
+        return from_ase(atoms)
+
+    @classmethod
+    def from_molecules(cls, molecules: Sequence[Molecule]) -> MoleculeBatch:
+        """Joins molecules; a field that only some have is masked for the others."""
+        from atompack_torch.joining import join
+
+        return join(molecules)
+
+    def __repr__(self) -> str:
+        def describe(value: Value) -> str:
+            if isinstance(value, Tensor):
+                return f"{tuple(value.shape)} {str(value.dtype).removeprefix('torch.')}"
+            return f"list of {len(value)}"
+
+        lines = [f"  {name}: {describe(value)}" for name, value in self._fields.items()]
+        head = f"{len(self)} molecules, {len(self._fields['positions'])} atoms"
+        return "MoleculeBatch(" + head + "\n" + "\n".join(lines[:30]) + "\n)"
+
+
+class Molecule:
+    """One molecule: the fields of a batch, as views of its rows.
+
+    An absent label is None. ``atomic_numbers`` is int64, scalars are 0-d tensors, strings ``str``.
+    """
+
+    __slots__ = ("_batch", "_faults", "_row")
+
+    _batch: MoleculeBatch
+    _row: int
+    _faults: Mapping[str, str]  # damaged values, and what is wrong with them
+
+    def __init__(
+        self,
+        positions: Any,
+        atomic_numbers: Any,
+        *,
+        properties: Mapping[str, Any] | None = None,
+        atom_properties: Mapping[str, Any] | None = None,
+        **labels: Any,
+    ) -> None:
+        """Makes a molecule by hand.
+
+        Args:
+            positions: (n, 3), floating.
+            atomic_numbers: (n,), integers.
+            properties: custom values of the molecule: numbers, strings, None, tensors.
+            atom_properties: custom values of the atoms: tensors with n rows.
+            labels: ``energy``, ``forces``, ``charges``, ``velocities``, ``cell``, ``stress``,
+                ``pbc``, ``name``; None means absent.
+        """
+        from atompack_torch.joining import single
+
+        self._batch = single(
+            positions, atomic_numbers, labels, properties or {}, atom_properties or {}
+        )
+        self._row = 0
+        self._faults = {}
+
+    @classmethod
+    def _view(
+        cls, batch: MoleculeBatch, row: int, faults: Mapping[str, str] | None = None
+    ) -> Molecule:
+        molecule = cls.__new__(cls)
+        molecule._batch, molecule._row, molecule._faults = batch, row, faults or {}
+        return molecule
+
+    def __len__(self) -> int:
+        """Number of atoms."""
+        return int(self._batch.n_atoms[self._row])
+
+    def keys(self) -> list[str]:
+        """Names of the fields that are present."""
+        return [
+            name
+            for name in self._batch.keys()
+            if name in ("positions", "atomic_numbers")
+            or name in self._faults
+            or (name not in STRUCTURE and bool(self._batch.mask(name)[self._row]))
+        ]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.keys()
+
+    def level(self, name: str) -> Level:
+        """``"molecule"`` or ``"atom"``."""
+        return self._batch.level(name)
+
+    def __getitem__(self, name: str) -> Any:
+        """A field; None where this molecule does not have it.
+
+        Raises:
+            CorruptFileError: the stored value is damaged.
+            FieldError: no such field (a KeyError as well).
+        """
+        if not isinstance(name, str):
+            raise TypeError(f"a molecule takes names of fields, not {type(name).__name__}")
+        found = self._batch._find(name)
+        if found is None:
+            if name in BUILTINS:
+                return None
+            raise UnknownFieldError(f"no field {name!r} in this molecule; it has {self.keys()}")
+        return self._value(found)
+
+    def _value(self, name: str) -> Any:
+        if name in self._faults:
+            raise CorruptFileError(self._faults[name])
+        batch, row = self._batch, self._row
+        info, value = batch._infos[name], batch._fields[name]
+        if name not in STRUCTURE and not bool(batch.mask(name)[row]):
+            return None
+        if name == "ptr":
+            return value[row : row + 2]
+        if info.level == "atom" and isinstance(value, Tensor):
+            first, last = batch.ptr[row : row + 2].tolist()
+            return value[first:last]
+        return value[row]
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        try:
+            return self[name]
+        except UnknownFieldError as error:
+            raise AttributeError(str(error)) from None
+
+    def __reduce__(self) -> tuple[Callable[..., Molecule], tuple[Any, ...]]:
+        from atompack_torch.joining import alone
+
+        return Molecule._view, (alone(self), 0, dict(self._faults))
+
+    def __repr__(self) -> str:
+        labels = [name for name in self.keys() if name not in STRUCTURE]
+        return f"Molecule({len(self)} atoms, {', '.join(labels) or 'no labels'})"
+
+
+def _attributes(kind: type) -> set[str]:
+    return {name for name in dir(kind) if not name.startswith("_")}
+
+
+# No custom property goes by one of these names without its scope in front.
+RESERVED = CANONICAL | _attributes(MoleculeBatch) | _attributes(Molecule)
+
+
+def _scope_of(name: str, level: Level) -> int:
+    if name in BUILTINS:
+        return BUILTIN
+    return ATOM_PROPERTY if level == "atom" else MOLECULE_PROPERTY
+
+
+def _restore(
+    structure: Structure,
+    rows: tuple[int, ...],
+    arena: Tensor | None,
+    places: list[Place | None],
+    outside: list[Tensor],
+) -> MoleculeBatch:
+    views = view_arena(arena, [place for place in places if place]) if arena is not None else []
+    inside, rest = iter(views), iter(outside)
+    tensors = [next(inside) if place else next(rest) for place in places]
+    return MoleculeBatch._put_together(structure, tensors, rows, arena)
+
+
+def _flatten(batch: MoleculeBatch) -> tuple[list[Tensor], tuple[Structure, tuple[int, ...]]]:
+    structure, tensors = batch._take_apart()
+    return tensors, (structure, tuple(batch._mask_rows.values()))
+
+
+def _unflatten(
+    leaves: Iterable[Any], context: tuple[Structure, tuple[int, ...]]
+) -> MoleculeBatch:
+    structure, rows = context
+    return MoleculeBatch._put_together(structure, list(leaves), rows, None)
+
+
+pytree.register_pytree_node(
+    MoleculeBatch, _flatten, _unflatten, serialized_type_name="atompack_torch.MoleculeBatch"
+)

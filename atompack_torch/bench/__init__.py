@@ -1,0 +1,203 @@
+"""``atompack-torch bench``: how fast batches come out of ``.atp`` files, next to atompack-db.
+
+``race.py`` measures, ``readers.py`` holds the data and the contestants. `main` is the command.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import importlib.util
+import json
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from atompack_torch.bench.race import Entry, Setting, Standing, in_own_process, race
+from atompack_torch.bench.readers import atompack_db, fingerprint, make_atp, ours
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table: ours, theirs, and the ratio that is asked for."""
+
+    case: str
+    required: float | None
+    ours: Standing
+    theirs: Standing
+
+    def text(self) -> str:
+        """Lay out the line, the ratio first."""
+        mark = ""
+        if self.required is not None:
+            mark = f"{self.required:g}x {'ok' if self.theirs.ratio >= self.required else 'SHORT'}"
+        spread = f"({self.theirs.ratio_low:.2f}-{self.theirs.ratio_high:.2f})"
+        return (
+            f"{self.theirs.ratio:8.2f}x {spread:>15} {mark:>9}  {self.case:<32}"
+            f"{_speed(self.ours)}  {_speed(self.theirs)}  {self.theirs.name}"
+        )
+
+
+HEADER = (
+    f"{'ratio':>9} {'(rounds)':>15} {'at least':>9}  {'case':<32}"
+    f"{'ours: molecules/s, MB/s':>24}  {'theirs':>24}"
+)
+
+
+def _speed(standing: Standing) -> str:
+    return f"{standing.molecules_per_s:>15,.0f} {standing.mb_per_s:>8,.1f}"
+
+
+def progress(text: str) -> None:
+    """Say on stderr what is going on."""
+    print(f"bench: {text}", file=sys.stderr, flush=True)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One line of the standard comparison."""
+
+    title: str
+    required: float
+    codec: str
+    workers: int = 0
+    through_loader: bool = True
+
+
+STANDARD = (
+    Case("DataLoader, 0 workers, none", 4, "none"),
+    Case("DataLoader, 0 workers, zstd 3", 5, "zstd"),
+    Case("DataLoader, 0 workers, lz4", 3, "lz4"),
+    Case("DataLoader, 2 workers, none", 4, "none", workers=2),
+    Case("ds.batch(indices) alone, none", 8, "none", through_loader=False),
+)
+
+
+def compare(paths: Mapping[str, Path], options: argparse.Namespace) -> Iterator[Row]:
+    """Run the standard comparison on the files of `make_atp`, row by row."""
+    for case in STANDARD:
+        progress(case.title)
+        setting = Setting(
+            paths[case.codec],
+            options.molecules,
+            case.workers,
+            options.batch_size,
+            case.through_loader,
+        )
+        entries = [Entry("ours", ours, setting), Entry("atompack-db", atompack_db, setting)]
+        first, second = race(entries, options.rounds, options.seconds)
+        yield Row(case.title, case.required, first, second)
+
+
+def check(paths: Mapping[str, Path], molecules: int) -> None:
+    """Make sure that both sides deliver the same tensors, else their speeds mean nothing."""
+    indices = list(range(0, molecules, max(1, molecules // 64)))
+    for codec, path in paths.items():
+        mine, other = (
+            in_own_process(fingerprint, build, Setting(path, molecules), indices)
+            for build in (ours, atompack_db)
+        )
+        if mine != other:
+            raise AssertionError(f"{codec}: the batches differ: ours {mine}, atompack-db {other}")
+
+
+def bench_files(paths: Sequence[Path], options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Measure our speed on given files, next to atompack-db's where it can read them."""
+    from atompack_torch import AtpDataset
+
+    results = []
+    for path in paths:
+        dataset = AtpDataset(path)
+        molecules = len(dataset)
+        if molecules == 0:
+            raise ValueError(f"{path}: no molecules to read")
+        setting = Setting(path, molecules, options.workers, options.batch_size)
+        entries = [Entry("ours", ours, setting)]
+        if importlib.util.find_spec("atompack") and path.is_file():
+            entries.append(Entry("atompack-db", atompack_db, setting))
+        progress(f"{path}: {molecules} molecules")
+        results.append({"path": str(path), "standings": _race_files(entries, options)})
+    return results
+
+
+def _race_files(entries: list[Entry], options: argparse.Namespace) -> list[Standing]:
+    try:
+        return race(entries, options.rounds, options.seconds)
+    except ValueError as error:  # what atompack-db raises for sections it cannot lay side by side
+        if len(entries) == 1:
+            raise
+        progress(f"ours alone, because a reader refused: {error}")
+        return race(entries[:1], options.rounds, options.seconds)
+
+
+def parser(description: str) -> argparse.ArgumentParser:
+    """Make the options that all of these benchmarks take."""
+    result = argparse.ArgumentParser(
+        prog="atompack-torch bench",
+        description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    result.add_argument("--rounds", type=int, default=9, help="(default: %(default)s)")
+    result.add_argument("--molecules", type=int, default=20_000, help="(default: %(default)s)")
+    result.add_argument("--batch-size", type=int, default=64, help="(default: %(default)s)")
+    result.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    result.add_argument("--quick", action="store_true", help="a smoke run: small and imprecise")
+    result.set_defaults(seconds=0.25)  # of one round of one contestant
+    return result
+
+
+def parse(result: argparse.ArgumentParser, argv: Sequence[str] | None) -> argparse.Namespace:
+    """Parse and check the options; wrong ones end with exit status 2."""
+    options = result.parse_args(argv)
+    if options.quick:
+        options.rounds, options.seconds = min(options.rounds, 3), 0.02
+        options.molecules = min(options.molecules, 2000)
+    if min(options.rounds, options.molecules, options.batch_size) < 1:
+        result.error("--rounds, --molecules and --batch-size must be at least 1")
+    return options
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure the files named, or run the standard comparison; returns the exit status."""
+    command = parser("Reading speed: of the files named, or on standard data next to atompack-db.")
+    command.add_argument("paths", nargs="*", type=Path, metavar="PATH", help=".atp file or folder")
+    command.add_argument("--workers", type=int, default=0, help="for PATH (default: %(default)s)")
+    options = parse(command, argv)
+    try:
+        if options.paths:
+            _print_files(bench_files(options.paths, options), options.json)
+            return 0
+    except (OSError, ValueError, NotImplementedError) as error:  # ours derive from these
+        print(f"atompack-torch bench: {error}", file=sys.stderr)
+        return 1
+    if importlib.util.find_spec("atompack") is None:
+        command.error("the standard comparison needs atompack-db: pip install atompack-db")
+    with tempfile.TemporaryDirectory() as folder:
+        progress(f"writing {options.molecules} molecules with atompack-db")
+        paths = in_own_process(make_atp, Path(folder), options.molecules)
+        check(paths, options.molecules)
+        print_rows(compare(paths, options), options.json)
+    return 0
+
+
+def print_rows(rows: Iterable[Row], as_json: bool) -> None:
+    """Print the table line by line, or all of it as JSON."""
+    if as_json:
+        print(json.dumps([dataclasses.asdict(row) for row in rows], indent=2))
+        return
+    print(HEADER)
+    for row in rows:
+        print(row.text(), flush=True)
+
+
+def _print_files(results: list[dict[str, Any]], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(results, indent=2, default=dataclasses.asdict))
+        return
+    for result in results:
+        print(result["path"])
+        for standing in result["standings"]:
+            print(f"  ours {standing.ratio:.2f}x {standing.name:<12} {_speed(standing)} MB/s")

@@ -1,0 +1,178 @@
+"""Run contestants in turn, each in a process of its own, and compare their speeds.
+
+A process of its own, because atompack-db hangs in forked children once their parent has used it,
+and because thread pools disturb each other. Rounds are interleaved (ours, theirs, ours, ...), so
+that a change of the machine's speed hits both sides; the figure that counts is the median of the
+ratios of the rounds. The timed loop asks every tensor of every batch for its size and address, so
+that nothing counts as delivered before it exists.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is read, and how: a random epoch in batches, by a DataLoader or by batch calls alone."""
+
+    path: Path
+    molecules: int
+    workers: int = 0
+    batch_size: int = 64
+    through_loader: bool = True
+    epoch: int | None = None  # molecules drawn in an epoch, for slow contestants; None: all
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """A loader of random epochs, and a call that makes one batch, with ``keys()`` and ``[]``."""
+
+    loader: Iterable[Any]
+    batch: Callable[[list[int]], Any]
+
+
+Build = Callable[[Setting], Contestant]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A contestant by name; ``build`` runs in the contestant's process."""
+
+    name: str
+    build: Build
+    setting: Setting
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How one contestant fared; ``ratio`` is the first contestant's speed over this one's."""
+
+    name: str
+    ratio: float
+    ratio_low: float
+    ratio_high: float
+    molecules_per_s: float
+    mb_per_s: float  # of tensors delivered
+
+
+class _Runner:
+    """The contestant of this process."""
+
+    def __init__(self, entry: Entry) -> None:
+        torch.manual_seed(0)
+        self._setting = entry.setting
+        self._contestant = entry.build(entry.setting)
+
+    def _batches(self) -> Iterable[Any]:
+        if self._setting.through_loader:
+            return self._contestant.loader
+        order = torch.randperm(self._setting.molecules).tolist()
+        size = self._setting.batch_size
+        chunks = [order[i : i + size] for i in range(0, len(order), size)]
+        return map(self._contestant.batch, chunks)
+
+    def run(self, epochs: int) -> float:
+        """Return the seconds for so many random epochs."""
+        seconds = 0.0
+        for _ in range(epochs):
+            batches = self._batches()  # the order of batch calls is not part of their cost
+            start = time.perf_counter()
+            for batch in batches:
+                touch(batch)
+            seconds += time.perf_counter() - start
+        return seconds
+
+    def epoch_bytes(self) -> int:
+        """Count the bytes of the tensors delivered in an epoch."""
+        return sum(tensor.nbytes for batch in self._batches() for tensor in tensors(batch))
+
+
+_runner: _Runner | None = None
+
+
+def tensors(batch: Any) -> Iterator[Tensor]:
+    """Go through the tensors of a batch."""
+    keys = batch.keys()  # iterating a batch itself gives molecules
+    for key in keys:
+        value = batch[key]
+        if isinstance(value, Tensor):
+            yield value
+
+
+def touch(batch: Any) -> int:
+    """Ask every tensor of a batch for its size and address."""
+    total = 0
+    for tensor in tensors(batch):
+        total += tensor.numel() + tensor.data_ptr()
+    return total
+
+
+def _open(entry: Entry) -> int:
+    global _runner
+    _runner = _Runner(entry)
+    return _runner.epoch_bytes()  # the first epoch: pages are faulted in, workers started
+
+
+def _run(epochs: int) -> float:
+    assert _runner is not None
+    return _runner.run(epochs)
+
+
+def own_process() -> ProcessPoolExecutor:
+    """One fresh interpreter that runs what it is given, in order."""
+    return ProcessPoolExecutor(1, mp_context=get_context("spawn"))
+
+
+def in_own_process(function: Callable[..., T], *args: Any) -> T:
+    """Call a function in a fresh interpreter."""
+    with own_process() as process:
+        return process.submit(function, *args).result()
+
+
+class Racer:
+    """The parent's end of a contestant."""
+
+    def __init__(self, entry: Entry, process: ProcessPoolExecutor, seconds: float) -> None:
+        self._process = process
+        self._bytes = process.submit(_open, entry).result()
+        self._molecules = entry.setting.epoch or entry.setting.molecules
+        self._epochs = max(1, round(seconds / process.submit(_run, 1).result()))
+        self.name = entry.name
+        self.speeds: list[float] = []  # molecules/s of every round
+
+    def round(self) -> None:
+        """Run for about the time asked for and note the speed."""
+        seconds = self._process.submit(_run, self._epochs).result()
+        self.speeds.append(self._epochs * self._molecules / seconds)
+
+    def standing(self, first: Racer) -> Standing:
+        """Sum up all rounds, relative to the first contestant."""
+        ratios = [a / b for a, b in zip(first.speeds, self.speeds, strict=True)]
+        speed = statistics.median(self.speeds)
+        megabytes = self._bytes / self._molecules / 1e6
+        median = statistics.median(ratios)
+        return Standing(self.name, median, min(ratios), max(ratios), speed, speed * megabytes)
+
+
+def race(entries: Sequence[Entry], rounds: int, seconds: float) -> list[Standing]:
+    """Run the contestants in turn, round by round; ratios are relative to the first."""
+    with ExitStack() as stack:
+        racers = [Racer(entry, stack.enter_context(own_process()), seconds) for entry in entries]
+        for _ in range(rounds):
+            for racer in racers:
+                racer.round()
+    return [racer.standing(racers[0]) for racer in racers]

@@ -1,0 +1,1 @@
+"""Map-style data sets for ``torch.utils.data.DataLoader``, one module a format."""

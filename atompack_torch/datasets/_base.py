@@ -1,0 +1,189 @@
+"""What the data sets of molecules share: a native collator, and batches made with it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar, overload
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset, get_worker_info
+from torch.utils.data._utils.collate import default_collate_fn_map
+
+from atompack_torch._core import Collator, FieldTable
+from atompack_torch.batch import RESERVED, Molecule, MoleculeBatch
+from atompack_torch.fields import STRUCTURE, STRUCTURE_INFO, FieldId, FieldInfo, public_names
+
+Self = TypeVar("Self", bound="MoleculeDataset")
+Transform = Callable[[MoleculeBatch], Any]
+
+
+class Collated:
+    """A finished batch that is no MoleculeBatch: what a transform made instead.
+
+    A DataLoader collates the list that ``__getitems__`` returns; this wrapper is how the value
+    inside comes through unchanged.
+    """
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+def _unwrap(items: Sequence[Collated], *, collate_fn_map: Any = None) -> Any:
+    (item,) = items
+    return item.value
+
+
+default_collate_fn_map[Collated] = _unwrap
+
+
+class MoleculeDataset(Dataset[Molecule]):
+    """Molecules by number, in batches made by the native core.
+
+    Subclasses say how to open a collator and how many molecules there are; it is opened on first
+    use in each process and is no part of a pickle.
+    """
+
+    _transform: Transform | None = None
+    _selection: Tensor | None = None  # of a subset: numbers in the whole data set
+    _native: Collator | None = None
+
+    def _open(self) -> Collator:
+        raise NotImplementedError
+
+    def _size(self) -> int:
+        """Number of molecules in the whole data set."""
+        raise NotImplementedError
+
+    def _collator(self) -> Collator:
+        # Without a lock (a fork could inherit it locked): opening twice does no harm.
+        native = self._native
+        if native is None:
+            self._native = native = self._open()
+        return native
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in self.__dict__.items() if key != "_native"}
+
+    def __len__(self) -> int:
+        return self._size() if self._selection is None else len(self._selection)
+
+    @overload
+    def __getitem__(self, item: slice) -> MoleculeBatch: ...
+    @overload
+    def __getitem__(self, item: int) -> Molecule: ...
+    def __getitem__(self, item: int | slice) -> Any:
+        """One molecule by number (negative too), or a batch by slice.
+
+        A damaged custom value of the one molecule is reported when it is read; ``transform`` is
+        for batches and does not see it.
+
+        Raises:
+            IndexError: out of range.
+            CorruptFileError: the record is damaged.
+            FieldError: a value is missing and ``missing="error"``.
+        """
+        if isinstance(item, slice):
+            return self.batch(range(*item.indices(len(self))))
+        if self._selection is not None:
+            (item,) = self._numbers([item])
+        made = self._collator().collate_one(item)
+        batch = _batch(made)
+        names = _names_of(made[1])
+        return Molecule._view(batch, 0, {names[field]: fault for field, fault in made[5]})
+
+    def batch(self, indices: Sequence[int] | Tensor | np.ndarray[Any, Any]) -> Any:
+        """Decodes molecules into one batch.
+
+        Args:
+            indices: molecule numbers, any order, repeats allowed, negative ones from the end.
+
+        Returns:
+            A ``MoleculeBatch`` (or what ``transform`` makes of it); ``index`` holds the numbers in
+            the whole data set, also for a subset.
+
+        Raises:
+            IndexError: an index is out of range.
+            CorruptFileError: a record, or a value that was asked for, is damaged.
+            FieldError: a value is missing and ``missing="error"``; types that cannot share a batch.
+        """
+        made = self._collator().collate(self._numbers(indices), get_worker_info() is not None)
+        batch = _batch(made)
+        return batch if self._transform is None else self._transform(batch)
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Any]:
+        """A whole batch at once, for DataLoader: a list of one, collated already."""
+        batch = self.batch(indices)
+        return [batch if isinstance(batch, MoleculeBatch) else Collated(batch)]
+
+    def _numbers(self, indices: Any) -> Sequence[int]:
+        """Numbers in the whole data set, as a sequence of Python integers."""
+        if isinstance(indices, (Tensor, np.ndarray)):
+            is_integer = str(indices.dtype).removeprefix("torch.").startswith(("int", "uint"))
+            if not is_integer and len(indices):
+                raise TypeError(f"indices: expected integers, got {indices.dtype}")
+            indices = indices.tolist()
+        if self._selection is None:
+            return indices  # type: ignore[no-any-return]
+        size = len(self._selection)
+        for index in indices:
+            if not -size <= index < size:
+                raise IndexError(f"molecule {index} is out of range for a subset of {size}")
+        numbers: list[int] = self._selection[torch.tensor(indices, dtype=torch.int64)].tolist()
+        return numbers
+
+    def subset(self: Self, indices: Sequence[int] | Tensor | np.ndarray[Any, Any]) -> Self:
+        """The same data set, seen through these indices; nothing is read or copied."""
+        checked = torch.as_tensor(indices, dtype=torch.int64)
+        if len(checked) and (int(checked.min()) < -len(self) or int(checked.max()) >= len(self)):
+            raise IndexError(f"subset: an index is out of range for a data set of {len(self)}")
+        checked = torch.where(checked < 0, checked + len(self), checked)
+        part = copy.copy(self)
+        part._native = self._native
+        part._selection = checked if self._selection is None else self._selection[checked]
+        return part
+
+    def split(self: Self, fractions: Sequence[float], seed: int) -> list[Self]:
+        """Random parts of these fractions, the same for the same seed.
+
+        Raises:
+            ValueError: the fractions are negative or do not add up to 1.
+        """
+        if min(fractions, default=0) < 0 or abs(sum(fractions) - 1) > 1e-6:
+            raise ValueError(f"fractions: expected positive numbers that add up to 1: {fractions}")
+        order = torch.randperm(len(self), generator=torch.Generator().manual_seed(seed))
+        sizes = [int(len(self) * fraction) for fraction in fractions]
+        for i in range(len(self) - sum(sizes)):
+            sizes[i % len(sizes)] += 1
+        return [self.subset(part) for part in torch.split(order, sizes)]
+
+
+# (arena, table, structure tensors, values, masks, faults), as the native core hands it over
+Made = tuple[Tensor, FieldTable, tuple[Tensor, ...], list[Any], Tensor, list[tuple[int, str]]]
+
+
+def _names_of(table: FieldTable) -> list[str]:
+    names: list[str] = _described(table)[0]
+    return names
+
+
+def _described(table: FieldTable) -> tuple[list[str], dict[str, FieldInfo], dict[str, int]]:
+    """Names, infos and mask rows of a field table, made once and kept on it."""
+    known = getattr(table, "described", None)
+    if known is None:
+        heads = table.fields()
+        names = public_names([FieldId(scope, key) for scope, key, _ in heads], RESERVED)
+        infos = {name: FieldInfo(*head) for name, head in zip(names, heads, strict=True)}
+        rows = {name: row for row, name in enumerate(names)}
+        known = table.described = (names, STRUCTURE_INFO | infos, rows)
+    return known
+
+
+def _batch(made: Made) -> MoleculeBatch:
+    arena, table, structure, values, masks, _ = made
+    names, infos, rows = _described(table)
+    fields = dict(zip(STRUCTURE, structure))
+    fields.update(zip(names, values))
+    return MoleculeBatch(fields, infos, masks, rows, arena)

@@ -1,0 +1,133 @@
+"""The fields that this package knows by name, and how names and fields belong together."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import torch
+
+Level = Literal["molecule", "atom"]
+
+# Where a field's key lives, with the numbers of the native core.
+BUILTIN, ATOM_PROPERTY, MOLECULE_PROPERTY = 0, 1, 2
+PREFIXES = {ATOM_PROPERTY: "atom_properties/", MOLECULE_PROPERTY: "properties/"}
+
+
+class FieldId(NamedTuple):
+    """What a field is, whatever it is called in a batch."""
+
+    scope: int
+    key: str
+
+
+class FieldInfo(NamedTuple):
+    """What a batch knows of one of its fields."""
+
+    scope: int
+    key: str
+    level: Level
+
+
+@dataclass(frozen=True)
+class FieldSpec:
+    """What a data set promises of a field.
+
+    Attributes:
+        dtype: of the tensors in a batch; ``"string"`` for lists of ``str``, ``"none"`` for a
+            property whose stored value is None.
+        level: ``"molecule"`` (one row a molecule) or ``"atom"`` (one row an atom).
+        shape: of one row; None where it differs from molecule to molecule.
+    """
+
+    dtype: torch.dtype | Literal["string", "none"]
+    level: Level
+    shape: tuple[int, ...] | None
+
+
+@dataclass(frozen=True)
+class Builtin:
+    """A field of the format itself. ``unit`` is that of the field's usual writers; none is stored."""
+
+    level: Level
+    dtype: str  # of a missing one that was asked for by name
+    shape: tuple[int, ...]
+    unit: str
+
+
+# Labels and state that .atp knows by name.
+BUILTINS = {
+    "energy": Builtin("molecule", "float64", (), "eV"),
+    "forces": Builtin("atom", "float32", (3,), "eV/Å"),
+    "charges": Builtin("atom", "float64", (), "e"),
+    "velocities": Builtin("atom", "float32", (3,), "Å/fs"),
+    "cell": Builtin("molecule", "float64", (3, 3), "Å, lattice vectors as rows"),
+    "stress": Builtin("molecule", "float64", (3, 3), "eV/Å³, sign as written"),
+    "pbc": Builtin("molecule", "bool", (3,), ""),
+    "name": Builtin("molecule", "string", (), ""),
+}
+
+# What every batch has, in the order in which the native core hands it over.
+STRUCTURE: dict[str, Level] = {
+    "positions": "atom",
+    "atomic_numbers": "atom",
+    "batch": "atom",
+    "ptr": "molecule",
+    "n_atoms": "molecule",
+    "index": "molecule",
+}
+STRUCTURE_INFO = {name: FieldInfo(BUILTIN, name, level) for name, level in STRUCTURE.items()}
+
+DERIVED = (
+    "features",
+    "edge_index",
+    "edge_shift",
+    "edge_vector",
+    "source",
+    "radial_center_idx",
+    "radial_neighbor_idx",
+    "radial_dG_drij",
+    "radial_neighbor_typespin",
+    "angular_center_idx",
+    "angular_neighbor_j_idx",
+    "angular_neighbor_k_idx",
+    "angular_grads_i",
+    "angular_grads_j",
+    "angular_grads_k",
+    "angular_triplet_typespin",
+)
+
+# Always means the field of the format, never a custom property of that name.
+CANONICAL = frozenset((*STRUCTURE, *BUILTINS, *DERIVED))
+
+# Short names; they yield to a custom property of that name and are never listed.
+ALIASES = {"pos": "positions", "z": "atomic_numbers", "natoms": "n_atoms"}
+
+
+def public_names(ids: Iterable[FieldId], reserved: Collection[str]) -> list[str]:
+    """The name of each field in a batch that holds all of them.
+
+    A custom property goes by its own key, unless that is a canonical name or an attribute of the
+    batch (``reserved``), or exists in both scopes: then its scope stands in front.
+    """
+    ids = list(ids)
+    n_scopes = Counter(key for scope, key in ids if scope != BUILTIN)
+
+    def name(field: FieldId) -> str:
+        if field.scope == BUILTIN:
+            return field.key
+        if field.key in reserved or n_scopes[field.key] > 1:
+            return PREFIXES[field.scope] + field.key
+        return field.key
+
+    return [name(field) for field in ids]
+
+
+def prefixed_id(name: str) -> FieldId | None:
+    """The field behind ``properties/KEY`` or ``atom_properties/KEY``."""
+    for scope, prefix in PREFIXES.items():
+        if name.startswith(prefix):
+            return FieldId(scope, name[len(prefix) :])
+    return None

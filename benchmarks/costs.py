@@ -1,0 +1,152 @@
+"""What is paid once or in memory: the first batch, opening a large file, workers, transfers."""
+
+from __future__ import annotations
+
+import multiprocessing
+import struct
+import time
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader
+
+from atompack_torch import AtpDataset
+from atompack_torch.bench.race import Build, Setting, tensors, touch
+
+Open = Callable[[Path], Any]
+
+HEADER_BYTES = 4096  # one of the two slots
+DATA_START = 2 * HEADER_BYTES
+INDEX_ENTRY = np.dtype([("offset", "<u8"), ("stored", "<u4"), ("plain", "<u4"), ("atoms", "<u4")])
+
+
+def resident_kb(pid: int | str = "self") -> dict[str, int]:
+    """Resident memory of a process in kB: all of it, and the part that no file backs."""
+    fields = {}
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]:
+        name, value = line.split()[:2]
+        fields[name.rstrip(":")] = int(value)
+    return {"resident": fields["Rss"], "anonymous": fields["Anonymous"]}
+
+
+def warm(setting: Setting) -> None:
+    """Bring the file into the page cache: what is measured is the reader, not the disk."""
+    setting.path.read_bytes()
+
+
+def first_batch_ms(build: Build, setting: Setting, module: str) -> float:
+    """Time from opening to the first batch of a shuffled DataLoader, in a fresh process."""
+    __import__(module)
+    warm(setting)
+    start = time.perf_counter()
+    touch(next(iter(build(setting).loader)))
+    return 1e3 * (time.perf_counter() - start)
+
+
+def worker_memory(build: Build, setting: Setting, epochs: int) -> list[dict[str, int]]:
+    """Resident memory of the DataLoader's workers, the largest of them, after each epoch."""
+    loader = build(setting).loader
+    result = []
+    for _ in range(epochs):
+        for batch in loader:
+            touch(batch)
+        sizes = [resident_kb(worker.pid or 0) for worker in multiprocessing.active_children()]
+        result.append({key: max(size[key] for size in sizes) for key in sizes[0]})
+    return result
+
+
+def header_slot(generation: int, molecules: int, index_offset: int, schema: bytes) -> bytes:
+    """Encode a header slot: codec none, record format 2, the index right after the schema."""
+    index_length = 8 + INDEX_ENTRY.itemsize * molecules if index_offset else 0
+    slot = struct.pack("<4sIQQ", b"ATPK", 2, generation, DATA_START)
+    slot += struct.pack("<QQQ", index_offset, index_length, molecules)
+    slot += struct.pack("<IiI", 0, 0, 2)  # codec, level, record format
+    slot += struct.pack("<QQ", index_offset - len(schema) if schema else 0, len(schema))
+    slot = slot.ljust(HEADER_BYTES - 4, b"\0")
+    return slot + struct.pack("<I", zlib.adler32(slot))
+
+
+def make_large(path: Path, molecules: int) -> None:
+    """Write the same small record so many times: one atom, with an energy of -1.25."""
+    record = struct.pack("<I3fBH", 1, 0.0, 0.0, 0.0, 6, 1)
+    record += struct.pack("<BB6sBId", 0, 6, b"energy", 0, 8, -1.25)
+    schema = struct.pack("<IBI", 1, 4, 1) + struct.pack("<BBBHII6s", 0, 0, 0, 6, 8, 8, b"energy")
+    index = np.zeros(molecules, INDEX_ENTRY)
+    index["offset"] = DATA_START + len(record) * np.arange(molecules)
+    index["stored"] = index["plain"] = len(record)
+    index["atoms"] = 1
+    index_offset = DATA_START + len(record) * molecules + len(schema)
+    with path.open("wb") as file:
+        file.write(header_slot(0, 0, 0, b""))
+        file.write(header_slot(1, molecules, index_offset, schema))
+        file.write(record * molecules)
+        file.write(schema)
+        file.write(struct.pack("<Q", molecules))
+        file.write(index.tobytes())
+
+
+def open_ours(path: Path) -> Any:
+    """Open with this package."""
+    return AtpDataset(path)
+
+
+def open_atompack(path: Path) -> Any:
+    """Open with atompack-db."""
+    import atompack
+
+    return atompack.Database.open(str(path))
+
+
+@dataclass(frozen=True)
+class Opening:
+    """Cost of opening a file, in a process that has opened and read a small one before."""
+
+    open_ms: float
+    first_molecule_ms: float  # opening and reading a molecule from the middle
+    resident_mb: float  # growth over both
+
+
+def opening(open_file: Open, large: Path, small: Path) -> Opening:
+    """Open the large file and read one molecule of it."""
+    held = open_file(small)  # until the end, so that no freed memory hides the growth
+    energy = held[0].energy
+    before = resident_kb()["resident"]
+    start = time.perf_counter()
+    dataset = open_file(large)
+    count = len(dataset)
+    opened = time.perf_counter()
+    energy = dataset[count // 2].energy
+    read = time.perf_counter()
+    after = resident_kb()["resident"]
+    assert float(energy) == -1.25
+    return Opening(1e3 * (opened - start), 1e3 * (read - start), (after - before) / 1e3)
+
+
+def transfer(setting: Setting, epochs: int = 3) -> dict[str, dict[str, float]]:
+    """Best speed of an epoch that ends on the GPU, from pageable and from pinned memory."""
+    result = {}
+    for pinned in (False, True):
+        loader: DataLoader[Any] = DataLoader(
+            AtpDataset(setting.path),
+            batch_size=setting.batch_size,
+            shuffle=True,
+            pin_memory=pinned,
+        )
+        seconds, n_bytes = [], 0
+        for _ in range(1 + epochs):  # the first one warms up
+            n_bytes = 0
+            start = time.perf_counter()
+            for batch in loader:
+                moved = batch.to("cuda", non_blocking=pinned)
+                n_bytes += sum(tensor.nbytes for tensor in tensors(moved))
+            torch.cuda.synchronize()
+            seconds.append(time.perf_counter() - start)
+        best = min(seconds[1:])
+        speeds = {"molecules_per_s": setting.molecules / best, "mb_per_s": n_bytes / best / 1e6}
+        result["pinned, non-blocking" if pinned else "pageable"] = speeds
+    return result

@@ -1,0 +1,156 @@
+"""How fast are random batches from ``.atp`` files, and next to what?
+
+    python benchmarks/read_atp.py [--quick] [--json] [--rounds N] [--molecules N]
+
+First the comparison with atompack-db, then other ways to keep the same molecules, then what is paid
+once: the first batch, opening a large file, the memory of a worker. Data are made in a temporary
+folder, every contestant runs in a process of its own, and the ratio comes first; see README.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import statistics
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import costs
+import peers
+import torch
+
+from atompack_torch import bench
+from atompack_torch.bench.race import Entry, Setting, in_own_process, race
+from atompack_torch.bench.readers import atompack_db, fingerprint, make_atp, ours
+
+LARGE = 1_000_000  # molecules
+SLOW_EPOCH = 2048  # molecules in an epoch of a peer that would need seconds for all
+REPEATS = 3  # fresh processes for what happens once
+
+
+def peer_entries(folder: Path, atp: Path, options: argparse.Namespace) -> list[Entry]:
+    """Make the peers' files; each entry reads the same molecules."""
+    for name, make in peers.MAKERS.items():
+        bench.progress(f"writing {name}")
+        in_own_process(make, folder / name, options.molecules)
+
+    def setting(path: Path, epoch: int | None = None) -> Setting:
+        if epoch is not None:
+            epoch = min(epoch, options.molecules)
+        return Setting(path, options.molecules, batch_size=options.batch_size, epoch=epoch)
+
+    return [
+        Entry("atompack-db, torch operators", peers.atompack_by_torch, setting(atp, SLOW_EPOCH)),
+        Entry("LMDB of pickles", peers.lmdb_pickles, setting(folder / "molecules.lmdb")),
+        Entry("h5py, flat", peers.flat_h5, setting(folder / "molecules.h5", SLOW_EPOCH)),
+        Entry("PyG InMemoryDataset", peers.pyg_in_memory, setting(folder / "molecules.pyg")),
+        Entry("memcpy (the floor)", peers.memcpy, setting(atp)),
+    ]
+
+
+def compare_peers(folder: Path, atp: Path, options: argparse.Namespace) -> Iterator[bench.Row]:
+    """Race the peers against us, after a check that they deliver the same tensors."""
+    entries = peer_entries(folder, atp, options)
+    mine = Entry("ours", ours, Setting(atp, options.molecules, batch_size=options.batch_size))
+    indices = list(range(0, options.molecules, max(1, options.molecules // 64)))
+    expected = in_own_process(fingerprint, mine.build, mine.setting, indices)
+    for entry in entries[:-1]:  # all but memcpy
+        if in_own_process(fingerprint, entry.build, entry.setting, indices) != expected:
+            raise AssertionError(f"{entry.name}: not the same batch as ours")
+    bench.progress("peers: " + "; ".join(entry.name for entry in entries))
+    first, *others = race([mine, *entries], options.rounds, options.seconds)
+    for standing in others:
+        yield bench.Row("DataLoader, 0 workers", None, first, standing)
+
+
+def measure_costs(folder: Path, atp: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """Measure what happens once per process or per file."""
+    setting = Setting(atp, options.molecules, batch_size=options.batch_size)
+    bench.progress("first batch")
+    builds = {"atompack_torch": ours, "atompack": atompack_db}
+    first = {
+        module: statistics.median(
+            in_own_process(costs.first_batch_ms, build, setting, module) for _ in range(REPEATS)
+        )
+        for module, build in builds.items()
+    }
+    bench.progress(f"opening {LARGE} molecules")
+    large, small = folder / "large.atp", folder / "small.atp"
+    costs.make_large(large, LARGE)
+    costs.make_large(small, 100)
+    openers = {"atompack_torch": costs.open_ours, "atompack": costs.open_atompack}
+    opening = {
+        module: median_opening(open_file, large, small) for module, open_file in openers.items()
+    }
+    bench.progress("memory of two workers over 10 epochs")
+    workers = dataclasses.replace(setting, workers=2)
+    memory = in_own_process(costs.worker_memory, ours, workers, 10)
+    result = {"first_batch_ms": first, "opening": opening, "worker_kb": memory}
+    if torch.cuda.is_available():
+        bench.progress("transfers to the GPU")
+        result["transfer"] = in_own_process(costs.transfer, setting)
+    return result
+
+
+def median_opening(open_file: costs.Open, large: Path, small: Path) -> dict[str, float]:
+    """Open in fresh processes; the median of each figure."""
+    runs = [in_own_process(costs.opening, open_file, large, small) for _ in range(REPEATS)]
+    names = [field.name for field in dataclasses.fields(costs.Opening)]
+    return {name: statistics.median(getattr(run, name) for run in runs) for name in names}
+
+
+def print_costs(result: dict[str, Any]) -> None:
+    """Lay out what is paid once, with the limits that are asked for."""
+    first, theirs = result["first_batch_ms"].values()
+    print(f"first batch after opening: {limit(first, 20, 'ms')}; atompack-db {theirs:.1f} ms")
+    mine, theirs = result["opening"].values()
+    print(
+        f"opening {LARGE:,} molecules: {limit(mine['open_ms'], 5, 'ms')},"
+        f" {limit(mine['resident_mb'], 2, 'MB')}, with a first molecule"
+        f" {mine['first_molecule_ms']:.2f} ms; atompack-db {theirs['open_ms']:.2f} ms,"
+        f" {theirs['resident_mb']:.2f} MB, {theirs['first_molecule_ms']:.2f} ms"
+    )
+    for key, title in (("resident", "resident"), ("anonymous", "of it not of files")):
+        sizes = [epoch[key] for epoch in result["worker_kb"]]
+        print(f"worker, kB after each of 10 epochs, {title}: {' '.join(map(str, sizes))}")
+    for title, speed in result.get("transfer", {}).items():
+        print(
+            f"to the GPU, {title}: {speed['molecules_per_s']:,.0f} molecules/s,"
+            f" {speed['mb_per_s']:,.0f} MB/s"
+        )
+
+
+def limit(value: float, most: float, unit: str) -> str:
+    """Show a value, and whether it keeps its limit."""
+    return f"{value:.2f} {unit} (at most {most:g}: {'ok' if value <= most else 'OVER'})"
+
+
+def main() -> int:
+    """Run everything and print it."""
+    options = bench.parse(bench.parser(str(__doc__)), None)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        bench.progress(f"writing {options.molecules} molecules with atompack-db")
+        paths = in_own_process(make_atp, folder, options.molecules)
+        bench.check(paths, options.molecules)
+        rows = list(bench.compare(paths, options))
+        if not options.json:
+            bench.print_rows(rows, as_json=False)
+        peer_rows = list(compare_peers(folder, paths["none"], options))
+        if not options.json:
+            bench.print_rows(peer_rows, as_json=False)
+        once = measure_costs(folder, paths["none"], options)
+    if options.json:
+        rows_as_dicts = [dataclasses.asdict(row) for row in (*rows, *peer_rows)]
+        print(json.dumps({"rows": rows_as_dicts, **once}, indent=2))
+    else:
+        print_costs(once)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,43 @@
+# The extension module _C: collate and bindings on top of the core, against the torch of the running Python.
+find_package(Python 3.10 REQUIRED COMPONENTS Interpreter Development.Module)
+find_package(pybind11 CONFIG REQUIRED)
+
+execute_process(
+  COMMAND ${Python_EXECUTABLE} -c "import torch; print(torch.utils.cmake_prefix_path, torch.__version__, sep=';')"
+  OUTPUT_VARIABLE TORCH_FACTS OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+list(GET TORCH_FACTS 0 TORCH_PREFIX)
+list(GET TORCH_FACTS 1 TORCH_VERSION)
+find_package(Torch REQUIRED PATHS ${TORCH_PREFIX} NO_DEFAULT_PATH)
+find_library(TORCH_PYTHON torch_python PATHS ${TORCH_PREFIX}/../../lib NO_DEFAULT_PATH REQUIRED)
+find_package(OpenMP REQUIRED)  # without it at::parallel_for is a serial loop, silently
+
+pybind11_add_module(_C MODULE NO_EXTRAS
+  csrc/bindings/atp.cpp
+  csrc/bindings/collate.cpp
+  csrc/bindings/errors.cpp
+  csrc/bindings/module.cpp
+  csrc/collate/arena.cpp
+  csrc/collate/collator.cpp
+  csrc/collate/copy.cpp
+  csrc/collate/fill.cpp
+  csrc/collate/parallel.cpp
+  csrc/collate/plan.cpp
+  csrc/collate/request.cpp
+  csrc/collate/resolve.cpp
+  csrc/collate/survey.cpp
+  csrc/collate/wrap.cpp
+)
+target_include_directories(_C PRIVATE csrc)
+# torch's headers do not pass our warnings.
+get_target_property(TORCH_INCLUDES torch INTERFACE_INCLUDE_DIRECTORIES)
+target_include_directories(_C SYSTEM PRIVATE ${TORCH_INCLUDE_DIRS} ${TORCH_INCLUDES})
+target_compile_options(_C PRIVATE -Wall -Wextra -Werror)
+target_link_libraries(_C PRIVATE atompack_core ${TORCH_LIBRARIES} ${TORCH_PYTHON} OpenMP::OpenMP_CXX)
+# Found next to the installed module, wherever that is; nothing of the building machine stays in it.
+set_target_properties(_C PROPERTIES INSTALL_RPATH "$ORIGIN/../torch/lib" BUILD_WITH_INSTALL_RPATH ON
+  CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
+
+file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/_build_info.py
+  "\"\"\"Written by the build.\"\"\"\n\nTORCH_VERSION = \"${TORCH_VERSION}\"\n")
+install(TARGETS _C DESTINATION atompack_torch)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/_build_info.py DESTINATION atompack_torch)

@@ -1,0 +1,53 @@
+// The two header slots of an .atp file; layout in FORMAT.md#header.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "base/bytes.h"
+#include "codec/codec.h"
+#include "io/file.h"
+
+namespace atompack::atp {
+
+// One decoded 4 KiB slot. Plain data.
+struct Header {
+  static constexpr size_t kEncodedSize = 4096;
+  static constexpr uint32_t kFileVersion = 2;
+
+  uint64_t generation = 0;
+  uint64_t data_start = 0;
+  uint64_t index_offset = 0;
+  uint64_t index_length = 0;
+  uint64_t n_molecules = 0;
+  codec::Codec codec = codec::Codec::none;
+  int32_t level = 0;
+  uint32_t record_format = 0;
+  uint64_t schema_offset = 0;
+  uint64_t schema_length = 0;
+
+  // All that the header names lies before this offset; what follows is no part of the data set.
+  uint64_t committed_end() const {
+    return std::max({data_start, schema_offset + schema_length, index_offset + index_length});
+  }
+
+  // Throws CorruptFileError if the slot is not valid for a file of this size.
+  static Header decode(Bytes slot, uint64_t file_size);
+};
+
+// The newest valid slot of the two, checked as FORMAT.md#which-slot-counts says. `slots` are the first 8192 bytes,
+// or fewer where the file is shorter.
+Header choose_header(Bytes slots, uint64_t file_size);
+
+// One generation of one file: what a data set goes on reading while a writer appends.
+struct Snapshot {
+  io::FileIdentity identity;
+  Header header;
+};
+
+// Opens the file, reads its header, checks its schema and the count of its index, and closes it again.
+Snapshot take_snapshot(const std::string& path);
+
+}  // namespace atompack::atp

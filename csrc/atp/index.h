@@ -1,0 +1,36 @@
+// Index entries; FORMAT.md#index. They stay in the mapping and are checked when they are used.
+#pragma once
+
+#include <cstdint>
+
+#include "base/bytes.h"
+
+namespace atompack::atp {
+
+struct IndexEntry {
+  static constexpr uint64_t kEncodedSize = 20;
+  static constexpr uint64_t kFirstAt = 8;  // behind the count
+
+  uint64_t offset;
+  uint32_t stored_bytes;
+  uint32_t decoded_bytes;
+  uint32_t n_atoms;
+
+  static IndexEntry decode(const std::byte* at) {
+    return {load_le<uint64_t>(at), load_le<uint32_t>(at + 8), load_le<uint32_t>(at + 12), load_le<uint32_t>(at + 16)};
+  }
+
+  bool lies_between(uint64_t data_start, uint64_t committed_end) const {
+    return offset >= data_start && offset <= committed_end && stored_bytes <= committed_end - offset;
+  }
+
+  // Throws CorruptFileError unless the record lies between the bounds.
+  void validate(uint64_t data_start, uint64_t committed_end) const {
+    if (!lies_between(data_start, committed_end)) {
+      throw CorruptFileError(cat("index entry: expected a record between ", data_start, " and ", committed_end, ", got ",
+                                 stored_bytes, " bytes at ", offset));
+    }
+  }
+};
+
+}  // namespace atompack::atp

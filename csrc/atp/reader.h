@@ -1,0 +1,55 @@
+// Reads one generation of one .atp file.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "atp/header.h"
+#include "atp/index.h"
+#include "atp/record.h"
+#include "base/molecule_source.h"
+#include "io/mapped_file.h"
+
+namespace atompack::atp {
+
+struct ReadOptions {
+  io::Access access = io::Access::automatic;
+  bool populate = false;
+};
+
+// The file stays mapped; nothing is read at opening but the schema (files without one are scanned once).
+// Thread-safe: immutable after construction.
+class Reader final : public MoleculeSource {
+ public:
+  // Fails with IoError (ESTALE) if another file stands at the path than the snapshot was taken of.
+  Reader(std::string path, const Snapshot& snapshot, const ReadOptions& options);
+
+  int64_t size() const override { return static_cast<int64_t>(header_.n_molecules); }
+  std::span<const MoleculeSchema> schemas() const override { return {&schema_, 1}; }
+  int32_t schema_of(int64_t) const override { return 0; }
+  void prepare(std::span<const int64_t>) const override { file_.check_not_shrunk(); }
+  MoleculeExtent extent(int64_t index) const override;
+  bool needs_scratch(int64_t) const override { return header_.codec != codec::Codec::none; }
+  Bytes decode(int64_t index, std::span<std::byte> scratch) const override;
+  void visit(int64_t index, Bytes record, MoleculeVisitor& visitor) const override;
+  void locate(DataError& error, int64_t index) const override;
+
+ private:
+  IndexEntry entry(int64_t index) const;
+  Bytes stored(const IndexEntry& entry) const { return file_.bytes().subspan(entry.offset, entry.stored_bytes); }
+  uint64_t bound_of(const IndexEntry& entry) const;
+  void name_place(DataError& error, int64_t index) const;
+  void check_overlap() const;
+  void check_slots(const Schema& schema) const;
+  uint64_t sound_bytes(int64_t index) const;
+
+  Header header_;
+  io::MappedFile file_;
+  std::unique_ptr<const RecordDecoder> decoder_;
+  MoleculeSchema schema_;
+};
+
+// The atom counts of the index, without reading a record; `out` has size() places.
+void read_atom_counts(const std::string& path, const Snapshot& snapshot, std::span<int64_t> out);
+
+}  // namespace atompack::atp

@@ -1,0 +1,62 @@
+// Reading little-endian values out of untrusted bytes, with bounds checked at every step.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string_view>
+
+#include "base/error.h"
+
+namespace atompack {
+
+static_assert(std::endian::native == std::endian::little, "values are copied as they lie in the file");
+
+using Bytes = std::span<const std::byte>;
+
+// Unaligned load. The caller has checked that sizeof(T) bytes are there.
+template <typename T>
+T load_le(const std::byte* from) {
+  T value;
+  std::memcpy(&value, from, sizeof(T));
+  return value;
+}
+
+inline std::string_view as_text(Bytes bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+// Walks over `bytes`; offsets in its errors count from their start. Not thread-safe, cheap to make.
+class ByteCursor {
+ public:
+  explicit ByteCursor(Bytes bytes) : bytes_(bytes) {}
+
+  uint64_t position() const { return position_; }
+  uint64_t remaining() const { return bytes_.size() - position_; }
+
+  Bytes take(uint64_t n, std::string_view what) {
+    if (n > remaining()) [[unlikely]] {
+      fail(n, what);
+    }
+    const Bytes taken = bytes_.subspan(position_, n);
+    position_ += n;
+    return taken;
+  }
+
+  template <typename T>
+  T read_le(std::string_view what) {
+    return load_le<T>(take(sizeof(T), what).data());
+  }
+
+ private:
+  [[noreturn]] void fail(uint64_t n, std::string_view what) const {
+    throw CorruptFileError(cat(what, ": expected ", n, " bytes, got ", remaining()), position_);
+  }
+
+  Bytes bytes_;
+  uint64_t position_ = 0;
+};
+
+}  // namespace atompack

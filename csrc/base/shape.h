@@ -1,0 +1,55 @@
+// The shape of one value, held in place: made once per value read, so it must not allocate.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <ostream>
+#include <span>
+
+namespace atompack {
+
+class Shape {
+ public:
+  // As many dimensions as a tensor may have once a batch dimension is put in front (NumPy stops at 64, torch too).
+  static constexpr int kMaxRank = 62;
+
+  Shape() = default;
+  Shape(std::initializer_list<int64_t> dims) {
+    for (const int64_t dim : dims) push_back(dim);
+  }
+
+  // Copies only the dimensions in use.
+  Shape(const Shape& other) : rank_(other.rank_) { std::copy_n(other.dims_.begin(), rank_, dims_.begin()); }
+  Shape& operator=(const Shape& other) {
+    rank_ = other.rank_;
+    std::copy_n(other.dims_.begin(), rank_, dims_.begin());
+    return *this;
+  }
+
+  void push_back(int64_t dim) { dims_[static_cast<size_t>(rank_++)] = dim; }
+  int rank() const { return rank_; }
+  std::span<const int64_t> dims() const { return {dims_.data(), static_cast<size_t>(rank_)}; }
+
+  // Product of the dimensions; the maker of the shape has checked that it does not overflow.
+  int64_t numel() const {
+    int64_t product = 1;
+    for (const int64_t dim : dims()) product *= dim;
+    return product;
+  }
+
+  bool operator==(const Shape& other) const { return std::ranges::equal(dims(), other.dims()); }
+
+ private:
+  int rank_ = 0;
+  std::array<int64_t, kMaxRank> dims_;  // only the first rank_ are set
+};
+
+inline std::ostream& operator<<(std::ostream& out, const Shape& shape) {
+  out << '(';
+  for (int i = 0; i < shape.rank(); ++i) out << (i ? ", " : "") << shape.dims()[static_cast<size_t>(i)];
+  return out << (shape.rank() == 1 ? ",)" : ")");
+}
+
+}  // namespace atompack

@@ -1,0 +1,40 @@
+#include "base/utf8.h"
+
+namespace atompack {
+namespace {
+
+struct Lead {
+  int continuations;   // -1: this byte starts nothing
+  uint8_t low, high;   // bounds of the first continuation byte: no overlong forms, surrogates, or beyond U+10FFFF
+};
+
+Lead classify(uint8_t byte) {
+  if (byte < 0x80) return {0, 0, 0};
+  if (byte >= 0xC2 && byte <= 0xDF) return {1, 0x80, 0xBF};
+  if (byte == 0xE0) return {2, 0xA0, 0xBF};
+  if (byte == 0xED) return {2, 0x80, 0x9F};
+  if (byte >= 0xE1 && byte <= 0xEF) return {2, 0x80, 0xBF};
+  if (byte == 0xF0) return {3, 0x90, 0xBF};
+  if (byte >= 0xF1 && byte <= 0xF3) return {3, 0x80, 0xBF};
+  if (byte == 0xF4) return {3, 0x80, 0x8F};
+  return {-1, 0, 0};
+}
+
+}  // namespace
+
+bool is_utf8(Bytes bytes) {
+  for (size_t i = 0; i < bytes.size();) {
+    Lead lead = classify(static_cast<uint8_t>(bytes[i++]));
+    if (lead.continuations < 0) return false;
+    for (; lead.continuations > 0; --lead.continuations, ++i) {
+      if (i == bytes.size()) return false;
+      const auto byte = static_cast<uint8_t>(bytes[i]);
+      if (byte < lead.low || byte > lead.high) return false;
+      lead.low = 0x80;
+      lead.high = 0xBF;
+    }
+  }
+  return true;
+}
+
+}  // namespace atompack

@@ -1,0 +1,98 @@
+#include "bindings/atp.h"
+
+#include <pybind11/stl.h>
+
+#include "atp/reader.h"
+#include "base/concat_source.h"
+
+namespace atompack::bindings {
+namespace {
+
+namespace py = pybind11;
+using atp::Header;
+using atp::Snapshot;
+
+py::tuple snapshot_state(const Snapshot& snapshot) {
+  const Header& header = snapshot.header;
+  const io::FileIdentity& identity = snapshot.identity;
+  return py::make_tuple(identity.device, identity.inode, identity.size, header.generation, header.data_start,
+                        header.index_offset, header.index_length, header.n_molecules, static_cast<int>(header.codec),
+                        header.level, header.record_format, header.schema_offset, header.schema_length);
+}
+
+Snapshot restore_snapshot(const py::tuple& state) {
+  const auto number = [&](size_t i) { return state[i].cast<uint64_t>(); };
+  Snapshot snapshot;
+  snapshot.identity = {number(0), number(1), number(2)};
+  snapshot.header = {number(3), number(4), number(5), number(6), number(7), static_cast<codec::Codec>(number(8)),
+                     state[9].cast<int32_t>(), state[10].cast<uint32_t>(), number(11), number(12)};
+  return snapshot;
+}
+
+py::object shape_of(const FieldDeclaration& field) {
+  if (!field.row_shape) return py::none();
+  return py::tuple(py::cast(std::vector<int64_t>(field.row_shape->dims().begin(), field.row_shape->dims().end())));
+}
+
+// [(positions dtype, [(scope, key, level, dtype or "string" or "none", shape or None)])]
+py::list describe_schemas(const MoleculeSource& source) {
+  py::list all;
+  for (const MoleculeSchema& schema : source.schemas()) {
+    py::list fields;
+    for (const FieldDeclaration& field : schema.fields) {
+      const std::string_view type = field.type.kind == ValueKind::numeric  ? name_of(field.type.dtype)
+                                    : field.type.kind == ValueKind::string ? "string"
+                                                                           : "none";
+      fields.append(py::make_tuple(static_cast<int>(field.scope), field.key,
+                                   field.type.level == Level::atom ? "atom" : "molecule", type, shape_of(field)));
+    }
+    all.append(py::make_tuple(name_of(schema.positions), fields));
+  }
+  return all;
+}
+
+std::shared_ptr<atp::Reader> open_reader(const std::string& path, const Snapshot& snapshot, const std::string& access,
+                                         bool populate) {
+  const io::Access mode = access == "random"       ? io::Access::random
+                          : access == "sequential" ? io::Access::sequential
+                                                   : io::Access::automatic;
+  return std::make_shared<atp::Reader>(path, snapshot, atp::ReadOptions{mode, populate});
+}
+
+std::shared_ptr<ConcatSource> concatenate(const std::vector<std::shared_ptr<MoleculeSource>>& parts) {
+  return std::make_shared<ConcatSource>(
+      std::vector<std::shared_ptr<const MoleculeSource>>(parts.begin(), parts.end()));
+}
+
+// Writes into memory that the caller owns: `address` is that of snapshot.n_molecules int64.
+void atom_counts_at(const std::string& path, const Snapshot& snapshot, uintptr_t address) {
+  atp::read_atom_counts(path, snapshot, {reinterpret_cast<int64_t*>(address), snapshot.header.n_molecules});
+}
+
+}  // namespace
+
+void bind_atp(py::module_& module) {
+  py::class_<Snapshot>(module, "AtpSnapshot")
+      .def_static("take", &atp::take_snapshot, py::arg("path"), py::call_guard<py::gil_scoped_release>())
+      .def_property_readonly("generation", [](const Snapshot& self) { return self.header.generation; })
+      .def_property_readonly("n_molecules", [](const Snapshot& self) { return self.header.n_molecules; })
+      .def_property_readonly("codec", [](const Snapshot& self) { return codec::name_of(self.header.codec); })
+      .def_property_readonly("level", [](const Snapshot& self) { return self.header.level; })
+      .def_property_readonly("record_format", [](const Snapshot& self) { return self.header.record_format; })
+      .def_property_readonly("file_bytes", [](const Snapshot& self) { return self.identity.size; })
+      .def_property_readonly("committed_bytes", [](const Snapshot& self) { return self.header.committed_end(); })
+      .def(py::pickle(&snapshot_state, &restore_snapshot));
+
+  py::class_<MoleculeSource, std::shared_ptr<MoleculeSource>>(module, "MoleculeSource")
+      .def("__len__", &MoleculeSource::size)
+      .def("schemas", &describe_schemas);
+  py::class_<atp::Reader, MoleculeSource, std::shared_ptr<atp::Reader>>(module, "AtpReader")
+      .def(py::init(&open_reader), py::arg("path"), py::arg("snapshot"), py::arg("access"), py::arg("populate"),
+           py::call_guard<py::gil_scoped_release>());
+  py::class_<ConcatSource, MoleculeSource, std::shared_ptr<ConcatSource>>(module, "ConcatSource")
+      .def(py::init(&concatenate), py::arg("parts"));
+  module.def("read_atom_counts", &atom_counts_at, py::arg("path"), py::arg("snapshot"), py::arg("address"),
+             py::call_guard<py::gil_scoped_release>());
+}
+
+}  // namespace atompack::bindings

@@ -1,0 +1,10 @@
+// Snapshots and readers of .atp files.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+namespace atompack::bindings {
+
+void bind_atp(pybind11::module_& module);
+
+}  // namespace atompack::bindings

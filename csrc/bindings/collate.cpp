@@ -1,0 +1,163 @@
+#include "bindings/collate.h"
+
+#include <pybind11/stl.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include "collate/collator.h"
+#include "collate/parallel.h"
+
+namespace atompack::bindings {
+namespace {
+
+namespace py = pybind11;
+using collate::ArenaKind;
+using collate::Batch;
+using collate::Collator;
+using collate::FieldTable;
+using collate::Missing;
+using collate::Request;
+
+DType dtype_named(const std::string& name) {
+  for (int i = 0; i <= static_cast<int>(DType::float64); ++i) {
+    if (name_of(static_cast<DType>(i)) == name) return static_cast<DType>(i);
+  }
+  throw py::value_error(cat("dtype: ", name, " is not one of bool, uint8, int32, int64, float16, bfloat16, float32, float64"));
+}
+
+using PyFieldId = std::pair<int, std::string>;
+
+collate::FieldId field_id(const PyFieldId& id) { return {static_cast<Scope>(id.first), id.second}; }
+
+std::set<collate::FieldId> field_ids(const std::vector<PyFieldId>& ids) {
+  std::set<collate::FieldId> set;
+  for (const PyFieldId& id : ids) set.insert(field_id(id));
+  return set;
+}
+
+// (scope, key, level, dtype or "string", row shape)
+using PyDeclaration = std::tuple<int, std::string, std::string, std::string, std::vector<int64_t>>;
+
+FieldDeclaration declaration(const PyDeclaration& from) {
+  const auto& [scope, key, level, type, dims] = from;
+  Shape shape;
+  for (const int64_t dim : dims) shape.push_back(dim);
+  const bool text = type == "string";
+  return {static_cast<Scope>(scope), key,
+          {level == "atom" ? Level::atom : Level::molecule, text ? ValueKind::string : ValueKind::numeric,
+           text ? DType::uint8 : dtype_named(type)},
+          shape};
+}
+
+std::shared_ptr<Collator> make_collator(std::shared_ptr<MoleculeSource> source,
+                                        const std::optional<std::vector<PyFieldId>>& fields,
+                                        const std::vector<PyFieldId>& excluded,
+                                        const std::vector<PyDeclaration>& defaults,
+                                        const std::optional<std::string>& floating,
+                                        const std::vector<std::pair<PyFieldId, std::string>>& casts,
+                                        const std::string& missing, int max_threads) {
+  Request request;
+  if (fields) request.fields = field_ids(*fields);
+  request.excluded = field_ids(excluded);
+  for (const PyDeclaration& from : defaults) request.defaults.push_back(declaration(from));
+  if (floating) request.floating = dtype_named(*floating);
+  for (const auto& [id, dtype] : casts) request.casts.emplace(field_id(id), dtype_named(dtype));
+  request.missing = missing == "error" ? Missing::error : missing == "drop" ? Missing::drop : Missing::nan;
+  request.max_threads = max_threads;
+  return std::make_shared<Collator>(std::move(source), std::move(request));
+}
+
+int64_t checked_index(py::handle item, int64_t size) {
+  const Py_ssize_t index = PyNumber_AsSsize_t(item.ptr(), PyExc_IndexError);
+  if (index == -1 && PyErr_Occurred() != nullptr) throw py::error_already_set();
+  if (index < -size || index >= size) {
+    throw py::index_error(cat("molecule ", index, " is out of range for a data set of ", size));
+  }
+  return index < 0 ? index + size : index;
+}
+
+std::vector<int64_t> checked_indices(const py::sequence& from, int64_t size) {
+  std::vector<int64_t> indices;
+  indices.reserve(from.size());
+  for (const py::handle item : from) indices.push_back(checked_index(item, size));
+  return indices;
+}
+
+py::list values_of(Batch& batch) {
+  py::list all(batch.values.size());
+  for (size_t i = 0; i < batch.values.size(); ++i) {
+    all[i] = std::visit([](auto& value) { return py::cast(std::move(value)); }, batch.values[i]);
+  }
+  return all;
+}
+
+// (arena, table, (positions, atomic_numbers, batch, ptr, n_atoms, index), values, masks, [(field, fault)])
+py::tuple hand_over(Batch batch) {
+  py::list faults;
+  for (const auto& fault : batch.faults) faults.append(py::make_tuple(fault.field, fault.message));
+  return py::make_tuple(batch.arena, std::const_pointer_cast<FieldTable>(batch.table),
+                        py::make_tuple(batch.positions, batch.atomic_numbers, batch.batch, batch.ptr, batch.n_atoms,
+                                       batch.index),
+                        values_of(batch), batch.masks, faults);
+}
+
+py::tuple collate_indices(const Collator& self, const py::sequence& indices, bool shared) {
+  std::vector<int64_t> checked = checked_indices(indices, self.source().size());
+  Batch batch;
+  {
+    const py::gil_scoped_release release;
+    batch = self.collate(std::move(checked), shared ? ArenaKind::shared : ArenaKind::heap);
+  }
+  return hand_over(std::move(batch));
+}
+
+py::tuple collate_one(const Collator& self, py::handle item) {
+  const int64_t index = checked_index(item, self.source().size());
+  Batch batch;
+  {
+    const py::gil_scoped_release release;
+    batch = self.collate_one(index);
+  }
+  return hand_over(std::move(batch));
+}
+
+py::list describe(const FieldTable& table) {
+  py::list all;
+  for (const auto& head : table.fields) {
+    all.append(py::make_tuple(static_cast<int>(head.id.scope), head.id.key,
+                              head.level == Level::atom ? "atom" : "molecule"));
+  }
+  return all;
+}
+
+using PyView = std::tuple<at::ScalarType, size_t, std::vector<int64_t>>;
+
+// Views of an arena that came from another process or went to another device.
+std::vector<at::Tensor> view_arena(const at::Tensor& arena, const std::vector<PyView>& places) {
+  std::vector<at::Tensor> views;
+  views.reserve(places.size());
+  for (const auto& [dtype, offset, sizes] : places) {
+    views.push_back(collate::view_arena(arena, collate::dtype_of(dtype), offset, sizes));
+  }
+  return views;
+}
+
+}  // namespace
+
+void bind_collate(py::module_& module) {
+  py::class_<FieldTable, std::shared_ptr<FieldTable>>(module, "FieldTable", py::dynamic_attr())
+      .def("fields", &describe);
+  py::class_<Collator, std::shared_ptr<Collator>>(module, "Collator")
+      .def(py::init(&make_collator), py::arg("source"), py::kw_only(), py::arg("fields"), py::arg("excluded"),
+           py::arg("defaults"), py::arg("floating"), py::arg("casts"), py::arg("missing"), py::arg("max_threads"))
+      .def("collate", &collate_indices, py::arg("indices"), py::arg("shared"))
+      .def("collate_one", &collate_one, py::arg("index"));
+  module.def("allocate_arena",
+             [](size_t bytes, bool shared) {
+               return collate::allocate_arena(bytes, shared ? ArenaKind::shared : ArenaKind::heap);
+             },
+             py::arg("bytes"), py::arg("shared"));
+  module.def("view_arena", &view_arena, py::arg("arena"), py::arg("places"));
+  module.def("parallel_thread_ids", &collate::parallel_thread_ids, py::call_guard<py::gil_scoped_release>());
+}
+
+}  // namespace atompack::bindings

@@ -1,0 +1,13 @@
+// The extension module atompack_torch._C.
+#include <pybind11/pybind11.h>
+
+#include "bindings/atp.h"
+#include "bindings/collate.h"
+#include "bindings/errors.h"
+
+PYBIND11_MODULE(_C, module) {
+  module.doc() = "Native readers and collation of atompack_torch; use the package, not this module.";
+  atompack::bindings::bind_errors(module);
+  atompack::bindings::bind_atp(module);
+  atompack::bindings::bind_collate(module);
+}

@@ -1,0 +1,12 @@
+// The Adler-32 checksum of RFC 1950, start value 1.
+#pragma once
+
+#include <cstdint>
+
+#include "base/bytes.h"
+
+namespace atompack::codec {
+
+uint32_t adler32(Bytes bytes);
+
+}  // namespace atompack::codec

@@ -1,0 +1,50 @@
+#include "codec/codec.h"
+
+#include <cstring>
+
+#include "codec/lz4_codec.h"
+#include "codec/zstd_codec.h"
+
+namespace atompack::codec {
+
+std::string_view name_of(Codec codec) {
+  switch (codec) {
+    case Codec::none:
+      return "none";
+    case Codec::lz4:
+      return "lz4";
+    case Codec::zstd:
+      return "zstd";
+  }
+  return "?";
+}
+
+uint64_t decoded_bound(Codec codec, Bytes stored) {
+  switch (codec) {
+    case Codec::none:
+      return stored.size();
+    case Codec::lz4:
+      return lz4_decoded_bound(stored);
+    case Codec::zstd:
+      return zstd_decoded_bound(stored);
+  }
+  throw InternalError("codec out of range");
+}
+
+void decompress(Codec codec, Bytes stored, std::span<std::byte> out) {
+  switch (codec) {
+    case Codec::none:
+      if (stored.size() != out.size()) {
+        throw CorruptFileError(cat("stored bytes: expected ", out.size(), ", got ", stored.size()));
+      }
+      if (!out.empty()) std::memcpy(out.data(), stored.data(), out.size());
+      return;
+    case Codec::lz4:
+      return lz4_decompress(stored, out);
+    case Codec::zstd:
+      return zstd_decompress(stored, out);
+  }
+  throw InternalError("codec out of range");
+}
+
+}  // namespace atompack::codec

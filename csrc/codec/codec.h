@@ -1,0 +1,23 @@
+// The codecs of stored units: bytes in, bytes out into the caller's buffer.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "base/bytes.h"
+
+namespace atompack::codec {
+
+enum class Codec : uint8_t { none, lz4, zstd };
+
+std::string_view name_of(Codec codec);
+
+// The most bytes that this unit can decompress to, however it is made: what a claimed size is held against before
+// memory is taken for it. Throws CorruptFileError where the unit is no such unit at all.
+uint64_t decoded_bound(Codec codec, Bytes stored);
+
+// Decompresses the whole unit; it must fill `out` exactly. Thread-safe: contexts are kept per thread.
+void decompress(Codec codec, Bytes stored, std::span<std::byte> out);
+
+}  // namespace atompack::codec

@@ -1,0 +1,13 @@
+// Raw LZ4 blocks: no frame, no size in front.
+#pragma once
+
+#include <span>
+
+#include "base/bytes.h"
+
+namespace atompack::codec {
+
+uint64_t lz4_decoded_bound(Bytes stored);
+void lz4_decompress(Bytes stored, std::span<std::byte> out);
+
+}  // namespace atompack::codec

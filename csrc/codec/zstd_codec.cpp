@@ -1,0 +1,94 @@
+#include "codec/zstd_codec.h"
+
+#include <zstd.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <new>
+#include <optional>
+
+#include "base/checked_math.h"
+
+namespace atompack::codec {
+namespace {
+
+constexpr uint64_t kMostBlockBytes = 128 * 1024;
+
+struct FreeContext {
+  void operator()(ZSTD_DCtx* context) const { ZSTD_freeDCtx(context); }
+};
+
+ZSTD_DCtx* thread_context() {
+  thread_local const std::unique_ptr<ZSTD_DCtx, FreeContext> context(ZSTD_createDCtx());
+  if (!context) throw std::bad_alloc();
+  return context.get();
+}
+
+// RFC 8878, 3.1.1.1: what follows the descriptor byte; returns the declared content size if there is one.
+std::optional<uint64_t> skip_frame_header(ByteCursor& cursor, uint8_t descriptor) {
+  const bool single_segment = (descriptor & 0x20) != 0;
+  constexpr std::array<uint64_t, 4> kDictionaryIdBytes{0, 1, 2, 4};
+  if (!single_segment) cursor.take(1, "zstd window descriptor");
+  cursor.take(kDictionaryIdBytes[descriptor & 3], "zstd dictionary id");
+  switch (descriptor >> 6) {
+    case 1:
+      return cursor.read_le<uint16_t>("zstd content size") + uint64_t{256};
+    case 2:
+      return cursor.read_le<uint32_t>("zstd content size");
+    case 3:
+      return cursor.read_le<uint64_t>("zstd content size");
+    default:
+      if (single_segment) return cursor.read_le<uint8_t>("zstd content size");
+      return std::nullopt;
+  }
+}
+
+// RFC 8878, 3.1.1.2: three header bytes hold the last mark, the type and the size.
+uint64_t skip_blocks(ByteCursor& cursor) {
+  uint64_t bound = 0;
+  for (bool last = false; !last;) {
+    const Bytes raw = cursor.take(3, "zstd block header");
+    const auto at = [&](size_t i) { return static_cast<uint32_t>(raw[i]); };
+    const uint32_t header = at(0) | at(1) << 8 | at(2) << 16;
+    last = (header & 1) != 0;
+    const uint32_t type = header >> 1 & 3;
+    const uint64_t size = header >> 3;
+    const bool repeats_one_byte = type == 1;
+    cursor.take(repeats_one_byte ? 1 : size, "zstd block");
+    bound += type == 2 ? kMostBlockBytes : std::min(size, kMostBlockBytes);
+  }
+  return bound;
+}
+
+}  // namespace
+
+uint64_t zstd_decoded_bound(Bytes stored) {
+  constexpr uint32_t kMagic = 0xFD2FB528;
+  constexpr uint32_t kSkippable = 0x184D2A50;
+  ByteCursor cursor(stored);
+  uint64_t total = 0;
+  while (cursor.remaining() > 0) {
+    const auto magic = cursor.read_le<uint32_t>("zstd magic");
+    if ((magic & ~uint32_t{0xF}) == kSkippable) {
+      cursor.take(cursor.read_le<uint32_t>("zstd skippable frame size"), "zstd skippable frame");
+      continue;
+    }
+    if (magic != kMagic) throw CorruptFileError("not a zstd frame", cursor.position() - 4);
+    const auto descriptor = cursor.read_le<uint8_t>("zstd frame header descriptor");
+    const std::optional<uint64_t> declared = skip_frame_header(cursor, descriptor);
+    const uint64_t bound = skip_blocks(cursor);
+    const bool has_checksum = (descriptor & 4) != 0;
+    if (has_checksum) cursor.take(4, "zstd checksum");
+    total = checked_add(total, std::min(bound, declared.value_or(bound)), "zstd content size");
+  }
+  return total;
+}
+
+void zstd_decompress(Bytes stored, std::span<std::byte> out) {
+  const size_t got = ZSTD_decompressDCtx(thread_context(), out.data(), out.size(), stored.data(), stored.size());
+  if (ZSTD_isError(got)) throw CorruptFileError(cat("zstd: ", ZSTD_getErrorName(got)));
+  if (got != out.size()) throw CorruptFileError(cat("zstd: expected ", out.size(), " bytes, got ", got));
+}
+
+}  // namespace atompack::codec

@@ -1,0 +1,26 @@
+// The one block of bytes under all tensors of a batch.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <span>
+
+#include "base/dtype.h"
+
+namespace atompack::collate {
+
+// heap: recycled blocks, because fresh pages cost more than filling them; shared: born in shared memory, so that a
+// worker process passes it on as one descriptor and without a copy.
+enum class ArenaKind : uint8_t { heap, shared };
+
+// A uint8 tensor of this many bytes, 64-byte aligned, contents undefined.
+at::Tensor allocate_arena(size_t bytes, ArenaKind kind);
+
+// A typed, contiguous view of the arena (of any device); `offset` counts bytes.
+at::Tensor view_arena(const at::Tensor& arena, DType dtype, size_t offset, std::span<const int64_t> sizes);
+
+DType dtype_of(at::ScalarType type);
+at::ScalarType scalar_type_of(DType dtype);
+
+}  // namespace atompack::collate

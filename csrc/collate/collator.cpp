@@ -1,0 +1,146 @@
+#include "collate/collator.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "collate/parallel.h"
+#include "collate/wrap.h"
+
+namespace atompack::collate {
+namespace {
+
+// Below this much work for each thread, waking a second one costs more than it saves.
+constexpr int64_t kLeastWeight = 64 * 1024;
+
+// Decoded bytes of one record at a time; grown once per thread.
+std::vector<std::byte>& thread_scratch() {
+  thread_local std::vector<std::byte> scratch;
+  return scratch;
+}
+
+}  // namespace
+
+Collator::Collator(std::shared_ptr<const MoleculeSource> source, Request request)
+    : source_(std::move(source)), request_(std::move(request)), fields_(source_->schemas(), request_) {
+  const auto n_schemas = static_cast<int32_t>(source_->schemas().size());
+  settled_.resize(static_cast<size_t>(n_schemas));
+  for (int32_t schema = 0; schema < n_schemas; ++schema) {
+    if (!fields_.is_settled_by(schema)) continue;
+    for (size_t field = 0; field < fields_.size(); ++field) {
+      settled_[static_cast<size_t>(schema)].push_back(fields_.resolve(field, std::array{schema}, {}, 0));
+    }
+  }
+}
+
+std::vector<int32_t> Collator::touched_schemas(std::span<const int64_t> indices) const {
+  std::vector<int32_t> touched;
+  if (source_->schemas().size() == 1) {
+    if (!indices.empty()) touched.push_back(0);
+    return touched;
+  }
+  for (const int64_t index : indices) {
+    const int32_t schema = source_->schema_of(index);
+    if (std::ranges::find(touched, schema) == touched.end()) touched.push_back(schema);
+  }
+  return touched;
+}
+
+bool Collator::is_settled(std::span<const int32_t> touched) const {
+  return touched.size() == 1 && fields_.is_settled_by(touched.front());
+}
+
+std::vector<int64_t> Collator::ranges(const BatchPlan& plan) const {
+  int64_t weight = 0;
+  for (const int64_t of_molecule : plan.weight) weight += of_molecule;
+  const int64_t worth = std::max(weight / kLeastWeight, int64_t{1});
+  return split_by_weight(plan.weight, worth == 1 ? 1 : std::min(worth, usable_threads(request_.max_threads)));
+}
+
+Batch Collator::make(std::vector<int64_t> indices, ArenaKind kind, bool single) const {
+  source_->prepare(indices);
+  BatchPlan plan;
+  plan.indices = std::move(indices);
+  count_atoms(*source_, plan);
+  std::vector<int32_t> touched = touched_schemas(plan.indices);
+  if (is_settled(touched) && (single || request_.missing != Missing::drop)) {
+    try {
+      return make_by_schema(plan, touched, kind, single);
+    } catch (const PlanMismatch&) {
+      // A record holds more than the schema says, or a damaged value that is to be reported: look at all of them.
+    }
+  }
+  return make_by_survey(plan, std::move(touched), kind, single);
+}
+
+Batch Collator::make_by_schema(BatchPlan& plan, std::span<const int32_t> touched, ArenaKind kind, bool single) const {
+  plan.table = fields_.heads();
+  plan.fields = settled_[static_cast<size_t>(touched.front())];
+  for (FieldPlan& field : plan.fields) {
+    if (field.ragged) field.rows.resize(plan.indices.size());
+  }
+  plan.positions = resolve_positions(source_->schemas(), touched, request_);
+  lay_out(plan);
+  return fill(plan, nullptr, kind, {.tolerant = single, .all_fields = !request_.fields});
+}
+
+Batch Collator::make_by_survey(BatchPlan& plan, std::vector<int32_t> touched, ArenaKind kind, bool single) const {
+  const std::vector<int64_t> borders = ranges(plan);
+  StagedRecords staged = stage_records(*source_, plan, borders);
+  Survey survey = survey_records(*source_, fields_, request_, plan, staged, borders, single);
+  if (request_.missing == Missing::drop && !single) {
+    drop_incomplete(fields_, plan, staged, survey);
+    touched = touched_schemas(plan.indices);
+  }
+  plan_by_survey(plan, touched, survey);
+  lay_out(plan);
+  Batch batch = fill(plan, &staged, kind, {.surveyed = true, .tolerant = single});
+  for (SurveyFault& fault : survey.faults) batch.faults.push_back({fault.field, fault.error.what()});
+  return batch;
+}
+
+void Collator::plan_by_survey(BatchPlan& plan, std::span<const int32_t> touched, const Survey& survey) const {
+  auto table = std::make_shared<FieldTable>(*fields_.heads());
+  table->fields.insert(table->fields.end(), survey.unlisted.begin(), survey.unlisted.end());
+  std::vector<std::vector<const Observation*>> observed(table->fields.size());
+  for (const Observation& seen : survey.observations) observed[static_cast<size_t>(seen.field)].push_back(&seen);
+  for (size_t field = 0; field < table->fields.size(); ++field) {
+    plan.fields.push_back(field < fields_.size()
+                              ? fields_.resolve(field, touched, observed[field], plan.n_molecules())
+                              : resolve_unlisted(table->fields[field], observed[field], plan.n_molecules(), request_));
+  }
+  plan.table = survey.unlisted.empty() ? fields_.heads() : std::move(table);
+  plan.positions = resolve_positions(source_->schemas(), touched, request_);
+}
+
+Batch Collator::fill(const BatchPlan& plan, const StagedRecords* staged, ArenaKind kind, const FillOptions& options) const {
+  const at::Tensor arena = allocate_arena(plan.arena_bytes, kind);
+  auto* const bytes = static_cast<std::byte*>(arena.mutable_data_ptr());
+  std::vector<Strings> strings(plan.fields.size());
+  for (size_t i = 0; i < strings.size(); ++i) {
+    if (plan.fields[i].type.kind != ValueKind::numeric) strings[i].resize(plan.indices.size());
+  }
+  std::memcpy(bytes + plan.core.ptr, plan.ptr.data(), plan.ptr.size() * sizeof(int64_t));
+  const std::vector<int64_t> borders = ranges(plan);
+  for_each_range(std::ssize(borders) - 1, [&](int64_t range) {
+    Filler filler(*source_, fields_, plan, options, bytes, strings);
+    std::vector<std::byte>& scratch = thread_scratch();
+    for (auto i = static_cast<size_t>(borders[range]); i < static_cast<size_t>(borders[range + 1]); ++i) {
+      const int64_t index = plan.indices[i];
+      if (staged != nullptr) {
+        filler.fill(static_cast<int64_t>(i), staged->records[i]);
+        continue;
+      }
+      std::span<std::byte> room;
+      if (source_->needs_scratch(index)) {
+        const auto decoded = static_cast<size_t>(source_->extent(index).decoded_bytes);
+        if (scratch.size() < decoded) scratch.resize(decoded);
+        room = std::span(scratch).first(decoded);
+      }
+      filler.fill(static_cast<int64_t>(i), source_->decode(index, room));
+    }
+  });
+  return wrap(plan, arena, std::move(strings));
+}
+
+}  // namespace atompack::collate

@@ -1,0 +1,51 @@
+// Indices in, one batch out.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/molecule_source.h"
+#include "collate/arena.h"
+#include "collate/batch.h"
+#include "collate/fill.h"
+#include "collate/resolve.h"
+#include "collate/survey.h"
+
+namespace atompack::collate {
+
+// Makes batches of one source as one request wants them. Thread-safe: immutable after construction.
+class Collator {
+ public:
+  Collator(std::shared_ptr<const MoleculeSource> source, Request request);
+  Collator(const Collator&) = delete;  // fields_ refers to request_
+  Collator& operator=(const Collator&) = delete;
+
+  const MoleculeSource& source() const { return *source_; }
+
+  // `indices` in any order, repeats allowed, all in range. Throws CorruptFileError, FieldError, IoError.
+  Batch collate(std::vector<int64_t> indices, ArenaKind kind) const { return make(std::move(indices), kind, false); }
+
+  // A batch of one molecule in which damaged properties are reported as faults instead of thrown, and of which
+  // nothing is dropped.
+  Batch collate_one(int64_t index) const { return make({index}, ArenaKind::heap, true); }
+
+ private:
+  Batch make(std::vector<int64_t> indices, ArenaKind kind, bool single) const;
+  Batch make_by_schema(BatchPlan& plan, std::span<const int32_t> touched, ArenaKind kind, bool single) const;
+  Batch make_by_survey(BatchPlan& plan, std::vector<int32_t> touched, ArenaKind kind, bool single) const;
+  void plan_by_survey(BatchPlan& plan, std::span<const int32_t> touched, const Survey& survey) const;
+
+  std::vector<int32_t> touched_schemas(std::span<const int64_t> indices) const;
+  bool is_settled(std::span<const int32_t> touched) const;
+  std::vector<int64_t> ranges(const BatchPlan& plan) const;
+  // Decodes each record again unless it was staged.
+  Batch fill(const BatchPlan& plan, const StagedRecords* staged, ArenaKind kind, const FillOptions& options) const;
+
+  std::shared_ptr<const MoleculeSource> source_;
+  Request request_;
+  FieldSet fields_;
+  std::vector<std::vector<FieldPlan>> settled_;  // by schema: its plans, where it settles them without a survey
+};
+
+}  // namespace atompack::collate

@@ -1,0 +1,82 @@
+#include "collate/copy.h"
+
+#include <c10/util/BFloat16.h>
+#include <c10/util/Half.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "base/error.h"
+
+namespace atompack::collate {
+namespace {
+
+template <typename Out, typename In>
+void convert(std::byte* to, const std::byte* from, size_t count) {
+  auto* const out = reinterpret_cast<Out*>(to);
+  for (size_t i = 0; i < count; ++i) out[i] = static_cast<Out>(load_le<In>(from + i * sizeof(In)));
+}
+
+template <typename In>
+void convert_from(std::byte* to, DType out, const std::byte* from, size_t count) {
+  switch (out) {
+    case DType::int64:
+      return convert<int64_t, In>(to, from, count);
+    case DType::float16:
+      return convert<c10::Half, In>(to, from, count);
+    case DType::bfloat16:
+      return convert<c10::BFloat16, In>(to, from, count);
+    case DType::float32:
+      return convert<float, In>(to, from, count);
+    case DType::float64:
+      return convert<double, In>(to, from, count);
+    default:
+      throw InternalError(cat("no conversion to ", name_of(out)));
+  }
+}
+
+// Any byte but 0 is true; a bool that holds another byte than 0 and 1 would be undefined.
+void copy_booleans(std::byte* to, const std::byte* from, size_t count) {
+  for (size_t i = 0; i < count; ++i) to[i] = std::byte{from[i] != std::byte{0}};
+}
+
+}  // namespace
+
+void copy_values(std::byte* to, DType out, const std::byte* from, DType in, size_t count) {
+  if (count == 0) return;
+  if (in == DType::boolean) return copy_booleans(to, from, count);
+  if (in == out) {
+    std::memcpy(to, from, count * item_bytes(out));
+    return;
+  }
+  switch (in) {
+    case DType::uint8:
+      return convert_from<uint8_t>(to, out, from, count);
+    case DType::int32:
+      return convert_from<int32_t>(to, out, from, count);
+    case DType::float32:
+      return convert_from<float>(to, out, from, count);
+    case DType::float64:
+      return convert_from<double>(to, out, from, count);
+    default:
+      throw InternalError(cat("no conversion from ", name_of(in)));
+  }
+}
+
+void fill_missing(std::byte* to, DType out, size_t count) {
+  switch (out) {
+    case DType::float16:
+      return void(std::fill_n(reinterpret_cast<c10::Half*>(to), count, std::numeric_limits<c10::Half>::quiet_NaN()));
+    case DType::bfloat16:
+      return void(std::fill_n(reinterpret_cast<c10::BFloat16*>(to), count, std::numeric_limits<c10::BFloat16>::quiet_NaN()));
+    case DType::float32:
+      return void(std::fill_n(reinterpret_cast<float*>(to), count, std::numeric_limits<float>::quiet_NaN()));
+    case DType::float64:
+      return void(std::fill_n(reinterpret_cast<double*>(to), count, std::numeric_limits<double>::quiet_NaN()));
+    default:
+      std::memset(to, 0, count * item_bytes(out));
+  }
+}
+
+}  // namespace atompack::collate

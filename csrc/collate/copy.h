@@ -1,0 +1,17 @@
+// Copying values into the arena, converted on the way.
+#pragma once
+
+#include <cstddef>
+
+#include "base/bytes.h"
+#include "base/dtype.h"
+
+namespace atompack::collate {
+
+// `from` holds `count` unaligned values of type `in`; `to` is aligned for `out`.
+void copy_values(std::byte* to, DType out, const std::byte* from, DType in, size_t count);
+
+// NaN for floats, 0 for integers, false for booleans.
+void fill_missing(std::byte* to, DType out, size_t count);
+
+}  // namespace atompack::collate

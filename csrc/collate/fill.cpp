@@ -1,0 +1,99 @@
+#include "collate/fill.h"
+
+#include <algorithm>
+
+#include "collate/copy.h"
+
+namespace atompack::collate {
+
+void Filler::fill(int64_t row, Bytes record) {
+  row_ = row;
+  const int64_t index = plan_.indices[static_cast<size_t>(row)];
+  schema_ = source_.schema_of(index);
+  const auto n_fields = static_cast<int32_t>(plan_.fields.size());
+  for (int32_t i = 0; i < n_fields; ++i) mask(i) = false;
+  source_.visit(index, record, *this);
+  for (int32_t i = 0; i < n_fields; ++i) {
+    if (!mask(i)) write_missing(plan_.fields[static_cast<size_t>(i)], i);
+  }
+}
+
+void Filler::geometry(const Geometry& geometry) {
+  const auto row = static_cast<size_t>(row_);
+  const int64_t first = plan_.ptr[row];
+  const auto n = static_cast<size_t>(geometry.n_atoms);
+  copy_values(at<std::byte>(plan_.core.positions) + static_cast<size_t>(3 * first) * item_bytes(plan_.positions),
+              plan_.positions, geometry.positions.data(), geometry.positions_dtype, 3 * n);
+  copy_values(at<std::byte>(plan_.core.atomic_numbers) + static_cast<size_t>(first) * sizeof(int64_t), DType::int64,
+              geometry.numbers.data(), DType::uint8, n);
+  std::fill_n(at<int64_t>(plan_.core.batch) + first, n, row_);
+  at<int64_t>(plan_.core.n_atoms)[row] = geometry.n_atoms;
+  at<int64_t>(plan_.core.index)[row] = plan_.indices[row];
+}
+
+int32_t Filler::find(const FieldView& view) const {
+  if (view.declaration >= 0) return fields_.of_declaration(schema_, view.declaration);
+  // Not listed by the schema: among the fields all the same when another file lists it, or a survey found it.
+  if (const int32_t known = plan_.table->find(view.scope, view.key); known >= 0) return known;
+  if (options_.all_fields && !options_.surveyed) throw PlanMismatch{};
+  return FieldSet::kSkip;
+}
+
+void Filler::field(const FieldView& view) {
+  const int32_t number = find(view);
+  if (number == FieldSet::kSkip) return;
+  const FieldPlan& field = plan_.fields[static_cast<size_t>(number)];
+  const bool repeated = mask(number) && view.scope != Scope::builtin;  // of a builtin the last one counts
+  if (view.fault != nullptr || repeated) {
+    if (options_.tolerant && !options_.surveyed) throw PlanMismatch{};
+    if (options_.tolerant) return;
+    if (view.fault != nullptr) throw *view.fault;
+    throw CorruptFileError("the same key stands there twice").at_field(std::string(view.key));
+  }
+  write(view, field, number);
+  mask(number) = true;
+}
+
+size_t Filler::first_element(const FieldPlan& field) const {
+  const int64_t first_row = field.type.level == Level::atom ? plan_.ptr[static_cast<size_t>(row_)] : row_;
+  return static_cast<size_t>(first_row * field.row_elements);
+}
+
+size_t Filler::n_elements(const FieldPlan& field) const {
+  return static_cast<size_t>(plan_.n_rows(field.type.level, static_cast<size_t>(row_)) * field.row_elements);
+}
+
+void Filler::write(const FieldView& view, const FieldPlan& field, int32_t number) {
+  if (view.type.kind != field.type.kind) throw PlanMismatch{};
+  if (field.type.kind == ValueKind::string) {
+    strings_[static_cast<size_t>(number)][static_cast<size_t>(row_)] = std::string(as_text(view.data));
+    return;
+  }
+  if (field.type.kind == ValueKind::none) return;
+  if (view.type.dtype != field.stored && !options_.surveyed) throw PlanMismatch{};
+  if (view.data.empty() && field.type.level == Level::atom) return;  // no atoms: a row shape stands for nothing
+  std::byte* to = arena_;
+  if (field.ragged) {
+    const RaggedRow& place = field.rows[static_cast<size_t>(row_)];
+    if (!place.present || place.row_shape != view.row_shape) throw PlanMismatch{};
+    to += place.offset;
+  } else {
+    if (view.row_shape != field.row_shape) throw PlanMismatch{};
+    to += field.offset + first_element(field) * item_bytes(field.type.dtype);
+  }
+  copy_values(to, field.type.dtype, view.data.data(), view.type.dtype, view.data.size() / item_bytes(view.type.dtype));
+}
+
+void Filler::write_missing(const FieldPlan& field, int32_t number) {
+  if (field.must_be_present) {
+    FieldError error("the molecule has no such value");
+    error.at_field(plan_.table->fields[static_cast<size_t>(number)].id.key);
+    source_.locate(error, plan_.indices[static_cast<size_t>(row_)]);
+    throw error;
+  }
+  if (field.ragged || field.type.kind != ValueKind::numeric) return;
+  const size_t at_byte = field.offset + first_element(field) * item_bytes(field.type.dtype);
+  fill_missing(arena_ + at_byte, field.type.dtype, n_elements(field));
+}
+
+}  // namespace atompack::collate

@@ -1,0 +1,96 @@
+#include "collate/plan.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/checked_math.h"
+
+namespace atompack::collate {
+namespace {
+
+// Hands out aligned places one after the other.
+class Layout {
+ public:
+  size_t place(uint64_t count, size_t item) {
+    const size_t at = end_;
+    const uint64_t bytes = checked_mul(count, item, "batch size");
+    end_ = checked_add(at, (bytes + kAlignment - 1) / kAlignment * kAlignment, "batch size");
+    return at;
+  }
+  size_t end() const { return end_; }
+
+ private:
+  size_t end_ = 0;
+};
+
+void place_ragged(const BatchPlan& plan, FieldPlan& field, Layout& layout) {
+  for (size_t molecule = 0; molecule < field.rows.size(); ++molecule) {
+    RaggedRow& row = field.rows[molecule];
+    if (!row.present) continue;
+    const auto elements = static_cast<uint64_t>(plan.n_rows(field.type.level, molecule) * row.row_shape.numel());
+    row.offset = layout.place(elements, item_bytes(field.type.dtype));
+  }
+}
+
+}  // namespace
+
+int32_t FieldTable::find(Scope scope, std::string_view key) const {
+  const auto same = [&](const FieldHead& head) { return head.id.scope == scope && head.id.key == key; };
+  const auto found = std::ranges::find_if(fields, same);
+  return found == fields.end() ? -1 : static_cast<int32_t>(found - fields.begin());
+}
+
+void count_atoms(const MoleculeSource& source, BatchPlan& plan) {
+  plan.ptr.assign(1, 0);
+  plan.ptr.reserve(plan.indices.size() + 1);
+  plan.weight.clear();
+  plan.weight.reserve(plan.indices.size());
+  for (const int64_t index : plan.indices) {
+    const MoleculeExtent extent = source.extent(index);
+    plan.ptr.push_back(plan.ptr.back() + extent.n_atoms);  // below 2^32 each: needs 2^31 molecules to overflow
+    // Decompression costs about as much as copying eight times as many bytes.
+    plan.weight.push_back(extent.decoded_bytes * (source.needs_scratch(index) ? 8 : 1));
+  }
+}
+
+void lay_out(BatchPlan& plan) {
+  const auto molecules = static_cast<uint64_t>(plan.n_molecules());
+  const auto atoms = static_cast<uint64_t>(plan.n_atoms());
+  Layout layout;
+  plan.core.positions = layout.place(3 * atoms, item_bytes(plan.positions));
+  plan.core.atomic_numbers = layout.place(atoms, sizeof(int64_t));
+  plan.core.batch = layout.place(atoms, sizeof(int64_t));
+  plan.core.ptr = layout.place(molecules + 1, sizeof(int64_t));
+  plan.core.n_atoms = layout.place(molecules, sizeof(int64_t));
+  plan.core.index = layout.place(molecules, sizeof(int64_t));
+  for (FieldPlan& field : plan.fields) {
+    if (field.ragged) {
+      place_ragged(plan, field, layout);
+    } else if (field.type.kind == ValueKind::numeric) {
+      const uint64_t rows = field.type.level == Level::atom ? atoms : molecules;
+      const uint64_t elements = checked_mul(rows, static_cast<uint64_t>(field.row_elements), "batch size");
+      field.offset = layout.place(elements, item_bytes(field.type.dtype));
+    }
+  }
+  plan.core.masks = layout.place(checked_mul(plan.fields.size(), molecules, "batch size"), 1);
+  plan.arena_bytes = layout.end();
+}
+
+std::vector<int64_t> split_by_weight(const std::vector<int64_t>& weight, int64_t most) {
+  const auto n = static_cast<int64_t>(weight.size());
+  std::vector<int64_t> borders{0};
+  if (most > 1) {
+    const int64_t total = std::accumulate(weight.begin(), weight.end(), int64_t{0});
+    int64_t sum = 0;
+    for (int64_t i = 0; i < n; ++i) {
+      sum += weight[static_cast<size_t>(i)];
+      const auto cut = static_cast<int64_t>(borders.size());
+      // Division first: the product of a sum of bytes and a count of threads stays far below 2^63.
+      if (cut < most && sum >= total / most * cut) borders.push_back(i + 1);
+    }
+  }
+  if (borders.back() != n || n == 0) borders.push_back(n);
+  return borders;
+}
+
+}  // namespace atompack::collate

@@ -1,0 +1,79 @@
+// The plan of a batch: every output's type, shape and place in the arena, before anything is written.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/molecule_source.h"
+#include "collate/request.h"
+
+namespace atompack::collate {
+
+struct FieldHead {
+  FieldId id;
+  Level level;
+  ValueKind kind;
+};
+
+// The fields of a batch, in order. Batches of the same fields share one.
+struct FieldTable {
+  std::vector<FieldHead> fields;
+
+  // The place of a field, or -1.
+  int32_t find(Scope scope, std::string_view key) const;
+};
+
+// Where one molecule's value of a ragged field lies, and the shape of its rows.
+struct RaggedRow {
+  bool present = false;
+  Shape row_shape;
+  size_t offset = 0;
+};
+
+struct FieldPlan {
+  FieldType type;                    // dtype: that of the output
+  DType stored = DType::float64;     // the widest type among the values
+  Shape row_shape;
+  int64_t row_elements = 1;
+  bool must_be_present = false;  // absent: FieldError
+  bool ragged = false;           // one tensor a molecule instead of one for the batch
+  size_t offset = 0;
+  std::vector<RaggedRow> rows;  // of a ragged field, one a molecule
+};
+
+// Places in the arena that every batch has.
+struct CoreOffsets {
+  size_t positions = 0, atomic_numbers = 0, batch = 0, ptr = 0, n_atoms = 0, index = 0, masks = 0;
+};
+
+struct BatchPlan {
+  std::vector<int64_t> indices;
+  std::vector<int64_t> ptr;       // prefix sum of atoms, one more than indices
+  std::vector<int64_t> weight;    // bytes of work a molecule
+  std::shared_ptr<const FieldTable> table;
+  std::vector<FieldPlan> fields;  // as in the table
+  DType positions = DType::float32;
+  CoreOffsets core;
+  size_t arena_bytes = 0;
+
+  int64_t n_molecules() const { return static_cast<int64_t>(indices.size()); }
+  int64_t n_atoms() const { return ptr.back(); }
+  int64_t n_rows(Level level, size_t molecule) const {
+    return level == Level::atom ? ptr[molecule + 1] - ptr[molecule] : 1;
+  }
+};
+
+constexpr size_t kAlignment = 64;
+
+// Sums the extents up; throws where an index entry is wrong.
+void count_atoms(const MoleculeSource& source, BatchPlan& plan);
+
+// Gives every output its place; types and shapes are settled.
+void lay_out(BatchPlan& plan);
+
+// Cuts [0, n) into at most `most` ranges of about equal weight; returns their borders.
+std::vector<int64_t> split_by_weight(const std::vector<int64_t>& weight, int64_t most);
+
+}  // namespace atompack::collate

@@ -1,0 +1,134 @@
+#include "collate/resolve.h"
+
+#include <algorithm>
+
+namespace atompack::collate {
+namespace {
+
+std::string describe(const FieldType& type) {
+  if (type.kind == ValueKind::string) return "string";
+  if (type.kind == ValueKind::none) return "None";
+  return std::string(name_of(type.dtype));
+}
+
+// The type that holds both without loss: widths mix, kinds do not.
+FieldType widen(const FieldType& a, const FieldType& b, const FieldId& id) {
+  if (a == b) return a;
+  const bool both_numeric = a.kind == ValueKind::numeric && b.kind == ValueKind::numeric && a.level == b.level;
+  if (both_numeric && is_floating(a.dtype) && is_floating(b.dtype)) return {a.level, a.kind, DType::float64};
+  const auto is_integer = [](DType dtype) { return dtype == DType::int32 || dtype == DType::int64; };
+  if (both_numeric && is_integer(a.dtype) && is_integer(b.dtype)) return {a.level, a.kind, DType::int64};
+  throw FieldError(cat("types that cannot share a batch: ", describe(a), " and ", describe(b))).at_field(id.key);
+}
+
+// One shape for all, if there is one.
+std::optional<Shape> common_shape(std::span<const Observation* const> observed) {
+  const Observation* first = nullptr;
+  for (const Observation* seen : observed) {
+    if (!seen->has_rows) continue;
+    if (first != nullptr && first->row_shape != seen->row_shape) return std::nullopt;
+    if (first == nullptr) first = seen;
+  }
+  return first == nullptr ? std::nullopt : std::optional(first->row_shape);
+}
+
+bool any_with_rows(std::span<const Observation* const> observed) {
+  return std::ranges::any_of(observed, &Observation::has_rows);
+}
+
+// One tensor where there is one row shape, else one a molecule.
+FieldPlan make_plan(const FieldId& id, const FieldType& type, const std::optional<Shape>& row_shape,
+                    std::span<const Observation* const> observed, int64_t n_molecules, const Request& request) {
+  FieldPlan plan;
+  plan.type = type;
+  plan.stored = type.dtype;
+  if (type.kind == ValueKind::numeric) plan.type.dtype = request.output_dtype(id, type.dtype);
+  plan.ragged = type.kind == ValueKind::numeric && !row_shape;
+  if (row_shape) plan.row_shape = *row_shape;
+  plan.row_elements = plan.row_shape.numel();
+  if (!plan.ragged) return plan;
+  plan.rows.resize(static_cast<size_t>(n_molecules));
+  for (const Observation* seen : observed) plan.rows[static_cast<size_t>(seen->molecule)] = {true, seen->row_shape, 0};
+  return plan;
+}
+
+}  // namespace
+
+FieldSet::FieldSet(std::span<const MoleculeSchema> schemas, const Request& request) : request_(request) {
+  auto heads = std::make_shared<FieldTable>();
+  heads_ = heads;
+  const auto number_of = [&](const FieldDeclaration& declaration) {
+    if (const int32_t known = heads->find(declaration.scope, declaration.key); known >= 0) return known;
+    heads->fields.push_back({{declaration.scope, declaration.key}, declaration.type.level, declaration.type.kind});
+    declared_.emplace_back();
+    return static_cast<int32_t>(heads->fields.size()) - 1;
+  };
+  for (size_t schema = 0; schema < schemas.size(); ++schema) {
+    auto& slots = slots_.emplace_back();
+    for (const FieldDeclaration& declaration : schemas[schema].fields) {
+      slots.push_back(kSkip);
+      if (!request.selects({declaration.scope, declaration.key})) continue;
+      slots.back() = number_of(declaration);
+      declared_[static_cast<size_t>(slots.back())].push_back(
+          {static_cast<int32_t>(schema), declaration.type, declaration.row_shape});
+    }
+  }
+  for (const FieldDeclaration& declaration : request.defaults) {
+    auto& declared = declared_[static_cast<size_t>(number_of(declaration))];
+    if (declared.empty()) declared.push_back({kSkip, declaration.type, declaration.row_shape});
+  }
+}
+
+std::vector<const FieldSet::Declared*> FieldSet::declarations(size_t field, std::span<const int32_t> touched) const {
+  std::vector<const Declared*> all, of_touched;
+  for (const Declared& declared : declared_[field]) {
+    all.push_back(&declared);
+    if (std::ranges::find(touched, declared.schema) != touched.end()) of_touched.push_back(&declared);
+  }
+  return of_touched.empty() ? all : of_touched;
+}
+
+bool FieldSet::is_settled_by(int32_t schema) const {
+  const auto settles = [&](const Declared& declared) { return declared.schema != schema || declared.row_shape; };
+  return std::ranges::all_of(declared_, [&](const auto& of_field) { return std::ranges::all_of(of_field, settles); });
+}
+
+FieldPlan FieldSet::resolve(size_t field, std::span<const int32_t> touched, std::span<const Observation* const> observed,
+                            int64_t n_molecules) const {
+  const FieldId& id = heads_->fields[field].id;
+  const std::vector<const Declared*> declared = declarations(field, touched);
+  FieldType type = declared.front()->type;
+  for (const Declared* other : declared) type = widen(type, other->type, id);
+  for (const Observation* seen : observed) type = widen(type, seen->type, id);
+
+  std::optional<Shape> shape = declared.front()->row_shape;
+  for (const Declared* other : declared) {
+    if (other->row_shape != shape) shape = std::nullopt;
+  }
+  if (any_with_rows(observed)) shape = common_shape(observed);
+
+  FieldPlan plan = make_plan(id, type, shape, observed, n_molecules, request_);
+  plan.must_be_present = request_.missing == Missing::error;
+  return plan;
+}
+
+FieldPlan resolve_unlisted(const FieldHead& head, std::span<const Observation* const> observed, int64_t n_molecules,
+                           const Request& request) {
+  if (observed.empty()) {  // every value of it is damaged
+    return make_plan(head.id, {head.level, ValueKind::none, {}}, std::nullopt, observed, n_molecules, request);
+  }
+  FieldType type = observed.front()->type;
+  for (const Observation* seen : observed) type = widen(type, seen->type, head.id);
+  return make_plan(head.id, type, common_shape(observed), observed, n_molecules, request);
+}
+
+DType resolve_positions(std::span<const MoleculeSchema> schemas, std::span<const int32_t> touched, const Request& request) {
+  DType stored = touched.empty() ? DType::float32 : schemas[static_cast<size_t>(touched.front())].positions;
+  if (touched.empty() && !schemas.empty()) stored = schemas.front().positions;
+  for (const int32_t schema : touched) {
+    if (schemas[static_cast<size_t>(schema)].positions != stored) stored = DType::float64;
+  }
+  return request.output_dtype({Scope::builtin, "positions"}, stored);
+}
+
+}  // namespace atompack::collate

@@ -1,0 +1,159 @@
+#include "collate/survey.h"
+
+#include <algorithm>
+
+#include "collate/parallel.h"
+
+namespace atompack::collate {
+namespace {
+
+// What one thread saw. Fields that no schema lists are numbered from kUnlisted downwards until all is joined.
+class Surveyor final : public MoleculeVisitor {
+ public:
+  static constexpr int32_t kUnlisted = -2;
+
+  Surveyor(const MoleculeSource& source, const FieldSet& fields, const Request& request, const BatchPlan& plan,
+           bool tolerant)
+      : source_(source), fields_(fields), request_(request), plan_(plan), tolerant_(tolerant) {}
+
+  void survey(int64_t molecule, Bytes record) {
+    molecule_ = molecule;
+    first_of_molecule_ = found.observations.size();
+    const int64_t index = plan_.indices[static_cast<size_t>(molecule)];
+    schema_ = source_.schema_of(index);
+    source_.visit(index, record, *this);
+  }
+
+  void geometry(const Geometry& geometry) override { has_atoms_ = geometry.n_atoms > 0; }
+
+  void field(const FieldView& view) override {
+    const int32_t number = find(view);
+    if (number == FieldSet::kSkip) return;
+    if (view.fault != nullptr) return damaged(number, *view.fault);
+    const bool has_rows = view.type.level == Level::molecule || has_atoms_;
+    const Observation seen{molecule_, number, view.type, view.row_shape, has_rows};
+    const auto earlier = std::find_if(found.observations.begin() + static_cast<std::ptrdiff_t>(first_of_molecule_),
+                                      found.observations.end(), [&](const auto& o) { return o.field == number; });
+    if (earlier == found.observations.end()) {
+      found.observations.push_back(seen);
+    } else if (view.scope == Scope::builtin) {
+      *earlier = seen;  // of a builtin the last one counts
+    } else {
+      CorruptFileError error("the same key stands there twice");
+      error.at_field(std::string(view.key));
+      damaged(number, error);
+    }
+  }
+
+  Survey found;  // with unlisted fields in this thread's own numbers
+
+ private:
+  int32_t find(const FieldView& view) {
+    if (view.declaration >= 0) return fields_.of_declaration(schema_, view.declaration);
+    if (const int32_t known = fields_.heads()->find(view.scope, view.key); known >= 0) return known;
+    FieldId id{view.scope, std::string(view.key)};
+    if (!request_.selects(id)) return FieldSet::kSkip;
+    const auto known = std::ranges::find(found.unlisted, id, &FieldHead::id);
+    const auto number = static_cast<int32_t>(known - found.unlisted.begin());
+    if (known == found.unlisted.end()) found.unlisted.push_back({std::move(id), view.type.level, view.type.kind});
+    return kUnlisted - number;
+  }
+
+  void damaged(int32_t number, const CorruptFileError& fault) {
+    if (!tolerant_) throw fault;
+    found.faults.push_back({molecule_, number, fault});
+    source_.locate(found.faults.back().error, plan_.indices[static_cast<size_t>(molecule_)]);
+  }
+
+  const MoleculeSource& source_;
+  const FieldSet& fields_;
+  const Request& request_;
+  const BatchPlan& plan_;
+  bool tolerant_;
+  int64_t molecule_ = 0;
+  size_t first_of_molecule_ = 0;
+  int32_t schema_ = 0;
+  bool has_atoms_ = false;
+};
+
+// Joins what a thread found to what the threads before it found.
+void join(Survey& all, Survey&& part, size_t n_listed) {
+  std::vector<int32_t> numbers;
+  for (FieldHead& head : part.unlisted) {
+    const auto known = std::ranges::find(all.unlisted, head.id, &FieldHead::id);
+    numbers.push_back(static_cast<int32_t>(n_listed + static_cast<size_t>(known - all.unlisted.begin())));
+    if (known == all.unlisted.end()) all.unlisted.push_back(std::move(head));
+  }
+  const auto renumber = [&](int32_t& field) {
+    if (field <= Surveyor::kUnlisted) field = numbers[static_cast<size_t>(Surveyor::kUnlisted - field)];
+  };
+  for (Observation& seen : part.observations) {
+    renumber(seen.field);
+    all.observations.push_back(seen);
+  }
+  for (SurveyFault& fault : part.faults) {
+    renumber(fault.field);
+    all.faults.push_back(std::move(fault));
+  }
+}
+
+}  // namespace
+
+StagedRecords stage_records(const MoleculeSource& source, const BatchPlan& plan, std::span<const int64_t> borders) {
+  const size_t n = plan.indices.size();
+  std::vector<size_t> starts{0};
+  for (const int64_t index : plan.indices) {
+    const size_t bytes = source.needs_scratch(index) ? static_cast<size_t>(source.extent(index).decoded_bytes) : 0;
+    starts.push_back(starts.back() + bytes);
+  }
+  StagedRecords staged{std::make_unique_for_overwrite<std::byte[]>(starts.back()), std::vector<Bytes>(n)};
+  for_each_range(std::ssize(borders) - 1, [&](int64_t range) {
+    for (auto i = static_cast<size_t>(borders[range]); i < static_cast<size_t>(borders[range + 1]); ++i) {
+      staged.records[i] = source.decode(plan.indices[i], {staged.memory.get() + starts[i], starts[i + 1] - starts[i]});
+    }
+  });
+  return staged;
+}
+
+Survey survey_records(const MoleculeSource& source, const FieldSet& fields, const Request& request,
+                      const BatchPlan& plan, const StagedRecords& staged, std::span<const int64_t> borders,
+                      bool tolerant) {
+  const auto n_ranges = std::ssize(borders) - 1;
+  std::vector<Surveyor> surveyors(static_cast<size_t>(n_ranges), Surveyor(source, fields, request, plan, tolerant));
+  for_each_range(n_ranges, [&](int64_t range) {
+    Surveyor& surveyor = surveyors[static_cast<size_t>(range)];
+    for (int64_t i = borders[range]; i < borders[range + 1]; ++i) {
+      surveyor.survey(i, staged.records[static_cast<size_t>(i)]);
+    }
+  });
+  Survey all;
+  for (Surveyor& surveyor : surveyors) join(all, std::move(surveyor.found), fields.size());
+  return all;
+}
+
+void drop_incomplete(const FieldSet& fields, BatchPlan& plan, StagedRecords& staged, Survey& survey) {
+  std::vector<size_t> present(plan.indices.size(), 0);
+  const auto count = [&](const auto& seen) {
+    if (static_cast<size_t>(seen.field) < fields.size()) ++present[static_cast<size_t>(seen.molecule)];
+  };
+  std::ranges::for_each(survey.observations, count);
+
+  std::vector<int64_t> new_place(plan.indices.size(), -1);
+  BatchPlan kept;
+  kept.ptr = {0};
+  std::vector<Bytes> records;
+  for (size_t i = 0; i < plan.indices.size(); ++i) {
+    if (present[i] < fields.size()) continue;
+    new_place[i] = std::ssize(kept.indices);
+    kept.indices.push_back(plan.indices[i]);
+    kept.ptr.push_back(kept.ptr.back() + plan.ptr[i + 1] - plan.ptr[i]);
+    kept.weight.push_back(plan.weight[i]);
+    records.push_back(staged.records[i]);
+  }
+  std::erase_if(survey.observations, [&](const auto& seen) { return new_place[static_cast<size_t>(seen.molecule)] < 0; });
+  for (Observation& seen : survey.observations) seen.molecule = new_place[static_cast<size_t>(seen.molecule)];
+  plan = std::move(kept);
+  staged.records = std::move(records);
+}
+
+}  // namespace atompack::collate

@@ -1,0 +1,48 @@
+#include "io/file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace atompack::io {
+namespace {
+
+[[noreturn]] void fail(const std::string& path) {
+  const int code = errno;
+  throw IoError(code, std::strerror(code), path);
+}
+
+}  // namespace
+
+UniqueFd open_for_reading(const std::string& path) {
+  // Not blocking: a pipe at this path must not make the open wait for a writer.
+  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!fd) fail(path);
+  return fd;
+}
+
+FileIdentity identify(int fd, const std::string& path) {
+  struct stat status {};
+  if (::fstat(fd, &status) != 0) fail(path);
+  if (S_ISDIR(status.st_mode)) throw IoError(EISDIR, std::strerror(EISDIR), path);
+  if (!S_ISREG(status.st_mode)) throw IoError(EINVAL, "not a regular file", path);
+  return {status.st_dev, status.st_ino, static_cast<uint64_t>(status.st_size)};
+}
+
+size_t read_at(int fd, uint64_t offset, std::span<std::byte> into, const std::string& path) {
+  size_t done = 0;
+  while (done < into.size()) {
+    const ssize_t got = ::pread(fd, into.data() + done, into.size() - done, static_cast<off_t>(offset + done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail(path);
+    if (got == 0) break;
+    done += static_cast<size_t>(got);
+  }
+  return done;
+}
+
+}  // namespace atompack::io

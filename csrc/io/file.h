@@ -1,0 +1,27 @@
+// Opening, measuring and reading plain files. Every failure is an IoError that names the path.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "io/unique_fd.h"
+
+namespace atompack::io {
+
+// What tells one file from another, and how long it is.
+struct FileIdentity {
+  uint64_t device = 0;
+  uint64_t inode = 0;
+  uint64_t size = 0;
+  bool same_file(const FileIdentity& other) const { return device == other.device && inode == other.inode; }
+};
+
+UniqueFd open_for_reading(const std::string& path);
+FileIdentity identify(int fd, const std::string& path);
+
+// Reads up to `into.size()` bytes at `offset`; fewer only where the file ends.
+size_t read_at(int fd, uint64_t offset, std::span<std::byte> into, const std::string& path);
+
+}  // namespace atompack::io

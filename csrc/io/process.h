@@ -1,0 +1,14 @@
+// What a kernel must know of the process and thread it runs in.
+#pragma once
+
+#include <cstdint>
+
+namespace atompack::io {
+
+// Whether this process is a fork of the one that loaded the library.
+bool is_forked_child();
+
+// The system's number of the calling thread.
+int64_t thread_id();
+
+}  // namespace atompack::io

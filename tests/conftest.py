@@ -1,0 +1,61 @@
+"""Shared fixtures: where the data files lie, and the one process that writes with atompack-db."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+# Worker processes started by spawn get sys.path handed on, so they find these modules too.
+sys.path.insert(0, str(Path(__file__).parent))
+
+from hypothesis import HealthCheck, settings
+from oracle.client import AtompackProcess
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+ON_CI = bool(os.environ.get("CI"))
+
+settings.register_profile(
+    "atompack_torch",
+    deadline=None,
+    derandomize=ON_CI,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+settings.load_profile("atompack_torch")
+
+
+@pytest.fixture(scope="session")
+def fixtures() -> Path:
+    """Folder of the .atp files written by the original, with their expected values."""
+    root = Path(os.environ.get("ATOMPACK_FIXTURES") or REPOSITORY.parent / "shared" / "fixtures")
+    folder = root / "atp"
+    if not folder.is_dir():
+        if ON_CI:
+            pytest.fail(f"{folder}: no such folder; set ATOMPACK_FIXTURES")
+        pytest.skip(f"{folder}: no such folder; set ATOMPACK_FIXTURES")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def atompack() -> Iterator[AtompackProcess]:
+    """atompack-db in a process of its own: forked children of one that used it hang."""
+    with AtompackProcess() as process:
+        yield process
+
+
+@pytest.fixture(scope="session")
+def new_path() -> Iterator[Callable[[], Path]]:
+    """Makes fresh .atp paths, in memory where the system has /dev/shm, removed at the end."""
+    shared_memory = Path("/dev/shm")
+    root = shared_memory if shared_memory.is_dir() else None
+    folder = Path(tempfile.mkdtemp(prefix="atompack-tests-", dir=root))
+    numbers = itertools.count()
+    yield lambda: folder / f"{next(numbers)}.atp"
+    shutil.rmtree(folder)

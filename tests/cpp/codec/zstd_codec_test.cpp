@@ -1,0 +1,181 @@
+#include "codec/zstd_codec.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "codec/compress.h"
+#include "message_of.h"
+
+namespace atompack::codec {
+namespace {
+
+using test::ByteString;
+using test::corrupt;
+
+constexpr uint64_t kMostBlockBytes = 128 * 1024;
+enum BlockType : uint32_t { kRaw, kRepeat, kCompressed, kReserved };
+
+ByteString frame(std::initializer_list<int> header) {
+  return ByteString().put<uint32_t>(0xFD2FB528).append(ByteString(header));
+}
+
+ByteString block(BlockType type, uint32_t size, bool last, std::string_view body) {
+  const uint32_t header = size << 3 | type << 1 | (last ? 1 : 0);
+  return ByteString().put(static_cast<uint16_t>(header)).put(static_cast<uint8_t>(header >> 16)).append(ByteString(body));
+}
+
+std::string decoded(const ByteString& stored, size_t size) {
+  std::string out(size, '?');
+  zstd_decompress(stored.bytes(), std::as_writable_bytes(std::span(out)));
+  return out;
+}
+
+uint64_t bound(const ByteString& stored) { return zstd_decoded_bound(stored.bytes()); }
+
+TEST(ZstdBound, OfARawBlockIsItsSize) {
+  ByteString stored = frame({0x20, 3});  // single segment, content size 3
+  stored.append(block(kRaw, 3, true, "abc"));
+  EXPECT_EQ(bound(stored), 3U);
+  EXPECT_EQ(decoded(stored, 3), "abc");
+}
+
+TEST(ZstdBound, OfARepeatedByteIsItsCount) {
+  ByteString stored = frame({0x00, 0x38});  // window descriptor, no content size
+  stored.append(block(kRepeat, 1000, false, "x")).append(block(kRaw, 1, true, "y"));
+  EXPECT_EQ(bound(stored), 1001U);
+  EXPECT_EQ(decoded(stored, 1001), std::string(1000, 'x') + "y");
+}
+
+TEST(ZstdBound, OfACompressedBlockIs128KiB) {
+  const ByteString raw = test::sample(5000);
+  EXPECT_EQ(bound(test::zstd_unit(raw.bytes(), {.content_size = false})), kMostBlockBytes);
+  EXPECT_EQ(bound(test::zstd_unit(raw.bytes())), 5000U);
+}
+
+TEST(ZstdBound, DoesNotBelieveADeclaredSizeThatBlocksCannotFill) {
+  ByteString stored = frame({0xE0});  // single segment, eight bytes of content size
+  stored.put<uint64_t>(uint64_t{1} << 40).append(block(kRaw, 3, true, "abc"));
+  EXPECT_EQ(bound(stored), 3U);
+  std::vector<std::byte> out(3);
+  EXPECT_THROW(zstd_decompress(stored.bytes(), out), CorruptFileError);
+}
+
+TEST(ZstdBound, NeitherABlockLargerThanAnyMayBe) {
+  ByteString stored = frame({0x00, 0x38});
+  stored.append(block(kRepeat, (1U << 21) - 1, true, "x"));
+  EXPECT_EQ(bound(stored), kMostBlockBytes);
+}
+
+TEST(ZstdBound, ReadsEveryWidthOfContentSize) {
+  const ByteString body = block(kRaw, 0, true, "");
+  EXPECT_EQ(bound(frame({0x20, 0}).append(body)), 0U);                       // one byte
+  EXPECT_EQ(bound(frame({0x60, 0, 0}).append(body)), 0U);                    // two, plus 256
+  EXPECT_EQ(bound(frame({0xA0, 0, 0, 0, 0}).append(body)), 0U);              // four
+  EXPECT_EQ(bound(frame({0xE0, 0, 0, 0, 0, 0, 0, 0, 0}).append(body)), 0U);  // eight
+  EXPECT_EQ(bound(frame({0x40, 0x38, 0, 0}).append(body)), 0U);              // two, with a window
+  ByteString stored = frame({0x60, 1, 0});
+  stored.append(block(kRepeat, 1000, true, "x"));
+  EXPECT_EQ(bound(stored), 257U);
+}
+
+TEST(ZstdBound, PassesOverDictionaryIds) {
+  const ByteString body = block(kRaw, 1, true, "a");
+  EXPECT_EQ(bound(frame({0x21, 9, 1}).append(body)), 1U);
+  EXPECT_EQ(bound(frame({0x22, 9, 9, 1}).append(body)), 1U);
+  EXPECT_EQ(bound(frame({0x23, 9, 9, 9, 9, 1}).append(body)), 1U);
+}
+
+TEST(ZstdBound, AddsUpFramesAndSkipsSkippableOnes) {
+  const ByteString part = test::zstd_unit(ByteString("abc").bytes());
+  ByteString stored = part;
+  stored.put<uint32_t>(0x184D2A5F).put<uint32_t>(4).put<uint32_t>(0xFFFFFFFF).append(part);
+  stored.put<uint32_t>(0x184D2A50).put<uint32_t>(0);
+  EXPECT_EQ(bound(stored), 6U);
+  EXPECT_EQ(decoded(stored, 6), "abcabc");
+}
+
+TEST(ZstdBound, FramesOfEveryKindMadeByTheLibrary) {
+  for (const size_t size : {size_t{0}, size_t{1}, size_t{255}, size_t{256}, size_t{70000}, size_t{400000}}) {
+    const ByteString raw = test::sample(size);
+    for (const int level : {-5, 1, 3, 19}) {
+      for (const bool content_size : {true, false}) {
+        for (const bool checksum : {true, false}) {
+          const ByteString stored = test::zstd_unit(raw.bytes(), {level, content_size, checksum});
+          const uint64_t most = bound(stored);
+          EXPECT_GE(most, size);
+          if (content_size) {
+            EXPECT_EQ(most, size);
+          }
+          EXPECT_LE(most, size + 2 * kMostBlockBytes);
+          EXPECT_EQ(decoded(stored, size), as_text(raw.bytes()));
+        }
+      }
+    }
+  }
+}
+
+TEST(ZstdBound, SaysWhereAUnitIsCut) {
+  EXPECT_EQ(bound({}), 0U);
+  EXPECT_EQ(corrupt([] { bound({1, 2, 3}); }), "zstd magic: expected 4 bytes, got 3 (offset 0)");
+  EXPECT_EQ(corrupt([] { bound({1, 2, 3, 4}); }), "not a zstd frame (offset 0)");
+  EXPECT_EQ(corrupt([] { bound(frame({})); }), "zstd frame header descriptor: expected 1 bytes, got 0 (offset 4)");
+  EXPECT_EQ(corrupt([] { bound(frame({0})); }), "zstd window descriptor: expected 1 bytes, got 0 (offset 5)");
+  EXPECT_EQ(corrupt([] { bound(frame({3, 0, 9})); }), "zstd dictionary id: expected 4 bytes, got 1 (offset 6)");
+  EXPECT_EQ(corrupt([] { bound(frame({0xE0, 1})); }), "zstd content size: expected 8 bytes, got 1 (offset 5)");
+  EXPECT_EQ(corrupt([] { bound(frame({0x20, 3, 0})); }), "zstd block header: expected 3 bytes, got 1 (offset 6)");
+  EXPECT_EQ(corrupt([] { bound(frame({0x20, 3}).append(block(kRaw, 3, true, "ab"))); }),
+            "zstd block: expected 3 bytes, got 2 (offset 9)");
+  EXPECT_EQ(corrupt([] { bound(frame({0x20, 3}).append(block(kRaw, 3, false, "abc"))); }),
+            "zstd block header: expected 3 bytes, got 0 (offset 12)");
+  EXPECT_EQ(corrupt([] { bound(frame({0x24, 3}).append(block(kRaw, 3, true, "abc"))); }),
+            "zstd checksum: expected 4 bytes, got 0 (offset 12)");
+  EXPECT_EQ(corrupt([] { bound(ByteString().put<uint32_t>(0x184D2A50).put<uint32_t>(1)); }),
+            "zstd skippable frame: expected 1 bytes, got 0 (offset 8)");
+}
+
+TEST(ZstdBound, SaysWhereGarbageFollowsAFrame) {
+  ByteString stored = test::zstd_unit(ByteString("abc").bytes());
+  const size_t end = stored.size();
+  stored.put<uint32_t>(0x12345678);
+  EXPECT_EQ(corrupt([&] { bound(stored); }), cat("not a zstd frame (offset ", end, ")"));
+}
+
+TEST(ZstdDecompress, ChecksTheChecksum) {
+  ByteString stored = test::zstd_unit(test::sample(300).bytes(), {.checksum = true});
+  stored.patch<uint8_t>(stored.size() - 1, static_cast<uint8_t>(~load_le<uint8_t>(&stored.bytes().back())));
+  EXPECT_THROW(decoded(stored, 300), CorruptFileError);
+}
+
+TEST(ZstdDecompress, SaysWhatComesOut) {
+  const ByteString stored = test::zstd_unit(ByteString("abc").bytes());
+  EXPECT_EQ(corrupt([&] { decoded(stored, 4); }), "zstd: expected 4 bytes, got 3");
+  EXPECT_EQ(corrupt([&] { decoded(stored, 2); }), "zstd: Destination buffer is too small");
+}
+
+TEST(ZstdDecompress, AnErrorLeavesTheContextUsable) {
+  const ByteString good = test::zstd_unit(ByteString("abc").bytes());
+  ByteString bad = test::zstd_unit(test::sample(5000).bytes());
+  bad.cut(bad.size() - 1);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_THROW(decoded(bad, 5000), CorruptFileError);
+    EXPECT_EQ(decoded(good, 3), "abc");
+  }
+}
+
+TEST(ZstdDecompress, ThreadsHaveContextsOfTheirOwn) {
+  const ByteString raw = test::sample(100000);
+  const ByteString stored = test::zstd_unit(raw.bytes());
+  std::vector<int> right(4);
+  std::vector<std::jthread> threads;
+  for (int& count : right) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 20; ++i) count += decoded(stored, raw.size()) == as_text(raw.bytes());
+    });
+  }
+  threads.clear();
+  EXPECT_EQ(right, std::vector<int>(4, 20));
+}
+
+}  // namespace
+}  // namespace atompack::codec

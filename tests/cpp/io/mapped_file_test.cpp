@@ -1,0 +1,79 @@
+#include "io/mapped_file.h"
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+
+#include "byte_string.h"
+#include "io/temporary_file.h"
+#include "message_of.h"
+
+namespace atompack::io {
+namespace {
+
+using test::ByteString;
+using test::corrupt;
+using test::TemporaryFile;
+
+MappedFile map(const TemporaryFile& file, uint64_t length, Access access = Access::automatic, bool populate = false) {
+  return {open_for_reading(file.path()), length, file.path(), access, populate};
+}
+
+TEST(MappedFile, ViewsTheBytesAskedFor) {
+  const TemporaryFile file(ByteString("hello").bytes());
+  for (const Access access : {Access::automatic, Access::random, Access::sequential}) {
+    for (const bool populate : {false, true}) {
+      const MappedFile mapped = map(file, 4, access, populate);
+      EXPECT_EQ(as_text(mapped.bytes()), "hell");
+      EXPECT_EQ(mapped.path(), file.path());
+    }
+  }
+}
+
+TEST(MappedFile, OfNoBytesIsEmpty) {
+  const TemporaryFile file(Bytes{});
+  const MappedFile mapped = map(file, 0);
+  EXPECT_TRUE(mapped.bytes().empty());
+  mapped.check_not_shrunk();
+}
+
+TEST(MappedFile, NoticesAFileThatShrank) {
+  const TemporaryFile file(ByteString("hello").bytes());
+  const MappedFile mapped = map(file, 4);
+  mapped.check_not_shrunk();
+  file.resize(4);  // what is gone was not mapped
+  mapped.check_not_shrunk();
+  file.resize(3);
+  EXPECT_EQ(corrupt([&] { mapped.check_not_shrunk(); }),
+            file.path() + ": the file shrank while it was open: expected 4 bytes, got 3");
+  file.resize(9);
+  mapped.check_not_shrunk();
+}
+
+TEST(MappedFile, OutlivesTheNameOfItsFile) {
+  const TemporaryFile file(ByteString("hello").bytes());
+  const MappedFile mapped = map(file, 5);
+  file.replace(ByteString("other").bytes());
+  mapped.check_not_shrunk();
+  EXPECT_EQ(as_text(mapped.bytes()), "hello");
+}
+
+TEST(MappedFile, AFailureNamesPathAndErrno) {
+  try {
+    const MappedFile mapped(UniqueFd(), 5, "a.atp", Access::automatic, false);
+    FAIL();
+  } catch (const IoError& error) {
+    EXPECT_EQ(error.code(), EBADF);
+    EXPECT_STREQ(error.what(), "a.atp: mmap: Bad file descriptor");
+  }
+}
+
+TEST(MappedFile, GivesBackItsDescriptor) {
+  const TemporaryFile file(ByteString("hello").bytes());
+  const size_t before = test::count_open_descriptors();
+  for (int i = 0; i < 200; ++i) map(file, 5);
+  EXPECT_EQ(test::count_open_descriptors(), before);
+}
+
+}  // namespace
+}  // namespace atompack::io
