@@ -7,7 +7,6 @@ SHELL := /bin/bash
 PYTHON ?= python3
 TORCH ?= torch==2.13.0
 FUZZ_SECONDS ?= 60
-FIXTURES ?= ../shared/fixtures
 PYTEST_ARGS ?=
 
 DEBIAN := g++ make pkg-config ccache libhdf5-dev libzstd-dev liblz4-dev nlohmann-json3-dev
@@ -51,7 +50,8 @@ test: cpp-test $(DONE)/extension $(DONE)/extra-test  ## run all tests, C++ and P
 cpp-test: $(DONE)/build-tools  ## run the tests of the C++ core
 	@.ci/setup libgtest-dev
 	$(call quietly,Building the C++ tests,\
-	  $(CMAKE) -S . -B build/core $(NINJA) -DATOMPACK_BUILD_TESTS=ON -DATOMPACK_BUILD_EXTENSION=OFF && \
+	  $(CMAKE) -S . -B build/core $(NINJA) -DCMAKE_BUILD_TYPE=Debug -DATOMPACK_BUILD_TESTS=ON \
+	    -DATOMPACK_BUILD_EXTENSION=OFF && \
 	  $(CMAKE) --build build/core)
 	$(call quietly,Running the C++ tests,.venv/bin/ctest --test-dir build/core --output-on-failure -j$$(nproc) | tee build/core/ctest.log)
 	@grep 'tests passed' build/core/ctest.log
@@ -70,10 +70,7 @@ bench: $(DONE)/extension $(DONE)/extra-bench  ## measure reading .atp next to ot
 .PHONY: sanitize
 sanitize: $(DONE)/build-tools  ## fuzz the C++ core under sanitizers, FUZZ_SECONDS=60 a target
 	@.ci/setup clang-19 libclang-rt-19-dev
-	$(call quietly,Building the fuzz targets,\
-	  $(CMAKE) -S . -B build/sanitize $(NINJA) -DCMAKE_CXX_COMPILER=clang++-19 \
-	    -DATOMPACK_BUILD_EXTENSION=OFF -DATOMPACK_BUILD_FUZZERS=ON -DATOMPACK_SANITIZE=ON && \
-	  $(CMAKE) --build build/sanitize)
+	@PATH="$(CURDIR)/.venv/bin:$$PATH" sh tests/fuzz/run.sh build/sanitize $(FUZZ_SECONDS)
 
 .PHONY: clean
 clean:  ## remove what was built (.venv stays)

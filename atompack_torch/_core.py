@@ -8,12 +8,10 @@ from atompack_torch._build_info import TORCH_VERSION
 def _check_torch_version() -> None:
     # A C++ extension only fits the torch it was compiled for; without this check, the loader
     # would report an undefined symbol that says nothing to the reader.
-    running, built = torch.__version__.split("+")[0], TORCH_VERSION.split("+")[0]
-    if running != built:
+    if torch.__version__.split("+")[0] != TORCH_VERSION.split("+")[0]:
         raise ImportError(
-            f"atompack_torch was built for torch {built} but torch {running} is installed: "
-            f"rebuild it with `pip install --no-build-isolation --force-reinstall atompack_torch` "
-            f"or install torch {built}"
+            f"atompack_torch was built for torch {TORCH_VERSION} but torch {torch.__version__} is "
+            "installed: build it again with `pip install --no-build-isolation`, or install the other"
         )
 
 

@@ -8,6 +8,9 @@ Errors of the system are ``OSError``, a molecule number out of range is ``IndexE
 class AtompackError(Exception):
     """Base of all errors that are about data."""
 
+    def __init__(self, message: str, /) -> None:
+        super().__init__(message)
+
 
 class CorruptFileError(AtompackError, ValueError):
     """Bytes contradict the file format: a checksum, a bound, a tag, a count."""

@@ -107,24 +107,31 @@ class Opening:
     """Cost of opening a file, in a process that has opened and read a small one before."""
 
     open_ms: float
-    first_molecule_ms: float  # opening and reading a molecule from the middle
-    resident_mb: float  # growth over both
+    open_mb: float  # growth of resident memory
+    molecule_ms: float  # opening, and reading a molecule from the middle
+    molecule_mb: float  # growth over both, with what the kernel maps of the page cache unasked
+    molecule_anonymous_mb: float  # of it not backed by the file
 
 
 def opening(open_file: Open, large: Path, small: Path) -> Opening:
     """Open the large file and read one molecule of it."""
     held = open_file(small)  # until the end, so that no freed memory hides the growth
     energy = held[0].energy
-    before = resident_kb()["resident"]
+    sizes = [resident_kb()]
     start = time.perf_counter()
     dataset = open_file(large)
     count = len(dataset)
-    opened = time.perf_counter()
+    open_s = time.perf_counter() - start
+    sizes.append(resident_kb())
+    start = time.perf_counter()
     energy = dataset[count // 2].energy
-    read = time.perf_counter()
-    after = resident_kb()["resident"]
-    assert float(energy) == -1.25
-    return Opening(1e3 * (opened - start), 1e3 * (read - start), (after - before) / 1e3)
+    molecule_s = open_s + time.perf_counter() - start
+    sizes.append(resident_kb())
+    if float(energy) != -1.25:
+        raise AssertionError(f"expected the energy -1.25, got {energy}")
+    resident = [(size["resident"] - sizes[0]["resident"]) / 1e3 for size in sizes]
+    anonymous = (sizes[2]["anonymous"] - sizes[0]["anonymous"]) / 1e3
+    return Opening(1e3 * open_s, resident[1], 1e3 * molecule_s, resident[2], anonymous)
 
 
 def transfer(setting: Setting, epochs: int = 3) -> dict[str, dict[str, float]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ def numbering(n_atoms: np.ndarray, indices: Sequence[int]) -> dict[str, torch.Te
     }
 
 
-class Peer(Dataset[Any]):
+class Peer(Dataset[Any], ABC):
     """A data set that makes whole batches and opens its file where it reads."""
 
     def __init__(self, setting: Setting) -> None:
@@ -37,16 +38,16 @@ class Peer(Dataset[Any]):
     def __len__(self) -> int:
         return self.setting.molecules
 
-    def open(self) -> Any:
-        raise NotImplementedError
+    @abstractmethod
+    def _open(self) -> Any: ...
 
-    def collate(self, indices: list[int]) -> dict[str, Any]:
-        raise NotImplementedError
+    @abstractmethod
+    def _collate(self, indices: list[int]) -> dict[str, Any]: ...
 
     def __getitems__(self, indices: list[int]) -> dict[str, Any]:
         if self.opened is None:
-            self.opened = self.open()
-        return self.collate(indices)
+            self.opened = self._open()
+        return self._collate(indices)
 
 
 def contestant(dataset: Peer | AtompackDb, setting: Setting) -> Contestant:
@@ -91,14 +92,14 @@ def make_lmdb(path: Path, count: int) -> None:
 class LmdbPickles(Peer):
     """Unpickle each molecule, then join the arrays."""
 
-    def open(self) -> Any:
+    def _open(self) -> Any:
         import lmdb
 
         path = str(self.setting.path)
         environment = lmdb.open(path, subdir=False, readonly=True, lock=False, readahead=False)
         return environment.begin(buffers=True)
 
-    def collate(self, indices: list[int]) -> dict[str, Any]:
+    def _collate(self, indices: list[int]) -> dict[str, Any]:
         plain = [pickle.loads(self.opened.get(str(i).encode())) for i in indices]
         numbers = [molecule["atomic_numbers"] for molecule in plain]
         joined = {
@@ -133,14 +134,14 @@ def make_h5(path: Path, count: int) -> None:
 class FlatH5(Peer):
     """Read slices straight into the batch's arrays; what is small per molecule stays in memory."""
 
-    def open(self) -> Any:
+    def _open(self) -> Any:
         import h5py
 
         file = h5py.File(self.setting.path, "r")
         kept = {key: file[key][:] for key in ("ptr", "energy", "cell")}
         return kept | {key: file[key] for key in PER_ATOM}
 
-    def collate(self, indices: list[int]) -> dict[str, Any]:
+    def _collate(self, indices: list[int]) -> dict[str, Any]:
         columns = self.opened
         begin, end = columns["ptr"][indices], columns["ptr"][np.add(indices, 1)]
         small = numbering(end - begin, indices)
@@ -206,10 +207,10 @@ BATCH_BYTES = 1504  # of tensors per molecule of the standard data, in every com
 class Memcpy(Peer):
     """Copy as many bytes as a batch has, in one piece: nothing that fills a batch does less."""
 
-    def open(self) -> Any:
+    def _open(self) -> Any:
         return np.fromfile(self.setting.path, np.uint8)
 
-    def collate(self, indices: list[int]) -> dict[str, Any]:
+    def _collate(self, indices: list[int]) -> dict[str, Any]:
         n_bytes = BATCH_BYTES * len(indices)
         start = indices[0] * (len(self.opened) - n_bytes) // self.setting.molecules
         return {"bytes": torch.from_numpy(self.opened[start : start + n_bytes].copy())}

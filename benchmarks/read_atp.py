@@ -107,13 +107,15 @@ def print_costs(result: dict[str, Any]) -> None:
     """Lay out what is paid once, with the limits that are asked for."""
     first, theirs = result["first_batch_ms"].values()
     print(f"first batch after opening: {limit(first, 20, 'ms')}; atompack-db {theirs:.1f} ms")
-    mine, theirs = result["opening"].values()
-    print(
-        f"opening {LARGE:,} molecules: {limit(mine['open_ms'], 5, 'ms')},"
-        f" {limit(mine['resident_mb'], 2, 'MB')}, with a first molecule"
-        f" {mine['first_molecule_ms']:.2f} ms; atompack-db {theirs['open_ms']:.2f} ms,"
-        f" {theirs['resident_mb']:.2f} MB, {theirs['first_molecule_ms']:.2f} ms"
-    )
+    for module, cost in result["opening"].items():
+        opened = f"{cost['open_ms']:.2f} ms, {cost['open_mb']:.2f} MB"
+        if module == "atompack_torch":
+            opened = f"{limit(cost['open_ms'], 5, 'ms')}, {limit(cost['open_mb'], 2, 'MB')}"
+        print(
+            f"opening {LARGE:,} molecules, {module}: {opened}; with a first molecule"
+            f" {cost['molecule_ms']:.2f} ms, {cost['molecule_mb']:.2f} MB,"
+            f" {cost['molecule_anonymous_mb']:.2f} MB of it not of the file"
+        )
     for key, title in (("resident", "resident"), ("anonymous", "of it not of files")):
         sizes = [epoch[key] for epoch in result["worker_kb"]]
         print(f"worker, kB after each of 10 epochs, {title}: {' '.join(map(str, sizes))}")

@@ -6,6 +6,7 @@ Without a file it makes a small one of its own, beside this script.
 """
 
 import argparse
+from collections import Counter
 from pathlib import Path
 
 import alloys
@@ -15,7 +16,7 @@ import atompack_torch as apt
 
 
 def main() -> None:
-    """Print what the first batches of a file hold."""
+    """Print a batch, then read the whole file and count which labels it has."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -26,18 +27,19 @@ def main() -> None:
     path = options.path or alloys.ensure(Path(__file__).with_name("alloys.atp"), structures=200)
 
     dataset = apt.AtpDataset(path)
-    print(f"{path}: {len(dataset)} molecules, {int(dataset.n_atoms.sum())} atoms")
-    loader = DataLoader(dataset, options.batch_size, shuffle=True, num_workers=options.workers)
-    for number, batch in enumerate(loader):
-        if number < 3:
-            print(batch)
+    print(dataset[:3])  # a batch of the first three molecules
 
-    print(f"{len(loader)} batches; the last one in full:")
-    for key in batch.keys():  # noqa: SIM118 (iterating over a batch would give its molecules)
-        value = batch[key]
-        shape = f"{tuple(value.shape)} {value.dtype}" if hasattr(value, "dtype") else "list"
-        labelled = int(batch.mask(key).sum())
-        print(f"  {key:16} {batch.level(key):9} {shape:28} in {labelled} of {len(batch)} molecules")
+    if len(dataset) == 0:
+        raise SystemExit(f"{path}: no molecules to read")
+    labelled: Counter[str] = Counter()
+    loader = DataLoader(dataset, options.batch_size, shuffle=True, num_workers=options.workers)
+    for batch in loader:
+        # What a molecule lacks is NaN (text: None) in the batch, never zero; the mask tells.
+        labelled.update({name: int(batch.mask(name).sum()) for name in dataset.schema})
+
+    print(f"{path}: {len(dataset)} molecules in {len(loader)} batches")
+    for name, count in labelled.items():
+        print(f"  {count} with {name}")
 
 
 if __name__ == "__main__":

@@ -397,4 +397,3 @@ def test_from_molecules_made_by_hand() -> None:
     assert batch.energy[0].item() == -2.0
     assert batch.energy.dtype == torch.float64
     assert bool(batch.energy[1].isnan())
-    assert batch.index.tolist() == [0, 1, 2]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import inspect
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -87,11 +88,12 @@ def test_errors_take_one_string(name: str) -> None:
     """DataLoader workers rebuild an exception as ``type(text)``."""
     error = getattr(apt, name)
     assert issubclass(error, apt.AtompackError)
-    assert str(error("some text: expected 1, got 2")) == "some text: expected 1, got 2"
-    with pytest.raises(TypeError):
-        error()
-    with pytest.raises(TypeError):
-        error("one", "two")
+    text = "some text: expected 1, got 2"
+    assert str(error(text)) == text
+    for wrong in ((), ("one", "two")):
+        with pytest.raises(TypeError):
+            error(*wrong)
+    assert str(pickle.loads(pickle.dumps(error(text)))) == text
 
 
 def test_errors_are_also_builtin_ones() -> None:

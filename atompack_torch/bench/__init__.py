@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from atompack_torch import AtpDataset
 from atompack_torch.bench.race import Entry, Setting, Standing, in_own_process, race
 from atompack_torch.bench.readers import atompack_db, fingerprint, make_atp, ours
 
@@ -106,8 +107,6 @@ def check(paths: Mapping[str, Path], molecules: int) -> None:
 
 def bench_files(paths: Sequence[Path], options: argparse.Namespace) -> list[dict[str, Any]]:
     """Measure our speed on given files, next to atompack-db's where it can read them."""
-    from atompack_torch import AtpDataset
-
     results = []
     for path in paths:
         dataset = AtpDataset(path)

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset, RandomSampler
 
+from atompack_torch import AtpDataset
 from atompack_torch.bench.race import Build, Contestant, Setting
 
 CODECS = ("none", "lz4", "zstd")
@@ -67,8 +68,6 @@ def make_loader(
 
 def ours(setting: Setting) -> Contestant:
     """``DataLoader(AtpDataset(path))`` and ``AtpDataset(path).batch``."""
-    from atompack_torch import AtpDataset
-
     dataset = AtpDataset(setting.path)
     return Contestant(make_loader(dataset, setting), dataset.batch)
 

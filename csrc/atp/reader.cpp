@@ -118,6 +118,15 @@ MoleculeExtent Reader::extent(int64_t index) const {
   return {found.n_atoms, found.stored_bytes, found.decoded_bytes};
 }
 
+void Reader::prefetch(int64_t index) const {
+  constexpr uint32_t kLine = 64;
+  constexpr uint32_t kMost = 4096;  // the hardware follows a longer run by itself
+  const IndexEntry found = entry(index);
+  if (found.offset > file_.bytes().size() || found.stored_bytes > file_.bytes().size() - found.offset) return;
+  const std::byte* const first = file_.bytes().data() + found.offset;
+  for (uint32_t at = 0; at < std::min(found.stored_bytes, kMost); at += kLine) __builtin_prefetch(first + at);
+}
+
 uint64_t Reader::bound_of(const IndexEntry& entry) const {
   try {
     return codec::decoded_bound(header_.codec, stored(entry));

@@ -29,6 +29,7 @@ class Reader final : public MoleculeSource {
   int32_t schema_of(int64_t) const override { return 0; }
   void prepare(std::span<const int64_t>) const override { file_.check_not_shrunk(); }
   MoleculeExtent extent(int64_t index) const override;
+  void prefetch(int64_t index) const override;
   bool needs_scratch(int64_t) const override { return header_.codec != codec::Codec::none; }
   Bytes decode(int64_t index, std::span<std::byte> scratch) const override;
   void visit(int64_t index, Bytes record, MoleculeVisitor& visitor) const override;

@@ -33,7 +33,7 @@ std::optional<Shape> declared_shape(const SchemaEntry& entry) {
 }
 
 // rank, dimensions, values: FORMAT.md#type-tags.
-void read_tensor(FieldView& view, const TagTraits& traits, Bytes payload, uint64_t n_atoms) {
+Bytes read_tensor(FieldView& view, const TagTraits& traits, Bytes payload, uint64_t n_atoms) {
   ByteCursor cursor(payload);
   const auto rank = cursor.read_le<uint8_t>("tensor rank");
   if (rank > Shape::kMaxRank) throw CorruptFileError(cat("tensor rank: expected at most ", Shape::kMaxRank, ", got ", int{rank}));
@@ -58,11 +58,11 @@ void read_tensor(FieldView& view, const TagTraits& traits, Bytes payload, uint64
   if (cursor.remaining() != bytes) {
     throw CorruptFileError(cat("tensor values: expected ", bytes, " bytes, got ", cursor.remaining()));
   }
-  view.data = cursor.take(bytes, "tensor values");
+  return cursor.take(bytes, "tensor values");
 }
 
-// Shape and data of a payload; throws what is wrong with it.
-void read_value(FieldView& view, uint8_t tag, Bytes payload, uint64_t n_atoms) {
+// Finds the row shape; returns the values of a payload. Throws what is wrong with it.
+Bytes read_value(FieldView& view, uint8_t tag, Bytes payload, uint64_t n_atoms) {
   const TagTraits& traits = traits_of(tag);
   if (traits.form == Form::tensor) return read_tensor(view, traits, payload, n_atoms);
   const std::optional<Shape> shape = row_shape(traits, view.type.level, payload.size(), n_atoms);
@@ -72,7 +72,7 @@ void read_value(FieldView& view, uint8_t tag, Bytes payload, uint64_t n_atoms) {
   }
   if (traits.form == Form::text && !is_utf8(payload)) throw CorruptFileError("string: not UTF-8");
   view.row_shape = *shape;
-  view.data = payload;
+  return payload;
 }
 
 // A damaged builtin spoils its molecule; a damaged property only itself. Offsets count from the payload until here.
@@ -80,7 +80,7 @@ void hand_on(FieldView& view, CorruptFileError& error, uint64_t payload_at, Mole
   error.at_field(std::string(view.key)).at_offset(0).shift_offset(payload_at);
   if (view.scope == Scope::builtin) throw error;
   view.fault = &error;
-  visitor.field(view);
+  visitor.field(view, {});
 }
 
 }  // namespace
@@ -90,7 +90,7 @@ RecordDecoder::RecordDecoder(const Schema& schema) : entries_(schema.entries) {
   for (const SchemaEntry& entry : entries_) {
     const std::optional<Shape> shape = declared_shape(entry);
     declared_.fields.push_back({entry.scope, entry.key, entry.type, shape});
-    FieldView view{entry.scope, {}, entry.type, shape.value_or(Shape{}), {}};
+    FieldView view{entry.scope, {}, entry.type, shape.value_or(Shape{})};
     view.declaration = static_cast<int32_t>(expected_.size());
     const TagTraits& traits = traits_of(entry.tag);
     const bool any_length = !shape || traits.form == Form::text;
@@ -144,22 +144,22 @@ void RecordDecoder::visit_section(ByteCursor& cursor, Bytes record, uint64_t n_a
   const auto length = cursor.read_le<uint32_t>("payload length");
   const uint64_t payload_at = cursor.position();
   const Bytes payload = cursor.take(length, "payload");
-  FieldView view = expected->view;
-  const uint64_t rows = view.type.level == Level::atom ? n_atoms : 1;
+  const uint64_t rows = expected->view.type.level == Level::atom ? n_atoms : 1;
   if (!expected->any_length && length == expected->payload_bytes * rows) [[likely]] {
-    view.data = payload;
-    return visitor.field(view);
+    return visitor.field(expected->view, payload);
   }
+  FieldView view = expected->view;
+  Bytes data;
   try {
     if (!expected->any_length) {
       throw CorruptFileError(cat("payload length: expected ", expected->payload_bytes * rows, ", got ", length));
     }
     view.row_shape = Shape{};
-    read_value(view, static_cast<uint8_t>(expected->header.back()), payload, n_atoms);
+    data = read_value(view, static_cast<uint8_t>(expected->header.back()), payload, n_atoms);
   } catch (CorruptFileError& error) {
     return hand_on(view, error, payload_at, visitor);
   }
-  visitor.field(view);
+  visitor.field(view, data);
 }
 
 void RecordDecoder::visit_unexpected(ByteCursor& cursor, uint64_t n_atoms, MoleculeVisitor& visitor) const {
@@ -174,7 +174,8 @@ void RecordDecoder::visit_unexpected(ByteCursor& cursor, uint64_t n_atoms, Molec
   if (!is_utf8(key)) throw CorruptFileError("section key: not UTF-8", start);
   if (kind >= kKinds || (kind == 0 && !is_builtin(as_text(key)))) return;  // not visible to readers
 
-  FieldView view{static_cast<Scope>(kind), as_text(key), {}, {}, {}};
+  FieldView view{static_cast<Scope>(kind), as_text(key), {}, {}};
+  Bytes data;
   try {
     if (const size_t listed = find(view.scope, view.key); listed < entries_.size()) {
       throw CorruptFileError(cat("type tag: expected ", int{entries_[listed].tag}, " as in the schema, got ", int{tag}));
@@ -182,11 +183,11 @@ void RecordDecoder::visit_unexpected(ByteCursor& cursor, uint64_t n_atoms, Molec
     const std::optional<FieldType> type = field_type(view.scope, view.key, tag);
     if (!type) throw CorruptFileError(cat("type tag: ", int{tag}, " is not legal here"));
     view.type = *type;
-    read_value(view, tag, payload, n_atoms);
+    data = read_value(view, tag, payload, n_atoms);
   } catch (CorruptFileError& error) {
     return hand_on(view, error, payload_at, visitor);
   }
-  visitor.field(view);
+  visitor.field(view, data);
 }
 
 // The number of the entry, or how many there are.

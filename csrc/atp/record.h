@@ -28,9 +28,9 @@ class RecordDecoder {
   // A declared section as its header lies in a record: kind, key length, key, tag.
   struct Expected {
     std::string header;
-    FieldView view;               // but for the data
-    uint64_t payload_bytes;       // for each atom or in all
-    bool any_length;              // the payload itself must be looked at
+    FieldView view;
+    uint64_t payload_bytes;  // for each atom or in all
+    bool any_length;         // the payload itself must be looked at
   };
 
   void visit_section(ByteCursor& cursor, Bytes record, uint64_t n_atoms, size_t& guess, MoleculeVisitor& visitor) const;

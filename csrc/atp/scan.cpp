@@ -15,7 +15,7 @@ class FieldCollector final : public MoleculeVisitor {
  public:
   void geometry(const Geometry&) override {}
 
-  void field(const FieldView& view) override {
+  void field(const FieldView& view, Bytes) override {
     if (view.fault != nullptr) return;
     auto [known, is_new] = found_.try_emplace({view.scope, std::string(view.key)});
     FieldDeclaration& declaration = known->second;

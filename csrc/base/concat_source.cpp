@@ -62,6 +62,11 @@ MoleculeExtent ConcatSource::extent(int64_t index) const {
   return parts_[part]->extent(local);
 }
 
+void ConcatSource::prefetch(int64_t index) const {
+  const auto [part, local] = place(index);
+  parts_[part]->prefetch(local);
+}
+
 bool ConcatSource::needs_scratch(int64_t index) const {
   const auto [part, local] = place(index);
   return parts_[part]->needs_scratch(local);

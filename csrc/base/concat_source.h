@@ -17,6 +17,7 @@ class ConcatSource final : public MoleculeSource {
   int32_t schema_of(int64_t index) const override;
   void prepare(std::span<const int64_t> indices) const override;
   MoleculeExtent extent(int64_t index) const override;
+  void prefetch(int64_t index) const override;
   bool needs_scratch(int64_t index) const override;
   Bytes decode(int64_t index, std::span<std::byte> scratch) const override;
   void visit(int64_t index, Bytes record, MoleculeVisitor& visitor) const override;

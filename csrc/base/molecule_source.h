@@ -63,13 +63,12 @@ struct Geometry {
   Bytes numbers;    // (n_atoms,) uint8
 };
 
-// One value of one molecule; views live as long as the record's bytes.
+// What one value of one molecule is; its bytes come beside it. Both live as long as the call that hands them over.
 struct FieldView {
   Scope scope;
   std::string_view key;
   FieldType type;
   Shape row_shape;
-  Bytes data;                               // unaligned, C order, exactly as long as shape and type say
   int32_t declaration = -1;                 // its number among the schema's fields; -1: the schema does not list it
   const CorruptFileError* fault = nullptr;  // set: this value is damaged, nothing of it but its name may be used
 };
@@ -78,7 +77,8 @@ class MoleculeVisitor {
  public:
   virtual ~MoleculeVisitor() = default;
   virtual void geometry(const Geometry& geometry) = 0;
-  virtual void field(const FieldView& field) = 0;
+  // `data` is unaligned, in C order, and exactly as long as type and shape say.
+  virtual void field(const FieldView& field, Bytes data) = 0;
 };
 
 // Molecules by number. Const methods are thread-safe; every index is in [0, size()).
@@ -95,6 +95,10 @@ class MoleculeSource {
   virtual void prepare(std::span<const int64_t> indices) const = 0;
 
   virtual MoleculeExtent extent(int64_t index) const = 0;
+
+  // Starts fetching the stored bytes into the processor's cache: records lie scattered, and waiting for each costs
+  // more than copying it. Only a hint.
+  virtual void prefetch(int64_t) const {}
 
   // Whether decode() copies into the scratch; if not, it returns a view of the mapping.
   virtual bool needs_scratch(int64_t index) const = 0;

@@ -54,9 +54,13 @@ uint64_t skip_blocks(ByteCursor& cursor) {
     last = (header & 1) != 0;
     const uint32_t type = header >> 1 & 3;
     const uint64_t size = header >> 3;
+    // The library decodes longer raw and repeated blocks all the same; no encoder makes them.
+    if (size > kMostBlockBytes) {
+      throw CorruptFileError(cat("zstd block: expected at most ", kMostBlockBytes, " bytes, got ", size), cursor.position() - 3);
+    }
     const bool repeats_one_byte = type == 1;
     cursor.take(repeats_one_byte ? 1 : size, "zstd block");
-    bound += type == 2 ? kMostBlockBytes : std::min(size, kMostBlockBytes);
+    bound += type == 2 ? kMostBlockBytes : size;
   }
   return bound;
 }

@@ -39,7 +39,7 @@ int32_t Filler::find(const FieldView& view) const {
   return FieldSet::kSkip;
 }
 
-void Filler::field(const FieldView& view) {
+void Filler::field(const FieldView& view, Bytes data) {
   const int32_t number = find(view);
   if (number == FieldSet::kSkip) return;
   const FieldPlan& field = plan_.fields[static_cast<size_t>(number)];
@@ -50,7 +50,7 @@ void Filler::field(const FieldView& view) {
     if (view.fault != nullptr) throw *view.fault;
     throw CorruptFileError("the same key stands there twice").at_field(std::string(view.key));
   }
-  write(view, field, number);
+  write(view, data, field, number);
   mask(number) = true;
 }
 
@@ -63,15 +63,15 @@ size_t Filler::n_elements(const FieldPlan& field) const {
   return static_cast<size_t>(plan_.n_rows(field.type.level, static_cast<size_t>(row_)) * field.row_elements);
 }
 
-void Filler::write(const FieldView& view, const FieldPlan& field, int32_t number) {
+void Filler::write(const FieldView& view, Bytes data, const FieldPlan& field, int32_t number) {
   if (view.type.kind != field.type.kind) throw PlanMismatch{};
   if (field.type.kind == ValueKind::string) {
-    strings_[static_cast<size_t>(number)][static_cast<size_t>(row_)] = std::string(as_text(view.data));
+    strings_[static_cast<size_t>(number)][static_cast<size_t>(row_)] = std::string(as_text(data));
     return;
   }
   if (field.type.kind == ValueKind::none) return;
   if (view.type.dtype != field.stored && !options_.surveyed) throw PlanMismatch{};
-  if (view.data.empty() && field.type.level == Level::atom) return;  // no atoms: a row shape stands for nothing
+  if (data.empty() && field.type.level == Level::atom) return;  // no atoms: a row shape stands for nothing
   std::byte* to = arena_;
   if (field.ragged) {
     const RaggedRow& place = field.rows[static_cast<size_t>(row_)];
@@ -81,7 +81,7 @@ void Filler::write(const FieldView& view, const FieldPlan& field, int32_t number
     if (view.row_shape != field.row_shape) throw PlanMismatch{};
     to += field.offset + first_element(field) * item_bytes(field.type.dtype);
   }
-  copy_values(to, field.type.dtype, view.data.data(), view.type.dtype, view.data.size() / item_bytes(view.type.dtype));
+  copy_values(to, field.type.dtype, data.data(), view.type.dtype, data.size() / item_bytes(view.type.dtype));
 }
 
 void Filler::write_missing(const FieldPlan& field, int32_t number) {

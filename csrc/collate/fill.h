@@ -30,7 +30,7 @@ class Filler final : public MoleculeVisitor {
   void fill(int64_t row, Bytes record);
 
   void geometry(const Geometry& geometry) override;
-  void field(const FieldView& view) override;
+  void field(const FieldView& view, Bytes data) override;
 
  private:
   template <typename T>
@@ -38,7 +38,7 @@ class Filler final : public MoleculeVisitor {
     return reinterpret_cast<T*>(arena_ + offset);
   }
   int32_t find(const FieldView& view) const;
-  void write(const FieldView& view, const FieldPlan& field, int32_t number);
+  void write(const FieldView& view, Bytes data, const FieldPlan& field, int32_t number);
   void write_missing(const FieldPlan& field, int32_t number);
   bool& mask(int32_t number) const { return at<bool>(plan_.core.masks)[number * plan_.n_molecules() + row_]; }
   size_t first_element(const FieldPlan& field) const;

@@ -21,19 +21,21 @@ FieldType widen(const FieldType& a, const FieldType& b, const FieldId& id) {
   throw FieldError(cat("types that cannot share a batch: ", describe(a), " and ", describe(b))).at_field(id.key);
 }
 
-// One shape for all, if there is one.
-std::optional<Shape> common_shape(std::span<const Observation* const> observed) {
+bool any_with_rows(std::span<const Observation* const> observed) {
+  return std::ranges::any_of(observed, &Observation::has_rows);
+}
+
+// One row shape for all, if there is one. That of values of no atoms counts only where there is no other, and no
+// molecule could need rows of that shape.
+std::optional<Shape> common_shape(std::span<const Observation* const> observed, int64_t n_molecules) {
+  const bool need_rows = any_with_rows(observed) || std::ssize(observed) < n_molecules;
   const Observation* first = nullptr;
   for (const Observation* seen : observed) {
-    if (!seen->has_rows) continue;
+    if (need_rows && !seen->has_rows) continue;
     if (first != nullptr && first->row_shape != seen->row_shape) return std::nullopt;
     if (first == nullptr) first = seen;
   }
   return first == nullptr ? std::nullopt : std::optional(first->row_shape);
-}
-
-bool any_with_rows(std::span<const Observation* const> observed) {
-  return std::ranges::any_of(observed, &Observation::has_rows);
 }
 
 // One tensor where there is one row shape, else one a molecule.
@@ -105,7 +107,7 @@ FieldPlan FieldSet::resolve(size_t field, std::span<const int32_t> touched, std:
   for (const Declared* other : declared) {
     if (other->row_shape != shape) shape = std::nullopt;
   }
-  if (any_with_rows(observed)) shape = common_shape(observed);
+  if (!declared.front()->row_shape || any_with_rows(observed)) shape = common_shape(observed, n_molecules);
 
   FieldPlan plan = make_plan(id, type, shape, observed, n_molecules, request_);
   plan.must_be_present = request_.missing == Missing::error;
@@ -119,7 +121,7 @@ FieldPlan resolve_unlisted(const FieldHead& head, std::span<const Observation* c
   }
   FieldType type = observed.front()->type;
   for (const Observation* seen : observed) type = widen(type, seen->type, head.id);
-  return make_plan(head.id, type, common_shape(observed), observed, n_molecules, request);
+  return make_plan(head.id, type, common_shape(observed, n_molecules), observed, n_molecules, request);
 }
 
 DType resolve_positions(std::span<const MoleculeSchema> schemas, std::span<const int32_t> touched, const Request& request) {

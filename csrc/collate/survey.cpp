@@ -26,7 +26,7 @@ class Surveyor final : public MoleculeVisitor {
 
   void geometry(const Geometry& geometry) override { has_atoms_ = geometry.n_atoms > 0; }
 
-  void field(const FieldView& view) override {
+  void field(const FieldView& view, Bytes) override {
     const int32_t number = find(view);
     if (number == FieldSet::kSkip) return;
     if (view.fault != nullptr) return damaged(number, *view.fault);

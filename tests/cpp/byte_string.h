@@ -28,7 +28,7 @@ class ByteString {
     return *this;
   }
   ByteString& append(Bytes bytes) {
-    data_.insert(data_.end(), bytes.begin(), bytes.end());
+    for (const std::byte byte : bytes) data_.push_back(byte);
     return *this;
   }
   ByteString& append(const ByteString& other) { return append(other.bytes()); }
@@ -43,7 +43,7 @@ class ByteString {
     return *this;
   }
   ByteString& cut(size_t size) {
-    data_.resize(size);
+    data_.erase(data_.begin() + static_cast<std::ptrdiff_t>(size), data_.end());
     return *this;
   }
 

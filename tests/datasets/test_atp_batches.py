@@ -255,13 +255,13 @@ def test_types_that_clash_between_files(atompack: AtompackProcess, new_path: New
     """One name, two kinds of value: fine as long as no batch needs both."""
     rng = np.random.default_rng(1)
     paths = []
-    for value in (1.5, "text", np.arange(3.0), np.ones((2, 2))):
+    for value in (1.5, "text", 3, None):
         plain = strategies.molecule(rng, strategies.Recipe(), 2)
         paths.append(atompack.write(new_path(), [dict(plain, properties={"k": value})]))
     dataset, reference = apt.AtpDataset(paths), reference_of(paths)
     for i in range(4):
         assert_batch(dataset.batch([i, i]), reference.batch([i, i]))
-    for pair in ([0, 1], [1, 0], [0, 2], [1, 3]):
+    for pair in ([0, 1], [1, 0], [0, 2], [2, 0], [1, 3]):
         with pytest.raises(apt.FieldError, match="'k'"):
             dataset.batch(pair)
         without = apt.AtpDataset(paths, exclude=["k"])
@@ -274,12 +274,14 @@ def test_arrays_of_different_length(atompack: AtompackProcess, new_path: NewPath
     for k in (2, 3):
         plain = strategies.molecule(rng, strategies.Recipe(), 2)
         values = {"a": rng.normal(size=k), "v": rng.normal(size=(k, 3)).astype("f4")}
+        values["s"] = rng.normal(size=k) if k == 2 else 1.5
         paths.append(atompack.write(new_path(), [dict(plain, properties=values)]))
     dataset, reference = apt.AtpDataset(paths), reference_of(paths)
     jagged = dataset.batch([1, 0])
     assert_batch(jagged, reference.batch([1, 0]))
     assert [tuple(t.shape) for t in jagged["v"]] == [(3, 3), (2, 3)]
     assert dataset.batch([0, 0])["a"].shape == (2, 2)
+    assert [tuple(t.shape) for t in jagged["s"]] == [(), (2,)]
     assert dataset.schema["a"].shape is None
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,7 @@ def content(request: pytest.FixtureRequest, atompack: AtompackProcess, new_path:
 
 
 class Reading:
-    """What the reference reads from some bytes: the whole batch and each molecule."""
+    """What the reference reads from some bytes: each molecule, and all as one batch."""
 
     def __init__(self, data: bytes) -> None:
         self.molecules: list[rec.Molecule | None] = []
@@ -85,6 +86,23 @@ class Reading:
             return
 
 
+class Readings:
+    """The readings that count as right; that of the damaged bytes is slow and seldom needed."""
+
+    def __init__(self, damaged: bytes, sound: Reading) -> None:
+        self.damaged = damaged
+        self.known = [sound]
+
+    def any(self, agrees: Callable[[Reading], bool]) -> bool:
+        """Whether one of them agrees with something that the package read."""
+        if any(agrees(reading) for reading in self.known):
+            return True
+        if len(self.known) == 1:
+            self.known.append(Reading(self.damaged))
+            return agrees(self.known[1])
+        return False
+
+
 def check(path: Path, damaged: bytes, sound: Reading) -> str:
     """Read a damaged file through the package; returns how it went."""
     path.write_bytes(damaged)
@@ -92,10 +110,10 @@ def check(path: Path, damaged: bytes, sound: Reading) -> str:
         dataset = apt.AtpDataset(path)
     except apt.AtompackError:
         return "refused"
-    readings = [sound, Reading(damaged)]
+    readings = Readings(damaged, sound)
     outcome = "read"
     n = len(dataset)
-    assert any(r.opens and len(r.molecules) == n for r in readings), f"{n} molecules"
+    assert readings.any(lambda r: r.opens and len(r.molecules) == n), f"{n} molecules"
     for i in range(n):
         try:
             molecule = dataset[i]
@@ -103,24 +121,37 @@ def check(path: Path, damaged: bytes, sound: Reading) -> str:
         except apt.AtompackError:
             outcome = "error"
             continue
-        _assert_known_values(got, [r.molecules[i] for r in readings if i < len(r.molecules)], i)
+        for key, value in got.items():
+            right = readings.any(partial(molecule_holds, i=i, key=key, value=value))
+            assert right, f"molecule {i}, {key!r} gave {value!r}"
     try:
         batch = dataset.batch(range(n))
         values = {key: batch[key] for key in batch.keys()}
     except apt.AtompackError:
         outcome = "error"
     else:
-        _assert_known_batch(batch, values, [r.batch for r in readings if r.batch is not None])
+        for key, value in values.items():
+            right = readings.any(partial(batch_holds, key=key, value=value))
+            # A damaged schema may promise a field that no record has: then all of it is masked.
+            masked = key not in STRUCTURE and not batch.mask(key).any()
+            assert right or masked, f"{key!r} gave {value!r}"
     dataset.close()
     return outcome
 
 
-def _assert_known_values(got: dict[str, Any], known: list[rec.Molecule | None], i: int) -> None:
-    candidates = [_flat(m) for m in known if m is not None]
-    for key, value in got.items():
-        assert any(key in c and same_bits(value, c[key]) for c in candidates), (
-            f"molecule {i}, {key!r} gave {value!r}"
-        )
+def molecule_holds(reading: Reading, i: int, key: str, value: Any) -> bool:
+    """Whether a reading has this value for this molecule."""
+    known = reading.molecules[i] if i < len(reading.molecules) else None
+    values = {} if known is None else _flat(known)
+    return key in values and same_bits(value, values[key])
+
+
+def batch_holds(reading: Reading, key: str, value: Any) -> bool:
+    """Whether a reading has this field in the batch of all molecules."""
+    expected = reading.batch
+    return (
+        expected is not None and key in expected.values and same_bits(value, expected.values[key])
+    )
 
 
 def _flat(molecule: rec.Molecule) -> dict[str, Any]:
@@ -140,18 +171,6 @@ def _flat(molecule: rec.Molecule) -> dict[str, Any]:
                 if key not in rec.LEGAL_BUILTINS:
                     flat.setdefault(key, flat[prefix + key])
     return flat
-
-
-def _assert_known_batch(
-    batch: apt.MoleculeBatch, values: dict[str, Any], known: list[Expected]
-) -> None:
-    for key, value in values.items():
-        equal = [e for e in known if key in e.values and same_bits(value, e.values[key])]
-        if not equal and key not in STRUCTURE:
-            # A damaged schema may promise a field that no record has: then all of it is masked.
-            assert not batch.mask(key).any(), f"{key!r} gave {value!r}"
-        else:
-            assert equal, f"{key!r} gave {value!r}"
 
 
 def offsets(size: int, step: int = 64) -> Iterator[int]:

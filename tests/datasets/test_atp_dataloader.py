@@ -29,7 +29,7 @@ N_MOLECULES = 40
 RECIPE = strategies.Recipe(
     "f4",
     {"energy": "f8", "forces": "f4", "cell": "f8", "pbc": "f8", "name": "f8"},
-    {"gap": strategies.Kind("float"), "field": strategies.Kind("tensor", "f4", ((2, 2), (1, 3)))},
+    {"gap": strategies.Kind("float"), "field": strategies.Kind("tensor", "f4", ((2, 2), (1, 4)))},
     {"magmom": strategies.Kind("array", "f8")},
 )
 START_METHODS = ("fork", "forkserver", "spawn")

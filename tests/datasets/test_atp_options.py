@@ -30,7 +30,7 @@ from reference.atp_forge import (
     tensor,
 )
 from reference.collate import ReferenceDataset
-from reference.compare import assert_batch, assert_molecule
+from reference.compare import assert_batch, assert_molecule, assert_same
 from reference.names import reserved_names
 
 import atompack_torch as apt
@@ -73,7 +73,7 @@ def test_getitems_is_one_batch_in_a_list(path: Path, reference: ReferenceDataset
 
 def test_transform_sees_every_batch(path: Path, reference: ReferenceDataset) -> None:
     def double(batch: apt.MoleculeBatch) -> apt.MoleculeBatch:
-        batch["energy"] = batch["energy"] * 2
+        batch.energy.mul_(2)
         return batch
 
     dataset = apt.AtpDataset(path, transform=double)
@@ -251,8 +251,8 @@ def test_tensors_of_high_rank(new_path: NewPath, rank: int) -> None:
     dataset = apt.AtpDataset(path)
     try:
         got = dataset[0]["t"]
-    except apt.UnsupportedFormatError:
-        assert rank > 60
+    except apt.AtompackError:  # torch has no tensors of so many dimensions
+        assert rank > 62
         return
     assert tuple(got.shape) == (1,) * rank
     assert got.flatten().tolist() == [4.0]
@@ -340,5 +340,5 @@ def test_a_closed_dataset(path: Path) -> None:
     before = dataset.batch([1])
     dataset.close()
     dataset.close()
-    assert dataset.batch([1]).positions.tolist() == before.positions.tolist()
+    assert_same(dataset.batch([1]).positions, before.positions, "positions")
     assert "AtpDataset" in repr(dataset)

@@ -1,0 +1,13 @@
+# The fuzz targets as a plain program that replays files: part of the unit tests, any compiler.
+set(FUZZ_FOLDER ${PROJECT_SOURCE_DIR}/tests/fuzz)
+add_executable(atompack_fuzz_replay
+  ${FUZZ_FOLDER}/replay.cpp
+  ${FUZZ_FOLDER}/require.cpp
+  ${FUZZ_FOLDER}/atp_reader_fuzz.cpp
+  ${FUZZ_FOLDER}/atp_record_fuzz.cpp
+  ${FUZZ_FOLDER}/codec_bound_fuzz.cpp
+)
+target_compile_options(atompack_fuzz_replay PRIVATE -Wall -Wextra -Werror)
+target_link_libraries(atompack_fuzz_replay PRIVATE atompack_core)
+add_test(NAME fuzz_replay
+  COMMAND atompack_fuzz_replay ${PROJECT_SOURCE_DIR}/../shared/fixtures ${FUZZ_FOLDER}/corpus)

@@ -9,13 +9,13 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import lz4.block  # type: ignore[import-untyped]
 import zstandard
 from reference import atp_record as rec
-from reference.atp_record import BadFileError, Cursor, Molecule
+from reference.atp_record import BadFileError, BadValueError, Cursor, Molecule
 
 SLOT_BYTES = 4096
 CODECS = {0: "none", 1: "lz4", 2: "zstd"}
@@ -46,12 +46,17 @@ class Slot:
 
 @dataclass(frozen=True)
 class SchemaEntry:
-    """One field of a file: where it lives, its type, its payload length where that is fixed."""
+    """One field of a file: where it lives, its type, its payload length where that is fixed.
+
+    ``shape`` of a tensor stands in no schema; it is known where all records were looked through
+    and every molecule-scope value of that key has the same.
+    """
 
     kind: int
     key: str
     tag: int
     slot_bytes: int
+    shape: tuple[int, ...] | None = None
 
     @property
     def scope(self) -> str:
@@ -247,9 +252,13 @@ class AtpFile:
     def molecule(self, i: int) -> Molecule:
         """Decode molecule ``i``."""
         raw = self.record(i)
+        self.check_atom_count(i, raw)
+        return rec.decode_record(raw, self.wide)
+
+    def check_atom_count(self, i: int, raw: bytes) -> None:
+        """Compare the atom count of a record with that of the index."""
         if len(raw) < 6 or struct.unpack_from("<I", raw)[0] != self.entries[i].n_atoms:
             raise BadFileError("record and index disagree on the number of atoms")
-        return rec.decode_record(raw, self.wide)
 
     def molecules(self) -> Iterator[Molecule]:
         """All molecules in order."""
@@ -260,24 +269,37 @@ class AtpFile:
         if self.slot.schema_length:
             return self.schema
         found: dict[tuple[str, str], SchemaEntry] = {}
-        for entry in self._stored_entries():
-            found.setdefault((entry.scope, entry.key), entry)
-        return found
-
-    def _stored_entries(self) -> Iterator[SchemaEntry]:
-        """What each sound section of each sound record would have in a schema."""
         for i in range(len(self)):
             try:
-                molecule = self.molecule(i)
+                for entry in self._stored_entries(i):
+                    known = found.setdefault((entry.scope, entry.key), entry)
+                    if known.shape != entry.shape:
+                        found[entry.scope, entry.key] = replace(known, shape=None)
             except BadFileError:
-                continue
-            for section in rec.decode_sections(self.record(i), self.wide)[2]:
+                continue  # what stands before the damage counts
+        return found
+
+    def _stored_entries(self, i: int) -> Iterator[SchemaEntry]:
+        """What each sound section of a record would have in a schema."""
+        raw = self.record(i)
+        self.check_atom_count(i, raw)
+        cursor = Cursor(raw)
+        n_atoms = len(rec.decode_geometry(cursor, self.wide)[1])
+        for section in rec.sections_of(cursor):
+            try:
                 key = section.key.decode()
+            except UnicodeDecodeError as error:
+                raise BadFileError("key is not UTF-8") from error
+            if section.kind > rec.MOLECULE or (
+                section.kind == rec.BUILTIN and key not in rec.LEGAL_BUILTINS
+            ):
+                continue
+            try:
+                value = rec.decode_value(section, key, n_atoms)
+            except BadValueError as error:
                 if section.kind == rec.BUILTIN:
-                    shown = key in rec.LEGAL_BUILTINS
-                else:
-                    scope = "atom" if section.kind == rec.ATOM else "molecule"
-                    known = section.kind in (rec.ATOM, rec.MOLECULE)
-                    shown = known and isinstance(molecule.custom(scope)[key], rec.Value)
-                if shown:
-                    yield SchemaEntry(section.kind, key, section.tag, len(section.payload))
+                    raise BadFileError(str(error)) from error
+                continue
+            fixed = section.kind == rec.MOLECULE and section.tag in rec.TENSORS
+            shape = value.data.shape if fixed else None
+            yield SchemaEntry(section.kind, key, section.tag, len(section.payload), shape)

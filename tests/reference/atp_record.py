@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -104,21 +105,23 @@ class Cursor:
         return int(struct.unpack("<" + code, self.take(struct.calcsize("<" + code), what))[0])
 
 
-def decode_sections(raw: bytes, wide: bool) -> tuple[np.ndarray, np.ndarray, list[Section]]:
-    """Positions, atomic numbers and sections of a decompressed record."""
-    cursor = Cursor(raw)
+def decode_geometry(cursor: Cursor, wide: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Positions and atomic numbers."""
     n_atoms = cursor.number("I", "atom count")
     width = 8 if wide else 4
     positions = np.frombuffer(cursor.take(3 * width * n_atoms, "positions"), f"<f{width}")
     numbers = np.frombuffer(cursor.take(n_atoms, "atomic numbers"), "u1")
-    sections = []
+    return positions.reshape(n_atoms, 3), numbers
+
+
+def sections_of(cursor: Cursor) -> Iterator[Section]:
+    """The sections behind the geometry, one by one."""
     for _ in range(cursor.number("H", "section count")):
         kind = cursor.number("B", "section kind")
         key = cursor.take(cursor.number("B", "key length"), "key")
         tag = cursor.number("B", "type tag")
         payload = cursor.take(cursor.number("I", "payload length"), "payload")
-        sections.append(Section(kind, key, tag, payload))
-    return positions.reshape(n_atoms, 3), numbers, sections
+        yield Section(kind, key, tag, payload)
 
 
 def decode_record(raw: bytes, wide: bool) -> Molecule:
@@ -127,9 +130,10 @@ def decode_record(raw: bytes, wide: bool) -> Molecule:
     Raises:
         BadFileError: the structure, a key or a builtin value is damaged.
     """
-    positions, numbers, sections = decode_sections(raw, wide)
+    cursor = Cursor(raw)
+    positions, numbers = decode_geometry(cursor, wide)
     molecule = Molecule(positions, numbers)
-    for section in sections:
+    for section in sections_of(cursor):
         try:
             key = section.key.decode()
         except UnicodeDecodeError as error:

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from reference import atp_record as rec
 from reference.atp_file import ELEMENT_BYTES, AtpFile, SchemaEntry
-from reference.atp_record import BadFileError, BadValueError, Molecule, Value
+from reference.atp_record import BadFileError, BadValueError, Molecule
 
 STRUCTURE = ("positions", "atomic_numbers", "batch", "ptr", "n_atoms", "index")
 ABSENT = object()
@@ -186,51 +186,70 @@ def _column(
     name: Field, column: list[Any], entries: list[SchemaEntry], molecules: list[Molecule]
 ) -> Any:
     """One field of the batch: a tensor, or a list where no tensor can hold it."""
-    present: list[Value] = [v for v in column if v is not ABSENT]
-    tags = {v.tag for v in present} | {e.tag for e in entries}
-    if len({(FORMS[tag], np.dtype(DTYPES.get(tag, "O")).kind) for tag in tags}) != 1:
+    tags = {v.tag for v in column if v is not ABSENT} | {e.tag for e in entries}
+    kinds = {_kind(tag) for tag in tags}
+    if len(kinds) != 1:
         raise FieldClashError(f"{name}: type tags {sorted(tags)}")
-    form = FORMS[max(tags)]
-    if form in ("string", "none"):
+    if kinds & {"string", "none"}:
         return [None if v is ABSENT else v.data for v in column]
-    dtype = _dtype(name, form, {v.tag for v in present} | {e.tag for e in entries})
+    dtype = _dtype(name, tags)
     given = [None if v is ABSENT else tensor_of(v.data).to(dtype) for v in column]
-    suffixes = {_suffix(name, tensor) for tensor in given if tensor is not None}
-    if not suffixes:
-        suffixes = {s for s in (_schema_suffix(form, e) for e in entries) if s is not None}
-    if len(suffixes) != 1:
+    suffixes = _suffixes(name, given, tags) or {_schema_suffix(e) for e in entries}
+    if len(suffixes) != 1 or None in suffixes:
         return given
-    suffix = suffixes.pop()
+    (suffix,) = suffixes
+    assert suffix is not None
     if _is_per_atom(name):
-        parts = [
-            _filled((m.n_atoms, *suffix), dtype) if t is None else t
-            for t, m in zip(given, molecules, strict=True)
-        ]
+        absent = [_filled((m.n_atoms, *suffix), dtype) for m in molecules]
+        pairs = zip(given, absent, strict=True)
+        parts = [other if t is None or not len(t) else t for t, other in pairs]
         return torch.cat([_filled((0, *suffix), dtype), *parts])
     rows = [_filled(suffix, dtype) if t is None else t for t in given]
     return torch.stack(rows) if rows else _filled((0, *suffix), dtype)
 
 
-def _dtype(name: Field, form: str, tags: set[int]) -> torch.dtype:
-    if form == "bool":
+def _kind(tag: int) -> str:
+    """What must agree within a batch: widths and shapes may differ, this may not."""
+    form = FORMS[tag]
+    if form in ("string", "none", "bool"):
+        return form
+    return "float" if np.dtype(DTYPES[tag]).kind == "f" else "integer"
+
+
+def _dtype(name: Field, tags: set[int]) -> torch.dtype:
+    if tags == {rec.BOOL3}:
         return torch.bool
-    widest = max((np.dtype(DTYPES[tag]) for tag in tags), key=lambda d: d.itemsize)
-    if form == "scalar" and widest.kind == "f":
+    if name == ("builtin", "energy"):
         return torch.float64
+    widest = max((np.dtype(DTYPES[tag]) for tag in tags), key=lambda d: d.itemsize)
     return tensor_of(np.zeros(0, widest)).dtype
 
 
-def _suffix(name: Field, tensor: torch.Tensor) -> tuple[int, ...]:
-    return tuple(tensor.shape[1:] if _is_per_atom(name) else tensor.shape)
+def _suffixes(
+    name: Field, given: list[torch.Tensor | None], tags: set[int]
+) -> set[tuple[int, ...] | None]:
+    """The row shapes that the values of a batch have.
+
+    A per-atom tensor of no atoms has no row whose shape could matter. Its suffix counts only where
+    there is no other and no absent molecule that would need rows of it.
+    """
+    present = [t for t in given if t is not None]
+    if not _is_per_atom(name):
+        return {tuple(t.shape) for t in present}
+    with_rows: set[tuple[int, ...] | None] = {tuple(t.shape[1:]) for t in present if len(t)}
+    if with_rows or not tags <= set(rec.TENSORS) or len(present) < len(given):
+        return with_rows
+    return {tuple(t.shape[1:]) for t in present}
 
 
-def _schema_suffix(form: str, entry: SchemaEntry) -> tuple[int, ...] | None:
+def _schema_suffix(entry: SchemaEntry) -> tuple[int, ...] | None:
     """Shape of one molecule's (or one atom's) value as far as the schema settles it."""
+    form = FORMS[entry.tag]
     fixed: dict[str, tuple[int, ...]] = {"scalar": (), "matrix": (3, 3), "bool": (3,)}
     if form in fixed:
         return fixed[form]
     if form == "tensor":
-        return None
+        return entry.shape
     suffix = (3,) if form == "vectors" else ()
     return suffix if entry.per_atom else (entry.slot_bytes // ELEMENT_BYTES[entry.tag], *suffix)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 BUILTINS = ("energy", "forces", "charges", "velocities", "cell", "stress", "pbc", "name")
 STRUCTURE = ("positions", "atomic_numbers", "batch", "ptr", "n_atoms", "index")
-FEATURES = ("features", "edge_index", "edge_shift", "edge_vector")
+FEATURES = ("features", "edge_index", "edge_shift", "edge_vector", "source")
 DERIVATIVES = (
     "radial_center_idx",
     "radial_neighbor_idx",

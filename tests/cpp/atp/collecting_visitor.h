@@ -26,13 +26,13 @@ class CollectingVisitor final : public MoleculeVisitor {
     positions = as_text(geometry.positions);
     numbers = as_text(geometry.numbers);
   }
-  void field(const FieldView& view) override {
+  void field(const FieldView& view, Bytes data) override {
     fields.push_back({view.scope, std::string(view.key), view.type, {}, {}, view.declaration, {}});
     if (view.fault != nullptr) {
       fields.back().fault = view.fault->what();
     } else {
       fields.back().row_shape = view.row_shape;
-      fields.back().data = as_text(view.data);
+      fields.back().data = as_text(data);
     }
   }
 

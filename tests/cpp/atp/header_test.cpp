@@ -37,7 +37,9 @@ Header committed(uint64_t generation = 1) {
 
 ByteString slots(const ByteString& a, const ByteString& b) { return ByteString().append(a).append(b); }
 
-Header choose(const ByteString& bytes, uint64_t file_size = kFileSize) { return choose_header(bytes.bytes(), file_size); }
+Header choose(const ByteString& bytes, uint64_t file_size = kFileSize) {
+  return choose_header(bytes.bytes(), file_size);
+}
 
 TEST(HeaderDecode, ReadsEveryField) {
   Header header = committed(7);
@@ -79,8 +81,10 @@ TEST(HeaderDecode, RefusesWhatContradictsTheFileSize) {
       {"codec: expected 0, 1 or 2, got 3 (offset 48)", [](Header& h) { h.codec = static_cast<codec::Codec>(3); }},
       {"schema: expected a range between 8192 and 10000, got 57 bytes at 0", [](Header& h) { h.schema_offset = 0; }},
       {"schema: expected a range between 8192 and 10000, got 0 bytes at 8300", [](Header& h) { h.schema_length = 0; }},
-      {"schema: expected a range between 8192 and 10000, got 57 bytes at 8191", [](Header& h) { h.schema_offset = 8191; }},
-      {"schema: expected a range between 8192 and 10000, got 57 bytes at 9944", [](Header& h) { h.schema_offset = 9944; }},
+      {"schema: expected a range between 8192 and 10000, got 57 bytes at 8191",
+       [](Header& h) { h.schema_offset = 8191; }},
+      {"schema: expected a range between 8192 and 10000, got 57 bytes at 9944",
+       [](Header& h) { h.schema_offset = 9944; }},
       {"schema: expected a range between 8192 and 10000, got 18446744073709551615 bytes at 8300",
        [](Header& h) { h.schema_length = kMost; }},
       {"index: expected a range between 8192 and 10000, got 28 bytes at 0", [](Header& h) { h.index_offset = 0; }},

@@ -60,7 +60,8 @@ std::string open_error(const ByteString& bytes) {
 ByteString energy(double value) { return section(kBuiltin, "energy", 0, ByteString().put(value)); }
 
 std::vector<ByteString> three_records() {
-  return {record(2, {energy(-1.25)}), record(0), record(70, {section(kMolecule, "note", 2, ByteString(std::string(500, 'n')))})};
+  return {record(2, {energy(-1.25)}), record(0),
+          record(70, {section(kMolecule, "note", 2, ByteString(std::string(500, 'n')))})};
 }
 
 ByteString three_schema() { return test::schema({{kBuiltin, "energy", 0, 8}, {kMolecule, "note", 2, 0}}); }
@@ -142,11 +143,13 @@ TEST(Reader, EntriesAreHeldAgainstTheFile) {
   const Lie lies[] = {
       {0, 8191, cat("index entry: expected a record between 8192 and ", end, ", got 53 bytes at 8191 (molecule 0)")},
       {4, 1, cat("index entry: expected a record between 8192 and ", end, ", got 53 bytes at 4294975488 (molecule 0)")},
-      {8, 0xFFFFFFFF, cat("index entry: expected a record between 8192 and ", end, ", got 4294967295 bytes at 8192 (molecule 0)")},
+      {8, 0xFFFFFFFF,
+       cat("index entry: expected a record between 8192 and ", end, ", got 4294967295 bytes at 8192 (molecule 0)")},
       {12, 54, "index entry: 53 stored bytes (none) hold at most 53, got an uncompressed size of 54 (molecule 0)"},
       {12, 52, "index entry: 53 stored bytes (none) hold at most 53, got an uncompressed size of 52 (molecule 0)"},
       {16, 4, "index entry: a record of 4 atoms takes at least 58 bytes, got 53 (molecule 0)"},
-      {16, 0xFFFFFFFF, "index entry: a record of 4294967295 atoms takes at least 55834574841 bytes, got 53 (molecule 0)"},
+      {16, 0xFFFFFFFF,
+       "index entry: a record of 4294967295 atoms takes at least 55834574841 bytes, got 53 (molecule 0)"},
       {16, 3, "atom count: expected 3 as in the index, got 2 (molecule 0, offset 8192)"},
   };
   for (const Lie& lie : lies) {
@@ -187,10 +190,12 @@ TEST(Reader, OffsetsInDecompressedRecordsSaySo) {
   ByteString cut = record(2, {energy(1)});
   cut.cut(cut.size() - 1);
   const auto error_with = [&](Codec codec) {
-    return Opened(atp_file({.records = {record(0), cut}, .schema = test::schema({}), .codec = codec}).bytes).error_of(1);
+    return Opened(atp_file({.records = {record(0), cut}, .schema = test::schema({}), .codec = codec}).bytes)
+        .error_of(1);
   };
   EXPECT_EQ(error_with(Codec::none), "payload: expected 8 bytes, got 7 (molecule 1, offset 8243)");
-  EXPECT_EQ(error_with(Codec::lz4), "payload: expected 8 bytes, got 7 (molecule 1, offset 45 of the decompressed record)");
+  EXPECT_EQ(error_with(Codec::lz4),
+            "payload: expected 8 bytes, got 7 (molecule 1, offset 45 of the decompressed record)");
 }
 
 TEST(Reader, LocateNamesFileAndMolecule) {
@@ -215,7 +220,8 @@ TEST(Reader, AFileThatShrankIsNoticedBeforeItIsTouched) {
   const Opened opened(made.bytes);
   opened.file.resize(made.bytes.size() - 1);
   EXPECT_EQ(test::corrupt([&] { opened.reader.prepare({}); }),
-            cat(opened.file.path(), ": the file shrank while it was open: expected ", made.bytes.size(), " bytes, got ", made.bytes.size() - 1));
+            cat(opened.file.path(), ": the file shrank while it was open: expected ", made.bytes.size(), " bytes, got ",
+                made.bytes.size() - 1));
 }
 
 TEST(Reader, AFileThatShrankSinceItsSnapshotIsRefused) {
@@ -223,7 +229,8 @@ TEST(Reader, AFileThatShrankSinceItsSnapshotIsRefused) {
   const TemporaryFile file(made.bytes.bytes());
   const Snapshot snapshot = take_snapshot(file.path());
   file.resize(9);
-  const std::string message = cat(file.path(), ": the file shrank since it was opened first: expected ", made.bytes.size(), " bytes, got 9");
+  const std::string message =
+      cat(file.path(), ": the file shrank since it was opened first: expected ", made.bytes.size(), " bytes, got 9");
   EXPECT_EQ(test::corrupt([&] { Reader(file.path(), snapshot, {}); }), message);
   std::vector<int64_t> counts(3);
   EXPECT_EQ(test::corrupt([&] { read_atom_counts(file.path(), snapshot, counts); }), message);
@@ -241,7 +248,8 @@ TEST(Reader, AnotherFileAtThePathIsStale) {
   } catch (const IoError& error) {
     EXPECT_EQ(error.code(), ESTALE);
     EXPECT_EQ(error.path(), file.path());
-    EXPECT_NE(std::string(error.what()).find("another file stands here than the one that was opened first"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("another file stands here than the one that was opened first"),
+              std::string::npos);
   }
   before.prepare({});  // who has the old one open may keep it
 }
@@ -268,22 +276,26 @@ ByteString schema_of_slots(const std::vector<uint32_t>& slots) {
 TEST(Reader, LargeSlotsMustBeBorneOutByARecord) {
   const ByteString large = record(0, {section(kMolecule, "k1000", 3, ByteString().zeros(80000))});
   EXPECT_NO_THROW(Opened(atp_file({.records = {record(0), large}, .schema = schema_of_slots({80000})}).bytes));
-  EXPECT_NO_THROW(Opened(atp_file({.records = {large}, .schema = schema_of_slots({80000, 8}), .codec = Codec::zstd}).bytes));
+  EXPECT_NO_THROW(
+      Opened(atp_file({.records = {large}, .schema = schema_of_slots({80000, 8}), .codec = Codec::zstd}).bytes));
   EXPECT_EQ(open_error(atp_file({.records = {record(0), large}, .schema = schema_of_slots({8, 800000})}).bytes),
-            "schema slot bytes: the longest record holds 80016, got 800000 (field 'k1001')");
+            "schema slot bytes: the longest record holds 80018, got 800000 (field 'k1001')");
   EXPECT_EQ(open_error(atp_file({.records = {record(0)}, .schema = schema_of_slots({0xFFFFFFF8})}).bytes),
             "schema slot bytes: the longest record holds 6, got 4294967288 (field 'k1000')");
 }
 
 TEST(Reader, ManySlotsMustBeBorneOutByAllRecordsTogether) {
   const ByteString large = record(0, {section(kMolecule, "k1000", 3, ByteString().zeros(80000))});
-  EXPECT_EQ(open_error(atp_file({.records = {large, large}, .schema = schema_of_slots(std::vector<uint32_t>(1000, 65536))}).bytes),
-            "schema slot bytes: all records hold 160036, got 65536000 in all");
+  EXPECT_EQ(
+      open_error(
+          atp_file({.records = {large, large}, .schema = schema_of_slots(std::vector<uint32_t>(1000, 65536))}).bytes),
+      "schema slot bytes: all records hold 160036, got 65536000 in all");
 }
 
 TEST(Reader, TheSameRecordOverAndOverBearsNoSlots) {
   const ByteString large = record(0, {section(kMolecule, "k1000", 3, ByteString().zeros(80000))});
-  AtpFile made = atp_file({.records = std::vector(5, large), .schema = schema_of_slots(std::vector<uint32_t>(6, 65536))});
+  AtpFile made =
+      atp_file({.records = std::vector(5, large), .schema = schema_of_slots(std::vector<uint32_t>(6, 65536))});
   EXPECT_EQ(Opened(made.bytes).reader.size(), 5);
   for (size_t i = 1; i < 5; ++i) made.bytes.patch<uint64_t>(made.entry_at(i), kDataStart);
   EXPECT_EQ(Opened(made.bytes).reader.size(), 5);  // no more bytes than the file has

@@ -30,7 +30,8 @@ std::vector<FieldDeclaration> fields_of(const ByteString& bytes) {
 std::string text_of(const std::vector<FieldDeclaration>& fields) {
   std::string text;
   for (const FieldDeclaration& field : fields) {
-    text += cat(int(field.scope), field.key, ' ', field.type.level == Level::atom ? "atom " : "molecule ", name_of(field.type.dtype), ' ');
+    text += cat(int(field.scope), field.key, ' ', field.type.level == Level::atom ? "atom " : "molecule ",
+                name_of(field.type.dtype), ' ');
     text += field.row_shape ? cat(*field.row_shape, "; ") : "any; ";
   }
   return text;
@@ -43,15 +44,19 @@ ByteString array_of(uint32_t n) { return section(kMolecule, "a", 3, ByteString()
 TEST(Scan, FindsTheUnionSortedByScopeAndKey) {
   const ByteString charges = section(kAtom, "q", 3, ByteString().zeros(8));
   for (const codec::Codec codec : {codec::Codec::none, codec::Codec::lz4, codec::Codec::zstd}) {
-    const AtpFile file = atp_file({.records = {record(1, {array_of(2), kEnergy}), record(0), record(1, {charges})}, .codec = codec});
-    EXPECT_EQ(text_of(fields_of(file.bytes)), "0energy molecule float64 (); 1q atom float64 (); 2a molecule float64 (2,); ");
+    const AtpFile file =
+        atp_file({.records = {record(1, {array_of(2), kEnergy}), record(0), record(1, {charges})}, .codec = codec});
+    EXPECT_EQ(text_of(fields_of(file.bytes)),
+              "0energy molecule float64 (); 1q atom float64 (); 2a molecule float64 (2,); ");
   }
 }
 
 TEST(Scan, LeavesShapesOpenThatDiffer) {
-  EXPECT_EQ(text_of(fields_of(atp_file({.records = {record(0, {array_of(2)}), record(0, {array_of(3)})}}).bytes)), "2a molecule float64 any; ");
+  EXPECT_EQ(text_of(fields_of(atp_file({.records = {record(0, {array_of(2)}), record(0, {array_of(3)})}}).bytes)),
+            "2a molecule float64 any; ");
   const ByteString matrix = section(kMolecule, "t", 14, tensor<float>({1, 1}, {1}));
-  EXPECT_EQ(text_of(fields_of(atp_file({.records = {record(0, {matrix}), record(0, {matrix})}}).bytes)), "2t molecule float32 (1, 1); ");
+  EXPECT_EQ(text_of(fields_of(atp_file({.records = {record(0, {matrix}), record(0, {matrix})}}).bytes)),
+            "2t molecule float32 (1, 1); ");
   const ByteString rows = section(kAtom, "t", 14, tensor<float>({1, 2}, {1, 2}));
   EXPECT_EQ(text_of(fields_of(atp_file({.records = {record(1, {rows})}}).bytes)), "1t atom float32 any; ");
 }
@@ -66,7 +71,8 @@ TEST(Scan, PassesOverWhatCannotBeRead) {
 
 TEST(Scan, OfAnEmptyFileFindsNothing) {
   EXPECT_TRUE(fields_of(atp_file({}).bytes).empty());
-  EXPECT_TRUE(fields_of(test::header_slot(test::fresh_header()).append(test::header_slot(test::fresh_header()))).empty());
+  EXPECT_TRUE(
+      fields_of(test::header_slot(test::fresh_header()).append(test::header_slot(test::fresh_header()))).empty());
 }
 
 TEST(Scan, RecordsThatLieOverOneAnotherAreRefusedBeforeTheyTakeForEver) {
@@ -78,7 +84,10 @@ TEST(Scan, RecordsThatLieOverOneAnotherAreRefusedBeforeTheyTakeForEver) {
   ByteString index;
   index.put<uint64_t>(1000);
   for (int i = 0; i < 1000; ++i) {
-    index.put<uint64_t>(test::kDataStart).put(static_cast<uint32_t>(large.size())).put(static_cast<uint32_t>(large.size())).put<uint32_t>(2000);
+    index.put<uint64_t>(test::kDataStart)
+        .put(static_cast<uint32_t>(large.size()))
+        .put(static_cast<uint32_t>(large.size()))
+        .put<uint32_t>(2000);
   }
   Header header = overlapping.header;
   header.generation = 2;
@@ -87,7 +96,9 @@ TEST(Scan, RecordsThatLieOverOneAnotherAreRefusedBeforeTheyTakeForEver) {
   header.index_length = index.size();
   const ByteString slot = test::header_slot(header);
   std::ranges::copy(slot.bytes(), overlapping.bytes.writable().begin());
-  EXPECT_NE(test::corrupt([&] { fields_of(overlapping.bytes.append(index)); }).find("index: records lie over one another (offset "),
+  EXPECT_NE(test::corrupt([&] {
+              fields_of(overlapping.bytes.append(index));
+            }).find("index: records lie over one another (offset "),
             std::string::npos);
 }
 

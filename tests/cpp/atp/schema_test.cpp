@@ -54,15 +54,16 @@ TEST(Schema, SlotBytesMatterForSizedMoleculeFieldsOnly) {
 }
 
 TEST(Schema, TheSameKeyMayStandInEachScope) {
-  EXPECT_EQ(decode(test::schema({{kBuiltin, "energy", 0, 8}, {kMolecule, "energy", 0, 8}, {kAtom, "energy", 3, 8, true}}))
-                .entries.size(),
-            3U);
+  EXPECT_EQ(
+      decode(test::schema({{kBuiltin, "energy", 0, 8}, {kMolecule, "energy", 0, 8}, {kAtom, "energy", 3, 8, true}}))
+          .entries.size(),
+      3U);
 }
 
 TEST(Schema, TypeOfPositions) {
   EXPECT_EQ(decode(test::schema({}, 4), 3).positions, DType::float32);
   EXPECT_EQ(decode(test::schema({}, 7), 3).positions, DType::float64);
-  EXPECT_EQ(decode(test::schema({}, 7), 2).positions, DType::float32);    // format 2 is not asked
+  EXPECT_EQ(decode(test::schema({}, 7), 2).positions, DType::float32);  // format 2 is not asked
   EXPECT_EQ(decode(test::schema({}, 255), 2).positions, DType::float32);
   EXPECT_NO_THROW(decode(test::schema({}, 255), 3, 0));
   EXPECT_EQ(corrupt([] { decode(test::schema({}, 255), 3); }),
@@ -83,7 +84,8 @@ TEST(Schema, MayBeAbsentFromFormat2) {
 
 TEST(Schema, OtherVersionsAreNotRead) {
   ByteString blob = test::schema({});
-  EXPECT_EQ(test::unsupported([&] { decode(blob.patch<uint32_t>(0, 2)); }), "schema version: expected 1, got 2 (offset 9000)");
+  EXPECT_EQ(test::unsupported([&] { decode(blob.patch<uint32_t>(0, 2)); }),
+            "schema version: expected 1, got 2 (offset 9000)");
 }
 
 TEST(Schema, RefusesImpossibleEntries) {
@@ -95,7 +97,9 @@ TEST(Schema, RefusesImpossibleEntries) {
   EXPECT_EQ(said({kMolecule, "k", 0, 8, true}), "schema per-atom flag: expected 0, got 1 (field 'k', offset 9009)");
   EXPECT_EQ(said({kAtom, "k", 3, 8, false}), "schema per-atom flag: expected 1, got 0 (field 'k', offset 9009)");
   EXPECT_EQ(said({kBuiltin, "forces", 4, 12}), "schema per-atom flag: expected 1, got 0 (field 'forces', offset 9009)");
-  const auto slot = [](int n) { return cat("schema slot bytes: ", n, " are impossible for this type tag (field 'k', offset 9009)"); };
+  const auto slot = [](int n) {
+    return cat("schema slot bytes: ", n, " are impossible for this type tag (field 'k', offset 9009)");
+  };
   EXPECT_EQ(said({kMolecule, "k", 0, 4}), slot(4));
   EXPECT_EQ(said({kMolecule, "k", 0, 16}), slot(16));
   EXPECT_EQ(said({kMolecule, "k", 2, 1}), slot(1));
@@ -127,8 +131,9 @@ TEST(Schema, AKeyThatNoSectionCanHoldIsPassedOver) {
 }
 
 TEST(Schema, RefusesTheSameKeyTwice) {
-  EXPECT_EQ(corrupt([] { decode(test::schema({{kMolecule, "k", 0, 8}, {kMolecule, "a", 1, 8}, {kMolecule, "k", 1, 8}})); }),
-            "schema: the same key stands there twice (field 'k')");
+  EXPECT_EQ(
+      corrupt([] { decode(test::schema({{kMolecule, "k", 0, 8}, {kMolecule, "a", 1, 8}, {kMolecule, "k", 1, 8}})); }),
+      "schema: the same key stands there twice (field 'k')");
 }
 
 TEST(Schema, KeysAreUtf8) {
@@ -153,7 +158,8 @@ TEST(Schema, AClaimedCountTakesNoMemory) {
 }
 
 TEST(Schema, RefusesBytesAfterTheLastEntry) {
-  EXPECT_EQ(corrupt([] { decode(test::schema({}).put<uint8_t>(0)); }), "schema: 1 bytes after the last entry (offset 9009)");
+  EXPECT_EQ(corrupt([] { decode(test::schema({}).put<uint8_t>(0)); }),
+            "schema: 1 bytes after the last entry (offset 9009)");
 }
 
 }  // namespace

@@ -12,14 +12,14 @@ namespace {
 // One letter a tag: where it is legal, by FORMAT.md#type-tags. '.' stands for "not here".
 //                                        0         1
 //                                        012345678901234567
-constexpr std::string_view kMolecule =   "MMMMMMMMM....MMMMM";
-constexpr std::string_view kAtom =       "...AAAAAA.....AAAA";
-constexpr std::string_view kEnergy =     "M..........M......";
-constexpr std::string_view kForces =     "....A..A..........";
-constexpr std::string_view kCharges =    "...A..A...........";
-constexpr std::string_view kCell =       "..........M.M.....";
-constexpr std::string_view kPbc =        ".........M........";
-constexpr std::string_view kName =       "..M...............";
+constexpr std::string_view kMolecule = "MMMMMMMMM....MMMMM";
+constexpr std::string_view kAtom = "...AAAAAA.....AAAA";
+constexpr std::string_view kEnergy = "M..........M......";
+constexpr std::string_view kForces = "....A..A..........";
+constexpr std::string_view kCharges = "...A..A...........";
+constexpr std::string_view kCell = "..........M.M.....";
+constexpr std::string_view kPbc = ".........M........";
+constexpr std::string_view kName = "..M...............";
 
 char legal(Scope scope, std::string_view key, int tag) {
   const std::optional<FieldType> type = field_type(scope, key, static_cast<uint8_t>(tag));
@@ -74,11 +74,16 @@ TEST(IsBuiltin, KnowsTheEightNames) {
 }
 
 TEST(Traits, ElementBytesAreTheSchemasNumbers) {
-  for (uint8_t tag = 0; tag < kTagCount; ++tag) EXPECT_EQ(traits_of(tag).element_bytes, test::kElementBytes[tag]) << int{tag};
+  for (uint8_t tag = 0; tag < kTagCount; ++tag)
+    EXPECT_EQ(traits_of(tag).element_bytes, test::kElementBytes[tag]) << int{tag};
 }
 
-std::optional<Shape> molecule_row(uint8_t tag, uint64_t bytes) { return row_shape(traits_of(tag), Level::molecule, bytes, 0); }
-std::optional<Shape> atom_row(uint8_t tag, uint64_t bytes, uint64_t n) { return row_shape(traits_of(tag), Level::atom, bytes, n); }
+std::optional<Shape> molecule_row(uint8_t tag, uint64_t bytes) {
+  return row_shape(traits_of(tag), Level::molecule, bytes, 0);
+}
+std::optional<Shape> atom_row(uint8_t tag, uint64_t bytes, uint64_t n) {
+  return row_shape(traits_of(tag), Level::atom, bytes, n);
+}
 
 TEST(RowShape, FixedSizes) {
   EXPECT_EQ(molecule_row(0, 8), Shape{});

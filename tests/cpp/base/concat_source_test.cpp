@@ -15,7 +15,9 @@ class FakeSource final : public MoleculeSource {
   int64_t size() const override { return size_; }
   std::span<const MoleculeSchema> schemas() const override { return schemas_; }
   int32_t schema_of(int64_t index) const override { return static_cast<int32_t>(index % std::ssize(schemas_)); }
-  void prepare(std::span<const int64_t> indices) const override { prepared.emplace_back(indices.begin(), indices.end()); }
+  void prepare(std::span<const int64_t> indices) const override {
+    prepared.emplace_back(indices.begin(), indices.end());
+  }
   MoleculeExtent extent(int64_t index) const override { return {index, 100 + size_, 200 + size_}; }
   bool needs_scratch(int64_t index) const override { return index == 0; }
   Bytes decode(int64_t index, std::span<std::byte> scratch) const override {
@@ -37,11 +39,12 @@ class FakeSource final : public MoleculeSource {
 class GeometryCollector final : public MoleculeVisitor {
  public:
   void geometry(const Geometry& geometry) override { seen = geometry; }
-  void field(const FieldView&) override {}
+  void field(const FieldView&, Bytes) override {}
   Geometry seen{};
 };
 
-MoleculeSchema schema_with(const std::string& key, DType positions = DType::float32, std::optional<Shape> shape = Shape{}) {
+MoleculeSchema schema_with(const std::string& key, DType positions = DType::float32,
+                           std::optional<Shape> shape = Shape{}) {
   return {positions, {{Scope::molecule_property, key, {}, shape}}};
 }
 
@@ -81,9 +84,10 @@ TEST(ConcatSource, ForwardsDecodeVisitAndLocate) {
 }
 
 TEST(ConcatSource, CountsEqualSchemasOnce) {
-  const ConcatSource source({part(1, {schema_with("a")}), part(2, {schema_with("b"), schema_with("a")}),
-                             part(1, {schema_with("a", DType::float64)}), part(1, {schema_with("a", DType::float32, Shape{2})}),
-                             part(1, {schema_with("a", DType::float32, std::nullopt)}), part(1, {{DType::float32, {}}})});
+  const ConcatSource source(
+      {part(1, {schema_with("a")}), part(2, {schema_with("b"), schema_with("a")}),
+       part(1, {schema_with("a", DType::float64)}), part(1, {schema_with("a", DType::float32, Shape{2})}),
+       part(1, {schema_with("a", DType::float32, std::nullopt)}), part(1, {{DType::float32, {}}})});
   EXPECT_EQ(source.schemas().size(), 6U);
   const std::vector<int32_t> expected{0, 1, 0, 2, 3, 4, 5};
   for (int64_t i = 0; i < source.size(); ++i) EXPECT_EQ(source.schema_of(i), expected[static_cast<size_t>(i)]) << i;

@@ -7,9 +7,7 @@
 namespace atompack {
 namespace {
 
-TEST(Cat, PrintsItsArgumentsOneAfterTheOther) {
-  EXPECT_EQ(cat("n ", 3, ' ', -1.5, std::string(" x")), "n 3 -1.5 x");
-}
+TEST(Cat, PrintsItsArgumentsOneAfterTheOther) { EXPECT_EQ(cat("n ", 3, ' ', -1.5, std::string(" x")), "n 3 -1.5 x"); }
 
 TEST(DataError, SaysOnlyWhatItKnows) {
   EXPECT_STREQ(CorruptFileError("magic").what(), "magic");

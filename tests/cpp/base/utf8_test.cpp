@@ -14,7 +14,8 @@ std::string encoded(uint32_t code, int length) {
   if (length == 1) return {static_cast<char>(code)};
   const uint32_t marks[] = {0, 0, 0xC0, 0xE0, 0xF0};
   std::string text(static_cast<size_t>(length), '\0');
-  for (int i = length - 1; i > 0; --i, code >>= 6) text[static_cast<size_t>(i)] = static_cast<char>(0x80 | (code & 0x3F));
+  for (int i = length - 1; i > 0; --i, code >>= 6)
+    text[static_cast<size_t>(i)] = static_cast<char>(0x80 | (code & 0x3F));
   text[0] = static_cast<char>(marks[length] | code);
   return text;
 }

@@ -63,7 +63,8 @@ TEST(Codec, TruncatedUnitsAreRefusedAtEveryByte) {
     const ByteString stored = test::unit_of(codec, raw.bytes());
     std::vector<std::byte> out(raw.size());
     for (size_t size = 0; size < stored.size(); ++size) {
-      EXPECT_THROW(decompress(codec, stored.bytes().first(size), out), CorruptFileError) << name_of(codec) << ' ' << size;
+      EXPECT_THROW(decompress(codec, stored.bytes().first(size), out), CorruptFileError)
+          << name_of(codec) << ' ' << size;
     }
   }
 }

@@ -50,8 +50,7 @@ TEST(Lz4Decompress, RefusesAMatchBeforeTheStart) {
 TEST(Lz4Decompress, RefusesSizesThatTheLibraryCannotTake) {
   const std::byte one{0};
   const Bytes huge(&one, size_t{1} << 31);  // only its size is looked at
-  EXPECT_EQ(corrupt([&] { lz4_decompress(huge, {}); }),
-            "lz4 block: expected at most 2147483647 bytes, got 2147483648");
+  EXPECT_EQ(corrupt([&] { lz4_decompress(huge, {}); }), "lz4 block: expected at most 2147483647 bytes, got 2147483648");
 }
 
 }  // namespace

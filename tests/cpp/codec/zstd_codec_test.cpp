@@ -13,7 +13,7 @@ namespace {
 using test::ByteString;
 using test::corrupt;
 
-constexpr uint64_t kMostBlockBytes = 128 * 1024;
+constexpr uint32_t kMostBlockBytes = 128 * 1024;
 enum BlockType : uint32_t { kRaw, kRepeat, kCompressed, kReserved };
 
 ByteString frame(std::initializer_list<int> header) {
@@ -22,7 +22,10 @@ ByteString frame(std::initializer_list<int> header) {
 
 ByteString block(BlockType type, uint32_t size, bool last, std::string_view body) {
   const uint32_t header = size << 3 | type << 1 | (last ? 1 : 0);
-  return ByteString().put(static_cast<uint16_t>(header)).put(static_cast<uint8_t>(header >> 16)).append(ByteString(body));
+  return ByteString()
+      .put(static_cast<uint16_t>(header))
+      .put(static_cast<uint8_t>(header >> 16))
+      .append(ByteString(body));
 }
 
 std::string decoded(const ByteString& stored, size_t size) {
@@ -61,10 +64,12 @@ TEST(ZstdBound, DoesNotBelieveADeclaredSizeThatBlocksCannotFill) {
   EXPECT_THROW(zstd_decompress(stored.bytes(), out), CorruptFileError);
 }
 
-TEST(ZstdBound, NeitherABlockLargerThanAnyMayBe) {
-  ByteString stored = frame({0x00, 0x38});
-  stored.append(block(kRepeat, (1U << 21) - 1, true, "x"));
-  EXPECT_EQ(bound(stored), kMostBlockBytes);
+TEST(ZstdBound, RefusesABlockLongerThanAnyMayBe) {
+  EXPECT_EQ(bound(frame({0x00, 0x38}).append(block(kRepeat, kMostBlockBytes, true, "x"))), kMostBlockBytes);
+  for (const BlockType type : {kRaw, kRepeat, kCompressed, kReserved}) {
+    EXPECT_EQ(corrupt([&] { bound(frame({0x00, 0x38}).append(block(type, kMostBlockBytes + 1, true, "x"))); }),
+              "zstd block: expected at most 131072 bytes, got 131073 (offset 6)");
+  }
 }
 
 TEST(ZstdBound, ReadsEveryWidthOfContentSize) {

@@ -1,0 +1,172 @@
+"""Write the hand-made part of the fuzz corpus.
+
+Seeds for the record and codec targets are cut out of .atp fixtures; files for the reader target
+are small irregular ones that the fixtures do not have. Run it again when the layout of a target's
+input changes:
+
+    python tests/fuzz/make_corpus.py FIXTURES tests/fuzz/corpus
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+SLOT_BYTES = 4096
+DATA_START = 2 * SLOT_BYTES
+LARGEST_SEED = 1024
+ZSTD_MAGIC = struct.pack("<I", 0xFD2FB528)
+
+
+@dataclass(frozen=True)
+class Slot:
+    """What a header slot says, as far as it matters here."""
+
+    generation: int
+    index_offset: int
+    n_molecules: int
+    codec: int
+    record_format: int
+    schema_offset: int
+    schema_length: int
+
+    @classmethod
+    def decode(cls, raw: bytes) -> Slot | None:
+        """The slot, or None where it is not whole."""
+        whole = len(raw) == SLOT_BYTES and raw[:4] == b"ATPK"
+        if not whole or struct.unpack_from("<I", raw, 4092)[0] != zlib.adler32(raw[:4092]):
+            return None
+        generation, _, index_offset, _, n_molecules = struct.unpack_from("<QQQQQ", raw, 8)
+        record_format, schema_offset, schema_length = struct.unpack_from("<IQQ", raw, 56)
+        return cls(
+            generation,
+            index_offset,
+            n_molecules,
+            raw[48],
+            record_format,
+            schema_offset,
+            schema_length,
+        )
+
+    def encode(self) -> bytes:
+        """A slot of one 4 KiB page with a right checksum."""
+        index_length = 8 + 20 * self.n_molecules if self.index_offset else 0
+        raw = struct.pack("<4sIQQ", b"ATPK", 2, self.generation, DATA_START)
+        raw += struct.pack("<QQQ", self.index_offset, index_length, self.n_molecules)
+        raw += struct.pack("<Bxxxi", self.codec, 0)
+        raw += struct.pack("<IQQ", self.record_format, self.schema_offset, self.schema_length)
+        raw = raw.ljust(SLOT_BYTES - 4, b"\0")
+        return raw + struct.pack("<I", zlib.adler32(raw))
+
+
+def newest_slot(data: bytes) -> Slot | None:
+    """The slot that counts."""
+    decoded = (Slot.decode(data[at : at + SLOT_BYTES]) for at in (0, SLOT_BYTES))
+    slots = [slot for slot in decoded if slot is not None]
+    return max(slots, key=lambda slot: slot.generation, default=None)
+
+
+def stored_units(data: bytes, slot: Slot) -> Iterator[bytes]:
+    """The stored bytes of each molecule, wherever an entry says they lie."""
+    for i in range(slot.n_molecules):
+        entry = data[slot.index_offset + 8 + 20 * i :][:20]
+        if len(entry) == 20:
+            offset, stored_bytes = struct.unpack_from("<QI", entry)
+            yield data[offset : offset + stored_bytes]
+
+
+def record_seed(slot: Slot, schema: bytes, record: bytes) -> bytes:
+    """An input of the record target: flags, schema length, schema, record."""
+    return struct.pack("<BH", slot.record_format == 3, len(schema)) + schema + record
+
+
+def seeds_from(path: Path) -> Iterator[tuple[str, bytes]]:
+    """Pairs of target and input that one fixture gives."""
+    data = path.read_bytes()
+    slot = newest_slot(data)
+    if slot is None:
+        return
+    schema = data[slot.schema_offset : slot.schema_offset + slot.schema_length]
+    for unit in stored_units(data, slot):
+        if slot.codec == 0:
+            yield "atp_record", record_seed(slot, schema, unit)
+        else:
+            yield ("lz4_bound" if slot.codec == 1 else "zstd_bound"), unit
+
+
+def zstd_block(kind: int, size: int, body: bytes, *, last: bool = True) -> bytes:
+    """A block with its three header bytes."""
+    return struct.pack("<I", size << 3 | kind << 1 | last)[:3] + body
+
+
+def zstd_seeds() -> Iterator[tuple[str, bytes]]:
+    """Frames of kinds that the fixtures do not have."""
+    raw = zstd_block(0, 3, b"abc")
+    yield "window", ZSTD_MAGIC + b"\x00\x38" + raw
+    yield "repeat", ZSTD_MAGIC + b"\x00\x38" + zstd_block(1, 1000, b"x")
+    yield "repeat_too_long", ZSTD_MAGIC + b"\x00\x38" + zstd_block(1, (1 << 21) - 1, b"x")
+    yield "size_lies", ZSTD_MAGIC + b"\xe0" + struct.pack("<Q", 1 << 40) + raw
+    yield "dictionary", ZSTD_MAGIC + b"\x23\x01\x00\x00\x00\x03" + raw
+    yield "skippable", struct.pack("<II", 0x184D2A50, 2) + b"zz" + ZSTD_MAGIC + b"\x20\x03" + raw
+    yield (
+        "two_blocks",
+        (ZSTD_MAGIC + b"\x00\x38" + zstd_block(0, 1, b"a", last=False) + zstd_block(1, 9, b"b")),
+    )
+
+
+def schema_with(key: bytes, tag: int, element: int, slot_bytes: int) -> bytes:
+    """A schema of one molecule property."""
+    entry = struct.pack("<BBBHII", 2, tag, 0, len(key), element, slot_bytes)
+    return struct.pack("<IBI", 1, 4, 1) + entry + key
+
+
+def one_molecule(schema: bytes, record: bytes, *, schema_last: bool = False) -> bytes:
+    """A file of one uncompressed molecule without atoms, its schema before or behind the index."""
+    entry = struct.pack("<QIII", DATA_START, len(record), len(record), 0)
+    index = struct.pack("<Q", 1) + entry
+    end = DATA_START + len(record)
+    index_offset = end if schema_last else end + len(schema)
+    schema_offset = end + len(index) if schema_last else end
+    slot = Slot(1, index_offset, 1, 0, 2, schema_offset, len(schema))
+    tail = index + schema if schema_last else schema + index
+    return slot.encode() * 2 + record + tail
+
+
+def reader_seeds() -> Iterator[tuple[str, bytes]]:
+    """Irregular files."""
+    section = struct.pack("<BB", 2, 1) + b"k" + struct.pack("<BIq", 1, 8, 7)
+    record = struct.pack("<IH", 0, 1) + section
+    schema = schema_with(b"k", 1, 8, 8)
+    yield "schema_behind_index", one_molecule(schema, record, schema_last=True)
+    no_index = Slot(1, 0, 0, 0, 2, DATA_START + 4096, len(schema))
+    yield "schema_without_index", no_index.encode() * 2 + bytes(4096) + schema
+    yield "large_slot", one_molecule(schema_with(b"k", 3, 8, 0xFFFFFFF8), record)
+    # A key of 256 bytes does not fit a section's length byte, which then says 0.
+    long_key = b"\0" * 256
+    destroyed = struct.pack("<IH", 0, 1) + b"\x02\0" + long_key + struct.pack("<BIq", 1, 8, 7)
+    yield "key_too_long", one_molecule(schema_with(long_key, 1, 8, 8), destroyed)
+
+
+def main(fixtures: Path, corpus: Path) -> None:
+    """Write everything."""
+    inputs = {("zstd_bound", name): data for name, data in zstd_seeds()}
+    inputs |= {("atp_reader", name): data for name, data in reader_seeds()}
+    known = set(inputs.values())
+    for path in sorted(fixtures.glob("atp/**/*.atp")):
+        for i, (target, data) in enumerate(seeds_from(path)):
+            if data not in known and len(data) <= LARGEST_SEED:
+                known.add(data)
+                inputs[target, f"{path.stem}_{i}"] = data
+    for (target, name), data in inputs.items():
+        folder = corpus / target
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+    print(f"{len(inputs)} inputs of {sum(map(len, inputs.values()))} bytes")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))
