@@ -1,10 +1,10 @@
 """Collated PyTorch batches of atomistic data, straight from mapped files.
 
-    import atompack_torch as apt
-    from torch.utils.data import DataLoader
+import atompack_torch as apt
+from torch.utils.data import DataLoader
 
-    for batch in DataLoader(apt.AtpDataset("data.atp"), batch_size=64, shuffle=True):
-        print(batch.positions.shape, batch.energy)
+for batch in DataLoader(apt.AtpDataset("data.atp"), batch_size=64, shuffle=True):
+    print(batch.positions.shape, batch.energy)
 """
 
 from importlib.metadata import version as _version

@@ -11,7 +11,7 @@ def _check_torch_version() -> None:
     if torch.__version__.split("+")[0] != TORCH_VERSION.split("+")[0]:
         raise ImportError(
             f"atompack_torch was built for torch {TORCH_VERSION} but torch {torch.__version__} is "
-            "installed: build it again with `pip install --no-build-isolation`, or install the other"
+            "installed: build it again with `pip install --no-build-isolation`"
         )
 
 

@@ -64,7 +64,7 @@ def place_of(tensor: Tensor, arena: Tensor | None) -> Place | None:
         return None
     if tensor.untyped_storage()._cdata != arena.untyped_storage()._cdata:
         return None
-    return tensor.dtype, tensor.storage_offset() * tensor.element_size(), tuple(tensor.shape)
+    return tensor.dtype, int(tensor.storage_offset()) * tensor.element_size(), tuple(tensor.shape)
 
 
 def move(

@@ -179,7 +179,11 @@ class MoleculeBatch:
 
     @classmethod
     def _put_together(
-        cls, structure: Structure, tensors: Sequence[Tensor], rows: Iterable[int], arena: Tensor | None
+        cls,
+        structure: Structure,
+        tensors: Sequence[Tensor],
+        rows: Iterable[int],
+        arena: Tensor | None,
     ) -> MoleculeBatch:
         fields = _storage.put_together(structure, tensors)
         mask_rows = dict(zip(structure.mask_rows, rows, strict=True))
@@ -239,13 +243,13 @@ class MoleculeBatch:
     def share_memory_(self) -> MoleculeBatch:
         """Moves the batch to shared memory, in place."""
         for tensor in self._owners():
-            tensor.share_memory_()
+            tensor.untyped_storage().share_memory_()  # all views of it follow
         return self
 
     def record_stream(self, stream: torch.Stream) -> None:
         """Tells the allocator that ``stream`` uses this memory (CUDA)."""
         for tensor in self._owners():
-            tensor.record_stream(stream)  # type: ignore[arg-type]
+            tensor.record_stream(stream)
 
     def _owners(self) -> list[Tensor]:
         """One tensor for each piece of memory: the arena, and what lies outside of it."""
@@ -461,9 +465,7 @@ def _flatten(batch: MoleculeBatch) -> tuple[list[Tensor], tuple[Structure, tuple
     return tensors, (structure, tuple(batch._mask_rows.values()))
 
 
-def _unflatten(
-    leaves: Iterable[Any], context: tuple[Structure, tuple[int, ...]]
-) -> MoleculeBatch:
+def _unflatten(leaves: Iterable[Any], context: tuple[Structure, tuple[int, ...]]) -> MoleculeBatch:
     structure, rows = context
     return MoleculeBatch._put_together(structure, list(leaves), rows, None)
 

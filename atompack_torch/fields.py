@@ -49,7 +49,7 @@ class FieldSpec:
 
 @dataclass(frozen=True)
 class Builtin:
-    """A field of the format itself. ``unit`` is that of the field's usual writers; none is stored."""
+    """A field of the format itself. ``unit`` is its writers' usual one; files store none."""
 
     level: Level
     dtype: str  # of a missing one that was asked for by name
@@ -110,7 +110,8 @@ def public_names(ids: Iterable[FieldId], reserved: Collection[str]) -> list[str]
     """The name of each field in a batch that holds all of them.
 
     A custom property goes by its own key, unless that is a canonical name or an attribute of the
-    batch (``reserved``), or exists in both scopes: then its scope stands in front.
+    batch (``reserved``), exists in both scopes, or looks like a scope itself: then its scope stands
+    in front.
     """
     ids = list(ids)
     n_scopes = Counter(key for scope, key in ids if scope != BUILTIN)
@@ -118,7 +119,8 @@ def public_names(ids: Iterable[FieldId], reserved: Collection[str]) -> list[str]
     def name(field: FieldId) -> str:
         if field.scope == BUILTIN:
             return field.key
-        if field.key in reserved or n_scopes[field.key] > 1:
+        looks_scoped = field.key.startswith(tuple(PREFIXES.values()))
+        if field.key in reserved or n_scopes[field.key] > 1 or looks_scoped:
             return PREFIXES[field.scope] + field.key
         return field.key
 

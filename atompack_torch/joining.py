@@ -14,7 +14,6 @@ from torch import Tensor
 from torch.utils.data import get_worker_info
 from torch.utils.data._utils.collate import default_collate_fn_map
 
-from atompack_torch import _storage
 from atompack_torch._core import allocate_arena, view_arena
 from atompack_torch._storage import Value
 from atompack_torch.batch import RESERVED, Molecule, MoleculeBatch
@@ -89,7 +88,7 @@ def _joined_structure(parts: Sequence[MoleculeBatch]) -> dict[str, Value]:
     torch.cumsum(n_atoms, 0, out=ptr[1:])
     numbers = torch.arange(len(n_atoms), device=n_atoms.device)
     return {
-        "positions": _cat("positions", [part.positions for part in parts if len(part)] or [parts[0].positions]),
+        "positions": _cat("positions", [part.positions for part in parts]),
         "atomic_numbers": torch.cat([part.atomic_numbers for part in parts]),
         "batch": torch.repeat_interleave(numbers, n_atoms),
         "ptr": ptr,
@@ -116,9 +115,8 @@ class _Piece:
             return [None] * self.n_molecules
         if isinstance(self.value, list):
             return self.value
-        rows: Sequence[Tensor] = self.value
-        if level == "atom":
-            rows = torch.split(self.value, self.ptr.diff().tolist())
+        counts = self.ptr.diff().tolist()
+        rows = torch.split(self.value, counts) if level == "atom" else self.value.unbind()
         return [row if has else None for row, has in zip(rows, self.mask.tolist(), strict=True)]
 
 
@@ -238,10 +236,10 @@ def single(
     positions = _tensor("positions", positions)
     numbers = _tensor("atomic_numbers", atomic_numbers)
     if not positions.is_floating_point() or positions.dim() != 2 or positions.shape[1] != 3:
-        raise FieldError(f"positions: expected (n, 3) floats, got {tuple(positions.shape)} {positions.dtype}")
+        raise FieldError(f"positions: expected (n, 3) floats, got {_described(positions)}")
     n = len(positions)
     if numbers.shape != (n,) or numbers.is_floating_point():
-        raise FieldError(f"atomic_numbers: expected ({n},) integers, got {tuple(numbers.shape)} {numbers.dtype}")
+        raise FieldError(f"atomic_numbers: expected ({n},) integers, got {_described(numbers)}")
     fields: dict[str, Value] = {
         "positions": positions,
         "atomic_numbers": numbers.long(),
@@ -253,7 +251,7 @@ def single(
     given: list[tuple[FieldId, Any]] = []
     for key, value in labels.items():
         if key not in BUILTINS:
-            raise TypeError(f"{key!r} is no label; custom values go into properties=, atom_properties=")
+            raise TypeError(f"{key!r} is no label: custom values go into properties= and so on")
         if value is not None:
             given.append((FieldId(BUILTIN, key), value))
     given += [(FieldId(ATOM_PROPERTY, key), value) for key, value in atom_properties.items()]
@@ -265,6 +263,10 @@ def single(
         fields[name] = _one_row(name, field, level, value, n)
         infos[name] = FieldInfo(*field, level)
     return MoleculeBatch(fields, infos)
+
+
+def _described(tensor: Tensor) -> str:
+    return f"{tuple(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}"
 
 
 def _level(field: FieldId) -> Level:

@@ -1,6 +1,6 @@
 """MoleculeBatch and Molecule: names, levels, masks, copies, pickles, pytrees, joining."""
 
-# ruff: noqa: SIM118  (a batch iterates over molecules, its names are its keys())
+
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Batches in the words of other libraries: dict presets, torch-geometric, ASE and back."""
 
-# ruff: noqa: SIM118  (a batch iterates over molecules, its names are its keys())
+
 
 from __future__ import annotations
 

@@ -184,6 +184,6 @@ def _described(table: FieldTable) -> tuple[list[str], dict[str, FieldInfo], dict
 def _batch(made: Made) -> MoleculeBatch:
     arena, table, structure, values, masks, _ = made
     names, infos, rows = _described(table)
-    fields = dict(zip(STRUCTURE, structure))
-    fields.update(zip(names, values))
+    fields: dict[str, Any] = dict(zip(STRUCTURE, structure, strict=True))
+    fields.update(zip(names, values, strict=True))
     return MoleculeBatch(fields, infos, masks, rows, arena)

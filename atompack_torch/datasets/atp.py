@@ -189,7 +189,11 @@ class AtpDataset(MoleculeDataset):
             source,
             fields=fields,
             excluded=[field for name in self._exclude for field in _any_scope(name, names)],
-            defaults=[(BUILTIN, k, b.level, b.dtype, b.shape) for k, b in BUILTINS.items() if k in asked],
+            defaults=[
+                (BUILTIN, key, builtin.level, builtin.dtype, builtin.shape)
+                for key, builtin in BUILTINS.items()
+                if key in asked
+            ],
             floating=floating,
             casts=casts,
             missing=self._missing,
@@ -249,10 +253,8 @@ def _declared(source: MoleculeSource) -> dict[FieldId, list[FieldSpec]]:
     declared: dict[FieldId, list[FieldSpec]] = {}
     for _, fields in source.schemas():
         for scope, key, level, dtype, shape in fields:
-            spec = FieldSpec(
-                dtype if dtype in ("string", "none") else getattr(torch, dtype), level, shape
-            )
-            declared.setdefault(FieldId(scope, key), []).append(spec)
+            kind: Any = dtype if dtype in ("string", "none") else getattr(torch, dtype)
+            declared.setdefault(FieldId(scope, key), []).append(FieldSpec(kind, level, shape))
     return declared
 
 
@@ -265,11 +267,13 @@ def _joined_spec(name: str, specs: list[FieldSpec]) -> FieldSpec:
         dtype = torch.float64
     elif dtypes == {torch.int32, torch.int64}:
         dtype = torch.int64
-    return FieldSpec(dtype, first.level, first.shape if len({s.shape for s in specs}) == 1 else None)
+    return FieldSpec(
+        dtype, first.level, first.shape if len({s.shape for s in specs}) == 1 else None
+    )
 
 
 def _ids_of(names: Sequence[str], known: Mapping[str, FieldId], path: Any) -> list[FieldId]:
-    """The fields behind names that were asked for; builtins may be asked for though no file has them."""
+    """The fields behind names; builtins may be asked for though no file has them."""
     ids = []
     for name in names:
         if name in STRUCTURE:

@@ -46,7 +46,8 @@ void check_ranges(const Header& header, uint64_t file_size) {
   check_range("schema", header.schema_offset, header.schema_length, header.data_start, file_size);
   check_range("index", header.index_offset, header.index_length, header.data_start, file_size);
   if (!index_agrees_with_count(header)) {
-    throw CorruptFileError(cat("index length: expected 8 + 20 x ", header.n_molecules, ", got ", header.index_length), 32);
+    throw CorruptFileError(cat("index length: expected 8 + 20 x ", header.n_molecules, ", got ", header.index_length),
+                           32);
   }
 }
 

@@ -27,8 +27,8 @@ struct IndexEntry {
   // Throws CorruptFileError unless the record lies between the bounds.
   void validate(uint64_t data_start, uint64_t committed_end) const {
     if (!lies_between(data_start, committed_end)) {
-      throw CorruptFileError(cat("index entry: expected a record between ", data_start, " and ", committed_end, ", got ",
-                                 stored_bytes, " bytes at ", offset));
+      throw CorruptFileError(cat("index entry: expected a record between ", data_start, " and ", committed_end,
+                                 ", got ", stored_bytes, " bytes at ", offset));
     }
   }
 };

@@ -94,7 +94,8 @@ uint64_t Reader::sound_bytes(int64_t index) const {
 }
 
 IndexEntry Reader::entry(int64_t index) const {
-  const uint64_t at = header_.index_offset + IndexEntry::kFirstAt + static_cast<uint64_t>(index) * IndexEntry::kEncodedSize;
+  const uint64_t at =
+      header_.index_offset + IndexEntry::kFirstAt + static_cast<uint64_t>(index) * IndexEntry::kEncodedSize;
   return IndexEntry::decode(file_.bytes().data() + at);  // inside: the header's ranges agree with its count
 }
 

@@ -36,7 +36,8 @@ std::optional<Shape> declared_shape(const SchemaEntry& entry) {
 Bytes read_tensor(FieldView& view, const TagTraits& traits, Bytes payload, uint64_t n_atoms) {
   ByteCursor cursor(payload);
   const auto rank = cursor.read_le<uint8_t>("tensor rank");
-  if (rank > Shape::kMaxRank) throw CorruptFileError(cat("tensor rank: expected at most ", Shape::kMaxRank, ", got ", int{rank}));
+  if (rank > Shape::kMaxRank)
+    throw CorruptFileError(cat("tensor rank: expected at most ", Shape::kMaxRank, ", got ", int{rank}));
   const bool per_atom = view.type.level == Level::atom;
   if (per_atom && rank == 0) throw CorruptFileError("tensor rank: a value for each atom needs at least 1, got 0");
   uint64_t most_bytes = traits.element_bytes;  // as if no dimension were 0: no product of some of them may overflow
@@ -67,8 +68,8 @@ Bytes read_value(FieldView& view, uint8_t tag, Bytes payload, uint64_t n_atoms) 
   if (traits.form == Form::tensor) return read_tensor(view, traits, payload, n_atoms);
   const std::optional<Shape> shape = row_shape(traits, view.type.level, payload.size(), n_atoms);
   if (!shape) {
-    throw CorruptFileError(cat("payload length: ", payload.size(), " bytes do not fit type tag ", int{tag}, " and ",
-                               n_atoms, " atoms"));
+    throw CorruptFileError(
+        cat("payload length: ", payload.size(), " bytes do not fit type tag ", int{tag}, " and ", n_atoms, " atoms"));
   }
   if (traits.form == Form::text && !is_utf8(payload)) throw CorruptFileError("string: not UTF-8");
   view.row_shape = *shape;
@@ -178,7 +179,8 @@ void RecordDecoder::visit_unexpected(ByteCursor& cursor, uint64_t n_atoms, Molec
   Bytes data;
   try {
     if (const size_t listed = find(view.scope, view.key); listed < entries_.size()) {
-      throw CorruptFileError(cat("type tag: expected ", int{entries_[listed].tag}, " as in the schema, got ", int{tag}));
+      throw CorruptFileError(
+          cat("type tag: expected ", int{entries_[listed].tag}, " as in the schema, got ", int{tag}));
     }
     const std::optional<FieldType> type = field_type(view.scope, view.key, tag);
     if (!type) throw CorruptFileError(cat("type tag: ", int{tag}, " is not legal here"));

@@ -17,7 +17,7 @@ bool fixed_by_tag(Form form) { return form == Form::scalar || form == Form::flag
 
 void check_slot(const TagTraits& traits, uint32_t slot_bytes) {
   const bool sized_elsewhere = traits.form == Form::text || traits.form == Form::none || traits.form == Form::tensor;
-  const bool possible = sized_elsewhere            ? slot_bytes == 0
+  const bool possible = sized_elsewhere             ? slot_bytes == 0
                         : fixed_by_tag(traits.form) ? slot_bytes == traits.element_bytes
                                                     : slot_bytes % traits.element_bytes == 0;
   if (!possible) throw CorruptFileError(cat("schema slot bytes: ", slot_bytes, " are impossible for this type tag"));
@@ -60,7 +60,8 @@ std::optional<SchemaEntry> checked(RawEntry raw) {
   const std::optional<FieldType> type = field_type(scope, raw.key, raw.tag);
   if (!type) throw CorruptFileError(cat("schema type tag: ", int{raw.tag}, " is not legal here"));
   if ((type->level == Level::atom) != (raw.per_atom == 1)) {
-    throw CorruptFileError(cat("schema per-atom flag: expected ", type->level == Level::atom, ", got ", int{raw.per_atom}));
+    throw CorruptFileError(
+        cat("schema per-atom flag: expected ", type->level == Level::atom, ", got ", int{raw.per_atom}));
   }
   const bool sized = type->level == Level::molecule && type->kind == ValueKind::numeric && traits.form != Form::tensor;
   return SchemaEntry{scope, raw.tag, std::move(raw.key), *type, sized ? std::optional(raw.slot_bytes) : std::nullopt};

@@ -24,9 +24,7 @@ T load_le(const std::byte* from) {
   return value;
 }
 
-inline std::string_view as_text(Bytes bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
+inline std::string_view as_text(Bytes bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
 
 // Walks over `bytes`; offsets in its errors count from their start. Not thread-safe, cheap to make.
 class ByteCursor {

@@ -4,8 +4,8 @@ namespace atompack {
 namespace {
 
 struct Lead {
-  int continuations;   // -1: this byte starts nothing
-  uint8_t low, high;   // bounds of the first continuation byte: no overlong forms, surrogates, or beyond U+10FFFF
+  int continuations;  // -1: this byte starts nothing
+  uint8_t low, high;  // bounds of the first continuation byte: no overlong forms, surrogates, or beyond U+10FFFF
 };
 
 Lead classify(uint8_t byte) {

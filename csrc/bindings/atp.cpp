@@ -24,8 +24,16 @@ Snapshot restore_snapshot(const py::tuple& state) {
   const auto number = [&](size_t i) { return state[i].cast<uint64_t>(); };
   Snapshot snapshot;
   snapshot.identity = {number(0), number(1), number(2)};
-  snapshot.header = {number(3), number(4), number(5), number(6), number(7), static_cast<codec::Codec>(number(8)),
-                     state[9].cast<int32_t>(), state[10].cast<uint32_t>(), number(11), number(12)};
+  snapshot.header = {number(3),
+                     number(4),
+                     number(5),
+                     number(6),
+                     number(7),
+                     static_cast<codec::Codec>(number(8)),
+                     state[9].cast<int32_t>(),
+                     state[10].cast<uint32_t>(),
+                     number(11),
+                     number(12)};
   return snapshot;
 }
 
@@ -60,8 +68,7 @@ std::shared_ptr<atp::Reader> open_reader(const std::string& path, const Snapshot
 }
 
 std::shared_ptr<ConcatSource> concatenate(const std::vector<std::shared_ptr<MoleculeSource>>& parts) {
-  return std::make_shared<ConcatSource>(
-      std::vector<std::shared_ptr<const MoleculeSource>>(parts.begin(), parts.end()));
+  return std::make_shared<ConcatSource>(std::vector<std::shared_ptr<const MoleculeSource>>(parts.begin(), parts.end()));
 }
 
 // Writes into memory that the caller owns: `address` is that of snapshot.n_molecules int64.

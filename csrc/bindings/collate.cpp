@@ -21,7 +21,8 @@ DType dtype_named(const std::string& name) {
   for (int i = 0; i <= static_cast<int>(DType::float64); ++i) {
     if (name_of(static_cast<DType>(i)) == name) return static_cast<DType>(i);
   }
-  throw py::value_error(cat("dtype: ", name, " is not one of bool, uint8, int32, int64, float16, bfloat16, float32, float64"));
+  throw py::value_error(
+      cat("dtype: ", name, " is not one of bool, uint8, int32, int64, float16, bfloat16, float32, float64"));
 }
 
 using PyFieldId = std::pair<int, std::string>;
@@ -42,7 +43,8 @@ FieldDeclaration declaration(const PyDeclaration& from) {
   Shape shape;
   for (const int64_t dim : dims) shape.push_back(dim);
   const bool text = type == "string";
-  return {static_cast<Scope>(scope), key,
+  return {static_cast<Scope>(scope),
+          key,
           {level == "atom" ? Level::atom : Level::molecule, text ? ValueKind::string : ValueKind::numeric,
            text ? DType::uint8 : dtype_named(type)},
           shape};
@@ -67,6 +69,7 @@ std::shared_ptr<Collator> make_collator(std::shared_ptr<MoleculeSource> source,
 }
 
 int64_t checked_index(py::handle item, int64_t size) {
+  if (PyBool_Check(item.ptr())) throw py::type_error("indices: expected integers, got a bool (masks are not taken)");
   const Py_ssize_t index = PyNumber_AsSsize_t(item.ptr(), PyExc_IndexError);
   if (index == -1 && PyErr_Occurred() != nullptr) throw py::error_already_set();
   if (index < -size || index >= size) {
@@ -94,10 +97,10 @@ py::list values_of(Batch& batch) {
 py::tuple hand_over(Batch batch) {
   py::list faults;
   for (const auto& fault : batch.faults) faults.append(py::make_tuple(fault.field, fault.message));
-  return py::make_tuple(batch.arena, std::const_pointer_cast<FieldTable>(batch.table),
-                        py::make_tuple(batch.positions, batch.atomic_numbers, batch.batch, batch.ptr, batch.n_atoms,
-                                       batch.index),
-                        values_of(batch), batch.masks, faults);
+  return py::make_tuple(
+      batch.arena, std::const_pointer_cast<FieldTable>(batch.table),
+      py::make_tuple(batch.positions, batch.atomic_numbers, batch.batch, batch.ptr, batch.n_atoms, batch.index),
+      values_of(batch), batch.masks, faults);
 }
 
 py::tuple collate_indices(const Collator& self, const py::sequence& indices, bool shared) {
@@ -123,8 +126,8 @@ py::tuple collate_one(const Collator& self, py::handle item) {
 py::list describe(const FieldTable& table) {
   py::list all;
   for (const auto& head : table.fields) {
-    all.append(py::make_tuple(static_cast<int>(head.id.scope), head.id.key,
-                              head.level == Level::atom ? "atom" : "molecule"));
+    all.append(
+        py::make_tuple(static_cast<int>(head.id.scope), head.id.key, head.level == Level::atom ? "atom" : "molecule"));
   }
   return all;
 }
@@ -151,11 +154,12 @@ void bind_collate(py::module_& module) {
            py::arg("defaults"), py::arg("floating"), py::arg("casts"), py::arg("missing"), py::arg("max_threads"))
       .def("collate", &collate_indices, py::arg("indices"), py::arg("shared"))
       .def("collate_one", &collate_one, py::arg("index"));
-  module.def("allocate_arena",
-             [](size_t bytes, bool shared) {
-               return collate::allocate_arena(bytes, shared ? ArenaKind::shared : ArenaKind::heap);
-             },
-             py::arg("bytes"), py::arg("shared"));
+  module.def(
+      "allocate_arena",
+      [](size_t bytes, bool shared) {
+        return collate::allocate_arena(bytes, shared ? ArenaKind::shared : ArenaKind::heap);
+      },
+      py::arg("bytes"), py::arg("shared"));
   module.def("view_arena", &view_arena, py::arg("arena"), py::arg("places"));
   module.def("parallel_thread_ids", &collate::parallel_thread_ids, py::call_guard<py::gil_scoped_release>());
 }

@@ -31,7 +31,8 @@ void translate(std::exception_ptr thrown) {
   } catch (const IoError& error) {
     raise_os_error(error);
   } catch (const InternalError& error) {
-    PyErr_SetString(PyExc_AssertionError, cat(error.what(), "; this is a bug of atompack_torch, please report it").c_str());
+    PyErr_SetString(PyExc_AssertionError,
+                    cat(error.what(), "; this is a bug of atompack_torch, please report it").c_str());
   }
 }
 

@@ -56,7 +56,8 @@ uint64_t skip_blocks(ByteCursor& cursor) {
     const uint64_t size = header >> 3;
     // The library decodes longer raw and repeated blocks all the same; no encoder makes them.
     if (size > kMostBlockBytes) {
-      throw CorruptFileError(cat("zstd block: expected at most ", kMostBlockBytes, " bytes, got ", size), cursor.position() - 3);
+      throw CorruptFileError(cat("zstd block: expected at most ", kMostBlockBytes, " bytes, got ", size),
+                             cursor.position() - 3);
     }
     const bool repeats_one_byte = type == 1;
     cursor.take(repeats_one_byte ? 1 : size, "zstd block");

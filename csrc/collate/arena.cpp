@@ -2,8 +2,8 @@
 
 #include <ATen/MapAllocator.h>
 #include <c10/core/CPUAllocator.h>
-#include <c10/core/impl/alloc_cpu.h>
 #include <c10/core/TensorImpl.h>
+#include <c10/core/impl/alloc_cpu.h>
 
 #include <array>
 #include <bit>

@@ -116,7 +116,8 @@ void Collator::plan_by_survey(BatchPlan& plan, std::span<const int32_t> touched,
   plan.positions = resolve_positions(source_->schemas(), touched, request_);
 }
 
-Batch Collator::fill(const BatchPlan& plan, const StagedRecords* staged, ArenaKind kind, const FillOptions& options) const {
+Batch Collator::fill(const BatchPlan& plan, const StagedRecords* staged, ArenaKind kind,
+                     const FillOptions& options) const {
   const at::Tensor arena = allocate_arena(plan.arena_bytes, kind);
   auto* const bytes = static_cast<std::byte*>(arena.mutable_data_ptr());
   std::vector<Strings> strings(plan.fields.size());

@@ -19,8 +19,8 @@ void convert(std::byte* to, const std::byte* from, size_t count) {
 }
 
 // Without its wider instructions the compiler widens byte by byte; this picks them where the processor has them.
-__attribute__((target_clones("avx2", "default"))) void widen_bytes(int64_t* __restrict out, const uint8_t* __restrict from,
-                                                                   size_t count) {
+__attribute__((target_clones("avx2", "default"))) void widen_bytes(int64_t* __restrict out,
+                                                                   const uint8_t* __restrict from, size_t count) {
   for (size_t i = 0; i < count; ++i) out[i] = from[i];
 }
 
@@ -76,7 +76,8 @@ void fill_missing(std::byte* to, DType out, size_t count) {
     case DType::float16:
       return void(std::fill_n(reinterpret_cast<c10::Half*>(to), count, std::numeric_limits<c10::Half>::quiet_NaN()));
     case DType::bfloat16:
-      return void(std::fill_n(reinterpret_cast<c10::BFloat16*>(to), count, std::numeric_limits<c10::BFloat16>::quiet_NaN()));
+      return void(
+          std::fill_n(reinterpret_cast<c10::BFloat16*>(to), count, std::numeric_limits<c10::BFloat16>::quiet_NaN()));
     case DType::float32:
       return void(std::fill_n(reinterpret_cast<float*>(to), count, std::numeric_limits<float>::quiet_NaN()));
     case DType::float64:

@@ -33,8 +33,8 @@ struct RaggedRow {
 };
 
 struct FieldPlan {
-  FieldType type;                    // dtype: that of the output
-  DType stored = DType::float64;     // the widest type among the values
+  FieldType type;                 // dtype: that of the output
+  DType stored = DType::float64;  // the widest type among the values
   Shape row_shape;
   int64_t row_elements = 1;
   bool must_be_present = false;  // absent: FieldError
@@ -50,8 +50,8 @@ struct CoreOffsets {
 
 struct BatchPlan {
   std::vector<int64_t> indices;
-  std::vector<int64_t> ptr;       // prefix sum of atoms, one more than indices
-  std::vector<int64_t> weight;    // bytes of work a molecule
+  std::vector<int64_t> ptr;     // prefix sum of atoms, one more than indices
+  std::vector<int64_t> weight;  // bytes of work a molecule
   std::shared_ptr<const FieldTable> table;
   std::vector<FieldPlan> fields;  // as in the table
   DType positions = DType::float32;

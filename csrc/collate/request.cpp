@@ -18,7 +18,8 @@ DType Request::output_dtype(const FieldId& id, DType stored) const {
   const DType natural = is_energy ? DType::float64 : stored;
   if (const auto named = casts.find(id); named != casts.end()) {
     if (!can_cast(stored, named->second)) {
-      throw FieldError(cat("dtype: ", name_of(stored), " values cannot be cast to ", name_of(named->second))).at_field(id.key);
+      throw FieldError(cat("dtype: ", name_of(stored), " values cannot be cast to ", name_of(named->second)))
+          .at_field(id.key);
     }
     return named->second;
   }

@@ -95,8 +95,8 @@ bool FieldSet::is_settled_by(int32_t schema) const {
   return std::ranges::all_of(declared_, [&](const auto& of_field) { return std::ranges::all_of(of_field, settles); });
 }
 
-FieldPlan FieldSet::resolve(size_t field, std::span<const int32_t> touched, std::span<const Observation* const> observed,
-                            int64_t n_molecules) const {
+FieldPlan FieldSet::resolve(size_t field, std::span<const int32_t> touched,
+                            std::span<const Observation* const> observed, int64_t n_molecules) const {
   const FieldId& id = heads_->fields[field].id;
   const std::vector<const Declared*> declared = declarations(field, touched);
   FieldType type = declared.front()->type;
@@ -124,13 +124,16 @@ FieldPlan resolve_unlisted(const FieldHead& head, std::span<const Observation* c
   return make_plan(head.id, type, common_shape(observed, n_molecules), observed, n_molecules, request);
 }
 
-DType resolve_positions(std::span<const MoleculeSchema> schemas, std::span<const int32_t> touched, const Request& request) {
-  DType stored = touched.empty() ? DType::float32 : schemas[static_cast<size_t>(touched.front())].positions;
-  if (touched.empty() && !schemas.empty()) stored = schemas.front().positions;
-  for (const int32_t schema : touched) {
-    if (schemas[static_cast<size_t>(schema)].positions != stored) stored = DType::float64;
+DType resolve_positions(std::span<const MoleculeSchema> schemas, std::span<const int32_t> touched,
+                        const Request& request) {
+  std::optional<DType> stored;
+  for (size_t schema = 0; schema < schemas.size(); ++schema) {
+    // Of no molecules at all: as if of all files.
+    if (!touched.empty() && std::ranges::find(touched, static_cast<int32_t>(schema)) == touched.end()) continue;
+    const DType positions = schemas[schema].positions;
+    stored = !stored || *stored == positions ? positions : DType::float64;
   }
-  return request.output_dtype({Scope::builtin, "positions"}, stored);
+  return request.output_dtype({Scope::builtin, "positions"}, stored.value_or(DType::float32));
 }
 
 }  // namespace atompack::collate

@@ -63,6 +63,7 @@ FieldPlan resolve_unlisted(const FieldHead& head, std::span<const Observation* c
                            const Request& request);
 
 // The positions' type in a batch that touches these schemas.
-DType resolve_positions(std::span<const MoleculeSchema> schemas, std::span<const int32_t> touched, const Request& request);
+DType resolve_positions(std::span<const MoleculeSchema> schemas, std::span<const int32_t> touched,
+                        const Request& request);
 
 }  // namespace atompack::collate

@@ -150,7 +150,8 @@ void drop_incomplete(const FieldSet& fields, BatchPlan& plan, StagedRecords& sta
     kept.weight.push_back(plan.weight[i]);
     records.push_back(staged.records[i]);
   }
-  std::erase_if(survey.observations, [&](const auto& seen) { return new_place[static_cast<size_t>(seen.molecule)] < 0; });
+  std::erase_if(survey.observations,
+                [&](const auto& seen) { return new_place[static_cast<size_t>(seen.molecule)] < 0; });
   for (Observation& seen : survey.observations) seen.molecule = new_place[static_cast<size_t>(seen.molecule)];
   plan = std::move(kept);
   staged.records = std::move(records);

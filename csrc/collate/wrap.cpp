@@ -8,7 +8,8 @@ namespace atompack::collate {
 namespace {
 
 // Rows in front of the shape of one row.
-at::Tensor view_rows(const at::Tensor& arena, const FieldPlan& field, size_t offset, int64_t rows, const Shape& row_shape) {
+at::Tensor view_rows(const at::Tensor& arena, const FieldPlan& field, size_t offset, int64_t rows,
+                     const Shape& row_shape) {
   Shape shape{rows};
   for (const int64_t dim : row_shape.dims()) shape.push_back(dim);
   return view_arena(arena, field.type.dtype, offset, shape.dims());

@@ -26,7 +26,7 @@ UniqueFd open_for_reading(const std::string& path) {
 }
 
 FileIdentity identify(int fd, const std::string& path) {
-  struct stat status {};
+  struct stat status{};
   if (::fstat(fd, &status) != 0) fail(path);
   if (S_ISDIR(status.st_mode)) throw IoError(EISDIR, std::strerror(EISDIR), path);
   if (!S_ISREG(status.st_mode)) throw IoError(EINVAL, "not a regular file", path);

@@ -4,7 +4,7 @@ atompack-db writes the files (all codecs, every property type, labels here and t
 reference of ``tests/reference`` reads them again by itself and collates with plain torch.
 """
 
-# ruff: noqa: SIM118  (a batch iterates over molecules, its names are its keys())
+
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 Right data is what was there before the damage, or what the reference reads from the damaged file.
 """
 
-# ruff: noqa: SIM118  (a batch iterates over molecules, its names are its keys())
+
 
 from __future__ import annotations
 

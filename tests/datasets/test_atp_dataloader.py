@@ -1,6 +1,6 @@
 """DataLoader(AtpDataset(...)) without a collate_fn: every way of starting workers."""
 
-# ruff: noqa: SIM118  (a batch iterates over molecules, its names are its keys())
+
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 Where our rules are stricter than the original's, the test below says so by the file's name.
 """
 
-# ruff: noqa: SIM118  (a batch iterates over molecules, its names are its keys())
+
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Options of AtpDataset, wrong arguments, damaged files made by hand, messages."""
 
-# ruff: noqa: SIM118  (a batch iterates over molecules, its names are its keys())
+
 
 from __future__ import annotations
 

@@ -167,7 +167,9 @@ def _structure(molecules: list[Molecule], numbers: list[int], wide: list[bool]) 
     values = {
         "positions": torch.cat([torch.zeros(0, 3, dtype=dtype), *positions]),
         "atomic_numbers": torch.cat([torch.zeros(0, dtype=torch.int64), *z]),
-        "batch": torch.repeat_interleave(torch.arange(len(molecules)), n_atoms),
+        "batch": torch.tensor(
+            [b for b, m in enumerate(molecules) for _ in range(m.n_atoms)]
+        ).long(),
         "ptr": torch.cat([torch.zeros(1, dtype=torch.int64), n_atoms.cumsum(0)]),
         "n_atoms": n_atoms,
         "index": torch.tensor(numbers, dtype=torch.int64),

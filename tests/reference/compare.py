@@ -1,6 +1,6 @@
 """Bit-for-bit comparison of batches and molecules with the reference."""
 
-# ruff: noqa: SIM118  (a batch iterates over molecules, its names are its keys())
+
 
 from __future__ import annotations
 

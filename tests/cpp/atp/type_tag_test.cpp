@@ -9,17 +9,27 @@
 namespace atompack::atp {
 namespace {
 
-// One letter a tag: where it is legal, by FORMAT.md#type-tags. '.' stands for "not here".
-//                                        0         1
-//                                        012345678901234567
-constexpr std::string_view kMolecule = "MMMMMMMMM....MMMMM";
-constexpr std::string_view kAtom = "...AAAAAA.....AAAA";
-constexpr std::string_view kEnergy = "M..........M......";
-constexpr std::string_view kForces = "....A..A..........";
-constexpr std::string_view kCharges = "...A..A...........";
-constexpr std::string_view kCell = "..........M.M.....";
-constexpr std::string_view kPbc = ".........M........";
-constexpr std::string_view kName = "..M...............";
+// One letter a tag: the level of its values where it is legal, '.' where it is not; FORMAT.md#type-tags.
+struct Legal {
+  std::string_view by_tag;
+  Scope scope;
+  std::string_view key;
+};
+
+constexpr Legal kLegal[] = {
+    // 012345678901234567
+    {"MMMMMMMMM....MMMMM", Scope::molecule_property, "energy"},
+    {"...AAAAAA.....AAAA", Scope::atom_property, "forces"},
+    {"M..........M......", Scope::builtin, "energy"},
+    {"....A..A..........", Scope::builtin, "forces"},
+    {"....A..A..........", Scope::builtin, "velocities"},
+    {"...A..A...........", Scope::builtin, "charges"},
+    {"..........M.M.....", Scope::builtin, "cell"},
+    {"..........M.M.....", Scope::builtin, "stress"},
+    {".........M........", Scope::builtin, "pbc"},
+    {"..M...............", Scope::builtin, "name"},
+    {"..................", Scope::builtin, "positions"},
+};
 
 char legal(Scope scope, std::string_view key, int tag) {
   const std::optional<FieldType> type = field_type(scope, key, static_cast<uint8_t>(tag));
@@ -34,17 +44,7 @@ std::string legal_tags(Scope scope, std::string_view key) {
 }
 
 TEST(FieldType, EveryTagAtEveryPlace) {
-  EXPECT_EQ(legal_tags(Scope::molecule_property, "energy"), kMolecule);
-  EXPECT_EQ(legal_tags(Scope::atom_property, "forces"), kAtom);
-  EXPECT_EQ(legal_tags(Scope::builtin, "energy"), kEnergy);
-  EXPECT_EQ(legal_tags(Scope::builtin, "forces"), kForces);
-  EXPECT_EQ(legal_tags(Scope::builtin, "velocities"), kForces);
-  EXPECT_EQ(legal_tags(Scope::builtin, "charges"), kCharges);
-  EXPECT_EQ(legal_tags(Scope::builtin, "cell"), kCell);
-  EXPECT_EQ(legal_tags(Scope::builtin, "stress"), kCell);
-  EXPECT_EQ(legal_tags(Scope::builtin, "pbc"), kPbc);
-  EXPECT_EQ(legal_tags(Scope::builtin, "name"), kName);
-  EXPECT_EQ(legal_tags(Scope::builtin, "positions"), std::string(kTagCount, '.'));
+  for (const Legal& row : kLegal) EXPECT_EQ(legal_tags(row.scope, row.key), row.by_tag) << row.key;
 }
 
 TEST(FieldType, UnknownTagsAreNowhereLegal) {
