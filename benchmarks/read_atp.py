@@ -134,6 +134,7 @@ def limit(value: float, most: float, unit: str) -> str:
 def main() -> int:
     """Run everything and print it."""
     options = bench.parse(bench.parser(str(__doc__)), None)
+    bench.warn_if_busy()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         bench.progress(f"writing {options.molecules} molecules with atompack-db")

@@ -1,7 +1,5 @@
 """MoleculeBatch and Molecule: names, levels, masks, copies, pickles, pytrees, joining."""
 
-
-
 from __future__ import annotations
 
 import copy

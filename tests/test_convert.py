@@ -1,7 +1,5 @@
 """Batches in the words of other libraries: dict presets, torch-geometric, ASE and back."""
 
-
-
 from __future__ import annotations
 
 import ase

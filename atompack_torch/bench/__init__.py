@@ -9,6 +9,7 @@ import argparse
 import dataclasses
 import importlib.util
 import json
+import os
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -55,6 +56,13 @@ def _speed(standing: Standing) -> str:
 def progress(text: str) -> None:
     """Say on stderr what is going on."""
     print(f"bench: {text}", file=sys.stderr, flush=True)
+
+
+def warn_if_busy() -> None:
+    """Say so when other work shares the processor: the ratios will mean little."""
+    load, cores = os.getloadavg()[0], os.cpu_count() or 1
+    if load > 0.5 * cores:
+        progress(f"the machine is busy (load {load:.1f} on {cores} cores): mind the spread")
 
 
 @dataclass(frozen=True)
@@ -165,6 +173,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     command.add_argument("paths", nargs="*", type=Path, metavar="PATH", help=".atp file or folder")
     command.add_argument("--workers", type=int, default=0, help="for PATH (default: %(default)s)")
     options = parse(command, argv)
+    warn_if_busy()
     try:
         if options.paths:
             _print_files(bench_files(options.paths, options), options.json)
@@ -197,6 +206,12 @@ def _print_files(results: list[dict[str, Any]], as_json: bool) -> None:
         print(json.dumps(results, indent=2, default=dataclasses.asdict))
         return
     for result in results:
-        print(result["path"])
-        for standing in result["standings"]:
-            print(f"  ours {standing.ratio:.2f}x {standing.name:<12} {_speed(standing)} MB/s")
+        mine, *others = result["standings"]
+        for other in others:
+            print(HEADER)
+            print(Row(Path(result["path"]).name, None, mine, other).text())
+        if not others:
+            print(
+                f"{result['path']}: {mine.molecules_per_s:,.0f} molecules/s,"
+                f" {mine.mb_per_s:,.1f} MB/s"
+            )

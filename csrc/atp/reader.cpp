@@ -116,7 +116,7 @@ MoleculeExtent Reader::extent(int64_t index) const {
     name_place(error, index);
     throw;
   }
-  return {found.n_atoms, found.stored_bytes, found.decoded_bytes};
+  return {found.n_atoms, found.decoded_bytes, found.decoded_bytes * codec::work_factor(header_.codec)};
 }
 
 void Reader::prefetch(int64_t index) const {

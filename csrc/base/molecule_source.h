@@ -49,11 +49,12 @@ struct MoleculeSchema {
 };
 
 // What an index knows of a molecule without reading its record. `decoded_bytes` is justified by the stored bytes:
-// memory may be taken for it, and for what n_atoms atoms need.
+// memory may be taken for it, and for what n_atoms atoms need. `work` is how many bytes could be copied in the time
+// that the record takes, roughly.
 struct MoleculeExtent {
   int64_t n_atoms;
-  int64_t stored_bytes;
   int64_t decoded_bytes;
+  int64_t work;
 };
 
 struct Geometry {

@@ -31,6 +31,18 @@ uint64_t decoded_bound(Codec codec, Bytes stored) {
   throw InternalError("codec out of range");
 }
 
+int64_t work_factor(Codec codec) {
+  switch (codec) {
+    case Codec::none:
+      return 1;
+    case Codec::lz4:
+      return 2;
+    case Codec::zstd:
+      return 8;
+  }
+  throw InternalError("codec out of range");
+}
+
 void decompress(Codec codec, Bytes stored, std::span<std::byte> out) {
   switch (codec) {
     case Codec::none:

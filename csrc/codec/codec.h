@@ -17,6 +17,9 @@ std::string_view name_of(Codec codec);
 // memory is taken for it. Throws CorruptFileError where the unit is no such unit at all.
 uint64_t decoded_bound(Codec codec, Bytes stored);
 
+// How much longer than copying its output decompression takes, roughly.
+int64_t work_factor(Codec codec);
+
 // Decompresses the whole unit; it must fill `out` exactly. Thread-safe: contexts are kept per thread.
 void decompress(Codec codec, Bytes stored, std::span<std::byte> out);
 

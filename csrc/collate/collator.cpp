@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstring>
 
 #include "collate/parallel.h"
@@ -11,7 +12,7 @@ namespace atompack::collate {
 namespace {
 
 // Below this much work for each thread, waking a second one costs more than it saves.
-constexpr int64_t kLeastWeight = 192 * 1024;
+constexpr int64_t kLeastWork = 192 * 1024;
 // Records ahead of the one being copied: far enough for memory to answer, near enough to stay in the cache.
 constexpr size_t kPrefetchAhead = 4;
 
@@ -52,18 +53,26 @@ bool Collator::is_settled(std::span<const int32_t> touched) const {
   return touched.size() == 1 && fields_.is_settled_by(touched.front());
 }
 
-std::vector<int64_t> Collator::ranges(const BatchPlan& plan) const {
-  int64_t weight = 0;
-  for (const int64_t of_molecule : plan.weight) weight += of_molecule;
-  const int64_t worth = std::max(weight / kLeastWeight, int64_t{1});
-  return split_by_weight(plan.weight, worth == 1 ? 1 : std::min(worth, usable_threads(request_.max_threads)));
-}
-
+// One thread, unless there is work for more and they were worth it lately.
 Batch Collator::make(std::vector<int64_t> indices, ArenaKind kind, bool single) const {
   source_->prepare(indices);
   BatchPlan plan;
   plan.indices = std::move(indices);
   count_atoms(*source_, plan);
+  const int64_t work = total_work(plan);
+  const int64_t worth = work / kLeastWork;
+  if (worth < 2) return make_planned(plan, kind, single);
+
+  const bool threads = pace_.advises_threads();
+  if (threads) plan.most_ranges = std::min(worth, usable_threads(request_.max_threads));
+  const auto start = std::chrono::steady_clock::now();
+  Batch batch = make_planned(plan, kind, single);
+  const std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - start;
+  pace_.took(took.count(), work, threads);
+  return batch;
+}
+
+Batch Collator::make_planned(BatchPlan& plan, ArenaKind kind, bool single) const {
   std::vector<int32_t> touched = touched_schemas(plan.indices);
   if (is_settled(touched) && (single || request_.missing != Missing::drop)) {
     try {
@@ -87,7 +96,7 @@ Batch Collator::make_by_schema(BatchPlan& plan, std::span<const int32_t> touched
 }
 
 Batch Collator::make_by_survey(BatchPlan& plan, std::vector<int32_t> touched, ArenaKind kind, bool single) const {
-  const std::vector<int64_t> borders = ranges(plan);
+  const std::vector<int64_t> borders = split_by_work(plan);
   StagedRecords staged = stage_records(*source_, plan, borders);
   Survey survey = survey_records(*source_, fields_, request_, plan, staged, borders, single);
   if (request_.missing == Missing::drop && !single) {
@@ -125,7 +134,7 @@ Batch Collator::fill(const BatchPlan& plan, const StagedRecords* staged, ArenaKi
     if (plan.fields[i].type.kind != ValueKind::numeric) strings[i].resize(plan.indices.size());
   }
   std::memcpy(bytes + plan.core.ptr, plan.ptr.data(), plan.ptr.size() * sizeof(int64_t));
-  const std::vector<int64_t> borders = ranges(plan);
+  const std::vector<int64_t> borders = split_by_work(plan);
   for_each_range(std::ssize(borders) - 1, [&](int64_t range) {
     Filler filler(*source_, fields_, plan, options, bytes, strings);
     std::vector<std::byte>& scratch = thread_scratch();
@@ -138,7 +147,7 @@ Batch Collator::fill(const BatchPlan& plan, const StagedRecords* staged, ArenaKi
       }
       std::span<std::byte> room;
       if (source_->needs_scratch(index)) {
-        const auto decoded = static_cast<size_t>(source_->extent(index).decoded_bytes);
+        const auto decoded = static_cast<size_t>(plan.extents[i].decoded_bytes);
         if (scratch.size() < decoded) scratch.resize(decoded);
         room = std::span(scratch).first(decoded);
       }

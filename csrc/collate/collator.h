@@ -9,12 +9,13 @@
 #include "collate/arena.h"
 #include "collate/batch.h"
 #include "collate/fill.h"
+#include "collate/pace.h"
 #include "collate/resolve.h"
 #include "collate/survey.h"
 
 namespace atompack::collate {
 
-// Makes batches of one source as one request wants them. Thread-safe: immutable after construction.
+// Makes batches of one source as one request wants them. Thread-safe.
 class Collator {
  public:
   Collator(std::shared_ptr<const MoleculeSource> source, Request request);
@@ -32,13 +33,13 @@ class Collator {
 
  private:
   Batch make(std::vector<int64_t> indices, ArenaKind kind, bool single) const;
+  Batch make_planned(BatchPlan& plan, ArenaKind kind, bool single) const;
   Batch make_by_schema(BatchPlan& plan, std::span<const int32_t> touched, ArenaKind kind, bool single) const;
   Batch make_by_survey(BatchPlan& plan, std::vector<int32_t> touched, ArenaKind kind, bool single) const;
   void plan_by_survey(BatchPlan& plan, std::span<const int32_t> touched, const Survey& survey) const;
 
   std::vector<int32_t> touched_schemas(std::span<const int64_t> indices) const;
   bool is_settled(std::span<const int32_t> touched) const;
-  std::vector<int64_t> ranges(const BatchPlan& plan) const;
   // Decodes each record again unless it was staged.
   Batch fill(const BatchPlan& plan, const StagedRecords* staged, ArenaKind kind, const FillOptions& options) const;
 
@@ -46,6 +47,7 @@ class Collator {
   Request request_;
   FieldSet fields_;
   std::vector<std::vector<FieldPlan>> settled_;  // by schema: its plans, where it settles them without a survey
+  mutable ParallelPace pace_;
 };
 
 }  // namespace atompack::collate

@@ -1,7 +1,6 @@
 #include "collate/plan.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "base/checked_math.h"
 
@@ -43,13 +42,10 @@ int32_t FieldTable::find(Scope scope, std::string_view key) const {
 void count_atoms(const MoleculeSource& source, BatchPlan& plan) {
   plan.ptr.assign(1, 0);
   plan.ptr.reserve(plan.indices.size() + 1);
-  plan.weight.clear();
-  plan.weight.reserve(plan.indices.size());
+  plan.extents.reserve(plan.indices.size());
   for (const int64_t index : plan.indices) {
-    const MoleculeExtent extent = source.extent(index);
-    plan.ptr.push_back(plan.ptr.back() + extent.n_atoms);  // below 2^32 each: needs 2^31 molecules to overflow
-    // Decompression costs about as much as copying eight times as many bytes.
-    plan.weight.push_back(extent.decoded_bytes * (source.needs_scratch(index) ? 8 : 1));
+    plan.extents.push_back(source.extent(index));
+    plan.ptr.push_back(plan.ptr.back() + plan.extents.back().n_atoms);  // below 2^32 each: no overflow
   }
 }
 
@@ -76,17 +72,22 @@ void lay_out(BatchPlan& plan) {
   plan.arena_bytes = layout.end();
 }
 
-std::vector<int64_t> split_by_weight(const std::vector<int64_t>& weight, int64_t most) {
-  const auto n = static_cast<int64_t>(weight.size());
+int64_t total_work(const BatchPlan& plan) {
+  int64_t total = 0;
+  for (const MoleculeExtent& extent : plan.extents) total += extent.work;
+  return total;
+}
+
+std::vector<int64_t> split_by_work(const BatchPlan& plan) {
+  const int64_t n = plan.n_molecules();
   std::vector<int64_t> borders{0};
-  if (most > 1) {
-    const int64_t total = std::accumulate(weight.begin(), weight.end(), int64_t{0});
+  if (plan.most_ranges > 1) {
+    const int64_t share = total_work(plan) / plan.most_ranges;
     int64_t sum = 0;
     for (int64_t i = 0; i < n; ++i) {
-      sum += weight[static_cast<size_t>(i)];
-      const auto cut = static_cast<int64_t>(borders.size());
-      // Division first: the product of a sum of bytes and a count of threads stays far below 2^63.
-      if (cut < most && sum >= total / most * cut) borders.push_back(i + 1);
+      sum += plan.extents[static_cast<size_t>(i)].work;
+      const auto cut = std::ssize(borders);
+      if (cut < plan.most_ranges && sum >= share * cut) borders.push_back(i + 1);
     }
   }
   if (borders.back() != n || n == 0) borders.push_back(n);

@@ -50,8 +50,9 @@ struct CoreOffsets {
 
 struct BatchPlan {
   std::vector<int64_t> indices;
-  std::vector<int64_t> ptr;     // prefix sum of atoms, one more than indices
-  std::vector<int64_t> weight;  // bytes of work a molecule
+  std::vector<MoleculeExtent> extents;
+  std::vector<int64_t> ptr;  // prefix sum of atoms, one more than indices
+  int64_t most_ranges = 1;   // into which the work may be cut, one for each thread
   std::shared_ptr<const FieldTable> table;
   std::vector<FieldPlan> fields;  // as in the table
   DType positions = DType::float32;
@@ -73,7 +74,9 @@ void count_atoms(const MoleculeSource& source, BatchPlan& plan);
 // Gives every output its place; types and shapes are settled.
 void lay_out(BatchPlan& plan);
 
-// Cuts [0, n) into at most `most` ranges of about equal weight; returns their borders.
-std::vector<int64_t> split_by_weight(const std::vector<int64_t>& weight, int64_t most);
+int64_t total_work(const BatchPlan& plan);
+
+// Cuts the batch into ranges of about equal work; returns their borders.
+std::vector<int64_t> split_by_work(const BatchPlan& plan);
 
 }  // namespace atompack::collate

@@ -102,9 +102,9 @@ void join(Survey& all, Survey&& part, size_t n_listed) {
 StagedRecords stage_records(const MoleculeSource& source, const BatchPlan& plan, std::span<const int64_t> borders) {
   const size_t n = plan.indices.size();
   std::vector<size_t> starts{0};
-  for (const int64_t index : plan.indices) {
-    const size_t bytes = source.needs_scratch(index) ? static_cast<size_t>(source.extent(index).decoded_bytes) : 0;
-    starts.push_back(starts.back() + bytes);
+  for (size_t i = 0; i < n; ++i) {
+    const bool needed = source.needs_scratch(plan.indices[i]);
+    starts.push_back(starts.back() + (needed ? static_cast<size_t>(plan.extents[i].decoded_bytes) : 0));
   }
   StagedRecords staged{std::make_unique_for_overwrite<std::byte[]>(starts.back()), std::vector<Bytes>(n)};
   for_each_range(std::ssize(borders) - 1, [&](int64_t range) {
@@ -141,13 +141,14 @@ void drop_incomplete(const FieldSet& fields, BatchPlan& plan, StagedRecords& sta
   std::vector<int64_t> new_place(plan.indices.size(), -1);
   BatchPlan kept;
   kept.ptr = {0};
+  kept.most_ranges = plan.most_ranges;
   std::vector<Bytes> records;
   for (size_t i = 0; i < plan.indices.size(); ++i) {
     if (present[i] < fields.size()) continue;
     new_place[i] = std::ssize(kept.indices);
     kept.indices.push_back(plan.indices[i]);
     kept.ptr.push_back(kept.ptr.back() + plan.ptr[i + 1] - plan.ptr[i]);
-    kept.weight.push_back(plan.weight[i]);
+    kept.extents.push_back(plan.extents[i]);
     records.push_back(staged.records[i]);
   }
   std::erase_if(survey.observations,

@@ -4,8 +4,6 @@ atompack-db writes the files (all codecs, every property type, labels here and t
 reference of ``tests/reference`` reads them again by itself and collates with plain torch.
 """
 
-
-
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -59,7 +57,7 @@ def write(atompack: AtompackProcess, new_path: NewPath) -> Callable[..., Written
         for f in range(n_files):
             own = recipe if f == 0 else data.draw(strategies.other_widths(recipe))
             molecules = data.draw(strategies.contents(own))
-            commits = sorted(data.draw(st.sets(st.integers(0, len(molecules)), max_size=1)))
+            commits = data.draw(strategies.commits(own, len(molecules)))
             codec = data.draw(st.sampled_from(strategies.CODECS))
             paths.append(atompack.write(new_path(), molecules, codec, commits=commits))
         return Written(paths, reference_of(paths))
@@ -203,7 +201,8 @@ def test_jagged_and_masks_agree_with_molecules(
     indices = written.indices(data)
     batch = dataset.batch(indices)
     for b, i in enumerate(indices):
-        assert_molecule(batch[b], written.reference.molecule(i), apt.CorruptFileError)
+        molecule = written.reference.molecule(i)
+        assert_molecule(batch[b], molecule, apt.CorruptFileError, of_batch=True)
         assert set(batch[b].keys()) == set(dataset[i].keys())
 
 
@@ -294,12 +293,12 @@ def test_custom_names_that_clash(atompack: AtompackProcess, new_path: NewPath) -
     plain["properties"] |= {"properties/energy": 11.0}
     plain["atom_properties"] = {"forces": np.zeros(2), "pos": np.ones(2)}
     dataset = apt.AtpDataset(atompack.write(new_path(), [plain]))
+    assert callable(dataset.batch([0]).to)
     for item in (dataset.batch([0]), dataset[0]):
         assert item["energy"].item() == item.energy.item() == -1.0
         assert item["properties/energy"].item() == 7.0
         assert item["properties/properties/energy"].item() == 11.0
         assert item["properties/to"].item() == 8.0
-        assert callable(item.to)
         assert item["z"].item() == item.z.item() == item["properties/z"].item() == 9.0
         assert item["free"].item() == item["properties/free"].item() == item.free.item() == 10.0
         assert item["atom_properties/forces"].tolist() == [0.0, 0.0]
@@ -308,6 +307,27 @@ def test_custom_names_that_clash(atompack: AtompackProcess, new_path: NewPath) -
         names = set(item.keys())
         assert {"energy", "properties/energy", "properties/to", "z", "free", "pos"} <= names
         assert not {"to", "forces", "natoms", "properties/z", "properties/free"} & names
+
+
+def test_names_do_not_depend_on_what_is_selected(
+    atompack: AtompackProcess, new_path: NewPath
+) -> None:
+    """A key of both scopes keeps its scope in front, as in ``schema``, also when read alone."""
+    plain = strategies.molecule(np.random.default_rng(1), strategies.Recipe(), 2)
+    first = dict(plain, properties={"q": 1.0})
+    second = dict(plain, atom_properties={"q": np.ones(2)})
+    path = atompack.write(new_path(), [first, second])
+    names = {"properties/q", "atom_properties/q"}
+    assert names <= set(apt.AtpDataset(path).schema)
+    for name in names:
+        other = (names - {name}).pop()
+        for dataset in (
+            apt.AtpDataset(path, fields=[name]),
+            apt.AtpDataset(path, exclude=[other]),
+        ):
+            assert names & set(dataset.batch([0, 1]).keys()) == {name}
+            present = [set(dataset[i].keys()) - {"positions", "atomic_numbers"} for i in (0, 1)]
+            assert sorted(present, key=len) == [set(), {name}]
 
 
 def test_f32_energies_and_wide_positions_mix(atompack: AtompackProcess, new_path: NewPath) -> None:

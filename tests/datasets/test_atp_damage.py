@@ -3,8 +3,6 @@
 Right data is what was there before the damage, or what the reference reads from the damaged file.
 """
 
-
-
 from __future__ import annotations
 
 import struct

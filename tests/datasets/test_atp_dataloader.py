@@ -1,7 +1,5 @@
 """DataLoader(AtpDataset(...)) without a collate_fn: every way of starting workers."""
 
-
-
 from __future__ import annotations
 
 import multiprocessing

@@ -3,8 +3,6 @@
 Where our rules are stricter than the original's, the test below says so by the file's name.
 """
 
-
-
 from __future__ import annotations
 
 import itertools

@@ -1,7 +1,5 @@
 """Options of AtpDataset, wrong arguments, damaged files made by hand, messages."""
 
-
-
 from __future__ import annotations
 
 import pickle

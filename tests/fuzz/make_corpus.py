@@ -111,6 +111,7 @@ def zstd_seeds() -> Iterator[tuple[str, bytes]]:
     yield "repeat_too_long", ZSTD_MAGIC + b"\x00\x38" + zstd_block(1, (1 << 21) - 1, b"x")
     yield "size_lies", ZSTD_MAGIC + b"\xe0" + struct.pack("<Q", 1 << 40) + raw
     yield "dictionary", ZSTD_MAGIC + b"\x23\x01\x00\x00\x00\x03" + raw
+    yield "legacy_magic", struct.pack("<I", 0xFD2FB527) + b"\x00\x31\xfc\x2f\x00"
     yield "skippable", struct.pack("<II", 0x184D2A50, 2) + b"zz" + ZSTD_MAGIC + b"\x20\x03" + raw
     yield (
         "two_blocks",

@@ -1,7 +1,5 @@
 """Bit-for-bit comparison of batches and molecules with the reference."""
 
-
-
 from __future__ import annotations
 
 from typing import Any
@@ -78,13 +76,16 @@ def _plain_nan(value: Any) -> Any:
     return value
 
 
-def assert_molecule(got: Any, want: Molecule, error: type[Exception]) -> None:
+def assert_molecule(
+    got: Any, want: Molecule, error: type[Exception], *, of_batch: bool = False
+) -> None:
     """A ``Molecule`` of the package holds exactly what the reference read.
 
     Args:
-        got: from ``ds[i]``.
+        got: from ``ds[i]`` or a batch.
         want: the reference's reading; its bad values must raise on access.
         error: the class they must raise.
+        of_batch: a molecule without atoms has the row shapes of its batch, not its own.
     """
     assert_same(got["positions"], tensor_of(want.positions), "positions")
     z = tensor_of(want.atomic_numbers).to(torch.int64)
@@ -100,7 +101,10 @@ def assert_molecule(got: Any, want: Molecule, error: type[Exception]) -> None:
             if isinstance(held, BadValueError):
                 _assert_raises(got, prefix + key, error)
             else:
-                assert_same(got[prefix + key], as_delivered(held), prefix + key)
+                value = as_delivered(held)
+                if of_batch and scope == "atom" and not len(value):
+                    value = value.reshape(got[prefix + key].shape)
+                assert_same(got[prefix + key], value, prefix + key)
                 names = set(got.keys())
                 assert key in names or prefix + key in names, f"{prefix + key} in keys()"
     n_custom = len(want.properties) + len(want.atom_properties)

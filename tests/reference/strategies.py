@@ -10,6 +10,9 @@ from hypothesis import strategies as st
 
 CODECS = ("none", "lz4", "zstd")
 SPECIAL = (0.0, -0.0, np.inf, -np.inf, np.nan, 5e-324, 1e-45, 1.0, -1.5, 1e300)
+# What record format 2 holds; anything else makes a new file one of format 3.
+USUAL = {"positions": "f4", "energy": "f8", "forces": "f4", "velocities": "f4", "charges": "f8"}
+USUAL |= {"cell": "f8", "stress": "f8", "pbc": "f8", "name": "f8"}
 WIDTHS = {"f4": "f8", "f8": "f4", "i4": "i8", "i8": "i4"}
 
 # Names that clash with fields, methods, aliases and the other scope, and names that are odd.
@@ -125,6 +128,14 @@ def other_widths(draw: st.DrawFn, recipe: Recipe) -> Recipe:
     builtins = {k: draw(st.sampled_from((v, WIDTHS[v]))) for k, v in recipe.builtins.items()}
     positions = draw(st.sampled_from(("f4", "f8")))
     return Recipe(positions, builtins, kinds(recipe.molecule), kinds(recipe.atom))
+
+
+def commits(recipe: Recipe, n_molecules: int) -> st.SearchStrategy[list[int]]:
+    """Where to flush in between. The first molecules settle a file's record format for good."""
+    unusual = any(dtype != USUAL[name] for name, dtype in recipe.builtins.items())
+    if unusual and recipe.positions == USUAL["positions"]:
+        return st.just([])
+    return st.lists(st.integers(0, n_molecules), max_size=1)
 
 
 @st.composite
