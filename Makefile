@@ -35,9 +35,10 @@ help:  ## list the targets
 .PHONY: setup
 setup: $(DONE)/extension  ## install what is missing and build the package into .venv
 
+# Passive: where something else wants the cores too, threads that spin while they wait slow training down several times.
 .PHONY: demo
 demo: $(DONE)/extension $(DONE)/extra-demo build/demo/alloys.atp  ## train a potential on a data set of alloys
-	@$(PY) examples/02_train.py build/demo/alloys.atp --out build/demo
+	@OMP_WAIT_POLICY=passive $(PY) examples/02_train.py build/demo/alloys.atp --out build/demo
 
 build/demo/alloys.atp: examples/alloys.py | $(DONE)/extra-demo
 	@$(PY) examples/alloys.py $@
@@ -57,7 +58,7 @@ cpp-test: $(DONE)/build-tools  ## run the tests of the C++ core
 	@grep 'tests passed' build/core/ctest.log
 
 .PHONY: lint
-lint: $(DONE)/torch $(DONE)/extra-lint  ## check the format and types of all sources
+lint: $(DONE)/torch $(DONE)/extra-ase $(DONE)/extra-lint  ## check the format and types of all sources
 	@$(PY) -m ruff check
 	@$(PY) -m ruff format --check
 	@$(PY) -m mypy --strict atompack_torch

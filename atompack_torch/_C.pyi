@@ -39,7 +39,7 @@ class FieldTable:
     described: Any
     def fields(self) -> list[tuple[int, str, Literal["molecule", "atom"]]]: ...
 
-_Made = tuple[Tensor, FieldTable, tuple[Tensor, ...], list[Any], Tensor, list[tuple[int, str]]]
+_Made = tuple[Tensor, FieldTable, list[Any], Tensor, list[tuple[int, str]]]
 
 class Collator:
     def __init__(
@@ -54,6 +54,8 @@ class Collator:
         missing: str,
         max_threads: int,
     ) -> None: ...
+    @property
+    def source(self) -> MoleculeSource: ...
     def collate(self, indices: Sequence[int], shared: bool) -> _Made: ...
     def collate_one(self, index: int) -> _Made: ...
 

@@ -58,12 +58,12 @@ class MoleculeBatch:
         mask_rows: dict[str, int] | None = None,
         arena: Tensor | None = None,
     ) -> None:
-        set_slot = object.__setattr__
-        set_slot(self, "_fields", fields)
-        set_slot(self, "_infos", infos)
-        set_slot(self, "_masks", masks)
-        set_slot(self, "_mask_rows", mask_rows if mask_rows is not None else {})
-        set_slot(self, "_arena", arena)
+        # Around __setattr__, which sets fields.
+        _set_fields(self, fields)
+        _set_infos(self, infos)
+        _set_masks(self, masks)
+        _set_mask_rows(self, mask_rows if mask_rows is not None else {})
+        _set_arena(self, arena)
 
     # Names
 
@@ -157,7 +157,10 @@ class MoleculeBatch:
         return self.set_field(name, value, "atom" if rows == n_atoms else "molecule")
 
     def set_field(self, name: str, value: Tensor, level: Level) -> None:
-        """Sets a field of N rows (level ``"atom"``) or B rows (``"molecule"``), unmasked."""
+        """Sets a field of N rows (level ``"atom"``) or B rows (``"molecule"``).
+
+        A field that was there keeps its mask, a new one has none.
+        """
         known = self._infos.get(name)
         if known is None and name in RESERVED - BUILTINS.keys():
             raise FieldError(f"field {name!r}: the name belongs to the batch itself")
@@ -166,9 +169,7 @@ class MoleculeBatch:
         if value.dim() == 0 or value.shape[0] != rows:
             raise FieldError(f"field {name!r}: expected {rows} rows, got {tuple(value.shape)}")
         info = known or FieldInfo(_scope_of(name, level), name, level)
-        object.__setattr__(self, "_infos", self._infos | {name: info})
-        rest = {key: row for key, row in self._mask_rows.items() if key != name}
-        object.__setattr__(self, "_mask_rows", rest)
+        _set_infos(self, self._infos | {name: info})
         self._fields[name] = value
 
     # All tensors at once
@@ -315,6 +316,12 @@ class MoleculeBatch:
         lines = [f"  {name}: {describe(value)}" for name, value in self._fields.items()]
         head = f"{len(self)} molecules, {len(self._fields['positions'])} atoms"
         return "MoleculeBatch(" + head + "\n" + "\n".join(lines[:30]) + "\n)"
+
+
+_set_fields, _set_infos, _set_masks, _set_mask_rows, _set_arena = (
+    getattr(MoleculeBatch, slot).__set__
+    for slot in ("_fields", "_infos", "_masks", "_mask_rows", "_arena")
+)
 
 
 class Molecule:

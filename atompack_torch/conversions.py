@@ -105,9 +105,7 @@ def _voigt(stress: Any) -> Any:
 
 def from_ase(images: Sequence[Any]) -> MoleculeBatch:
     """See ``MoleculeBatch.from_ase``."""
-    batch = join([_molecule(atoms) for atoms in images])
-    batch.index.copy_(torch.arange(len(batch)))
-    return batch
+    return join([_molecule(atoms) for atoms in images])
 
 
 def _molecule(atoms: Any) -> Molecule:

@@ -87,13 +87,14 @@ def _joined_structure(parts: Sequence[MoleculeBatch]) -> dict[str, Value]:
     ptr = torch.zeros(len(n_atoms) + 1, dtype=torch.int64, device=n_atoms.device)
     torch.cumsum(n_atoms, 0, out=ptr[1:])
     numbers = torch.arange(len(n_atoms), device=n_atoms.device)
+    index = torch.cat([part.index for part in parts])
     return {
         "positions": _cat("positions", [part.positions for part in parts]),
         "atomic_numbers": torch.cat([part.atomic_numbers for part in parts]),
         "batch": torch.repeat_interleave(numbers, n_atoms),
         "ptr": ptr,
         "n_atoms": n_atoms,
-        "index": torch.cat([part.index for part in parts]),
+        "index": torch.where(index < 0, numbers, index),  # made by hand: numbered here
     }
 
 
@@ -246,7 +247,7 @@ def single(
         "batch": torch.zeros(n, dtype=torch.int64),
         "ptr": torch.tensor([0, n]),
         "n_atoms": torch.tensor([n]),
-        "index": torch.tensor([0]),
+        "index": torch.tensor([-1]),
     }
     given: list[tuple[FieldId, Any]] = []
     for key, value in labels.items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar, overload
 
 import numpy as np
@@ -53,6 +53,10 @@ class MoleculeDataset(Dataset[Molecule]):
     def _open(self) -> Collator:
         raise NotImplementedError
 
+    def _declared(self) -> Iterable[FieldId]:
+        """Every field of the source, whether it was asked for or not."""
+        raise NotImplementedError
+
     def _size(self) -> int:
         """Number of molecules in the whole data set."""
         raise NotImplementedError
@@ -90,9 +94,9 @@ class MoleculeDataset(Dataset[Molecule]):
         if self._selection is not None:
             (item,) = self._numbers([item])
         made = self._collator().collate_one(item)
-        batch = _batch(made)
-        names = _names_of(made[1])
-        return Molecule._view(batch, 0, {names[field]: fault for field, fault in made[5]})
+        batch, faults = self._wrapped(made), made[4]
+        names = list(batch._mask_rows) if faults else []
+        return Molecule._view(batch, 0, {names[field]: fault for field, fault in faults})
 
     def batch(self, indices: Sequence[int] | Tensor | np.ndarray[Any, Any]) -> Any:
         """Decodes molecules into one batch.
@@ -110,8 +114,17 @@ class MoleculeDataset(Dataset[Molecule]):
             FieldError: a value is missing and ``missing="error"``; types that cannot share a batch.
         """
         made = self._collator().collate(self._numbers(indices), get_worker_info() is not None)
-        batch = _batch(made)
+        batch = self._wrapped(made)
         return batch if self._transform is None else self._transform(batch)
+
+    def _wrapped(self, made: Made) -> MoleculeBatch:
+        arena, table, values, masks, _ = made
+        try:
+            described: Described = table.described
+        except AttributeError:  # the first batch of these fields
+            described = table.described = _describe(table, self._declared())
+        names, infos, rows = described
+        return MoleculeBatch(dict(zip(names, values, strict=True)), infos, masks, rows, arena)
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
         """A whole batch at once, for DataLoader: a list of one, collated already."""
@@ -160,30 +173,19 @@ class MoleculeDataset(Dataset[Molecule]):
         return [self.subset(part) for part in torch.split(order, sizes)]
 
 
-# (arena, table, structure tensors, values, masks, faults), as the native core hands it over
-Made = tuple[Tensor, FieldTable, tuple[Tensor, ...], list[Any], Tensor, list[tuple[int, str]]]
+# (arena, table, values, masks, faults), as the native core hands it over
+Made = tuple[Tensor, FieldTable, list[Any], Tensor, list[tuple[int, str]]]
 
 
-def _names_of(table: FieldTable) -> list[str]:
-    names: list[str] = _described(table)[0]
-    return names
+# Names, infos and mask rows of the fields in a batch
+Described = tuple[list[str], dict[str, FieldInfo], dict[str, int]]
 
 
-def _described(table: FieldTable) -> tuple[list[str], dict[str, FieldInfo], dict[str, int]]:
-    """Names, infos and mask rows of a field table, made once and kept on it."""
-    known = getattr(table, "described", None)
-    if known is None:
-        heads = table.fields()
-        names = public_names([FieldId(scope, key) for scope, key, _ in heads], RESERVED)
-        infos = {name: FieldInfo(*head) for name, head in zip(names, heads, strict=True)}
-        rows = {name: row for row, name in enumerate(names)}
-        known = table.described = (names, STRUCTURE_INFO | infos, rows)
-    return known
-
-
-def _batch(made: Made) -> MoleculeBatch:
-    arena, table, structure, values, masks, _ = made
-    names, infos, rows = _described(table)
-    fields: dict[str, Any] = dict(zip(STRUCTURE, structure, strict=True))
-    fields.update(zip(names, values, strict=True))
-    return MoleculeBatch(fields, infos, masks, rows, arena)
+def _describe(table: FieldTable, declared: Iterable[FieldId]) -> Described:
+    """Names do not depend on which fields were selected: all that are declared have their say."""
+    heads = [FieldInfo(*head) for head in table.fields()]
+    everything = dict.fromkeys([*declared, *(FieldId(*head[:2]) for head in heads)])
+    names_of = dict(zip(everything, public_names(everything, RESERVED), strict=True))
+    names = [names_of[FieldId(*head[:2])] for head in heads]
+    infos = STRUCTURE_INFO | dict(zip(names, heads, strict=True))
+    return [*STRUCTURE, *names], infos, {name: row for row, name in enumerate(names)}

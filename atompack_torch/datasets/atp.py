@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -157,30 +157,29 @@ class AtpDataset(MoleculeDataset):
         The union over all files. A file without a stored schema (written by release 0.2) is
         looked through once for it.
         """
-        source = self._source()
+        source = self._collator().source
         types = {positions for positions, _ in source.schemas()}
         positions = torch.float64 if len(types) != 1 else getattr(torch, types.pop())
         specs = {
             "positions": FieldSpec(positions, "atom", (3,)),
             "atomic_numbers": FieldSpec(torch.int64, "atom", ()),
         }
-        declared = _declared(source)
-        for name, specs_of_field in zip(
-            public_names(declared, RESERVED), declared.values(), strict=True
-        ):
+        declared = _declared_by(source)
+        names = public_names(declared, RESERVED)
+        for name, specs_of_field in zip(names, declared.values(), strict=True):
             specs[name] = _joined_spec(name, specs_of_field)
         return specs
 
-    def _source(self) -> MoleculeSource:
+    def _declared(self) -> Iterable[FieldId]:
+        return _declared_by(self._collator().source)
+
+    def _open(self) -> Collator:
         parts: list[MoleculeSource] = [
             AtpReader(file, snapshot, self._access, self._populate)
             for file, snapshot in zip(self._files, self._snapshots, strict=True)
         ]
-        return parts[0] if len(parts) == 1 else ConcatSource(parts)
-
-    def _open(self) -> Collator:
-        source = self._source()
-        declared = _declared(source)
+        source = parts[0] if len(parts) == 1 else ConcatSource(parts)
+        declared = _declared_by(source)
         names = dict(zip(public_names(declared, RESERVED), declared, strict=True))
         fields = None if self._fields is None else _ids_of(self._fields, names, self._path)
         floating, casts = _casts_of(self._dtype, names, self._path)
@@ -248,7 +247,7 @@ def _shards_of(folder: Path) -> list[str]:
     return [str(file) for file in sorted(files, key=lambda file: file.as_posix())]
 
 
-def _declared(source: MoleculeSource) -> dict[FieldId, list[FieldSpec]]:
+def _declared_by(source: MoleculeSource) -> dict[FieldId, list[FieldSpec]]:
     """Every field that some file declares, with the differing declarations."""
     declared: dict[FieldId, list[FieldSpec]] = {}
     for _, fields in source.schemas():

@@ -125,7 +125,7 @@ const RecordDecoder::Expected* RecordDecoder::match(Bytes rest, size_t& guess) c
   const auto matches = [&](size_t i) {
     if (i >= expected_.size()) return false;
     const std::string& header = expected_[i].header;
-    return rest.size() >= header.size() && std::memcmp(rest.data(), header.data(), header.size()) == 0;
+    return rest.size() >= header.size() && same_bytes(rest.data(), header.data(), header.size());
   };
   if (!matches(guess)) {
     if (rest.size() < 2) return nullptr;

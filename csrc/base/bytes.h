@@ -24,6 +24,15 @@ T load_le(const std::byte* from) {
   return value;
 }
 
+// Written out for short runs, where a call costs more than the comparison.
+inline bool same_bytes(const std::byte* a, const void* other, size_t n) {
+  const auto* const b = static_cast<const std::byte*>(other);
+  if (n < 4 || n > 16) return std::memcmp(a, b, n) == 0;
+  if (n < 8)
+    return load_le<uint32_t>(a) == load_le<uint32_t>(b) && load_le<uint32_t>(a + n - 4) == load_le<uint32_t>(b + n - 4);
+  return load_le<uint64_t>(a) == load_le<uint64_t>(b) && load_le<uint64_t>(a + n - 8) == load_le<uint64_t>(b + n - 8);
+}
+
 inline std::string_view as_text(Bytes bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
 
 // Walks over `bytes`; offsets in its errors count from their start. Not thread-safe, cheap to make.

@@ -3,6 +3,8 @@
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include <array>
+
 #include "collate/collator.h"
 #include "collate/parallel.h"
 
@@ -85,26 +87,29 @@ std::vector<int64_t> checked_indices(const py::sequence& from, int64_t size) {
   return indices;
 }
 
+// positions, atomic_numbers, batch, ptr, n_atoms, index, then the fields of the table
 py::list values_of(Batch& batch) {
-  py::list all(batch.values.size());
-  for (size_t i = 0; i < batch.values.size(); ++i) {
-    all[i] = std::visit([](auto& value) { return py::cast(std::move(value)); }, batch.values[i]);
+  const std::array structure{&batch.positions, &batch.atomic_numbers, &batch.batch,
+                             &batch.ptr,       &batch.n_atoms,        &batch.index};
+  py::list all(structure.size() + batch.values.size());
+  size_t place = 0;
+  for (const at::Tensor* tensor : structure) all[place++] = py::cast(*tensor);
+  for (auto& value : batch.values) {
+    all[place++] = std::visit([](auto& held) { return py::cast(std::move(held)); }, value);
   }
   return all;
 }
 
-// (arena, table, (positions, atomic_numbers, batch, ptr, n_atoms, index), values, masks, [(field, fault)])
+// (arena, table, values, masks, [(field, fault)])
 py::tuple hand_over(Batch batch) {
   py::list faults;
   for (const auto& fault : batch.faults) faults.append(py::make_tuple(fault.field, fault.message));
-  return py::make_tuple(
-      batch.arena, std::const_pointer_cast<FieldTable>(batch.table),
-      py::make_tuple(batch.positions, batch.atomic_numbers, batch.batch, batch.ptr, batch.n_atoms, batch.index),
-      values_of(batch), batch.masks, faults);
+  return py::make_tuple(batch.arena, std::const_pointer_cast<FieldTable>(batch.table), values_of(batch), batch.masks,
+                        faults);
 }
 
 py::tuple collate_indices(const Collator& self, const py::sequence& indices, bool shared) {
-  std::vector<int64_t> checked = checked_indices(indices, self.source().size());
+  std::vector<int64_t> checked = checked_indices(indices, self.source()->size());
   Batch batch;
   {
     const py::gil_scoped_release release;
@@ -114,7 +119,7 @@ py::tuple collate_indices(const Collator& self, const py::sequence& indices, boo
 }
 
 py::tuple collate_one(const Collator& self, py::handle item) {
-  const int64_t index = checked_index(item, self.source().size());
+  const int64_t index = checked_index(item, self.source()->size());
   Batch batch;
   {
     const py::gil_scoped_release release;
@@ -152,6 +157,8 @@ void bind_collate(py::module_& module) {
   py::class_<Collator, std::shared_ptr<Collator>>(module, "Collator")
       .def(py::init(&make_collator), py::arg("source"), py::kw_only(), py::arg("fields"), py::arg("excluded"),
            py::arg("defaults"), py::arg("floating"), py::arg("casts"), py::arg("missing"), py::arg("max_threads"))
+      .def_property_readonly(
+          "source", [](const Collator& self) { return std::const_pointer_cast<MoleculeSource>(self.source()); })
       .def("collate", &collate_indices, py::arg("indices"), py::arg("shared"))
       .def("collate_one", &collate_one, py::arg("index"));
   module.def(

@@ -92,7 +92,7 @@ Batch Collator::make_by_schema(BatchPlan& plan, std::span<const int32_t> touched
   }
   plan.positions = resolve_positions(source_->schemas(), touched, request_);
   lay_out(plan);
-  return fill(plan, nullptr, kind, {.tolerant = single, .all_fields = !request_.fields});
+  return fill(plan, nullptr, kind, {.tolerant = single, .settled_by = touched.front(), .all_fields = !request_.fields});
 }
 
 Batch Collator::make_by_survey(BatchPlan& plan, std::vector<int32_t> touched, ArenaKind kind, bool single) const {

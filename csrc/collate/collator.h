@@ -22,7 +22,7 @@ class Collator {
   Collator(const Collator&) = delete;  // fields_ refers to request_
   Collator& operator=(const Collator&) = delete;
 
-  const MoleculeSource& source() const { return *source_; }
+  const std::shared_ptr<const MoleculeSource>& source() const { return source_; }
 
   // `indices` in any order, repeats allowed, all in range. Throws CorruptFileError, FieldError, IoError.
   Batch collate(std::vector<int64_t> indices, ArenaKind kind) const { return make(std::move(indices), kind, false); }

@@ -6,10 +6,49 @@
 
 namespace atompack::collate {
 
+Filler::Filler(const MoleculeSource& source, const FieldSet& fields, const BatchPlan& plan, const FillOptions& options,
+               std::byte* arena, std::vector<Strings>& strings)
+    : source_(source), fields_(fields), plan_(plan), options_(options), arena_(arena), strings_(strings) {
+  if (!options.settled_by) return;
+  schema_ = *options.settled_by;
+  const size_t n_declared = source.schemas()[static_cast<size_t>(schema_)].fields.size();
+  for (size_t i = 0; i < n_declared; ++i) targets_.push_back(target_of(static_cast<int32_t>(i)));
+}
+
+Filler::Target Filler::target_of(int32_t declaration) const {
+  Target target;
+  const int32_t number = fields_.of_declaration(schema_, declaration);
+  if (number == FieldSet::kSkip) return target;
+  target.wanted = true;
+  const FieldPlan& field = plan_.fields[static_cast<size_t>(number)];
+  if (field.ragged || field.type.kind != ValueKind::numeric) return target;
+  target.first = arena_ + field.offset;
+  target.mask = at<bool>(plan_.core.masks) + number * plan_.n_molecules();
+  target.row_bytes = static_cast<size_t>(field.row_elements) * item_bytes(field.type.dtype);
+  target.level = field.type.level;
+  target.stored = field.stored;
+  target.out = field.type.dtype;
+  return target;
+}
+
+// The schema has settled this value, and the decoder has held its length against that: only the place is left to find.
+bool Filler::write_settled(const FieldView& view, Bytes data) {
+  if (view.declaration < 0 || targets_.empty() || view.fault != nullptr) return false;
+  const Target& target = targets_[static_cast<size_t>(view.declaration)];
+  if (!target.wanted) return true;
+  const auto row = static_cast<size_t>(row_);
+  if (target.first == nullptr || (target.mask[row] && view.scope != Scope::builtin)) return false;
+  const auto first_row = target.level == Level::atom ? static_cast<size_t>(plan_.ptr[row]) : row;
+  copy_values(target.first + first_row * target.row_bytes, target.out, data.data(), target.stored,
+              data.size() / item_bytes(target.stored));
+  target.mask[row] = true;
+  return true;
+}
+
 void Filler::fill(int64_t row, Bytes record) {
   row_ = row;
   const int64_t index = plan_.indices[static_cast<size_t>(row)];
-  schema_ = source_.schema_of(index);
+  if (!options_.settled_by) schema_ = source_.schema_of(index);
   const auto n_fields = static_cast<int32_t>(plan_.fields.size());
   for (int32_t i = 0; i < n_fields; ++i) mask(i) = false;
   source_.visit(index, record, *this);
@@ -40,6 +79,7 @@ int32_t Filler::find(const FieldView& view) const {
 }
 
 void Filler::field(const FieldView& view, Bytes data) {
+  if (write_settled(view, data)) return;
   const int32_t number = find(view);
   if (number == FieldSet::kSkip) return;
   const FieldPlan& field = plan_.fields[static_cast<size_t>(number)];

@@ -14,8 +14,9 @@ namespace atompack::collate {
 struct PlanMismatch {};
 
 struct FillOptions {
-  bool surveyed = false;    // the plan comes from these very records; else any surprise is a PlanMismatch
-  bool tolerant = false;    // damaged values are passed over (a survey has reported them) instead of thrown
+  bool surveyed = false;  // the plan comes from these very records; else any surprise is a PlanMismatch
+  bool tolerant = false;  // damaged values are passed over (a survey has reported them) instead of thrown
+  std::optional<int32_t> settled_by = std::nullopt;  // the one schema that the plan comes from
   bool all_fields = false;  // a section that the plan does not know is a surprise, not something nobody asked for
 };
 
@@ -23,8 +24,7 @@ struct FillOptions {
 class Filler final : public MoleculeVisitor {
  public:
   Filler(const MoleculeSource& source, const FieldSet& fields, const BatchPlan& plan, const FillOptions& options,
-         std::byte* arena, std::vector<Strings>& strings)
-      : source_(source), fields_(fields), plan_(plan), options_(options), arena_(arena), strings_(strings) {}
+         std::byte* arena, std::vector<Strings>& strings);
 
   // Everything of molecule `row` of the batch.
   void fill(int64_t row, Bytes record);
@@ -33,6 +33,18 @@ class Filler final : public MoleculeVisitor {
   void field(const FieldView& view, Bytes data) override;
 
  private:
+  // Where values of one declaration go, of which the schema has settled type and shape: looked up once a batch.
+  struct Target {
+    std::byte* first = nullptr;  // null: this field takes the general way
+    bool* mask = nullptr;
+    size_t row_bytes = 0;
+    Level level = Level::molecule;
+    DType stored = DType::float64, out = DType::float64;
+    bool wanted = false;
+  };
+  Target target_of(int32_t declaration) const;
+  bool write_settled(const FieldView& view, Bytes data);
+
   template <typename T>
   T* at(size_t offset) const {
     return reinterpret_cast<T*>(arena_ + offset);
@@ -53,6 +65,7 @@ class Filler final : public MoleculeVisitor {
 
   int64_t row_ = 0;
   int32_t schema_ = 0;
+  std::vector<Target> targets_;  // by declaration; empty where the plan does not come from one schema alone
 };
 
 }  // namespace atompack::collate

@@ -148,7 +148,7 @@ def test_own_splits_in_workers(path: Path, reference: ReferenceDataset) -> None:
     train, test = apt.AtpDataset(path).split([0.5, 0.5], seed=1)
     seen: list[int] = []
     for part in (train, test):
-        for batch in DataLoader(part, batch_size=5, num_workers=2, multiprocessing_context="spawn"):
+        for batch in DataLoader(part, batch_size=5, num_workers=2):
             assert_batch(batch, reference.batch(batch.index.tolist()))
             seen += batch.index.tolist()
     assert sorted(seen) == list(range(N_MOLECULES))

@@ -15,7 +15,7 @@ import torch
 from oracle.client import AtompackProcess
 from reference import atp_record as rec
 from reference import strategies
-from reference.atp_file import AtpFile
+from reference.atp_file import SLOT_BYTES, AtpFile, decode_slot
 from reference.atp_forge import (
     Lie,
     atom_property,
@@ -210,6 +210,52 @@ def test_lies_in_the_index(new_path: NewPath, codec: str, lie: Lie) -> None:
     with pytest.raises(apt.CorruptFileError, match="molecule 1"):
         dataset.batch([0, 1, 2])
     assert dataset.batch([0, 2]).energy.tolist() == [2.5, 2.5]
+
+
+HOSTILE_HEADERS: list[dict[str, Any]] = [
+    {"n_molecules": 2**62 + 1},  # 8 + 20 n wraps round to the true index length
+    {"n_molecules": 2**64 - 1},
+    {"index": (2**64 - 28, 28)},
+    {"index": (8192, 2**64 - 1)},
+    {"index": (8192, 0)},
+    {"index": (0, 28)},
+    {"schema": (2**64 - 1, 57)},
+    {"schema": (8192, 2**64 - 1)},
+    {"schema": (8192, 0)},
+    {"schema": (0, 57)},
+    {"data_start": 0},
+    {"data_start": 2**64 - 1},
+    {"codec": 255},
+]
+
+
+@pytest.mark.parametrize("claims", HOSTILE_HEADERS, ids=str)
+def test_lies_in_a_header_with_a_right_checksum(new_path: NewPath, claims: dict[str, Any]) -> None:
+    """Such a slot does not count: the other one, empty as it was created, does."""
+    sound = atp_file([record(2, [ENERGY])], schema=schema_blob([(0, "energy", rec.F64, 8)]))
+    truth = decode_slot(sound[SLOT_BYTES : 2 * SLOT_BYTES], len(sound))
+    assert truth is not None
+    told: dict[str, Any] = {
+        "index": (truth.index_offset, truth.index_length),
+        "schema": (truth.schema_offset, truth.schema_length),
+        "n_molecules": truth.n_molecules,
+    }
+    path = new_path()
+    header = sound[:SLOT_BYTES] + slot(1, **(told | claims))
+    path.write_bytes(header + sound[2 * SLOT_BYTES :])
+    assert len(apt.AtpDataset(path)) == 0
+    path.write_bytes(header[SLOT_BYTES:] * 2 + sound[2 * SLOT_BYTES :])
+    with pytest.raises(apt.CorruptFileError):
+        apt.AtpDataset(path)
+
+
+@pytest.mark.parametrize("slot_bytes", [2**32 - 8, 2**20])
+def test_schema_sizes_that_no_record_bears_out(new_path: NewPath, slot_bytes: int) -> None:
+    """A batch makes room for absent arrays: not for more than the file could hold."""
+    rows = [(2, "k", rec.F64_ARRAY, slot_bytes)]
+    path = forge(new_path, [record(1), record(1)], schema=schema_blob(rows))
+    with pytest.raises(apt.CorruptFileError, match="'k'"):
+        apt.AtpDataset(path).batch([0, 1] * 50)
 
 
 def test_claims_inside_a_record(new_path: NewPath) -> None:

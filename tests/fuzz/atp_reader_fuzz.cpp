@@ -34,6 +34,7 @@ class FileInMemory {
 };
 
 void read_molecule(const MoleculeSource& source, int64_t i, std::vector<std::byte>& scratch) {
+  source.prefetch(i);
   try {
     const MoleculeExtent extent = source.extent(i);
     require(extent.n_atoms >= 0 && 13 * extent.n_atoms <= extent.decoded_bytes, "an extent has room for its atoms");

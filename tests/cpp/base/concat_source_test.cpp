@@ -18,7 +18,8 @@ class FakeSource final : public MoleculeSource {
   void prepare(std::span<const int64_t> indices) const override {
     prepared.emplace_back(indices.begin(), indices.end());
   }
-  MoleculeExtent extent(int64_t index) const override { return {index, 100 + size_, 200 + size_}; }
+  MoleculeExtent extent(int64_t index) const override { return {index, 100 + size_, 0}; }
+  void prefetch(int64_t index) const override { prefetched.push_back(index); }
   bool needs_scratch(int64_t index) const override { return index == 0; }
   Bytes decode(int64_t index, std::span<std::byte> scratch) const override {
     scratch[0] = static_cast<std::byte>(index);
@@ -30,6 +31,7 @@ class FakeSource final : public MoleculeSource {
   void locate(DataError& error, int64_t index) const override { error.at_molecule(index).in_file(cat("of ", size_)); }
 
   mutable std::vector<std::vector<int64_t>> prepared;
+  mutable std::vector<int64_t> prefetched;
 
  private:
   int64_t size_;
@@ -64,7 +66,7 @@ TEST(ConcatSource, FindsMoleculesBehindEmptyParts) {
   const std::vector<std::pair<int64_t, int64_t>> expected{{0, 102}, {1, 102}, {0, 103}, {1, 103}, {2, 103}};
   for (int64_t i = 0; i < source.size(); ++i) {
     const MoleculeExtent extent = source.extent(i);
-    EXPECT_EQ(std::pair(extent.n_atoms, extent.stored_bytes), expected[static_cast<size_t>(i)]) << i;
+    EXPECT_EQ(std::pair(extent.n_atoms, extent.decoded_bytes), expected[static_cast<size_t>(i)]) << i;
     EXPECT_EQ(source.needs_scratch(i), extent.n_atoms == 0) << i;
   }
 }
@@ -81,6 +83,15 @@ TEST(ConcatSource, ForwardsDecodeVisitAndLocate) {
   CorruptFileError error("bad");
   source.locate(error, 2);
   EXPECT_STREQ(error.what(), "of 3: bad (molecule 0)");
+}
+
+TEST(ConcatSource, PrefetchesFromThePartThatHasTheMolecule) {
+  const auto first = part(2);
+  const auto second = part(3);
+  const ConcatSource source({first, second});
+  for (const int64_t index : {4, 1, 2}) source.prefetch(index);
+  EXPECT_EQ(first->prefetched, std::vector<int64_t>{1});
+  EXPECT_EQ(second->prefetched, (std::vector<int64_t>{2, 0}));
 }
 
 TEST(ConcatSource, CountsEqualSchemasOnce) {

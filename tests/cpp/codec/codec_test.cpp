@@ -50,10 +50,17 @@ TEST(Codec, NoneIsBoundByItself) {
   EXPECT_EQ(corrupt([&] { decompress(Codec::none, stored.bytes(), out); }), "stored bytes: expected 2, got 3");
 }
 
+TEST(Codec, DecompressingIsMoreWorkThanCopying) {
+  EXPECT_EQ(work_factor(Codec::none), 1);
+  EXPECT_GT(work_factor(Codec::lz4), 1);
+  EXPECT_GT(work_factor(Codec::zstd), work_factor(Codec::lz4));
+}
+
 TEST(Codec, UnknownCodecIsOurBug) {
   const auto unknown = static_cast<Codec>(3);
   EXPECT_THROW(decoded_bound(unknown, {}), InternalError);
   EXPECT_THROW(decompress(unknown, {}, {}), InternalError);
+  EXPECT_THROW(work_factor(unknown), InternalError);
   EXPECT_EQ(name_of(unknown), "?");
 }
 
