@@ -95,9 +95,11 @@ $(DONE)/build-tools: $(DONE)/python
 	$(call quietly,Installing the build tools,$(PIP_INSTALL) scikit-build-core pybind11 cmake ninja)
 	@touch $@
 
+# Dated from its start: a source that is saved during the build is newer.
 $(DONE)/extension: $(DONE)/torch $(DONE)/build-tools $(BUILD_FILES)
+	@touch $@.started
 	$(call quietly,Building the package (minutes the first time),$(PIP_INSTALL) --no-build-isolation -e .)
-	@touch $@
+	@mv $@.started $@
 
 # An extra's requirements by themselves: `pip install .[extra]` would build the package again.
 $(DONE)/extra-%: pyproject.toml $(DONE)/torch

@@ -126,6 +126,8 @@ class MoleculeBatch:
     def __getitem__(self, item: int) -> Molecule: ...
     def __getitem__(self, item: str | int) -> Any:
         """A field by name, or a molecule by number (a view)."""
+        if item in self._fields:
+            return self._fields[item]
         if isinstance(item, str):
             return self._fields[self._known(item)]
         if not hasattr(item, "__index__"):
