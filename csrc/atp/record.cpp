@@ -10,7 +10,6 @@
 namespace atompack::atp {
 namespace {
 
-constexpr uint8_t kKinds = 3;
 constexpr uint64_t kMostBytes = uint64_t{1} << 62;
 
 std::string section_header(const SchemaEntry& entry) {
@@ -173,7 +172,7 @@ void RecordDecoder::visit_unexpected(ByteCursor& cursor, uint64_t n_atoms, Molec
   const uint64_t payload_at = cursor.position();
   const Bytes payload = cursor.take(length, "payload");
   if (!is_utf8(key)) throw CorruptFileError("section key: not UTF-8", start);
-  if (kind >= kKinds || (kind == 0 && !is_builtin(as_text(key)))) return;  // not visible to readers
+  if (kind >= kScopeCount || (kind == 0 && !is_builtin(as_text(key)))) return;  // not visible to readers
 
   FieldView view{static_cast<Scope>(kind), as_text(key), {}, {}};
   Bytes data;

@@ -10,7 +10,6 @@ namespace atompack::atp {
 namespace {
 
 constexpr uint8_t kUnknownPositions = 255;
-constexpr uint8_t kFirstUnknownKind = 3;
 constexpr size_t kLongestKey = 255;  // of a section: its length takes one byte
 
 bool fixed_by_tag(Form form) { return form == Form::scalar || form == Form::flags || form == Form::matrix; }
@@ -54,7 +53,7 @@ std::optional<SchemaEntry> checked(RawEntry raw) {
     throw CorruptFileError(cat("schema element bytes: expected ", traits.element_bytes, ", got ", raw.element_bytes));
   }
   check_slot(traits, raw.slot_bytes);
-  if (raw.kind >= kFirstUnknownKind || raw.key.size() > kLongestKey) return std::nullopt;
+  if (raw.kind >= kScopeCount || raw.key.size() > kLongestKey) return std::nullopt;
   const auto scope = static_cast<Scope>(raw.kind);
   if (scope == Scope::builtin && !is_builtin(raw.key)) return std::nullopt;
   const std::optional<FieldType> type = field_type(scope, raw.key, raw.tag);

@@ -2,11 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "base/molecule_source.h"
 
 namespace atompack::atp {
+
+constexpr uint8_t kScopeCount = 3;  // kinds from here on are unknown, and not shown
 
 enum class Form : uint8_t { scalar, text, array, vectors, flags, matrix, none, tensor };
 

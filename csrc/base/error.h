@@ -130,13 +130,14 @@ class FieldError : public KindOfDataError<FieldError> {
 class IoError : public std::runtime_error {
  public:
   IoError(int code, const std::string& what, std::string path)
-      : std::runtime_error(cat(path, ": ", what)), code_(code), path_(std::move(path)) {}
+      : std::runtime_error(cat(path, ": ", what)), code_(code), reason_(what), path_(std::move(path)) {}
   int code() const { return code_; }
+  const std::string& reason() const { return reason_; }
   const std::string& path() const { return path_; }
 
  private:
   int code_;
-  std::string path_;
+  std::string reason_, path_;
 };
 
 // A promise inside this library was broken.

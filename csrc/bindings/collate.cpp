@@ -130,7 +130,7 @@ py::tuple collate_one(const Collator& self, py::handle item) {
 
 py::list describe(const FieldTable& table) {
   py::list all;
-  for (const auto& head : table.fields) {
+  for (const auto& head : table.fields()) {
     all.append(
         py::make_tuple(static_cast<int>(head.id.scope), head.id.key, head.level == Level::atom ? "atom" : "molecule"));
   }

@@ -7,15 +7,19 @@ namespace {
 
 namespace py = pybind11;
 
+// File names may be any bytes.
+py::str text_of(const std::string& bytes) {
+  return py::reinterpret_steal<py::str>(
+      PyUnicode_DecodeUTF8(bytes.data(), static_cast<Py_ssize_t>(bytes.size()), "surrogateescape"));
+}
+
 void raise(const char* name, const char* text) {
-  py::set_error(py::module_::import("atompack_torch.errors").attr(name), text);
+  py::set_error(py::module_::import("atompack_torch.errors").attr(name), text_of(text));
 }
 
 void raise_os_error(const IoError& error) {
-  const std::string text = error.what();
-  // OSError puts the path behind the text itself.
-  const std::string reason = text.substr(error.path().size() + 2);
-  const py::object exception = py::reinterpret_borrow<py::object>(PyExc_OSError)(error.code(), reason, error.path());
+  const auto os_error = py::reinterpret_borrow<py::object>(PyExc_OSError);
+  const py::object exception = os_error(error.code(), text_of(error.reason()), text_of(error.path()));
   PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception.ptr())), exception.ptr());
 }
 

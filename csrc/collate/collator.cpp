@@ -22,6 +22,11 @@ std::vector<std::byte>& thread_scratch() {
   return scratch;
 }
 
+void release_large_scratch() {
+  constexpr size_t kMostKept = size_t{64} << 20;
+  if (thread_scratch().capacity() > kMostKept) std::vector<std::byte>().swap(thread_scratch());
+}
+
 }  // namespace
 
 Collator::Collator(std::shared_ptr<const MoleculeSource> source, Request request)
@@ -51,6 +56,15 @@ std::vector<int32_t> Collator::touched_schemas(std::span<const int64_t> indices)
 
 bool Collator::is_settled(std::span<const int32_t> touched) const {
   return touched.size() == 1 && fields_.is_settled_by(touched.front());
+}
+
+void Collator::place_outputs(BatchPlan& plan) const {
+  try {
+    lay_out(plan);
+  } catch (DataError& error) {
+    if (!plan.indices.empty()) source_->locate(error, plan.indices.front());
+    throw;
+  }
 }
 
 // One thread, unless there is work for more and they were worth it lately.
@@ -91,7 +105,7 @@ Batch Collator::make_by_schema(BatchPlan& plan, std::span<const int32_t> touched
     if (field.ragged) field.rows.resize(plan.indices.size());
   }
   plan.positions = resolve_positions(source_->schemas(), touched, request_);
-  lay_out(plan);
+  place_outputs(plan);
   return fill(plan, nullptr, kind, {.tolerant = single, .settled_by = touched.front(), .all_fields = !request_.fields});
 }
 
@@ -104,7 +118,7 @@ Batch Collator::make_by_survey(BatchPlan& plan, std::vector<int32_t> touched, Ar
     touched = touched_schemas(plan.indices);
   }
   plan_by_survey(plan, touched, survey);
-  lay_out(plan);
+  place_outputs(plan);
   Batch batch = fill(plan, &staged, kind, {.surveyed = true, .tolerant = single});
   for (SurveyFault& fault : survey.faults) batch.faults.push_back({fault.field, fault.error.what()});
   return batch;
@@ -112,16 +126,16 @@ Batch Collator::make_by_survey(BatchPlan& plan, std::vector<int32_t> touched, Ar
 
 void Collator::plan_by_survey(BatchPlan& plan, std::span<const int32_t> touched, const Survey& survey) const {
   auto table = std::make_shared<FieldTable>(*fields_.heads());
-  table->fields.insert(table->fields.end(), survey.unlisted.begin(), survey.unlisted.end());
-  std::vector<std::vector<const Observation*>> observed(table->fields.size());
+  for (const FieldHead& head : survey.unlisted.fields()) table->add(head);
+  std::vector<std::vector<const Observation*>> observed(table->fields().size());
   for (const Observation& seen : survey.observations) observed[static_cast<size_t>(seen.field)].push_back(&seen);
   plan.fields.clear();
-  for (size_t field = 0; field < table->fields.size(); ++field) {
-    plan.fields.push_back(field < fields_.size()
-                              ? fields_.resolve(field, touched, observed[field], plan.n_molecules())
-                              : resolve_unlisted(table->fields[field], observed[field], plan.n_molecules(), request_));
+  for (size_t field = 0; field < table->fields().size(); ++field) {
+    plan.fields.push_back(field < fields_.size() ? fields_.resolve(field, touched, observed[field], plan.n_molecules())
+                                                 : resolve_unlisted(table->fields()[field], observed[field],
+                                                                    plan.n_molecules(), request_));
   }
-  plan.table = survey.unlisted.empty() ? fields_.heads() : std::move(table);
+  plan.table = survey.unlisted.fields().empty() ? fields_.heads() : std::move(table);
   plan.positions = resolve_positions(source_->schemas(), touched, request_);
 }
 
@@ -153,6 +167,7 @@ Batch Collator::fill(const BatchPlan& plan, const StagedRecords* staged, ArenaKi
       }
       filler.fill(static_cast<int64_t>(i), source_->decode(index, room));
     }
+    release_large_scratch();
   });
   return wrap(plan, arena, std::move(strings));
 }

@@ -22,6 +22,24 @@ class Layout {
   size_t end_ = 0;
 };
 
+std::string place_name(Scope scope, std::string_view key) {
+  std::string name(1, static_cast<char>(scope));
+  return name += key;
+}
+
+// A schema may promise more than any record holds, and what is absent takes room all the same. Far above what the
+// records of the batch can account for, it is not a batch but a damaged file.
+void check_arena(const BatchPlan& plan, size_t arena_bytes) {
+  constexpr uint64_t kAlways = uint64_t{64} << 20;
+  constexpr uint64_t kMostForEachByte = 1024;
+  uint64_t decoded = 0;
+  for (const MoleculeExtent& extent : plan.extents) decoded += static_cast<uint64_t>(extent.decoded_bytes);
+  if (arena_bytes > kAlways && (arena_bytes - kAlways) / kMostForEachByte > decoded) {
+    throw CorruptFileError(
+        cat("the schema promises fields of ", arena_bytes, " bytes for records of ", decoded, " bytes"));
+  }
+}
+
 void place_ragged(const BatchPlan& plan, FieldPlan& field, Layout& layout) {
   for (size_t molecule = 0; molecule < field.rows.size(); ++molecule) {
     RaggedRow& row = field.rows[molecule];
@@ -34,9 +52,15 @@ void place_ragged(const BatchPlan& plan, FieldPlan& field, Layout& layout) {
 }  // namespace
 
 int32_t FieldTable::find(Scope scope, std::string_view key) const {
-  const auto same = [&](const FieldHead& head) { return head.id.scope == scope && head.id.key == key; };
-  const auto found = std::ranges::find_if(fields, same);
-  return found == fields.end() ? -1 : static_cast<int32_t>(found - fields.begin());
+  const auto found = places_.find(place_name(scope, key));
+  return found == places_.end() ? -1 : found->second;
+}
+
+int32_t FieldTable::add(const FieldHead& head) {
+  const auto next = static_cast<int32_t>(fields_.size());
+  const auto [place, is_new] = places_.try_emplace(place_name(head.id.scope, head.id.key), next);
+  if (is_new) fields_.push_back(head);
+  return place->second;
 }
 
 void count_atoms(const MoleculeSource& source, BatchPlan& plan) {
@@ -69,6 +93,7 @@ void lay_out(BatchPlan& plan) {
     }
   }
   plan.core.masks = layout.place(checked_mul(plan.fields.size(), molecules, "batch size"), 1);
+  check_arena(plan, layout.end());
   plan.arena_bytes = layout.end();
 }
 

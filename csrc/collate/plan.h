@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "base/molecule_source.h"
@@ -18,11 +19,19 @@ struct FieldHead {
 };
 
 // The fields of a batch, in order. Batches of the same fields share one.
-struct FieldTable {
-  std::vector<FieldHead> fields;
+class FieldTable {
+ public:
+  const std::vector<FieldHead>& fields() const { return fields_; }
 
   // The place of a field, or -1.
   int32_t find(Scope scope, std::string_view key) const;
+
+  // The place of a field, which is added if it is not there.
+  int32_t add(const FieldHead& head);
+
+ private:
+  std::vector<FieldHead> fields_;
+  std::unordered_map<std::string, int32_t> places_;  // by scope and key: a hostile record may name thousands
 };
 
 // Where one molecule's value of a ragged field lies, and the shape of its rows.

@@ -60,10 +60,10 @@ FieldSet::FieldSet(std::span<const MoleculeSchema> schemas, const Request& reque
   auto heads = std::make_shared<FieldTable>();
   heads_ = heads;
   const auto number_of = [&](const FieldDeclaration& declaration) {
-    if (const int32_t known = heads->find(declaration.scope, declaration.key); known >= 0) return known;
-    heads->fields.push_back({{declaration.scope, declaration.key}, declaration.type.level, declaration.type.kind});
-    declared_.emplace_back();
-    return static_cast<int32_t>(heads->fields.size()) - 1;
+    const FieldId id{declaration.scope, declaration.key};
+    const int32_t number = heads->add({id, declaration.type.level, declaration.type.kind});
+    declared_.resize(heads->fields().size());
+    return number;
   };
   for (size_t schema = 0; schema < schemas.size(); ++schema) {
     auto& slots = slots_.emplace_back();
@@ -97,7 +97,7 @@ bool FieldSet::is_settled_by(int32_t schema) const {
 
 FieldPlan FieldSet::resolve(size_t field, std::span<const int32_t> touched,
                             std::span<const Observation* const> observed, int64_t n_molecules) const {
-  const FieldId& id = heads_->fields[field].id;
+  const FieldId& id = heads_->fields()[field].id;
   const std::vector<const Declared*> declared = declarations(field, touched);
   FieldType type = declared.front()->type;
   for (const Declared* other : declared) type = widen(type, other->type, id);

@@ -28,7 +28,7 @@ class FieldSet {
 
   FieldSet(std::span<const MoleculeSchema> schemas, const Request& request);
 
-  size_t size() const { return heads_->fields.size(); }
+  size_t size() const { return heads_->fields().size(); }
   const std::shared_ptr<const FieldTable>& heads() const { return heads_; }
 
   // The field behind a declaration of a schema, or kSkip where it was not selected.

@@ -1,6 +1,7 @@
 #include "collate/survey.h"
 
 #include <algorithm>
+#include <unordered_map>
 
 #include "collate/parallel.h"
 
@@ -18,7 +19,7 @@ class Surveyor final : public MoleculeVisitor {
 
   void survey(int64_t molecule, Bytes record) {
     molecule_ = molecule;
-    first_of_molecule_ = found.observations.size();
+    of_molecule_.clear();
     const int64_t index = plan_.indices[static_cast<size_t>(molecule)];
     schema_ = source_.schema_of(index);
     source_.visit(index, record, *this);
@@ -32,12 +33,11 @@ class Surveyor final : public MoleculeVisitor {
     if (view.fault != nullptr) return damaged(number, *view.fault);
     const bool has_rows = view.type.level == Level::molecule || has_atoms_;
     const Observation seen{molecule_, number, view.type, view.row_shape, has_rows};
-    const auto earlier = std::find_if(found.observations.begin() + static_cast<std::ptrdiff_t>(first_of_molecule_),
-                                      found.observations.end(), [&](const auto& o) { return o.field == number; });
-    if (earlier == found.observations.end()) {
+    const auto [earlier, is_first] = of_molecule_.try_emplace(number, found.observations.size());
+    if (is_first) {
       found.observations.push_back(seen);
     } else if (view.scope == Scope::builtin) {
-      *earlier = seen;  // of a builtin the last one counts
+      found.observations[earlier->second] = seen;  // of a builtin the last one counts
     } else {
       CorruptFileError error("the same key stands there twice");
       error.at_field(std::string(view.key));
@@ -53,10 +53,7 @@ class Surveyor final : public MoleculeVisitor {
     if (const int32_t known = fields_.heads()->find(view.scope, view.key); known >= 0) return known;
     FieldId id{view.scope, std::string(view.key)};
     if (!request_.selects(id)) return FieldSet::kSkip;
-    const auto known = std::ranges::find(found.unlisted, id, &FieldHead::id);
-    const auto number = static_cast<int32_t>(known - found.unlisted.begin());
-    if (known == found.unlisted.end()) found.unlisted.push_back({std::move(id), view.type.level, view.type.kind});
-    return kUnlisted - number;
+    return kUnlisted - found.unlisted.add({std::move(id), view.type.level, view.type.kind});
   }
 
   void damaged(int32_t number, const CorruptFileError& fault) {
@@ -71,7 +68,7 @@ class Surveyor final : public MoleculeVisitor {
   const BatchPlan& plan_;
   bool tolerant_;
   int64_t molecule_ = 0;
-  size_t first_of_molecule_ = 0;
+  std::unordered_map<int32_t, size_t> of_molecule_;  // field -> its observation
   int32_t schema_ = 0;
   bool has_atoms_ = false;
 };
@@ -79,10 +76,8 @@ class Surveyor final : public MoleculeVisitor {
 // Joins what a thread found to what the threads before it found.
 void join(Survey& all, Survey&& part, size_t n_listed) {
   std::vector<int32_t> numbers;
-  for (FieldHead& head : part.unlisted) {
-    const auto known = std::ranges::find(all.unlisted, head.id, &FieldHead::id);
-    numbers.push_back(static_cast<int32_t>(n_listed + static_cast<size_t>(known - all.unlisted.begin())));
-    if (known == all.unlisted.end()) all.unlisted.push_back(std::move(head));
+  for (const FieldHead& head : part.unlisted.fields()) {
+    numbers.push_back(static_cast<int32_t>(n_listed) + all.unlisted.add(head));
   }
   const auto renumber = [&](int32_t& field) {
     if (field <= Surveyor::kUnlisted) field = numbers[static_cast<size_t>(Surveyor::kUnlisted - field)];

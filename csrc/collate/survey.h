@@ -28,7 +28,7 @@ struct SurveyFault {
 };
 
 struct Survey {
-  std::vector<FieldHead> unlisted;        // fields that no schema lists, numbered behind those of the set
+  FieldTable unlisted;                    // fields that no schema lists, numbered behind those of the set
   std::vector<Observation> observations;  // sorted by molecule; none of a damaged value
   std::vector<SurveyFault> faults;        // only where they are tolerated; else they are thrown
 };

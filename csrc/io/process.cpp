@@ -15,7 +15,7 @@ const int registered = pthread_atfork(nullptr, nullptr, [] { forked.store(true);
 
 }  // namespace
 
-bool is_forked_child() { return registered == 0 && forked.load(std::memory_order_relaxed); }
+bool is_forked_child() { return registered != 0 || forked.load(std::memory_order_relaxed); }
 
 int64_t thread_id() { return ::gettid(); }
 

@@ -5,7 +5,7 @@
 
 namespace atompack::io {
 
-// Whether this process is a fork of the one that loaded the library.
+// Whether this process is a fork of the one that loaded the library, or could be one unnoticed.
 bool is_forked_child();
 
 // The system's number of the calling thread.

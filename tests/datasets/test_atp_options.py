@@ -386,3 +386,24 @@ def test_a_closed_dataset(path: Path) -> None:
     dataset.close()
     assert_same(dataset.batch([1]).positions, before.positions, "positions")
     assert "AtpDataset" in repr(dataset)
+
+
+def test_a_schema_that_promises_far_more_than_the_records_hold(new_path: NewPath) -> None:
+    """What is absent takes room in a batch, but not more than its records can account for."""
+    rows = [(1, f"p{i}", rec.F64_VECTORS, 24) for i in range(4000)]
+    dataset = apt.AtpDataset(forge(new_path, [record(2000)], schema=schema_blob(rows)))
+    for read in (lambda: dataset[0], lambda: dataset.batch([0, 0])):
+        with pytest.raises(apt.CorruptFileError, match=r"promises fields of .*\(molecule 0\)"):
+            read()
+
+
+@pytest.mark.timeout(60)
+def test_thousands_of_sections(new_path: NewPath) -> None:
+    """Reading time grows with the number of sections, listed or not, not with its square."""
+    sections = [
+        molecule_property(f"{i:x}", rec.I64, i.to_bytes(8, "little")) for i in range(20_000)
+    ]
+    for schema in (schema_blob([]), b""):
+        dataset = apt.AtpDataset(forge(new_path, [record(0, sections)], schema=schema))
+        assert dataset[0]["4e1f"].item() == 0x4E1F
+        assert dataset.batch([0, 0])["4e1f"].tolist() == [0x4E1F] * 2
