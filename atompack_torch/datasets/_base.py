@@ -49,6 +49,7 @@ class MoleculeDataset(Dataset[Molecule]):
     _transform: Transform | None = None
     _selection: Tensor | None = None  # of a subset: numbers in the whole data set
     _native: Collator | None = None
+    _table: FieldTable | None = None  # kept alive for the names that are noted on it
 
     def _open(self) -> Collator:
         raise NotImplementedError
@@ -65,11 +66,13 @@ class MoleculeDataset(Dataset[Molecule]):
         # Without a lock (a fork could inherit it locked): opening twice does no harm.
         native = self._native
         if native is None:
-            self._native = native = self._open()
+            native = self._open()
+            self._native, self._table = native, native.table
         return native
 
     def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in self.__dict__.items() if key != "_native"}
+        of_this_process = ("_native", "_table")
+        return {key: value for key, value in self.__dict__.items() if key not in of_this_process}
 
     def __len__(self) -> int:
         return self._size() if self._selection is None else len(self._selection)

@@ -157,6 +157,8 @@ void bind_collate(py::module_& module) {
   py::class_<Collator, std::shared_ptr<Collator>>(module, "Collator")
       .def(py::init(&make_collator), py::arg("source"), py::kw_only(), py::arg("fields"), py::arg("excluded"),
            py::arg("defaults"), py::arg("floating"), py::arg("casts"), py::arg("missing"), py::arg("max_threads"))
+      .def_property_readonly("table",
+                             [](const Collator& self) { return std::const_pointer_cast<FieldTable>(self.table()); })
       .def_property_readonly(
           "source", [](const Collator& self) { return std::const_pointer_cast<MoleculeSource>(self.source()); })
       .def("collate", &collate_indices, py::arg("indices"), py::arg("shared"))

@@ -74,11 +74,11 @@ Batch Collator::make(std::vector<int64_t> indices, ArenaKind kind, bool single) 
   plan.indices = std::move(indices);
   count_atoms(*source_, plan);
   const int64_t work = total_work(plan);
-  const int64_t worth = work / kLeastWork;
-  if (worth < 2) return make_planned(plan, kind, single);
+  const int64_t most = std::min(work / kLeastWork, usable_threads(request_.max_threads));
+  if (most < 2) return make_planned(plan, kind, single);
 
   const bool threads = pace_.advises_threads();
-  if (threads) plan.most_ranges = std::min(worth, usable_threads(request_.max_threads));
+  if (threads) plan.most_ranges = most;
   const auto start = std::chrono::steady_clock::now();
   Batch batch = make_planned(plan, kind, single);
   const std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - start;

@@ -24,6 +24,9 @@ class Collator {
 
   const std::shared_ptr<const MoleculeSource>& source() const { return source_; }
 
+  // The fields of every batch, but for those that only a survey finds.
+  const std::shared_ptr<const FieldTable>& table() const { return fields_.heads(); }
+
   // `indices` in any order, repeats allowed, all in range. Throws CorruptFileError, FieldError, IoError.
   Batch collate(std::vector<int64_t> indices, ArenaKind kind) const { return make(std::move(indices), kind, false); }
 
