@@ -13,8 +13,6 @@ namespace {
 
 // Below this much work for each thread, waking a second one costs more than it saves.
 constexpr int64_t kLeastWork = 192 * 1024;
-// Records ahead of the one being copied: far enough for memory to answer, near enough to stay in the cache.
-constexpr size_t kPrefetchAhead = 4;
 
 // Decoded bytes of one record at a time; grown once per thread.
 std::vector<std::byte>& thread_scratch() {
@@ -154,7 +152,10 @@ Batch Collator::fill(const BatchPlan& plan, const StagedRecords* staged, ArenaKi
     std::vector<std::byte>& scratch = thread_scratch();
     for (auto i = static_cast<size_t>(borders[range]); i < static_cast<size_t>(borders[range + 1]); ++i) {
       const int64_t index = plan.indices[i];
-      if (i + kPrefetchAhead < plan.indices.size()) source_->prefetch(plan.indices[i + kPrefetchAhead]);
+      const size_t ahead = i + kPrefetchAhead;
+      if (ahead < plan.indices.size() && !source_->needs_scratch(plan.indices[ahead])) {
+        source_->prefetch(plan.indices[ahead]);
+      }
       if (staged != nullptr) {
         filler.fill(static_cast<int64_t>(i), staged->records[i]);
         continue;

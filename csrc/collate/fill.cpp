@@ -1,6 +1,7 @@
 #include "collate/fill.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "collate/copy.h"
 
@@ -28,6 +29,7 @@ Filler::Target Filler::target_of(int32_t declaration) const {
   target.level = field.type.level;
   target.stored = field.stored;
   target.out = field.type.dtype;
+  target.as_stored = target.stored == target.out && target.stored != DType::boolean;
   return target;
 }
 
@@ -39,8 +41,12 @@ bool Filler::write_settled(const FieldView& view, Bytes data) {
   const auto row = static_cast<size_t>(row_);
   if (target.first == nullptr || (target.mask[row] && view.scope != Scope::builtin)) return false;
   const auto first_row = target.level == Level::atom ? static_cast<size_t>(plan_.ptr[row]) : row;
-  copy_values(target.first + first_row * target.row_bytes, target.out, data.data(), target.stored,
-              data.size() / item_bytes(target.stored));
+  std::byte* const to = target.first + first_row * target.row_bytes;
+  if (target.as_stored) {
+    std::memcpy(to, data.data(), data.size());
+  } else {
+    copy_values(to, target.out, data.data(), target.stored, data.size() / item_bytes(target.stored));
+  }
   target.mask[row] = true;
   return true;
 }

@@ -41,6 +41,7 @@ class Filler final : public MoleculeVisitor {
     Level level = Level::molecule;
     DType stored = DType::float64, out = DType::float64;
     bool wanted = false;
+    bool as_stored = false;  // bytes are copied as they are
   };
   Target target_of(int32_t declaration) const;
   bool write_settled(const FieldView& view, Bytes data);

@@ -67,8 +67,11 @@ void count_atoms(const MoleculeSource& source, BatchPlan& plan) {
   plan.ptr.assign(1, 0);
   plan.ptr.reserve(plan.indices.size() + 1);
   plan.extents.reserve(plan.indices.size());
-  for (const int64_t index : plan.indices) {
-    plan.extents.push_back(source.extent(index));
+  for (size_t i = 0; i < plan.indices.size(); ++i) {
+    // The bound of a compressed record is read off its bytes, so they are fetched ahead of it.
+    const size_t ahead = i + kPrefetchAhead;
+    if (ahead < plan.indices.size() && source.needs_scratch(plan.indices[ahead])) source.prefetch(plan.indices[ahead]);
+    plan.extents.push_back(source.extent(plan.indices[i]));
     plan.ptr.push_back(plan.ptr.back() + plan.extents.back().n_atoms);  // below 2^32 each: no overflow
   }
 }

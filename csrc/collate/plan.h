@@ -77,6 +77,9 @@ struct BatchPlan {
 
 constexpr size_t kAlignment = 64;
 
+// How many records ahead of its use one is fetched: far enough for memory to answer, near enough to stay in the cache.
+constexpr size_t kPrefetchAhead = 4;
+
 // Sums the extents up; throws where an index entry is wrong.
 void count_atoms(const MoleculeSource& source, BatchPlan& plan);
 
