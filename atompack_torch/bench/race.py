@@ -3,8 +3,8 @@
 A process of its own, because atompack-db hangs in forked children once their parent has used it,
 and because thread pools disturb each other. Rounds are interleaved (ours, theirs, ours, ...), so
 that a change of the machine's speed hits both sides; the figure that counts is the median of the
-ratios of the rounds. The timed loop asks every tensor of every batch for its size and address, so
-that nothing counts as delivered before it exists.
+ratios of the rounds. The timed loop asks every tensor of every batch for its address, so that
+nothing counts as delivered before it exists.
 """
 
 from __future__ import annotations
