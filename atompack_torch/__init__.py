@@ -10,7 +10,7 @@ for batch in DataLoader(apt.AtpDataset("data.atp"), batch_size=64, shuffle=True)
 from importlib.metadata import version as _version
 
 from atompack_torch import _core as _core  # first: it checks the torch this was built for
-from atompack_torch.batch import Molecule, MoleculeBatch
+from atompack_torch.batch import MoleculeBatch
 from atompack_torch.datasets.atp import AtpDataset
 from atompack_torch.errors import (
     AtompackError,
@@ -22,6 +22,7 @@ from atompack_torch.errors import (
 )
 from atompack_torch.fields import FieldSpec
 from atompack_torch.joining import collate
+from atompack_torch.molecule import Molecule
 
 __version__ = _version("atompack_torch")
 

@@ -1,8 +1,8 @@
-"""The one batch type of all sources, and the view of one molecule of it."""
+"""The one batch type of all sources."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, KeysView, Sequence
 from typing import Any, Literal, overload
 
 import torch
@@ -12,7 +12,7 @@ from torch.utils import _pytree as pytree
 from atompack_torch import _storage
 from atompack_torch._core import view_arena
 from atompack_torch._storage import Place, Structure, Value
-from atompack_torch.errors import CorruptFileError, FieldError, UnknownFieldError
+from atompack_torch.errors import FieldError, UnknownFieldError
 from atompack_torch.fields import (
     ALIASES,
     ATOM_PROPERTY,
@@ -20,11 +20,11 @@ from atompack_torch.fields import (
     BUILTINS,
     CANONICAL,
     MOLECULE_PROPERTY,
-    STRUCTURE,
     FieldInfo,
     Level,
     prefixed_id,
 )
+from atompack_torch.molecule import Molecule
 
 
 class MoleculeBatch:
@@ -324,122 +324,6 @@ _set_fields, _set_infos, _set_masks, _set_mask_rows, _set_arena = (
     getattr(MoleculeBatch, slot).__set__
     for slot in ("_fields", "_infos", "_masks", "_mask_rows", "_arena")
 )
-
-
-class Molecule:
-    """One molecule: the fields of a batch, as views of its rows.
-
-    An absent label is None. ``atomic_numbers`` is int64, scalars are 0-d tensors, strings ``str``.
-    """
-
-    __slots__ = ("_batch", "_faults", "_row")
-
-    _batch: MoleculeBatch
-    _row: int
-    _faults: Mapping[str, str]  # damaged values, and what is wrong with them
-
-    def __init__(
-        self,
-        positions: Any,
-        atomic_numbers: Any,
-        *,
-        properties: Mapping[str, Any] | None = None,
-        atom_properties: Mapping[str, Any] | None = None,
-        **labels: Any,
-    ) -> None:
-        """Makes a molecule by hand.
-
-        Args:
-            positions: (n, 3), floating.
-            atomic_numbers: (n,), integers.
-            properties: custom values of the molecule: numbers, strings, None, tensors.
-            atom_properties: custom values of the atoms: tensors with n rows.
-            labels: ``energy``, ``forces``, ``charges``, ``velocities``, ``cell``, ``stress``,
-                ``pbc``, ``name``; None means absent.
-        """
-        from atompack_torch.joining import single
-
-        self._batch = single(
-            positions, atomic_numbers, labels, properties or {}, atom_properties or {}
-        )
-        self._row = 0
-        self._faults = {}
-
-    @classmethod
-    def _view(
-        cls, batch: MoleculeBatch, row: int, faults: Mapping[str, str] | None = None
-    ) -> Molecule:
-        molecule = cls.__new__(cls)
-        molecule._batch, molecule._row, molecule._faults = batch, row, faults or {}
-        return molecule
-
-    def __len__(self) -> int:
-        """Number of atoms."""
-        return int(self._batch.n_atoms[self._row])
-
-    def keys(self) -> list[str]:
-        """Names of the fields that are present."""
-        return [
-            name
-            for name in self._batch.keys()
-            if name in ("positions", "atomic_numbers")
-            or name in self._faults
-            or (name not in STRUCTURE and bool(self._batch.mask(name)[self._row]))
-        ]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self.keys()
-
-    def level(self, name: str) -> Level:
-        """``"molecule"`` or ``"atom"``."""
-        return self._batch.level(name)
-
-    def __getitem__(self, name: str) -> Any:
-        """A field; None where this molecule does not have it.
-
-        Raises:
-            CorruptFileError: the stored value is damaged.
-            FieldError: no such field (a KeyError as well).
-        """
-        if not isinstance(name, str):
-            raise TypeError(f"a molecule takes names of fields, not {type(name).__name__}")
-        found = self._batch._find(name)
-        if found is None:
-            if name in BUILTINS:
-                return None
-            raise UnknownFieldError(f"no field {name!r} in this molecule; it has {self.keys()}")
-        return self._value(found)
-
-    def _value(self, name: str) -> Any:
-        if name in self._faults:
-            raise CorruptFileError(self._faults[name])
-        batch, row = self._batch, self._row
-        info, value = batch._infos[name], batch._fields[name]
-        if name not in STRUCTURE and not bool(batch.mask(name)[row]):
-            return None
-        if name == "ptr":
-            return value[row : row + 2]
-        if info.level == "atom" and isinstance(value, Tensor):
-            first, last = batch.ptr[row : row + 2].tolist()
-            return value[first:last]
-        return value[row]
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        try:
-            return self[name]
-        except UnknownFieldError as error:
-            raise AttributeError(str(error)) from None
-
-    def __reduce__(self) -> tuple[Callable[..., Molecule], tuple[Any, ...]]:
-        from atompack_torch.joining import alone
-
-        return Molecule._view, (alone(self), 0, dict(self._faults))
-
-    def __repr__(self) -> str:
-        labels = [name for name in self.keys() if name not in STRUCTURE]
-        return f"Molecule({len(self)} atoms, {', '.join(labels) or 'no labels'})"
 
 
 def _attributes(kind: type) -> set[str]:

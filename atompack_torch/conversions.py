@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from atompack_torch._storage import Value
-from atompack_torch.batch import Molecule, MoleculeBatch
+from atompack_torch.batch import MoleculeBatch
 from atompack_torch.fields import ATOM_PROPERTY, MOLECULE_PROPERTY
 from atompack_torch.joining import join
+from atompack_torch.molecule import Molecule
 
 # Our name -> theirs, where they differ.
 PRESETS: dict[str, dict[str, str]] = {

@@ -16,7 +16,7 @@ from torch.utils.data._utils.collate import default_collate_fn_map
 
 from atompack_torch._core import allocate_arena, view_arena
 from atompack_torch._storage import Value
-from atompack_torch.batch import RESERVED, Molecule, MoleculeBatch
+from atompack_torch.batch import RESERVED, MoleculeBatch
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import (
     ATOM_PROPERTY,
@@ -30,6 +30,7 @@ from atompack_torch.fields import (
     Level,
     public_names,
 )
+from atompack_torch.molecule import Molecule
 
 
 def collate(items: MoleculeBatch | Sequence[Molecule | MoleculeBatch]) -> MoleculeBatch:

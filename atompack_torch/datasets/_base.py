@@ -13,8 +13,9 @@ from torch.utils.data import Dataset, get_worker_info
 from torch.utils.data._utils.collate import default_collate_fn_map
 
 from atompack_torch._core import Collator, FieldTable
-from atompack_torch.batch import RESERVED, Molecule, MoleculeBatch
+from atompack_torch.batch import RESERVED, MoleculeBatch
 from atompack_torch.fields import STRUCTURE, STRUCTURE_INFO, FieldId, FieldInfo, public_names
+from atompack_torch.molecule import Molecule
 
 Self = TypeVar("Self", bound="MoleculeDataset")
 Transform = Callable[[MoleculeBatch], Any]

@@ -66,6 +66,10 @@ void Filler::fill(int64_t row, Bytes record) {
 void Filler::geometry(const Geometry& geometry) {
   const auto row = static_cast<size_t>(row_);
   const int64_t first = plan_.ptr[row];
+  // The decoder has held the count against the index, but the plan is older than both readings of the mapping.
+  if (geometry.n_atoms != plan_.n_rows(Level::atom, row)) {
+    throw CorruptFileError("the file was overwritten while it was read: the number of atoms changed");
+  }
   const auto n = static_cast<size_t>(geometry.n_atoms);
   copy_values(at<std::byte>(plan_.core.positions) + static_cast<size_t>(3 * first) * item_bytes(plan_.positions),
               plan_.positions, geometry.positions.data(), geometry.positions_dtype, 3 * n);
