@@ -17,7 +17,7 @@ from torch.utils.data._utils.collate import default_collate_fn_map
 from atompack_torch._core import allocate_arena, view_arena
 from atompack_torch._storage import Value
 from atompack_torch.batch import RESERVED, MoleculeBatch
-from atompack_torch.errors import FieldError
+from atompack_torch.errors import CorruptFileError, FieldError
 from atompack_torch.fields import (
     ATOM_PROPERTY,
     BUILTIN,
@@ -42,6 +42,7 @@ def collate(items: MoleculeBatch | Sequence[Molecule | MoleculeBatch]) -> Molecu
     Raises:
         TypeError: something else is among the items.
         FieldError: the types of a field differ more than in float width.
+        CorruptFileError: a molecule holds a damaged value.
     """
     if isinstance(items, MoleculeBatch):
         return items
@@ -53,7 +54,7 @@ def collate(items: MoleculeBatch | Sequence[Molecule | MoleculeBatch]) -> Molecu
 
 def join(items: Sequence[Molecule | MoleculeBatch]) -> MoleculeBatch:
     """Concatenates; never the identity."""
-    parts = [alone(item) if isinstance(item, Molecule) else item for item in items]
+    parts = [_sound(item) if isinstance(item, Molecule) else item for item in items]
     for part in parts:
         if not isinstance(part, MoleculeBatch):
             raise TypeError(f"expected Molecule or MoleculeBatch, got {type(part).__name__}")
@@ -72,6 +73,12 @@ def join(items: Sequence[Molecule | MoleculeBatch]) -> MoleculeBatch:
         masks.append(torch.cat([piece.mask for piece in pieces]))
     rows = {name: row for row, name in enumerate(names)}
     return _packed(MoleculeBatch(fields, infos, torch.stack(masks) if masks else None, rows))
+
+
+def _sound(molecule: Molecule) -> MoleculeBatch:
+    for fault in molecule._faults.values():
+        raise CorruptFileError(fault)
+    return alone(molecule)
 
 
 def _field_ids(parts: Sequence[MoleculeBatch]) -> list[FieldId]:
@@ -203,7 +210,7 @@ def _packed(batch: MoleculeBatch) -> MoleculeBatch:
 
 
 def alone(molecule: Molecule) -> MoleculeBatch:
-    """A batch of this molecule, with the fields that are present."""
+    """A batch of this molecule, with the fields that are present and sound."""
     batch, row = molecule._batch, molecule._row
     fields: dict[str, Value] = {name: molecule._value(name) for name in STRUCTURE}
     n_atoms = len(molecule)

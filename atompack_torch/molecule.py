@@ -67,13 +67,13 @@ class Molecule:
 
     def keys(self) -> list[str]:
         """Names of the fields that are present."""
-        return [
+        present = [
             name
             for name in self._batch.keys()
             if name in ("positions", "atomic_numbers")
-            or name in self._faults
             or (name not in STRUCTURE and bool(self._batch.mask(name)[self._row]))
         ]
+        return [*present, *self._faults]
 
     def __contains__(self, name: object) -> bool:
         return name in self.keys()
@@ -92,6 +92,8 @@ class Molecule:
         if not isinstance(name, str):
             raise TypeError(f"a molecule takes names of fields, not {type(name).__name__}")
         found = self._batch._find(name)
+        if found is None and name in self._faults:
+            found = name  # the damaged value itself is not kept
         if found is None:
             if name in BUILTINS:
                 return None

@@ -95,9 +95,7 @@ class MoleculeDataset(Dataset[Molecule]):
         """
         if isinstance(item, slice):
             return self.batch(range(*item.indices(len(self))))
-        if self._selection is not None:
-            (item,) = self._numbers([item])
-        made = self._collator().collate_one(item)
+        made = self._collator().collate_one(item, self._selection)
         batch, faults = self._wrapped(made), made[4]
         names = list(batch._mask_rows) if faults else []
         return Molecule._view(batch, 0, {names[field]: fault for field, fault in faults})
@@ -117,7 +115,8 @@ class MoleculeDataset(Dataset[Molecule]):
             CorruptFileError: a record, or a value that was asked for, is damaged.
             FieldError: a value is missing and ``missing="error"``; types that cannot share a batch.
         """
-        made = self._collator().collate(self._numbers(indices), get_worker_info() is not None)
+        in_worker = get_worker_info() is not None
+        made = self._collator().collate(_as_sequence(indices), self._selection, in_worker)
         batch = self._wrapped(made)
         return batch if self._transform is None else self._transform(batch)
 
@@ -135,22 +134,6 @@ class MoleculeDataset(Dataset[Molecule]):
         batch = self.batch(indices)
         return [batch if isinstance(batch, MoleculeBatch) else Collated(batch)]
 
-    def _numbers(self, indices: Any) -> Sequence[int]:
-        """Numbers in the whole data set, as a sequence of Python integers."""
-        if isinstance(indices, (Tensor, np.ndarray)):
-            is_integer = str(indices.dtype).removeprefix("torch.").startswith(("int", "uint"))
-            if not is_integer and len(indices):
-                raise TypeError(f"indices: expected integers, got {indices.dtype}")
-            indices = indices.tolist()
-        if self._selection is None:
-            return indices  # type: ignore[no-any-return]
-        size = len(self._selection)
-        for index in indices:
-            if not -size <= index < size:
-                raise IndexError(f"molecule {index} is out of range for a subset of {size}")
-        numbers: list[int] = self._selection[torch.tensor(indices, dtype=torch.int64)].tolist()
-        return numbers
-
     def subset(self: Self, indices: Sequence[int] | Tensor | np.ndarray[Any, Any]) -> Self:
         """The same data set, seen through these indices; nothing is read or copied."""
         checked = torch.as_tensor(indices, dtype=torch.int64)
@@ -158,7 +141,7 @@ class MoleculeDataset(Dataset[Molecule]):
             raise IndexError(f"subset: an index is out of range for a data set of {len(self)}")
         checked = torch.where(checked < 0, checked + len(self), checked)
         part = copy.copy(self)
-        part._native = self._native
+        part._native, part._table = self._native, self._table
         part._selection = checked if self._selection is None else self._selection[checked]
         return part
 
@@ -175,6 +158,16 @@ class MoleculeDataset(Dataset[Molecule]):
         for i in range(len(self) - sum(sizes)):
             sizes[i % len(sizes)] += 1
         return [self.subset(part) for part in torch.split(order, sizes)]
+
+
+def _as_sequence(indices: Any) -> Sequence[int]:
+    """Indices in a form whose items are integers to Python."""
+    if not isinstance(indices, (Tensor, np.ndarray)):
+        return indices  # type: ignore[no-any-return]
+    is_integer = str(indices.dtype).removeprefix("torch.").startswith(("int", "uint"))
+    if not is_integer and len(indices):
+        raise TypeError(f"indices: expected integers, got {indices.dtype}")
+    return indices.tolist()
 
 
 # (arena, table, values, masks, faults), as the native core hands it over

@@ -123,7 +123,7 @@ void Reader::prefetch(int64_t index) const {
   constexpr uint32_t kLine = 64;
   constexpr uint32_t kMost = 4096;  // the hardware follows a longer run by itself
   const IndexEntry found = entry(index);
-  if (found.offset > file_.bytes().size() || found.stored_bytes > file_.bytes().size() - found.offset) return;
+  if (!found.lies_between(header_.data_start, header_.committed_end())) return;
   const std::byte* const first = file_.bytes().data() + found.offset;
   for (uint32_t at = 0; at < std::min(found.stored_bytes, kMost); at += kLine) __builtin_prefetch(first + at);
 }

@@ -80,12 +80,29 @@ int64_t checked_index(py::handle item, int64_t size) {
   return index < 0 ? index + size : index;
 }
 
-std::vector<int64_t> checked_indices(const py::sequence& from, int64_t size) {
-  std::vector<int64_t> indices;
-  indices.reserve(from.size());
-  for (const py::handle item : from) indices.push_back(checked_index(item, size));
-  return indices;
-}
+// The molecules of a source that a data set shows: all of them, or those of a subset (contiguous int64).
+class Shown {
+ public:
+  Shown(const Collator& collator, const std::optional<at::Tensor>& selection)
+      : size_(selection ? selection->numel() : collator.source()->size()),
+        numbers_(selection ? selection->const_data_ptr<int64_t>() : nullptr) {}
+
+  int64_t number(py::handle item) const {
+    const int64_t index = checked_index(item, size_);
+    return numbers_ == nullptr ? index : numbers_[index];
+  }
+
+  std::vector<int64_t> numbers(const py::sequence& items) const {
+    std::vector<int64_t> all;
+    all.reserve(items.size());
+    for (const py::handle item : items) all.push_back(number(item));
+    return all;
+  }
+
+ private:
+  int64_t size_;
+  const int64_t* numbers_;
+};
 
 // positions, atomic_numbers, batch, ptr, n_atoms, index, then the fields of the table
 py::list values_of(Batch& batch) {
@@ -108,8 +125,9 @@ py::tuple hand_over(Batch batch) {
                         faults);
 }
 
-py::tuple collate_indices(const Collator& self, const py::sequence& indices, bool shared) {
-  std::vector<int64_t> checked = checked_indices(indices, self.source()->size());
+py::tuple collate_indices(const Collator& self, const py::sequence& indices, const std::optional<at::Tensor>& selection,
+                          bool shared) {
+  std::vector<int64_t> checked = Shown(self, selection).numbers(indices);
   Batch batch;
   {
     const py::gil_scoped_release release;
@@ -118,8 +136,8 @@ py::tuple collate_indices(const Collator& self, const py::sequence& indices, boo
   return hand_over(std::move(batch));
 }
 
-py::tuple collate_one(const Collator& self, py::handle item) {
-  const int64_t index = checked_index(item, self.source()->size());
+py::tuple collate_one(const Collator& self, py::handle item, const std::optional<at::Tensor>& selection) {
+  const int64_t index = Shown(self, selection).number(item);
   Batch batch;
   {
     const py::gil_scoped_release release;
@@ -161,8 +179,8 @@ void bind_collate(py::module_& module) {
                              [](const Collator& self) { return std::const_pointer_cast<FieldTable>(self.table()); })
       .def_property_readonly(
           "source", [](const Collator& self) { return std::const_pointer_cast<MoleculeSource>(self.source()); })
-      .def("collate", &collate_indices, py::arg("indices"), py::arg("shared"))
-      .def("collate_one", &collate_one, py::arg("index"));
+      .def("collate", &collate_indices, py::arg("indices"), py::arg("selection"), py::arg("shared"))
+      .def("collate_one", &collate_one, py::arg("index"), py::arg("selection"));
   module.def(
       "allocate_arena",
       [](size_t bytes, bool shared) {

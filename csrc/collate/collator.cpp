@@ -117,9 +117,13 @@ Batch Collator::make_by_survey(BatchPlan& plan, std::vector<int32_t> touched, Ar
   }
   plan_by_survey(plan, touched, survey);
   place_outputs(plan);
-  Batch batch = fill(plan, &staged, kind, {.surveyed = true, .tolerant = single});
-  for (SurveyFault& fault : survey.faults) batch.faults.push_back({fault.field, fault.error.what()});
-  return batch;
+  try {
+    Batch batch = fill(plan, &staged, kind, {.surveyed = true, .tolerant = single});
+    for (SurveyFault& fault : survey.faults) batch.faults.push_back({fault.field, fault.error.what()});
+    return batch;
+  } catch (const PlanMismatch&) {
+    throw CorruptFileError("the file was overwritten while it was read: a record changed");
+  }
 }
 
 void Collator::plan_by_survey(BatchPlan& plan, std::span<const int32_t> touched, const Survey& survey) const {

@@ -42,15 +42,6 @@ void convert_from(std::byte* to, DType out, const std::byte* from, size_t count)
   }
 }
 
-// A scalar in one move: most fields of a molecule are that small.
-void copy_bytes(std::byte* to, const std::byte* from, size_t bytes) {
-  if (bytes == 8) {
-    std::memcpy(to, from, 8);
-  } else {
-    std::memcpy(to, from, bytes);
-  }
-}
-
 // Any byte but 0 is true; a bool that holds another byte than 0 and 1 would be undefined.
 void copy_booleans(std::byte* to, const std::byte* from, size_t count) {
   for (size_t i = 0; i < count; ++i) to[i] = std::byte{from[i] != std::byte{0}};
@@ -64,7 +55,10 @@ void copy_values(std::byte* to, DType out, const std::byte* from, DType in, size
   if (in == DType::uint8 && out == DType::int64) {
     return widen_bytes(reinterpret_cast<int64_t*>(to), reinterpret_cast<const uint8_t*>(from), count);
   }
-  if (in == out) return copy_bytes(to, from, count * item_bytes(out));
+  if (in == out) {
+    std::memcpy(to, from, count * item_bytes(out));
+    return;
+  }
   switch (in) {
     case DType::int32:
       return convert_from<int32_t>(to, out, from, count);

@@ -407,3 +407,30 @@ def test_thousands_of_sections(new_path: NewPath) -> None:
         dataset = apt.AtpDataset(forge(new_path, [record(0, sections)], schema=schema))
         assert dataset[0]["4e1f"].item() == 0x4E1F
         assert dataset.batch([0, 0])["4e1f"].tolist() == [0x4E1F] * 2
+
+
+def test_a_damaged_value_is_lost_nowhere(new_path: NewPath) -> None:
+    """It stays an error when its molecule is pickled, and when molecules are joined."""
+    sections = [
+        molecule_property("k", rec.F64, bytes(12)),
+        molecule_property("ok", rec.I64, bytes(8)),
+    ]
+    molecule = apt.AtpDataset(forge(new_path, [record(1, sections)]))[0]
+    for same in (molecule, pickle.loads(pickle.dumps(molecule))):
+        assert {"k", "ok"} <= set(same.keys())
+        assert same["ok"].item() == 0
+        with pytest.raises(apt.CorruptFileError, match="'k'"):
+            same["k"]
+        with pytest.raises(apt.CorruptFileError, match="'k'"):
+            apt.collate([same])
+
+
+def test_a_subset_takes_the_indices_that_the_whole_takes(path: Path) -> None:
+    subset = apt.AtpDataset(path).subset([4, 2, 0])
+    assert subset.batch(np.array([-1, 0])).index.tolist() == [0, 4]
+    assert subset[-1].index.item() == 0
+    for wrong in ([1.5], [True], ["1"]):
+        with pytest.raises(TypeError):
+            subset.batch(wrong)
+    with pytest.raises(IndexError):
+        subset.batch([3])
