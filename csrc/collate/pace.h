@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <limits>
 
 namespace atompack::collate {
 
@@ -27,11 +28,17 @@ class ParallelPace {
       serial_pace_.store(serial == 0 ? now : 0.75 * serial + 0.25 * now, std::memory_order_relaxed);
       return;
     }
-    const int64_t next = now > serial ? 2 * back_off_.load(std::memory_order_relaxed) : kLeastBackOff;
+    // The best of a few is judged: the first after a while on one thread has to wake the others up.
+    const double best = std::min(now, best_.load(std::memory_order_relaxed));
+    best_.store(best, std::memory_order_relaxed);
+    const int64_t batches = ++parallel_batches_;
+    if (batches % kTries != 0) return;
+    best_.store(kNever, std::memory_order_relaxed);
+    const int64_t next = best > serial ? 2 * back_off_.load(std::memory_order_relaxed) : kLeastBackOff;
     back_off_.store(std::min(next, kMostBackOff), std::memory_order_relaxed);
-    if (now > serial) {
+    if (best > serial) {
       serial_batches_.store(back_off_.load(std::memory_order_relaxed), std::memory_order_relaxed);
-    } else if (++parallel_batches_ % kRefresh == 0) {
+    } else if (batches % kRefresh == 0) {
       serial_batches_.store(1, std::memory_order_relaxed);  // to know still how long one thread takes
     }
   }
@@ -39,11 +46,14 @@ class ParallelPace {
  private:
   static constexpr int64_t kLeastBackOff = 8;
   static constexpr int64_t kMostBackOff = 4096;
-  static constexpr int64_t kRefresh = 256;
+  static constexpr int64_t kTries = 4;
+  static constexpr int64_t kRefresh = 64 * kTries;
+  static constexpr double kNever = std::numeric_limits<double>::infinity();
 
   std::atomic<int64_t> serial_batches_{1};  // to run on one thread before the next try; the first tells the pace
   std::atomic<int64_t> back_off_{kLeastBackOff};
   std::atomic<int64_t> parallel_batches_{0};
+  std::atomic<double> best_{kNever};    // of the tries so far
   std::atomic<double> serial_pace_{0};  // nanoseconds for a unit of work
 };
 
