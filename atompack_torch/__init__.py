@@ -11,6 +11,7 @@ from importlib.metadata import version as _version
 
 from atompack_torch import _core as _core  # first: it checks the torch this was built for
 from atompack_torch.batch import MoleculeBatch
+from atompack_torch.compaction import compact
 from atompack_torch.datasets.atp import AtpDataset
 from atompack_torch.errors import (
     AtompackError,
@@ -40,4 +41,5 @@ __all__ = [
     "UnsupportedFormatError",
     "WriterLockedError",
     "collate",
+    "compact",
 ]

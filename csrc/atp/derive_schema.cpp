@@ -12,35 +12,35 @@ class SectionCollector::Visitor final : public MoleculeVisitor {
 
   void field(const FieldView& view, Bytes) override {
     if (view.fault != nullptr) throw *view.fault;
-    const Schema& schema = owner_.from_.stored_schema();
-    if (view.declaration >= 0) {
-      const auto declared = static_cast<size_t>(view.declaration);
-      if (owner_.seen_[declared]) return;
-      add(schema.entries[declared]);
-      owner_.seen_[declared] = true;
+    if (view.declaration < 0) {
+      found_undeclared_ = true;
       return;
     }
-    const std::optional<uint8_t> tag = tag_for(view.scope, view.key, view.type, view.row_shape);
-    if (!tag) throw FieldError("type: the format has none for this value").at_field(std::string(view.key));
-    add(entry_for(view.scope, view.key, *tag, view.type, view.row_shape));
+    const auto declared = static_cast<size_t>(view.declaration);
+    if (owner_.seen_[declared]) return;
+    owner_.add(owner_.from_.stored_schema().entries[declared]);
+    owner_.seen_[declared] = true;
   }
+
+  bool found_undeclared() const { return found_undeclared_; }
 
  private:
-  void add(const SchemaEntry& entry) {
-    try {
-      owner_.known_.add(entry);
-      const bool fits = owner_.rules_.format != 2 || owner_.from_.header().record_format == 2;
-      if (!fits && needs_format_3(entry.scope, entry.tag)) {
-        throw FieldError(cat("type: records of format 2 hold no ", words_for(entry.tag), " here"));
-      }
-    } catch (DataError& error) {
-      error.at_field(entry.key);
-      throw;
-    }
-  }
-
   SectionCollector& owner_;
+  bool found_undeclared_ = false;
 };
+
+void SectionCollector::add(const SchemaEntry& entry) {
+  try {
+    known_.add(entry);
+    const bool fits = rules_.format != 2 || from_.header().record_format == 2;
+    if (!fits && needs_format_3(entry.scope, entry.tag)) {
+      throw FieldError(cat("type: records of format 2 hold no ", words_for(entry.tag), " here"));
+    }
+  } catch (DataError& error) {
+    error.at_field(entry.key);
+    throw;
+  }
+}
 
 SectionCollector::SectionCollector(const Reader& from, RecordRules& rules)
     : from_(from), rules_(rules), known_(rules.schema), seen_(from.stored_schema().entries.size()) {
@@ -57,6 +57,32 @@ SectionCollector::SectionCollector(const Reader& from, RecordRules& rules)
 void SectionCollector::collect(int64_t index, Bytes record) {
   Visitor visitor(*this);
   from_.visit(index, record, visitor);
+  if (!visitor.found_undeclared()) return;
+  try {
+    collect_undeclared(record);
+  } catch (DataError& error) {
+    from_.locate(error, index);
+    throw;
+  }
+}
+
+// A visitor does not see tags, and different ones may stand for the same type.
+void SectionCollector::collect_undeclared(Bytes record) {
+  ByteCursor cursor(record);
+  const auto n_atoms = cursor.read_le<uint32_t>("atom count");
+  cursor.take(n_atoms * (3 * item_bytes(from_.schemas()[0].positions) + 1), "positions and atomic numbers");
+  const auto n_sections = cursor.read_le<uint16_t>("section count");
+  for (int i = 0; i < n_sections; ++i) {
+    const RawSection section = read_section(cursor);
+    if (!is_shown(section)) continue;
+    const auto scope = static_cast<Scope>(section.kind);
+    const auto same = [&](const SchemaEntry& entry) { return entry.scope == scope && entry.key == section.key; };
+    if (std::ranges::any_of(from_.stored_schema().entries, same)) continue;
+    const std::optional<FieldType> type = field_type(scope, section.key, section.tag);
+    if (!type) throw InternalError("a section that passed its checks has no type");
+    const auto shape = row_shape(traits_of(section.tag), type->level, section.payload.size(), n_atoms);
+    add(entry_for(scope, section.key, section.tag, *type, shape.value_or(Shape{})));  // tensors need none
+  }
 }
 
 void SectionCollector::join() {

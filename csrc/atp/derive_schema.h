@@ -20,6 +20,8 @@ class SectionCollector {
 
  private:
   class Visitor;
+  void add(const SchemaEntry& entry);
+  void collect_undeclared(Bytes record);
 
   const Reader& from_;
   RecordRules& rules_;
