@@ -116,6 +116,7 @@ std::optional<uint8_t> builtin_tag(std::string_view key, const FieldType& type, 
 
 std::optional<uint8_t> tag_for(Scope scope, std::string_view key, const FieldType& type, const Shape& row_shape) {
   if (scope == Scope::builtin) return builtin_tag(key, type, row_shape);
+  if (type.kind != ValueKind::numeric && scope == Scope::atom_property) return std::nullopt;
   if (type.kind == ValueKind::none) return property_tag(Form::none, DType::uint8);
   if (type.kind == ValueKind::string) return property_tag(Form::text, DType::uint8);
   const int rank = row_shape.rank() + (type.level == Level::atom ? 1 : 0);

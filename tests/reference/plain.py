@@ -1,4 +1,4 @@
-"""Plain molecules (the dicts of ``strategies``) in every form that a writer takes; comparing them."""
+"""Plain molecules (dicts of ``strategies``) in every form that a writer takes; comparing them."""
 
 from __future__ import annotations
 
