@@ -156,11 +156,9 @@ def test_clash(new_path: NewPath, name: str, form: str) -> None:
         writer.close()
         writer = apt.AtpWriter(path, mode="a")
     n = len(writer)
+    run = plain.columns([first, second]) if form == "columns" and name != "positions" else None
     with pytest.raises(apt.FieldError, match=message):
-        if form == "columns" and name != "positions":
-            writer.write_columns(plain.columns([first, second]))
-        else:
-            writer.write(bad)
+        writer.write(bad) if run is None else writer.write_columns(run)
     assert len(writer) == n
     writer.write(plain.molecule(first))
     writer.close()
@@ -217,7 +215,7 @@ def test_keys_too_long(atompack: AtompackProcess, new_path: NewPath, scope: str)
 @pytest.mark.parametrize("scope", ["properties", "atom_properties"])
 def test_the_key_that_no_property_can_have(new_path: NewPath, scope: str) -> None:
     with apt.AtpWriter(new_path()) as writer:
-        with pytest.raises(apt.FieldError, match="keeps this name to itself.*field 'stress'"):
+        with pytest.raises(apt.FieldError, match=r"keeps this name to itself.*field 'stress'"):
             writer.write(plain.molecule(geometry() | {scope: {"stress": np.zeros(2)}}))
         assert len(writer) == 0
 
@@ -377,16 +375,16 @@ def test_columns_that_do_not_fit(
 
 def test_the_same_column_twice(new_path: NewPath) -> None:
     run = plain.columns([with_property(1.0)])
-    with apt.AtpWriter(new_path()) as writer:
-        with pytest.raises(apt.FieldError, match="given twice .*field 'k'"):
-            writer.write_columns(run._replace(fields=run.fields * 2))
+    run = run._replace(fields=run.fields * 2)
+    with apt.AtpWriter(new_path()) as writer, pytest.raises(apt.FieldError, match="given twice"):
+        writer.write_columns(run)
 
 
 @pytest.mark.parametrize("ptr", [[], [1, 3], [0, 3, 2], [0, 4], [0], [0, 2**40], [0, -1, 3]])
 def test_bounds_of_molecules_that_lie(new_path: NewPath, ptr: list[int]) -> None:
     run = Columns(np.zeros((3, 3)), np.ones(3, int), np.array(ptr, "i8"), [])
     with apt.AtpWriter(new_path()) as writer:
-        with pytest.raises(apt.FieldError, match="ptr|positions"):
+        with pytest.raises(apt.FieldError, match=r"ptr|positions"):
             writer.write_columns(run)
         assert len(writer) == 0
 
@@ -410,7 +408,7 @@ def test_records_of_four_gigabytes(
     with apt.AtpWriter(new_path(), codec=codec) as writer:
         writer.write_columns(run)
         field = Column(MOLECULE_PROPERTY, "k", values)
-        with pytest.raises(apt.FieldError, match="molecule 0|'k'"):
+        with pytest.raises(apt.FieldError, match=r"molecule 0|'k'"):
             writer.write_columns(run._replace(fields=[field]))
         assert len(writer) == 1
 
@@ -420,7 +418,7 @@ def test_dimensions_that_do_not_fit(new_path: NewPath) -> None:
     run = plain.columns([geometry(1)])
     with apt.AtpWriter(new_path()) as writer:
         for shape in ((1, 0, 2**32), (1, 2**17, 0, 2**17), (1, 2**33, 0)):
-            with pytest.raises(apt.FieldError, match="no dimensions like those .*field 'k'"):
+            with pytest.raises(apt.FieldError, match=r"no dimensions like those .*field 'k'"):
                 writer.write_columns(
                     run._replace(fields=[Column(MOLECULE_PROPERTY, "k", np.zeros(shape))])
                 )
@@ -445,9 +443,9 @@ def test_too_many_fields(new_path: NewPath) -> None:
 )
 def test_things_that_are_no_molecules(new_path: NewPath, item: Any) -> None:
     with apt.AtpWriter(new_path()) as writer:
-        with pytest.raises(TypeError, match="expected .*Molecule.*, got"):
+        with pytest.raises(TypeError, match=r"expected .*Molecule.*, got"):
             writer.write(item)
-        with pytest.raises(TypeError, match="expected .*Molecule.*, got"):
+        with pytest.raises(TypeError, match=r"expected .*Molecule.*, got"):
             writer.write([plain.molecule(geometry()), item])
         assert len(writer) == 0
 
