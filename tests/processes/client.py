@@ -37,7 +37,10 @@ class Script:
     @property
     def stdout(self) -> str:
         """What it printed so far."""
-        file = Path(f"{self._output}.out")
+        return self._printed("out")
+
+    def _printed(self, where: str) -> str:
+        file = Path(f"{self._output}.{where}")
         return file.read_text() if file.exists() else ""
 
     def wait_for(self, text: str) -> None:
@@ -60,7 +63,7 @@ class Script:
         except TimeoutError:
             os.kill(self.pid, signal.SIGKILL)
             status = self._server.answer()
-        return Done(status, self.stdout, Path(f"{self._output}.err").read_text())
+        return Done(status, self.stdout, self._printed("err"))
 
 
 class ScriptServer:
