@@ -80,7 +80,7 @@ def array_of(tensor: Tensor) -> Array:
     Raises:
         FieldError: NumPy has nothing like it.
     """
-    tensor = tensor.detach().cpu()
+    tensor = tensor.detach().cpu().resolve_neg()
     try:
         return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
     except (TypeError, RuntimeError) as error:  # sparse, quantized, float8
