@@ -22,11 +22,14 @@ from atompack_torch._C import (  # noqa: E402  (only after the check)
     AtpSnapshot,
     Collator,
     ConcatSource,
+    ExtxyzReader,
     FieldTable,
     MoleculeSource,
     allocate_arena,
+    format_extxyz,
     parallel_thread_ids,
     read_atom_counts,
+    survey_extxyz,
     view_arena,
 )
 
@@ -35,10 +38,13 @@ __all__ = [
     "AtpSnapshot",
     "Collator",
     "ConcatSource",
+    "ExtxyzReader",
     "FieldTable",
     "MoleculeSource",
     "allocate_arena",
+    "format_extxyz",
     "parallel_thread_ids",
     "read_atom_counts",
+    "survey_extxyz",
     "view_arena",
 ]

@@ -1,0 +1,91 @@
+#include "extxyz/value.h"
+
+#include <optional>
+
+#include "extxyz/json.h"
+#include "extxyz/number.h"
+
+namespace atompack::extxyz {
+namespace {
+
+constexpr bool is_separator(char c) { return is_space(c) || c == ','; }
+
+// Calls `take` with one word after the other; stops at the first that it does not want.
+template <typename Take>
+bool for_each_word(std::string_view text, const Take& take) {
+  for (size_t at = 0; at < text.size();) {
+    if (is_separator(text[at])) {
+      ++at;
+      continue;
+    }
+    size_t end = at;
+    while (end < text.size() && !is_separator(text[end])) ++end;
+    if (!take(text.substr(at, end - at))) return false;
+    at = end;
+  }
+  return true;
+}
+
+template <typename T, typename Value>
+bool keep(const std::optional<Value>& value, std::vector<T>& into) {
+  if (value) into.push_back(static_cast<T>(*value));
+  return value.has_value();
+}
+
+bool read_words(std::string_view text, Kind kind, Array& out) {
+  out.reset(kind);
+  const bool fits = for_each_word(text, [&](std::string_view word) {
+    switch (kind) {
+      case Kind::integer:
+        return keep(parse_integer(word), out.integers);
+      case Kind::real:
+        return keep(parse_real(word), out.reals);
+      case Kind::flag:
+        return keep(parse_flag(word), out.flags);
+      case Kind::text:
+        return false;
+    }
+    return false;
+  });
+  if (!fits || out.size() == 0) return false;
+  if (out.size() > 1) out.shape = {static_cast<int64_t>(out.size())};
+  return true;
+}
+
+void set_text(std::string_view text, Array& out) {
+  out.reset(Kind::text);
+  out.texts.emplace_back(text);
+}
+
+bool is_unprocessed(std::string_view key) {
+  return key.size() == 3 && (key[0] | 0x20) == 'u' && (key[1] | 0x20) == 'i' && (key[2] | 0x20) == 'd';
+}
+
+bool infer_structured(const Entry& entry, Array& out) {
+  if (entry.text.starts_with(kJsonMark)) return parse_json(std::string_view(entry.text).substr(kJsonMark.size()), out);
+  const bool nested = entry.bracketed && entry.text.find_first_of("[{") != std::string::npos;
+  return nested && parse_nested('[' + entry.text + ']', out);
+}
+
+}  // namespace
+
+void infer_value(const Entry& entry, Array& out) {
+  const std::string_view text = entry.text;
+  if (is_unprocessed(entry.key)) return set_text(text, out);
+  if (infer_structured(entry, out)) return;
+  for (const Kind kind : {Kind::integer, Kind::real, Kind::flag}) {
+    if (read_words(text, kind, out)) return;
+  }
+  set_text(text, out);
+}
+
+void append_text_value(std::string_view key, std::string_view text, std::string& line) {
+  const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; };
+  Array read;
+  infer_value({std::string(key), std::string(text)}, read);
+  const bool survives = read.kind == Kind::text && read.texts[0] == text;
+  if (survives && std::ranges::none_of(text, is_control)) return append_quoted(text, line);
+  append_quoted(std::string(kJsonMark) + json_string(text), line);
+}
+
+}  // namespace atompack::extxyz
