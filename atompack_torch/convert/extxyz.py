@@ -189,9 +189,10 @@ class _Block(NamedTuple):
                 array = array[..., [0, 5, 4, 5, 1, 3, 4, 3, 2]].reshape(*rows, 3, 3)
             if array.shape == (*rows, *expected):
                 return array.astype(np.float64, copy=False)
+        got = "text" if array.dtype.kind == "U" else f"{array.dtype} of shape {shape}"
         raise FieldError(
-            f"{self.path}: {name}: expected numbers of shape {expected}, got {array.dtype.name} of "
-            f"shape {shape} (molecule {self.first_frame + frame}, field {key!r})"
+            f"{self.path}: {name}: expected numbers of shape {expected}, got {got} "
+            f"(molecule {self.first_frame + frame}, field {key!r})"
         )
 
     def masses(self, given: Sequence[Any]) -> Array:

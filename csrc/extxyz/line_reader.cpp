@@ -12,6 +12,12 @@ namespace {
 constexpr size_t kBufferBytes = 1 << 20;
 constexpr size_t kMostLineBytes = 64 << 20;
 
+void check_length(size_t bytes, uint64_t offset) {
+  if (bytes > kMostLineBytes) {
+    throw CorruptFileError(cat("line: expected at most ", kMostLineBytes, " bytes, got more"), offset);
+  }
+}
+
 }  // namespace
 
 LineReader::LineReader(std::string path)
@@ -24,9 +30,7 @@ LineReader::LineReader(std::string path)
 bool LineReader::refill() {
   if (read_offset_ == file_bytes_) return false;
   const size_t kept = end_ - begin_;
-  if (kept > kMostLineBytes) {
-    throw CorruptFileError(cat("line: expected at most ", kMostLineBytes, " bytes, got more"), next_offset());
-  }
+  check_length(kept, next_offset());
   if (begin_ > 0) std::memmove(buffer_.data(), buffer_.data() + begin_, kept);
   begin_ = 0;
   end_ = kept;
@@ -57,6 +61,7 @@ std::optional<std::string_view> LineReader::next() {
   const char* const stop = found != nullptr ? static_cast<const char*>(found) : buffer_.data() + end_;
   ends_open_ = found == nullptr;
   std::string_view line(begin, static_cast<size_t>(stop - begin));
+  check_length(line.size(), line_offset_);
   begin_ += line.size() + (found != nullptr ? 1 : 0);
   if (line.ends_with('\r')) line.remove_suffix(1);
   return line;
