@@ -155,10 +155,11 @@ void take_numbers(const ColumnSpec& column, const Array& given, const FrameHead&
   }
 }
 
-// Labels of atoms that say no more than their numbers are not worth keeping.
+// Labels of atoms that say no more than their numbers (X: nothing) are not worth keeping.
 bool repeats_numbers(const std::vector<std::string>& labels, const std::vector<uint8_t>& numbers) {
-  return std::ranges::equal(labels, numbers,
-                            [](const std::string& label, uint8_t number) { return atomic_number(label) == number; });
+  return std::ranges::equal(labels, numbers, [](const std::string& label, uint8_t number) {
+    return atomic_number(label) == number || label == "X";
+  });
 }
 
 void settle_roles(const FrameHead& head, std::span<const Target> targets, Atoms& atoms) {

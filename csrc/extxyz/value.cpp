@@ -57,8 +57,11 @@ void set_text(std::string_view text, Array& out) {
   out.texts.emplace_back(text);
 }
 
-bool is_unprocessed(std::string_view key) {
-  return key.size() == 3 && (key[0] | 0x20) == 'u' && (key[1] | 0x20) == 'i' && (key[2] | 0x20) == 'd';
+// ASE leaves the value of "uid" as it stands there; only texts that cannot stand in a line are exempt.
+bool is_unprocessed(const Entry& entry) {
+  const std::string_view key = entry.key;
+  const bool is_uid = key.size() == 3 && (key[0] | 0x20) == 'u' && (key[1] | 0x20) == 'i' && (key[2] | 0x20) == 'd';
+  return is_uid && !entry.text.starts_with(std::string(kJsonMark) + '"');
 }
 
 bool infer_structured(const Entry& entry, Array& out) {
@@ -71,7 +74,7 @@ bool infer_structured(const Entry& entry, Array& out) {
 
 void infer_value(const Entry& entry, Array& out) {
   const std::string_view text = entry.text;
-  if (is_unprocessed(entry.key)) return set_text(text, out);
+  if (is_unprocessed(entry)) return set_text(text, out);
   if (infer_structured(entry, out)) return;
   for (const Kind kind : {Kind::integer, Kind::real, Kind::flag}) {
     if (read_words(text, kind, out)) return;

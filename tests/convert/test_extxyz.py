@@ -115,7 +115,7 @@ def structures(draw: st.DrawFn) -> ase.Atoms:
     matrices = npst.arrays(np.float64, (2, 3), elements=ANY)
     atoms.info |= draw(st.dictionaries(KEYS, values | matrices, max_size=4))
     columns = st.sampled_from([np.float64, np.int32, bool, "U2"])
-    for key in draw(st.sets(KEYS.map(lambda key: "c_" + key), max_size=3)):
+    for key in draw(st.sets(KEYS.map(lambda key: "c" + key + "x"), max_size=3)):
         dtype, width = draw(columns), draw(st.sampled_from([(), (2,), (3,)]))
         elements = {"U2": st.just("ab"), bool: st.booleans(), np.int32: st.integers(-9, 9)}
         atoms.set_array(
