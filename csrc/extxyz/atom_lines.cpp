@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/utf8.h"
 #include "extxyz/element.h"
+#include "extxyz/excerpt.h"
 #include "extxyz/number.h"
 
 namespace atompack::extxyz {
@@ -78,8 +79,7 @@ class AtomLine {
   }
 
   [[noreturn]] void fail(std::string_view expected, std::string_view word, const ColumnSpec& column) const {
-    constexpr size_t kMost = 40;
-    const std::string got = word.empty() ? "the end of the line" : cat("'", word.substr(0, kMost), "'");
+    const std::string got = word.empty() ? "the end of the line" : excerpt(word);
     const auto offset = static_cast<uint64_t>(word.data() - begin_);
     throw CorruptFileError(cat("atom line: expected ", expected, ", got ", got), offset).at_field(column.key);
   }

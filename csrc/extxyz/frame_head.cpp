@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "extxyz/excerpt.h"
 #include "extxyz/number.h"
 #include "extxyz/value.h"
 
@@ -14,12 +15,6 @@ std::string_view trimmed(std::string_view line) {
   const auto first = std::ranges::find_if(line, no_space);
   const auto last = std::find_if(line.rbegin(), line.rend(), no_space).base();
   return first < last ? std::string_view(first, last) : std::string_view();
-}
-
-// Cut so that a line of any length makes a message of a few words.
-std::string excerpt(std::string_view text) {
-  constexpr size_t kMost = 40;
-  return text.size() <= kMost ? std::string(text) : cat(text.substr(0, kMost), "...");
 }
 
 // Blank lines between frames say nothing.
@@ -36,7 +31,7 @@ int64_t parse_count(std::string_view words, uint64_t offset) {
   if (words.starts_with("VEC")) {
     throw UnsupportedFormatError("lattice vectors in VEC lines: expected Lattice in the comment line", offset);
   }
-  throw CorruptFileError(cat("frame: expected the number of atoms, got '", excerpt(words), "'"), offset);
+  throw CorruptFileError(cat("frame: expected the number of atoms, got ", excerpt(words)), offset);
 }
 
 // The file is too short for the claim, whatever stands there: each word takes a byte and a separator.
@@ -50,7 +45,7 @@ void check_room(const FrameHead& head, const LineReader& lines) {
 }
 
 [[noreturn]] void fail_value(const Entry& entry, std::string_view expected) {
-  throw CorruptFileError(cat(entry.key, ": expected ", expected, ", got '", excerpt(entry.text), "'"), entry.offset);
+  throw CorruptFileError(cat(entry.key, ": expected ", expected, ", got ", excerpt(entry.text)), entry.offset);
 }
 
 std::array<double, 9> parse_lattice(const Entry& entry) {

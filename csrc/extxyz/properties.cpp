@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "extxyz/excerpt.h"
 #include "extxyz/number.h"
 
 namespace atompack::extxyz {
@@ -30,7 +31,7 @@ Kind kind_of(std::string_view letter, std::string_view key) {
   if (letter == "I") return Kind::integer;
   if (letter == "S") return Kind::text;
   if (letter == "L") return Kind::flag;
-  fail(cat("column '", key, "': expected type R, I, S or L, got '", letter, "'"));
+  fail(cat("column ", excerpt(key), ": expected type R, I, S or L, got ", excerpt(letter)));
 }
 
 struct Meaning {
@@ -51,8 +52,8 @@ Role role_of(const ColumnSpec& column) {
   const auto meaning = std::ranges::find(kMeanings, column.key, &Meaning::key);
   if (meaning == std::ranges::end(kMeanings)) return Role::field;
   if (column.kind != meaning->kind || column.width != meaning->width) {
-    fail(cat("column '", column.key, "': expected ", name_of(meaning->kind), " of width ", meaning->width, ", got ",
-             name_of(column.kind), " of width ", column.width));
+    fail(cat("column ", excerpt(column.key), ": expected ", name_of(meaning->kind), " of width ", meaning->width,
+             ", got ", name_of(column.kind), " of width ", column.width));
   }
   return meaning->role;
 }
@@ -61,7 +62,7 @@ ColumnSpec column_of(std::string_view key, std::string_view letter, std::string_
   if (key.empty()) fail("expected the name of a column, got none");
   const std::optional<int64_t> words = parse_integer(width);
   if (!words || *words < 1 || *words > kMostWords) {
-    fail(cat("column '", key, "': expected a width of 1 to ", kMostWords, ", got '", width, "'"));
+    fail(cat("column ", excerpt(key), ": expected a width of 1 to ", kMostWords, ", got ", excerpt(width)));
   }
   ColumnSpec column{std::string(key), kind_of(letter, key), *words, Role::field};
   column.role = role_of(column);
@@ -75,7 +76,7 @@ size_t count(const Layout& layout, Role role) {
 void validate(const Layout& layout) {
   std::set<std::string_view> keys;
   for (const ColumnSpec& column : layout.columns) {
-    if (!keys.insert(column.key).second) fail(cat("column '", column.key, "' stands there twice"));
+    if (!keys.insert(column.key).second) fail(cat("column ", excerpt(column.key), " stands there twice"));
   }
   if (layout.n_words > kMostWords) fail(cat("expected at most ", kMostWords, " words a line, got ", layout.n_words));
   if (count(layout, Role::positions) != 1) fail(cat("expected one column 'pos', got ", count(layout, Role::positions)));

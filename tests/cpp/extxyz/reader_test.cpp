@@ -169,7 +169,7 @@ TEST(Reader, DamagedAtomLines) {
   EXPECT_EQ(refused(one_atom("", "H 0 0  \n ")),
             "atom line: expected a number, got the end of the line (molecule 0, field 'pos', offset 10)");
   EXPECT_EQ(refused(one_atom("", "H 0 0 " + std::string(100, '9') + "x")),
-            "atom line: expected a number, got '" + std::string(40, '9') + "' (molecule 0, field 'pos', offset 9)");
+            "atom line: expected a number, got '" + std::string(40, '9') + "...' (molecule 0, field 'pos', offset 9)");
 }
 
 TEST(Reader, KeysThatNoTwoFramesShareEndABlock) {
