@@ -1,5 +1,6 @@
 #include "extxyz/value.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "extxyz/json.h"
@@ -70,6 +71,29 @@ bool infer_structured(const Entry& entry, Array& out) {
   return nested && parse_nested('[' + entry.text + ']', out);
 }
 
+bool is_read_as_text(std::string_view key, std::string_view text) {
+  Array read;
+  infer_value({std::string(key), std::string(text)}, read);
+  return read.kind == Kind::text && read.texts[0] == text;
+}
+
+// To Python, and so to ASE, 1_000 is a number, and characters beyond ASCII may be digits or spaces.
+std::string as_python_may_see(std::string_view text, char foreign) {
+  std::string seen;
+  for (const char c : text) {
+    if (c != '_') seen += static_cast<unsigned char>(c) < 0x80 ? c : foreign;
+  }
+  return seen;
+}
+
+// Whether the text can stand in a line by itself.
+bool is_plain_text(std::string_view key, std::string_view text) {
+  const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; };
+  if (std::ranges::all_of(text, is_separator) || std::ranges::any_of(text, is_control)) return false;
+  return is_read_as_text(key, text) && is_read_as_text(key, as_python_may_see(text, '1')) &&
+         is_read_as_text(key, as_python_may_see(text, ' '));
+}
+
 }  // namespace
 
 void infer_value(const Entry& entry, Array& out) {
@@ -83,11 +107,7 @@ void infer_value(const Entry& entry, Array& out) {
 }
 
 void append_text_value(std::string_view key, std::string_view text, std::string& line) {
-  const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; };
-  Array read;
-  infer_value({std::string(key), std::string(text)}, read);
-  const bool survives = read.kind == Kind::text && read.texts[0] == text;
-  if (survives && std::ranges::none_of(text, is_control)) return append_quoted(text, line);
+  if (is_plain_text(key, text)) return append_quoted(text, line);
   append_quoted(std::string(kJsonMark) + json_string(text), line);
 }
 

@@ -21,9 +21,22 @@ from atompack_torch.fields import ATOM_PROPERTY, BUILTIN, MOLECULE_PROPERTY
 FLOATS = st.floats()
 INTEGERS = st.integers(-(2**63), 2**63 - 1)
 # Everything that must not change the sense of a comment line, and what looks like something else.
-ODD = "ab5 =,.:;#\"'\\[]{}()_JSONTFtruenaif-+eDd\u00e9\u00a0\u4e2d\U0001f600\n\r\t\0\x1f\x7f"
+ODD = "ab5_ =,.:;#\"'\\[]{}()_JSONTFtruenaif-+eDd\u00e9\u00a0\u4e2d\U0001f600\n\r\t\0\x1f\x7f"
 TEXT = st.text(st.sampled_from(ODD), max_size=8) | st.sampled_from(
-    ["T", "nan", "5", "1.5", "1 2", "_JSON 5", '_JSON "x"', '_JSON {"a": [1]}', "a=b", "C:\\temp"]
+    [
+        "1_0",
+        "\u0661",
+        "T",
+        "nan",
+        "5",
+        "1.5",
+        "1 2",
+        "_JSON 5",
+        '_JSON "x"',
+        '_JSON {"a": [1]}',
+        "a=b",
+        "C:\\temp",
+    ]
 )
 KEYS = st.text(st.sampled_from("ab5 =,.;#\"'\\[]{}()-\u00e9\u4e2d"), max_size=5) | st.sampled_from(
     ["energy", "forces", "force", "Lattice", "pbc", "Properties", "virial", "stress", "name"]
@@ -179,6 +192,26 @@ def test_ase_reads_it_bit_for_bit(tmp_path: Path) -> None:
         for key in ("tensor", "whole", "one"):
             assert same(atoms.info[key], frame[MOLECULE_PROPERTY, key]), key
         assert same(atoms.arrays["q"], frame[ATOM_PROPERTY, "q"])
+
+
+# Text that is JSON already stays as it is, so that ASE gets back what it wrote.
+OTHER_TEXT = TEXT.filter(lambda text: not text.startswith("_JSON "))
+
+
+@given(st.dictionaries(KEYS.filter(bool), OTHER_TEXT | FLOATS | INTEGERS | st.booleans()))
+def test_ase_reads_any_value(
+    tmp_path_factory: pytest.TempPathFactory, values: dict[str, Any]
+) -> None:
+    fields = [
+        Column(MOLECULE_PROPERTY, key, [value] if isinstance(value, str) else np.array([value]))
+        for key, value in values.items()
+    ]
+    path = tmp_path_factory.mktemp("x") / "a.extxyz"
+    extxyz.write(path, [columns(*fields, n_atoms=(1,))])
+    info = {key.removeprefix("properties/"): v for key, v in ase.io.read(path).info.items()}
+    assert info.keys() == values.keys()
+    for key, value in values.items():
+        assert same(info[key], value), (key, info[key], value)
 
 
 def test_what_it_looks_like(tmp_path: Path) -> None:
