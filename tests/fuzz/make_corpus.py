@@ -1,8 +1,8 @@
 """Write the hand-made part of the fuzz corpus.
 
 Seeds for the record and codec targets are cut out of .atp fixtures; files for the reader target
-are small irregular ones that the fixtures do not have, as are extended XYZ files. Run it again when the
-layout of a target's input changes:
+are small irregular ones that the fixtures do not have, as are extended XYZ files. Run it again when
+the layout of a target's input changes:
 
     python tests/fuzz/make_corpus.py FIXTURES tests/fuzz/corpus
 """
