@@ -86,6 +86,50 @@ class Collator:
     def collate(self, indices: Sequence[int], selection: Tensor | None, shared: bool) -> _Made: ...
     def collate_one(self, index: int, selection: Tensor | None) -> _Made: ...
 
+_Array = np.ndarray[Any, Any]
+_ExtxyzLevel = Literal["molecule", "atom"]
+_ExtxyzKind = Literal["flag", "integer", "real", "text"]
+# One array over the block; or one entry a frame: an array, str, list of str, None where absent.
+_ExtxyzValues = _Array | list[Any]
+
+class ExtxyzReader:
+    def __init__(self, path: str) -> None: ...
+    def widen(self, level: _ExtxyzLevel, key: str, kind: _ExtxyzKind) -> None: ...
+    def next_block(
+        self, max_frames: int, max_bytes: int
+    ) -> (
+        tuple[
+            int,
+            _Array,
+            _Array,
+            _Array,
+            _Array,
+            _Array,
+            _Array,
+            list[tuple[_ExtxyzLevel, str, _ExtxyzValues, _Array]],
+            int,
+            int,
+        ]
+        | None
+    ): ...
+    @property
+    def bytes_read(self) -> int: ...
+    @property
+    def file_bytes(self) -> int: ...
+    @property
+    def ends_open(self) -> bool: ...
+
+def survey_extxyz(
+    path: str,
+) -> tuple[int, list[tuple[_ExtxyzLevel, str, _ExtxyzKind, tuple[int, ...] | None]]]: ...
+def format_extxyz(
+    ptr: _Array,
+    positions: _Array,
+    numbers: _Array,
+    cell: tuple[_Array, _Array],
+    pbc: tuple[_Array, _Array],
+    fields: Sequence[tuple[_ExtxyzLevel, str, _ExtxyzValues, _Array]],
+) -> bytes: ...
 def allocate_arena(bytes: int, shared: bool) -> Tensor: ...
 def view_arena(
     arena: Tensor, places: Sequence[tuple[torch.dtype, int, Sequence[int]]]

@@ -16,6 +16,7 @@ pybind11_add_module(_C MODULE NO_EXTRAS
   csrc/bindings/atp_writer.cpp
   csrc/bindings/collate.cpp
   csrc/bindings/errors.cpp
+  csrc/bindings/extxyz.cpp
   csrc/bindings/module.cpp
   csrc/collate/arena.cpp
   csrc/collate/collator.cpp
