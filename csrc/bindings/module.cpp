@@ -4,10 +4,12 @@
 #include "bindings/atp.h"
 #include "bindings/collate.h"
 #include "bindings/errors.h"
+#include "bindings/inspect.h"
 
 PYBIND11_MODULE(_C, module) {
   module.doc() = "Native readers and collation of atompack_torch; use the package, not this module.";
   atompack::bindings::bind_errors(module);
   atompack::bindings::bind_atp(module);
   atompack::bindings::bind_collate(module);
+  atompack::bindings::bind_inspect(module);
 }
