@@ -156,7 +156,9 @@ class Statistics:
 
     def _elements_table(self) -> list[str]:
         fit = self.reference_energies
-        lines = [f"{'element':<8}{'atoms':>14}{'molecules':>14}" + (fit is not None) * f"{'E0':>16}"]
+        lines = [
+            f"{'element':<8}{'atoms':>14}{'molecules':>14}" + (fit is not None) * f"{'E0':>16}"
+        ]
         for z, count in self.elements.items():
             line = f"{symbol(z):<8}{count.n_atoms:>14,}{count.n_molecules:>14,}"
             if fit is not None and z in fit.energies:

@@ -137,7 +137,7 @@ class MoleculeDataset(Dataset[Molecule]):
         return [batch if isinstance(batch, MoleculeBatch) else Collated(batch)]
 
     def statistics(self, progress: bool | Report = False) -> Statistics:
-        """Looks at every molecule once: counts, elements, spread of the labels, energies by element.
+        """Looks at every molecule: counts, elements, spread of labels, energies by element.
 
         Molecules of a subset, labels that were asked for; ``missing="drop"`` leaves molecules out
         here as it does from batches. Sums are made in float64 in an order that does not depend on

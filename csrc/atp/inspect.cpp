@@ -28,10 +28,9 @@ std::array<SlotState, 2> describe_slots(const std::string& path) {
 SpaceUse measure_space(const std::string& path, const Snapshot& snapshot) {
   const Header& header = snapshot.header;
   const uint64_t end = header.committed_end();
-  SpaceUse use;
+  SpaceUse use{header.schema_length, header.index_length};
   const uint64_t area = end - header.data_start;
-  const uint64_t named = header.schema_length + header.index_length;  // of a broken file, these may overlap
-  use.record_area = area - std::min(named, area);
+  use.record_area = area - std::min(use.schema_bytes + use.index_bytes, area);  // of a broken file, these may overlap
   if (header.n_molecules == 0) return use;
   const io::MappedFile file(open_snapshot(path, snapshot), end, path, io::Access::automatic, false);
   const std::byte* const first = file.bytes().data() + header.index_offset + IndexEntry::kFirstAt;

@@ -18,8 +18,10 @@ struct SlotState {
 // Slots A and B of a file, however broken; throws IoError alone.
 std::array<SlotState, 2> describe_slots(const std::string& path);
 
-// Sums over the index entries of one generation. Entries that point out of the file count as atoms only.
+// Sums over the index entries of one generation. Of entries that point out of the file only the atoms count.
 struct SpaceUse {
+  uint64_t schema_bytes = 0;
+  uint64_t index_bytes = 0;
   uint64_t n_atoms = 0;
   uint64_t stored_bytes = 0;   // of the records, as they lie in the file
   uint64_t decoded_bytes = 0;  // of the records, as the index gives it

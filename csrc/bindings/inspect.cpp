@@ -104,6 +104,8 @@ void bind_inspect(py::module_& module) {
   py::class_<atp::SpaceUse>(module, "AtpSpaceUse")
       .def_static("measure", &atp::measure_space, py::arg("path"), py::arg("snapshot"),
                   py::call_guard<py::gil_scoped_release>())
+      .def_readonly("schema_bytes", &atp::SpaceUse::schema_bytes)
+      .def_readonly("index_bytes", &atp::SpaceUse::index_bytes)
       .def_readonly("n_atoms", &atp::SpaceUse::n_atoms)
       .def_readonly("stored_bytes", &atp::SpaceUse::stored_bytes)
       .def_readonly("decoded_bytes", &atp::SpaceUse::decoded_bytes)
