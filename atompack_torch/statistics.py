@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,6 +18,9 @@ from atompack_torch.fields import FieldId, public_names
 from atompack_torch.sweeping import Report, run
 
 N_ELEMENTS = 256  # atomic numbers are one byte
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+Equations = tuple[Tensor, Tensor, float]  # sums of c c^T, c e and e^2 (composition, energy)
 
 
 @dataclass(frozen=True)
@@ -233,27 +237,28 @@ def _coverage(fields: list[tuple[int, str, str, int]]) -> dict[str, int]:
     return {name: field[3] for name, field in zip(names, fields, strict=True)}
 
 
-def _solve_normal(equations: tuple[Tensor, Tensor, float]) -> tuple[Tensor, int, Tensor]:
+# NumPy, not torch, whose parallel regions would hang in a forked child.
+def _solve_normal(equations: Equations) -> tuple[Array, int, Array]:
     """Solves G x = b where G may be singular.
 
     Returns:
         A solution (256,), the rank, and an orthonormal basis (256, k) of what may be added to it.
     """
-    gram, right, _ = equations
+    gram, right = equations[0].numpy(), equations[1].numpy()
     present = gram.diagonal() > 0
     # Scaled so that rare elements weigh as much as common ones when the rank is judged.
-    scale = gram.diagonal()[present].rsqrt()
-    values, vectors = torch.linalg.eigh(gram[present][:, present] * scale[:, None] * scale)
-    is_kept = values > 1e-12 * values.max() if len(values) else values > 0
+    scale = 1 / np.sqrt(gram.diagonal()[present])
+    values, vectors = np.linalg.eigh(gram[present][:, present] * scale[:, None] * scale)
+    is_kept = values > 1e-12 * values.max(initial=0.0)
     kept = vectors[:, is_kept]
-    solution = torch.zeros(N_ELEMENTS, dtype=torch.float64)
+    solution = np.zeros(N_ELEMENTS)
     solution[present] = scale * (kept @ ((kept.T @ (scale * right[present])) / values[is_kept]))
-    free = torch.zeros(N_ELEMENTS, int((~is_kept).sum()), dtype=torch.float64)
-    free[present] = torch.linalg.qr(scale[:, None] * vectors[:, ~is_kept])[0]
+    free = np.zeros((N_ELEMENTS, int((~is_kept).sum())))
+    free[present] = np.linalg.qr(scale[:, None] * vectors[:, ~is_kept])[0]
     return solution, int(is_kept.sum()), free
 
 
-def _fit(found: Mapping[str, Any], guess: Tensor) -> ReferenceEnergies | None:
+def _fit(found: Mapping[str, Any], guess: Array) -> ReferenceEnergies | None:
     """The equations are about what the guess has left over of the energies."""
     n_molecules = found["energy_per_atom"][0]
     if n_molecules == 0:
@@ -261,9 +266,9 @@ def _fit(found: Mapping[str, Any], guess: Tensor) -> ReferenceEnergies | None:
     change, rank, free = _solve_normal(found["equations"])
     energies = guess + change
     energies = energies - free @ (free.T @ energies)  # of all solutions the one of least norm
-    present = found["equations"][0].diagonal() > 0
+    present = found["equations"][0].numpy().diagonal() > 0
     return ReferenceEnergies(
-        energies={z: float(energies[z]) for z in present.nonzero()[:, 0].tolist()},
+        energies={int(z): float(energies[z]) for z in np.flatnonzero(present)},
         rank=rank,
         n_molecules=n_molecules,
         residual_rms=_residual(found["equations"], change, n_molecules),
@@ -271,8 +276,8 @@ def _fit(found: Mapping[str, Any], guess: Tensor) -> ReferenceEnergies | None:
     )
 
 
-def _residual(equations: tuple[Tensor, Tensor, float], change: Tensor, n_molecules: int) -> float:
-    gram, right, squares = equations
+def _residual(equations: Equations, change: Array, n_molecules: int) -> float:
+    gram, right, squares = equations[0].numpy(), equations[1].numpy(), equations[2]
     left_over = squares - float(2 * change @ right) + float(change @ gram @ change)
     return math.sqrt(max(left_over, 0.0) / n_molecules)
 

@@ -40,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     status = OK
     try:
         status = command.run(options)
-        sys.stdout.flush()
+        print(end="", flush=True)  # does nothing where there is no stdout
     except BrokenPipeError:  # whoever reads our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except KeyboardInterrupt:

@@ -67,8 +67,8 @@ def run(options: argparse.Namespace) -> int:
         print_json({**total, "schema": _plain_schema(schema), "files": files})
     else:
         _print_text(files, total, schema)
-    for error in errors:
-        print(f"atompack-torch info: {printable(error)}", file=sys.stderr)
+    for message in errors:
+        print(f"atompack-torch info: {printable(message)}", file=sys.stderr)
     return 1 if errors else 0
 
 

@@ -229,10 +229,7 @@ def _checked_dtype(dtype: DTypes | None) -> DTypes | None:
 
 
 def files_of(path: Any) -> list[str]:
-    """The files behind a path, a list of them or a folder of shards.
-
-    Absolute, so that a worker with another current folder finds them too.
-    """
+    """Of a data set; absolute, so that a worker with another current folder finds them too."""
     if isinstance(path, (str, os.PathLike)):
         if Path(path).is_dir():
             return _shards_of(Path(path).absolute())

@@ -1,6 +1,6 @@
 #include "collate/normal_equations.h"
 
-#include <ATen/ops/zeros.h>
+#include <ATen/ops/empty.h>
 
 #include <algorithm>
 
@@ -27,15 +27,17 @@ void NormalEquations::join(const NormalEquations& other) {
   squares_ += other.squares_;
 }
 
+// Not at::zeros, which fills large tensors in a parallel region: in a forked child that would hang.
 at::Tensor NormalEquations::gram() const {
-  at::Tensor all = at::zeros({static_cast<int64_t>(kElements), static_cast<int64_t>(kElements)}, at::kDouble);
+  at::Tensor all = at::empty({static_cast<int64_t>(kElements), static_cast<int64_t>(kElements)}, at::kDouble);
   auto* const first = all.mutable_data_ptr<double>();
+  std::fill_n(first, kElements * kElements, 0.0);
   for (size_t i = 0; i < kElements; ++i) std::ranges::copy(rows_[i], first + i * kElements);
   return all;
 }
 
 at::Tensor NormalEquations::right() const {
-  at::Tensor all = at::zeros({static_cast<int64_t>(kElements)}, at::kDouble);
+  at::Tensor all = at::empty({static_cast<int64_t>(kElements)}, at::kDouble);
   std::ranges::copy(right_, all.mutable_data_ptr<double>());
   return all;
 }

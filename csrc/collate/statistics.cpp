@@ -6,13 +6,13 @@ namespace {
 template <typename T>
 void add_vectors_one_by_one(Statistics& sums, const std::byte* from, size_t n_vectors) {
   for (size_t i = 0; i < n_vectors; ++i) {
-    double norm = 0;
+    std::array<double, 3> vector;
     for (size_t k = 0; k < 3; ++k) {
-      const double value = load_le<T>(from + (3 * i + k) * sizeof(T));
-      sums.forces.add(value);
-      norm += value * value;
+      vector[k] = load_le<T>(from + (3 * i + k) * sizeof(T));
+      sums.forces.add(vector[k]);
     }
-    if (std::isfinite(norm)) sums.largest_force = std::max(sums.largest_force, std::sqrt(norm));
+    const double length = std::hypot(vector[0], vector[1], vector[2]);
+    if (std::isfinite(length)) sums.largest_force = std::max(sums.largest_force, length);
   }
 }
 
@@ -37,13 +37,16 @@ void add_vectors(Statistics& sums, const std::byte* from, size_t n_vectors) {
     }
     longest = std::max(longest, norm);
   }
+  const double sum = first[0] + first[1] + first[2];
+  const double sum_of_squares = second[0] + second[1] + second[2];
+  if (!std::isfinite(sum_of_squares) || !std::isfinite(longest)) {
+    return add_vectors_one_by_one<T>(sums, from, n_vectors);
+  }
   Moments all;
   all.count = static_cast<int64_t>(3 * n_vectors);
   const auto count = static_cast<double>(all.count);
-  const double sum = first[0] + first[1] + first[2];
   all.mean = guess + sum / count;
-  all.scatter = std::max(0.0, second[0] + second[1] + second[2] - sum * sum / count);
-  if (!std::isfinite(all.scatter) || !std::isfinite(longest)) return add_vectors_one_by_one<T>(sums, from, n_vectors);
+  all.scatter = std::max(0.0, sum_of_squares - sum * sum / count);
   all.low = std::ranges::min(low);
   all.high = std::ranges::max(high);
   sums.forces.join(all);
