@@ -8,7 +8,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from atompack_torch.datasets.atp import files_of
+from atompack_torch.datasets.atp import AtpDataset, files_of
+from atompack_torch.errors import FieldError
 
 
 class UsageError(Exception):
@@ -30,6 +31,15 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 def files_at(paths: Sequence[str]) -> list[str]:
     """The files behind all paths, shards of folders included."""
     return [file for path in paths for file in files_of(path)]
+
+
+def open_dataset(paths: Sequence[str], fields: list[str] | None, **options: Any) -> AtpDataset:
+    """All paths as one data set; asking for a label that no file has is wrong usage."""
+    files = files_at(paths)
+    try:
+        return AtpDataset(files[0] if len(files) == 1 else files, fields=fields, **options)
+    except FieldError as error:
+        raise UsageError(str(error)) from None
 
 
 def shows_progress(options: argparse.Namespace) -> bool:

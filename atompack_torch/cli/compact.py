@@ -1,7 +1,5 @@
 """Writes molecules into a new file, without the space that is dead.
 
-For example:
-
   atompack-torch compact grown.atp compacted.atp
   atompack-torch compact --codec zstd shards/ archive.atp
   atompack-torch compact --order kept.txt grown.atp part.atp

@@ -1,7 +1,9 @@
 """Shows the first molecules of a file.
 
-atompack-torch head alloys.atp
-atompack-torch head -n 1 --fields energy forces --json alloys.atp
+  atompack-torch head alloys.atp
+  atompack-torch head --json alloys.atp -n 1 --fields energy forces
+
+Values that are too many for a line are cut short; --json prints all of them.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from atompack_torch.cli._output import (
     UsageError,
     add_json,
     add_paths,
-    files_at,
+    open_dataset,
     print_json,
     printable,
     table,
@@ -42,11 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Runs the command."""
-    from atompack_torch import AtpDataset
-
     if options.n < 0:
         raise UsageError(f"-n: expected a number from 0, got {options.n}")
-    dataset = AtpDataset(files_at(options.path), fields=options.fields)
+    dataset = open_dataset(options.path, options.fields)
     numbers = range(min(options.n, len(dataset)))
     if options.json:
         print_json([_plain(i, dataset[i]) for i in numbers])

@@ -14,7 +14,7 @@ import argparse
 from atompack_torch.cli._output import (
     add_json,
     add_paths,
-    files_at,
+    open_dataset,
     print_json,
     printable,
     shows_progress,
@@ -44,13 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Runs the command."""
-    from atompack_torch import AtpDataset
-
-    dataset = AtpDataset(
-        files_at(options.path),
-        fields=options.fields,
-        missing=options.missing,
-        access="sequential",
+    dataset = open_dataset(
+        options.path, options.fields, missing=options.missing, access="sequential"
     )
     found = dataset.statistics(progress=shows_progress(options))
     if options.json:
