@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Runs the command."""
-    from atompack_torch import AtpDataset, compact  # type: ignore[attr-defined]
+    from atompack_torch import AtpDataset, compact
     from atompack_torch.progress import Progress
 
     files = files_at(options.source)
