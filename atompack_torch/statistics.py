@@ -15,7 +15,7 @@ from atompack_torch._core import Collator, StatisticsPass
 from atompack_torch.batch import RESERVED
 from atompack_torch.elements import symbol
 from atompack_torch.fields import FieldId, public_names
-from atompack_torch.sweeping import Report, run
+from atompack_torch.sweeping import Report, steps
 
 N_ELEMENTS = 256  # atomic numbers are one byte
 
@@ -189,9 +189,7 @@ def gather(collator: Collator, selection: Tensor | None, report: Report | None) 
         FieldError: a value is missing and ``missing="error"``.
     """
     guess = _solve_normal(_sampled(collator, selection)["equations"])[0]
-    whole = StatisticsPass(collator, selection, guess.tolist())
-    run(whole, report)
-    found = whole.found()
+    found = _found_by(StatisticsPass(collator, selection, guess.tolist()), report)
     forces = _spread(found["forces"])
     finite_forces = forces is not None and forces.count > 0
     return Statistics(
@@ -218,9 +216,13 @@ def _sampled(collator: Collator, selection: Tensor | None) -> Mapping[str, Any]:
     sample = torch.arange(0, n, max(1, n // 4096))
     if selection is not None:
         sample = selection[sample]
-    few = StatisticsPass(collator, sample, [0.0] * N_ELEMENTS)
-    run(few, None)
-    return few.found()
+    return _found_by(StatisticsPass(collator, sample, [0.0] * N_ELEMENTS), None)
+
+
+def _found_by(native: StatisticsPass, report: Report | None) -> dict[str, Any]:
+    for _ in steps(native, report):
+        pass
+    return native.found()
 
 
 def _spread(moments: tuple[int, int, float, float, float, float]) -> Spread | None:

@@ -21,11 +21,15 @@ class Sweep(Protocol):
         """Goes on for about a tenth of a second; returns how many molecules are done."""
 
 
-def run(sweep: Sweep, report: Report | None) -> None:
-    """Runs a pass to its end; an interrupt gets through between two steps."""
+def steps(sweep: Sweep, report: Report | None) -> Iterator[int]:
+    """Runs a pass to its end; tells after each step how many molecules that was.
+
+    An interrupt gets through between two steps.
+    """
     done = 0
     while done < len(sweep):
         reached = sweep.advance()
+        yield reached - done
         if report is not None:
             report(reached - done)
         done = reached

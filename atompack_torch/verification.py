@@ -12,7 +12,7 @@ from atompack_torch._core import AtpReader, AtpSnapshot, AtpSpaceUse, Verifier, 
 from atompack_torch.datasets.atp import files_of
 from atompack_torch.errors import AtompackError
 from atompack_torch.fields import BUILTIN, PREFIXES
-from atompack_torch.sweeping import Report, reporting
+from atompack_torch.sweeping import Report, reporting, steps
 
 
 @dataclass(frozen=True)
@@ -132,20 +132,15 @@ def _verify_records(
         return
     verifier = Verifier(AtpReader(file, snapshot, "sequential", False))
     non_finite: Counter[str] = Counter()
-    done = 0
-    while done < len(verifier):
-        reached = verifier.advance()
+    for n_molecules in steps(verifier, report):
         n_faults, faults, n_bytes, fields = verifier.take()
         result.n_faults += n_faults
         room = max_faults - len(result.faults)
         result.faults += [Fault(file, molecule, text) for molecule, text in faults[:room]]
-        result.n_molecules += reached - done
+        result.n_molecules += n_molecules
         result.n_bytes += n_bytes
         for scope, key, molecules in fields:
             non_finite[(PREFIXES[scope] if scope != BUILTIN else "") + key] += molecules
-        if report is not None:
-            report(reached - done)
-        done = reached
     for name, molecules in sorted(non_finite.items()):
         result.warnings.append(
             f"{file}: {molecules} molecules store NaN or infinite values (field {name!r})"

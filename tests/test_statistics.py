@@ -16,7 +16,15 @@ import torch
 from oracle.client import AtompackProcess
 from reference import atp_record as rec
 from reference import fixture_json, strategies
-from reference.atp_forge import atom_property, atp_file, builtin, molecule_property, schema_blob
+from reference.atp_file import SLOT_BYTES
+from reference.atp_forge import (
+    atom_property,
+    atp_file,
+    builtin,
+    molecule_property,
+    schema_blob,
+    slot,
+)
 from reference.statistics import Plain, assert_spread, assert_statistics, plain_of
 
 import atompack_torch as apt
@@ -312,6 +320,34 @@ def test_progress(many_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == ""
     dataset.statistics(progress=True)
     assert f"{len(dataset):,} molecules" in capsys.readouterr().err
+
+
+def test_in_several_steps(new_path: NewPath) -> None:
+    """A file that takes longer than one step: one record, and an index that lists it often."""
+    n, n_atoms = 300_000, 100
+    forces = np.ones((n_atoms, 3), np.float32)
+    raw = record([6] * n_atoms, [energy_of(-1.0), forces_of(forces)])
+    rows = [(0, "energy", rec.F64, 8), (0, "forces", rec.F32_VECTORS, 12)]
+    one = atp_file([raw], schema=schema_blob(rows))
+    index_at = len(one) - 28
+    index = struct.pack("<Q", n) + n * one[index_at + 8 :]
+    schema = schema_blob(rows)
+    newest = slot(
+        1,
+        index=(index_at, len(index)),
+        n_molecules=n,
+        schema=(index_at - len(schema), len(schema)),
+    )
+    path = new_path()
+    path.write_bytes(one[:SLOT_BYTES] + newest + one[2 * SLOT_BYTES : index_at] + index)
+    steps: list[int] = []
+    found = apt.AtpDataset(path, num_threads=1).statistics(progress=steps.append)
+    assert len(steps) > 1
+    assert sum(steps) == n
+    assert (found.n_molecules, found.n_atoms, found.sizes) == (n, n * n_atoms, {n_atoms: n})
+    assert found.coverage == {"energy": n, "forces": n}
+    assert found.forces is not None
+    assert (found.forces.count, found.forces.mean, found.forces.std) == (3 * n * n_atoms, 1.0, 0.0)
 
 
 def test_the_first_damaged_molecule_is_named(new_path: NewPath) -> None:

@@ -161,6 +161,37 @@ def test_all_faults_in_order(new_path: NewPath) -> None:
     assert not apt.verify(path, max_faults=0).ok
 
 
+class InSteps:
+    """What a native pass over a large file would find, two molecules at a time."""
+
+    def __init__(self, _: object) -> None:
+        self.done = 0
+
+    def __len__(self) -> int:
+        return 7
+
+    def advance(self) -> int:
+        self.done = min(self.done + 2, 7)
+        return self.done
+
+    def take(self) -> tuple[int, list[tuple[int, str]], int, list[tuple[int, str, int]]]:
+        return 3, [(self.done - 1, "a"), (self.done - 1, "b")], 10, [(2, "k", 1), (0, "energy", 1)]
+
+
+def test_findings_of_all_steps(new_path: NewPath, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = damaged_file(new_path(), 7, [])
+    monkeypatch.setattr(verification, "Verifier", InSteps)
+    reported: list[int] = []
+    found = apt.verify(path, max_faults=5, progress=reported.append)
+    assert reported == [2, 2, 2, 1]
+    assert (found.n_molecules, found.n_bytes, found.n_faults) == (7, 40, 12)
+    assert [fault.molecule for fault in found.faults] == [1, 1, 3, 3, 5]
+    assert [warning.rsplit(": ", 1)[1] for warning in found.warnings] == [
+        "4 molecules store NaN or infinite values (field 'energy')",
+        "4 molecules store NaN or infinite values (field 'properties/k')",
+    ]
+
+
 def test_many_faults_of_one_molecule(new_path: NewPath) -> None:
     sections = [molecule_property(f"k{i}", rec.F64, b"123") for i in range(250)]
     path = new_path()
