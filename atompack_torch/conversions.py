@@ -249,7 +249,7 @@ def plain_value(value: Any) -> Any:
     return array[()] if array.ndim == 0 else native(array)
 
 
-def native(array: Any) -> Any:
+def native(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """A copy in the byte order of this machine and in C order."""
     return np.array(array, dtype=array.dtype.newbyteorder("="), order="C")
 

@@ -15,9 +15,9 @@ import numpy as np
 
 from atompack_torch.columns import Columns
 from atompack_torch.conversions import Parts, atoms_of, parts_of, plain_value
-from atompack_torch.convert.ase_files import converted, described, refuse_the_rest
+from atompack_torch.convert.ase_files import converted, refuse_the_rest
 from atompack_torch.convert.records import BLOCK_STRUCTURES, blocks, records_of
-from atompack_torch.convert.report import Report
+from atompack_torch.convert.report import Report, described
 from atompack_torch.errors import CorruptFileError
 from atompack_torch.fields import (
     ATOM_PROPERTY,

@@ -10,7 +10,7 @@ from typing import Any
 from atompack_torch.columns import Columns
 from atompack_torch.conversions import Parts, parts_of
 from atompack_torch.convert.records import blocks
-from atompack_torch.convert.report import Report
+from atompack_torch.convert.report import Report, described
 from atompack_torch.errors import AtompackError, CorruptFileError
 
 
@@ -78,9 +78,3 @@ def refuse_the_rest(fault: AtompackError, cause: Exception, report: Report) -> N
     if report.on_error == "raise":
         raise fault from cause
     report.skip("the rest of a file", str(fault))
-
-
-def described(error: Exception) -> str:
-    """An error of another library in one line."""
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -112,3 +112,9 @@ def _size(n_bytes: int) -> str:
             break
         size, unit = size / 1000, larger
     return f"{n_bytes} B" if unit == "B" else f"{size:.1f} {unit}"
+
+
+def described(error: Exception) -> str:
+    """An error of another library in one line."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
