@@ -11,6 +11,7 @@ from importlib.metadata import version as _version
 
 from atompack_torch import _core as _core  # first: it checks the torch this was built for
 from atompack_torch.batch import MoleculeBatch
+from atompack_torch.compaction import compact
 from atompack_torch.datasets.atp import AtpDataset
 from atompack_torch.errors import (
     AtompackError,
@@ -23,12 +24,14 @@ from atompack_torch.errors import (
 from atompack_torch.fields import FieldSpec
 from atompack_torch.joining import collate
 from atompack_torch.molecule import Molecule
+from atompack_torch.writer import AtpWriter
 
 __version__ = _version("atompack_torch")
 
 __all__ = [
     "AtompackError",
     "AtpDataset",
+    "AtpWriter",
     "CorruptFileError",
     "FieldError",
     "FieldSpec",
@@ -38,4 +41,5 @@ __all__ = [
     "UnsupportedFormatError",
     "WriterLockedError",
     "collate",
+    "compact",
 ]

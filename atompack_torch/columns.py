@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,7 +10,14 @@ import torch
 from torch import Tensor
 
 from atompack_torch.batch import MoleculeBatch
-from atompack_torch.fields import STRUCTURE
+from atompack_torch.errors import FieldError
+from atompack_torch.fields import (
+    ATOM_PROPERTY,
+    BUILTIN,
+    BUILTINS,
+    MOLECULE_PROPERTY,
+    STRUCTURE,
+)
 
 Array = np.ndarray[Any, Any]
 
@@ -59,8 +66,8 @@ def of_batch(batch: MoleculeBatch) -> Columns:
         values: Any = array_of(value) if isinstance(value, Tensor) else [*map(_entry, value)]
         mask = array_of(batch.mask(name)) if name in batch._mask_rows else None
         fields.append(Column(scope, key, values, mask))
-    structure = (array_of(batch[name]) for name in ("positions", "atomic_numbers", "ptr"))
-    return Columns(*structure, fields)
+    positions, numbers, ptr = map(array_of, (batch.positions, batch.atomic_numbers, batch.ptr))
+    return Columns(positions, numbers, ptr, fields)
 
 
 def _entry(value: Any) -> Any:
@@ -71,3 +78,148 @@ def array_of(tensor: Tensor) -> Array:
     """NumPy's view of a tensor; bfloat16, which NumPy does not know, is widened."""
     tensor = tensor.detach().cpu()
     return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
+
+
+def of_arrays(
+    positions: Any,
+    atomic_numbers: Any,
+    n_atoms: Any,
+    labels: Mapping[str, Any],
+    properties: Mapping[str, Any],
+    atom_properties: Mapping[str, Any],
+) -> Columns:
+    """The columns of stacked arrays; see ``AtpWriter.write_arrays``."""
+    places = _as_array("positions", positions)
+    numbers = _as_array("atomic_numbers", atomic_numbers)
+    flatten: Callable[[str, Array], Array]
+    if n_atoms is not None:
+        ptr = np.concatenate([[0], np.cumsum(_as_array("n_atoms", n_atoms), dtype=np.int64)])
+
+        def flatten(name: str, array: Array) -> Array:
+            return array
+    else:
+        if places.ndim != 3:
+            raise FieldError(f"positions: expected (B, n, 3), or n_atoms too, got {places.shape}")
+        n_molecules, n = places.shape[:2]
+        ptr = np.arange(n_molecules + 1, dtype=np.int64) * n
+        if numbers.shape == (n,) and (n_molecules, n) != (1, 1):
+            numbers = np.broadcast_to(numbers, (n_molecules, n))
+
+        def flatten(name: str, array: Array) -> Array:
+            if array.shape[:2] != (n_molecules, n):
+                raise FieldError(f"{name}: expected ({n_molecules}, {n}, ...), got {array.shape}")
+            return array.reshape(n_molecules * n, *array.shape[2:])
+
+    fields = []
+    given = [(BUILTIN, labels), (MOLECULE_PROPERTY, properties), (ATOM_PROPERTY, atom_properties)]
+    for scope, values in given:
+        for key, value in values.items():
+            if scope == BUILTIN and key not in BUILTINS:
+                raise TypeError(f"{key!r} is no label: custom values go into properties= and so on")
+            if scope == BUILTIN and value is None:
+                continue
+            column: Any = _as_array(key, value)
+            if column.dtype.kind in "UO":
+                column = list(value)
+            elif scope == ATOM_PROPERTY or (scope == BUILTIN and BUILTINS[key].level == "atom"):
+                column = flatten(key, column)
+            fields.append(Column(scope, key, column))
+    return Columns(flatten("positions", places), flatten("atomic_numbers", numbers), ptr, fields)
+
+
+def _as_array(name: str, value: Any) -> Array:
+    if isinstance(value, Tensor):
+        return array_of(value)
+    try:
+        return np.asarray(value)
+    except ValueError as error:  # nested lists of differing length
+        raise FieldError(f"{name}: not an array: {error}") from None
+
+
+# As the native core takes them.
+StoredColumn = tuple[int, str, Any, "Array | None"]
+StoredRun = tuple[Array, Array, Array, list[StoredColumn], "Array | None"]
+
+
+def stored(columns: Columns, rows: Iterable[int] | None = None) -> StoredRun:
+    """The columns in types that the format has, for the molecules ``rows`` (None: all).
+
+    What it does not have is widened without loss: float16 to float32, small integers and booleans
+    to int32, numbers of molecules to float64 and int64.
+
+    Raises:
+        FieldError: a type that has no such counterpart.
+    """
+    return (
+        _plain("positions", columns.positions, floating=True),
+        np.ascontiguousarray(_integers("atomic_numbers", columns.atomic_numbers)),
+        np.ascontiguousarray(columns.ptr, dtype=np.int64),
+        [_stored_column(column) for column in columns.fields],
+        None if rows is None else np.fromiter(rows, np.int64),
+    )
+
+
+def _stored_column(column: Column) -> StoredColumn:
+    values: Any
+    if isinstance(column.values, np.ndarray):
+        scalars = column.scope == MOLECULE_PROPERTY and column.values.ndim == 1
+        values = _field(column, column.values, scalars)
+    else:
+        values = [
+            value if value is None or isinstance(value, str) else _stored_value(column, value)
+            for value in column.values
+        ]
+    mask = None if column.mask is None else np.ascontiguousarray(column.mask, dtype=bool)
+    return column.scope, column.key, values, mask
+
+
+def _stored_value(column: Column, value: Any) -> Array:
+    array = _as_array(column.key, value)
+    return _field(column, array, scalars=column.scope == MOLECULE_PROPERTY and array.ndim == 0)
+
+
+def _field(column: Column, array: Array, scalars: bool) -> Array:
+    if column.scope == BUILTIN:
+        if column.key == "pbc":
+            return np.ascontiguousarray(array, dtype=bool)
+        return _plain(column.key, array, floating=True)
+    array = _plain(column.key, array)
+    if scalars:
+        array = array.astype(np.float64 if array.dtype.kind == "f" else np.int64, copy=False)
+    return array
+
+
+_WIDENED: dict[str, type[np.generic]] = {
+    "b1": np.int32,
+    "i1": np.int32,
+    "u1": np.int32,
+    "i2": np.int32,
+    "u2": np.int32,
+    "u4": np.int64,
+    "f2": np.float32,
+}
+
+
+def _plain(name: str, array: Array, floating: bool = False) -> Array:
+    """Contiguous, in native byte order, of a type that the format has."""
+    kind = array.dtype.kind + str(array.dtype.itemsize)
+    if floating and array.dtype.kind in "biu":
+        return np.ascontiguousarray(array, dtype=np.float64)
+    if kind == "u8":
+        return np.ascontiguousarray(_integers(name, array))
+    wanted = _WIDENED.get(kind) or (array.dtype.newbyteorder("=") if kind in _KEPT else None)
+    if wanted is None:
+        raise FieldError(f"type: the format has none for {array.dtype} (field {name!r})")
+    # Not ascontiguousarray alone: it makes a number an array of one.
+    return np.ascontiguousarray(array, dtype=wanted).reshape(array.shape)
+
+
+_KEPT = ("i4", "i8", "f4", "f8")
+
+
+def _integers(name: str, array: Array) -> Array:
+    if array.dtype.kind not in "iu" and array.size:
+        raise FieldError(f"type: expected integers, got {array.dtype} (field {name!r})")
+    if array.dtype.kind == "u" and array.size and int(array.max()) > np.iinfo(np.int64).max:
+        raise FieldError(f"type: {array.max()} does not fit in int64 (field {name!r})")
+    return array.astype(np.int64, copy=False)

@@ -109,7 +109,7 @@ class AtpDataset(MoleculeDataset):
         self._access = access
         self._populate = populate
         self._num_threads = num_threads
-        self._files = _files_of(path)
+        self._files = files_of(path)
         self._snapshots = [AtpSnapshot.take(file) for file in self._files]
         if self._fields is not None or self._exclude or isinstance(self._dtype, Mapping):
             self._collator()  # names are checked here and now
@@ -122,7 +122,7 @@ class AtpDataset(MoleculeDataset):
 
         Molecules keep their numbers where files only grew at the end; a subset keeps its numbers.
         """
-        files = _files_of(self._path)
+        files = files_of(self._path)
         snapshots = [AtpSnapshot.take(file) for file in files]
         before = [(f, s.__getstate__()) for f, s in zip(self._files, self._snapshots, strict=True)]
         after = [(f, s.__getstate__()) for f, s in zip(files, snapshots, strict=True)]
@@ -228,8 +228,8 @@ def _checked_dtype(dtype: DTypes | None) -> DTypes | None:
     return named if isinstance(dtype, Mapping) else dtype
 
 
-def _files_of(path: Any) -> list[str]:
-    """Absolute, so that a worker with another current folder finds them too."""
+def files_of(path: Any) -> list[str]:
+    """Of a data set; absolute, so that a worker with another current folder finds them too."""
     if isinstance(path, (str, os.PathLike)):
         if Path(path).is_dir():
             return _shards_of(Path(path).absolute())

@@ -51,12 +51,6 @@ void check_ranges(const Header& header, uint64_t file_size) {
   }
 }
 
-void check_record_format(const Header& header) {
-  if (header.record_format != 2 && header.record_format != 3) {
-    throw UnsupportedFormatError(cat("record format: expected 2 or 3, got ", header.record_format), 56);
-  }
-}
-
 void check_contents(const Header& header, Bytes committed) {
   decode_schema(committed.subspan(header.schema_offset, header.schema_length), header);  // for its checks
   if (header.index_length == 0) return;
@@ -90,6 +84,29 @@ Header Header::decode(Bytes slot, uint64_t file_size) {
   header.schema_length = cursor.read_le<uint64_t>("schema length");
   check_ranges(header, file_size);
   return header;
+}
+
+std::array<std::byte, Header::kEncodedSize> Header::encode() const {
+  std::array<std::byte, kEncodedSize> slot{};
+  std::byte* at = slot.data();
+  at = store_le(at, kMagic);
+  at = store_le(at, kFileVersion);
+  for (const uint64_t number : {generation, data_start, index_offset, index_length, n_molecules}) {
+    at = store_le(at, number);
+  }
+  at = store_le(at, static_cast<uint32_t>(codec));  // one byte, and three zeros
+  at = store_le(at, level);
+  at = store_le(at, record_format);
+  at = store_le(at, schema_offset);
+  at = store_le(at, schema_length);
+  store_le(slot.data() + kChecksumAt, codec::adler32(Bytes(slot).first(kChecksumAt)));
+  return slot;
+}
+
+void check_record_format(const Header& header) {
+  if (header.record_format != 2 && header.record_format != 3) {
+    throw UnsupportedFormatError(cat("record format: expected 2 or 3, got ", header.record_format), 56);
+  }
 }
 
 Header choose_header(Bytes slots, uint64_t file_size) {

@@ -33,13 +33,20 @@ struct Header {
     return std::max({data_start, schema_offset + schema_length, index_offset + index_length});
   }
 
+  // Where this generation's slot lies.
+  uint64_t slot_offset() const { return generation % 2 == 0 ? 0 : kEncodedSize; }
+
   // Throws CorruptFileError if the slot is not valid for a file of this size.
   static Header decode(Bytes slot, uint64_t file_size);
+  std::array<std::byte, kEncodedSize> encode() const;
 };
 
 // The newest valid slot of the two, checked as FORMAT.md#which-slot-counts says. `slots` are the first 8192 bytes,
 // or fewer where the file is shorter.
 Header choose_header(Bytes slots, uint64_t file_size);
+
+// Throws UnsupportedFormatError for record formats other than 2 and 3.
+void check_record_format(const Header& header);
 
 // One generation of one file: what a data set goes on reading while a writer appends.
 struct Snapshot {

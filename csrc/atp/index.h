@@ -20,6 +20,10 @@ struct IndexEntry {
     return {load_le<uint64_t>(at), load_le<uint32_t>(at + 8), load_le<uint32_t>(at + 12), load_le<uint32_t>(at + 16)};
   }
 
+  void encode(std::byte* at) const {
+    store_le(store_le(store_le(store_le(at, offset), stored_bytes), decoded_bytes), n_atoms);
+  }
+
   bool lies_between(uint64_t data_start, uint64_t committed_end) const {
     return offset >= data_start && offset <= committed_end && stored_bytes <= committed_end - offset;
   }

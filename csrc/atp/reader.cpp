@@ -28,14 +28,14 @@ Reader::Reader(std::string path, const Snapshot& snapshot, const ReadOptions& op
       file_(open_snapshot(path, snapshot), snapshot.header.committed_end(), path, options.access, options.populate) {
   try {
     const Bytes blob = file_.bytes().subspan(header_.schema_offset, header_.schema_length);
-    const Schema schema = decode_schema(blob, header_);
-    decoder_ = std::make_unique<RecordDecoder>(schema);
+    stored_schema_ = decode_schema(blob, header_);
+    decoder_ = std::make_unique<RecordDecoder>(stored_schema_);
     schema_ = decoder_->declared();
-    if (!schema.is_stored) {
+    if (!stored_schema_.is_stored) {
       check_overlap();
       schema_.fields = scan_fields(*this);
     }
-    check_slots(schema);
+    check_slots();
   } catch (DataError& error) {
     error.in_file(path);
     throw;
@@ -56,12 +56,12 @@ void Reader::check_overlap() const {
 
 // Slots make room in a batch for values that are absent, so large ones must be borne out: each by a record that can
 // hold it, all together by all records.
-void Reader::check_slots(const Schema& schema) const {
+void Reader::check_slots() const {
   constexpr uint64_t kSmall = 64 * 1024;
   uint64_t total = 0;
   uint64_t largest = 0;
   std::string key;
-  for (const SchemaEntry& entry : schema.entries) {
+  for (const SchemaEntry& entry : stored_schema_.entries) {
     const uint64_t bytes = entry.slot_bytes.value_or(0);
     total += bytes;
     if (bytes <= largest) continue;

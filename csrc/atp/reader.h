@@ -35,17 +35,24 @@ class Reader final : public MoleculeSource {
   void visit(int64_t index, Bytes record, MoleculeVisitor& visitor) const override;
   void locate(DataError& error, int64_t index) const override;
 
+  const std::string& path() const { return file_.path(); }
+  const Header& header() const { return header_; }
+  const Schema& stored_schema() const { return stored_schema_; }
+  // The record as it lies in the file; extent() has checked where.
+  Bytes stored(int64_t index) const { return stored(entry(index)); }
+
  private:
   IndexEntry entry(int64_t index) const;
   Bytes stored(const IndexEntry& entry) const { return file_.bytes().subspan(entry.offset, entry.stored_bytes); }
   uint64_t bound_of(const IndexEntry& entry) const;
   void name_place(DataError& error, int64_t index) const;
   void check_overlap() const;
-  void check_slots(const Schema& schema) const;
+  void check_slots() const;
   uint64_t sound_bytes(int64_t index) const;
 
   Header header_;
   io::MappedFile file_;
+  Schema stored_schema_;
   std::unique_ptr<const RecordDecoder> decoder_;
   MoleculeSchema schema_;
 };

@@ -85,6 +85,25 @@ void hand_on(FieldView& view, CorruptFileError& error, uint64_t payload_at, Mole
 
 }  // namespace
 
+RawSection read_section(ByteCursor& cursor) {
+  RawSection section{};
+  section.start = cursor.position();
+  section.kind = cursor.read_le<uint8_t>("section kind");
+  const auto key_length = cursor.read_le<uint8_t>("section key length");
+  const Bytes key = cursor.take(key_length, "section key");
+  section.tag = cursor.read_le<uint8_t>("section type tag");
+  const auto length = cursor.read_le<uint32_t>("payload length");
+  section.payload_at = cursor.position();
+  section.payload = cursor.take(length, "payload");
+  if (!is_utf8(key)) throw CorruptFileError("section key: not UTF-8", section.start);
+  section.key = as_text(key);
+  return section;
+}
+
+bool is_shown(const RawSection& section) {
+  return section.kind < kScopeCount && (section.kind != 0 || is_builtin(section.key));
+}
+
 RecordDecoder::RecordDecoder(const Schema& schema) : entries_(schema.entries) {
   declared_.positions = schema.positions;
   for (const SchemaEntry& entry : entries_) {
@@ -163,18 +182,11 @@ void RecordDecoder::visit_section(ByteCursor& cursor, Bytes record, uint64_t n_a
 }
 
 void RecordDecoder::visit_unexpected(ByteCursor& cursor, uint64_t n_atoms, MoleculeVisitor& visitor) const {
-  const uint64_t start = cursor.position();
-  const auto kind = cursor.read_le<uint8_t>("section kind");
-  const auto key_length = cursor.read_le<uint8_t>("section key length");
-  const Bytes key = cursor.take(key_length, "section key");
-  const auto tag = cursor.read_le<uint8_t>("section type tag");
-  const auto length = cursor.read_le<uint32_t>("payload length");
-  const uint64_t payload_at = cursor.position();
-  const Bytes payload = cursor.take(length, "payload");
-  if (!is_utf8(key)) throw CorruptFileError("section key: not UTF-8", start);
-  if (kind >= kScopeCount || (kind == 0 && !is_builtin(as_text(key)))) return;  // not visible to readers
+  const RawSection section = read_section(cursor);
+  if (!is_shown(section)) return;
+  const uint8_t tag = section.tag;
 
-  FieldView view{static_cast<Scope>(kind), as_text(key), {}, {}};
+  FieldView view{static_cast<Scope>(section.kind), section.key, {}, {}};
   Bytes data;
   try {
     if (const size_t listed = find(view.scope, view.key); listed < entries_.size()) {
@@ -184,9 +196,9 @@ void RecordDecoder::visit_unexpected(ByteCursor& cursor, uint64_t n_atoms, Molec
     const std::optional<FieldType> type = field_type(view.scope, view.key, tag);
     if (!type) throw CorruptFileError(cat("type tag: ", int{tag}, " is not legal here"));
     view.type = *type;
-    data = read_value(view, tag, payload, n_atoms);
+    data = read_value(view, tag, section.payload, n_atoms);
   } catch (CorruptFileError& error) {
-    return hand_on(view, error, payload_at, visitor);
+    return hand_on(view, error, section.payload_at, visitor);
   }
   visitor.field(view, data);
 }

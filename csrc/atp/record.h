@@ -9,6 +9,18 @@
 
 namespace atompack::atp {
 
+// A section as it lies in a record.
+struct RawSection {
+  uint8_t kind, tag;
+  std::string_view key;
+  Bytes payload;
+  uint64_t start, payload_at;
+};
+RawSection read_section(ByteCursor& cursor);
+
+// A reader shows sections of known kinds, and of builtins those that it knows.
+bool is_shown(const RawSection& section);
+
 // Reads the records of one file. Immutable, so safe to share between threads.
 class RecordDecoder {
  public:

@@ -1,6 +1,7 @@
 #include "atp/schema.h"
 
 #include <algorithm>
+#include <limits>
 #include <tuple>
 
 #include "atp/header.h"
@@ -22,16 +23,9 @@ void check_slot(const TagTraits& traits, uint32_t slot_bytes) {
   if (!possible) throw CorruptFileError(cat("schema slot bytes: ", slot_bytes, " are impossible for this type tag"));
 }
 
-// The fields in front of the key, in file order.
-struct RawEntry {
-  uint8_t kind, tag, per_atom;
-  uint32_t element_bytes, slot_bytes;
-  std::string key;
-};
-
-RawEntry read_entry(ByteCursor& cursor) {
+RawSchemaEntry read_entry(ByteCursor& cursor) {
   const uint64_t start = cursor.position();
-  RawEntry raw{};
+  RawSchemaEntry raw{};
   raw.kind = cursor.read_le<uint8_t>("schema kind");
   raw.tag = cursor.read_le<uint8_t>("schema type tag");
   raw.per_atom = cursor.read_le<uint8_t>("schema per-atom flag");
@@ -44,8 +38,18 @@ RawEntry read_entry(ByteCursor& cursor) {
   return raw;
 }
 
-// Nothing for sections that no reader shows: unknown kinds, unknown builtins, keys that no section can hold.
-std::optional<SchemaEntry> checked(RawEntry raw) {
+// Whether all sections have the same number of payload bytes, which the schema tells.
+bool has_slot(const FieldType& type, uint8_t tag) {
+  return type.level == Level::molecule && type.kind == ValueKind::numeric && traits_of(tag).form != Form::tensor;
+}
+
+// No reader shows sections of unknown kinds, unknown builtins, and keys that no section can hold.
+bool is_shown(const RawSchemaEntry& raw) {
+  if (raw.kind >= kScopeCount || raw.key.size() > kLongestKey) return false;
+  return static_cast<Scope>(raw.kind) != Scope::builtin || is_builtin(raw.key);
+}
+
+void check_form(const RawSchemaEntry& raw) {
   if (raw.per_atom > 1) throw CorruptFileError(cat("schema per-atom flag: expected 0 or 1, got ", int{raw.per_atom}));
   if (raw.tag >= kTagCount) throw CorruptFileError(cat("schema type tag: expected 0 to 17, got ", int{raw.tag}));
   const TagTraits& traits = traits_of(raw.tag);
@@ -53,17 +57,18 @@ std::optional<SchemaEntry> checked(RawEntry raw) {
     throw CorruptFileError(cat("schema element bytes: expected ", traits.element_bytes, ", got ", raw.element_bytes));
   }
   check_slot(traits, raw.slot_bytes);
-  if (raw.kind >= kScopeCount || raw.key.size() > kLongestKey) return std::nullopt;
+}
+
+SchemaEntry checked(RawSchemaEntry raw) {
   const auto scope = static_cast<Scope>(raw.kind);
-  if (scope == Scope::builtin && !is_builtin(raw.key)) return std::nullopt;
   const std::optional<FieldType> type = field_type(scope, raw.key, raw.tag);
   if (!type) throw CorruptFileError(cat("schema type tag: ", int{raw.tag}, " is not legal here"));
   if ((type->level == Level::atom) != (raw.per_atom == 1)) {
     throw CorruptFileError(
         cat("schema per-atom flag: expected ", type->level == Level::atom, ", got ", int{raw.per_atom}));
   }
-  const bool sized = type->level == Level::molecule && type->kind == ValueKind::numeric && traits.form != Form::tensor;
-  return SchemaEntry{scope, raw.tag, std::move(raw.key), *type, sized ? std::optional(raw.slot_bytes) : std::nullopt};
+  const std::optional<uint32_t> slot = has_slot(*type, raw.tag) ? std::optional(raw.slot_bytes) : std::nullopt;
+  return {scope, raw.tag, std::move(raw.key), *type, slot};
 }
 
 DType positions_type(uint8_t tag, const Header& header) {
@@ -77,8 +82,9 @@ DType positions_type(uint8_t tag, const Header& header) {
   return tag == 7 ? DType::float64 : DType::float32;
 }
 
+auto place(const SchemaEntry& entry) { return std::tie(entry.scope, entry.key); }
+
 void sort_and_check_unique(std::vector<SchemaEntry>& entries) {
-  const auto place = [](const SchemaEntry& entry) { return std::tie(entry.scope, entry.key); };
   std::ranges::sort(entries, {}, place);
   const auto twice = std::ranges::adjacent_find(entries, {}, place);
   if (twice != entries.end()) throw CorruptFileError("schema: the same key stands there twice").at_field(twice->key);
@@ -94,10 +100,15 @@ Schema decode_entries(Bytes blob, const Header& header) {
   const auto count = cursor.read_le<uint32_t>("schema entry count");
   for (uint32_t i = 0; i < count; ++i) {
     const uint64_t start = cursor.position();
-    RawEntry raw = read_entry(cursor);
+    RawSchemaEntry raw = read_entry(cursor);
     const std::string key = raw.key;
     try {
-      if (auto entry = checked(std::move(raw))) schema.entries.push_back(std::move(*entry));
+      check_form(raw);
+      if (is_shown(raw)) {
+        schema.entries.push_back(checked(std::move(raw)));
+      } else {
+        schema.unshown.push_back(std::move(raw));
+      }
     } catch (DataError& error) {
       error.at_field(key).at_offset(start);
       throw;
@@ -125,6 +136,90 @@ Schema decode_schema(Bytes blob, const Header& header) {
     error.shift_offset(header.schema_offset);
     throw;
   }
+}
+
+namespace {
+
+RawSchemaEntry raw_of(const SchemaEntry& entry) {
+  const TagTraits& traits = traits_of(entry.tag);
+  const bool per_atom = entry.type.level == Level::atom;
+  const uint32_t per_atom_slot = traits.form == Form::tensor ? 0 : traits.element_bytes;
+  return {static_cast<uint8_t>(entry.scope),
+          entry.tag,
+          per_atom,
+          traits.element_bytes,
+          per_atom ? per_atom_slot : entry.slot_bytes.value_or(0),
+          entry.key};
+}
+
+template <typename T>
+void append_le(std::vector<std::byte>& out, T value) {
+  out.resize(out.size() + sizeof(T));
+  store_le(out.data() + out.size() - sizeof(T), value);
+}
+
+std::string words_for(const SchemaEntry& entry) {
+  const TagTraits& traits = traits_of(entry.tag);
+  const bool any_length = traits.form == Form::array || traits.form == Form::vectors;
+  const char* const each = entry.type.level == Level::atom ? " for each atom" : "";
+  if (!any_length || !entry.slot_bytes) return cat(atp::words_for(entry.tag), each);
+  return cat(atp::words_for(entry.tag), " of length ", *entry.slot_bytes / traits.element_bytes);
+}
+
+}  // namespace
+
+std::vector<std::byte> encode_schema(const Schema& schema) {
+  std::vector<RawSchemaEntry> entries = schema.unshown;
+  for (const SchemaEntry& entry : schema.entries) entries.push_back(raw_of(entry));
+  std::ranges::sort(entries, {}, [](const RawSchemaEntry& raw) { return std::tie(raw.kind, raw.key); });
+  std::vector<std::byte> blob;
+  append_le(blob, uint32_t{1});
+  append_le(blob, uint8_t{schema.positions == DType::float64 ? uint8_t{7} : uint8_t{4}});
+  append_le(blob, static_cast<uint32_t>(entries.size()));
+  for (const RawSchemaEntry& raw : entries) {
+    append_le(blob, raw.kind);
+    append_le(blob, raw.tag);
+    append_le(blob, raw.per_atom);
+    append_le(blob, static_cast<uint16_t>(raw.key.size()));
+    append_le(blob, raw.element_bytes);
+    append_le(blob, raw.slot_bytes);
+    const Bytes key = as_bytes(raw.key);
+    blob.insert(blob.end(), key.begin(), key.end());
+  }
+  return blob;
+}
+
+SchemaEntry entry_for(Scope scope, std::string_view key, uint8_t tag, const FieldType& type, const Shape& row_shape) {
+  SchemaEntry entry{scope, tag, std::string(key), type, std::nullopt};
+  if (has_slot(type, tag)) {
+    const uint64_t bytes = static_cast<uint64_t>(row_shape.numel()) * item_bytes(type.dtype);
+    if (bytes > std::numeric_limits<uint32_t>::max()) throw FieldError(cat("value: ", bytes, " bytes are too many"));
+    entry.slot_bytes = static_cast<uint32_t>(bytes);
+  }
+  return entry;
+}
+
+void SchemaUnion::add(const SchemaEntry& entry) {
+  const auto find = [&](const std::vector<SchemaEntry>& entries) {
+    return std::ranges::lower_bound(entries, place(entry), {}, place);
+  };
+  auto found = find(base_.entries);
+  const bool in_base = found != base_.entries.end() && place(*found) == place(entry);
+  if (!in_base) found = find(added_);
+  if (!in_base && (found == added_.end() || place(*found) != place(entry))) {
+    added_.insert(found, entry);
+    return;
+  }
+  if (found->tag != entry.tag || found->slot_bytes != entry.slot_bytes) {
+    throw FieldError(cat("type: expected ", words_for(*found), " as in the molecules before, got ", words_for(entry)));
+  }
+}
+
+Schema SchemaUnion::joined() const {
+  Schema joined = base_;
+  joined.entries.insert(joined.entries.end(), added_.begin(), added_.end());
+  std::ranges::sort(joined.entries, {}, place);
+  return joined;
 }
 
 }  // namespace atompack::atp

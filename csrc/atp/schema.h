@@ -22,13 +22,44 @@ struct SchemaEntry {
   std::optional<uint32_t> slot_bytes;
 };
 
+// An entry as it lies in the blob.
+struct RawSchemaEntry {
+  uint8_t kind, tag, per_atom;
+  uint32_t element_bytes, slot_bytes;
+  std::string key;
+};
+
 struct Schema {
   bool is_stored = false;  // false: a file of release 0.2.x
   DType positions = DType::float32;
-  std::vector<SchemaEntry> entries;  // sorted by (scope, key); unknown kinds and builtins are left out
+  std::vector<SchemaEntry> entries;     // sorted by (scope, key)
+  std::vector<RawSchemaEntry> unshown;  // unknown kinds and builtins: kept for who writes the schema anew
 };
 
 // Decodes and checks the blob against the header it belongs to; an empty blob is a file without schema.
 Schema decode_schema(Bytes blob, const Header& header);
+
+std::vector<std::byte> encode_schema(const Schema& schema);
+
+// What a schema says of records that have a section like this. `type` and `row_shape` are those of a value, `tag` is
+// legal for them.
+SchemaEntry entry_for(Scope scope, std::string_view key, uint8_t tag, const FieldType& type, const Shape& row_shape);
+
+// The sections that records add to a schema. Every section of a scope and key must be like the first: the flat reads
+// of the original rely on it.
+class SchemaUnion {
+ public:
+  explicit SchemaUnion(const Schema& base) : base_(base) {}
+
+  // Throws FieldError, naming the key and both types, if the key stands for something else already.
+  void add(const SchemaEntry& entry);
+
+  const std::vector<SchemaEntry>& added() const { return added_; }
+  Schema joined() const;
+
+ private:
+  const Schema& base_;
+  std::vector<SchemaEntry> added_;  // sorted by (scope, key)
+};
 
 }  // namespace atompack::atp

@@ -91,6 +91,68 @@ std::optional<FieldType> field_type(Scope scope, std::string_view key, uint8_t t
   return typed(scope == Scope::atom_property ? Level::atom : Level::molecule, kTraits[tag]);
 }
 
+namespace {
+
+// The first tag of this form and element type, scalars and what only builtins hold aside.
+std::optional<uint8_t> property_tag(Form form, DType dtype) {
+  const auto found = std::ranges::find_if(
+      kTraits, [&](const TagTraits& traits) { return traits.form == form && traits.dtype == dtype; });
+  if (found == kTraits.end()) return std::nullopt;
+  return static_cast<uint8_t>(found - kTraits.begin());
+}
+
+std::optional<uint8_t> builtin_tag(std::string_view key, const FieldType& type, const Shape& row_shape) {
+  const Builtin* builtin = find_builtin(key);
+  if (builtin == nullptr) return std::nullopt;
+  for (const uint8_t tag : builtin->tags) {
+    const TagTraits& traits = kTraits[tag];
+    const std::optional<Shape> shape = atp::row_shape(traits, builtin->level, traits.element_bytes, 1);
+    if (typed(builtin->level, traits) == type && shape == row_shape) return tag;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<uint8_t> tag_for(Scope scope, std::string_view key, const FieldType& type, const Shape& row_shape) {
+  if (scope == Scope::builtin) return builtin_tag(key, type, row_shape);
+  if (type.kind == ValueKind::none) return property_tag(Form::none, DType::uint8);
+  if (type.kind == ValueKind::string) return property_tag(Form::text, DType::uint8);
+  const int rank = row_shape.rank() + (type.level == Level::atom ? 1 : 0);
+  const bool threes = rank == 2 && row_shape.dims().back() == 3 && is_floating(type.dtype);
+  const Form form = rank == 0 ? Form::scalar : rank == 1 ? Form::array : threes ? Form::vectors : Form::tensor;
+  if (form == Form::scalar && type.dtype == DType::float32) return std::nullopt;  // of the energy alone
+  return property_tag(form, type.dtype);
+}
+
+std::string words_for(uint8_t tag) {
+  const TagTraits& traits = kTraits[tag];
+  switch (traits.form) {
+    case Form::scalar:
+      return cat(name_of(traits.dtype), " number");
+    case Form::text:
+      return "text";
+    case Form::array:
+      return cat(name_of(traits.dtype), " array");
+    case Form::vectors:
+      return cat(name_of(traits.dtype), " array of (k, 3)");
+    case Form::flags:
+      return "three bools";
+    case Form::matrix:
+      return cat(name_of(traits.dtype), " array of (3, 3)");
+    case Form::none:
+      return "None";
+    case Form::tensor:
+      return cat(name_of(traits.dtype), " tensor");
+  }
+  return "?";
+}
+
+bool needs_format_3(Scope scope, uint8_t tag) {
+  constexpr std::array<uint8_t, 4> kOtherWidths{6, 7, 11, 12};
+  return scope == Scope::builtin && std::ranges::find(kOtherWidths, tag) != kOtherWidths.end();
+}
+
 std::optional<Shape> row_shape(const TagTraits& traits, Level level, uint64_t payload_bytes, uint64_t n_atoms) {
   switch (traits.form) {
     case Form::text:

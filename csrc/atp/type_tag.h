@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "base/molecule_source.h"
@@ -27,6 +28,15 @@ const TagTraits& traits_of(uint8_t tag);  // tag < kTagCount
 // one of the format's is reported by is_builtin().
 std::optional<FieldType> field_type(Scope scope, std::string_view key, uint8_t tag);
 bool is_builtin(std::string_view key);
+
+// The tag with which a value is written; FORMAT.md#value-to-tag. Nothing where the format has none for it.
+std::optional<uint8_t> tag_for(Scope scope, std::string_view key, const FieldType& type, const Shape& row_shape);
+
+// In words, for errors: "float32 array".
+std::string words_for(uint8_t tag);
+
+// Record format 2 promises one width for each builtin; this is the other.
+bool needs_format_3(Scope scope, uint8_t tag);
 
 // The shape of one row in a payload of this many bytes, tensors aside. Nothing where the length does not fit: at
 // level atom there are n_atoms rows, at level molecule there is one.

@@ -24,6 +24,20 @@ T load_le(const std::byte* from) {
   return value;
 }
 
+// Unaligned store; returns where the next value goes. The caller has seen to it that there is room.
+template <typename T>
+std::byte* store_le(std::byte* to, T value) {
+  std::memcpy(to, &value, sizeof(T));
+  return to + sizeof(T);
+}
+
+inline std::byte* store(std::byte* to, Bytes bytes) {
+  if (!bytes.empty()) std::memcpy(to, bytes.data(), bytes.size());
+  return to + bytes.size();
+}
+
+inline Bytes as_bytes(std::string_view text) { return std::as_bytes(std::span(text)); }
+
 // Written out for short runs, where a call costs more than the comparison.
 inline bool same_bytes(const std::byte* a, const void* other, size_t n) {
   const auto* const b = static_cast<const std::byte*>(other);

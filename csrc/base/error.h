@@ -37,6 +37,11 @@ class DataError : public std::exception {
     if (!molecule_) molecule_ = molecule;
     return render();
   }
+  // Numbers of inner layers count from the first of the molecules they were given.
+  DataError& shift_molecule(int64_t base) {
+    if (molecule_) *molecule_ += base;
+    return render();
+  }
   DataError& at_field(const std::string& field) {
     if (!field_) field_ = field;
     return render();
@@ -105,6 +110,7 @@ class KindOfDataError : public DataError {
  public:
   using DataError::DataError;
   Kind& in_file(const std::string& path) { return static_cast<Kind&>(DataError::in_file(path)); }
+  Kind& at_molecule(int64_t molecule) { return static_cast<Kind&>(DataError::at_molecule(molecule)); }
   Kind& at_field(const std::string& field) { return static_cast<Kind&>(DataError::at_field(field)); }
 };
 
@@ -138,6 +144,12 @@ class IoError : public std::runtime_error {
  private:
   int code_;
   std::string reason_, path_;
+};
+
+// Another writer has the file open.
+class LockedError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
 };
 
 // A promise inside this library was broken.

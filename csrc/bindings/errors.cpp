@@ -32,6 +32,8 @@ void translate(std::exception_ptr thrown) {
     raise("UnsupportedFormatError", error.what());
   } catch (const FieldError& error) {
     raise("FieldError", error.what());
+  } catch (const LockedError& error) {
+    raise("WriterLockedError", error.what());
   } catch (const IoError& error) {
     raise_os_error(error);
   } catch (const InternalError& error) {

@@ -2,6 +2,7 @@
 #include <pybind11/pybind11.h>
 
 #include "bindings/atp.h"
+#include "bindings/atp_writer.h"
 #include "bindings/collate.h"
 #include "bindings/errors.h"
 
@@ -9,5 +10,6 @@ PYBIND11_MODULE(_C, module) {
   module.doc() = "Native readers and collation of atompack_torch; use the package, not this module.";
   atompack::bindings::bind_errors(module);
   atompack::bindings::bind_atp(module);
+  atompack::bindings::bind_atp_writer(module);
   atompack::bindings::bind_collate(module);
 }

@@ -43,6 +43,31 @@ int64_t work_factor(Codec codec) {
   throw InternalError("codec out of range");
 }
 
+uint64_t compressed_bound(Codec codec, uint64_t bytes) {
+  switch (codec) {
+    case Codec::none:
+      return bytes;
+    case Codec::lz4:
+      return lz4_compressed_bound(bytes);
+    case Codec::zstd:
+      return zstd_compressed_bound(bytes);
+  }
+  throw InternalError("codec out of range");
+}
+
+size_t compress(Codec codec, int level, Bytes in, std::span<std::byte> out) {
+  switch (codec) {
+    case Codec::none:
+      if (!in.empty()) std::memcpy(out.data(), in.data(), in.size());
+      return in.size();
+    case Codec::lz4:
+      return lz4_compress(level, in, out);
+    case Codec::zstd:
+      return zstd_compress(level, in, out);
+  }
+  throw InternalError("codec out of range");
+}
+
 void decompress(Codec codec, Bytes stored, std::span<std::byte> out) {
   switch (codec) {
     case Codec::none:

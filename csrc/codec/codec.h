@@ -20,6 +20,14 @@ uint64_t decoded_bound(Codec codec, Bytes stored);
 // How much longer than copying its output decompression takes, roughly.
 int64_t work_factor(Codec codec);
 
+// The most bytes that this many can become, whatever they are. Throws FieldError if the codec cannot take so many.
+uint64_t compressed_bound(Codec codec, uint64_t bytes);
+
+// Compresses to one unit at the start of `out`, which has compressed_bound() bytes; returns how many it takes. Levels
+// are the libraries' own (lz4: below 3 its fast mode, from 3 to 12 its high-compression mode); those out of range are
+// clamped. Thread-safe: contexts are kept per thread.
+size_t compress(Codec codec, int level, Bytes in, std::span<std::byte> out);
+
 // Decompresses the whole unit; it must fill `out` exactly. Thread-safe: contexts are kept per thread.
 void decompress(Codec codec, Bytes stored, std::span<std::byte> out);
 

@@ -1,14 +1,43 @@
 #include "codec/lz4_codec.h"
 
 #include <lz4.h>
+#include <lz4hc.h>
 
 #include <algorithm>
 #include <limits>
+#include <memory>
 
 namespace atompack::codec {
+namespace {
+
+// The state of the high-compression mode is a quarter of a megabyte: one a thread, kept.
+void* thread_state() {
+  thread_local const std::unique_ptr<std::max_align_t[]> state(
+      new std::max_align_t[static_cast<size_t>(LZ4_sizeofStateHC()) / sizeof(std::max_align_t) + 1]);
+  return state.get();
+}
+
+}  // namespace
 
 // A byte of a block yields at most 255 bytes of output (a run of length bytes in a match).
 uint64_t lz4_decoded_bound(Bytes stored) { return 255 * static_cast<uint64_t>(stored.size()); }
+
+uint64_t lz4_compressed_bound(uint64_t bytes) {
+  constexpr uint64_t kMost = LZ4_MAX_INPUT_SIZE;
+  if (bytes > kMost) throw FieldError(cat("record: lz4 takes at most ", kMost, " bytes, got ", bytes));
+  return static_cast<uint64_t>(LZ4_compressBound(static_cast<int>(bytes)));
+}
+
+size_t lz4_compress(int level, Bytes in, std::span<std::byte> out) {
+  const auto* const from = reinterpret_cast<const char*>(in.data());
+  auto* const to = reinterpret_cast<char*>(out.data());
+  const int n = static_cast<int>(in.size());
+  const int capacity = static_cast<int>(std::min<size_t>(out.size(), std::numeric_limits<int>::max()));
+  const int got = level < LZ4HC_CLEVEL_MIN ? LZ4_compress_default(from, to, n, capacity)
+                                           : LZ4_compress_HC_extStateHC(thread_state(), from, to, n, capacity, level);
+  if (got <= 0) throw InternalError("lz4: the output buffer is too small");
+  return static_cast<size_t>(got);
+}
 
 void lz4_decompress(Bytes stored, std::span<std::byte> out) {
   constexpr size_t kMost = std::numeric_limits<int>::max();

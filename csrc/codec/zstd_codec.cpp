@@ -17,10 +17,17 @@ constexpr uint64_t kMostBlockBytes = 128 * 1024;
 
 struct FreeContext {
   void operator()(ZSTD_DCtx* context) const { ZSTD_freeDCtx(context); }
+  void operator()(ZSTD_CCtx* context) const { ZSTD_freeCCtx(context); }
 };
 
-ZSTD_DCtx* thread_context() {
+ZSTD_DCtx* decompression_context() {
   thread_local const std::unique_ptr<ZSTD_DCtx, FreeContext> context(ZSTD_createDCtx());
+  if (!context) throw std::bad_alloc();
+  return context.get();
+}
+
+ZSTD_CCtx* compression_context() {
+  thread_local const std::unique_ptr<ZSTD_CCtx, FreeContext> context(ZSTD_createCCtx());
   if (!context) throw std::bad_alloc();
   return context.get();
 }
@@ -90,8 +97,16 @@ uint64_t zstd_decoded_bound(Bytes stored) {
   return total;
 }
 
+uint64_t zstd_compressed_bound(uint64_t bytes) { return ZSTD_compressBound(bytes); }
+
+size_t zstd_compress(int level, Bytes in, std::span<std::byte> out) {
+  const size_t got = ZSTD_compressCCtx(compression_context(), out.data(), out.size(), in.data(), in.size(), level);
+  if (ZSTD_isError(got)) throw InternalError(cat("zstd: ", ZSTD_getErrorName(got)));
+  return got;
+}
+
 void zstd_decompress(Bytes stored, std::span<std::byte> out) {
-  const size_t got = ZSTD_decompressDCtx(thread_context(), out.data(), out.size(), stored.data(), stored.size());
+  const size_t got = ZSTD_decompressDCtx(decompression_context(), out.data(), out.size(), stored.data(), stored.size());
   if (ZSTD_isError(got)) throw CorruptFileError(cat("zstd: ", ZSTD_getErrorName(got)));
   if (got != out.size()) throw CorruptFileError(cat("zstd: expected ", out.size(), " bytes, got ", got));
 }

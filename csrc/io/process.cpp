@@ -17,6 +17,8 @@ const int registered = pthread_atfork(nullptr, nullptr, [] { forked.store(true);
 
 bool is_forked_child() { return registered != 0 || forked.load(std::memory_order_relaxed); }
 
+int64_t process_id() { return ::getpid(); }
+
 int64_t thread_id() { return ::gettid(); }
 
 }  // namespace atompack::io

@@ -8,7 +8,8 @@ namespace atompack::io {
 // Whether this process is a fork of the one that loaded the library, or could be one unnoticed.
 bool is_forked_child();
 
-// The system's number of the calling thread.
+// The system's numbers of this process and of the calling thread.
+int64_t process_id();
 int64_t thread_id();
 
 }  // namespace atompack::io

@@ -1,0 +1,146 @@
+#include "bindings/atp_writer.h"
+
+#include <pybind11/numpy.h>
+#include <pybind11/stl.h>
+
+#include "atp/path_writer.h"
+#include "atp/same_records.h"
+
+namespace atompack::bindings {
+namespace {
+
+namespace py = pybind11;
+using atp::Column;
+using atp::Columns;
+using atp::PathWriter;
+using atp::Value;
+
+DType dtype_of(const py::array& array) {
+  const char kind = array.dtype().kind();
+  const auto bytes = array.itemsize();
+  if (kind == 'b') return DType::boolean;
+  if (kind == 'i' && bytes == 4) return DType::int32;
+  if (kind == 'i' && bytes == 8) return DType::int64;
+  if (kind == 'f' && bytes == 4) return DType::float32;
+  if (kind == 'f' && bytes == 8) return DType::float64;
+  throw FieldError(
+      cat("type: expected bool, int32, int64, float32 or float64, got ", py::str(array.dtype()).cast<std::string>()));
+}
+
+// A view; the caller keeps the array, which is contiguous and in native byte order.
+Value value_of(const py::array& array) {
+  if ((array.flags() & py::array::c_style) == 0) throw InternalError("an array is not contiguous");
+  Value value{ValueKind::numeric, dtype_of(array), {}, {}};
+  if (array.ndim() > Shape::kMaxRank) {
+    throw FieldError(cat("shape: expected at most ", Shape::kMaxRank, " dimensions, got ", array.ndim()));
+  }
+  for (py::ssize_t i = 0; i < array.ndim(); ++i) value.shape.push_back(array.shape(i));
+  value.data = {static_cast<const std::byte*>(array.data()), static_cast<size_t>(array.nbytes())};
+  return value;
+}
+
+Value value_of(py::handle item) {
+  if (item.is_none()) return {};
+  if (py::isinstance<py::array>(item)) return value_of(py::reinterpret_borrow<py::array>(item));
+  if (!PyUnicode_Check(item.ptr())) throw InternalError("a value is no array, text or None");
+  Py_ssize_t n = 0;
+  const char* const text = PyUnicode_AsUTF8AndSize(item.ptr(), &n);  // kept by the string itself
+  if (text == nullptr) {
+    PyErr_Clear();
+    throw FieldError("text: holds characters that UTF-8 has no bytes for");
+  }
+  return {ValueKind::string, DType::uint8, {}, as_bytes({text, static_cast<size_t>(n)})};
+}
+
+std::span<const int64_t> int64_of(const py::array& array) {
+  if (dtype_of(array) != DType::int64) throw InternalError("expected int64");
+  return {static_cast<const int64_t*>(array.data()), static_cast<size_t>(array.size())};
+}
+
+// (scope, key, array or list of array, str or None, mask or None)
+Column column_of(py::handle item) {
+  const auto [scope, key, values, mask] =
+      item.cast<std::tuple<int, std::string, py::object, std::optional<py::array>>>();
+  Column column{static_cast<Scope>(scope), key, std::nullopt, {}, nullptr};
+  try {
+    if (py::isinstance<py::array>(values)) {
+      column.stacked = value_of(py::reinterpret_borrow<py::array>(values));
+    } else {
+      for (const py::handle value : py::reinterpret_borrow<py::list>(values)) column.each.push_back(value_of(value));
+    }
+  } catch (DataError& error) {
+    error.at_field(key).at_molecule(static_cast<int64_t>(column.each.size()));
+    throw;
+  }
+  if (mask) column.present = static_cast<const bool*>(mask->data());
+  return column;
+}
+
+// (positions, atomic numbers, ptr, [columns], rows or None)
+Columns columns_of(py::handle item) {
+  const auto [positions, numbers, ptr, fields, rows] =
+      item.cast<std::tuple<py::array, py::array, py::array, py::list, std::optional<py::array>>>();
+  Columns columns{value_of(positions), value_of(numbers), int64_of(ptr), {}, std::nullopt};
+  for (const py::handle field : fields) columns.fields.push_back(column_of(field));
+  if (rows) columns.rows = int64_of(*rows);
+  return columns;
+}
+
+void write(PathWriter& self, const py::list& runs) {
+  std::vector<Columns> all;
+  all.reserve(runs.size());
+  for (const py::handle run : runs) all.push_back(columns_of(run));
+  const py::gil_scoped_release release;
+  self.write(all);
+}
+
+std::optional<codec::Codec> codec_named(const std::optional<std::string>& name) {
+  if (!name) return std::nullopt;
+  for (const codec::Codec codec : {codec::Codec::none, codec::Codec::lz4, codec::Codec::zstd}) {
+    if (codec::name_of(codec) == *name) return codec;
+  }
+  throw InternalError("codec: unknown name");
+}
+
+std::unique_ptr<PathWriter> open_writer(const std::string& path, const std::string& mode,
+                                        const std::optional<std::string>& codec, int level) {
+  const atp::OpenMode open_mode = mode == "x"   ? atp::OpenMode::create
+                                  : mode == "w" ? atp::OpenMode::replace
+                                                : atp::OpenMode::append;
+  const std::optional<codec::Codec> chosen = codec_named(codec);
+  const py::gil_scoped_release release;
+  return std::make_unique<PathWriter>(path, open_mode, chosen, level);
+}
+
+void copy(PathWriter& self, const atp::Reader& from, const py::array& indices) {
+  const std::span<const int64_t> numbers = int64_of(indices);
+  const py::gil_scoped_release release;
+  self.copy(from, numbers);
+}
+
+void check_same_records(const atp::Reader& original, const py::array& indices, const atp::Reader& copy, int64_t first) {
+  const std::span<const int64_t> numbers = int64_of(indices);
+  const py::gil_scoped_release release;
+  atp::check_same_records(original, numbers, copy, first);
+}
+
+}  // namespace
+
+void bind_atp_writer(py::module_& module) {
+  const auto release = py::call_guard<py::gil_scoped_release>();
+  py::class_<PathWriter>(module, "AtpWriter")
+      .def(py::init(&open_writer), py::arg("path"), py::arg("mode"), py::arg("codec"), py::arg("level"))
+      .def("write", &write, py::arg("runs"))
+      .def("copy", &copy, py::arg("source"), py::arg("indices"))
+      .def("commit", &PathWriter::commit, py::arg("publish"), release)
+      .def("close", &PathWriter::close, release)
+      .def("discard", &PathWriter::discard, release)
+      .def_property_readonly("is_open", &PathWriter::is_open)
+      .def_property_readonly("n_molecules", &PathWriter::n_molecules)
+      .def_property_readonly("codec", [](const PathWriter& self) { return codec::name_of(self.codec()); })
+      .def_property_readonly("present_path", &PathWriter::present_path);
+  module.def("check_same_records", &check_same_records, py::arg("original"), py::arg("indices"), py::arg("copy"),
+             py::arg("first"));
+}
+
+}  // namespace atompack::bindings

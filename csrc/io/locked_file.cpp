@@ -1,0 +1,146 @@
+#include "io/locked_file.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "io/file.h"
+#include "io/process.h"
+
+namespace atompack::io {
+namespace {
+
+[[noreturn]] void fail(const std::string& path, const char* doing) {
+  const int code = errno;
+  throw IoError(code, cat(doing, ": ", std::strerror(code)), path);
+}
+
+std::string folder_of(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+// Hidden, and the same for every writer of this path: so its lock is the one that they meet.
+std::string unpublished_path(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  const size_t name = slash == std::string::npos ? 0 : slash + 1;
+  return cat(path.substr(0, name), ".", path.substr(name), ".new");
+}
+
+// Between opening and locking, the file may have been renamed or replaced: then the lock is not that of the path.
+bool still_stands_at(int fd, const std::string& path) {
+  struct stat now{};
+  if (::stat(path.c_str(), &now) != 0) return false;
+  return FileIdentity{now.st_dev, now.st_ino, 0}.same_file(identify(fd, path));
+}
+
+UniqueFd open_and_lock(const std::string& path, int flags) {
+  constexpr int kMode = 0666;  // less what the umask takes
+  for (;;) {
+    UniqueFd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | flags, kMode));
+    if (!fd) throw IoError(errno, std::strerror(errno), path);
+    identify(fd.get(), path);  // a regular file
+    if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
+      if (errno == EWOULDBLOCK) throw LockedError(cat(path, ": another writer has this file open"));
+      if (errno == EINTR) continue;
+      fail(path, "flock");
+    }
+    if (still_stands_at(fd.get(), path)) return fd;
+  }
+}
+
+void sync_folder(const std::string& path) {
+  const std::string folder = folder_of(path);
+  const UniqueFd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd) fail(folder, "open");
+  // Some file systems know no fsync of a folder; there is nothing more that can be done then.
+  if (::fsync(fd.get()) != 0 && errno != EINVAL && errno != ENOTSUP) fail(folder, "fsync");
+}
+
+void rename_unless_taken(const std::string& from, const std::string& to) {
+  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return;
+  if (errno != EINVAL && errno != ENOSYS) throw IoError(errno, std::strerror(errno), to);
+  // Not known to this file system; a link is as exclusive.
+  if (::link(from.c_str(), to.c_str()) != 0) throw IoError(errno, std::strerror(errno), to);
+  ::unlink(from.c_str());
+}
+
+}  // namespace
+
+LockedFile::LockedFile(UniqueFd fd, std::string path, std::string present_path, bool published)
+    : fd_(std::move(fd)),
+      path_(std::move(path)),
+      present_path_(std::move(present_path)),
+      published_(published),
+      owner_(process_id()) {}
+
+LockedFile::LockedFile(LockedFile&& other) noexcept = default;
+
+LockedFile LockedFile::open(const std::string& path) { return {open_and_lock(path, 0), path, path, true}; }
+
+LockedFile LockedFile::create_unpublished(const std::string& path) {
+  const std::string present = unpublished_path(path);
+  LockedFile file(open_and_lock(present, O_CREAT), path, present, false);
+  file.truncate(0);
+  return file;
+}
+
+LockedFile::~LockedFile() {
+  if (!fd_ || owner_ != process_id()) return;
+  if (!published_) ::unlink(present_path_.c_str());
+  unlock();
+}
+
+void LockedFile::unlock() {
+  if (fd_) ::flock(fd_.get(), LOCK_UN);
+}
+
+uint64_t LockedFile::size() const { return identify(fd_.get(), path_).size; }
+
+size_t LockedFile::read_at(uint64_t offset, std::span<std::byte> into) const {
+  return io::read_at(fd_.get(), offset, into, path_);
+}
+
+void LockedFile::write_at(uint64_t offset, Bytes bytes) {
+  size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t put =
+        ::pwrite(fd_.get(), bytes.data() + done, bytes.size() - done, static_cast<off_t>(offset + done));
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) fail(path_, "write");
+    done += static_cast<size_t>(put);
+  }
+}
+
+void LockedFile::truncate(uint64_t size) {
+  while (::ftruncate(fd_.get(), static_cast<off_t>(size)) != 0) {
+    if (errno != EINTR) fail(path_, "truncate");
+  }
+}
+
+void LockedFile::sync_data() {
+  if (::fdatasync(fd_.get()) != 0) fail(path_, "fdatasync");
+}
+
+void LockedFile::sync() {
+  if (::fsync(fd_.get()) != 0) fail(path_, "fsync");
+}
+
+void LockedFile::publish(bool replace) {
+  if (published_) return;
+  if (replace) {
+    if (::rename(present_path_.c_str(), path_.c_str()) != 0) throw IoError(errno, std::strerror(errno), path_);
+  } else {
+    rename_unless_taken(present_path_, path_);
+  }
+  published_ = true;
+  present_path_ = path_;
+  sync_folder(path_);
+}
+
+}  // namespace atompack::io
