@@ -7,6 +7,8 @@ rest is left out and reported.
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,7 +27,9 @@ from atompack_torch.convert.kinds import (
 )
 from atompack_torch.convert.records import is_per_atom
 from atompack_torch.convert.report import Report
-from atompack_torch.fields import BUILTIN
+from atompack_torch.datasets.atp import AtpDataset
+from atompack_torch.errors import FieldError
+from atompack_torch.fields import BUILTIN, STRUCTURE, FieldSpec
 
 _MAX_KEY_BYTES = 255
 
@@ -36,9 +40,37 @@ class Fit:
     def __init__(self) -> None:
         self._kinds: dict[tuple[int, str], Kind] = {}
         self._positions: np.dtype[Any] | None = None
+        self._appended_to: str | None = None
+        self._is_settled = False
+
+    @classmethod
+    def of_file(cls, path: str | os.PathLike[str]) -> Fit:
+        """The types of a file that is to be appended to; these cannot be widened."""
+        fit = cls()
+        if not Path(path).exists():
+            return fit
+        with AtpDataset(path) as dataset:
+            schema = dataset.schema
+            if len(dataset):
+                fit._positions = _dtype(schema["positions"].dtype)
+            specs = [spec for name, spec in schema.items() if name not in STRUCTURE]
+            for field, spec in zip(dataset._declared(), specs, strict=True):
+                fit._kinds[field] = _kind_of_spec(spec)
+        fit._appended_to = str(path)
+        return fit
+
+    def settle(self) -> None:
+        """All there is has been learnt."""
+        self._is_settled = True
 
     def learn(self, columns: Columns) -> bool:
-        """Takes in the types of a block; True if one changed that was known before it."""
+        """Takes in the types of a block; True if one changed that was known before it.
+
+        Raises:
+            FieldError: a type of a file that is appended to would have to change.
+        """
+        if self._is_settled:
+            return False
         before = dict(self._kinds)
         positions = stored(columns.positions.dtype, scalar=False)
         old, self._positions = self._positions, widest(self._positions, positions)
@@ -48,8 +80,15 @@ class Fit:
             for kind in dict.fromkeys(kinds(column)):
                 known = self._kinds.get(column[:2])
                 self._kinds[column[:2]] = kind if known is None else joined(known, kind, column)
-        known_changed = any(self._kinds[field] != kind for field, kind in before.items())
-        return known_changed or (old is not None and old != self._positions)
+        changed = [field for field, kind in before.items() if self._kinds[field] != kind]
+        if self._appended_to is not None and changed:
+            scope, key = changed[0]
+            clash = f"expected {before[scope, key]}, got {self._kinds[scope, key]}"
+            raise FieldError(f"{self._appended_to}: type: {clash} (field {key!r})")
+        if self._appended_to is not None and old not in (None, self._positions):
+            clash = f"expected {old}, got {self._positions}"
+            raise FieldError(f"{self._appended_to}: type: {clash} (field 'positions')")
+        return bool(changed) or (old is not None and old != self._positions)
 
     def fit(self, columns: Columns, report: Report) -> Columns:
         """The block in the types learnt so far; the report tells what has no place in them."""
@@ -185,3 +224,13 @@ def _described(column: Column, mask: Array) -> str:
     if isinstance(column.values, np.ndarray):
         return str(kind_of_array(column, column.values.dtype, column.values.shape[1:]))
     return str(kind_of_entry(column, column.values[int(np.flatnonzero(mask)[0])]))
+
+
+def _kind_of_spec(spec: FieldSpec) -> Kind:
+    if isinstance(spec.dtype, str):
+        return Kind(spec.dtype)
+    return Kind("number", _dtype(spec.dtype), spec.shape)
+
+
+def _dtype(dtype: Any) -> np.dtype[Any]:
+    return np.dtype(str(dtype).removeprefix("torch."))
