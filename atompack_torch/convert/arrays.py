@@ -12,7 +12,7 @@ from atompack_torch.columns import Columns
 from atompack_torch.convert.report import Report, described
 from atompack_torch.convert.rows import HdfRows, NpzRows, Rows
 from atompack_torch.convert.systems import Level, Member, System, said_level
-from atompack_torch.errors import CorruptFileError, FieldError
+from atompack_torch.errors import AtompackError, CorruptFileError, FieldError
 
 _Path = str | os.PathLike[str]
 Systems = Iterator[System]
@@ -206,7 +206,17 @@ def _hdf5_systems(request: _Request) -> Iterator[Systems]:
     except OSError as error:
         raise CorruptFileError(f"{request.path}: no HDF5 file: {described(error)}") from error
     with file:
-        yield _systems_below(request, file, frozenset())
+        yield _guarded(request.path, _systems_below(request, file, frozenset()))
+
+
+def _guarded(path: str, systems: Systems) -> Systems:
+    """In a damaged file, any step from group to group may fail in its own way."""
+    try:
+        yield from systems
+    except AtompackError:
+        raise
+    except Exception as error:
+        raise CorruptFileError(f"{path}: {described(error)}") from error
 
 
 def _systems_below(request: _Request, group: Any, above: frozenset[Any]) -> Systems:
@@ -219,6 +229,7 @@ def _systems_below(request: _Request, group: Any, above: frozenset[Any]) -> Syst
     own = [name for name in group if group.get(name, getlink=True, getclass=True) is h5py.HardLink]
     kinds = {name: group.get(name, getclass=True) for name in own}
     datasets = [name for name, kind in kinds.items() if kind is h5py.Dataset]
+    datasets = [name for name in datasets if group[name].shape is not None]  # holds nothing
     keys = request.keys
     if any(keys.get(name, _NAMES.get(name)) == "positions" for name in datasets):
         arrays = [(name, HdfRows(request.path, group[name])) for name in datasets]

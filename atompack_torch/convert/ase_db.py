@@ -29,13 +29,21 @@ from atompack_torch.fields import (
 )
 
 _Path = str | os.PathLike[str]
-_TYPES = {".json": "json"}
+_TYPES = {".json": "json", ".aselmdb": "aselmdb"}
 _BOOKKEEPING = "ids, times, users and calculator settings of the rows are not carried over"
 
 
 def count(path: _Path) -> int:
-    """Number of rows."""
-    return len(_connect(path))
+    """Number of rows.
+
+    Raises:
+        CorruptFileError, ImportError, OSError: as ``read`` does.
+    """
+    database = _connect(path)
+    try:
+        return len(database)
+    except Exception as error:  # whatever the database stumbles over
+        raise CorruptFileError(f"{path}: {described(error)}") from error
 
 
 def read(path: _Path, *, report: Report) -> Iterator[Columns]:
@@ -85,12 +93,16 @@ def _connect(path: _Path) -> Any:
     if not Path(path).is_file():
         raise FileNotFoundError(f"{path}: no such database")
     suffix = Path(path).suffix
-    if suffix != ".aselmdb":
-        return ase.db.connect(os.fspath(path), _TYPES.get(suffix, "db"), use_lock_file=False)
+    options = {"readonly": True} if suffix == ".aselmdb" else {}
+    kind = _TYPES.get(suffix, "db")
     try:
-        return ase.db.connect(os.fspath(path), "aselmdb", use_lock_file=False, readonly=True)
+        return ase.db.connect(os.fspath(path), kind, use_lock_file=False, **options)
     except ImportError as error:
         raise ImportError(f"{path}: reading it needs the package ase-db-backends") from error
+    except OSError:
+        raise
+    except Exception as error:
+        raise CorruptFileError(f"{path}: {described(error)}") from error
 
 
 def _parts(row: Any, report: Report) -> Parts:

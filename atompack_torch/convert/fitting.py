@@ -29,7 +29,7 @@ from atompack_torch.convert.records import is_per_atom
 from atompack_torch.convert.report import Report
 from atompack_torch.datasets.atp import AtpDataset
 from atompack_torch.errors import FieldError
-from atompack_torch.fields import BUILTIN, STRUCTURE, FieldSpec
+from atompack_torch.fields import ATOM_PROPERTY, BUILTIN, MOLECULE_PROPERTY, STRUCTURE, FieldSpec
 
 _MAX_KEY_BYTES = 255
 
@@ -98,7 +98,8 @@ class Fit:
         if positions.dtype != self._positions:
             report.note(f"positions: {positions.dtype} stored as {self._positions}")
             positions = positions.astype(self._positions)
-        return Columns(positions, numbers, columns.ptr, [field for field in fields if field])
+        there = _without_doubles([field for field in fields if field], report)
+        return Columns(positions, numbers, columns.ptr, there)
 
     def _fitted(self, column: Column, ptr: Array, report: Report) -> Column | None:
         n = len(ptr) - 1
@@ -117,6 +118,20 @@ class Fit:
         fitting = _Fitting(column, kind, ptr, mask, report)
         values = fitting.array() if isinstance(column.values, np.ndarray) else fitting.entries()
         return Column(column.scope, column.key, values, mask) if mask.any() else None
+
+
+def _without_doubles(fields: list[Column], report: Report) -> list[Column]:
+    """A molecule's own property yields to one of its atoms of the same key."""
+    of_atoms = {field.key: field.mask for field in fields if field.scope == ATOM_PROPERTY}
+    for field in fields:
+        if field.scope != MOLECULE_PROPERTY or field.key not in of_atoms:
+            continue
+        assert field.mask is not None
+        both = field.mask & of_atoms[field.key]
+        if both.any():
+            report.skip(label_of(field), "the atoms have a property of this key", int(both.sum()))
+            field.mask[both] = False
+    return [field for field in fields if field.mask is None or field.mask.any()]
 
 
 class _Fitting:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zipfile
 from typing import IO, Any, Protocol
 
@@ -75,7 +76,7 @@ class NpzRows:
             self._stream, self._next = self._opened(), 0
             self._header(self._stream)
         row = self.shape[1:]
-        row_bytes = self.dtype.itemsize * int(np.prod(row, dtype=object))
+        row_bytes = self.dtype.itemsize * math.prod(row)
         self._skip((first - self._next) * row_bytes)
         data = self._take((last - first) * row_bytes)
         self._next = last
@@ -106,19 +107,20 @@ class HdfRows:
     """An HDF5 dataset.
 
     Raises:
-        FieldError: it was declared but never written, so that all its values are made up.
+        FieldError: some of it was declared but never written: those values would be made up.
         CorruptFileError: one row is larger than the stored bytes can bear out.
+        UnsupportedFormatError: its values lie in other files.
     """
 
     def __init__(self, path: str, dataset: Any) -> None:
         self._where = f"{path}: {dataset.name}"
         self._dataset = dataset
         self.shape, self.dtype = tuple(dataset.shape), dataset.dtype
+        if dataset.external or dataset.is_virtual:
+            raise UnsupportedFormatError(f"{self._where}: values in other files are not read")
         stored = dataset.id.get_storage_size()
-        if dataset.size and not stored and not dataset.external and not dataset.is_virtual:
-            raise FieldError(
-                f"{self._where}: expected values, got a dataset that was never written"
-            )
+        if dataset.size and (not stored or _n_missing_chunks(dataset)):
+            raise FieldError(f"{self._where}: expected values, got parts that were never written")
         row_bytes = dataset.nbytes // max(self.shape[0], 1) if self.shape else 0
         if row_bytes > _LARGE_ROW_BYTES and dataset.nbytes > _MAX_RATIO * stored:
             raise CorruptFileError(
@@ -132,6 +134,14 @@ class HdfRows:
         except OSError as error:
             raise CorruptFileError(f"{self._where}: {described(error)}") from error
         return native(np.asarray(values))
+
+
+def _n_missing_chunks(dataset: Any) -> int:
+    if dataset.chunks is None:
+        return 0
+    sizes = zip(dataset.shape, dataset.chunks, strict=True)
+    expected = math.prod(-(-size // chunk) for size, chunk in sizes)
+    return int(expected - dataset.id.get_num_chunks())
 
 
 class HeldRows:

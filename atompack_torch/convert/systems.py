@@ -66,6 +66,8 @@ class System:
             shape = self._shape("positions")
         if len(shape) not in (2, 3) or shape[-1] != 3:
             raise FieldError(f"{where}: positions: expected (M, n, 3) or (N, 3), got {shape}")
+        if shape[0] and 0 in shape:  # else a few bytes could declare any number of structures
+            raise FieldError(f"{where}: positions: expected atoms, got {shape}")
         self.is_stacked = len(shape) == 3
         self._ptr = np.zeros(0, dtype=np.int64) if self.is_stacked else self._read_ptr(counted)
         self.n_structures = shape[0] if self.is_stacked else len(self._ptr) - 1
