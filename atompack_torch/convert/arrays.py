@@ -187,7 +187,9 @@ def _npz_systems(request: _Request) -> Iterator[Systems]:
     path = request.path
     try:
         archive = zipfile.ZipFile(path)
-    except zipfile.BadZipFile as error:
+    except OSError:
+        raise
+    except Exception as error:  # damaged tables fail in many ways
         raise CorruptFileError(f"{path}: no .npz file: {described(error)}") from error
     with archive:
         names = [name for name in archive.namelist() if name.endswith(".npy")]

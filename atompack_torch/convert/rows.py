@@ -50,8 +50,8 @@ class NpzRows:
     def _opened(self) -> IO[bytes]:
         try:
             return self._archive.open(self._member)
-        except (zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
-            raise CorruptFileError(f"{self._where}: {error}") from error  # or encrypted
+        except Exception as error:  # damaged, encrypted, compressed in an unknown way
+            raise CorruptFileError(f"{self._where}: {described(error)}") from error
 
     def _header(self, stream: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
         try:

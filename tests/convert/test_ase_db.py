@@ -15,10 +15,10 @@ import torch
 from ase.calculators.singlepoint import SinglePointCalculator
 
 import atompack_torch as apt
+from atompack_torch.conversions import Parts
 from atompack_torch.convert import Report, convert
 from atompack_torch.convert.ase_db import Writer, count, read
 from atompack_torch.convert.records import BLOCK_STRUCTURES, columns_of, records_of
-from atompack_torch.conversions import Parts
 from atompack_torch.errors import CorruptFileError
 
 

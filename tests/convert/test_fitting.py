@@ -1,4 +1,4 @@
-"""Types that one file can hold: what is widened, what is left out, and that nothing else is lost."""
+"""Types that one file can hold: what is widened, what is left out, and nothing else is lost."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def test_appending_takes_the_types_of_the_file(tmp_path: Path) -> None:
     for column in wider:
         with pytest.raises(FieldError, match=f"{path}: type: expected .*field '{column.key}'"):
             Fit.of_file(path).learn(columns._replace(fields=[column]))
-    with pytest.raises(FieldError, match="expected float32, got float64 .*positions"):
+    with pytest.raises(FieldError, match=r"expected float32, got float64 .*positions"):
         Fit.of_file(path).learn(columns._replace(positions=np.zeros((2, 3))))
     assert not Fit.of_file(tmp_path / "none.atp").learn(columns)
 
