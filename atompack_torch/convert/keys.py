@@ -126,7 +126,7 @@ def shaped(column: Column, report: Report) -> Column:
             report.note("stress: xx, yy, zz, yz, xz, xy became 3 x 3")
             return np.asarray(full_stress(value))
         if own == (1, *shape) or (own == (9,) and shape == (3, 3)) or own == (*shape, 1):
-            return value.reshape(*value.shape[:start], *shape)
+            return value.reshape((*value.shape[:start], *shape))
         return value
 
     if isinstance(column.values, np.ndarray):
