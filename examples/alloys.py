@@ -25,6 +25,8 @@ from ase.build import bulk, fcc100, fcc110, fcc111, make_supercell
 from ase.calculators.emt import EMT
 from ase.data import atomic_numbers, reference_states
 
+from atompack_torch import AtpWriter, Molecule
+
 ELEMENTS = ("Al", "Ni", "Cu", "Pd", "Ag", "Pt", "Au")
 LATTICE = {symbol: reference_states[atomic_numbers[symbol]]["a"] for symbol in ELEMENTS}  # Å
 CUBIC_REPEATS = ((1, 1, 2), (1, 2, 2), (1, 2, 3), (2, 2, 2), (2, 2, 3))  # 8 to 48 atoms
@@ -69,7 +71,7 @@ def deform(rng: np.random.Generator, atoms: Atoms) -> None:
 
 
 def label(seed: int, number: int) -> dict[str, Any]:
-    """Make structure `number` with its labels, as the keyword arguments of an atompack molecule."""
+    """Make structure `number` with its labels, as the arguments of a Molecule."""
     rng = np.random.default_rng([seed, number])  # its own stream: the order of the work is free
     kind = str(rng.choice(KINDS, p=SHARES))
     forces = np.full((1, 3), np.inf)
@@ -82,7 +84,7 @@ def label(seed: int, number: int) -> dict[str, Any]:
         forces = atoms.get_forces()
     return {
         "positions": positions,
-        "atomic_numbers": atoms.numbers.astype(np.uint8),
+        "atomic_numbers": atoms.numbers,
         "energy": float(atoms.get_potential_energy()),
         "forces": forces.astype(np.float32),
         "cell": np.array(atoms.cell),
@@ -108,24 +110,17 @@ def report(items: Iterator[dict[str, Any]], total: int) -> Iterator[dict[str, An
 
 
 def write(path: Path, molecules: Iterator[dict[str, Any]]) -> None:
-    """Write the file beside its final place and rename it: nobody sees half of it."""
-    # Imported once the pool of processes has started: its threads do not survive a fork.
-    import atompack
-
+    """Write the file; it replaces an old one when it is whole."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        database = atompack.Database(str(unfinished), overwrite=True)
+    with AtpWriter(path, mode="w") as writer:
         for molecule in molecules:
-            database.add_molecule(atompack.Molecule(**molecule))
-        database.flush()
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+            writer.write(Molecule(**molecule))
 
 
 def ensure(path: Path, structures: int, seed: int = 0) -> Path:
-    """Make the file unless it is there, in a process of its own, for atompack-db starts threads."""
+    """Make the file unless it is there, in a process of its own: one that runs threads, as torch's,
+    should not fork.
+    """
     if not path.exists():
         options = ["--structures", str(structures), "--seed", str(seed)]
         subprocess.run([sys.executable, __file__, str(path), *options], check=True)

@@ -93,7 +93,15 @@ std::optional<FieldType> field_type(Scope scope, std::string_view key, uint8_t t
 
 namespace {
 
-// The first tag of this form and element type, scalars and what only builtins hold aside.
+Form property_form(const FieldType& type, const Shape& row_shape) {
+  if (type.kind == ValueKind::none) return Form::none;
+  if (type.kind == ValueKind::string) return Form::text;
+  const int rank = row_shape.rank() + (type.level == Level::atom ? 1 : 0);
+  const bool threes = rank == 2 && row_shape.dims().back() == 3 && is_floating(type.dtype);
+  return rank == 0 ? Form::scalar : rank == 1 ? Form::array : threes ? Form::vectors : Form::tensor;
+}
+
+// The first tag of this form and element type.
 std::optional<uint8_t> property_tag(Form form, DType dtype) {
   const auto found = std::ranges::find_if(
       kTraits, [&](const TagTraits& traits) { return traits.form == form && traits.dtype == dtype; });
@@ -116,13 +124,8 @@ std::optional<uint8_t> builtin_tag(std::string_view key, const FieldType& type, 
 
 std::optional<uint8_t> tag_for(Scope scope, std::string_view key, const FieldType& type, const Shape& row_shape) {
   if (scope == Scope::builtin) return builtin_tag(key, type, row_shape);
-  if (type.kind == ValueKind::none) return property_tag(Form::none, DType::uint8);
-  if (type.kind == ValueKind::string) return property_tag(Form::text, DType::uint8);
-  const int rank = row_shape.rank() + (type.level == Level::atom ? 1 : 0);
-  const bool threes = rank == 2 && row_shape.dims().back() == 3 && is_floating(type.dtype);
-  const Form form = rank == 0 ? Form::scalar : rank == 1 ? Form::array : threes ? Form::vectors : Form::tensor;
-  if (form == Form::scalar && type.dtype == DType::float32) return std::nullopt;  // of the energy alone
-  return property_tag(form, type.dtype);
+  const std::optional<uint8_t> tag = property_tag(property_form(type, row_shape), type.dtype);
+  return tag && field_type(scope, key, *tag) ? tag : std::nullopt;
 }
 
 std::string words_for(uint8_t tag) {

@@ -29,7 +29,8 @@ uint64_t lz4_compressed_bound(uint64_t bytes) {
 }
 
 size_t lz4_compress(int level, Bytes in, std::span<std::byte> out) {
-  const auto* const from = reinterpret_cast<const char*>(in.data());
+  // The library looks at the first byte even where there is none.
+  const auto* const from = in.empty() ? "" : reinterpret_cast<const char*>(in.data());
   auto* const to = reinterpret_cast<char*>(out.data());
   const int n = static_cast<int>(in.size());
   const int capacity = static_cast<int>(std::min<size_t>(out.size(), std::numeric_limits<int>::max()));

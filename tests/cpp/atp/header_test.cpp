@@ -268,5 +268,22 @@ TEST(TakeSnapshot, ShortAndMissingFiles) {
   EXPECT_THROW(take_snapshot(testing::TempDir()), IoError);
 }
 
+TEST(Header, EncodesWhatItDecodes) {
+  const Header header{7, 8192, 9000, 48, 2, codec::Codec::zstd, -5, 3, 8600, 400};
+  const auto slot = header.encode();
+  const Header back = Header::decode(slot, 10'000);
+  EXPECT_EQ(back.generation, 7U);
+  EXPECT_EQ(back.index_offset, 9000U);
+  EXPECT_EQ(back.index_length, 48U);
+  EXPECT_EQ(back.n_molecules, 2U);
+  EXPECT_EQ(back.codec, codec::Codec::zstd);
+  EXPECT_EQ(back.level, -5);
+  EXPECT_EQ(back.record_format, 3U);
+  EXPECT_EQ(back.schema_offset, 8600U);
+  EXPECT_EQ(back.schema_length, 400U);
+  EXPECT_EQ(back.slot_offset(), Header::kEncodedSize);
+  EXPECT_EQ(back.encode(), slot);
+}
+
 }  // namespace
 }  // namespace atompack::atp

@@ -162,5 +162,36 @@ TEST(Schema, RefusesBytesAfterTheLastEntry) {
             "schema: 1 bytes after the last entry (offset 9009)");
 }
 
+TEST(Schema, EncodesWhatItDecodes) {
+  const ByteString blob = test::schema({{test::kBuiltin, "energy", 0, 8},
+                                        {test::kBuiltin, "forces", 4, 12, true},
+                                        {test::kBuiltin, "unheard of", 3, 16},
+                                        {test::kAtom, "t", 14, 0, true},
+                                        {test::kMolecule, "array", 5, 24},
+                                        {test::kMolecule, "text", 2, 0},
+                                        {static_cast<test::Kind>(9), "unknown kind", 1, 8}});
+  Header header = test::fresh_header();
+  header.schema_length = blob.size();
+  const std::vector<std::byte> back = encode_schema(decode_schema(blob.bytes(), header));
+  EXPECT_EQ(as_text(back), as_text(blob.bytes()));
+}
+
+TEST(Schema, TheUnionKeepsItsBaseAndRefusesOtherTypes) {
+  Schema base;
+  const FieldType number{Level::molecule, ValueKind::numeric, DType::float64};
+  base.entries.push_back(entry_for(Scope::molecule_property, "b", 0, number, Shape{}));
+  SchemaUnion both(base);
+  both.add(base.entries[0]);
+  both.add(entry_for(Scope::molecule_property, "a", 3, number, Shape{4}));
+  both.add(entry_for(Scope::molecule_property, "a", 3, number, Shape{4}));
+  ASSERT_EQ(both.added().size(), 1U);
+  EXPECT_EQ(both.added()[0].slot_bytes, 32U);
+  EXPECT_EQ(both.joined().entries.at(0).key, "a");
+  EXPECT_EQ(both.joined().entries.at(1).key, "b");
+  EXPECT_EQ(
+      test::message_of<FieldError>([&] { both.add(entry_for(Scope::molecule_property, "a", 3, number, Shape{5})); }),
+      "type: expected float64 array of length 4 as in the molecules before, got float64 array of length 5");
+}
+
 }  // namespace
 }  // namespace atompack::atp

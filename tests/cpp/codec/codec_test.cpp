@@ -76,5 +76,38 @@ TEST(Codec, TruncatedUnitsAreRefusedAtEveryByte) {
   }
 }
 
+TEST(Codec, DecompressesWhatItCompressed) {
+  for (const Codec codec : {Codec::none, Codec::lz4, Codec::zstd}) {
+    for (const int level : {-7, 0, 1, 3, 9, 12, 99}) {
+      for (const size_t size : {size_t{0}, size_t{1}, size_t{1000}, size_t{300'000}}) {
+        const test::ByteString raw = test::sample(size);
+        std::vector<std::byte> unit(compressed_bound(codec, size));
+        unit.resize(compress(codec, level, raw.bytes(), unit));
+        EXPECT_LE(size, decoded_bound(codec, unit));
+        std::vector<std::byte> back(size);
+        decompress(codec, unit, back);
+        EXPECT_EQ(as_text(back), as_text(raw.bytes())) << name_of(codec) << ' ' << level << ' ' << size;
+      }
+    }
+  }
+}
+
+TEST(Codec, LevelsAreTheLibrariesOwn) {
+  test::ByteString raw;
+  uint32_t random = 1;
+  for (int i = 0; i < 100'000; ++i) {
+    random = random * 1664525 + 1013904223;
+    raw.put(static_cast<uint8_t>((random >> 24) % 5));
+  }
+  const auto size = [&](Codec codec, int level) {
+    std::vector<std::byte> unit(compressed_bound(codec, raw.size()));
+    return compress(codec, level, raw.bytes(), unit);
+  };
+  EXPECT_LT(size(Codec::lz4, 12), size(Codec::lz4, 0));
+  EXPECT_LT(size(Codec::zstd, 19), size(Codec::zstd, -7));
+}
+
+TEST(Codec, Lz4TakesLessThanTwoGigabytes) { EXPECT_THROW(compressed_bound(Codec::lz4, uint64_t{1} << 31), FieldError); }
+
 }  // namespace
 }  // namespace atompack::codec

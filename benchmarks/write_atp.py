@@ -1,0 +1,236 @@
+"""How fast are ``.atp`` files written, next to atompack-db?
+
+    python benchmarks/write_atp.py [--quick] [--json] [--rounds N] [--molecules N] [--folder DIR]
+
+Both sides make a file out of the same arrays in memory and commit it, in turn, each in a process of
+its own; the file of the round before is removed outside the timing. The figure that counts is the
+median of the ratios of the rounds. Where the objects differ (a MoleculeBatch here, a list of
+atompack Molecules there), they are made beforehand on both sides.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from atompack_torch import bench
+from atompack_torch.bench.race import Standing, own_process
+from atompack_torch.bench.readers import ELEMENTS, structures
+
+LZ4_LEVEL = 3  # of ours; atompack-db's is 12
+ATOMS = 35  # of every molecule in a stacked write
+
+Write = Callable[[Path], None]
+
+
+@dataclass(frozen=True)
+class Task:
+    """What one side is to write, again and again."""
+
+    side: str  # ours or theirs
+    form: str  # arrays, custom, or molecules
+    codec: str
+    molecules: int
+    path: Path
+
+
+def stacked(count: int, custom: bool) -> dict[str, Any]:
+    """Draw equally large molecules as stacked arrays; with ten custom properties if asked for."""
+    rng = np.random.default_rng(0)
+    edge = (15.0 * ATOMS) ** (1 / 3)
+    arrays: dict[str, Any] = {
+        "positions": rng.uniform(0.0, edge, (count, ATOMS, 3)).astype(np.float32),
+        "atomic_numbers": rng.choice(ELEMENTS, (count, ATOMS)),
+        "energy": rng.normal(-4.0 * ATOMS, 1.0, count),
+        "forces": rng.normal(0.0, 1.0, (count, ATOMS, 3)).astype(np.float32),
+        "cell": np.broadcast_to(np.eye(3) * edge, (count, 3, 3)).copy(),
+        "stress": rng.normal(0.0, 0.01, (count, 3, 3)),
+    }
+    if custom:
+        arrays["properties"] = {
+            **{f"number_{k}": rng.normal(size=count) for k in range(3)},
+            "count": rng.integers(0, 9, count),
+            "step": rng.integers(0, 10**6, count),
+            "descriptor": rng.normal(size=(count, 16)).astype(np.float32),
+        }
+        arrays["atom_properties"] = {
+            "magnetic": rng.normal(size=(count, ATOMS)).astype(np.float32),
+            "spin": rng.integers(-3, 3, (count, ATOMS)),
+            "dipole": rng.normal(size=(count, ATOMS, 3)).astype(np.float32),
+            "field": rng.normal(size=(count, ATOMS, 4)).astype(np.float32),
+        }
+    return arrays
+
+
+def ours(task: Task) -> Write:
+    """Make the call that is timed."""
+    import atompack_torch as apt
+
+    level = LZ4_LEVEL if task.codec == "lz4" else 3
+
+    def opened(path: Path) -> apt.AtpWriter:
+        return apt.AtpWriter(path, codec=task.codec, level=level)  # type: ignore[arg-type]
+
+    if task.form == "molecules":
+        batch = apt.MoleculeBatch.from_molecules(
+            [apt.Molecule(**plain) for plain in structures(task.molecules)]
+        )
+
+        def write_batch(path: Path) -> None:
+            with opened(path) as writer:
+                writer.write(batch)
+
+        return write_batch
+    arrays = stacked(task.molecules, task.form == "custom")
+
+    def write_arrays(path: Path) -> None:
+        with opened(path) as writer:
+            writer.write_arrays(**arrays)
+
+    return write_arrays
+
+
+def theirs(task: Task) -> Write:
+    """Make the call that is timed."""
+    import atompack
+
+    if task.form == "molecules":
+        molecules = [atompack.Molecule.from_arrays(**plain) for plain in structures(task.molecules)]
+
+        def add_molecules(path: Path) -> None:
+            database = atompack.Database(str(path), compression=task.codec, level=3)
+            database.add_molecules(molecules)
+            database.flush()
+
+        return add_molecules
+    arrays = stacked(task.molecules, task.form == "custom")
+    numbers = arrays.pop("atomic_numbers")
+    positions = arrays.pop("positions")
+
+    def add_arrays(path: Path) -> None:
+        database = atompack.Database(str(path), compression=task.codec, level=3)
+        database.add_arrays_batch(positions, numbers, **arrays)
+        database.flush()
+
+    return add_arrays
+
+
+_call: Write | None = None
+_task: Task | None = None
+
+
+def _prepare(task: Task) -> None:
+    global _call, _task
+    _task = task
+    _call = (ours if task.side == "ours" else theirs)(task)
+    _run()
+
+
+def _run() -> tuple[float, int]:
+    """Write once; return the seconds and the size of the file."""
+    assert _call is not None
+    assert _task is not None
+    start = time.perf_counter()
+    _call(_task.path)
+    seconds = time.perf_counter() - start
+    size = _task.path.stat().st_size
+    _task.path.unlink()
+    return seconds, size
+
+
+@dataclass(frozen=True)
+class Case:
+    """One line of the table."""
+
+    title: str
+    required: float | None
+    form: str
+    codec: str
+
+
+CASES = (
+    Case("stacked builtins, none", 1.5, "arrays", "none"),
+    Case("stacked builtins, zstd 3", 1.5, "arrays", "zstd"),
+    Case(f"stacked builtins, lz4 (ours level {LZ4_LEVEL})", 1.5, "arrays", "lz4"),
+    Case("ten custom properties, none", 2.0, "custom", "none"),
+    Case("ten custom properties, zstd 3", 2.0, "custom", "zstd"),
+    Case("molecules of 10 to 60 atoms, none", 1.5, "molecules", "none"),
+    Case("molecules of 10 to 60 atoms, zstd 3", 1.5, "molecules", "zstd"),
+    Case(f"molecules of 10 to 60 atoms, lz4 (ours level {LZ4_LEVEL})", 1.5, "molecules", "lz4"),
+)
+
+
+def compare(folder: Path, options: argparse.Namespace) -> Iterator[tuple[bench.Row, float]]:
+    """Measure case by case; with each row comes the ratio of the file sizes, ours to theirs."""
+    for case in CASES:
+        bench.progress(case.title)
+        times: dict[str, list[float]] = {"ours": [], "theirs": []}
+        sizes = {}
+        with ExitStack() as stack:
+            processes: dict[str, ProcessPoolExecutor] = {}
+            for side in times:
+                task = Task(side, case.form, case.codec, options.molecules, folder / f"{side}.atp")
+                processes[side] = stack.enter_context(own_process())
+                processes[side].submit(_prepare, task).result()
+            for _ in range(options.rounds):
+                for side, process in processes.items():
+                    seconds, sizes[side] = process.submit(_run).result()
+                    times[side].append(seconds)
+        yield _row(case, times, sizes, options.molecules), sizes["ours"] / sizes["theirs"]
+
+
+def _row(
+    case: Case, times: dict[str, list[float]], sizes: dict[str, int], molecules: int
+) -> bench.Row:
+    ratios = [b / a for a, b in zip(times["ours"], times["theirs"], strict=True)]
+
+    def standing(side: str, name: str, of: list[float]) -> Standing:
+        speed = molecules / statistics.median(times[side])
+        megabytes = sizes[side] / molecules / 1e6
+        return Standing(name, statistics.median(of), min(of), max(of), speed, speed * megabytes)
+
+    same = [1.0] * len(ratios)
+    return bench.Row(
+        case.title,
+        case.required,
+        standing("ours", "ours", same),
+        standing("theirs", "atompack-db", ratios),
+    )
+
+
+def main() -> int:
+    """Run everything and print it."""
+    parser = bench.parser(str(__doc__))
+    parser.prog = "write_atp.py"
+    parser.add_argument("--folder", type=Path, help="where to write (default: a temporary folder)")
+    options = bench.parse(parser, None)
+    bench.warn_if_busy()
+    with tempfile.TemporaryDirectory(dir=options.folder) as name:
+        results = []
+        if not options.json:
+            print(f"{bench.HEADER}, size of our file to theirs")
+        for row, size in compare(Path(name), options):
+            results.append({**dataclasses.asdict(row), "size_ratio": size})
+            if not options.json:
+                print(f"{row.text()}, {size:.3f}", flush=True)
+        if options.json:
+            import json
+
+            print(json.dumps(results, indent=2))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
