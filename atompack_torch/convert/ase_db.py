@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import warnings
 from collections.abc import Iterator, Mapping
@@ -15,7 +14,7 @@ import numpy as np
 
 from atompack_torch.columns import Columns
 from atompack_torch.conversions import Parts, atoms_of, parts_of, plain_value
-from atompack_torch.convert.ase_files import converted, refuse_the_rest
+from atompack_torch.convert.ase_files import converted
 from atompack_torch.convert.records import BLOCK_STRUCTURES, blocks, records_of
 from atompack_torch.convert.report import Report, described
 from atompack_torch.errors import CorruptFileError
@@ -68,9 +67,8 @@ def _records(path: _Path, report: Report) -> Iterator[Parts]:
         try:
             row = next(rows, None)
         except Exception as error:  # whatever the database stumbles over
-            fault = CorruptFileError(f"{path}: {described(error)} (molecule {number})")
-            refuse_the_rest(fault, error, report)
-            return
+            fault = f"{path}: {described(error)} (molecule {number})"
+            raise CorruptFileError(fault) from error
         if row is None:
             return
         yield from converted(partial(_parts, row, report), path, number, report)
@@ -227,7 +225,7 @@ def _file(key: str, value: Any, pairs: dict[str, Any], data: dict[str, Any]) -> 
 
     if isinstance(value, (np.generic, np.ndarray)) and value.ndim == 0:
         value = value.item()
-    fits = isinstance(value, (int, str)) or (isinstance(value, float) and math.isfinite(value))
+    fits = isinstance(value, (int, float, str))
     if fits:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # a key that reads like a formula confuses queries

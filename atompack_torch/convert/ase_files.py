@@ -11,7 +11,7 @@ from atompack_torch.columns import Columns
 from atompack_torch.conversions import Parts, parts_of
 from atompack_torch.convert.records import blocks
 from atompack_torch.convert.report import Report, described
-from atompack_torch.errors import AtompackError, CorruptFileError
+from atompack_torch.errors import CorruptFileError
 
 
 def read(
@@ -28,8 +28,7 @@ def read(
         ase_format: ASE's name of the format; None: ASE finds out.
 
     Raises:
-        CorruptFileError: ASE's reader fails; with ``on_error="skip"`` the rest of the file is
-            left out, as ASE cannot go on behind a fault.
+        CorruptFileError: ASE's reader fails; it cannot go on behind a fault.
         OSError: the file cannot be opened.
     """
     return blocks(_records(path, report, ase_format))
@@ -50,9 +49,8 @@ def _records(
         except (OSError, ImportError):
             raise
         except Exception as error:  # whatever a parser stumbles over
-            fault = CorruptFileError(f"{path}: {described(error)} (molecule {number})")
-            refuse_the_rest(fault, error, report)
-            return
+            fault = f"{path}: {described(error)} (molecule {number})"
+            raise CorruptFileError(fault) from error
         if atoms is None:
             return
         yield from converted(partial(parts_of, atoms, report.skip), path, number, report)
@@ -71,10 +69,3 @@ def converted(make: Callable[[], Parts], path: Any, number: int, report: Report)
         report.refuse(fault)
         return
     yield made
-
-
-def refuse_the_rest(fault: AtompackError, cause: Exception, report: Report) -> None:
-    """A fault behind which a reader cannot go on."""
-    if report.on_error == "raise":
-        raise fault from cause
-    report.skip("the rest of a file", str(fault))

@@ -41,7 +41,6 @@ class Fit:
         self._kinds: dict[tuple[int, str], Kind] = {}
         self._positions: np.dtype[Any] | None = None
         self._appended_to: str | None = None
-        self._is_settled = False
 
     @classmethod
     def of_file(cls, path: str | os.PathLike[str]) -> Fit:
@@ -59,18 +58,12 @@ class Fit:
         fit._appended_to = str(path)
         return fit
 
-    def settle(self) -> None:
-        """All there is has been learnt."""
-        self._is_settled = True
-
     def learn(self, columns: Columns) -> bool:
         """Takes in the types of a block; True if one changed that was known before it.
 
         Raises:
             FieldError: a type of a file that is appended to would have to change.
         """
-        if self._is_settled:
-            return False
         before = dict(self._kinds)
         positions = stored(columns.positions.dtype, scalar=False)
         old, self._positions = self._positions, widest(self._positions, positions)

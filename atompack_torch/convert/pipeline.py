@@ -16,6 +16,7 @@ from atompack_torch.convert.fitting import Fit
 from atompack_torch.convert.formats import Source, open_target, source_of, target_kind
 from atompack_torch.convert.keys import KeyMap, label_of
 from atompack_torch.convert.report import OnError, Report
+from atompack_torch.errors import CorruptFileError
 from atompack_torch.progress import Progress
 from atompack_torch.writer import Codec
 
@@ -90,7 +91,8 @@ def convert(
     report = Report(on_error)
     if not job.run(report, fit):  # types were too narrow; now all of them are known
         report = Report(on_error)
-        job.run(report, fit)
+        if not job.run(report, fit):
+            raise CorruptFileError(f"{dst}: expected sources that stay as they are, they changed")
     return report
 
 
@@ -120,7 +122,6 @@ class _Job(NamedTuple):
                 for columns in blocks:
                     fit.learn(columns)
                     bar.update(len(columns.ptr) - 1)
-                fit.settle()
                 return False
         report.changes += self.changes.describe()
         for caution in self.changes.cautions(report.labels):
@@ -150,13 +151,23 @@ class _Job(NamedTuple):
         for source in self.sources:
             keys = KeyMap({} if source.maps_keys_itself else source.keys, report)
             first = 0
-            for columns in source.blocks(report):
+            for columns in _until_fault(source.blocks(report), report):
                 n = len(columns.ptr) - 1
                 report.structures_read += n
                 columns = checked(keys.apply(columns), source.path, first, report)
                 yield self.changes.apply(columns)
                 first += n
             keys.check_all_found()
+
+
+def _until_fault(blocks: Iterator[Columns], report: Report) -> Iterator[Columns]:
+    """The blocks before a fault that a reader cannot go on behind; others it skips itself."""
+    try:
+        yield from blocks
+    except CorruptFileError as error:
+        if report.on_error == "raise":
+            raise
+        report.skip("the rest of a file", str(error))
 
 
 class _TooNarrowError(Exception):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import zipfile
 from collections.abc import Callable, Mapping
@@ -17,6 +18,7 @@ from atompack_torch.conversions import Parts
 from atompack_torch.convert import Report, convert
 from atompack_torch.convert.arrays import count_hdf5, count_npz, read_hdf5, read_npz
 from atompack_torch.convert.records import records_of
+from atompack_torch.convert.rows import HdfRows, NpzRows, Rows
 from atompack_torch.errors import (
     AtompackError,
     CorruptFileError,
@@ -350,10 +352,26 @@ def test_other_byte_orders(make: Callable[..., Path]) -> None:
     assert_stacked(read(make(arrays)))
 
 
+def test_rows_are_read_forward_and_from_the_start_again(make: Callable[..., Path]) -> None:
+    values = np.arange(40.0).reshape(10, 2, 2)
+    path = make({"x": values})
+    with contextlib.ExitStack() as stack:
+        if path.suffix == ".npz":
+            rows: Rows = NpzRows("x", stack.enter_context(zipfile.ZipFile(path)), "x.npy")
+        else:
+            rows = HdfRows("x", stack.enter_context(h5py.File(path))["x"])
+        for first, last in ((2, 4), (7, 7), (8, 10), (0, 1), (0, 10)):
+            assert rows.read(first, last).tolist() == values[first:last].tolist()
+
+
 def test_blocks_are_bounded(make: Callable[..., Path]) -> None:
     path = make({"R": np.zeros((20, 10_000, 3), "f4"), "z": np.ones(10_000, int)})
     reader = read_npz if path.suffix == ".npz" else read_hdf5
     assert [len(b.ptr) - 1 for b in reader(path, report=Report())] == [6, 6, 6, 2]
+    n_atoms = np.array([60_000, 5_000, 70_000, 10, 10])
+    n = int(n_atoms.sum())
+    path = make({"R": np.zeros((n, 3), "f4"), "z": np.ones(n, int), "n_atoms": n_atoms})
+    assert [len(b.ptr) - 1 for b in reader(path, report=Report())] == [2, 1, 2]
 
 
 def test_numbers_out_of_range_are_refused(tmp_path: Path) -> None:
