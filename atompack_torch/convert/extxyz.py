@@ -50,7 +50,8 @@ class Reader(Iterator[Columns]):
 
     Raises:
         CorruptFileError: the text contradicts the format; the frames before have been handed out.
-        FieldError: a label is not of its shape or no number, or two keys mean one field.
+        FieldError: a label is not of its shape or no number, two keys mean one field, or one of
+            ``keys`` is nowhere.
         OSError: the file cannot be read.
     """
 
