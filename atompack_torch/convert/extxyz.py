@@ -142,6 +142,11 @@ def read(
     return Reader(path, keys=keys, report=report, max_frames=max_frames, max_bytes=max_bytes)
 
 
+def count(path: str | os.PathLike[str]) -> int:
+    """Number of frames, up to damage: a look at the comment lines."""
+    return _core.survey_extxyz(os.fspath(path))[0]
+
+
 class _Warnings:
     """A report for those who gave none: each thing once."""
 
