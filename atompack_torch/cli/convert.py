@@ -20,7 +20,6 @@ import argparse
 from typing import Any
 
 from atompack_torch.cli._output import UsageError, add_json, print_json, printable
-
 from atompack_torch.errors import AtompackError
 
 NAME = "convert"
