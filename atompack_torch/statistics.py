@@ -280,7 +280,8 @@ def _fit(found: Mapping[str, Any], guess: Array) -> ReferenceEnergies | None:
 
 def _residual(equations: Equations, change: Array, n_molecules: int) -> float:
     gram, right, squares = equations[0].numpy(), equations[1].numpy(), equations[2]
-    left_over = squares - float(2 * change @ right) + float(change @ gram @ change)
+    with np.errstate(over="ignore", invalid="ignore"):  # absurd energies leave an absurd residual
+        left_over = squares - float(2 * change @ right) + float(change @ gram @ change)
     return math.sqrt(max(left_over, 0.0) / n_molecules)
 
 

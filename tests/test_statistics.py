@@ -362,6 +362,37 @@ def test_the_first_damaged_molecule_is_named(new_path: NewPath) -> None:
             apt.AtpDataset(path).subset(range(701, 5000)).statistics()
 
 
+@pytest.mark.parametrize("first", [100, CHUNK - 1])
+def test_of_two_damaged_molecules_the_first_is_named(new_path: NewPath, first: int) -> None:
+    """Also where another thread meets the second one earlier."""
+    good, bad = record([1, 2], [energy_of(1.0)]), record([1, 2], [energy_of(1.0)[:-1]])
+    records = [bad if i in (first, CHUNK) else good for i in range(2 * CHUNK)]
+    path = new_path()
+    path.write_bytes(atp_file(records, schema=schema_blob([(0, "energy", rec.F64, 8)])))
+    dataset = apt.AtpDataset(path)
+    for _ in range(20):
+        with pytest.raises(apt.CorruptFileError, match=rf"molecule {first}\b"):
+            dataset.statistics()
+
+
+def test_fields_that_no_schema_lists(new_path: NewPath) -> None:
+    """They count too, whichever of them a thread sees first."""
+
+    def integer(key: str) -> bytes:
+        return molecule_property(key, rec.I64, struct.pack("<q", 1))
+
+    head = [record([1], [integer("listed"), integer("a")])] * CHUNK
+    tail = [record([1], [integer("b"), integer("a"), integer("listed")])] * 5
+    path = new_path()
+    path.write_bytes(
+        atp_file([*head, *tail], schema=schema_blob([(2, "listed", rec.I64, 8)])),
+    )
+    found = apt.AtpDataset(path).statistics()
+    assert found.coverage == {"listed": CHUNK + 5, "a": CHUNK + 5, "b": 5}
+    without = apt.AtpDataset(path, exclude=["a"]).statistics()
+    assert without.coverage == {"listed": CHUNK + 5, "b": 5}
+
+
 def test_damaged_properties(new_path: NewPath) -> None:
     """As in a batch: an error unless they are left out."""
     damaged = molecule_property("k", rec.F64, b"123")

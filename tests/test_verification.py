@@ -296,6 +296,7 @@ def test_agrees_with_reading(new_path: NewPath, codec: str) -> None:
             path.write_bytes(damaged)
             found = apt.verify(path)
             assert found.ok == reads(path), f"offset {offset}, xor {xor}: {found.faults}"
+            assert found.ok == has_statistics(path), f"offset {offset}, xor {xor}"
             outcomes.add(found.ok)
     assert outcomes == {True, False}
 
@@ -308,6 +309,15 @@ def reads(path: Path) -> bool:
             molecule = dataset[i]
             for key in molecule.keys():
                 molecule[key]
+    except apt.AtompackError:
+        return False
+    return True
+
+
+def has_statistics(path: Path) -> bool:
+    """Whether a pass over the data set comes to its end."""
+    try:
+        apt.AtpDataset(path).statistics()
     except apt.AtompackError:
         return False
     return True

@@ -485,7 +485,8 @@ def test_ase_atoms(write: Write) -> None:
     assert np.allclose(labels["velocities"].data, 1)
     assert list(labels["pbc"].data) == [True, False, True]
     assert labels["name"].data == "water"
-    assert want.properties.keys() == {"charge", "gap", "label"}
+    assert want.properties.keys() == {"charge", "gap", "label", "array"}
+    assert_value(want.properties["array"], np.ones(3), "<f8")
     assert_value(want.properties["charge"], -1, "<i8")
     assert_value(want.atom_properties["tags"], [1, 2, 3], "<i8")
     assert_value(want.atom_properties["spin"], np.arange(3.0), "<f8")
