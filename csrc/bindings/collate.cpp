@@ -95,7 +95,7 @@ class Shown {
   std::vector<int64_t> numbers(const py::sequence& items) const {
     std::vector<int64_t> all;
     all.reserve(items.size());
-    for (const py::handle item : items) all.push_back(number(item));
+    for (const py::object item : items) all.push_back(number(item));  // a range makes its items as they are asked for
     return all;
   }
 

@@ -9,8 +9,9 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -263,3 +264,27 @@ def test_a_writer_may_append_while_we_read(atompack: AtompackProcess, path: Path
     for seed in range(3):
         atompack.append(path, molecules(2, seed))
         assert_batch(dataset.batch(range(200)), want)
+
+
+def test_indices_that_are_made_as_they_are_asked_for(path: Path) -> None:
+    """As those of a range are: each lives until it was understood."""
+    log: list[str] = []
+
+    class Number:
+        def __index__(self) -> int:
+            log.append("asked")
+            return 3
+
+        def __del__(self) -> None:
+            log.append("gone")
+
+    class Numbers(Sequence[Number]):
+        def __len__(self) -> int:
+            return 4
+
+        def __getitem__(self, place: Any) -> Any:
+            return Number()
+
+    dataset = apt.AtpDataset(path)
+    assert dataset.batch(Numbers()).index.tolist() == [3] * 4
+    assert log == ["asked", "gone"] * 4
