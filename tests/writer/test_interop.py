@@ -203,7 +203,7 @@ ONLY_SLOT = ("bad_a_newest", "bad_b_newest", "bad_b_magic", "odd_generation_tie"
 def test_the_slot_that_counts_is_not_overwritten(
     fixtures: Path, atompack: AtompackProcess, new_path: NewPath, name: str
 ) -> None:
-    """Wherever it lies: until the next commit is complete, there is nothing else to fall back to."""
+    """Wherever it lies: until the next commit is complete, there is no other to fall back to."""
     path = new_path()
     if name in ONLY_SLOT:
         shutil.copy(fixtures / f"{name}.atp", path)
