@@ -299,17 +299,22 @@ def test_types_that_clash(new_path: NewPath) -> None:
 
 
 def test_record_formats_of_several_files(new_path: NewPath) -> None:
-    """A record of format 3 fits into one of format 2 only if that could hold it."""
-    usual, wide = new_path(), new_path()
-    for path, dtype in ((usual, "f8"), (wide, "f4")):
+    """What only format 3 has does not fit behind records of format 2, the other way it does."""
+    usual, unusual = new_path(), new_path()
+    for path, labels in ((usual, {}), (unusual, {"stress": np.eye(3, dtype="f4")})):
         with apt.AtpWriter(path) as writer:
-            writer.write(molecule(1, stress=np.eye(3, dtype=dtype)))
-    for order in ([usual, wide], [wide, usual]):
-        with pytest.raises(apt.FieldError, match="field 'stress'"):
-            apt.compact(order, new_path())
-    copy = new_path()
-    apt.compact([usual, wide], copy, order=[1])
-    assert AtpFile.open(copy).slot.record_format == 3
+            writer.write([molecule(1, **labels), molecule(2)])
+    with pytest.raises(apt.FieldError, match=r"format 2 hold no float32 .*field 'stress'"):
+        apt.compact([usual, unusual], new_path())
+    for sources, order, record_format in (
+        ([unusual, usual], None, 3),
+        ([usual, unusual], [0, 1, 3], 2),
+        ([usual, unusual], [2], 3),
+    ):
+        copy = new_path()
+        apt.compact(sources, copy, order=order)
+        assert AtpFile.open(copy).slot.record_format == record_format
+        assert len(apt.AtpDataset(copy)) == len(order or range(4))
 
 
 # In place

@@ -357,6 +357,10 @@ def test_what_a_killed_writer_left_is_used_again(path: Path) -> None:
         assert energies(path) == [1]
         assert path.stat().st_size < 10_000
         assert names(path) == ["a.atp"]
+    path.unlink()
+    left.write_bytes(b"rubbish" * 5000)
+    with apt.AtpWriter(path):
+        assert path.stat().st_size == 8192
 
 
 def test_a_second_name_of_a_file_is_no_leftover(path: Path) -> None:
@@ -598,7 +602,7 @@ if child == 0:
         apt.AtpWriter(path, mode="a")
     except apt.WriterLockedError:
         refused += 1
-    del writer                       # the parent's file, lock and threads stay as they are
+    del writer, use                  # the parent's file, lock and threads stay as they are
     other = apt.AtpWriter(path + ".child", mode="w", codec="zstd")
     other.write([molecule] * 5)      # and the child may write files of its own
     other.close()
