@@ -48,13 +48,15 @@ class AtpWriter:
         codec: ``"none"``, ``"lz4"`` or ``"zstd"``; None: that of the file when appending, else
             none.
         level: of the codec. zstd: negative to 22. lz4: below 3 its fast mode, 3 to 12 its
-            high-compression mode (12 is what atompack-db uses). None: that of the file.
+            high-compression mode (12 is what atompack-db uses). Appending without ``codec`` to
+            a zstd file goes on with the file's.
         mode: ``"x"``: make a new file, at once; ``"w"``: make a new file that replaces the old one
             with the first commit (readers of the old one keep it); ``"a"``: append to a file, or
             make it.
 
     Raises:
-        FileExistsError: ``mode="x"`` and something stands at the path.
+        FileExistsError: ``mode="x"`` and something stands at the path; with ``mode="w"`` from the
+            first commit, if somebody made a file there since the writer was opened.
         WriterLockedError: another writer has the file open.
         FieldError: another codec than that of the file that is appended to.
         CorruptFileError: the file that is appended to is damaged.

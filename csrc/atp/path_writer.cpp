@@ -100,7 +100,9 @@ void PathWriter::append(std::optional<codec::Codec> codec, int level) {
     throw FieldError(cat("codec: expected ", name_of(state.header.codec), " as in the file, got ", name_of(*codec)))
         .in_file(path_);
   }
-  start(std::move(state), codec ? level : state.header.level);
+  // A header tells the level of zstd alone.
+  const bool use_given = codec || state.header.codec != codec::Codec::zstd;
+  start(std::move(state), use_given ? level : state.header.level);
 }
 
 void PathWriter::start(WriterState state, int level) {
@@ -146,7 +148,7 @@ void PathWriter::commit_now(bool publish) {
   const bool never_committed = writer_->header().index_length == 0;
   if (writer_->has_news() || never_committed) writer_->commit();
   if (!publish || file_->is_published()) return;
-  file_->publish(true);
+  file_->publish(replaced_ != nullptr);  // a file that came since belongs to somebody else
   replaced_.reset();
 }
 

@@ -12,7 +12,8 @@
 namespace atompack::atp {
 
 // create: nothing stands at the path; an empty file does at once. replace: a new file takes the name with the first
-// commit. append: goes on with what is there, or creates it.
+// commit, from what stood there when it was opened, and from nothing else. append: goes on with what is there, or
+// creates it.
 enum class OpenMode : uint8_t { create, replace, append };
 
 // Thread-safe: one call after the other. In a forked child every call fails, and the parent's file is left alone.

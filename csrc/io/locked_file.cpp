@@ -85,6 +85,7 @@ LockedFile::LockedFile(UniqueFd fd, std::string path, std::string present_path, 
       path_(std::move(path)),
       present_path_(std::move(present_path)),
       published_(published),
+      name_is_durable_(published),
       owner_(process_id()) {}
 
 LockedFile::LockedFile(LockedFile&& other) noexcept = default;
@@ -147,15 +148,15 @@ void LockedFile::sync() {
 }
 
 void LockedFile::publish(bool replace) {
-  if (published_) return;
-  if (replace) {
+  if (!published_ && replace) {
     if (::rename(present_path_.c_str(), path_.c_str()) != 0) throw IoError(errno, std::strerror(errno), path_);
-  } else {
+  } else if (!published_) {
     rename_unless_taken(present_path_, path_);
   }
   published_ = true;
   present_path_ = path_;
-  sync_folder(path_);
+  if (!name_is_durable_) sync_folder(path_);
+  name_is_durable_ = true;
 }
 
 }  // namespace atompack::io

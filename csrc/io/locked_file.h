@@ -34,7 +34,7 @@ class LockedFile final : public WritableFile {
   // Gives the file its name, durably. `replace`: also if something stands there, which readers of the old file do not
   // notice; else that is an IoError (EEXIST).
   void publish(bool replace);
-  bool is_published() const { return published_; }
+  bool is_published() const { return published_ && name_is_durable_; }
 
   // Where the file can be opened now, and the name it is meant for.
   const std::string& present_path() const { return present_path_; }
@@ -49,6 +49,7 @@ class LockedFile final : public WritableFile {
   UniqueFd fd_;
   std::string path_, present_path_;
   bool published_;
+  bool name_is_durable_;
   int64_t owner_;  // the process that opened it
 };
 

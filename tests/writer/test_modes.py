@@ -749,3 +749,48 @@ def test_reading_while_writing_from_several_threads(path: Path) -> None:
     for thread in range(n_threads):
         own = [e for e in held[::3] if e // 1000 == thread]
         assert own == [1000 * thread + call for call in range(n_calls)]
+
+
+@pytest.mark.parametrize("how", ["w", "compact"])
+def test_a_file_that_came_since_is_not_replaced(how: str, new_path: NewPath) -> None:
+    path, source = new_path(), new_path()
+    molecule = apt.Molecule(np.zeros((1, 3), np.float32), [1], energy=1.0)
+    with apt.AtpWriter(source) as writer:
+        writer.write([molecule, molecule])
+    with apt.AtpWriter(new_path()) as writer:
+        writer.write(molecule)
+        other = writer.path
+    if how == "w":
+        late = apt.AtpWriter(path, mode="w")
+        late.write([molecule, molecule])
+        other.rename(path)
+        with pytest.raises(FileExistsError):
+            late.flush()
+        late.discard()
+    else:
+
+        def interfere(done: int, total: int) -> None:
+            if other.exists():
+                other.rename(path)
+
+        with pytest.raises(FileExistsError):
+            apt.compact(source, path, progress=interfere)
+    assert len(apt.AtpDataset(path)) == 1
+    assert not path.with_name(f".{path.name}.new").exists()
+
+
+def test_appending_keeps_to_the_level_of_the_caller_for_lz4(new_path: NewPath) -> None:
+    """No header tells it."""
+    rng = np.random.default_rng(0)
+    batch = {
+        "positions": rng.integers(0, 3, (20, 50, 3)).astype(np.float32),
+        "atomic_numbers": np.ones((20, 50), np.int64),
+    }
+    sizes = {}
+    for level in (0, 12):
+        path = new_path()
+        apt.AtpWriter(path, codec="lz4").close()
+        with apt.AtpWriter(path, mode="a", level=level) as writer:
+            writer.write_arrays(**batch)
+        sizes[level] = path.stat().st_size
+    assert sizes[12] < sizes[0]
