@@ -4,6 +4,7 @@
 
 #include "atp/reader.h"
 #include "base/concat_source.h"
+#include "bindings/path.h"
 
 namespace atompack::bindings {
 namespace {
@@ -59,12 +60,12 @@ py::list describe_schemas(const MoleculeSource& source) {
   return all;
 }
 
-std::shared_ptr<atp::Reader> open_reader(const std::string& path, const Snapshot& snapshot, const std::string& access,
+std::shared_ptr<atp::Reader> open_reader(const Path& path, const Snapshot& snapshot, const std::string& access,
                                          bool populate) {
   const io::Access mode = access == "random"       ? io::Access::random
                           : access == "sequential" ? io::Access::sequential
                                                    : io::Access::automatic;
-  return std::make_shared<atp::Reader>(path, snapshot, atp::ReadOptions{mode, populate});
+  return std::make_shared<atp::Reader>(path.bytes, snapshot, atp::ReadOptions{mode, populate});
 }
 
 std::shared_ptr<ConcatSource> concatenate(const std::vector<std::shared_ptr<MoleculeSource>>& parts) {
@@ -72,15 +73,17 @@ std::shared_ptr<ConcatSource> concatenate(const std::vector<std::shared_ptr<Mole
 }
 
 // Writes into memory that the caller owns: `address` is that of snapshot.n_molecules int64.
-void atom_counts_at(const std::string& path, const Snapshot& snapshot, uintptr_t address) {
-  atp::read_atom_counts(path, snapshot, {reinterpret_cast<int64_t*>(address), snapshot.header.n_molecules});
+void atom_counts_at(const Path& path, const Snapshot& snapshot, uintptr_t address) {
+  atp::read_atom_counts(path.bytes, snapshot, {reinterpret_cast<int64_t*>(address), snapshot.header.n_molecules});
 }
 
 }  // namespace
 
 void bind_atp(py::module_& module) {
   py::class_<Snapshot>(module, "AtpSnapshot")
-      .def_static("take", &atp::take_snapshot, py::arg("path"), py::call_guard<py::gil_scoped_release>())
+      .def_static(
+          "take", [](const Path& path) { return atp::take_snapshot(path.bytes); }, py::arg("path"),
+          py::call_guard<py::gil_scoped_release>())
       .def_property_readonly("generation", [](const Snapshot& self) { return self.header.generation; })
       .def_property_readonly("n_molecules", [](const Snapshot& self) { return self.header.n_molecules; })
       .def_property_readonly("codec", [](const Snapshot& self) { return codec::name_of(self.header.codec); })

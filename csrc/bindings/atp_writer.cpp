@@ -5,6 +5,8 @@
 
 #include "atp/path_writer.h"
 #include "atp/same_records.h"
+#include "bindings/errors.h"
+#include "bindings/path.h"
 
 namespace atompack::bindings {
 namespace {
@@ -102,14 +104,14 @@ std::optional<codec::Codec> codec_named(const std::optional<std::string>& name) 
   throw InternalError("codec: unknown name");
 }
 
-std::unique_ptr<PathWriter> open_writer(const std::string& path, const std::string& mode,
+std::unique_ptr<PathWriter> open_writer(const Path& path, const std::string& mode,
                                         const std::optional<std::string>& codec, int level) {
   const atp::OpenMode open_mode = mode == "x"   ? atp::OpenMode::create
                                   : mode == "w" ? atp::OpenMode::replace
                                                 : atp::OpenMode::append;
   const std::optional<codec::Codec> chosen = codec_named(codec);
   const py::gil_scoped_release release;
-  return std::make_unique<PathWriter>(path, open_mode, chosen, level);
+  return std::make_unique<PathWriter>(path.bytes, open_mode, chosen, level);
 }
 
 void copy(PathWriter& self, const atp::Reader& from, const py::array& indices) {
@@ -138,7 +140,7 @@ void bind_atp_writer(py::module_& module) {
       .def_property_readonly("is_open", &PathWriter::is_open)
       .def_property_readonly("n_molecules", &PathWriter::n_molecules)
       .def_property_readonly("codec", [](const PathWriter& self) { return codec::name_of(self.codec()); })
-      .def_property_readonly("present_path", &PathWriter::present_path);
+      .def_property_readonly("present_path", [](const PathWriter& self) { return text_of(self.present_path()); });
   module.def("check_same_records", &check_same_records, py::arg("original"), py::arg("indices"), py::arg("copy"),
              py::arg("first"));
 }

@@ -3,6 +3,7 @@
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
+#include "bindings/path.h"
 #include "extxyz/formatter.h"
 #include "extxyz/reader.h"
 #include "extxyz/survey.h"
@@ -102,11 +103,11 @@ py::object next_block(Reader& reader, int64_t max_frames, uint64_t max_bytes) {
   return describe(std::move(block));
 }
 
-py::tuple survey(const std::string& path) {
+py::tuple survey(const Path& path) {
   extxyz::Survey found;
   {
     const py::gil_scoped_release release;
-    found = extxyz::survey(path);
+    found = extxyz::survey(path.bytes);
   }
   py::list fields;
   for (const extxyz::SurveyedField& field : found.fields) {
@@ -166,7 +167,8 @@ py::bytes format(const py::array& ptr, const py::array& positions, const py::arr
 
 void bind_extxyz(py::module_& module) {
   py::class_<Reader>(module, "ExtxyzReader")
-      .def(py::init<const std::string&>(), py::arg("path"), py::call_guard<py::gil_scoped_release>())
+      .def(py::init([](const Path& path) { return std::make_unique<Reader>(path.bytes); }), py::arg("path"),
+           py::call_guard<py::gil_scoped_release>())
       .def(
           "widen",
           [](Reader& self, const std::string& level, const std::string& key, const std::string& kind) {

@@ -5,6 +5,7 @@
 
 #include "atp/inspect.h"
 #include "bindings/errors.h"
+#include "bindings/path.h"
 #include "collate/statistics.h"
 #include "collate/verify.h"
 
@@ -75,9 +76,9 @@ py::tuple take_findings(Verifier& verifier) {
 }
 
 // Of slots A and B: (generation, molecules, None), or (None, None, what is wrong)
-py::list slots_of(const std::string& path) {
+py::list slots_of(const Path& path) {
   py::list all;
-  for (const atp::SlotState& slot : atp::describe_slots(path)) {
+  for (const atp::SlotState& slot : atp::describe_slots(path.bytes)) {
     if (slot.header) {
       all.append(py::make_tuple(slot.header->generation, slot.header->n_molecules, py::none()));
     } else {
@@ -102,8 +103,10 @@ void bind_inspect(py::module_& module) {
       .def("advance", &Verifier::advance, py::call_guard<py::gil_scoped_release>())
       .def("take", &take_findings);
   py::class_<atp::SpaceUse>(module, "AtpSpaceUse")
-      .def_static("measure", &atp::measure_space, py::arg("path"), py::arg("snapshot"),
-                  py::call_guard<py::gil_scoped_release>())
+      .def_static(
+          "measure",
+          [](const Path& path, const atp::Snapshot& snapshot) { return atp::measure_space(path.bytes, snapshot); },
+          py::arg("path"), py::arg("snapshot"), py::call_guard<py::gil_scoped_release>())
       .def_readonly("schema_bytes", &atp::SpaceUse::schema_bytes)
       .def_readonly("index_bytes", &atp::SpaceUse::index_bytes)
       .def_readonly("n_atoms", &atp::SpaceUse::n_atoms)

@@ -794,3 +794,16 @@ def test_appending_keeps_to_the_level_of_the_caller_for_lz4(new_path: NewPath) -
             writer.write_arrays(**batch)
         sizes[level] = path.stat().st_size
     assert sizes[12] < sizes[0]
+
+
+def test_a_name_may_be_any_bytes(tmp_path: Path) -> None:
+    path = tmp_path / os.fsdecode(b"gr\xfc\xdfe.atp")
+    with apt.AtpWriter(path) as writer:
+        writer.write(apt.Molecule(np.zeros((1, 3)), [1], energy=1.0))
+    apt.compact(path, path)
+    assert apt.AtpDataset(path)[:].energy.tolist() == [1.0]
+    assert apt.AtpDataset(path).n_atoms.tolist() == [1]
+    assert apt.verify(path).ok
+    with pytest.raises(FileExistsError) as caught:
+        apt.AtpWriter(path)
+    assert caught.value.filename == str(path)
