@@ -24,15 +24,23 @@ from atompack_torch.errors import (
 from atompack_torch.fields import FieldSpec
 from atompack_torch.joining import collate
 from atompack_torch.molecule import Molecule
+from atompack_torch.samplers import (
+    AtomBudgetBatchSampler,
+    BlockShuffleSampler,
+    DistributedMoleculeSampler,
+)
 from atompack_torch.writer import AtpWriter
 
 __version__ = _version("atompack_torch")
 
 __all__ = [
+    "AtomBudgetBatchSampler",
     "AtompackError",
     "AtpDataset",
     "AtpWriter",
+    "BlockShuffleSampler",
     "CorruptFileError",
+    "DistributedMoleculeSampler",
     "FieldError",
     "FieldSpec",
     "Molecule",
