@@ -13,6 +13,7 @@ from atompack_torch import _core as _core  # first: it checks the torch this was
 from atompack_torch.batch import MoleculeBatch
 from atompack_torch.compaction import compact
 from atompack_torch.datasets.atp import AtpDataset
+from atompack_torch.datasets.mixture import MixtureDataset
 from atompack_torch.errors import (
     AtompackError,
     CorruptFileError,
@@ -43,6 +44,7 @@ __all__ = [
     "DistributedMoleculeSampler",
     "FieldError",
     "FieldSpec",
+    "MixtureDataset",
     "Molecule",
     "MoleculeBatch",
     "UnsafePickleError",
