@@ -24,12 +24,12 @@ def n_molecules(source: Any) -> int:
     """How many molecules a count, an array with a number for each, or a data set speaks of."""
     if is_array(source):
         return len(source)
-    if hasattr(source, "__len__") or hasattr(source, "n_atoms"):
-        return len(source if hasattr(source, "__len__") else source.n_atoms)
     if isinstance(source, bool) or not hasattr(source, "__index__"):
-        raise TypeError(
-            f"expected a count, numbers of atoms, or a data set, got {type(source).__name__}"
-        )
+        if not hasattr(source, "__len__") and not hasattr(source, "n_atoms"):
+            raise TypeError(
+                f"expected a count, numbers of atoms, or a data set, got {type(source).__name__}"
+            )
+        return len(source if hasattr(source, "__len__") else source.n_atoms)
     count = source.__index__()
     if count < 0:
         raise ValueError(f"expected a count of at least 0, got {count}")
