@@ -95,6 +95,16 @@ def test_molecules_of_a_batch_are_drawn_from_everywhere() -> None:
     assert abs(np.corrcoef(means[1:], means[:-1])[0, 1]) < 0.3
 
 
+def test_batches_come_in_any_order() -> None:
+    """Not those with the largest molecules first, as they are dealt."""
+    sizes = heavy_tailed(20_000)
+    largest = np.array([sizes[batch].max() for batch in AtomBudgetBatchSampler(sizes, 1500)])
+    assert len(largest) > 200
+    assert abs(np.corrcoef(largest, np.arange(len(largest)))[0, 1]) < 0.2
+    batch = next(iter(AtomBudgetBatchSampler(sizes, 1500)))
+    assert abs(np.corrcoef(sizes[batch], np.arange(len(batch)))[0, 1]) < 0.5
+
+
 @pytest.mark.usefixtures("small_windows")
 @pytest.mark.parametrize("n_ranks", [2, 5, 16])
 @pytest.mark.parametrize("n", [16, 17, 100, 333, 334, 335])
@@ -246,6 +256,10 @@ def test_states_of_other_budgets_or_sizes_are_refused() -> None:
     changed[400] += 1
     with pytest.raises(ValueError, match="another plan: expected costs="):
         AtomBudgetBatchSampler(changed, 600).load_state_dict(state)
+    many = np.arange(70_000) % 100  # the same numbers in another order
+    state_of_many = AtomBudgetBatchSampler(many, 600).state_dict()
+    with pytest.raises(ValueError, match="another plan: expected costs="):
+        AtomBudgetBatchSampler(many[::-1], 600).load_state_dict(state_of_many)
     broken = AtomBudgetBatchSampler(sizes, 600)
     broken.load_state_dict({**state, "position": 10_000})
     with pytest.raises(ValueError, match="no batch 10000 in window 0"):

@@ -46,6 +46,15 @@ def test_only_a_window_of_blocks_is_open(lanes: int | None) -> None:
         assert window.tolist() != sorted(window.tolist())
 
 
+@pytest.mark.parametrize("lanes", [1, 4, 12])
+def test_every_window_is_mixed_in_its_own_way(lanes: int) -> None:
+    order = np.array(list(BlockShuffleSampler(240 * 5, block=5, window=12, lanes=lanes)))
+    in_block = (order % 5).reshape(20, 60)
+    for lane in range(lanes):
+        patterns = {tuple(window[lane::lanes].tolist()) for window in in_block}
+        assert len(patterns) > 10
+
+
 @pytest.mark.parametrize("lanes", [1, 4])
 def test_every_place_of_a_window_is_as_likely(lanes: int) -> None:
     sampler = BlockShuffleSampler(32, block=4, window=8, lanes=lanes)

@@ -75,6 +75,14 @@ def test_deal_is_as_level_as_one_by_one(n_batches: int) -> None:
     assert sums.max() <= max(one_by_one(costs.tolist(), n_batches)) + costs.min()
 
 
+def test_deal_keeps_the_number_of_many() -> None:
+    """The batch without the large molecule may not take more than half of the others."""
+    costs = np.ones(20_000)
+    costs[11] = 5000
+    assert np.bincount(deal(costs, 2, 10_000)).tolist() == [10_000, 10_000]
+    assert np.bincount(deal(costs, 2, NO_LIMIT)).min() < 8000
+
+
 @given(costs_of_some, st.floats(60, 400), st.integers(1, 90))
 def test_deal_within_keeps_the_limits(costs: list[float], budget: float, most: int) -> None:
     batches, n_batches = deal_within(array(costs), budget, most)
