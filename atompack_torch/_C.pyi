@@ -78,6 +78,9 @@ def check_same_records(
 class ConcatSource(MoleculeSource):
     def __init__(self, parts: Sequence[MoleculeSource]) -> None: ...
 
+class MixtureSource(MoleculeSource):
+    def __init__(self, parts: Sequence[MoleculeSource]) -> None: ...
+
 class FieldTable:
     described: Any
     def fields(self) -> list[tuple[int, str, Literal["molecule", "atom"]]]: ...

@@ -14,6 +14,7 @@ from atompack_torch import hub as hub
 from atompack_torch.batch import MoleculeBatch
 from atompack_torch.compaction import compact
 from atompack_torch.datasets.atp import AtpDataset
+from atompack_torch.datasets.mixture import MixtureDataset
 from atompack_torch.errors import (
     AtompackError,
     CorruptFileError,
@@ -25,6 +26,11 @@ from atompack_torch.errors import (
 from atompack_torch.fields import FieldSpec
 from atompack_torch.joining import collate
 from atompack_torch.molecule import Molecule
+from atompack_torch.samplers import (
+    AtomBudgetBatchSampler,
+    BlockShuffleSampler,
+    DistributedMoleculeSampler,
+)
 from atompack_torch.statistics import Statistics
 from atompack_torch.verification import Verification, verify
 from atompack_torch.writer import AtpWriter
@@ -32,12 +38,16 @@ from atompack_torch.writer import AtpWriter
 __version__ = _version("atompack_torch")
 
 __all__ = [
+    "AtomBudgetBatchSampler",
     "AtompackError",
     "AtpDataset",
     "AtpWriter",
+    "BlockShuffleSampler",
     "CorruptFileError",
+    "DistributedMoleculeSampler",
     "FieldError",
     "FieldSpec",
+    "MixtureDataset",
     "Molecule",
     "MoleculeBatch",
     "Statistics",

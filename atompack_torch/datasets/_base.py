@@ -12,9 +12,16 @@ from torch import Tensor
 from torch.utils.data import Dataset, get_worker_info
 from torch.utils.data._utils.collate import default_collate_fn_map
 
-from atompack_torch._core import Collator, FieldTable
+from atompack_torch._core import Collator, FieldTable, MoleculeSource
 from atompack_torch.batch import RESERVED, MoleculeBatch
-from atompack_torch.fields import STRUCTURE, STRUCTURE_INFO, FieldId, FieldInfo, public_names
+from atompack_torch.fields import (
+    STRUCTURE,
+    STRUCTURE_INFO,
+    FieldId,
+    FieldInfo,
+    FieldSpec,
+    public_names,
+)
 from atompack_torch.molecule import Molecule
 from atompack_torch.statistics import Statistics, gather
 from atompack_torch.sweeping import Report, reporting
@@ -45,8 +52,8 @@ default_collate_fn_map[Collated] = _unwrap
 class MoleculeDataset(Dataset[Molecule]):
     """Molecules by number, in batches made by the native core.
 
-    Subclasses say how to open a collator and how many molecules there are; it is opened on first
-    use in each process and is no part of a pickle.
+    Subclasses say how to open a source and a collator, and how many molecules there are; these are
+    opened on first use in each process and are no part of a pickle.
     """
 
     _transform: Transform | None = None
@@ -54,16 +61,32 @@ class MoleculeDataset(Dataset[Molecule]):
     _native: Collator | None = None
     _table: FieldTable | None = None  # kept alive for the names that are noted on it
 
-    def _open(self) -> Collator:
+    def _open_source(self) -> MoleculeSource:
+        """Opens the molecules of the whole data set."""
         raise NotImplementedError
 
-    def _declared(self) -> Iterable[FieldId]:
-        """Every field of the source, whether it was asked for or not."""
+    def _collator_over(self, source: MoleculeSource) -> Collator:
+        """A collator that makes what this data set was asked for, of any molecules."""
+        raise NotImplementedError
+
+    def _options(self) -> dict[str, Any]:
+        """All that was asked for, by the names of the options."""
         raise NotImplementedError
 
     def _size(self) -> int:
         """Number of molecules in the whole data set."""
         raise NotImplementedError
+
+    def _atom_counts(self) -> Tensor:
+        """(number of molecules in the whole data set,) int64."""
+        raise NotImplementedError
+
+    def _open(self) -> Collator:
+        return self._collator_over(self._open_source())
+
+    def _declared(self) -> Iterable[FieldId]:
+        """Every field of the source, whether it was asked for or not."""
+        return declared_by(self._collator().source)
 
     def _collator(self) -> Collator:
         # Without a lock (a fork could inherit it locked): opening twice does no harm.
@@ -79,6 +102,32 @@ class MoleculeDataset(Dataset[Molecule]):
 
     def __len__(self) -> int:
         return self._size() if self._selection is None else len(self._selection)
+
+    @property
+    def n_atoms(self) -> Tensor:
+        """(len,) int64: atoms of each molecule, from the index; no record is read."""
+        counts = self._atom_counts()
+        return counts if self._selection is None else counts[self._selection]
+
+    @property
+    def schema(self) -> dict[str, FieldSpec]:
+        """What a batch holds: name → dtype, level and shape of one row.
+
+        The union over all files. A file without a stored schema (written by release 0.2) is
+        looked through once for it.
+        """
+        source = self._collator().source
+        types = {positions for positions, _ in source.schemas()}
+        positions = torch.float64 if len(types) != 1 else getattr(torch, types.pop())
+        specs = {
+            "positions": FieldSpec(positions, "atom", (3,)),
+            "atomic_numbers": FieldSpec(torch.int64, "atom", ()),
+        }
+        declared = declared_by(source)
+        names = public_names(declared, RESERVED)
+        for name, specs_of_field in zip(names, declared.values(), strict=True):
+            specs[name] = _joined_spec(name, specs_of_field)
+        return specs
 
     @overload
     def __getitem__(self, item: slice) -> MoleculeBatch: ...
@@ -205,3 +254,27 @@ def _describe(table: FieldTable, declared: Iterable[FieldId]) -> Described:
     names = [names_of[FieldId(*head[:2])] for head in heads]
     infos = STRUCTURE_INFO | dict(zip(names, heads, strict=True))
     return [*STRUCTURE, *names], infos, {name: row for row, name in enumerate(names)}
+
+
+def declared_by(source: MoleculeSource) -> dict[FieldId, list[FieldSpec]]:
+    """Every field that some file declares, with the differing declarations."""
+    declared: dict[FieldId, list[FieldSpec]] = {}
+    for _, fields in source.schemas():
+        for scope, key, level, dtype, shape in fields:
+            kind: Any = dtype if dtype in ("string", "none") else getattr(torch, dtype)
+            declared.setdefault(FieldId(scope, key), []).append(FieldSpec(kind, level, shape))
+    return declared
+
+
+def _joined_spec(name: str, specs: list[FieldSpec]) -> FieldSpec:
+    first = specs[0]
+    dtypes = {spec.dtype for spec in specs}
+    floats = [d for d in dtypes if isinstance(d, torch.dtype) and d.is_floating_point]
+    dtype = first.dtype
+    if name == "energy" or (len(floats) == len(dtypes) > 1):
+        dtype = torch.float64
+    elif dtypes == {torch.int32, torch.int64}:
+        dtype = torch.int64
+    return FieldSpec(
+        dtype, first.level, first.shape if len({s.shape for s in specs}) == 1 else None
+    )

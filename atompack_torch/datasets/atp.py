@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,16 +19,16 @@ from atompack_torch._core import (
     read_atom_counts,
 )
 from atompack_torch.batch import RESERVED
-from atompack_torch.datasets._base import MoleculeDataset, Transform
+from atompack_torch.datasets._base import MoleculeDataset, Transform, declared_by
 from atompack_torch.errors import FieldError, UnsupportedFormatError
 from atompack_torch.fields import (
     ATOM_PROPERTY,
     BUILTIN,
     BUILTINS,
+    DERIVED,
     MOLECULE_PROPERTY,
     STRUCTURE,
     FieldId,
-    FieldSpec,
     prefixed_id,
     public_names,
 )
@@ -139,51 +139,47 @@ class AtpDataset(MoleculeDataset):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    @property
-    def n_atoms(self) -> Tensor:
-        """(len,) int64: atoms of each molecule, from the index; no record is read."""
+    def _atom_counts(self) -> Tensor:
         counts = torch.empty(self._size(), dtype=torch.int64)
         first = 0
         for file, snapshot in zip(self._files, self._snapshots, strict=True):
             part = counts[first : first + snapshot.n_molecules]
             read_atom_counts(file, snapshot, part.data_ptr())
             first += snapshot.n_molecules
-        return counts if self._selection is None else counts[self._selection]
+        return counts
 
-    @property
-    def schema(self) -> dict[str, FieldSpec]:
-        """What a batch holds: name → dtype, level and shape of one row.
-
-        The union over all files. A file without a stored schema (written by release 0.2) is
-        looked through once for it.
-        """
-        source = self._collator().source
-        types = {positions for positions, _ in source.schemas()}
-        positions = torch.float64 if len(types) != 1 else getattr(torch, types.pop())
-        specs = {
-            "positions": FieldSpec(positions, "atom", (3,)),
-            "atomic_numbers": FieldSpec(torch.int64, "atom", ()),
+    def _options(self) -> dict[str, Any]:
+        return {
+            "fields": self._fields,
+            "exclude": self._exclude,
+            "dtype": self._dtype,
+            "missing": self._missing,
+            "transform": self._transform,
+            "access": self._access,
+            "populate": self._populate,
+            "num_threads": self._num_threads,
         }
-        declared = _declared_by(source)
-        names = public_names(declared, RESERVED)
-        for name, specs_of_field in zip(names, declared.values(), strict=True):
-            specs[name] = _joined_spec(name, specs_of_field)
-        return specs
 
-    def _declared(self) -> Iterable[FieldId]:
-        return _declared_by(self._collator().source)
-
-    def _open(self) -> Collator:
+    def _open_source(self) -> MoleculeSource:
         parts: list[MoleculeSource] = [
             AtpReader(file, snapshot, self._access, self._populate)
             for file, snapshot in zip(self._files, self._snapshots, strict=True)
         ]
-        source = parts[0] if len(parts) == 1 else ConcatSource(parts)
-        declared = _declared_by(source)
+        return parts[0] if len(parts) == 1 else ConcatSource(parts)
+
+    def _collator_over(self, source: MoleculeSource) -> Collator:
+        declared = declared_by(source)
         names = dict(zip(public_names(declared, RESERVED), declared, strict=True))
-        fields = None if self._fields is None else _ids_of(self._fields, names, self._path)
+        fields = None
+        asked: list[str] = []
+        if self._fields is not None:
+            fields = _ids_of(self._fields, names, self._path)
+            asked = [field.key for field in fields if field not in declared]
+            # What the source says of itself is no label, and always there.
+            fields += [
+                field for field in declared if field.scope == BUILTIN and field.key in DERIVED
+            ]
         floating, casts = _casts_of(self._dtype, names, self._path)
-        asked = [] if fields is None else [f.key for f in fields if f not in declared]
         return Collator(
             source,
             fields=fields,
@@ -245,30 +241,6 @@ def _shards_of(folder: Path) -> list[str]:
     if not files:
         raise FileNotFoundError(f"{folder}: no .atp file in this folder")
     return [str(file) for file in sorted(files, key=lambda file: file.as_posix())]
-
-
-def _declared_by(source: MoleculeSource) -> dict[FieldId, list[FieldSpec]]:
-    """Every field that some file declares, with the differing declarations."""
-    declared: dict[FieldId, list[FieldSpec]] = {}
-    for _, fields in source.schemas():
-        for scope, key, level, dtype, shape in fields:
-            kind: Any = dtype if dtype in ("string", "none") else getattr(torch, dtype)
-            declared.setdefault(FieldId(scope, key), []).append(FieldSpec(kind, level, shape))
-    return declared
-
-
-def _joined_spec(name: str, specs: list[FieldSpec]) -> FieldSpec:
-    first = specs[0]
-    dtypes = {spec.dtype for spec in specs}
-    floats = [d for d in dtypes if isinstance(d, torch.dtype) and d.is_floating_point]
-    dtype = first.dtype
-    if name == "energy" or (len(floats) == len(dtypes) > 1):
-        dtype = torch.float64
-    elif dtypes == {torch.int32, torch.int64}:
-        dtype = torch.int64
-    return FieldSpec(
-        dtype, first.level, first.shape if len({s.shape for s in specs}) == 1 else None
-    )
 
 
 def _ids_of(names: Sequence[str], known: Mapping[str, FieldId], path: Any) -> list[FieldId]:

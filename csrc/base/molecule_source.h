@@ -44,7 +44,7 @@ struct FieldDeclaration {
 
 struct MoleculeSchema {
   DType positions = DType::float32;
-  std::vector<FieldDeclaration> fields;  // sorted by (scope, key)
+  std::vector<FieldDeclaration> fields;  // each (scope, key) once
 };
 
 // What an index knows of a molecule without reading its record. `decoded_bytes` is justified by the stored bytes:

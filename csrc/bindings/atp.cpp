@@ -4,6 +4,7 @@
 
 #include "atp/reader.h"
 #include "base/concat_source.h"
+#include "base/mixture_source.h"
 #include "bindings/path.h"
 
 namespace atompack::bindings {
@@ -68,8 +69,9 @@ std::shared_ptr<atp::Reader> open_reader(const Path& path, const Snapshot& snaps
   return std::make_shared<atp::Reader>(path.bytes, snapshot, atp::ReadOptions{mode, populate});
 }
 
-std::shared_ptr<ConcatSource> concatenate(const std::vector<std::shared_ptr<MoleculeSource>>& parts) {
-  return std::make_shared<ConcatSource>(std::vector<std::shared_ptr<const MoleculeSource>>(parts.begin(), parts.end()));
+template <typename Source>
+std::shared_ptr<Source> source_of(const std::vector<std::shared_ptr<MoleculeSource>>& parts) {
+  return std::make_shared<Source>(std::vector<std::shared_ptr<const MoleculeSource>>(parts.begin(), parts.end()));
 }
 
 // Writes into memory that the caller owns: `address` is that of snapshot.n_molecules int64.
@@ -100,7 +102,9 @@ void bind_atp(py::module_& module) {
       .def(py::init(&open_reader), py::arg("path"), py::arg("snapshot"), py::arg("access"), py::arg("populate"),
            py::call_guard<py::gil_scoped_release>());
   py::class_<ConcatSource, MoleculeSource, std::shared_ptr<ConcatSource>>(module, "ConcatSource")
-      .def(py::init(&concatenate), py::arg("parts"));
+      .def(py::init(&source_of<ConcatSource>), py::arg("parts"));
+  py::class_<MixtureSource, MoleculeSource, std::shared_ptr<MixtureSource>>(module, "MixtureSource")
+      .def(py::init(&source_of<MixtureSource>), py::arg("parts"));
   module.def("read_atom_counts", &atom_counts_at, py::arg("path"), py::arg("snapshot"), py::arg("address"),
              py::call_guard<py::gil_scoped_release>());
 }

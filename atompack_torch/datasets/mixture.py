@@ -1,0 +1,225 @@
+"""Several data sets as one, in given shares."""
+
+from __future__ import annotations
+
+import copy
+import heapq
+import itertools
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from atompack_torch._core import Collator, MixtureSource, MoleculeSource
+from atompack_torch.batch import MoleculeBatch
+from atompack_torch.datasets._base import Made, MoleculeDataset
+
+_FINEST = 10**6  # weights are taken as fractions of at most this denominator
+
+Numbers = NDArray[np.int64]
+
+
+class MixtureDataset(MoleculeDataset):
+    """Several data sets in one index space; a batch across all of them is one native call.
+
+        mixture = MixtureDataset([bulk, surfaces], weights=[0.75, 0.25], epoch="max")
+        loader = DataLoader(mixture, batch_sampler=AtomBudgetBatchSampler(mixture, 4096))
+
+    Indices alternate between the sources as their shares ask, as evenly as can be: any stretch of
+    them holds what the weights say to within one molecule for two sources, and two for up to four.
+    A sampler that shuffles all of them keeps the shares on average.
+
+    Batches have the fields of all sources (masked where one has none) and ``source`` (B,) int64,
+    the number of the data set; ``index`` is the number in that data set.
+
+    A source that is longer than its share of an epoch goes on in the next one where it stopped, and
+    a shorter one begins again: over many epochs, all molecules of a source come equally often.
+    ``set_epoch`` says which epoch it is. Where a source is not used up in each, other molecules
+    then stand behind the same indices, so ``n_atoms`` and samplers that were made of it are to be
+    made again.
+
+    Args:
+        datasets: data sets with the same options (``fields``, ``dtype``, ``missing``, ...).
+        weights: share of each source, any positive numbers; None: by their lengths, so that an
+            epoch has every molecule once.
+        epoch: how long it is: ``"min"``, until the first source is used up; ``"max"``, until all
+            are, others repeat; or so many molecules.
+
+    Raises:
+        TypeError: something else than data sets of molecules of one kind.
+        ValueError: the options differ; weights are not positive; a source is empty; another epoch.
+    """
+
+    def __init__(
+        self,
+        datasets: Sequence[MoleculeDataset],
+        weights: Sequence[float] | None = None,
+        epoch: Literal["min", "max"] | int = "min",
+    ) -> None:
+        _check_parts(datasets)
+        self._parts = tuple(copy.copy(part) for part in datasets)  # refresh() of theirs is not ours
+        starts = itertools.accumulate((part._size() for part in self._parts[:-1]), initial=0)
+        self._starts = torch.tensor(list(starts))
+        self._transform = self._parts[0]._transform
+        lengths = [len(part) for part in self._parts]
+        self._counts = _counts(lengths, _weights(weights, lengths), epoch)
+        self._epoch = 0
+        self._numbers: Tensor | None = None  # of the molecule behind each index, in all parts
+        self._chosen: Tensor | None = None  # of a subset: as _selection
+
+    @property
+    def sources(self) -> tuple[MoleculeDataset, ...]:
+        """The data sets, as ``source`` counts them."""
+        return self._parts
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """How many molecules of an epoch come from each source."""
+        return tuple(self._counts)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Chooses the molecules of sources that are longer or shorter than their share.
+
+        Workers of a DataLoader see it when they start, that is not if they are persistent.
+
+        Raises:
+            ValueError: this is a subset of a mixture, whose molecules are chosen.
+        """
+        if self._chosen is not None:
+            raise ValueError("set_epoch: expected the mixture itself, got a subset of it")
+        if epoch < 0:
+            raise ValueError(f"epoch: expected at least 0, got {epoch}")
+        if epoch != self._epoch:
+            self._epoch, self._numbers = epoch, None
+
+    @property
+    def _selection(self) -> Tensor:
+        """Numbers in all parts, one after another."""
+        if self._chosen is not None:
+            return self._chosen
+        if self._numbers is None:
+            self._numbers = torch.from_numpy(self._interleaved())
+        return self._numbers
+
+    @_selection.setter
+    def _selection(self, numbers: Tensor) -> None:
+        self._chosen, self._numbers = numbers, None
+
+    def _interleaved(self) -> Numbers:
+        draws = []
+        for part, count, start in zip(
+            self._parts, self._counts, self._starts.tolist(), strict=True
+        ):
+            nth = np.arange(self._epoch * count, (self._epoch + 1) * count)
+            nth %= max(len(part), 1)
+            numbers = nth if part._selection is None else part._selection.numpy()[nth]
+            draws.append(numbers + start)
+        return _merged(draws)
+
+    def __len__(self) -> int:
+        return sum(self._counts) if self._chosen is None else len(self._chosen)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_numbers": None}  # it is large, and soon made
+
+    def _size(self) -> int:
+        return sum(part._size() for part in self._parts)
+
+    def _atom_counts(self) -> Tensor:
+        return torch.cat([part._atom_counts() for part in self._parts])
+
+    def _options(self) -> dict[str, Any]:
+        return self._parts[0]._options()
+
+    def _open_source(self) -> MoleculeSource:
+        return MixtureSource([part._open_source() for part in self._parts])
+
+    def _collator_over(self, source: MoleculeSource) -> Collator:
+        return self._parts[0]._collator_over(source)
+
+    def _wrapped(self, made: Made) -> MoleculeBatch:
+        batch = super()._wrapped(made)
+        batch.index.sub_(self._starts[batch.source])
+        return batch
+
+    def __repr__(self) -> str:
+        drawn = zip(self._counts, self._parts, strict=True)
+        shares = ", ".join(f"{count} of {part!r}" for count, part in drawn)
+        return f"MixtureDataset({len(self)} molecules: {shares})"
+
+
+def _check_parts(parts: Sequence[MoleculeDataset]) -> None:
+    if not parts:
+        raise ValueError("datasets: expected at least one, got none")
+    kinds = {type(part).__name__ for part in parts}
+    alike = len(kinds) == 1 and isinstance(parts[0], MoleculeDataset)
+    if not alike or isinstance(parts[0], MixtureDataset):
+        names = ", ".join(sorted(kinds))
+        raise TypeError(f"datasets: expected data sets of molecules of one kind, got {names}")
+    first = parts[0]._options()
+    for number, part in enumerate(parts):
+        for option, value in part._options().items():
+            if value != first[option]:
+                raise ValueError(
+                    f"datasets: expected the same {option} in all: {first[option]!r} in the first, "
+                    f"got {value!r} in number {number}"
+                )
+
+
+def _weights(weights: Sequence[float] | None, lengths: Sequence[int]) -> list[Fraction]:
+    """Shares of the sources; they add up to 1."""
+    if weights is None:
+        return [Fraction(length, max(sum(lengths), 1)) for length in lengths]
+    if len(weights) != len(lengths):
+        raise ValueError(f"weights: expected {len(lengths)}, one a source, got {len(weights)}")
+    for number, (weight, length) in enumerate(zip(weights, lengths, strict=True)):
+        if not 0 < weight < math.inf:
+            raise ValueError(f"weights: expected positive numbers, got {weight}")
+        if length == 0:
+            raise ValueError(f"datasets: expected molecules, got none in number {number}")
+    total = math.fsum(weights)
+    shares = [Fraction(weight / total).limit_denominator(_FINEST) for weight in weights]
+    if min(shares) == 0:
+        raise ValueError(f"weights: expected shares of at least 1 in {_FINEST}, got {min(weights)}")
+    return [share / sum(shares) for share in shares]
+
+
+def _counts(
+    lengths: Sequence[int], shares: Sequence[Fraction], epoch: Literal["min", "max"] | int
+) -> list[int]:
+    """How many molecules of an epoch come from each source."""
+    pairs = [(length, share) for length, share in zip(lengths, shares, strict=True) if share]
+    if epoch == "min":
+        n = min((math.floor(length / share) for length, share in pairs), default=0)
+    elif epoch == "max":
+        n = max((math.ceil(length / share) for length, share in pairs), default=0)
+    elif isinstance(epoch, int) and not isinstance(epoch, bool) and epoch >= 0:
+        n = epoch if pairs else 0
+    else:
+        raise ValueError(f"epoch: expected 'min', 'max' or a number of molecules, got {epoch!r}")
+    counts = [math.floor(n * share) for share in shares]
+    left_over = [n * share - count for share, count in zip(shares, counts, strict=True)]
+    largest = sorted(range(len(counts)), key=left_over.__getitem__, reverse=True)
+    for source in largest[: n - sum(counts)]:
+        counts[source] += 1
+    return counts
+
+
+def _merged(draws: Sequence[Numbers]) -> Numbers:
+    """All of them in one, each spread evenly: two at a time, the shortest first."""
+    waiting = [(len(draw), number, draw) for number, draw in enumerate(draws)]
+    heapq.heapify(waiting)
+    while len(waiting) > 1:
+        (n_a, _, a), (n_b, _, b) = heapq.heappop(waiting), heapq.heappop(waiting)
+        n = n_a + n_b
+        # How many of the first t come from a: t * n_a / n, rounded.
+        of_a = np.diff((np.arange(n + 1) * n_a + n // 2) // max(n, 1)) == 1
+        both = np.empty(n, np.int64)
+        both[of_a], both[~of_a] = a, b
+        heapq.heappush(waiting, (n, len(draws) + len(waiting), both))
+    return waiting[0][2]

@@ -1,0 +1,125 @@
+"""Random orders that are computed, not drawn: any part of one is known without the rest.
+
+Made of 64-bit hashes (the finishing steps of splitmix64), so they are the same on every machine and
+under every version of NumPy, whose own generators promise neither.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Integers = NDArray[np.int64]
+_Words = NDArray[np.uint64]
+
+_MASK = (1 << 64) - 1
+_STEP = 0x9E3779B97F4A7C15  # of splitmix64: consecutive states
+_FACTORS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+_SHIFTS = (30, 27, 31)
+
+_HALF = np.uint64(32)
+_ROUNDS = 8  # of the network
+_TABLE = 1 << 14  # up to here an order is sorted by hashes
+_CHUNK = 1 << 14  # positions at a time: the intermediate arrays stay in the cache
+
+
+def mixed(*numbers: int) -> int:
+    """One number below 2^64 of several, of which each matters and so does their order."""
+    state = 0
+    for number in numbers:
+        state = ((state ^ (number & _MASK)) + _STEP) & _MASK
+        state = ((state ^ (state >> _SHIFTS[0])) * _FACTORS[0]) & _MASK
+        state = ((state ^ (state >> _SHIFTS[1])) * _FACTORS[1]) & _MASK
+        state ^= state >> _SHIFTS[2]
+    return state
+
+
+def hashes(key: int, numbers: NDArray[Any]) -> _Words:
+    """``mixed(key, number)`` of each number, roughly: as good, not the same."""
+    words = numbers.astype(np.uint64)
+    words *= np.uint64(_STEP)
+    words += np.uint64(key)
+    for shift, factor in zip(_SHIFTS, _FACTORS, strict=False):
+        words ^= words >> np.uint64(shift)
+        words *= np.uint64(factor)
+    words ^= words >> np.uint64(_SHIFTS[2])
+    return words
+
+
+def shuffled(key: int, n: int) -> Integers:
+    """The numbers below ``n`` in an order that is the key's."""
+    numbers = np.arange(n, dtype=np.uint64)
+    below = np.uint64((1 << n.bit_length()) - 1)
+    keys = hashes(key, numbers)
+    keys &= ~below
+    keys |= numbers  # sorting these is an argsort, and ten times faster than one
+    keys.sort()
+    keys &= below
+    return keys.view(np.int64)
+
+
+class RandomOrder:
+    """A random order of the numbers below ``n``; ``at`` tells any part of it.
+
+    A Feistel network on pairs (left, right) with left < a, right < b and a * b >= n, just so much
+    more than n as two square roots: numbers that land beyond n go through it again. Small orders
+    are sorted by hashes instead, because a network of small numbers is not very random.
+
+    Args:
+        key: the order.
+        n: how many numbers.
+    """
+
+    def __init__(self, key: int, n: int) -> None:
+        self.n = n
+        self._left = math.isqrt(max(n, 1) - 1) + 1
+        self._right = -(-n // self._left)
+        self._keys = [mixed(key, 1 + number) for number in range(_ROUNDS)]
+        self._table = shuffled(mixed(key, 0), n) if n <= _TABLE else None
+
+    def at(self, positions: Integers) -> Integers:
+        """The numbers at these positions (int64, each in [0, n))."""
+        if self._table is not None:
+            return self._table[positions]
+        numbers = np.empty(len(positions), np.int64)
+        for first in range(0, len(positions), _CHUNK):
+            part = slice(first, first + _CHUNK)
+            numbers[part] = self._network(positions[part])
+        beyond = np.flatnonzero(numbers >= self.n)
+        while len(beyond):
+            numbers[beyond] = self._network(numbers[beyond])
+            beyond = beyond[numbers[beyond] >= self.n]
+        return numbers
+
+    def _network(self, positions: Integers) -> Integers:
+        words = positions.astype(np.uint64)
+        left = words // np.uint64(self._right)
+        right = words - left * np.uint64(self._right)
+        scratch = np.empty_like(words)
+        for number, key in enumerate(self._keys):
+            if number % 2 == 0:
+                _add_hash(left, right, self._left, key, scratch)
+            else:
+                _add_hash(right, left, self._right, key, scratch)
+        left *= np.uint64(self._right)
+        left += right
+        return left.view(np.int64)
+
+
+def _add_hash(to: _Words, of: _Words, modulus: int, key: int, scratch: _Words) -> None:
+    """``to = (to + hash(of)) mod modulus``, in place; what went in was below the modulus."""
+    np.multiply(of, np.uint64(_STEP), out=scratch)
+    scratch += np.uint64(key)
+    scratch ^= scratch >> _HALF
+    scratch *= np.uint64(_FACTORS[0])
+    scratch >>= _HALF
+    scratch *= np.uint64(modulus)  # 32 random bits times the modulus: the upper word is below it
+    scratch >>= _HALF
+    to += scratch
+    np.subtract(
+        to, np.uint64(modulus), out=scratch
+    )  # wraps around to a large number if it was less
+    np.minimum(to, scratch, out=to)

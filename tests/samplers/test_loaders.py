@@ -1,0 +1,161 @@
+"""The samplers inside torch's DataLoader and torchdata's StatefulDataLoader."""
+
+from __future__ import annotations
+
+import io
+from itertools import chain, islice
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader, Dataset
+from torchdata.stateful_dataloader import StatefulDataLoader
+
+from atompack_torch import (
+    AtomBudgetBatchSampler,
+    BlockShuffleSampler,
+    DistributedMoleculeSampler,
+)
+
+pytestmark = pytest.mark.timeout(120)
+N = 200
+SIZES = np.random.default_rng(0).integers(1, 30, N)
+
+
+class Numbers(Dataset[Any]):
+    """Molecules that are their own numbers."""
+
+    def __len__(self) -> int:
+        return N
+
+    def __getitem__(self, index: int) -> int:
+        return index
+
+
+def budget() -> dict[str, Any]:
+    return {"batch_sampler": AtomBudgetBatchSampler(SIZES, 60)}
+
+
+def single() -> dict[str, Any]:
+    return {"sampler": DistributedMoleculeSampler(N), "batch_size": 7}
+
+
+def blocks() -> dict[str, Any]:
+    return {"sampler": BlockShuffleSampler(N, block=5, window=4), "batch_size": 7}
+
+
+every_sampler = pytest.mark.parametrize("make", [budget, single, blocks])
+workers = pytest.mark.parametrize("num_workers", [0, 2])
+
+
+def sampler_of(options: dict[str, Any]) -> Any:
+    return options.get("batch_sampler") or options["sampler"]
+
+
+def lists(batches: Any) -> list[list[int]]:
+    return [batch.tolist() for batch in batches]
+
+
+@every_sampler
+@workers
+def test_every_molecule_once(make: Any, num_workers: int) -> None:
+    loader = DataLoader(Numbers(), num_workers=num_workers, **make())
+    epochs = [lists(loader) for _ in range(2)]
+    assert sorted(chain.from_iterable(epochs[0])) == list(range(N))
+    assert epochs[0] == epochs[1]
+    assert len(loader) == len(epochs[0])
+    options = make()
+    sampler_of(options).set_epoch(1)
+    assert lists(DataLoader(Numbers(), num_workers=num_workers, **options)) != epochs[0]
+
+
+@every_sampler
+@workers
+def test_resumed_in_a_plain_loader(make: Any, num_workers: int) -> None:
+    """Who counts what was used need not care how far the workers have read ahead."""
+    expected = lists(DataLoader(Numbers(), **make()))
+    options = make()
+    loader = iter(DataLoader(Numbers(), num_workers=num_workers, **options))
+    first = lists(islice(loader, 4))
+    used = 4 if make is budget else 4 * 7
+    state = sampler_of(options).state_dict(consumed=used)
+    del loader
+    options = make()
+    sampler_of(options).load_state_dict(state)
+    rest = lists(DataLoader(Numbers(), num_workers=num_workers, **options))
+    assert first + rest == expected
+
+
+@every_sampler
+@workers
+@pytest.mark.parametrize("epoch", [0, 3])
+def test_resumed_twice_in_an_epoch(make: Any, num_workers: int, epoch: int) -> None:
+    def begin() -> tuple[Any, Any]:
+        options = make()
+        sampler_of(options).set_epoch(epoch)
+        return StatefulDataLoader(Numbers(), num_workers=num_workers, **options), options
+
+    loader, _ = begin()
+    expected = lists(loader)
+    assert sorted(chain.from_iterable(expected)) == list(range(N))
+    loader, _ = begin()
+    batches = iter(loader)
+    found = lists(islice(batches, 3))
+    for n_more in (0, 5, 4):
+        state = loader.state_dict()
+        loader, options = begin()
+        loader.load_state_dict(state)
+        batches = iter(loader)
+        found += lists(islice(batches, n_more))
+    found += lists(batches)
+    assert found == expected
+    # The next pass is whole again.
+    sampler_of(options).set_epoch(epoch + 1)
+    following = lists(loader)
+    assert sorted(chain.from_iterable(following)) == list(range(N))
+    assert following != expected
+
+
+@every_sampler
+@workers
+def test_resumed_between_epochs(make: Any, num_workers: int) -> None:
+    """A state from the end of an epoch goes on with a whole one, of the epoch that was chosen."""
+    options = make()
+    loader = StatefulDataLoader(Numbers(), num_workers=num_workers, **options)
+    first = lists(loader)
+    state = loader.state_dict()
+    sampler_of(options).set_epoch(1)
+    second = lists(loader)
+    for epoch, expected in ((0, first), (1, second)):
+        options = make()
+        loader = StatefulDataLoader(Numbers(), num_workers=num_workers, **options)
+        loader.load_state_dict(state)
+        sampler_of(options).set_epoch(epoch)
+        assert lists(loader) == expected
+
+
+def test_on_other_ranks_in_a_stateful_loader() -> None:
+    """The sampler's own part of a loader's state holds for any number of ranks."""
+    used, states = [], []
+    for rank in range(4):
+        sampler = AtomBudgetBatchSampler(SIZES, 60, num_replicas=4, rank=rank)
+        loader = StatefulDataLoader(Numbers(), batch_sampler=sampler, num_workers=0)
+        used += chain.from_iterable(lists(islice(iter(loader), 5)))
+        states.append(sampler.state_dict())
+    assert all(state == states[0] for state in states)
+    for rank in range(3):
+        sampler = AtomBudgetBatchSampler(SIZES, 60, num_replicas=3, rank=rank)
+        sampler.load_state_dict(states[0])
+        used += chain.from_iterable(lists(DataLoader(Numbers(), batch_sampler=sampler)))
+    assert sorted(used) == list(range(N))
+
+
+def test_states_are_plain() -> None:
+    """torch.load takes them with its safe settings."""
+    for make in (budget, single, blocks):
+        state = sampler_of(make()).state_dict()
+        file = io.BytesIO()
+        torch.save(state, file)
+        file.seek(0)
+        assert torch.load(file, weights_only=True) == state
