@@ -23,6 +23,7 @@ from atompack_torch.errors import (
 )
 from atompack_torch.fields import FieldSpec
 from atompack_torch.joining import collate
+from atompack_torch.loader import Loader
 from atompack_torch.molecule import Molecule
 from atompack_torch.writer import AtpWriter
 
@@ -35,6 +36,7 @@ __all__ = [
     "CorruptFileError",
     "FieldError",
     "FieldSpec",
+    "Loader",
     "Molecule",
     "MoleculeBatch",
     "UnsafePickleError",
