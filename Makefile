@@ -65,8 +65,10 @@ lint: $(DONE)/torch $(DONE)/extra-ase $(DONE)/extra-lint  ## check the format an
 	@.venv/bin/clang-format --dry-run --Werror $(CXX_FILES)
 
 .PHONY: bench
-bench: $(DONE)/extension $(DONE)/extra-bench  ## measure reading .atp next to other ways
+bench: $(DONE)/extension $(DONE)/extra-bench  ## measure reading, writing and converting .atp next to other ways
 	@$(PY) benchmarks/read_atp.py
+	@$(PY) benchmarks/write_atp.py
+	@$(PY) benchmarks/convert.py
 
 .PHONY: sanitize
 sanitize: $(DONE)/build-tools  ## fuzz the C++ core under sanitizers, FUZZ_SECONDS=60 a target

@@ -10,6 +10,7 @@ for batch in DataLoader(apt.AtpDataset("data.atp"), batch_size=64, shuffle=True)
 from importlib.metadata import version as _version
 
 from atompack_torch import _core as _core  # first: it checks the torch this was built for
+from atompack_torch import hub as hub
 from atompack_torch.batch import MoleculeBatch
 from atompack_torch.compaction import compact
 from atompack_torch.datasets.atp import AtpDataset
@@ -25,6 +26,8 @@ from atompack_torch.fields import FieldSpec
 from atompack_torch.joining import collate
 from atompack_torch.loader import Loader
 from atompack_torch.molecule import Molecule
+from atompack_torch.statistics import Statistics
+from atompack_torch.verification import Verification, verify
 from atompack_torch.writer import AtpWriter
 
 __version__ = _version("atompack_torch")
@@ -39,9 +42,13 @@ __all__ = [
     "Loader",
     "Molecule",
     "MoleculeBatch",
+    "Statistics",
     "UnsafePickleError",
     "UnsupportedFormatError",
+    "Verification",
     "WriterLockedError",
     "collate",
     "compact",
+    "hub",
+    "verify",
 ]

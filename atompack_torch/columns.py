@@ -75,9 +75,16 @@ def _entry(value: Any) -> Any:
 
 
 def array_of(tensor: Tensor) -> Array:
-    """NumPy's view of a tensor; bfloat16, which NumPy does not know, is widened."""
-    tensor = tensor.detach().cpu()
-    return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
+    """NumPy's view of a tensor; bfloat16, which NumPy does not know, is widened.
+
+    Raises:
+        FieldError: NumPy has nothing like it.
+    """
+    tensor = tensor.detach().cpu().resolve_neg()
+    try:
+        return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
+    except (TypeError, RuntimeError) as error:  # sparse, quantized, float8
+        raise FieldError(f"type: NumPy has none for {tensor.dtype}: {error}") from None
 
 
 def of_arrays(
@@ -93,7 +100,10 @@ def of_arrays(
     numbers = _as_array("atomic_numbers", atomic_numbers)
     flatten: Callable[[str, Array], Array]
     if n_atoms is not None:
-        ptr = np.concatenate([[0], np.cumsum(_as_array("n_atoms", n_atoms), dtype=np.int64)])
+        counts = _integers("n_atoms", _as_array("n_atoms", n_atoms))
+        if counts.ndim != 1:
+            raise FieldError(f"n_atoms: expected (B,), got {counts.shape}")
+        ptr = np.concatenate([[0], np.cumsum(counts)])
 
         def flatten(name: str, array: Array) -> Array:
             return array
@@ -102,7 +112,7 @@ def of_arrays(
             raise FieldError(f"positions: expected (B, n, 3), or n_atoms too, got {places.shape}")
         n_molecules, n = places.shape[:2]
         ptr = np.arange(n_molecules + 1, dtype=np.int64) * n
-        if numbers.shape == (n,) and (n_molecules, n) != (1, 1):
+        if numbers.shape == (n,):
             numbers = np.broadcast_to(numbers, (n_molecules, n))
 
         def flatten(name: str, array: Array) -> Array:
@@ -120,6 +130,9 @@ def of_arrays(
                 continue
             column: Any = _as_array(key, value)
             if column.dtype.kind in "UO":
+                if column.ndim == 0:
+                    what = type(value).__name__
+                    raise FieldError(f"{key}: expected one value for each molecule, got a {what}")
                 column = list(value)
             elif scope == ATOM_PROPERTY or (scope == BUILTIN and BUILTINS[key].level == "atom"):
                 column = flatten(key, column)
@@ -148,8 +161,12 @@ def stored(columns: Columns, rows: Iterable[int] | None = None) -> StoredRun:
     to int32, numbers of molecules to float64 and int64.
 
     Raises:
-        FieldError: a type that has no such counterpart.
+        FieldError: a type that has no such counterpart, a mask of another length, a key or scope
+            that the format cannot have.
+        TypeError: a key is no ``str``.
     """
+    for column in columns.fields:
+        _check_column(column, len(columns.ptr) - 1)
     return (
         _plain("positions", columns.positions, floating=True),
         np.ascontiguousarray(_integers("atomic_numbers", columns.atomic_numbers)),
@@ -157,6 +174,21 @@ def stored(columns: Columns, rows: Iterable[int] | None = None) -> StoredRun:
         [_stored_column(column) for column in columns.fields],
         None if rows is None else np.fromiter(rows, np.int64),
     )
+
+
+def _check_column(column: Column, n_molecules: int) -> None:
+    if not isinstance(column.key, str):
+        raise TypeError(f"key: expected str, got {type(column.key).__name__}")
+    where = f"(field {column.key!r})"
+    if column.scope not in (BUILTIN, ATOM_PROPERTY, MOLECULE_PROPERTY):
+        raise FieldError(f"scope: expected 0, 1 or 2, got {column.scope} {where}")
+    try:
+        column.key.encode()
+    except UnicodeEncodeError:
+        raise FieldError(f"key: holds characters that UTF-8 has no bytes for {where}") from None
+    if column.mask is not None and np.shape(column.mask) != (n_molecules,):
+        shape = np.shape(column.mask)
+        raise FieldError(f"mask: expected ({n_molecules},), got {shape} {where}")
 
 
 def _stored_column(column: Column) -> StoredColumn:
@@ -181,6 +213,8 @@ def _stored_value(column: Column, value: Any) -> Array:
 def _field(column: Column, array: Array, scalars: bool) -> Array:
     if column.scope == BUILTIN:
         if column.key == "pbc":
+            if array.dtype.kind not in "biu" and array.size:
+                raise FieldError(f"type: expected booleans, got {array.dtype} (field 'pbc')")
             return np.ascontiguousarray(array, dtype=bool)
         return _plain(column.key, array, floating=True)
     array = _plain(column.key, array)

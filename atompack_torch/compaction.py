@@ -97,12 +97,12 @@ def _checked_order(order: Any, n_molecules: int) -> Array:
     numbers = np.asarray(order)
     if numbers.dtype.kind not in "iu" and numbers.size:
         raise TypeError(f"order: expected integers, got {numbers.dtype}")
-    numbers = numbers.astype(np.int64).reshape(-1)
     outside = (numbers < -n_molecules) | (numbers >= n_molecules)
     if outside.any():
         raise IndexError(
             f"order: molecule {numbers[outside][0]} is out of range for {n_molecules} molecules"
         )
+    numbers = numbers.astype(np.int64).reshape(-1)
     return np.where(numbers < 0, numbers + n_molecules, numbers)
 
 

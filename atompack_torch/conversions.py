@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from atompack_torch._storage import Value
 from atompack_torch.batch import MoleculeBatch
-from atompack_torch.fields import ATOM_PROPERTY, MOLECULE_PROPERTY
+from atompack_torch.fields import STRUCTURE
 from atompack_torch.joining import join
 from atompack_torch.molecule import Molecule
 
@@ -58,31 +58,59 @@ def to_pyg(batch: MoleculeBatch) -> Any:
 
 def to_ase(batch: MoleculeBatch) -> list[Any]:
     """``ase.Atoms``; names of labels as ASE has them."""
-    return [_atoms(molecule) for molecule in batch]
+    return [atoms_of(_parts(molecule)) for molecule in batch]
 
 
-def _atoms(molecule: Molecule) -> Any:
+class Parts(NamedTuple):
+    """One structure as plain NumPy arrays, numbers and strings; what is absent has no entry.
+
+    Attributes:
+        positions: (n, 3), floating.
+        atomic_numbers: (n,), integers.
+        labels: ``energy``, ``forces`` and the other builtins, in the shapes of ``fields.BUILTINS``.
+        properties: custom values of the structure.
+        atom_properties: custom arrays with n rows.
+    """
+
+    positions: Any
+    atomic_numbers: Any
+    labels: dict[str, Any]
+    properties: dict[str, Any]
+    atom_properties: dict[str, Any]
+
+
+def _parts(molecule: Molecule) -> Parts:
+    scopes: tuple[dict[str, Any], ...] = ({}, {}, {})
+    for name in molecule.keys():
+        if name not in STRUCTURE:
+            scope, key, _ = molecule._batch._infos[name]
+            value = molecule[name]
+            scopes[scope][key] = _array(value) if isinstance(value, Tensor) else value
+    labels, atom_properties, properties = scopes
+    positions, numbers = _array(molecule.positions), _array(molecule.atomic_numbers)
+    return Parts(positions, numbers, labels, properties, atom_properties)
+
+
+def atoms_of(parts: Parts) -> Any:
+    """One ``ase.Atoms``; results go to a ``SinglePointCalculator``, properties to info, arrays."""
     import ase
     from ase.calculators.singlepoint import SinglePointCalculator
 
+    labels = parts.labels
     atoms = ase.Atoms(
-        numbers=_array(molecule.atomic_numbers),
-        positions=_array(molecule.positions),
-        cell=None if molecule.cell is None else _array(molecule.cell),
-        pbc=None if molecule.pbc is None else _array(molecule.pbc),
+        numbers=parts.atomic_numbers,
+        positions=parts.positions,
+        cell=labels.get("cell"),
+        pbc=labels.get("pbc"),
     )
-    if molecule.velocities is not None:
-        atoms.set_velocities(_array(molecule.velocities))
-    if molecule.name is not None:
-        atoms.info["name"] = molecule.name
-    results = {key: _array(molecule[key]) for key in _RESULTS if molecule[key] is not None}
-    for name in molecule.keys():
-        scope, key, _ = molecule._batch._infos[name]
-        if scope == ATOM_PROPERTY:
-            atoms.set_array(key, _array(molecule[name]))
-        elif scope == MOLECULE_PROPERTY:
-            value = molecule[name]
-            atoms.info[key] = _array(value) if isinstance(value, Tensor) else value
+    if "velocities" in labels:
+        atoms.set_velocities(labels["velocities"])
+    if "name" in labels:
+        atoms.info["name"] = labels["name"]
+    for key, value in parts.atom_properties.items():
+        atoms.set_array(key, value)
+    atoms.info |= parts.properties
+    results = {key: labels[key] for key in _RESULTS if key in labels}
     if results:
         if "energy" in results:
             results["energy"] = float(results["energy"])
@@ -104,41 +132,134 @@ def _voigt(stress: Any) -> Any:
     return np.array([stress[i, j] for i, j in ((0, 0), (1, 1), (2, 2), (1, 2), (0, 2), (0, 1))])
 
 
+def _drop_silently(what: str, why: str) -> None:
+    """For those who do not ask."""
+
+
 def from_ase(images: Sequence[Any]) -> MoleculeBatch:
     """See ``MoleculeBatch.from_ase``."""
-    return join([_molecule(atoms) for atoms in images])
+    return join([_molecule(parts_of(atoms)) for atoms in images])
 
 
-def _molecule(atoms: Any) -> Molecule:
+def _molecule(parts: Parts) -> Molecule:
+    return Molecule(
+        parts.positions,
+        parts.atomic_numbers,
+        properties=parts.properties,
+        atom_properties=parts.atom_properties,
+        **parts.labels,
+    )
+
+
+def parts_of(atoms: Any, drop: Callable[[str, str], None] = _drop_silently) -> Parts:
+    """What an ``ase.Atoms`` holds, in our words.
+
+    Args:
+        atoms: the structure.
+        drop: called with what could not be taken, and why.
+    """
     labels: dict[str, Any] = {"pbc": np.array(atoms.pbc, dtype=bool)}
     if atoms.cell.array.any():
         labels["cell"] = np.array(atoms.cell.array, dtype=np.float64)
     if atoms.has("momenta"):
         labels["velocities"] = atoms.get_velocities()
-    labels |= _results(atoms)
-    info = {key: value for key, value in atoms.info.items() if _is_scalar(value)}
-    if isinstance(info.get("name"), str):
-        labels["name"] = info.pop("name")
-    arrays = {k: np.array(v) for k, v in atoms.arrays.items() if k not in _OWN_ARRAYS}
-    return Molecule(
-        np.array(atoms.positions, dtype=np.float64),
-        np.array(atoms.numbers, dtype=np.int64),
-        properties=info,
-        atom_properties=arrays,
-        **labels,
-    )
+    properties: dict[str, Any] = {}
+    for key, value in atoms.info.items():
+        if key == "name" and isinstance(value, str):
+            labels["name"] = value
+        elif (plain := plain_value(value)) is None or not isinstance(key, str):
+            drop(f"info {key!r}", f"no number, string or array of numbers: {_kind_of(value)}")
+        else:
+            properties[key] = plain
+    arrays: dict[str, Any] = {}
+    for key, value in atoms.arrays.items():
+        if key in _OWN_ARRAYS:
+            continue
+        if is_numeric(value):
+            arrays[key] = native(value)
+        else:
+            drop(f"array {key!r}", f"no numbers: {_kind_of(value)} for each atom")
+    if atoms.constraints:
+        drop("constraints", "no place for them")
+    _take_results(atoms, labels, properties, arrays, drop)
+    positions = np.array(atoms.positions, dtype=np.float64)
+    return Parts(positions, np.array(atoms.numbers, dtype=np.int64), labels, properties, arrays)
 
 
-def _results(atoms: Any) -> dict[str, Any]:
+def _take_results(
+    atoms: Any,
+    labels: dict[str, Any],
+    properties: dict[str, Any],
+    arrays: dict[str, Any],
+    drop: Callable[[str, str], None],
+) -> None:
     """What the calculator holds for these very positions; nothing is computed."""
-    if atoms.calc is None or atoms.calc.check_state(atoms):
-        return {}
-    found = {key: atoms.calc.results[key] for key in _RESULTS if key in atoms.calc.results}
-    if "stress" in found and np.shape(found["stress"]) == (6,):
-        xx, yy, zz, yz, xz, xy = found["stress"]
-        found["stress"] = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
-    return {key: np.asarray(value, dtype=np.float64) for key, value in found.items()}
+    if atoms.calc is None or not atoms.calc.results:
+        return
+    if atoms.calc.check_state(atoms):
+        drop("results of a calculator", "they are of another state of the atoms")
+        return
+    for key, value in atoms.calc.results.items():
+        if value is None:
+            continue
+        if key in _RESULTS:
+            result = np.asarray(value, dtype=np.float64)
+            labels[key] = full_stress(result) if key == "stress" else result
+            continue
+        target = arrays if _is_per_atom(key) else properties
+        plain = plain_value(value)
+        if plain is None:
+            drop(f"result {key!r}", f"no number or array of numbers: {_kind_of(value)}")
+        elif key in target:
+            drop(f"result {key!r}", "info or arrays hold another value of that name")
+        else:
+            target[key] = plain
 
 
-def _is_scalar(value: Any) -> bool:
-    return isinstance(value, (str, bool, int, float, np.number, np.bool_))
+def full_stress(stress: Any) -> Any:
+    """(..., 3, 3) of Voigt's six, in the order of ASE: xx, yy, zz, yz, xz, xy."""
+    if stress.shape[-1:] != (6,):
+        return stress
+    return stress[..., [[0, 5, 4], [5, 1, 3], [4, 3, 2]]]
+
+
+def _is_per_atom(result: str) -> bool:
+    from ase.outputs import all_outputs
+
+    shape = getattr(all_outputs.get(result), "shapespec", ())
+    return bool(shape[:1] == ("natoms",))
+
+
+def plain_value(value: Any) -> Any:
+    """A number, a string, or a fresh array of numbers; None for everything else."""
+    if isinstance(value, int):
+        return value if -(2**63) <= value < 2**63 else None
+    if isinstance(value, (str, float)):
+        return value
+    if isinstance(value, (list, tuple)) and len(value) == 0:
+        return None  # of no type
+    if not isinstance(value, (list, tuple, np.ndarray, np.generic)):
+        return None
+    try:
+        array = np.asarray(value)
+    except ValueError:  # a list of lists of different lengths
+        return None
+    if not is_numeric(array):
+        return None
+    return array[()] if array.ndim == 0 else native(array)
+
+
+def native(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """A copy in the byte order of this machine and in C order."""
+    return np.array(array, dtype=array.dtype.newbyteorder("="), order="C")
+
+
+def is_numeric(value: Any) -> bool:
+    """Whether this is an array (or scalar of NumPy) of booleans, integers or usual floats."""
+    dtype = getattr(value, "dtype", None)
+    return isinstance(dtype, np.dtype) and dtype.kind in "biuf" and dtype.itemsize <= 8
+
+
+def _kind_of(value: Any) -> str:
+    dtype = getattr(value, "dtype", None)
+    return str(dtype) if dtype is not None else type(value).__name__

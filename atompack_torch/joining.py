@@ -110,10 +110,10 @@ class _Piece:
     """What one part has of a field."""
 
     def __init__(self, part: MoleculeBatch, name: str | None) -> None:
-        self.info = part._infos[name] if name else None
-        self.value: Value | None = part._fields[name] if name else None
+        self.info = None if name is None else part._infos[name]
+        self.value: Value | None = None if name is None else part._fields[name]
         none = torch.zeros(len(part), dtype=torch.bool, device=part.ptr.device)
-        self.mask = part.mask(name) if name else none
+        self.mask = none if name is None else part.mask(name)
         self.n_molecules = len(part)
         self.n_atoms = len(part.positions)
         self.ptr = part.ptr

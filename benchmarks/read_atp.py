@@ -133,7 +133,12 @@ def limit(value: float, most: float, unit: str) -> str:
 
 def main() -> int:
     """Run everything and print it."""
-    options = bench.parse(bench.parser(str(__doc__)), None)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    bench.add_options(parser)
+    options = parser.parse_args()
+    bench.settle(options)
     bench.warn_if_busy()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -212,10 +212,13 @@ def _row(
 
 def main() -> int:
     """Run everything and print it."""
-    parser = bench.parser(str(__doc__))
-    parser.prog = "write_atp.py"
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    bench.add_options(parser)
     parser.add_argument("--folder", type=Path, help="where to write (default: a temporary folder)")
-    options = bench.parse(parser, None)
+    options = parser.parse_args()
+    bench.settle(options)
     bench.warn_if_busy()
     with tempfile.TemporaryDirectory(dir=options.folder) as name:
         results = []

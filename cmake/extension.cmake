@@ -16,17 +16,23 @@ pybind11_add_module(_C MODULE NO_EXTRAS
   csrc/bindings/atp_writer.cpp
   csrc/bindings/collate.cpp
   csrc/bindings/errors.cpp
+  csrc/bindings/extxyz.cpp
+  csrc/bindings/inspect.cpp
   csrc/bindings/module.cpp
   csrc/collate/arena.cpp
   csrc/collate/collator.cpp
   csrc/collate/copy.cpp
   csrc/collate/fill.cpp
+  csrc/collate/normal_equations.cpp
   csrc/collate/parallel.cpp
   csrc/collate/plan.cpp
   csrc/collate/prefetcher.cpp
   csrc/collate/request.cpp
   csrc/collate/resolve.cpp
+  csrc/collate/statistics.cpp
   csrc/collate/survey.cpp
+  csrc/collate/sweep.cpp
+  csrc/collate/verify.cpp
   csrc/collate/wrap.cpp
 )
 target_include_directories(_C PRIVATE csrc)

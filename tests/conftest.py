@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from hypothesis import HealthCheck, settings
 from oracle.client import AtompackProcess
+from processes.client import ScriptServer
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 ON_CI = bool(os.environ.get("CI"))
@@ -48,6 +49,13 @@ def atompack() -> Iterator[AtompackProcess]:
     """atompack-db in a process of its own: forked children of one that used it hang."""
     with AtompackProcess() as process:
         yield process
+
+
+@pytest.fixture(scope="session")
+def scripts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScriptServer]:
+    """Runs scripts in processes of their own, which start in milliseconds."""
+    with ScriptServer(tmp_path_factory.mktemp("scripts")) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -395,3 +395,13 @@ def test_from_molecules_made_by_hand() -> None:
     assert batch.energy[0].item() == -2.0
     assert batch.energy.dtype == torch.float64
     assert bool(batch.energy[1].isnan())
+
+
+def test_a_property_without_a_name_is_joined() -> None:
+    made = [
+        apt.Molecule(torch.zeros(1, 3), [1], properties={"": 2.5}),
+        apt.Molecule(torch.zeros(2, 3), [1, 1]),
+    ]
+    joined = apt.MoleculeBatch.from_molecules(made)
+    assert joined.mask("").tolist() == [True, False]
+    assert joined[0][""] == 2.5

@@ -10,9 +10,11 @@ import torch
 from ase.calculators.calculator import PropertyNotImplementedError
 from ase.calculators.emt import EMT
 from ase.calculators.singlepoint import SinglePointCalculator
+from ase.constraints import FixAtoms
 from reference.names import STRUCTURE
 
 import atompack_torch as apt
+from atompack_torch.conversions import parts_of
 
 
 @pytest.fixture
@@ -199,8 +201,59 @@ def test_from_ase_with_an_empty_molecule() -> None:
     assert [len(a) for a in batch.to_ase()] == [0, 1]
 
 
-def test_only_scalars_of_info_are_taken() -> None:
-    odd = ase.Atoms("H", info={"nested": {"a": 1}, "kept": 1.5})
+def test_arrays_of_info_become_molecule_properties() -> None:
+    info = {"dipole": [0.5, 0.0, -1.5], "grid": np.arange(6, dtype=">i4").reshape(2, 3)}
+    info |= {"last": np.arange(3.0)[::-1], "zero": np.array(7)}
+    images = [ase.Atoms("H", info=info), ase.Atoms("He2", info={"last": np.arange(2.0)})]
+    batch = apt.MoleculeBatch.from_ase(images)
+    assert batch.level("dipole") == "molecule"
+    assert batch["dipole"][0].tolist() == [0.5, 0.0, -1.5]
+    assert batch.mask("dipole").tolist() == [True, False]
+    assert batch["grid"].dtype == torch.int32
+    assert batch["grid"][0].tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert [v.tolist() for v in batch["last"]] == [[2.0, 1.0, 0.0], [0.0, 1.0]]
+    assert batch["zero"][0].item() == 7
+
+
+def test_what_cannot_be_held_is_said() -> None:
+    odd = ase.Atoms("H2", info={"nested": {"a": 1}, "none": None, "huge": 2**70, "kept": 1.5})
+    odd.info |= {"ragged": [[1], [1, 2]], "words": ["a", "b"], "empty": [], 3: 1.0}
+    odd.set_array("residue", np.array(["A", "B"]))
+    odd.set_constraint(FixAtoms([0]))
+    odd.calc = SinglePointCalculator(odd, energy=1.0)
+    odd.positions += 1.0
+    dropped: list[str] = []
+    parts = parts_of(odd, lambda what, why: dropped.append(what))
+    assert parts.properties == {"kept": 1.5}
+    assert parts.labels.keys() == {"pbc"}
+    assert parts.atom_properties == {}
+    names = ("nested", "none", "huge", "ragged", "words", "empty")
+    assert dropped == [
+        *(f"info {name!r}" for name in names),
+        "info 3",
+        "array 'residue'",
+        "constraints",
+        "results of a calculator",
+    ]
     batch = apt.MoleculeBatch.from_ase([odd])
-    assert "nested" not in batch.keys()
-    assert batch["kept"].item() == 1.5
+    assert {*batch.keys()} == {*STRUCTURE, "pbc", "kept"}
+
+
+def test_other_results_are_kept_under_their_names() -> None:
+    atoms = ase.Atoms("OH", [[0.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
+    results = {"free_energy": -2.0, "magmoms": [1.0, -0.5], "dipole": [0.0, 0.0, 0.3]}
+    atoms.calc = SinglePointCalculator(atoms, energy=-1.0, **results)
+    batch = apt.MoleculeBatch.from_ase([atoms])
+    assert batch["free_energy"].tolist() == [-2.0]
+    assert batch["dipole"].tolist() == [[0.0, 0.0, 0.3]]
+    assert batch.level("magmoms") == "atom"
+    assert batch["magmoms"].tolist() == [1.0, -0.5]
+
+
+def test_a_result_yields_to_info() -> None:
+    atoms = ase.Atoms("H", info={"free_energy": 3.0})
+    atoms.calc = SinglePointCalculator(atoms, free_energy=-2.0)
+    dropped: list[str] = []
+    parts = parts_of(atoms, lambda what, why: dropped.append(what))
+    assert parts.properties == {"free_energy": 3.0}
+    assert dropped == ["result 'free_energy'"]

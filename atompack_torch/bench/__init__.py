@@ -1,6 +1,6 @@
 """``atompack-torch bench``: how fast batches come out of ``.atp`` files, next to atompack-db.
 
-``race.py`` measures, ``readers.py`` holds the data and the contestants. `main` is the command.
+``race.py`` measures, ``readers.py`` holds the data and the contestants. `run` is the command.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any
 from atompack_torch import AtpDataset
 from atompack_torch.bench.race import Entry, Setting, Standing, in_own_process, race
 from atompack_torch.bench.readers import atompack_db, fingerprint, make_atp, ours
+from atompack_torch.errors import AtompackError
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,7 @@ def bench_files(paths: Sequence[Path], options: argparse.Namespace) -> list[dict
         dataset = AtpDataset(path)
         molecules = len(dataset)
         if molecules == 0:
-            raise ValueError(f"{path}: no molecules to read")
+            raise AtompackError(f"{path}: no molecules to read")
         setting = Setting(path, molecules, options.workers, options.batch_size)
         entries = [Entry("ours", ours, setting)]
         if importlib.util.find_spec("atompack") and path.is_file():
@@ -140,49 +141,47 @@ def _race_files(entries: list[Entry], options: argparse.Namespace) -> list[Stand
         return race(entries[:1], options.rounds, options.seconds)
 
 
-def parser(description: str) -> argparse.ArgumentParser:
-    """Make the options that all of these benchmarks take."""
-    result = argparse.ArgumentParser(
-        prog="atompack-torch bench",
-        description=description,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    result.add_argument("--rounds", type=int, default=9, help="(default: %(default)s)")
-    result.add_argument("--molecules", type=int, default=20_000, help="(default: %(default)s)")
-    result.add_argument("--batch-size", type=int, default=64, help="(default: %(default)s)")
-    result.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    result.add_argument("--quick", action="store_true", help="a smoke run: small and imprecise")
-    result.set_defaults(seconds=0.25)  # of one round of one contestant
-    return result
+def positive(text: str) -> int:
+    """Read a number from 1."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"expected a number from 1, got {number}")
+    return number
 
 
-def parse(result: argparse.ArgumentParser, argv: Sequence[str] | None) -> argparse.Namespace:
-    """Parse and check the options; wrong ones end with exit status 2."""
-    options = result.parse_args(argv)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that all of these benchmarks take."""
+    parser.add_argument("--rounds", type=positive, default=9, help="(default: %(default)s)")
+    parser.add_argument("--molecules", type=positive, default=20_000, help="(default: %(default)s)")
+    parser.add_argument("--batch-size", type=positive, default=64, help="(default: %(default)s)")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    parser.add_argument("--quick", action="store_true", help="a smoke run: small and imprecise")
+    parser.set_defaults(seconds=0.25)  # of one round of one contestant
+
+
+def settle(options: argparse.Namespace) -> None:
+    """Let ``--quick`` have its say."""
     if options.quick:
         options.rounds, options.seconds = min(options.rounds, 3), 0.02
         options.molecules = min(options.molecules, 2000)
-    if min(options.rounds, options.molecules, options.batch_size) < 1:
-        result.error("--rounds, --molecules and --batch-size must be at least 1")
-    return options
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
+    add_options(parser)
+    parser.add_argument("paths", nargs="*", type=Path, metavar="PATH", help=".atp file or folder")
+    parser.add_argument("--workers", type=int, default=0, help="for PATH (default: %(default)s)")
+
+
+def run(options: argparse.Namespace) -> int:
     """Measure the files named, or run the standard comparison; returns the exit status."""
-    command = parser("Reading speed: of the files named, or on standard data next to atompack-db.")
-    command.add_argument("paths", nargs="*", type=Path, metavar="PATH", help=".atp file or folder")
-    command.add_argument("--workers", type=int, default=0, help="for PATH (default: %(default)s)")
-    options = parse(command, argv)
+    settle(options)
     warn_if_busy()
-    try:
-        if options.paths:
-            _print_files(bench_files(options.paths, options), options.json)
-            return 0
-    except (OSError, ValueError, NotImplementedError) as error:  # ours derive from these
-        print(f"atompack-torch bench: {error}", file=sys.stderr)
-        return 1
+    if options.paths:
+        _print_files(bench_files(options.paths, options), options.json)
+        return 0
     if importlib.util.find_spec("atompack") is None:
-        command.error("the standard comparison needs atompack-db: pip install atompack-db")
+        raise ImportError("the standard comparison needs atompack-db: pip install atompack-db")
     with tempfile.TemporaryDirectory() as folder:
         progress(f"writing {options.molecules} molecules with atompack-db")
         paths = in_own_process(make_atp, Path(folder), options.molecules)

@@ -16,6 +16,8 @@ from atompack_torch._core import Collator, FieldTable
 from atompack_torch.batch import RESERVED, MoleculeBatch
 from atompack_torch.fields import STRUCTURE, STRUCTURE_INFO, FieldId, FieldInfo, public_names
 from atompack_torch.molecule import Molecule
+from atompack_torch.statistics import Statistics, gather
+from atompack_torch.sweeping import Report, reporting
 
 Self = TypeVar("Self", bound="MoleculeDataset")
 Transform = Callable[[MoleculeBatch], Any]
@@ -133,6 +135,23 @@ class MoleculeDataset(Dataset[Molecule]):
         """A whole batch at once, for DataLoader: a list of one, collated already."""
         batch = self.batch(indices)
         return [batch if isinstance(batch, MoleculeBatch) else Collated(batch)]
+
+    def statistics(self, progress: bool | Report = False) -> Statistics:
+        """Looks at every molecule: counts, elements, spread of labels, energies by element.
+
+        Molecules of a subset, labels that were asked for; ``missing="drop"`` leaves molecules out
+        here as it does from batches. Sums are made in float64 in an order that does not depend on
+        the number of threads. ``dtype`` and ``transform`` have no part in it.
+
+        Args:
+            progress: show a bar, or a function that is told how many more molecules are done.
+
+        Raises:
+            CorruptFileError: a record, or a value that was asked for, is damaged.
+            FieldError: a value is missing and ``missing="error"``.
+        """
+        with reporting(progress, len(self), "statistics") as report:
+            return gather(self._collator(), self._selection, report)
 
     def subset(self: Self, indices: Sequence[int] | Tensor | np.ndarray[Any, Any]) -> Self:
         """The same data set, seen through these indices; nothing is read or copied."""

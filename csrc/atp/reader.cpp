@@ -6,7 +6,6 @@
 #include "atp/scan.h"
 
 namespace atompack::atp {
-namespace {
 
 io::UniqueFd open_snapshot(const std::string& path, const Snapshot& snapshot) {
   io::UniqueFd fd = io::open_for_reading(path);
@@ -20,8 +19,6 @@ io::UniqueFd open_snapshot(const std::string& path, const Snapshot& snapshot) {
   }
   return fd;
 }
-
-}  // namespace
 
 Reader::Reader(std::string path, const Snapshot& snapshot, const ReadOptions& options)
     : header_(snapshot.header),

@@ -57,6 +57,10 @@ class Reader final : public MoleculeSource {
   MoleculeSchema schema_;
 };
 
+// Opens the file that the snapshot was taken of: IoError (ESTALE) if another stands there, CorruptFileError if it
+// shrank.
+io::UniqueFd open_snapshot(const std::string& path, const Snapshot& snapshot);
+
 // The atom counts of the index, without reading a record; `out` has size() places.
 void read_atom_counts(const std::string& path, const Snapshot& snapshot, std::span<int64_t> out);
 

@@ -7,12 +7,6 @@ namespace {
 
 namespace py = pybind11;
 
-// File names may be any bytes.
-py::str text_of(const std::string& bytes) {
-  return py::reinterpret_steal<py::str>(
-      PyUnicode_DecodeUTF8(bytes.data(), static_cast<Py_ssize_t>(bytes.size()), "surrogateescape"));
-}
-
 void raise(const char* name, const char* text) {
   py::set_error(py::module_::import("atompack_torch.errors").attr(name), text_of(text));
 }
@@ -43,6 +37,11 @@ void translate(std::exception_ptr thrown) {
 }
 
 }  // namespace
+
+py::str text_of(const std::string& bytes) {
+  return py::reinterpret_steal<py::str>(
+      PyUnicode_DecodeUTF8(bytes.data(), static_cast<Py_ssize_t>(bytes.size()), "surrogateescape"));
+}
 
 void bind_errors(py::module_&) { py::register_exception_translator(&translate); }
 

@@ -5,6 +5,8 @@
 #include "bindings/atp_writer.h"
 #include "bindings/collate.h"
 #include "bindings/errors.h"
+#include "bindings/extxyz.h"
+#include "bindings/inspect.h"
 
 PYBIND11_MODULE(_C, module) {
   module.doc() = "Native readers and collation of atompack_torch; use the package, not this module.";
@@ -12,4 +14,6 @@ PYBIND11_MODULE(_C, module) {
   atompack::bindings::bind_atp(module);
   atompack::bindings::bind_atp_writer(module);
   atompack::bindings::bind_collate(module);
+  atompack::bindings::bind_extxyz(module);
+  atompack::bindings::bind_inspect(module);
 }

@@ -24,6 +24,9 @@ class Collator {
 
   const std::shared_ptr<const MoleculeSource>& source() const { return source_; }
 
+  const Request& request() const { return request_; }
+  const FieldSet& fields() const { return fields_; }
+
   // The fields of every batch, but for those that only a survey finds.
   const std::shared_ptr<const FieldTable>& table() const { return fields_.heads(); }
 

@@ -39,10 +39,11 @@ bool still_stands_at(int fd, const std::string& path) {
   return FileIdentity{now.st_dev, now.st_ino, 0}.same_file(identify(fd, path));
 }
 
-UniqueFd open_and_lock(const std::string& path, int flags) {
+// What stands at `at` now, on behalf of a writer of `path`.
+UniqueFd open_and_lock(const std::string& at, int flags, const std::string& path) {
   constexpr int kMode = 0666;  // less what the umask takes
   for (;;) {
-    UniqueFd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | flags, kMode));
+    UniqueFd fd(::open(at.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | flags, kMode));
     if (!fd) throw IoError(errno, std::strerror(errno), path);
     identify(fd.get(), path);  // a regular file
     if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
@@ -50,8 +51,15 @@ UniqueFd open_and_lock(const std::string& path, int flags) {
       if (errno == EINTR) continue;
       fail(path, "flock");
     }
-    if (still_stands_at(fd.get(), path)) return fd;
+    if (still_stands_at(fd.get(), at)) return fd;
   }
+}
+
+// A file that was published by a link, by a writer that died before it took the first name away.
+bool has_another_name(int fd, const std::string& path) {
+  struct stat now{};
+  if (::fstat(fd, &now) != 0) fail(path, "fstat");
+  return now.st_nlink > 1;
 }
 
 void sync_folder(const std::string& path) {
@@ -81,13 +89,20 @@ LockedFile::LockedFile(UniqueFd fd, std::string path, std::string present_path, 
 
 LockedFile::LockedFile(LockedFile&& other) noexcept = default;
 
-LockedFile LockedFile::open(const std::string& path) { return {open_and_lock(path, 0), path, path, true}; }
+LockedFile LockedFile::open(const std::string& path) { return {open_and_lock(path, 0, path), path, path, true}; }
 
 LockedFile LockedFile::create_unpublished(const std::string& path) {
   const std::string present = unpublished_path(path);
-  LockedFile file(open_and_lock(present, O_CREAT), path, present, false);
-  file.truncate(0);
-  return file;
+  for (;;) {
+    UniqueFd fd = open_and_lock(present, O_CREAT | O_NOFOLLOW, path);
+    if (has_another_name(fd.get(), path)) {
+      ::unlink(present.c_str());
+      continue;
+    }
+    LockedFile file(std::move(fd), path, present, false);
+    file.truncate(0);
+    return file;
+  }
 }
 
 LockedFile::~LockedFile() {

@@ -1,12 +1,9 @@
-#include <unistd.h>
-
 #include <string>
 #include <vector>
 
 #include "atp/reader.h"
 #include "checking_visitor.h"
-#include "io/shared_memory.h"
-#include "targets.h"
+#include "file_in_memory.h"
 
 namespace atompack::fuzz {
 namespace {
@@ -15,23 +12,6 @@ namespace {
 constexpr int64_t kMostMolecules = 64;
 // Larger records are justified by what is stored, and slow.
 constexpr int64_t kMostDecodedBytes = 1 << 20;
-
-// The input as a file without a name: nothing is written to a disk.
-class FileInMemory {
- public:
-  FileInMemory() : fd_(io::create_shared_memory(0)), path_(cat("/proc/self/fd/", fd_.get())) {}
-
-  const std::string& hold(Bytes bytes) const {
-    const bool cut = ::ftruncate(fd_.get(), 0) == 0;
-    const ssize_t n = ::pwrite(fd_.get(), bytes.data(), bytes.size(), 0);
-    require(cut && n == static_cast<ssize_t>(bytes.size()), "the input is held in memory");
-    return path_;
-  }
-
- private:
-  io::UniqueFd fd_;
-  std::string path_;
-};
 
 void read_molecule(const MoleculeSource& source, int64_t i, std::vector<std::byte>& scratch) {
   source.prefetch(i);

@@ -1,8 +1,8 @@
 """Write the hand-made part of the fuzz corpus.
 
 Seeds for the record and codec targets are cut out of .atp fixtures; files for the reader target
-are small irregular ones that the fixtures do not have. Run it again when the layout of a target's
-input changes:
+are small irregular ones that the fixtures do not have, as are extended XYZ files. Run it again when
+the layout of a target's input changes:
 
     python tests/fuzz/make_corpus.py FIXTURES tests/fuzz/corpus
 """
@@ -152,10 +152,40 @@ def reader_seeds() -> Iterator[tuple[str, bytes]]:
     yield "key_too_long", one_molecule(schema_with(long_key, 1, 8, 8), destroyed)
 
 
+def extxyz_seeds() -> Iterator[tuple[str, bytes]]:
+    """Extended XYZ files that have something of everything."""
+    columns = "Properties=species:S:1:pos:R:3:forces:R:3:Z:I:1:on:L:1:site:S:1"
+    lattice = 'Lattice="1 0 0 0 2 0 0 0 3.5" pbc="T F T"'
+    yield (
+        "frames",
+        f"2\n{lattice} {columns} energy=-1.5\nH 0 0 0.5 1 2 3 1 T a\nX 1 2 3 nan inf -0 255 F b\n"
+        f'1\nenergy=2 name="a \\"b\\"" stress="1 2 3 4 5 6 7 8 9"\nhe 1e-3 1.5D2 +7\n'.encode(),
+    )
+    yield (
+        "values",
+        b'0\na=5 b="1 2.5" c=T d={T F} e=[[1,2],[3,4]] f="_JSON [[1.5], [2]]" g uid=7 h=\'x y\' '
+        rb'i="_JSON \"\u00e9\n\"" j="_JSON {}" k=1e400 l="" m=x=y "n o"=[] virial=1' + b"\n",
+    )
+    yield "plain", b"1\r\nA remark\r\nFe 1 2 3 4\r\n\r\n1\n\nH 0 0 0"
+    yield (
+        "differs",
+        b"".join(
+            f"1\na={a} Properties=species:S:1:pos:R:3:q:{kind}:{width}\nH 0 0 0{words}\n".encode()
+            for a, kind, width, words in (
+                ("1", "R", 1, " 1"),
+                ("x", "I", 2, " 1 2"),
+                ('"1 2"', "S", 1, " s"),
+            )
+        ),
+    )
+    yield "cut", b"3\na=1\nH 0 0 0\nH 0"
+
+
 def main(fixtures: Path, corpus: Path) -> None:
     """Write everything."""
     inputs = {("zstd_bound", name): data for name, data in zstd_seeds()}
     inputs |= {("atp_reader", name): data for name, data in reader_seeds()}
+    inputs |= {("extxyz", name): data for name, data in extxyz_seeds()}
     known = set(inputs.values())
     for path in sorted(fixtures.glob("atp/**/*.atp")):
         for i, (target, data) in enumerate(seeds_from(path)):

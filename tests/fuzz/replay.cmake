@@ -6,6 +6,7 @@ add_executable(atompack_fuzz_replay
   ${FUZZ_FOLDER}/atp_reader_fuzz.cpp
   ${FUZZ_FOLDER}/atp_record_fuzz.cpp
   ${FUZZ_FOLDER}/codec_bound_fuzz.cpp
+  ${FUZZ_FOLDER}/extxyz_fuzz.cpp
 )
 target_compile_options(atompack_fuzz_replay PRIVATE -Wall -Wextra -Werror)
 target_link_libraries(atompack_fuzz_replay PRIVATE atompack_core)

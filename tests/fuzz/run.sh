@@ -29,3 +29,4 @@ run atp_reader 16384 300 "$([ -d "$fixtures" ] && echo "$fixtures")"
 run atp_record 4096 16
 run zstd_bound 4096 16
 run lz4_bound 4096 16
+run extxyz 4096 64

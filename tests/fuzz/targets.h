@@ -18,16 +18,17 @@ void read_record(Bytes input);
 void bound_zstd(Bytes input);
 void bound_lz4(Bytes input);
 
+// A whole extended XYZ file: read in blocks of any size, written, and read again.
+void read_extxyz(Bytes input);
+
 struct Target {
   std::string_view name;
   void (*run)(Bytes input);
 };
 
 inline constexpr Target kTargets[] = {
-    {"atp_reader", &read_file},
-    {"atp_record", &read_record},
-    {"zstd_bound", &bound_zstd},
-    {"lz4_bound", &bound_lz4},
+    {"atp_reader", &read_file}, {"atp_record", &read_record}, {"zstd_bound", &bound_zstd},
+    {"lz4_bound", &bound_lz4},  {"extxyz", &read_extxyz},
 };
 
 // Not assert(): it must hold in every kind of build.

@@ -85,6 +85,11 @@ class AtompackProcess:
         )
         return path
 
+    def read(self, path: Path) -> list[dict[str, Any]]:
+        """All molecules of a file, as the original gives them out one by one."""
+        answer: list[dict[str, Any]] = self._ask("read", path=str(path))
+        return answer
+
     def flat(self, path: Path, indices: Sequence[int]) -> dict[str, Any]:
         """The original's own flat read."""
         answer: dict[str, Any] = self._ask("flat", path=str(path), indices=list(indices))

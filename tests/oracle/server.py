@@ -55,6 +55,32 @@ def write_stacked(path: str, codec: str, positions: Any, numbers: Any, kwargs: A
     return len(database)
 
 
+def to_plain(molecule: Any) -> dict[str, Any]:
+    """A dict of arrays from an atompack molecule; the other way round than ``to_molecule``."""
+    plain = {key: getattr(molecule, key) for key in BUILTINS if key != "name"}
+    plain["name"] = name_of(molecule)
+    plain["positions"], plain["atomic_numbers"] = molecule.positions, molecule.atomic_numbers
+    for name, scope in (("properties", "molecule"), ("atom_properties", "atom")):
+        keys = molecule.property_keys(scope=scope)
+        plain[name] = {key: molecule.get_property(key) for key in keys}
+    return plain
+
+
+def name_of(molecule: Any) -> str | None:
+    """A molecule has no getter for its name, but its pickle starts with it."""
+    raw = molecule.__reduce__()[1][0]
+    if raw[0] == 0:
+        return None
+    length = int.from_bytes(raw[1:9], "little")
+    return bytes(raw[9 : 9 + length]).decode()
+
+
+def read(path: str) -> list[dict[str, Any]]:
+    """All molecules, one by one."""
+    database = atompack.Database.open(path)
+    return [to_plain(database[i]) for i in range(len(database))]
+
+
 def flat(path: str, indices: list[int]) -> dict[str, Any]:
     """What the original's flat read gives."""
     return dict(atompack.Database.open(path).get_molecules_flat(indices))
@@ -64,6 +90,7 @@ ACTIONS: dict[str, Callable[..., Any]] = {
     "write": write,
     "append": append,
     "write_stacked": write_stacked,
+    "read": read,
     "flat": flat,
 }
 

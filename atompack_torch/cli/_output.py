@@ -1,0 +1,67 @@
+"""What the commands share: how results and errors are written."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from atompack_torch.datasets.atp import AtpDataset, files_of
+from atompack_torch.errors import FieldError
+
+
+class UsageError(Exception):
+    """Options that do not go together, or something that is not installed."""
+
+
+def add_paths(parser: argparse.ArgumentParser) -> None:
+    """The files that a command looks at."""
+    parser.add_argument(
+        "path", nargs="+", metavar="PATH", help="an .atp file, or a folder of shards"
+    )
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """Every command can say what it found to other programs."""
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def files_at(paths: Sequence[str]) -> list[str]:
+    """The files behind all paths, shards of folders included."""
+    return [file for path in paths for file in files_of(path)]
+
+
+def open_dataset(paths: Sequence[str], fields: list[str] | None, **options: Any) -> AtpDataset:
+    """All paths as one data set; asking for a label that no file has is wrong usage."""
+    files = files_at(paths)
+    try:
+        return AtpDataset(files[0] if len(files) == 1 else files, fields=fields, **options)
+    except FieldError as error:
+        raise UsageError(str(error)) from None
+
+
+def shows_progress(options: argparse.Namespace) -> bool:
+    """A bar is for people who watch."""
+    return not options.json and sys.stderr.isatty()
+
+
+def print_json(value: Any) -> None:
+    """Strict JSON in plain ASCII."""
+    print(json.dumps(value, indent=2, allow_nan=False))
+
+
+def printable(text: str) -> str:
+    """One line without control characters: keys in files may hold what a terminal would obey."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def table(rows: Sequence[Sequence[str]], indent: str = "") -> str:
+    """Columns as wide as they need to be, the last one unpadded."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        for row in rows
+    ]
+    return "\n".join(indent + line.rstrip() for line in lines)

@@ -1,0 +1,132 @@
+"""Converts atomistic data to .atp, and from it to ASE databases and extended XYZ.
+
+For example:
+
+  atompack-torch convert run1.traj run2.traj all.atp --codec zstd
+  atompack-torch convert train.extxyz train.atp --key REF_energy=energy --key REF_forces=forces
+  atompack-torch convert md17.npz md17.atp --energy-unit kcal/mol --force-unit kcal/mol/Ang
+  atompack-torch convert ani.h5 ani.atp --key wb97x_dz.energy=energy --energy-unit Ha
+  atompack-torch convert data.atp data.db
+
+Reads .atp files and folders of shards, extended XYZ, ASE databases (.db, .aselmdb), NPZ and HDF5
+arrays, and everything else that ASE reads. The format is found by suffix and first bytes. TARGET
+appears when all of it is there. Values, units and signs stay as they are unless an option says
+otherwise; a report tells what was read, written, changed and left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from atompack_torch.cli._output import UsageError, add_json, print_json, printable
+from atompack_torch.errors import AtompackError
+
+NAME = "convert"
+HELP = "convert other formats to .atp, and back"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of the command."""
+    parser.add_argument("source", nargs="+", metavar="SOURCE", help="what to read, in order")
+    parser.add_argument("target", metavar="TARGET", help="what to make")
+    add_json(parser)
+    parser.add_argument("--quiet", action="store_true", help="no progress bar, no report")
+    formats = parser.add_argument_group("formats")
+    formats.add_argument(
+        "--from",
+        dest="source_format",
+        metavar="FORMAT",
+        help="of the sources: atp, extxyz, ase-db, npz, hdf5, ase, or ase:NAME with ASE's name",
+    )
+    formats.add_argument(
+        "--to", dest="target_format", metavar="FORMAT", help="of the target: atp, extxyz, ase-db"
+    )
+    formats.add_argument("--codec", choices=("none", "lz4", "zstd"), help="of an .atp")
+    formats.add_argument("--level", type=int, default=3, help="of the codec (default: 3)")
+    exists = parser.add_mutually_exclusive_group()
+    exists.add_argument("--overwrite", action="store_true", help="replace TARGET")
+    exists.add_argument("--append", action="store_true", help="append to an .atp")
+    fields = parser.add_argument_group("fields")
+    fields.add_argument(
+        "--key",
+        action="append",
+        default=[],
+        metavar="KEY=NAME",
+        help="KEY of the source is the label or property NAME; again for more",
+    )
+    fields.add_argument(
+        "--padding", type=int, metavar="Z", help="rows of this atomic number are no atoms (arrays)"
+    )
+    fields.add_argument(
+        "--on-error",
+        choices=("raise", "skip"),
+        default="raise",
+        help="skip: leave out structures that cannot be read (default: raise)",
+    )
+    changes = parser.add_argument_group("changes of values")
+    changes.add_argument("--stress-sign", choices=("flip",), help="change the sign of stress")
+    for quantity, target in (
+        ("energy", "eV"),
+        ("length", "Å"),
+        ("force", "eV/Å"),
+        ("stress", "eV/Å³"),
+    ):
+        text = f"unit of the source; becomes {target}"
+        changes.add_argument(f"--{quantity}-unit", metavar="UNIT", help=text)
+    changes.add_argument(
+        "--dtype", choices=("float32", "float64"), help="of positions, forces and velocities"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Runs the command."""
+    try:
+        report = _report(options)
+    except AtompackError:
+        raise
+    except ValueError as error:  # options that do not go together, units that do not exist
+        raise UsageError(str(error)) from error
+    except FileExistsError as error:
+        raise UsageError(f"{error}: --overwrite replaces it, --append adds to it") from error
+    if options.json:
+        print_json(report.as_dict())
+    elif not options.quiet:
+        print("\n".join(printable(line) for line in str(report).splitlines()))
+    return 0
+
+
+def _report(options: argparse.Namespace) -> Any:
+    from atompack_torch.convert import Changes, convert
+
+    return convert(
+        options.source,
+        options.target,
+        format=options.source_format,
+        target=options.target_format,
+        codec=options.codec,
+        level=options.level,
+        mode="w" if options.overwrite else "a" if options.append else "x",
+        keys=_keys(options.key),
+        padding=options.padding,
+        changes=Changes(
+            stress_sign=options.stress_sign,
+            energy_unit=options.energy_unit,
+            length_unit=options.length_unit,
+            force_unit=options.force_unit,
+            stress_unit=options.stress_unit,
+            dtype=options.dtype,
+        ),
+        on_error=options.on_error,
+        progress=not (options.json or options.quiet),
+    )
+
+
+def _keys(pairs: list[str]) -> dict[str, str]:
+    keys = {}
+    for pair in pairs:
+        key, equals, name = pair.rpartition("=")
+        if not (key and equals and name):
+            raise UsageError(f"--key: expected KEY=NAME, got {pair!r}")
+        keys[key] = name
+    return keys

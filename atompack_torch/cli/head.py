@@ -1,0 +1,114 @@
+"""Shows the first molecules of a file.
+
+  atompack-torch head alloys.atp
+  atompack-torch head --json alloys.atp -n 1 --fields energy forces
+
+Values that are too many for a line are cut short; --json prints all of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from atompack_torch.cli._output import (
+    UsageError,
+    add_json,
+    add_paths,
+    open_dataset,
+    print_json,
+    printable,
+    table,
+)
+
+if TYPE_CHECKING:
+    from atompack_torch import Molecule
+
+NAME = "head"
+HELP = "show the first molecules"
+
+_MOST_VALUES = 12  # of one field, in text
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of the command."""
+    add_paths(parser)
+    add_json(parser)
+    parser.add_argument("-n", type=int, default=5, help="so many (default: %(default)s)")
+    parser.add_argument(
+        "--fields", nargs="+", metavar="NAME", help="these labels only (default: all)"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Runs the command."""
+    if options.n < 0:
+        raise UsageError(f"-n: expected a number from 0, got {options.n}")
+    dataset = open_dataset(options.path, options.fields)
+    numbers = range(min(options.n, len(dataset)))
+    if options.json:
+        print_json([_plain(i, dataset[i]) for i in numbers])
+        return 0
+    for i in numbers:
+        print(_text(i, dataset[i]))
+    print(f"{len(numbers):,} of {len(dataset):,} molecules")
+    return 0
+
+
+def formula(atomic_numbers: list[int]) -> str:
+    """Hill's order: carbon, hydrogen, then by symbol; all by symbol where there is no carbon."""
+    from atompack_torch.elements import symbol
+
+    counts = Counter(symbol(number) for number in atomic_numbers)
+    first = ["C", "H"] if "C" in counts else []
+    order = sorted(counts, key=lambda s: (first.index(s) if s in first else len(first), s))
+    return "".join(s + (str(counts[s]) if counts[s] > 1 else "") for s in order)
+
+
+def _text(number: int, molecule: Molecule) -> str:
+    numbers = molecule["atomic_numbers"].tolist()
+    rows = []
+    for name in molecule.keys():
+        value = molecule[name]
+        if value is None or isinstance(value, str):
+            kind, shape, shown = "string" if value is not None else "none", "", repr(value)
+        else:
+            kind = str(value.dtype).removeprefix("torch.")
+            shape, shown = str(tuple(value.shape)), _shown(value)
+        rows.append((printable(name), kind, shape, printable(shown)))
+    return f"molecule {number}: {formula(numbers)}, {len(numbers)} atoms\n{table(rows, '  ')}"
+
+
+def _shown(value: Any) -> str:
+    flat = value.flatten()
+    if value.is_floating_point():
+        texts = [f"{x:.6g}" for x in flat[:_MOST_VALUES].tolist()]
+    else:
+        texts = [str(x) for x in flat[:_MOST_VALUES].tolist()]
+    if value.dim() == 0:
+        return texts[0]
+    return " ".join(texts) + (" ..." if len(flat) > _MOST_VALUES else "")
+
+
+def _plain(number: int, molecule: Molecule) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    for name in molecule.keys():
+        value = molecule[name]
+        if value is None or isinstance(value, str):
+            fields[name] = {"dtype": "none" if value is None else "string", "values": value}
+            continue
+        fields[name] = {
+            "dtype": str(value.dtype).removeprefix("torch."),
+            "shape": list(value.shape),
+            "values": _finite_or_text(value.tolist()),
+        }
+    return {"molecule": number, "n_atoms": len(molecule), "fields": fields}
+
+
+def _finite_or_text(values: Any) -> Any:
+    """JSON has no NaN and no infinity: they become "nan", "inf" and "-inf"."""
+    if isinstance(values, list):
+        return [_finite_or_text(item) for item in values]
+    return str(values) if isinstance(values, float) and not math.isfinite(values) else values

@@ -1,0 +1,236 @@
+"""ASE databases: SQLite (``.db``), and LMDB (``.aselmdb``) by the package ase-db-backends."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from atompack_torch.columns import Columns
+from atompack_torch.conversions import Parts, atoms_of, parts_of, plain_value
+from atompack_torch.convert.ase_files import converted
+from atompack_torch.convert.records import BLOCK_STRUCTURES, blocks, records_of
+from atompack_torch.convert.report import Report, described
+from atompack_torch.errors import CorruptFileError
+from atompack_torch.fields import (
+    ATOM_PROPERTY,
+    BUILTIN,
+    BUILTINS,
+    MOLECULE_PROPERTY,
+    PREFIXES,
+    prefixed_id,
+)
+
+_Path = str | os.PathLike[str]
+_TYPES = {".json": "json", ".aselmdb": "aselmdb"}
+_BOOKKEEPING = "ids, times, users and calculator settings of the rows are not carried over"
+
+
+def count(path: _Path) -> int:
+    """Number of rows.
+
+    Raises:
+        CorruptFileError, ImportError, OSError: as ``read`` does.
+    """
+    database = _connect(path)
+    try:
+        return len(database)
+    except Exception as error:  # whatever the database stumbles over
+        raise CorruptFileError(f"{path}: {described(error)}") from error
+
+
+def read(path: _Path, *, report: Report) -> Iterator[Columns]:
+    """Blocks of the rows, ordered by id.
+
+    Key-value pairs and data become molecule properties; an entry of ``data`` named after a scope
+    (``atom_properties/KEY``) or a label, as ``Writer`` puts it there, becomes what its name says.
+
+    Raises:
+        CorruptFileError: a row cannot be read.
+        ImportError: the database needs a package that is not installed.
+        OSError: the file cannot be opened.
+    """
+    return blocks(_records(path, report))
+
+
+def _records(path: _Path, report: Report) -> Iterator[Parts]:
+    report.note(_BOOKKEEPING)
+    rows = _rows(_connect(path))
+    number = 0
+    while True:
+        try:
+            row = next(rows, None)
+        except Exception as error:  # whatever the database stumbles over
+            fault = f"{path}: {described(error)} (molecule {number})"
+            raise CorruptFileError(fault) from error
+        if row is None:
+            return
+        yield from converted(partial(_parts, row, report), path, number, report)
+        number += 1
+
+
+def _rows(database: Any) -> Iterator[Any]:
+    if not hasattr(database, "managed_connection"):
+        yield from database.select()  # reads one row at a time, by id
+        return
+    last = 0  # SQLite: ASE fetches everything that is selected
+    while rows := list(database.select(f"id>{last}", sort="id", limit=BLOCK_STRUCTURES)):
+        yield from rows
+        last = rows[-1].id
+
+
+def _connect(path: _Path) -> Any:
+    import ase.db
+
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"{path}: no such database")
+    suffix = Path(path).suffix
+    options = {"readonly": True} if suffix == ".aselmdb" else {}
+    kind = _TYPES.get(suffix, "db")
+    try:
+        return ase.db.connect(os.fspath(path), kind, use_lock_file=False, **options)
+    except ImportError as error:
+        raise ImportError(f"{path}: reading it needs the package ase-db-backends") from error
+    except OSError:
+        raise
+    except Exception as error:
+        raise CorruptFileError(f"{path}: {described(error)}") from error
+
+
+def _parts(row: Any, report: Report) -> Parts:
+    parts = parts_of(row.toatoms(), report.skip)
+    for key, value in row.key_value_pairs.items():
+        _put(parts, key, value, f"key-value pair {key!r}", report)
+    for key, value in row.data.items():
+        _put(parts, key, value, f"data {key!r}", report)
+    return parts
+
+
+def _put(parts: Parts, key: str, value: Any, what: str, report: Report) -> None:
+    plain = plain_value(value)
+    if plain is None and value is not None:
+        report.skip(what, f"no number, string or array of numbers: {type(value).__name__}")
+        return
+    scope, own = prefixed_id(key) or (_scope_of(key, plain), key)
+    target = (parts.labels, parts.atom_properties, parts.properties)[scope]
+    if own in target:
+        report.skip(what, "the row has another value of that name")
+    else:
+        target[own] = plain
+
+
+def _scope_of(key: str, value: Any) -> int:
+    """``Writer`` leaves in pairs and data what a row has no place of its own for."""
+    is_label = (key == "name" and isinstance(value, str)) or (
+        key == "stress" and np.shape(value) == BUILTINS[key].shape
+    )
+    return BUILTIN if is_label else MOLECULE_PROPERTY
+
+
+class Writer:
+    """Writes structures as rows of a new database; a context manager.
+
+    Labels go where ASE keeps them, numbers and strings to key-value pairs where ASE takes them, all
+    else to ``data``: atom properties as ``atom_properties/KEY``, properties whose name is a scope
+    or a label as ``properties/KEY``. Each block is one transaction. The file appears under its
+    name when the block of ``with`` ends without an error.
+
+    Args:
+        path: the SQLite database to be made.
+        report: told what a row cannot hold.
+        overwrite: replace a file that is there.
+
+    Raises:
+        FileExistsError: the file is there.
+    """
+
+    def __init__(self, path: _Path, *, report: Report, overwrite: bool = False) -> None:
+        self._path = Path(path)
+        self._report = report
+        if self._path.exists() and not overwrite:
+            raise FileExistsError(f"{path}: exists already")
+        name = f".{self._path.name}.{os.getpid()}.tmp"
+        self._temporary = self._path.with_name(name)
+        self._temporary.unlink(missing_ok=True)
+
+    def __enter__(self) -> Writer:
+        import ase.db
+
+        self._database = ase.db.connect(os.fspath(self._temporary), "db", use_lock_file=False)
+        len(self._database)  # makes the tables, also for a database without rows
+        return self
+
+    def write(self, columns: Columns) -> None:
+        """Adds a block."""
+        with self._database:
+            for parts in records_of(columns):
+                self._write_row(parts)
+
+    def _write_row(self, parts: Parts) -> None:
+        pairs: dict[str, Any] = {}
+        data: dict[str, Any] = {}
+        labels = self._held_labels(parts.labels, data)
+        if "name" in labels:
+            _file("name", labels.pop("name"), pairs, data)
+        for key, value in parts.atom_properties.items():
+            data[PREFIXES[ATOM_PROPERTY] + key] = value
+        for key, value in parts.properties.items():
+            is_taken = key in BUILTINS or prefixed_id(key) is not None
+            prefix = PREFIXES[MOLECULE_PROPERTY] if is_taken else ""
+            _file(prefix + key, value, pairs, data)
+        atoms = atoms_of(Parts(parts.positions, parts.atomic_numbers, labels, {}, {}))
+        self._database.write(atoms, key_value_pairs=pairs, data=data)
+
+    def _held_labels(self, labels: Mapping[str, Any], data: dict[str, Any]) -> dict[str, Any]:
+        """What ASE can hold as a label; of the rest, to data what it can hold there."""
+        held = dict(labels)
+        if "velocities" in held:
+            self._report.note("velocities: kept as momenta, so their last digits may change")
+        if "pbc" not in held:
+            self._report.note("pbc: F F F where it was absent, as ASE has no other word for it")
+        if "cell" in held and not np.any(held["cell"]):
+            self._report.skip("cell", "a cell of zeros means none to ASE")
+            del held["cell"]
+        if "energy" in held and np.isnan(held["energy"]):
+            self._report.skip("energy", "SQLite cannot hold NaN")
+            del held["energy"]
+        stress = held.get("stress")
+        if stress is not None and not np.array_equal(stress, stress.T, equal_nan=True):
+            data["stress"] = held.pop("stress")  # ASE keeps the six numbers of a symmetric one
+        return held
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        del self._database
+        if kind is None:
+            self._temporary.replace(self._path)
+            return
+        for left in self._temporary.parent.glob(f"{self._temporary.name}*"):
+            left.unlink()
+
+
+def _file(key: str, value: Any, pairs: dict[str, Any], data: dict[str, Any]) -> None:
+    """To the pairs if ASE takes it there, else to data."""
+    from ase.db.core import check
+
+    if isinstance(value, (np.generic, np.ndarray)) and value.ndim == 0:
+        value = value.item()
+    fits = isinstance(value, (int, float, str))
+    if fits:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # a key that reads like a formula confuses queries
+            try:
+                check({key: value})
+            except (ValueError, UserWarning):
+                fits = False
+    (pairs if fits else data)[key] = value

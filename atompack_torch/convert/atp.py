@@ -1,0 +1,84 @@
+"""``.atp`` files as a source and as a target of conversions."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from types import TracebackType
+
+import numpy as np
+
+from atompack_torch.columns import Columns, of_batch
+from atompack_torch.convert.records import BLOCK_ATOMS, BLOCK_STRUCTURES
+from atompack_torch.convert.report import Report
+from atompack_torch.datasets.atp import AtpDataset
+from atompack_torch.errors import AtompackError
+from atompack_torch.writer import AtpWriter, Codec
+
+_Path = str | os.PathLike[str]
+
+
+def count(path: _Path) -> int:
+    """Number of molecules in a file or a folder of shards."""
+    return len(AtpDataset(path))
+
+
+def read(path: _Path, *, report: Report) -> Iterator[Columns]:
+    """Blocks of the molecules of a file, or of a folder of shards, in order, as stored.
+
+    Raises:
+        CorruptFileError: a record is damaged.
+    """
+    with AtpDataset(path, access="sequential") as dataset:
+        ends = np.cumsum(dataset.n_atoms.numpy())
+        first = 0
+        while first < len(ends):
+            before = ends[first] - dataset.n_atoms[first].item()
+            by_atoms = int(np.searchsorted(ends, before + BLOCK_ATOMS, side="right"))
+            last = max(min(by_atoms, first + BLOCK_STRUCTURES), first + 1)
+            yield from _block(dataset, first, last, report)
+            first = last
+
+
+def _block(dataset: AtpDataset, first: int, last: int, report: Report) -> Iterator[Columns]:
+    try:
+        batch = dataset[first:last]
+    except AtompackError as error:
+        if last - first == 1:
+            report.refuse(error)
+            return
+        # One is damaged, or shards differ in a type: those that stand alone are read alone.
+        for i in range(first, last):
+            yield from _block(dataset, i, i + 1, report)
+        return
+    yield of_batch(batch)
+
+
+class Writer:
+    """Writes one file, committed once, when the block of ``with`` ends without an error.
+
+    Args:
+        path: of the file.
+        codec: as for ``AtpWriter``.
+        level: of the codec.
+        append: to the file that is there; otherwise it is replaced at the commit.
+    """
+
+    def __init__(self, path: _Path, codec: Codec | None, level: int, *, append: bool) -> None:
+        self._writer = AtpWriter(path, codec=codec, level=level, mode="a" if append else "w")
+
+    def __enter__(self) -> Writer:
+        self._writer.__enter__()
+        return self
+
+    def write(self, columns: Columns) -> None:
+        """Adds a block."""
+        self._writer.write_columns(columns)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._writer.__exit__(kind, error, trace)

@@ -1,0 +1,163 @@
+"""Which formats there are, how a file tells which one it is, and what opens it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from atompack_torch.columns import Columns
+from atompack_torch.convert.report import Report
+
+# Names for options; "ase" is everything that ASE reads, "ase:NAME" one of its formats.
+SOURCES = ("atp", "extxyz", "ase-db", "npz", "hdf5", "ase")
+TARGETS = ("atp", "extxyz", "ase-db")
+_SUFFIXES = {
+    ".atp": "atp",
+    ".xyz": "extxyz",
+    ".extxyz": "extxyz",
+    ".db": "ase-db",
+    ".aselmdb": "ase-db",
+    ".npz": "npz",
+    ".h5": "hdf5",
+    ".hdf5": "hdf5",
+}
+_MAGIC = {b"ATPK": "atp", b"SQLite format 3\0": "ase-db", b"\x89HDF\r\n\x1a\n": "hdf5"}
+
+
+class Source(NamedTuple):
+    """A file to read.
+
+    Attributes:
+        path: of the file, or of a folder of shards.
+        kind: one of ``SOURCES``, or ``ase:NAME``.
+        keys: the file's names → ours.
+        padding: of arrays.
+    """
+
+    path: str
+    kind: str
+    keys: Mapping[str, str]
+    padding: int | None
+
+    @property
+    def maps_keys_itself(self) -> bool:
+        """Whether the names of the file are no field names yet."""
+        return self.kind in ("npz", "hdf5")
+
+    def n_structures(self) -> int | None:
+        """Number of structures; None: only reading tells."""
+        if self.kind == "atp":
+            from atompack_torch.convert import atp
+
+            return atp.count(self.path)
+        if self.kind == "ase-db":
+            from atompack_torch.convert import ase_db
+
+            return ase_db.count(self.path)
+        if self.maps_keys_itself:
+            from atompack_torch.convert import arrays
+
+            count = arrays.count_npz if self.kind == "npz" else arrays.count_hdf5
+            return count(self.path, keys=self.keys)
+        return None
+
+    def blocks(self, report: Report) -> Iterator[Columns]:
+        """The structures in order."""
+        if self.kind == "atp":
+            from atompack_torch.convert import atp
+
+            return atp.read(self.path, report=report)
+        if self.kind == "ase-db":
+            from atompack_torch.convert import ase_db
+
+            return ase_db.read(self.path, report=report)
+        if self.maps_keys_itself:
+            from atompack_torch.convert import arrays
+
+            read = arrays.read_npz if self.kind == "npz" else arrays.read_hdf5
+            return read(self.path, keys=self.keys, report=report, padding=self.padding)
+        from atompack_torch.convert import ase_files
+
+        name = self.kind.removeprefix("ase").removeprefix(":") or None
+        return ase_files.read(self.path, report=report, ase_format=name)
+
+    def n_bytes(self) -> int:
+        """Size on disk."""
+        path = Path(self.path)
+        files = path.rglob("*.atp") if path.is_dir() else [path]
+        return sum(file.stat().st_size for file in files)
+
+
+def source_of(
+    path: str | os.PathLike[str],
+    kind: str | None,
+    keys: Mapping[str, str],
+    padding: int | None,
+) -> Source:
+    """A file to read, its format found by suffix and first bytes unless it is given.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: a format that is not known.
+    """
+    if not Path(path).exists():
+        raise FileNotFoundError(f"{path}: no such file")
+    if kind is not None and kind not in SOURCES and not kind.startswith("ase:"):
+        expected = ", ".join((*SOURCES, "ase:NAME"))
+        raise ValueError(f"format: expected one of {expected}, got {kind!r}")
+    found = kind or _format_of(Path(path))
+    if padding is not None and found not in ("npz", "hdf5"):
+        raise ValueError(f"padding: only arrays have it, {path} is of format {found}")
+    return Source(os.fspath(path), found, keys, padding)
+
+
+def _format_of(path: Path) -> str:
+    if path.is_dir():
+        return "atp"
+    if path.suffix in _SUFFIXES:
+        return _SUFFIXES[path.suffix]
+    with path.open("rb") as file:
+        head = file.read(16)
+    return next((name for magic, name in _MAGIC.items() if head.startswith(magic)), "ase")
+
+
+class Target(Protocol):
+    """What is being written; it appears when the block of ``with`` ends without an error."""
+
+    def write(self, columns: Columns) -> None:
+        """Adds a block."""
+
+
+def target_kind(path: str | os.PathLike[str], kind: str | None) -> str:
+    """The format of a file to write, by its suffix unless it is given.
+
+    Raises:
+        ValueError: it is not known, or cannot be written.
+    """
+    found = kind or _SUFFIXES.get(Path(path).suffix, "")
+    if found not in TARGETS or Path(path).suffix == ".aselmdb":
+        got = f"the suffix {Path(path).suffix!r}" if kind is None else repr(kind)
+        raise ValueError(f"{path}: target format: expected one of {', '.join(TARGETS)}, got {got}")
+    return found
+
+
+def open_target(
+    path: str | os.PathLike[str],
+    kind: str,
+    report: Report,
+    *,
+    append: bool,
+    codec: Any,
+    level: int,
+) -> AbstractContextManager[Target]:
+    """What writes the file; a file that is there is replaced at the end, or appended to."""
+    if kind == "atp":
+        from atompack_torch.convert import atp
+
+        return atp.Writer(path, codec, level, append=append)
+    from atompack_torch.convert import ase_db
+
+    return ase_db.Writer(path, report=report, overwrite=True)

@@ -1,0 +1,182 @@
+"""From sources to a target, block by block."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from atompack_torch.columns import Columns
+from atompack_torch.convert.changes import Changes
+from atompack_torch.convert.checks import checked
+from atompack_torch.convert.fitting import Fit
+from atompack_torch.convert.formats import Source, open_target, source_of, target_kind
+from atompack_torch.convert.keys import KeyMap, label_of
+from atompack_torch.convert.report import OnError, Report
+from atompack_torch.errors import CorruptFileError
+from atompack_torch.progress import Progress
+from atompack_torch.writer import Codec
+
+_Path = str | os.PathLike[str]
+
+
+def convert(
+    src: _Path | Sequence[_Path],
+    dst: _Path,
+    *,
+    format: str | None = None,  # noqa: A002  (the word users look for)
+    target: str | None = None,
+    codec: Codec | None = None,
+    level: int = 3,
+    mode: Literal["x", "w", "a"] = "x",
+    keys: Mapping[str, str] | None = None,
+    padding: int | None = None,
+    changes: Changes | None = None,
+    on_error: OnError = "raise",
+    progress: bool = True,
+) -> Report:
+    """Converts atomistic data to ``.atp``, or from it to extended XYZ or an ASE database.
+
+    Structures are streamed in blocks, so memory does not grow with the files (save where ASE's own
+    reader holds a whole one). The output appears under its name when all of it is there; after an
+    error or an interrupt nothing new is at ``dst``. Values, units and signs stay as they are, but
+    for ``changes``; what the target has no place for is left out and counted in the report.
+
+    The types of a property must agree within an ``.atp`` file: where they differ between
+    structures, and a wider one holds all of them, that one is taken (the sources are then read a
+    second time).
+
+    Args:
+        src: a file, a folder of ``.atp`` shards, or several of them, which are joined.
+        dst: the file to make.
+        format: of the sources: ``"atp"``, ``"extxyz"``, ``"ase-db"``, ``"npz"``, ``"hdf5"``,
+            ``"ase"`` (any that ASE reads) or ``"ase:NAME"`` (with ASE's name for it); None: found
+            by suffix or first bytes.
+        target: ``"atp"``, ``"extxyz"`` or ``"ase-db"``; None: by the suffix of ``dst``.
+        codec: of an ``.atp``, as for ``AtpWriter``.
+        level: of the codec.
+        mode: ``"x"`` refuses a ``dst`` that is there, ``"w"`` replaces it, ``"a"`` appends to an
+            ``.atp``.
+        keys: name in the source → label or property here, e.g. ``{"REF_energy": "energy"}``.
+        padding: atomic number of rows that are no atoms, in NPZ and HDF5 files.
+        changes: of units, signs and types.
+        on_error: ``"skip"`` leaves out structures that cannot be read, and counts them.
+        progress: show a progress bar on stderr.
+
+    Raises:
+        FileExistsError: ``mode="x"`` and ``dst`` is there.
+        CorruptFileError: a structure cannot be read.
+        FieldError: a label has the wrong shape, or ``keys`` names what no structure has.
+    """
+    if mode not in ("x", "w", "a"):
+        raise ValueError(f"mode: expected x, w or a, got {mode!r}")
+    if on_error not in ("raise", "skip"):
+        raise ValueError(f"on_error: expected raise or skip, got {on_error!r}")
+    paths = [src] if isinstance(src, (str, os.PathLike)) else [*src]
+    if not paths:
+        raise ValueError("src: expected at least one file, got none")
+    kind = target_kind(dst, target)
+    if mode == "a" and kind != "atp":
+        raise ValueError(f"mode: only .atp files are appended to, {dst} is of format {kind}")
+    sources = [source_of(path, format, keys or {}, padding) for path in paths]
+    if any(Path(dst).exists() and Path(dst).samefile(path) for path in paths):
+        raise ValueError(f"{dst}: is a source itself")
+    if mode == "x" and Path(dst).exists():
+        raise FileExistsError(f"{dst}: exists already")
+    fit = None if kind != "atp" else Fit.of_file(dst) if mode == "a" else Fit()
+    job = _Job(sources, dst, kind, codec, level, mode == "a", changes or Changes(), progress)
+    report = Report(on_error)
+    if not job.run(report, fit):  # types were too narrow; now all of them are known
+        report = Report(on_error)
+        if not job.run(report, fit):
+            raise CorruptFileError(f"{dst}: expected sources that stay as they are, they changed")
+    return report
+
+
+class _Job(NamedTuple):
+    """One conversion, ready to run."""
+
+    sources: list[Source]
+    dst: _Path
+    kind: str
+    codec: Codec | None
+    level: int
+    append: bool
+    changes: Changes
+    progress: bool
+
+    def run(self, report: Report, fit: Fit | None) -> bool:
+        """Converts everything; False if types turned out too narrow, and nothing was written."""
+        counts = [source.n_structures() for source in self.sources]
+        total = None if None in counts else sum(n for n in counts if n is not None)
+        blocks = self._blocks(report)
+        label = Path(self.dst).name
+        with Progress(total, "structures", label=label, enabled=self.progress) as bar:
+            try:
+                self._write(blocks, report, fit, bar)
+            except _TooNarrowError:
+                assert fit is not None
+                for columns in blocks:
+                    fit.learn(columns)
+                    bar.update(len(columns.ptr) - 1)
+                return False
+        report.changes += self.changes.describe()
+        for caution in self.changes.cautions(report.labels):
+            report.note(caution)
+        report.bytes_read = sum(source.n_bytes() for source in self.sources)
+        report.bytes_written = Path(self.dst).stat().st_size
+        report.finish()
+        return True
+
+    def _write(
+        self, blocks: Iterator[Columns], report: Report, fit: Fit | None, bar: Progress
+    ) -> None:
+        with open_target(
+            self.dst, self.kind, report, append=self.append, codec=self.codec, level=self.level
+        ) as target:
+            for columns in blocks:
+                if fit is not None:
+                    if fit.learn(columns):
+                        raise _TooNarrowError
+                    columns = fit.fit(columns, report)
+                target.write(columns)
+                _count(columns, report)
+                bar.update(len(columns.ptr) - 1)
+
+    def _blocks(self, report: Report) -> Iterator[Columns]:
+        """Checked and changed blocks of all sources."""
+        for source in self.sources:
+            keys = KeyMap({} if source.maps_keys_itself else source.keys, report)
+            first = 0
+            for columns in _until_fault(source.blocks(report), report):
+                n = len(columns.ptr) - 1
+                report.structures_read += n
+                columns = checked(keys.apply(columns), source.path, first, report)
+                yield self.changes.apply(columns)
+                first += n
+            keys.check_all_found()
+
+
+def _until_fault(blocks: Iterator[Columns], report: Report) -> Iterator[Columns]:
+    """The blocks before a fault that a reader cannot go on behind; others it skips itself."""
+    try:
+        yield from blocks
+    except CorruptFileError as error:
+        if report.on_error == "raise":
+            raise
+        report.skip("the rest of a file", str(error))
+
+
+class _TooNarrowError(Exception):
+    """A type that was written already has to be wider."""
+
+
+def _count(columns: Columns, report: Report) -> None:
+    n = len(columns.ptr) - 1
+    report.structures_written += n
+    report.atoms_written += len(columns.positions)
+    for column in columns.fields:
+        report.labels[label_of(column)] += n if column.mask is None else int(np.sum(column.mask))

@@ -1,0 +1,120 @@
+"""What a conversion did: what was read and written, what was changed, and what was left out."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import Any, Literal
+
+from atompack_torch.errors import AtompackError
+
+OnError = Literal["raise", "skip"]
+
+
+class Report:
+    """The account of one conversion. ``print(report)`` shows it, ``as_dict()`` is for JSON.
+
+    Attributes:
+        structures_read: structures that the sources held and that could be read.
+        structures_written: structures in the output.
+        atoms_written: atoms in the output.
+        labels: field → number of structures written with it.
+        skipped: (what, why) → how many; nothing is left out without a line here.
+        notes: what else the reader should know: how the source was understood, changes of
+            representation.
+        changes: what was asked for and done to values.
+        bytes_read: size of the sources on disk.
+        bytes_written: size of the output on disk.
+        seconds: how long it took.
+    """
+
+    def __init__(self, on_error: OnError = "raise") -> None:
+        self.on_error = on_error
+        self.structures_read = 0
+        self.structures_written = 0
+        self.atoms_written = 0
+        self.labels: Counter[str] = Counter()
+        self.skipped: Counter[tuple[str, str]] = Counter()
+        self.notes: list[str] = []
+        self.changes: list[str] = []
+        self.bytes_read = 0
+        self.bytes_written = 0
+        self.seconds = 0.0
+        self._start = time.monotonic()
+
+    def skip(self, what: str, why: str, count: int = 1) -> None:
+        """``count`` times, ``what`` was left out because of ``why``."""
+        self.skipped[what, why] += count
+
+    def note(self, text: str) -> None:
+        """Something worth knowing; said once."""
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def refuse(self, error: AtompackError, count: int = 1) -> None:
+        """Structures that cannot be converted: an error, or counted if that was asked for.
+
+        Raises:
+            AtompackError: ``error`` itself, unless ``on_error="skip"``.
+        """
+        if self.on_error == "raise":
+            raise error
+        self.skip("structures", str(error), count)
+
+    def finish(self) -> None:
+        """Stops the clock."""
+        self.seconds = time.monotonic() - self._start
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {
+            "structures_read": self.structures_read,
+            "structures_written": self.structures_written,
+            "atoms_written": self.atoms_written,
+            "labels": dict(self.labels),
+            "changes": list(self.changes),
+            "skipped": [
+                {"what": what, "why": why, "count": count}
+                for (what, why), count in self.skipped.items()
+            ],
+            "notes": list(self.notes),
+            "bytes_read": self.bytes_read,
+            "bytes_written": self.bytes_written,
+            "seconds": self.seconds,
+        }
+
+    def __str__(self) -> str:
+        rows = [
+            ("read", f"{self.structures_read:,} structures, {_size(self.bytes_read)}"),
+            (
+                "written",
+                f"{self.structures_written:,} structures, {self.atoms_written:,} atoms, "
+                f"{_size(self.bytes_written)}",
+            ),
+            ("time", f"{self.seconds:.1f} s"),
+        ]
+        rows += _section("labels", [f"{n:>12,}  {name}" for name, n in self.labels.items()])
+        rows += _section("changed", self.changes or ["nothing"])
+        left_out = [f"{n:>12,}  {what}: {why}" for (what, why), n in self.skipped.items()]
+        rows += _section("left out", left_out or ["nothing"])
+        rows += _section("notes", self.notes)
+        return "\n".join(f"{head:<10}{text}" for head, text in rows)
+
+
+def _section(head: str, lines: list[str]) -> list[tuple[str, str]]:
+    return [(head if i == 0 else "", line) for i, line in enumerate(lines)]
+
+
+def _size(n_bytes: int) -> str:
+    size, unit = float(n_bytes), "B"
+    for larger in ("kB", "MB", "GB", "TB"):
+        if size < 1000:
+            break
+        size, unit = size / 1000, larger
+    return f"{n_bytes} B" if unit == "B" else f"{size:.1f} {unit}"
+
+
+def described(error: Exception) -> str:
+    """An error of another library in one line."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,0 +1,104 @@
+"""A progress bar for long work on the command line and in scripts."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from typing import TextIO
+
+_BAR = 24
+_SECONDS_BETWEEN = 0.1
+
+
+class Progress:
+    """Counts work and shows it on stderr.
+
+        with Progress(len(ds), "molecules", label="verifying") as progress:
+            progress.update(64)
+
+    On a terminal one line is kept up to date, with the rate and, where the total is known, the time
+    that is left. Elsewhere (a log file, a pipe) only the last line is written: what was done, and
+    how long it took.
+
+    Args:
+        total: how much there is to do; None: not known.
+        unit: what is counted, in the plural.
+        label: what is being done, in front of the line.
+        enabled: False writes nothing at all; None: True.
+        stream: where to; None: ``sys.stderr``.
+    """
+
+    def __init__(
+        self,
+        total: int | None,
+        unit: str,
+        *,
+        label: str = "",
+        enabled: bool | None = None,
+        stream: TextIO | None = None,
+    ) -> None:
+        self._total = total
+        self._unit = unit
+        self._label = f"{label}: " if label else ""
+        self._stream = sys.stderr if stream is None else stream
+        self._enabled = enabled is not False and self._stream is not None
+        self._live = self._enabled and self._stream.isatty()
+        self._done = 0
+        self._start = self._shown = time.monotonic()
+
+    @property
+    def done(self) -> int:
+        """How much was done so far."""
+        return self._done
+
+    def update(self, n: int = 1) -> None:
+        """``n`` more are done."""
+        self._done += n
+        now = time.monotonic()
+        if self._live and now - self._shown >= _SECONDS_BETWEEN:
+            self._shown = now
+            self._write(self._line(now - self._start))
+
+    def close(self, *, complete: bool = True) -> None:
+        """Writes the last line; later calls do nothing."""
+        if self._enabled:
+            seconds = time.monotonic() - self._start
+            stopped = "" if complete else "stopped after "
+            rate = f" ({self._rate(seconds)})" if self._done else ""
+            last = f"{self._done:,} {self._unit} in {seconds:.1f} s{rate}"
+            self._write(f"{self._label}{stopped}{last}", end="\n")
+        self._enabled = self._live = False
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.close(complete=kind is None)
+
+    def _line(self, seconds: float) -> str:
+        if not self._total:
+            done = f"{self._done:,} {self._unit}"
+            return f"{self._label}{done}  {self._rate(seconds)}  {_clock(seconds)}"
+        share = min(self._done / self._total, 1.0)
+        bar = "#" * int(share * _BAR)
+        left = _clock(seconds * (1 / share - 1)) if share else "--:--"
+        done = f"{self._done:,}/{self._total:,} {self._unit}"
+        head = f"{self._label}[{bar:.<{_BAR}}] {share:4.0%}"
+        return f"{head}  {done}  {self._rate(seconds)}  {left} left"
+
+    def _rate(self, seconds: float) -> str:
+        rate = self._done / max(seconds, 1e-9)
+        return f"{rate:,.0f}/s" if rate >= 10 else f"{rate:.2g}/s"
+
+    def _write(self, line: str, end: str = "") -> None:
+        if self._live:  # back to the start of the line, and clear what was there
+            line = "\r\x1b[K" + line[: shutil.get_terminal_size().columns - 1]
+        self._stream.write(line + end)
+        self._stream.flush()
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -1,0 +1,185 @@
+#include "bindings/extxyz.h"
+
+#include <pybind11/numpy.h>
+#include <pybind11/stl.h>
+
+#include "extxyz/formatter.h"
+#include "extxyz/reader.h"
+#include "extxyz/survey.h"
+
+namespace atompack::bindings {
+namespace {
+
+namespace py = pybind11;
+using extxyz::Array;
+using extxyz::Block;
+using extxyz::Field;
+using extxyz::Kind;
+using extxyz::Reader;
+
+using Shape = std::vector<py::ssize_t>;
+
+std::string_view name_of(Level level) { return level == Level::atom ? "atom" : "molecule"; }
+Level level_named(std::string_view name) { return name == "atom" ? Level::atom : Level::molecule; }
+
+Kind kind_named(std::string_view name) {
+  for (const Kind kind : {Kind::flag, Kind::integer, Kind::real}) {
+    if (extxyz::name_of(kind) == name) return kind;
+  }
+  return Kind::text;
+}
+
+// The array owns the vector.
+template <typename Element, typename Stored>
+py::array to_numpy(std::vector<Stored>&& values, const Shape& shape) {
+  static_assert(sizeof(Element) == sizeof(Stored));
+  auto owned = std::make_unique<std::vector<Stored>>(std::move(values));
+  void* const data = owned->data();
+  const py::capsule owner(owned.release(), [](void* vector) { delete static_cast<std::vector<Stored>*>(vector); });
+  return py::array(py::dtype::of<Element>(), shape, data, owner);
+}
+
+py::object numbers_of(Array&& array, const Shape& shape) {
+  if (array.kind == Kind::real) return to_numpy<double>(std::move(array.reals), shape);
+  if (array.kind == Kind::integer) return to_numpy<int64_t>(std::move(array.integers), shape);
+  return to_numpy<bool>(std::move(array.flags), shape);
+}
+
+// `leading` counts rows, where there are rows.
+py::object value_of(Array&& array, const Shape& leading) {
+  if (array.kind == Kind::text && leading.empty()) return py::str(array.texts[0]);
+  if (array.kind == Kind::text) return py::cast(array.texts);
+  Shape shape = leading;
+  shape.insert(shape.end(), array.shape.begin(), array.shape.end());
+  return numbers_of(std::move(array), shape);
+}
+
+py::object stacked_values(Field& field, const Block& block) {
+  const bool atoms = field.level == Level::atom;
+  return value_of(std::move(field.arrays[0]), {static_cast<py::ssize_t>(atoms ? block.numbers.size() : block.size())});
+}
+
+py::object separate_values(Field& field, const Block& block) {
+  py::list values(block.size());
+  auto next = field.arrays.begin();
+  for (size_t i = 0; i < field.present.size(); ++i) {
+    if (field.present[i] == 0) {
+      values[i] = py::none();
+      continue;
+    }
+    const Shape rows = field.level == Level::atom ? Shape{block.ptr[i + 1] - block.ptr[i]} : Shape{};
+    values[i] = value_of(std::move(*next++), rows);
+  }
+  return values;
+}
+
+py::tuple describe(Field& field, const Block& block) {
+  py::object values = field.stacked ? stacked_values(field, block) : separate_values(field, block);
+  const auto n = static_cast<py::ssize_t>(block.size());
+  return py::make_tuple(name_of(field.level), field.key, std::move(values),
+                        to_numpy<bool>(std::move(field.present), {n}));
+}
+
+py::object describe(std::optional<Block> made) {
+  if (!made) return py::none();
+  Block& block = *made;
+  const auto n = static_cast<py::ssize_t>(block.size()), n_atoms = static_cast<py::ssize_t>(block.numbers.size());
+  py::list fields;
+  for (Field& field : block.fields) fields.append(describe(field, block));
+  return py::make_tuple(
+      block.first_frame, to_numpy<double>(std::move(block.positions), {n_atoms, 3}),
+      to_numpy<uint8_t>(std::move(block.numbers), {n_atoms}), to_numpy<int64_t>(std::move(block.ptr), {n + 1}),
+      to_numpy<double>(std::move(block.lattices), {n, 3, 3}), to_numpy<bool>(std::move(block.has_lattice), {n}),
+      to_numpy<bool>(std::move(block.pbc), {n, 3}), std::move(fields), block.n_plain_comments, block.n_unnamed_words);
+}
+
+py::object next_block(Reader& reader, int64_t max_frames, uint64_t max_bytes) {
+  std::optional<Block> block;
+  {
+    const py::gil_scoped_release release;
+    block = reader.next_block(max_frames, max_bytes);
+  }
+  return describe(std::move(block));
+}
+
+py::tuple survey(const std::string& path) {
+  extxyz::Survey found;
+  {
+    const py::gil_scoped_release release;
+    found = extxyz::survey(path);
+  }
+  py::list fields;
+  for (const extxyz::SurveyedField& field : found.fields) {
+    const py::object shape = field.shape ? py::object(py::tuple(py::cast(*field.shape))) : py::none();
+    fields.append(py::make_tuple(name_of(field.level), field.key, extxyz::name_of(field.kind), shape));
+  }
+  return py::make_tuple(found.n_frames, std::move(fields));
+}
+
+// The caller has made all arrays contiguous, of float64, int64 or bool; it keeps them while the views are in use.
+template <typename T>
+std::span<const T> span_of(const py::array& array) {
+  return {static_cast<const T*>(array.data()), static_cast<size_t>(array.size())};
+}
+
+extxyz::ArrayView view_of(py::handle value, bool has_rows) {
+  if (value.is_none()) return {};
+  if (py::isinstance<py::str>(value)) return {Kind::text, {}, nullptr, value.cast<std::string_view>()};
+  const auto array = value.cast<py::array>();
+  const char type = array.dtype().kind();
+  const Kind kind = type == 'f' ? Kind::real : type == 'i' ? Kind::integer : Kind::flag;
+  const auto* const dims = array.shape();
+  return {kind, {dims + (has_rows ? 1 : 0), dims + array.ndim()}, array.data(), {}};
+}
+
+// (level, key, values, present)
+using PyField = std::tuple<std::string, std::string, py::object, py::array>;
+
+extxyz::FieldView view_of(const PyField& from) {
+  const auto& [level, key, values, present] = from;
+  extxyz::FieldView field{level_named(level), key, span_of<uint8_t>(present), py::isinstance<py::array>(values), {}};
+  if (field.stacked) {
+    field.arrays.push_back(view_of(values, true));
+  } else {
+    for (const py::handle value : values) field.arrays.push_back(view_of(value, field.level == Level::atom));
+  }
+  return field;
+}
+
+py::bytes format(const py::array& ptr, const py::array& positions, const py::array& numbers,
+                 const std::pair<py::array, py::array>& cell, const std::pair<py::array, py::array>& pbc,
+                 const std::vector<PyField>& fields) {
+  extxyz::BlockView block{span_of<int64_t>(ptr),         span_of<double>(positions),
+                          span_of<int64_t>(numbers),     span_of<double>(cell.first),
+                          span_of<uint8_t>(cell.second), span_of<uint8_t>(pbc.first),
+                          span_of<uint8_t>(pbc.second),  {}};
+  for (const PyField& field : fields) block.fields.push_back(view_of(field));
+  std::string text;
+  {
+    const py::gil_scoped_release release;
+    text = extxyz::format_block(block);
+  }
+  return text;
+}
+
+}  // namespace
+
+void bind_extxyz(py::module_& module) {
+  py::class_<Reader>(module, "ExtxyzReader")
+      .def(py::init<const std::string&>(), py::arg("path"), py::call_guard<py::gil_scoped_release>())
+      .def(
+          "widen",
+          [](Reader& self, const std::string& level, const std::string& key, const std::string& kind) {
+            self.widen(level_named(level), key, kind_named(kind));
+          },
+          py::arg("level"), py::arg("key"), py::arg("kind"))
+      .def("next_block", &next_block, py::arg("max_frames"), py::arg("max_bytes"))
+      .def_property_readonly("bytes_read", &Reader::bytes_read)
+      .def_property_readonly("file_bytes", &Reader::file_bytes)
+      .def_property_readonly("ends_open", &Reader::ends_open);
+  module.def("survey_extxyz", &survey, py::arg("path"));
+  module.def("format_extxyz", &format, py::arg("ptr"), py::arg("positions"), py::arg("numbers"), py::arg("cell"),
+             py::arg("pbc"), py::arg("fields"));
+}
+
+}  // namespace atompack::bindings

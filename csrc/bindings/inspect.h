@@ -1,0 +1,11 @@
+// Looking through whole files: statistics, verification, the use of space.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+namespace atompack::bindings {
+
+// After bind_atp and bind_collate, whose types it takes.
+void bind_inspect(pybind11::module_& module);
+
+}  // namespace atompack::bindings

@@ -1,0 +1,48 @@
+// Sums over values from which mean and spread follow.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+namespace atompack::collate {
+
+// Of finite values; the others are counted apart. Distances from the mean are summed, not squares of the values: those
+// of total energies would agree in all digits that matter.
+struct Moments {
+  int64_t count = 0;
+  int64_t non_finite = 0;
+  double mean = 0;
+  double scatter = 0;  // sum of (value - mean)^2
+  double low = std::numeric_limits<double>::infinity();
+  double high = -std::numeric_limits<double>::infinity();
+
+  void add(double value) {
+    if (!std::isfinite(value)) {
+      ++non_finite;
+      return;
+    }
+    ++count;
+    const double distance = value - mean;
+    mean += distance / static_cast<double>(count);
+    scatter += distance * (value - mean);
+    low = std::min(low, value);
+    high = std::max(high, value);
+  }
+
+  void join(const Moments& other) {
+    non_finite += other.non_finite;
+    if (other.count == 0) return;
+    const auto mine = static_cast<double>(count);
+    const auto theirs = static_cast<double>(other.count);
+    const double distance = other.mean - mean;
+    mean += distance * (theirs / (mine + theirs));
+    scatter += other.scatter + distance * distance * (mine * theirs / (mine + theirs));
+    count += other.count;
+    low = std::min(low, other.low);
+    high = std::max(high, other.high);
+  }
+};
+
+}  // namespace atompack::collate

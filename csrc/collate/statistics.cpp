@@ -1,0 +1,222 @@
+#include "collate/statistics.h"
+
+namespace atompack::collate {
+namespace {
+
+template <typename T>
+void add_vectors_one_by_one(Statistics& sums, const std::byte* from, size_t n_vectors) {
+  for (size_t i = 0; i < n_vectors; ++i) {
+    std::array<double, 3> vector;
+    for (size_t k = 0; k < 3; ++k) {
+      vector[k] = load_le<T>(from + (3 * i + k) * sizeof(T));
+      sums.forces.add(vector[k]);
+    }
+    const double length = std::hypot(vector[0], vector[1], vector[2]);
+    if (std::isfinite(length)) sums.largest_force = std::max(sums.largest_force, length);
+  }
+}
+
+// One value stands in for the mean, which takes a second reading to know; the sums of all components are separate so
+// that they need not wait for one another.
+template <typename T>
+void add_vectors(Statistics& sums, const std::byte* from, size_t n_vectors) {
+  if (n_vectors == 0) return;
+  const double guess = load_le<T>(from);
+  std::array<double, 3> first{}, second{}, low{guess, guess, guess}, high{guess, guess, guess};
+  double longest = 0;
+  for (size_t i = 0; i < n_vectors; ++i) {
+    double norm = 0;
+    for (size_t k = 0; k < 3; ++k) {
+      const double value = load_le<T>(from + (3 * i + k) * sizeof(T));
+      const double distance = value - guess;
+      first[k] += distance;
+      second[k] += distance * distance;
+      norm += value * value;
+      low[k] = std::min(low[k], value);
+      high[k] = std::max(high[k], value);
+    }
+    longest = std::max(longest, norm);
+  }
+  const double sum = first[0] + first[1] + first[2];
+  const double sum_of_squares = second[0] + second[1] + second[2];
+  if (!std::isfinite(sum_of_squares) || !std::isfinite(longest)) {
+    return add_vectors_one_by_one<T>(sums, from, n_vectors);
+  }
+  Moments all;
+  all.count = static_cast<int64_t>(3 * n_vectors);
+  const auto count = static_cast<double>(all.count);
+  all.mean = guess + sum / count;
+  all.scatter = std::max(0.0, sum_of_squares - sum * sum / count);
+  all.low = std::ranges::min(low);
+  all.high = std::ranges::max(high);
+  sums.forces.join(all);
+  sums.largest_force = std::max(sums.largest_force, std::sqrt(longest));
+}
+
+double scalar(DType dtype, Bytes data) {
+  return dtype == DType::float32 ? load_le<float>(data.data()) : load_le<double>(data.data());
+}
+
+// Adds one molecule after the other. A builtin may be stored twice, and the last one counts, so nothing is added before
+// the record's end.
+class Adder final : public MoleculeVisitor {
+ public:
+  Adder(const Collator& collator, const StatisticsPass::References& references)
+      : collator_(collator), references_(references) {}
+
+  void add(int64_t index, std::vector<std::byte>& scratch) {
+    index_ = index;
+    ++serial_;
+    schema_ = collator_.source()->schema_of(index);
+    present_.clear();
+    energy_.reset();
+    forces_.reset();
+    visit_molecule(*collator_.source(), index, scratch, *this);
+    if (collator_.request().missing != Missing::nan && !is_complete()) return;
+    add_composition();
+    if (energy_) add_energy();
+    if (forces_) add_forces();
+    for (const int32_t field : present_) ++at_field(sums.present, field);
+  }
+
+  void geometry(const Geometry& geometry) override { geometry_ = geometry; }
+
+  void field(const FieldView& view, Bytes data) override {
+    const int32_t number = find(view);
+    if (number == FieldSet::kSkip) return;
+    if (view.fault != nullptr) throw *view.fault;
+    const bool is_first = at_field(last_seen_, number) != serial_;
+    at_field(last_seen_, number) = serial_;
+    if (is_first) {
+      present_.push_back(number);
+    } else if (view.scope != Scope::builtin) {
+      throw CorruptFileError("the same key stands there twice").at_field(std::string(view.key));
+    }
+    if (view.scope != Scope::builtin) return;
+    if (view.key == "energy") energy_ = scalar(view.type.dtype, data);
+    if (view.key == "forces") forces_ = {view.type.dtype, data};
+  }
+
+  Statistics sums;
+
+ private:
+  struct Vectors {
+    DType dtype;
+    Bytes data;
+  };
+
+  static int64_t& at_field(std::vector<int64_t>& all, int32_t field) {
+    const auto place = static_cast<size_t>(field);
+    if (place >= all.size()) all.resize(place + 1);
+    return all[place];
+  }
+
+  int32_t find(const FieldView& view) {
+    const FieldSet& fields = collator_.fields();
+    if (view.declaration >= 0) return fields.of_declaration(schema_, view.declaration);
+    if (const int32_t known = fields.heads()->find(view.scope, view.key); known >= 0) return known;
+    FieldId id{view.scope, std::string(view.key)};
+    if (!collator_.request().selects(id)) return FieldSet::kSkip;
+    return static_cast<int32_t>(fields.size()) + sums.unlisted.add({std::move(id), view.type.level, view.type.kind});
+  }
+
+  // Whether it has all fields that are asked for; throws where one without is an error.
+  bool is_complete() {
+    const auto n_listed = static_cast<int32_t>(collator_.fields().size());
+    for (int32_t field = 0; field < n_listed; ++field) {
+      if (at_field(last_seen_, field) == serial_) continue;
+      if (collator_.request().missing == Missing::drop) return false;
+      FieldError error("the molecule has no such value");
+      error.at_field(collator_.table()->fields()[static_cast<size_t>(field)].id.key);
+      collator_.source()->locate(error, index_);
+      throw error;
+    }
+    return true;
+  }
+
+  void add_composition() {
+    composition_.clear();
+    for (const std::byte number : geometry_.numbers) ++atoms_[static_cast<size_t>(number)];
+    for (const std::byte number : geometry_.numbers) {
+      int64_t& atoms = atoms_[static_cast<size_t>(number)];
+      if (atoms == 0) continue;
+      composition_.push_back({static_cast<uint8_t>(number), atoms});
+      atoms = 0;
+    }
+    for (const ElementCount& element : composition_) {
+      sums.atoms_of[element.number] += element.atoms;
+      ++sums.molecules_of[element.number];
+    }
+    ++sums.n_molecules;
+    sums.n_atoms += geometry_.n_atoms;
+    ++sums.sizes[geometry_.n_atoms];
+  }
+
+  void add_energy() {
+    const auto n_atoms = static_cast<double>(geometry_.n_atoms);
+    sums.energy.add(*energy_);
+    if (geometry_.n_atoms == 0) return;
+    sums.energy_per_atom.add(*energy_ / n_atoms);
+    if (!std::isfinite(*energy_)) return;
+    double rest = *energy_;
+    for (const ElementCount& element : composition_) {
+      rest -= static_cast<double>(element.atoms) * references_[element.number];
+    }
+    sums.equations.add(composition_, rest, 1);
+    sums.equations_per_atom.add(composition_, rest, 1 / (n_atoms * n_atoms));
+  }
+
+  void add_forces() {
+    const auto [dtype, data] = *forces_;
+    const size_t n_vectors = data.size() / (3 * item_bytes(dtype));
+    if (dtype == DType::float32) return add_vectors<float>(sums, data.data(), n_vectors);
+    add_vectors<double>(sums, data.data(), n_vectors);
+  }
+
+  const Collator& collator_;
+  const StatisticsPass::References& references_;
+
+  int64_t index_ = 0;
+  int32_t schema_ = 0;
+  Geometry geometry_{};
+  std::optional<double> energy_;
+  std::optional<Vectors> forces_;
+  std::vector<int32_t> present_;
+  std::vector<int64_t> last_seen_;  // by field: the molecule that had it last
+  int64_t serial_ = 0;
+  std::array<int64_t, kElements> atoms_{};  // all 0 between molecules
+  std::vector<ElementCount> composition_;
+};
+
+}  // namespace
+
+void Statistics::join(const Statistics& other, size_t n_listed) {
+  n_molecules += other.n_molecules;
+  n_atoms += other.n_atoms;
+  for (const auto& [atoms, molecules] : other.sizes) sizes[atoms] += molecules;
+  for (size_t i = 0; i < kElements; ++i) {
+    atoms_of[i] += other.atoms_of[i];
+    molecules_of[i] += other.molecules_of[i];
+  }
+  energy.join(other.energy);
+  energy_per_atom.join(other.energy_per_atom);
+  forces.join(other.forces);
+  largest_force = std::max(largest_force, other.largest_force);
+  equations.join(other.equations);
+  equations_per_atom.join(other.equations_per_atom);
+  for (size_t field = 0; field < other.present.size(); ++field) {
+    const size_t here = field < n_listed
+                            ? field
+                            : n_listed + static_cast<size_t>(unlisted.add(other.unlisted.fields()[field - n_listed]));
+    if (here >= present.size()) present.resize(here + 1);
+    present[here] += other.present[field];
+  }
+}
+
+int64_t StatisticsPass::advance() {
+  const auto look = [](Adder& adder, int64_t index, std::vector<std::byte>& scratch) { adder.add(index, scratch); };
+  const auto join = [&](const Adder& adder) { found_.join(adder.sums, collator_->fields().size()); };
+  return sweep_.advance(Adder(*collator_, references_), look, join);
+}
+
+}  // namespace atompack::collate

@@ -1,0 +1,63 @@
+// What a data set holds, found in one pass over it.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "collate/collator.h"
+#include "collate/moments.h"
+#include "collate/normal_equations.h"
+#include "collate/sweep.h"
+
+namespace atompack::collate {
+
+struct Statistics {
+  int64_t n_molecules = 0;
+  int64_t n_atoms = 0;
+  std::unordered_map<int64_t, int64_t> sizes;  // atoms -> molecules of that many
+  std::array<int64_t, kElements> atoms_of{};   // by atomic number
+  std::array<int64_t, kElements> molecules_of{};
+  Moments energy;
+  Moments energy_per_atom;             // of molecules with atoms
+  Moments forces;                      // of their components
+  double largest_force = 0;            // the longest vector of finite components
+  NormalEquations equations;           // of molecules with atoms and a finite energy
+  NormalEquations equations_per_atom;  // the same, each divided by its number of atoms
+  FieldTable unlisted;                 // fields that records hold and no schema lists, numbered behind those of the set
+  std::vector<int64_t> present;        // by field: molecules that have it
+
+  void join(const Statistics& other, size_t n_listed);
+};
+
+// Looks at the molecules as the request of a collator wants them: its fields, its rule for missing ones.
+class StatisticsPass {
+ public:
+  using References = std::array<double, kElements>;
+
+  // `references` by atomic number are taken off the energies before these enter the equations: with a fair guess
+  // nothing large is left that could swamp the residual.
+  StatisticsPass(std::shared_ptr<const Collator> collator, std::optional<at::Tensor> selection,
+                 const References& references)
+      : collator_(std::move(collator)),
+        sweep_(collator_->source(), std::move(selection), collator_->request().max_threads),
+        references_(references) {}
+
+  int64_t size() const { return sweep_.size(); }
+
+  // Goes on for a while; returns how many molecules are done. Throws CorruptFileError, FieldError, IoError.
+  int64_t advance();
+
+  const Collator& collator() const { return *collator_; }
+  const Statistics& found() const { return found_; }
+
+ private:
+  std::shared_ptr<const Collator> collator_;
+  Sweep sweep_;
+  References references_;
+  Statistics found_;
+};
+
+}  // namespace atompack::collate

@@ -1,0 +1,18 @@
+// Symbols of the elements.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace atompack::extxyz {
+
+constexpr uint8_t kLastElement = 118;
+
+// Letters of any case; X, an atom of no element, is 0.
+std::optional<uint8_t> atomic_number(std::string_view symbol);
+
+// number <= kLastElement
+std::string_view symbol_of(uint8_t number);
+
+}  // namespace atompack::extxyz

@@ -1,0 +1,48 @@
+// Numbers as they stand in a text, and back. Nothing here looks at the locale.
+#pragma once
+
+#include <charconv>
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace atompack::extxyz {
+
+constexpr bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+
+// The whole token must be the number; FORMAT.md#numbers.
+std::optional<double> parse_real(std::string_view token);
+std::optional<int64_t> parse_integer(std::string_view token);
+std::optional<bool> parse_flag(std::string_view token);
+
+// The shortest text that reads back as the same bits, a sign or payload of NaN aside.
+void append_real(double value, std::string& text);
+// The same with something that tells it from an integer.
+void append_marked_real(double value, std::string& text);
+void append_integer(int64_t value, std::string& text);
+
+// The token at `at`, which is no space; moves behind it.
+inline std::string_view take_token(const char*& at, const char* end) {
+  const char* const begin = at;
+  while (at != end && !is_space(*at)) ++at;
+  return {begin, static_cast<size_t>(at - begin)};
+}
+
+// Reads the number at `at` and moves behind it; false leaves both as they are. Plain numbers take the short way.
+inline bool take_real(const char*& at, const char* end, double& value) {
+  const auto [stop, error] = std::from_chars(at, end, value);
+  if (error == std::errc() && (stop == end || is_space(*stop)) && !std::isnan(value)) [[likely]] {
+    at = stop;
+    return true;
+  }
+  const char* next = at;
+  const std::optional<double> parsed = parse_real(take_token(next, end));
+  if (!parsed) return false;
+  at = next;
+  value = *parsed;
+  return true;
+}
+
+}  // namespace atompack::extxyz

@@ -1,0 +1,19 @@
+// What the text of a comment line's value is: numbers, flags, or just text; FORMAT.md#values.
+#pragma once
+
+#include <string_view>
+
+#include "extxyz/array.h"
+#include "extxyz/comment_line.h"
+
+namespace atompack::extxyz {
+
+// `out` keeps its memory from call to call.
+void infer_value(const Entry& entry, Array& out);
+
+// Appends `text` such that it is read back as this text and nothing else.
+void append_text_value(std::string_view key, std::string_view text, std::string& line);
+
+constexpr std::string_view kJsonMark = "_JSON ";
+
+}  // namespace atompack::extxyz

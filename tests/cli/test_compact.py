@@ -1,0 +1,57 @@
+"""atompack-torch compact: the options reach apt.compact(), and what it did is told."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import atompack_torch as apt
+from atompack_torch import cli
+
+
+def test_one_file(fixtures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, target = fixtures / "gen3.atp", tmp_path / "new.atp"
+    assert cli.main(["compact", "--json", str(source), str(target)]) == 0
+    captured = capsys.readouterr()
+    assert json.loads(captured.out) == {
+        "n_molecules": 7,
+        "bytes_before": source.stat().st_size,
+        "bytes_after": target.stat().st_size,
+    }
+    assert captured.err == ""
+    assert target.stat().st_size < source.stat().st_size
+    assert apt.AtpDataset(target)[:].positions.equal(apt.AtpDataset(source)[:].positions)
+
+
+def test_codec_level_and_order(
+    fixtures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    order, target = tmp_path / "order.txt", tmp_path / "new.atp"
+    order.write_text("3 1\n8\n")
+    sources = [str(fixtures / "gen3.atp"), str(fixtures / "tail_records.atp")]
+    options = ["--codec", "zstd", "--level", "7", "--order", str(order)]
+    assert cli.main(["compact", *options, *sources, str(target)]) == 0
+    assert "3 molecules" in capsys.readouterr().out
+    assert cli.main(["info", "--json", str(target)]) == 0
+    (file,) = json.loads(capsys.readouterr().out)["files"]
+    assert (file["codec"], file["level"], file["dead_bytes"]) == ("zstd", 7, 0)
+    expected = apt.AtpDataset(sources).batch([3, 1, 8])
+    assert apt.AtpDataset(target)[:].positions.equal(expected.positions)
+
+
+def test_what_is_refused(
+    fixtures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "new.atp"
+    source = str(fixtures / "gen3.atp")
+    order = tmp_path / "order.txt"
+    order.write_text("one two")
+    assert cli.main(["compact", "--order", str(order), source, str(target)]) == 2
+    assert cli.main(["compact", str(fixtures / "bad_section_cut.atp"), str(target)]) == 1
+    assert "molecule 0" in capsys.readouterr().err
+    assert not target.exists()
+    target.write_bytes(b"")
+    assert cli.main(["compact", source, str(target)]) == 1
+    assert "exists" in capsys.readouterr().err

@@ -1,0 +1,87 @@
+"""atompack-torch head."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import atompack_torch as apt
+from atompack_torch import cli
+from atompack_torch.cli.head import formula
+
+
+def test_text(fixtures: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["head", str(fixtures / "minimal.atp")]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "molecule 0: HO, 2 atoms",
+        "  positions       float32  (2, 3)  0 0 0 0.75 0 -1.5",
+        "  atomic_numbers  int64    (2,)    8 1",
+        "  energy          float64  ()      -1.25",
+        "  q               float64  (2,)    -0.5 0.5",
+        "  id              int64    ()      7",
+        "1 of 1 molecules",
+    ]
+
+
+def test_how_many(fixtures: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(fixtures / "gen3.atp")
+    for n, shown in (("0", 0), ("2", 2), ("100", 7)):
+        assert cli.main(["head", "-n", n, path]) == 0
+        text = capsys.readouterr().out
+        assert text.count("molecule ") == shown
+        assert text.endswith(f"{shown} of 7 molecules\n")
+    assert cli.main(["head", "-n", "-1", path]) == 2
+    assert "-n: expected a number from 0" in capsys.readouterr().err
+
+
+def test_fields(fixtures: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(fixtures / "gen3.atp")
+    assert cli.main(["head", "-n", "1", "--json", path, "--fields", "energy"]) == 0
+    (molecule,) = json.loads(capsys.readouterr().out)
+    assert list(molecule["fields"]) == ["positions", "atomic_numbers", "energy"]
+    assert cli.main(["head", "--fields", "nothing", "--json", path]) == 2
+    assert "nothing" in capsys.readouterr().err
+
+
+def test_json_holds_all_values(fixtures: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Also those for which JSON has no number."""
+    path = fixtures / "custom_edge_values.atp"
+    assert cli.main(["head", "--json", "-n", "1000", str(path)]) == 0
+    molecules = json.loads(
+        capsys.readouterr().out, parse_constant=lambda text: pytest.fail(f"{text} is no JSON")
+    )
+    dataset = apt.AtpDataset(path)
+    assert len(molecules) == len(dataset)
+    for i, plain in enumerate(molecules):
+        molecule = dataset[i]
+        assert plain["molecule"] == i
+        assert list(plain["fields"]) == molecule.keys()
+        for name, held in plain["fields"].items():
+            value = molecule[name]
+            if isinstance(value, str) or value is None:
+                assert held["values"] == value
+            else:
+                assert held["shape"] == list(value.shape)
+                assert str(held["values"]).replace("'", "") == str(value.tolist())
+
+
+def test_damaged_value(fixtures: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["head", str(fixtures / "bad_scalar_len.atp")]) == 1
+    assert "field 'k'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("numbers", "text"),
+    [
+        ([6, 1, 1, 8, 1, 1], "CH4O"),
+        ([8, 1, 1], "H2O"),
+        ([17, 11], "ClNa"),
+        ([6, 6, 5], "C2B"),
+        ([], ""),
+        ([200, 0], "XZ200"),
+    ],
+)
+def test_formula(numbers: list[int], text: str) -> None:
+    assert formula(numbers) == text

@@ -1,0 +1,163 @@
+"""The frame of the command line: help, exit statuses, errors, closed pipes."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from atompack_torch import cli
+
+COMMANDS = {"bench", "compact", "head", "info", "stats", "verify"}
+RUN = [sys.executable, "-m", "atompack_torch"]
+
+
+def test_every_module_is_a_command() -> None:
+    assert set(cli.commands()) >= COMMANDS
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["-h"]])
+def test_help(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        cli.main(arguments)
+    assert stop.value.code == 0
+    text = capsys.readouterr().out
+    for name in cli.commands():
+        assert re.search(rf"^ +{name} +\w", text, re.MULTILINE), name
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_help_of_each_command_shows_an_example(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stop:
+        cli.main([name, "--help"])
+    assert stop.value.code == 0
+    text = capsys.readouterr().out
+    assert f"\n  atompack-torch {name} " in text
+    assert "--json" in text
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["nothing"], ["info"], ["head", "--bogus", "x.atp"], ["bench", "--rounds", "0"]],
+    ids=" ".join,
+)
+def test_wrong_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        cli.main(arguments)
+    assert stop.value.code == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.splitlines()[-1].startswith("atompack-torch")
+
+
+@pytest.mark.parametrize("command", ["info", "verify", "head", "stats"])
+def test_no_such_file(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([command, str(tmp_path / "no\nsuch.atp")]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    (line,) = captured.err.splitlines()
+    assert line.startswith(f"atompack-torch {command}: ")
+    assert "No such file" in line
+
+
+@pytest.mark.parametrize("command", ["head", "stats"])
+def test_bad_data(command: str, fixtures: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = fixtures / "bad_section_cut.atp"
+    assert cli.main([command, str(path)]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"atompack-torch {command}: {path}: ")
+    assert "molecule 0" in line
+
+
+def test_something_that_is_not_installed(
+    fixtures: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    assert cli.main(["bench", "--quick"]) == 2
+    assert "pip install atompack-db" in capsys.readouterr().err
+
+
+def test_interrupt(fixtures: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("atompack_torch.verification.verify", interrupted)
+    assert cli.main(["verify", str(fixtures / "minimal.atp")]) == 130
+
+
+def test_as_a_program(fixtures: Path) -> None:
+    done = subprocess.run(
+        [*RUN, "verify", str(fixtures / "bad_section_cut.atp")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "molecule 0" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [
+        (["head", "-n", "1000", "--json"], 0),
+        (["info"], 0),
+        (["verify"], 0),
+    ],
+    ids=lambda a: a[0] if isinstance(a, list) else "",
+)
+def test_nobody_reads_the_output(fixtures: Path, arguments: list[str], status: int) -> None:
+    """As when piping into ``head``: no traceback, no complaint at exit."""
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        done = subprocess.run(
+            [*RUN, *arguments, *[str(fixtures / "gen3.atp")] * 300],
+            stdout=write,
+            stderr=subprocess.PIPE,
+            timeout=60,
+            check=False,
+        )
+    finally:
+        os.close(write)
+    assert (done.returncode, done.stderr) == (status, b"")
+
+
+def test_a_closed_pipe_does_not_hide_faults(fixtures: Path) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        done = subprocess.run(
+            [*RUN, "verify", *[str(fixtures / "bad_section_cut.atp")] * 300],
+            stdout=write,
+            stderr=subprocess.PIPE,
+            timeout=60,
+            check=False,
+        )
+    finally:
+        os.close(write)
+    assert (done.returncode, done.stderr) == (1, b"")
+
+
+def test_names_that_a_terminal_would_obey(fixtures: Path, tmp_path: Path) -> None:
+    """Or that its encoding does not have: neither breaks the output."""
+    path = tmp_path / "\x1b[2J\N{LATIN SMALL LETTER U WITH DIAERESIS}.atp"
+    shutil.copy(fixtures / "gen3.atp", path)
+    for encoding in ("utf-8", "ascii"):
+        done = subprocess.run(
+            [*RUN, "info", path],
+            capture_output=True,
+            timeout=60,
+            check=False,
+            env={**os.environ, "PYTHONIOENCODING": encoding},
+        )
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert b"\x1b" not in done.stdout
+        assert rb"\x1b[2J" in done.stdout

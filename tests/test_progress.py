@@ -1,0 +1,87 @@
+"""The progress bar: what it writes where, and that it can be silent."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from atompack_torch.progress import Progress
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_elsewhere_only_the_last_line() -> None:
+    stream = io.StringIO()
+    with Progress(10, "molecules", label="reading", stream=stream) as progress:
+        for _ in range(10):
+            progress.update()
+    assert stream.getvalue().startswith("reading: 10 molecules in 0.0 s (")
+    assert stream.getvalue().endswith("/s)\n")
+    assert stream.getvalue().count("\n") == 1
+
+
+def test_a_terminal_is_kept_up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([0.0, 0.05, 1.0, 3.0])
+    monkeypatch.setattr("time.monotonic", lambda: next(clock))
+    stream = Terminal()
+    with Progress(400, "molecules", stream=stream) as progress:
+        progress.update(50)  # too early for a new line
+        progress.update(50)
+    lines = stream.getvalue().split("\r\x1b[K")
+    assert lines[1] == "[######..................]  25%  100/400 molecules  100/s  0:03 left"
+    assert lines[2] == "100 molecules in 3.0 s (33/s)\n"
+
+
+def test_an_unknown_total(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([0.0, 100.0, 7200.0])
+    monkeypatch.setattr("time.monotonic", lambda: next(clock))
+    stream = Terminal()
+    with Progress(None, "frames", label="reading", stream=stream) as progress:
+        progress.update(5)
+    assert "reading: 5 frames  0.05/s  1:40" in stream.getvalue()
+
+
+def test_lines_fit_into_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([0.0, 1.0, 2.0])
+    monkeypatch.setattr("time.monotonic", lambda: next(clock))
+    monkeypatch.setenv("COLUMNS", "20")
+    stream = Terminal()
+    with Progress(4, "molecules", label="x" * 50, stream=stream) as progress:
+        progress.update(1)
+    lines = stream.getvalue().rstrip("\n").split("\r\x1b[K")
+    assert all(len(line) < 20 for line in lines)
+
+
+def test_silent() -> None:
+    stream = Terminal()
+    with Progress(10, "molecules", enabled=False, stream=stream) as progress:
+        progress.update(10)
+    assert stream.getvalue() == ""
+    assert progress.done == 10
+
+
+def test_an_error_is_told() -> None:
+    stream = io.StringIO()
+
+    def fail() -> None:
+        with Progress(10, "molecules", stream=stream) as progress:
+            progress.update(3)
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert stream.getvalue().startswith("stopped after 3 molecules in ")
+
+
+def test_stderr_is_the_default(capsys: pytest.CaptureFixture[str]) -> None:
+    with Progress(None, "files") as progress:
+        progress.update()
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("1 files in ")

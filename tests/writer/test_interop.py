@@ -1,0 +1,238 @@
+"""Ours and the original read and extend each other's files."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracle.client import AtompackProcess
+from reference import plain, strategies
+from reference.atp_file import AtpFile
+from reference.atp_record import BadFileError
+from reference.collate import ReferenceDataset
+from reference.compare import assert_batch, assert_molecule
+from reference.names import reserved_names
+from reference.strategies import Kind
+
+import atompack_torch as apt
+
+NewPath = Callable[[], Path]
+Plains = Sequence[plain.Plain]
+
+# Every builtin and every type of property, in fields that some molecules lack.
+EVERYTHING = strategies.Recipe(
+    "f4",
+    {key: strategies.USUAL[key] for key in strategies.USUAL if key != "positions"},
+    {
+        "m_float": Kind("float"),
+        "m_int": Kind("int"),
+        "m_str": Kind("str"),
+        "m_none": Kind("none"),
+        "": Kind("array", "f4", ((4,),)),
+        "m_f8": Kind("array", "f8", ((0,),)),
+        "m_i4": Kind("array", "i4", ((2,),)),
+        "k" * 255: Kind("array", "i8", ((3,),)),
+        "m_v4": Kind("vectors", "f4", ((2, 3),)),
+        "m_v8": Kind("vectors", "f8", ((1, 3),)),
+        "m_t4": Kind("tensor", "f4", ((2, 2), (1, 4))),
+        "m_t8": Kind("tensor", "f8", ((2, 0, 1), (1, 3, 3))),
+        "é中": Kind("tensor", "i4", ((2, 3),)),
+        "a\0b": Kind("tensor", "i8", ((2, 2), (2, 3))),
+    },
+    {
+        "a_f4": Kind("array", "f4"),
+        "a_f8": Kind("array", "f8"),
+        "a_i4": Kind("array", "i4"),
+        "a_i8": Kind("array", "i8"),
+        "a_v4": Kind("vectors", "f4", ((3,),)),
+        "energy": Kind("vectors", "f8", ((3,),)),
+        "a_t4": Kind("tensor", "f4", ((2,), (1, 2))),
+        "a_t8": Kind("tensor", "f8", ((3, 3),)),
+        "a_ti4": Kind("tensor", "i4", ((3,),)),
+        "a_ti8": Kind("tensor", "i8", ((0,), (2,))),
+    },
+)
+
+
+def some_molecules(n: int, seed: int = 1, recipe: strategies.Recipe = EVERYTHING) -> Plains:
+    """The first has all fields, the others some."""
+    rng = np.random.default_rng(seed)
+    present = [1.0] + [0.6] * (n - 1)
+    return [strategies.molecule(rng, recipe, int(rng.integers(0, 9)), p) for p in present]
+
+
+def ours(path: Path, plains: Plains, codec: str | None = None, mode: str = "a") -> None:
+    """One commit of our writer."""
+    with apt.AtpWriter(path, codec=codec, mode=mode) as writer:
+        writer.write([plain.molecule(p) for p in plains])
+
+
+def assert_all_read(path: Path, plains: Plains, atompack: AtompackProcess) -> None:
+    """The bytes, the original and our reader agree on what the file holds."""
+    plain.assert_file_holds(path, plains)
+    theirs = atompack.read(path)
+    assert len(theirs) == len(plains)
+    for got, want in zip(theirs, plains, strict=True):
+        plain.assert_plain(got, want)
+    dataset = apt.AtpDataset(path)
+    reference = ReferenceDataset([AtpFile.open(path)], reserved_names())
+    assert len(dataset) == len(plains)
+    assert_batch(dataset.batch(range(len(plains))), reference.batch(range(len(plains))))
+    for i in range(len(plains)):
+        assert_molecule(dataset[i], reference.molecule(i), apt.CorruptFileError)
+
+
+@pytest.mark.parametrize("codec", strategies.CODECS)
+def test_every_type(atompack: AtompackProcess, new_path: NewPath, codec: str) -> None:
+    path, plains = new_path(), some_molecules(12)
+    ours(path, plains, codec)
+    assert_all_read(path, plains, atompack)
+
+
+@settings(max_examples=50)
+@given(st.data())
+def test_ours_is_read(atompack: AtompackProcess, new_path: NewPath, data: st.DataObject) -> None:
+    plains = data.draw(strategies.contents(data.draw(strategies.recipes())))
+    path = new_path()
+    ours(path, plains, data.draw(st.sampled_from(strategies.CODECS)))
+    assert_all_read(path, plains, atompack)
+
+
+@pytest.mark.parametrize("codec", strategies.CODECS)
+def test_flat_reads_are_the_same(atompack: AtompackProcess, new_path: NewPath, codec: str) -> None:
+    """The original's fast path relies on schema and index, and does not forgive."""
+    recipe = strategies.Recipe(
+        "f4",
+        {"energy": "f8", "forces": "f4", "name": "f8"},
+        {"x": Kind("float"), "label": Kind("str"), "v": Kind("array", "f4", ((2,),))},
+        {"q": Kind("array", "f8"), "t": Kind("tensor", "f4", ((2,),))},
+    )
+    plains = [
+        strategies.molecule(np.random.default_rng(seed), recipe, 1 + seed % 7) for seed in range(40)
+    ]
+    path, theirs = new_path(), atompack.write(new_path(), plains, codec)
+    ours(path, plains, codec)
+    for indices in (range(40), [7, 3, 3], [39]):
+        got, want = atompack.flat(path, indices), atompack.flat(theirs, indices)
+        assert list(got) == list(want)
+        assert plain.bits(got) == plain.bits(want)
+
+
+@settings(max_examples=25)
+@given(st.data())
+def test_appends_by_turns(
+    atompack: AtompackProcess, new_path: NewPath, data: st.DataObject
+) -> None:
+    recipe = data.draw(strategies.recipes())
+    unusual = any(v != strategies.USUAL[k] for k, v in recipe.builtins.items())
+    first = data.draw(strategies.contents(recipe, 4))
+    codec = data.draw(st.sampled_from(strategies.CODECS))
+    path = new_path()
+    if data.draw(st.booleans()):
+        ours(path, first, codec)
+    else:
+        atompack.write(path, first, codec)
+    plains = list(first)
+    for turn in range(data.draw(st.integers(1, 4))):
+        if unusual and recipe.positions == "f4":
+            break  # the first molecules may have settled another record format
+        more = data.draw(strategies.contents(recipe, 3))
+        if (turn + len(first)) % 2:
+            ours(path, more)
+        else:
+            atompack.append(path, more)
+        plains += more
+    assert_all_read(path, plains, atompack)
+
+
+def damaged_newest_slot(content: bytes) -> bytes:
+    """One byte of the slot that counts is another."""
+    at = max((0, 4096), key=lambda at: content[at + 8 : at + 16][::-1]) + 60
+    return content[:at] + bytes([content[at] ^ 0xFF]) + content[at + 1 :]
+
+
+CRASHES: dict[str, Callable[[bytes], bytes]] = {
+    "tail of garbage": lambda content: content + bytes(range(256)) * 40,
+    "tail of zeros": lambda content: content + bytes(5000),
+    "tail of one byte": lambda content: content + b"x",
+    "cut index": lambda content: content[:-5],
+    "cut record": lambda content: content[: content.index(b"energy", 8192) + 3],
+    "damaged newest slot": damaged_newest_slot,
+}
+
+
+@pytest.mark.parametrize("who", ["ours", "theirs"])
+@pytest.mark.parametrize("crash", sorted(CRASHES))
+def test_appends_after_a_crash(
+    atompack: AtompackProcess, new_path: NewPath, crash: str, who: str
+) -> None:
+    """What the file opens at stays, what is appended follows; the original goes on from there."""
+    recipe = strategies.Recipe("f8", {"energy": "f8", "forces": "f8"})
+    plains = [*some_molecules(9, 3, recipe)]
+    path = new_path()
+    if who == "ours":
+        ours(path, plains[:4])
+        ours(path, plains[4:6])
+    else:
+        atompack.write(path, plains[:6], commits=[4])
+    path.write_bytes(CRASHES[crash](path.read_bytes()))
+    try:
+        survived = len(AtpFile.open(path))
+    except BadFileError:  # the older commit is gone too
+        assert crash == "cut record"
+        with pytest.raises(apt.CorruptFileError, match="no valid header slot"):
+            ours(path, plains[6:])
+        return
+    assert survived == (6 if crash.startswith("tail") else 4)
+    ours(path, plains[6:8])
+    assert_all_read(path, [*plains[:survived], *plains[6:8]], atompack)
+    atompack.append(path, plains[8:])
+    assert_all_read(path, [*plains[:survived], *plains[6:]], atompack)
+
+
+def test_reopened_files_never_overwrite_their_only_slot(
+    fixtures: Path, atompack: AtompackProcess, new_path: NewPath
+) -> None:
+    """After a fallback, the commit that was fallen back to survives the next one."""
+    for name in ("bad_a_newest", "bad_b_newest", "bad_b_magic", "odd_generation_tie"):
+        path = new_path()
+        shutil.copy(fixtures / f"{name}.atp", path)
+        before = AtpFile.open(path)
+        with apt.AtpWriter(path, mode="a") as writer:
+            content = path.read_bytes()
+            writer.write(apt.Molecule(np.zeros((1, 3), "f4"), [1]))
+        slots = [*zip(slots_of(content), slots_of(path.read_bytes()), strict=True)]
+        assert sum(old != new for old, new in slots) == 1
+        kept = next(old for old, new in slots if old == new)
+        assert int.from_bytes(kept[8:16], "little") == before.slot.generation
+        assert len(atompack.read(path)) == len(before) + 1
+
+
+def slots_of(content: bytes) -> tuple[bytes, bytes]:
+    """The two header slots."""
+    return content[:4096], content[4096:8192]
+
+
+@pytest.mark.parametrize("version", ["v020", "v030", "v031"])
+@pytest.mark.parametrize("kind", ["", "_batch"])
+def test_appending_to_files_of_older_releases(
+    fixtures: Path, atompack: AtompackProcess, new_path: NewPath, version: str, kind: str
+) -> None:
+    """Their schema is missing, or has wrong slots: it is derived anew, or put right."""
+    path = new_path()
+    shutil.copy(fixtures / f"legacy_{version}{kind}.atp", path)
+    before = apt.AtpDataset(path)
+    with apt.AtpWriter(path, mode="a") as writer:
+        writer.write([before[0], before[2]])
+    held = AtpFile.open(path)
+    for i, want in ((3, 0), (4, 2)):
+        assert plain.all_bits(held.molecule(i)) == plain.all_bits(held.molecule(want))
+    assert len(atompack.read(path)) == 5
+    if not kind or version != "v030":
+        atompack.append(path, [atompack.read(path)[1]])  # compares schema entries bit for bit
+        assert len(apt.AtpDataset(path)) == 6
