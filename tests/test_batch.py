@@ -85,16 +85,6 @@ def batch(dataset: apt.AtpDataset) -> apt.MoleculeBatch:
     return dataset.batch([0, 1, 2])
 
 
-def assert_equal(got: apt.MoleculeBatch, want: apt.MoleculeBatch) -> None:
-    """Same names, values, levels and masks."""
-    assert set(got.keys()) == set(want.keys())
-    assert len(got) == len(want)
-    for key in want.keys():
-        assert_same(got[key], want[key], key)
-        assert got.level(key) == want.level(key)
-        assert_same(got.mask(key), want.mask(key), f"mask of {key}")
-
-
 def arena_count(batch: apt.MoleculeBatch) -> int:
     """How many storages lie behind the tensors of a batch."""
     leaves = pytree.tree_leaves([batch[k] for k in batch.keys()])
