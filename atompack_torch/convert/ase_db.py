@@ -61,28 +61,32 @@ def read(path: _Path, *, report: Report) -> Iterator[Columns]:
 
 def _records(path: _Path, report: Report) -> Iterator[Parts]:
     report.note(_BOOKKEEPING)
-    rows = _rows(_connect(path))
-    number = 0
-    while True:
-        try:
-            row = next(rows, None)
-        except Exception as error:  # whatever the database stumbles over
-            fault = f"{path}: {described(error)} (molecule {number})"
-            raise CorruptFileError(fault) from error
-        if row is None:
-            return
-        yield from converted(partial(_parts, row, report), path, number, report)
-        number += 1
+    database = _connect(path)
+    for number, row in enumerate(_rows(database, str(path))):
+        yield from converted(partial(_parts, database, row, report), path, number, report)
 
 
-def _rows(database: Any) -> Iterator[Any]:
-    if not hasattr(database, "managed_connection"):
-        yield from database.select()  # reads one row at a time, by id
+def _rows(database: Any, path: str) -> Iterator[Any]:
+    """All rows by id, or ids of rows that fail when they are read with others."""
+    if hasattr(database, "ids"):  # LMDB: one row at a time
+        yield from database.ids
         return
-    last = 0  # SQLite: ASE fetches everything that is selected
-    while rows := list(database.select(f"id>{last}", sort="id", limit=BLOCK_STRUCTURES)):
+    last = 0
+    while True:
+        # ASE fetches everything that is selected before it hands out the first row.
+        piece = {"sort": "id", "limit": BLOCK_STRUCTURES}
+        try:
+            rows = list(database.select(f"id>{last}", **piece))
+        except Exception:
+            try:
+                bare = database.select(f"id>{last}", columns=["id"], include_data=False, **piece)
+                rows = [row.id for row in bare]
+            except Exception as error:  # whatever the database stumbles over
+                raise CorruptFileError(f"{path}: {described(error)}") from error
+        if not rows:
+            return
         yield from rows
-        last = rows[-1].id
+        last = rows[-1] if isinstance(rows[-1], int) else rows[-1].id
 
 
 def _connect(path: _Path) -> Any:
@@ -103,7 +107,9 @@ def _connect(path: _Path) -> Any:
         raise CorruptFileError(f"{path}: {described(error)}") from error
 
 
-def _parts(row: Any, report: Report) -> Parts:
+def _parts(database: Any, row: Any, report: Report) -> Parts:
+    if isinstance(row, int):
+        row = database.get(id=row)
     parts = parts_of(row.toatoms(), report.skip)
     for key, value in row.key_value_pairs.items():
         _put(parts, key, value, f"key-value pair {key!r}", report)

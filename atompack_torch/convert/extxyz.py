@@ -50,7 +50,8 @@ class Reader(Iterator[Columns]):
 
     Raises:
         CorruptFileError: the text contradicts the format; the frames before have been handed out.
-        FieldError: a label is not of its shape or no number, or two keys mean one field.
+        FieldError: a label is not of its shape or no number, two keys mean one field, or one of
+            ``keys`` is nowhere.
         OSError: the file cannot be read.
     """
 
@@ -139,6 +140,11 @@ def read(
 ) -> Reader:
     """The frames of a file as columns, a block at a time; see ``Reader``."""
     return Reader(path, keys=keys, report=report, max_frames=max_frames, max_bytes=max_bytes)
+
+
+def count(path: str | os.PathLike[str]) -> int:
+    """Number of frames, up to damage: a look at the comment lines."""
+    return _core.survey_extxyz(os.fspath(path))[0]
 
 
 class _Warnings:

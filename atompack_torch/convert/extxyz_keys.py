@@ -87,14 +87,15 @@ def targets_of(
     """The field of each key; ``keys``, the user's, go first.
 
     Raises:
-        FieldError: two keys mean one field, or a key of the user's is of the wrong level.
+        FieldError: two keys mean one field, or a key of the user's is not there or of the wrong
+            level.
     """
     by_place = {(field.level, field.key): field for field in found}
     targets: dict[tuple[Level, str], Target] = {}
     for key, name in keys.items():
         places = [(level, key) for level in SCOPES if (level, key) in by_place]
         if not places:
-            report.note(f"{path}: no frame has the key {key!r} that was asked for")
+            raise FieldError(f"{path}: keys: no frame has {key!r}")
         targets |= {place: _asked(path, place, name) for place in places}
     targets |= _known_labels(by_place, targets)
     _add_momenta(path, by_place, targets, report)

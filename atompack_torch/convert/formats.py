@@ -6,10 +6,14 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from atompack_torch.columns import Columns
 from atompack_torch.convert.report import Report
+from atompack_torch.errors import FieldError
+
+if TYPE_CHECKING:
+    from atompack_torch.convert.extxyz import Reader
 
 # Names for options; "ase" is everything that ASE reads, "ase:NAME" one of its formats.
 SOURCES = ("atp", "extxyz", "ase-db", "npz", "hdf5", "ase")
@@ -45,7 +49,7 @@ class Source(NamedTuple):
     @property
     def maps_keys_itself(self) -> bool:
         """Whether the names of the file are no field names yet."""
-        return self.kind in ("npz", "hdf5")
+        return self.kind in ("npz", "hdf5", "extxyz")
 
     def n_structures(self) -> int | None:
         """Number of structures; None: only reading tells."""
@@ -57,7 +61,9 @@ class Source(NamedTuple):
             from atompack_torch.convert import ase_db
 
             return ase_db.count(self.path)
-        if self.maps_keys_itself:
+        if self.kind == "extxyz":
+            return self._extxyz(Report()).n_frames
+        if self.kind in ("npz", "hdf5"):
             from atompack_torch.convert import arrays
 
             count = arrays.count_npz if self.kind == "npz" else arrays.count_hdf5
@@ -74,7 +80,12 @@ class Source(NamedTuple):
             from atompack_torch.convert import ase_db
 
             return ase_db.read(self.path, report=report)
-        if self.maps_keys_itself:
+        if self.kind == "extxyz":
+            reader = self._extxyz(report)
+            for key in sorted(self.keys.keys() - {key for _, key in reader._targets}):
+                raise FieldError(f"{self.path}: keys: no frame has a key {key!r}")
+            return reader
+        if self.kind in ("npz", "hdf5"):
             from atompack_torch.convert import arrays
 
             read = arrays.read_npz if self.kind == "npz" else arrays.read_hdf5
@@ -83,6 +94,11 @@ class Source(NamedTuple):
 
         name = self.kind.removeprefix("ase").removeprefix(":") or None
         return ase_files.read(self.path, report=report, ase_format=name)
+
+    def _extxyz(self, report: Report) -> Reader:
+        from atompack_torch.convert import extxyz
+
+        return extxyz.read(self.path, keys=self.keys, report=report)
 
     def n_bytes(self) -> int:
         """Size on disk."""
@@ -158,6 +174,10 @@ def open_target(
         from atompack_torch.convert import atp
 
         return atp.Writer(path, codec, level, append=append)
+    if kind == "extxyz":
+        from atompack_torch.convert import extxyz
+
+        return extxyz.Writer(path, report=report, mode="w")
     from atompack_torch.convert import ase_db
 
     return ase_db.Writer(path, report=report, overwrite=True)

@@ -113,7 +113,8 @@ class Shown {
   std::vector<int64_t> numbers(const py::sequence& items) const {
     std::vector<int64_t> all;
     all.reserve(items.size());
-    for (const py::handle item : items) all.push_back(number(item));
+    // Held as objects: the items of a range are made as they are asked for, and nobody else holds them.
+    for (const py::object item : items) all.push_back(number(item));
     return all;
   }
 

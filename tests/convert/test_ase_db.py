@@ -62,7 +62,7 @@ def test_rows_come_by_id_in_bounded_pieces(tmp_path: Path, monkeypatch: pytest.M
         lambda *a, **k: fetched.append([*select(*a, **k)]) or iter(fetched[-1]),
     )
     blocks = list(read(path, report=Report()))
-    assert max(map(len, fetched)) == BLOCK_STRUCTURES
+    assert list(map(len, fetched)) == [BLOCK_STRUCTURES, BLOCK_STRUCTURES, 5, 0]
     got = [int(r.properties["k"]) for block in blocks for r in records_of(block)]
     assert got == [i for i in range(2 * BLOCK_STRUCTURES + 7) if i + 1 not in (3, BLOCK_STRUCTURES)]
 
@@ -190,10 +190,11 @@ def test_a_row_that_cannot_be_read(tmp_path: Path) -> None:
             database.write(calculated)
     with sqlite3.connect(path) as connection:
         connection.execute("UPDATE systems SET positions = x'0102030405' WHERE id = 2")
-    with pytest.raises(CorruptFileError, match=rf"{path}: .*molecule"):
+    with pytest.raises(CorruptFileError, match=rf"{path}: .* \(molecule 1\)"):
         list(read(path, report=Report()))
     report = Report("skip")
-    list(read(path, report=report))
+    (block,) = read(path, report=report)
+    assert len(block.ptr) - 1 == 2
     assert sum(report.skipped.values()) == 1
 
 

@@ -97,6 +97,32 @@ def test_a_folder_of_shards(fixtures: Path, tmp_path: Path) -> None:
     assert joined.n_atoms.tolist() == source.n_atoms.tolist()
 
 
+def test_extended_xyz_both_ways(images: list[ase.Atoms], tmp_path: Path) -> None:
+    for image in images[:12]:
+        image.info["REF"] = image.get_potential_energy() - 1
+    ase.io.write(tmp_path / "x.xyz", images)
+    report = run(tmp_path / "x.xyz", tmp_path / "x.atp", keys={"REF": "energy"})
+    dataset = apt.AtpDataset(tmp_path / "x.atp")
+    assert report.structures_written == len(dataset) == 14
+    assert report.labels["energy"] == 12
+    assert dataset[3].energy.item() == images[3].get_potential_energy() - 1
+    assert dataset[3].positions.tolist() == np.round(images[3].positions, 8).tolist()
+    run(tmp_path / "x.atp", tmp_path / "y.xyz")
+    run(tmp_path / "y.xyz", tmp_path / "y.atp")
+    again = apt.AtpDataset(tmp_path / "y.atp")
+    for before, after in zip(dataset, again, strict=True):
+        assert set(before.keys()) == set(after.keys())
+        assert after.positions.tolist() == before.positions.tolist()
+        assert after["energy"] == before["energy"]
+    with pytest.raises(FieldError, match=r"x\.xyz: keys: no frame has 'REFF'"):
+        run(tmp_path / "x.xyz", tmp_path / "z.atp", keys={"REFF": "energy"})
+    text = (tmp_path / "x.xyz").read_bytes()
+    (tmp_path / "x.xyz").write_bytes(text[:-60])
+    report = run(tmp_path / "x.xyz", tmp_path / "z.atp", on_error="skip")
+    assert len(apt.AtpDataset(tmp_path / "z.atp")) == 13
+    assert sum(report.skipped.values()) == 1
+
+
 def test_sources_are_joined_in_order(tmp_path: Path) -> None:
     paths = info_files(tmp_path, [{"k": 1}, {"k": 2}], [{"k": 3}])
     report = run(paths, tmp_path / "x.atp")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import pickle
 import shutil
 import signal
@@ -263,3 +264,28 @@ def test_a_writer_may_append_while_we_read(atompack: AtompackProcess, path: Path
     for seed in range(3):
         atompack.append(path, molecules(2, seed))
         assert_batch(dataset.batch(range(200)), want)
+
+
+FRESH_INTEGERS = """
+import sys
+import numpy as np
+import atompack_torch as apt
+path, n = sys.argv[1], 1000
+with apt.AtpWriter(path) as writer:
+    writer.write_arrays(positions=np.zeros((n, 1, 3)), atomic_numbers=np.ones((n, 1), int))
+dataset = apt.AtpDataset(path)
+for indices in (range(n), range(n - 1, -1, -2)):
+    assert dataset.batch(indices).index.tolist() == list(indices)
+assert dataset[300:].index.tolist() == list(range(300, n))
+print("done")
+"""
+
+
+def test_integers_that_only_the_batch_holds(tmp_path: Path) -> None:
+    """The items of a range are made on demand; freed memory is marked, so that using it shows."""
+    command = [sys.executable, "-c", FRESH_INTEGERS, str(tmp_path / "x.atp")]
+    environment = os.environ | {"PYTHONMALLOC": "debug"}
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr[-500:]
