@@ -25,6 +25,7 @@ from atompack_torch.errors import (
 )
 from atompack_torch.fields import FieldSpec
 from atompack_torch.joining import collate
+from atompack_torch.loader import Loader
 from atompack_torch.molecule import Molecule
 from atompack_torch.samplers import (
     AtomBudgetBatchSampler,
@@ -47,6 +48,7 @@ __all__ = [
     "DistributedMoleculeSampler",
     "FieldError",
     "FieldSpec",
+    "Loader",
     "MixtureDataset",
     "Molecule",
     "MoleculeBatch",

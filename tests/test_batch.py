@@ -22,7 +22,7 @@ from reference.atp_forge import (
     schema_blob,
     tensor,
 )
-from reference.compare import assert_same, same_bits
+from reference.compare import assert_same, assert_same_batch, same_bits
 from reference.names import ALIASES, STRUCTURE
 from torch.utils import _pytree as pytree
 from torch.utils.data import default_collate
@@ -83,16 +83,6 @@ def dataset(new_path: Callable[[], Path]) -> apt.AtpDataset:
 def batch(dataset: apt.AtpDataset) -> apt.MoleculeBatch:
     """All three molecules."""
     return dataset.batch([0, 1, 2])
-
-
-def assert_equal(got: apt.MoleculeBatch, want: apt.MoleculeBatch) -> None:
-    """Same names, values, levels and masks."""
-    assert set(got.keys()) == set(want.keys())
-    assert len(got) == len(want)
-    for key in want.keys():
-        assert_same(got[key], want[key], key)
-        assert got.level(key) == want.level(key)
-        assert_same(got.mask(key), want.mask(key), f"mask of {key}")
 
 
 def arena_count(batch: apt.MoleculeBatch) -> int:
@@ -203,7 +193,7 @@ def test_a_molecule_knows_its_names(dataset: apt.AtpDataset) -> None:
 @pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
 def test_pickle(batch: apt.MoleculeBatch, dataset: apt.AtpDataset, protocol: int) -> None:
     again = pickle.loads(pickle.dumps(batch, protocol))
-    assert_equal(again, batch)
+    assert_same_batch(again, batch)
     assert arena_count(again) == 1
     molecule = pickle.loads(pickle.dumps(dataset[2], protocol))
     assert set(molecule.keys()) == set(dataset[2].keys())
@@ -227,12 +217,12 @@ def test_torch_save_and_load(batch: apt.MoleculeBatch) -> None:
     file = io.BytesIO()
     torch.save({"batch": batch}, file)
     file.seek(0)
-    assert_equal(torch.load(file, weights_only=False)["batch"], batch)
+    assert_same_batch(torch.load(file, weights_only=False)["batch"], batch)
 
 
 def test_copies(batch: apt.MoleculeBatch) -> None:
     for copied in (batch.clone(), copy.deepcopy(batch)):
-        assert_equal(copied, batch)
+        assert_same_batch(copied, batch)
         assert arena_count(copied) == 1
         copied.positions.add_(1.0)
         copied["energy"].zero_()
@@ -259,7 +249,7 @@ def test_to_a_dtype(batch: apt.MoleculeBatch) -> None:
 
 def test_to_a_device(batch: apt.MoleculeBatch) -> None:
     for device in ("cpu", torch.device("cpu")):
-        assert_equal(batch.to(device, non_blocking=True), batch)
+        assert_same_batch(batch.to(device, non_blocking=True), batch)
     meta = batch.to("meta")
     assert (
         meta.positions.device.type
@@ -272,12 +262,12 @@ def test_to_a_device(batch: apt.MoleculeBatch) -> None:
     if torch.cuda.is_available():
         there = batch.pin_memory().to("cuda", non_blocking=True)
         there.record_stream(torch.cuda.current_stream())
-        assert_equal(there.to("cpu"), batch)
+        assert_same_batch(there.to("cpu"), batch)
 
 
 def test_shared_memory(batch: apt.MoleculeBatch) -> None:
     shared = batch.clone().share_memory_()
-    assert_equal(shared, batch)
+    assert_same_batch(shared, batch)
     assert arena_count(shared) == 1
     for key in shared.keys():
         if isinstance(shared[key], torch.Tensor):
@@ -291,7 +281,7 @@ def test_stream_method_exists(batch: apt.MoleculeBatch) -> None:
 
 def test_pytree(batch: apt.MoleculeBatch) -> None:
     leaves, structure = pytree.tree_flatten(batch)
-    assert_equal(pytree.tree_unflatten(leaves, structure), batch)
+    assert_same_batch(pytree.tree_unflatten(leaves, structure), batch)
     ids = {id(leaf) for leaf in leaves}
     for key in batch.keys():
         if isinstance(batch[key], torch.Tensor):
@@ -305,7 +295,7 @@ def test_pytree(batch: apt.MoleculeBatch) -> None:
     assert_same(doubled.mask("forces"), batch.mask("forces"), "mask")
     assert doubled.label == batch.label
     nested = pytree.tree_map(lambda leaf: leaf, {"a": [batch, 1]})
-    assert_equal(nested["a"][0], batch)
+    assert_same_batch(nested["a"][0], batch)
 
 
 def _double(tensor: torch.Tensor) -> torch.Tensor:
@@ -322,9 +312,9 @@ def test_autograd_reaches_positions(batch: apt.MoleculeBatch) -> None:
 def test_collate_of_molecules(dataset: apt.AtpDataset, batch: apt.MoleculeBatch) -> None:
     joined = apt.collate([dataset[0], dataset[1], dataset[2]])
     assert isinstance(joined, apt.MoleculeBatch)
-    assert_equal(joined, batch)
-    assert_equal(default_collate([dataset[0], dataset[1], dataset[2]]), batch)
-    assert_equal(apt.MoleculeBatch.from_molecules(list(batch)), batch)
+    assert_same_batch(joined, batch)
+    assert_same_batch(default_collate([dataset[0], dataset[1], dataset[2]]), batch)
+    assert_same_batch(apt.MoleculeBatch.from_molecules(list(batch)), batch)
 
 
 def test_collate_of_batches(dataset: apt.AtpDataset, batch: apt.MoleculeBatch) -> None:
@@ -332,8 +322,10 @@ def test_collate_of_batches(dataset: apt.AtpDataset, batch: apt.MoleculeBatch) -
     assert apt.collate([batch]) is batch
     assert default_collate([batch]) is batch
     parts = [dataset.batch([0]), dataset.batch([1]), dataset.batch([2])]
-    assert_equal(apt.collate(parts), batch)
-    assert_equal(apt.collate([dataset.batch([2, 0]), dataset.batch([])]), dataset.batch([2, 0]))
+    assert_same_batch(apt.collate(parts), batch)
+    assert_same_batch(
+        apt.collate([dataset.batch([2, 0]), dataset.batch([])]), dataset.batch([2, 0])
+    )
     for wrong in (3, [], ["x"], [batch, 3]):
         with pytest.raises((TypeError, ValueError)):
             apt.collate(wrong)

@@ -1,12 +1,14 @@
 #include "bindings/collate.h"
 
 #include <pybind11/stl.h>
+#include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/utils/pybind.h>
 
 #include <array>
 
 #include "collate/collator.h"
 #include "collate/parallel.h"
+#include "collate/prefetcher.h"
 
 namespace atompack::bindings {
 namespace {
@@ -17,6 +19,7 @@ using collate::Batch;
 using collate::Collator;
 using collate::FieldTable;
 using collate::Missing;
+using collate::Prefetcher;
 using collate::Request;
 
 DType dtype_named(const std::string& name) {
@@ -70,12 +73,16 @@ std::shared_ptr<Collator> make_collator(std::shared_ptr<MoleculeSource> source,
   return std::make_shared<Collator>(std::move(source), std::move(request));
 }
 
+std::string out_of_range(int64_t index, int64_t size) {
+  return cat("molecule ", index, " is out of range for a data set of ", size);
+}
+
 int64_t checked_index(py::handle item, int64_t size) {
   if (PyBool_Check(item.ptr())) throw py::type_error("indices: expected integers, got a bool (masks are not taken)");
   const Py_ssize_t index = PyNumber_AsSsize_t(item.ptr(), PyExc_IndexError);
   if (index == -1 && PyErr_Occurred() != nullptr) throw py::error_already_set();
   if (index < -size || index >= size) {
-    throw py::index_error(cat("molecule ", index, " is out of range for a data set of ", size));
+    throw py::index_error(out_of_range(index, size));
   }
   return index < 0 ? index + size : index;
 }
@@ -90,6 +97,17 @@ class Shown {
   int64_t number(py::handle item) const {
     const int64_t index = checked_index(item, size_);
     return numbers_ == nullptr ? index : numbers_[index];
+  }
+
+  std::vector<int64_t> numbers(const at::Tensor& items) const {
+    const int64_t* const first = items.const_data_ptr<int64_t>();
+    std::vector<int64_t> all(first, first + items.numel());
+    for (int64_t& index : all) {
+      if (index < -size_ || index >= size_) throw py::index_error(out_of_range(index, size_));
+      if (index < 0) index += size_;
+      if (numbers_ != nullptr) index = numbers_[index];
+    }
+    return all;
   }
 
   std::vector<int64_t> numbers(const py::sequence& items) const {
@@ -147,6 +165,31 @@ py::tuple collate_one(const Collator& self, py::handle item, const std::optional
   return hand_over(std::move(batch));
 }
 
+std::unique_ptr<Prefetcher> make_prefetcher(std::shared_ptr<Collator> collator, int n_threads, bool pinned) {
+  return std::make_unique<Prefetcher>(std::move(collator), pinned ? ArenaKind::pinned : ArenaKind::heap, n_threads);
+}
+
+void ask(Prefetcher& self, const Collator& collator, const py::object& indices,
+         const std::optional<at::Tensor>& selection) {
+  const Shown shown(collator, selection);
+  self.ask(THPVariable_Check(indices.ptr()) ? shown.numbers(indices.cast<at::Tensor>())
+                                            : shown.numbers(indices.cast<py::sequence>()));
+}
+
+// Looks for Ctrl-C from time to time.
+py::tuple take(Prefetcher& self) {
+  constexpr std::chrono::milliseconds kPatience{50};
+  std::optional<Batch> batch;
+  for (;;) {
+    {
+      const py::gil_scoped_release release;
+      batch = self.take(kPatience);
+    }
+    if (batch) return hand_over(std::move(*batch));
+    if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+  }
+}
+
 py::list describe(const FieldTable& table) {
   py::list all;
   for (const auto& head : table.fields()) {
@@ -182,6 +225,11 @@ void bind_collate(py::module_& module) {
           "source", [](const Collator& self) { return std::const_pointer_cast<MoleculeSource>(self.source()); })
       .def("collate", &collate_indices, py::arg("indices"), py::arg("selection"), py::arg("shared"))
       .def("collate_one", &collate_one, py::arg("index"), py::arg("selection"));
+  py::class_<Prefetcher>(module, "Prefetcher")
+      .def(py::init(&make_prefetcher), py::arg("collator"), py::arg("n_threads"), py::arg("pinned"))
+      .def("ask", &ask, py::arg("collator"), py::arg("indices"), py::arg("selection"))
+      .def("take", &take)
+      .def("__len__", &Prefetcher::n_outstanding);
   module.def(
       "allocate_arena",
       [](size_t bytes, bool shared) {

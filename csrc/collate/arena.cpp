@@ -1,6 +1,7 @@
 #include "collate/arena.h"
 
 #include <ATen/MapAllocator.h>
+#include <ATen/ops/empty.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/TensorImpl.h>
 #include <c10/core/impl/alloc_cpu.h>
@@ -95,6 +96,9 @@ c10::DataPtr shared_memory(size_t bytes) {
 }  // namespace
 
 at::Tensor allocate_arena(size_t bytes, ArenaKind kind) {
+  if (kind == ArenaKind::pinned) {
+    return at::empty({static_cast<int64_t>(bytes)}, at::TensorOptions(at::kByte).pinned_memory(true));
+  }
   const size_t some = std::max(bytes, size_t{kSmallestBlock});  // shared memory of no bytes cannot be mapped
   c10::DataPtr memory = kind == ArenaKind::shared ? shared_memory(some) : heap_memory(some);
   c10::Storage storage(c10::Storage::use_byte_size_t(), some, std::move(memory), nullptr, false);

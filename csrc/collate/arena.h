@@ -11,8 +11,9 @@
 namespace atompack::collate {
 
 // heap: recycled blocks, because fresh pages cost more than filling them; shared: born in shared memory, so that a
-// worker process passes it on as one descriptor and without a copy.
-enum class ArenaKind : uint8_t { heap, shared };
+// worker process passes it on as one descriptor and without a copy; pinned: page-locked, recycled by torch, for copies
+// to a CUDA device that go on by themselves.
+enum class ArenaKind : uint8_t { heap, shared, pinned };
 
 // A uint8 tensor of this many bytes, 64-byte aligned, contents undefined.
 at::Tensor allocate_arena(size_t bytes, ArenaKind kind);

@@ -65,6 +65,14 @@ void Collator::place_outputs(BatchPlan& plan) const {
   }
 }
 
+Batch Collator::collate_serially(std::vector<int64_t> indices, ArenaKind kind) const {
+  source_->prepare(indices);
+  BatchPlan plan;
+  plan.indices = std::move(indices);
+  count_atoms(*source_, plan);
+  return make_planned(plan, kind, false);
+}
+
 // One thread, unless there is work for more and they were worth it lately.
 Batch Collator::make(std::vector<int64_t> indices, ArenaKind kind, bool single) const {
   source_->prepare(indices);

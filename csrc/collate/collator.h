@@ -33,6 +33,9 @@ class Collator {
   // `indices` in any order, repeats allowed, all in range. Throws CorruptFileError, FieldError, IoError.
   Batch collate(std::vector<int64_t> indices, ArenaKind kind) const { return make(std::move(indices), kind, false); }
 
+  // The same on the calling thread alone: for threads that make a batch each.
+  Batch collate_serially(std::vector<int64_t> indices, ArenaKind kind) const;
+
   // A batch of one molecule in which damaged properties are reported as faults instead of thrown, and of which
   // nothing is dropped.
   Batch collate_one(int64_t index) const { return make({index}, ArenaKind::heap, true); }

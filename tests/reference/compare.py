@@ -40,6 +40,16 @@ def assert_same(got: Any, want: Any, what: str) -> None:
     assert same_bits(got, want), f"{what}\n  expected {_show(want)}\n  got      {_show(got)}"
 
 
+def assert_same_batch(got: Any, want: Any) -> None:
+    """Same names, values, levels and masks."""
+    assert set(got.keys()) == set(want.keys())
+    assert len(got) == len(want)
+    for name in want.keys():
+        assert got.level(name) == want.level(name)
+        assert_same(got[name], want[name], name)
+        assert_same(got.mask(name), want.mask(name), f"mask of {name}")
+
+
 def _show(value: Any) -> str:
     if isinstance(value, torch.Tensor):
         return f"{value.dtype} {tuple(value.shape)} {value.tolist()!r:.300}"

@@ -1,0 +1,283 @@
+"""Batches made ahead on native threads, in the training process itself."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import warnings
+import weakref
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from atompack_torch._core import Prefetcher
+from atompack_torch.batch import MoleculeBatch
+from atompack_torch.datasets._base import MoleculeDataset
+
+_MOST_THREADS = 4  # unless asked for: a training step wants the other cores
+
+# Threads must not outlive the interpreter.
+_running: weakref.WeakSet[_Pass] = weakref.WeakSet()
+
+
+class Loader:
+    """Iterates over a data set in batches that native threads make ahead.
+
+        loader = Loader(AtpDataset("data.atp"), batch_size=64, shuffle=True)
+        for epoch in range(10):
+            for batch in loader:
+                ...
+
+    Like a ``DataLoader``, but without worker processes: the kernels hold no GIL, so threads of the
+    training process make batches while Python trains, and nothing has to cross a process boundary.
+    Batches come in the order of the sampler, whatever the number of threads. An error in a thread
+    is raised where its batch would have come; the pass goes on behind it if it is iterated again.
+
+    Each pass is the next epoch, unless ``set_epoch`` was called. The order of a shuffled pass
+    depends on ``seed`` and epoch alone.
+
+    Args:
+        dataset: a data set of this package.
+        batch_size: molecules in a batch.
+        batch_sampler: yields lists (or int64 tensors) of molecule numbers; in place of
+            ``batch_size``, ``shuffle``, ``sampler`` and ``drop_last``.
+        sampler: yields molecule numbers; in place of ``shuffle``.
+        shuffle: draw a new order for every epoch.
+        seed: of that order.
+        drop_last: leave out the last batch if it is not full.
+        num_threads: that make a batch each; None: the cores of this process, at most four.
+        prefetch: batches that are made ahead (at least one for each thread).
+        pin_memory: make them in page-locked memory, which torch recycles (only with CUDA).
+        device: where to move batches to. To a CUDA device they are copied on a stream of
+            their own, which the current stream waits for: pinned ones without holding anybody up.
+
+    Raises:
+        TypeError: the data set is not one of this package (use torch's ``DataLoader``).
+        ValueError: options that exclude one another.
+    """
+
+    def __init__(
+        self,
+        dataset: MoleculeDataset,
+        batch_size: int | None = None,
+        *,
+        batch_sampler: Iterable[Sequence[int]] | None = None,
+        sampler: Iterable[int] | None = None,
+        shuffle: bool = False,
+        seed: int = 0,
+        drop_last: bool = False,
+        num_threads: int | None = None,
+        prefetch: int = 4,
+        pin_memory: bool = False,
+        device: torch.device | str | int | None = None,
+    ) -> None:
+        if not isinstance(dataset, MoleculeDataset):
+            raise TypeError(
+                "dataset: expected a data set of molecules of this package, got "
+                f"{type(dataset).__name__}; torch.utils.data.DataLoader takes any"
+            )
+        if batch_sampler is not None and (
+            batch_size is not None or sampler is not None or shuffle or drop_last
+        ):
+            raise ValueError("batch_sampler: excludes batch_size, sampler, shuffle and drop_last")
+        if sampler is not None and shuffle:
+            raise ValueError("sampler: excludes shuffle")
+        for name, number in (("batch_size", batch_size), ("num_threads", num_threads)):
+            if number is not None and number < 1:
+                raise ValueError(f"{name}: expected a positive number, got {number}")
+        if prefetch < 1:
+            raise ValueError(f"prefetch: expected a positive number, got {prefetch}")
+        self.dataset = dataset
+        self.batch_size = None if batch_sampler is not None else batch_size or 1
+        self.batch_sampler, self.sampler = batch_sampler, sampler
+        self.shuffle, self.seed, self.drop_last = shuffle, seed, drop_last
+        cores = len(os.sched_getaffinity(0))
+        self.num_threads = num_threads or min(cores, _MOST_THREADS)
+        self.prefetch = max(prefetch, self.num_threads)
+        self.device = None if device is None else torch.device(device)
+        if pin_memory and not torch.cuda.is_available():
+            warnings.warn("pin_memory: no CUDA device, so memory is not pinned", stacklevel=2)
+        self.pin_memory = pin_memory and torch.cuda.is_available()
+        self._epoch = 0  # of the pass under way, or of the next one
+        self._handed = 0  # batches of it that were handed out
+        self._resumed = False  # the next pass goes on inside the epoch
+        self._sampler_state: Mapping[str, Any] | None = None
+
+    @property
+    def epoch(self) -> int:
+        """Of the pass under way, or of the next one."""
+        return self._epoch
+
+    def set_epoch(self, epoch: int) -> None:
+        """Chooses the epoch of the next pass, which starts from its beginning."""
+        self._epoch, self._handed, self._resumed, self._sampler_state = epoch, 0, False, None
+
+    def __len__(self) -> int:
+        """Batches of a whole pass.
+
+        Raises:
+            TypeError: the sampler does not know its length.
+        """
+        if self.batch_sampler is not None:
+            return len(self.batch_sampler)  # type: ignore[arg-type]
+        n = len(self.dataset) if self.sampler is None else len(self.sampler)  # type: ignore[arg-type]
+        assert self.batch_size is not None
+        return n // self.batch_size if self.drop_last else -(-n // self.batch_size)
+
+    def __iter__(self) -> Iterator[Any]:
+        """A pass over the data set; a new one ends that under way."""
+        if self._handed and not self._resumed:  # the pass before was left early
+            self.set_epoch(self._epoch + 1)
+        skip, self._resumed = self._handed, False
+        asked = _Pass(self, self._indices(skip))
+        return self._hand_out(asked)
+
+    def _hand_out(self, batches: _Pass) -> Iterator[Any]:
+        epoch = self._epoch
+        try:
+            for batch in batches:
+                if self._epoch == epoch:
+                    self._handed += 1
+                yield batch
+        finally:
+            batches.close()
+        if self._epoch == epoch:
+            self.set_epoch(epoch + 1)
+
+    def _indices(self, skip: int) -> Iterator[Sequence[int] | Tensor]:
+        """The molecule numbers of each batch, from batch ``skip`` on."""
+        sampler = self.batch_sampler if self.batch_sampler is not None else self.sampler
+        if sampler is None:
+            return self._own_indices(skip)
+        if hasattr(sampler, "set_epoch"):
+            sampler.set_epoch(self._epoch)
+        if self._sampler_state is not None:
+            sampler.load_state_dict(self._sampler_state)  # type: ignore[union-attr]
+            self._sampler_state, skip = None, 0
+        if self.batch_sampler is not None:
+            return islice(iter(self.batch_sampler), skip, None)
+        return islice(self._chunks(sampler), skip, None)  # type: ignore[arg-type]
+
+    def _own_indices(self, skip: int) -> Iterator[Tensor]:
+        n, size = len(self.dataset), self.batch_size
+        assert size is not None
+        end = n // size * size if self.drop_last else n
+        order = None
+        if self.shuffle:
+            # Of both numbers, as a sequence: epoch 1 of seed 0 is not epoch 0 of seed 1.
+            seed = torch.tensor([self.seed, self._epoch], dtype=torch.int64)
+            generator = torch.Generator().manual_seed(_mixed(*seed.tolist()))
+            order = torch.randperm(n, generator=generator)
+        for first in range(skip * size, end, size):
+            last = min(first + size, end)
+            yield torch.arange(first, last) if order is None else order[first:last]
+
+    def _chunks(self, sampler: Iterable[int]) -> Iterator[list[int]]:
+        numbers = iter(sampler)
+        assert self.batch_size is not None
+        while chunk := list(islice(numbers, self.batch_size)):
+            if len(chunk) == self.batch_size or not self.drop_last:
+                yield chunk
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where this loader is: for a checkpoint, together with the model.
+
+        Counted in batches handed out, not in those made ahead. A sampler of this package adds its
+        own state, with which the pass can be resumed on another number of ranks.
+        """
+        state: dict[str, Any] = {"epoch": self._epoch, "batches": self._handed, "seed": self.seed}
+        sampler = self.batch_sampler if self.batch_sampler is not None else self.sampler
+        if self._sampler_state is not None:
+            state["sampler"] = dict(self._sampler_state)
+        elif _takes_consumed(sampler):
+            used = self._handed if self.batch_size is None else self._handed * self.batch_size
+            state["sampler"] = sampler.state_dict(consumed=used)  # type: ignore[union-attr]
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on where ``state_dict`` was taken: the next pass starts with the batch after it.
+
+        Raises:
+            ValueError: the state is of a loader with another seed.
+        """
+        if state["seed"] != self.seed:
+            raise ValueError(f"state: expected seed {self.seed}, got {state['seed']}")
+        self._epoch, self._handed, self._resumed = state["epoch"], state["batches"], True
+        self._sampler_state = state.get("sampler")
+
+    def __repr__(self) -> str:
+        return (
+            f"Loader({self.dataset!r}, batch_size={self.batch_size}, "
+            f"num_threads={self.num_threads}, prefetch={self.prefetch})"
+        )
+
+
+def _mixed(seed: int, epoch: int) -> int:
+    """One number of two (splitmix64's finishing steps), for generators that take one."""
+    mask = (1 << 64) - 1
+    mixed = (seed * 0x9E3779B97F4A7C15 + epoch + 1) & mask
+    mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & mask
+    mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & mask
+    return (mixed ^ (mixed >> 31)) >> 1
+
+
+def _takes_consumed(sampler: Any) -> bool:
+    code = getattr(getattr(sampler, "state_dict", None), "__code__", None)
+    return code is not None and "consumed" in code.co_varnames[: code.co_argcount + 1]
+
+
+class _Pass:
+    """One pass: asks for batches ahead, and takes them in order."""
+
+    def __init__(self, loader: Loader, indices: Iterator[Sequence[int] | Tensor]) -> None:
+        self._dataset = loader.dataset
+        self._collator = loader.dataset._collator()
+        self._selection = loader.dataset._selection
+        self._indices = indices
+        self._prefetch = loader.prefetch
+        self._native: Prefetcher | None = Prefetcher(
+            self._collator, loader.num_threads, loader.pin_memory
+        )
+        self._device = loader.device
+        self._stream = None
+        if self._device is not None and self._device.type == "cuda":
+            self._stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
+        _running.add(self)
+
+    def __iter__(self) -> _Pass:
+        return self
+
+    def __next__(self) -> Any:
+        native = self._native
+        if native is None:
+            raise StopIteration
+        for indices in islice(self._indices, self._prefetch - len(native)):
+            native.ask(self._collator, indices, self._selection)
+        if len(native) == 0:
+            raise StopIteration
+        batch = self._moved(self._dataset._wrapped(native.take()))
+        transform = self._dataset._transform
+        return batch if transform is None else transform(batch)
+
+    def _moved(self, batch: MoleculeBatch) -> MoleculeBatch:
+        if self._stream is None:
+            return batch if self._device is None else batch.to(self._device)
+        with torch.cuda.stream(self._stream):
+            moved = batch.to(self._device, non_blocking=True)
+        current = torch.cuda.current_stream(self._device)
+        current.wait_stream(self._stream)
+        moved.record_stream(current)
+        return moved
+
+    def close(self) -> None:
+        """Stops the threads; waits for the batches that they are making."""
+        self._native = None
+
+
+@atexit.register
+def _stop_all() -> None:
+    for batches in list(_running):
+        batches.close()

@@ -1,0 +1,397 @@
+"""``Loader``: batches in order, made by threads; stopping, resuming, errors, forks."""
+
+from __future__ import annotations
+
+import gc
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from reference.compare import assert_same_batch
+from torch.utils.data import DataLoader, TensorDataset
+
+import atompack_torch as apt
+
+N = 101
+
+
+@pytest.fixture(scope="module", params=["none", "zstd"])
+def path(request: pytest.FixtureRequest, new_path: Callable[[], Path]) -> Path:
+    """A file whose every molecule tells its number."""
+    made = new_path()
+    rng = np.random.default_rng(0)
+    with apt.AtpWriter(made, codec=request.param) as writer:
+        for number in range(N):
+            n = int(rng.integers(0, 9))
+            writer.write(
+                apt.Molecule(
+                    rng.normal(size=(n, 3)).astype(np.float32),
+                    np.arange(1, n + 1),
+                    energy=float(number),
+                    name=f"molecule {number}",
+                    properties={"number": number},
+                )
+            )
+    return made
+
+
+@pytest.fixture(scope="module")
+def dataset(path: Path) -> apt.AtpDataset:
+    """Of that file."""
+    return apt.AtpDataset(path)
+
+
+def numbers(batches: Any) -> list[list[int]]:
+    """The molecules of each batch."""
+    return [batch.energy.long().tolist() for batch in batches]
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("size", [1, 7, 64, 200])
+def test_equal_to_the_data_set(dataset: apt.AtpDataset, threads: int, size: int) -> None:
+    loader = apt.Loader(dataset, size, num_threads=threads)
+    batches = list(loader)
+    assert len(batches) == len(loader) == -(-N // size)
+    for k, batch in enumerate(batches):
+        assert_same_batch(batch, dataset.batch(range(k * size, min(N, (k + 1) * size))))
+
+
+def test_equal_to_a_dataloader(dataset: apt.AtpDataset) -> None:
+    order = [[5, 3, 5], [], [N - 1, -1], [0]]
+    ours = apt.Loader(dataset, batch_sampler=order)
+    for mine, other in zip(ours, DataLoader(dataset, batch_sampler=order), strict=True):
+        assert_same_batch(mine, other)
+
+
+def test_shuffling_depends_on_seed_and_epoch_alone(dataset: apt.AtpDataset) -> None:
+    def orders(seed: int, threads: int = 2) -> list[list[list[int]]]:
+        loader = apt.Loader(dataset, 10, shuffle=True, seed=seed, num_threads=threads)
+        return [numbers(loader) for _ in range(3)]
+
+    first = orders(0)
+    assert first == orders(0, threads=1)
+    flat = [sum(epoch, []) for epoch in first + orders(1)]
+    assert all(sorted(order) == list(range(N)) for order in flat)
+    assert len({tuple(order) for order in flat}) == len(flat)
+
+    loader = apt.Loader(dataset, 10, shuffle=True)
+    loader.set_epoch(2)
+    assert numbers(loader) == first[2]
+
+
+def test_options(dataset: apt.AtpDataset) -> None:
+    assert len(apt.Loader(dataset)) == N
+    dropping = apt.Loader(dataset, 10, drop_last=True)
+    assert len(dropping) == len(list(dropping)) == 10
+    sampled = apt.Loader(dataset, 2, sampler=[3, 1, 4, 1, 5])
+    assert len(sampled) == 3
+    assert numbers(sampled) == [[3, 1], [4, 1], [5]]
+    assert numbers(apt.Loader(dataset, 2, sampler=[3, 1, 4], drop_last=True)) == [[3, 1]]
+    tensors = apt.Loader(dataset, batch_sampler=[torch.tensor([2, -1]), np.array([1])])  # type: ignore[list-item]
+    assert numbers(tensors) == [[2, N - 1], [1]]
+    assert "batch_size=2" in repr(sampled)
+    for wrong in (
+        {"batch_size": 0},
+        {"num_threads": 0},
+        {"prefetch": 0},
+        {"sampler": [1], "shuffle": True},
+        {"batch_sampler": [[1]], "batch_size": 2},
+        {"batch_sampler": [[1]], "drop_last": True},
+    ):
+        with pytest.raises(ValueError, match="excludes|positive"):
+            apt.Loader(dataset, **wrong)
+
+
+def test_other_data_sets_are_refused() -> None:
+    with pytest.raises(TypeError, match=r"torch\.utils\.data\.DataLoader takes any"):
+        apt.Loader(TensorDataset(torch.zeros(3)))  # type: ignore[arg-type]
+
+
+def test_subset_and_transform(path: Path) -> None:
+    main = threading.get_ident()
+    seen = []
+
+    def transform(batch: apt.MoleculeBatch) -> Any:
+        seen.append(threading.get_ident())
+        return batch.energy.sum().item()
+
+    part = apt.AtpDataset(path, transform=transform).subset([9, 8, 7])
+    assert list(apt.Loader(part, 2)) == [17.0, 7.0]
+    assert set(seen) == {main}
+
+
+@pytest.mark.parametrize("stop", [0, 1, 5, 10, 11])
+def test_resuming(dataset: apt.AtpDataset, stop: int) -> None:
+    def loader() -> apt.Loader:
+        return apt.Loader(dataset, 10, shuffle=True, seed=3)
+
+    whole = loader()
+    epochs = [numbers(whole), numbers(whole)]
+    first = loader()
+    list(first)
+    batches = iter(first)
+    taken = [next(batches).energy.long().tolist() for _ in range(stop)]
+    state = pickle.loads(pickle.dumps(first.state_dict()))
+    assert taken == epochs[1][:stop]
+    assert state["batches"] == stop
+
+    second = loader()
+    second.load_state_dict(state)
+    assert second.state_dict() == state
+    rest = iter(second)
+    more = [next(rest).energy.long().tolist() for _ in range(min(2, 11 - stop))]
+    third = loader()  # a second time in the same epoch
+    third.load_state_dict(second.state_dict())
+    assert taken + more + numbers(third) == epochs[1]
+    assert third.epoch == 2
+    assert third.state_dict() == {"epoch": 2, "batches": 0, "seed": 3}
+    with pytest.raises(ValueError, match="expected seed 4, got 3"):
+        apt.Loader(dataset, 10, seed=4).load_state_dict(state)
+
+
+def test_a_pass_that_was_left_counts_as_an_epoch(dataset: apt.AtpDataset) -> None:
+    loader = apt.Loader(dataset, 10, shuffle=True)
+    first = iter(loader)
+    next(first)
+    assert loader.epoch == 0
+    second = numbers(loader)
+    assert loader.epoch == 2
+    other = apt.Loader(dataset, 10, shuffle=True)
+    other.set_epoch(1)
+    assert second == numbers(other)
+
+
+class Damaged:
+    """A file in which one molecule cannot be read."""
+
+    def __init__(self, path: Path, number: int) -> None:
+        self.number = number
+        with apt.AtpWriter(path) as writer:
+            for k in range(40):
+                writer.write(apt.Molecule(np.zeros((1, 3)), [1], energy=float(k)))
+        raw = bytearray(path.read_bytes())
+        size = 4 + 24 + 1 + 2 + 2 + 6 + 1 + 4 + 8
+        raw[8192 + number * size] = 9  # its atom count
+        path.write_bytes(raw)
+        self.dataset = apt.AtpDataset(path)
+
+
+def test_an_error_arrives_in_its_place(new_path: Callable[[], Path]) -> None:
+    damaged = Damaged(new_path(), 17)
+    batches = iter(apt.Loader(damaged.dataset, 5, num_threads=3))
+    assert numbers(next(batches) for _ in range(3)) == [[*range(k, k + 5)] for k in (0, 5, 10)]
+    with pytest.raises(apt.CorruptFileError, match=r"got 9 \(molecule 17, offset"):
+        next(batches)
+
+
+def test_an_index_out_of_range_is_an_index_error(dataset: apt.AtpDataset) -> None:
+    for order in ([[0], [N]], [[0], torch.tensor([-N - 1])]):
+        batches = apt.Loader(dataset, batch_sampler=order)  # type: ignore[arg-type]
+        with pytest.raises(IndexError, match="out of range for a data set of 101"):
+            list(batches)
+
+
+def test_an_error_of_the_sampler_is_its_own(dataset: apt.AtpDataset) -> None:
+    def sampler() -> Iterator[list[int]]:
+        yield [1]
+        raise KeyError("sampler")
+
+    with pytest.raises(KeyError, match="sampler"):
+        list(apt.Loader(dataset, batch_sampler=sampler()))
+
+
+def threads() -> int:
+    """Of this process, as the system counts them."""
+    return len(list(Path("/proc/self/task").iterdir()))
+
+
+def test_threads_end_with_their_pass(dataset: apt.AtpDataset) -> None:
+    list(apt.Loader(dataset, 10, num_threads=3))  # whatever else starts threads has started them
+    before = threads()
+    loader = apt.Loader(dataset, 1, num_threads=3)
+    for _ in loader:
+        assert before < threads() <= before + 3
+        break
+    gc.collect()
+    assert threads() == before
+    batches = iter(loader)
+    next(batches)
+    with pytest.raises(ZeroDivisionError):
+        for _ in batches:
+            raise ZeroDivisionError
+    del batches
+    gc.collect()
+    assert threads() == before
+    list(loader)
+    assert threads() == before
+
+
+def test_ten_thousand_starts_and_stops(new_path: Callable[[], Path]) -> None:
+    path = new_path()
+    with apt.AtpWriter(path) as writer:
+        writer.write_arrays(
+            positions=np.zeros((30, 2, 3)), atomic_numbers=[1, 2], energy=np.arange(30.0)
+        )
+    rng = np.random.default_rng(0)
+    dataset = apt.AtpDataset(path)
+    before = threads()
+    for breaks_at in rng.integers(0, 8, 10_000):
+        loader = apt.Loader(dataset, 5, num_threads=2, prefetch=int(rng.integers(1, 5)))
+        for k, batch in enumerate(loader):
+            assert batch.energy[0] == 5 * k
+            if k == breaks_at:
+                break
+    assert threads() == before
+
+
+def test_slow_and_fast_consumers(dataset: apt.AtpDataset) -> None:
+    loader = apt.Loader(dataset, 1, num_threads=2, prefetch=3)
+    batches = iter(loader)
+    for k in range(10):
+        time.sleep(0.01)
+        assert int(next(batches).energy) == k
+    assert numbers(batches) == [[k] for k in range(10, N)]
+
+
+def test_two_loaders_and_two_consumers(dataset: apt.AtpDataset) -> None:
+    found: dict[int, list[list[int]]] = {}
+
+    def consume(seed: int) -> None:
+        loader = apt.Loader(dataset, 3, shuffle=True, seed=seed)
+        found[seed] = [batch for _ in range(5) for batch in numbers(loader)]
+
+    consumers = [threading.Thread(target=consume, args=(seed,)) for seed in range(3)]
+    for consumer in consumers:
+        consumer.start()
+    for consumer in consumers:
+        consumer.join()
+    for seed in range(3):
+        loader = apt.Loader(dataset, 3, shuffle=True, seed=seed)
+        assert found[seed] == [batch for _ in range(5) for batch in numbers(loader)]
+
+
+def test_kept_batches_stay_what_they_were(dataset: apt.AtpDataset) -> None:
+    loader = apt.Loader(dataset, 2, num_threads=2)
+    kept = [batch.energy for _ in range(4) for batch in loader]
+    assert [energy.long().tolist() for energy in kept] == 4 * numbers(loader)
+
+
+def test_a_new_generation_waits_for_the_next_pass(new_path: Callable[[], Path]) -> None:
+    path = new_path()
+    with apt.AtpWriter(path) as writer:
+        writer.write([apt.Molecule(np.zeros((1, 3)), [1], energy=float(k)) for k in range(4)])
+    dataset = apt.AtpDataset(path)
+    loader = apt.Loader(dataset, 1, prefetch=1, num_threads=1)
+    batches = iter(loader)
+    next(batches)
+    with apt.AtpWriter(path, mode="a") as writer:
+        writer.write(apt.Molecule(np.zeros((1, 3)), [1], energy=4.0))
+    assert dataset.refresh()
+    assert numbers(batches) == [[1], [2], [3]]
+    assert numbers(loader) == [[0], [1], [2], [3], [4]]
+
+
+def run(code: str, path: Path, *, interrupt: bool = False) -> subprocess.CompletedProcess[str]:
+    """A program of its own, with a time limit."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(code), str(path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        if interrupt:
+            assert process.stdout is not None
+            process.stdout.readline()
+            process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+def test_the_interpreter_ends_in_the_middle_of_a_pass(path: Path) -> None:
+    done = run(
+        """
+        import sys, atompack_torch as apt
+        kept = iter(apt.Loader(apt.AtpDataset(sys.argv[1]), 1, num_threads=3, prefetch=20))
+        next(kept)
+        print("last line")
+        """,
+        path,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "last line\n", "")
+
+
+def test_ctrl_c_ends_a_wait(path: Path) -> None:
+    done = run(
+        """
+        import sys, atompack_torch as apt
+        loader = apt.Loader(apt.AtpDataset(sys.argv[1]), 2, num_threads=2)
+        try:
+            print("ready", flush=True)
+            while True:
+                list(loader)
+        except KeyboardInterrupt:
+            print("interrupted")
+        """,
+        path,
+        interrupt=True,
+    )
+    assert (done.returncode, done.stdout) == (0, "interrupted\n")
+
+
+def test_forks_while_threads_run(dataset: apt.AtpDataset) -> None:
+    """A child iterates anew; the parent's pass is not its own."""
+    batches = iter(apt.Loader(dataset, 1, num_threads=2, prefetch=8))
+    next(batches)
+    for _ in range(5):
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                fresh = numbers(apt.Loader(dataset, 50))
+                try:
+                    next(batches)
+                except RuntimeError as error:
+                    status = 0 if "this is a fork" in str(error) and len(fresh) == 3 else 2
+            finally:
+                os._exit(status)
+        deadline = time.monotonic() + 60
+        while (found := os.waitpid(child, os.WNOHANG)) == (0, 0):
+            assert time.monotonic() < deadline, "the child hangs"
+            time.sleep(0.005)
+        assert os.waitstatus_to_exitcode(found[1]) == 0
+    assert len(list(batches)) == N - 1
+
+
+def test_dataloader_workers_beside_a_running_loader(dataset: apt.AtpDataset) -> None:
+    batches = iter(apt.Loader(dataset, 5, num_threads=2))
+    next(batches)
+    workers = DataLoader(dataset, 5, num_workers=2, timeout=60)
+    assert numbers(workers)[1:] == numbers(batches)
+
+
+def test_device(dataset: apt.AtpDataset) -> None:
+    for batch in apt.Loader(dataset, 50, device="cpu"):
+        assert batch.positions.device.type == "cpu"
+    for batch in apt.Loader(dataset, 50, device="meta"):
+        assert batch.positions.device.type == "meta"
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="pins memory")
+def test_pinning_without_cuda_says_so(dataset: apt.AtpDataset) -> None:
+    with pytest.warns(UserWarning, match="memory is not pinned"):
+        loader = apt.Loader(dataset, 50, pin_memory=True)
+    assert len(list(loader)) == 3
