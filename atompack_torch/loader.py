@@ -104,7 +104,9 @@ class Loader:
         self._epoch = 0  # of the pass under way, or of the next one
         self._handed = 0  # batches of it that were handed out
         self._resumed = False  # the next pass goes on inside the epoch
-        self._sampler_state: Mapping[str, Any] | None = None
+        self._sampler_state: Mapping[str, Any] | None = None  # for the next pass
+        self._is_begun = False  # the sampler's pass is that of this epoch
+        self._before = 0  # batches of the epoch that were handed out before the sampler's pass
 
     @property
     def epoch(self) -> int:
@@ -114,6 +116,7 @@ class Loader:
     def set_epoch(self, epoch: int) -> None:
         """Chooses the epoch of the next pass, which starts from its beginning."""
         self._epoch, self._handed, self._resumed, self._sampler_state = epoch, 0, False, None
+        self._is_begun = False
 
     def __len__(self) -> int:
         """Batches of a whole pass.
@@ -131,7 +134,7 @@ class Loader:
         """A pass over the data set; a new one ends that under way."""
         if self._handed and not self._resumed:  # the pass before was left early
             self.set_epoch(self._epoch + 1)
-        skip, self._resumed = self._handed, False
+        skip, self._resumed, self._is_begun, self._before = self._handed, False, True, 0
         asked = _Pass(self, self._indices(skip))
         return self._hand_out(asked)
 
@@ -156,7 +159,7 @@ class Loader:
             sampler.set_epoch(self._epoch)
         if self._sampler_state is not None:
             sampler.load_state_dict(self._sampler_state)  # type: ignore[union-attr]
-            self._sampler_state, skip = None, 0
+            self._sampler_state, self._before, skip = None, skip, 0
         if self.batch_sampler is not None:
             return islice(iter(self.batch_sampler), skip, None)
         return islice(self._chunks(sampler), skip, None)  # type: ignore[arg-type]
@@ -193,8 +196,11 @@ class Loader:
         if self._sampler_state is not None:
             state["sampler"] = dict(self._sampler_state)
         elif _takes_consumed(sampler):
-            used = self._handed if self.batch_size is None else self._handed * self.batch_size
-            state["sampler"] = sampler.state_dict(consumed=used)  # type: ignore[union-attr]
+            if not self._is_begun and hasattr(sampler, "set_epoch"):
+                sampler.set_epoch(self._epoch)  # type: ignore[union-attr]
+            used = (self._handed - self._before) if self._is_begun else 0
+            items = used * (self.batch_size or 1)
+            state["sampler"] = sampler.state_dict(consumed=items)  # type: ignore[union-attr]
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -207,6 +213,7 @@ class Loader:
             raise ValueError(f"state: expected seed {self.seed}, got {state['seed']}")
         self._epoch, self._handed, self._resumed = state["epoch"], state["batches"], True
         self._sampler_state = state.get("sampler")
+        self._is_begun = False
 
     def __repr__(self) -> str:
         return (
