@@ -67,6 +67,7 @@ lint: $(DONE)/torch $(DONE)/extra-ase $(DONE)/extra-lint  ## check the format an
 .PHONY: bench
 bench: $(DONE)/extension $(DONE)/extra-bench  ## measure reading, writing and converting .atp next to other ways
 	@$(PY) benchmarks/read_atp.py
+	@$(PY) benchmarks/loaders.py
 	@$(PY) benchmarks/write_atp.py
 	@$(PY) benchmarks/convert.py
 
