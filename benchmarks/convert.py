@@ -180,13 +180,7 @@ def report(result: dict[str, Any]) -> None:
 
 def main() -> int:
     """Run everything and print it."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    bench.add_options(parser)
-    options = parser.parse_args()
-    bench.settle(options)
-    bench.warn_if_busy()
+    options = bench.script_options(__doc__)
     with tempfile.TemporaryDirectory() as name:
         result = measure(Path(name), options)
     if options.json:

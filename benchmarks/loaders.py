@@ -74,13 +74,7 @@ def compare(paths: dict[str, Path], options: argparse.Namespace) -> Iterator[ben
 
 def main() -> int:
     """Run everything and print it."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    bench.add_options(parser)
-    options = parser.parse_args()
-    bench.settle(options)
-    bench.warn_if_busy()
+    options = bench.script_options(__doc__)
     with tempfile.TemporaryDirectory() as name:
         bench.progress(f"writing {options.molecules} molecules with atompack-db")
         paths = in_own_process(make_atp, Path(name), options.molecules, ("none", "zstd"))

@@ -133,13 +133,7 @@ def limit(value: float, most: float, unit: str) -> str:
 
 def main() -> int:
     """Run everything and print it."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    bench.add_options(parser)
-    options = parser.parse_args()
-    bench.settle(options)
-    bench.warn_if_busy()
+    options = bench.script_options(__doc__)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         bench.progress(f"writing {options.molecules} molecules with atompack-db")

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import json
 import statistics
 import sys
 import tempfile
@@ -210,16 +211,14 @@ def _row(
     )
 
 
+def add_folder(parser: argparse.ArgumentParser) -> None:
+    """Add the option of this benchmark alone."""
+    parser.add_argument("--folder", type=Path, help="where to write (default: a temporary folder)")
+
+
 def main() -> int:
     """Run everything and print it."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    bench.add_options(parser)
-    parser.add_argument("--folder", type=Path, help="where to write (default: a temporary folder)")
-    options = parser.parse_args()
-    bench.settle(options)
-    bench.warn_if_busy()
+    options = bench.script_options(__doc__, add_folder)
     with tempfile.TemporaryDirectory(dir=options.folder) as name:
         results = []
         if not options.json:
@@ -229,8 +228,6 @@ def main() -> int:
             if not options.json:
                 print(f"{row.text()}, {size:.3f}", flush=True)
         if options.json:
-            import json
-
             print(json.dumps(results, indent=2))
     return 0
 

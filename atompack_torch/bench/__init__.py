@@ -12,7 +12,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -164,6 +164,22 @@ def settle(options: argparse.Namespace) -> None:
     if options.quick:
         options.rounds, options.seconds = min(options.rounds, 3), 0.02
         options.molecules = min(options.molecules, 2000)
+
+
+def script_options(
+    description: str | None, add: Callable[[argparse.ArgumentParser], object] | None = None
+) -> argparse.Namespace:
+    """Parse the options of a benchmark that is a script; ``add`` adds its own."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add_options(parser)
+    if add is not None:
+        add(parser)
+    options = parser.parse_args()
+    settle(options)
+    warn_if_busy()
+    return options
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
