@@ -29,6 +29,7 @@ pybind11_add_module(_C MODULE NO_EXTRAS
   csrc/collate/prefetcher.cpp
   csrc/collate/request.cpp
   csrc/collate/resolve.cpp
+  csrc/collate/ring_arena.cpp
   csrc/collate/statistics.cpp
   csrc/collate/survey.cpp
   csrc/collate/sweep.cpp

@@ -67,7 +67,7 @@ def _may_include(layer: str, name: str) -> bool:
     target = name.split("/")[0] if "/" in name else layer
     if layer == "collate" and target == "io":
         # Memory that other processes see, and whether this one is a fork: both are system calls.
-        return name in {"io/shared_memory.h", "io/process.h"}
+        return name in {"io/shared_memory.h", "io/shared_ring.h", "io/process.h"}
     return target == layer or target in OWN[layer]
 
 

@@ -9,6 +9,7 @@
 #include "collate/collator.h"
 #include "collate/parallel.h"
 #include "collate/prefetcher.h"
+#include "collate/ring_arena.h"
 
 namespace atompack::bindings {
 namespace {
@@ -190,6 +191,28 @@ py::tuple take(Prefetcher& self) {
   }
 }
 
+using PyAddress = std::tuple<int64_t, int, uint64_t>;
+using PyTicket = std::tuple<PyAddress, uint32_t, uint64_t>;
+
+PyAddress plain(const io::RingAddress& address) { return {address.process, address.fd, address.id}; }
+io::RingAddress address_of(const PyAddress& plain) {
+  return {std::get<0>(plain), std::get<1>(plain), std::get<2>(plain)};
+}
+
+std::optional<PyAddress> ring_to_attach() {
+  const auto address = collate::ring_to_attach();
+  return address ? std::optional(plain(*address)) : std::nullopt;
+}
+
+std::optional<PyTicket> send_arena(const at::Tensor& arena) {
+  const auto ticket = collate::send_arena(arena);
+  return ticket ? std::optional(PyTicket{plain(ticket->ring), ticket->slot, ticket->number}) : std::nullopt;
+}
+
+at::Tensor receive_arena(const PyTicket& ticket, size_t bytes) {
+  return collate::receive_arena({address_of(std::get<0>(ticket)), std::get<1>(ticket), std::get<2>(ticket)}, bytes);
+}
+
 py::list describe(const FieldTable& table) {
   py::list all;
   for (const auto& head : table.fields()) {
@@ -236,6 +259,12 @@ void bind_collate(py::module_& module) {
         return collate::allocate_arena(bytes, shared ? ArenaKind::shared : ArenaKind::heap);
       },
       py::arg("bytes"), py::arg("shared"));
+  module.def("ring_to_attach", &ring_to_attach);
+  module.def(
+      "attach_ring", [](const PyAddress& address) { return collate::attach_ring(address_of(address)); },
+      py::arg("address"));
+  module.def("send_arena", &send_arena, py::arg("arena"));
+  module.def("receive_arena", &receive_arena, py::arg("ticket"), py::arg("bytes"));
   module.def("view_arena", &view_arena, py::arg("arena"), py::arg("places"));
   module.def("parallel_thread_ids", &collate::parallel_thread_ids, py::call_guard<py::gil_scoped_release>());
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "collate/ring_arena.h"
 #include "io/shared_memory.h"
 
 namespace atompack::collate {
@@ -95,17 +96,23 @@ c10::DataPtr shared_memory(size_t bytes) {
 
 }  // namespace
 
-at::Tensor allocate_arena(size_t bytes, ArenaKind kind) {
-  if (kind == ArenaKind::pinned) {
-    return at::empty({static_cast<int64_t>(bytes)}, at::TensorOptions(at::kByte).pinned_memory(true));
-  }
-  const size_t some = std::max(bytes, size_t{kSmallestBlock});  // shared memory of no bytes cannot be mapped
-  c10::DataPtr memory = kind == ArenaKind::shared ? shared_memory(some) : heap_memory(some);
-  c10::Storage storage(c10::Storage::use_byte_size_t(), some, std::move(memory), nullptr, false);
+at::Tensor arena_over(c10::DataPtr memory, size_t memory_bytes, size_t bytes) {
+  c10::Storage storage(c10::Storage::use_byte_size_t(), memory_bytes, std::move(memory), nullptr, false);
   auto arena = at::detail::make_tensor<c10::TensorImpl>(std::move(storage), c10::DispatchKeySet(c10::DispatchKey::CPU),
                                                         c10::scalarTypeToTypeMeta(at::kByte));
   arena.unsafeGetTensorImpl()->set_sizes_contiguous(std::array<int64_t, 1>{static_cast<int64_t>(bytes)});
   return arena;
+}
+
+at::Tensor allocate_arena(size_t bytes, ArenaKind kind) {
+  if (kind == ArenaKind::pinned) {
+    return at::empty({static_cast<int64_t>(bytes)}, at::TensorOptions(at::kByte).pinned_memory(true));
+  }
+  if (kind == ArenaKind::shared) {
+    if (std::optional<c10::DataPtr> slot = ring_memory(bytes)) return arena_over(std::move(*slot), bytes, bytes);
+  }
+  const size_t some = std::max(bytes, size_t{kSmallestBlock});  // shared memory of no bytes cannot be mapped
+  return arena_over(kind == ArenaKind::shared ? shared_memory(some) : heap_memory(some), some, bytes);
 }
 
 at::Tensor view_arena(const at::Tensor& arena, DType dtype, size_t offset, std::span<const int64_t> sizes) {

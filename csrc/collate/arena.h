@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Allocator.h>
 
 #include <cstdint>
 #include <span>
@@ -14,6 +15,9 @@ namespace atompack::collate {
 // worker process passes it on as one descriptor and without a copy; pinned: page-locked, recycled by torch, for copies
 // to a CUDA device that go on by themselves.
 enum class ArenaKind : uint8_t { heap, shared, pinned };
+
+// A uint8 tensor over the first bytes of this memory.
+at::Tensor arena_over(c10::DataPtr memory, size_t memory_bytes, size_t bytes);
 
 // A uint8 tensor of this many bytes, 64-byte aligned, contents undefined.
 at::Tensor allocate_arena(size_t bytes, ArenaKind kind);

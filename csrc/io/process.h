@@ -8,6 +8,9 @@ namespace atompack::io {
 // Whether this process is a fork of the one that loaded the library, or could be one unnoticed.
 bool is_forked_child();
 
+// Whether there is a process of this number, whoever that is.
+bool is_running(int64_t process);
+
 // The system's numbers of this process and of the calling thread.
 int64_t process_id();
 int64_t thread_id();
