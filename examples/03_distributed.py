@@ -8,7 +8,6 @@ Without a file it makes a small one of its own, beside this script.
 """
 
 import argparse
-import os
 import time
 import warnings
 from functools import partial
@@ -32,7 +31,7 @@ def join() -> torch.device:
     """Join the other ranks, or be the only one where torchrun did not start this script."""
     device = torch.device("cpu")
     if torch.cuda.is_available():
-        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
+        device = torch.device("cuda", dist.get_node_local_rank(0))
         torch.cuda.set_device(device)
     backend = "nccl" if device.type == "cuda" else "gloo"
     if dist.is_torchelastic_launched():
