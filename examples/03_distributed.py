@@ -51,13 +51,6 @@ def element_energies(dataset: apt.AtpDataset) -> Tensor:
     return energies
 
 
-def save(path: Path, state: dict[str, object]) -> None:
-    """Write a checkpoint; a process that dies meanwhile leaves the one before."""
-    unfinished = path.with_name(path.name + ".new")
-    torch.save(state, unfinished)
-    unfinished.replace(path)
-
-
 def loss_of(
     batch: apt.MoleculeBatch, energy: Tensor, forces: Tensor, sizes: Tensor, n_ranks: int
 ) -> Tensor:
@@ -92,7 +85,9 @@ def train(
     def checkpoint() -> None:
         parts = {"model": model.module, "optimizer": optimizer, "loader": loader}
         states = {name: part.state_dict() for name, part in parts.items()}
-        save(options.checkpoint, {**states, "step": step})
+        unfinished = options.checkpoint.with_suffix(".new")
+        torch.save({**states, "step": step}, unfinished)
+        unfinished.replace(options.checkpoint)  # who dies before leaves the old one
 
     sizes = torch.zeros(n_ranks, 2, device=device)  # molecules and atoms of each rank's batch
     # Since the last report: steps, loss, atoms, by how much the largest batch is above the mean.
@@ -144,7 +139,7 @@ def parse() -> argparse.Namespace:
     add("--learning-rate", type=float, default=0.005)
     add("--seed", type=int, default=0)
     add("--every", type=int, default=10, help="steps to a checkpoint (default: %(default)s)")
-    add("--checkpoint", type=Path, default=Path("checkpoint.pt"))
+    add("--checkpoint", type=Path, default=Path("build/checkpoint.pt"))
     parser.add_argument("--resume", action="store_true", help="go on from the checkpoint")
     return parser.parse_args()
 
@@ -155,6 +150,7 @@ def main() -> None:
     # It says so of the gradient of a (1, n) matrix, whose strides are the same memory either way.
     warnings.filterwarnings("ignore", "Grad strides do not match bucket view strides")
     device = join()
+    options.checkpoint.parent.mkdir(parents=True, exist_ok=True)
     path = options.path or Path(__file__).with_name("alloys-1000.atp")
     if dist.get_rank() == 0 and options.path is None:
         alloys.ensure(path, structures=1000)
