@@ -17,7 +17,7 @@ from atompack_torch._core import Prefetcher
 from atompack_torch.batch import MoleculeBatch
 from atompack_torch.datasets._base import MoleculeDataset
 
-_MOST_THREADS = 4  # unless asked for: a training step wants the other cores
+_MOST_THREADS = 4  # unless asked for: a training step wants cores too
 
 # Threads must not outlive the interpreter.
 _running: weakref.WeakSet[_Pass] = weakref.WeakSet()
@@ -48,7 +48,8 @@ class Loader:
         shuffle: draw a new order for every epoch.
         seed: of that order.
         drop_last: leave out the last batch if it is not full.
-        num_threads: that make a batch each; None: the cores of this process, at most four.
+        num_threads: that make a batch each; None: all cores of this process but one, at most four.
+            For uncompressed files one is mostly enough, and quickest on few cores.
         prefetch: batches that are made ahead (at least one for each thread).
         pin_memory: make them in page-locked memory, which torch recycles (only with CUDA).
         device: where to move batches to. To a CUDA device they are copied on a stream of
@@ -95,7 +96,7 @@ class Loader:
         self.batch_sampler, self.sampler = batch_sampler, sampler
         self.shuffle, self.seed, self.drop_last = shuffle, seed, drop_last
         cores = len(os.sched_getaffinity(0))
-        self.num_threads = num_threads or min(cores, _MOST_THREADS)
+        self.num_threads = num_threads or min(max(cores - 1, 1), _MOST_THREADS)
         self.prefetch = max(prefetch, self.num_threads)
         self.device = None if device is None else torch.device(device)
         if pin_memory and not torch.cuda.is_available():

@@ -49,12 +49,24 @@ class Case:
     second: Build
     name: str
     workers: int = 0  # of the second
+    both: bool = False  # the first has them too
 
 
 CASES = (
     Case("2 threads, none", 6, "none", two_threads, atompack_db, "atompack-db, DataLoader"),
     Case("2 threads, none", 2, "none", two_threads, ours, "DataLoader, 2 workers", workers=2),
     Case("2 threads, none", None, "none", two_threads, ours, "DataLoader, no workers"),
+    Case("1 thread, none", 6, "none", one_thread, atompack_db, "atompack-db, DataLoader"),
+    Case(
+        "2 workers, none",
+        20,
+        "none",
+        ours,
+        atompack_db,
+        "atompack-db, 2 workers",
+        workers=2,
+        both=True,
+    ),
     Case("2 threads, none", None, "none", two_threads, peers.memcpy, "memcpy in a DataLoader"),
     Case("2 threads, zstd", 1.7, "zstd", two_threads, one_thread, "1 thread"),
     Case("2 threads, zstd", None, "zstd", two_threads, atompack_db, "atompack-db, DataLoader"),
@@ -67,9 +79,11 @@ def compare(paths: dict[str, Path], options: argparse.Namespace) -> Iterator[ben
         bench.progress(f"{case.title} next to {case.name}")
         setting = Setting(paths[case.codec], options.molecules, batch_size=options.batch_size)
         other = dataclasses.replace(setting, workers=case.workers)
-        entries = [Entry("ours", case.first, setting), Entry(case.name, case.second, other)]
+        mine = other if case.both else setting
+        entries = [Entry("ours", case.first, mine), Entry(case.name, case.second, other)]
         first, second = race(entries, options.rounds, options.seconds)
-        yield bench.Row(f"Loader, {case.title}", case.required, first, second)
+        title = f"{'DataLoader' if case.both else 'Loader'}, {case.title}"
+        yield bench.Row(title, case.required, first, second)
 
 
 def main() -> int:
