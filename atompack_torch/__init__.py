@@ -26,6 +26,7 @@ from atompack_torch.fields import FieldSpec
 from atompack_torch.joining import collate
 from atompack_torch.loader import Loader
 from atompack_torch.molecule import Molecule
+from atompack_torch.neighbors import NeighborList
 from atompack_torch.statistics import Statistics
 from atompack_torch.verification import Verification, verify
 from atompack_torch.writer import AtpWriter
@@ -42,6 +43,7 @@ __all__ = [
     "Loader",
     "Molecule",
     "MoleculeBatch",
+    "NeighborList",
     "Statistics",
     "UnsafePickleError",
     "UnsupportedFormatError",
