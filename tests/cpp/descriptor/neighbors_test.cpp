@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -30,7 +31,7 @@ std::vector<double> random_positions(size_t n_atoms, double extent) {
   return positions;
 }
 
-PairList find(const NeighborOptions& options, std::span<const double> positions, const Lattice& lattice) {
+PairList pairs_of(const NeighborOptions& options, std::span<const double> positions, const Lattice& lattice) {
   PairList pairs;
   NeighborSearch(options).find(positions, lattice, pairs);
   return pairs;
@@ -92,7 +93,7 @@ TEST(Neighbors, EqualTheSlowSearch) {
     const std::array periodic{(mask & 1) != 0, (mask & 2) != 0, (mask & 4) != 0};
     for (const Matrix3& cell : {cube(4), cube(1.3), skewed, left}) {
       const std::vector<double> positions = random_positions(7, 5);
-      const PairList pairs = find({.cutoff = 3.1}, positions, Lattice(cell, periodic));
+      const PairList pairs = pairs_of({.cutoff = 3.1}, positions, Lattice(cell, periodic));
       EXPECT_EQ(as_set(pairs), slowly(positions, cell, periodic, 3.1, 6)) << mask;
       EXPECT_TRUE(std::ranges::is_sorted(pairs.i));
     }
@@ -104,9 +105,9 @@ TEST(Neighbors, OfSmallOpenStructuresAreThoseOfVesin) {
   for (const bool full : {false, true}) {
     const NeighborOptions options{.cutoff = 2, .full = full, .vectors = true};
     std::vector<double> positions = random_positions(128, 6);
-    const PairList small = find(options, positions, Lattice({}, kNone));
+    const PairList small = pairs_of(options, positions, Lattice({}, kNone));
     positions.insert(positions.end(), {100, 100, 100});
-    const PairList large = find(options, positions, Lattice({}, kNone));
+    const PairList large = pairs_of(options, positions, Lattice({}, kNone));
     EXPECT_EQ(as_set(small), as_set(large));
     EXPECT_GT(small.size(), 100U);
     for (const PairList* pairs : {&small, &large}) {
@@ -121,10 +122,10 @@ TEST(Neighbors, OfSmallOpenStructuresAreThoseOfVesin) {
 
 TEST(Neighbors, AreCloserThanTheCutoff) {
   const std::vector<double> positions{0, 0, 0, 1, 0, 0};
-  EXPECT_EQ(find({.cutoff = 1}, positions, Lattice({}, kNone)).size(), 0U);
-  EXPECT_EQ(find({.cutoff = 1}, positions, Lattice(cube(9), kAll)).size(), 0U);
-  EXPECT_EQ(find({.cutoff = std::nextafter(1, 2)}, positions, Lattice({}, kNone)).size(), 2U);
-  EXPECT_EQ(find({.cutoff = std::nextafter(1, 2)}, positions, Lattice(cube(9), kAll)).size(), 2U);
+  EXPECT_EQ(pairs_of({.cutoff = 1}, positions, Lattice({}, kNone)).size(), 0U);
+  EXPECT_EQ(pairs_of({.cutoff = 1}, positions, Lattice(cube(9), kAll)).size(), 0U);
+  EXPECT_EQ(pairs_of({.cutoff = std::nextafter(1, 2)}, positions, Lattice({}, kNone)).size(), 2U);
+  EXPECT_EQ(pairs_of({.cutoff = std::nextafter(1, 2)}, positions, Lattice(cube(9), kAll)).size(), 2U);
 }
 
 TEST(Neighbors, HalfAListIsHalfOfIt) {
@@ -132,11 +133,11 @@ TEST(Neighbors, HalfAListIsHalfOfIt) {
   for (const auto& periodic : {kNone, kAll}) {
     const Lattice lattice(cube(4), periodic);
     Pairs both;
-    for (const auto& [i, j, a, b, c] : as_set(find({.cutoff = 5, .full = false}, positions, lattice))) {
+    for (const auto& [i, j, a, b, c] : as_set(pairs_of({.cutoff = 5, .full = false}, positions, lattice))) {
       both.insert({i, j, a, b, c});
       both.insert({j, i, -a, -b, -c});
     }
-    EXPECT_EQ(both, as_set(find({.cutoff = 5}, positions, lattice)));
+    EXPECT_EQ(both, as_set(pairs_of({.cutoff = 5}, positions, lattice)));
   }
 }
 
@@ -145,10 +146,10 @@ TEST(Neighbors, SelfInteractionAddsEachAtomOnce) {
   for (const auto& periodic : {kNone, kAll}) {
     for (const bool full : {false, true}) {
       const Lattice lattice(cube(4), periodic);
-      Pairs expected = as_set(find({.cutoff = 5, .full = full}, positions, lattice));
+      Pairs expected = as_set(pairs_of({.cutoff = 5, .full = full}, positions, lattice));
       for (uint32_t atom = 0; atom < 5; ++atom) expected.insert({atom, atom, 0, 0, 0});
       const PairList pairs =
-          find({.cutoff = 5, .full = full, .vectors = true, .self_interaction = true}, positions, lattice);
+          pairs_of({.cutoff = 5, .full = full, .vectors = true, .self_interaction = true}, positions, lattice);
       EXPECT_EQ(as_set(pairs), expected);
       EXPECT_TRUE(std::ranges::is_sorted(pairs.i));
       EXPECT_EQ(pairs.vectors.size(), pairs.size());
@@ -178,7 +179,7 @@ TEST(Neighbors, RefuseWhatIsNotFinite) {
 TEST(Neighbors, RefusePositionsTooFarOut) {
   expect_refused({.cutoff = 3}, std::vector<double>{0, 0, 0, 1e9, 0, 0}, Lattice(cube(4), kAll),
                  "cells from the origin, got more for atom 1");
-  EXPECT_EQ(find({.cutoff = 3}, std::vector<double>{0, 0, 0, 1e300, 0, 0}, Lattice({}, kNone)).size(), 0U);
+  EXPECT_EQ(pairs_of({.cutoff = 3}, std::vector<double>{0, 0, 0, 1e300, 0, 0}, Lattice({}, kNone)).size(), 0U);
 }
 
 TEST(Neighbors, RefuseWhatHasNoEnd) {
@@ -189,12 +190,12 @@ TEST(Neighbors, RefuseWhatHasNoEnd) {
   expect_refused({.cutoff = 5}, on_one_place, Lattice(cube(50), kAll), "for 20000 atoms");
 }
 
-// A bound that were too low would let the search run away; one that is far too high would refuse sound structures.
+// Too low a bound would let the search run away; one far too high would refuse sound structures.
 TEST(Neighbors, CandidatesAreBounded) {
   for (const auto& periodic : {kNone, kAll, std::array{true, false, true}}) {
-    const Lattice lattice({{{40, 0, 0}, {5, 40, 0}, {0, -3, 40}}}, periodic);
-    const std::vector<double> positions = random_positions(6400, 40);
-    const auto n_pairs = static_cast<double>(find({.cutoff = 5}, positions, lattice).size());
+    const Lattice lattice({{{60, 0, 0}, {5, 60, 0}, {0, -3, 60}}}, periodic);
+    const std::vector<double> positions = random_positions(20000, 60);
+    const auto n_pairs = static_cast<double>(pairs_of({.cutoff = 5}, positions, lattice).size());
     const double candidates = count_candidates(positions, lattice, 5);
     EXPECT_GT(candidates, n_pairs);
     EXPECT_LT(candidates, 20 * n_pairs);
