@@ -11,6 +11,7 @@ set_target_properties(vesin PROPERTIES IMPORTED_LOCATION ${VESIN_ROOT}/lib/libve
   INTERFACE_INCLUDE_DIRECTORIES ${VESIN_ROOT}/include)
 
 add_library(atompack_descriptor STATIC
+  csrc/descriptor/boxes.cpp
   csrc/descriptor/lattice.cpp
   csrc/descriptor/neighbors.cpp
 )

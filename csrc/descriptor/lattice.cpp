@@ -44,7 +44,6 @@ Lattice::Lattice(const Matrix3& cell, const std::array<bool, 3>& periodic) : cel
       }
     }
   }
-  if (measure()) return;
   complete();
   if (!measure()) {
     throw FieldError("cell: expected independent vectors where pbc is set, got a singular cell").at_field("cell");

@@ -14,8 +14,8 @@ using Matrix3 = std::array<Vector3, 3>;  // rows
 // apart. Of an open direction the distance stands for nothing.
 class Lattice {
  public:
-  // Cell vectors of open directions are replaced where they would make the cell singular. Throws FieldError where the
-  // repeated ones are not finite, or lie in one plane or line.
+  // Cell vectors of open directions stand for nothing and are replaced. Throws FieldError where the repeated ones are
+  // not finite, or lie in one plane or line.
   Lattice(const Matrix3& cell, const std::array<bool, 3>& periodic);
 
   const Matrix3& cell() const { return cell_; }

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "base/error.h"
+#include "descriptor/boxes.h"
 
 namespace atompack::descriptor {
 namespace {
@@ -15,126 +15,43 @@ constexpr size_t kMostForEach = 128;
 // A float holds whole numbers up to twice this one; the search itself adds a few.
 constexpr double kMostCells = 1 << 23;
 
-void check_finite(std::span<const double> positions) {
-  // NaN and infinity both make the sum of x - x something else than 0.
-  double sum = 0;
-  for (const double x : positions) sum += x - x;
-  if (sum == 0) return;
-  const auto wrong = std::ranges::find_if_not(positions, [](double x) { return std::isfinite(x); });
+// Beyond this, doubles no longer tell atoms apart.
+constexpr double kFarthest = 1e15;
+
+void check_range(std::span<const double> positions) {
+  const auto wrong = std::ranges::find_if_not(positions, [](double x) { return std::abs(x) < kFarthest; });
+  if (wrong == positions.end()) return;
   const auto atom = (wrong - positions.begin()) / 3;
-  throw FieldError(cat("positions: expected finite numbers, got ", *wrong, " for atom ", atom)).at_field("positions");
-}
-
-Vector3 position(std::span<const double> positions, size_t atom) {
-  return {positions[3 * atom], positions[3 * atom + 1], positions[3 * atom + 2]};
-}
-
-void check_cells(std::span<const double> positions, const Lattice& lattice) {
-  for (size_t direction = 0; direction < 3; ++direction) {
-    if (!lattice.periodic()[direction]) continue;
-    const double farthest = kMostCells * lattice.height(direction);
-    for (size_t atom = 0; atom < positions.size() / 3; ++atom) {
-      if (std::abs(dot(position(positions, atom), lattice.normal(direction))) < farthest) continue;
-      throw FieldError(
-          cat("positions: expected less than ", kMostCells, " cells from the origin, got more for atom ", atom))
-          .at_field("positions");
-    }
-  }
-}
-
-void check_candidates(std::span<const double> positions, const Lattice& lattice, double cutoff) {
-  const double most = most_candidates(positions.size() / 3);
-  const double candidates = count_candidates(positions, lattice, cutoff);
-  if (candidates <= most) return;
-  throw FieldError(cat("neighbors: expected at most ", most, " pairs to look at for ", positions.size() / 3,
-                       " atoms, got ", candidates, ": atoms on one place, or a cutoff of many cells"))
+  throw FieldError(std::isfinite(*wrong)
+                       ? cat("positions: expected numbers below ", kFarthest, ", got ", *wrong, " for atom ", atom)
+                       : cat("positions: expected finite numbers, got ", *wrong, " for atom ", atom))
       .at_field("positions");
 }
 
-// One direction cut into boxes.
-struct Boxes {
-  double first = 0, width = 1;
-  double n = 1;
-  bool wraps = false;
-
-  uint64_t number(double x) const {
-    const double box = std::floor((x - first) / width);
-    return static_cast<uint64_t>(wraps ? box - n * std::floor(box / n) : std::clamp(box, 0.0, n - 1));
+void check_cells(const Lattice& lattice, const Extents& extents) {
+  for (size_t direction = 0; direction < 3; ++direction) {
+    if (!lattice.periodic()[direction]) continue;
+    const double cells =
+        std::max(std::abs(extents[direction].first), std::abs(extents[direction].last)) / lattice.height(direction);
+    if (cells < kMostCells) continue;
+    throw FieldError(cat("positions: expected less than ", kMostCells, " cells from the origin, got ", cells))
+        .at_field("positions");
   }
-  // How many boxes can hold what is within the cutoff of an atom.
-  double reach(double cutoff) const {
-    const double each_side = std::ceil(cutoff / width);
-    return wraps ? 2 * each_side + 1 : std::min(n, 2 * each_side + 1);
-  }
-};
-
-Boxes cut(std::span<const double> positions, const Lattice& lattice, size_t direction, double cutoff) {
-  Boxes boxes;
-  boxes.wraps = lattice.periodic()[direction];
-  double extent = lattice.height(direction);
-  if (!boxes.wraps) {
-    double last = -std::numeric_limits<double>::infinity();
-    boxes.first = std::numeric_limits<double>::infinity();
-    for (size_t atom = 0; atom < positions.size() / 3; ++atom) {
-      const double x = dot(position(positions, atom), lattice.normal(direction));
-      boxes.first = std::min(boxes.first, x);
-      last = std::max(last, x);
-    }
-    extent = last - boxes.first;
-  }
-  constexpr double kMost = 1 << 20;  // three such numbers fit in 64 bits
-  boxes.n = std::clamp(std::floor(extent / cutoff), 1.0, kMost);
-  boxes.width = boxes.n == 1 && !boxes.wraps ? std::numeric_limits<double>::infinity() : extent / boxes.n;
-  return boxes;
 }
 
 }  // namespace
 
-double most_candidates(size_t n_atoms) { return 16777216.0 + 8192.0 * static_cast<double>(n_atoms); }
-
-double count_candidates(std::span<const double> positions, const Lattice& lattice, double cutoff) {
-  const size_t n_atoms = positions.size() / 3;
-  const auto n = static_cast<double>(n_atoms);
-  double images = 1;
-  for (size_t direction = 0; direction < 3; ++direction) {
-    if (lattice.periodic()[direction]) images *= 2 * std::ceil(cutoff / lattice.height(direction)) + 1;
-  }
-  if (images * n * n <= most_candidates(n_atoms)) return images * n * n;
-
-  // Of two boxes with a and b atoms there are a * b <= (a * a + b * b) / 2 pairs: the sum of squares bounds them all.
-  std::array<Boxes, 3> boxes;
-  double reach = 1;
-  for (size_t direction = 0; direction < 3; ++direction) {
-    boxes[direction] = cut(positions, lattice, direction, cutoff);
-    reach *= boxes[direction].reach(cutoff);
-  }
-  std::vector<uint64_t> places(n_atoms, 0);
-  for (size_t atom = 0; atom < n_atoms; ++atom) {
-    for (size_t direction = 0; direction < 3; ++direction) {
-      const double x = dot(position(positions, atom), lattice.normal(direction));
-      places[atom] = places[atom] << 21 | boxes[direction].number(x);
-    }
-  }
-  std::ranges::sort(places);
-  double squares = 0;
-  for (auto first = places.begin(); first != places.end();) {
-    const auto last = std::upper_bound(first, places.end(), *first);
-    const auto count = static_cast<double>(last - first);
-    squares += count * count;
-    first = last;
-  }
-  return reach * squares;
-}
-
 void NeighborSearch::find(std::span<const double> positions, const Lattice& lattice, PairList& pairs) {
   if (!positions.empty()) {
-    check_finite(positions);
-    check_cells(positions, lattice);
-    check_candidates(positions, lattice, options_.cutoff);
-    if (lattice.is_open() && positions.size() <= 3 * kMostForEach) {
+    check_range(positions);
+    Extents extents = extents_of(positions, lattice);
+    check_cells(lattice, extents);
+    const Lattice near = without_far_images(lattice, extents, options_.cutoff);
+    if (near.is_open() && positions.size() <= 3 * kMostForEach) {
       find_each(positions, pairs);
     } else {
-      find_by_vesin(positions, lattice, pairs);
+      extents = extents_of(positions, near);
+      find_by_vesin(positions, near, workable_cutoff(positions, near, extents, options_.cutoff), pairs);
     }
   }
   pairs.ends.push_back(pairs.i.size());
@@ -167,14 +84,15 @@ void NeighborSearch::find_each(std::span<const double> positions, PairList& pair
   pairs.shifts.resize(pairs.i.size(), Shift{});
 }
 
-void NeighborSearch::find_by_vesin(std::span<const double> positions, const Lattice& lattice, PairList& pairs) {
+void NeighborSearch::find_by_vesin(std::span<const double> positions, const Lattice& lattice, double cutoff,
+                                   PairList& pairs) {
   VesinOptions options{};
-  options.cutoff = options_.cutoff;
+  options.cutoff = cutoff;
   options.full = options_.full;
   options.algorithm = VesinAutoAlgorithm;
   options.n_threads = 1;  // the caller has threads of its own
   options.return_shifts = true;
-  options.return_vectors = options_.vectors;
+  options.return_vectors = options_.vectors || cutoff > options_.cutoff;
   const size_t n_atoms = positions.size() / 3;
   const Matrix3& cell = lattice.cell();
   const char* message = nullptr;
@@ -184,7 +102,23 @@ void NeighborSearch::find_by_vesin(std::span<const double> positions, const Latt
   if (status != 0) {
     throw FieldError(cat("neighbors: ", message == nullptr ? "vesin found none" : message)).at_field("positions");
   }
+  if (cutoff > options_.cutoff) drop_far();
   take_over(n_atoms, pairs);
+}
+
+// What only a wider cutoff has found.
+void NeighborSearch::drop_far() {
+  size_t n_near = 0;
+  for (size_t k = 0; k < found_.length; ++k) {
+    const auto& vector = found_.vectors[k];
+    const double square = vector[0] * vector[0] + vector[1] * vector[1] + vector[2] * vector[2];
+    if (!(square < options_.cutoff * options_.cutoff)) continue;
+    std::copy_n(found_.pairs[k], 2, found_.pairs[n_near]);
+    std::copy_n(found_.shifts[k], 3, found_.shifts[n_near]);
+    std::copy_n(found_.vectors[k], 3, found_.vectors[n_near]);
+    ++n_near;
+  }
+  found_.length = n_near;
 }
 
 // Sorts by counting; pairs of one atom stay in vesin's order, behind that of the atom with itself.

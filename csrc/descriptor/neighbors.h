@@ -5,6 +5,7 @@
 
 #include <array>
 #include <span>
+#include <vector>
 
 #include "descriptor/lattice.h"
 #include "descriptor/pair_list.h"
@@ -33,19 +34,13 @@ class NeighborSearch {
 
  private:
   void find_each(std::span<const double> positions, PairList& pairs) const;
-  void find_by_vesin(std::span<const double> positions, const Lattice& lattice, PairList& pairs);
+  void find_by_vesin(std::span<const double> positions, const Lattice& lattice, double cutoff, PairList& pairs);
+  void drop_far();
   void take_over(size_t n_atoms, PairList& pairs);
 
   NeighborOptions options_;
   VesinNeighborList found_;
   std::vector<size_t> places_;
 };
-
-// At most this many pairs, near or not, are looked at for so many atoms: a few characters of a file can put all atoms
-// on one place or make the cell a speck, and then there is no end of neighbors.
-double most_candidates(size_t n_atoms);
-
-// An upper bound of the pairs that a search by cutoff-sized boxes looks at.
-double count_candidates(std::span<const double> positions, const Lattice& lattice, double cutoff);
 
 }  // namespace atompack::descriptor

@@ -46,11 +46,6 @@ TEST(Lattice, CompletesOpenDirections) {
   EXPECT_NEAR(slab.height(1), 3, 1e-12);
 }
 
-TEST(Lattice, KeepsOpenDirectionsThatAreSound) {
-  const Matrix3 cell{{{3, 0, 0}, {1, 3, 0}, {1, 1, 20}}};
-  EXPECT_EQ(Lattice(cell, {true, true, false}).cell(), cell);
-}
-
 TEST(Lattice, TakesAnyCellOfAnOpenStructure) { EXPECT_TRUE(Lattice({{{kNaN, 0, 0}, {}, {}}}, {}).is_open()); }
 
 TEST(Lattice, RefusesSingularCells) {
