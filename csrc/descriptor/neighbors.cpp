@@ -47,11 +47,18 @@ void NeighborSearch::find(std::span<const double> positions, const Lattice& latt
     Extents extents = extents_of(positions, lattice);
     check_cells(lattice, extents);
     const Lattice near = without_far_images(lattice, extents, options_.cutoff);
-    if (near.is_open() && positions.size() <= 3 * kMostForEach) {
+    extents = extents_of(positions, near);
+    const size_t n = positions.size() / 3;
+    if (near.is_open() && n <= kMostForEach) {
       find_each(positions, pairs);
     } else {
-      extents = extents_of(positions, near);
-      find_by_vesin(positions, near, workable_cutoff(positions, near, extents, options_.cutoff), pairs);
+      const double cutoff = workable_cutoff(positions, near, extents, options_.cutoff);
+      const bool few = static_cast<double>(n) * static_cast<double>(n) <= most_candidates(n);
+      if (near.is_open() && few && cutoff > options_.cutoff) {  // scattered: most boxes would be empty
+        find_each(positions, pairs);
+      } else {
+        find_by_vesin(positions, near, cutoff, pairs);
+      }
     }
   }
   pairs.ends.push_back(pairs.i.size());
@@ -61,7 +68,7 @@ void NeighborSearch::find(std::span<const double> positions, const Lattice& latt
 void NeighborSearch::find_each(std::span<const double> positions, PairList& pairs) const {
   const size_t n = positions.size() / 3;
   const double square = options_.cutoff * options_.cutoff;
-  std::array<uint32_t, kMostForEach> near;
+  std::vector<uint32_t> near(n);
   for (size_t i = 0; i < n; ++i) {
     size_t n_near = 0;
     for (size_t j = options_.full ? 0 : i; j < n; ++j) {
