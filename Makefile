@@ -52,7 +52,7 @@ cpp-test: $(DONE)/build-tools  ## run the tests of the C++ core
 	@.ci/setup libgtest-dev
 	$(call quietly,Building the C++ tests,\
 	  $(CMAKE) -S . -B build/core $(NINJA) -DCMAKE_BUILD_TYPE=Debug -DATOMPACK_BUILD_TESTS=ON \
-	    -DATOMPACK_BUILD_EXTENSION=OFF && \
+	    -DATOMPACK_BUILD_EXTENSION=OFF -DPython_EXECUTABLE="$(CURDIR)/$(PY)" && \
 	  $(CMAKE) --build build/core)
 	$(call quietly,Running the C++ tests,.venv/bin/ctest --test-dir build/core --output-on-failure -j$$(nproc) | tee build/core/ctest.log)
 	@grep 'tests passed' build/core/ctest.log
@@ -95,7 +95,7 @@ $(DONE)/torch: $(DONE)/python
 	@touch $@
 
 $(DONE)/build-tools: $(DONE)/python
-	$(call quietly,Installing the build tools,$(PIP_INSTALL) scikit-build-core pybind11 cmake ninja)
+	$(call quietly,Installing the build tools,$(PIP_INSTALL) scikit-build-core pybind11 cmake ninja vesin)
 	@touch $@
 
 # Dated from its start: a source that is saved during the build is newer.

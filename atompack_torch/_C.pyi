@@ -98,6 +98,7 @@ class Collator:
         floating: str | None,
         casts: Sequence[tuple[tuple[int, str], str]],
         missing: str,
+        neighbors: tuple[float, bool, bool, bool] | None,
         max_threads: int,
     ) -> None: ...
     @property

@@ -27,6 +27,7 @@ from atompack_torch.fields import FieldSpec
 from atompack_torch.joining import collate
 from atompack_torch.loader import Loader
 from atompack_torch.molecule import Molecule
+from atompack_torch.neighbors import NeighborList
 from atompack_torch.samplers import (
     AtomBudgetBatchSampler,
     BlockShuffleSampler,
@@ -52,6 +53,7 @@ __all__ = [
     "MixtureDataset",
     "Molecule",
     "MoleculeBatch",
+    "NeighborList",
     "Statistics",
     "UnsafePickleError",
     "UnsupportedFormatError",

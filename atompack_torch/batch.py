@@ -27,9 +27,10 @@ from atompack_torch.fields import (
     BUILTIN,
     BUILTINS,
     CANONICAL,
+    EDGES,
     MOLECULE_PROPERTY,
+    BatchLevel,
     FieldInfo,
-    Level,
     prefixed_id,
 )
 from atompack_torch.molecule import Molecule
@@ -102,8 +103,8 @@ class MoleculeBatch:
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and self._find(name) is not None
 
-    def level(self, name: str) -> Level:
-        """How a field collates: ``"molecule"`` (one row a molecule) or ``"atom"``."""
+    def level(self, name: str) -> BatchLevel:
+        """How a field collates: ``"molecule"`` (one row a molecule), ``"atom"`` or ``"edge"``."""
         return self._infos[self._known(name)].level
 
     def mask(self, name: str) -> Tensor:
@@ -166,12 +167,14 @@ class MoleculeBatch:
             raise FieldError(f"field {name!r}: one row an atom or a molecule? use set_field()")
         return self.set_field(name, value, "atom" if rows == n_atoms else "molecule")
 
-    def set_field(self, name: str, value: Tensor, level: Level) -> None:
+    def set_field(self, name: str, value: Tensor, level: BatchLevel) -> None:
         """Sets a field of N rows (level ``"atom"``) or B rows (``"molecule"``).
 
         A field that was there keeps its mask, a new one has none.
         """
         known = self._infos.get(name)
+        if level == "edge":
+            return self._replace_edges(name, value)
         if known is None and name in RESERVED - BUILTINS.keys():
             raise FieldError(f"field {name!r}: the name belongs to the batch itself")
         rows = len(self._fields["positions"]) if level == "atom" else len(self)
@@ -180,6 +183,15 @@ class MoleculeBatch:
             raise FieldError(f"field {name!r}: expected {rows} rows, got {tuple(value.shape)}")
         info = known or FieldInfo(_scope_of(name, level), name, level)
         _set_infos(self, self._infos | {name: info})
+        self._fields[name] = value
+
+    def _replace_edges(self, name: str, value: Tensor) -> None:
+        """The same edges with other values: vectors with a gradient, say."""
+        if name not in EDGES or name not in self._fields:
+            raise FieldError(f"field {name!r}: edges are made by a data set with neighbors=")
+        expected = tuple(self._fields[name].shape)  # type: ignore[union-attr]
+        if tuple(value.shape) != expected:
+            raise FieldError(f"field {name!r}: expected {expected}, got {tuple(value.shape)}")
         self._fields[name] = value
 
     # All tensors at once
@@ -344,7 +356,7 @@ def _attributes(kind: type) -> set[str]:
 RESERVED = CANONICAL | _attributes(MoleculeBatch) | _attributes(Molecule)
 
 
-def _scope_of(name: str, level: Level) -> int:
+def _scope_of(name: str, level: BatchLevel) -> int:
     if name in BUILTINS:
         return BUILTIN
     return ATOM_PROPERTY if level == "atom" else MOLECULE_PROPERTY

@@ -15,6 +15,7 @@ from atompack_torch.fields import (
     ATOM_PROPERTY,
     BUILTIN,
     BUILTINS,
+    EDGES,
     MOLECULE_PROPERTY,
     STRUCTURE,
 )
@@ -57,10 +58,13 @@ class Columns(NamedTuple):
 
 
 def of_batch(batch: MoleculeBatch) -> Columns:
-    """The columns of a batch, over the same memory where it is on the CPU."""
+    """The columns of a batch, over the same memory where it is on the CPU.
+
+    Without its edges: they follow from the rest, and are made anew when that is read.
+    """
     fields = []
     for name, value in batch._fields.items():
-        if name in STRUCTURE:
+        if name in STRUCTURE or name in EDGES:
             continue
         scope, key, _ = batch._infos[name]
         values: Any = array_of(value) if isinstance(value, Tensor) else [*map(_entry, value)]

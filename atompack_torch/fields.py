@@ -9,7 +9,8 @@ from typing import Literal, NamedTuple
 
 import torch
 
-Level = Literal["molecule", "atom"]
+Level = Literal["molecule", "atom"]  # of what files hold
+BatchLevel = Literal["molecule", "atom", "edge"]
 
 # Where a field's key lives, with the numbers of the native core.
 BUILTIN, ATOM_PROPERTY, MOLECULE_PROPERTY = 0, 1, 2
@@ -28,7 +29,7 @@ class FieldInfo(NamedTuple):
 
     scope: int
     key: str
-    level: Level
+    level: BatchLevel
 
 
 @dataclass(frozen=True)
@@ -80,11 +81,13 @@ STRUCTURE: dict[str, Level] = {
 }
 STRUCTURE_INFO = {name: FieldInfo(BUILTIN, name, level) for name, level in STRUCTURE.items()}
 
+# What `neighbors=` adds, in that order too.
+EDGES = ("edge_index", "edge_shift", "edge_vector")
+EDGE_INFO = {name: FieldInfo(BUILTIN, name, "edge") for name in EDGES}
+
 DERIVED = (
     "features",
-    "edge_index",
-    "edge_shift",
-    "edge_vector",
+    *EDGES,
     "source",
     "radial_center_idx",
     "radial_neighbor_idx",

@@ -7,6 +7,7 @@ collates their records at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -22,12 +23,14 @@ from atompack_torch.fields import (
     ATOM_PROPERTY,
     BUILTIN,
     BUILTINS,
+    EDGE_INFO,
+    EDGES,
     MOLECULE_PROPERTY,
     STRUCTURE,
     STRUCTURE_INFO,
+    BatchLevel,
     FieldId,
     FieldInfo,
-    Level,
     public_names,
 )
 from atompack_torch.molecule import Molecule
@@ -61,7 +64,9 @@ def join(items: Sequence[Molecule | MoleculeBatch]) -> MoleculeBatch:
     if not parts:
         raise ValueError("expected at least one molecule or batch, got none")
     fields = _joined_structure(parts)
-    infos = dict(STRUCTURE_INFO)
+    edges = _joined_edges(parts)
+    fields |= edges
+    infos = STRUCTURE_INFO | {name: EDGE_INFO[name] for name in edges}
     ids = _field_ids(parts)
     names = public_names(ids, RESERVED)
     masks = []
@@ -85,7 +90,7 @@ def _field_ids(parts: Sequence[MoleculeBatch]) -> list[FieldId]:
     found: dict[FieldId, None] = {}
     for part in parts:
         for name, info in part._infos.items():
-            if name not in STRUCTURE:
+            if name not in STRUCTURE and name not in EDGES:
                 found[FieldId(*info[:2])] = None
     return list(found)
 
@@ -106,6 +111,25 @@ def _joined_structure(parts: Sequence[MoleculeBatch]) -> dict[str, Value]:
     }
 
 
+def _joined_edges(parts: Sequence[MoleculeBatch]) -> dict[str, Value]:
+    """Atoms renumbered. Edges that only some parts have cannot be made up for the others."""
+    joined: dict[str, Value] = {}
+    for name in EDGES:
+        n_having = sum(name in part._fields for part in parts)
+        if n_having == 0:
+            continue
+        if n_having < len(parts):
+            raise FieldError(f"edges: only some parts have them: no neighbor list (field {name!r})")
+        tensors = [part[name] for part in parts]
+        if name != "edge_index":
+            joined[name] = _cat(name, tensors)
+            continue
+        firsts = accumulate([0, *(len(part.positions) for part in parts[:-1])])
+        shifted = [index + first for index, first in zip(tensors, firsts, strict=True)]
+        joined[name] = torch.cat(shifted, dim=1)
+    return joined
+
+
 class _Piece:
     """What one part has of a field."""
 
@@ -118,7 +142,7 @@ class _Piece:
         self.n_atoms = len(part.positions)
         self.ptr = part.ptr
 
-    def per_molecule(self, level: Level) -> list[Any]:
+    def per_molecule(self, level: BatchLevel) -> list[Any]:
         """One entry a molecule, None where it is masked."""
         if self.value is None:
             return [None] * self.n_molecules
@@ -134,7 +158,7 @@ def _piece(part: MoleculeBatch, field: FieldId) -> _Piece:
     return _Piece(part, names[0] if names else None)
 
 
-def _joined_field(name: str, level: Level, pieces: list[_Piece], ptr: Value) -> Value:
+def _joined_field(name: str, level: BatchLevel, pieces: list[_Piece], ptr: Value) -> Value:
     tensors = [p.value for p in pieces if isinstance(p.value, Tensor)]
     lists = [p.value for p in pieces if isinstance(p.value, list)]
     shapes = {tuple(t.shape[1:]) for t in tensors}
@@ -144,7 +168,7 @@ def _joined_field(name: str, level: Level, pieces: list[_Piece], ptr: Value) -> 
     return _stack_if_equal(name, level, entries, ptr)
 
 
-def _stacked(piece: _Piece, level: Level, like: Tensor) -> Tensor:
+def _stacked(piece: _Piece, level: BatchLevel, like: Tensor) -> Tensor:
     if isinstance(piece.value, Tensor):
         return piece.value
     rows = piece.n_atoms if level == "atom" else piece.n_molecules
@@ -156,7 +180,7 @@ def _missing(shape: tuple[int, ...], like: Tensor) -> Tensor:
     return torch.full(shape, value, dtype=like.dtype, device=like.device)
 
 
-def _stack_if_equal(name: str, level: Level, entries: list[Any], ptr: Value) -> Value:
+def _stack_if_equal(name: str, level: BatchLevel, entries: list[Any], ptr: Value) -> Value:
     """One tensor where all values have one row shape; strings and what differs stay a list."""
     tensors = [entry for entry in entries if isinstance(entry, Tensor)]
     others = [entry for entry in entries if entry is not None and not isinstance(entry, Tensor)]
@@ -278,13 +302,13 @@ def _described(tensor: Tensor) -> str:
     return f"{tuple(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}"
 
 
-def _level(field: FieldId) -> Level:
+def _level(field: FieldId) -> BatchLevel:
     if field.scope == BUILTIN:
         return BUILTINS[field.key].level
     return "atom" if field.scope == ATOM_PROPERTY else "molecule"
 
 
-def _one_row(name: str, field: FieldId, level: Level, value: Any, n_atoms: int) -> Value:
+def _one_row(name: str, field: FieldId, level: BatchLevel, value: Any, n_atoms: int) -> Value:
     if value is None or isinstance(value, str):
         return [value]
     tensor = _tensor(name, value)

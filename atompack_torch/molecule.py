@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 
 from atompack_torch.errors import CorruptFileError, UnknownFieldError
-from atompack_torch.fields import BUILTINS, STRUCTURE, Level
+from atompack_torch.fields import BUILTINS, EDGES, STRUCTURE, BatchLevel
 
 if TYPE_CHECKING:
     from atompack_torch.batch import MoleculeBatch
@@ -18,6 +19,7 @@ class Molecule:
     """One molecule: the fields of a batch, as views of its rows.
 
     An absent label is None. ``atomic_numbers`` is int64, scalars are 0-d tensors, strings ``str``.
+    ``edge_index`` counts the molecule's own atoms.
     """
 
     __slots__ = ("_batch", "_faults", "_row")
@@ -78,8 +80,8 @@ class Molecule:
     def __contains__(self, name: object) -> bool:
         return name in self.keys()
 
-    def level(self, name: str) -> Level:
-        """``"molecule"`` or ``"atom"``."""
+    def level(self, name: str) -> BatchLevel:
+        """``"molecule"``, ``"atom"`` or ``"edge"``."""
         return self._batch.level(name)
 
     def __getitem__(self, name: str) -> Any:
@@ -107,12 +109,23 @@ class Molecule:
         info, value = batch._infos[name], batch._fields[name]
         if name not in STRUCTURE and not bool(batch.mask(name)[row]):
             return None
+        if name in EDGES:
+            return self._edges(name)
         if name == "ptr":
             return value[row : row + 2]
         if info.level == "atom" and isinstance(value, Tensor):
             first, last = batch.ptr[row : row + 2].tolist()
             return value[first:last]
         return value[row]
+
+    def _edges(self, name: str) -> Tensor:
+        """Those of this molecule, its atoms counted from 0; edges are sorted by their atom i."""
+        batch = self._batch
+        atoms = batch.ptr[self._row : self._row + 2]
+        first, last = torch.searchsorted(batch.edge_index[0], atoms).tolist()
+        if name == "edge_index":
+            return batch.edge_index[:, first:last] - atoms[0]  # type: ignore[no-any-return]
+        return batch[name][first:last]  # type: ignore[no-any-return]
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -128,5 +141,5 @@ class Molecule:
         return Molecule._view, (alone(self), 0, dict(self._faults))
 
     def __repr__(self) -> str:
-        labels = [name for name in self.keys() if name not in STRUCTURE]
+        labels = [name for name in self.keys() if name not in STRUCTURE and name not in EDGES]
         return f"Molecule({len(self)} atoms, {', '.join(labels) or 'no labels'})"

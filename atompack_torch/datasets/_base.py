@@ -15,6 +15,7 @@ from torch.utils.data._utils.collate import default_collate_fn_map
 from atompack_torch._core import Collator, FieldTable, MoleculeSource
 from atompack_torch.batch import RESERVED, MoleculeBatch
 from atompack_torch.fields import (
+    EDGE_INFO,
     STRUCTURE,
     STRUCTURE_INFO,
     FieldId,
@@ -23,6 +24,7 @@ from atompack_torch.fields import (
     public_names,
 )
 from atompack_torch.molecule import Molecule
+from atompack_torch.neighbors import NeighborList
 from atompack_torch.statistics import Statistics, gather
 from atompack_torch.sweeping import Report, reporting
 
@@ -58,6 +60,7 @@ class MoleculeDataset(Dataset[Molecule]):
 
     _transform: Transform | None = None
     _selection: Tensor | None = None  # of a subset: numbers in the whole data set
+    _neighbors: NeighborList | None = None
     _native: Collator | None = None
     _table: FieldTable | None = None  # kept alive for the names that are noted on it
 
@@ -176,7 +179,9 @@ class MoleculeDataset(Dataset[Molecule]):
         try:
             described: Described = table.described
         except AttributeError:  # the first batch of these fields
-            described = table.described = _describe(table, self._declared())
+            described = table.described = _describe(
+                table, self._declared(), self._neighbors.fields if self._neighbors else ()
+            )
         names, infos, rows = described
         return MoleculeBatch(dict(zip(names, values, strict=True)), infos, masks, rows, arena)
 
@@ -246,14 +251,15 @@ Made = tuple[Tensor, FieldTable, list[Any], Tensor, list[tuple[int, str]]]
 Described = tuple[list[str], dict[str, FieldInfo], dict[str, int]]
 
 
-def _describe(table: FieldTable, declared: Iterable[FieldId]) -> Described:
+def _describe(table: FieldTable, declared: Iterable[FieldId], edges: Sequence[str]) -> Described:
     """Names do not depend on which fields were selected: all that are declared have their say."""
     heads = [FieldInfo(*head) for head in table.fields()]
     everything = dict.fromkeys([*declared, *(FieldId(*head[:2]) for head in heads)])
     names_of = dict(zip(everything, public_names(everything, RESERVED), strict=True))
     names = [names_of[FieldId(*head[:2])] for head in heads]
-    infos = STRUCTURE_INFO | dict(zip(names, heads, strict=True))
-    return [*STRUCTURE, *names], infos, {name: row for row, name in enumerate(names)}
+    edge_infos = {name: EDGE_INFO[name] for name in edges}
+    infos = STRUCTURE_INFO | edge_infos | dict(zip(names, heads, strict=True))
+    return [*STRUCTURE, *edges, *names], infos, {name: row for row, name in enumerate(names)}
 
 
 def declared_by(source: MoleculeSource) -> dict[FieldId, list[FieldSpec]]:

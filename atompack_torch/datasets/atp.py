@@ -32,6 +32,7 @@ from atompack_torch.fields import (
     prefixed_id,
     public_names,
 )
+from atompack_torch.neighbors import NeighborList
 
 DTypes = torch.dtype | Mapping[str, torch.dtype]
 _FLOATING = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -59,7 +60,7 @@ class AtpDataset(MoleculeDataset):
         missing: what becomes of a molecule that lacks one of ``fields``: ``"nan"`` fills NaN (0,
             False, None) and masks it, ``"error"`` raises ``FieldError``, ``"drop"`` leaves it out
             of the batch.
-        neighbors: not available yet.
+        neighbors: a ``NeighborList``: batches then hold the edges of its search.
         cache: not available yet.
         transform: called with every batch, in the process that made it; what it returns is what
             you get.
@@ -84,16 +85,17 @@ class AtpDataset(MoleculeDataset):
         exclude: Sequence[str] = (),
         dtype: DTypes | None = None,
         missing: Literal["nan", "error", "drop"] = "nan",
-        neighbors: Any = None,
+        neighbors: NeighborList | None = None,
         cache: Any = None,
         transform: Transform | None = None,
         access: Literal["auto", "random", "sequential"] = "auto",
         populate: bool = False,
         num_threads: int | None = None,
     ) -> None:
-        for option, value in (("neighbors", neighbors), ("cache", cache)):
-            if value is not None:
-                raise UnsupportedFormatError(f"{option}= is not available in this version")
+        if cache is not None:
+            raise UnsupportedFormatError("cache= is not available in this version")
+        if neighbors is not None and not isinstance(neighbors, NeighborList):
+            raise TypeError(f"neighbors: expected a NeighborList, got {type(neighbors).__name__}")
         _check_choice("missing", missing, ("nan", "error", "drop"))
         _check_choice("access", access, ("auto", "random", "sequential"))
         if num_threads is not None and num_threads < 1:
@@ -105,6 +107,7 @@ class AtpDataset(MoleculeDataset):
         self._exclude = _names("exclude", exclude) or ()
         self._dtype = _checked_dtype(dtype)
         self._missing = missing
+        self._neighbors = neighbors
         self._transform = transform
         self._access = access
         self._populate = populate
@@ -157,6 +160,7 @@ class AtpDataset(MoleculeDataset):
             "transform": self._transform,
             "access": self._access,
             "populate": self._populate,
+            "neighbors": self._neighbors,
             "num_threads": self._num_threads,
         }
 
@@ -192,6 +196,7 @@ class AtpDataset(MoleculeDataset):
             floating=floating,
             casts=casts,
             missing=self._missing,
+            neighbors=self._neighbors.as_tuple() if self._neighbors else None,
             max_threads=self._num_threads or 0,
         )
 

@@ -66,6 +66,7 @@ class MixtureDataset(MoleculeDataset):
         starts = itertools.accumulate((part._size() for part in self._parts[:-1]), initial=0)
         self._starts = torch.tensor(list(starts))
         self._transform = self._parts[0]._transform
+        self._neighbors = self._parts[0]._neighbors
         lengths = [len(part) for part in self._parts]
         self._counts = _counts(lengths, _weights(weights, lengths), epoch)
         self._epoch = 0

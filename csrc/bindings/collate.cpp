@@ -56,13 +56,14 @@ FieldDeclaration declaration(const PyDeclaration& from) {
           shape};
 }
 
-std::shared_ptr<Collator> make_collator(std::shared_ptr<MoleculeSource> source,
-                                        const std::optional<std::vector<PyFieldId>>& fields,
-                                        const std::vector<PyFieldId>& excluded,
-                                        const std::vector<PyDeclaration>& defaults,
-                                        const std::optional<std::string>& floating,
-                                        const std::vector<std::pair<PyFieldId, std::string>>& casts,
-                                        const std::string& missing, int max_threads) {
+// (cutoff, full, vectors, self_interaction)
+using PyNeighbors = std::tuple<double, bool, bool, bool>;
+
+std::shared_ptr<Collator> make_collator(
+    std::shared_ptr<MoleculeSource> source, const std::optional<std::vector<PyFieldId>>& fields,
+    const std::vector<PyFieldId>& excluded, const std::vector<PyDeclaration>& defaults,
+    const std::optional<std::string>& floating, const std::vector<std::pair<PyFieldId, std::string>>& casts,
+    const std::string& missing, const std::optional<PyNeighbors>& neighbors, int max_threads) {
   Request request;
   if (fields) request.fields = field_ids(*fields);
   request.excluded = field_ids(excluded);
@@ -70,6 +71,10 @@ std::shared_ptr<Collator> make_collator(std::shared_ptr<MoleculeSource> source,
   if (floating) request.floating = dtype_named(*floating);
   for (const auto& [id, dtype] : casts) request.casts.emplace(field_id(id), dtype_named(dtype));
   request.missing = missing == "error" ? Missing::error : missing == "drop" ? Missing::drop : Missing::nan;
+  if (neighbors) {
+    const auto& [cutoff, full, vectors, self_interaction] = *neighbors;
+    request.neighbors = {cutoff, full, vectors, self_interaction};
+  }
   request.max_threads = max_threads;
   return std::make_shared<Collator>(std::move(source), std::move(request));
 }
@@ -124,13 +129,14 @@ class Shown {
   const int64_t* numbers_;
 };
 
-// positions, atomic_numbers, batch, ptr, n_atoms, index, then the fields of the table
+// positions, atomic_numbers, batch, ptr, n_atoms, index, then edges, then the fields of the table
 py::list values_of(Batch& batch) {
   const std::array structure{&batch.positions, &batch.atomic_numbers, &batch.batch,
                              &batch.ptr,       &batch.n_atoms,        &batch.index};
-  py::list all(structure.size() + batch.values.size());
+  py::list all(structure.size() + batch.edges.size() + batch.values.size());
   size_t place = 0;
   for (const at::Tensor* tensor : structure) all[place++] = py::cast(*tensor);
+  for (const at::Tensor& tensor : batch.edges) all[place++] = py::cast(tensor);
   for (auto& value : batch.values) {
     all[place++] = std::visit([](auto& held) { return py::cast(std::move(held)); }, value);
   }
@@ -241,7 +247,8 @@ void bind_collate(py::module_& module) {
       .def("fields", &describe);
   py::class_<Collator, std::shared_ptr<Collator>>(module, "Collator")
       .def(py::init(&make_collator), py::arg("source"), py::kw_only(), py::arg("fields"), py::arg("excluded"),
-           py::arg("defaults"), py::arg("floating"), py::arg("casts"), py::arg("missing"), py::arg("max_threads"))
+           py::arg("defaults"), py::arg("floating"), py::arg("casts"), py::arg("missing"), py::arg("neighbors"),
+           py::arg("max_threads"))
       .def_property_readonly("table",
                              [](const Collator& self) { return std::const_pointer_cast<FieldTable>(self.table()); })
       .def_property_readonly(

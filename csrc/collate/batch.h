@@ -25,7 +25,8 @@ struct Fault {
 struct Batch {
   at::Tensor arena;
   at::Tensor positions, atomic_numbers, batch, ptr, n_atoms, index;
-  at::Tensor masks;  // (fields, molecules) bool
+  std::vector<at::Tensor> edges;  // index (2, edges), shift (edges, 3), vector (edges, 3): what was asked for
+  at::Tensor masks;               // (fields, molecules) bool
   std::shared_ptr<const FieldTable> table;
   std::vector<std::variant<at::Tensor, TensorList, Strings>> values;  // as in the table
   std::vector<Fault> faults;

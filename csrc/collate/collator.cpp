@@ -14,6 +14,9 @@ namespace {
 // Below this much work for each thread, waking a second one costs more than it saves.
 constexpr int64_t kLeastWork = 192 * 1024;
 
+// Bytes that are copied in the time that one atom's neighbors take to be found.
+constexpr int64_t kSearchWork = 8 * 1024;
+
 // Decoded bytes of one record at a time; grown once per thread.
 std::vector<std::byte>& thread_scratch() {
   thread_local std::vector<std::byte> scratch;
@@ -65,11 +68,17 @@ void Collator::place_outputs(BatchPlan& plan) const {
   }
 }
 
+void Collator::count_work(BatchPlan& plan) const {
+  count_atoms(*source_, plan);
+  if (!request_.neighbors) return;
+  for (MoleculeExtent& extent : plan.extents) extent.work += kSearchWork * extent.n_atoms;
+}
+
 Batch Collator::collate_serially(std::vector<int64_t> indices, ArenaKind kind) const {
   source_->prepare(indices);
   BatchPlan plan;
   plan.indices = std::move(indices);
-  count_atoms(*source_, plan);
+  count_work(plan);
   return make_planned(plan, kind, false);
 }
 
@@ -78,7 +87,7 @@ Batch Collator::make(std::vector<int64_t> indices, ArenaKind kind, bool single) 
   source_->prepare(indices);
   BatchPlan plan;
   plan.indices = std::move(indices);
-  count_atoms(*source_, plan);
+  count_work(plan);
   const int64_t work = total_work(plan);
   const int64_t most = std::min(work / kLeastWork, usable_threads(request_.max_threads));
   if (most < 2) return make_planned(plan, kind, single);
@@ -111,8 +120,14 @@ Batch Collator::make_by_schema(BatchPlan& plan, std::span<const int32_t> touched
     if (field.ragged) field.rows.resize(plan.indices.size());
   }
   plan.positions = resolve_positions(source_->schemas(), touched, request_);
+  std::optional<StagedRecords> staged;
+  if (request_.neighbors) {
+    staged = stage_records(*source_, plan, split_by_work(plan));
+    plan.edges = find_edges(*source_, *request_.neighbors, plan, *staged);
+  }
   place_outputs(plan);
-  return fill(plan, nullptr, kind, {.tolerant = single, .settled_by = touched.front(), .all_fields = !request_.fields});
+  return fill(plan, staged ? &*staged : nullptr, kind,
+              {.tolerant = single, .settled_by = touched.front(), .all_fields = !request_.fields});
 }
 
 Batch Collator::make_by_survey(BatchPlan& plan, std::vector<int32_t> touched, ArenaKind kind, bool single) const {
@@ -124,6 +139,8 @@ Batch Collator::make_by_survey(BatchPlan& plan, std::vector<int32_t> touched, Ar
     touched = touched_schemas(plan.indices);
   }
   plan_by_survey(plan, touched, survey);
+  // Found already where a plan by the schema was given up.
+  if (request_.neighbors && !plan.edges) plan.edges = find_edges(*source_, *request_.neighbors, plan, staged);
   place_outputs(plan);
   try {
     Batch batch = fill(plan, &staged, kind, {.surveyed = true, .tolerant = single});
@@ -182,6 +199,7 @@ Batch Collator::fill(const BatchPlan& plan, const StagedRecords* staged, ArenaKi
     }
     release_large_scratch();
   });
+  if (plan.edges) write_edges(plan, bytes);
   return wrap(plan, arena, std::move(strings));
 }
 

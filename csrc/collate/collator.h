@@ -48,6 +48,7 @@ class Collator {
   void plan_by_survey(BatchPlan& plan, std::span<const int32_t> touched, const Survey& survey) const;
 
   std::vector<int32_t> touched_schemas(std::span<const int64_t> indices) const;
+  void count_work(BatchPlan& plan) const;
   void place_outputs(BatchPlan& plan) const;
   bool is_settled(std::span<const int32_t> touched) const;
   // Decodes each record again unless it was staged.

@@ -97,6 +97,12 @@ void lay_out(BatchPlan& plan) {
   }
   plan.core.masks = layout.place(checked_mul(plan.fields.size(), molecules, "batch size"), 1);
   check_arena(plan, layout.end());
+  if (plan.edges) {
+    const auto edges = static_cast<uint64_t>(plan.edges->count());
+    plan.edges->index = layout.place(2 * edges, sizeof(int64_t));
+    plan.edges->shift = layout.place(3 * edges, item_bytes(plan.positions));
+    if (plan.edges->has_vectors) plan.edges->vector = layout.place(3 * edges, item_bytes(plan.positions));
+  }
   plan.arena_bytes = layout.end();
 }
 

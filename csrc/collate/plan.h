@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/molecule_source.h"
+#include "collate/edges.h"
 #include "collate/request.h"
 
 namespace atompack::collate {
@@ -66,6 +67,7 @@ struct BatchPlan {
   std::vector<FieldPlan> fields;  // as in the table
   DType positions = DType::float32;
   CoreOffsets core;
+  std::optional<Edges> edges;  // where the request wants them: found before anything is laid out
   size_t arena_bytes = 0;
 
   int64_t n_molecules() const { return static_cast<int64_t>(indices.size()); }

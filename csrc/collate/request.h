@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/molecule_source.h"
+#include "descriptor/neighbors.h"
 
 namespace atompack::collate {
 
@@ -27,7 +28,8 @@ struct Request {
   std::optional<DType> floating;           // of every floating field but the energy
   std::map<FieldId, DType> casts;
   Missing missing = Missing::nan;
-  int max_threads = 0;  // 0: as many as torch uses
+  std::optional<descriptor::NeighborOptions> neighbors;  // absent: no edges
+  int max_threads = 0;                                   // 0: as many as torch uses
 
   bool selects(const FieldId& id) const { return (!fields || fields->contains(id)) && !excluded.contains(id); }
   DType output_dtype(const FieldId& id, DType stored) const;

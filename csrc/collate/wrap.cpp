@@ -45,6 +45,12 @@ Batch wrap(const BatchPlan& plan, const at::Tensor& arena, std::vector<Strings> 
   batch.ptr = view(DType::int64, plan.core.ptr, molecules + 1);
   batch.n_atoms = view(DType::int64, plan.core.n_atoms, molecules);
   batch.index = view(DType::int64, plan.core.index, molecules);
+  if (plan.edges) {
+    const int64_t edges = plan.edges->count();
+    batch.edges.push_back(view(DType::int64, plan.edges->index, int64_t{2}, edges));
+    batch.edges.push_back(view(plan.positions, plan.edges->shift, edges, int64_t{3}));
+    if (plan.edges->has_vectors) batch.edges.push_back(view(plan.positions, plan.edges->vector, edges, int64_t{3}));
+  }
   batch.masks = view(DType::boolean, plan.core.masks, std::ssize(plan.fields), molecules);
   batch.table = plan.table;
   batch.values.reserve(plan.fields.size());

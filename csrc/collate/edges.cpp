@@ -1,0 +1,121 @@
+#include "collate/edges.h"
+
+#include <algorithm>
+#include <array>
+
+#include "collate/copy.h"
+#include "collate/parallel.h"
+#include "collate/survey.h"
+
+namespace atompack::collate {
+namespace {
+
+using descriptor::Lattice;
+using descriptor::Matrix3;
+using descriptor::NeighborOptions;
+using descriptor::NeighborSearch;
+using descriptor::PairList;
+
+// Takes of each record what a neighbor search needs, in float64, whether or not it was selected for the batch.
+class Finder final : public MoleculeVisitor {
+ public:
+  Finder(const MoleculeSource& source, const NeighborOptions& options) : source_(source), search_(options) {}
+
+  void find(int64_t index, Bytes record, PairList& pairs) {
+    cell_.reset();
+    periodic_ = {};
+    source_.visit(index, record, *this);
+    try {
+      const bool is_open = !cell_;
+      search_.find(positions_, Lattice(cell_.value_or(Matrix3{}), is_open ? std::array<bool, 3>{} : periodic_), pairs);
+    } catch (DataError& error) {
+      source_.locate(error, index);
+      throw;
+    }
+  }
+
+  void geometry(const Geometry& geometry) override {
+    positions_.resize(static_cast<size_t>(geometry.n_atoms) * 3);
+    copy_values(reinterpret_cast<std::byte*>(positions_.data()), DType::float64, geometry.positions.data(),
+                geometry.positions_dtype, positions_.size());
+  }
+
+  void field(const FieldView& view, Bytes data) override {
+    if (view.scope != Scope::builtin) return;
+    if (view.key == "cell") {
+      copy_values(reinterpret_cast<std::byte*>(cell_.emplace().data()), DType::float64, data.data(), view.type.dtype,
+                  9);
+    } else if (view.key == "pbc") {
+      for (size_t direction = 0; direction < 3; ++direction) periodic_[direction] = data[direction] != std::byte{0};
+    }
+  }
+
+ private:
+  const MoleculeSource& source_;
+  NeighborSearch search_;
+  std::vector<double> positions_;
+  std::optional<Matrix3> cell_;
+  std::array<bool, 3> periodic_{};
+};
+
+// Atom numbers of one row of the index: those of the molecule, counted in the batch.
+void shift_atoms(std::span<const uint32_t> atoms, int64_t first_atom, int64_t* to) {
+  std::ranges::transform(atoms, to, [&](uint32_t atom) { return first_atom + atom; });
+}
+
+template <typename Row, typename Item>
+void write_rows(const std::vector<Row>& rows, DType item, int64_t first, DType out, size_t offset, std::byte* arena) {
+  static_assert(sizeof(Row) == 3 * sizeof(Item));
+  copy_values(arena + offset + static_cast<size_t>(3 * first) * item_bytes(out), out,
+              reinterpret_cast<const std::byte*>(rows.data()), item, 3 * rows.size());
+}
+
+}  // namespace
+
+int64_t Edges::count() const {
+  size_t sum = 0;
+  for (const PairList& part : parts) sum += part.size();
+  return static_cast<int64_t>(sum);
+}
+
+Edges find_edges(const MoleculeSource& source, const NeighborOptions& options, const BatchPlan& plan,
+                 const StagedRecords& staged) {
+  Edges edges;
+  edges.has_vectors = options.vectors;
+  edges.borders = split_by_work(plan);
+  edges.parts.resize(edges.borders.size() - 1);
+  for_each_range(std::ssize(edges.parts), [&](int64_t range) {
+    Finder finder(source, options);
+    PairList& pairs = edges.parts[static_cast<size_t>(range)];
+    for (int64_t i = edges.borders[range]; i < edges.borders[range + 1]; ++i) {
+      finder.find(plan.indices[static_cast<size_t>(i)], staged.records[static_cast<size_t>(i)], pairs);
+    }
+  });
+  return edges;
+}
+
+void write_edges(const BatchPlan& plan, std::byte* arena) {
+  const Edges& edges = *plan.edges;
+  auto* const index = reinterpret_cast<int64_t*>(arena + edges.index);
+  const int64_t count = edges.count();
+  std::vector<int64_t> firsts{0};
+  for (const PairList& part : edges.parts) firsts.push_back(firsts.back() + static_cast<int64_t>(part.size()));
+  for_each_range(std::ssize(edges.parts), [&](int64_t range) {
+    const PairList& pairs = edges.parts[static_cast<size_t>(range)];
+    const int64_t first = firsts[static_cast<size_t>(range)];
+    size_t begin = 0;
+    for (size_t molecule = 0; molecule < pairs.ends.size(); ++molecule) {
+      const size_t n = pairs.ends[molecule] - begin;
+      const int64_t first_atom = plan.ptr[static_cast<size_t>(edges.borders[range]) + molecule];
+      const int64_t place = first + static_cast<int64_t>(begin);
+      shift_atoms(std::span(pairs.i).subspan(begin, n), first_atom, index + place);
+      shift_atoms(std::span(pairs.j).subspan(begin, n), first_atom, index + count + place);
+      begin += n;
+    }
+    write_rows<descriptor::Shift, float>(pairs.shifts, DType::float32, first, plan.positions, edges.shift, arena);
+    if (!edges.has_vectors) return;
+    write_rows<descriptor::Vector, double>(pairs.vectors, DType::float64, first, plan.positions, edges.vector, arena);
+  });
+}
+
+}  // namespace atompack::collate
