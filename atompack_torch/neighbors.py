@@ -24,7 +24,9 @@ class NeighborList:
     A molecule without cell, or without ``pbc``, is open.
 
     Positions or a repeated cell vector that are not finite, a singular cell, and neighbors out of
-    all proportion to the number of atoms are a ``FieldError``.
+    all proportion to the number of atoms are a ``FieldError``. Shapes far from those of matter (a
+    few atoms strung over ten thousands of cells, next to an open direction that is thin) can take
+    seconds, for vesin then looks into many empty boxes.
 
     Args:
         cutoff: in the unit of the positions (Å); pairs at exactly this distance are no neighbors.
