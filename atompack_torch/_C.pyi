@@ -151,6 +151,7 @@ class ExtxyzReader:
 def survey_extxyz(
     path: str,
 ) -> tuple[int, list[tuple[_ExtxyzLevel, str, _ExtxyzKind, tuple[int, ...] | None]]]: ...
+def element_symbols() -> list[str]: ...
 def format_extxyz(
     ptr: _Array,
     positions: _Array,

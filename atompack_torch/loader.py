@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import inspect
 import os
 import warnings
 import weakref
@@ -171,9 +172,8 @@ class Loader:
         end = n // size * size if self.drop_last else n
         order = None
         if self.shuffle:
-            # Of both numbers, as a sequence: epoch 1 of seed 0 is not epoch 0 of seed 1.
-            seed = torch.tensor([self.seed, self._epoch], dtype=torch.int64)
-            generator = torch.Generator().manual_seed(_mixed(*seed.tolist()))
+            # Of both numbers: epoch 1 of seed 0 is not epoch 0 of seed 1.
+            generator = torch.Generator().manual_seed(_mixed(self.seed, self._epoch))
             order = torch.randperm(n, generator=generator)
         for first in range(skip * size, end, size):
             last = min(first + size, end)
@@ -233,8 +233,8 @@ def _mixed(seed: int, epoch: int) -> int:
 
 
 def _takes_consumed(sampler: Any) -> bool:
-    code = getattr(getattr(sampler, "state_dict", None), "__code__", None)
-    return code is not None and "consumed" in code.co_varnames[: code.co_argcount + 1]
+    state_dict = getattr(sampler, "state_dict", None)
+    return state_dict is not None and "consumed" in inspect.signature(state_dict).parameters
 
 
 class _Pass:

@@ -446,8 +446,10 @@ def test_device(dataset: apt.AtpDataset) -> None:
         assert batch.positions.device.type == "meta"
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="pins memory")
-def test_pinning_without_cuda_says_so(dataset: apt.AtpDataset) -> None:
+def test_pinning_without_cuda_says_so(
+    dataset: apt.AtpDataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.warns(UserWarning, match="memory is not pinned"):
         loader = apt.Loader(dataset, 50, pin_memory=True)
     assert len(list(loader)) == 3

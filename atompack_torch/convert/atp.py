@@ -30,10 +30,11 @@ def read(path: _Path, *, report: Report) -> Iterator[Columns]:
         CorruptFileError: a record is damaged.
     """
     with AtpDataset(path, access="sequential") as dataset:
-        ends = np.cumsum(dataset.n_atoms.numpy())
+        n_atoms = dataset.n_atoms.numpy()  # reads the index
+        ends = np.cumsum(n_atoms)
         first = 0
         while first < len(ends):
-            before = ends[first] - dataset.n_atoms[first].item()
+            before = ends[first] - n_atoms[first]
             by_atoms = int(np.searchsorted(ends, before + BLOCK_ATOMS, side="right"))
             last = max(min(by_atoms, first + BLOCK_STRUCTURES), first + 1)
             yield from _block(dataset, first, last, report)

@@ -4,6 +4,7 @@
 #include <pybind11/stl.h>
 
 #include "bindings/path.h"
+#include "extxyz/element.h"
 #include "extxyz/formatter.h"
 #include "extxyz/reader.h"
 #include "extxyz/survey.h"
@@ -179,6 +180,11 @@ void bind_extxyz(py::module_& module) {
       .def_property_readonly("bytes_read", &Reader::bytes_read)
       .def_property_readonly("file_bytes", &Reader::file_bytes)
       .def_property_readonly("ends_open", &Reader::ends_open);
+  module.def("element_symbols", [] {
+    py::list symbols;
+    for (uint8_t number = 0; number <= extxyz::kLastElement; ++number) symbols.append(extxyz::symbol_of(number));
+    return symbols;
+  });
   module.def("survey_extxyz", &survey, py::arg("path"));
   module.def("format_extxyz", &format, py::arg("ptr"), py::arg("positions"), py::arg("numbers"), py::arg("cell"),
              py::arg("pbc"), py::arg("fields"));

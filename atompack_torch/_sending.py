@@ -1,0 +1,52 @@
+"""How a batch goes to another process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from multiprocessing.reduction import ForkingPickler
+from typing import Any
+
+from torch import Tensor
+from torch.utils.data import get_worker_info
+
+from atompack_torch._core import attach_ring, receive_arena, ring_to_attach, send_arena
+from atompack_torch._storage import Place, Structure
+from atompack_torch.batch import MoleculeBatch, _restore
+
+
+def _reduce_to_process(batch: MoleculeBatch) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """How a batch goes to another process: from a DataLoader worker as the number of a slot.
+
+    The first batches of a worker travel as a memory segment of their own each, together with the
+    place of the worker's ring; once the other side has attached to that, a number is enough.
+    """
+    rebuild, arguments = batch.__reduce__()
+    arena = arguments[2]
+    if arena is None or get_worker_info() is None:
+        return rebuild, arguments
+    if (ticket := send_arena(arena)) is not None:
+        structure, rows, _, places, outside = arguments
+        return _restore_sent, (structure, rows, ticket, arena.numel(), places, outside)
+    if (address := ring_to_attach()) is not None:
+        return _attach_and_restore, (address, arguments)
+    return rebuild, arguments
+
+
+def _attach_and_restore(address: Any, arguments: tuple[Any, ...]) -> MoleculeBatch:
+    attach_ring(address)  # if it cannot be, the worker goes on with segments
+    return _restore(*arguments)
+
+
+def _restore_sent(
+    structure: Structure,
+    rows: tuple[int, ...],
+    ticket: Any,
+    n_bytes: int,
+    places: list[Place | None],
+    outside: list[Tensor],
+) -> MoleculeBatch:
+    return _restore(structure, rows, receive_arena(ticket, n_bytes), places, outside)
+
+
+# For queues between processes alone: what is pickled to a file or by hand holds its data itself.
+ForkingPickler.register(MoleculeBatch, _reduce_to_process)
