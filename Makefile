@@ -7,6 +7,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 TORCH ?= torch==2.13.0
 FUZZ_SECONDS ?= 60
+THREADED_TESTS := OrderedWorkers.*:Writer.*:SharedRing.*:Reader.*:ConcatSource.*:MappedFile.*
 PYTEST_ARGS ?=
 
 DEBIAN := g++ make pkg-config ccache libhdf5-dev libzstd-dev liblz4-dev nlohmann-json3-dev
@@ -72,8 +73,13 @@ bench: $(DONE)/extension $(DONE)/extra-bench  ## measure reading, writing and co
 	@$(PY) benchmarks/convert.py
 
 .PHONY: sanitize
-sanitize: $(DONE)/build-tools  ## fuzz the C++ core under sanitizers, FUZZ_SECONDS=60 a target
-	@.ci/setup clang-19 libclang-rt-19-dev
+sanitize: $(DONE)/build-tools  ## fuzz the C++ core under sanitizers, FUZZ_SECONDS=60 a target; look for races
+	@.ci/setup clang-19 libclang-rt-19-dev libgtest-dev
+	$(call quietly,Building the C++ tests with ThreadSanitizer,\
+	  $(CMAKE) -S . -B build/threads $(NINJA) -DCMAKE_BUILD_TYPE=Debug -DATOMPACK_BUILD_TESTS=ON \
+	    -DATOMPACK_BUILD_EXTENSION=OFF -DATOMPACK_SANITIZE=thread -DPython_EXECUTABLE="$(CURDIR)/$(PY)" && \
+	  $(CMAKE) --build build/threads)
+	@build/threads/tests/cpp/atompack_core_tests --gtest_brief=1 --gtest_filter='$(THREADED_TESTS)'
 	@PATH="$(CURDIR)/.venv/bin:$$PATH" sh tests/fuzz/run.sh build/sanitize $(FUZZ_SECONDS)
 
 .PHONY: clean

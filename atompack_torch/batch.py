@@ -21,8 +21,9 @@ from atompack_torch.fields import (
     CANONICAL,
     EDGES,
     MOLECULE_PROPERTY,
-    BatchLevel,
     FieldInfo,
+    Level,
+    centers_of,
     prefixed_id,
 )
 from atompack_torch.molecule import Molecule
@@ -95,9 +96,21 @@ class MoleculeBatch:
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and self._find(name) is not None
 
-    def level(self, name: str) -> BatchLevel:
-        """How a field collates: ``"molecule"`` (one row a molecule), ``"atom"`` or ``"edge"``."""
+    def level(self, name: str) -> Level:
+        """How a field collates: a row for each molecule, atom, edge or triplet."""
         return self._infos[self._known(name)].level
+
+    def _first_rows(self, name: str) -> Tensor:
+        """(B + 1,) int64: where the rows of each molecule begin."""
+        level = self._infos[name].level
+        if level == "atom":
+            return self._fields["ptr"]  # type: ignore[return-value]
+        numbers = torch.arange(len(self) + 1, device=self.ptr.device)
+        if level == "molecule":
+            return numbers
+        centers = self._fields[centers_of(name)]
+        centers = centers[0] if name in EDGES else centers
+        return torch.searchsorted(self.batch[centers], numbers)
 
     def mask(self, name: str) -> Tensor:
         """(B,) bool: which molecules have this field."""
@@ -159,14 +172,14 @@ class MoleculeBatch:
             raise FieldError(f"field {name!r}: one row an atom or a molecule? use set_field()")
         return self.set_field(name, value, "atom" if rows == n_atoms else "molecule")
 
-    def set_field(self, name: str, value: Tensor, level: BatchLevel) -> None:
+    def set_field(self, name: str, value: Tensor, level: Level) -> None:
         """Sets a field of N rows (level ``"atom"``) or B rows (``"molecule"``).
 
         A field that was there keeps its mask, a new one has none.
         """
         known = self._infos.get(name)
-        if level == "edge":
-            return self._replace_edges(name, value)
+        if level in ("edge", "triplet"):
+            return self._replace_rows(name, value)
         if known is None and name in RESERVED - BUILTINS.keys():
             raise FieldError(f"field {name!r}: the name belongs to the batch itself")
         rows = len(self._fields["positions"]) if level == "atom" else len(self)
@@ -177,10 +190,10 @@ class MoleculeBatch:
         _set_infos(self, self._infos | {name: info})
         self._fields[name] = value
 
-    def _replace_edges(self, name: str, value: Tensor) -> None:
-        """The same edges with other values: vectors with a gradient, say."""
-        if name not in EDGES or name not in self._fields:
-            raise FieldError(f"field {name!r}: edges are made by a data set with neighbors=")
+    def _replace_rows(self, name: str, value: Tensor) -> None:
+        """The same edges or triplets with other values: vectors with a gradient, say."""
+        if name not in self._fields:
+            raise FieldError(f"field {name!r}: edges and triplets are made by data sets, not set")
         expected = tuple(self._fields[name].shape)  # type: ignore[union-attr]
         if tuple(value.shape) != expected:
             raise FieldError(f"field {name!r}: expected {expected}, got {tuple(value.shape)}")
@@ -348,7 +361,7 @@ def _attributes(kind: type) -> set[str]:
 RESERVED = CANONICAL | _attributes(MoleculeBatch) | _attributes(Molecule)
 
 
-def _scope_of(name: str, level: BatchLevel) -> int:
+def _scope_of(name: str, level: Level) -> int:
     if name in BUILTINS:
         return BUILTIN
     return ATOM_PROPERTY if level == "atom" else MOLECULE_PROPERTY

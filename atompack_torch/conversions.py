@@ -11,7 +11,7 @@ from torch import Tensor
 
 from atompack_torch._storage import Value
 from atompack_torch.batch import MoleculeBatch
-from atompack_torch.fields import EDGES, STRUCTURE, BatchLevel
+from atompack_torch.fields import ATOM_INDICES, EDGES, STRUCTURE
 from atompack_torch.joining import join
 from atompack_torch.molecule import Molecule
 
@@ -46,22 +46,13 @@ def to_pyg(batch: MoleculeBatch) -> Any:
     fields = to_dict(batch, "pyg")
     structure = {name: fields.pop(name) for name in ("batch", "ptr")}
     data = Batch(_base_cls=Data, **fields, **structure)
-    rows = _rows(batch)
     data._num_graphs = len(batch)
     data._slice_dict, data._inc_dict = {}, {}
     for name, ours in zip(fields, (n for n in batch.keys() if n not in structure), strict=True):
-        data._slice_dict[name] = rows[batch.level(ours)]
+        data._slice_dict[name] = batch._first_rows(ours)
         none = torch.zeros(len(batch), dtype=torch.int64)
-        data._inc_dict[name] = batch.ptr[:-1] if ours == "edge_index" else none
+        data._inc_dict[name] = batch.ptr[:-1] if ours in ATOM_INDICES else none
     return data
-
-
-def _rows(batch: MoleculeBatch) -> dict[BatchLevel, Tensor]:
-    """(B + 1,) by level: the first row of each molecule."""
-    rows: dict[BatchLevel, Tensor] = {"atom": batch.ptr, "molecule": torch.arange(len(batch) + 1)}
-    if "edge_index" in batch:
-        rows["edge"] = torch.searchsorted(batch.edge_index[0], batch.ptr)
-    return rows
 
 
 def to_ase(batch: MoleculeBatch) -> list[Any]:

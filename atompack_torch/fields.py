@@ -9,8 +9,7 @@ from typing import Literal, NamedTuple
 
 import torch
 
-Level = Literal["molecule", "atom"]  # of what files hold
-BatchLevel = Literal["molecule", "atom", "edge"]
+Level = Literal["molecule", "atom", "edge", "triplet"]
 
 # Where a field's key lives, with the numbers of the native core.
 BUILTIN, ATOM_PROPERTY, MOLECULE_PROPERTY = 0, 1, 2
@@ -29,7 +28,7 @@ class FieldInfo(NamedTuple):
 
     scope: int
     key: str
-    level: BatchLevel
+    level: Level
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,7 @@ class FieldSpec:
     Attributes:
         dtype: of the tensors in a batch; ``"string"`` for lists of ``str``, ``"none"`` for a
             property whose stored value is None.
-        level: ``"molecule"`` (one row a molecule) or ``"atom"`` (one row an atom).
+        level: one row a ``"molecule"``, an ``"atom"``, an ``"edge"`` or a ``"triplet"``.
         shape: of one row; None where it differs from molecule to molecule.
     """
 
@@ -85,28 +84,38 @@ STRUCTURE_INFO = {name: FieldInfo(BUILTIN, name, level) for name, level in STRUC
 EDGES = ("edge_index", "edge_shift", "edge_vector")
 EDGE_INFO = {name: FieldInfo(BUILTIN, name, "edge") for name in EDGES}
 
-DERIVED = (
-    "features",
-    *EDGES,
-    "source",
-    "radial_center_idx",
-    "radial_neighbor_idx",
-    "radial_dG_drij",
-    "radial_neighbor_typespin",
-    "angular_center_idx",
-    "angular_neighbor_j_idx",
-    "angular_neighbor_k_idx",
-    "angular_grads_i",
-    "angular_grads_j",
-    "angular_grads_k",
-    "angular_triplet_typespin",
-)
+# Local derivatives of descriptor features, in the order of the torch cache.
+DERIVATIVES: dict[str, Level] = {
+    "radial_center_idx": "edge",
+    "radial_neighbor_idx": "edge",
+    "radial_dG_drij": "edge",
+    "radial_neighbor_typespin": "edge",
+    "angular_center_idx": "triplet",
+    "angular_neighbor_j_idx": "triplet",
+    "angular_neighbor_k_idx": "triplet",
+    "angular_grads_i": "triplet",
+    "angular_grads_j": "triplet",
+    "angular_grads_k": "triplet",
+    "angular_triplet_typespin": "triplet",
+}
+
+# Their values are atoms: numbers in the batch, or in the molecule that stands alone.
+ATOM_INDICES = frozenset(("edge_index", *(n for n in DERIVATIVES if n.endswith("_idx"))))
+
+DERIVED = frozenset(("features", *EDGES, "source", *DERIVATIVES))
 
 # Always means the field of the format, never a custom property of that name.
 CANONICAL = frozenset((*STRUCTURE, *BUILTINS, *DERIVED))
 
 # Short names; they yield to a custom property of that name and are never listed.
 ALIASES = {"pos": "positions", "z": "atomic_numbers", "natoms": "n_atoms"}
+
+
+def centers_of(name: str) -> str:
+    """For a field of edges or triplets: the one that tells the atom to which each row belongs."""
+    if name in EDGES:
+        return "edge_index"
+    return "radial_center_idx" if name.startswith("radial_") else "angular_center_idx"
 
 
 def public_names(ids: Iterable[FieldId], reserved: Collection[str]) -> list[str]:

@@ -20,6 +20,7 @@ from atompack_torch._storage import Value
 from atompack_torch.batch import RESERVED, MoleculeBatch
 from atompack_torch.errors import CorruptFileError, FieldError
 from atompack_torch.fields import (
+    ATOM_INDICES,
     ATOM_PROPERTY,
     BUILTIN,
     BUILTINS,
@@ -28,9 +29,9 @@ from atompack_torch.fields import (
     MOLECULE_PROPERTY,
     STRUCTURE,
     STRUCTURE_INFO,
-    BatchLevel,
     FieldId,
     FieldInfo,
+    Level,
     public_names,
 )
 from atompack_torch.molecule import Molecule
@@ -142,7 +143,7 @@ class _Piece:
         self.n_atoms = len(part.positions)
         self.ptr = part.ptr
 
-    def per_molecule(self, level: BatchLevel) -> list[Any]:
+    def per_molecule(self, level: Level) -> list[Any]:
         """One entry a molecule, None where it is masked."""
         if self.value is None:
             return [None] * self.n_molecules
@@ -158,20 +159,32 @@ def _piece(part: MoleculeBatch, field: FieldId) -> _Piece:
     return _Piece(part, names[0] if names else None)
 
 
-def _joined_field(name: str, level: BatchLevel, pieces: list[_Piece], ptr: Value) -> Value:
+def _joined_field(name: str, level: Level, pieces: list[_Piece], ptr: Value) -> Value:
+    if name in ATOM_INDICES:
+        _renumber_atoms(pieces)
     tensors = [p.value for p in pieces if isinstance(p.value, Tensor)]
     lists = [p.value for p in pieces if isinstance(p.value, list)]
     shapes = {tuple(t.shape[1:]) for t in tensors}
     if not lists and len(shapes) == 1:
         return _cat(name, [_stacked(piece, level, tensors[0]) for piece in pieces])
+    if level in ("edge", "triplet"):
+        raise FieldError(f"shapes that cannot share a batch: {sorted(shapes)} (field {name!r})")
     entries = [entry for piece in pieces for entry in piece.per_molecule(level)]
     return _stack_if_equal(name, level, entries, ptr)
 
 
-def _stacked(piece: _Piece, level: BatchLevel, like: Tensor) -> Tensor:
+def _renumber_atoms(pieces: list[_Piece]) -> None:
+    first = 0
+    for piece in pieces:
+        if isinstance(piece.value, Tensor):
+            piece.value = piece.value + first
+        first += piece.n_atoms
+
+
+def _stacked(piece: _Piece, level: Level, like: Tensor) -> Tensor:
     if isinstance(piece.value, Tensor):
         return piece.value
-    rows = piece.n_atoms if level == "atom" else piece.n_molecules
+    rows = {"atom": piece.n_atoms, "molecule": piece.n_molecules}.get(level, 0)
     return _missing((rows, *like.shape[1:]), like)
 
 
@@ -180,7 +193,7 @@ def _missing(shape: tuple[int, ...], like: Tensor) -> Tensor:
     return torch.full(shape, value, dtype=like.dtype, device=like.device)
 
 
-def _stack_if_equal(name: str, level: BatchLevel, entries: list[Any], ptr: Value) -> Value:
+def _stack_if_equal(name: str, level: Level, entries: list[Any], ptr: Value) -> Value:
     """One tensor where all values have one row shape; strings and what differs stay a list."""
     tensors = [entry for entry in entries if isinstance(entry, Tensor)]
     others = [entry for entry in entries if entry is not None and not isinstance(entry, Tensor)]
@@ -302,13 +315,13 @@ def _described(tensor: Tensor) -> str:
     return f"{tuple(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}"
 
 
-def _level(field: FieldId) -> BatchLevel:
+def _level(field: FieldId) -> Level:
     if field.scope == BUILTIN:
         return BUILTINS[field.key].level
     return "atom" if field.scope == ATOM_PROPERTY else "molecule"
 
 
-def _one_row(name: str, field: FieldId, level: BatchLevel, value: Any, n_atoms: int) -> Value:
+def _one_row(name: str, field: FieldId, level: Level, value: Any, n_atoms: int) -> Value:
     if value is None or isinstance(value, str):
         return [value]
     tensor = _tensor(name, value)

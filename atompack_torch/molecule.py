@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor
 
 from atompack_torch.errors import CorruptFileError, UnknownFieldError
-from atompack_torch.fields import BUILTINS, EDGES, STRUCTURE, BatchLevel
+from atompack_torch.fields import ATOM_INDICES, BUILTINS, EDGES, STRUCTURE, Level
 
 if TYPE_CHECKING:
     from atompack_torch.batch import MoleculeBatch
@@ -80,8 +79,8 @@ class Molecule:
     def __contains__(self, name: object) -> bool:
         return name in self.keys()
 
-    def level(self, name: str) -> BatchLevel:
-        """``"molecule"``, ``"atom"`` or ``"edge"``."""
+    def level(self, name: str) -> Level:
+        """``"molecule"``, ``"atom"``, ``"edge"`` or ``"triplet"``."""
         return self._batch.level(name)
 
     def __getitem__(self, name: str) -> Any:
@@ -109,23 +108,13 @@ class Molecule:
         info, value = batch._infos[name], batch._fields[name]
         if name not in STRUCTURE and not bool(batch.mask(name)[row]):
             return None
-        if name in EDGES:
-            return self._edges(name)
         if name == "ptr":
             return value[row : row + 2]
-        if info.level == "atom" and isinstance(value, Tensor):
-            first, last = batch.ptr[row : row + 2].tolist()
-            return value[first:last]
-        return value[row]
-
-    def _edges(self, name: str) -> Tensor:
-        """Those of this molecule, its atoms counted from 0; edges are sorted by their atom i."""
-        batch = self._batch
-        atoms = batch.ptr[self._row : self._row + 2]
-        first, last = torch.searchsorted(batch.edge_index[0], atoms).tolist()
-        if name == "edge_index":
-            return batch.edge_index[:, first:last] - atoms[0]  # type: ignore[no-any-return]
-        return batch[name][first:last]  # type: ignore[no-any-return]
+        if info.level == "molecule" or not isinstance(value, Tensor):
+            return value[row]
+        first, last = batch._first_rows(name)[row : row + 2].tolist()
+        rows = value[:, first:last] if name == "edge_index" else value[first:last]
+        return rows - batch.ptr[row] if name in ATOM_INDICES else rows  # its own atoms, from 0
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

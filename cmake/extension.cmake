@@ -27,7 +27,6 @@ pybind11_add_module(_C MODULE NO_EXTRAS
   csrc/collate/normal_equations.cpp
   csrc/collate/parallel.cpp
   csrc/collate/plan.cpp
-  csrc/collate/prefetcher.cpp
   csrc/collate/request.cpp
   csrc/collate/resolve.cpp
   csrc/collate/ring_arena.cpp

@@ -19,8 +19,13 @@ namespace atompack {
 // Where a field's name lives; the same key may exist in each scope.
 enum class Scope : uint8_t { builtin, atom_property, molecule_property };
 
-// How a field collates: one row a molecule, or one row an atom.
-enum class Level : uint8_t { molecule, atom };
+// How a field collates: one row a molecule, an atom, a stored pair of atoms or a stored triplet.
+enum class Level : uint8_t { molecule, atom, edge, triplet };
+
+constexpr std::string_view name_of(Level level) {
+  constexpr std::string_view kNames[] = {"molecule", "atom", "edge", "triplet"};
+  return kNames[static_cast<size_t>(level)];
+}
 
 // none: the value "None" is stored, there is nothing to copy.
 enum class ValueKind : uint8_t { numeric, string, none };
@@ -31,6 +36,7 @@ struct FieldType {
   Level level = Level::molecule;
   ValueKind kind = ValueKind::numeric;
   DType dtype = DType::float64;
+  bool is_atom_index = false;  // int64: atoms by their numbers in the molecule, from 0; in a batch, by those there
   bool operator==(const FieldType&) const = default;
 };
 
@@ -54,6 +60,7 @@ struct MoleculeExtent {
   int64_t n_atoms;
   int64_t decoded_bytes;
   int64_t work;
+  int64_t n_edges = 0, n_triplets = 0;  // rows of the levels of these names
 };
 
 struct Geometry {

@@ -53,8 +53,8 @@ py::list describe_schemas(const MoleculeSource& source) {
       const std::string_view type = field.type.kind == ValueKind::numeric  ? name_of(field.type.dtype)
                                     : field.type.kind == ValueKind::string ? "string"
                                                                            : "none";
-      fields.append(py::make_tuple(static_cast<int>(field.scope), field.key,
-                                   field.type.level == Level::atom ? "atom" : "molecule", type, shape_of(field)));
+      fields.append(
+          py::make_tuple(static_cast<int>(field.scope), field.key, name_of(field.type.level), type, shape_of(field)));
     }
     all.append(py::make_tuple(name_of(schema.positions), fields));
   }

@@ -173,7 +173,7 @@ py::tuple collate_one(const Collator& self, py::handle item, const std::optional
 }
 
 std::unique_ptr<Prefetcher> make_prefetcher(std::shared_ptr<Collator> collator, int n_threads, bool pinned) {
-  return std::make_unique<Prefetcher>(std::move(collator), pinned ? ArenaKind::pinned : ArenaKind::heap, n_threads);
+  return collate::make_prefetcher(std::move(collator), pinned ? ArenaKind::pinned : ArenaKind::heap, n_threads);
 }
 
 void ask(Prefetcher& self, const Collator& collator, const py::object& indices,
@@ -222,8 +222,7 @@ at::Tensor receive_arena(const PyTicket& ticket, size_t bytes) {
 py::list describe(const FieldTable& table) {
   py::list all;
   for (const auto& head : table.fields()) {
-    all.append(
-        py::make_tuple(static_cast<int>(head.id.scope), head.id.key, head.level == Level::atom ? "atom" : "molecule"));
+    all.append(py::make_tuple(static_cast<int>(head.id.scope), head.id.key, name_of(head.level)));
   }
   return all;
 }

@@ -21,7 +21,6 @@ using extxyz::Reader;
 
 using Shape = std::vector<py::ssize_t>;
 
-std::string_view name_of(Level level) { return level == Level::atom ? "atom" : "molecule"; }
 Level level_named(std::string_view name) { return name == "atom" ? Level::atom : Level::molecule; }
 
 Kind kind_named(std::string_view name) {

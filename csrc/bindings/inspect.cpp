@@ -43,8 +43,7 @@ py::list coverage_of(const StatisticsPass& pass) {
   py::list all;
   const auto add = [&](const FieldHead& head) {
     const auto number = all.size();
-    all.append(py::make_tuple(static_cast<int>(head.id.scope), head.id.key,
-                              head.level == Level::atom ? "atom" : "molecule",
+    all.append(py::make_tuple(static_cast<int>(head.id.scope), head.id.key, name_of(head.level),
                               number < found.present.size() ? found.present[number] : 0));
   };
   for (const FieldHead& head : pass.collator().table()->fields()) add(head);

@@ -69,7 +69,7 @@ void Collator::place_outputs(BatchPlan& plan) const {
 }
 
 void Collator::count_work(BatchPlan& plan) const {
-  count_atoms(*source_, plan);
+  count_rows(*source_, plan);
   if (!request_.neighbors) return;
   for (MoleculeExtent& extent : plan.extents) extent.work += kSearchWork * extent.n_atoms;
 }

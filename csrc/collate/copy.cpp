@@ -71,6 +71,20 @@ void copy_values(std::byte* to, DType out, const std::byte* from, DType in, size
   }
 }
 
+void copy_atom_indices(std::byte* to, const std::byte* from, size_t count, int64_t first_atom, int64_t n_atoms) {
+  auto* const out = reinterpret_cast<int64_t*>(to);
+  size_t n_wrong = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const auto atom = load_le<int64_t>(from + i * sizeof(int64_t));
+    n_wrong += static_cast<uint64_t>(atom) >= static_cast<uint64_t>(n_atoms) ? 1 : 0;
+    out[i] = static_cast<int64_t>(static_cast<uint64_t>(atom) + static_cast<uint64_t>(first_atom));
+  }
+  if (n_wrong > 0) {
+    throw CorruptFileError(
+        cat("atom numbers: expected numbers below ", n_atoms, ", got ", n_wrong, " of ", count, " outside"));
+  }
+}
+
 void fill_missing(std::byte* to, DType out, size_t count) {
   switch (out) {
     case DType::float16:

@@ -26,10 +26,9 @@ Filler::Target Filler::target_of(int32_t declaration) const {
   target.first = arena_ + field.offset;
   target.mask = at<bool>(plan_.core.masks) + number * plan_.n_molecules();
   target.row_bytes = static_cast<size_t>(field.row_elements) * item_bytes(field.type.dtype);
-  target.level = field.type.level;
+  target.type = field.type;
   target.stored = field.stored;
-  target.out = field.type.dtype;
-  target.as_stored = target.stored == target.out && target.stored != DType::boolean;
+  target.as_stored = field.stored == field.type.dtype && field.stored != DType::boolean && !field.type.is_atom_index;
   return target;
 }
 
@@ -40,15 +39,22 @@ bool Filler::write_settled(const FieldView& view, Bytes data) {
   if (!target.wanted) return true;
   const auto row = static_cast<size_t>(row_);
   if (target.first == nullptr || (target.mask[row] && view.scope != Scope::builtin)) return false;
-  const auto first_row = target.level == Level::atom ? static_cast<size_t>(plan_.ptr[row]) : row;
+  const auto first_row = static_cast<size_t>(plan_.first_row(target.type.level, row));
   std::byte* const to = target.first + first_row * target.row_bytes;
   if (target.as_stored) {
     std::memcpy(to, data.data(), data.size());
   } else {
-    copy_values(to, target.out, data.data(), target.stored, data.size() / item_bytes(target.stored));
+    copy(to, target.type, data, target.stored);
   }
   target.mask[row] = true;
   return true;
+}
+
+void Filler::copy(std::byte* to, const FieldType& out, Bytes data, DType stored) const {
+  const size_t count = data.size() / item_bytes(stored);
+  if (!out.is_atom_index) return copy_values(to, out.dtype, data.data(), stored, count);
+  const auto row = static_cast<size_t>(row_);
+  copy_atom_indices(to, data.data(), count, plan_.ptr[row], plan_.n_rows(Level::atom, row));
 }
 
 void Filler::fill(int64_t row, Bytes record) {
@@ -105,8 +111,7 @@ void Filler::field(const FieldView& view, Bytes data) {
 }
 
 size_t Filler::first_element(const FieldPlan& field) const {
-  const int64_t first_row = field.type.level == Level::atom ? plan_.ptr[static_cast<size_t>(row_)] : row_;
-  return static_cast<size_t>(first_row * field.row_elements);
+  return static_cast<size_t>(plan_.first_row(field.type.level, static_cast<size_t>(row_)) * field.row_elements);
 }
 
 size_t Filler::n_elements(const FieldPlan& field) const {
@@ -121,7 +126,7 @@ void Filler::write(const FieldView& view, Bytes data, const FieldPlan& field, in
   }
   if (field.type.kind == ValueKind::none) return;
   if (view.type.dtype != field.stored && !options_.surveyed) throw PlanMismatch{};
-  if (data.empty() && field.type.level == Level::atom) return;  // no atoms: a row shape stands for nothing
+  if (data.empty() && field.type.level != Level::molecule) return;  // no rows: their shape stands for nothing
   std::byte* to = arena_;
   if (field.ragged) {
     const RaggedRow& place = field.rows[static_cast<size_t>(row_)];
@@ -131,7 +136,7 @@ void Filler::write(const FieldView& view, Bytes data, const FieldPlan& field, in
     if (view.row_shape != field.row_shape) throw PlanMismatch{};
     to += field.offset + first_element(field) * item_bytes(field.type.dtype);
   }
-  copy_values(to, field.type.dtype, data.data(), view.type.dtype, data.size() / item_bytes(view.type.dtype));
+  copy(to, field.type, data, view.type.dtype);
 }
 
 void Filler::write_missing(const FieldPlan& field, int32_t number) {

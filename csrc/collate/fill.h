@@ -38,13 +38,14 @@ class Filler final : public MoleculeVisitor {
     std::byte* first = nullptr;  // null: this field takes the general way
     bool* mask = nullptr;
     size_t row_bytes = 0;
-    Level level = Level::molecule;
-    DType stored = DType::float64, out = DType::float64;
+    FieldType type;
+    DType stored = DType::float64;
     bool wanted = false;
     bool as_stored = false;  // bytes are copied as they are
   };
   Target target_of(int32_t declaration) const;
   bool write_settled(const FieldView& view, Bytes data);
+  void copy(std::byte* to, const FieldType& out, Bytes data, DType stored) const;
 
   template <typename T>
   T* at(size_t offset) const {

@@ -63,16 +63,26 @@ int32_t FieldTable::add(const FieldHead& head) {
   return place->second;
 }
 
-void count_atoms(const MoleculeSource& source, BatchPlan& plan) {
-  plan.ptr.assign(1, 0);
-  plan.ptr.reserve(plan.indices.size() + 1);
+void append_rows(BatchPlan& plan, const MoleculeExtent& extent) {
+  // Below 2^32 atoms each, and no more rows than bytes in the file: no overflow.
+  const auto append = [](std::vector<int64_t>& starts, int64_t n) { starts.push_back(starts.back() + n); };
+  append(plan.ptr, extent.n_atoms);
+  append(plan.edge_ptr, extent.n_edges);
+  append(plan.triplet_ptr, extent.n_triplets);
+  plan.extents.push_back(extent);
+}
+
+void count_rows(const MoleculeSource& source, BatchPlan& plan) {
+  for (std::vector<int64_t>* const starts : {&plan.ptr, &plan.edge_ptr, &plan.triplet_ptr}) {
+    starts->reserve(plan.indices.size() + 1);
+    starts->assign(1, 0);
+  }
   plan.extents.reserve(plan.indices.size());
   for (size_t i = 0; i < plan.indices.size(); ++i) {
     // The bound of a compressed record is read off its bytes, so they are fetched ahead of it.
     const size_t ahead = i + kPrefetchAhead;
     if (ahead < plan.indices.size() && source.needs_scratch(plan.indices[ahead])) source.prefetch(plan.indices[ahead]);
-    plan.extents.push_back(source.extent(plan.indices[i]));
-    plan.ptr.push_back(plan.ptr.back() + plan.extents.back().n_atoms);  // below 2^32 each: no overflow
+    append_rows(plan, source.extent(plan.indices[i]));
   }
 }
 
@@ -90,7 +100,7 @@ void lay_out(BatchPlan& plan) {
     if (field.ragged) {
       place_ragged(plan, field, layout);
     } else if (field.type.kind == ValueKind::numeric) {
-      const uint64_t rows = field.type.level == Level::atom ? atoms : molecules;
+      const auto rows = static_cast<uint64_t>(plan.n_rows(field.type.level));
       const uint64_t elements = checked_mul(rows, static_cast<uint64_t>(field.row_elements), "batch size");
       field.offset = layout.place(elements, item_bytes(field.type.dtype));
     }

@@ -61,8 +61,9 @@ struct CoreOffsets {
 struct BatchPlan {
   std::vector<int64_t> indices;
   std::vector<MoleculeExtent> extents;
-  std::vector<int64_t> ptr;  // prefix sum of atoms, one more than indices
-  int64_t most_ranges = 1;   // into which the work may be cut, one for each thread
+  // Prefix sums of rows, one more than indices.
+  std::vector<int64_t> ptr, edge_ptr, triplet_ptr;
+  int64_t most_ranges = 1;  // into which the work may be cut, one for each thread
   std::shared_ptr<const FieldTable> table;
   std::vector<FieldPlan> fields;  // as in the table
   DType positions = DType::float32;
@@ -72,8 +73,17 @@ struct BatchPlan {
 
   int64_t n_molecules() const { return static_cast<int64_t>(indices.size()); }
   int64_t n_atoms() const { return ptr.back(); }
+  int64_t first_row(Level level, size_t molecule) const {
+    return level == Level::molecule ? static_cast<int64_t>(molecule) : starts(level)[molecule];
+  }
   int64_t n_rows(Level level, size_t molecule) const {
-    return level == Level::atom ? ptr[molecule + 1] - ptr[molecule] : 1;
+    return first_row(level, molecule + 1) - first_row(level, molecule);
+  }
+  int64_t n_rows(Level level) const { return first_row(level, indices.size()); }
+
+ private:
+  const std::vector<int64_t>& starts(Level level) const {
+    return level == Level::atom ? ptr : level == Level::edge ? edge_ptr : triplet_ptr;
   }
 };
 
@@ -83,7 +93,10 @@ constexpr size_t kAlignment = 64;
 constexpr size_t kPrefetchAhead = 4;
 
 // Sums the extents up; throws where an index entry is wrong.
-void count_atoms(const MoleculeSource& source, BatchPlan& plan);
+void count_rows(const MoleculeSource& source, BatchPlan& plan);
+
+// Adds the rows of one molecule more.
+void append_rows(BatchPlan& plan, const MoleculeExtent& extent);
 
 // Gives every output its place; types and shapes are settled.
 void lay_out(BatchPlan& plan);

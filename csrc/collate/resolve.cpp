@@ -14,7 +14,8 @@ std::string describe(const FieldType& type) {
 // The type that holds both without loss: widths mix, kinds do not.
 FieldType widen(const FieldType& a, const FieldType& b, const FieldId& id) {
   if (a == b) return a;
-  const bool both_numeric = a.kind == ValueKind::numeric && b.kind == ValueKind::numeric && a.level == b.level;
+  const bool both_numeric = a.kind == ValueKind::numeric && b.kind == ValueKind::numeric && a.level == b.level &&
+                            a.is_atom_index == b.is_atom_index;
   if (both_numeric && is_floating(a.dtype) && is_floating(b.dtype)) return {a.level, a.kind, DType::float64};
   const auto is_integer = [](DType dtype) { return dtype == DType::int32 || dtype == DType::int64; };
   if (both_numeric && is_integer(a.dtype) && is_integer(b.dtype)) return {a.level, a.kind, DType::int64};

@@ -25,13 +25,13 @@ class Surveyor final : public MoleculeVisitor {
     source_.visit(index, record, *this);
   }
 
-  void geometry(const Geometry& geometry) override { has_atoms_ = geometry.n_atoms > 0; }
+  void geometry(const Geometry&) override {}
 
   void field(const FieldView& view, Bytes) override {
     const int32_t number = find(view);
     if (number == FieldSet::kSkip) return;
     if (view.fault != nullptr) return damaged(number, *view.fault);
-    const bool has_rows = view.type.level == Level::molecule || has_atoms_;
+    const bool has_rows = plan_.n_rows(view.type.level, static_cast<size_t>(molecule_)) > 0;
     const Observation seen{molecule_, number, view.type, view.row_shape, has_rows};
     const auto [earlier, is_first] = of_molecule_.try_emplace(number, found.observations.size());
     if (is_first) {
@@ -70,7 +70,6 @@ class Surveyor final : public MoleculeVisitor {
   int64_t molecule_ = 0;
   std::unordered_map<int32_t, size_t> of_molecule_;  // field -> its observation
   int32_t schema_ = 0;
-  bool has_atoms_ = false;
 };
 
 // Joins what a thread found to what the threads before it found.
@@ -135,15 +134,14 @@ void drop_incomplete(const FieldSet& fields, BatchPlan& plan, StagedRecords& sta
 
   std::vector<int64_t> new_place(plan.indices.size(), -1);
   BatchPlan kept;
-  kept.ptr = {0};
+  kept.ptr = kept.edge_ptr = kept.triplet_ptr = {0};
   kept.most_ranges = plan.most_ranges;
   std::vector<Bytes> records;
   for (size_t i = 0; i < plan.indices.size(); ++i) {
     if (present[i] < fields.size()) continue;
     new_place[i] = std::ssize(kept.indices);
     kept.indices.push_back(plan.indices[i]);
-    kept.ptr.push_back(kept.ptr.back() + plan.ptr[i + 1] - plan.ptr[i]);
-    kept.extents.push_back(plan.extents[i]);
+    append_rows(kept, plan.extents[i]);
     records.push_back(staged.records[i]);
   }
   std::erase_if(survey.observations,

@@ -20,10 +20,10 @@ TensorList view_ragged(const BatchPlan& plan, const at::Tensor& arena, const Fie
   for (size_t i = 0; i < list.size(); ++i) {
     const RaggedRow& row = field.rows[i];
     if (!row.present) continue;
-    if (field.type.level == Level::atom) {
-      list[i] = view_rows(arena, field, row.offset, plan.n_rows(Level::atom, i), row.row_shape);
-    } else {
+    if (field.type.level == Level::molecule) {
       list[i] = view_arena(arena, field.type.dtype, row.offset, row.row_shape.dims());
+    } else {
+      list[i] = view_rows(arena, field, row.offset, plan.n_rows(field.type.level, i), row.row_shape);
     }
   }
   return list;
@@ -61,8 +61,7 @@ Batch wrap(const BatchPlan& plan, const at::Tensor& arena, std::vector<Strings> 
     } else if (field.ragged) {
       batch.values.emplace_back(view_ragged(plan, arena, field));
     } else {
-      const int64_t rows = field.type.level == Level::atom ? atoms : molecules;
-      batch.values.emplace_back(view_rows(arena, field, field.offset, rows, field.row_shape));
+      batch.values.emplace_back(view_rows(arena, field, field.offset, plan.n_rows(field.type.level), field.row_shape));
     }
   }
   return batch;

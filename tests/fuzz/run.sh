@@ -12,7 +12,7 @@ seeds=$source_folder/tests/fuzz/corpus
 fixtures=${ATOMPACK_FIXTURES:-$source_folder/../shared/fixtures}/atp
 
 cmake -S "$source_folder" -B "$build" -DCMAKE_CXX_COMPILER="${CXX:-clang++-19}" -DATOMPACK_BUILD_EXTENSION=OFF \
-  -DATOMPACK_BUILD_FUZZERS=ON -DATOMPACK_SANITIZE=ON
+  -DATOMPACK_BUILD_FUZZERS=ON -DATOMPACK_SANITIZE=address,undefined
 cmake --build "$build" --parallel 2
 mkdir -p "$build/findings"
 
