@@ -9,7 +9,8 @@ from typing import Literal, NamedTuple
 
 import torch
 
-Level = Literal["molecule", "atom", "edge", "triplet"]
+FileLevel = Literal["molecule", "atom"]  # of molecules' own values
+Level = Literal[FileLevel, "edge", "triplet"]
 
 # Where a field's key lives, with the numbers of the native core.
 BUILTIN, ATOM_PROPERTY, MOLECULE_PROPERTY = 0, 1, 2
@@ -51,7 +52,7 @@ class FieldSpec:
 class Builtin:
     """A field of the format itself. ``unit`` is its writers' usual one; files store none."""
 
-    level: Level
+    level: FileLevel
     dtype: str  # of a missing one that was asked for by name
     shape: tuple[int, ...]
     unit: str

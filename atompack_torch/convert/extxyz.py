@@ -26,7 +26,7 @@ from atompack_torch.convert.extxyz_keys import (
 )
 from atompack_torch.convert.extxyz_text import text_of
 from atompack_torch.errors import FieldError
-from atompack_torch.fields import BUILTIN, BUILTINS, Level
+from atompack_torch.fields import BUILTIN, BUILTINS, FileLevel
 
 
 class Reader(Iterator[Columns]):
@@ -116,7 +116,7 @@ class Reader(Iterator[Columns]):
         return values, present & ~is_text
 
     def _column(
-        self, block: _Block, level: Level, key: str, values: Any, present: Array, fields: Any
+        self, block: _Block, level: FileLevel, key: str, values: Any, present: Array, fields: Any
     ) -> Column:
         target = self._targets[level, key]
         if target.from_momenta:

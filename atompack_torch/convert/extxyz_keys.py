@@ -15,12 +15,12 @@ from atompack_torch.fields import (
     MOLECULE_PROPERTY,
     PREFIXES,
     FieldId,
-    Level,
+    FileLevel,
 )
 
 # Keys of files that mean a field of .atp. Of several the first that a file has counts, the others
 # are custom properties; the first is also the one that is written.
-LABELS: dict[Level, dict[str, tuple[str, ...]]] = {
+LABELS: dict[FileLevel, dict[str, tuple[str, ...]]] = {
     "molecule": {"energy": ("energy",), "stress": ("stress",), "name": ("name",)},
     "atom": {
         "forces": ("forces", "force"),
@@ -32,14 +32,14 @@ LABELS: dict[Level, dict[str, tuple[str, ...]]] = {
 MOMENTA = "momenta"
 # Nine numbers under these keys are a matrix in Fortran order (as ASE has it).
 TRANSPOSED = frozenset({"stress", "virial"})
-SCOPES: dict[Level, int] = {"molecule": MOLECULE_PROPERTY, "atom": ATOM_PROPERTY}
+SCOPES: dict[FileLevel, int] = {"molecule": MOLECULE_PROPERTY, "atom": ATOM_PROPERTY}
 
 # Other keys that readers understand in their own way: a property of that name gets a prefix.
-_TAKEN: dict[Level, frozenset[str]] = {
+_TAKEN: dict[FileLevel, frozenset[str]] = {
     "molecule": frozenset({"Lattice", "pbc", "Properties"}),
     "atom": frozenset({"pos", "positions", "species", "symbols", "Z", "numbers", MOMENTA}),
 }
-_UNWRITABLE: dict[Level, re.Pattern[str]] = {
+_UNWRITABLE: dict[FileLevel, re.Pattern[str]] = {
     "molecule": re.compile(r"[\x00-\x1f\x7f]"),
     "atom": re.compile(r"[\x00-\x1f\x7f:]"),
 }
@@ -64,7 +64,7 @@ class Report(Protocol):
 class FoundKey(NamedTuple):
     """A key of a file: the widest kind of its values, their shape (None where it differs)."""
 
-    level: Level
+    level: FileLevel
     key: str
     kind: Kind
     shape: Shape | None
@@ -83,7 +83,7 @@ class Target(NamedTuple):
 
 def targets_of(
     path: str, found: Iterable[FoundKey], keys: Mapping[str, str], report: Report
-) -> dict[tuple[Level, str], Target]:
+) -> dict[tuple[FileLevel, str], Target]:
     """The field of each key; ``keys``, the user's, go first.
 
     Raises:
@@ -91,7 +91,7 @@ def targets_of(
             level.
     """
     by_place = {(field.level, field.key): field for field in found}
-    targets: dict[tuple[Level, str], Target] = {}
+    targets: dict[tuple[FileLevel, str], Target] = {}
     for key, name in keys.items():
         places = [(level, key) for level in SCOPES if (level, key) in by_place]
         if not places:
@@ -108,7 +108,7 @@ def targets_of(
     }
 
 
-def _asked(path: str, place: tuple[Level, str], name: str) -> Target:
+def _asked(path: str, place: tuple[FileLevel, str], name: str) -> Target:
     level, key = place
     if name in ("cell", "pbc"):
         raise FieldError(f"{path}: {name}: expected under its own key, got {key!r}")
@@ -123,9 +123,9 @@ def _asked(path: str, place: tuple[Level, str], name: str) -> Target:
 
 
 def _known_labels(
-    found: Mapping[tuple[Level, str], FoundKey], taken: Mapping[tuple[Level, str], Target]
-) -> dict[tuple[Level, str], Target]:
-    labels: dict[tuple[Level, str], Target] = {}
+    found: Mapping[tuple[FileLevel, str], FoundKey], taken: Mapping[tuple[FileLevel, str], Target]
+) -> dict[tuple[FileLevel, str], Target]:
+    labels: dict[tuple[FileLevel, str], Target] = {}
     given = {target.key for target in taken.values() if target.scope == BUILTIN}
     for level, names in LABELS.items():
         for name, sources in names.items():
@@ -142,11 +142,11 @@ def _may_be(name: str, field: FoundKey) -> bool:
 
 def _add_momenta(
     path: str,
-    found: Mapping[tuple[Level, str], FoundKey],
-    targets: dict[tuple[Level, str], Target],
+    found: Mapping[tuple[FileLevel, str], FoundKey],
+    targets: dict[tuple[FileLevel, str], Target],
     report: Report,
 ) -> None:
-    place: tuple[Level, str] = ("atom", MOMENTA)
+    place: tuple[FileLevel, str] = ("atom", MOMENTA)
     has_velocities = any(target[:2] == (BUILTIN, "velocities") for target in targets.values())
     if place not in found or place in targets or has_velocities:
         return
@@ -156,12 +156,12 @@ def _add_momenta(
     targets[place] = Target(BUILTIN, "velocities", from_momenta=True)
 
 
-def _custom(level: Level, key: str) -> FieldId:
+def _custom(level: FileLevel, key: str) -> FieldId:
     scope = SCOPES[level]
     return FieldId(scope, key.removeprefix(PREFIXES[scope]))
 
 
-def _check_unique(path: str, targets: Mapping[tuple[Level, str], Target]) -> None:
+def _check_unique(path: str, targets: Mapping[tuple[FileLevel, str], Target]) -> None:
     seen: dict[FieldId, str] = {}
     for (_, key), target in targets.items():
         field = FieldId(target.scope, target.key)
@@ -172,7 +172,7 @@ def _check_unique(path: str, targets: Mapping[tuple[Level, str], Target]) -> Non
         seen[field] = key
 
 
-def written_key(field: FieldId, level: Level, shapes: Iterable[Shape | None]) -> str | None:
+def written_key(field: FieldId, level: FileLevel, shapes: Iterable[Shape | None]) -> str | None:
     """The key under which a field is written; None where none can stand for it.
 
     Args:
@@ -190,12 +190,12 @@ def written_key(field: FieldId, level: Level, shapes: Iterable[Shape | None]) ->
     return prefix + key if needs_prefix or _changes(level, key, shapes) else key
 
 
-def _changes(level: Level, key: str, shapes: Iterable[Shape | None]) -> bool:
+def _changes(level: FileLevel, key: str, shapes: Iterable[Shape | None]) -> bool:
     """Whether a reader makes something else of values under this key."""
     if level == "molecule" and key == "virial":
         return any(shape != (3, 3) for shape in shapes)
     return level == "molecule" and key.lower() == "uid" and any(s is not None for s in shapes)
 
 
-def _taken(level: Level) -> frozenset[str]:
+def _taken(level: FileLevel) -> frozenset[str]:
     return _TAKEN[level].union(*LABELS[level].values())

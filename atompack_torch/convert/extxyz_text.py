@@ -11,11 +11,11 @@ from atompack_torch import _core
 from atompack_torch.columns import Array, Column, Columns
 from atompack_torch.convert.extxyz_keys import NULL, Report, Shape, written_key
 from atompack_torch.errors import FieldError
-from atompack_torch.fields import ATOM_PROPERTY, BUILTIN, BUILTINS, FieldId, Level
+from atompack_torch.fields import ATOM_PROPERTY, BUILTIN, BUILTINS, FieldId, FileLevel
 
 _DEEPEST = 16  # lists in lists that are read back
 
-_Written = tuple[Level, str, Any, Array]
+_Written = tuple[FileLevel, str, Any, Array]
 
 
 def text_of(columns: Columns, report: Report) -> bytes:
@@ -110,7 +110,7 @@ def _written(column: Column, size: _Size, report: Report) -> _Written | None:
     return level, key, values, mask
 
 
-def _level_of(column: Column) -> Level:
+def _level_of(column: Column) -> FileLevel:
     if column.scope == BUILTIN and column.key in BUILTINS:
         return BUILTINS[column.key].level
     return "atom" if column.scope == ATOM_PROPERTY else "molecule"
