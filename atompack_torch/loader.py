@@ -267,7 +267,7 @@ class _Pass:
         if len(native) == 0:
             raise StopIteration
         batch = self._moved(self._dataset._wrapped(native.take()))
-        transform = self._dataset._transform
+        transform = self._dataset._request.transform
         return batch if transform is None else transform(batch)
 
     def _moved(self, batch: MoleculeBatch) -> MoleculeBatch:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar, overload
 
 import numpy as np
@@ -14,6 +14,7 @@ from torch.utils.data._utils.collate import default_collate_fn_map
 
 from atompack_torch._core import Collator, FieldTable, MoleculeSource
 from atompack_torch.batch import RESERVED, MoleculeBatch
+from atompack_torch.datasets._request import Request, declared_by
 from atompack_torch.fields import (
     EDGE_INFO,
     STRUCTURE,
@@ -24,12 +25,10 @@ from atompack_torch.fields import (
     public_names,
 )
 from atompack_torch.molecule import Molecule
-from atompack_torch.neighbors import NeighborList
 from atompack_torch.statistics import Statistics, gather
 from atompack_torch.sweeping import Report, reporting
 
 Self = TypeVar("Self", bound="MoleculeDataset")
-Transform = Callable[[MoleculeBatch], Any]
 
 
 class Collated:
@@ -58,9 +57,9 @@ class MoleculeDataset(Dataset[Molecule]):
     opened on first use in each process and are no part of a pickle.
     """
 
-    _transform: Transform | None = None
+    _path: Any = None  # as it was given
     _selection: Tensor | None = None  # of a subset: numbers in the whole data set
-    _neighbors: NeighborList | None = None
+    _request: Request
     _native: Collator | None = None
     _table: FieldTable | None = None  # kept alive for the names that are noted on it
 
@@ -70,11 +69,11 @@ class MoleculeDataset(Dataset[Molecule]):
 
     def _collator_over(self, source: MoleculeSource) -> Collator:
         """A collator that makes what this data set was asked for, of any molecules."""
-        raise NotImplementedError
+        return self._request.collator(source, self._path)
 
     def _options(self) -> dict[str, Any]:
         """All that was asked for, by the names of the options."""
-        raise NotImplementedError
+        return self._request._asdict()
 
     def _size(self) -> int:
         """Number of molecules in the whole data set."""
@@ -172,15 +171,17 @@ class MoleculeDataset(Dataset[Molecule]):
         in_worker = get_worker_info() is not None
         made = self._collator().collate(_as_sequence(indices), self._selection, in_worker)
         batch = self._wrapped(made)
-        return batch if self._transform is None else self._transform(batch)
+        transform = self._request.transform
+        return batch if transform is None else transform(batch)
 
     def _wrapped(self, made: Made) -> MoleculeBatch:
         arena, table, values, masks, _ = made
         try:
             described: Described = table.described
         except AttributeError:  # the first batch of these fields
+            neighbors = self._request.neighbors
             described = table.described = _describe(
-                table, self._declared(), self._neighbors.fields if self._neighbors else ()
+                table, self._declared(), neighbors.fields if neighbors else ()
             )
         names, infos, rows = described
         return MoleculeBatch(dict(zip(names, values, strict=True)), infos, masks, rows, arena)
@@ -260,16 +261,6 @@ def _describe(table: FieldTable, declared: Iterable[FieldId], edges: Sequence[st
     edge_infos = {name: EDGE_INFO[name] for name in edges}
     infos = STRUCTURE_INFO | edge_infos | dict(zip(names, heads, strict=True))
     return [*STRUCTURE, *edges, *names], infos, {name: row for row, name in enumerate(names)}
-
-
-def declared_by(source: MoleculeSource) -> dict[FieldId, list[FieldSpec]]:
-    """Every field that some file declares, with the differing declarations."""
-    declared: dict[FieldId, list[FieldSpec]] = {}
-    for _, fields in source.schemas():
-        for scope, key, level, dtype, shape in fields:
-            kind: Any = dtype if dtype in ("string", "none") else getattr(torch, dtype)
-            declared.setdefault(FieldId(scope, key), []).append(FieldSpec(kind, level, shape))
-    return declared
 
 
 def _joined_spec(name: str, specs: list[FieldSpec]) -> FieldSpec:

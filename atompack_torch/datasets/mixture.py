@@ -65,8 +65,7 @@ class MixtureDataset(MoleculeDataset):
         self._parts = tuple(copy.copy(part) for part in datasets)  # refresh() of theirs is not ours
         starts = itertools.accumulate((part._size() for part in self._parts[:-1]), initial=0)
         self._starts = torch.tensor(list(starts))
-        self._transform = self._parts[0]._transform
-        self._neighbors = self._parts[0]._neighbors
+        self._request = self._parts[0]._request
         lengths = [len(part) for part in self._parts]
         self._counts = _counts(lengths, _weights(weights, lengths), epoch)
         self._epoch = 0

@@ -4,7 +4,7 @@
 #include <pybind11/stl.h>
 
 #include "bindings/path.h"
-#include "extxyz/element.h"
+#include "base/element.h"
 #include "extxyz/formatter.h"
 #include "extxyz/reader.h"
 #include "extxyz/survey.h"
@@ -181,7 +181,7 @@ void bind_extxyz(py::module_& module) {
       .def_property_readonly("ends_open", &Reader::ends_open);
   module.def("element_symbols", [] {
     py::list symbols;
-    for (uint8_t number = 0; number <= extxyz::kLastElement; ++number) symbols.append(extxyz::symbol_of(number));
+    for (uint8_t number = 0; number <= kLastElement; ++number) symbols.append(symbol_of(number));
     return symbols;
   });
   module.def("survey_extxyz", &survey, py::arg("path"));

@@ -5,7 +5,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/utf8.h"
-#include "extxyz/element.h"
+#include "base/element.h"
 #include "extxyz/excerpt.h"
 #include "extxyz/number.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "extxyz/comment_line.h"
-#include "extxyz/element.h"
+#include "base/element.h"
 #include "extxyz/number.h"
 #include "extxyz/value.h"
 

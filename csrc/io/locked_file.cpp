@@ -93,6 +93,12 @@ LockedFile::LockedFile(LockedFile&& other) noexcept = default;
 LockedFile LockedFile::open(const std::string& path) { return {open_and_lock(path, 0, path), path, path, true}; }
 
 LockedFile LockedFile::create_unpublished(const std::string& path) {
+  LockedFile file = resume_unpublished(path);
+  file.truncate(0);
+  return file;
+}
+
+LockedFile LockedFile::resume_unpublished(const std::string& path) {
   const std::string present = unpublished_path(path);
   for (;;) {
     UniqueFd fd = open_and_lock(present, O_CREAT | O_NOFOLLOW, path);
@@ -100,15 +106,13 @@ LockedFile LockedFile::create_unpublished(const std::string& path) {
       ::unlink(present.c_str());
       continue;
     }
-    LockedFile file(std::move(fd), path, present, false);
-    file.truncate(0);
-    return file;
+    return {std::move(fd), path, present, false};
   }
 }
 
 LockedFile::~LockedFile() {
   if (!fd_ || owner_ != process_id()) return;
-  if (!published_) ::unlink(present_path_.c_str());
+  if (!published_ && !stays_) ::unlink(present_path_.c_str());
   unlock();
 }
 

@@ -19,9 +19,12 @@ class LockedFile final : public WritableFile {
   // died left of such a file is used again. Throws LockedError if another writer is making one for this path.
   static LockedFile create_unpublished(const std::string& path);
 
+  // The same with what was left in it, for long work that goes on where it was stopped; nothing in it: it is new.
+  static LockedFile resume_unpublished(const std::string& path);
+
   LockedFile(LockedFile&& other) noexcept;
   LockedFile& operator=(LockedFile&& other) = delete;
-  // What was never published goes away; not in a forked child, whose parent still has it.
+  // What was never published goes away, unless leave() was called; not in a forked child, whose parent still has it.
   ~LockedFile() override;
 
   uint64_t size() const override;
@@ -40,6 +43,9 @@ class LockedFile final : public WritableFile {
   const std::string& present_path() const { return present_path_; }
   const std::string& path() const override { return path_; }
 
+  // It stays behind, for resume_unpublished().
+  void leave(bool stays = true) { stays_ = stays; }
+
   // Ends the lock at once, though a forked child may still hold the descriptor.
   void unlock();
 
@@ -50,6 +56,7 @@ class LockedFile final : public WritableFile {
   std::string path_, present_path_;
   bool published_;
   bool name_is_durable_;
+  bool stays_ = false;
   int64_t owner_;  // the process that opened it
 };
 

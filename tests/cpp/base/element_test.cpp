@@ -1,10 +1,10 @@
-#include "extxyz/element.h"
+#include "base/element.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
-namespace atompack::extxyz {
+namespace atompack {
 namespace {
 
 TEST(Element, EverySymbolHasItsNumber) {
@@ -29,4 +29,4 @@ TEST(Element, AnythingElseIsNone) {
 }
 
 }  // namespace
-}  // namespace atompack::extxyz
+}  // namespace atompack

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string_view>
 
-namespace atompack::extxyz {
+namespace atompack {
 
 constexpr uint8_t kLastElement = 118;
 
@@ -15,4 +15,4 @@ std::optional<uint8_t> atomic_number(std::string_view symbol);
 // number <= kLastElement
 std::string_view symbol_of(uint8_t number);
 
-}  // namespace atompack::extxyz
+}  // namespace atompack

@@ -1,9 +1,9 @@
-#include "extxyz/element.h"
+#include "base/element.h"
 
 #include <array>
 #include <cstddef>
 
-namespace atompack::extxyz {
+namespace atompack {
 namespace {
 
 constexpr std::array<std::string_view, kLastElement + 1> kSymbols = {
@@ -45,4 +45,4 @@ std::optional<uint8_t> atomic_number(std::string_view symbol) {
 
 std::string_view symbol_of(uint8_t number) { return kSymbols[number]; }
 
-}  // namespace atompack::extxyz
+}  // namespace atompack

@@ -1,0 +1,100 @@
+#include "torch_cache/encoder.h"
+
+#include <cmath>
+#include <limits>
+
+#include "torch_cache/structure.h"
+
+namespace atompack::torch_cache {
+namespace {
+
+struct Rows {
+  size_t first, n;
+};
+
+Rows rows_of(std::span<const int64_t> ptr, size_t molecule) {
+  return {static_cast<size_t>(ptr[molecule]), static_cast<size_t>(ptr[molecule + 1] - ptr[molecule])};
+}
+
+Payload indices(const int64_t* column, const Rows& rows, int64_t first_atom) {
+  return {reinterpret_cast<const std::byte*>(column + rows.first), rows.n, DType::int64, DType::int64, first_atom};
+}
+
+Payload values(const ValueColumn& column, const Rows& rows, DType storage) {
+  if (column.values == nullptr) return {};
+  const std::byte* const first = column.values + rows.first * column.row * item_bytes(column.dtype);
+  return {first, rows.n * column.row, column.dtype, storage};
+}
+
+// In the order of the file's datasets.
+void append_derivatives(const DerivativeColumns& columns, size_t molecule, int64_t first_atom, DType storage,
+                        std::vector<Payload>& payloads) {
+  const Rows edges = rows_of(columns.edge_ptr, molecule), triplets = rows_of(columns.triplet_ptr, molecule);
+  payloads.push_back(indices(columns.radial_center, edges, first_atom));
+  payloads.push_back(indices(columns.radial_neighbor, edges, first_atom));
+  payloads.push_back(values(columns.radial_gradients, edges, storage));
+  payloads.push_back(values(columns.radial_typespin, edges, storage));
+  payloads.push_back(indices(columns.angular_center, triplets, first_atom));
+  payloads.push_back(indices(columns.angular_j, triplets, first_atom));
+  payloads.push_back(indices(columns.angular_k, triplets, first_atom));
+  for (const ValueColumn& gradients : columns.angular_gradients) {
+    payloads.push_back(values(gradients, triplets, storage));
+  }
+  payloads.push_back(values(columns.angular_typespin, triplets, storage));
+}
+
+Structure structure_of(const EntryColumns& columns, size_t molecule) {
+  const Rows atoms = rows_of(columns.ptr, molecule);
+  const auto rows_of_three = [&](const double* from) {
+    return std::vector<double>(from + 3 * atoms.first, from + 3 * (atoms.first + atoms.n));
+  };
+  Structure structure;
+  structure.positions = rows_of_three(columns.positions);
+  for (const int64_t number : columns.atomic_numbers.subspan(atoms.first, atoms.n)) {
+    structure.species.push_back(columns.symbols[static_cast<size_t>(number)]);
+  }
+  if (columns.energy.has(molecule)) structure.energy = columns.energy.values[molecule];
+  if (columns.forces.has(molecule)) structure.forces = rows_of_three(columns.forces.values);
+  if (columns.cell.has(molecule)) std::copy_n(columns.cell.values + 9 * molecule, 9, structure.cell.emplace().begin());
+  if (columns.pbc.has(molecule)) std::copy_n(columns.pbc.values + 3 * molecule, 3, structure.pbc.emplace().begin());
+  if (!columns.names.empty()) structure.name = columns.names[molecule];
+  return structure;
+}
+
+EntryRecord record_of(const EntryColumns& columns, size_t molecule) {
+  EntryRecord record;
+  record.n_atoms = static_cast<int32_t>(columns.ptr[molecule + 1] - columns.ptr[molecule]);
+  const bool has_energy = columns.energy.has(molecule);
+  record.energy = has_energy ? columns.energy.values[molecule] : std::numeric_limits<double>::quiet_NaN();
+  record.has_forces = columns.forces.has(molecule);
+  if (!columns.names.empty()) record.name = columns.names[molecule].value_or("");
+  if (!columns.derivatives || !record.has_forces) return record;
+  record.has_derivatives = true;
+  record.n_edges = static_cast<int64_t>(rows_of(columns.derivatives->edge_ptr, molecule).n);
+  record.n_triplets = static_cast<int64_t>(rows_of(columns.derivatives->triplet_ptr, molecule).n);
+  return record;
+}
+
+}  // namespace
+
+EncodedEntries encode_entries(const EntryColumns& columns) {
+  EncodedEntries encoded;
+  std::vector<Payload> payloads;
+  for (size_t molecule = 0; molecule + 1 < columns.ptr.size(); ++molecule) {
+    const std::vector<std::byte> structure = encode_structure(structure_of(columns, molecule));
+    EntryRecord& record = encoded.records.emplace_back(record_of(columns, molecule));
+    record.address = encoded.bytes.size();
+    record.structure_bytes = static_cast<uint32_t>(structure.size());
+
+    payloads.assign(1, {structure.data(), structure.size(), DType::uint8, DType::uint8});
+    payloads.push_back(columns.features ? values(*columns.features, rows_of(columns.ptr, molecule), columns.storage)
+                                        : Payload{});
+    if (record.has_derivatives) {
+      append_derivatives(*columns.derivatives, molecule, columns.ptr[molecule], columns.storage, payloads);
+    }
+    append_collection(payloads, encoded.bytes);
+  }
+  return encoded;
+}
+
+}  // namespace atompack::torch_cache

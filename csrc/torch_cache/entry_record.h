@@ -1,0 +1,33 @@
+// What a builder keeps of each entry that it has written: enough to make indexes and references of it at the end.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+
+namespace atompack::torch_cache {
+
+// VLEN datasets of force_derivatives, in the order in which an entry's collection holds them.
+inline constexpr size_t kDerivativeColumns = 11;
+
+struct EntryRecord {
+  uint64_t address = 0;  // of the entry's collection
+  uint32_t structure_bytes = 0;
+  int32_t n_atoms = 0;
+  double energy = 0;  // NaN: there is none
+  bool has_forces = false;
+  bool has_derivatives = false;
+  int64_t n_edges = 0, n_triplets = 0;
+  std::string name;
+};
+
+// Objects of a collection, by their numbers.
+inline constexpr uint32_t kStructureObject = 1, kFeaturesObject = 2, kFirstDerivativeObject = 3;
+
+void append_record(const EntryRecord& record, std::vector<std::byte>& to);
+EntryRecord read_record(ByteCursor& cursor);
+
+}  // namespace atompack::torch_cache

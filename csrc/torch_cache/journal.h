@@ -1,0 +1,33 @@
+// What a build has done so far, beside the file that it makes: lets a build that was stopped go on.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "io/locked_file.h"
+#include "torch_cache/entry_record.h"
+
+namespace atompack::torch_cache {
+
+// A list of entries, each step of it behind a checksum: what a crash cut off in the middle is not there.
+class Journal {
+ public:
+  // Reads what stands in the file; of another build (`fingerprint`: what is built, from what) it is emptied.
+  Journal(io::WritableFile& file, const std::string& fingerprint);
+
+  // Of all entries so far, in order.
+  const std::vector<EntryRecord>& records() const { return records_; }
+
+  // Adds entries, durably. They must be durable themselves by then.
+  void append(std::vector<EntryRecord> records);
+
+ private:
+  bool read(const std::string& fingerprint);
+
+  io::WritableFile& file_;
+  uint64_t end_ = 0;
+  std::vector<EntryRecord> records_;
+};
+
+}  // namespace atompack::torch_cache
