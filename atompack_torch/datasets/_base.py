@@ -71,6 +71,10 @@ class MoleculeDataset(Dataset[Molecule]):
         """A collator that makes what this data set was asked for, of any molecules."""
         return self._request.collator(source, self._path)
 
+    def _identity(self) -> Any:
+        """What these molecules are, for work that goes on later: plain data."""
+        raise NotImplementedError
+
     def _options(self) -> dict[str, Any]:
         """All that was asked for, by the names of the options."""
         return self._request._asdict()

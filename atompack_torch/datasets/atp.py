@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -14,12 +14,19 @@ from atompack_torch._core import (
     AtpReader,
     AtpSnapshot,
     ConcatSource,
+    JoinedSource,
     MoleculeSource,
     read_atom_counts,
 )
 from atompack_torch.datasets._base import MoleculeDataset
 from atompack_torch.datasets._request import DTypes, Missing, Request, Transform, check_choice
 from atompack_torch.neighbors import NeighborList
+
+
+class RowSource(Protocol):
+    """A ``TorchCache``: fields of molecules that stand elsewhere."""
+
+    def _open_rows(self) -> MoleculeSource: ...
 
 
 class AtpDataset(MoleculeDataset):
@@ -45,7 +52,8 @@ class AtpDataset(MoleculeDataset):
             False, None) and masks it, ``"error"`` raises ``FieldError``, ``"drop"`` leaves it out
             of the batch.
         neighbors: a ``NeighborList``: batches then hold the edges of its search.
-        cache: not available yet.
+        cache: a ``TorchCache`` of the same molecules in the same order: its ``"features"`` and
+            ``"force_derivatives"`` are fields then.
         transform: called with every batch, in the process that made it; what it returns is what
             you get.
         access: advice to the system on how the files will be read: ``"auto"``, ``"random"``,
@@ -70,7 +78,7 @@ class AtpDataset(MoleculeDataset):
         dtype: DTypes | None = None,
         missing: Missing = "nan",
         neighbors: NeighborList | None = None,
-        cache: Any = None,
+        cache: RowSource | None = None,
         transform: Transform | None = None,
         access: Literal["auto", "random", "sequential"] = "auto",
         populate: bool = False,
@@ -89,10 +97,12 @@ class AtpDataset(MoleculeDataset):
         )
         self._access = access
         self._populate = populate
+        if cache is not None and not hasattr(cache, "_open_rows"):
+            raise TypeError(f"cache: expected a TorchCache, got {type(cache).__name__}")
         self._cache = cache
         self._files = files_of(path)
         self._snapshots = [AtpSnapshot.take(file) for file in self._files]
-        if self._request.names_fields:
+        if self._request.names_fields or cache is not None:
             self._collator()  # names are checked here and now
 
     def _size(self) -> int:
@@ -142,7 +152,12 @@ class AtpDataset(MoleculeDataset):
             AtpReader(file, snapshot, self._access, self._populate)
             for file, snapshot in zip(self._files, self._snapshots, strict=True)
         ]
-        return parts[0] if len(parts) == 1 else ConcatSource(parts)
+        source = parts[0] if len(parts) == 1 else ConcatSource(parts)
+        return source if self._cache is None else JoinedSource(source, self._cache._open_rows())
+
+    def _identity(self) -> Any:
+        states = [list(snapshot.__getstate__()) for snapshot in self._snapshots]
+        return [self._files, states]
 
     def __repr__(self) -> str:
         files = f"{self._files[0]!r}" if len(self._files) == 1 else f"{len(self._files)} files"

@@ -136,6 +136,9 @@ class MixtureDataset(MoleculeDataset):
     def _options(self) -> dict[str, Any]:
         return self._parts[0]._options()
 
+    def _identity(self) -> Any:
+        return [part._identity() for part in self._parts]
+
     def _open_source(self) -> MoleculeSource:
         return MixtureSource([part._open_source() for part in self._parts])
 

@@ -4,6 +4,7 @@
 
 #include "atp/reader.h"
 #include "base/concat_source.h"
+#include "base/joined_source.h"
 #include "base/mixture_source.h"
 #include "bindings/path.h"
 
@@ -105,6 +106,9 @@ void bind_atp(py::module_& module) {
       .def(py::init(&source_of<ConcatSource>), py::arg("parts"));
   py::class_<MixtureSource, MoleculeSource, std::shared_ptr<MixtureSource>>(module, "MixtureSource")
       .def(py::init(&source_of<MixtureSource>), py::arg("parts"));
+  py::class_<JoinedSource, MoleculeSource, std::shared_ptr<JoinedSource>>(module, "JoinedSource")
+      .def(py::init<std::shared_ptr<MoleculeSource>, std::shared_ptr<MoleculeSource>>(), py::arg("molecules"),
+           py::arg("extra"));
   module.def("read_atom_counts", &atom_counts_at, py::arg("path"), py::arg("snapshot"), py::arg("address"),
              py::call_guard<py::gil_scoped_release>());
 }

@@ -272,6 +272,7 @@ void bind_collate(py::module_& module) {
   module.def("send_arena", &send_arena, py::arg("arena"));
   module.def("receive_arena", &receive_arena, py::arg("ticket"), py::arg("bytes"));
   module.def("view_arena", &view_arena, py::arg("arena"), py::arg("places"));
+  module.def("work_alone", &collate::work_alone);
   module.def("parallel_thread_ids", &collate::parallel_thread_ids, py::call_guard<py::gil_scoped_release>());
 }
 

@@ -4,6 +4,14 @@
 #include <set>
 
 namespace atompack::collate {
+namespace {
+
+thread_local bool alone = false;
+
+}  // namespace
+
+void work_alone() { alone = true; }
+bool works_alone() { return alone; }
 
 std::vector<int64_t> parallel_thread_ids() {
   std::mutex mutex;

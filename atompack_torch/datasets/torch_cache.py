@@ -1,0 +1,253 @@
+"""Stored features and derivatives, from the HDF5 files of aenet-python."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from atompack_torch._core import MoleculeSource, TorchCacheReader, TorchCacheSource
+from atompack_torch.batch import MoleculeBatch
+from atompack_torch.datasets._base import MoleculeDataset
+from atompack_torch.datasets._request import (
+    FORCE_DERIVATIVES,
+    DTypes,
+    Missing,
+    Request,
+    Transform,
+)
+from atompack_torch.descriptors import ChebyshevDescriptor
+from atompack_torch.neighbors import NeighborList
+
+
+class TorchCache:
+    """One HDF5 file with a ``/torch_cache`` (schema 2) or ``/force_derivatives`` (legacy 1).
+
+        cache = apt.TorchCache("water.h5")
+        cache.load_features(0)  # (n_atoms, n_features)
+        ds = apt.AtpDataset("water.atp", cache=cache, fields=["energy", "forces", "features"])
+
+    Opening checks what the file says of itself, with both hashes, and reads where the rows lie;
+    after that HDF5 is not used: rows come from a mapping, in any process and thread. Pickles are
+    small, and open the file again: the very same file, or it is an OSError.
+
+    Raises:
+        CorruptFileError: the file contradicts the format, or itself.
+        UnsupportedFormatError: a version that is not read here, or a filter (Blosc, ...).
+        OSError: the file cannot be opened.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._file = os.fspath(Path(path).absolute())
+        self._native: TorchCacheReader | None = TorchCacheReader(self._file)
+        self._identity = self._native.identity
+
+    def _reader(self) -> TorchCacheReader:
+        if self._native is None:
+            self._native = TorchCacheReader(self._file, self._identity)
+        return self._native
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_native": None}
+
+    def _open_rows(self) -> MoleculeSource:
+        """Features and derivatives by entry, for a data set that has molecules of its own."""
+        return TorchCacheSource(self._reader(), whole=False)
+
+    def __len__(self) -> int:
+        """Number of entries, with or without rows."""
+        return len(self._reader())
+
+    @property
+    def path(self) -> str:
+        """Of the file, absolute."""
+        return self._file
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """The file's attributes under its own names.
+
+        Those of the cache itself (``schema_version``, ``storage_dtype``, ...) and of the root
+        (``energy_filter_...``); ``"descriptor_manifest"`` and ``"force_derivatives"`` hold those
+        of these groups, where they are there.
+        """
+        found = self._reader().info
+        of_cache = found["torch_cache"] or found["force_derivatives"] or {}
+        groups = {
+            name: found[name]
+            for name in ("descriptor_manifest", "force_derivatives")
+            if found[name] is not None
+        }
+        return {**found["root"], **of_cache, **groups}
+
+    @property
+    def descriptor(self) -> ChebyshevDescriptor | None:
+        """What made the features, by the file's own settings; None if it does not say."""
+        text = self.info.get("descriptor_compat_json")
+        manifest = self.info.get("descriptor_manifest")
+        if text is None and manifest is None:
+            return None
+        config = json.loads(text if manifest is None else manifest["config_json"])
+        stored = self.info.get("storage_dtype", "float64")
+        return descriptor_of({"dtype": stored, **config})
+
+    @property
+    def has_features(self) -> bool:
+        """Whether the file stores features."""
+        return self._reader().has_features
+
+    @property
+    def has_force_derivatives(self) -> bool:
+        """Whether the file stores local derivatives."""
+        return self._reader().has_force_derivatives
+
+    def load_features(self, index: int, dtype: torch.dtype | None = None) -> Tensor | None:
+        """(n_atoms, n_features), of the stored dtype unless another is given.
+
+        None for an entry without a row.
+
+        Raises:
+            IndexError: no such entry.
+            FieldError: the file stores no features.
+            CorruptFileError: the row is damaged.
+        """
+        values = self._reader().load_features(self._entry(index))
+        return None if values is None else _tensor(values, dtype)
+
+    def load_force_derivatives(
+        self, index: int, dtype: torch.dtype | None = None
+    ) -> dict[str, Tensor] | None:
+        """The derivative fields of a batch of this entry alone; atoms are counted in the entry.
+
+        With one species there are no typespins. None for an entry without a row.
+
+        Raises:
+            IndexError, FieldError, CorruptFileError: as ``load_features``.
+        """
+        columns = self._reader().load_force_derivatives(self._entry(index))
+        if columns is None:
+            return None
+        return {
+            name: _tensor(values, dtype if values.dtype.kind == "f" else torch.int64)
+            for name, values in columns.items()
+            if not name.endswith("typespin") or self._reader().multi
+        }
+
+    def _entry(self, index: int) -> int:
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"{self._file}: entry {index} of {len(self)}")
+        return index % len(self)
+
+    def batch(
+        self,
+        indices: Sequence[int],
+        fields: Sequence[str] = ("features", FORCE_DERIVATIVES),
+    ) -> MoleculeBatch:
+        """Entries as one batch with these fields, positions and species beside them."""
+        batch: MoleculeBatch = TorchCacheDataset(self, fields=fields).batch(indices)
+        return batch
+
+    def __repr__(self) -> str:
+        held = [
+            name
+            for name, there in (
+                ("features", self.has_features),
+                ("force derivatives", self.has_force_derivatives),
+            )
+            if there
+        ]
+        return f"TorchCache({self._file!r}: {len(self)} entries, {' and '.join(held) or 'no rows'})"
+
+
+def _tensor(values: np.ndarray[Any, Any], dtype: torch.dtype | None) -> Tensor:
+    tensor = torch.from_numpy(values)
+    return tensor if dtype is None else tensor.to(dtype)
+
+
+def descriptor_of(config: dict[str, Any]) -> ChebyshevDescriptor:
+    """A descriptor by the settings that a file holds."""
+    return ChebyshevDescriptor(
+        config["species"],
+        config["rad_order"],
+        config["rad_cutoff"],
+        config["ang_order"],
+        config["ang_cutoff"],
+        config["min_cutoff"],
+        dtype="float32" if config["dtype"] == "float32" else "float64",
+    )
+
+
+class TorchCacheDataset(MoleculeDataset):
+    """The entries of one cache file as molecules.
+
+        for batch in DataLoader(TorchCacheDataset("water.h5"), batch_size=32, shuffle=True):
+            energy = model(batch.features, batch.atomic_numbers)
+            forces = apt.contract_forces(batch, torch.autograd.grad(energy.sum(), ...)[0])
+
+    ``positions`` (float64), ``atomic_numbers``, ``energy``, ``forces``, ``cell``, ``pbc`` and
+    ``name`` come from the structures that the file itself holds; their pickles are read without
+    being run. A cell without flags is periodic in all directions.
+
+    Args:
+        path: a file, or an open ``TorchCache``.
+        fields: labels and ``"features"``, ``"force_derivatives"``; None: all there is.
+        exclude, dtype, missing, neighbors, transform, num_threads: as of ``AtpDataset``.
+            ``missing`` judges entries without a row as it does those without a label.
+        access, populate: as of ``AtpDataset``.
+
+    Raises:
+        CorruptFileError, UnsupportedFormatError, OSError: as ``TorchCache``.
+        FieldError: a field that the file does not have.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | TorchCache,
+        *,
+        fields: Sequence[str] | None = None,
+        exclude: Sequence[str] = (),
+        dtype: DTypes | None = None,
+        missing: Missing = "nan",
+        neighbors: NeighborList | None = None,
+        transform: Transform | None = None,
+        num_threads: int | None = None,
+    ) -> None:
+        self._cache = path if isinstance(path, TorchCache) else TorchCache(path)
+        self._path = self._cache.path
+        self._request = Request.checked(
+            fields=fields,
+            exclude=exclude,
+            dtype=dtype,
+            missing=missing,
+            neighbors=neighbors,
+            transform=transform,
+            num_threads=num_threads,
+        )
+        if self._request.names_fields:
+            self._collator()  # names are checked here and now
+
+    @property
+    def cache(self) -> TorchCache:
+        """The file."""
+        return self._cache
+
+    def _size(self) -> int:
+        return len(self._cache)
+
+    def _atom_counts(self) -> Tensor:
+        return torch.from_numpy(self._cache._reader().atom_counts())
+
+    def _identity(self) -> Any:
+        return [self._path, self._cache._identity]
+
+    def _open_source(self) -> MoleculeSource:
+        return TorchCacheSource(self._cache._reader(), whole=True)
+
+    def __repr__(self) -> str:
+        return f"TorchCacheDataset({len(self)} entries of {self._path!r})"

@@ -1,0 +1,137 @@
+#include "bindings/cache_builder.h"
+
+#include <pybind11/stl.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include "bindings/path.h"
+#include "collate/arena.h"
+#include "torch_cache/builder.h"
+#include "torch_cache/contents.h"
+
+namespace atompack::bindings {
+namespace {
+
+namespace py = pybind11;
+using torch_cache::Builder;
+using torch_cache::CacheHeader;
+using torch_cache::DerivativeColumns;
+using torch_cache::EncodedEntries;
+using torch_cache::EntryColumns;
+using torch_cache::LabelColumn;
+using torch_cache::ValueColumn;
+
+// Contiguous tensors on the CPU by name; what is not there is None or absent.
+using Columns = std::map<std::string, std::optional<at::Tensor>>;
+
+const at::Tensor* find(const Columns& columns, const std::string& name) {
+  const auto found = columns.find(name);
+  return found == columns.end() || !found->second ? nullptr : &*found->second;
+}
+
+template <typename T>
+const T* data_of(const Columns& columns, const std::string& name) {
+  const at::Tensor* const tensor = find(columns, name);
+  return tensor == nullptr ? nullptr : tensor->const_data_ptr<T>();
+}
+
+std::span<const int64_t> numbers_of(const Columns& columns, const std::string& name) {
+  const at::Tensor& tensor = *find(columns, name);
+  return {tensor.const_data_ptr<int64_t>(), static_cast<size_t>(tensor.numel())};
+}
+
+template <typename T>
+LabelColumn<T> label_of(const Columns& columns, const std::string& name) {
+  return {data_of<T>(columns, name), data_of<bool>(columns, name + "_mask")};
+}
+
+ValueColumn values_of(const Columns& columns, const std::string& name) {
+  const at::Tensor* const tensor = find(columns, name);
+  if (tensor == nullptr) return {};
+  const int64_t rows = tensor->size(0);
+  const auto row = static_cast<size_t>(rows == 0 ? 1 : tensor->numel() / rows);
+  return {static_cast<const std::byte*>(tensor->const_data_ptr()), collate::dtype_of(tensor->scalar_type()), row};
+}
+
+DerivativeColumns derivatives_of(const Columns& columns) {
+  DerivativeColumns all;
+  all.edge_ptr = numbers_of(columns, "edge_ptr");
+  all.triplet_ptr = numbers_of(columns, "triplet_ptr");
+  all.radial_center = data_of<int64_t>(columns, "radial_center_idx");
+  all.radial_neighbor = data_of<int64_t>(columns, "radial_neighbor_idx");
+  all.radial_gradients = values_of(columns, "radial_dG_drij");
+  all.radial_typespin = values_of(columns, "radial_neighbor_typespin");
+  all.angular_center = data_of<int64_t>(columns, "angular_center_idx");
+  all.angular_j = data_of<int64_t>(columns, "angular_neighbor_j_idx");
+  all.angular_k = data_of<int64_t>(columns, "angular_neighbor_k_idx");
+  all.angular_gradients = {values_of(columns, "angular_grads_i"), values_of(columns, "angular_grads_j"),
+                           values_of(columns, "angular_grads_k")};
+  all.angular_typespin = values_of(columns, "angular_triplet_typespin");
+  return all;
+}
+
+std::shared_ptr<EncodedEntries> encode(const Columns& columns, std::vector<std::optional<std::string>> names,
+                                       const std::vector<std::string>& symbols, const CacheHeader& header) {
+  EntryColumns entries;
+  entries.ptr = numbers_of(columns, "ptr");
+  entries.positions = data_of<double>(columns, "positions");
+  entries.atomic_numbers = numbers_of(columns, "atomic_numbers");
+  entries.symbols = symbols;
+  entries.energy = label_of<double>(columns, "energy");
+  entries.forces = label_of<double>(columns, "forces");
+  entries.cell = label_of<double>(columns, "cell");
+  entries.pbc = label_of<bool>(columns, "pbc");
+  entries.names = std::move(names);
+  if (header.features) entries.features = values_of(columns, "features");
+  if (header.force_derivatives) entries.derivatives = derivatives_of(columns);
+  entries.storage = header.storage;
+  const py::gil_scoped_release release;
+  return std::make_shared<EncodedEntries>(encode_entries(entries));
+}
+
+void append(Builder& self, EncodedEntries& entries) { self.append(std::move(entries)); }
+
+}  // namespace
+
+void bind_cache_builder(py::module_& module) {
+  using Unlocked = py::call_guard<py::gil_scoped_release>;
+  py::class_<CacheHeader>(module, "CacheHeader")
+      .def(py::init<>())
+      .def_readwrite("features", &CacheHeader::features)
+      .def_readwrite("force_derivatives", &CacheHeader::force_derivatives)
+      .def_property(
+          "storage_dtype", [](const CacheHeader& self) { return name_of(self.storage); },
+          [](CacheHeader& self, const std::string& name) {
+            self.storage = name == "float32" ? DType::float32 : DType::float64;
+          })
+      .def_readwrite("n_features", &CacheHeader::n_features)
+      .def_readwrite("n_radial", &CacheHeader::n_radial)
+      .def_readwrite("n_angular", &CacheHeader::n_angular)
+      .def_readwrite("multi", &CacheHeader::multi)
+      .def_readwrite("compat_json", &CacheHeader::compat_json)
+      .def_readwrite("compat_sha256", &CacheHeader::compat_sha256)
+      .def_readwrite("source_id", &CacheHeader::source_id)
+      .def_readwrite("source_kind", &CacheHeader::source_kind)
+      .def("set_manifest", [](CacheHeader& self, std::string kind, std::string json, std::string sha256) {
+        self.manifest = {std::move(kind), std::move(json), std::move(sha256)};
+      });
+  py::class_<EncodedEntries, std::shared_ptr<EncodedEntries>>(module, "EncodedEntries")
+      .def_property_readonly("n_bytes", [](const EncodedEntries& self) { return self.bytes.size(); });
+  module.def("encode_cache_entries", &encode, py::arg("columns"), py::arg("names"), py::arg("symbols"),
+             py::arg("header"));
+  py::class_<Builder>(module, "CacheBuilder")
+      .def(py::init([](const Path& path, const CacheHeader& header, const std::string& fingerprint) {
+             return std::make_unique<Builder>(path.bytes, header, fingerprint);
+           }),
+           py::arg("path"), py::arg("header"), py::arg("fingerprint"), Unlocked())
+      .def("__len__", &Builder::n_entries)
+      .def("append", &append, py::arg("entries"), Unlocked())
+      .def(
+          "absorb",
+          [](Builder& self, const Path& part, const std::string& fingerprint) { self.absorb(part.bytes, fingerprint); },
+          py::arg("part"), py::arg("fingerprint"), Unlocked())
+      .def("checkpoint", &Builder::checkpoint, Unlocked())
+      .def("finish", &Builder::finish, Unlocked())
+      .def("discard", &Builder::discard, Unlocked());
+}
+
+}  // namespace atompack::bindings
