@@ -132,6 +132,12 @@ class FieldError : public KindOfDataError<FieldError> {
   using KindOfDataError::KindOfDataError;
 };
 
+// A pickle holds more than plain data; what it names is neither imported nor called.
+class UnsafePickleError : public KindOfDataError<UnsafePickleError> {
+ public:
+  using KindOfDataError::KindOfDataError;
+};
+
 // The system refused; carries errno so that Python raises FileNotFoundError and its like.
 class IoError : public std::runtime_error {
  public:

@@ -20,12 +20,12 @@ Lead classify(uint8_t byte) {
   return {-1, 0, 0};
 }
 
-}  // namespace
-
-bool is_utf8(Bytes bytes) {
+template <bool kSurrogates>
+bool is_well_formed(Bytes bytes) {
   for (size_t i = 0; i < bytes.size();) {
     Lead lead = classify(static_cast<uint8_t>(bytes[i++]));
     if (lead.continuations < 0) return false;
+    if (kSurrogates && lead.high == 0x9F) lead.high = 0xBF;
     for (; lead.continuations > 0; --lead.continuations, ++i) {
       if (i == bytes.size()) return false;
       const auto byte = static_cast<uint8_t>(bytes[i]);
@@ -36,5 +36,11 @@ bool is_utf8(Bytes bytes) {
   }
   return true;
 }
+
+}  // namespace
+
+bool is_utf8(Bytes bytes) { return is_well_formed<false>(bytes); }
+
+bool is_utf8_or_surrogates(Bytes bytes) { return is_well_formed<true>(bytes); }
 
 }  // namespace atompack

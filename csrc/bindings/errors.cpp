@@ -26,6 +26,8 @@ void translate(std::exception_ptr thrown) {
     raise("UnsupportedFormatError", error.what());
   } catch (const FieldError& error) {
     raise("FieldError", error.what());
+  } catch (const UnsafePickleError& error) {
+    raise("UnsafePickleError", error.what());
   } catch (const LockedError& error) {
     raise("WriterLockedError", error.what());
   } catch (const IoError& error) {

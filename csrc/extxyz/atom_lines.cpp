@@ -4,9 +4,9 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "base/excerpt.h"
 #include "base/utf8.h"
 #include "base/element.h"
-#include "extxyz/excerpt.h"
 #include "extxyz/number.h"
 
 namespace atompack::extxyz {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "extxyz/excerpt.h"
+#include "base/excerpt.h"
 #include "extxyz/number.h"
 #include "extxyz/value.h"
 

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "extxyz/excerpt.h"
+#include "base/excerpt.h"
 #include "extxyz/number.h"
 
 namespace atompack::extxyz {

@@ -1,8 +1,8 @@
-#include "extxyz/excerpt.h"
+#include "base/excerpt.h"
 
 #include <gtest/gtest.h>
 
-namespace atompack::extxyz {
+namespace atompack {
 namespace {
 
 TEST(Excerpt, IsShortAndOnOneLine) {
@@ -16,4 +16,4 @@ TEST(Excerpt, IsShortAndOnOneLine) {
 }
 
 }  // namespace
-}  // namespace atompack::extxyz
+}  // namespace atompack

@@ -1,9 +1,9 @@
-#include "extxyz/excerpt.h"
+#include "base/excerpt.h"
 
 #include "base/bytes.h"
 #include "base/utf8.h"
 
-namespace atompack::extxyz {
+namespace atompack {
 
 std::string excerpt(std::string_view text) {
   constexpr size_t kMostBytes = 40;
@@ -22,4 +22,4 @@ std::string excerpt(std::string_view text) {
   return shown + (head.size() < text.size() ? "...'" : "'");
 }
 
-}  // namespace atompack::extxyz
+}  // namespace atompack
