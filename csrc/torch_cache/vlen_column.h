@@ -28,7 +28,8 @@ class VlenColumn {
   // The file stores each row for itself, so it is at least as long as this.
   uint64_t total_bytes() const { return total_bytes_; }
 
-  // A view of the mapping, unaligned. Throws CorruptFileError, which names the column.
+  // A view of the mapping, unaligned; `heap` is that of the same file each time. Throws CorruptFileError, which names
+  // the column.
   Bytes row(const GlobalHeap& heap, int64_t row) const;
 
  private:
