@@ -19,6 +19,7 @@ pybind11_add_module(_C MODULE NO_EXTRAS
   csrc/bindings/extxyz.cpp
   csrc/bindings/inspect.cpp
   csrc/bindings/module.cpp
+  csrc/bindings/torch_cache.cpp
   csrc/collate/arena.cpp
   csrc/collate/collator.cpp
   csrc/collate/copy.cpp
@@ -41,7 +42,7 @@ target_include_directories(_C PRIVATE csrc)
 get_target_property(TORCH_INCLUDES torch INTERFACE_INCLUDE_DIRECTORIES)
 target_include_directories(_C SYSTEM PRIVATE ${TORCH_INCLUDE_DIRS} ${TORCH_INCLUDES})
 target_compile_options(_C PRIVATE -Wall -Wextra -Werror)
-target_link_libraries(_C PRIVATE atompack_descriptor atompack_core ${TORCH_LIBRARIES} ${TORCH_PYTHON} OpenMP::OpenMP_CXX)
+target_link_libraries(_C PRIVATE atompack_descriptor atompack_hdf5 atompack_core ${TORCH_LIBRARIES} ${TORCH_PYTHON} OpenMP::OpenMP_CXX)
 # Found next to the installed module, wherever that is; nothing of the building machine stays in it.
 set_target_properties(_C PROPERTIES INSTALL_RPATH "$ORIGIN/../torch/lib;$ORIGIN/../vesin/lib" BUILD_WITH_INSTALL_RPATH ON
   CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)

@@ -38,7 +38,7 @@ OUTSIDE = {
     "io": [OPERATING_SYSTEM],
     "codec": [re.compile(r"zstd(_errors)?\.h|lz4(hc)?\.h")],
     **{name: [re.compile(r"nlohmann/json(_fwd)?\.hpp")] for name in FORMATS[:4]},
-    "torch_cache": [re.compile(r"H5\w+\.h|hdf5\.h")],
+    "torch_cache": [re.compile(r"hdf5\.h|nlohmann/json(_fwd)?\.hpp")],
     "extxyz": [],
     "descriptor": [re.compile(r"vesin\.h")],
     "collate": [TORCH],

@@ -7,6 +7,7 @@
 #include "bindings/errors.h"
 #include "bindings/extxyz.h"
 #include "bindings/inspect.h"
+#include "bindings/torch_cache.h"
 
 PYBIND11_MODULE(_C, module) {
   module.doc() = "Native readers and collation of atompack_torch; use the package, not this module.";
@@ -16,4 +17,5 @@ PYBIND11_MODULE(_C, module) {
   atompack::bindings::bind_collate(module);
   atompack::bindings::bind_extxyz(module);
   atompack::bindings::bind_inspect(module);
+  atompack::bindings::bind_torch_cache(module);
 }

@@ -1,0 +1,141 @@
+#include "bindings/torch_cache.h"
+
+#include <pybind11/numpy.h>
+#include <pybind11/stl.h>
+
+#include "bindings/path.h"
+#include "torch_cache/reader.h"
+
+namespace atompack::bindings {
+namespace {
+
+namespace py = pybind11;
+using torch_cache::Attributes;
+using torch_cache::Cache;
+using torch_cache::Column;
+using torch_cache::DerivativeRow;
+using torch_cache::DerivativeSchema;
+using torch_cache::EntryLabels;
+using torch_cache::FeatureRow;
+using torch_cache::View;
+
+constexpr const char* kKeys[] = {"radial_center_idx",        "radial_neighbor_idx",     "radial_dG_drij",
+                                 "radial_neighbor_typespin", "angular_center_idx",      "angular_neighbor_j_idx",
+                                 "angular_neighbor_k_idx",   "angular_grads_i",         "angular_grads_j",
+                                 "angular_grads_k",          "angular_triplet_typespin"};
+static_assert(std::size(kKeys) == torch_cache::kNumberOfColumns);
+
+int64_t checked(const Cache& cache, int64_t entry) {
+  if (entry < 0 || entry >= cache.n_entries()) {
+    throw std::out_of_range(cat(cache.path(), ": entry ", entry, " of ", cache.n_entries()));
+  }
+  return entry;
+}
+
+py::dict dict_of(const Attributes& attributes) {
+  py::dict all;
+  for (const auto& [name, value] : attributes) all[py::str(name)] = py::cast(value);
+  return all;
+}
+
+py::object dict_or_none(const std::optional<Attributes>& attributes) {
+  return attributes ? py::object(dict_of(*attributes)) : py::none();
+}
+
+// Group name -> attributes under the file's own names, None for a group that is not there
+py::dict info_of(const Cache& cache) {
+  using namespace py::literals;
+  const torch_cache::Info& info = cache.info();
+  return py::dict("root"_a = dict_of(info.root), "descriptor_manifest"_a = dict_or_none(info.manifest),
+                  "torch_cache"_a = dict_or_none(info.cache),
+                  "force_derivatives"_a = dict_or_none(info.force_derivatives));
+}
+
+py::array copy_of(const View& view, const std::vector<int64_t>& shape) {
+  const py::array array(py::dtype(std::string(name_of(view.dtype))), shape);
+  if (!view.bytes.empty()) std::memcpy(const_cast<void*>(array.data()), view.bytes.data(), view.bytes.size());
+  return array;
+}
+
+py::object load_features(const Cache& cache, int64_t entry) {
+  cache.prepare();
+  const std::optional<FeatureRow> row = cache.features(checked(cache, entry));
+  if (!row) return py::none();
+  return copy_of(row->values, {row->n_atoms, row->n_features});
+}
+
+std::vector<int64_t> shape_of(Column column, const DerivativeRow& row, const DerivativeSchema& schema) {
+  const bool is_radial = column <= Column::radial_neighbor_typespin;
+  const int64_t rows = is_radial ? row.sizes.n_edges : row.sizes.n_triplets;
+  switch (column) {
+    case Column::radial_dG_drij:
+      return {rows, schema.n_radial, 3};
+    case Column::angular_grads_i:
+    case Column::angular_grads_j:
+    case Column::angular_grads_k:
+      return {rows, schema.n_angular, 3};
+    case Column::radial_neighbor_typespin:
+    case Column::angular_triplet_typespin:
+      return {schema.multi ? rows : 0};
+    default:
+      return {rows};
+  }
+}
+
+py::object load_force_derivatives(const Cache& cache, int64_t entry) {
+  cache.prepare();
+  const std::optional<DerivativeRow> row = cache.derivatives(checked(cache, entry));
+  if (!row) return py::none();
+  py::dict all;
+  for (size_t i = 0; i < std::size(kKeys); ++i) {
+    const auto column = static_cast<Column>(i);
+    all[kKeys[i]] = copy_of((*row)[column], shape_of(column, *row, cache.derivative_schema()));
+  }
+  return all;
+}
+
+py::object derivative_sizes(const Cache& cache, int64_t entry) {
+  const auto sizes = cache.derivative_sizes(checked(cache, entry));
+  if (!sizes) return py::none();
+  return py::make_tuple(sizes->n_edges, sizes->n_triplets);
+}
+
+py::bytes structure_of(const Cache& cache, int64_t entry) {
+  cache.prepare();
+  return py::bytes(std::string(as_text(cache.structure(checked(cache, entry)))));
+}
+
+// (display_name, name, source_id, source_kind, frame_idx), texts as bytes
+py::tuple labels_of(const Cache& cache, int64_t entry) {
+  const EntryLabels found = cache.labels(checked(cache, entry), 1).front();
+  return py::make_tuple(py::bytes(found.display_name), py::bytes(found.name), py::bytes(found.source_id),
+                        py::bytes(found.source_kind), found.frame_idx);
+}
+
+}  // namespace
+
+void bind_torch_cache(py::module_& module) {
+  py::class_<Cache, std::shared_ptr<Cache>>(module, "TorchCacheReader")
+      .def(py::init([](const Path& path) { return std::make_shared<Cache>(path.bytes); }), py::arg("path"),
+           py::call_guard<py::gil_scoped_release>())
+      .def("__len__", &Cache::n_entries)
+      .def_property_readonly("info", &info_of)
+      .def_property_readonly("is_legacy", &Cache::is_legacy)
+      .def_property_readonly("has_features", &Cache::has_features)
+      .def_property_readonly("has_force_derivatives", &Cache::has_force_derivatives)
+      .def_property_readonly("n_features", &Cache::n_features)
+      .def_property_readonly("n_radial", [](const Cache& self) { return self.derivative_schema().n_radial; })
+      .def_property_readonly("n_angular", [](const Cache& self) { return self.derivative_schema().n_angular; })
+      .def_property_readonly("multi", [](const Cache& self) { return self.derivative_schema().multi; })
+      .def("require_descriptor", &Cache::require_descriptor, py::arg("compat_json"))
+      .def("n_atoms", [](const Cache& self, int64_t entry) { return self.n_atoms(checked(self, entry)); })
+      .def("energy", [](const Cache& self, int64_t entry) { return self.energy(checked(self, entry)); })
+      .def("has_forces", [](const Cache& self, int64_t entry) { return self.has_forces(checked(self, entry)); })
+      .def("structure", &structure_of, py::arg("entry"))
+      .def("labels", &labels_of, py::arg("entry"))
+      .def("derivative_sizes", &derivative_sizes, py::arg("entry"))
+      .def("load_features", &load_features, py::arg("entry"))
+      .def("load_force_derivatives", &load_force_derivatives, py::arg("entry"));
+}
+
+}  // namespace atompack::bindings

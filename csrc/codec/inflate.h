@@ -1,0 +1,18 @@
+// Decoding zlib streams (RFC 1950 and 1951). Written out here because the tables of HDF5 files are almost all zeros:
+// runs are filled at the speed of memory, which zlib does byte by byte.
+#pragma once
+
+#include <span>
+
+#include "base/bytes.h"
+
+namespace atompack::codec {
+
+// No stream decodes to more bytes than this times its own (258 bytes for two bits).
+constexpr uint64_t kInflateMost = 1032;
+
+// Fills `out`. Throws CorruptFileError unless the stream holds exactly as many bytes and its Adler-32 fits; what
+// follows the stream is ignored. Offsets in errors count from the start of `stream`.
+void inflate(Bytes stream, std::span<std::byte> out);
+
+}  // namespace atompack::codec

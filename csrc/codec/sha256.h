@@ -1,0 +1,13 @@
+// SHA-256 (FIPS 180-4) of texts that files are recognised by.
+#pragma once
+
+#include <string>
+
+#include "base/bytes.h"
+
+namespace atompack::codec {
+
+// 64 lower-case hexadecimal digits.
+std::string sha256_hex(Bytes data);
+
+}  // namespace atompack::codec

@@ -1,0 +1,30 @@
+// Attributes of groups, as values without HDF5.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace atompack::torch_cache {
+
+enum class AttributeKind : uint8_t { flag, integer, number, text };
+
+using AttributeValue = std::variant<bool, int64_t, double, std::string>;
+
+struct Attribute {
+  std::string name;
+  AttributeValue value;
+};
+
+// Those of one group, in the order of FORMAT.md; what the format does not know is left out.
+using Attributes = std::vector<Attribute>;
+
+struct AttributeName {
+  std::string_view name;
+  AttributeKind kind;
+};
+
+}  // namespace atompack::torch_cache
