@@ -19,6 +19,7 @@ from atompack_torch.fields import (
     BUILTIN,
     BUILTINS,
     CANONICAL,
+    DERIVATIVES,
     EDGES,
     MOLECULE_PROPERTY,
     BatchLevel,
@@ -96,7 +97,10 @@ class MoleculeBatch:
         return isinstance(name, str) and self._find(name) is not None
 
     def level(self, name: str) -> BatchLevel:
-        """How a field collates: ``"molecule"`` (one row a molecule), ``"atom"`` or ``"edge"``."""
+        """How a field collates.
+
+        ``"molecule"`` (one row a molecule), ``"atom"``, ``"edge"`` or ``"triplet"``.
+        """
         return self._infos[self._known(name)].level
 
     def mask(self, name: str) -> Tensor:
@@ -165,8 +169,8 @@ class MoleculeBatch:
         A field that was there keeps its mask, a new one has none.
         """
         known = self._infos.get(name)
-        if level == "edge":
-            return self._replace_edges(name, value)
+        if level in ("edge", "triplet"):
+            return self._replace_rows(name, value)
         if known is None and name in RESERVED - BUILTINS.keys():
             raise FieldError(f"field {name!r}: the name belongs to the batch itself")
         rows = len(self._fields["positions"]) if level == "atom" else len(self)
@@ -177,9 +181,9 @@ class MoleculeBatch:
         _set_infos(self, self._infos | {name: info})
         self._fields[name] = value
 
-    def _replace_edges(self, name: str, value: Tensor) -> None:
-        """The same edges with other values: vectors with a gradient, say."""
-        if name not in EDGES or name not in self._fields:
+    def _replace_rows(self, name: str, value: Tensor) -> None:
+        """The same edges or triplets with other values: vectors with a gradient, say."""
+        if name not in (*EDGES, *DERIVATIVES) or name not in self._fields:
             raise FieldError(f"field {name!r}: edges are made by a data set with neighbors=")
         expected = tuple(self._fields[name].shape)  # type: ignore[union-attr]
         if tuple(value.shape) != expected:

@@ -15,6 +15,7 @@ from atompack_torch.fields import (
     ATOM_PROPERTY,
     BUILTIN,
     BUILTINS,
+    DERIVATIVES,
     EDGES,
     MOLECULE_PROPERTY,
     STRUCTURE,
@@ -60,11 +61,11 @@ class Columns(NamedTuple):
 def of_batch(batch: MoleculeBatch) -> Columns:
     """The columns of a batch, over the same memory where it is on the CPU.
 
-    Without its edges: they follow from the rest, and are made anew when that is read.
+    Without its edges and features: they follow from the rest, and are made anew from that.
     """
     fields = []
     for name, value in batch._fields.items():
-        if name in STRUCTURE or name in EDGES:
+        if name in (*STRUCTURE, *EDGES, "features", *DERIVATIVES):
             continue
         scope, key, _ = batch._infos[name]
         values: Any = array_of(value) if isinstance(value, Tensor) else [*map(_entry, value)]

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from atompack_torch._storage import Value
 from atompack_torch.batch import MoleculeBatch
-from atompack_torch.fields import EDGES, STRUCTURE, BatchLevel
+from atompack_torch.fields import DERIVATIVES, EDGES, STRUCTURE, BatchLevel
 from atompack_torch.joining import join
 from atompack_torch.molecule import Molecule
 
@@ -50,9 +50,12 @@ def to_pyg(batch: MoleculeBatch) -> Any:
     data._num_graphs = len(batch)
     data._slice_dict, data._inc_dict = {}, {}
     for name, ours in zip(fields, (n for n in batch.keys() if n not in structure), strict=True):
-        data._slice_dict[name] = rows[batch.level(ours)]
+        data._slice_dict[name] = (
+            _derivative_rows(batch, ours) if ours in DERIVATIVES else rows[batch.level(ours)]
+        )
         none = torch.zeros(len(batch), dtype=torch.int64)
-        data._inc_dict[name] = batch.ptr[:-1] if ours == "edge_index" else none
+        counts_atoms = ours == "edge_index" or (ours in DERIVATIVES and ours.endswith("_idx"))
+        data._inc_dict[name] = batch.ptr[:-1] if counts_atoms else none
     return data
 
 
@@ -62,6 +65,12 @@ def _rows(batch: MoleculeBatch) -> dict[BatchLevel, Tensor]:
     if "edge_index" in batch:
         rows["edge"] = torch.searchsorted(batch.edge_index[0], batch.ptr)
     return rows
+
+
+def _derivative_rows(batch: MoleculeBatch, name: str) -> Tensor:
+    """The same for a descriptor's rows, which are in the order of their centers."""
+    center = "radial_center_idx" if DERIVATIVES[name] == "edge" else "angular_center_idx"
+    return torch.searchsorted(batch[center], batch.ptr)
 
 
 def to_ase(batch: MoleculeBatch) -> list[Any]:
@@ -90,7 +99,7 @@ class Parts(NamedTuple):
 def _parts(molecule: Molecule) -> Parts:
     scopes: tuple[dict[str, Any], ...] = ({}, {}, {})
     for name in molecule.keys():
-        if name not in STRUCTURE and name not in EDGES:
+        if name not in (*STRUCTURE, *EDGES, "features", *DERIVATIVES):
             scope, key, _ = molecule._batch._infos[name]
             value = molecule[name]
             scopes[scope][key] = _array(value) if isinstance(value, Tensor) else value

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 import torch
 
 Level = Literal["molecule", "atom"]  # of what files hold
-BatchLevel = Literal["molecule", "atom", "edge"]
+BatchLevel = Literal["molecule", "atom", "edge", "triplet"]
 
 # Where a field's key lives, with the numbers of the native core.
 BUILTIN, ATOM_PROPERTY, MOLECULE_PROPERTY = 0, 1, 2
@@ -85,22 +85,23 @@ STRUCTURE_INFO = {name: FieldInfo(BUILTIN, name, level) for name, level in STRUC
 EDGES = ("edge_index", "edge_shift", "edge_vector")
 EDGE_INFO = {name: FieldInfo(BUILTIN, name, "edge") for name in EDGES}
 
-DERIVED = (
-    "features",
-    *EDGES,
-    "source",
-    "radial_center_idx",
-    "radial_neighbor_idx",
-    "radial_dG_drij",
-    "radial_neighbor_typespin",
-    "angular_center_idx",
-    "angular_neighbor_j_idx",
-    "angular_neighbor_k_idx",
-    "angular_grads_i",
-    "angular_grads_j",
-    "angular_grads_k",
-    "angular_triplet_typespin",
-)
+# What a descriptor adds, in the order in which the native core hands it over. Names that end in
+# "_idx" hold numbers of atoms, which a batch counts from its first.
+DERIVATIVES: dict[str, BatchLevel] = {
+    "radial_center_idx": "edge",
+    "radial_neighbor_idx": "edge",
+    "radial_dG_drij": "edge",
+    "radial_neighbor_typespin": "edge",
+    "angular_center_idx": "triplet",
+    "angular_neighbor_j_idx": "triplet",
+    "angular_neighbor_k_idx": "triplet",
+    "angular_grads_i": "triplet",
+    "angular_grads_j": "triplet",
+    "angular_grads_k": "triplet",
+    "angular_triplet_typespin": "triplet",
+}
+
+DERIVED = ("features", *EDGES, "source", *DERIVATIVES)
 
 # Always means the field of the format, never a custom property of that name.
 CANONICAL = frozenset((*STRUCTURE, *BUILTINS, *DERIVED))

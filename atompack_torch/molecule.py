@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from atompack_torch.errors import CorruptFileError, UnknownFieldError
-from atompack_torch.fields import BUILTINS, EDGES, STRUCTURE, BatchLevel
+from atompack_torch.fields import BUILTINS, DERIVATIVES, EDGES, STRUCTURE, BatchLevel
 
 if TYPE_CHECKING:
     from atompack_torch.batch import MoleculeBatch
@@ -81,7 +81,7 @@ class Molecule:
         return name in self.keys()
 
     def level(self, name: str) -> BatchLevel:
-        """``"molecule"``, ``"atom"`` or ``"edge"``."""
+        """``"molecule"``, ``"atom"``, ``"edge"`` or ``"triplet"``."""
         return self._batch.level(name)
 
     def __getitem__(self, name: str) -> Any:
@@ -111,6 +111,8 @@ class Molecule:
             return None
         if name in EDGES:
             return self._edges(name)
+        if name in DERIVATIVES:
+            return self._derivatives(name)
         if name == "ptr":
             return value[row : row + 2]
         if info.level == "atom" and isinstance(value, Tensor):
@@ -127,6 +129,15 @@ class Molecule:
             return batch.edge_index[:, first:last] - atoms[0]  # type: ignore[no-any-return]
         return batch[name][first:last]  # type: ignore[no-any-return]
 
+    def _derivatives(self, name: str) -> Tensor:
+        """The same of rows of edges and triplets, which are in the order of their centers."""
+        batch = self._batch
+        center = "radial_center_idx" if DERIVATIVES[name] == "edge" else "angular_center_idx"
+        atoms = batch.ptr[self._row : self._row + 2]
+        first, last = torch.searchsorted(batch[center], atoms).tolist()
+        rows: Tensor = batch[name][first:last]
+        return rows - atoms[0] if name.endswith("_idx") else rows
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
@@ -141,5 +152,6 @@ class Molecule:
         return Molecule._view, (alone(self), 0, dict(self._faults))
 
     def __repr__(self) -> str:
-        labels = [name for name in self.keys() if name not in STRUCTURE and name not in EDGES]
+        derived = (*STRUCTURE, *EDGES, *DERIVATIVES)
+        labels = [name for name in self.keys() if name not in derived]
         return f"Molecule({len(self)} atoms, {', '.join(labels) or 'no labels'})"

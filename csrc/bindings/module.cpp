@@ -4,6 +4,7 @@
 #include "bindings/atp.h"
 #include "bindings/atp_writer.h"
 #include "bindings/collate.h"
+#include "bindings/descriptor.h"
 #include "bindings/errors.h"
 #include "bindings/extxyz.h"
 #include "bindings/inspect.h"
@@ -14,6 +15,7 @@ PYBIND11_MODULE(_C, module) {
   atompack::bindings::bind_atp(module);
   atompack::bindings::bind_atp_writer(module);
   atompack::bindings::bind_collate(module);
+  atompack::bindings::bind_descriptor(module);
   atompack::bindings::bind_extxyz(module);
   atompack::bindings::bind_inspect(module);
 }
