@@ -67,7 +67,7 @@ def _rows_of(batch: MoleculeBatch, weights: Tensor) -> Rows:
     """Checked, but for what the native core looks at: each index, and the shapes of the rows."""
     found: dict[str, Tensor | None] = {}
     for name in DERIVATIVES:
-        row = found[name] = batch[name] if name in batch else None
+        found[name] = row = batch._fields.get(name)
         if row is not None:
             _check_row(name, row, weights)
         elif not name.endswith("typespin"):
