@@ -108,6 +108,30 @@ class Collator:
     def collate(self, indices: Sequence[int], selection: Tensor | None, shared: bool) -> _Made: ...
     def collate_one(self, index: int, selection: Tensor | None) -> _Made: ...
 
+class Featurizer:
+    def __init__(
+        self,
+        *,
+        species: Sequence[str],
+        atomic_numbers: Sequence[int],
+        radial: tuple[int, float],
+        angular: tuple[int, float],
+        min_cutoff: float,
+    ) -> None: ...
+    @property
+    def n_features(self) -> int: ...
+    @property
+    def typespin(self) -> list[float]: ...
+    def compute(
+        self,
+        structures: tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor],
+        derivatives: bool,
+        dtype: torch.dtype,
+    ) -> tuple[Tensor, list[Tensor]]: ...
+
+def contract(weights: Tensor, rows: Sequence[Tensor | None], ptr: Tensor) -> Tensor: ...
+def contract_transposed(forces: Tensor, rows: Sequence[Tensor | None], ptr: Tensor) -> Tensor: ...
+
 class Prefetcher:
     def __init__(self, collator: Collator, n_threads: int, pinned: bool) -> None: ...
     def ask(

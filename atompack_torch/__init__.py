@@ -14,8 +14,10 @@ from atompack_torch import _sending as _sending  # registers how batches cross p
 from atompack_torch import hub as hub
 from atompack_torch.batch import MoleculeBatch
 from atompack_torch.compaction import compact
+from atompack_torch.contraction import contract_forces
 from atompack_torch.datasets.atp import AtpDataset
 from atompack_torch.datasets.mixture import MixtureDataset
+from atompack_torch.descriptors import ChebyshevDescriptor
 from atompack_torch.errors import (
     AtompackError,
     CorruptFileError,
@@ -46,6 +48,7 @@ __all__ = [
     "AtpDataset",
     "AtpWriter",
     "BlockShuffleSampler",
+    "ChebyshevDescriptor",
     "CorruptFileError",
     "DistributedMoleculeSampler",
     "FieldError",
@@ -62,6 +65,7 @@ __all__ = [
     "WriterLockedError",
     "collate",
     "compact",
+    "contract_forces",
     "hub",
     "verify",
 ]

@@ -12,7 +12,11 @@ set_target_properties(vesin PROPERTIES IMPORTED_LOCATION ${VESIN_ROOT}/lib/libve
 
 add_library(atompack_descriptor STATIC
   csrc/descriptor/boxes.cpp
+  csrc/descriptor/chebyshev.cpp
+  csrc/descriptor/chebyshev_block.cpp
+  csrc/descriptor/contract.cpp
   csrc/descriptor/lattice.cpp
+  csrc/descriptor/neighborhoods.cpp
   csrc/descriptor/neighbors.cpp
 )
 target_compile_options(atompack_descriptor PRIVATE -Wall -Wextra -Werror -fvisibility=hidden)

@@ -15,6 +15,7 @@ pybind11_add_module(_C MODULE NO_EXTRAS
   csrc/bindings/atp.cpp
   csrc/bindings/atp_writer.cpp
   csrc/bindings/collate.cpp
+  csrc/bindings/descriptor.cpp
   csrc/bindings/errors.cpp
   csrc/bindings/extxyz.cpp
   csrc/bindings/inspect.cpp
@@ -22,8 +23,10 @@ pybind11_add_module(_C MODULE NO_EXTRAS
   csrc/bindings/torch_cache.cpp
   csrc/collate/arena.cpp
   csrc/collate/collator.cpp
+  csrc/collate/contraction.cpp
   csrc/collate/copy.cpp
   csrc/collate/edges.cpp
+  csrc/collate/features.cpp
   csrc/collate/fill.cpp
   csrc/collate/normal_equations.cpp
   csrc/collate/parallel.cpp

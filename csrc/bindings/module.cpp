@@ -4,6 +4,7 @@
 #include "bindings/atp.h"
 #include "bindings/atp_writer.h"
 #include "bindings/collate.h"
+#include "bindings/descriptor.h"
 #include "bindings/errors.h"
 #include "bindings/extxyz.h"
 #include "bindings/inspect.h"
@@ -15,6 +16,7 @@ PYBIND11_MODULE(_C, module) {
   atompack::bindings::bind_atp(module);
   atompack::bindings::bind_atp_writer(module);
   atompack::bindings::bind_collate(module);
+  atompack::bindings::bind_descriptor(module);
   atompack::bindings::bind_extxyz(module);
   atompack::bindings::bind_inspect(module);
   atompack::bindings::bind_torch_cache(module);
