@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "base/error.h"
 
@@ -22,6 +23,13 @@ void check_range(std::span<const double> positions) {
                        ? cat("positions: expected numbers below ", kFarthest, ", got ", *wrong, " for atom ", atom)
                        : cat("positions: expected finite numbers, got ", *wrong, " for atom ", atom))
       .at_field("positions");
+}
+
+// Of coordinates along a normal.
+double rounding_of(std::span<const double> positions) {
+  double farthest = 0;
+  for (const double x : positions) farthest = std::max(farthest, std::abs(x));
+  return 64 * std::numeric_limits<double>::epsilon() * farthest;
 }
 
 void check_cells(const Lattice& lattice, const Extents& extents) {
@@ -55,7 +63,7 @@ void NeighborSearch::find(std::span<const double> positions, const Lattice& latt
     check_range(positions);
     const Extents extents = extents_of(positions, lattice);
     check_cells(lattice, extents);
-    const Lattice near = without_far_images(lattice, extents, options_.cutoff);
+    const Lattice near = without_far_images(lattice, extents, options_.cutoff + rounding_of(positions));
     images_.gather(positions, near, options_.cutoff);
     near_.resize(images_.size());
     for (uint32_t i = 0; i < positions.size() / 3; ++i) {

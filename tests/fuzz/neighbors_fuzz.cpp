@@ -101,7 +101,7 @@ bool is_listed(const NeighborOptions& options, const Pair& pair) {
 
 // How many cells away the images can be that a slow search looks at; nothing where it would take too long.
 std::optional<std::array<int64_t, 3>> reach_of(const Problem& problem, const Lattice& lattice) {
-  constexpr double kMostPairs = 100000;
+  constexpr double kMostPairs = 20000;
   const auto n_atoms = static_cast<double>(problem.positions.size() / 3);
   double n = n_atoms * n_atoms;
   std::array<double, 3> cells{};
@@ -135,7 +135,7 @@ Pairs checked(const Problem& problem, const Lattice& lattice, const PairList& pa
   require(pairs.j.size() == pairs.size() && pairs.shifts.size() == pairs.size(), "a pair has all its parts");
   require(pairs.vectors.size() == (problem.options.vectors ? pairs.size() : 0), "vectors are there if asked for");
   require(std::ranges::is_sorted(pairs.i), "pairs are sorted by i");
-  constexpr size_t kMostCompared = 100000;
+  constexpr size_t kMostCompared = 20000;
   Pairs found;
   for (size_t k = 0; k < pairs.size(); ++k) {
     const auto& [a, b, c] = pairs.shifts[k].cells;
