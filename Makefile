@@ -101,7 +101,7 @@ $(DONE)/torch: $(DONE)/python
 	@touch $@
 
 $(DONE)/build-tools: $(DONE)/python
-	$(call quietly,Installing the build tools,$(PIP_INSTALL) scikit-build-core pybind11 cmake ninja vesin)
+	$(call quietly,Installing the build tools,$(PIP_INSTALL) scikit-build-core pybind11 cmake ninja)
 	@touch $@
 
 # Dated from its start: a source that is saved during the build is newer.

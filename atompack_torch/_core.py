@@ -1,9 +1,5 @@
 """The one door to the native extension: everything else imports it from here."""
 
-import ctypes
-from importlib.util import find_spec
-from pathlib import Path
-
 import torch
 
 from atompack_torch._build_info import TORCH_VERSION
@@ -19,16 +15,7 @@ def _check_torch_version() -> None:
         )
 
 
-def _load_vesin() -> None:
-    # As torch's libraries are by now: found wherever Python finds it, not only beside this package.
-    found = find_spec("vesin")
-    if found is None or not found.submodule_search_locations:
-        raise ImportError("atompack_torch needs vesin: `pip install vesin`")
-    ctypes.CDLL(str(Path(found.submodule_search_locations[0]) / "lib" / "libvesin.so"))
-
-
 _check_torch_version()
-_load_vesin()
 
 from atompack_torch._C import (  # noqa: E402  (only after the check)
     AtpReader,

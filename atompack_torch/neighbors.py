@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from atompack_torch.fields import EDGES
 
-_LEAST_CUTOFF = 1e-3  # vesin takes none that is near 0
+_LEAST_CUTOFF = 1e-3  # no two atoms are that near: a smaller one is in another unit
 
 
 @dataclass(frozen=True)
@@ -17,20 +17,21 @@ class NeighborList:
         ds = AtpDataset("data.atp", neighbors=NeighborList(5.0))
         i, j = ds.batch([0, 1]).edge_index
 
-    They are made by vesin, in float64, on the threads that make the batch, which then holds
+    They are those that vesin finds, in float64, made on the threads of the batch, which then holds
     ``edge_index`` (2, E) int64, rows i and j counted in the batch, sorted by i (and so grouped by
     molecule; j in no particular order); ``edge_shift`` (E, 3), whole cell counts S, and with
     ``vectors`` ``edge_vector`` (E, 3) = r_j - r_i + S cell, both in the dtype of ``positions``.
     A molecule without cell, or without ``pbc``, is open.
 
-    Positions or a repeated cell vector that are not finite, a singular cell, and neighbors out of
-    all proportion to the number of atoms are a ``FieldError``. Shapes far from those of matter (a
-    few atoms strung over ten thousands of cells, next to an open direction that is thin) can take
-    seconds, for vesin then looks into many empty boxes.
+    Positions or a repeated cell vector that are not finite, a singular cell, atoms more than four
+    million cells from the origin, and neighbors out of all proportion to the number of atoms (more
+    than 1,048,576 + 512 N images within the cutoff of N atoms, or 1,048,576 + 8192 N pairs to look
+    at) are a ``FieldError``.
 
     Args:
         cutoff: in the unit of the positions (Å); pairs at exactly this distance are no neighbors.
-        full: each pair as (i, j) and as (j, i); else one of them.
+        full: each pair as (i, j, S) and as (j, i, -S); else one of them: that with i < j, and of an
+            atom and its own images those with S on one side of the origin, which vesin chooses too.
         vectors: ``edge_vector`` too.
         self_interaction: each atom with itself too, once, with S = 0. Other images of an atom are
             its neighbors always.

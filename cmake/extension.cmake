@@ -47,7 +47,7 @@ target_include_directories(_C SYSTEM PRIVATE ${TORCH_INCLUDE_DIRS} ${TORCH_INCLU
 target_compile_options(_C PRIVATE -Wall -Wextra -Werror)
 target_link_libraries(_C PRIVATE atompack_descriptor atompack_hdf5 atompack_core ${TORCH_LIBRARIES} ${TORCH_PYTHON} OpenMP::OpenMP_CXX)
 # Found next to the installed module, wherever that is; nothing of the building machine stays in it.
-set_target_properties(_C PROPERTIES INSTALL_RPATH "$ORIGIN/../torch/lib;$ORIGIN/../vesin/lib" BUILD_WITH_INSTALL_RPATH ON
+set_target_properties(_C PROPERTIES INSTALL_RPATH "$ORIGIN/../torch/lib" BUILD_WITH_INSTALL_RPATH ON
   CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
 
 file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/_build_info.py

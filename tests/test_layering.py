@@ -40,7 +40,7 @@ OUTSIDE = {
     **{name: [re.compile(r"nlohmann/json(_fwd)?\.hpp")] for name in FORMATS[:4]},
     "torch_cache": [re.compile(r"hdf5\.h|nlohmann/json(_fwd)?\.hpp")],
     "extxyz": [],
-    "descriptor": [re.compile(r"vesin\.h")],
+    "descriptor": [],
     "collate": [TORCH],
     "bindings": [TORCH, re.compile(r"pybind11/[\w/]+\.h|Python\.h")],
 }

@@ -1,9 +1,10 @@
-"""``neighbors=``: the edges of a batch equal those of vesin's own class and of ASE."""
+"""``neighbors=``: the edges of a batch equal those of vesin and of ASE."""
 
 from __future__ import annotations
 
 import copy
 import pickle
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -130,6 +131,81 @@ def test_equal_to_ase(new_path: NewPath, pbc: list[bool]) -> None:
         assert [edge[:3] for edge in got] == [edge[:3] for edge in expected]
         for edge, other in zip(got, expected, strict=True):
             assert np.allclose(edge[3], other[3], rtol=0, atol=1e-12)
+
+
+def assert_as_vesin(new_path: NewPath, molecules: list[apt.Molecule], cutoff: float) -> int:
+    """Full and half; returns the number of pairs of the full lists."""
+    stored, n_pairs = write(new_path(), molecules), {}
+    for full in (True, False):
+        options = apt.NeighborList(cutoff, full=full, vectors=True)
+        batch = apt.AtpDataset(stored, neighbors=options).batch(range(len(molecules)))
+        assert_edges(batch, options)
+        n_pairs[full] = batch.edge_index.shape[1]
+    assert n_pairs[True] == 2 * n_pairs[False] > 0
+    return n_pairs[True]
+
+
+@pytest.mark.parametrize("spacing", [1.0, 0.1, 2.55, 3.61, 1 / 3])
+def test_distances_at_the_cutoff(new_path: NewPath, spacing: float) -> None:
+    """Lattices on which rounding alone decides what is nearer than the cutoff."""
+    fcc = (np.ones((3, 3)) - np.eye(3)) * spacing / 2
+    grid = np.stack(np.meshgrid(*[np.arange(4)] * 3), -1).reshape(-1, 3) * spacing
+    molecules = [
+        molecule([[0, 0, 0]], fcc, [True] * 3),
+        molecule(np.array([[0, 0, 0], [0.25] * 3]) * spacing, fcc, [True] * 3),
+        molecule(grid, np.eye(3) * spacing * 4, [True] * 3),
+        molecule(grid - 1e3 * spacing, np.eye(3) * spacing * 4, [True, False, True]),
+        molecule(grid),
+    ]
+    for cutoff in (spacing, spacing * 2**0.5, spacing * 1.5**0.5, spacing * 2):
+        assert_as_vesin(new_path, molecules, cutoff)
+
+
+def test_atoms_far_outside_the_cell(new_path: NewPath) -> None:
+    rng = np.random.default_rng(5)
+    molecules = []
+    for cell in ODD_CELLS.values():
+        inside = rng.uniform(0, 1, (20, 3)) @ cell
+        away = inside + rng.integers(-300, 300, (20, 3)) @ cell
+        molecules += [molecule(away, cell, [True] * 3), molecule(away, cell, [True, True, False])]
+    assert_as_vesin(new_path, molecules, CUTOFF)
+
+
+@pytest.mark.parametrize("pbc", ALL_PBC)
+def test_large_structures(new_path: NewPath, pbc: list[bool]) -> None:
+    rng = np.random.default_rng(6)
+    cells = [np.diag([19.0, 20, 21]), np.array([[30.0, 0, 0], [14, 17, 0], [-9, 6, 15]])]
+    molecules = [molecule(rng.random((700, 3)) @ cell, cell, pbc) for cell in cells]
+    assert assert_as_vesin(new_path, molecules, CUTOFF) > 10000
+
+
+def test_random_cells(new_path: NewPath) -> None:
+    rng = np.random.default_rng(7)
+    molecules = []
+    while len(molecules) < 150:
+        cell = rng.normal(size=(3, 3)) * rng.choice([1.5, 4, 9])
+        if abs(np.linalg.det(cell)) < 3 or np.linalg.norm(np.linalg.inv(cell)) > 2:
+            continue
+        n_atoms = int(rng.integers(1, 30))
+        pbc = ALL_PBC[int(rng.integers(8))]
+        molecules.append(molecule(rng.normal(size=(n_atoms, 3)) * 5, cell, pbc))
+    assert_as_vesin(new_path, molecules, CUTOFF)
+
+
+def test_absurd_shapes_take_no_time(new_path: NewPath) -> None:
+    """A few atoms strung over many cells next to thin open directions."""
+    wire, slab = [True, False, False], [True, True, False]
+    molecules = [
+        molecule([[0, 0, 0], [4e4, 0, 0], [9e5, 1e-3, 0]], np.eye(3), wire),
+        molecule([[0, 0, 0], [3e4, 3e4, 1e-4], [9e4, 0, 0]], np.eye(3) * 3, slab),
+        molecule([[0, 0, 0], [1e9, 1e9, 1e-9]], np.eye(3) * 1e3, slab),
+        molecule([[0, 0, 0]], np.eye(3) * 1e-3, wire),
+    ]
+    dataset = apt.AtpDataset(write(new_path(), molecules), neighbors=VECTORS)
+    start = time.process_time()
+    counts = [one.edge_index.shape[1] for one in dataset.batch(range(4))]
+    assert time.process_time() - start < 0.5
+    assert counts == [3 * (3 * 7 - 1), 3 * 14, 2, 2 * 3499]
 
 
 @settings(max_examples=60)
@@ -334,7 +410,7 @@ def test_edges_are_not_written(new_path: NewPath, dataset: apt.AtpDataset) -> No
             molecule([[0, 0, 0]], CUBE * np.nan, [True] * 3),
             "cell: expected finite numbers, got nan",
         ),
-        (molecule([[0, 0, 0]], CUBE * 1e-5, [True] * 3), "expected at most .* pairs to look at"),
+        (molecule([[0, 0, 0]], CUBE * 1e-5, [True] * 3), "expected at most .* images for 1 atoms"),
         (molecule([[1e12, 0, 0]], CUBE, [True] * 3), "cells from the origin"),
         (molecule(np.ones((20000, 3))), "expected at most .* pairs to look at for 20000 atoms"),
     ],

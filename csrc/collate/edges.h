@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "base/molecule_source.h"
@@ -13,9 +14,15 @@ namespace atompack::collate {
 struct BatchPlan;
 struct StagedRecords;
 
+// Lists go back where they came from, with their memory: fresh memory costs more than the pairs that are written to it.
+struct GiveBackPairs {
+  void operator()(descriptor::PairList* pairs) const noexcept;
+};
+using PooledPairs = std::unique_ptr<descriptor::PairList, GiveBackPairs>;
+
 struct Edges {
   // One for each range of molecules, which `borders` cut.
-  std::vector<descriptor::PairList> parts;
+  std::vector<PooledPairs> parts;
   std::vector<int64_t> borders;
   bool has_vectors = false;
   size_t index = 0, shift = 0, vector = 0;  // places in the arena

@@ -1,39 +1,76 @@
-// What a search that sorts atoms into boxes as wide as the cutoff has before it.
+// Space cut into boxes, so that what is near an atom lies in those around its own.
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "descriptor/lattice.h"
 
 namespace atompack::descriptor {
 
-// Where atoms lie along one of the lattice's normals.
-struct Extent {
-  double first, last;
-  double length() const { return last - first; }
+// Boxes along a lattice's normals. Those along the last normal are numbered one after the other and are narrow, so that
+// all that are near a box lie in few rows of numbers.
+class Boxes {
+ public:
+  struct Side {
+    double first, length;
+    double reach;  // what is farther away than this is not near
+  };
+  explicit Boxes(const std::array<Side, 3>& sides);
+
+  // The share of one coordinate in a box's number, which is the sum of the three.
+  uint64_t share(size_t direction, double x) const {
+    const Cut& cut = cuts_[direction];
+    const double box = (x - cut.first) * cut.per_length;
+    const double inside = box > 0 ? (box < cut.last ? box : cut.last) : 0;
+    return cut.offset + cut.stride * static_cast<uint64_t>(inside);
+  }
+
+  // What is added to a box's number to get to the rows around it: each begins there and is row_length() boxes long.
+  std::span<const int64_t> rows() const { return std::span(rows_).first(n_rows_); }
+  static constexpr uint64_t row_length() { return 2 * kNarrow + 1; }
+
+  // All numbers, those of rows too, are smaller.
+  uint64_t n_numbers() const { return n_numbers_; }
+
+ private:
+  static constexpr uint64_t kNarrow = 8;  // boxes to a reach, along the last normal
+
+  struct Cut {
+    double first = 0, per_length = 0;
+    double last = 0;  // number of the last box
+    uint64_t stride = 1, offset = 0;
+  };
+  std::array<Cut, 3> cuts_;
+  std::array<int64_t, 9> rows_{};
+  size_t n_rows_ = 0;
+  uint64_t n_numbers_ = 0;
 };
-using Extents = std::array<Extent, 3>;
 
-// `positions` holds x, y, z of each atom, of which there is one at least.
-Extents extents_of(std::span<const double> positions, const Lattice& lattice);
+// Things sorted by the number of the box that each is in.
+class BoxOrder {
+ public:
+  // All numbers are below `n_numbers`.
+  void sort(std::span<const uint64_t> numbers, uint64_t n_numbers);
 
-// The same lattice without the directions in which no image comes as near as the cutoff.
-Lattice without_far_images(const Lattice& lattice, const Extents& extents, double cutoff);
+  // Where each thing comes.
+  std::span<const uint32_t> places() const { return places_; }
 
-// At most this many pairs, near or not, are looked at for so many atoms: a few characters of a file can put all atoms
-// on one place or make the cell a speck, and then there is no end of neighbors.
-double most_candidates(size_t n_atoms);
+  // The place of the first thing in this box or behind it.
+  size_t first(uint64_t number) const { return is_dense_ ? firsts_[number] : search(number); }
 
-// An upper bound of the pairs that a search looks at.
-double count_candidates(std::span<const double> positions, const Lattice& lattice, const Extents& extents,
-                        double cutoff);
+ private:
+  void count(std::span<const uint64_t> numbers, uint64_t n_numbers);
+  void compare(std::span<const uint64_t> numbers);
+  size_t search(uint64_t number) const;
 
-// The cutoff, or the least multiple by a power of two with which vesin can work: it makes at most 1e5 boxes and rounds
-// their number down in each direction, to none (and divides by that) where the structure is much longer than wide; and
-// it walks through all boxes, however few atoms there are. Throws FieldError where there is none: too much would have
-// to be looked at.
-double workable_cutoff(std::span<const double> positions, const Lattice& lattice, const Extents& extents,
-                       double cutoff);
+  bool is_dense_ = true;
+  std::vector<uint32_t> places_;
+  std::vector<uint32_t> firsts_;                         // where dense: of each number
+  std::vector<std::pair<uint64_t, uint32_t>> in_order_;  // where not: number and thing
+};
 
 }  // namespace atompack::descriptor

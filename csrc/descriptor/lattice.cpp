@@ -1,5 +1,6 @@
 #include "descriptor/lattice.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
@@ -83,6 +84,31 @@ bool Lattice::measure() {
     heights_[direction] = dot(normals_[direction], cell_[direction]);
   }
   return true;
+}
+
+Extents extents_of(std::span<const double> positions, const Lattice& lattice) {
+  Extents extents;
+  for (size_t direction = 0; direction < 3; ++direction) {
+    const Vector3& normal = lattice.normal(direction);
+    const double start = dot({positions[0], positions[1], positions[2]}, normal);
+    Extent& extent = extents[direction] = {start, start};
+    for (size_t k = 3; k < positions.size(); k += 3) {
+      const double x = dot({positions[k], positions[k + 1], positions[k + 2]}, normal);
+      extent.first = std::min(extent.first, x);
+      extent.last = std::max(extent.last, x);
+    }
+  }
+  return extents;
+}
+
+Lattice without_far_images(const Lattice& lattice, const Extents& extents, double cutoff) {
+  constexpr double kRounding = 1 + 1e-6;
+  std::array<bool, 3> periodic = lattice.periodic();
+  for (size_t direction = 0; direction < 3; ++direction) {
+    const double farthest = (extents[direction].length() + cutoff) * kRounding;
+    periodic[direction] = periodic[direction] && lattice.height(direction) < farthest;
+  }
+  return periodic == lattice.periodic() ? lattice : Lattice(lattice.cell(), periodic);
 }
 
 }  // namespace atompack::descriptor

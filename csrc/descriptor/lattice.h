@@ -37,4 +37,17 @@ class Lattice {
 
 double dot(const Vector3& a, const Vector3& b);
 
+// Where atoms lie along one of the lattice's normals.
+struct Extent {
+  double first, last;
+  double length() const { return last - first; }
+};
+using Extents = std::array<Extent, 3>;
+
+// `positions` holds x, y, z of each atom, of which there is one at least.
+Extents extents_of(std::span<const double> positions, const Lattice& lattice);
+
+// The same lattice without the directions in which no image comes as near as the cutoff.
+Lattice without_far_images(const Lattice& lattice, const Extents& extents, double cutoff);
+
 }  // namespace atompack::descriptor

@@ -2,18 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "base/error.h"
-#include "descriptor/boxes.h"
 
 namespace atompack::descriptor {
 namespace {
 
-// Up to this many open atoms, looking at every pair is faster than sorting atoms into boxes.
-constexpr size_t kMostForEach = 128;
-
-// A float holds whole numbers up to twice this one; the search itself adds a few.
-constexpr double kMostCells = 1 << 23;
+// A float holds whole numbers up to four times this one: two atoms may be that far from the origin on both sides.
+constexpr double kMostCells = 1 << 22;
 
 // Beyond this, doubles no longer tell atoms apart.
 constexpr double kFarthest = 1e15;
@@ -28,6 +25,13 @@ void check_range(std::span<const double> positions) {
       .at_field("positions");
 }
 
+// Of coordinates along a normal.
+double rounding_of(std::span<const double> positions) {
+  double farthest = 0;
+  for (const double x : positions) farthest = std::max(farthest, std::abs(x));
+  return 64 * std::numeric_limits<double>::epsilon() * farthest;
+}
+
 void check_cells(const Lattice& lattice, const Extents& extents) {
   for (size_t direction = 0; direction < 3; ++direction) {
     if (!lattice.periodic()[direction]) continue;
@@ -39,121 +43,92 @@ void check_cells(const Lattice& lattice, const Extents& extents) {
   }
 }
 
+// Squares of the distances of some images, whose number is rounded up to full lanes.
+void measure(const Images& images, const Range& range, const std::array<float, 3>& from, float* squares) {
+  const float* const x = images.coordinates()[0].data() + range.first;
+  const float* const y = images.coordinates()[1].data() + range.first;
+  const float* const z = images.coordinates()[2].data() + range.first;
+  for (size_t k = 0; k < range.size(); k += Images::kLanes) {
+    for (size_t lane = k; lane < k + Images::kLanes; ++lane) {
+      const float dx = x[lane] - from[0], dy = y[lane] - from[1], dz = z[lane] - from[2];
+      squares[lane] = dx * dx + dy * dy + dz * dz;
+    }
+  }
+}
+
 }  // namespace
 
 void NeighborSearch::find(std::span<const double> positions, const Lattice& lattice, PairList& pairs) {
   if (!positions.empty()) {
     check_range(positions);
-    Extents extents = extents_of(positions, lattice);
+    const Extents extents = extents_of(positions, lattice);
     check_cells(lattice, extents);
-    const Lattice near = without_far_images(lattice, extents, options_.cutoff);
-    extents = extents_of(positions, near);
-    const size_t n = positions.size() / 3;
-    if (near.is_open() && n <= kMostForEach) {
-      find_each(positions, pairs);
-    } else {
-      const double cutoff = workable_cutoff(positions, near, extents, options_.cutoff);
-      const bool few = static_cast<double>(n) * static_cast<double>(n) <= most_candidates(n);
-      if (near.is_open() && few && cutoff > options_.cutoff) {  // scattered: most boxes would be empty
-        find_each(positions, pairs);
-      } else {
-        find_by_vesin(positions, near, cutoff, pairs);
-      }
+    const Lattice near = without_far_images(lattice, extents, options_.cutoff + rounding_of(positions));
+    images_.gather(positions, near, options_.cutoff);
+    near_.resize(images_.size());
+    for (uint32_t i = 0; i < positions.size() / 3; ++i) {
+      add_pairs(positions, near.cell(), i, pick_near(i), pairs);
     }
   }
   pairs.ends.push_back(pairs.i.size());
 }
 
-// Finds what vesin finds, in the same arithmetic.
-void NeighborSearch::find_each(std::span<const double> positions, PairList& pairs) const {
-  const size_t n = positions.size() / 3;
-  const double square = options_.cutoff * options_.cutoff;
-  std::vector<uint32_t> near(n);
-  for (size_t i = 0; i < n; ++i) {
-    size_t n_near = 0;
-    for (size_t j = options_.full ? 0 : i; j < n; ++j) {
-      const double x = positions[3 * j] - positions[3 * i];
-      const double y = positions[3 * j + 1] - positions[3 * i + 1];
-      const double z = positions[3 * j + 2] - positions[3 * i + 2];
-      near[n_near] = static_cast<uint32_t>(j);
-      const bool is_near = x * x + y * y + z * z < square;
-      n_near += is_near && (i != j || options_.self_interaction) ? 1 : 0;
-    }
-    pairs.i.insert(pairs.i.end(), n_near, static_cast<uint32_t>(i));
-    pairs.j.insert(pairs.j.end(), near.begin(), near.begin() + static_cast<ptrdiff_t>(n_near));
-    if (!options_.vectors) continue;
-    for (size_t k = 0; k < n_near; ++k) {
-      const size_t j = near[k];
-      pairs.vectors.push_back({{positions[3 * j] - positions[3 * i], positions[3 * j + 1] - positions[3 * i + 1],
-                                positions[3 * j + 2] - positions[3 * i + 2]}});
-    }
-  }
-  pairs.shifts.resize(pairs.i.size(), Shift{});
-}
-
-void NeighborSearch::find_by_vesin(std::span<const double> positions, const Lattice& lattice, double cutoff,
-                                   PairList& pairs) {
-  VesinOptions options{};
-  options.cutoff = cutoff;
-  options.full = options_.full;
-  options.algorithm = VesinAutoAlgorithm;
-  options.n_threads = 1;  // the caller has threads of its own
-  options.return_shifts = true;
-  options.return_vectors = options_.vectors || cutoff > options_.cutoff;
-  const size_t n_atoms = positions.size() / 3;
-  const Matrix3& cell = lattice.cell();
-  const char* message = nullptr;
-  const int status = vesin_neighbors(reinterpret_cast<const double(*)[3]>(positions.data()), n_atoms,
-                                     reinterpret_cast<const double(*)[3]>(cell.data()), lattice.periodic().data(),
-                                     VesinDevice{VesinCPU, 0}, options, &found_, &message);
-  if (status != 0) {
-    throw FieldError(cat("neighbors: ", message == nullptr ? "vesin found none" : message)).at_field("positions");
-  }
-  if (cutoff > options_.cutoff) drop_far();
-  take_over(n_atoms, pairs);
-}
-
-// What only a wider cutoff has found.
-void NeighborSearch::drop_far() {
+// Compares roughly, in float32: what is left may yet be a little too far.
+size_t NeighborSearch::pick_near(size_t i) {
+  constexpr size_t kBlock = 256;
+  alignas(32) float squares[kBlock];
+  const float limit = images_.square_limit();
   size_t n_near = 0;
-  for (size_t k = 0; k < found_.length; ++k) {
-    const auto& vector = found_.vectors[k];
-    const double square = vector[0] * vector[0] + vector[1] * vector[1] + vector[2] * vector[2];
-    if (!(square < options_.cutoff * options_.cutoff)) continue;
-    std::copy_n(found_.pairs[k], 2, found_.pairs[n_near]);
-    std::copy_n(found_.shifts[k], 3, found_.shifts[n_near]);
-    std::copy_n(found_.vectors[k], 3, found_.vectors[n_near]);
-    ++n_near;
-  }
-  found_.length = n_near;
+  images_.visit_near(i, [&](const Range& range) {
+    for (size_t first = range.first; first < range.last; first += kBlock) {
+      const Range block{first, std::min(range.last, first + kBlock)};
+      measure(images_, block, images_.point(i), squares);
+      for (size_t k = 0; k < block.size(); ++k) {
+        near_[n_near] = static_cast<uint32_t>(first + k);
+        n_near += squares[k] > limit ? 0 : 1;  // kept where it is not a number: out of the range of float32
+      }
+    }
+  });
+  return n_near;
 }
 
-// Sorts by counting; pairs of one atom stay in vesin's order, behind that of the atom with itself.
-void NeighborSearch::take_over(size_t n_atoms, PairList& pairs) {
-  const size_t n_self = options_.self_interaction ? 1 : 0;
-  places_.assign(n_atoms + 1, n_self);
-  places_[0] = pairs.i.size();
-  for (size_t k = 0; k < found_.length; ++k) ++places_[found_.pairs[k][0] + 1];
-  for (size_t atom = 0; atom < n_atoms; ++atom) places_[atom + 1] += places_[atom];
+// With the final comparison, in float64.
+void NeighborSearch::add_pairs(std::span<const double> positions, const Matrix3& cell, uint32_t i, size_t n_near,
+                               PairList& pairs) {
+  size_t end = pairs.i.size() + (options_.self_interaction ? 1 : 0);
+  pairs.j.resize(end + n_near);
+  pairs.shifts.resize(end + n_near);
+  if (options_.vectors) pairs.vectors.resize(end + n_near);
+  if (options_.self_interaction) pairs.j[end - 1] = i;
 
-  const size_t end = places_.back();
-  pairs.i.resize(end);
+  const double square = options_.cutoff * options_.cutoff;
+  const Vector3& from = images_.cells(i);
+  for (size_t k = 0; k < n_near; ++k) {
+    const Image& image = images_.image(near_[k]);
+    const double* const shift = image.cells.data();
+    const Vector3 cells{shift[0] - from[0], shift[1] - from[1], shift[2] - from[2]};
+    Vector vector;
+    for (size_t d = 0; d < 3; ++d) {
+      vector.xyz[d] = positions[3 * image.atom + d] - positions[3 * i + d] +
+                      (cells[0] * cell[0][d] + cells[1] * cell[1][d] + cells[2] * cell[2][d]);
+    }
+    const auto [x, y, z] = vector.xyz;
+    pairs.j[end] = image.atom;
+    for (size_t d = 0; d < 3; ++d) pairs.shifts[end].cells[d] = static_cast<float>(cells[d]);
+    if (options_.vectors) pairs.vectors[end] = vector;
+    end += x * x + y * y + z * z < square && is_wanted(i, image.atom, cells) ? 1 : 0;
+  }
+  pairs.i.resize(end, i);
   pairs.j.resize(end);
   pairs.shifts.resize(end);
   if (options_.vectors) pairs.vectors.resize(end);
-  for (size_t atom = 0; atom < n_atoms && n_self > 0; ++atom) {
-    const size_t place = places_[atom]++;
-    pairs.i[place] = pairs.j[place] = static_cast<uint32_t>(atom);
-  }
-  for (size_t k = 0; k < found_.length; ++k) {
-    const auto& [i, j] = found_.pairs[k];
-    const size_t place = places_[i]++;
-    pairs.i[place] = static_cast<uint32_t>(i);
-    pairs.j[place] = static_cast<uint32_t>(j);
-    const auto& cells = found_.shifts[k];
-    pairs.shifts[place] = {static_cast<float>(cells[0]), static_cast<float>(cells[1]), static_cast<float>(cells[2])};
-    if (options_.vectors) std::copy_n(found_.vectors[k], 3, pairs.vectors[place].xyz);
-  }
+}
+
+bool NeighborSearch::is_wanted(uint32_t i, uint32_t j, const Vector3& cells) const {
+  if (options_.full) return i != j || cells[0] != 0 || cells[1] != 0 || cells[2] != 0;
+  if (i != j) return i < j;
+  const double sum = cells[0] + cells[1] + cells[2];
+  return sum > 0 || (sum == 0 && (cells[2] > 0 || (cells[2] == 0 && cells[1] > 0)));
 }
 
 }  // namespace atompack::descriptor

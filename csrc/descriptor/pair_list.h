@@ -23,6 +23,15 @@ struct PairList {
   std::vector<size_t> ends;     // of each structure: the number of pairs up to it
 
   size_t size() const { return ends.empty() ? 0 : ends.back(); }
+
+  // Keeps its memory.
+  void clear() {
+    i.clear();
+    j.clear();
+    shifts.clear();
+    vectors.clear();
+    ends.clear();
+  }
 };
 
 }  // namespace atompack::descriptor

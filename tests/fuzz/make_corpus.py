@@ -181,11 +181,38 @@ def extxyz_seeds() -> Iterator[tuple[str, bytes]]:
     yield "cut", b"3\na=1\nH 0 0 0\nH 0"
 
 
+def neighbor_seeds() -> Iterator[tuple[str, bytes]]:
+    """Structures: open and periodic, ordinary and out of all proportion."""
+    open_, all_, full, vectors, itself, wide = 0, 7, 8, 16, 32, 64
+
+    def structure(flags: int, cutoff: float, cell: list[float], positions: list[float]) -> bytes:
+        numbers = [cutoff, *cell, *positions]
+        if flags & wide:
+            return struct.pack(f"<B{len(numbers)}d", flags, *numbers)
+        return struct.pack(f"<B{len(numbers)}h", flags, *(round(256 * x) for x in numbers))
+
+    cube, skewed = [4, 0, 0, 0, 4, 0, 0, 0, 4], [3, 0, 0, 1.5, 3.2, 0, -1, -1.5, 2.8]
+    some = [0, 0, 0, 1, 2, 3, -2, 1, 7, 3.5, 3.5, 3.5, 20, -30, 1]
+    yield "open", structure(open_ | full | vectors, 2.5, cube, some)
+    yield "cube", structure(all_ | full | itself, 4, cube, some)
+    yield "half", structure(all_ | vectors, 5, skewed, some)
+    yield "slab", structure(3 | full, 3, skewed, some * 2)
+    yield "left_handed", structure(all_ | wide, 3, cube[3:6] + cube[:3] + cube[6:], some)
+    yield "speck", structure(all_ | full | wide, 5, [x * 1e-3 for x in cube], [0, 0, 0])
+    yield "wire", structure(1 | full | wide, 2.5, cube, [0, 0, 0, 1e5, 0, 0, 3e6, 1e-3, 0])
+    yield "huge", structure(all_ | full | wide, 2, [x * 1e15 for x in cube], some)
+    yield (
+        "many",
+        structure(all_ | full, 3, [12, 0, 0, 0, 12, 0, 0, 5, 12], [k * 7 % 12 for k in range(300)]),
+    )
+
+
 def main(fixtures: Path, corpus: Path) -> None:
     """Write everything."""
     inputs = {("zstd_bound", name): data for name, data in zstd_seeds()}
     inputs |= {("atp_reader", name): data for name, data in reader_seeds()}
     inputs |= {("extxyz", name): data for name, data in extxyz_seeds()}
+    inputs |= {("neighbors", name): data for name, data in neighbor_seeds()}
     known = set(inputs.values())
     for path in sorted(fixtures.glob("atp/**/*.atp")):
         for i, (target, data) in enumerate(seeds_from(path)):

@@ -15,6 +15,7 @@ cmake -S "$source_folder" -B "$build" -DCMAKE_CXX_COMPILER="${CXX:-clang++-19}" 
   -DATOMPACK_BUILD_FUZZERS=ON -DATOMPACK_SANITIZE=address,undefined
 cmake --build "$build" --parallel 2
 mkdir -p "$build/findings"
+seconds_each_input=5
 
 # run TARGET MOST_INPUT_BYTES MOST_MEGABYTES_PER_ALLOCATION [FOLDER]: an input takes far less time than the time-out,
 # and no more memory than its bytes can account for (zstd: 128 KiB for each block of four bytes).
@@ -22,7 +23,7 @@ run() {
   mkdir -p "$build/corpus/$1"
   echo "== $1"
   "$build/tests/fuzz/$1_fuzz" -max_total_time="$seconds" -max_len="$2" -malloc_limit_mb="$3" -rss_limit_mb=1024 \
-    -timeout=5 -print_final_stats=1 -artifact_prefix="$build/findings/$1-" "$build/corpus/$1" "$seeds/$1" ${4:+"$4"}
+    -timeout="$seconds_each_input" -print_final_stats=1 -artifact_prefix="$build/findings/$1-" "$build/corpus/$1" "$seeds/$1" ${4:+"$4"}
 }
 
 run atp_reader 16384 300 "$([ -d "$fixtures" ] && echo "$fixtures")"
@@ -30,3 +31,5 @@ run atp_record 4096 16
 run zstd_bound 4096 16
 run lz4_bound 4096 16
 run extxyz 4096 64
+seconds_each_input=2
+run neighbors 2048 128

@@ -21,6 +21,10 @@ void bound_lz4(Bytes input);
 // A whole extended XYZ file: read in blocks of any size, written, and read again.
 void read_extxyz(Bytes input);
 
+// A structure and its neighbors, compared with those of a slow search where that is short. Layout: flags u8 (bits 0-2
+// pbc, 3 full, 4 vectors, 5 self_interaction, 6 numbers of 8 bytes instead of 2), cutoff, cell, positions.
+void find_neighbors(Bytes input);
+
 struct Target {
   std::string_view name;
   void (*run)(Bytes input);
@@ -28,7 +32,7 @@ struct Target {
 
 inline constexpr Target kTargets[] = {
     {"atp_reader", &read_file}, {"atp_record", &read_record}, {"zstd_bound", &bound_zstd},
-    {"lz4_bound", &bound_lz4},  {"extxyz", &read_extxyz},
+    {"lz4_bound", &bound_lz4},  {"extxyz", &read_extxyz},     {"neighbors", &find_neighbors},
 };
 
 // Not assert(): it must hold in every kind of build.

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "base/error.h"
 
@@ -57,6 +58,25 @@ TEST(Lattice, RefusesSingularCells) {
 
 TEST(Lattice, RefusesWhatIsNotFinite) {
   expect_refused({{{1, 0, 0}, {0, kNaN, 0}, {0, 0, 1}}}, kAll, "cell: expected finite numbers, got nan");
+}
+
+TEST(Lattice, ExtentsLieAlongNormals) {
+  const std::vector<double> positions{1, 2, 3, -1, 5, 4};
+  const Extents open = extents_of(positions, Lattice({}, {}));
+  EXPECT_EQ(open[0].first, -1);
+  EXPECT_EQ(open[0].last, 1);
+  EXPECT_EQ(open[1].length(), 3);
+  const Extents skewed = extents_of(positions, Lattice({{{4, 0, 0}, {3, 4, 0}, {0, 0, 5}}}, kAll));
+  EXPECT_NEAR(skewed[0].first, 0.8 * -1 - 0.6 * 5, 1e-12);
+  EXPECT_NEAR(skewed[1].last, 5, 1e-12);
+}
+
+TEST(Lattice, DirectionsWithoutNearImagesAreOpen) {
+  const std::vector<double> positions{0, 0, 0, 2, 2, 2};
+  const Lattice lattice({{{4.9, 0, 0}, {0, 5.1, 0}, {0, 0, 1e30}}}, kAll);
+  const Lattice near = without_far_images(lattice, extents_of(positions, lattice), 3);
+  EXPECT_EQ(near.periodic(), (std::array{true, false, false}));
+  EXPECT_EQ(near.cell()[0], (Vector3{4.9, 0, 0}));
 }
 
 }  // namespace

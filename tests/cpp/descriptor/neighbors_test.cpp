@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -100,22 +101,46 @@ TEST(Neighbors, EqualTheSlowSearch) {
   }
 }
 
-// 128 atoms are compared each with each, 129 go to vesin: both find the same among the first 128.
-TEST(Neighbors, OfSmallOpenStructuresAreThoseOfVesin) {
-  for (const bool full : {false, true}) {
-    const NeighborOptions options{.cutoff = 2, .full = full, .vectors = true};
-    std::vector<double> positions = random_positions(128, 6);
-    const PairList small = pairs_of(options, positions, Lattice({}, kNone));
-    positions.insert(positions.end(), {100, 100, 100});
-    const PairList large = pairs_of(options, positions, Lattice({}, kNone));
-    EXPECT_EQ(as_set(small), as_set(large));
-    EXPECT_GT(small.size(), 100U);
-    for (const PairList* pairs : {&small, &large}) {
-      for (size_t k = 0; k < pairs->size(); ++k) {
-        for (size_t d = 0; d < 3; ++d) {
-          EXPECT_EQ(pairs->vectors[k].xyz[d], positions[3 * pairs->j[k] + d] - positions[3 * pairs->i[k] + d]);
-        }
+// Among them atoms many cells away from the others, and cells of which the cutoff covers many.
+TEST(Neighbors, OfUnwrappedAtomsEqualTheSlowSearch) {
+  const Matrix3 skewed{{{3, 0, 0}, {1.5, 3.2, 0}, {-1, -1.5, 2.8}}};
+  std::vector<double> positions = random_positions(9, 4);
+  const Vector3 away{-4 * 3 + 3 * 1.5, 3 * 3.2, 0};
+  for (size_t d = 0; d < 3; ++d) positions[d] += away[d];
+  for (int mask = 0; mask < 8; ++mask) {
+    const std::array periodic{(mask & 1) != 0, (mask & 2) != 0, (mask & 4) != 0};
+    const PairList pairs = pairs_of({.cutoff = 4.3}, positions, Lattice(skewed, periodic));
+    EXPECT_EQ(as_set(pairs), slowly(positions, skewed, periodic, 4.3, 14)) << mask;
+  }
+}
+
+// More atoms than one box holds, in cells of any shape.
+TEST(Neighbors, OfManyAtomsEqualTheSlowSearch) {
+  const Matrix3 needle{{{3, 0, 0}, {0.4, 4, 0}, {0, 0, 90}}}, plate{{{40, 0, 0}, {0, 2, 0}, {9, 0, 50}}};
+  for (const auto& periodic : {kNone, kAll, std::array{false, true, false}}) {
+    for (const Matrix3& cell : {cube(15), needle, plate}) {
+      std::vector<double> positions = random_positions(150, 1);
+      for (size_t k = 0; k < positions.size(); k += 3) {
+        const Vector3 f{positions[k], positions[k + 1], positions[k + 2]};
+        for (size_t d = 0; d < 3; ++d) positions[k + d] = f[0] * cell[0][d] + f[1] * cell[1][d] + f[2] * cell[2][d];
       }
+      EXPECT_EQ(as_set(pairs_of({.cutoff = 2.9}, positions, Lattice(cell, periodic))),
+                slowly(positions, cell, periodic, 2.9, 2));
+    }
+  }
+}
+
+TEST(Neighbors, VectorsAreEvaluatedInOrder) {
+  const Matrix3 cell{{{4.1, 0.3, 0.2}, {1.7, 3.9, 0.1}, {-1.3, 0.7, 4.3}}};
+  const std::vector<double> positions = random_positions(12, 11);
+  const PairList pairs = pairs_of({.cutoff = 4.5, .vectors = true}, positions, Lattice(cell, kAll));
+  EXPECT_GT(pairs.size(), 100U);
+  ASSERT_EQ(pairs.vectors.size(), pairs.size());
+  for (size_t k = 0; k < pairs.size(); ++k) {
+    const auto& s = pairs.shifts[k].cells;
+    for (size_t d = 0; d < 3; ++d) {
+      const double cells = s[0] * cell[0][d] + s[1] * cell[1][d] + s[2] * cell[2][d];
+      EXPECT_EQ(pairs.vectors[k].xyz[d], positions[3 * pairs.j[k] + d] - positions[3 * pairs.i[k] + d] + cells);
     }
   }
 }
@@ -138,6 +163,32 @@ TEST(Neighbors, HalfAListIsHalfOfIt) {
       both.insert({j, i, -a, -b, -c});
     }
     EXPECT_EQ(both, as_set(pairs_of({.cutoff = 5}, positions, lattice)));
+  }
+}
+
+TEST(Neighbors, OfHalfAListPointForward) {
+  const PairList pairs = pairs_of({.cutoff = 5, .full = false}, random_positions(5, 3), Lattice(cube(2.5), kAll));
+  size_t n_own = 0;
+  for (const auto& [i, j, a, b, c] : as_set(pairs)) {
+    EXPECT_LE(i, j);
+    if (i != j) continue;
+    const int sum = a + b + c;
+    EXPECT_TRUE(sum > 0 || (sum == 0 && (c > 0 || (c == 0 && b > 0)))) << a << b << c;
+    ++n_own;
+  }
+  EXPECT_EQ(n_own, 5U * 13U);  // of the 26 images nearer than twice the cell and 5
+}
+
+// Distances that equal the cutoff, or would but for rounding.
+TEST(Neighbors, OfACrystalEqualTheSlowSearch) {
+  for (const double spacing : {1.0, 0.1, 2.55, 3.61, 1.0 / 3}) {
+    const Matrix3 fcc{{{0, spacing / 2, spacing / 2}, {spacing / 2, 0, spacing / 2}, {spacing / 2, spacing / 2, 0}}};
+    const std::vector<double> positions{0, 0, 0, spacing / 4, spacing / 4, spacing / 4};
+    for (const double cutoff : {spacing, spacing * std::sqrt(0.5), spacing * std::sqrt(1.5), spacing * 2}) {
+      EXPECT_EQ(as_set(pairs_of({.cutoff = cutoff}, positions, Lattice(fcc, kAll))),
+                slowly(positions, fcc, kAll, cutoff, 5))
+          << spacing << ' ' << cutoff;
+    }
   }
 }
 
@@ -185,14 +236,12 @@ TEST(Neighbors, RefusePositionsTooFarOut) {
 }
 
 TEST(Neighbors, RefuseWhatHasNoEnd) {
-  expect_refused({.cutoff = 5}, std::vector<double>{0, 0, 0}, Lattice(cube(1e-3), kAll),
-                 "pairs to look at for 1 atoms");
+  expect_refused({.cutoff = 5}, std::vector<double>{0, 0, 0}, Lattice(cube(1e-3), kAll), "images for 1 atoms");
   const std::vector<double> on_one_place(3 * 20000, 1.0);
   expect_refused({.cutoff = 5}, on_one_place, Lattice({}, kNone), "for 20000 atoms");
   expect_refused({.cutoff = 5}, on_one_place, Lattice(cube(50), kAll), "for 20000 atoms");
 }
 
-// Among them those with which vesin by itself divides by zero.
 TEST(Neighbors, OfLongStructuresAreFound) {
   for (const Vector3& shape : {Vector3{1, 1, 1e6}, {1e4, 1e4, 1}, {1, 1e9, 1e9}, {1e6, 1, 1}, {1, 1.3e5, 1}}) {
     std::vector<double> positions = random_positions(150, 1);
@@ -202,6 +251,23 @@ TEST(Neighbors, OfLongStructuresAreFound) {
     EXPECT_EQ(pairs, slowly(positions, {}, kNone, 0.7, 0));
     EXPECT_TRUE(pairs.contains({0, 1, 0, 0, 0}));
   }
+}
+
+// A few atoms, strung over ten thousands of cells or out of all proportion.
+TEST(Neighbors, OfAbsurdShapesAreFoundAtOnce) {
+  const auto start = std::chrono::steady_clock::now();
+  const auto n_pairs = [](std::span<const double> positions, const Matrix3& cell, const std::array<bool, 3>& periodic,
+                          double cutoff) {
+    return pairs_of({.cutoff = cutoff}, positions, Lattice(cell, periodic)).size();
+  };
+  const std::array wire{true, false, false}, slab{true, true, false};
+  EXPECT_EQ(n_pairs(std::vector<double>{0, 0, 0, 4e4, 0, 0, 9e5, 1e-3, 0}, cube(1), wire, 2.5), 3 * (3 * 5 - 1));
+  EXPECT_EQ(n_pairs(std::vector<double>{0, 0, 0, 1e9, 1e9, 1e-9}, cube(1e3), slab, 1), 2U);
+  EXPECT_EQ(n_pairs(std::vector<double>{0, 0, 0}, cube(1e-3), wire, 20), 2U * 19999);
+  EXPECT_EQ(
+      n_pairs(std::vector<double>{0, 0, 0, 1e14, 1, 0}, {{{1e-2, 0, 0}, {0, 1e14, 0}, {}}}, {false, true, false}, 1e2),
+      0U);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(500));
 }
 
 // Cells so large that no image is near.
