@@ -1,10 +1,13 @@
 r"""Other ways to keep molecules whose batches need edges, each read as its users would.
 
-nvalchemi-toolkit runs without a GPU, but asks for packages of gigabytes that its reader does not
-use. These are enough (warp-lang is 150 MB):
+nvalchemi-toolkit 0.2 runs without a GPU, but asks for packages of gigabytes that its reader does
+not use. These are enough (warp-lang is 150 MB), and are not among this package's extras:
 
-    pip install --no-deps nvalchemi-toolkit jaxtyping wadler-lindig periodictable plum-dispatch \\
-        beartype tensordict pyvers orjson dm-tree warp-lang pydantic rich zarr
+    pip install pydantic rich zarr
+    pip install --no-deps nvalchemi-toolkit jaxtyping wadler-lindig periodictable plum-dispatch \
+        beartype tensordict pyvers orjson dm-tree warp-lang
+
+Its store has the default chunks and compression: others that were tried read more slowly.
 """
 
 from __future__ import annotations
