@@ -182,6 +182,9 @@ def lmdb_pickles(folder: Path, count: int, atp: Path | None) -> Side:
 
 def nvalchemi_zarr(folder: Path, count: int, atp: Path) -> Side:
     """Its Zarr store with the edges in it, its DataLoader, nothing validated; masses come too."""
+    import warp
+
+    warp.config.log_level = warp.LOG_WARNING  # else it greets on stdout
     from nvalchemi.data import (
         AtomicData,
         AtomicDataZarrReader,
