@@ -1,8 +1,12 @@
 """How fast does ``Loader`` hand out batches, and next to what?
 
-    python benchmarks/loaders.py [--quick] [--json] [--rounds N] [--molecules N]
+    python benchmarks/loaders.py [--quick] [--json] [--edges] [--rounds N] [--molecules N]
 
 Random epochs of the file of read_atp.py, in batches of 64; rounds are taken as there.
+
+Then batches with edges within 5 Å, of the ways in edge_peers.py, which end with the same tensors.
+There one process has them all, which take turns at the same batches of up to 2,048 molecules.
+nvalchemi-toolkit is left out where it is not installed (edge_peers.py says how).
 """
 
 from __future__ import annotations
@@ -10,16 +14,32 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import statistics
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
+import edge_peers
 import peers
+import torch
 
 from atompack_torch import AtpDataset, Loader, bench
-from atompack_torch.bench.race import Build, Contestant, Entry, Setting, in_own_process, race
+from atompack_torch.bench.race import (
+    Build,
+    Contestant,
+    Entry,
+    Setting,
+    Standing,
+    in_own_process,
+    race,
+    touch,
+)
 from atompack_torch.bench.readers import atompack_db, fingerprint, make_atp, ours
+
+MOST_WITH_EDGES = 2048  # molecules; making edges takes longer than reading by far
 
 
 def one_thread(setting: Setting) -> Contestant:
@@ -86,20 +106,72 @@ def compare(paths: dict[str, Path], options: argparse.Namespace) -> Iterator[ben
         yield bench.Row(title, case.required, first, second)
 
 
+def drawn(n_molecules: int, batch_size: int) -> edge_peers.Batches:
+    """Draw the batches of an epoch."""
+    order = torch.randperm(n_molecules, generator=torch.Generator().manual_seed(0))
+    return [part.tolist() for part in order.split(batch_size)]
+
+
+def timed(side: edge_peers.Side, batches: edge_peers.Batches) -> float:
+    """Return the molecules/s of an epoch."""
+    start = time.perf_counter()
+    for batch in side(batches):
+        touch(batch)
+    return sum(map(len, batches)) / (time.perf_counter() - start)
+
+
+def compare_with_edges(folder: Path, options: argparse.Namespace) -> Iterator[bench.Row]:
+    """Run the ways of edge_peers.py in turn, each next to the first."""
+    n_molecules = min(options.molecules, MOST_WITH_EDGES)
+    bench.progress(f"writing {n_molecules} molecules for batches with edges")
+    sides = edge_peers.sides(folder, n_molecules)
+    batches = drawn(n_molecules, options.batch_size)
+    edge_peers.check(sides, batches)
+    reference, *_ = sides.values()
+    tensors = [batch[name] for batch in reference(batches) for name in edge_peers.NAMES]
+    megabytes = sum(tensor.nbytes for tensor in tensors) / n_molecules / 1e6
+    speeds: dict[str, list[float]] = {name: [] for name in sides}
+    for number in range(options.rounds):
+        bench.progress(f"batches with edges, round {number + 1} of {options.rounds}")
+        for name, side in sides.items():
+            speeds[name].append(timed(side, batches))
+    first, *others = (standing(name, speeds, megabytes) for name in sides)
+    for other in others:
+        yield bench.Row(f"edges: {first.name}", None, first, other)
+
+
+def standing(name: str, speeds: dict[str, list[float]], megabytes: float) -> Standing:
+    """Sum up all rounds of one way, next to the first."""
+    first = next(iter(speeds.values()))
+    ratios = [a / b for a, b in zip(first, speeds[name], strict=True)]
+    speed = statistics.median(speeds[name])
+    spread = statistics.median(ratios), min(ratios), max(ratios)
+    return Standing(name, *spread, speed, speed * megabytes)
+
+
+def compare_without_edges(folder: Path, options: argparse.Namespace) -> Iterator[bench.Row]:
+    """Make the files, see that batches are equal, and run the cases."""
+    bench.progress(f"writing {options.molecules} molecules with atompack-db")
+    paths = in_own_process(make_atp, folder, options.molecules, ("none", "zstd"))
+    indices = list(range(0, options.molecules, max(1, options.molecules // 64)))
+    setting = Setting(paths["none"], options.molecules)
+    found = [in_own_process(fingerprint, side, setting, indices) for side in (ours, two_threads)]
+    if found[0] != found[1]:
+        raise AssertionError(f"the batches differ: {found}")
+    yield from compare(paths, options)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--edges", action="store_true", help="batches with edges alone")
+
+
 def main() -> int:
     """Run everything and print it."""
-    options = bench.script_options(__doc__)
+    options = bench.script_options(__doc__, add_options)
     with tempfile.TemporaryDirectory() as name:
-        bench.progress(f"writing {options.molecules} molecules with atompack-db")
-        paths = in_own_process(make_atp, Path(name), options.molecules, ("none", "zstd"))
-        indices = list(range(0, options.molecules, max(1, options.molecules // 64)))
-        setting = Setting(paths["none"], options.molecules)
-        found = [
-            in_own_process(fingerprint, side, setting, indices) for side in (ours, two_threads)
-        ]
-        if found[0] != found[1]:
-            raise AssertionError(f"the batches differ: {found}")
-        rows = compare(paths, options)
+        folder = Path(name)
+        plain = () if options.edges else compare_without_edges(folder, options)
+        rows = chain(plain, compare_with_edges(folder, options))
         if options.json:
             print(json.dumps([dataclasses.asdict(row) for row in rows], indent=2))
         else:

@@ -15,8 +15,7 @@ from pathlib import Path
 import alloys
 import torch
 from evaluation import draw, predict, table
-from potential import NeighborTable, Potential
-from torch import Tensor
+from potential import Potential, element_energies
 from torch.utils.data import DataLoader
 
 import atompack_torch as apt
@@ -52,28 +51,9 @@ class Clock:
         return self.molecules / self.total
 
 
-def fit_elements(batches: Batches) -> tuple[Tensor, float]:
-    """Fit one energy per element to the total energies, by least squares.
-
-    Returns:
-        Those energies by atomic number, (119,) float64, and the mean energy per atom, in eV.
-    """
-    counts, energies = [], []
-    for batch in batches:
-        count = torch.zeros(len(batch), 119, dtype=torch.float64)
-        one = torch.ones((), dtype=torch.float64)
-        counts.append(count.index_put_((batch.batch, batch.atomic_numbers), one, accumulate=True))
-        energies.append(batch.energy)
-    count, energy = torch.cat(counts), torch.cat(energies)
-    # gelsd: an element that does not occur is a column of zeros, and gets the energy zero.
-    fit = torch.linalg.lstsq(count, energy.unsqueeze(1), driver="gelsd")
-    return fit.solution.squeeze(1), (energy / count.sum(1)).mean().item()
-
-
 def train(
     model: Potential,
-    neighbors: NeighborTable,
-    loader: DataLoader[apt.Molecule],
+    loader: apt.Loader,
     validation: Batches,
     epochs: int,
 ) -> list[tuple[float, float]]:
@@ -85,7 +65,7 @@ def train(
     clock, curve, start = Clock(), [], time.perf_counter()
     for epoch in range(1, epochs + 1):
         for batch in clock.watch(loader):
-            energy, forces = model(batch, neighbors)
+            energy, forces = model(batch)
             # Absolute errors, not squares: a few large forces must not rule the fit.
             energy_loss = ((energy - batch.energy) / batch.n_atoms).abs().mean()
             force_loss = (forces - batch.forces).norm(dim=1).mean()
@@ -94,7 +74,7 @@ def train(
             torch.nn.utils.clip_grad_norm_(model.parameters(), 10.0)
             optimizer.step()
             schedule.step()
-        curve.append(predict(model, neighbors, validation).errors())
+        curve.append(predict(model, validation).errors())
         left = (time.perf_counter() - start) / epoch * (epochs - epoch)
         energy_error, force_error = curve[-1]
         print(
@@ -117,7 +97,7 @@ def parse() -> argparse.Namespace:
     add("--structures", type=int, default=4800, help="to make (default: %(default)s)")
     add("--epochs", type=int, default=20)
     add("--batch-size", type=int, default=32)
-    add("--workers", type=int, default=0, help="worker processes of the DataLoader (default: none)")
+    add("--threads", type=int, default=1, help="of the loader (default: %(default)s)")
     add("--seed", type=int, default=0)
     add("--out", type=Path, default=Path("build/demo"), help="folder (default: %(default)s)")
     return parser.parse_args()
@@ -131,28 +111,25 @@ def main() -> None:
     path = options.path or alloys.ensure(made, options.structures, options.seed)
 
     # missing="error": a structure without one of these labels stops the run, here and not as a NaN.
-    dataset = apt.AtpDataset(path, fields=FIELDS, missing="error")
+    neighbors = apt.NeighborList(CUTOFF, vectors=True)
+    dataset = apt.AtpDataset(path, fields=FIELDS, missing="error", neighbors=neighbors)
     parts = dataset.split([0.8, 0.1, 0.1], seed=options.seed)
-    training, validation, test = (DataLoader(part, batch_size=256) for part in parts)
+    validation, test = (DataLoader(part, batch_size=256) for part in parts[1:])
     sizes = " + ".join(str(len(part)) for part in parts)
     print(f"{path}: {sizes} structures to train, validate and test")
-    loader = DataLoader(
-        parts[0],
-        batch_size=options.batch_size,
-        shuffle=True,
-        num_workers=options.workers,
-        persistent_workers=options.workers > 0,
+    # Its threads find the neighbors of the next batches while the model works on this one.
+    loader = apt.Loader(
+        parts[0], options.batch_size, shuffle=True, seed=options.seed, num_threads=options.threads
     )
 
-    neighbors = NeighborTable(dataset, CUTOFF)
-    elements, mean_energy = fit_elements(training)
-    model = Potential(elements, CUTOFF)
+    labels = parts[0].statistics()
+    model = Potential(element_energies(labels), CUTOFF)
     n_parameters = sum(parameter.numel() for parameter in model.parameters())
-    print(f"{neighbors.pair.shape[1]:,} neighbors, {n_parameters:,} parameters")
+    print(f"{n_parameters:,} parameters")
 
-    curve = train(model, neighbors, loader, validation, options.epochs)
-    result = predict(model, neighbors, test)
-    print("\n" + table(result, mean_energy))
+    curve = train(model, loader, validation, options.epochs)
+    result = predict(model, test)
+    print("\n" + table(result, labels.energy_per_atom.mean))
     picture = options.out / "alloys.png"
     draw(result, curve, picture)
     print(f"picture: {picture}")

@@ -16,7 +16,7 @@ from pathlib import Path
 import alloys
 import torch
 import torch.distributed as dist
-from potential import NeighborTable, Potential
+from potential import Potential, element_energies
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
@@ -41,88 +41,67 @@ def join() -> torch.device:
     return device
 
 
-def element_energies(dataset: apt.AtpDataset) -> Tensor:
-    """Return the energy of one atom by atomic number, (119,) float64, fitted to all energies."""
-    fit = dataset.statistics().reference_energies
-    if fit is None:
-        raise SystemExit("no molecule has atoms and an energy")
-    energies = torch.zeros(119, dtype=torch.float64)
-    energies[list(fit.energies)] = torch.tensor(list(fit.energies.values()), dtype=torch.float64)
-    return energies
-
-
-def loss_of(
-    batch: apt.MoleculeBatch, energy: Tensor, forces: Tensor, sizes: Tensor, n_ranks: int
-) -> Tensor:
+def loss_of(batch: apt.MoleculeBatch, energy: Tensor, forces: Tensor) -> Tensor:
     """Return this rank's part of the mean error over the batches of all ranks.
 
     Their batches have the same atoms, nearly, but not the same number of molecules; so errors are
-    divided by what the ranks have together, ``sizes``. DDP divides gradients by ``n_ranks``.
+    divided by what the ranks have together. DDP divides gradients by the number of ranks.
     """
     energy_error = ((energy - batch.energy) / batch.n_atoms).abs().sum()
     force_error = (forces - batch.forces).norm(dim=1).sum()
-    n_molecules, n_atoms = sizes.sum(0)
-    return n_ranks * (ENERGY_WEIGHT * energy_error / n_molecules + force_error / n_atoms)
+    sizes = energy.new_tensor([len(batch), len(batch.positions)])
+    dist.all_reduce(sizes)
+    error = ENERGY_WEIGHT * energy_error / sizes[0] + force_error / sizes[1]
+    return dist.get_world_size() * error
 
 
 def train(
     model: DistributedDataParallel,
-    neighbors: NeighborTable,
     loader: apt.Loader,
     device: torch.device,
     options: argparse.Namespace,
 ) -> None:
     """Train to the last epoch, from the checkpoint on if it is to be resumed."""
-    rank, n_ranks = dist.get_rank(), dist.get_world_size()
     optimizer, step = torch.optim.Adam(model.parameters(), lr=options.learning_rate), 0
+    parts = {"model": model.module, "optimizer": optimizer, "loader": loader}
     if options.resume:
         state = torch.load(options.checkpoint, map_location=device, weights_only=True)
-        model.module.load_state_dict(state["model"])
-        optimizer.load_state_dict(state["optimizer"])
-        loader.load_state_dict(state["loader"])  # of rank 0, and it holds for every rank
+        for name, part in parts.items():
+            part.load_state_dict(state[name])  # saved by rank 0, and it holds for every rank
         step = state["step"]
 
     def checkpoint() -> None:
-        parts = {"model": model.module, "optimizer": optimizer, "loader": loader}
         states = {name: part.state_dict() for name, part in parts.items()}
         unfinished = options.checkpoint.with_suffix(".new")
         torch.save({**states, "step": step}, unfinished)
         unfinished.replace(options.checkpoint)  # who dies before leaves the old one
 
-    sizes = torch.zeros(n_ranks, 2, device=device)  # molecules and atoms of each rank's batch
-    # Since the last report: steps, loss, atoms, by how much the largest batch is above the mean.
-    sums, start = torch.zeros(4, device=device), time.perf_counter()
+    # Since the last report: steps, loss, atoms.
+    sums, start = torch.zeros(3, device=device), time.perf_counter()
     while (epoch := loader.epoch) < options.epochs:
         for batch in loader:
-            mine = sizes.new_tensor([len(batch), len(batch.positions)])
-            dist.all_gather(list(sizes), mine)
             with device:  # where the model puts what it makes itself
-                energy, forces = model(batch, neighbors)
-            loss = loss_of(batch, energy, forces, sizes, n_ranks)
+                energy, forces = model(batch)
+            loss = loss_of(batch, energy, forces)
             optimizer.zero_grad()
             loss.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 10.0)
             optimizer.step()
             step += 1
-
-            atoms = sizes[:, 1]
-            excess = atoms.max() / atoms.mean() - 1
-            sums += torch.stack([torch.ones_like(excess), loss.detach(), mine[1], excess])
+            sums += torch.stack([torch.ones_like(loss), loss.detach(), batch.n_atoms.sum()])
             if step % options.every:
                 continue
             dist.reduce(sums, 0)
-            if rank == 0:
+            if dist.get_rank() == 0:
                 checkpoint()
-                n, losses, n_atoms, imbalance = sums.tolist()
-                seconds = time.perf_counter() - start
+                n, losses, n_atoms = sums.tolist()
                 print(
-                    f"epoch {epoch + 1}/{options.epochs}  step {step:5}"
-                    f"  loss {losses / n:.4f}  {n_atoms / seconds:,.0f} atoms/s"
-                    f"  imbalance {imbalance / n:.1%}",
+                    f"epoch {epoch + 1}/{options.epochs}  step {step:5}  loss {losses / n:.4f}"
+                    f"  {n_atoms / (time.perf_counter() - start):,.0f} atoms/s",
                     flush=True,
                 )
             sums, start = torch.zeros_like(sums), time.perf_counter()
-    if rank == 0:
+    if dist.get_rank() == 0:
         checkpoint()
         print(f"{step} steps; the model is in {options.checkpoint}")
 
@@ -156,16 +135,14 @@ def main() -> None:
         alloys.ensure(path, structures=1000)
     dist.barrier()  # the file is there
 
-    dataset = apt.AtpDataset(path, fields=FIELDS, missing="error")
+    neighbors = apt.NeighborList(CUTOFF, vectors=True)
+    dataset = apt.AtpDataset(path, fields=FIELDS, missing="error", neighbors=neighbors)
     sampler = apt.AtomBudgetBatchSampler(dataset, options.max_atoms, seed=options.seed)
     pinned = device.type == "cuda"
     loader = apt.Loader(dataset, batch_sampler=sampler, pin_memory=pinned, device=device)
-    neighbors = NeighborTable(dataset, CUTOFF)  # small enough here for every rank to have its own
-    for name, table in vars(neighbors).items():
-        setattr(neighbors, name, table.to(device))
     torch.manual_seed(options.seed)
-    model = Potential(element_energies(dataset), CUTOFF).to(device)
-    train(DistributedDataParallel(model), neighbors, loader, device, options)
+    model = Potential(element_energies(dataset.statistics()), CUTOFF).to(device)
+    train(DistributedDataParallel(model), loader, device, options)
     dist.destroy_process_group()
 
 

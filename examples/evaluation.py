@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from potential import NeighborTable, Potential
+from potential import Potential
 from torch import Tensor
 
 from atompack_torch import MoleculeBatch
@@ -37,14 +37,12 @@ def mean_error(predicted: Tensor | float, true: Tensor) -> float:
     return (predicted - true).abs().mean().item()
 
 
-def predict(
-    model: Potential, neighbors: NeighborTable, batches: Iterable[MoleculeBatch]
-) -> Predictions:
+def predict(model: Potential, batches: Iterable[MoleculeBatch]) -> Predictions:
     """Run the model over all batches."""
     model.eval()
     energies, components = [], []
     for batch in batches:
-        energy, forces = model(batch, neighbors)
+        energy, forces = model(batch)
         three = torch.stack([batch.energy, energy.detach(), model.reference_energy(batch)])
         energies.append(three / batch.n_atoms)
         components.append(torch.stack([batch.forces, forces]).flatten(1))

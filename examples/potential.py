@@ -1,48 +1,11 @@
-"""A small message-passing potential in plain PyTorch, and the table of neighbors that it reads."""
+"""A small message-passing potential in plain PyTorch, for batches that come with their edges."""
 
 import math
 
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader
-from vesin import NeighborList
 
-from atompack_torch import AtpDataset, MoleculeBatch
-
-
-class NeighborTable:
-    """Every structure's neighbors within the cutoff, found once and looked up for each batch.
-
-    The edges of all structures lie one after the other, ``count[k]`` of them from ``first[k]`` on
-    for structure k; their atoms count from 0 within the structure.
-    """
-
-    def __init__(self, dataset: AtpDataset, cutoff: float) -> None:
-        pairs, shifts, counts = [], [], []
-        for batch in DataLoader(dataset, batch_size=256):
-            for k, positions in enumerate(batch.positions.split(batch.n_atoms.tolist())):
-                search = NeighborList(cutoff=cutoff, full_list=True, sorted=True, n_threads=1)
-                pair, shift = search.compute(
-                    positions.double(), batch.cell[k].double(), batch.pbc[k], "PS"
-                )
-                pairs.append(pair.long())
-                shifts.append(shift)
-                counts.append(len(pair))
-        self.pair = torch.cat(pairs).T.contiguous()  # (2, E)
-        self.shift = torch.cat(shifts).float()  # (E, 3), in whole cells
-        self.count = torch.tensor(counts)
-        self.first = self.count.cumsum(0) - self.count
-
-    def edges(self, batch: MoleculeBatch) -> tuple[Tensor, Tensor, Tensor]:
-        """Return (i, j, shift) of the batch's edges: its atoms i and j, and j's shift in Å."""
-        first, count = self.first[batch.index], self.count[batch.index]
-        molecule = torch.repeat_interleave(
-            count
-        )  # (E,) the place in the batch each edge belongs to
-        edge = torch.arange(len(molecule)) + (first - (count.cumsum(0) - count))[molecule]
-        i, j = self.pair[:, edge] + batch.ptr[molecule]
-        cell = batch.cell.to(self.shift.dtype)[molecule]
-        return i, j, torch.einsum("ea,eax->ex", self.shift[edge], cell)
+from atompack_torch import MoleculeBatch, Statistics
 
 
 class Potential(nn.Module):
@@ -95,21 +58,31 @@ class Potential(nn.Module):
             state = state + update(received * gate(state))
         return self.readout(state).squeeze(-1)
 
-    def forward(self, batch: MoleculeBatch, neighbors: NeighborTable) -> tuple[Tensor, Tensor]:
+    def forward(self, batch: MoleculeBatch) -> tuple[Tensor, Tensor]:
         """Return energies (B,) in eV as float64, and forces (N, 3) in eV/Å."""
-        positions = batch.positions.detach().requires_grad_()
-        i, j, shift = neighbors.edges(batch)
-        distance = (positions[j] - positions[i] + shift).norm(dim=-1)
-        atoms = self.atom_energies(batch.atomic_numbers, i, j, distance)
-        (gradient,) = torch.autograd.grad(atoms.sum(), positions, create_graph=self.training)
+        i, j = batch.edge_index
+        vector = batch.edge_vector.detach().requires_grad_()  # r_j - r_i, across cell borders too
+        atoms = self.atom_energies(batch.atomic_numbers, i, j, vector.norm(dim=-1))
+        (pull,) = torch.autograd.grad(atoms.sum(), vector, create_graph=self.training)
+        forces = torch.zeros_like(batch.positions).index_add(0, i, pull).index_add(0, j, -pull)
         # Totals in float64: they may be large, and the differences that matter are small.
         energy = self.reference_energy(batch).index_add(0, batch.batch, atoms.double())
-        return energy, -gradient
+        return energy, forces
 
     def reference_energy(self, batch: MoleculeBatch) -> Tensor:
         """Return (B,) float64, the sum of the reference energies of each molecule's atoms."""
         energy = torch.zeros(len(batch), dtype=torch.float64)
         return energy.index_add_(0, batch.batch, self.reference[batch.atomic_numbers])
+
+
+def element_energies(statistics: Statistics) -> Tensor:
+    """Return the energy of one atom by atomic number, (119,) float64, fitted to total energies."""
+    fit = statistics.reference_energies
+    if fit is None:
+        raise SystemExit("no structure has atoms and an energy")
+    energies = torch.zeros(119, dtype=torch.float64)
+    energies[list(fit.energies)] = torch.tensor(list(fit.energies.values()), dtype=torch.float64)
+    return energies
 
 
 def perceptron(n_in: int, n_out: int) -> nn.Sequential:
