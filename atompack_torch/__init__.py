@@ -13,10 +13,12 @@ from atompack_torch import _core as _core  # first: it checks the torch this was
 from atompack_torch import _sending as _sending  # registers how batches cross processes
 from atompack_torch import hub as hub
 from atompack_torch.batch import MoleculeBatch
+from atompack_torch.build_cache import build_cache
 from atompack_torch.compaction import compact
 from atompack_torch.contraction import contract_forces
 from atompack_torch.datasets.atp import AtpDataset
 from atompack_torch.datasets.mixture import MixtureDataset
+from atompack_torch.datasets.torch_cache import TorchCache, TorchCacheDataset
 from atompack_torch.descriptors import ChebyshevDescriptor
 from atompack_torch.errors import (
     AtompackError,
@@ -59,10 +61,13 @@ __all__ = [
     "MoleculeBatch",
     "NeighborList",
     "Statistics",
+    "TorchCache",
+    "TorchCacheDataset",
     "UnsafePickleError",
     "UnsupportedFormatError",
     "Verification",
     "WriterLockedError",
+    "build_cache",
     "collate",
     "compact",
     "contract_forces",

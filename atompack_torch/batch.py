@@ -19,7 +19,6 @@ from atompack_torch.fields import (
     BUILTIN,
     BUILTINS,
     CANONICAL,
-    DERIVATIVES,
     EDGES,
     MOLECULE_PROPERTY,
     FieldInfo,
@@ -99,11 +98,6 @@ class MoleculeBatch:
 
     def level(self, name: str) -> Level:
         """How a field collates: a row for each molecule, atom, edge or triplet."""
-    def level(self, name: str) -> BatchLevel:
-        """How a field collates.
-
-        ``"molecule"`` (one row a molecule), ``"atom"``, ``"edge"`` or ``"triplet"``.
-        """
         return self._infos[self._known(name)].level
 
     def _first_rows(self, name: str) -> Tensor:
@@ -200,8 +194,6 @@ class MoleculeBatch:
         """The same edges or triplets with other values: vectors with a gradient, say."""
         if name not in self._fields:
             raise FieldError(f"field {name!r}: edges and triplets are made by data sets, not set")
-        if name not in (*EDGES, *DERIVATIVES) or name not in self._fields:
-            raise FieldError(f"field {name!r}: edges are made by a data set with neighbors=")
         expected = tuple(self._fields[name].shape)  # type: ignore[union-attr]
         if tuple(value.shape) != expected:
             raise FieldError(f"field {name!r}: expected {expected}, got {tuple(value.shape)}")

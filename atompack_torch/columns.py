@@ -16,8 +16,6 @@ from atompack_torch.fields import (
     BUILTIN,
     BUILTINS,
     DERIVED,
-    DERIVATIVES,
-    EDGES,
     MOLECULE_PROPERTY,
     STRUCTURE,
 )
@@ -67,11 +65,6 @@ def of_batch(batch: MoleculeBatch) -> Columns:
     fields = []
     for name, value in batch._fields.items():
         if name in STRUCTURE or name in DERIVED:
-    Without its edges and features: they follow from the rest, and are made anew from that.
-    """
-    fields = []
-    for name, value in batch._fields.items():
-        if name in (*STRUCTURE, *EDGES, "features", *DERIVATIVES):
             continue
         scope, key, _ = batch._infos[name]
         values: Any = array_of(value) if isinstance(value, Tensor) else [*map(_entry, value)]

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from atompack_torch._storage import Value
 from atompack_torch.batch import MoleculeBatch
-from atompack_torch.fields import ATOM_INDICES, EDGES, STRUCTURE
-from atompack_torch.fields import DERIVATIVES, EDGES, STRUCTURE, BatchLevel
+from atompack_torch.fields import ATOM_INDICES, DERIVED, STRUCTURE
 from atompack_torch.joining import join
 from atompack_torch.molecule import Molecule
 
@@ -56,29 +55,6 @@ def to_pyg(batch: MoleculeBatch) -> Any:
     return data
 
 
-        data._slice_dict[name] = (
-            _derivative_rows(batch, ours) if ours in DERIVATIVES else rows[batch.level(ours)]
-        )
-        none = torch.zeros(len(batch), dtype=torch.int64)
-        counts_atoms = ours == "edge_index" or (ours in DERIVATIVES and ours.endswith("_idx"))
-        data._inc_dict[name] = batch.ptr[:-1] if counts_atoms else none
-    return data
-
-
-def _rows(batch: MoleculeBatch) -> dict[BatchLevel, Tensor]:
-    """(B + 1,) by level: the first row of each molecule."""
-    rows: dict[BatchLevel, Tensor] = {"atom": batch.ptr, "molecule": torch.arange(len(batch) + 1)}
-    if "edge_index" in batch:
-        rows["edge"] = torch.searchsorted(batch.edge_index[0], batch.ptr)
-    return rows
-
-
-def _derivative_rows(batch: MoleculeBatch, name: str) -> Tensor:
-    """The same for a descriptor's rows, which are in the order of their centers."""
-    center = "radial_center_idx" if DERIVATIVES[name] == "edge" else "angular_center_idx"
-    return torch.searchsorted(batch[center], batch.ptr)
-
-
 def to_ase(batch: MoleculeBatch) -> list[Any]:
     """``ase.Atoms``; names of labels as ASE has them."""
     return [atoms_of(_parts(molecule)) for molecule in batch]
@@ -105,7 +81,7 @@ class Parts(NamedTuple):
 def _parts(molecule: Molecule) -> Parts:
     scopes: tuple[dict[str, Any], ...] = ({}, {}, {})
     for name in molecule.keys():
-        if name not in (*STRUCTURE, *EDGES, "features", *DERIVATIVES):
+        if name not in STRUCTURE and name not in DERIVED:
             scope, key, _ = molecule._batch._infos[name]
             value = molecule[name]
             scopes[scope][key] = _array(value) if isinstance(value, Tensor) else value

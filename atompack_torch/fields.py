@@ -11,8 +11,6 @@ import torch
 
 FileLevel = Literal["molecule", "atom"]  # of molecules' own values
 Level = Literal[FileLevel, "edge", "triplet"]
-Level = Literal["molecule", "atom"]  # of what files hold
-BatchLevel = Literal["molecule", "atom", "edge", "triplet"]
 
 # Where a field's key lives, with the numbers of the native core.
 BUILTIN, ATOM_PROPERTY, MOLECULE_PROPERTY = 0, 1, 2
@@ -89,9 +87,6 @@ EDGE_INFO = {name: FieldInfo(BUILTIN, name, "edge") for name in EDGES}
 
 # Local derivatives of descriptor features, in the order of the torch cache.
 DERIVATIVES: dict[str, Level] = {
-# What a descriptor adds, in the order in which the native core hands it over. Names that end in
-# "_idx" hold numbers of atoms, which a batch counts from its first.
-DERIVATIVES: dict[str, BatchLevel] = {
     "radial_center_idx": "edge",
     "radial_neighbor_idx": "edge",
     "radial_dG_drij": "edge",
@@ -109,7 +104,6 @@ DERIVATIVES: dict[str, BatchLevel] = {
 ATOM_INDICES = frozenset(("edge_index", *(n for n in DERIVATIVES if n.endswith("_idx"))))
 
 DERIVED = frozenset(("features", *EDGES, "source", *DERIVATIVES))
-DERIVED = ("features", *EDGES, "source", *DERIVATIVES)
 
 # Always means the field of the format, never a custom property of that name.
 CANONICAL = frozenset((*STRUCTURE, *BUILTINS, *DERIVED))

@@ -24,7 +24,6 @@ from atompack_torch.fields import (
     ATOM_PROPERTY,
     BUILTIN,
     BUILTINS,
-    DERIVATIVES,
     EDGE_INFO,
     EDGES,
     MOLECULE_PROPERTY,
@@ -69,9 +68,6 @@ def join(items: Sequence[Molecule | MoleculeBatch]) -> MoleculeBatch:
     edges = _joined_edges(parts)
     fields |= edges
     infos = STRUCTURE_INFO | {name: EDGE_INFO[name] for name in edges}
-    derivatives = _joined_derivatives(parts)
-    fields |= derivatives
-    infos |= {name: FieldInfo(BUILTIN, name, DERIVATIVES[name]) for name in derivatives}
     ids = _field_ids(parts)
     names = public_names(ids, RESERVED)
     masks = []
@@ -95,7 +91,7 @@ def _field_ids(parts: Sequence[MoleculeBatch]) -> list[FieldId]:
     found: dict[FieldId, None] = {}
     for part in parts:
         for name, info in part._infos.items():
-            if name not in (*STRUCTURE, *EDGES, *DERIVATIVES):
+            if name not in STRUCTURE and name not in EDGES:
                 found[FieldId(*info[:2])] = None
     return list(found)
 
@@ -129,30 +125,9 @@ def _joined_edges(parts: Sequence[MoleculeBatch]) -> dict[str, Value]:
         if name != "edge_index":
             joined[name] = _cat(name, tensors)
             continue
-        joined[name] = torch.cat(_shifted(parts, tensors), dim=1)
-    return joined
-
-
-def _shifted(parts: Sequence[MoleculeBatch], indices: list[Tensor]) -> list[Tensor]:
-    """Numbers of atoms, counted from the first of all parts."""
-    firsts = accumulate([0, *(len(part.positions) for part in parts[:-1])])
-    return [index + first for index, first in zip(indices, firsts, strict=True)]
-
-
-def _joined_derivatives(parts: Sequence[MoleculeBatch]) -> dict[str, Value]:
-    """Those of a descriptor. What only some parts have is no batch to train on."""
-    joined: dict[str, Value] = {}
-    for name in DERIVATIVES:
-        having = [part for part in parts if name in part._fields]
-        if not having:
-            continue
-        if len(having) < len(parts):
-            raise FieldError(f"derivatives: only some parts have them (field {name!r})")
-        tensors = [part[name] for part in parts]
-        if len({tensor.shape[1:] for tensor in tensors}) > 1:
-            raise FieldError(f"derivatives of different descriptors (field {name!r})")
-        is_index = name.endswith("_idx")
-        joined[name] = torch.cat(_shifted(parts, tensors)) if is_index else _cat(name, tensors)
+        firsts = accumulate([0, *(len(part.positions) for part in parts[:-1])])
+        shifted = [index + first for index, first in zip(tensors, firsts, strict=True)]
+        joined[name] = torch.cat(shifted, dim=1)
     return joined
 
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from atompack_torch.errors import CorruptFileError, UnknownFieldError
-from atompack_torch.fields import ATOM_INDICES, BUILTINS, EDGES, STRUCTURE, Level
-from atompack_torch.fields import BUILTINS, DERIVATIVES, EDGES, STRUCTURE, BatchLevel
+from atompack_torch.fields import ATOM_INDICES, BUILTINS, DERIVED, STRUCTURE, Level
 
 if TYPE_CHECKING:
     from atompack_torch.batch import MoleculeBatch
@@ -81,7 +80,6 @@ class Molecule:
         return name in self.keys()
 
     def level(self, name: str) -> Level:
-    def level(self, name: str) -> BatchLevel:
         """``"molecule"``, ``"atom"``, ``"edge"`` or ``"triplet"``."""
         return self._batch.level(name)
 
@@ -110,10 +108,6 @@ class Molecule:
         info, value = batch._infos[name], batch._fields[name]
         if name not in STRUCTURE and not bool(batch.mask(name)[row]):
             return None
-        if name in EDGES:
-            return self._edges(name)
-        if name in DERIVATIVES:
-            return self._derivatives(name)
         if name == "ptr":
             return value[row : row + 2]
         if info.level == "molecule" or not isinstance(value, Tensor):
@@ -121,15 +115,6 @@ class Molecule:
         first, last = batch._first_rows(name)[row : row + 2].tolist()
         rows = value[:, first:last] if name == "edge_index" else value[first:last]
         return rows - batch.ptr[row] if name in ATOM_INDICES else rows  # its own atoms, from 0
-
-    def _derivatives(self, name: str) -> Tensor:
-        """The same of rows of edges and triplets, which are in the order of their centers."""
-        batch = self._batch
-        center = "radial_center_idx" if DERIVATIVES[name] == "edge" else "angular_center_idx"
-        atoms = batch.ptr[self._row : self._row + 2]
-        first, last = torch.searchsorted(batch[center], atoms).tolist()
-        rows: Tensor = batch[name][first:last]
-        return rows - atoms[0] if name.endswith("_idx") else rows
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -145,6 +130,5 @@ class Molecule:
         return Molecule._view, (alone(self), 0, dict(self._faults))
 
     def __repr__(self) -> str:
-        derived = (*STRUCTURE, *EDGES, *DERIVATIVES)
-        labels = [name for name in self.keys() if name not in derived]
+        labels = [name for name in self.keys() if name not in STRUCTURE and name not in DERIVED]
         return f"Molecule({len(self)} atoms, {', '.join(labels) or 'no labels'})"

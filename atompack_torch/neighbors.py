@@ -15,7 +15,6 @@ from atompack_torch.fields import EDGES, STRUCTURE
 from atompack_torch.sweeping import Report, reporting, steps
 
 _LEAST_CUTOFF = 1e-3  # no two atoms are that near: a smaller one is in another unit
-_LEAST_CUTOFF = 1e-3  # vesin takes none that is near 0
 _ATOMS_AT_ONCE = 4096  # some milliseconds of searching, and some megabytes of edges
 _MOLECULES_AT_ONCE = 4096  # where they have hardly any atoms
 

@@ -14,6 +14,7 @@ find_package(OpenMP REQUIRED)  # without it at::parallel_for is a serial loop, s
 pybind11_add_module(_C MODULE NO_EXTRAS
   csrc/bindings/atp.cpp
   csrc/bindings/atp_writer.cpp
+  csrc/bindings/cache_builder.cpp
   csrc/bindings/collate.cpp
   csrc/bindings/descriptor.cpp
   csrc/bindings/errors.cpp

@@ -3,6 +3,7 @@
 
 #include "bindings/atp.h"
 #include "bindings/atp_writer.h"
+#include "bindings/cache_builder.h"
 #include "bindings/collate.h"
 #include "bindings/descriptor.h"
 #include "bindings/errors.h"
@@ -20,4 +21,5 @@ PYBIND11_MODULE(_C, module) {
   atompack::bindings::bind_extxyz(module);
   atompack::bindings::bind_inspect(module);
   atompack::bindings::bind_torch_cache(module);
+  atompack::bindings::bind_cache_builder(module);
 }

@@ -5,6 +5,7 @@
 
 #include "bindings/path.h"
 #include "torch_cache/reader.h"
+#include "torch_cache/source.h"
 
 namespace atompack::bindings {
 namespace {
@@ -12,18 +13,14 @@ namespace {
 namespace py = pybind11;
 using torch_cache::Attributes;
 using torch_cache::Cache;
+using torch_cache::CacheSource;
 using torch_cache::Column;
 using torch_cache::DerivativeRow;
 using torch_cache::DerivativeSchema;
 using torch_cache::EntryLabels;
+using torch_cache::EntryParts;
 using torch_cache::FeatureRow;
 using torch_cache::View;
-
-constexpr const char* kKeys[] = {"radial_center_idx",        "radial_neighbor_idx",     "radial_dG_drij",
-                                 "radial_neighbor_typespin", "angular_center_idx",      "angular_neighbor_j_idx",
-                                 "angular_neighbor_k_idx",   "angular_grads_i",         "angular_grads_j",
-                                 "angular_grads_k",          "angular_triplet_typespin"};
-static_assert(std::size(kKeys) == torch_cache::kNumberOfColumns);
 
 int64_t checked(const Cache& cache, int64_t entry) {
   if (entry < 0 || entry >= cache.n_entries()) {
@@ -87,9 +84,9 @@ py::object load_force_derivatives(const Cache& cache, int64_t entry) {
   const std::optional<DerivativeRow> row = cache.derivatives(checked(cache, entry));
   if (!row) return py::none();
   py::dict all;
-  for (size_t i = 0; i < std::size(kKeys); ++i) {
+  for (size_t i = 0; i < torch_cache::kNumberOfColumns; ++i) {
     const auto column = static_cast<Column>(i);
-    all[kKeys[i]] = copy_of((*row)[column], shape_of(column, *row, cache.derivative_schema()));
+    all[py::str(name_of(column))] = copy_of((*row)[column], shape_of(column, *row, cache.derivative_schema()));
   }
   return all;
 }
@@ -112,12 +109,32 @@ py::tuple labels_of(const Cache& cache, int64_t entry) {
                         py::bytes(found.source_kind), found.frame_idx);
 }
 
+// (device, inode, size)
+using PyIdentity = std::tuple<uint64_t, uint64_t, uint64_t>;
+
+std::shared_ptr<Cache> open_cache(const Path& path, const std::optional<PyIdentity>& identity) {
+  torch_cache::OpenOptions options;
+  if (identity) options.expected = {std::get<0>(*identity), std::get<1>(*identity), std::get<2>(*identity)};
+  return std::make_shared<Cache>(path.bytes, options);
+}
+
+py::array atom_counts(const Cache& cache) {
+  const std::span<const int64_t> counts = cache.n_atoms();
+  return py::array_t<int64_t>(std::ssize(counts), counts.data());
+}
+
 }  // namespace
 
 void bind_torch_cache(py::module_& module) {
   py::class_<Cache, std::shared_ptr<Cache>>(module, "TorchCacheReader")
-      .def(py::init([](const Path& path) { return std::make_shared<Cache>(path.bytes); }), py::arg("path"),
+      .def(py::init(&open_cache), py::arg("path"), py::arg("identity") = std::nullopt,
            py::call_guard<py::gil_scoped_release>())
+      .def_property_readonly("identity",
+                             [](const Cache& self) {
+                               const io::FileIdentity& identity = self.identity();
+                               return PyIdentity{identity.device, identity.inode, identity.size};
+                             })
+      .def("atom_counts", &atom_counts)
       .def("__len__", &Cache::n_entries)
       .def_property_readonly("info", &info_of)
       .def_property_readonly("is_legacy", &Cache::is_legacy)
@@ -136,6 +153,11 @@ void bind_torch_cache(py::module_& module) {
       .def("derivative_sizes", &derivative_sizes, py::arg("entry"))
       .def("load_features", &load_features, py::arg("entry"))
       .def("load_force_derivatives", &load_force_derivatives, py::arg("entry"));
+  py::class_<CacheSource, MoleculeSource, std::shared_ptr<CacheSource>>(module, "TorchCacheSource")
+      .def(py::init([](std::shared_ptr<Cache> cache, bool whole) {
+             return std::make_shared<CacheSource>(std::move(cache), whole ? EntryParts::whole : EntryParts::rows);
+           }),
+           py::arg("cache"), py::kw_only(), py::arg("whole"));
 }
 
 }  // namespace atompack::bindings

@@ -1,7 +1,6 @@
 // What a builder keeps of each entry that it has written: enough to make indexes and references of it at the end.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -9,9 +8,6 @@
 #include "base/bytes.h"
 
 namespace atompack::torch_cache {
-
-// VLEN datasets of force_derivatives, in the order in which an entry's collection holds them.
-inline constexpr size_t kDerivativeColumns = 11;
 
 struct EntryRecord {
   uint64_t address = 0;  // of the entry's collection
@@ -24,7 +20,7 @@ struct EntryRecord {
   std::string name;
 };
 
-// Objects of a collection, by their numbers.
+// Objects of a collection, by their numbers; derivatives in the order of Column.
 inline constexpr uint32_t kStructureObject = 1, kFeaturesObject = 2, kFirstDerivativeObject = 3;
 
 void append_record(const EntryRecord& record, std::vector<std::byte>& to);
