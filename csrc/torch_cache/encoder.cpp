@@ -1,6 +1,6 @@
 #include "torch_cache/encoder.h"
 
-#include <cmath>
+#include <algorithm>
 #include <limits>
 
 #include "torch_cache/structure.h"
