@@ -45,7 +45,7 @@ class NeighborList:
 
     Positions or a repeated cell vector that are not finite, a singular cell, atoms more than four
     million cells from the origin, and neighbors out of all proportion to the number of atoms (more
-    than 1,048,576 + 512 N images within the cutoff of N atoms, or 1,048,576 + 8192 N pairs to look
+    than 1,048,576 + 64 N images within the cutoff of N atoms, or 1,048,576 + 8192 N pairs to look
     at) are a ``FieldError``.
 
     Args:

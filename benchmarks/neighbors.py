@@ -3,7 +3,8 @@
     python benchmarks/neighbors.py [--rounds N] [--molecules N] [--cutoff X]
 
 Both sides read the same batches of 64 molecules and end with one ``edge_index`` and one
-``edge_shift`` for the whole batch; the sides take turns in one process, medians are compared.
+``edge_shift`` for the whole batch; the sides take turns in one process, medians are compared. The
+shortest times are printed too: on a busy machine they alone say what a second thread can do.
 """
 
 from __future__ import annotations
@@ -100,12 +101,14 @@ def main() -> None:
 
 def report(kind: str, n_edges: int, n_molecules: int, seconds: dict[str, list[float]]) -> None:
     base = statistics.median(seconds["vesin one by one"])
-    print(f"{kind}: {n_edges / n_molecules:.0f} edges a molecule")
+    load = os.getloadavg()[0]
+    print(f"{kind}: {n_edges / n_molecules:.0f} edges a molecule; load of the machine {load:.1f}")
     for name, times in seconds.items():
         median = statistics.median(times)
         each, rate = median / n_molecules * 1e6, n_edges / median / 1e6
         print(
             f"  {name:18} {base / median:5.2f}x  {each:7.1f} us a molecule  {rate:6.1f} M edges/s"
+            f"  shortest {min(times) / n_molecules * 1e6:7.1f} us"
         )
 
 

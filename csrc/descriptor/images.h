@@ -1,6 +1,7 @@
 // The atoms of a structure and, of their periodic images, those that can be near one of them.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <span>
@@ -35,7 +36,10 @@ class Images {
  public:
   // At most so many images, or pairs to look at, are justified by so many atoms: a few characters of a file can put all
   // atoms on one place or make the cell a speck, and then there is no end of neighbors.
-  static double most_images(size_t n_atoms) { return 1048576.0 + 512.0 * static_cast<double>(n_atoms); }
+  static double most_images(size_t n_atoms) {
+    constexpr double kMostPlaces = 4294967295.0;  // that 32 bits can number
+    return std::min(1048576.0 + 64.0 * static_cast<double>(n_atoms), kMostPlaces);
+  }
   static double most_candidates(size_t n_atoms) { return 1048576.0 + 8192.0 * static_cast<double>(n_atoms); }
 
   // There is one atom at least. Throws FieldError where there are too many images, or too many of them near the atoms.
