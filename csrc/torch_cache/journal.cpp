@@ -37,7 +37,10 @@ bool take_step(ByteCursor& cursor, Bytes& body, uint32_t& n_entries) {
 
 // The first step is the fingerprint.
 Journal::Journal(io::WritableFile& file, const std::string& fingerprint) : file_(file) {
-  if (read(fingerprint)) return file_.truncate(end_);
+  if (read(fingerprint)) {
+    file_.truncate(end_);
+    return;
+  }
   file_.truncate(0);
   const std::vector<std::byte> head = step_of(as_bytes(fingerprint), 0);
   file_.write_at(0, head);
