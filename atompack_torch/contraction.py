@@ -65,11 +65,11 @@ def contract_forces(batch: MoleculeBatch, dE_dfeatures: Tensor) -> Tensor:  # no
 
 def _rows_of(batch: MoleculeBatch, weights: Tensor) -> Rows:
     """Checked, but for what the native core looks at: each index, and the shapes of the rows."""
-    found: dict[str, Tensor | None] = {}
+    found: dict[str, Tensor | None] = dict.fromkeys(DERIVATIVES)
     for name in DERIVATIVES:
-        found[name] = row = batch._fields.get(name)
-        if row is not None:
-            _check_row(name, row, weights)
+        row = batch._fields.get(name)
+        if isinstance(row, Tensor):
+            found[name] = _checked_row(name, row, weights)
         elif not name.endswith("typespin"):
             raise FieldError(f"contract_forces: the batch has no derivatives (field {name!r})")
     rows = Rows(*found.values())  # type: ignore[arg-type]
@@ -84,7 +84,7 @@ def _rows_of(batch: MoleculeBatch, weights: Tensor) -> Rows:
     return rows
 
 
-def _check_row(name: str, row: Tensor, weights: Tensor) -> None:
+def _checked_row(name: str, row: Tensor, weights: Tensor) -> Tensor:
     def fail(what: str, expected: object, got: object) -> FieldError:
         return FieldError(f"{what}: expected {expected}, got {got} (field {name!r})")
 
@@ -97,6 +97,7 @@ def _check_row(name: str, row: Tensor, weights: Tensor) -> None:
         raise fail("dE_dfeatures", *(str(t.dtype).removeprefix("torch.") for t in (row, weights)))
     if row.device != weights.device:
         raise fail("dE_dfeatures", f"a tensor on {row.device}", weights.device)
+    return row
 
 
 class _Contraction(torch.autograd.Function):

@@ -27,6 +27,7 @@ pybind11_add_module(_C MODULE NO_EXTRAS
   csrc/collate/contraction.cpp
   csrc/collate/copy.cpp
   csrc/collate/edges.cpp
+  csrc/collate/expect.cpp
   csrc/collate/features.cpp
   csrc/collate/fill.cpp
   csrc/collate/normal_equations.cpp

@@ -305,6 +305,11 @@ def test_other_things_are_refused() -> None:
     batch.ptr = torch.tensor([0, 20, 14])
     with pytest.raises(apt.FieldError, match="ptr: expected ascending numbers from 0 to 14"):
         DESCRIPTOR.compute(batch)
+    for name, shape in (("positions", (14, 2)), ("atomic_numbers", (14, 1)), ("cell", (2, 3))):
+        batch = apt.collate([molecule(cell=CELL), molecule(cell=CELL)])
+        batch[name] = torch.ones(shape, dtype=batch[name].dtype)
+        with pytest.raises(apt.FieldError, match=f"{name}: expected .* of shape"):
+            DESCRIPTOR.compute(batch)
     away = apt.collate([molecule()]).to("meta")
     with pytest.raises(apt.FieldError, match="expected a batch on cpu, got meta"):
         DESCRIPTOR.compute(away)

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <chrono>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include "base/error.h"
+#include "collate/expect.h"
 #include "collate/pace.h"
 #include "collate/parallel.h"
 #include "descriptor/contract.h"
@@ -23,14 +23,6 @@ using descriptor::RowRanges;
 // Reading these takes longer than waking a thread.
 constexpr int64_t kLeastBytes = 128 * 1024;
 
-void check(const at::Tensor& tensor, const char* name, at::ScalarType type, at::IntArrayRef sizes) {
-  if (!tensor.is_cpu() || tensor.scalar_type() != type || tensor.sizes() != sizes) {
-    throw FieldError(cat(name, ": expected ", c10::toString(type), " of shape ", sizes, " on the CPU, got ",
-                         c10::toString(tensor.scalar_type()), " of shape ", tensor.sizes(), " on ", tensor.device()))
-        .at_field(name);
-  }
-}
-
 int64_t order_of(const at::Tensor& grads, const char* name) {
   if (grads.dim() != 3) throw FieldError(cat(name, ": expected three dimensions, got ", grads.dim())).at_field(name);
   return grads.size(1);
@@ -41,20 +33,20 @@ DerivativeTensors checked(const DerivativeTensors& rows, at::ScalarType type) {
   const int64_t n_edges = rows.radial_center.numel(), n_triplets = rows.angular_center.numel();
   const int64_t n_radial = order_of(rows.radial_grads, "radial_dG_drij");
   const int64_t n_angular = order_of(rows.grads_i, "angular_grads_i");
-  check(rows.radial_center, "radial_center_idx", at::kLong, {n_edges});
-  check(rows.radial_neighbor, "radial_neighbor_idx", at::kLong, {n_edges});
-  check(rows.radial_grads, "radial_dG_drij", type, {n_edges, n_radial, 3});
-  check(rows.angular_center, "angular_center_idx", at::kLong, {n_triplets});
-  check(rows.angular_j, "angular_neighbor_j_idx", at::kLong, {n_triplets});
-  check(rows.angular_k, "angular_neighbor_k_idx", at::kLong, {n_triplets});
-  check(rows.grads_i, "angular_grads_i", type, {n_triplets, n_angular, 3});
-  check(rows.grads_j, "angular_grads_j", type, {n_triplets, n_angular, 3});
-  check(rows.grads_k, "angular_grads_k", type, {n_triplets, n_angular, 3});
+  expect_tensor(rows.radial_center, "radial_center_idx", at::kLong, {n_edges});
+  expect_tensor(rows.radial_neighbor, "radial_neighbor_idx", at::kLong, {n_edges});
+  expect_tensor(rows.radial_grads, "radial_dG_drij", type, {n_edges, n_radial, 3});
+  expect_tensor(rows.angular_center, "angular_center_idx", at::kLong, {n_triplets});
+  expect_tensor(rows.angular_j, "angular_neighbor_j_idx", at::kLong, {n_triplets});
+  expect_tensor(rows.angular_k, "angular_neighbor_k_idx", at::kLong, {n_triplets});
+  expect_tensor(rows.grads_i, "angular_grads_i", type, {n_triplets, n_angular, 3});
+  expect_tensor(rows.grads_j, "angular_grads_j", type, {n_triplets, n_angular, 3});
+  expect_tensor(rows.grads_k, "angular_grads_k", type, {n_triplets, n_angular, 3});
   if (rows.radial_spin.has_value() != rows.angular_spin.has_value()) {
     throw FieldError("typespin: expected that of edges and of triplets, or none, got one of them");
   }
-  if (rows.radial_spin) check(*rows.radial_spin, "radial_neighbor_typespin", type, {n_edges});
-  if (rows.angular_spin) check(*rows.angular_spin, "angular_triplet_typespin", type, {n_triplets});
+  if (rows.radial_spin) expect_tensor(*rows.radial_spin, "radial_neighbor_typespin", type, {n_edges});
+  if (rows.angular_spin) expect_tensor(*rows.angular_spin, "angular_triplet_typespin", type, {n_triplets});
   DerivativeTensors all = rows;
   for (at::Tensor* tensor : {&all.radial_center, &all.radial_neighbor, &all.radial_grads, &all.angular_center,
                              &all.angular_j, &all.angular_k, &all.grads_i, &all.grads_j, &all.grads_k}) {
@@ -183,13 +175,6 @@ void check_type(const at::Tensor& tensor, const char* what) {
   throw FieldError(cat(what, ": expected Float or Double, got ", c10::toString(tensor.scalar_type())));
 }
 
-void check_ptr(const at::Tensor& ptr, int64_t n_atoms) {
-  const bool is_right = ptr.is_cpu() && ptr.scalar_type() == at::kLong && ptr.dim() == 1 && ptr.is_contiguous() &&
-                        ptr.numel() > 0 && indices(ptr).front() == 0 && indices(ptr).back() == n_atoms &&
-                        std::ranges::is_sorted(indices(ptr));
-  if (!is_right) throw FieldError(cat("ptr: expected ascending numbers from 0 to ", n_atoms)).at_field("ptr");
-}
-
 int64_t n_features_of(const DerivativeTensors& rows) {
   return (rows.radial_grads.size(1) + rows.grads_i.size(1)) * (rows.radial_spin ? 2 : 1);
 }
@@ -220,8 +205,8 @@ at::Tensor transpose_as(const at::Tensor& forces, const DerivativeTensors& rows,
 at::Tensor contract(const at::Tensor& weights, const DerivativeTensors& rows, const at::Tensor& ptr) {
   check_type(weights, "dE_dfeatures");
   const DerivativeTensors all = checked(rows, weights.scalar_type());
-  check(weights, "dE_dfeatures", weights.scalar_type(), {weights.size(0), n_features_of(all)});
-  check_ptr(ptr, weights.size(0));
+  expect_tensor(weights, "dE_dfeatures", weights.scalar_type(), {weights.size(0), n_features_of(all)});
+  expect_ptr(ptr, weights.size(0));
   const auto as = weights.scalar_type() == at::kFloat ? contract_as<float> : contract_as<double>;
   return as(weights.contiguous(), all, ptr);
 }
@@ -229,8 +214,8 @@ at::Tensor contract(const at::Tensor& weights, const DerivativeTensors& rows, co
 at::Tensor contract_transposed(const at::Tensor& forces, const DerivativeTensors& rows, const at::Tensor& ptr) {
   check_type(forces, "forces");
   const DerivativeTensors all = checked(rows, forces.scalar_type());
-  check(forces, "forces", forces.scalar_type(), {forces.size(0), 3});
-  check_ptr(ptr, forces.size(0));
+  expect_tensor(forces, "forces", forces.scalar_type(), {forces.size(0), 3});
+  expect_ptr(ptr, forces.size(0));
   const auto as = forces.scalar_type() == at::kFloat ? transpose_as<float> : transpose_as<double>;
   return as(forces.contiguous(), all, ptr);
 }

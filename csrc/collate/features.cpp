@@ -8,6 +8,7 @@
 #include "base/checked_math.h"
 #include "base/error.h"
 #include "collate/arena.h"
+#include "collate/expect.h"
 #include "collate/parallel.h"
 #include "collate/plan.h"
 
@@ -29,11 +30,14 @@ std::span<const T> values_of(const at::Tensor& tensor) {
   return {tensor.const_data_ptr<T>(), static_cast<size_t>(tensor.numel())};
 }
 
-void check_ptr(const Structures& structures) {
-  const auto ptr = values_of<int64_t>(structures.ptr);
-  if (ptr.empty() || ptr.front() != 0 || ptr.back() != structures.positions.size(0) || !std::ranges::is_sorted(ptr)) {
-    throw FieldError(cat("ptr: expected ascending numbers from 0 to ", structures.positions.size(0))).at_field("ptr");
-  }
+void check(const Structures& structures) {
+  const int64_t n_atoms = structures.atomic_numbers.numel();
+  expect_tensor(structures.positions, "positions", at::kDouble, {n_atoms, 3});
+  expect_tensor(structures.atomic_numbers, "atomic_numbers", at::kLong, {n_atoms});
+  expect_ptr(structures.ptr, n_atoms);
+  const int64_t n_molecules = structures.ptr.numel() - 1;
+  if (structures.cell) expect_tensor(*structures.cell, "cell", at::kDouble, {n_molecules, 3, 3});
+  expect_tensor(structures.periodic, "pbc", at::kBool, {n_molecules, 3});
 }
 
 Lattice lattice_of(const Structures& structures, size_t molecule) {
@@ -261,7 +265,7 @@ std::vector<int32_t> Featurizer::species_of(const Structures& structures) const 
 }
 
 Features Featurizer::compute(const Structures& structures, bool derivatives, DType dtype) const {
-  check_ptr(structures);
+  check(structures);
   const std::vector<int32_t> species = species_of(structures);
   const int64_t n_atoms = structures.positions.size(0);
   const int64_t most = std::clamp(usable_threads(0), int64_t{1}, std::max(n_atoms / kLeastAtoms, int64_t{1}));
