@@ -30,3 +30,5 @@ run atp_record 4096 16
 run zstd_bound 4096 16
 run lz4_bound 4096 16
 run extxyz 4096 64
+run vlen_rows 16384 16
+run hdf5_chunk 4096 32

@@ -21,14 +21,27 @@ void bound_lz4(Bytes input);
 // A whole extended XYZ file: read in blocks of any size, written, and read again.
 void read_extxyz(Bytes input);
 
+// References to rows of variable length, and the file in whose heap they lie. Layout: type u8, base u8, number of
+// references u8, references, file.
+void read_vlen_rows(Bytes input);
+
+// A chunk of a data set. Layout: rows u16 (big-endian), element bytes u8, filters u8, wanted rows u8 u8, first byte u8,
+// filter mask u8, the chunk.
+void unpack_stored_chunk(Bytes input);
+
 struct Target {
   std::string_view name;
   void (*run)(Bytes input);
 };
 
 inline constexpr Target kTargets[] = {
-    {"atp_reader", &read_file}, {"atp_record", &read_record}, {"zstd_bound", &bound_zstd},
-    {"lz4_bound", &bound_lz4},  {"extxyz", &read_extxyz},
+    {"atp_reader", &read_file},
+    {"atp_record", &read_record},
+    {"zstd_bound", &bound_zstd},
+    {"lz4_bound", &bound_lz4},
+    {"extxyz", &read_extxyz},
+    {"vlen_rows", &read_vlen_rows},
+    {"hdf5_chunk", &unpack_stored_chunk},
 };
 
 // Not assert(): it must hold in every kind of build.

@@ -129,7 +129,7 @@ TEST(Inflate, NamesWhatIsWrong) {
   EXPECT_EQ(error_of({0x78, 0x01, 0x01, 4, 0, 0, 0}),
             "deflate stream: stored block: its two lengths do not agree (offset 7)");
   EXPECT_EQ(error_of({0x78, 0x01, 0x01, 4, 0, 0xFB, 0xFF, 1, 2, 3, 4, 0, 0, 0, 0}),
-            "deflate stream: Adler-32: expected 0, got 1572875 (offset 15)");
+            "deflate stream: Adler-32: expected 0, got 1572875 (offset 11)");
 }
 
 }  // namespace
