@@ -10,7 +10,7 @@ FUZZ_SECONDS ?= 60
 THREADED_TESTS := OrderedWorkers.*:Writer.*:SharedRing.*:Reader.*:ConcatSource.*:MappedFile.*
 PYTEST_ARGS ?=
 
-DEBIAN := g++ make pkg-config ccache libhdf5-dev libzstd-dev liblz4-dev nlohmann-json3-dev
+DEBIAN := g++ make pkg-config ccache libhdf5-dev libzstd-dev liblz4-dev zlib1g-dev nlohmann-json3-dev
 DEBIAN_PYTHON := python3 python3-venv python3-dev
 
 PY := .venv/bin/python

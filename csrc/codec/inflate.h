@@ -1,5 +1,4 @@
-// Decoding zlib streams (RFC 1950 and 1951). Written out here because the tables of HDF5 files are almost all zeros:
-// runs are filled at the speed of memory, which zlib does byte by byte.
+// Decoding zlib streams (RFC 1950 and 1951).
 #pragma once
 
 #include <span>
@@ -12,7 +11,7 @@ namespace atompack::codec {
 constexpr uint64_t kInflateMost = 1032;
 
 // Fills `out`. Throws CorruptFileError unless the stream holds exactly as many bytes and its Adler-32 fits; what
-// follows the stream is ignored. Offsets in errors count from the start of `stream`.
+// follows the stream is ignored.
 void inflate(Bytes stream, std::span<std::byte> out);
 
 }  // namespace atompack::codec

@@ -207,12 +207,56 @@ def neighbor_seeds() -> Iterator[tuple[str, bytes]]:
     )
 
 
+def heap_collection(*objects: tuple[int, bytes]) -> bytes:
+    """A collection of the global heap of HDF5, with free space at its end."""
+    body = b"".join(
+        struct.pack("<HHIQ", number, 1, 0, len(payload)) + payload + bytes(-len(payload) % 8)
+        for number, payload in objects
+    )
+    free = 256 - 16 - len(body)
+    return (
+        b"GCOL\1\0\0\0"
+        + struct.pack("<Q", 256)
+        + body
+        + struct.pack("<QQ", 0, free)
+        + bytes(free - 16)
+    )
+
+
+def vlen_seeds() -> Iterator[tuple[str, bytes]]:
+    """Rows of variable length, in the order of the heap and in another."""
+    heap = heap_collection((1, struct.pack("<4q", 0, 1, 2, 0)), (2, b"abcde"), (4, b"12345678"))
+    references = [(4, 0, 1), (0, 0, 0), (1, 0, 4), (5, 0, 2), (1, 7, 9)]
+    for name, kind, order in (("int64", 2, 1), ("uint8", 0, -1), ("float32", 3, 1)):
+        packed = b"".join(struct.pack("<IQI", *r) for r in references[::order])
+        yield name, bytes([kind, 0, len(references)]) + packed + heap
+    packed = struct.pack("<IQI", 8, 0, 4) * 2
+    yield "with_base", bytes([0, 9, 2]) + packed + bytes(9) + heap
+
+
+def chunk_seeds() -> Iterator[tuple[str, bytes]]:
+    """Chunks through each filter, of deflate streams through each kind of block."""
+    rows, size = 40, 24
+    raw = b"".join(struct.pack("<qqii", i, 3 * i, 5, 18) for i in range(rows))
+    shuffled = bytes(raw[i * size + k] for k in range(size) for i in range(rows))
+    for filters, data in ((0, raw), (1, shuffled), (2, raw), (3, shuffled)):
+        head = bytes([0, rows, size - 1, filters, 3, 30, 8, 0])
+        for level in (0, 1, 9) if filters & 2 else (None,):
+            stored = data if level is None else zlib.compress(data, level)
+            yield f"filters_{filters}_level_{level}", head + stored
+    fixed = zlib.compressobj(9, strategy=zlib.Z_FIXED)
+    yield "fixed", bytes([0, rows, size - 1, 2, 0, 9, 0, 0]) + fixed.compress(raw) + fixed.flush()
+    yield "zeros", bytes([255, 0, 3, 3, 0, 9, 0, 0]) + zlib.compress(bytes(65280 * 4))
+
+
 def main(fixtures: Path, corpus: Path) -> None:
     """Write everything."""
     inputs = {("zstd_bound", name): data for name, data in zstd_seeds()}
     inputs |= {("atp_reader", name): data for name, data in reader_seeds()}
     inputs |= {("extxyz", name): data for name, data in extxyz_seeds()}
     inputs |= {("neighbors", name): data for name, data in neighbor_seeds()}
+    inputs |= {("vlen_rows", name): data for name, data in vlen_seeds()}
+    inputs |= {("hdf5_chunk", name): data for name, data in chunk_seeds()}
     known = set(inputs.values())
     for path in sorted(fixtures.glob("atp/**/*.atp")):
         for i, (target, data) in enumerate(seeds_from(path)):

@@ -33,3 +33,5 @@ run lz4_bound 4096 16
 run extxyz 4096 64
 seconds_each_input=2
 run neighbors 2048 128
+run vlen_rows 16384 16
+run hdf5_chunk 4096 32

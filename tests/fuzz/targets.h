@@ -25,14 +25,28 @@ void read_extxyz(Bytes input);
 // pbc, 3 full, 4 vectors, 5 self_interaction, 6 numbers of 8 bytes instead of 2), cutoff, cell, positions.
 void find_neighbors(Bytes input);
 
+// References to rows of variable length, and the file in whose heap they lie. Layout: type u8, base u8, number of
+// references u8, references, file.
+void read_vlen_rows(Bytes input);
+
+// A chunk of a data set. Layout: rows u16 (big-endian), element bytes u8, filters u8, wanted rows u8 u8, first byte u8,
+// filter mask u8, the chunk.
+void unpack_stored_chunk(Bytes input);
+
 struct Target {
   std::string_view name;
   void (*run)(Bytes input);
 };
 
 inline constexpr Target kTargets[] = {
-    {"atp_reader", &read_file}, {"atp_record", &read_record}, {"zstd_bound", &bound_zstd},
-    {"lz4_bound", &bound_lz4},  {"extxyz", &read_extxyz},     {"neighbors", &find_neighbors},
+    {"atp_reader", &read_file},
+    {"atp_record", &read_record},
+    {"zstd_bound", &bound_zstd},
+    {"lz4_bound", &bound_lz4},
+    {"extxyz", &read_extxyz},
+    {"neighbors", &find_neighbors},
+    {"vlen_rows", &read_vlen_rows},
+    {"hdf5_chunk", &unpack_stored_chunk},
 };
 
 // Not assert(): it must hold in every kind of build.
