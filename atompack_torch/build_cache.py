@@ -5,9 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,9 +44,11 @@ class Descriptor(Protocol):
     """
 
     @property
-    def compat(self) -> dict[str, Any]: ...
+    def compat(self) -> dict[str, Any]:
+        """The settings, by the names of the format's compatibility JSON."""
 
-    def compute(self, batch: MoleculeBatch, derivatives: bool = False) -> MoleculeBatch: ...
+    def compute(self, batch: MoleculeBatch, derivatives: bool = False) -> MoleculeBatch:
+        """The batch with ``features``, and derivatives if asked for."""
 
 
 def build_cache(
