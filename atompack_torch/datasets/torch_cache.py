@@ -84,16 +84,16 @@ class TorchCache:
             for name in ("descriptor_manifest", "force_derivatives")
             if found[name] is not None
         }
-        return {**found["root"], **of_cache, **groups}
+        return {**(found["root"] or {}), **of_cache, **groups}
 
     @property
     def descriptor(self) -> ChebyshevDescriptor | None:
         """What made the features, by the file's own settings; None if it does not say."""
-        text = self.info.get("descriptor_compat_json")
         manifest = self.info.get("descriptor_manifest")
-        if text is None and manifest is None:
+        text = manifest["config_json"] if manifest else self.info.get("descriptor_compat_json")
+        if text is None:
             return None
-        config = json.loads(text if manifest is None else manifest["config_json"])
+        config = json.loads(text)
         stored = self.info.get("storage_dtype", "float64")
         return descriptor_of({"dtype": stored, **config})
 
