@@ -30,3 +30,5 @@ run atp_record 4096 16
 run zstd_bound 4096 16
 run lz4_bound 4096 16
 run extxyz 4096 64
+run pickle 4096 64 "$source_folder/tests/fixtures/pickle"
+run structure 4096 300 "$source_folder/tests/fixtures/pickle/structures"

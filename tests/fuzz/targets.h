@@ -21,14 +21,20 @@ void bound_lz4(Bytes input);
 // A whole extended XYZ file: read in blocks of any size, written, and read again.
 void read_extxyz(Bytes input);
 
+// A pickle: what is read of it can be looked at, written, and read again.
+void read_pickle(Bytes input);
+
+// A pickled structure of the torch cache.
+void read_structure(Bytes input);
+
 struct Target {
   std::string_view name;
   void (*run)(Bytes input);
 };
 
 inline constexpr Target kTargets[] = {
-    {"atp_reader", &read_file}, {"atp_record", &read_record}, {"zstd_bound", &bound_zstd},
-    {"lz4_bound", &bound_lz4},  {"extxyz", &read_extxyz},
+    {"atp_reader", &read_file}, {"atp_record", &read_record}, {"zstd_bound", &bound_zstd},    {"lz4_bound", &bound_lz4},
+    {"extxyz", &read_extxyz},   {"pickle", &read_pickle},     {"structure", &read_structure},
 };
 
 // Not assert(): it must hold in every kind of build.
