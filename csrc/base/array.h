@@ -50,8 +50,8 @@ struct ElementField {
 
 // The types and fields that numbers refer to.
 struct TypeTable {
-  std::span<const ElementType> types;
-  std::span<const ElementField> fields;
+  std::span<const ElementType> types = {};
+  std::span<const ElementField> fields = {};
 };
 
 // How the elements lie: in C order, in Fortran order and not in C order, or in neither.
@@ -61,12 +61,12 @@ enum class Order : uint8_t { c, fortran, strided };
 // inside `data`.
 struct Array {
   uint32_t type_number = 0;
-  ElementType type;
-  TypeTable table;
+  ElementType type = {};
+  TypeTable table = {};
   Order order = Order::c;
   bool requires_grad = false;
-  std::span<const int64_t> shape, strides;
-  Bytes data;
+  std::span<const int64_t> shape = {}, strides = {};
+  Bytes data = {};
 
   uint64_t size() const;
   // What copy_out() writes.

@@ -1,6 +1,7 @@
 #include "pickle/check.h"
 
 #include <algorithm>
+#include <cmath>
 #include <compare>
 #include <numeric>
 
@@ -139,7 +140,9 @@ class KeyOrder {
   static std::strong_ordering compare_numbers(const Cell& a, const Cell& b) {
     const Cell x = canonical(a), y = canonical(b);
     if (x.kind() != y.kind()) return x.kind() <=> y.kind();
-    // By their bits: each NaN is a key of its own for Python, those of the same object are one.
+    const bool same_bits = x.integer == y.integer;
+    // Each NaN is a key of its own: what differs is where it lies.
+    if (same_bits && x.kind() == Kind::real && std::isnan(x.real)) return &a <=> &b;
     return x.integer <=> y.integer;
   }
 
@@ -181,8 +184,10 @@ constexpr size_t kFewKeys = 16;
 std::vector<uint32_t> first_equals(KeyOrder& order, std::span<const Cell> entries) {
   std::vector<uint32_t> numbers(entries.size() / 2), firsts(entries.size() / 2);
   std::iota(numbers.begin(), numbers.end(), 0u);
-  std::ranges::stable_sort(numbers,
-                           [&](uint32_t a, uint32_t b) { return order.compare(entries[2 * a], entries[2 * b]) < 0; });
+  std::ranges::sort(numbers, [&](uint32_t a, uint32_t b) {
+    const auto by_key = order.compare(entries[2 * a], entries[2 * b]);
+    return by_key != 0 ? by_key < 0 : a < b;
+  });
   for (size_t i = 0; i < numbers.size(); ++i) {
     const bool repeats = i > 0 && order.compare(entries[2 * numbers[i - 1]], entries[2 * numbers[i]]) == 0;
     firsts[numbers[i]] = repeats ? firsts[numbers[i - 1]] : numbers[i];

@@ -19,7 +19,7 @@ Bytes buffer_of(const Cell& cell, std::string_view what) {
   return cell.bytes();
 }
 
-// Strides of an array without gaps.
+// Strides of an array without gaps, whose elements have been counted.
 void add_strides(State& state, uint32_t first_extent, uint8_t rank, bool fortran) {
   std::vector<int64_t>& extents = state.tree.extents;
   extents.resize(extents.size() + rank);
@@ -53,22 +53,18 @@ void fill_bytes(const ElementType& type, ArrayNode& array, Bytes data, uint64_t 
   array.data = data;
 }
 
-ArrayNode layout(State& state, uint32_t type, const Cell& shape, bool fortran) {
-  ArrayNode array{.type = type, .first_extent = static_cast<uint32_t>(state.tree.extents.size()), .filled = true};
-  array.rank = add_extents(state, shape, "shape");
-  add_strides(state, array.first_extent, array.rank, fortran);
-  return array;
-}
-
 void settle_order(State& state, ArrayNode& array) {
   const auto extents = std::span(state.tree.extents).subspan(array.first_extent, 2 * size_t{array.rank});
   array.order = order_of(extents.first(array.rank), extents.last(array.rank));
 }
 
 ArrayNode make_array(State& state, const Source& source) {
-  ArrayNode array = layout(state, type_of(state, source.type, "array"), source.shape, source.fortran);
+  ArrayNode array{.type = type_of(state, source.type, "array"), .filled = true};
+  array.first_extent = static_cast<uint32_t>(state.tree.extents.size());
+  array.rank = add_extents(state, source.shape, "shape");
+  const uint64_t size = count_elements(std::span(state.tree.extents).last(array.rank));
+  add_strides(state, array.first_extent, array.rank, source.fortran);
   const ElementType& type = state.tree.types[array.type];
-  const uint64_t size = count_elements(std::span(state.tree.extents).subspan(array.first_extent, array.rank));
   if (type.kind == ElementKind::object) {
     fill_objects(state, array, source.data, size);
   } else {

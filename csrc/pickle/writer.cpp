@@ -55,6 +55,16 @@ struct Reversed {
   std::optional<Array> view;
 };
 
+// A text that no other type has; names are preceded by their length, since they may hold anything.
+std::string identity_of(const TypeTable& table, const ElementType& type, bool native) {
+  std::string text = cat(type_code(type), type.big_endian && !native ? '>' : '<', type.unit.size(), ' ', type.unit, ' ',
+                         type.unit_count, '(');
+  for (const ElementField& field : table.fields.subspan(type.first_field, type.n_fields)) {
+    text += cat(field.name.size(), ' ', field.name, field.offset, identity_of(table, table.types[field.type], native));
+  }
+  return text + ')';
+}
+
 }  // namespace
 
 Writer::Writer(std::vector<std::byte>& out) : out_(out) {
@@ -261,7 +271,7 @@ void Writer::dtype(const TypeTable& table, const ElementType& type) { write_dtyp
 
 void Writer::write_dtype(const TypeTable& table, const ElementType& type, bool native) {
   if (type.kind == ElementKind::bfloat16) throw UnsupportedFormatError("pickle: NumPy has no element type bfloat16");
-  std::string known = cat(native ? 'n' : 'd', type_text(table, type));
+  std::string known = cat('d', identity_of(table, type, native));
   if (recall(known)) return;
   global("numpy", "dtype");
   text(type_code(type));

@@ -15,13 +15,13 @@ namespace atompack::torch_cache {
 
 // Values as the file has them: no unit is converted, what is absent stays absent.
 struct Structure {
-  std::vector<double> positions;              // (N, 3)
-  std::vector<std::string> species;           // N labels
-  std::optional<double> energy;               // NaN where the file says so
-  std::optional<std::vector<double>> forces;  // (N, 3)
-  std::optional<std::array<double, 9>> cell;  // (3, 3), lattice vectors as rows
-  std::optional<std::array<bool, 3>> pbc;     // absent with a cell: periodic in all directions
-  std::optional<std::string> name;
+  std::vector<double> positions = {};              // (N, 3)
+  std::vector<std::string> species = {};           // N labels
+  std::optional<double> energy = {};               // NaN where the file says so
+  std::optional<std::vector<double>> forces = {};  // (N, 3)
+  std::optional<std::array<double, 9>> cell = {};  // (3, 3), lattice vectors as rows
+  std::optional<std::array<bool, 3>> pbc = {};     // absent with a cell: periodic in all directions
+  std::optional<std::string> name = {};
 
   size_t n_atoms() const { return species.size(); }
   bool operator==(const Structure&) const = default;

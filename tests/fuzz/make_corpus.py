@@ -1,8 +1,8 @@
 """Write the hand-made part of the fuzz corpus.
 
 Seeds for the record and codec targets are cut out of .atp fixtures; files for the reader target
-are small irregular ones that the fixtures do not have, as are extended XYZ files. Run it again when
-the layout of a target's input changes:
+are small irregular ones that the fixtures do not have, as are extended XYZ files and pickles. Run
+it again when the layout of a target's input changes:
 
     python tests/fuzz/make_corpus.py FIXTURES tests/fuzz/corpus
 """
@@ -249,6 +249,32 @@ def chunk_seeds() -> Iterator[tuple[str, bytes]]:
     yield "zeros", bytes([255, 0, 3, 3, 0, 9, 0, 0]) + zlib.compress(bytes(65280 * 4))
 
 
+def pickle_seeds() -> Iterator[tuple[str, bytes]]:
+    """Pickles that no program writes, but that can be read."""
+    yield (
+        "repeated_keys",
+        b"\x80\x04}(\x8c\x01aK\x01\x88K\x02K\x01K\x03G\x3f\xf0" + bytes(6) + b"NuK\x01N\x86Ns.",
+    )
+    yield "sparse_memo", b"\x80\x02]r\x14\x00\x00\x00j\x14\x00\x00\x00\x94h\x01q\x00\x87."
+    yield "list_grows", b"\x80\x04](]\x94K\x01ah\x00K\x02a](K\x03K\x04eK\x05ah\x00(K\x06K\x07ee."
+    dtype = b"\x8c\x05numpy\x94\x8c\x05dtype\x94\x93\x94\x8c\x02%s\x89\x88\x87R(K\x03\x8c\x01%sN"
+    plain = dtype + b"NNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb"
+    buffer = b"cnumpy._core.numeric\n_frombuffer\n(\x96" + struct.pack("<Q", 12) + bytes(12)
+    axes = b"K\x03K\x02K\x01\x87\x8c\x01KK\x02K\x00K\x01\x87tR."
+    yield "other_axes", b"\x80\x05" + buffer + plain % (b"i2", b">") + axes
+    record = dtype % (b"V3", b"|") + b"\x8c\x01a\x85}\x8c\x01a" + plain % (b"u2", b">")
+    yield "one_field", b"\x80\x04" + record + b"K\x01\x86sK\x03K\x01K\x10tb."
+
+
+def structure_seeds() -> Iterator[tuple[str, bytes]]:
+    """Structures with lists in place of arrays."""
+    head = b"\x80\x05caenet.torch_training.config\nStructure\n)\x81}(\x8c\tpositions]"
+    rows = b"(](K\x01K\x02K\x03e](K\x04K\x05\x88ee\x8c\x07species\x8c\x01H\x8c\x01H\x86"
+    rest = b"\x8c\x03pbc\x88\x89K\x01\x87\x8c\x06energyK\x05\x8c\x04nameN"
+    yield "lists", head + rows + rest + b"ub."
+    yield "no_atoms", head + b"\x8c\x07species)ub."
+
+
 def main(fixtures: Path, corpus: Path) -> None:
     """Write everything."""
     inputs = {("zstd_bound", name): data for name, data in zstd_seeds()}
@@ -257,6 +283,8 @@ def main(fixtures: Path, corpus: Path) -> None:
     inputs |= {("neighbors", name): data for name, data in neighbor_seeds()}
     inputs |= {("vlen_rows", name): data for name, data in vlen_seeds()}
     inputs |= {("hdf5_chunk", name): data for name, data in chunk_seeds()}
+    inputs |= {("pickle", name): data for name, data in pickle_seeds()}
+    inputs |= {("structure", name): data for name, data in structure_seeds()}
     known = set(inputs.values())
     for path in sorted(fixtures.glob("atp/**/*.atp")):
         for i, (target, data) in enumerate(seeds_from(path)):

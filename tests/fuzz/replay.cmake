@@ -9,8 +9,11 @@ add_executable(atompack_fuzz_replay
   ${FUZZ_FOLDER}/extxyz_fuzz.cpp
   ${FUZZ_FOLDER}/neighbors_fuzz.cpp
   ${FUZZ_FOLDER}/torch_cache_fuzz.cpp
+  ${FUZZ_FOLDER}/pickle_fuzz.cpp
+  ${FUZZ_FOLDER}/structure_fuzz.cpp
 )
 target_compile_options(atompack_fuzz_replay PRIVATE -Wall -Wextra -Werror)
 target_link_libraries(atompack_fuzz_replay PRIVATE atompack_hdf5 atompack_descriptor atompack_core)
 add_test(NAME fuzz_replay
-  COMMAND atompack_fuzz_replay ${PROJECT_SOURCE_DIR}/../shared/fixtures ${FUZZ_FOLDER}/corpus)
+  COMMAND atompack_fuzz_replay ${PROJECT_SOURCE_DIR}/../shared/fixtures ${FUZZ_FOLDER}/corpus
+          ${PROJECT_SOURCE_DIR}/tests/fixtures/pickle)

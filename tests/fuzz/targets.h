@@ -33,6 +33,12 @@ void read_vlen_rows(Bytes input);
 // filter mask u8, the chunk.
 void unpack_stored_chunk(Bytes input);
 
+// A pickle: what is read of it can be looked at, written, and read again.
+void read_pickle(Bytes input);
+
+// A pickled structure of the torch cache.
+void read_structure(Bytes input);
+
 struct Target {
   std::string_view name;
   void (*run)(Bytes input);
@@ -47,6 +53,8 @@ inline constexpr Target kTargets[] = {
     {"neighbors", &find_neighbors},
     {"vlen_rows", &read_vlen_rows},
     {"hdf5_chunk", &unpack_stored_chunk},
+    {"pickle", &read_pickle},
+    {"structure", &read_structure},
 };
 
 // Not assert(): it must hold in every kind of build.

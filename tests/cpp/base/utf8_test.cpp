@@ -33,6 +33,19 @@ TEST(Utf8, AcceptsExactlyTheScalarValuesInTheirShortestForm) {
   }
 }
 
+TEST(Utf8, SurrogatesWhereTheyAreAllowed) {
+  const auto both = [](std::string_view bytes) {
+    const Bytes text = atompack::as_bytes(bytes);
+    return std::pair(atompack::is_utf8(text), is_utf8_or_surrogates(text));
+  };
+  EXPECT_EQ(both("\xed\xa0\x80"), std::pair(false, true));
+  EXPECT_EQ(both("a\xed\xbf\xbfz"), std::pair(false, true));
+  EXPECT_EQ(both("\xed\x9f\xbf"), std::pair(true, true));
+  EXPECT_EQ(both("\xed\xa0"), std::pair(false, false));
+  EXPECT_EQ(both("\xed\xa0z"), std::pair(false, false));
+  EXPECT_EQ(both("\xff"), std::pair(false, false));
+}
+
 TEST(Utf8, AcceptsNothingAndNul) {
   EXPECT_TRUE(is_utf8(""));
   EXPECT_TRUE(is_utf8(std::string_view("a\0\xC3\xA9z", 5)));

@@ -47,8 +47,9 @@ TEST(PickleNumpy, DataMustFitTheShape) {
   EXPECT_TRUE(run(array(huge + huge + "K\0\x87"s, built("f8"), "C\0"s) + ".").starts_with("corrupt: pickle: elements"));
   EXPECT_TRUE(run(array(huge + "\x85", built("f8"), "C\2ab") + ".").starts_with("corrupt: pickle: bytes of an array"));
   EXPECT_TRUE(run(array("J\xff\xff\xff\xff\x85", built("f8"), "C\0"s) + ".").starts_with("corrupt: pickle: shape"));
-  EXPECT_TRUE(run(array("(" + std::string(65 * 2, 'K').replace(0, 0, "") + "t", built("u1"), "C\1a") + ".")
-                  .starts_with("corrupt"));
+  std::string ones;
+  for (int i = 0; i < 65; ++i) ones += "K\1";
+  EXPECT_TRUE(run(array("(" + ones + "t", built("u1", "|"), "C\1a") + ".").starts_with("corrupt: pickle: shape"));
 }
 
 // Items of no bytes: few bytes must not stand for endless work.
@@ -74,17 +75,13 @@ TEST(PickleNumpy, TypesAreBuiltOnceAndNotAfterUse) {
   EXPECT_EQ(run(dtype("f4") + state + "."), "dtype(<f4)");
   EXPECT_TRUE(run(dtype("f4") + state + state + ".").starts_with("corrupt: pickle: BUILD: expected a new dtype"));
   const std::string scalar = global("numpy._core.multiarray", "scalar") + dtype("f4") + "\x94" + "C\4abcd\x86R";
-  EXPECT_TRUE(run("](" + scalar + "h\0"s + state + "e.").starts_with("corrupt: pickle: memo")) << "names come first";
-  EXPECT_TRUE(run("](" + scalar + "j\0\0\0\0"s + state + "e.").starts_with("corrupt"));
+  EXPECT_TRUE(run("](" + scalar + "h\0"s + state + "e.").starts_with("corrupt: pickle: BUILD: expected a new dtype"));
 }
 
 TEST(PickleNumpy, Types) {
   EXPECT_EQ(run(built("f4", ">") + "."), "dtype(>f4)");
   EXPECT_EQ(run(dtype("c16") + "."), "dtype(<c16)");
   EXPECT_EQ(run(dtype("V4") + "."), "dtype(|V4)");
-  EXPECT_EQ(run(dtype("M8") + "(K\4" + str("<") + "NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xff" + "K\0"s + "NC\1s" +
-                "K\2K\1K\1(t\x87t."),
-            "corrupt: pickle: expected one value at the end, got 2 and 1 marks (offset 78)");
   for (const char* code : {"", "f", "f3", "i16", "b2", "c4", "O4", "M4", "U4294967295", "f4x", "f-4", "f 4"}) {
     const std::string text = run(dtype(code) + ".");
     EXPECT_TRUE(text.starts_with("corrupt: ") || text.starts_with("unsafe: ")) << code;
@@ -147,7 +144,7 @@ TEST(PickleNumpy, Objects) {
   };
   EXPECT_EQ(run(objects('\x3f', "]Na")), "array(|O 1 C [None])");
   EXPECT_EQ(run(objects('\0', "C\x08" + std::string(8, 'A'))),
-            "unsafe: pickle: dtype: expected the flags 63 of objects, got 0 (offset 124)");
+            "unsafe: pickle: dtype: expected the flags 63 of objects, got 0 (offset 116)");
   EXPECT_TRUE(run(objects('\x3f', "C\x08" + std::string(8, 'A'))).starts_with("corrupt: "));
   EXPECT_TRUE(run(objects('\x3f', "]")).starts_with("corrupt: "));
 }
