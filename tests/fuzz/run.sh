@@ -32,3 +32,4 @@ run lz4_bound 4096 16
 run extxyz 4096 64
 run vlen_rows 16384 16
 run hdf5_chunk 4096 32
+run object_header 4096 16

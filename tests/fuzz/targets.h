@@ -29,6 +29,9 @@ void read_vlen_rows(Bytes input);
 // filter mask u8, the chunk.
 void unpack_stored_chunk(Bytes input);
 
+// The header of an HDF5 object. Layout: base u8, address u8, file.
+void walk_object_header(Bytes input);
+
 struct Target {
   std::string_view name;
   void (*run)(Bytes input);
@@ -42,6 +45,7 @@ inline constexpr Target kTargets[] = {
     {"extxyz", &read_extxyz},
     {"vlen_rows", &read_vlen_rows},
     {"hdf5_chunk", &unpack_stored_chunk},
+    {"object_header", &walk_object_header},
 };
 
 // Not assert(): it must hold in every kind of build.
