@@ -17,6 +17,7 @@ add_library(atompack_hdf5 STATIC
   csrc/torch_cache/heap.cpp
   csrc/torch_cache/index.cpp
   csrc/torch_cache/journal.cpp
+  csrc/torch_cache/object_header.cpp
   csrc/torch_cache/reader.cpp
   csrc/torch_cache/schema.cpp
   csrc/torch_cache/source.cpp
@@ -24,4 +25,6 @@ add_library(atompack_hdf5 STATIC
   csrc/torch_cache/vlen_column.cpp
 )
 target_compile_options(atompack_hdf5 PRIVATE -Wall -Wextra -Werror -fvisibility=hidden)
+# Later versions keep the functions of 1.10 under this name.
+target_compile_definitions(atompack_hdf5 PRIVATE H5_USE_110_API)
 target_link_libraries(atompack_hdf5 PUBLIC atompack_core PRIVATE PkgConfig::HDF5)

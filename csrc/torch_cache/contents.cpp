@@ -90,8 +90,8 @@ class SectionReader {
   }
 
   void read_entries(Contents& found) {
-    const H5Handle group = need_node({file_.root(), ""}, "entries", NodeKind::group);
-    const Parent entries{group.get(), "entries"};
+    const H5Handle group = need_node(file_.root(), "entries", NodeKind::group);
+    const Parent entries = file_.root().below(group, "entries");
     const H5Dataset structures = open(entries, "structures");
     check_rows(structures, "entries/structures", file_bytes_ / kLeastRowBytes);
     n_entries_ = structures.n_rows();
@@ -129,25 +129,25 @@ class SectionReader {
   }
 
   void read_groups(Contents& found) {
-    found.info.root = read_attributes(file_.root(), root_names());
-    if (const auto group = find_node({file_.root(), ""}, "descriptor_manifest", NodeKind::group)) {
+    found.info.root = read_attributes(file_.root().id, root_names());
+    if (const auto group = find_node(file_.root(), "descriptor_manifest", NodeKind::group)) {
       found.info.manifest = read_attributes(group->get(), manifest_names());
     }
-    const std::optional<H5Handle> cache = find_node({file_.root(), ""}, "torch_cache", NodeKind::group);
+    const std::optional<H5Handle> cache = find_node(file_.root(), "torch_cache", NodeKind::group);
     if (cache) found.info.cache = read_attributes(cache->get(), cache_names());
     found.schema = check_schema(found.info);
-    if (found.schema.has_features) read_features({cache->get(), "torch_cache"}, found);
+    if (found.schema.has_features) read_features(file_.root().below(*cache, "torch_cache"), found);
     if (cache) {
-      if (found.schema.derivatives) read_derivatives({cache->get(), "torch_cache"}, found);
-    } else if (find_node({file_.root(), ""}, "force_derivatives", NodeKind::group)) {
+      if (found.schema.derivatives) read_derivatives(file_.root().below(*cache, "torch_cache"), found);
+    } else if (find_node(file_.root(), "force_derivatives", NodeKind::group)) {
       found.schema.is_legacy = true;
-      read_derivatives({file_.root(), ""}, found);
+      read_derivatives(file_.root(), found);
     }
   }
 
   void read_features(const Parent& above, Contents& found) const {
     const H5Handle group = need_node(above, "features", NodeKind::group);
-    const Parent section{group.get(), above.path_of("features")};
+    const Parent section = above.below(group, "features");
     const H5Dataset table = open(section, "index");
     check_rows(table, section.path + "/index", n_entries_);
     FeatureIndex index{integers(table, "cache_row"), integers(table, "entry_idx"), integers(table, "n_atoms"),
@@ -163,7 +163,7 @@ class SectionReader {
     const H5Handle group = need_node(above, "force_derivatives", NodeKind::group);
     found.info.force_derivatives = read_attributes(group.get(), force_derivative_names());
     check_derivatives(*found.info.force_derivatives, found.schema);
-    const Parent section{group.get(), above.path_of("force_derivatives")};
+    const Parent section = above.below(group, "force_derivatives");
     const H5Dataset table = open(section, "index");
     check_rows(table, section.path + "/index", n_entries_);
     DerivativeSection read{{integers(table, "cache_row"), integers(table, "entry_idx"), integers(table, "n_atoms"),
@@ -173,7 +173,7 @@ class SectionReader {
     const H5Handle angular = need_node(section, "angular", NodeKind::group);
     for (const ColumnPlace& place : kColumns) {
       const bool is_radial = std::string_view(place.group) == "radial";
-      const Parent block{is_radial ? radial.get() : angular.get(), section.path_of(place.group)};
+      const Parent block = section.below(is_radial ? radial : angular, place.group);
       read.columns.push_back(column(block, place.name, place.key, table.n_rows()));
       check_column(read.columns.back(), place, block.path);
     }
@@ -201,18 +201,18 @@ std::string text_of(const std::byte* from, size_t size) {
 
 }  // namespace
 
-Contents read_contents(const std::string& path, const io::FileIdentity& identity) {
+Contents read_contents(const std::string& path, const io::FileIdentity& identity, Bytes bytes) {
   const H5Session session;
-  const H5File file(path, identity);
+  const H5File file(path, identity, bytes);
   return SectionReader(file, identity.size).read();
 }
 
-std::vector<EntryLabels> read_labels(const std::string& path, const io::FileIdentity& identity, int64_t first,
-                                     int64_t count) {
+std::vector<EntryLabels> read_labels(const std::string& path, const io::FileIdentity& identity, Bytes bytes,
+                                     int64_t first, int64_t count) {
   const H5Session session;
-  const H5File file(path, identity);
-  const H5Handle entries = need_node({file.root(), ""}, "entries", NodeKind::group);
-  const H5Dataset meta(need_node({entries.get(), "entries"}, "meta", NodeKind::dataset), "entries/meta");
+  const H5File file(path, identity, bytes);
+  const H5Handle entries = need_node(file.root(), "entries", NodeKind::group);
+  const H5Dataset meta(need_node(file.root().below(entries, "entries"), "meta", NodeKind::dataset), "entries/meta");
   const RowRange rows{static_cast<uint64_t>(first), static_cast<uint64_t>(count)};
   if (rows.first > meta.n_rows() || rows.count > meta.n_rows() - rows.first) {
     throw CorruptFileError(

@@ -69,9 +69,10 @@ struct EntryLabels {
 
 // Throws CorruptFileError, UnsupportedFormatError, or IoError if another file stands at the path than the identity
 // says.
-Contents read_contents(const std::string& path, const io::FileIdentity& identity);
+// `bytes` are those of the file.
+Contents read_contents(const std::string& path, const io::FileIdentity& identity, Bytes bytes);
 // Of the entries [first, first + count), which the file has.
-std::vector<EntryLabels> read_labels(const std::string& path, const io::FileIdentity& identity, int64_t first,
-                                     int64_t count);
+std::vector<EntryLabels> read_labels(const std::string& path, const io::FileIdentity& identity, Bytes bytes,
+                                     int64_t first, int64_t count);
 
 }  // namespace atompack::torch_cache

@@ -3,11 +3,25 @@
 #include <cerrno>
 
 #include "base/error.h"
+#include "torch_cache/object_header.h"
 
 namespace atompack::torch_cache {
 namespace {
 
 std::string_view name_of(NodeKind kind) { return kind == NodeKind::group ? "a group" : "a data set"; }
+
+// Before the library opens a data set.
+void check_header(const Parent& parent, const std::string& path, uint64_t address) {
+  try {
+    if (address > parent.file.size() || parent.base > parent.file.size() - address) {
+      throw CorruptFileError(cat("object header: expected an address in the file, got ", address));
+    }
+    check_object_header(parent.file, parent.base, parent.base + address);
+  } catch (DataError& error) {
+    error.at_field(path);
+    throw;
+  }
+}
 
 H5Handle open_file(const std::string& path) {
   const H5Handle access = own(H5Pcreate(H5P_FILE_ACCESS), "file access");
@@ -23,7 +37,8 @@ H5Handle open_file(const std::string& path) {
 
 }  // namespace
 
-H5File::H5File(const std::string& path, const io::FileIdentity& identity) : file_(open_file(path)) {
+H5File::H5File(const std::string& path, const io::FileIdentity& identity, Bytes bytes)
+    : bytes_(bytes), file_(open_file(path)) {
   check_identity(path, identity);
   const H5Handle creation = own(H5Fget_create_plist(file_.get()), "superblock");
   size_t offset_bytes = 0;
@@ -53,6 +68,7 @@ std::optional<H5Handle> find_node(const Parent& parent, const std::string& name,
   if (link.type != H5L_TYPE_HARD) {
     throw UnsupportedFormatError(cat(path, ": expected a hard link, got one of type ", static_cast<int>(link.type)));
   }
+  if (kind == NodeKind::dataset) check_header(parent, path, link.u.address);
   H5Handle node = own(H5Oopen(parent.id, name.c_str(), H5P_DEFAULT), path);
   const H5I_type_t found = H5Iget_type(node.get());
   if (found != (kind == NodeKind::group ? H5I_GROUP : H5I_DATASET)) {

@@ -3,34 +3,43 @@
 
 #include <optional>
 
+#include "base/bytes.h"
 #include "io/file.h"
 #include "torch_cache/attributes.h"
 #include "torch_cache/h5_handle.h"
 
 namespace atompack::torch_cache {
 
+// A group, and what errors call it; the root has no name.
+struct Parent {
+  hid_t id;
+  std::string path;
+  Bytes file;
+  uint64_t base;  // of addresses
+
+  std::string path_of(const std::string& child) const { return path.empty() ? child : path + "/" + child; }
+  Parent below(const H5Handle& group, const std::string& name) const {
+    return {group.get(), path_of(name), file, base};
+  }
+};
+
 class H5File {
  public:
   // Throws IoError if another file than `identity` stands at the path, or a writer has it locked; CorruptFileError if
   // it is no whole HDF5 file.
-  H5File(const std::string& path, const io::FileIdentity& identity);
+  // `bytes` are those of the file.
+  H5File(const std::string& path, const io::FileIdentity& identity, Bytes bytes);
 
-  hid_t root() const { return file_.get(); }
+  Parent root() const { return {file_.get(), "", bytes_, base_}; }
   // Where the HDF5 file begins; addresses in it count from there.
   uint64_t base() const { return base_; }
 
  private:
   void check_identity(const std::string& path, const io::FileIdentity& identity) const;
 
+  Bytes bytes_;
   H5Handle file_;
   uint64_t base_ = 0;
-};
-
-// A group, and what errors call it; the root has no name.
-struct Parent {
-  hid_t id;
-  std::string path;
-  std::string path_of(const std::string& child) const { return path.empty() ? child : path + "/" + child; }
 };
 
 enum class NodeKind : uint8_t { group, dataset };

@@ -51,7 +51,7 @@ auto named(const std::string& path, int64_t entry, const Action& action) {
 
 Cache::Cache(std::string path, const OpenOptions& options)
     : file_(map(path, options, identity_)),
-      contents_(named(path, [&] { return read_contents(path, identity_); })),
+      contents_(named(path, [&] { return read_contents(path, identity_, file_.bytes()); })),
       heap_(file_.bytes(), contents_.base) {
   named(path, [&] {
     check_claims();
@@ -116,7 +116,10 @@ Bytes Cache::structure(int64_t entry) const {
 }
 
 std::vector<EntryLabels> Cache::labels(int64_t first, int64_t count) const {
-  return named(path(), [&] { return read_labels(path(), identity_, first, count); });
+  return named(path(), [&] {
+    prepare();
+    return read_labels(path(), identity_, file_.bytes(), first, count);
+  });
 }
 
 int64_t Cache::feature_row(int64_t entry) const {

@@ -275,6 +275,22 @@ def structure_seeds() -> Iterator[tuple[str, bytes]]:
     yield "no_atoms", head + b"\x8c\x07species)ub."
 
 
+def header_seeds() -> Iterator[tuple[str, bytes]]:
+    """Headers of data sets in chunks, of both versions, in one block and in two."""
+    old = struct.pack("<BBBQII", 3, 2, 2, 0, 50, 16)
+    new = struct.pack("<BBBBBHBB", 4, 2, 0, 2, 2, 50, 16, 1)
+    message = struct.pack("<HHBxxx", 8, 24, 0) + old.ljust(24, b"\0")
+    head = struct.pack("<BxHIIxxxx", 1, 1, 1, 32)
+    yield "version_1", b"\0\0" + head + message
+    more = struct.pack("<HHBxxxQQ", 16, 16, 0, 16 + 24, 32)
+    yield "continued", b"\0\3" + b"abc" + struct.pack("<BxHIIxxxx", 1, 2, 1, 24) + more + message
+    message = struct.pack("<BHB", 8, len(new), 0) + new
+    yield "version_2", b"\0\0OHDR\2\0" + bytes([len(message)]) + message + bytes(4)
+    block = b"OCHK" + message + bytes(4)
+    more = struct.pack("<BHBQQ", 16, 16, 0, 7 + 20 + 4, len(block))
+    yield "continued_2", b"\0\0OHDR\2\0" + bytes([len(more)]) + more + bytes(4) + block
+
+
 def main(fixtures: Path, corpus: Path) -> None:
     """Write everything."""
     inputs = {("zstd_bound", name): data for name, data in zstd_seeds()}
@@ -285,6 +301,7 @@ def main(fixtures: Path, corpus: Path) -> None:
     inputs |= {("hdf5_chunk", name): data for name, data in chunk_seeds()}
     inputs |= {("pickle", name): data for name, data in pickle_seeds()}
     inputs |= {("structure", name): data for name, data in structure_seeds()}
+    inputs |= {("object_header", name): data for name, data in header_seeds()}
     known = set(inputs.values())
     for path in sorted(fixtures.glob("atp/**/*.atp")):
         for i, (target, data) in enumerate(seeds_from(path)):

@@ -39,6 +39,9 @@ void read_pickle(Bytes input);
 // A pickled structure of the torch cache.
 void read_structure(Bytes input);
 
+// The header of an HDF5 object. Layout: base u8, address u8, file.
+void walk_object_header(Bytes input);
+
 struct Target {
   std::string_view name;
   void (*run)(Bytes input);
@@ -55,6 +58,7 @@ inline constexpr Target kTargets[] = {
     {"hdf5_chunk", &unpack_stored_chunk},
     {"pickle", &read_pickle},
     {"structure", &read_structure},
+    {"object_header", &walk_object_header},
 };
 
 // Not assert(): it must hold in every kind of build.

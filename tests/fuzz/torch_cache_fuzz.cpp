@@ -6,6 +6,7 @@
 #include "targets.h"
 #include "torch_cache/chunk.h"
 #include "torch_cache/index.h"
+#include "torch_cache/object_header.h"
 
 namespace atompack::fuzz {
 namespace {
@@ -76,6 +77,14 @@ void unpack_stored_chunk(Bytes input) {
   std::vector<std::byte> kept;
   const torch_cache::StoredChunk chunk{input.subspan(8), static_cast<uint32_t>(number(7))};
   allowing_damage([&] { unpack_chunk(layout, chunk, wanted, ranges, out, kept); });
+}
+
+void walk_object_header(Bytes input) {
+  if (input.size() < 2) return;
+  allowing_damage([&] {
+    torch_cache::check_object_header(input.subspan(2), static_cast<uint64_t>(input[0]),
+                                     static_cast<uint64_t>(input[1]));
+  });
 }
 
 }  // namespace atompack::fuzz
