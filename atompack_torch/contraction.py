@@ -44,7 +44,8 @@ def contract_forces(batch: MoleculeBatch, dE_dfeatures: Tensor) -> Tensor:  # no
 
     Args:
         batch: with the derivative fields, as ``ChebyshevDescriptor.compute`` or a cache gives them.
-            A molecule without any rows gets forces of 0.
+            A molecule whose derivatives are masked, because nobody stored them, gets forces of
+            NaN, through which no gradient flows.
         dE_dfeatures: (N, F), energy / unit of the features; of the derivatives' dtype and device.
 
     Returns:
@@ -55,12 +56,17 @@ def contract_forces(batch: MoleculeBatch, dE_dfeatures: Tensor) -> Tensor:  # no
             names an atom that is not there.
     """
     rows = _rows_of(batch, dE_dfeatures)
-    if dE_dfeatures.device.type != "cpu":
-        return by_index_add(dE_dfeatures, rows)
-    forces: Tensor = _Contraction.apply(  # type: ignore[no-untyped-call]
-        dE_dfeatures, batch.ptr.contiguous(), *rows
-    )
-    return forces
+    forces: Tensor
+    if dE_dfeatures.device.type == "cpu":
+        forces = _Contraction.apply(  # type: ignore[no-untyped-call]
+            dE_dfeatures, batch.ptr.contiguous(), *rows
+        )
+    else:
+        forces = by_index_add(dE_dfeatures, rows)
+    if "radial_center_idx" not in batch._mask_rows:
+        return forces
+    is_known = batch.mask("radial_center_idx")[batch.batch]
+    return forces.where(is_known.unsqueeze(1), float("nan"))
 
 
 def _rows_of(batch: MoleculeBatch, weights: Tensor) -> Rows:

@@ -195,8 +195,23 @@ def test_batches_with_derivatives_join_and_come_apart() -> None:
             assert joined.level(name) == whole.level(name)
     restored = pickle.loads(pickle.dumps(whole))
     assert torch.equal(restored.angular_grads_k, whole.angular_grads_k)
-    with pytest.raises(apt.FieldError, match="only some parts have them"):
-        apt.collate([parts[0], apt.collate(kinds)])
+    some = apt.collate([parts[0], apt.collate(kinds)])
+    assert some.mask("angular_grads_k").tolist() == [True, False, False, False, False]
+    assert torch.equal(some.angular_center_idx, parts[0].angular_center_idx)
+    assert some[1].radial_center_idx is None
+
+
+def test_no_forces_are_made_up() -> None:
+    """Molecules without derivatives have forces of NaN, and give no gradient."""
+    kinds = [molecule(seed=k, n=4 + k) for k in range(2)]
+    one = DESCRIPTOR.compute(apt.collate(kinds[:1]), derivatives=True)
+    both = apt.collate([one, apt.collate(kinds[1:])])
+    weights = torch.ones(9, DESCRIPTOR.n_features, dtype=torch.float64, requires_grad=True)
+    forces = apt.contract_forces(both, weights)
+    assert torch.equal(forces[:4], apt.contract_forces(one, weights[:4]))
+    assert forces[4:].isnan().all()
+    forces[both.mask("radial_center_idx")[both.batch]].sum().backward()
+    assert weights.grad is not None and not weights.grad.isnan().any()
 
 
 def test_pyg_slices_rows_by_molecule() -> None:
@@ -289,7 +304,7 @@ def test_unknown_species_are_named() -> None:
         ([[0, 0, 0]], np.zeros((3, 3)), "got a singular cell .molecule 1, field 'cell'"),
         ([[0, 0, 0]], np.full((3, 3), np.inf), "expected finite numbers, got inf .molecule 1"),
         ([[0, 0, 0]], np.eye(3) * 0.2, "within ang_cutoff of an atom, got 16996 for atom 0"),
-        ([[0, 0, 0]], np.eye(3) * 1e-3, "pairs to look at for 1 atoms, got more"),
+        ([[0, 0, 0]], np.eye(3) * 1e-3, "expected at most .* images for 1 atoms, got "),
     ],
 )
 def test_bad_structures_are_named(positions: Any, cell: Any, message: str) -> None:

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -17,6 +18,8 @@ namespace {
 }
 
 }  // namespace
+
+bool exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
 
 UniqueFd open_for_reading(const std::string& path) {
   // Not blocking: a pipe at this path must not make the open wait for a writer.

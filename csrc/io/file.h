@@ -18,6 +18,8 @@ struct FileIdentity {
   bool same_file(const FileIdentity& other) const { return device == other.device && inode == other.inode; }
 };
 
+bool exists(const std::string& path);
+
 UniqueFd open_for_reading(const std::string& path);
 FileIdentity identify(int fd, const std::string& path);
 

@@ -1,7 +1,5 @@
 #include "torch_cache/builder.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -18,7 +16,7 @@ constexpr uint64_t kCheckpointBytes = uint64_t{256} << 20;
 std::string journal_path(const std::string& path) { return path + ".journal"; }
 
 void check_free(const std::string& path) {
-  if (::access(path.c_str(), F_OK) == 0) throw IoError(EEXIST, std::strerror(EEXIST), path);
+  if (io::exists(path)) throw IoError(EEXIST, std::strerror(EEXIST), path);
 }
 
 // Collections lie one after the other, so the last one in the journal tells where the next may begin.

@@ -127,7 +127,13 @@ def test_wrong_values_are_refused(path: Path, options: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"dtype": "float32"}, {"fields": "energy"}, {"exclude": "energy"}, {"transform": 3}],
+    [
+        {"dtype": "float32"},
+        {"fields": "energy"},
+        {"exclude": "energy"},
+        {"transform": 3},
+        {"cache": "features.h5"},
+    ],
 )
 def test_wrong_types_are_refused(path: Path, options: dict[str, Any]) -> None:
     with pytest.raises(TypeError):
@@ -137,12 +143,6 @@ def test_wrong_types_are_refused(path: Path, options: dict[str, Any]) -> None:
 def test_options_are_keyword_only(path: Path) -> None:
     with pytest.raises(TypeError):
         apt.AtpDataset(path, ["energy"])  # type: ignore[misc]
-
-
-@pytest.mark.parametrize("option", ["cache"])
-def test_options_to_come(path: Path, option: str) -> None:
-    with pytest.raises(NotImplementedError, match=option):
-        apt.AtpDataset(path, **{option: object()})
 
 
 def test_unknown_fields(path: Path) -> None:

@@ -77,8 +77,7 @@ TEST(Chunk, RefusesOtherSizes) {
   EXPECT_EQ(corrupt([&] { unpacked(kPlain, cut, 0); }), "chunk: 19 stored bytes hold at most 19, expected 20");
   EXPECT_EQ(corrupt([&] { unpacked(kPlain, plain().zeros(1), 0); }),
             "chunk: 21 stored bytes hold at most 21, expected 20");
-  EXPECT_EQ(corrupt([&] { unpacked(kDeflated, deflated(cut), 0); }).substr(0, 47),
-            "deflate stream: expected 20 bytes, got 19 (offs");
+  EXPECT_EQ(corrupt([&] { unpacked(kDeflated, deflated(cut), 0); }), "deflate stream: expected 20 bytes, got 19");
 }
 
 TEST(Chunk, AClaimedSizeIsHeldAgainstTheStoredBytes) {
