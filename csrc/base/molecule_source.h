@@ -36,7 +36,7 @@ struct FieldType {
   Level level = Level::molecule;
   ValueKind kind = ValueKind::numeric;
   DType dtype = DType::float64;
-  bool is_atom_index = false;  // int64: atoms by their numbers in the molecule, from 0; in a batch, by those there
+  bool is_atom_index = false;  // atoms by their numbers in the molecule, from 0; in a batch, by those there
   bool operator==(const FieldType&) const = default;
 };
 

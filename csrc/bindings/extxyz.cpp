@@ -3,8 +3,8 @@
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
-#include "bindings/path.h"
 #include "base/element.h"
+#include "bindings/path.h"
 #include "extxyz/formatter.h"
 #include "extxyz/reader.h"
 #include "extxyz/survey.h"

@@ -83,6 +83,7 @@ py::object load_force_derivatives(const Cache& cache, int64_t entry) {
   cache.prepare();
   const std::optional<DerivativeRow> row = cache.derivatives(checked(cache, entry));
   if (!row) return py::none();
+  cache.check_indices(entry, *row);
   py::dict all;
   for (size_t i = 0; i < torch_cache::kNumberOfColumns; ++i) {
     const auto column = static_cast<Column>(i);

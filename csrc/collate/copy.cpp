@@ -47,6 +47,18 @@ void copy_booleans(std::byte* to, const std::byte* from, size_t count) {
   for (size_t i = 0; i < count; ++i) to[i] = std::byte{from[i] != std::byte{0}};
 }
 
+// Returns how many are no atoms of the molecule. Wraps around for those, instead of overflowing.
+template <typename In>
+size_t shift_atoms(int64_t* out, const std::byte* from, size_t count, const AtomRange& atoms) {
+  size_t n_wrong = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const auto atom = static_cast<uint64_t>(load_le<In>(from + i * sizeof(In)));
+    n_wrong += atom >= static_cast<uint64_t>(atoms.n) ? 1 : 0;
+    out[i] = static_cast<int64_t>(atom + static_cast<uint64_t>(atoms.first));
+  }
+  return n_wrong;
+}
+
 }  // namespace
 
 void copy_values(std::byte* to, DType out, const std::byte* from, DType in, size_t count) {
@@ -71,18 +83,13 @@ void copy_values(std::byte* to, DType out, const std::byte* from, DType in, size
   }
 }
 
-void copy_atom_indices(std::byte* to, const std::byte* from, size_t count, int64_t first_atom, int64_t n_atoms) {
+void copy_atom_indices(std::byte* to, const std::byte* from, DType in, size_t count, const AtomRange& atoms) {
   auto* const out = reinterpret_cast<int64_t*>(to);
-  size_t n_wrong = 0;
-  for (size_t i = 0; i < count; ++i) {
-    const auto atom = load_le<int64_t>(from + i * sizeof(int64_t));
-    n_wrong += static_cast<uint64_t>(atom) >= static_cast<uint64_t>(n_atoms) ? 1 : 0;
-    out[i] = static_cast<int64_t>(static_cast<uint64_t>(atom) + static_cast<uint64_t>(first_atom));
-  }
-  if (n_wrong > 0) {
-    throw CorruptFileError(
-        cat("atom numbers: expected numbers below ", n_atoms, ", got ", n_wrong, " of ", count, " outside"));
-  }
+  const size_t n_wrong = in == DType::int32 ? shift_atoms<int32_t>(out, from, count, atoms)
+                                            : shift_atoms<int64_t>(out, from, count, atoms);
+  if (n_wrong == 0) return;
+  throw CorruptFileError(
+      cat("atom numbers: expected numbers below ", atoms.n, ", got ", n_wrong, " of ", count, " outside"));
 }
 
 void fill_missing(std::byte* to, DType out, size_t count) {

@@ -44,17 +44,22 @@ bool Filler::write_settled(const FieldView& view, Bytes data) {
   if (target.as_stored) {
     std::memcpy(to, data.data(), data.size());
   } else {
-    copy(to, target.type, data, target.stored);
+    copy(to, target.type, view, data);
   }
   target.mask[row] = true;
   return true;
 }
 
-void Filler::copy(std::byte* to, const FieldType& out, Bytes data, DType stored) const {
+void Filler::copy(std::byte* to, const FieldType& out, const FieldView& view, Bytes data) const {
+  const DType stored = view.type.dtype;
   const size_t count = data.size() / item_bytes(stored);
   if (!out.is_atom_index) return copy_values(to, out.dtype, data.data(), stored, count);
   const auto row = static_cast<size_t>(row_);
-  copy_atom_indices(to, data.data(), count, plan_.ptr[row], plan_.n_rows(Level::atom, row));
+  try {
+    copy_atom_indices(to, data.data(), stored, count, {plan_.ptr[row], plan_.n_rows(Level::atom, row)});
+  } catch (CorruptFileError& error) {
+    throw error.at_field(std::string(view.key));
+  }
 }
 
 void Filler::fill(int64_t row, Bytes record) {
@@ -136,7 +141,7 @@ void Filler::write(const FieldView& view, Bytes data, const FieldPlan& field, in
     if (view.row_shape != field.row_shape) throw PlanMismatch{};
     to += field.offset + first_element(field) * item_bytes(field.type.dtype);
   }
-  copy(to, field.type, data, view.type.dtype);
+  copy(to, field.type, view, data);
 }
 
 void Filler::write_missing(const FieldPlan& field, int32_t number) {

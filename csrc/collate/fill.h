@@ -45,7 +45,7 @@ class Filler final : public MoleculeVisitor {
   };
   Target target_of(int32_t declaration) const;
   bool write_settled(const FieldView& view, Bytes data);
-  void copy(std::byte* to, const FieldType& out, Bytes data, DType stored) const;
+  void copy(std::byte* to, const FieldType& out, const FieldView& view, Bytes data) const;
 
   template <typename T>
   T* at(size_t offset) const {

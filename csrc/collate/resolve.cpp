@@ -46,6 +46,7 @@ FieldPlan make_plan(const FieldId& id, const FieldType& type, const std::optiona
   plan.type = type;
   plan.stored = type.dtype;
   if (type.kind == ValueKind::numeric) plan.type.dtype = request.output_dtype(id, type.dtype);
+  if (type.is_atom_index) plan.type.dtype = DType::int64;
   plan.ragged = type.kind == ValueKind::numeric && !row_shape;
   if (row_shape) plan.row_shape = *row_shape;
   plan.row_elements = plan.row_shape.numel();

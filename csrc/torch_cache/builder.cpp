@@ -4,6 +4,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "io/file.h"
+
 namespace atompack::torch_cache {
 namespace {
 
@@ -76,8 +78,9 @@ void Builder::absorb(const std::string& part_path, const std::string& fingerprin
     size_t last = first + 1;
     const auto end = [&](size_t i) { return i < records.size() ? records[i].address : part.end_; };
     while (last < records.size() && end(last + 1) - records[first].address <= kMostBytes) ++last;
-    EncodedEntries some{std::vector<std::byte>(end(last) - records[first].address),
-                        {records.begin() + static_cast<ptrdiff_t>(first), records.begin() + static_cast<ptrdiff_t>(last)}};
+    EncodedEntries some{
+        std::vector<std::byte>(end(last) - records[first].address),
+        {records.begin() + static_cast<ptrdiff_t>(first), records.begin() + static_cast<ptrdiff_t>(last)}};
     if (part.file_.read_at(records[first].address, some.bytes) < some.bytes.size()) {
       throw CorruptFileError(cat(part.file_.present_path(), ": the file was cut off"));
     }

@@ -178,12 +178,19 @@ DerivativeRow Cache::read_derivatives(int64_t row, int64_t entry) const {
   found.sizes = sizes_of(row, entry);
   const std::vector<VlenColumn>& columns = contents_.derivatives->columns;
   for (size_t i = 0; i < kNumberOfColumns; ++i) found.columns[i] = {columns[i].row(heap_, row), columns[i].dtype()};
+  return found;
+}
+
+void Cache::check_indices(int64_t entry, const DerivativeRow& row) const {
+  const std::vector<VlenColumn>& columns = contents_.derivatives->columns;
   constexpr Column kIndices[] = {radial_center_idx, radial_neighbor_idx, angular_center_idx, angular_neighbor_j_idx,
                                  angular_neighbor_k_idx};
-  for (const Column column : kIndices) {
-    check_indices(columns[static_cast<size_t>(column)], found[column].bytes, n_atoms(entry));
-  }
-  return found;
+  named(path(), entry, [&] {
+    for (const Column column : kIndices) {
+      torch_cache::check_indices(columns[static_cast<size_t>(column)], row[column].bytes, n_atoms(entry));
+    }
+    return 0;
+  });
 }
 
 std::optional<DerivativeRow> Cache::derivatives(int64_t entry) const {

@@ -89,8 +89,10 @@ class Cache {
   std::optional<FeatureRow> features(int64_t entry) const;
   // From the index, held against the lengths of the rows; reads no row.
   std::optional<DerivativeSizes> derivative_sizes(int64_t entry) const;
-  // Checks the range of every index.
+  // Indices are not looked at: who uses them checks the copy that is used, or calls check_indices().
   std::optional<DerivativeRow> derivatives(int64_t entry) const;
+  // Throws CorruptFileError unless every index of the row is an atom of the entry.
+  void check_indices(int64_t entry, const DerivativeRow& row) const;
 
  private:
   int64_t feature_row(int64_t entry) const;
