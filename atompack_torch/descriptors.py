@@ -189,6 +189,10 @@ class ChebyshevDescriptor:
             self.dtype,
         )
 
+    def _of_dtype(self, dtype: str) -> ChebyshevDescriptor:
+        *settings, _ = self._settings()
+        return ChebyshevDescriptor(*settings, dtype)
+
     def __reduce__(self) -> tuple[type[ChebyshevDescriptor], tuple[Any, ...]]:
         return ChebyshevDescriptor, self._settings()
 
