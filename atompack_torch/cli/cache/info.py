@@ -88,7 +88,10 @@ def _settings(info: dict[str, Any]) -> Any:
     """What the file says of its descriptor, whether it can be rebuilt here or not."""
     manifest = info.get("descriptor_manifest")
     text = info.get("descriptor_compat_json") or (manifest and manifest["config_json"])
-    return None if text is None else _plain(json.loads(text))
+    try:
+        return None if text is None else _plain(json.loads(text))
+    except (ValueError, RecursionError):  # the text itself is among the attributes
+        return None
 
 
 def _plain(value: Any) -> Any:
@@ -136,12 +139,10 @@ def _sections_text(file: dict[str, Any]) -> str:
 
 
 def _attributes(attributes: dict[str, Any]) -> list[tuple[str, str, Any]]:
-    """Those of the cache first, then of its groups."""
-    own = [("", name, value) for name, value in attributes.items() if not isinstance(value, dict)]
-    of_groups = [
-        (f"{group}/", name, value)
-        for group, values in attributes.items()
-        if isinstance(values, dict)
-        for name, value in values.items()
-    ]
-    return own + of_groups
+    """Those of the cache first, then what its groups say besides; settings have their own line."""
+    groups = {group: values for group, values in attributes.items() if isinstance(values, dict)}
+    own = {name: value for name, value in attributes.items() if name not in groups}
+    found = [("", name, value) for name, value in own.items()]
+    for group, values in groups.items():
+        found += [(f"{group}/", *item) for item in values.items() if item not in own.items()]
+    return [item for item in found if not item[1].endswith(("compat_json", "config_json"))]
