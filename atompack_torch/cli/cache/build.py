@@ -194,8 +194,7 @@ def _by_options(options: argparse.Namespace, rank: int) -> ChebyshevDescriptor:
     missing = [_option(name) for name in _SETTINGS if not _given(options, name)]
     if missing:
         raise UsageError(f"expected {', '.join(missing)}, or --like FILE")
-    quiet = options.json or rank > 0
-    species = options.species.split(",") if options.species else _species_in(options.source, quiet)
+    species = _species(options, rank)
     try:
         return ChebyshevDescriptor(
             species,
@@ -208,6 +207,18 @@ def _by_options(options: argparse.Namespace, rank: int) -> ChebyshevDescriptor:
         )
     except ValueError as error:
         raise UsageError(str(error)) from None
+
+
+def _species(options: argparse.Namespace, rank: int) -> list[str]:
+    from atompack_torch.elements import SYMBOLS
+
+    if options.species is None:
+        return _species_in(options.source, quiet=options.json or rank > 0)
+    species: list[str] = options.species.split(",")
+    unknown = [label for label in species if label not in SYMBOLS]
+    if unknown:
+        raise UsageError(f"--species: expected symbols of elements, got {unknown[0]!r}")
+    return species
 
 
 def _species_in(paths: list[str], quiet: bool) -> list[str]:
