@@ -42,7 +42,7 @@ class CacheVerification:
         n_entries: that were looked at.
         n_feature_rows: sound rows of features.
         n_derivative_rows: sound rows of derivatives.
-        n_recomputed: entries whose rows were computed again and compared.
+        n_recomputed: entries with rows that were computed again and compared.
         n_faults: contradictions to the format, or of the file to itself.
         faults: the first ones, at most ``max_faults``.
         n_differences: rows that are not what their structure gives.
@@ -259,7 +259,7 @@ class _Examiner:
     def _recompute(self, again: Recomputation, entries: list[int], findings: _Findings) -> None:
         try:
             if len(entries) == 1:
-                again.check_counts(entries[0])
+                again.check_size(entries[0])
             found = list(again.compare(self._dataset.batch(entries)))
         except AtompackError as error:
             if len(entries) == 1:

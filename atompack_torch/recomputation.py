@@ -13,7 +13,7 @@ from atompack_torch.batch import MoleculeBatch
 from atompack_torch.contraction import contract_forces
 from atompack_torch.datasets.torch_cache import TorchCache, TorchCacheDataset
 from atompack_torch.descriptors import ChebyshevDescriptor
-from atompack_torch.errors import AtompackError, CorruptFileError
+from atompack_torch.errors import AtompackError, CorruptFileError, UnsupportedFormatError
 from atompack_torch.neighbors import NeighborList
 
 Array = np.ndarray[Any, Any]
@@ -32,6 +32,7 @@ _STRAIGHT_ERROR = 2e-3  # of one triplet, in the derivative of a function times 
 
 _BYTES_AT_ONCE = 32 << 20  # of what is computed, by each thread
 _BYTES_OF_EDGE = 64  # while neighbors are searched
+_MOST_UNSTORED_BYTES = 1 << 30  # of features that come with derivatives, whether wanted or not
 
 
 @dataclass(frozen=True)
@@ -100,8 +101,8 @@ class Recomputation:
         )
 
     def shares(self, entries: Sequence[int]) -> Iterator[list[int]]:
-        """Entries that may be computed at once, those with derivatives and those without."""
-        for with_rows in (False, True):
+        """Entries with rows that may be computed at once, those with derivatives by themselves."""
+        for with_rows in (False, True) if self._reader.has_features else (True,):
             share: list[int] = []
             n_bytes = 0
             for entry in entries:
@@ -133,7 +134,10 @@ class Recomputation:
         except AtompackError:  # so it is looked at alone, and its error is that of no other
             return _BYTES_AT_ONCE
         rows = 0 if stored is None else found.bytes(self._descriptor)
-        return _BYTES_OF_EDGE * found.edges + rows
+        return _BYTES_OF_EDGE * found.edges + self._feature_bytes(entry) + rows
+
+    def _feature_bytes(self, entry: int) -> int:
+        return 8 * self._descriptor.n_features * self._reader.n_atoms(entry)
 
     def _rows_of(self, entry: int) -> RowCounts:
         edges = self._edges.batch([entry])
@@ -143,18 +147,23 @@ class Recomputation:
         n = np.bincount(edges.edge_index[0].numpy()[angular])
         return RowCounts(int(near.sum()), int((n * (n - 1) // 2).sum()))
 
-    def check_counts(self, entry: int) -> None:
-        """Whether an entry stores about as many rows as its structure has.
-
-        Rows at the cutoff may be there or not. What is computed to be compared must not be more
-        than a file of its size justifies.
+    def check_size(self, entry: int) -> None:
+        """Whether what is computed of an entry is no more than a file of its size justifies.
 
         Raises:
-            CorruptFileError: it has far fewer.
+            CorruptFileError: it stores far fewer rows than its structure has; those at a cutoff
+                may be there or not.
+            UnsupportedFormatError: it has many atoms, and a descriptor of many features, of which
+                none are stored.
         """
         stored = self._stored(entry)
         if stored is None:
             return
+        if not self._reader.has_features and self._feature_bytes(entry) > _MOST_UNSTORED_BYTES:
+            raise UnsupportedFormatError(
+                f"{self._path}: features: expected at most {_MOST_UNSTORED_BYTES} bytes to compute "
+                f"of an entry that stores none, got {self._feature_bytes(entry)} (molecule {entry})"
+            )
         found = self._rows_of(entry)
         most = max(_BYTES_AT_ONCE, 2 * stored.bytes(self._descriptor))
         if found.bytes(self._descriptor) > most:

@@ -96,8 +96,7 @@ def test_files_of_the_original_are_sound(folder: Path, name: str) -> None:
     assert found.n_entries == n
     assert found.n_feature_rows == sum(f"e{i}_features" in arrays for i in range(n))
     assert found.n_derivative_rows == sum(f"e{i}_r_dG" in arrays for i in range(n))
-    has_rows = found.n_feature_rows + found.n_derivative_rows > 0
-    assert found.n_recomputed == (n if has_rows else 0)
+    assert found.n_recomputed == max(found.n_feature_rows, found.n_derivative_rows)
 
 
 @pytest.mark.parametrize("name", ["v2_both_f32_three", "v2_both_f64_three", "v2_both_f64_single"])
@@ -309,6 +308,23 @@ def test_more_rows_than_the_file_can_justify(tmp_path: Path, changed: Callable[.
     (fault,) = apt.verify_cache(path).faults
     message = r"force_derivatives: expected about 618 edges and 190653 triplets, got 18 and 15 "
     assert re.search(message + r"\(molecule 0", fault.message)
+
+
+def test_more_features_than_the_file_can_justify(
+    tmp_path: Path, changed: Callable[..., Path]
+) -> None:
+    """Of many atoms without neighbors, and functions of high orders."""
+    n = 300
+    far = molecule(np.arange(3 * n).reshape(n, 3) * 20.0, [8] * n, forces=np.zeros((n, 3)))
+    path = built(tmp_path / "new.h5", [far], features=False)
+    assert apt.verify_cache(path).n_recomputed == 1
+    high = apt.ChebyshevDescriptor(["O", "H"], 1000, 4.0, 1000, 3.0)
+    path = built(tmp_path / "high.h5", [far], features=False, descriptor=high)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("atompack_torch.recomputation._MOST_UNSTORED_BYTES", 9_000_000)
+        (fault,) = apt.verify_cache(path).faults
+    assert "features: expected at most 9000000 bytes to compute" in fault.message
+    assert apt.verify_cache(path).ok
 
 
 def test_another_descriptor_is_not_computed(changed: Callable[..., Path]) -> None:
