@@ -37,7 +37,9 @@ def upgrade_cache(
         source: the legacy file.
         target: the new file.
         features: compute features too, by the descriptor that the old file names.
-        num_threads, progress, resume: as of ``build_cache``.
+        num_threads: how much is worked on at once, as in ``build_cache``.
+        progress: as in ``build_cache``.
+        resume: as in ``build_cache``.
 
     Returns:
         The new cache, open.

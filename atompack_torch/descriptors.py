@@ -190,8 +190,8 @@ class ChebyshevDescriptor:
         )
 
     def _of_dtype(self, dtype: str) -> ChebyshevDescriptor:
-        *settings, _ = self._settings()
-        return ChebyshevDescriptor(*settings, dtype)
+        settings = (*self._settings()[:-1], dtype)
+        return ChebyshevDescriptor(*settings)
 
     def __reduce__(self) -> tuple[type[ChebyshevDescriptor], tuple[Any, ...]]:
         return ChebyshevDescriptor, self._settings()
