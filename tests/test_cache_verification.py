@@ -374,6 +374,23 @@ def test_damaged_files(folder: Path) -> None:
         assert all(fault.message.startswith(f"{path}: ") for fault in found.faults)
 
 
+def test_any_damage_gives_an_answer(folder: Path, tmp_path: Path) -> None:
+    """Bytes changed at random: faults, differences, or nothing that matters; nothing else."""
+    rng = np.random.default_rng(11)
+    path = tmp_path / "flipped.h5"
+    answers = []
+    for name in ("v2_both_f64_two", "legacy_v1_f64_two"):
+        whole = (folder / f"{name}.h5").read_bytes()
+        for _ in range(60):
+            damaged = np.frombuffer(whole, np.uint8).copy()
+            damaged[rng.integers(0, len(damaged), rng.integers(1, 30))] = rng.integers(0, 256)
+            path.write_bytes(damaged.tobytes())
+            found = apt.verify_cache(path, num_threads=1)
+            assert all(fault.message.startswith(f"{path}: ") for fault in found.faults)
+            answers.append(found.ok)
+    assert set(answers) == {True, False}
+
+
 def test_many_entries_on_many_threads(tmp_path: Path) -> None:
     rng = np.random.default_rng(5)
     molecules = [

@@ -93,7 +93,7 @@ def run(options: argparse.Namespace) -> int:
 
     if not (options.features or options.force_derivatives):
         raise UsageError("--no-features: nothing is stored then but with --force-derivatives")
-    threads = checked_threads(options)
+    threads = checked_threads(options) or _cores_of_a_rank()
     with _ranks() as rank:
         dataset = _source(options.source, _LABELS)
         descriptor = _like(options) if options.like else _by_options(options, rank)
@@ -155,6 +155,12 @@ def _ranks() -> Iterator[int]:
         torch.distributed.destroy_process_group()
 
 
+def _cores_of_a_rank() -> int:
+    """Those of this machine, shared with the other processes that torchrun has started on it."""
+    n_processes = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    return max(1, len(os.sched_getaffinity(0)) // n_processes)
+
+
 def _source(paths: list[str], labels: list[str]) -> MoleculeDataset:
     """The molecules with these labels, where they have them."""
     from atompack_torch import TorchCacheDataset
@@ -213,7 +219,7 @@ def _species(options: argparse.Namespace, rank: int) -> list[str]:
     from atompack_torch.elements import SYMBOLS
 
     if options.species is None:
-        return _species_in(options.source, quiet=options.json or rank > 0)
+        return _species_in(options, rank)
     species: list[str] = options.species.split(",")
     unknown = [label for label in species if label not in SYMBOLS]
     if unknown:
@@ -221,13 +227,15 @@ def _species(options: argparse.Namespace, rank: int) -> list[str]:
     return species
 
 
-def _species_in(paths: list[str], quiet: bool) -> list[str]:
+def _species_in(options: argparse.Namespace, rank: int) -> list[str]:
     from atompack_torch.elements import symbol
 
-    species = [symbol(number) for number in sorted(_source(paths, []).statistics().elements)]
+    progress = shows_progress(options) and rank == 0
+    elements = _source(options.source, []).statistics(progress).elements
+    species = [symbol(number) for number in sorted(elements)]
     if not species:
         raise UsageError("--species: expected symbols, as there are no atoms to take them from")
-    if not quiet:
+    if not options.json and rank == 0:
         print(f"species of the data: {','.join(species)}", file=sys.stderr)
     return species
 
