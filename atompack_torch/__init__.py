@@ -14,6 +14,7 @@ from atompack_torch import _sending as _sending  # registers how batches cross p
 from atompack_torch import hub as hub
 from atompack_torch.batch import MoleculeBatch
 from atompack_torch.build_cache import build_cache
+from atompack_torch.cache_verification import CacheVerification, verify_cache
 from atompack_torch.compaction import compact
 from atompack_torch.contraction import contract_forces
 from atompack_torch.datasets.atp import AtpDataset
@@ -50,6 +51,7 @@ __all__ = [
     "AtpDataset",
     "AtpWriter",
     "BlockShuffleSampler",
+    "CacheVerification",
     "ChebyshevDescriptor",
     "CorruptFileError",
     "DistributedMoleculeSampler",
@@ -73,4 +75,5 @@ __all__ = [
     "contract_forces",
     "hub",
     "verify",
+    "verify_cache",
 ]

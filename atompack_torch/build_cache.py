@@ -122,18 +122,19 @@ class _Job:
         builder = self._builder(self._part_path(rank, world), resume)
         first = borders[rank] + len(builder)
         quiet = progress if rank == 0 else False
-        with reporting(quiet, borders[rank + 1] - borders[rank], "build_cache") as report:
-            if report is not None:
-                report(len(builder))
-            for entries, n in self._encoded(first, borders[rank + 1], threads):
-                builder.append(entries)
+        try:
+            with reporting(quiet, borders[rank + 1] - borders[rank], "build_cache") as report:
                 if report is not None:
-                    report(n)
-        if world == 1:
-            return builder.finish()
-        builder.checkpoint()
-        del builder  # its lock, so that rank 0 may take it
-        self._join(rank, world)
+                    report(len(builder))
+                for entries, n in self._encoded(first, borders[rank + 1], threads):
+                    builder.append(entries)
+                    if report is not None:
+                        report(n)
+            builder.finish() if world == 1 else builder.checkpoint()
+        finally:
+            del builder  # its lock, which the traceback of an error would keep
+        if world > 1:
+            self._join(rank, world)
 
     def _builder(self, path: Path, resume: bool) -> CacheBuilder:
         builder = CacheBuilder(path, self.header, self.fingerprint)
@@ -154,6 +155,7 @@ class _Job:
             for part in range(world):
                 whole.absorb(self._part_path(part, world), self.fingerprint)
             whole.finish()
+            del whole  # its lock, so that the others may open the file
         torch.distributed.barrier()
 
     def _encoded(self, first: int, last: int, threads: int) -> Iterator[tuple[EncodedEntries, int]]:

@@ -189,6 +189,10 @@ class ChebyshevDescriptor:
             self.dtype,
         )
 
+    def _of_dtype(self, dtype: str) -> ChebyshevDescriptor:
+        settings = (*self._settings()[:-1], dtype)
+        return ChebyshevDescriptor(*settings)
+
     def __reduce__(self) -> tuple[type[ChebyshevDescriptor], tuple[Any, ...]]:
         return ChebyshevDescriptor, self._settings()
 

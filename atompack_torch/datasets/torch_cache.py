@@ -23,6 +23,7 @@ from atompack_torch.datasets._request import (
     Transform,
 )
 from atompack_torch.descriptors import ChebyshevDescriptor
+from atompack_torch.errors import UnsupportedFormatError
 from atompack_torch.neighbors import NeighborList
 
 
@@ -88,14 +89,17 @@ class TorchCache:
 
     @property
     def descriptor(self) -> ChebyshevDescriptor | None:
-        """What made the features, by the file's own settings; None if it does not say."""
+        """What made the features, by the file's own settings; None if it does not say.
+
+        Raises:
+            UnsupportedFormatError: another descriptor than a ``ChebyshevDescriptor``, or settings
+                that it does not take.
+        """
         manifest = self.info.get("descriptor_manifest")
         text = manifest["config_json"] if manifest else self.info.get("descriptor_compat_json")
         if text is None:
             return None
-        config = json.loads(text)
-        stored = self.info.get("storage_dtype", "float64")
-        return descriptor_of({"dtype": stored, **config})
+        return descriptor_in(text, self.info.get("storage_dtype", "float64"), self)
 
     @property
     def has_features(self) -> bool:
@@ -168,6 +172,21 @@ class TorchCache:
 def _tensor(values: np.ndarray[Any, Any], dtype: torch.dtype | None) -> Tensor:
     tensor = torch.from_numpy(values)
     return tensor if dtype is None else tensor.to(dtype)
+
+
+def descriptor_in(text: str, dtype: str, cache: TorchCache) -> ChebyshevDescriptor:
+    """A descriptor by the settings that a file holds as JSON; ``dtype`` unless they name one.
+
+    Raises:
+        UnsupportedFormatError: they are not those of a ``ChebyshevDescriptor``.
+    """
+    try:
+        return descriptor_of({"dtype": dtype, **json.loads(text)})
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise UnsupportedFormatError(
+            f"{cache.path}: descriptor: expected the settings of a ChebyshevDescriptor, "
+            f"got {text[:400]} ({type(error).__name__}: {error})"
+        ) from None
 
 
 def descriptor_of(config: dict[str, Any]) -> ChebyshevDescriptor:

@@ -13,7 +13,7 @@ import pytest
 
 from atompack_torch import cli
 
-COMMANDS = {"bench", "compact", "head", "info", "stats", "verify"}
+COMMANDS = {"bench", "cache", "compact", "head", "info", "stats", "verify"}
 RUN = [sys.executable, "-m", "atompack_torch"]
 
 

@@ -1,0 +1,41 @@
+r"""Makes, shows and checks HDF5 files of descriptor features, as aenet-python has them.
+
+  atompack-torch cache build water.atp water.h5 --rad-order 10 --rad-cutoff 4 \
+      --ang-order 3 --ang-cutoff 1.5 --force-derivatives
+  atompack-torch cache info water.h5
+  atompack-torch cache verify --json water.h5
+  atompack-torch cache convert-v1 old.h5 new.h5
+
+Each has options of its own: `atompack-torch cache build --help`.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from atompack_torch.cli.cache import build, convert_v1, info, verify
+
+NAME = "cache"
+HELP = "make, show and check files of descriptor features"
+
+_COMMANDS = (build, info, verify, convert_v1)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the commands of the command."""
+    subparsers = parser.add_subparsers(dest="subcommand", required=True, metavar="COMMAND")
+    for module in _COMMANDS:
+        command = subparsers.add_parser(
+            module.NAME,
+            help=module.HELP,
+            description=module.__doc__,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        module.add_arguments(command)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Runs the command."""
+    module = next(m for m in _COMMANDS if options.subcommand == m.NAME)
+    status: int = module.run(options)
+    return status

@@ -1,0 +1,248 @@
+r"""Computes Chebyshev features of molecules and writes them to an HDF5 file for aenet-python.
+
+  atompack-torch cache build water.atp water.h5 --species O,H --rad-order 10 --rad-cutoff 4 \
+      --ang-order 3 --ang-cutoff 1.5 --force-derivatives
+  atompack-torch cache build new.atp new.h5 --like water.h5
+  torchrun --nproc-per-node 4 -m atompack_torch cache build train/ train.h5 --like water.h5
+
+SOURCE: .atp files, folders of shards, or one cache file, whose entries are taken and whose rows are
+computed anew. Entries that have forces get local derivatives with --force-derivatives. TARGET
+appears when all of it is there; a run that was stopped goes on where it was when it is started
+again. Under torchrun each process computes a part, and the first one joins them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from atompack_torch.cli._output import (
+    UsageError,
+    add_json,
+    open_dataset,
+    print_json,
+    printable,
+    shows_progress,
+)
+from atompack_torch.cli.cache._options import add_resume, add_threads, checked_threads
+
+if TYPE_CHECKING:
+    from atompack_torch import ChebyshevDescriptor, TorchCache
+    from atompack_torch.datasets._base import MoleculeDataset
+
+NAME = "build"
+HELP = "compute features of molecules into a new file"
+
+_LABELS = ["energy", "forces", "cell", "pbc", "name"]
+_SETTINGS = ("rad_order", "rad_cutoff", "ang_order", "ang_cutoff")
+_HDF5 = b"\x89HDF\r\n\x1a\n"
+_PATIENCE = timedelta(days=7)  # of ranks that are done, with one that is not
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of the command."""
+    parser.add_argument("source", nargs="+", metavar="SOURCE", help="what to read, in order")
+    parser.add_argument("target", metavar="TARGET", help="the new file")
+    descriptor = parser.add_argument_group("descriptor")
+    descriptor.add_argument("--like", metavar="FILE", help="the descriptor of another cache file")
+    descriptor.add_argument(
+        "--species",
+        metavar="A,B",
+        help="symbols, whose order counts (default: those of the data, by atomic number)",
+    )
+    descriptor.add_argument("--rad-order", type=int, metavar="N", help="of the radial functions")
+    descriptor.add_argument("--rad-cutoff", type=float, metavar="R", help="in the data's unit (Å)")
+    descriptor.add_argument("--ang-order", type=int, metavar="N", help="of the angular functions")
+    descriptor.add_argument("--ang-cutoff", type=float, metavar="R", help="in the data's unit (Å)")
+    descriptor.add_argument(
+        "--min-cutoff",
+        type=float,
+        metavar="R",
+        help="nearer atoms are no neighbors (default: 0.55)",
+    )
+    rows = parser.add_argument_group("what is stored")
+    rows.add_argument(
+        "--features",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="of every entry",
+    )
+    rows.add_argument(
+        "--force-derivatives", action="store_true", help="of entries that have forces"
+    )
+    rows.add_argument(
+        "--dtype",
+        choices=("float32", "float64"),
+        help="(default: that of --like, or float64)",
+    )
+    add_threads(parser)
+    add_resume(parser)
+    add_json(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Runs the command."""
+    from atompack_torch import build_cache
+
+    if not (options.features or options.force_derivatives):
+        raise UsageError("--no-features: nothing is stored then but with --force-derivatives")
+    threads = checked_threads(options) or _cores_of_a_rank()
+    with _ranks() as rank:
+        dataset = _source(options.source, _LABELS)
+        descriptor = _like(options) if options.like else _by_options(options, rank)
+        cache = build_cache(
+            dataset,
+            descriptor,
+            options.target,
+            features=options.features,
+            force_derivatives=options.force_derivatives,
+            dtype=descriptor.dtype,
+            num_threads=threads,
+            progress=shows_progress(options),
+            resume=not options.no_resume,
+        )
+    if rank > 0:
+        return 0
+    tell(options, cache)
+    return 0
+
+
+def tell(options: argparse.Namespace, cache: TorchCache) -> None:
+    """Prints what was made."""
+    n_bytes = Path(options.target).stat().st_size
+    dtype = cache.info["storage_dtype"]
+    if options.json:
+        return print_json(
+            {
+                "path": options.target,
+                "n_entries": len(cache),
+                "file_bytes": n_bytes,
+                "features": cache.has_features,
+                "force_derivatives": cache.has_force_derivatives,
+                "storage_dtype": dtype,
+                "descriptor": json.loads(cache.info["descriptor_compat_json"]),
+            }
+        )
+    sections = (("features", cache.has_features), ("derivatives", cache.has_force_derivatives))
+    held = " and ".join(name for name, there in sections if there)
+    print(
+        f"{printable(options.target)}: {len(cache):,} entries, {held} in {dtype}, {n_bytes:,} bytes"
+    )
+
+
+@contextmanager
+def _ranks() -> Iterator[int]:
+    """The number of this process among those that torchrun has started."""
+    if "RANK" not in os.environ or os.environ.get("WORLD_SIZE", "1") == "1":
+        yield 0
+        return
+    import torch.distributed
+
+    try:
+        torch.distributed.init_process_group("gloo", timeout=_PATIENCE)
+    except (ValueError, RuntimeError) as error:
+        raise UsageError(f"torch.distributed: {error}") from error
+    try:
+        yield torch.distributed.get_rank()
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+def _cores_of_a_rank() -> int:
+    """Those of this machine, shared with the other processes that torchrun has started on it."""
+    n_processes = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    return max(1, len(os.sched_getaffinity(0)) // n_processes)
+
+
+def _source(paths: list[str], labels: list[str]) -> MoleculeDataset:
+    """The molecules with these labels, where they have them."""
+    from atompack_torch import TorchCacheDataset
+
+    caches = [path for path in paths if _is_hdf5(path)]
+    if not caches:
+        return open_dataset(paths, labels, access="sequential")
+    if len(paths) > 1:
+        raise UsageError(
+            f"expected one cache file alone, got {len(paths)} sources with {caches[0]}"
+        )
+    return TorchCacheDataset(paths[0], fields=labels)
+
+
+def _is_hdf5(path: str) -> bool:
+    if not Path(path).is_file():
+        return False
+    with Path(path).open("rb") as file:
+        return file.read(len(_HDF5)) == _HDF5
+
+
+def _like(options: argparse.Namespace) -> ChebyshevDescriptor:
+    from atompack_torch import TorchCache
+
+    given = [name for name in (*_SETTINGS, "min_cutoff", "species") if _given(options, name)]
+    if given:
+        raise UsageError(f"--like: expected it alone, got {_option(given[0])} too")
+    found = TorchCache(options.like).descriptor
+    if found is None:
+        raise UsageError(f"--like: expected a file that names its descriptor, got {options.like}")
+    return found._of_dtype(options.dtype or found.dtype)
+
+
+def _by_options(options: argparse.Namespace, rank: int) -> ChebyshevDescriptor:
+    from atompack_torch import ChebyshevDescriptor
+
+    missing = [_option(name) for name in _SETTINGS if not _given(options, name)]
+    if missing:
+        raise UsageError(f"expected {', '.join(missing)}, or --like FILE")
+    species = _species(options, rank)
+    try:
+        return ChebyshevDescriptor(
+            species,
+            options.rad_order,
+            options.rad_cutoff,
+            options.ang_order,
+            options.ang_cutoff,
+            0.55 if options.min_cutoff is None else options.min_cutoff,
+            options.dtype or "float64",
+        )
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
+def _species(options: argparse.Namespace, rank: int) -> list[str]:
+    from atompack_torch.elements import SYMBOLS
+
+    if options.species is None:
+        return _species_in(options, rank)
+    species: list[str] = options.species.split(",")
+    unknown = [label for label in species if label not in SYMBOLS]
+    if unknown:
+        raise UsageError(f"--species: expected symbols of elements, got {unknown[0]!r}")
+    return species
+
+
+def _species_in(options: argparse.Namespace, rank: int) -> list[str]:
+    from atompack_torch.elements import symbol
+
+    progress = shows_progress(options) and rank == 0
+    elements = _source(options.source, []).statistics(progress).elements
+    species = [symbol(number) for number in sorted(elements)]
+    if not species:
+        raise UsageError("--species: expected symbols, as there are no atoms to take them from")
+    if not options.json and rank == 0:
+        print(f"species of the data: {','.join(species)}", file=sys.stderr)
+    return species
+
+
+def _given(options: argparse.Namespace, name: str) -> bool:
+    return getattr(options, name) is not None
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"

@@ -1,0 +1,366 @@
+"""atompack-torch cache: build, info, verify, convert-v1."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import atompack_torch as apt
+from atompack_torch import cli
+
+SETTINGS = ["--rad-order", "3", "--rad-cutoff", "4", "--ang-order", "2", "--ang-cutoff", "2.5"]
+
+
+@pytest.fixture(scope="module")
+def folder(fixtures: Path) -> Path:
+    return fixtures.parent / "torch_cache"
+
+
+@pytest.fixture
+def water(tmp_path: Path) -> Path:
+    """Ten molecules: every third without forces, the last without energy."""
+    rng = np.random.default_rng(2)
+    molecules = []
+    for i in range(10):
+        n = 2 + i % 4
+        labels: dict[str, Any] = {} if i == 9 else {"energy": -float(i)}
+        labels |= {} if i % 3 == 0 else {"forces": rng.normal(size=(n, 3))}
+        positions = rng.random((n, 3)) * 3
+        molecules.append(apt.Molecule(positions, rng.choice([1, 8], n), name=f"m{i}", **labels))
+    path = tmp_path / "water.atp"
+    with apt.AtpWriter(path) as writer:
+        for molecule in molecules:
+            writer.write(molecule)
+    return path
+
+
+def run(*arguments: object) -> int:
+    return cli.main(["cache", *map(str, arguments)])
+
+
+def test_build(water: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = tmp_path / "new.h5"
+    options = ["--species", "O,H", *SETTINGS, "--min-cutoff", "0.1", "--threads", 2]
+    assert run("build", water, target, *options, "--force-derivatives") == 0
+    captured = capsys.readouterr()
+    assert "10 entries, features and derivatives in float64" in captured.out
+    assert captured.err == ""
+    cache = apt.TorchCache(target)
+    assert cache.descriptor == apt.ChebyshevDescriptor(["O", "H"], 3, 4.0, 2, 2.5, 0.1)
+    batch = apt.AtpDataset(water)[:]
+    stored = apt.TorchCacheDataset(cache)[:]
+    expected = cache.descriptor.compute(batch, derivatives=True)
+    assert torch.equal(stored.features, expected.features)
+    assert torch.equal(stored.mask("radial_dG_drij"), batch.mask("forces"))
+    assert stored["name"] == batch["name"]
+    assert run("verify", target) == 0
+
+
+def test_build_by_defaults(water: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("build", water, tmp_path / "new.h5", *SETTINGS) == 0
+    captured = capsys.readouterr()
+    assert captured.err == "species of the data: H,O\n"
+    cache = apt.TorchCache(tmp_path / "new.h5")
+    assert cache.descriptor == apt.ChebyshevDescriptor(["H", "O"], 3, 4.0, 2, 2.5)
+    assert (cache.has_features, cache.has_force_derivatives) == (True, False)
+
+
+def test_build_like_another(
+    water: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    like = folder / "v2_both_f64_two.h5"
+    options = ["--like", like, "--json", "--dtype", "float32", "--no-features"]
+    assert run("build", water, water, tmp_path / "new.h5", *options, "--force-derivatives") == 0
+    captured = capsys.readouterr()
+    found = json.loads(captured.out)
+    assert captured.err == ""
+    cache = apt.TorchCache(tmp_path / "new.h5")
+    assert found == {
+        "path": str(tmp_path / "new.h5"),
+        "n_entries": 20,
+        "file_bytes": (tmp_path / "new.h5").stat().st_size,
+        "features": False,
+        "force_derivatives": True,
+        "storage_dtype": "float32",
+        "descriptor": apt.TorchCache(like).descriptor.compat,  # type: ignore[union-attr]
+    }
+    assert (
+        cache.info["descriptor_compat_sha256"]
+        == apt.TorchCache(like).info["descriptor_compat_sha256"]
+    )
+
+
+def test_build_of_the_entries_of_a_cache(folder: Path, tmp_path: Path) -> None:
+    """What the original has spoiled is made anew."""
+    source, target = folder / "v2_both_f64_unwrapped.h5", tmp_path / "new.h5"
+    assert run("verify", source) == 1
+    assert run("build", source, target, "--like", source, "--force-derivatives") == 0
+    assert run("verify", target) == 0
+    ours, theirs = (apt.TorchCacheDataset(path)[:] for path in (target, source))
+    for name in ("positions", "atomic_numbers", "forces", "energy", "cell"):
+        assert torch.equal(torch.nan_to_num(ours[name]), torch.nan_to_num(theirs[name]))
+    assert not torch.allclose(ours.features, theirs.features)
+
+
+def test_ranks_of_torchrun(water: Path, tmp_path: Path) -> None:
+    target = tmp_path / "new.h5"
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    command = ["-m", "atompack_torch", "cache", "build", water, target, *SETTINGS]
+    done = subprocess.run(
+        [sys.executable, *launcher, *command, "--force-derivatives"],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("10 entries") == 1
+    assert done.stderr.count("species of the data") == 1
+    assert [path.name for path in sorted(tmp_path.iterdir())] == ["new.h5", "water.atp"]
+    alone = tmp_path / "alone.h5"
+    assert run("build", water, alone, *SETTINGS, "--force-derivatives") == 0
+    ours, theirs = (apt.TorchCacheDataset(path)[:] for path in (target, alone))
+    for name in ("positions", "features", "radial_dG_drij", "angular_grads_i"):
+        assert torch.equal(ours[name], theirs[name])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        [],
+        SETTINGS[:-2],
+        [*SETTINGS, "--no-features"],
+        [*SETTINGS, "--threads", "0"],
+        [*SETTINGS, "--species", "O,O"],
+        [*SETTINGS, "--species", "O,"],
+        [*SETTINGS, "--min-cutoff", "nan"],
+        [*SETTINGS, "--dtype", "float16"],
+        [*SETTINGS, "--rad-order", "-1"],
+        ["--like", "LIKE", "--rad-order", "3"],
+        ["--like", "LIKE", "--species", "O,H"],
+        ["--like", "PLAIN"],
+        ["CACHE", "--like", "LIKE"],
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage_of_build(
+    water: Path,
+    folder: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    wrong: list[str],
+) -> None:
+    words = {
+        "LIKE": folder / "v2_both_f64_two.h5",
+        "CACHE": folder / "v2_both_f64_two.h5",
+        "PLAIN": folder / "plain_no_cache.h5",
+    }
+    target = tmp_path / "new.h5"
+    sources = [water, *(words[word] for word in wrong if word == "CACHE")]
+    options = [words.get(word, word) for word in wrong if word != "CACHE"]
+    try:
+        status = run("build", *sources, target, *options)
+    except SystemExit as usage:  # argparse itself
+        status = int(usage.code or 0)
+    assert status == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.splitlines()[-1].startswith("atompack-torch")
+    assert not target.exists()
+
+
+def test_bad_data_of_build(
+    water: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "new.h5"
+    cases = [
+        (["build", water, target, *SETTINGS, "--species", "O,N"], "species O, N"),
+        (["build", water, target, "--like", tmp_path / "none.h5"], "No such file"),
+        (["build", water, target, "--like", folder / "damaged/truncated.h5"], "truncated"),
+        (["build", folder / "damaged/truncated.h5", target, *SETTINGS], "truncated"),
+        (["build", tmp_path / "none.atp", target, *SETTINGS], "No such file"),
+    ]
+    for arguments, message in cases:
+        assert run(*arguments) == 1
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith("atompack-torch cache: ")
+        assert message in line
+        assert not target.exists()
+    target.write_text("mine")
+    assert run("build", water, target, *SETTINGS, "--species", "O,H") == 1
+    assert "exists" in capsys.readouterr().err
+    assert target.read_text() == "mine"
+
+
+def test_no_resume(water: Path, tmp_path: Path) -> None:
+    """What a failed build has left is taken up, or thrown away."""
+    target = tmp_path / "new.h5"
+    assert run("build", water, target, *SETTINGS, "--species", "O,N") == 1
+    left = {path.name for path in tmp_path.iterdir()} - {"water.atp"}
+    assert left
+    assert run("build", water, target, *SETTINGS, "--species", "O,H", "--no-resume") == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"water.atp", "new.h5"}
+    assert run("verify", target) == 0
+
+
+def test_info(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = folder / "v2_derivatives_f64_two.h5"
+    assert run("info", "--json", path) == 0
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    (file,) = json.loads(captured.out)["files"]
+    expected = json.loads((folder / "v2_derivatives_f64_two.expected.json").read_text())
+    arrays = np.load(folder / "v2_derivatives_f64_two.expected.npz")
+    entries = expected["entry"]
+    assert file["n_entries"] == len(entries) == 5
+    assert file["n_atoms"] == sum(entry["n_atoms"] for entry in entries)
+    assert file["n_with_forces"] == sum(entry["has_forces"] for entry in entries) == 4
+    assert file["n_with_energy"] == 5
+    assert file["features"] is None
+    assert file["force_derivatives"]["n_edges"] == sum(
+        len(arrays[key]) for key in arrays if key.endswith("_r_center")
+    )
+    assert file["force_derivatives"]["n_triplets"] == sum(
+        len(arrays[key]) for key in arrays if key.endswith("_a_center")
+    )
+    assert file["file_bytes"] == path.stat().st_size
+    assert (file["version"], file["storage_dtype"]) == (2, "float64")
+    assert file["descriptor"]["species"] == expected["descriptor"]["species"]
+    assert file["attributes"]["energy_filter_enabled"] is True
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        (
+            "v2_both_f32_three",
+            ["version 2", "features: ", "force derivatives: 9 entries", "float32"],
+        ),
+        ("legacy_v1_f64_two", ["version 1", '"O", "H"', "payload_format"]),
+        ("plain_no_cache", ["3 entries", "no cache", "energy_filter_enabled"]),
+        ("v2_both_f64_from_files", ["2 with energy"]),
+    ],
+)
+def test_info_as_text(
+    folder: Path, capsys: pytest.CaptureFixture[str], name: str, words: list[str]
+) -> None:
+    assert run("info", folder / f"{name}.h5") == 0
+    text = capsys.readouterr().out
+    assert [word for word in words if word not in text] == []
+
+
+def test_info_of_damaged_files(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """NaN among the attributes, and a sound file beside a damaged one."""
+    paths = [folder / "damaged/truncated.h5", folder / "v2_both_f64_two.h5"]
+    assert run("info", "--json", *paths) == 1
+    captured = capsys.readouterr()
+    broken, sound = json.loads(captured.out)["files"]
+    assert set(broken) == {"path", "error"}
+    assert sound["attributes"]["energy_filter_max_referenced_energy_per_atom"] is None
+    assert len(captured.err.splitlines()) == 1
+    assert run("info", *paths) == 1
+    assert "cannot be read" in capsys.readouterr().out
+    assert run("info", folder / "none.h5") == 1
+
+
+def test_verify(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("verify", folder / "v2_both_f64_three.h5") == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    assert "11 entries, 11 rows of features, 9 of derivatives, 11 entries computed again" in line
+    assert line.endswith("0 faults, 0 differences, 0 warnings")
+    path = folder / "v2_both_f64_unwrapped.h5"
+    assert run("verify", path) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 3
+    assert all("molecule 1" in line and "spoiled" in line for line in lines[:2])
+    assert run("verify", "--quick", path) == 0
+    assert "0 entries computed again" in capsys.readouterr().out
+    assert run("verify", "--tolerance", "100", path) == 0
+    assert run("verify", "--max-faults", "1", path) == 1
+    assert "... and 1 more differences" in capsys.readouterr().out
+    assert run("verify", "--tolerance", "nan", path) == 2
+
+
+def test_verify_as_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("verify", "--json", folder / "v2_both_f64_unwrapped.h5") == 1
+    captured = capsys.readouterr()
+    found = json.loads(captured.out)
+    assert captured.err == ""
+    assert (found["ok"], found["spoiled"], found["n_differences"]) == (False, [1], 2)
+    assert {d["entry"] for d in found["differences"]} == {1}
+    assert run("verify", "--json", folder / "v2_both_f64_two.h5") == 0
+    assert json.loads(capsys.readouterr().out)["ok"] is True
+
+
+@pytest.mark.parametrize("command", ["verify", "info", "build", "convert-v1"])
+def test_damaged_files_give_a_message(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    sound = {"verify": ["section_without_flag"], "info": ["section_without_flag"]}
+    sound["build"] = ["section_without_flag"]
+    for path in sorted((folder / "damaged").glob("*.h5")):
+        target = tmp_path / f"{path.stem}.h5"
+        more = [target] if command in ("build", "convert-v1") else []
+        more += ["--species", "O,H", *SETTINGS] if command == "build" else []
+        status = run(command, path, *more)
+        captured = capsys.readouterr()
+        assert status == (0 if path.stem in sound.get(command, []) else 1), path
+        assert str(path) in captured.out + captured.err or status == 0
+        assert "Traceback" not in captured.err
+        assert target.exists() == (status == 0 and command == "build")
+
+
+def test_convert_v1(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    legacy, target = folder / "legacy_v1_f64_two.h5", tmp_path / "new.h5"
+    assert run("convert-v1", legacy, target) == 0
+    assert "3 entries, derivatives in float64" in capsys.readouterr().out
+    assert run("convert-v1", legacy, target) == 1
+    assert "exists" in capsys.readouterr().err
+    target.unlink()
+    assert run("convert-v1", "--features", "--json", legacy, target) == 0
+    assert json.loads(capsys.readouterr().out)["features"] is True
+    assert run("verify", target) == 0
+    assert run("convert-v1", target, tmp_path / "newer.h5") == 1
+    assert "got schema 2" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["build", "info", "verify", "convert-v1"])
+def test_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        run(name, "--help")
+    assert stop.value.code == 0
+    text = capsys.readouterr().out
+    assert f"\n  atompack-torch cache {name} " in text
+    assert "--json" in text
+
+
+@pytest.mark.parametrize("arguments", [[], ["nothing"], ["info"], ["verify", "a", "b"]])
+def test_wrong_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        run(*arguments)
+    assert stop.value.code == 2
+    assert capsys.readouterr().err.splitlines()[-1].startswith("atompack-torch")
+
+
+def test_as_a_program(folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "\x1b[2J.h5"
+    shutil.copy(folder / "damaged/truncated.h5", path)
+    done = subprocess.run(
+        [sys.executable, "-m", "atompack_torch", "cache", "verify", path],
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (1, b"")
+    assert b"\x1b" not in done.stdout
+    assert b"truncated file" in done.stdout
