@@ -12,40 +12,43 @@ namespace {
 // Where collections begin; HDF5's own head is shorter.
 constexpr uint64_t kFirstCollection = 4096;
 
-// Written and not durable: lost if the machine stops.
-constexpr uint64_t kCheckpointBytes = uint64_t{256} << 20;
-
 std::string journal_path(const std::string& path) { return path + ".journal"; }
 
 void check_free(const std::string& path) {
   if (::access(path.c_str(), F_OK) == 0) throw IoError(EEXIST, std::strerror(EEXIST), path);
 }
 
+io::LockedFile resume(const std::string& path) {
+  io::LockedFile file = io::LockedFile::resume_unpublished(path);
+  file.leave();
+  return file;
+}
+
 // Collections lie one after the other, so the last one in the journal tells where the next may begin.
-uint64_t end_of(const io::WritableFile& file, std::span<const EntryRecord> records) {
+uint64_t end_of(const io::LockedFile& file, std::span<const EntryRecord> records) {
   if (records.empty()) return kFirstCollection;
   std::array<std::byte, 16> head{};
-  const uint64_t last = records.back().address;
-  if (file.read_at(last, head) < head.size()) return 0;
-  return last + load_le<uint64_t>(head.data() + 8);
+  const uint64_t last = records.back().address, size = file.size();
+  const bool has_head = file.read_at(last, head) == head.size() && as_text(Bytes(head).first(4)) == "GCOL";
+  const uint64_t bytes = load_le<uint64_t>(head.data() + 8);
+  if (!has_head || bytes > size - last) {
+    throw CorruptFileError(cat(file.present_path(), ": expected the entries of its journal, got ", size,
+                               " bytes without the last one: take both away to build anew"));
+  }
+  return last + bytes;
 }
 
 }  // namespace
 
-Builder::Builder(const std::string& path, CacheHeader header, const std::string& fingerprint)
+Builder::Builder(const std::string& path, CacheHeader header, const std::string& fingerprint, uint64_t checkpoint_bytes)
     : header_(std::move(header)),
-      file_((check_free(path), io::LockedFile::resume_unpublished(path))),
-      journal_file_(io::LockedFile::resume_unpublished(journal_path(path))),
+      checkpoint_bytes_(checkpoint_bytes),
+      file_((check_free(path), resume(path))),
+      journal_file_(resume(journal_path(path))),
       journal_(journal_file_, fingerprint) {
-  file_.leave();
-  journal_file_.leave();
+  // The journal of a file that took its name just before the process died.
+  if (file_.size() == 0 && !journal_.records().empty()) journal_.start(fingerprint);
   end_ = end_of(file_, journal_.records());
-  if (end_ > file_.size() || end_ == 0) {
-    if (!journal_.records().empty()) {
-      throw CorruptFileError(cat(file_.present_path(), ": expected the entries of its journal, got ", file_.size(),
-                                 " bytes: take both away to build anew"));
-    }
-  }
   file_.truncate(end_);
 }
 
@@ -59,13 +62,13 @@ void Builder::append(EncodedEntries entries) {
   }
   end_ += entries.bytes.size();
   pending_bytes_ += entries.bytes.size();
-  if (pending_bytes_ >= kCheckpointBytes) checkpoint();
+  if (pending_bytes_ >= checkpoint_bytes_) checkpoint();
 }
 
 void Builder::checkpoint() {
   if (pending_.empty()) return;
   file_.sync_data();
-  journal_.append(std::move(pending_));
+  journal_.append(pending_);
   pending_.clear();
   pending_bytes_ = 0;
 }
@@ -78,8 +81,9 @@ void Builder::absorb(const std::string& part_path, const std::string& fingerprin
     size_t last = first + 1;
     const auto end = [&](size_t i) { return i < records.size() ? records[i].address : part.end_; };
     while (last < records.size() && end(last + 1) - records[first].address <= kMostBytes) ++last;
-    EncodedEntries some{std::vector<std::byte>(end(last) - records[first].address),
-                        {records.begin() + static_cast<ptrdiff_t>(first), records.begin() + static_cast<ptrdiff_t>(last)}};
+    EncodedEntries some{
+        std::vector<std::byte>(end(last) - records[first].address),
+        {records.begin() + static_cast<ptrdiff_t>(first), records.begin() + static_cast<ptrdiff_t>(last)}};
     if (part.file_.read_at(records[first].address, some.bytes) < some.bytes.size()) {
       throw CorruptFileError(cat(part.file_.present_path(), ": the file was cut off"));
     }

@@ -39,16 +39,16 @@ struct DerivativeColumns {
 };
 
 struct EntryColumns {
-  std::span<const int64_t> ptr;                       // (B + 1,): the first atom of each molecule
-  const double* positions = nullptr;                  // (N, 3)
-  std::span<const int64_t> atomic_numbers;            // (N,)
-  std::span<const std::string> symbols;               // by atomic number
-  LabelColumn<double> energy, forces, cell;           // (B,), (N, 3), (B, 3, 3)
-  LabelColumn<bool> pbc;                              // (B, 3)
-  std::vector<std::optional<std::string>> names;      // empty: none has one
-  std::optional<ValueColumn> features;                // of all atoms
-  std::optional<DerivativeColumns> derivatives;       // of molecules with forces
-  DType storage = DType::float64;                     // of features and derivatives in the file
+  std::span<const int64_t> ptr;                   // (B + 1,): the first atom of each molecule
+  const double* positions = nullptr;              // (N, 3)
+  std::span<const int64_t> atomic_numbers;        // (N,)
+  std::span<const std::string> symbols;           // by atomic number
+  LabelColumn<double> energy, forces, cell;       // (B,), (N, 3), (B, 3, 3)
+  LabelColumn<bool> pbc;                          // (B, 3)
+  std::vector<std::optional<std::string>> names;  // empty: none has one
+  std::optional<ValueColumn> features;            // of all atoms
+  std::optional<DerivativeColumns> derivatives;   // of molecules with forces
+  DType storage = DType::float64;                 // of features and derivatives in the file
 };
 
 struct EncodedEntries {
@@ -56,6 +56,7 @@ struct EncodedEntries {
   std::vector<EntryRecord> records;  // addresses count from the first byte
 };
 
+// Throws FieldError for an atom that no symbol stands for, and for more rows than the format can count.
 EncodedEntries encode_entries(const EntryColumns& columns);
 
 }  // namespace atompack::torch_cache
