@@ -15,7 +15,7 @@ struct Payload {
   const std::byte* values = nullptr;  // unaligned
   size_t count = 0;
   DType in = DType::float64, out = DType::float64;  // the same, or float64 and float32 either way
-  int64_t subtract = 0;                             // of int64: from each, which makes atoms of a batch those of a molecule
+  int64_t subtract = 0;  // of int64: from each, which makes atoms of a batch those of a molecule
 
   size_t bytes() const { return count * item_bytes(out); }
 };

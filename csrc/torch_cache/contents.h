@@ -26,9 +26,9 @@ inline constexpr size_t kNumberOfColumns = 11;
 // As fields of a batch.
 constexpr std::string_view name_of(Column column) {
   constexpr std::string_view kNames[kNumberOfColumns] = {
-      "radial_center_idx",      "radial_neighbor_idx",    "radial_dG_drij",  "radial_neighbor_typespin",
-      "angular_center_idx",     "angular_neighbor_j_idx", "angular_neighbor_k_idx",
-      "angular_grads_i",        "angular_grads_j",        "angular_grads_k", "angular_triplet_typespin"};
+      "radial_center_idx",  "radial_neighbor_idx",    "radial_dG_drij",          "radial_neighbor_typespin",
+      "angular_center_idx", "angular_neighbor_j_idx", "angular_neighbor_k_idx",  "angular_grads_i",
+      "angular_grads_j",    "angular_grads_k",        "angular_triplet_typespin"};
   return kNames[static_cast<size_t>(column)];
 }
 

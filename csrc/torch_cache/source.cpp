@@ -13,9 +13,7 @@ enum Label : int32_t { kEnergy, kForces, kCell, kPbc, kName };
 
 FieldType label_type(Level level, DType dtype) { return {level, ValueKind::numeric, dtype}; }
 
-Level level_of(Column column) {
-  return column < Column::angular_center_idx ? Level::edge : Level::triplet;
-}
+Level level_of(Column column) { return column < Column::angular_center_idx ? Level::edge : Level::triplet; }
 
 bool is_index(Column column) {
   return column == Column::radial_center_idx || column == Column::radial_neighbor_idx ||
@@ -32,7 +30,8 @@ std::vector<uint8_t> numbers_of(const std::vector<std::string>& species) {
   for (size_t atom = 0; atom < species.size(); ++atom) {
     const std::optional<uint8_t> number = atomic_number(species[atom]);
     if (!number) {
-      throw CorruptFileError(cat("species: expected the symbol of an element, got '", species[atom], "' for atom ", atom))
+      throw CorruptFileError(
+          cat("species: expected the symbol of an element, got '", species[atom], "' for atom ", atom))
           .at_field("atomic_numbers");
     }
     numbers.push_back(*number);
@@ -119,8 +118,8 @@ void CacheSource::visit_structure(int64_t entry, MoleculeVisitor& visitor) const
   thread_local StructureDecoder decoder;
   const Structure structure = decoder.decode(cache_->structure(entry));
   if (static_cast<int64_t>(structure.n_atoms()) != cache_->n_atoms(entry)) {
-    throw CorruptFileError(cat("structure: expected ", cache_->n_atoms(entry), " atoms as /entries/meta says, got ",
-                               structure.n_atoms()));
+    throw CorruptFileError(
+        cat("structure: expected ", cache_->n_atoms(entry), " atoms as /entries/meta says, got ", structure.n_atoms()));
   }
   const std::vector<uint8_t> numbers = numbers_of(structure.species);
   visitor.geometry({cache_->n_atoms(entry), DType::float64, bytes_of(structure.positions), bytes_of(numbers)});

@@ -102,8 +102,7 @@ void write_derivatives(hid_t cache, const CacheHeader& header, std::span<const R
   for (size_t i = 0; i < datasets.size(); ++i) {
     const DerivativeDataset& dataset = datasets[i];
     const bool is_radial = static_cast<Column>(i) < Column::angular_center_idx;
-    write_vlen((is_radial ? radial : angular).get(), dataset.name,
-               dataset.is_index ? DType::int64 : header.storage,
+    write_vlen((is_radial ? radial : angular).get(), dataset.name, dataset.is_index ? DType::int64 : header.storage,
                references(rows, kFirstDerivativeObject + static_cast<uint32_t>(i), dataset.length));
   }
 }
