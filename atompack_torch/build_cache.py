@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import os
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
@@ -28,12 +29,14 @@ from atompack_torch.batch import MoleculeBatch
 from atompack_torch.datasets._base import MoleculeDataset
 from atompack_torch.datasets.torch_cache import TorchCache
 from atompack_torch.elements import SYMBOLS
-from atompack_torch.errors import AtompackError, CorruptFileError, FieldError
+from atompack_torch.errors import AtompackError, CorruptFileError, FieldError, WriterLockedError
 from atompack_torch.fields import DERIVATIVES, centers_of
 from atompack_torch.sweeping import Report, reporting
 
 # About so many atoms are computed at once by each thread: enough work for a call, little memory.
+# Derivatives of one atom may take hundreds of kilobytes.
 _ATOMS_AT_ONCE = 1024
+_ATOMS_AT_ONCE_WITH_DERIVATIVES = 128
 _MOLECULES_AT_ONCE = 256
 
 # Written and not durable: lost if the machine stops.
@@ -127,13 +130,14 @@ class _Job:
             with self._open(self.target, resume) as builder:
                 self._fill(builder, parts[0].entries, threads, progress)
                 builder.finish()
-            return
+            return self._sweep()
         quiet = progress if rank == 0 else False
         with _all_ranks(world), self._open(parts[rank].path, resume) as builder:
             self._fill(builder, parts[rank].entries, threads, quiet)
         with _all_ranks(world):
             if rank == 0:
                 self._join(parts)
+                self._sweep()
 
     def _part(self, rank: int, world: int) -> _Part:
         n = len(self.dataset)
@@ -183,10 +187,20 @@ class _Job:
                     )
             whole.finish()
 
+    def _sweep(self) -> None:
+        """Takes away what an earlier build by another number of ranks has left."""
+        pattern = f".{glob.escape(self.target.name)}.part*of*[0-9].new"
+        for stale in self.target.parent.glob(pattern):
+            part = self.target.with_name(stale.name[1 : -len(".new")])
+            with suppress(WriterLockedError), self._open(part, resume=True) as builder:
+                builder.discard()
+
     def _encoded(self, entries: range, threads: int) -> Iterator[tuple[EncodedEntries, int]]:
         """Entries in order; at most two chunks a thread are on their way."""
         n_atoms = self.dataset.n_atoms[entries.start : entries.stop]
-        chunks = iter(_chunks(n_atoms, entries.start))
+        derivatives = self.header.force_derivatives
+        most = _ATOMS_AT_ONCE_WITH_DERIVATIVES if derivatives else _ATOMS_AT_ONCE
+        chunks = iter(_chunks(n_atoms, entries.start, most))
         waiting: deque[tuple[Future[EncodedEntries], int]] = deque()
         with ThreadPoolExecutor(threads, initializer=work_alone) as pool:
             try:
@@ -308,13 +322,13 @@ _LABELS = {
 }
 
 
-def _chunks(n_atoms: Tensor, first: int) -> Iterator[range]:
-    """Runs of molecules of about ``_ATOMS_AT_ONCE`` atoms, one molecule at least."""
+def _chunks(n_atoms: Tensor, first: int, most: int) -> Iterator[range]:
+    """Runs of molecules of at most so many atoms, one molecule at least."""
     ends = n_atoms.cumsum(0)
     begin = 0
     while begin < len(ends):
         before = int(ends[begin - 1]) if begin else 0
-        end = int(torch.searchsorted(ends, before + _ATOMS_AT_ONCE, right=True))
+        end = int(torch.searchsorted(ends, before + most, right=True))
         end = min(max(end, begin + 1), begin + _MOLECULES_AT_ONCE)
         yield range(first + begin, first + end)
         begin = end
