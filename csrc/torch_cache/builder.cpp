@@ -1,10 +1,9 @@
 #include "torch_cache/builder.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 
 namespace atompack::torch_cache {
 namespace {
@@ -15,7 +14,9 @@ constexpr uint64_t kFirstCollection = 4096;
 std::string journal_path(const std::string& path) { return path + ".journal"; }
 
 void check_free(const std::string& path) {
-  if (::access(path.c_str(), F_OK) == 0) throw IoError(EEXIST, std::strerror(EEXIST), path);
+  std::error_code unknown;  // whatever it is, opening the file beside it will tell
+  if (std::filesystem::exists(std::filesystem::symlink_status(path, unknown)))
+    throw IoError(EEXIST, std::strerror(EEXIST), path);
 }
 
 io::LockedFile resume(const std::string& path) {
@@ -107,6 +108,7 @@ void Builder::finish() {
   write_tables(file_.present_path(), header_, journal_.records());
   file_.sync();
   file_.publish(false);
+  file_.unlock();  // a reader's HDF5 wants a lock of its own
   journal_file_.leave(false);
 }
 
