@@ -7,9 +7,9 @@ import hashlib
 import json
 import os
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
@@ -109,7 +109,7 @@ def build_cache(
         raise FileExistsError(17, os.strerror(17), str(target))
     header = _header(descriptor, features, force_derivatives, dtype)
     header.source_id, header.source_kind = _source_of(dataset)
-    job = _Job(dataset, descriptor, header, _fingerprint(dataset, header), target)
+    job = _Job(dataset, descriptor, header, _fingerprint(dataset, descriptor, header), target)
     threads = num_threads or len(os.sched_getaffinity(0))
     job.run(threads, progress, resume)
     return TorchCache(target)
@@ -165,9 +165,10 @@ class _Job:
             tell = report or (lambda n: None)
             tell(len(builder))
             try:
-                for encoded, n in self._encoded(entries[len(builder) :], threads):
-                    builder.append(encoded)
-                    tell(n)
+                with closing(self._encoded(entries[len(builder) :], threads)) as made:
+                    for encoded, n in made:
+                        builder.append(encoded)
+                        tell(n)
             except OSError:
                 raise  # the file may not hold what was written: the last checkpoint stands
             except BaseException:
@@ -195,7 +196,9 @@ class _Job:
             with suppress(WriterLockedError), self._open(part, resume=True) as builder:
                 builder.discard()
 
-    def _encoded(self, entries: range, threads: int) -> Iterator[tuple[EncodedEntries, int]]:
+    def _encoded(
+        self, entries: range, threads: int
+    ) -> Generator[tuple[EncodedEntries, int], None, None]:
         """Entries in order; at most two chunks a thread are on their way."""
         n_atoms = self.dataset.n_atoms[entries.start : entries.stop]
         derivatives = self.header.force_derivatives
@@ -375,15 +378,20 @@ def _source_of(dataset: MoleculeDataset) -> tuple[str, str]:
     return (str(path) if isinstance(path, (str, os.PathLike)) else ""), "file"
 
 
-def _fingerprint(dataset: MoleculeDataset, header: CacheHeader) -> str:
+def _fingerprint(dataset: MoleculeDataset, descriptor: Descriptor, header: CacheHeader) -> str:
     """What is built, from what: the same only if the work of an earlier build is of use."""
     facts = {
         "compat": header.compat_json,
+        "descriptor": [type(descriptor).__qualname__, str(getattr(descriptor, "dtype", None))],
         "features": header.features,
         "force_derivatives": header.force_derivatives,
         "dtype": header.storage_dtype,
         "source": dataset._identity(),
-        "options": {name: _text_of(value) for name, value in dataset._options().items()},
+        "options": {
+            name: _text_of(value)
+            for name, value in dataset._options().items()
+            if name not in ("access", "populate", "num_threads")  # how it is read, not what
+        },
         "n_atoms": hashlib.sha256(np.asarray(dataset.n_atoms).tobytes()).hexdigest(),
         "selection": None
         if dataset._selection is None
