@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import os
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -27,13 +29,18 @@ from atompack_torch.batch import MoleculeBatch
 from atompack_torch.datasets._base import MoleculeDataset
 from atompack_torch.datasets.torch_cache import TorchCache
 from atompack_torch.elements import SYMBOLS
-from atompack_torch.errors import FieldError
-from atompack_torch.fields import DERIVATIVES
+from atompack_torch.errors import AtompackError, CorruptFileError, FieldError, WriterLockedError
+from atompack_torch.fields import DERIVATIVES, centers_of
 from atompack_torch.sweeping import Report, reporting
 
 # About so many atoms are computed at once by each thread: enough work for a call, little memory.
+# Derivatives of one atom may take hundreds of kilobytes.
 _ATOMS_AT_ONCE = 1024
+_ATOMS_AT_ONCE_WITH_DERIVATIVES = 128
 _MOLECULES_AT_ONCE = 256
+
+# Written and not durable: lost if the machine stops.
+_CHECKPOINT_BYTES = 256 << 20
 
 
 class Descriptor(Protocol):
@@ -102,7 +109,7 @@ def build_cache(
         raise FileExistsError(17, os.strerror(17), str(target))
     header = _header(descriptor, features, force_derivatives, dtype)
     header.source_id, header.source_kind = _source_of(dataset)
-    job = _Job(dataset, descriptor, header, _fingerprint(dataset, header), target)
+    job = _Job(dataset, descriptor, header, _fingerprint(dataset, descriptor, header), target)
     threads = num_threads or len(os.sched_getaffinity(0))
     job.run(threads, progress, resume)
     return TorchCache(target)
@@ -118,49 +125,85 @@ class _Job:
 
     def run(self, threads: int, progress: bool | Report, resume: bool) -> None:
         rank, world = _rank_and_world()
-        borders = [len(self.dataset) * r // world for r in range(world + 1)]
-        builder = self._builder(self._part_path(rank, world), resume)
-        first = borders[rank] + len(builder)
+        parts = [self._part(k, world) for k in range(world)]
+        if world == 1:
+            with self._open(self.target, resume) as builder:
+                self._fill(builder, parts[0].entries, threads, progress)
+                builder.finish()
+            return self._sweep()
         quiet = progress if rank == 0 else False
+        with _all_ranks(world), self._open(parts[rank].path, resume) as builder:
+            self._fill(builder, parts[rank].entries, threads, quiet)
+        with _all_ranks(world):
+            if rank == 0:
+                self._join(parts)
+                self._sweep()
+
+    def _part(self, rank: int, world: int) -> _Part:
+        n = len(self.dataset)
+        path = self.target.with_name(f"{self.target.name}.part{rank}of{world}")
+        return _Part(path, range(n * rank // world, n * (rank + 1) // world))
+
+    @contextmanager
+    def _open(self, path: Path, resume: bool) -> Iterator[CacheBuilder]:
+        """Closed at the end, though the traceback of an error still holds it."""
+        builder = CacheBuilder(path, self.header, self.fingerprint, _CHECKPOINT_BYTES)
+        if not resume and len(builder):
+            builder.discard()
+            builder.close()
+            builder = CacheBuilder(path, self.header, self.fingerprint, _CHECKPOINT_BYTES)
         try:
-            with reporting(quiet, borders[rank + 1] - borders[rank], "build_cache") as report:
-                if report is not None:
-                    report(len(builder))
-                for entries, n in self._encoded(first, borders[rank + 1], threads):
-                    builder.append(entries)
-                    if report is not None:
-                        report(n)
-            builder.finish() if world == 1 else builder.checkpoint()
+            yield builder
         finally:
-            del builder  # its lock, which the traceback of an error would keep
-        if world > 1:
-            self._join(rank, world)
+            builder.close()
 
-    def _builder(self, path: Path, resume: bool) -> CacheBuilder:
-        builder = CacheBuilder(path, self.header, self.fingerprint)
-        if resume or len(builder) == 0:
-            return builder
-        builder.discard()
-        del builder
-        return CacheBuilder(path, self.header, self.fingerprint)
+    def _fill(
+        self, builder: CacheBuilder, entries: range, threads: int, progress: bool | Report
+    ) -> None:
+        """Appends what is not there yet of these entries; what was made is kept, come what may."""
+        with reporting(progress, len(entries), "build_cache") as report:
+            tell = report or (lambda n: None)
+            tell(len(builder))
+            try:
+                with closing(self._encoded(entries[len(builder) :], threads)) as made:
+                    for encoded, n in made:
+                        builder.append(encoded)
+                        tell(n)
+            except OSError:
+                raise  # the file may not hold what was written: the last checkpoint stands
+            except BaseException:
+                builder.checkpoint()
+                raise
+            builder.checkpoint()
 
-    def _part_path(self, rank: int, world: int) -> Path:
-        name = self.target.name if world == 1 else f"{self.target.name}.part{rank}of{world}"
-        return self.target.with_name(name)
-
-    def _join(self, rank: int, world: int) -> None:
-        torch.distributed.barrier()
-        if rank == 0:
-            whole = self._builder(self.target, resume=False)
-            for part in range(world):
-                whole.absorb(self._part_path(part, world), self.fingerprint)
+    def _join(self, parts: Sequence[_Part]) -> None:
+        with self._open(self.target, resume=False) as whole:
+            for path, entries in parts:
+                whole.absorb(path, self.fingerprint)
+                if len(whole) != entries.stop:
+                    got = len(whole) - entries.start
+                    raise CorruptFileError(
+                        f"{path}: expected {len(entries)} entries of its rank, got {got}: all "
+                        "ranks must see the same folder"
+                    )
             whole.finish()
-            del whole  # its lock, so that the others may open the file
-        torch.distributed.barrier()
 
-    def _encoded(self, first: int, last: int, threads: int) -> Iterator[tuple[EncodedEntries, int]]:
+    def _sweep(self) -> None:
+        """Takes away what an earlier build by another number of ranks has left."""
+        pattern = f".{glob.escape(self.target.name)}.part*of*[0-9].new"
+        for stale in self.target.parent.glob(pattern):
+            part = self.target.with_name(stale.name[1 : -len(".new")])
+            with suppress(WriterLockedError), self._open(part, resume=True) as builder:
+                builder.discard()
+
+    def _encoded(
+        self, entries: range, threads: int
+    ) -> Generator[tuple[EncodedEntries, int], None, None]:
         """Entries in order; at most two chunks a thread are on their way."""
-        chunks = iter(_chunks(self.dataset.n_atoms[first:last], first))
+        n_atoms = self.dataset.n_atoms[entries.start : entries.stop]
+        derivatives = self.header.force_derivatives
+        most = _ATOMS_AT_ONCE_WITH_DERIVATIVES if derivatives else _ATOMS_AT_ONCE
+        chunks = iter(_chunks(n_atoms, entries.start, most))
         waiting: deque[tuple[Future[EncodedEntries], int]] = deque()
         with ThreadPoolExecutor(threads, initializer=work_alone) as pool:
             try:
@@ -177,12 +220,84 @@ class _Job:
 
     def _encode(self, chunk: range) -> EncodedEntries:
         batch = self.dataset.batch(chunk)
+        _check_whole(batch, len(chunk), "the data set")
         made = self.descriptor.compute(batch, derivatives=self.header.force_derivatives)
+        _check_whole(made, len(chunk), "compute()")
         return encode(made, self.header)
 
 
+class _Part(NamedTuple):
+    """What one rank computes."""
+
+    path: Path
+    entries: range
+
+
+@contextmanager
+def _all_ranks(world: int) -> Iterator[None]:
+    """Ends on all ranks together: what fails on one fails on all, which would wait else."""
+    failures: list[str | None] = [None] * world
+    try:
+        yield
+    except Exception as error:
+        torch.distributed.all_gather_object(failures, f"{type(error).__name__}: {error}")
+        raise
+    torch.distributed.all_gather_object(failures, None)
+    for rank, failure in enumerate(failures):
+        if failure is not None:
+            raise AtompackError(f"build_cache: rank {rank} failed: {failure}")
+
+
+def _check_whole(batch: Any, n_molecules: int, source: str) -> None:
+    if not isinstance(batch, MoleculeBatch):
+        raise TypeError(f"{source}: expected a MoleculeBatch, got {type(batch).__name__}")
+    if len(batch) != n_molecules:
+        raise FieldError(f"{source}: expected a batch of {n_molecules} molecules, got {len(batch)}")
+
+
+def _check_made(batch: MoleculeBatch, header: CacheHeader) -> None:
+    """Refuses what is not of the shapes that ``compat`` tells."""
+    for name, shape in _shapes(batch, header).items():
+        expected = (torch.int64,) if name.endswith("_idx") else (torch.float32, torch.float64)
+        value = batch[name]
+        if tuple(value.shape) != shape or value.dtype not in expected:
+            raise FieldError(
+                f"compute: expected {expected[-1]} of shape {shape}, got {value.dtype} of "
+                f"{tuple(value.shape)} (field {name!r})"
+            )
+        if name.endswith("_idx"):
+            _check_atoms(batch, name)
+
+
+def _shapes(batch: MoleculeBatch, header: CacheHeader) -> dict[str, tuple[int, ...]]:
+    shapes: dict[str, tuple[int, ...]] = {}
+    if header.features:
+        shapes["features"] = (len(batch.positions), header.n_features)
+    for name in DERIVATIVES if header.force_derivatives else ():
+        rows = len(batch[centers_of(name)])
+        if name.endswith("_idx"):
+            shapes[name] = (rows,)
+        elif not name.endswith("typespin"):
+            n = header.n_radial if name.startswith("radial") else header.n_angular
+            shapes[name] = (rows, n, 3)
+        elif header.multi:
+            shapes[name] = (rows,)
+    return shapes
+
+
+def _check_atoms(batch: MoleculeBatch, name: str) -> None:
+    """Rows stand molecule by molecule, and know atoms of their own molecule alone."""
+    atoms, centers = batch[name], batch[centers_of(name)]
+    inside = bool(((atoms >= 0) & (atoms < len(batch.positions))).all())
+    if not inside or not torch.equal(batch.batch[atoms], batch.batch[centers]):
+        raise FieldError(f"compute: expected atoms of one molecule in a row (field {name!r})")
+    if name == centers_of(name) and bool((batch.batch[atoms].diff() < 0).any()):
+        raise FieldError(f"compute: expected rows molecule by molecule (field {name!r})")
+
+
 def encode(batch: MoleculeBatch, header: CacheHeader) -> EncodedEntries:
-    """Entries of a batch that holds what the header promises."""
+    """Entries of a batch that must hold what the header promises."""
+    _check_made(batch, header)
     columns: dict[str, Tensor | None] = {
         "ptr": batch.ptr,
         "positions": batch.positions.double().contiguous(),
@@ -210,13 +325,13 @@ _LABELS = {
 }
 
 
-def _chunks(n_atoms: Tensor, first: int) -> Iterator[range]:
-    """Runs of molecules of about ``_ATOMS_AT_ONCE`` atoms, one molecule at least."""
+def _chunks(n_atoms: Tensor, first: int, most: int) -> Iterator[range]:
+    """Runs of molecules of at most so many atoms, one molecule at least."""
     ends = n_atoms.cumsum(0)
     begin = 0
     while begin < len(ends):
         before = int(ends[begin - 1]) if begin else 0
-        end = int(torch.searchsorted(ends, before + _ATOMS_AT_ONCE, right=True))
+        end = int(torch.searchsorted(ends, before + most, right=True))
         end = min(max(end, begin + 1), begin + _MOLECULES_AT_ONCE)
         yield range(first + begin, first + end)
         begin = end
@@ -263,20 +378,31 @@ def _source_of(dataset: MoleculeDataset) -> tuple[str, str]:
     return (str(path) if isinstance(path, (str, os.PathLike)) else ""), "file"
 
 
-def _fingerprint(dataset: MoleculeDataset, header: CacheHeader) -> str:
+def _fingerprint(dataset: MoleculeDataset, descriptor: Descriptor, header: CacheHeader) -> str:
     """What is built, from what: the same only if the work of an earlier build is of use."""
     facts = {
         "compat": header.compat_json,
+        "descriptor": [type(descriptor).__qualname__, str(getattr(descriptor, "dtype", None))],
         "features": header.features,
         "force_derivatives": header.force_derivatives,
         "dtype": header.storage_dtype,
         "source": dataset._identity(),
+        "options": {
+            name: _text_of(value)
+            for name, value in dataset._options().items()
+            if name not in ("access", "populate", "num_threads")  # how it is read, not what
+        },
         "n_atoms": hashlib.sha256(np.asarray(dataset.n_atoms).tobytes()).hexdigest(),
         "selection": None
         if dataset._selection is None
         else hashlib.sha256(np.asarray(dataset._selection).tobytes()).hexdigest(),
     }
     return canonical_json(facts)
+
+
+def _text_of(option: Any) -> str:
+    """The same in every process, which the address in the repr of a function is not."""
+    return f"{option.__module__}.{option.__qualname__}" if callable(option) else repr(option)
 
 
 def _rank_and_world() -> tuple[int, int]:

@@ -218,7 +218,6 @@ class TorchCacheDataset(MoleculeDataset):
         fields: labels and ``"features"``, ``"force_derivatives"``; None: all there is.
         exclude, dtype, missing, neighbors, transform, num_threads: as of ``AtpDataset``.
             ``missing`` judges entries without a row as it does those without a label.
-        access, populate: as of ``AtpDataset``.
 
     Raises:
         CorruptFileError, UnsupportedFormatError, OSError: as ``TorchCache``.

@@ -88,12 +88,51 @@ std::shared_ptr<EncodedEntries> encode(const Columns& columns, std::vector<std::
   return std::make_shared<EncodedEntries>(encode_entries(entries));
 }
 
-void append(Builder& self, EncodedEntries& entries) { self.append(std::move(entries)); }
+// Gives its files up when it is told, though a traceback may still hold the object.
+class ClosableBuilder {
+ public:
+  explicit ClosableBuilder(std::unique_ptr<Builder> builder) : builder_(std::move(builder)) {}
+
+  Builder& get() const {
+    if (!builder_) throw py::value_error("the builder is closed");
+    return *builder_;
+  }
+  void close() { builder_.reset(); }
+
+ private:
+  std::unique_ptr<Builder> builder_;
+};
+
+void bind_builder(py::module_& module) {
+  using Unlocked = py::call_guard<py::gil_scoped_release>;
+  using Self = ClosableBuilder;
+  py::class_<Self>(module, "CacheBuilder")
+      .def(py::init([](const Path& path, const CacheHeader& header, const std::string& fingerprint, uint64_t bytes) {
+             return std::make_unique<Self>(std::make_unique<Builder>(path.bytes, header, fingerprint, bytes));
+           }),
+           py::arg("path"), py::arg("header"), py::arg("fingerprint"), py::arg("checkpoint_bytes"), Unlocked())
+      .def("__len__", [](const Self& self) { return self.get().n_entries(); })
+      .def(
+          "append", [](Self& self, EncodedEntries& entries) { self.get().append(std::move(entries)); },
+          py::arg("entries"), Unlocked())
+      .def(
+          "absorb",
+          [](Self& self, const Path& part, const std::string& fingerprint) {
+            self.get().absorb(part.bytes, fingerprint);
+          },
+          py::arg("part"), py::arg("fingerprint"), Unlocked())
+      .def(
+          "checkpoint", [](Self& self) { self.get().checkpoint(); }, Unlocked())
+      .def(
+          "finish", [](Self& self) { self.get().finish(); }, Unlocked())
+      .def(
+          "discard", [](Self& self) { self.get().discard(); }, Unlocked())
+      .def("close", &Self::close, Unlocked());
+}
 
 }  // namespace
 
 void bind_cache_builder(py::module_& module) {
-  using Unlocked = py::call_guard<py::gil_scoped_release>;
   py::class_<CacheHeader>(module, "CacheHeader")
       .def(py::init<>())
       .def_readwrite("features", &CacheHeader::features)
@@ -118,20 +157,7 @@ void bind_cache_builder(py::module_& module) {
       .def_property_readonly("n_bytes", [](const EncodedEntries& self) { return self.bytes.size(); });
   module.def("encode_cache_entries", &encode, py::arg("columns"), py::arg("names"), py::arg("symbols"),
              py::arg("header"));
-  py::class_<Builder>(module, "CacheBuilder")
-      .def(py::init([](const Path& path, const CacheHeader& header, const std::string& fingerprint) {
-             return std::make_unique<Builder>(path.bytes, header, fingerprint);
-           }),
-           py::arg("path"), py::arg("header"), py::arg("fingerprint"), Unlocked())
-      .def("__len__", &Builder::n_entries)
-      .def("append", &append, py::arg("entries"), Unlocked())
-      .def(
-          "absorb",
-          [](Builder& self, const Path& part, const std::string& fingerprint) { self.absorb(part.bytes, fingerprint); },
-          py::arg("part"), py::arg("fingerprint"), Unlocked())
-      .def("checkpoint", &Builder::checkpoint, Unlocked())
-      .def("finish", &Builder::finish, Unlocked())
-      .def("discard", &Builder::discard, Unlocked());
+  bind_builder(module);
 }
 
 }  // namespace atompack::bindings

@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-
-#include "io/file.h"
+#include <filesystem>
 
 namespace atompack::torch_cache {
 namespace {
@@ -12,40 +11,45 @@ namespace {
 // Where collections begin; HDF5's own head is shorter.
 constexpr uint64_t kFirstCollection = 4096;
 
-// Written and not durable: lost if the machine stops.
-constexpr uint64_t kCheckpointBytes = uint64_t{256} << 20;
-
 std::string journal_path(const std::string& path) { return path + ".journal"; }
 
 void check_free(const std::string& path) {
-  if (io::exists(path)) throw IoError(EEXIST, std::strerror(EEXIST), path);
+  std::error_code unknown;  // whatever it is, opening the file beside it will tell
+  if (std::filesystem::exists(std::filesystem::symlink_status(path, unknown)))
+    throw IoError(EEXIST, std::strerror(EEXIST), path);
+}
+
+io::LockedFile resume(const std::string& path) {
+  io::LockedFile file = io::LockedFile::resume_unpublished(path);
+  file.leave();
+  return file;
 }
 
 // Collections lie one after the other, so the last one in the journal tells where the next may begin.
-uint64_t end_of(const io::WritableFile& file, std::span<const EntryRecord> records) {
+uint64_t end_of(const io::LockedFile& file, std::span<const EntryRecord> records) {
   if (records.empty()) return kFirstCollection;
   std::array<std::byte, 16> head{};
-  const uint64_t last = records.back().address;
-  if (file.read_at(last, head) < head.size()) return 0;
-  return last + load_le<uint64_t>(head.data() + 8);
+  const uint64_t last = records.back().address, size = file.size();
+  const bool has_head = file.read_at(last, head) == head.size() && as_text(Bytes(head).first(4)) == "GCOL";
+  const uint64_t bytes = load_le<uint64_t>(head.data() + 8);
+  if (!has_head || bytes > size - last) {
+    throw CorruptFileError(cat(file.present_path(), ": expected the entries of its journal, got ", size,
+                               " bytes without the last one: take both away to build anew"));
+  }
+  return last + bytes;
 }
 
 }  // namespace
 
-Builder::Builder(const std::string& path, CacheHeader header, const std::string& fingerprint)
+Builder::Builder(const std::string& path, CacheHeader header, const std::string& fingerprint, uint64_t checkpoint_bytes)
     : header_(std::move(header)),
-      file_((check_free(path), io::LockedFile::resume_unpublished(path))),
-      journal_file_(io::LockedFile::resume_unpublished(journal_path(path))),
+      checkpoint_bytes_(checkpoint_bytes),
+      file_((check_free(path), resume(path))),
+      journal_file_(resume(journal_path(path))),
       journal_(journal_file_, fingerprint) {
-  file_.leave();
-  journal_file_.leave();
+  // The journal of a file that took its name just before the process died.
+  if (file_.size() == 0 && !journal_.records().empty()) journal_.start(fingerprint);
   end_ = end_of(file_, journal_.records());
-  if (end_ > file_.size() || end_ == 0) {
-    if (!journal_.records().empty()) {
-      throw CorruptFileError(cat(file_.present_path(), ": expected the entries of its journal, got ", file_.size(),
-                                 " bytes: take both away to build anew"));
-    }
-  }
   file_.truncate(end_);
 }
 
@@ -59,13 +63,13 @@ void Builder::append(EncodedEntries entries) {
   }
   end_ += entries.bytes.size();
   pending_bytes_ += entries.bytes.size();
-  if (pending_bytes_ >= kCheckpointBytes) checkpoint();
+  if (pending_bytes_ >= checkpoint_bytes_) checkpoint();
 }
 
 void Builder::checkpoint() {
   if (pending_.empty()) return;
   file_.sync_data();
-  journal_.append(std::move(pending_));
+  journal_.append(pending_);
   pending_.clear();
   pending_bytes_ = 0;
 }
@@ -104,6 +108,7 @@ void Builder::finish() {
   write_tables(file_.present_path(), header_, journal_.records());
   file_.sync();
   file_.publish(false);
+  file_.unlock();  // a reader's HDF5 wants a lock of its own
   journal_file_.leave(false);
 }
 

@@ -17,8 +17,10 @@ namespace atompack::torch_cache {
 class Builder {
  public:
   // `fingerprint`: what is built, from what. Entries of an earlier build with the same one are kept. Throws
-  // LockedError if another build of this path goes on, IoError (EEXIST) if something stands there.
-  Builder(const std::string& path, CacheHeader header, const std::string& fingerprint);
+  // LockedError if another build of this path goes on, IoError (EEXIST) if something stands there. What is appended
+  // becomes durable each time when so many bytes of it are not.
+  Builder(const std::string& path, CacheHeader header, const std::string& fingerprint,
+          uint64_t checkpoint_bytes = uint64_t{256} << 20);
   Builder(const Builder&) = delete;
   Builder& operator=(const Builder&) = delete;
   // What was not finished stays for another Builder.
@@ -40,6 +42,7 @@ class Builder {
 
  private:
   CacheHeader header_;
+  uint64_t checkpoint_bytes_;
   io::LockedFile file_;
   io::LockedFile journal_file_;
   Journal journal_;

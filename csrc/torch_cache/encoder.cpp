@@ -43,6 +43,23 @@ void append_derivatives(const DerivativeColumns& columns, size_t molecule, int64
   payloads.push_back(values(columns.angular_typespin, triplets, storage));
 }
 
+const std::string& symbol_of(std::span<const std::string> symbols, int64_t number) {
+  if (number < 0 || number >= std::ssize(symbols)) {
+    throw FieldError(cat("species: expected an atomic number from 0 to ", std::ssize(symbols) - 1, ", got ", number))
+        .at_field("atomic_numbers");
+  }
+  return symbols[static_cast<size_t>(number)];
+}
+
+// Rows are counted by int32 in the index tables, and their numbers by uint32 in references.
+void check_counts(std::span<const Payload> payloads) {
+  constexpr size_t kMost = std::numeric_limits<int32_t>::max();
+  for (const Payload& payload : payloads) {
+    if (payload.count > kMost)
+      throw FieldError(cat("entry: expected at most ", kMost, " numbers, got ", payload.count));
+  }
+}
+
 Structure structure_of(const EntryColumns& columns, size_t molecule) {
   const Rows atoms = rows_of(columns.ptr, molecule);
   const auto rows_of_three = [&](const double* from) {
@@ -51,7 +68,7 @@ Structure structure_of(const EntryColumns& columns, size_t molecule) {
   Structure structure;
   structure.positions = rows_of_three(columns.positions);
   for (const int64_t number : columns.atomic_numbers.subspan(atoms.first, atoms.n)) {
-    structure.species.push_back(columns.symbols[static_cast<size_t>(number)]);
+    structure.species.push_back(symbol_of(columns.symbols, number));
   }
   if (columns.energy.has(molecule)) structure.energy = columns.energy.values[molecule];
   if (columns.forces.has(molecule)) structure.forces = rows_of_three(columns.forces.values);
@@ -92,6 +109,7 @@ EncodedEntries encode_entries(const EntryColumns& columns) {
     if (record.has_derivatives) {
       append_derivatives(*columns.derivatives, molecule, columns.ptr[molecule], columns.storage, payloads);
     }
+    check_counts(payloads);
     append_collection(payloads, encoded.bytes);
   }
   return encoded;

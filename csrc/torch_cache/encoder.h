@@ -56,6 +56,7 @@ struct EncodedEntries {
   std::vector<EntryRecord> records;  // addresses count from the first byte
 };
 
+// Throws FieldError for an atom that no symbol stands for, and for more rows than the format can count.
 EncodedEntries encode_entries(const EntryColumns& columns);
 
 }  // namespace atompack::torch_cache

@@ -19,8 +19,11 @@ class Journal {
   // Of all entries so far, in order.
   const std::vector<EntryRecord>& records() const { return records_; }
 
-  // Adds entries, durably. They must be durable themselves by then.
-  void append(std::vector<EntryRecord> records);
+  // Adds entries, durably. They must be durable themselves by then. Of entries that could not be added nothing counts.
+  void append(const std::vector<EntryRecord>& records);
+
+  // Forgets all entries.
+  void start(const std::string& fingerprint);
 
  private:
   bool read(const std::string& fingerprint);

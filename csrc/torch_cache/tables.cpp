@@ -107,9 +107,12 @@ void write_derivatives(hid_t cache, const CacheHeader& header, std::span<const R
   }
 }
 
-// The original takes ASCII alone; other names stand in the structures.
-std::string ascii_or_nothing(const std::string& text) {
-  return std::ranges::all_of(text, [](char c) { return c > 0; }) ? text : std::string();
+// Widths of the original's columns. It takes ASCII alone; other names, and longer ones, stand in the structures.
+constexpr size_t kNameBytes = 1024, kSourceBytes = 2048;
+
+std::string ascii_or_nothing(const std::string& text, size_t most) {
+  const bool fits = text.size() <= most && std::ranges::all_of(text, [](char c) { return c > 0; });
+  return fits ? text : std::string();
 }
 
 void write_entries(hid_t root, const CacheHeader& header, std::span<const Row> rows) {
@@ -117,14 +120,14 @@ void write_entries(hid_t root, const CacheHeader& header, std::span<const Row> r
   const auto length = [](const EntryRecord& record) { return static_cast<int64_t>(record.structure_bytes); };
   write_vlen(group.get(), "structures", DType::uint8, references(rows, kStructureObject, length));
 
-  const std::string source_id = ascii_or_nothing(header.source_id);
+  const std::string source_id = ascii_or_nothing(header.source_id, kSourceBytes);
   TableWriter meta(rows.size());
   meta.add_text("display_name", [](size_t) { return std::string(); });
   meta.add<double>("energy", [&](size_t i) { return rows[i].record->energy; });
   meta.add<int64_t>("frame_idx", [&](size_t i) { return rows[i].entry; });
   meta.add<bool>("has_forces", [&](size_t i) { return rows[i].record->has_forces; });
   meta.add<int32_t>("n_atoms", [&](size_t i) { return rows[i].record->n_atoms; });
-  meta.add_text("name", [&](size_t i) { return ascii_or_nothing(rows[i].record->name); });
+  meta.add_text("name", [&](size_t i) { return ascii_or_nothing(rows[i].record->name, kNameBytes); });
   meta.add_text("source_id", [&](size_t) { return source_id; });
   meta.add_text("source_kind", [&](size_t) { return header.source_kind; });
   meta.write(group.get(), "meta");
