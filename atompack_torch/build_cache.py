@@ -268,6 +268,7 @@ def _fingerprint(dataset: MoleculeDataset, header: CacheHeader) -> str:
         "force_derivatives": header.force_derivatives,
         "dtype": header.storage_dtype,
         "source": dataset._identity(),
+        "force_fraction": dataset._forces and [*dataset._forces, dataset._epoch],
         "n_atoms": hashlib.sha256(np.asarray(dataset.n_atoms).tobytes()).hexdigest(),
         "selection": None
         if dataset._selection is None

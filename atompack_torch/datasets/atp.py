@@ -19,7 +19,10 @@ from atompack_torch._core import (
     read_atom_counts,
 )
 from atompack_torch.datasets._base import MoleculeDataset
+from atompack_torch.datasets._computed import CacheFeatures, Options, Stored, planned
+from atompack_torch.datasets._forces import ForceChoice
 from atompack_torch.datasets._request import DTypes, Missing, Request, Transform, check_choice
+from atompack_torch.descriptors import ChebyshevDescriptor
 from atompack_torch.neighbors import NeighborList
 
 
@@ -27,6 +30,10 @@ class RowSource(Protocol):
     """A ``TorchCache``: fields of molecules that stand elsewhere."""
 
     def _open_rows(self) -> MoleculeSource: ...
+
+    def _stored(self) -> Stored: ...
+
+    def _force_entries(self) -> Tensor: ...
 
 
 class AtpDataset(MoleculeDataset):
@@ -54,6 +61,20 @@ class AtpDataset(MoleculeDataset):
         neighbors: a ``NeighborList``: batches then hold the edges of its search.
         cache: a ``TorchCache`` of the same molecules in the same order: its ``"features"`` and
             ``"force_derivatives"`` are fields then.
+        descriptor: what computes ``"features"`` and, where they are named in ``fields``,
+            ``"force_derivatives"``, unless the cache holds those of this descriptor. Derivatives
+            are those of molecules with forces. Computed from positions and cell as stored, between
+            the steps (``Loader``) or in the workers (``DataLoader``).
+        cache_features: computed features that are kept in memory for the next epoch: ``"none"``,
+            ``"all"``, or ``"train"``: but for the parts of ``split()`` behind the first. In this
+            process: each DataLoader worker keeps its own, as long as it lives. Derivatives are
+            not kept.
+        cache_bytes: at most so many are kept, of what comes first; None: no limit.
+        force_fraction: share of the molecules with forces (of this data set, or part of it) that
+            keep them, and their derivatives; the others come without, as if they had none, and
+            ``batch.mask("forces")`` tells. Only with a cache, which knows where forces are.
+        resample_forces: draw them anew for each ``set_epoch``.
+        seed: of the choice of forces.
         transform: called with every batch, in the process that made it; what it returns is what
             you get.
         access: advice to the system on how the files will be read: ``"auto"``, ``"random"``,
@@ -79,6 +100,12 @@ class AtpDataset(MoleculeDataset):
         missing: Missing = "nan",
         neighbors: NeighborList | None = None,
         cache: RowSource | None = None,
+        descriptor: ChebyshevDescriptor | None = None,
+        cache_features: CacheFeatures = "none",
+        cache_bytes: int | None = None,
+        force_fraction: float = 1.0,
+        resample_forces: bool = False,
+        seed: int = 0,
         transform: Transform | None = None,
         access: Literal["auto", "random", "sequential"] = "auto",
         populate: bool = False,
@@ -86,7 +113,7 @@ class AtpDataset(MoleculeDataset):
     ) -> None:
         check_choice("access", access, ("auto", "random", "sequential"))
         self._path = path
-        self._request = Request.checked(
+        request = Request.checked(
             fields=fields,
             exclude=exclude,
             dtype=dtype,
@@ -100,6 +127,13 @@ class AtpDataset(MoleculeDataset):
         if cache is not None and not hasattr(cache, "_open_rows"):
             raise TypeError(f"cache: expected a TorchCache, got {type(cache).__name__}")
         self._cache = cache
+        self._forces = ForceChoice.checked(force_fraction, resample_forces, seed, missing)
+        if self._forces is not None and cache is None:
+            raise ValueError("force_fraction: expected a cache, which knows where forces are")
+        stored = Stored() if cache is None else cache._stored()
+        options = Options(descriptor, cache_features, cache_bytes)
+        self._request, self._computing = planned(request, stored, options)
+        self._keeps = cache_features != "none"
         self._files = files_of(path)
         self._snapshots = [AtpSnapshot.take(file) for file in self._files]
         if self._request.names_fields or cache is not None:
@@ -118,6 +152,9 @@ class AtpDataset(MoleculeDataset):
         before = [(f, s.__getstate__()) for f, s in zip(self._files, self._snapshots, strict=True)]
         after = [(f, s.__getstate__()) for f, s in zip(files, snapshots, strict=True)]
         self._files, self._snapshots, self._native = files, snapshots, None
+        self._structures = None
+        if self._computing is not None and before != after:
+            self._computing.kept.clear()
         return before != after
 
     def close(self) -> None:
@@ -129,6 +166,10 @@ class AtpDataset(MoleculeDataset):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _force_entries(self) -> Tensor:
+        assert self._cache is not None
+        return self._cache._force_entries()
 
     def _atom_counts(self) -> Tensor:
         counts = torch.empty(self._size(), dtype=torch.int64)
@@ -145,6 +186,7 @@ class AtpDataset(MoleculeDataset):
             "access": self._access,
             "populate": self._populate,
             "cache": self._cache is not None,
+            "force_fraction": self._forces,
         }
 
     def _open_source(self) -> MoleculeSource:
