@@ -114,8 +114,7 @@ class Computing:
         computed = torch.float32 if self.descriptor.dtype == "float32" else torch.float64
         if not isinstance(self._dtype, Mapping):
             return self._dtype or computed
-        group = FORCE_DERIVATIVES if name in DERIVATIVES else name
-        return self._dtype.get(name, self._dtype.get(group, computed))
+        return self._dtype.get(name, computed)
 
     def add_to(self, batch: MoleculeBatch, structures: Structures, keep: bool) -> MoleculeBatch:
         """The batch with what is computed; its ``index`` tells which molecules they are."""
@@ -231,8 +230,12 @@ def _left(request: Request, computing: Computing) -> Request:
             fields = (*fields, "forces")
     dtype = request.dtype
     if isinstance(dtype, Mapping):
-        names = computed | set(computing.names())
-        dtype = {name: wanted for name, wanted in dtype.items() if name not in names}
+        casts = (set(computing.names()) - ATOM_INDICES) & dtype.keys()
+        for name in casts:
+            if not dtype[name].is_floating_point:
+                kind = str(dtype[name]).removeprefix("torch.")
+                raise FieldError(f"dtype: floats cannot be cast to {kind} (field {name!r})")
+        dtype = {name: wanted for name, wanted in dtype.items() if name not in casts}
     return request._replace(fields=fields, dtype=dtype)
 
 

@@ -162,19 +162,33 @@ def test_without_any_descriptor(caches: Path) -> None:
     "dtype",
     [
         torch.float32,
-        {"features": torch.float32, "force_derivatives": torch.float32},
+        {"features": torch.float32, "radial_dG_drij": torch.float32},
         {"features": torch.float32, "positions": torch.float32, "angular_grads_j": torch.float32},
     ],
 )
 def test_dtypes_are_those_of_the_results(sources: Sources, dtype: Any) -> None:
     """Positions are not rounded before."""
-    stored = apt.TorchCacheDataset(sources.stored, fields=EVERYTHING, dtype=dtype)[:]
+    expected = stored(sources, dtype)[:]
     for dataset in computing(sources, dtype=dtype):
         batch = dataset[:]
-        assert_same(batch, stored, ["features", *DERIVATIVES])
+        assert_same(batch, expected, ["features", *DERIVATIVES])
         assert {name: batch[name].dtype for name in ["features", *DERIVATIVES]} == {
             name: dataset.schema[name].dtype for name in ["features", *DERIVATIVES]
         }
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"), [("features", torch.int64), ("radial_center_idx", torch.float32)]
+)
+def test_dtypes_that_do_not_fit(sources: Sources, name: str, dtype: torch.dtype) -> None:
+    with pytest.raises(apt.FieldError, match=name):
+        computing(sources, dtype={name: dtype})
+    with pytest.raises(apt.FieldError, match=name):
+        stored(sources, {name: dtype})[:]
+
+
+def stored(sources: Sources, dtype: Any) -> apt.TorchCacheDataset:
+    return apt.TorchCacheDataset(sources.stored, fields=EVERYTHING, dtype=dtype)
 
 
 def test_schema(sources: Sources) -> None:
@@ -364,7 +378,9 @@ def supervised(sources: Sources, kind: str, **options: Any) -> Any:
     if kind == "joined":
         cache = apt.TorchCache(sources.stored)
         return apt.AtpDataset(sources.atp, fields=EVERYTHING, cache=cache, **options)
-    return computing(sources, **options)[1]
+    return apt.TorchCacheDataset(
+        sources.other, fields=EVERYTHING, descriptor=sources.descriptor, **options
+    )
 
 
 kinds = pytest.mark.parametrize("kind", ["stored", "joined", "computed"])
