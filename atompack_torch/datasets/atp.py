@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,11 +20,19 @@ from atompack_torch._core import (
     read_atom_counts,
 )
 from atompack_torch.datasets._base import MoleculeDataset
-from atompack_torch.datasets._computed import CacheFeatures, Options, Stored, planned
+from atompack_torch.datasets._computed import (
+    CacheFeatures,
+    Options,
+    Stored,
+    planned,
+    structure_request,
+)
 from atompack_torch.datasets._forces import ForceChoice
 from atompack_torch.datasets._request import DTypes, Missing, Request, Transform, check_choice
 from atompack_torch.descriptors import ChebyshevDescriptor
 from atompack_torch.neighbors import NeighborList
+
+_AT_ONCE = 1024  # molecules of a batch, where the data set itself looks through its files
 
 
 class RowSource(Protocol):
@@ -72,7 +81,8 @@ class AtpDataset(MoleculeDataset):
         cache_bytes: at most so many are kept, of what comes first; None: no limit.
         force_fraction: share of the molecules with forces (of this data set, or part of it) that
             keep them, and their derivatives; the others come without, as if they had none, and
-            ``batch.mask("forces")`` tells. Only with a cache, which knows where forces are.
+            ``batch.mask("forces")`` tells. Without a cache, which knows where forces are, opening
+            takes a pass over the labels.
         resample_forces: draw them anew for each ``set_epoch``.
         seed: of the choice of forces.
         transform: called with every batch, in the process that made it; what it returns is what
@@ -128,14 +138,13 @@ class AtpDataset(MoleculeDataset):
             raise TypeError(f"cache: expected a TorchCache, got {type(cache).__name__}")
         self._cache = cache
         self._forces = ForceChoice.checked(force_fraction, resample_forces, seed, missing)
-        if self._forces is not None and cache is None:
-            raise ValueError("force_fraction: expected a cache, which knows where forces are")
         stored = Stored() if cache is None else cache._stored()
         options = Options(descriptor, cache_features, cache_bytes)
         self._request, self._computing = planned(request, stored, options)
         self._keeps = cache_features != "none"
         self._files = files_of(path)
         self._snapshots = [AtpSnapshot.take(file) for file in self._files]
+        self._with_forces = self._found_forces()
         if self._request.names_fields or cache is not None:
             self._collator()  # names are checked here and now
 
@@ -152,7 +161,7 @@ class AtpDataset(MoleculeDataset):
         before = [(f, s.__getstate__()) for f, s in zip(self._files, self._snapshots, strict=True)]
         after = [(f, s.__getstate__()) for f, s in zip(files, snapshots, strict=True)]
         self._files, self._snapshots, self._native = files, snapshots, None
-        self._structures = None
+        self._structures, self._with_forces = None, self._found_forces()
         if self._computing is not None and before != after:
             self._computing.kept.clear()
         return before != after
@@ -167,9 +176,21 @@ class AtpDataset(MoleculeDataset):
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def _found_forces(self) -> Tensor | None:
+        """(number of molecules,) bool, where a choice is made among those with forces."""
+        if self._forces is None or self._cache is not None:
+            return None
+        plain = copy.copy(self)  # the generation that this one sees
+        plain._request = structure_request(self._request)
+        plain._computing = plain._forces = plain._selection = None
+        masks = [plain[k : k + _AT_ONCE].mask("forces") for k in range(0, len(plain), _AT_ONCE)]
+        return torch.cat([torch.zeros(0, dtype=torch.bool), *masks])
+
     def _force_entries(self) -> Tensor:
-        assert self._cache is not None
-        return self._cache._force_entries()
+        if self._cache is not None:
+            return self._cache._force_entries()
+        assert self._with_forces is not None
+        return torch.nonzero(self._with_forces).flatten()
 
     def _atom_counts(self) -> Tensor:
         counts = torch.empty(self._size(), dtype=torch.int64)

@@ -349,11 +349,6 @@ def test_wrong_options(sources: Sources, options: Any, error: Any, message: str)
         apt.AtpDataset(sources.atp, cache=apt.TorchCache(sources.stored), **options)
 
 
-def test_forces_are_found_by_a_cache(sources: Sources) -> None:
-    with pytest.raises(ValueError, match="force_fraction: expected a cache"):
-        apt.AtpDataset(sources.atp, force_fraction=0.5)
-
-
 def test_mixtures_take_stored_fields(sources: Sources) -> None:
     parts = computing(sources)[:1] * 2
     with pytest.raises(ValueError, match="expected stored fields, got features computed"):
@@ -378,12 +373,13 @@ def supervised(sources: Sources, kind: str, **options: Any) -> Any:
     if kind == "joined":
         cache = apt.TorchCache(sources.stored)
         return apt.AtpDataset(sources.atp, fields=EVERYTHING, cache=cache, **options)
-    return apt.TorchCacheDataset(
-        sources.other, fields=EVERYTHING, descriptor=sources.descriptor, **options
-    )
+    options |= {"fields": EVERYTHING, "descriptor": sources.descriptor}
+    if kind == "computed":
+        return apt.TorchCacheDataset(sources.other, **options)
+    return apt.AtpDataset(sources.atp, **options)
 
 
-kinds = pytest.mark.parametrize("kind", ["stored", "joined", "computed"])
+kinds = pytest.mark.parametrize("kind", ["stored", "joined", "computed", "plain"])
 
 
 @kinds
