@@ -41,6 +41,10 @@ setup: $(DONE)/extension  ## install what is missing and build the package into 
 demo: $(DONE)/extension $(DONE)/extra-demo build/demo/alloys.atp  ## train a potential on a data set of alloys
 	@OMP_WAIT_POLICY=passive $(PY) examples/02_train.py build/demo/alloys.atp --out build/demo
 
+.PHONY: demo-cache
+demo-cache: $(DONE)/extension $(DONE)/extra-demo build/demo/alloys.atp  ## train a descriptor potential from a feature cache
+	@OMP_WAIT_POLICY=passive $(PY) examples/04_descriptor_potential.py build/demo/alloys.atp --out build/demo
+
 build/demo/alloys.atp: examples/alloys.py | $(DONE)/extra-demo
 	@$(PY) examples/alloys.py $@
 

@@ -392,6 +392,7 @@ def _fingerprint(dataset: MoleculeDataset, descriptor: Descriptor, header: Cache
             for name, value in dataset._options().items()
             if name not in ("access", "populate", "num_threads")  # how it is read, not what
         },
+        "force_fraction": dataset._forces and [*dataset._forces, dataset._epoch],
         "n_atoms": hashlib.sha256(np.asarray(dataset.n_atoms).tobytes()).hexdigest(),
         "selection": None
         if dataset._selection is None

@@ -266,7 +266,7 @@ class _Pass:
             native.ask(self._collator, indices, self._selection)
         if len(native) == 0:
             raise StopIteration
-        batch = self._moved(self._dataset._wrapped(native.take()))
+        batch = self._moved(self._dataset._completed(self._dataset._wrapped(native.take())))
         transform = self._dataset._request.transform
         return batch if transform is None else transform(batch)
 

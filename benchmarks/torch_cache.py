@@ -148,16 +148,13 @@ def report_reading(target: Path, n_structures: int, rounds: int) -> None:
     for side in sides.values():
         side()  # whatever is done once
     us = {n: s / len(some_batches) * 1e6 for n, s in take_turns(sides, rounds).items()}
-    print(
-        f"  batch of {BATCH}, features and derivatives, {n_bytes / 1e6:.1f} MB: {us['ours']:.0f} us"
-    )
-    print(f"    h5py {us['h5py'] / us['ours']:.0f} times as long ({us['h5py']:.0f} us)")
-    print(
-        f"    a bare copy {us['copy']:.0f} us: ours takes {us['ours'] / us['copy']:.2f} times as long"
-    )
-    print(f"  features alone: {us['ours, features']:.0f} us")
-    ratio = us["h5py, features"] / us["ours, features"]
-    print(f"    h5py {ratio:.0f} times as long ({us['h5py, features']:.0f} us)")
+    ours, copied, alone = us["ours"], us["copy"], us["ours, features"]
+    print(f"  batch of {BATCH}, features and derivatives, {n_bytes / 1e6:.1f} MB: {ours:.0f} us")
+    print(f"    h5py {us['h5py'] / ours:.0f} times as long ({us['h5py']:.0f} us)")
+    print(f"    a bare copy {copied:.0f} us: ours takes {ours / copied:.2f} times as long")
+    print(f"  features alone: {alone:.0f} us")
+    slower = us["h5py, features"]
+    print(f"    h5py {slower / alone:.0f} times as long ({slower:.0f} us)")
 
 
 def check(ours: apt.TorchCacheDataset, theirs: ByH5py, entries: list[int]) -> None:

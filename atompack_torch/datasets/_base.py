@@ -12,8 +12,10 @@ from torch import Tensor
 from torch.utils.data import Dataset, get_worker_info
 from torch.utils.data._utils.collate import default_collate_fn_map
 
-from atompack_torch._core import Collator, FieldTable, MoleculeSource
+from atompack_torch._core import Collator, FieldTable, ForceSubsetSource, MoleculeSource
 from atompack_torch.batch import RESERVED, MoleculeBatch
+from atompack_torch.datasets._computed import Computing, structure_request
+from atompack_torch.datasets._forces import ForceChoice
 from atompack_torch.datasets._request import Request, declared_by
 from atompack_torch.fields import (
     EDGE_INFO,
@@ -62,6 +64,11 @@ class MoleculeDataset(Dataset[Molecule]):
     _request: Request
     _native: Collator | None = None
     _table: FieldTable | None = None  # kept alive for the names that are noted on it
+    _computing: Computing | None = None
+    _keeps: bool = False  # computed features of these molecules
+    _forces: ForceChoice | None = None
+    _epoch: int = 0
+    _structures: MoleculeDataset | None = None  # what is computed from
 
     def _open_source(self) -> MoleculeSource:
         """Opens the molecules of the whole data set."""
@@ -87,8 +94,22 @@ class MoleculeDataset(Dataset[Molecule]):
         """(number of molecules in the whole data set,) int64."""
         raise NotImplementedError
 
+    def _force_entries(self) -> Tensor:
+        """Numbers in the whole data set of the molecules with forces, in order."""
+        raise NotImplementedError
+
+    def _source(self) -> MoleculeSource:
+        """The molecules of the whole data set, with the forces of those that keep them."""
+        source = self._open_source()
+        if self._forces is None:
+            return source
+        candidates = self._force_entries()
+        if self._selection is not None:
+            candidates = candidates[torch.isin(candidates, self._selection)]
+        return ForceSubsetSource(source, self._forces.flags(candidates, self._size(), self._epoch))
+
     def _open(self) -> Collator:
-        return self._collator_over(self._open_source())
+        return self._collator_over(self._source())
 
     def _declared(self) -> Iterable[FieldId]:
         """Every field of the source, whether it was asked for or not."""
@@ -103,7 +124,7 @@ class MoleculeDataset(Dataset[Molecule]):
         return native
 
     def __getstate__(self) -> dict[str, Any]:
-        of_this_process = ("_native", "_table")
+        of_this_process = ("_native", "_table", "_structures")
         return {key: value for key, value in self.__dict__.items() if key not in of_this_process}
 
     def __len__(self) -> int:
@@ -133,7 +154,7 @@ class MoleculeDataset(Dataset[Molecule]):
         names = public_names(declared, RESERVED)
         for name, specs_of_field in zip(names, declared.values(), strict=True):
             specs[name] = _joined_spec(name, specs_of_field)
-        return specs
+        return specs if self._computing is None else specs | self._computing.specs()
 
     @overload
     def __getitem__(self, item: slice) -> MoleculeBatch: ...
@@ -153,7 +174,7 @@ class MoleculeDataset(Dataset[Molecule]):
         if isinstance(item, slice):
             return self.batch(range(*item.indices(len(self))))
         made = self._collator().collate_one(item, self._selection)
-        batch, faults = self._wrapped(made), made[4]
+        batch, faults = self._completed(self._wrapped(made)), made[4]
         names = list(batch._mask_rows) if faults else []
         return Molecule._view(batch, 0, {names[field]: fault for field, fault in faults})
 
@@ -174,7 +195,7 @@ class MoleculeDataset(Dataset[Molecule]):
         """
         in_worker = get_worker_info() is not None
         made = self._collator().collate(_as_sequence(indices), self._selection, in_worker)
-        batch = self._wrapped(made)
+        batch = self._completed(self._wrapped(made))
         transform = self._request.transform
         return batch if transform is None else transform(batch)
 
@@ -189,6 +210,37 @@ class MoleculeDataset(Dataset[Molecule]):
             )
         names, infos, rows = described
         return MoleculeBatch(dict(zip(names, values, strict=True)), infos, masks, rows, arena)
+
+    def _completed(self, batch: MoleculeBatch) -> MoleculeBatch:
+        """With what is computed for each batch; on the CPU."""
+        if self._computing is None:
+            return batch
+        if self._structures is None:
+            whole = copy.copy(self)
+            whole._request = structure_request(self._request)
+            whole._computing, whole._selection = None, None
+            whole._native = whole._collator_over(self._source())  # forces as they were chosen here
+            whole._table = whole._native.table
+            self._structures = whole
+        return self._computing.add_to(batch, self._structures.batch, self._keeps)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Chooses the molecules that keep their forces, with ``resample_forces``.
+
+        For the passes that begin after it. Workers of a DataLoader see it when they start, that is
+        not if they are persistent.
+        """
+        if epoch < 0:
+            raise ValueError(f"epoch: expected at least 0, got {epoch}")
+        if epoch != self._epoch:
+            self._epoch = epoch
+            if self._forces is not None and self._forces.resample:
+                self._native, self._structures = None, None
+
+    @property
+    def cached_bytes(self) -> int:
+        """Of the computed features that are kept in memory, in this process."""
+        return 0 if self._computing is None else self._computing.kept.n_bytes
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
         """A whole batch at once, for DataLoader: a list of one, collated already."""
@@ -219,7 +271,8 @@ class MoleculeDataset(Dataset[Molecule]):
             raise IndexError(f"subset: an index is out of range for a data set of {len(self)}")
         checked = torch.where(checked < 0, checked + len(self), checked)
         part = copy.copy(self)
-        part._native, part._table = self._native, self._table
+        if self._forces is None:  # else it depends on the selection
+            part._native, part._table = self._native, self._table
         part._selection = checked if self._selection is None else self._selection[checked]
         return part
 
@@ -235,7 +288,14 @@ class MoleculeDataset(Dataset[Molecule]):
         sizes = [int(len(self) * fraction) for fraction in fractions]
         for i in range(len(self) - sum(sizes)):
             sizes[i % len(sizes)] += 1
-        return [self.subset(part) for part in torch.split(order, sizes)]
+        return self._parted(list(torch.split(order, sizes)))
+
+    def _parted(self: Self, numbers: Sequence[Any]) -> list[Self]:
+        """Subsets; the first is for training."""
+        parts = [self.subset(part) for part in numbers]
+        for part in parts[1:]:
+            part._keeps = part._keeps and part._computing is not None and part._computing.keeps_all
+        return parts
 
 
 def _as_sequence(indices: Any) -> Sequence[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,14 +20,29 @@ from atompack_torch._core import (
     read_atom_counts,
 )
 from atompack_torch.datasets._base import MoleculeDataset
+from atompack_torch.datasets._computed import (
+    CacheFeatures,
+    Options,
+    Stored,
+    planned,
+    structure_request,
+)
+from atompack_torch.datasets._forces import ForceChoice
 from atompack_torch.datasets._request import DTypes, Missing, Request, Transform, check_choice
+from atompack_torch.descriptors import ChebyshevDescriptor
 from atompack_torch.neighbors import NeighborList
+
+_AT_ONCE = 1024  # molecules of a batch, where the data set itself looks through its files
 
 
 class RowSource(Protocol):
     """A ``TorchCache``: fields of molecules that stand elsewhere."""
 
     def _open_rows(self) -> MoleculeSource: ...
+
+    def _stored(self) -> Stored: ...
+
+    def _force_entries(self) -> Tensor: ...
 
 
 class AtpDataset(MoleculeDataset):
@@ -54,6 +70,21 @@ class AtpDataset(MoleculeDataset):
         neighbors: a ``NeighborList``: batches then hold the edges of its search.
         cache: a ``TorchCache`` of the same molecules in the same order: its ``"features"`` and
             ``"force_derivatives"`` are fields then.
+        descriptor: what computes ``"features"`` and, where they are named in ``fields``,
+            ``"force_derivatives"``, unless the cache holds those of this descriptor. Derivatives
+            are those of molecules with forces. Computed from positions and cell as stored, between
+            the steps (``Loader``) or in the workers (``DataLoader``).
+        cache_features: computed features that are kept in memory for the next epoch: ``"none"``,
+            ``"all"``, or ``"train"``: but for the parts of ``split()`` behind the first. In this
+            process: each DataLoader worker keeps its own, as long as it lives. Derivatives are
+            not kept.
+        cache_bytes: at most so many are kept, of what comes first; None: no limit.
+        force_fraction: share of the molecules with forces (of this data set, or part of it) that
+            keep them, and their derivatives; the others come without, as if they had none, and
+            ``batch.mask("forces")`` tells. Without a cache, which knows where forces are, opening
+            takes a pass over the labels.
+        resample_forces: draw them anew for each ``set_epoch``.
+        seed: of the choice of forces.
         transform: called with every batch, in the process that made it; what it returns is what
             you get.
         access: advice to the system on how the files will be read: ``"auto"``, ``"random"``,
@@ -79,6 +110,12 @@ class AtpDataset(MoleculeDataset):
         missing: Missing = "nan",
         neighbors: NeighborList | None = None,
         cache: RowSource | None = None,
+        descriptor: ChebyshevDescriptor | None = None,
+        cache_features: CacheFeatures = "none",
+        cache_bytes: int | None = None,
+        force_fraction: float = 1.0,
+        resample_forces: bool = False,
+        seed: int = 0,
         transform: Transform | None = None,
         access: Literal["auto", "random", "sequential"] = "auto",
         populate: bool = False,
@@ -86,7 +123,7 @@ class AtpDataset(MoleculeDataset):
     ) -> None:
         check_choice("access", access, ("auto", "random", "sequential"))
         self._path = path
-        self._request = Request.checked(
+        request = Request.checked(
             fields=fields,
             exclude=exclude,
             dtype=dtype,
@@ -100,8 +137,14 @@ class AtpDataset(MoleculeDataset):
         if cache is not None and not hasattr(cache, "_open_rows"):
             raise TypeError(f"cache: expected a TorchCache, got {type(cache).__name__}")
         self._cache = cache
+        self._forces = ForceChoice.checked(force_fraction, resample_forces, seed, missing)
+        stored = Stored() if cache is None else cache._stored()
+        options = Options(descriptor, cache_features, cache_bytes)
+        self._request, self._computing = planned(request, stored, options)
+        self._keeps = cache_features != "none"
         self._files = files_of(path)
         self._snapshots = [AtpSnapshot.take(file) for file in self._files]
+        self._with_forces = self._found_forces()
         if self._request.names_fields or cache is not None:
             self._collator()  # names are checked here and now
 
@@ -118,6 +161,9 @@ class AtpDataset(MoleculeDataset):
         before = [(f, s.__getstate__()) for f, s in zip(self._files, self._snapshots, strict=True)]
         after = [(f, s.__getstate__()) for f, s in zip(files, snapshots, strict=True)]
         self._files, self._snapshots, self._native = files, snapshots, None
+        self._structures, self._with_forces = None, self._found_forces()
+        if self._computing is not None and before != after:
+            self._computing.kept.clear()
         return before != after
 
     def close(self) -> None:
@@ -129,6 +175,22 @@ class AtpDataset(MoleculeDataset):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _found_forces(self) -> Tensor | None:
+        """(number of molecules,) bool, where a choice is made among those with forces."""
+        if self._forces is None or self._cache is not None:
+            return None
+        plain = copy.copy(self)  # the generation that this one sees
+        plain._request = structure_request(self._request)
+        plain._computing = plain._forces = plain._selection = None
+        masks = [plain[k : k + _AT_ONCE].mask("forces") for k in range(0, len(plain), _AT_ONCE)]
+        return torch.cat([torch.zeros(0, dtype=torch.bool), *masks])
+
+    def _force_entries(self) -> Tensor:
+        if self._cache is not None:
+            return self._cache._force_entries()
+        assert self._with_forces is not None
+        return torch.nonzero(self._with_forces).flatten()
 
     def _atom_counts(self) -> Tensor:
         counts = torch.empty(self._size(), dtype=torch.int64)
@@ -145,6 +207,7 @@ class AtpDataset(MoleculeDataset):
             "access": self._access,
             "populate": self._populate,
             "cache": self._cache is not None,
+            "force_fraction": self._forces,
         }
 
     def _open_source(self) -> MoleculeSource:

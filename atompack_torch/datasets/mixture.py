@@ -96,6 +96,10 @@ class MixtureDataset(MoleculeDataset):
             raise ValueError(f"epoch: expected at least 0, got {epoch}")
         if epoch != self._epoch:
             self._epoch, self._numbers = epoch, None
+            for part in self._parts:
+                part.set_epoch(epoch)
+            if any(part._forces is not None for part in self._parts):
+                self._native = None
 
     @property
     def _selection(self) -> Tensor:
@@ -140,7 +144,7 @@ class MixtureDataset(MoleculeDataset):
         return [part._identity() for part in self._parts]
 
     def _open_source(self) -> MoleculeSource:
-        return MixtureSource([part._open_source() for part in self._parts])
+        return MixtureSource([part._source() for part in self._parts])
 
     def _collator_over(self, source: MoleculeSource) -> Collator:
         return self._parts[0]._collator_over(source)
@@ -164,6 +168,8 @@ def _check_parts(parts: Sequence[MoleculeDataset]) -> None:
     if not alike or isinstance(parts[0], MixtureDataset):
         names = ", ".join(sorted(kinds))
         raise TypeError(f"datasets: expected data sets of molecules of one kind, got {names}")
+    if any(part._computing is not None for part in parts):
+        raise ValueError("datasets: expected stored fields, got features computed for each batch")
     first = parts[0]._options()
     for number, part in enumerate(parts):
         for option, value in part._options().items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from torch import Tensor
 from atompack_torch._core import MoleculeSource, TorchCacheReader, TorchCacheSource
 from atompack_torch.batch import MoleculeBatch
 from atompack_torch.datasets._base import MoleculeDataset
+from atompack_torch.datasets._computed import CacheFeatures, Options, Stored, planned
+from atompack_torch.datasets._forces import ForceChoice
 from atompack_torch.datasets._request import (
     FORCE_DERIVATIVES,
     DTypes,
@@ -23,7 +26,7 @@ from atompack_torch.datasets._request import (
     Transform,
 )
 from atompack_torch.descriptors import ChebyshevDescriptor
-from atompack_torch.errors import UnsupportedFormatError
+from atompack_torch.errors import FieldError, UnsupportedFormatError
 from atompack_torch.neighbors import NeighborList
 
 
@@ -60,6 +63,12 @@ class TorchCache:
     def _open_rows(self) -> MoleculeSource:
         """Features and derivatives by entry, for a data set that has molecules of its own."""
         return TorchCacheSource(self._reader(), whole=False)
+
+    def _stored(self) -> Stored:
+        return Stored(self.has_features, self.has_force_derivatives, self.descriptor)
+
+    def _force_entries(self) -> Tensor:
+        return torch.tensor(self._reader().force_entries(), dtype=torch.int64)
 
     def __len__(self) -> int:
         """Number of entries, with or without rows."""
@@ -153,7 +162,16 @@ class TorchCache:
         indices: Sequence[int],
         fields: Sequence[str] = ("features", FORCE_DERIVATIVES),
     ) -> MoleculeBatch:
-        """Entries as one batch with these fields, positions and species beside them."""
+        """Entries as one batch with these fields, positions and species beside them.
+
+        Raises:
+            IndexError, CorruptFileError: as ``load_features``.
+            FieldError: a field that the file does not store.
+        """
+        for name in fields:
+            there = {"features": self.has_features, FORCE_DERIVATIVES: self.has_force_derivatives}
+            if not there.get(name, True):
+                raise FieldError(f"{self._file}: no {name} are stored (field {name!r})")
         batch: MoleculeBatch = TorchCacheDataset(self, fields=fields).batch(indices)
         return batch
 
@@ -218,10 +236,17 @@ class TorchCacheDataset(MoleculeDataset):
         fields: labels and ``"features"``, ``"force_derivatives"``; None: all there is.
         exclude, dtype, missing, neighbors, transform, num_threads: as of ``AtpDataset``.
             ``missing`` judges entries without a row as it does those without a label.
+        descriptor: what computes features, and derivatives that are named in ``fields``, where the
+            file does not store those of this descriptor. None: that of the file, for what is named
+            in ``fields`` and not stored.
+        cache_features, cache_bytes: as of ``AtpDataset``; without a ``descriptor``, keeping asks
+            for the features of the file's own.
+        force_fraction, resample_forces, seed: as of ``AtpDataset``.
 
     Raises:
         CorruptFileError, UnsupportedFormatError, OSError: as ``TorchCache``.
-        FieldError: a field that the file does not have.
+        FieldError: a field that the file does not have, and no descriptor is known to compute it.
+        TypeError, ValueError: an option out of its range.
     """
 
     def __init__(
@@ -233,12 +258,18 @@ class TorchCacheDataset(MoleculeDataset):
         dtype: DTypes | None = None,
         missing: Missing = "nan",
         neighbors: NeighborList | None = None,
+        descriptor: ChebyshevDescriptor | None = None,
+        cache_features: CacheFeatures = "none",
+        cache_bytes: int | None = None,
+        force_fraction: float = 1.0,
+        resample_forces: bool = False,
+        seed: int = 0,
         transform: Transform | None = None,
         num_threads: int | None = None,
     ) -> None:
         self._cache = path if isinstance(path, TorchCache) else TorchCache(path)
         self._path = self._cache.path
-        self._request = Request.checked(
+        request = Request.checked(
             fields=fields,
             exclude=exclude,
             dtype=dtype,
@@ -247,6 +278,10 @@ class TorchCacheDataset(MoleculeDataset):
             transform=transform,
             num_threads=num_threads,
         )
+        self._forces = ForceChoice.checked(force_fraction, resample_forces, seed, missing)
+        options = Options(descriptor, cache_features, cache_bytes)
+        self._request, self._computing = planned(request, self._cache._stored(), options)
+        self._keeps = cache_features != "none"
         if self._request.names_fields:
             self._collator()  # names are checked here and now
 
@@ -254,6 +289,28 @@ class TorchCacheDataset(MoleculeDataset):
     def cache(self) -> TorchCache:
         """The file."""
         return self._cache
+
+    def aenet_split(
+        self, test_fraction: float, seed: int
+    ) -> tuple[TorchCacheDataset, TorchCacheDataset]:
+        """The training and test set that aenet-python makes of as many entries with this seed.
+
+        Raises:
+            ValueError: the fraction is not in 0 to 1.
+        """
+        if not 0 <= test_fraction <= 1:
+            raise ValueError(f"test_fraction: expected a number from 0 to 1, got {test_fraction}")
+        order = list(range(len(self)))
+        random.Random(seed).shuffle(order)
+        n_test = int(len(order) * test_fraction)
+        train, test = self._parted([order[n_test:], order[:n_test]])
+        return train, test
+
+    def _force_entries(self) -> Tensor:
+        return self._cache._force_entries()
+
+    def _options(self) -> dict[str, Any]:
+        return {**self._request._asdict(), "force_fraction": self._forces}
 
     def _size(self) -> int:
         return len(self._cache)

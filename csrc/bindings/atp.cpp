@@ -4,6 +4,7 @@
 
 #include "atp/reader.h"
 #include "base/concat_source.h"
+#include "base/force_subset_source.h"
 #include "base/joined_source.h"
 #include "base/mixture_source.h"
 #include "bindings/path.h"
@@ -109,6 +110,8 @@ void bind_atp(py::module_& module) {
   py::class_<JoinedSource, MoleculeSource, std::shared_ptr<JoinedSource>>(module, "JoinedSource")
       .def(py::init<std::shared_ptr<MoleculeSource>, std::shared_ptr<MoleculeSource>>(), py::arg("molecules"),
            py::arg("extra"));
+  py::class_<ForceSubsetSource, MoleculeSource, std::shared_ptr<ForceSubsetSource>>(module, "ForceSubsetSource")
+      .def(py::init<std::shared_ptr<MoleculeSource>, std::vector<uint8_t>>(), py::arg("all"), py::arg("chosen"));
   module.def("read_atom_counts", &atom_counts_at, py::arg("path"), py::arg("snapshot"), py::arg("address"),
              py::call_guard<py::gil_scoped_release>());
 }

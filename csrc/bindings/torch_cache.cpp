@@ -124,6 +124,15 @@ py::array atom_counts(const Cache& cache) {
   return py::array_t<int64_t>(std::ssize(counts), counts.data());
 }
 
+// The numbers of the entries with forces.
+std::vector<int64_t> force_entries(const Cache& cache) {
+  std::vector<int64_t> found;
+  for (int64_t entry = 0; entry < cache.n_entries(); ++entry) {
+    if (cache.has_forces(entry)) found.push_back(entry);
+  }
+  return found;
+}
+
 }  // namespace
 
 void bind_torch_cache(py::module_& module) {
@@ -136,6 +145,7 @@ void bind_torch_cache(py::module_& module) {
                                return PyIdentity{identity.device, identity.inode, identity.size};
                              })
       .def("atom_counts", &atom_counts)
+      .def("force_entries", &force_entries, py::call_guard<py::gil_scoped_release>())
       .def("__len__", &Cache::n_entries)
       .def_property_readonly("info", &info_of)
       .def_property_readonly("is_legacy", &Cache::is_legacy)

@@ -9,8 +9,8 @@ namespace atompack::codec {
 void inflate(Bytes stream, std::span<std::byte> out) {
   uLongf n_out = out.size();
   uLong n_in = stream.size();
-  const int status = ::uncompress2(reinterpret_cast<Bytef*>(out.data()), &n_out,
-                                   reinterpret_cast<const Bytef*>(stream.data()), &n_in);
+  const int status =
+      ::uncompress2(reinterpret_cast<Bytef*>(out.data()), &n_out, reinterpret_cast<const Bytef*>(stream.data()), &n_in);
   if (status == Z_MEM_ERROR) throw std::bad_alloc();
   if (status == Z_BUF_ERROR) {
     throw CorruptFileError(cat("deflate stream: expected ", out.size(), " bytes, got more"));

@@ -3,10 +3,10 @@
 #include <algorithm>
 
 #include "base/bytes.h"
+#include "base/element.h"
 #include "base/error.h"
 #include "base/excerpt.h"
 #include "base/utf8.h"
-#include "base/element.h"
 #include "extxyz/number.h"
 
 namespace atompack::extxyz {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "extxyz/comment_line.h"
 #include "base/element.h"
+#include "extxyz/comment_line.h"
 #include "extxyz/number.h"
 #include "extxyz/value.h"
 

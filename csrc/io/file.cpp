@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -19,7 +18,10 @@ namespace {
 
 }  // namespace
 
-bool exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
+bool exists(const std::string& path) {
+  struct stat found{};
+  return ::lstat(path.c_str(), &found) == 0;
+}
 
 UniqueFd open_for_reading(const std::string& path) {
   // Not blocking: a pipe at this path must not make the open wait for a writer.

@@ -18,6 +18,7 @@ struct FileIdentity {
   bool same_file(const FileIdentity& other) const { return device == other.device && inode == other.inode; }
 };
 
+// Also of a link that leads nowhere.
 bool exists(const std::string& path);
 
 UniqueFd open_for_reading(const std::string& path);

@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
+
+#include "io/file.h"
 
 namespace atompack::torch_cache {
 namespace {
@@ -14,9 +15,7 @@ constexpr uint64_t kFirstCollection = 4096;
 std::string journal_path(const std::string& path) { return path + ".journal"; }
 
 void check_free(const std::string& path) {
-  std::error_code unknown;  // whatever it is, opening the file beside it will tell
-  if (std::filesystem::exists(std::filesystem::symlink_status(path, unknown)))
-    throw IoError(EEXIST, std::strerror(EEXIST), path);
+  if (io::exists(path)) throw IoError(EEXIST, std::strerror(EEXIST), path);
 }
 
 io::LockedFile resume(const std::string& path) {

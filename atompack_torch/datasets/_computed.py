@@ -1,0 +1,256 @@
+"""Features that a data set computes for its batches, and keeps in memory."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from atompack_torch.batch import MoleculeBatch
+from atompack_torch.datasets._request import FORCE_DERIVATIVES, DTypes, Request, check_choice
+from atompack_torch.descriptors import ChebyshevDescriptor
+from atompack_torch.errors import FieldError
+from atompack_torch.fields import ATOM_INDICES, BUILTIN, DERIVATIVES, FieldInfo, FieldSpec
+
+CacheFeatures = Literal["none", "train", "all"]
+
+# What the descriptor must see, and the label that tells where derivatives are of use.
+STRUCTURE_FIELDS = ("cell", "pbc", "forces")
+
+# Molecules by their numbers in the whole data set, with these fields, as stored.
+Structures = Callable[[Tensor], MoleculeBatch]
+
+
+class Stored(NamedTuple):
+    """What a cache file holds already, and by which descriptor."""
+
+    features: bool = False
+    derivatives: bool = False
+    descriptor: ChebyshevDescriptor | None = None
+
+
+class Options(NamedTuple):
+    """What a user says of computed features."""
+
+    descriptor: ChebyshevDescriptor | None
+    cache_features: CacheFeatures
+    cache_bytes: int | None
+
+
+class FeatureStore:
+    """Rows of features by molecule, up to a number of bytes; what is in stays in.
+
+    Not part of a pickle. Threads may share it: one that finds another at work keeps nothing, so
+    that no lock is waited for, not even one that a fork has inherited.
+    """
+
+    def __init__(self, limit: int | None) -> None:
+        self.limit = limit
+        self.n_bytes = 0
+        self._rows: dict[int, Tensor] = {}
+        self._is_full = False
+        self._lock = threading.Lock()
+
+    def get(self, number: int) -> Tensor | None:
+        return self._rows.get(number)
+
+    def put(self, number: int, row: Tensor) -> None:
+        if self._is_full or not self._lock.acquire(blocking=False):
+            return
+        try:
+            self._is_full = self.limit is not None and self.n_bytes + row.nbytes > self.limit
+            if not self._is_full and number not in self._rows:
+                self._rows[number] = row.clone()  # by itself: a view would keep its whole batch
+                self.n_bytes += row.nbytes
+        finally:
+            self._lock.release()
+
+    def clear(self) -> None:
+        """Forgets all: other molecules go by these numbers now."""
+        self._rows, self.n_bytes, self._is_full = {}, 0, False
+
+    def __reduce__(self) -> tuple[type[FeatureStore], tuple[int | None]]:
+        return FeatureStore, (self.limit,)
+
+
+class Computing:
+    """What is computed for each batch, and how: features, derivatives or both."""
+
+    def __init__(
+        self, options: Options, features: bool, derivatives: bool, dtype: DTypes | None
+    ) -> None:
+        assert options.descriptor is not None
+        self.descriptor = options.descriptor
+        self.keeps_all = options.cache_features == "all"
+        self.features, self.derivatives = features, derivatives
+        self.kept = FeatureStore(options.cache_bytes)
+        self._dtype = dtype
+
+    def names(self) -> list[str]:
+        """The fields that come to a batch."""
+        derivatives = [
+            name for name in DERIVATIVES if self.descriptor.multi or not name.endswith("typespin")
+        ]
+        return ["features"] * self.features + derivatives * self.derivatives
+
+    def specs(self) -> dict[str, FieldSpec]:
+        """As a data set's schema lists them."""
+        descriptor = self.descriptor
+        shapes = {"features": (descriptor.n_features,), "radial_dG_drij": (descriptor.n_radial, 3)}
+        shapes |= {name: (descriptor.n_angular, 3) for name in DERIVATIVES if "grads" in name}
+        return {
+            name: FieldSpec(
+                torch.int64 if name in ATOM_INDICES else self._dtype_of(name),
+                DERIVATIVES.get(name, "atom"),
+                shapes.get(name, ()),
+            )
+            for name in self.names()
+        }
+
+    def _dtype_of(self, name: str) -> torch.dtype:
+        computed = torch.float32 if self.descriptor.dtype == "float32" else torch.float64
+        if not isinstance(self._dtype, Mapping):
+            return self._dtype or computed
+        return self._dtype.get(name, computed)
+
+    def add_to(self, batch: MoleculeBatch, structures: Structures, keep: bool) -> MoleculeBatch:
+        """The batch with what is computed; its ``index`` tells which molecules they are."""
+        made: dict[str, Tensor] = {}
+        masks: dict[str, Tensor] = {}
+        rows: list[Tensor | None] = [None] * len(batch)
+        if self.derivatives:
+            labelled = batch if "forces" in batch else structures(batch.index)
+            has = labelled.mask("forces")
+            found = self.descriptor.compute(structures(batch.index[has]), derivatives=True)
+            atoms = torch.nonzero(has[batch.batch]).flatten()  # of the batch, in those with forces
+            for name in DERIVATIVES:
+                if name in found:
+                    value = found[name]
+                    made[name] = atoms[value] if name in ATOM_INDICES else self._cast(name, value)
+                    masks[name] = has
+            for place, row in zip(has.nonzero().flatten().tolist(), self._rows(found), strict=True):
+                rows[place] = row
+        if self.features:
+            self._fill(rows, batch.index, structures, keep)
+            made["features"] = torch.cat(rows)  # type: ignore[arg-type]
+            masks["features"] = torch.ones(len(batch), dtype=torch.bool)
+        return _with(batch, {name: made[name] for name in self.names()}, masks)
+
+    def _fill(
+        self, rows: list[Tensor | None], numbers: Tensor, structures: Structures, keep: bool
+    ) -> None:
+        """Puts the features of each molecule where there are none yet."""
+        for place, number in enumerate(numbers.tolist()):
+            if rows[place] is None:
+                rows[place] = self.kept.get(number)
+        absent = [place for place, row in enumerate(rows) if row is None]
+        if rows and not absent:
+            return
+        found = self.descriptor.compute(structures(numbers[absent]))
+        for place, row in zip(absent, self._rows(found), strict=True):
+            rows[place] = row
+            if keep:
+                self.kept.put(int(numbers[place]), row)
+        if not rows:
+            rows.append(self._cast("features", found.features))
+
+    def _rows(self, found: MoleculeBatch) -> list[Tensor]:
+        features = self._cast("features", found.features)
+        return list(torch.split(features, found.n_atoms.tolist())) if len(found) else []
+
+    def _cast(self, name: str, value: Tensor) -> Tensor:
+        return value.to(self._dtype_of(name))
+
+
+def _with(batch: MoleculeBatch, made: dict[str, Tensor], masks: dict[str, Tensor]) -> MoleculeBatch:
+    """A batch with these fields behind its own."""
+    infos = {name: FieldInfo(BUILTIN, name, DERIVATIVES.get(name, "atom")) for name in made}
+    old = [] if batch._masks is None else list(batch._masks)
+    places = {name: len(old) + place for place, name in enumerate(made)}
+    return MoleculeBatch(
+        {**batch._fields, **made},
+        {**batch._infos, **infos},
+        torch.stack([*old, *(masks[name] for name in made)]),
+        {**batch._mask_rows, **places},
+        batch._arena,
+    )
+
+
+def planned(request: Request, stored: Stored, options: Options) -> tuple[Request, Computing | None]:
+    """What is left to read of a request, and what is computed for it.
+
+    Stored rows are read where they are those of the descriptor.
+
+    Raises:
+        TypeError, ValueError: of the options.
+        FieldError: features are to be kept and nothing says by which descriptor.
+    """
+    _check(options)
+    named = request.fields or ()
+    descriptor = options.descriptor or stored.descriptor
+    keeps = options.cache_features != "none"
+    by_default = request.fields is None and (keeps or options.descriptor is not None)
+    wanted = Stored(
+        "features" in named or (by_default and "features" not in request.exclude),
+        FORCE_DERIVATIVES in named,
+    )
+    is_same = stored.descriptor is not None and _same(descriptor, stored.descriptor)
+    usable = is_same or options.descriptor is None
+    features = wanted.features and not (stored.features and usable)
+    derivatives = wanted.derivatives and not (stored.derivatives and usable)
+    if keeps and features and descriptor is None:
+        raise FieldError("cache_features: expected a descriptor, got none (field 'features')")
+    if not usable:  # rows of another descriptor do not go with what is asked for
+        others = ("features",) * stored.features + (FORCE_DERIVATIVES,) * stored.derivatives
+        request = request._replace(exclude=request.exclude + others)
+    if descriptor is None or not (features or derivatives):
+        return request, None
+    computing = Computing(
+        options._replace(descriptor=descriptor), features, derivatives, request.dtype
+    )
+    return _left(request, computing), computing
+
+
+def _same(one: ChebyshevDescriptor | None, other: ChebyshevDescriptor) -> bool:
+    return one is not None and one.compat_sha256 == other.compat_sha256
+
+
+def _left(request: Request, computing: Computing) -> Request:
+    """The request without what is computed."""
+    groups = {"features": computing.features, FORCE_DERIVATIVES: computing.derivatives}
+    computed = {name for name, is_computed in groups.items() if is_computed}
+    fields = request.fields
+    if fields is not None:
+        fields = tuple(name for name in fields if name not in computed)
+        # Derivatives are where forces are: what becomes of the others is asked of these.
+        if computing.derivatives and request.missing != "nan" and "forces" not in fields:
+            fields = (*fields, "forces")
+    dtype = request.dtype
+    if isinstance(dtype, Mapping):
+        casts = (set(computing.names()) - ATOM_INDICES) & dtype.keys()
+        for name in casts:
+            if not dtype[name].is_floating_point:
+                kind = str(dtype[name]).removeprefix("torch.")
+                raise FieldError(f"dtype: floats cannot be cast to {kind} (field {name!r})")
+        dtype = {name: wanted for name, wanted in dtype.items() if name not in casts}
+    return request._replace(fields=fields, dtype=dtype)
+
+
+def structure_request(request: Request) -> Request:
+    """What the descriptor needs of a molecule, whatever labels the user wants and in which type."""
+    plain: dict[str, Any] = {"dtype": None, "neighbors": None, "transform": None, "exclude": ()}
+    return request._replace(fields=STRUCTURE_FIELDS, missing="nan", **plain)
+
+
+def _check(options: Options) -> None:
+    descriptor, limit = options.descriptor, options.cache_bytes
+    if descriptor is not None and not isinstance(descriptor, ChebyshevDescriptor):
+        raise TypeError(
+            f"descriptor: expected a ChebyshevDescriptor, got {type(descriptor).__name__}"
+        )
+    check_choice("cache_features", options.cache_features, ("none", "train", "all"))
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
+        raise ValueError(f"cache_bytes: expected a number of bytes or None, got {limit!r}")
