@@ -65,7 +65,11 @@ class TorchCache:
         return TorchCacheSource(self._reader(), whole=False)
 
     def _stored(self) -> Stored:
-        return Stored(self.has_features, self.has_force_derivatives, self.descriptor)
+        try:
+            descriptor = self.descriptor
+        except UnsupportedFormatError:
+            descriptor = None  # of another kind: its rows are of use, but none can be added
+        return Stored(self.has_features, self.has_force_derivatives, descriptor)
 
     def _force_entries(self) -> Tensor:
         return torch.tensor(self._reader().force_entries(), dtype=torch.int64)
