@@ -33,11 +33,12 @@ from atompack_torch.errors import AtompackError, CorruptFileError, FieldError, W
 from atompack_torch.fields import DERIVATIVES, centers_of
 from atompack_torch.sweeping import Report, reporting
 
-# About so many atoms are computed at once by each thread: enough work for a call, little memory.
-# Derivatives of one atom may take hundreds of kilobytes.
-_ATOMS_AT_ONCE = 1024
-_ATOMS_AT_ONCE_WITH_DERIVATIVES = 128
-_MOLECULES_AT_ONCE = 256
+# A thread computes a chunk at once: enough work for a call, little memory. Derivatives of an atom
+# may take hundreds of kilobytes, so the first chunk is small and shows how large others may be.
+_FIRST_ATOMS = 128
+_MOST_ATOMS = 4096
+_MOST_MOLECULES = 256
+_CHUNK_BYTES = 8 << 20
 
 # Written and not durable: lost if the machine stops.
 _CHECKPOINT_BYTES = 256 << 20
@@ -199,21 +200,22 @@ class _Job:
     def _encoded(
         self, entries: range, threads: int
     ) -> Generator[tuple[EncodedEntries, int], None, None]:
-        """Entries in order; at most two chunks a thread are on their way."""
+        """Entries in order; at most two chunks a thread are on their way, one of one thread."""
         n_atoms = self.dataset.n_atoms[entries.start : entries.stop]
-        derivatives = self.header.force_derivatives
-        most = _ATOMS_AT_ONCE_WITH_DERIVATIVES if derivatives else _ATOMS_AT_ONCE
-        chunks = iter(_chunks(n_atoms, entries.start, most))
+        chunks = _Chunks(n_atoms, entries.start)
         waiting: deque[tuple[Future[EncodedEntries], int]] = deque()
+        most_waiting = 2 * threads if threads > 1 else 1
         with ThreadPoolExecutor(threads, initializer=work_alone) as pool:
             try:
                 while True:
-                    while len(waiting) < 2 * threads and (chunk := next(chunks, None)):
+                    while len(waiting) < most_waiting and (chunk := chunks.take()):
                         waiting.append((pool.submit(self._encode, chunk), len(chunk)))
                     if not waiting:
                         return
                     future, n = waiting.popleft()
-                    yield future.result(), n
+                    encoded = future.result()
+                    chunks.took(n, encoded.n_bytes)
+                    yield encoded, n
             finally:
                 for future, _ in waiting:
                     future.cancel()
@@ -325,16 +327,32 @@ _LABELS = {
 }
 
 
-def _chunks(n_atoms: Tensor, first: int, most: int) -> Iterator[range]:
-    """Runs of molecules of at most so many atoms, one molecule at least."""
-    ends = n_atoms.cumsum(0)
-    begin = 0
-    while begin < len(ends):
-        before = int(ends[begin - 1]) if begin else 0
-        end = int(torch.searchsorted(ends, before + most, right=True))
-        end = min(max(end, begin + 1), begin + _MOLECULES_AT_ONCE)
-        yield range(first + begin, first + end)
-        begin = end
+class _Chunks:
+    """Runs of molecules, one at least, that become about ``_CHUNK_BYTES`` of a file."""
+
+    def __init__(self, n_atoms: Tensor, first: int) -> None:
+        self._first = first
+        self._ends = n_atoms.cumsum(0)
+        self._taken = self._done = 0
+        self._most = _FIRST_ATOMS
+
+    def take(self) -> range | None:
+        """The next run; None at the end."""
+        begin = self._taken
+        if begin == len(self._ends):
+            return None
+        end = int(torch.searchsorted(self._ends, self._atoms(begin) + self._most, right=True))
+        self._taken = min(max(end, begin + 1), begin + _MOST_MOLECULES, len(self._ends))
+        return range(self._first + begin, self._first + self._taken)
+
+    def took(self, n_molecules: int, n_bytes: int) -> None:
+        """Tells what the oldest run that is not told of yet came to."""
+        n_atoms = self._atoms(self._done + n_molecules) - self._atoms(self._done)
+        self._done += n_molecules
+        self._most = min(_MOST_ATOMS, max(1, _CHUNK_BYTES * n_atoms // max(n_bytes, 1)))
+
+    def _atoms(self, n_molecules: int) -> int:
+        return int(self._ends[n_molecules - 1]) if n_molecules else 0
 
 
 def _header(

@@ -28,8 +28,8 @@ def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many chunks and checkpoints though there are few atoms."""
     module = sys.modules["atompack_torch.build_cache"]
     for name, value in (
-        ("_ATOMS_AT_ONCE", 12),
-        ("_ATOMS_AT_ONCE_WITH_DERIVATIVES", 12),
+        ("_FIRST_ATOMS", 12),
+        ("_MOST_ATOMS", 12),
         ("_CHECKPOINT_BYTES", 20000),
     ):
         monkeypatch.setattr(module, name, value)

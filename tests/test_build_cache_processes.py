@@ -27,7 +27,7 @@ import torch
 import atompack_torch as apt
 
 module = sys.modules["atompack_torch.build_cache"]
-module._ATOMS_AT_ONCE = module._ATOMS_AT_ONCE_WITH_DERIVATIVES = 24
+module._FIRST_ATOMS = module._MOST_ATOMS = 24
 module._CHECKPOINT_BYTES = 50000
 torch.set_num_threads(1)
 descriptor = apt.ChebyshevDescriptor(["O", "H", "Si"], 3, 3.4, 2, 2.7)

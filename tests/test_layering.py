@@ -43,7 +43,7 @@ OUTSIDE = {
     "torch_cache": [re.compile(r"hdf5\.h|nlohmann/json(_fwd)?\.hpp")],
     "extxyz": [],
     "descriptor": [],
-    "collate": [TORCH],
+    "collate": [TORCH, re.compile(r"omp\.h")],
     "bindings": [TORCH, re.compile(r"pybind11/[\w/]+\.h|Python\.h")],
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s*(?:<([^>]+)>|"([^"]+)")', re.MULTILINE)

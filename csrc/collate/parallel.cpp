@@ -1,17 +1,15 @@
 #include "collate/parallel.h"
 
+#include <omp.h>
+
 #include <mutex>
 #include <set>
 
 namespace atompack::collate {
-namespace {
-
-thread_local bool alone = false;
-
-}  // namespace
-
-void work_alone() { alone = true; }
-bool works_alone() { return alone; }
+void work_alone() {
+  at::internal::lazy_init_num_threads();  // or it would be torch's number again with the first operator
+  omp_set_num_threads(1);                 // of this thread alone, which at::set_num_threads() is not
+}
 
 std::vector<int64_t> parallel_thread_ids() {
   std::mutex mutex;

@@ -10,14 +10,13 @@
 
 namespace atompack::collate {
 
-// For the calling thread, from now on: it is one of several that each work for themselves.
+// For the calling thread, from now on, kernels and torch use no other: it is one of several that work side by side.
 void work_alone();
-bool works_alone();
 
 // How many threads a kernel may use: 0 asks for torch's number. Always 1 in a forked child, where a parallel region
 // can hang once the parent has run one (libgomp does not survive a fork).
 inline int64_t usable_threads(int wanted) {
-  if (io::is_forked_child() || works_alone()) return 1;
+  if (io::is_forked_child()) return 1;
   const int most = at::get_num_threads();
   return wanted > 0 && wanted < most ? wanted : most;
 }

@@ -147,6 +147,12 @@ void LockedFile::sync_data() {
   if (::fdatasync(fd_.get()) != 0) fail(path_, "fdatasync");
 }
 
+void LockedFile::start_writing_back(uint64_t offset, uint64_t length) {
+  // Where it fails, sync_data() tells.
+  static_cast<void>(
+      ::sync_file_range(fd_.get(), static_cast<off64_t>(offset), static_cast<off64_t>(length), SYNC_FILE_RANGE_WRITE));
+}
+
 void LockedFile::sync() {
   if (::fsync(fd_.get()) != 0) fail(path_, "fsync");
 }

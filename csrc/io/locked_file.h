@@ -33,6 +33,8 @@ class LockedFile final : public WritableFile {
   void truncate(uint64_t size) override;
   void sync_data() override;
   void sync() override;
+  // A hint: what lies there is on its way to the disk, so that sync_data() finds less to wait for.
+  void start_writing_back(uint64_t offset, uint64_t length);
 
   // Gives the file its name, durably. `replace`: also if something stands there, which readers of the old file do not
   // notice; else that is an IoError (EEXIST).

@@ -56,6 +56,7 @@ Builder::~Builder() = default;
 
 void Builder::append(EncodedEntries entries) {
   file_.write_at(end_, entries.bytes);
+  file_.start_writing_back(end_, entries.bytes.size());
   for (EntryRecord& record : entries.records) {
     record.address += end_;
     pending_.push_back(std::move(record));

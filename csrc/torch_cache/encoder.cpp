@@ -92,10 +92,23 @@ EntryRecord record_of(const EntryColumns& columns, size_t molecule) {
   return record;
 }
 
+// Of structures a guess: what the vector grows by then is little.
+size_t bytes_at_most(const EntryColumns& columns) {
+  const size_t n_molecules = columns.ptr.size() - 1, n_atoms = columns.atomic_numbers.size();
+  size_t bytes = n_molecules * 8192 + n_atoms * 128;
+  if (columns.features) bytes += n_atoms * columns.features->row * sizeof(double);
+  if (!columns.derivatives) return bytes;
+  const DerivativeColumns& rows = *columns.derivatives;
+  bytes += static_cast<size_t>(rows.edge_ptr.back()) * (3 + rows.radial_gradients.row) * sizeof(double);
+  return bytes +
+         static_cast<size_t>(rows.triplet_ptr.back()) * (4 + 3 * rows.angular_gradients[0].row) * sizeof(double);
+}
+
 }  // namespace
 
 EncodedEntries encode_entries(const EntryColumns& columns) {
   EncodedEntries encoded;
+  encoded.bytes.reserve(bytes_at_most(columns));
   std::vector<Payload> payloads;
   for (size_t molecule = 0; molecule + 1 < columns.ptr.size(); ++molecule) {
     const std::vector<std::byte> structure = encode_structure(structure_of(columns, molecule));
