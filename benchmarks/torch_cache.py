@@ -4,7 +4,7 @@
 
 Periodic structures of 16 atoms as in ``descriptor.py``. Building is timed with one thread and with
 two. Reading makes shuffled batches of 32 on one thread, next to h5py reading the same rows and
-``torch.cat``, and next to a bare copy of as many bytes: out of memory that no cache of the
+``torch.cat``, and next to bare copies of as many bytes: out of memory that no cache of the
 processor holds, into memory that was used before. The batches are compared first. Forces and
 their gradient are those of ``descriptor.py``. Sides take turns in one process; medians count.
 """
@@ -12,16 +12,17 @@ their gradient are those of ``descriptor.py``. Sides take turns in one process; 
 from __future__ import annotations
 
 import argparse
+import functools
 import itertools
 import os
-import resource
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import h5py
 import numpy as np
@@ -32,6 +33,7 @@ import atompack_torch as apt
 from atompack_torch.fields import ATOM_INDICES, DERIVATIVES
 
 BATCH = 32
+Name = TypeVar("Name")
 COLUMNS = {
     name: "/".join(name.split("_", 1)).replace("triplet/", "triplet_") for name in DERIVATIVES
 }
@@ -68,9 +70,9 @@ class ByH5py:
         return fields
 
 
-def take_turns(sides: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, float]:
+def take_turns(sides: Mapping[Name, Callable[[], object]], rounds: int) -> dict[Name, float]:
     """Median seconds of each."""
-    seconds: dict[str, list[float]] = {name: [] for name in sides}
+    seconds: dict[Name, list[float]] = {name: [] for name in sides}
     for _ in range(rounds):
         for name, side in sides.items():
             start = time.perf_counter()
@@ -108,15 +110,20 @@ def write_source(path: Path, n_structures: int) -> None:
 
 def report_building(source: Path, target: Path, n_structures: int, rounds: int) -> None:
     most = min(2, len(os.sched_getaffinity(0)))
-    sides = {f"{n} threads": lambda n=n: build(source, target, n) for n in dict.fromkeys((1, most))}
-    seconds = take_turns(sides, rounds)
-    size = target.stat().st_size
-    for name, each in seconds.items():
-        rate = size / each / 1e6
-        print(f"  build, {name}: {each / n_structures * 1e3:.3f} ms a structure, {rate:.0f} MB/s")
-    one, *two = seconds.values()
-    if two:
-        print(f"  two threads are {one / two[0]:.2f} times as fast as one")
+    for derivatives in (False, True):
+        sides = {
+            n: functools.partial(build, source, target, n, derivatives)
+            for n in dict.fromkeys((1, most))
+        }
+        seconds = take_turns(sides, rounds)
+        size = target.stat().st_size
+        print(
+            f"  build, features{' and derivatives' * derivatives}: {size / n_structures:.0f} bytes"
+        )
+        for n, each in seconds.items():
+            ms, rate = each / n_structures * 1e3, size / each / 1e6
+            print(f"    {n} threads: {ms:.3f} ms a structure, {rate:.0f} MB/s")
+        print(f"    {most} threads are {seconds[1] / seconds[most]:.2f} times as fast as one")
 
 
 def report_reading(target: Path, n_structures: int, rounds: int) -> None:
@@ -127,34 +134,75 @@ def report_reading(target: Path, n_structures: int, rounds: int) -> None:
     some = apt.TorchCacheDataset(target, fields=["features"], num_threads=1)
     check(both, theirs, batches[0])
     n_bytes = sum(t.nbytes for t in theirs.read(batches[0]).values())
-    far = torch.ones(max(256 << 20, 4 * n_bytes), dtype=torch.uint8)
-    near, place = (
-        torch.empty(n_bytes, dtype=torch.uint8),
-        itertools.cycle(range(0, len(far) - n_bytes, n_bytes)),
-    )
-
-    def copy() -> None:
-        start = next(place)
-        near.copy_(far[start : start + n_bytes])
-
     some_batches = batches[: max(1, len(batches) // 8)]
     sides: dict[str, Callable[[], object]] = {
-        "ours": lambda: [both.batch(b) for b in some_batches],
-        "h5py": lambda: [theirs.read(b) for b in some_batches],
-        "copy": lambda: [copy() for _ in some_batches],
-        "ours, features": lambda: [some.batch(b) for b in some_batches],
-        "h5py, features": lambda: [theirs.read_features(b) for b in some_batches],
+        "ours": functools.partial(go_through, both.batch, some_batches),
+        "h5py": functools.partial(go_through, theirs.read, some_batches),
+        "copy": bare_copies(n_bytes, len(some_batches)),
+        "mapped": mapped_copies(target, n_structures, some_batches, n_bytes),
     }
-    for side in sides.values():
-        side()  # whatever is done once
-    us = {n: s / len(some_batches) * 1e6 for n, s in take_turns(sides, rounds).items()}
-    ours, copied, alone = us["ours"], us["copy"], us["ours, features"]
+    us = microseconds(sides, len(some_batches), rounds)
+    ours = us["ours"]
     print(f"  batch of {BATCH}, features and derivatives, {n_bytes / 1e6:.1f} MB: {ours:.0f} us")
     print(f"    h5py {us['h5py'] / ours:.0f} times as long ({us['h5py']:.0f} us)")
-    print(f"    a bare copy {copied:.0f} us: ours takes {ours / copied:.2f} times as long")
-    print(f"  features alone: {alone:.0f} us")
-    slower = us["h5py, features"]
-    print(f"    h5py {slower / alone:.0f} times as long ({slower:.0f} us)")
+    for name, what in (("copy", "one piece of memory"), ("mapped", "pieces of the mapped file")):
+        print(
+            f"    a bare copy of {what}: {us[name]:.0f} us, ours {ours / us[name]:.2f} times that"
+        )
+
+    sides = {
+        "ours": functools.partial(go_through, some.batch, batches),
+        "h5py": functools.partial(go_through, theirs.read_features, batches),
+    }
+    us = microseconds(sides, len(batches), rounds)
+    print(f"  features alone: {us['ours']:.0f} us")
+    print(f"    h5py {us['h5py'] / us['ours']:.0f} times as long ({us['h5py']:.0f} us)")
+
+
+def go_through(make: Callable[[list[int]], object], batches: Sequence[list[int]]) -> None:
+    """One batch after the other, as training does: none is kept."""
+    for batch in batches:
+        make(batch)
+
+
+def microseconds(
+    sides: Mapping[str, Callable[[], object]], n_batches: int, rounds: int
+) -> dict[str, float]:
+    """Median of each, a batch."""
+    for side in sides.values():
+        side()  # whatever is done once
+    return {name: each / n_batches * 1e6 for name, each in take_turns(sides, rounds).items()}
+
+
+def bare_copies(n_bytes: int, n_batches: int) -> Callable[[], object]:
+    """So many copies of as many bytes as a batch has."""
+    far = torch.ones(max(256 << 20, 4 * n_bytes), dtype=torch.uint8)
+    near = torch.empty(n_bytes, dtype=torch.uint8)
+    places = itertools.cycle(range(0, len(far) - n_bytes, n_bytes))
+
+    def copy() -> None:
+        for _ in range(n_batches):
+            start = next(places)
+            near.copy_(far[start : start + n_bytes])
+
+    return copy
+
+
+def mapped_copies(
+    path: Path, n_structures: int, batches: Sequence[list[int]], n_bytes: int
+) -> Callable[[], object]:
+    """The same bytes in pieces of one entry, from where about the entries lie in the file."""
+    mapped = np.memmap(path, np.uint8, "r")
+    share, stride = n_bytes // BATCH, len(mapped) // n_structures
+    near = np.empty((BATCH, share), np.uint8)
+
+    def copy() -> None:
+        for batch in batches:
+            for row, entry in enumerate(batch):
+                start = min(entry * stride, len(mapped) - share)
+                near[row] = mapped[start : start + share]
+
+    return copy
 
 
 def check(ours: apt.TorchCacheDataset, theirs: ByH5py, entries: list[int]) -> None:
@@ -180,6 +228,12 @@ def report_memory(source: Path, target: Path, quick: bool) -> None:
         print(f"  peak memory of a build, {what}: {', '.join(peaks)}")
 
 
+def peak_kilobytes() -> int:
+    """Of this process; ``getrusage`` would count the one that started it too."""
+    status = Path("/proc/self/status").read_text()
+    return int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM")))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
@@ -187,12 +241,13 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--structures", type=int, default=2000)
     parser.add_argument("--quick", action="store_true", help="does it run?")
+    parser.add_argument("--no-memory", action="store_true", help="leave out the peaks")
     parser.add_argument("--build", nargs=2, type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--derivatives", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.build:
         build(*options.build, threads=2, derivatives=options.derivatives)
-        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+        print(peak_kilobytes())
         return
     n, rounds = (96, 1) if options.quick else (options.structures, options.rounds)
     print(f"load {os.getloadavg()[0]:.1f}; {n} periodic structures of 16 atoms")
@@ -202,7 +257,8 @@ def main() -> None:
         report_building(source, target, n, rounds)
         report_reading(target, n, rounds)
         target.unlink()
-        report_memory(source, target, options.quick)
+        if not options.no_memory:
+            report_memory(source, target, options.quick)
     for dtype in ("float32", "float64"):
         report_forces(structures(64), dtype, 4 * rounds, (1, 2))
 

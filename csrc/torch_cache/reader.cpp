@@ -111,6 +111,11 @@ int64_t Cache::n_atoms(int64_t entry) const {
   return found;
 }
 
+void Cache::prefetch(int64_t entry) const {
+  contents_.structures.prefetch(heap_, entry);
+  if (has_features() && has_feature_row(entry)) contents_.features->values.prefetch(heap_, feature_row(entry));
+}
+
 Bytes Cache::structure(int64_t entry) const {
   return named(path(), entry, [&] { return contents_.structures.row(heap_, entry); });
 }

@@ -77,6 +77,8 @@ class Cache {
 
   int64_t n_atoms(int64_t entry) const;                                   // CorruptFileError if negative
   std::span<const int64_t> n_atoms() const { return contents_.n_atoms; }  // as stored
+  // Starts fetching the structure and the features of an entry, if it was read before. Only a hint.
+  void prefetch(int64_t entry) const;
   double energy(int64_t entry) const { return contents_.energy[static_cast<size_t>(entry)]; }  // NaN: none
   bool has_forces(int64_t entry) const { return contents_.has_forces[static_cast<size_t>(entry)] != 0; }
   Bytes structure(int64_t entry) const;  // a pickle

@@ -22,6 +22,7 @@ class CacheSource final : public MoleculeSource {
   int32_t schema_of(int64_t) const override { return 0; }
   void prepare(std::span<const int64_t>) const override { cache_->prepare(); }
   MoleculeExtent extent(int64_t entry) const override;
+  void prefetch(int64_t entry) const override { cache_->prefetch(entry); }
   bool needs_scratch(int64_t) const override { return false; }
   Bytes decode(int64_t, std::span<std::byte>) const override { return {}; }  // rows lie scattered: visit() finds them
   void visit(int64_t entry, Bytes record, MoleculeVisitor& visitor) const override;

@@ -54,7 +54,6 @@ void widen_integers(const ElementType& type, Bytes bytes, std::vector<double>& o
 }
 
 void widen_all(const Array& array, std::vector<double>& out) {
-  std::vector<std::byte> bytes(array.bytes());
   const ElementType& type = array.type;
   const auto is_of = [&](ElementKind kind, uint32_t size) { return type.kind == kind && type.item_bytes == size; };
   const bool is_integer = type.kind == ElementKind::signed_integer || type.kind == ElementKind::unsigned_integer ||
@@ -64,9 +63,13 @@ void widen_all(const Array& array, std::vector<double>& out) {
     throw UnsupportedFormatError(cat("structure: expected float32 or float64, got ", type_text(array.table, type)));
   }
   if (!is_integer && !is_real) wrong("numbers", type_text(array.table, type));
+  if (is_of(ElementKind::floating, 8)) {
+    out.resize(static_cast<size_t>(array.size()));
+    return copy_out(array, std::as_writable_bytes(std::span(out)));
+  }
+  std::vector<std::byte> bytes(array.bytes());
   copy_out(array, bytes);
-  if (is_integer) return widen_integers(type, bytes, out);
-  type.item_bytes == 4 ? widen<float>(bytes, out) : widen<double>(bytes, out);
+  is_integer ? widen_integers(type, bytes, out) : widen<float>(bytes, out);
 }
 
 double read_number(const Value& value) {

@@ -38,4 +38,12 @@ Bytes VlenColumn::row(const GlobalHeap& heap, int64_t row) const {
   }
 }
 
+void VlenColumn::prefetch(const GlobalHeap& heap, int64_t row) const {
+  constexpr uint64_t kMost = 4096, kLine = 64;
+  const uint64_t at = place(row).at.load(std::memory_order_relaxed);
+  if ((at & kFound) == 0) return;
+  const std::byte* const first = heap.file().data() + (at & ~kFound);
+  for (uint64_t line = 0; line < std::min(row_bytes(row), kMost); line += kLine) __builtin_prefetch(first + line);
+}
+
 }  // namespace atompack::torch_cache

@@ -32,6 +32,9 @@ class VlenColumn {
   // the column.
   Bytes row(const GlobalHeap& heap, int64_t row) const;
 
+  // Starts fetching the beginning of a row that was found before into the processor's cache. Only a hint.
+  void prefetch(const GlobalHeap& heap, int64_t row) const;
+
  private:
   struct Place {
     // The address of a collection until the row was found, then the row's own offset with the highest bit set.
