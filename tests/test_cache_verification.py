@@ -13,25 +13,12 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+from reference.cache_fixture import READABLE
 
 import atompack_torch as apt
 from atompack_torch.cache_verification import CacheVerification
 
-GOOD = (
-    "legacy_v1_f64_two",
-    "plain_manifest_only",
-    "plain_no_cache",
-    "plain_pickle_variants",
-    "v2_both_f32_three",
-    "v2_both_f64_four",
-    "v2_both_f64_from_files",
-    "v2_both_f64_single",
-    "v2_both_f64_three",
-    "v2_both_f64_two",
-    "v2_derivatives_f64_two",
-    "v2_features_f32_two",
-    "v2_features_f64_single",
-)
+GOOD = tuple(name for name in READABLE if name != "v2_both_f64_unwrapped")
 FEATURES = "torch_cache/features/values"
 FORCES = "torch_cache/force_derivatives"
 

@@ -15,6 +15,7 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+from reference.cache_fixture import READABLE
 
 from atompack_torch import CorruptFileError, FieldError, UnsupportedFormatError
 from atompack_torch._C import TorchCacheReader
@@ -33,22 +34,6 @@ DERIVATIVES = {
     "a_gk": "angular_grads_k",
     "a_spin": "angular_triplet_typespin",
 }
-READABLE = (
-    "legacy_v1_f64_two",
-    "plain_manifest_only",
-    "plain_no_cache",
-    "plain_pickle_variants",
-    "v2_both_f32_three",
-    "v2_both_f64_four",
-    "v2_both_f64_from_files",
-    "v2_both_f64_single",
-    "v2_both_f64_three",
-    "v2_both_f64_two",
-    "v2_both_f64_unwrapped",
-    "v2_derivatives_f64_two",
-    "v2_features_f32_two",
-    "v2_features_f64_single",
-)
 # What the original reads without a word, or refuses only when it is used, is refused at opening.
 REFUSED = {
     "bad_cache_format": (UnsupportedFormatError, "cache_format.*expected .*v2, got something.else"),
