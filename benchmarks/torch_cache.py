@@ -225,7 +225,7 @@ def report_memory(source: Path, target: Path, quick: bool) -> None:
             peaks.append(f"{n:,}: {int(done.stdout) / 1e3:.0f} MB")
             target.unlink()
         what = "features and derivatives" if derivatives else "features"
-        print(f"  peak memory of a build, {what}: {', '.join(peaks)}")
+        print(f"  peak memory of a build, mapped files included, {what}: {', '.join(peaks)}")
 
 
 def peak_kilobytes() -> int:
