@@ -9,8 +9,10 @@
 namespace atompack::torch_cache {
 namespace {
 
-constexpr hsize_t kChunkRows = 1024;  // few, or a small file is full of zeros
-constexpr size_t kEndOffset = 40;     // in a superblock of version 0
+// Few, or a small file is full of zeros.
+hsize_t chunk_rows(hsize_t n_rows) { return std::clamp<hsize_t>(n_rows, 16, 1024); }
+
+constexpr size_t kEndOffset = 40;  // in a superblock of version 0
 
 hid_t base_type(DType dtype) {
   switch (dtype) {
@@ -33,9 +35,10 @@ H5Handle space_of(hsize_t n_rows) {
   return own(H5Screate_simple(1, &n_rows, &most), "data space");
 }
 
-H5Handle chunked(bool compressed) {
+H5Handle chunked(hsize_t n_rows, bool compressed) {
   H5Handle creation = own(H5Pcreate(H5P_DATASET_CREATE), "creation list");
-  require_h5(H5Pset_chunk(creation.get(), 1, &kChunkRows), "chunk");
+  const hsize_t rows = chunk_rows(n_rows);
+  require_h5(H5Pset_chunk(creation.get(), 1, &rows), "chunk");
   require_h5(H5Pset_obj_track_times(creation.get(), false), "times");  // the same entries make the same file
   if (compressed) {
     require_h5(H5Pset_shuffle(creation.get()), "shuffle");
@@ -45,7 +48,7 @@ H5Handle chunked(bool compressed) {
 }
 
 H5Handle create_dataset(hid_t parent, const char* name, hid_t type, hsize_t n_rows, bool compressed) {
-  const H5Handle space = space_of(n_rows), creation = chunked(compressed);
+  const H5Handle space = space_of(n_rows), creation = chunked(n_rows, compressed);
   return own(H5Dcreate2(parent, name, type, space.get(), H5P_DEFAULT, creation.get(), H5P_DEFAULT), name);
 }
 
@@ -112,8 +115,9 @@ void write_vlen(hid_t parent, const char* name, DType dtype, Bytes references) {
   const H5Handle type = own(H5Tvlen_create(base_type(dtype)), name);
   const hsize_t n_rows = references.size() / VlenColumn::kReferenceBytes;
   const H5Handle dataset = create_dataset(parent, name, type.get(), n_rows, false);
-  std::vector<std::byte> chunk(kChunkRows * VlenColumn::kReferenceBytes);
-  for (hsize_t row = 0; row < n_rows; row += kChunkRows) {
+  const hsize_t step = chunk_rows(n_rows);
+  std::vector<std::byte> chunk(step * VlenColumn::kReferenceBytes);
+  for (hsize_t row = 0; row < n_rows; row += step) {
     const Bytes some = references.subspan(row * VlenColumn::kReferenceBytes);
     std::ranges::fill(chunk, std::byte{0});
     store(chunk.data(), some.first(std::min(some.size(), chunk.size())));
@@ -163,8 +167,9 @@ void TableWriter::write(hid_t parent, const char* name) const {
   const H5Handle type = compound(row_bytes);
   const H5Handle dataset = create_dataset(parent, name, type.get(), n_rows_, true);
   const H5Handle whole = space_of(n_rows_);
-  for (hsize_t first = 0; first < n_rows_; first += kChunkRows) {
-    const hsize_t n = std::min<hsize_t>(kChunkRows, n_rows_ - first);
+  const hsize_t step = chunk_rows(n_rows_);
+  for (hsize_t first = 0; first < n_rows_; first += step) {
+    const hsize_t n = std::min<hsize_t>(step, n_rows_ - first);
     std::vector<std::byte> rows(n * row_bytes);
     std::byte* at = rows.data();
     for (hsize_t row = first; row < first + n; ++row) {
