@@ -1,5 +1,5 @@
 // The Chebyshev descriptor of Artrith, Urban and Ceder with species as weights, as aenet computes it: sums over the
-// neighbors of an atom, and over their pairs. The mathematics: formats/chebyshev_descriptor.md; names follow it.
+// neighbors of an atom, and over their pairs. The mathematics: CHEBYSHEV.md; names follow it.
 #pragma once
 
 #include <cstddef>
