@@ -68,7 +68,7 @@ def rows_of(molecule: apt.Molecule) -> dict[str, Any]:
 
 
 def probe(n_atoms: int, n_features: int) -> Any:
-    """W of section 6 of the page."""
+    """W of the fixtures."""
     return np.sin(0.5 + 0.37 * np.arange(n_atoms)[:, None] + 0.11 * np.arange(n_features))
 
 

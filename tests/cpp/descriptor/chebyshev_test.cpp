@@ -27,7 +27,7 @@ Found compute(const Chebyshev& descriptor, std::span<const double> positions, st
   return found;
 }
 
-// dG of section 6, (N, F, N, 3).
+// dG, (N, F, N, 3): the gradient of each feature of each atom.
 std::vector<double> gradients(const Chebyshev& descriptor, const Found& found, size_t n_atoms) {
   const size_t n_radial = descriptor.n_radial(), n_angular = descriptor.n_angular(), n_plain = n_radial + n_angular;
   std::vector<double> all(n_atoms * descriptor.n_features() * n_atoms * 3);
