@@ -36,7 +36,8 @@ TEST(AtlasShardsBlock, OneFrame) {
 
 TEST(AtlasShardsBlock, SizesAreHeldAgainstTheFrame) {
   const auto huge = frame_of(0xE0, uint64_t{1} << 40, 0, kList.size(), kList);
-  EXPECT_EQ(corrupt([&] { read(huge, UINT64_MAX); }), "zstd content size: expected at most 10 bytes, got 1099511627776");
+  EXPECT_EQ(corrupt([&] { read(huge, UINT64_MAX); }),
+            "zstd content size: expected at most 10 bytes, got 1099511627776");
   EXPECT_EQ(corrupt([&] { read(frame_of(0x20, 10, 0, 10, kList), 8); }),
             "zstd content size: expected at most 8 bytes, got 10");
   EXPECT_EQ(corrupt([&] { read(frame_of(0x00, 0x20, 0, 10, kList)); }), "zstd content size: expected one, got none");
