@@ -73,10 +73,32 @@ uint64_t skip_blocks(ByteCursor& cursor) {
   return bound;
 }
 
+constexpr uint32_t kMagic = 0xFD2FB528;
+
+// Behind the magic number.
+ZstdFrame skip_frame(ByteCursor& cursor) {
+  const auto descriptor = cursor.read_le<uint8_t>("zstd frame header descriptor");
+  ZstdFrame frame;
+  frame.content_bytes = skip_frame_header(cursor, descriptor);
+  frame.bound = skip_blocks(cursor);
+  const bool has_checksum = (descriptor & 4) != 0;
+  if (has_checksum) cursor.take(4, "zstd checksum");
+  frame.stored_bytes = cursor.position();
+  return frame;
+}
+
+[[noreturn]] void refuse_magic(const ByteCursor& cursor) {
+  throw CorruptFileError("not a zstd frame", cursor.position() - 4);
+}
+
+void check_decompressed(size_t got, size_t expected) {
+  if (ZSTD_isError(got)) throw CorruptFileError(cat("zstd: ", ZSTD_getErrorName(got)));
+  if (got != expected) throw CorruptFileError(cat("zstd: expected ", expected, " bytes, got ", got));
+}
+
 }  // namespace
 
 uint64_t zstd_decoded_bound(Bytes stored) {
-  constexpr uint32_t kMagic = 0xFD2FB528;
   constexpr uint32_t kSkippable = 0x184D2A50;
   ByteCursor cursor(stored);
   uint64_t total = 0;
@@ -86,15 +108,17 @@ uint64_t zstd_decoded_bound(Bytes stored) {
       cursor.take(cursor.read_le<uint32_t>("zstd skippable frame size"), "zstd skippable frame");
       continue;
     }
-    if (magic != kMagic) throw CorruptFileError("not a zstd frame", cursor.position() - 4);
-    const auto descriptor = cursor.read_le<uint8_t>("zstd frame header descriptor");
-    const std::optional<uint64_t> declared = skip_frame_header(cursor, descriptor);
-    const uint64_t bound = skip_blocks(cursor);
-    const bool has_checksum = (descriptor & 4) != 0;
-    if (has_checksum) cursor.take(4, "zstd checksum");
-    total = checked_add(total, std::min(bound, declared.value_or(bound)), "zstd content size");
+    if (magic != kMagic) refuse_magic(cursor);
+    const ZstdFrame frame = skip_frame(cursor);
+    total = checked_add(total, std::min(frame.bound, frame.content_bytes.value_or(frame.bound)), "zstd content size");
   }
   return total;
+}
+
+ZstdFrame zstd_first_frame(Bytes stored) {
+  ByteCursor cursor(stored);
+  if (cursor.read_le<uint32_t>("zstd magic") != kMagic) refuse_magic(cursor);
+  return skip_frame(cursor);
 }
 
 uint64_t zstd_compressed_bound(uint64_t bytes) { return ZSTD_compressBound(bytes); }
@@ -107,8 +131,20 @@ size_t zstd_compress(int level, Bytes in, std::span<std::byte> out) {
 
 void zstd_decompress(Bytes stored, std::span<std::byte> out) {
   const size_t got = ZSTD_decompressDCtx(decompression_context(), out.data(), out.size(), stored.data(), stored.size());
-  if (ZSTD_isError(got)) throw CorruptFileError(cat("zstd: ", ZSTD_getErrorName(got)));
-  if (got != out.size()) throw CorruptFileError(cat("zstd: expected ", out.size(), " bytes, got ", got));
+  check_decompressed(got, out.size());
+}
+
+void ZstdDictionary::Free::operator()(ZSTD_DDict_s* dictionary) const { ZSTD_freeDDict(dictionary); }
+
+ZstdDictionary::ZstdDictionary(Bytes content) : dictionary_(ZSTD_createDDict(content.data(), content.size())) {
+  if (!dictionary_)
+    throw CorruptFileError(cat("zstd dictionary: expected a whole one, got ", content.size(), " bytes"));
+}
+
+void ZstdDictionary::decompress(Bytes frame, std::span<std::byte> out) const {
+  const size_t got = ZSTD_decompress_usingDDict(decompression_context(), out.data(), out.size(), frame.data(),
+                                                frame.size(), dictionary_.get());
+  check_decompressed(got, out.size());
 }
 
 }  // namespace atompack::codec

@@ -1,14 +1,16 @@
 """Write the hand-made part of the fuzz corpus.
 
 Seeds for the record and codec targets are cut out of .atp fixtures; files for the reader target
-are small irregular ones that the fixtures do not have, as are extended XYZ files and pickles. Run
-it again when the layout of a target's input changes:
+are small irregular ones that the fixtures do not have, as are extended XYZ files and pickles;
+those for Atlas shards are whole small shards of fixtures. Run it again when the layout of a
+target's input changes:
 
     python tests/fuzz/make_corpus.py FIXTURES tests/fuzz/corpus
 """
 
 from __future__ import annotations
 
+import json
 import struct
 import sys
 import zlib
@@ -291,6 +293,39 @@ def header_seeds() -> Iterator[tuple[str, bytes]]:
     yield "continued_2", b"\0\0OHDR\2\0" + bytes([len(more)]) + more + bytes(4) + block
 
 
+def shard_seed(shard: Path, dictionary: bytes = b"") -> bytes:
+    """A whole shard as the target takes it."""
+    meta = json.loads((shard / "meta.json").read_text())
+    n_blocks = -(-meta["stored_examples"] // meta["block_size"])
+    index = (shard / "index.npy").read_bytes()
+    flags = (meta["compression_strategy"] == 0) + 2 * bool(dictionary)
+    head = bytes([flags, n_blocks, len(index)]) + index
+    data = (shard / "data.bin").read_bytes()
+    return head + struct.pack("<H", len(dictionary)) + dictionary + data
+
+
+def shard_seeds(datasets: Path) -> Iterator[tuple[str, bytes]]:
+    """Small shards of every strategy and kind of index."""
+    for name in ("index_255", "index_256", "s0_mixed", "s1_atoms", "odd_index_be"):
+        yield name, shard_seed(max((datasets / name).glob("*/"), key=lambda folder: folder.name))
+    for name in ("odd_trailing", "strings", "nested", "torch_tensors", "s2_fallback", "aliases"):
+        yield name, shard_seed(datasets / name / "0")
+    for name, owner in (("odd_raw_dict", "0"), ("s2_late_short", "")):
+        dictionary = (datasets / name / owner / "zstd_dict.bin").read_bytes()
+        yield name, shard_seed(datasets / name / (owner or "1"), dictionary)
+
+
+def shard_meta_seeds() -> Iterator[tuple[str, bytes]]:
+    """Both kinds of meta.json, and numbers of other kinds in them."""
+    root = b'{"version": 1, "shard_sizes": [%s], "compression_strategy": %s}'
+    shard = b'{"version":1,"block_size":%s,"stored_examples":%s,"compression_strategy":3,'
+    shard += b'"compression_level":-7,"compression_dict_size":%s}'
+    yield "root", root % (b"3, 0, 18446744073709551615", b"2")
+    yield "root_of_reals", root % (b"3.0, -1, 1e999", b"true")
+    yield "shard", shard % (b"4", b"9223372036854775807", b"0.01")
+    yield "shard_of_texts", shard % (b'"\\ud800"', b"[[1]]", b"null")
+
+
 def main(fixtures: Path, corpus: Path) -> None:
     """Write everything."""
     inputs = {("zstd_bound", name): data for name, data in zstd_seeds()}
@@ -302,6 +337,9 @@ def main(fixtures: Path, corpus: Path) -> None:
     inputs |= {("pickle", name): data for name, data in pickle_seeds()}
     inputs |= {("structure", name): data for name, data in structure_seeds()}
     inputs |= {("object_header", name): data for name, data in header_seeds()}
+    inputs |= {("atlas_shard_meta", name): data for name, data in shard_meta_seeds()}
+    datasets = fixtures / "atlas_shards" / "data"
+    inputs |= {("atlas_shard", name): data for name, data in shard_seeds(datasets)}
     known = set(inputs.values())
     for path in sorted(fixtures.glob("atp/**/*.atp")):
         for i, (target, data) in enumerate(seeds_from(path)):

@@ -42,6 +42,13 @@ void read_structure(Bytes input);
 // The header of an HDF5 object. Layout: base u8, address u8, file.
 void walk_object_header(Bytes input);
 
+// A shard of Atlas. Layout: flags u8 (bit 0: bare blocks, 1: a dictionary), blocks u8, index length u8, index.npy,
+// dictionary length u16, dictionary, data.bin.
+void read_shard(Bytes input);
+
+// Both kinds of meta.json of Atlas shards.
+void read_shard_meta(Bytes input);
+
 struct Target {
   std::string_view name;
   void (*run)(Bytes input);
@@ -59,6 +66,8 @@ inline constexpr Target kTargets[] = {
     {"pickle", &read_pickle},
     {"structure", &read_structure},
     {"object_header", &walk_object_header},
+    {"atlas_shard", &read_shard},
+    {"atlas_shard_meta", &read_shard_meta},
 };
 
 // Not assert(): it must hold in every kind of build.

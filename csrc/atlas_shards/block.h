@@ -1,0 +1,34 @@
+// One block: the pickled list of a few examples, as stored and decompressed (FORMAT.md#databin).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "base/bytes.h"
+#include "base/value.h"
+#include "codec/zstd_codec.h"
+#include "pickle/machine.h"
+
+namespace atompack::atlas_shards {
+
+// Bytes that nobody changes any more.
+class Block {
+ public:
+  explicit Block(uint64_t size) : data_(std::make_unique_for_overwrite<std::byte[]>(size)), size_(size) {}
+
+  Bytes bytes() const { return {data_.get(), static_cast<size_t>(size_)}; }
+  std::span<std::byte> writable() { return {data_.get(), static_cast<size_t>(size_)}; }
+
+ private:
+  std::unique_ptr<std::byte[]> data_;
+  uint64_t size_;
+};
+
+// The first frame in `stored`; what follows it is ignored. `dictionary` may be null. Throws CorruptFileError also where
+// the frame declares no content size, more than `most` bytes, or more than its own blocks can hold.
+Block decompress_block(Bytes stored, const codec::ZstdDictionary* dictionary, uint64_t most);
+
+// The list of at least `n_examples` examples that a decompressed block holds; lives as long as Machine::run() says.
+Value parse_examples(Bytes block, uint64_t n_examples, pickle::Machine& machine);
+
+}  // namespace atompack::atlas_shards

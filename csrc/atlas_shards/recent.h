@@ -1,0 +1,66 @@
+// What was used last, up to a limit.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+namespace atompack::atlas_shards {
+
+// Thread-safe. Whoever got a value keeps it alive, also when it is no longer kept here.
+template <typename Key, typename T>
+class Recent {
+ public:
+  explicit Recent(uint64_t limit) : limit_(limit) {}
+
+  // nullptr where it is not kept.
+  std::shared_ptr<const T> find(const Key& key) {
+    const std::scoped_lock lock(mutex_);
+    const auto found = places_.find(key);
+    if (found == places_.end()) return nullptr;
+    order_.splice(order_.begin(), order_, found->second);
+    return found->second->value;
+  }
+
+  // Two threads may have made the same: the first one stays and is returned. What costs more than the limit by itself
+  // is returned and not kept.
+  std::shared_ptr<const T> keep(const Key& key, std::shared_ptr<const T> value, uint64_t cost) {
+    const std::scoped_lock lock(mutex_);
+    if (const auto found = places_.find(key); found != places_.end()) return found->second->value;
+    if (cost > limit_) return value;
+    while (used_ > limit_ - cost) drop_oldest();
+    order_.push_front({key, value, cost});
+    places_.emplace(key, order_.begin());
+    used_ += cost;
+    return value;
+  }
+
+  uint64_t used() {
+    const std::scoped_lock lock(mutex_);
+    return used_;
+  }
+
+ private:
+  struct Entry {
+    Key key;
+    std::shared_ptr<const T> value;
+    uint64_t cost;
+  };
+
+  void drop_oldest() {
+    used_ -= order_.back().cost;
+    places_.erase(order_.back().key);
+    order_.pop_back();
+  }
+
+  const uint64_t limit_;
+  std::mutex mutex_;
+  std::list<Entry> order_;  // the last used first
+  std::map<Key, typename std::list<Entry>::iterator> places_;
+  uint64_t used_ = 0;
+};
+
+}  // namespace atompack::atlas_shards

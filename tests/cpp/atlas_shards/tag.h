@@ -1,0 +1,12 @@
+// The tag of a value, as shared/formats/atlas_shards.md#11-fixtures has it: JSON without blanks.
+#pragma once
+
+#include <string>
+
+#include "base/value.h"
+
+namespace atompack::test {
+
+std::string tag_of(const Value& value);
+
+}  // namespace atompack::test
