@@ -3,32 +3,17 @@
 #include <atomic>
 
 #include "array_format/block.h"
+#include "array_format/trailer.h"
 
 namespace atompack::array_format {
 namespace {
-
-constexpr uint64_t kTrailerBytes = 12;
 
 uint64_t next_serial() {
   static std::atomic<uint64_t> last{0};
   return ++last;  // 0 is no layer
 }
 
-// How many bytes in front of the trailer are the footer.
-uint64_t footer_bytes(Bytes file) {
-  if (file.size() < kTrailerBytes) {
-    throw CorruptFileError(cat("trailer: expected ", kTrailerBytes, " bytes, got ", file.size()));
-  }
-  ByteCursor trailer(file.last(kTrailerBytes));
-  const auto size = trailer.read_le<uint64_t>("footer size");
-  if (as_text(trailer.take(4, "magic")) != "ARRF") throw CorruptFileError("magic: expected ARRF at the end");
-  if (const uint64_t most = file.size() - kTrailerBytes; size > most) {
-    throw CorruptFileError(cat("footer size: expected at most ", most, ", got ", size));
-  }
-  return size;
-}
-
-Bytes block_region(Bytes file) { return file.first(file.size() - kTrailerBytes - footer_bytes(file)); }
+constexpr std::string_view kMagic = "ARRF";
 
 template <typename Action>
 auto in_file(const std::string& path, const Action& action) {
@@ -41,11 +26,11 @@ auto in_file(const std::string& path, const Action& action) {
 }
 
 Footer parse_footer(Bytes file) {
-  const Bytes region = block_region(file);
+  const Parts parts = split_file(file, kMagic);
   try {
-    return Footer(file.subspan(region.size(), file.size() - kTrailerBytes - region.size()));
+    return Footer(parts.archive);
   } catch (DataError& error) {
-    error.shift_offset(region.size());
+    error.shift_offset(parts.blocks.size());
     throw;
   }
 }
@@ -55,7 +40,7 @@ Footer parse_footer(Bytes file) {
 Layer::Layer(Bytes file, std::string path)
     : path_(std::move(path)),
       serial_(next_serial()),
-      blocks_(in_file(path_, [&] { return block_region(file); })),
+      blocks_(in_file(path_, [&] { return split_file(file, kMagic).blocks; })),
       footer_(in_file(path_, [&] { return parse_footer(file); })) {
   for (uint64_t i = 0; i < footer_.n_blocks(); ++i) block_at_.emplace(footer_.block(i).id, i);
 }

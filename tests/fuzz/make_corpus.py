@@ -19,6 +19,7 @@ from pathlib import Path
 SLOT_BYTES = 4096
 DATA_START = 2 * SLOT_BYTES
 LARGEST_SEED = 1024
+EMPTY_LAYER = 108
 ZSTD_MAGIC = struct.pack("<I", 0xFD2FB528)
 
 
@@ -291,6 +292,24 @@ def header_seeds() -> Iterator[tuple[str, bytes]]:
     yield "continued_2", b"\0\0OHDR\2\0" + bytes([len(more)]) + more + bytes(4) + block
 
 
+def array_file_seeds(fixtures: Path) -> Iterator[tuple[str, bytes]]:
+    """Layers of small array files, one alone and each on the one before."""
+    known = set()
+    for folder in sorted(path.parent for path in fixtures.glob("atlas/*/*/data.af")):
+        layers = sorted(folder.glob("data*.af"), key=lambda path: (len(path.name), path.name))
+        files = [path.read_bytes() for path in layers]
+        for i, data in enumerate(files):
+            below = files[i - 1] if i > 1 else b""
+            if (
+                len(data) > EMPTY_LAYER
+                and len(below) + len(data) <= LARGEST_SEED
+                and (below, data) not in known
+            ):
+                known.add((below, data))
+                name = f"{folder.parent.name}_{folder.name}_{i}".replace(" ", "_")
+                yield name, struct.pack("<H", len(below)) + below + data
+
+
 def main(fixtures: Path, corpus: Path) -> None:
     """Write everything."""
     inputs = {("zstd_bound", name): data for name, data in zstd_seeds()}
@@ -301,6 +320,7 @@ def main(fixtures: Path, corpus: Path) -> None:
     inputs |= {("hdf5_chunk", name): data for name, data in chunk_seeds()}
     inputs |= {("pickle", name): data for name, data in pickle_seeds()}
     inputs |= {("structure", name): data for name, data in structure_seeds()}
+    inputs |= {("array_format", name): data for name, data in array_file_seeds(fixtures)}
     inputs |= {("object_header", name): data for name, data in header_seeds()}
     known = set(inputs.values())
     for path in sorted(fixtures.glob("atp/**/*.atp")):

@@ -38,3 +38,4 @@ run hdf5_chunk 4096 32
 run pickle 4096 64 "$source_folder/tests/fixtures/pickle"
 run structure 4096 300 "$source_folder/tests/fixtures/pickle/structures"
 run object_header 4096 16
+run array_format 4096 300

@@ -42,6 +42,9 @@ void read_structure(Bytes input);
 // The header of an HDF5 object. Layout: base u8, address u8, file.
 void walk_object_header(Bytes input);
 
+// An array file of one or two layers. Layout: base length u16 (0: none), base, sidecar.
+void read_array_file(Bytes input);
+
 struct Target {
   std::string_view name;
   void (*run)(Bytes input);
@@ -59,6 +62,7 @@ inline constexpr Target kTargets[] = {
     {"pickle", &read_pickle},
     {"structure", &read_structure},
     {"object_header", &walk_object_header},
+    {"array_format", &read_array_file},
 };
 
 // Not assert(): it must hold in every kind of build.

@@ -10,6 +10,7 @@
 
 #include "array_format/npz.h"
 #include "array_format/reader.h"
+#include "array_format/statistics.h"
 
 namespace atompack::array_format {
 namespace {
@@ -128,6 +129,45 @@ class FixtureStore : public testing::TestWithParam<std::string> {
   std::minstd_rand random_{1};
   int n_arrays_ = 0;
 };
+
+json shown(const std::optional<Extreme>& extreme) {
+  if (!extreme) return nullptr;
+  const auto show = []<typename T>(const T& value) -> json {
+    if constexpr (std::is_same_v<T, std::string>) {
+      const Bytes bytes = as_bytes(value);
+      json codes = json::array();
+      for (const std::byte byte : bytes) codes.push_back(static_cast<int>(byte));
+      return codes;
+    } else if constexpr (std::is_same_v<T, Timestamp>) {
+      return value.nanoseconds;
+    } else if constexpr (std::is_same_v<T, double>) {
+      if (std::isnan(value)) return {{"float", "nan"}};
+      if (std::isinf(value)) return {{"float", value > 0 ? "inf" : "-inf"}};
+      return value;
+    } else {
+      return value;
+    }
+  };
+  return std::visit(show, *extreme);
+}
+
+TEST_P(FixtureStore, EveryStatisticIsRead) {
+  for (const std::string folder : expected_.at("arrays_order")) {
+    const Statistics statistics = read_statistics((kAtlas / GetParam() / folder / "data.af").string());
+    for (const auto& [dataset, content] : expected_.at("datasets").items()) {
+      if (!content.at("arrays").contains(folder)) continue;
+      SCOPED_TRACE(folder + " of " + dataset);
+      const json& expected = content.at("arrays").at(folder).at("stats");
+      const auto found = statistics.find(dataset);
+      ASSERT_EQ(found == statistics.end(), expected.is_null());
+      if (found == statistics.end()) continue;
+      EXPECT_EQ(found->second.n_rows, expected.at("row_count"));
+      EXPECT_EQ(found->second.n_null, expected.at("null_count"));
+      EXPECT_EQ(shown(found->second.min), expected.at("min"));
+      EXPECT_EQ(shown(found->second.max), expected.at("max"));
+    }
+  }
+}
 
 TEST_P(FixtureStore, EveryValueIsRead) {
   int listed = 0;
