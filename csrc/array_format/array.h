@@ -18,6 +18,7 @@ constexpr uint64_t kMostAxes = 64;
 struct StoredChunk {
   uint64_t cell = 0;  // its number in the grid, in row-major order
   uint32_t layer = 0;
+  uint64_t entry = 0;  // in the layer's list
   ChunkRecord chunk;
 };
 

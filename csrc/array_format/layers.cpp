@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <tuple>
 
 namespace atompack::array_format {
 namespace {
@@ -99,8 +100,9 @@ void Layers::collect_chunks(uint32_t mention, Array& array) const {
     }
     add_chunks(mentions_[mention], found, array);
   }
-  // Newer layers and earlier entries come first and stay so, thus they win.
-  std::ranges::stable_sort(array.chunks, {}, &StoredChunk::cell);
+  // Of a cell's chunks that of the newest layer wins, within it the first.
+  std::ranges::sort(array.chunks, {},
+                    [](const StoredChunk& chunk) { return std::tuple(chunk.cell, ~chunk.layer, chunk.entry); });
   const auto rest = std::ranges::unique(array.chunks, {}, &StoredChunk::cell);
   array.chunks.erase(rest.begin(), rest.end());
 }
@@ -114,7 +116,7 @@ void Layers::add_chunks(const Mention& mention, const ArrayRecord& record, Array
       const ChunkRecord chunk = layer.footer().chunk(record.chunks, i);
       check_rank("chunk coordinate", chunk.coordinate.count, array);
       const std::optional<uint64_t> cell = cell_number(layer.footer(), chunk.coordinate, grid);
-      if (cell) array.chunks.push_back({*cell, mention.layer, chunk});
+      if (cell) array.chunks.push_back({*cell, mention.layer, i, chunk});
     }
   } catch (DataError& error) {
     error.in_file(layer.path());

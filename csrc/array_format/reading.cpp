@@ -80,8 +80,9 @@ Pieces find_pieces(const Array& array, const Box& box) {
       found.complete = false;
     }
   } while (advance(cell, *cells));
-  std::ranges::stable_sort(
-      found.pieces, {}, [](const Piece& piece) { return std::tuple(piece.stored->layer, piece.stored->chunk.block); });
+  std::ranges::sort(found.pieces, {}, [](const Piece& piece) {
+    return std::tuple(piece.stored->layer, piece.stored->chunk.block, piece.stored->chunk.offset);
+  });
   return found;
 }
 
