@@ -21,6 +21,7 @@ from pathlib import Path
 SLOT_BYTES = 4096
 DATA_START = 2 * SLOT_BYTES
 LARGEST_SEED = 1024
+EMPTY_LAYER = 108
 ZSTD_MAGIC = struct.pack("<I", 0xFD2FB528)
 
 
@@ -326,6 +327,24 @@ def shard_meta_seeds() -> Iterator[tuple[str, bytes]]:
     yield "shard_of_texts", shard % (b'"\\ud800"', b"[[1]]", b"null")
 
 
+def array_file_seeds(fixtures: Path) -> Iterator[tuple[str, bytes]]:
+    """Layers of small array files, one alone and each on the one before."""
+    known = set()
+    for folder in sorted(path.parent for path in fixtures.glob("atlas/*/*/data.af")):
+        layers = sorted(folder.glob("data*.af"), key=lambda path: (len(path.name), path.name))
+        files = [path.read_bytes() for path in layers]
+        for i, data in enumerate(files):
+            below = files[i - 1] if i > 1 else b""
+            if (
+                len(data) > EMPTY_LAYER
+                and len(below) + len(data) <= LARGEST_SEED
+                and (below, data) not in known
+            ):
+                known.add((below, data))
+                name = f"{folder.parent.name}_{folder.name}_{i}".replace(" ", "_")
+                yield name, struct.pack("<H", len(below)) + below + data
+
+
 def main(fixtures: Path, corpus: Path) -> None:
     """Write everything."""
     inputs = {("zstd_bound", name): data for name, data in zstd_seeds()}
@@ -336,6 +355,7 @@ def main(fixtures: Path, corpus: Path) -> None:
     inputs |= {("hdf5_chunk", name): data for name, data in chunk_seeds()}
     inputs |= {("pickle", name): data for name, data in pickle_seeds()}
     inputs |= {("structure", name): data for name, data in structure_seeds()}
+    inputs |= {("array_format", name): data for name, data in array_file_seeds(fixtures)}
     inputs |= {("object_header", name): data for name, data in header_seeds()}
     inputs |= {("atlas_shard_meta", name): data for name, data in shard_meta_seeds()}
     datasets = fixtures / "atlas_shards" / "data"

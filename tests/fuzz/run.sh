@@ -40,3 +40,4 @@ run structure 4096 300 "$source_folder/tests/fixtures/pickle/structures"
 run object_header 4096 16
 run atlas_shard 8192 64
 run atlas_shard_meta 1024 16
+run array_format 4096 300

@@ -48,6 +48,8 @@ void read_shard(Bytes input);
 
 // Both kinds of meta.json of Atlas shards.
 void read_shard_meta(Bytes input);
+// An array file of one or two layers. Layout: base length u16 (0: none), base, sidecar.
+void read_array_file(Bytes input);
 
 struct Target {
   std::string_view name;
@@ -68,6 +70,7 @@ inline constexpr Target kTargets[] = {
     {"object_header", &walk_object_header},
     {"atlas_shard", &read_shard},
     {"atlas_shard_meta", &read_shard_meta},
+    {"array_format", &read_array_file},
 };
 
 // Not assert(): it must hold in every kind of build.

@@ -1,0 +1,51 @@
+#include "array_format/block.h"
+
+#include "codec/codec.h"
+
+namespace atompack::array_format {
+namespace {
+
+using codec::Codec;
+
+Codec codec_of(const BlockRecord& block) {
+  if (!block.codec) return Codec::none;
+  if (*block.codec == "lz4") return Codec::lz4;
+  if (*block.codec == "zstd") return Codec::zstd;
+  throw UnsupportedFormatError(cat("codec: expected lz4 or zstd, got '", *block.codec, "'"));
+}
+
+Bytes stored_bytes(const BlockRecord& block, Bytes region) {
+  if (block.offset > region.size() || block.stored_bytes > region.size() - block.offset) {
+    throw CorruptFileError(cat("block ", block.id, ": expected ", block.stored_bytes, " bytes at ", block.offset,
+                               ", got a region of ", region.size()));
+  }
+  return region.subspan(block.offset, block.stored_bytes);
+}
+
+// In front of an LZ4 block its decoded size is repeated.
+Bytes without_prefix(const BlockRecord& block, Bytes stored) {
+  ByteCursor cursor(stored);
+  if (const auto prefix = cursor.read_le<uint32_t>("lz4 prefix"); prefix != block.decoded_bytes) {
+    throw CorruptFileError(cat("lz4 prefix: expected ", block.decoded_bytes, ", got ", prefix));
+  }
+  return stored.subspan(cursor.position());
+}
+
+}  // namespace
+
+Bytes decode_block(const BlockRecord& block, Bytes region, std::vector<std::byte>& buffer) {
+  const Codec codec = codec_of(block);
+  Bytes stored = stored_bytes(block, region);
+  if (codec == Codec::lz4) stored = without_prefix(block, stored);
+  const uint64_t bound = codec::decoded_bound(codec, stored);
+  if (block.decoded_bytes > bound || (codec == Codec::none && block.decoded_bytes != bound)) {
+    throw CorruptFileError(cat("block ", block.id, ": ", stored.size(), " stored bytes (", name_of(codec),
+                               ") hold at most ", bound, ", got an uncompressed size of ", block.decoded_bytes));
+  }
+  if (codec == Codec::none) return stored;
+  buffer.resize(block.decoded_bytes);
+  codec::decompress(codec, stored, buffer);
+  return buffer;
+}
+
+}  // namespace atompack::array_format

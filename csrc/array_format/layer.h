@@ -1,0 +1,49 @@
+// One layer: a file of blocks with a footer behind them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "array_format/footer.h"
+
+namespace atompack::array_format {
+
+// The block that was decoded last, so that chunks which share it do not decode it again. One for each thread that
+// reads; it may be used for any reader, as long as that lives.
+class DecodedBlock {
+ public:
+  DecodedBlock() = default;
+
+ private:
+  friend class Layer;
+  uint64_t layer_ = 0;
+  uint32_t block_ = 0;
+  Bytes bytes_;
+  std::vector<std::byte> buffer_;
+};
+
+// Keeps a view of the bytes. Const methods are thread-safe.
+class Layer {
+ public:
+  // Throws CorruptFileError or UnsupportedFormatError; errors name `path`.
+  Layer(Bytes file, std::string path);
+
+  const Footer& footer() const { return footer_; }
+  const std::string& path() const { return path_; }
+
+  // Valid until `last` is used again.
+  Bytes read(const ChunkRecord& chunk, DecodedBlock& last) const;
+
+ private:
+  Bytes decoded(uint32_t block, DecodedBlock& last) const;
+
+  std::string path_;
+  uint64_t serial_;  // no other layer of this process has it, also none that lay at the same address before
+  Bytes blocks_;
+  Footer footer_;
+  std::unordered_map<uint32_t, uint64_t> block_at_;
+};
+
+}  // namespace atompack::array_format

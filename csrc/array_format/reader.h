@@ -1,0 +1,40 @@
+// An array file: STEM.af with its sidecars STEM.1.af, STEM.2.af and so on.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "array_format/layers.h"
+#include "io/mapped_file.h"
+
+namespace atompack::array_format {
+
+// Sees the layers that exist when it is made. Const methods are thread-safe.
+class Reader {
+ public:
+  // `path` is that of the base, and ends in .af. Throws IoError, CorruptFileError, UnsupportedFormatError.
+  explicit Reader(const std::string& path);
+
+  std::vector<std::string> names() const { return layers_.names(); }
+  bool contains(std::string_view name) const { return layers_.contains(name); }
+  Array array(std::string_view name) const { return layers_.array(name); }
+  size_t n_layers() const { return files_.size(); }
+
+  // As read_numbers and read_texts; also throw CorruptFileError where a file was cut since.
+  void read(const Array& array, const Box& box, std::span<std::byte> out, DecodedBlock& last) const;
+  void read(const Array& array, const Box& box, std::span<std::string> out, DecodedBlock& last) const;
+
+ private:
+  void check_not_shrunk() const;
+
+  std::vector<std::unique_ptr<const io::MappedFile>> files_;
+  Layers layers_;
+};
+
+// The paths of all layers, oldest first. Throws IoError, FieldError if `path` is no path of a base.
+std::vector<std::string> layer_paths(const std::string& path);
+
+}  // namespace atompack::array_format

@@ -1,0 +1,32 @@
+// Statistics beside an array file, STEM.stats: made anew by each flush, and never needed to read the data.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+
+#include "array_format/footer.h"
+
+namespace atompack::array_format {
+
+// Texts and binary values are strings of bytes.
+using Extreme = std::variant<int64_t, uint64_t, double, std::string, Timestamp>;
+
+struct ArrayStatistics {
+  std::optional<Extreme> min, max;  // of the values that differ from the fill value
+  uint64_t n_null = 0;              // elements that are the fill value, or were never written
+  uint64_t n_rows = 0;
+};
+
+using Statistics = std::map<std::string, ArrayStatistics, std::less<>>;
+
+// By the name of the array; also of arrays that were deleted since. Throws CorruptFileError.
+Statistics parse_statistics(Bytes file);
+
+// Those of the array file with this base. Empty where there are none, and where they are damaged: they tell nothing
+// that the data does not. Throws IoError.
+Statistics read_statistics(const std::string& base_path);
+
+}  // namespace atompack::array_format

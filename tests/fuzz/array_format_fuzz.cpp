@@ -1,0 +1,78 @@
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "array_format/reading.h"
+#include "targets.h"
+
+namespace atompack::fuzz {
+namespace {
+
+using array_format::Array;
+using array_format::Box;
+using array_format::Layer;
+using array_format::Layers;
+
+// A caller decides how many elements it has room for; more of them would only be slow here.
+constexpr uint64_t kMostElements = 1 << 16;
+
+std::vector<Layer> layers_of(Bytes input) {
+  ByteCursor cursor(input);
+  const auto base_bytes = cursor.read_le<uint16_t>("base length");
+  std::vector<Layer> layers;
+  if (base_bytes > 0) layers.emplace_back(cursor.take(base_bytes, "base"), "base.af");
+  layers.emplace_back(cursor.take(cursor.remaining(), "sidecar"), "base.1.af");
+  return layers;
+}
+
+// At most as many elements as there is room for, from the middle of each axis on.
+Box part_of(const Array& array) {
+  Box box = array.whole();
+  uint64_t room = kMostElements;
+  for (size_t i = 0; i < box.start.size(); ++i) {
+    box.start[i] = array.shape[i] / 3;
+    box.count[i] = std::min(array.shape[i] - box.start[i], room);
+    room /= std::max<uint64_t>(box.count[i], 1);
+  }
+  return box;
+}
+
+void read_box(const Layers& layers, const Array& array, const Box& box) {
+  const uint64_t n = box.n_elements();
+  require(n <= kMostElements, "no more is read than there is room for");
+  array_format::DecodedBlock last;
+  if (array.type == array_format::Type::string || array.type == array_format::Type::binary) {
+    std::vector<std::string> values(n);
+    read_texts(layers, array, box, values, last);
+  } else {
+    std::vector<std::byte> values(n * item_bytes(array.type));
+    read_numbers(layers, array, box, values, last);
+  }
+}
+
+void read_array(const Layers& layers, const std::string& name) {
+  try {
+    const Array array = layers.array(name);
+    read_box(layers, array, part_of(array));
+    if (array.n_elements() <= kMostElements) read_box(layers, array, array.whole());
+  } catch (const CorruptFileError&) {
+    return;  // the named end of an array that cannot be read; the next one may be
+  } catch (const UnsupportedFormatError&) {
+    return;
+  }
+}
+
+}  // namespace
+
+void read_array_file(Bytes input) {
+  try {
+    const Layers layers(layers_of(input));
+    for (const std::string& name : layers.names()) read_array(layers, name);
+  } catch (const CorruptFileError&) {
+    return;
+  } catch (const UnsupportedFormatError&) {
+    return;
+  }
+}
+
+}  // namespace atompack::fuzz
