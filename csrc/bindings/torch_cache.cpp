@@ -87,7 +87,7 @@ py::object load_force_derivatives(const Cache& cache, int64_t entry) {
   py::dict all;
   for (size_t i = 0; i < torch_cache::kNumberOfColumns; ++i) {
     const auto column = static_cast<Column>(i);
-    all[py::str(name_of(column))] = copy_of((*row)[column], shape_of(column, *row, cache.derivative_schema()));
+    all[torch_cache::place_of(column).key] = copy_of((*row)[column], shape_of(column, *row, cache.derivative_schema()));
   }
   return all;
 }

@@ -74,7 +74,7 @@ class Sweep {
             look(parts[chunk], indices[i], scratch);
           }
         } catch (...) {
-          thrown[chunk] = std::current_exception();
+          thrown[chunk] = std::current_exception();  // thrown again below, in order
           taken = n_chunks;
         }
       }

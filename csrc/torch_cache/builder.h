@@ -26,7 +26,6 @@ class Builder {
   // What was not finished stays for another Builder.
   ~Builder();
 
-  const CacheHeader& header() const { return header_; }
   // Those of an earlier build included.
   int64_t n_entries() const { return std::ssize(journal_.records()) + std::ssize(pending_); }
 

@@ -7,25 +7,6 @@
 namespace atompack::torch_cache {
 namespace {
 
-struct ColumnPlace {
-  const char *group, *name;
-  const char* key;  // what the column is called in a batch
-  bool is_index;
-};
-constexpr ColumnPlace kColumns[kNumberOfColumns] = {
-    {"radial", "center_idx", "radial_center_idx", true},
-    {"radial", "neighbor_idx", "radial_neighbor_idx", true},
-    {"radial", "dG_drij", "radial_dG_drij", false},
-    {"radial", "neighbor_typespin", "radial_neighbor_typespin", false},
-    {"angular", "center_idx", "angular_center_idx", true},
-    {"angular", "neighbor_j_idx", "angular_neighbor_j_idx", true},
-    {"angular", "neighbor_k_idx", "angular_neighbor_k_idx", true},
-    {"angular", "grads_i", "angular_grads_i", false},
-    {"angular", "grads_j", "angular_grads_j", false},
-    {"angular", "grads_k", "angular_grads_k", false},
-    {"angular", "triplet_typespin", "angular_triplet_typespin", false},
-};
-
 // The least that a row of some bytes takes in the heap: the header of an object, and its bytes made up to eight.
 constexpr uint64_t kLeastRowBytes = 24;
 

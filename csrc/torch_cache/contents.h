@@ -23,14 +23,27 @@ enum class Column : uint8_t {
 };
 inline constexpr size_t kNumberOfColumns = 11;
 
-// As fields of a batch.
-constexpr std::string_view name_of(Column column) {
-  constexpr std::string_view kNames[kNumberOfColumns] = {
-      "radial_center_idx",  "radial_neighbor_idx",    "radial_dG_drij",          "radial_neighbor_typespin",
-      "angular_center_idx", "angular_neighbor_j_idx", "angular_neighbor_k_idx",  "angular_grads_i",
-      "angular_grads_j",    "angular_grads_k",        "angular_triplet_typespin"};
-  return kNames[static_cast<size_t>(column)];
-}
+// Where a column lies in the section, and what it holds.
+struct ColumnPlace {
+  const char *group, *name;
+  const char* key;  // what the column is called in a batch
+  bool is_index;
+};
+inline constexpr ColumnPlace kColumns[kNumberOfColumns] = {
+    {"radial", "center_idx", "radial_center_idx", true},
+    {"radial", "neighbor_idx", "radial_neighbor_idx", true},
+    {"radial", "dG_drij", "radial_dG_drij", false},
+    {"radial", "neighbor_typespin", "radial_neighbor_typespin", false},
+    {"angular", "center_idx", "angular_center_idx", true},
+    {"angular", "neighbor_j_idx", "angular_neighbor_j_idx", true},
+    {"angular", "neighbor_k_idx", "angular_neighbor_k_idx", true},
+    {"angular", "grads_i", "angular_grads_i", false},
+    {"angular", "grads_j", "angular_grads_j", false},
+    {"angular", "grads_k", "angular_grads_k", false},
+    {"angular", "triplet_typespin", "angular_triplet_typespin", false},
+};
+
+constexpr const ColumnPlace& place_of(Column column) { return kColumns[static_cast<size_t>(column)]; }
 
 // One row each of the index tables, as stored.
 struct FeatureIndex {

@@ -188,11 +188,9 @@ DerivativeRow Cache::read_derivatives(int64_t row, int64_t entry) const {
 
 void Cache::check_indices(int64_t entry, const DerivativeRow& row) const {
   const std::vector<VlenColumn>& columns = contents_.derivatives->columns;
-  constexpr Column kIndices[] = {radial_center_idx, radial_neighbor_idx, angular_center_idx, angular_neighbor_j_idx,
-                                 angular_neighbor_k_idx};
   named(path(), entry, [&] {
-    for (const Column column : kIndices) {
-      torch_cache::check_indices(columns[static_cast<size_t>(column)], row[column].bytes, n_atoms(entry));
+    for (size_t i = 0; i < kNumberOfColumns; ++i) {
+      if (kColumns[i].is_index) torch_cache::check_indices(columns[i], row.columns[i].bytes, n_atoms(entry));
     }
     return 0;
   });

@@ -15,12 +15,6 @@ FieldType label_type(Level level, DType dtype) { return {level, ValueKind::numer
 
 Level level_of(Column column) { return column < Column::angular_center_idx ? Level::edge : Level::triplet; }
 
-bool is_index(Column column) {
-  return column == Column::radial_center_idx || column == Column::radial_neighbor_idx ||
-         column == Column::angular_center_idx || column == Column::angular_neighbor_j_idx ||
-         column == Column::angular_neighbor_k_idx;
-}
-
 bool is_typespin(Column column) {
   return column == Column::radial_neighbor_typespin || column == Column::angular_triplet_typespin;
 }
@@ -76,12 +70,12 @@ void CacheSource::declare_derivatives() {
     if (is_typespin(column) && !schema.multi) continue;
     const Level level = level_of(column);
     FieldType type = label_type(level, cache_->derivative_dtype(column));
-    type.is_atom_index = is_index(column);
+    type.is_atom_index = place_of(column).is_index;
     Shape row_shape;
     if (!type.is_atom_index && !is_typespin(column)) {
       row_shape = {level == Level::edge ? schema.n_radial : schema.n_angular, 3};
     }
-    derivatives_.push_back({column, declare(name_of(column), type, row_shape)});
+    derivatives_.push_back({column, declare(place_of(column).key, type, row_shape)});
   }
 }
 

@@ -1,6 +1,7 @@
 #include "torch_cache/tables.h"
 
 #include <algorithm>
+#include <array>
 #include <functional>
 
 #include "base/bytes.h"
@@ -60,30 +61,15 @@ void write_derivative_attributes(hid_t group, const CacheHeader& header) {
   write_attribute(group, "contains_positions", false);
 }
 
-struct DerivativeDataset {
-  const char* name;
-  bool is_index;
-  Length length;
-};
-
-// In the order of Column.
-std::vector<DerivativeDataset> derivative_datasets(const CacheHeader& header) {
+// How many elements a row of each column has, in the order of Column.
+std::array<Length, kNumberOfColumns> derivative_lengths(const CacheHeader& header) {
   const Length edges = [](const EntryRecord& record) { return record.n_edges; };
   const Length triplets = [](const EntryRecord& record) { return record.n_triplets; };
   const Length none = [](const EntryRecord&) { return int64_t{0}; };
   const Length radial = [n = 3 * header.n_radial](const EntryRecord& record) { return record.n_edges * n; };
   const Length angular = [n = 3 * header.n_angular](const EntryRecord& record) { return record.n_triplets * n; };
-  return {{"center_idx", true, edges},
-          {"neighbor_idx", true, edges},
-          {"dG_drij", false, radial},
-          {"neighbor_typespin", false, header.multi ? edges : none},
-          {"center_idx", true, triplets},
-          {"neighbor_j_idx", true, triplets},
-          {"neighbor_k_idx", true, triplets},
-          {"grads_i", false, angular},
-          {"grads_j", false, angular},
-          {"grads_k", false, angular},
-          {"triplet_typespin", false, header.multi ? triplets : none}};
+  return {edges,   edges,   radial,  header.multi ? edges : none,   triplets, triplets, triplets,
+          angular, angular, angular, header.multi ? triplets : none};
 }
 
 void write_derivatives(hid_t cache, const CacheHeader& header, std::span<const Row> rows) {
@@ -98,12 +84,12 @@ void write_derivatives(hid_t cache, const CacheHeader& header, std::span<const R
   index.write(group.get(), "index");
 
   const H5Handle radial = create_group(group.get(), "radial"), angular = create_group(group.get(), "angular");
-  const std::vector<DerivativeDataset> datasets = derivative_datasets(header);
-  for (size_t i = 0; i < datasets.size(); ++i) {
-    const DerivativeDataset& dataset = datasets[i];
+  const std::array<Length, kNumberOfColumns> lengths = derivative_lengths(header);
+  for (size_t i = 0; i < kNumberOfColumns; ++i) {
+    const ColumnPlace& place = kColumns[i];
     const bool is_radial = static_cast<Column>(i) < Column::angular_center_idx;
-    write_vlen((is_radial ? radial : angular).get(), dataset.name, dataset.is_index ? DType::int64 : header.storage,
-               references(rows, kFirstDerivativeObject + static_cast<uint32_t>(i), dataset.length));
+    write_vlen((is_radial ? radial : angular).get(), place.name, place.is_index ? DType::int64 : header.storage,
+               references(rows, kFirstDerivativeObject + static_cast<uint32_t>(i), lengths[i]));
   }
 }
 
