@@ -62,6 +62,7 @@ class Cache {
 
   // Nothing in a file without a cache.
   const std::optional<Descriptor>& descriptor() const { return contents_.schema.descriptor; }
+  std::optional<DType> storage_dtype() const { return contents_.schema.storage_dtype; }
   // Throws FieldError unless a descriptor of this compatibility JSON made the cache.
   void require_descriptor(std::string_view compat_json) const;
   // Columns of a row of features; FieldError without that section.
