@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "atlas_shards/index.h"
-#include "atlas_shards/recent.h"
+#include "base/recent.h"
 #include "base/checked_math.h"
 #include "base/excerpt.h"
 #include "io/file.h"
