@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "io/file.h"
+#include "io/folder.h"
 #include "io/process.h"
 
 namespace atompack::io {
@@ -17,12 +18,6 @@ namespace {
 [[noreturn]] void fail(const std::string& path, const char* doing) {
   const int code = errno;
   throw IoError(code, cat(doing, ": ", std::strerror(code)), path);
-}
-
-std::string folder_of(const std::string& path) {
-  const size_t slash = path.rfind('/');
-  if (slash == std::string::npos) return ".";
-  return slash == 0 ? "/" : path.substr(0, slash);
 }
 
 // Hidden, and the same for every writer of this path: so its lock is the one that they meet.
@@ -60,14 +55,6 @@ bool has_another_name(int fd, const std::string& path) {
   struct stat now{};
   if (::fstat(fd, &now) != 0) fail(path, "fstat");
   return now.st_nlink > 1;
-}
-
-void sync_folder(const std::string& path) {
-  const std::string folder = folder_of(path);
-  const UniqueFd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!fd) fail(folder, "open");
-  // Some file systems know no fsync of a folder; there is nothing more that can be done then.
-  if (::fsync(fd.get()) != 0 && errno != EINVAL && errno != ENOTSUP) fail(folder, "fsync");
 }
 
 void rename_unless_taken(const std::string& from, const std::string& to) {
@@ -165,7 +152,7 @@ void LockedFile::publish(bool replace) {
   }
   published_ = true;
   present_path_ = path_;
-  if (!name_is_durable_) sync_folder(path_);
+  if (!name_is_durable_) sync_folder_of(path_);
   name_is_durable_ = true;
 }
 
