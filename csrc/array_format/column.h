@@ -47,6 +47,9 @@ class Column {
   // Whether there is such an array.
   bool contains(size_t row) const { return rows_[row].layout != kAbsent; }
 
+  // Whether nothing is wrong with it, as far as the footers tell.
+  bool is_readable(size_t row) const { return rows_[row].layout < kWrong; }
+
   // That of a row that there is.
   std::string_view name(size_t row) const { return names_[row]; }
 

@@ -21,15 +21,16 @@ class Reader {
   std::vector<std::string> names() const { return layers_.names(); }
   bool contains(std::string_view name) const { return layers_.contains(name); }
   Array array(std::string_view name) const { return layers_.array(name); }
-  size_t n_layers() const { return files_.size(); }
+  const Layers& layers() const { return layers_; }
 
   // As read_numbers and read_texts; also throw CorruptFileError where a file was cut since.
   void read(const Array& array, const Box& box, std::span<std::byte> out, DecodedBlock& last) const;
   void read(const Array& array, const Box& box, std::span<std::string> out, DecodedBlock& last) const;
 
- private:
+  // Throws CorruptFileError where a file was cut since.
   void check_not_shrunk() const;
 
+ private:
   std::vector<std::unique_ptr<const io::MappedFile>> files_;
   Layers layers_;
 };

@@ -71,7 +71,9 @@ std::optional<MetadataFile> read_metadata_file(const std::string& store) {
   for (const Form form : kForms) {
     const std::string path = path_of(store, form);
     try {
-      return MetadataFile{form, path, io::read_whole(path, kMostBytes)};
+      io::UniqueFd file = io::open_for_reading(path);
+      std::vector<std::byte> bytes = io::read_whole(file.get(), path, kMostBytes);
+      return MetadataFile{form, path, std::move(bytes), std::move(file)};
     } catch (const IoError& error) {
       if (error.code() != ENOENT) throw;
     }

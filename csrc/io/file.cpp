@@ -51,11 +51,14 @@ size_t read_at(int fd, uint64_t offset, std::span<std::byte> into, const std::st
 }
 
 std::vector<std::byte> read_whole(const std::string& path, uint64_t most) {
-  const UniqueFd fd = open_for_reading(path);
-  const uint64_t size = identify(fd.get(), path).size;
+  return read_whole(open_for_reading(path).get(), path, most);
+}
+
+std::vector<std::byte> read_whole(int fd, const std::string& path, uint64_t most) {
+  const uint64_t size = identify(fd, path).size;
   if (size > most) throw CorruptFileError(cat("size: expected at most ", most, " bytes, got ", size)).in_file(path);
   std::vector<std::byte> bytes(size);
-  bytes.resize(read_at(fd.get(), 0, bytes, path));
+  bytes.resize(read_at(fd, 0, bytes, path));
   return bytes;
 }
 

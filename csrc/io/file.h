@@ -30,5 +30,6 @@ size_t read_at(int fd, uint64_t offset, std::span<std::byte> into, const std::st
 
 // A file that is small by its nature. Throws CorruptFileError if it has more than `most` bytes.
 std::vector<std::byte> read_whole(const std::string& path, uint64_t most);
+std::vector<std::byte> read_whole(int fd, const std::string& path, uint64_t most);
 
 }  // namespace atompack::io
