@@ -68,8 +68,9 @@ def breaches(source: Path, layer: str, text: str) -> list[str]:
 def _may_include(layer: str, name: str) -> bool:
     target = name.split("/")[0] if "/" in name else layer
     if layer == "collate" and target == "io":
-        # Memory that other processes see, and whether this one is a fork: both are system calls.
-        return name in {"io/shared_memory.h", "io/shared_ring.h", "io/process.h"}
+        # Memory as the system gives it, and whether this process is a fork.
+        memory = {"io/shared_memory.h", "io/shared_ring.h", "io/huge_pages.h"}
+        return name in {*memory, "io/process.h"}
     return target == layer or target in OWN[layer]
 
 

@@ -24,7 +24,10 @@ StoredBlock find_block(const BlockRecord& block, Bytes region);
 // Its bytes; `out` has as many as it decodes to. Throws CorruptFileError.
 void decode_block(const StoredBlock& block, std::span<std::byte> out);
 
-// The same; decompressed into `buffer` unless the block is stored as it is.
+// Its first bytes: no more of it is decompressed than fills `out`. Throws CorruptFileError.
+void decode_front(const StoredBlock& block, std::span<std::byte> out);
+
+// The same as the first; decompressed into `buffer` unless the block is stored as it is.
 Bytes decode_block(const StoredBlock& block, std::vector<std::byte>& buffer);
 
 }  // namespace atompack::array_format

@@ -171,7 +171,9 @@ void Slice::group_pieces() {
       if (is_plain && unit.wanted >= kStretch) break;
       check_piece(pieces_[unit.last], unit.block.decoded_bytes);
       unit.wanted += pieces_[unit.last].chunk->bytes;
+      unit.end = std::max(unit.end, uint64_t{pieces_[unit.last].chunk->offset} + pieces_[unit.last].chunk->bytes);
     }
+    if (!is_plain && !is_mostly_wanted(unit)) partly_wanted_ += unit.block.decoded_bytes;
     first = unit.last;
     units_.push_back(unit);
   }
@@ -239,14 +241,19 @@ void Slice::fill(ColumnVisitor& visitor) const {
 void Slice::read(size_t number, ColumnVisitor& visitor) const {
   const Unit& unit = units_[number];
   const Piece& piece = pieces_[unit.first];
-  in_layer(column_->layers().layer(piece.chunk->layer), name_of(piece), [&] {
+  const Layer& layer = column_->layers().layer(piece.chunk->layer);
+  in_layer(layer, name_of(piece), [&] {
     if (unit.block.codec == codec::Codec::none) return hand_out(unit, unit.block.stored, visitor);
-    const std::pair key(column_->layers().layer(piece.chunk->layer).serial(), piece.chunk->block);
+    const std::tuple key(layer.serial(), piece.chunk->block, kWholeBlock);
     if (const auto kept = cache_.find(key)) return hand_out(unit, kept->bytes(), visitor);
     if (decode_in_place(unit, visitor)) return;
-    if (2 * unit.wanted >= unit.block.decoded_bytes) {  // most of it is used up at once
+    if (is_mostly_wanted(unit)) {  // it is used up at once
       thread_local std::vector<std::byte> scratch;
       return hand_out(unit, decode_block(unit.block, scratch), visitor);
+    }
+    if (keeps_stretches(unit)) {
+      if (!read_stretches(unit, layer.serial(), visitor)) decode_stretches(unit, layer.serial(), visitor);
+      return;
     }
     auto decoded = std::make_shared<DecodedBytes>(unit.block.decoded_bytes);
     decode_block(unit.block, decoded->writable());
@@ -254,12 +261,41 @@ void Slice::read(size_t number, ColumnVisitor& visitor) const {
   });
 }
 
+// Of many blocks that are wanted in small part each, whole ones would drive one another out of the cache.
+bool Slice::keeps_stretches(const Unit& unit) const {
+  constexpr uint64_t kWorthAnEntry = 4096;
+  return partly_wanted_ > kMostCachedBytes / 4 && unit.wanted / (unit.last - unit.first) >= kWorthAnEntry;
+}
+
+bool Slice::read_stretches(const Unit& unit, uint64_t serial, ColumnVisitor& visitor) const {
+  std::vector<std::shared_ptr<const DecodedBytes>> kept;
+  for (const Piece& piece : pieces_of(unit)) {
+    kept.push_back(cache_.find({serial, piece.chunk->block, piece.chunk->offset}));
+    if (!kept.back() || kept.back()->bytes().size() != piece.chunk->bytes) return false;
+  }
+  for (size_t i = 0; i < kept.size(); ++i) hand_out(pieces_[unit.first + i], kept[i]->bytes(), visitor);
+  return true;
+}
+
+void Slice::decode_stretches(const Unit& unit, uint64_t serial, ColumnVisitor& visitor) const {
+  thread_local std::vector<std::byte> scratch;
+  if (scratch.size() < unit.end) scratch.resize(unit.end);
+  const std::span front = std::span(scratch).first(unit.end);
+  decode_front(unit.block, front);
+  hand_out(unit, front, visitor);
+  for (const Piece& piece : pieces_of(unit)) {
+    auto stretch = std::make_shared<DecodedBytes>(piece.chunk->bytes);
+    store(stretch->writable().data(), Bytes(front).subspan(piece.chunk->offset, piece.chunk->bytes));
+    cache_.keep({serial, piece.chunk->block, piece.chunk->offset}, stretch, piece.chunk->bytes);
+  }
+}
+
 // Where a whole block goes, as it is, into one stretch of the output: decodes it there.
 bool Slice::decode_in_place(const Unit& unit, ColumnVisitor& visitor) const {
   if (unit.wanted != unit.block.decoded_bytes) return false;
   std::byte* begin = nullptr;
   uint64_t offset = 0;
-  for (const Piece& piece : std::span(pieces_).subspan(unit.first, unit.last - unit.first)) {
+  for (const Piece& piece : pieces_of(unit)) {
     const Row& row = rows_[piece.row];
     if (piece.chunk->offset != offset || !row.is_whole || row.layout->n_cells != 1) return false;
     if (row.type.kind != ColumnKind::numeric) return false;
@@ -273,7 +309,7 @@ bool Slice::decode_in_place(const Unit& unit, ColumnVisitor& visitor) const {
 }
 
 void Slice::hand_out(const Unit& unit, Bytes block, ColumnVisitor& visitor) const {
-  for (const Piece& piece : std::span(pieces_).subspan(unit.first, unit.last - unit.first)) {
+  for (const Piece& piece : pieces_of(unit)) {
     in_layer(column_->layers().layer(piece.chunk->layer), name_of(piece),
              [&] { hand_out(piece, block.subspan(piece.chunk->offset, piece.chunk->bytes), visitor); });
   }

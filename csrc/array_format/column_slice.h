@@ -56,6 +56,7 @@ class Slice final : public ColumnSlice {
     size_t first = 0, last = 0;
     StoredBlock block;
     uint64_t wanted = 0;  // bytes of its chunks
+    uint64_t end = 0;     // of the last one
   };
 
   std::span<const uint64_t> start_of(const Row& row) const { return axes(row.first_axis, row); }
@@ -76,6 +77,13 @@ class Slice final : public ColumnSlice {
   void check_unwritten() const;
   [[noreturn]] void fail_foreign(const Row& row) const;
 
+  std::span<const Piece> pieces_of(const Unit& unit) const {
+    return std::span(pieces_).subspan(unit.first, unit.last - unit.first);
+  }
+  bool is_mostly_wanted(const Unit& unit) const { return 2 * unit.wanted >= unit.block.decoded_bytes; }
+  bool keeps_stretches(const Unit& unit) const;
+  bool read_stretches(const Unit& unit, uint64_t serial, ColumnVisitor& visitor) const;
+  void decode_stretches(const Unit& unit, uint64_t serial, ColumnVisitor& visitor) const;
   bool decode_in_place(const Unit& unit, ColumnVisitor& visitor) const;
   void hand_out(const Unit& unit, Bytes block, ColumnVisitor& visitor) const;
   void hand_out(const Piece& piece, Bytes chunk, ColumnVisitor& visitor) const;
@@ -86,6 +94,7 @@ class Slice final : public ColumnSlice {
   std::vector<uint64_t> axes_;
   std::vector<Piece> pieces_;
   std::vector<Unit> units_;
+  uint64_t partly_wanted_ = 0;  // bytes of blocks of which less than half is wanted
 };
 
 }  // namespace atompack::array_format
