@@ -7,7 +7,6 @@
 #include "atlas_store/metadata_encode.h"
 #include "codec/codec.h"
 #include "codec/zstd_codec.h"
-#include "io/file.h"
 #include "io/folder.h"
 
 namespace atompack::atlas_store {
@@ -71,7 +70,9 @@ std::optional<MetadataFile> read_metadata_file(const std::string& store) {
   for (const Form form : kForms) {
     const std::string path = path_of(store, form);
     try {
-      return MetadataFile{form, path, io::read_whole(path, kMostBytes)};
+      MetadataFile file{form, path, {}, {}};
+      file.bytes = io::read_whole(path, kMostBytes, file.version);
+      return file;
     } catch (const IoError& error) {
       if (error.code() != ENOENT) throw;
     }

@@ -9,6 +9,7 @@
 
 #include "atlas_store/metadata.h"
 #include "base/bytes.h"
+#include "io/file.h"
 
 namespace atompack::atlas_store {
 
@@ -26,6 +27,7 @@ struct MetadataFile {
   Form form = Form::json;
   std::string path;
   std::vector<std::byte> bytes;
+  io::FileVersion version;  // when it was read
 };
 
 // Nothing where the folder has none, which is a store without datasets. Throws IoError, also where there is no folder;
