@@ -22,10 +22,13 @@ class Reader {
   bool contains(std::string_view name) const { return layers_.contains(name); }
   Array array(std::string_view name) const { return layers_.array(name); }
   size_t n_layers() const { return files_.size(); }
+  const Layers& layers() const { return layers_; }
 
   // As read_numbers and read_texts; also throw CorruptFileError where a file was cut since.
   void read(const Array& array, const Box& box, std::span<std::byte> out, DecodedBlock& last) const;
   void read(const Array& array, const Box& box, std::span<std::string> out, DecodedBlock& last) const;
+  // A chunk of an array as it is stored. Valid until `last` is used again.
+  Bytes read_chunk(const StoredChunk& chunk, DecodedBlock& last) const;
 
  private:
   void check_not_shrunk() const;
@@ -33,8 +36,5 @@ class Reader {
   std::vector<std::unique_ptr<const io::MappedFile>> files_;
   Layers layers_;
 };
-
-// The paths of all layers, oldest first. Throws IoError, FieldError if `path` is no path of a base.
-std::vector<std::string> layer_paths(const std::string& path);
 
 }  // namespace atompack::array_format
