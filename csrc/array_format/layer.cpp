@@ -13,8 +13,6 @@ uint64_t next_serial() {
   return ++last;  // 0 is no layer
 }
 
-constexpr std::string_view kMagic = "ARRF";
-
 template <typename Action>
 auto in_file(const std::string& path, const Action& action) {
   try {
@@ -26,7 +24,7 @@ auto in_file(const std::string& path, const Action& action) {
 }
 
 Footer parse_footer(Bytes file) {
-  const Parts parts = split_file(file, kMagic);
+  const Parts parts = split_file(file, kLayerMagic);
   try {
     return Footer(parts.archive);
   } catch (DataError& error) {
@@ -40,7 +38,7 @@ Footer parse_footer(Bytes file) {
 Layer::Layer(Bytes file, std::string path)
     : path_(std::move(path)),
       serial_(next_serial()),
-      blocks_(in_file(path_, [&] { return split_file(file, kMagic).blocks; })),
+      blocks_(in_file(path_, [&] { return split_file(file, kLayerMagic).blocks; })),
       footer_(in_file(path_, [&] { return parse_footer(file); })) {
   for (uint64_t i = 0; i < footer_.n_blocks(); ++i) block_at_.emplace(footer_.block(i).id, i);
 }

@@ -1,5 +1,7 @@
 #include "atlas_store/flush.h"
 
+#include "io/file.h"
+
 namespace atompack::atlas_store {
 
 Flush::Flush(std::string store, io::FileSystem& files, Form form, std::optional<Fingerprint> before)
@@ -47,7 +49,7 @@ void Flush::publish() {
 
 void Flush::tidy() {
   for (array_format::Writer* const writer : staged_) writer->write_statistics();
-  if (!staged_.empty()) files_.remove(intent_path(store_));
+  files_.remove(intent_path(store_));
   for (size_t i = 0; i < kFileNames.size(); ++i) {
     const std::string other = path_of(store_, static_cast<Form>(i));
     if (static_cast<Form>(i) != form_ && io::exists(other)) files_.remove(other);

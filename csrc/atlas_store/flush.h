@@ -18,8 +18,8 @@ struct Touched {
   array_format::Writer* writer = nullptr;
 };
 
-// One flush. Where a step throws, run() can be called again and goes on; given up before it is promised(), it leaves the
-// store as it was, and after that until the store is opened for writing again.
+// One flush. Where a step throws, run() can be called again and goes on; given up before it is promised(), it leaves
+// the store as it was, and after that until the store is opened for writing again.
 class Flush {
  public:
   // `before`: of the metadata file that is there, if one is.

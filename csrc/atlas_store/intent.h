@@ -30,7 +30,7 @@ struct AddedLayer {
 };
 
 struct Intent {
-  bool complete = false;  // all is visible; only statistics may be older than the values
+  bool complete = false;              // all is visible; only statistics may be older than the values
   std::optional<Fingerprint> before;  // of the metadata file; nothing: there was none
   Fingerprint after;
   std::vector<AddedLayer> layers;

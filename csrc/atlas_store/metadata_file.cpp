@@ -18,8 +18,6 @@ constexpr Form kForms[] = {Form::json,    Form::json_zst,    Form::json_lz4,
                            Form::msgpack, Form::msgpack_zst, Form::msgpack_lz4};
 constexpr uint64_t kMostBytes = std::numeric_limits<uint32_t>::max();
 
-bool is_json(Form form) { return form <= Form::json_lz4; }
-
 Codec codec_of(Form form) {
   constexpr Codec kCodecs[] = {Codec::none, Codec::zstd, Codec::lz4};
   return kCodecs[static_cast<size_t>(form) % 3];

@@ -19,6 +19,8 @@ enum class Form : uint8_t { json, json_zst, json_lz4, msgpack, msgpack_zst, msgp
 inline constexpr std::array<std::string_view, 6> kFileNames{"atlas.json",    "atlas.json.zst",    "atlas.json.lz4",
                                                             "atlas.msgpack", "atlas.msgpack.zst", "atlas.msgpack.lz4"};
 
+constexpr bool is_json(Form form) { return form <= Form::json_lz4; }
+
 inline std::string path_of(const std::string& store, Form form) {
   return cat(store, '/', kFileNames[static_cast<size_t>(form)]);
 }

@@ -74,7 +74,8 @@ void check_array_name(std::string_view name) {
 }
 
 std::string folder_of_array(std::string_view name) {
-  if (!is_folder_name(name)) throw CorruptFileError(cat("array name: expected the name of a folder, got ", excerpt(name)));
+  if (!is_folder_name(name))
+    throw CorruptFileError(cat("array name: expected the name of a folder, got ", excerpt(name)));
   return escaped(name);
 }
 

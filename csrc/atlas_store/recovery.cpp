@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "array_format/layer_digest.h"
 #include "array_format/layer_files.h"
-#include "array_format/writer.h"
 #include "atlas_store/names.h"
 #include "base/error.h"
-#include "io/file.h"
+#include "io/readable_file.h"
 
 namespace atompack::atlas_store {
 namespace {
@@ -26,7 +26,7 @@ bool was_built_upon(const std::string& store, const AddedLayer& layer) {
 
 bool is_published(const std::string& store, const AddedLayer& layer) {
   try {
-    return array_format::layer_digest(added_path(store, layer)) == layer.digest;
+    return array_format::layer_digest(io::OpenFile(added_path(store, layer))) == layer.digest;
   } catch (const IoError& error) {
     if (error.code() != ENOENT) throw;
   } catch (const CorruptFileError&) {

@@ -35,19 +35,6 @@ std::vector<LayerFile> layers_of(const std::string& store, std::string_view vari
   return layers;
 }
 
-// What of a store changes with every flush.
-struct Version {
-  std::optional<io::FileVersion> metadata, intent;
-  bool operator==(const Version&) const = default;
-};
-
-Version version_of(const std::string& store, const std::optional<Form>& form) {
-  Version version;
-  if (form) version.metadata = io::version_of(path_of(store, *form));
-  version.intent = io::version_of(intent_path(store));
-  return version;
-}
-
 class Look {
  public:
   explicit Look(const std::string& store) : store_(store) {}
@@ -58,11 +45,11 @@ class Look {
     const std::optional<MetadataFile> file = read_metadata_file(store_);
     Snapshot snapshot;
     if (file) snapshot.form = file->form;
-    const Version before{file ? std::optional(file->version) : std::nullopt, intent_version};
+    snapshot.version = {file ? std::optional(file->version) : std::nullopt, intent_version};
     if (file) snapshot.metadata = decode_metadata(*file);
     snapshot.warnings = snapshot.metadata.warnings();
     list(snapshot, file);
-    if (version_of(store_, snapshot.form) != before) return std::nullopt;
+    if (!is_current(store_, snapshot)) return std::nullopt;
     return snapshot;
   }
 
@@ -76,7 +63,8 @@ class Look {
       VariableFiles& files = snapshot.variables.emplace_back();
       files.layers = layers_of(store_, name);
       std::erase_if(files.layers, [&](const LayerFile& layer) { return contains(rolled_back, layer.path); });
-      const bool stale = intent && std::ranges::find(intent->layers, name, &AddedLayer::variable) != intent->layers.end();
+      const bool stale =
+          intent && std::ranges::find(intent->layers, name, &AddedLayer::variable) != intent->layers.end();
       if (!stale) files.statistics_path = cat(store_, '/', folder_of_array(name), "/data.stats");
     }
   }
@@ -89,6 +77,16 @@ class Look {
 };
 
 }  // namespace
+
+bool is_current(const std::string& store, const Snapshot& snapshot) {
+  Version now;
+  // That of the first one there is: where there was none, there may be one now.
+  for (size_t i = 0; i < kFileNames.size() && !now.metadata; ++i) {
+    now.metadata = io::version_of(path_of(store, static_cast<Form>(i)));
+  }
+  now.intent = io::version_of(intent_path(store));
+  return now == snapshot.version;
+}
 
 Snapshot read_snapshot(const std::string& store) {
   constexpr int kMostLooks = 20;

@@ -46,9 +46,7 @@ bool holds_arrays(const std::string& store) {
   });
 }
 
-[[noreturn]] void refuse_existing(const std::string& store) {
-  throw IoError(EEXIST, std::strerror(EEXIST), store);
-}
+[[noreturn]] void refuse_existing(const std::string& store) { throw IoError(EEXIST, std::strerror(EEXIST), store); }
 
 }  // namespace
 
@@ -76,8 +74,6 @@ class Writer::Impl {
     uint32_t variable = 0;
   };
 
-  void take_up(const std::optional<MetadataFile>& file);
-  void create();
   void begin_change();
   uint32_t dataset(std::string_view name) const;
   Place place(std::string_view dataset, std::string_view array) const;
@@ -93,10 +89,10 @@ class Writer::Impl {
   const io::LockedFolder lock_;
   Form form_;
   Metadata metadata_;
-  bool changed_ = false;  // the metadata
-  std::optional<Fingerprint> flushed_;  // of the metadata file, as this writer left it
+  bool changed_ = false;                                        // the metadata
+  std::optional<Fingerprint> flushed_;                          // of the metadata file, as this writer left it
   std::vector<std::unique_ptr<array_format::Writer>> writers_;  // by variable; those that were touched
-  std::optional<Flush> flush_;  // before the writers, which it refers to, are gone
+  std::optional<Flush> flush_;                                  // before the writers, which it refers to, are gone
 };
 
 namespace {
@@ -109,7 +105,11 @@ const std::string& make_store(const std::string& store, io::FileSystem& files) {
 }  // namespace
 
 Writer::Impl::Impl(std::string store, Mode mode, WriterOptions options, io::FileSystem& files)
-    : store_(std::move(store)), options_(options), files_(files), lock_(make_store(store_, files)), form_(options.form) {
+    : store_(std::move(store)),
+      options_(options),
+      files_(files),
+      lock_(make_store(store_, files)),
+      form_(options.form) {
   recover(store_, files_);
   const std::optional<MetadataFile> file = read_metadata_file(store_);
   if (mode == Mode::create && (file || holds_arrays(store_))) refuse_existing(store_);
@@ -285,7 +285,7 @@ auto about(const std::string& path, std::string_view dataset, std::string_view a
   try {
     return action();
   } catch (DataError& error) {
-    error.at_field(array.empty() ? std::string(dataset) : cat(dataset, '/', array));
+    if (!dataset.empty()) error.at_field(array.empty() ? std::string(dataset) : cat(dataset, '/', array));
     error.in_file(path);
     throw;
   }
@@ -346,8 +346,12 @@ void Writer::read(std::string_view dataset, std::string_view array, const Box& b
   about(path_, dataset, array, [&] { use().read(dataset, array, box, out); });
 }
 
-void Writer::flush() { use().flush(); }
+void Writer::flush() {
+  about(path_, "", "", [&] { use().flush(); });
+}
 
-void Writer::compact() { use().compact(); }
+void Writer::compact() {
+  about(path_, "", "", [&] { use().compact(); });
+}
 
 }  // namespace atompack::atlas_store

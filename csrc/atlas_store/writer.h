@@ -28,9 +28,9 @@ struct WriterOptions {
 };
 
 // All changes are pending until a flush makes them visible, those of all variables together; a flush that is stopped
-// leaves the store as it was. One writer at a time; readers do not wait for it. For one thread at a time. A refused call
-// changes nothing. After an IoError of flush() it can be called again; other changes may have to wait until it is done.
-// In a forked child every call throws LockedError.
+// leaves the store as it was. One writer at a time; readers do not wait for it. For one thread at a time. A refused
+// call changes nothing. After an IoError of flush() it can be called again; other changes may have to wait until it is
+// done. In a forked child every call throws LockedError.
 class Writer {
  public:
   // Throws LockedError; IoError (EEXIST) where a store is to be created and one is there; CorruptFileError and
