@@ -203,6 +203,12 @@ void Slice::fill(ColumnVisitor& visitor) const {
   }
 }
 
+uint64_t Slice::work(size_t number) const {
+  const Unit& unit = units_[number];
+  if (unit.block.codec == codec::Codec::none) return unit.wanted;
+  return unit.block.decoded_bytes * static_cast<uint64_t>(codec::work_factor(unit.block.codec));
+}
+
 void Slice::read(size_t number, ColumnVisitor& visitor) const {
   const Unit& unit = units_[number];
   const Piece& piece = pieces_[unit.first];

@@ -32,9 +32,7 @@ class Slice final : public ColumnSlice {
 
   void fill(ColumnVisitor& visitor) const override;
   size_t n_units() const override { return units_.size(); }
-  uint64_t unit_bytes(size_t unit) const override {
-    return units_[unit].block.codec == codec::Codec::none ? units_[unit].wanted : units_[unit].block.decoded_bytes;
-  }
+  uint64_t work(size_t unit) const override;
   void read(size_t unit, ColumnVisitor& visitor) const override;
 
  private:
