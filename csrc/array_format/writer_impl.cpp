@@ -22,7 +22,8 @@ unsigned threads_for(const WriterOptions& options) {
 }
 
 LayerOptions layer_options(const WriterOptions& options) {
-  return {options.codec, options.level, std::max<uint64_t>(options.block_bytes, 1), threads_for(options)};
+  const int level = options.codec == codec::Codec::zstd ? options.level : 0;
+  return {options.codec, level, std::max<uint64_t>(options.block_bytes, 1), threads_for(options)};
 }
 
 void check_length(uint64_t expected, uint64_t got, std::string_view what) {
