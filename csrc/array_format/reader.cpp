@@ -21,7 +21,7 @@ Files map_files(const std::vector<LayerFile>& layers) {
   return files;
 }
 
-// Nothing if a compaction came between: it replaces the base before it removes sidecars.
+// Nothing if a compaction came between: it replaces the base and then removes sidecars one by one.
 std::optional<Files> try_to_map_layers(const std::string& path) {
   Files files;
   io::UniqueFd base = io::open_for_reading(path);
@@ -33,7 +33,7 @@ std::optional<Files> try_to_map_layers(const std::string& path) {
       if (layer.number > 0) files.push_back(map_file(io::open_for_reading(layer.path), layer.path));
     }
   } catch (const IoError& error) {
-    if (error.code() != ENOENT || same_base()) throw;
+    if (error.code() != ENOENT) throw;
     return std::nullopt;
   }
   return same_base() ? std::optional(std::move(files)) : std::nullopt;
