@@ -110,13 +110,14 @@ Writer::Impl::Impl(std::string store, Mode mode, WriterOptions options, io::File
       files_(files),
       lock_(make_store(store_, files)),
       form_(options.form) {
-  recover(store_, files_);
+  const std::vector<std::string> warnings = recover(store_, files_);
   const std::optional<MetadataFile> file = read_metadata_file(store_);
   if (mode == Mode::create && (file || holds_arrays(store_))) refuse_existing(store_);
   if (file) {
     form_ = file->form;
     metadata_ = decode_metadata(*file);
   }
+  for (const std::string& warning : warnings) metadata_.warn(warning);
   changed_ = !file || (options_.codec && metadata_.codec != *options_.codec);
   if (options_.codec) metadata_.codec = *options_.codec;
   if (!file) flush();
