@@ -59,6 +59,7 @@ class Writer::Impl {
   void define_array(std::string_view dataset, const ArrayDefinition& definition);
   template <typename Values>
   void write(std::string_view dataset, std::string_view array, const Box& box, const Values& values);
+  array_format::ArrayDefinition definition(std::string_view dataset, std::string_view array);
   template <typename Out>
   void read(std::string_view dataset, std::string_view array, const Box& box, Out out);
   void set_attribute(std::string_view dataset, std::string_view key, const AttributeValue& value);
@@ -205,6 +206,10 @@ void Writer::Impl::write(std::string_view dataset, std::string_view array, const
   writer.write(dataset, box, values);
 }
 
+array_format::ArrayDefinition Writer::Impl::definition(std::string_view dataset, std::string_view array) {
+  return existing(place(dataset, array)).definition(dataset);
+}
+
 template <typename Out>
 void Writer::Impl::read(std::string_view dataset, std::string_view array, const Box& box, Out out) {
   existing(place(dataset, array)).read(dataset, box, out);
@@ -345,6 +350,12 @@ void Writer::read(std::string_view dataset, std::string_view array, const Box& b
 
 void Writer::read(std::string_view dataset, std::string_view array, const Box& box, std::span<std::string> out) {
   about(path_, dataset, array, [&] { use().read(dataset, array, box, out); });
+}
+
+array_format::ArrayDefinition Writer::definition(std::string_view dataset, std::string_view array) const {
+  array_format::ArrayDefinition found;
+  about(path_, dataset, array, [&] { found = use().definition(dataset, array); });
+  return found;
 }
 
 void Writer::flush() {

@@ -45,6 +45,8 @@ class Writer {
   // With what is pending, as all below.
   const Metadata& metadata() const;
 
+  array_format::ArrayDefinition definition(std::string_view dataset, std::string_view array) const;
+
   // FieldError for names that exist or may not be used, for datasets and arrays that do not exist, and for what
   // array_format::Writer refuses. `definition.name` is the array's.
   void create_dataset(std::string_view name);
