@@ -12,7 +12,10 @@ from importlib.metadata import version as _version
 from atompack_torch import _core as _core  # first: it checks the torch this was built for
 from atompack_torch import _sending as _sending  # registers how batches cross processes
 from atompack_torch import hub as hub
-from atompack_torch.atlas_store import ArraySchema, ArrayStatistics, AtlasStore
+from atompack_torch.array_file import ArrayFile
+from atompack_torch.array_schema import ArraySchema
+from atompack_torch.array_statistics import ArrayStatistics
+from atompack_torch.atlas_store import AtlasStore
 from atompack_torch.batch import MoleculeBatch
 from atompack_torch.build_cache import build_cache
 from atompack_torch.cache_verification import CacheVerification, verify_cache
@@ -49,6 +52,7 @@ from atompack_torch.writer import AtpWriter
 __version__ = _version("atompack_torch")
 
 __all__ = [
+    "ArrayFile",
     "ArraySchema",
     "ArrayStatistics",
     "AtlasDataset",

@@ -18,7 +18,10 @@ def _check_torch_version() -> None:
 _check_torch_version()
 
 from atompack_torch._C import (  # noqa: E402  (only after the check)
+    ArrayFileReader,
+    ArrayFileWriter,
     AtlasReader,
+    AtlasWriter,
     AtpReader,
     AtpSnapshot,
     AtpSpaceUse,
@@ -52,6 +55,7 @@ from atompack_torch._C import (  # noqa: E402  (only after the check)
     encode_cache_entries,
     format_extxyz,
     parallel_thread_ids,
+    read_array_statistics,
     read_atom_counts,
     receive_arena,
     ring_to_attach,
@@ -62,7 +66,10 @@ from atompack_torch._C import (  # noqa: E402  (only after the check)
 )
 
 __all__ = [
+    "ArrayFileReader",
+    "ArrayFileWriter",
     "AtlasReader",
+    "AtlasWriter",
     "AtpReader",
     "AtpSnapshot",
     "AtpSpaceUse",
@@ -96,6 +103,7 @@ __all__ = [
     "encode_cache_entries",
     "format_extxyz",
     "parallel_thread_ids",
+    "read_array_statistics",
     "read_atom_counts",
     "receive_arena",
     "ring_to_attach",

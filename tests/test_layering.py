@@ -150,7 +150,7 @@ def test_imports(module: Path) -> None:
     top = name.split(".")[0]
     if top == "datasets" and not name.endswith("__init__"):
         allowed = {"_core", "fields", "batch", "molecule", "errors", "neighbors"}
-        allowed |= {"statistics", "sweeping", "descriptors", "atlas_store", "column_scan"}
+        allowed |= {"statistics", "sweeping", "descriptors", "atlas_store", "column_scan", "options"}
         assert {i for i in ours if i.split(".")[0] != "datasets"} <= allowed
         siblings = {i for i in ours if i.startswith("datasets.")}
         shared = {i for i in siblings if i.startswith("datasets._")}
