@@ -17,10 +17,13 @@ pybind11_add_module(_C MODULE NO_EXTRAS
   csrc/bindings/cache_builder.cpp
   csrc/bindings/collate.cpp
   csrc/bindings/descriptor.cpp
+  csrc/bindings/element_types.cpp
+  csrc/bindings/example_writer.cpp
   csrc/bindings/errors.cpp
   csrc/bindings/extxyz.cpp
   csrc/bindings/inspect.cpp
   csrc/bindings/module.cpp
+  csrc/bindings/shard_writer.cpp
   csrc/bindings/torch_cache.cpp
   csrc/collate/arena.cpp
   csrc/collate/collator.cpp

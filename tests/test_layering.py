@@ -37,7 +37,7 @@ TORCH = re.compile(r"(ATen|c10|torch)/[\w/]+\.h")
 OUTSIDE = {
     "base": [],
     "io": [OPERATING_SYSTEM],
-    "codec": [re.compile(r"zstd(_errors)?\.h|lz4(hc)?\.h|zlib\.h")],
+    "codec": [re.compile(r"zstd(_errors)?\.h|zdict\.h|lz4(hc)?\.h|zlib\.h")],
     "pickle": [],
     **{name: [re.compile(r"nlohmann/json(_fwd)?\.hpp")] for name in FORMATS[:4]},
     "torch_cache": [re.compile(r"hdf5\.h|nlohmann/json(_fwd)?\.hpp")],

@@ -11,6 +11,9 @@
 
 namespace atompack::atlas_shards {
 
+// Larger ones are neither read, unless the caller says so, nor written.
+inline constexpr uint64_t kMostBlockBytes = uint64_t{1} << 30;
+
 // Bytes that nobody changes any more.
 class Block {
  public:

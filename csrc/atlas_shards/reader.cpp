@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "atlas_shards/index.h"
+#include "atlas_shards/layout.h"
 #include "atlas_shards/recent.h"
 #include "base/checked_math.h"
 #include "base/excerpt.h"
@@ -19,8 +20,6 @@ namespace {
 constexpr uint64_t kMostRootMetaBytes = uint64_t{16} << 20;
 constexpr uint64_t kMostShardMetaBytes = uint64_t{64} << 10;
 constexpr uint64_t kMostDictionaryBytes = uint64_t{256} << 20;
-constexpr char kMetaFile[] = "meta.json";
-constexpr char kDictionaryFile[] = "zstd_dict.bin";
 
 // Errors of `action` name the file.
 template <typename Action>
@@ -138,7 +137,7 @@ Value Reader::decode(uint64_t shard, uint64_t number, const Block& block, pickle
   } catch (DataError& error) {
     const bool is_bare = meta.strategy == Strategy::bare;
     error.at_offset(0).shift_offset(0, cat(" of block ", number, is_bare ? "" : ", decompressed"));
-    error.in_file(path_in(shard, "data.bin"));
+    error.in_file(path_in(shard, kDataFile));
     throw;
   }
 }
@@ -168,7 +167,7 @@ std::shared_ptr<const Reader::OpenShard> Reader::open_shard(uint64_t shard) cons
 }
 
 std::shared_ptr<const Reader::OpenShard> Reader::make_open_shard(uint64_t shard) const {
-  const std::string data_path = path_in(shard, "data.bin"), index_path = path_in(shard, "index.npy");
+  const std::string data_path = path_in(shard, kDataFile), index_path = path_in(shard, kIndexFile);
   const uint64_t n_blocks = shards_[shard].meta.n_blocks();
   io::UniqueFd data = io::open_for_reading(data_path);
   const uint64_t data_bytes = io::identify(data.get(), data_path).size;

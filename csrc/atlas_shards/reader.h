@@ -15,9 +15,9 @@
 namespace atompack::atlas_shards {
 
 struct ReaderOptions {
-  uint64_t cache_bytes = uint64_t{256} << 20;    // decompressed blocks that are kept
-  uint64_t max_block_bytes = uint64_t{1} << 30;  // stored or decompressed; more is corrupt
-  uint64_t max_open_shards = 256;                // a descriptor each, beside those in use; at least one
+  uint64_t cache_bytes = uint64_t{256} << 20;  // decompressed blocks that are kept
+  uint64_t max_block_bytes = kMostBlockBytes;  // stored or decompressed; more is corrupt
+  uint64_t max_open_shards = 256;              // a descriptor each, beside those in use; at least one
 };
 
 struct Shard {

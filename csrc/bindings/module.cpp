@@ -9,6 +9,7 @@
 #include "bindings/errors.h"
 #include "bindings/extxyz.h"
 #include "bindings/inspect.h"
+#include "bindings/shard_writer.h"
 #include "bindings/torch_cache.h"
 
 PYBIND11_MODULE(_C, module) {
@@ -20,6 +21,7 @@ PYBIND11_MODULE(_C, module) {
   atompack::bindings::bind_descriptor(module);
   atompack::bindings::bind_extxyz(module);
   atompack::bindings::bind_inspect(module);
+  atompack::bindings::bind_shard_writer(module);
   atompack::bindings::bind_torch_cache(module);
   atompack::bindings::bind_cache_builder(module);
 }

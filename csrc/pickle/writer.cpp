@@ -248,13 +248,21 @@ void Writer::array(const Array& array) {
   end_array();
 }
 
-void Writer::objects(const Value& value) {
-  const Array array = value.array();
-  begin_array(array.shape, array.table, array.type, array.order == Order::fortran);
+void Writer::begin_objects(std::span<const int64_t> shape, bool fortran) {
+  begin_array(shape, {}, {.kind = ElementKind::object, .item_bytes = 8}, fortran);
   begin_list();
-  for (size_t i = 0; i < value.size(); ++i) this->value(value.item(i));
+}
+
+void Writer::end_objects() {
   end_list();
   end_array();
+}
+
+void Writer::objects(const Value& value) {
+  const Array array = value.array();
+  begin_objects(array.shape, array.order == Order::fortran);
+  for (size_t i = 0; i < value.size(); ++i) this->value(value.item(i));
+  end_objects();
 }
 
 void Writer::scalar(const Array& array) {
@@ -395,5 +403,11 @@ void Writer::value(const Value& value) {
 }
 
 void Writer::finish() { op(Op::stop); }
+
+void Writer::return_to(const Place& place) {
+  out_.resize(place.bytes);
+  std::erase_if(memo_, [&](const auto& known) { return known.second >= place.n_remembered; });
+  n_remembered_ = place.n_remembered;
+}
 
 }  // namespace atompack::pickle

@@ -40,12 +40,23 @@ class Writer {
   void scalar(const Array& array);
   void tensor(const Array& array);
   void dtype(const TypeTable& table, const ElementType& type);
+  // An object array: its values follow, in the order that is named.
+  void begin_objects(std::span<const int64_t> shape, bool fortran);
+  void end_objects();
 
   // With all that is in it; objects of classes are an UnsupportedFormatError.
   void value(const Value& value);
 
   // The value is whole; nothing may follow.
   void finish();
+
+  // Forgets what was written since, so that it can be left out.
+  struct Place {
+    size_t bytes;
+    uint32_t n_remembered;
+  };
+  Place place() const { return {out_.size(), n_remembered_}; }
+  void return_to(const Place& place);
 
  private:
   void op(Op opcode) { out_.push_back(static_cast<std::byte>(opcode)); }
