@@ -39,6 +39,7 @@ from atompack_torch.samplers import (
     BlockShuffleSampler,
     DistributedMoleculeSampler,
 )
+from atompack_torch.shard_writer import ShardWriter
 from atompack_torch.statistics import Statistics
 from atompack_torch.verification import Verification, verify
 from atompack_torch.writer import AtpWriter
@@ -62,6 +63,7 @@ __all__ = [
     "Molecule",
     "MoleculeBatch",
     "NeighborList",
+    "ShardWriter",
     "Statistics",
     "TorchCache",
     "TorchCacheDataset",

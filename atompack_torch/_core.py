@@ -35,6 +35,7 @@ from atompack_torch._C import (  # noqa: E402  (only after the check)
     MixtureSource,
     MoleculeSource,
     Prefetcher,
+    ShardFileWriter,
     StatisticsPass,
     TorchCacheReader,
     TorchCacheSource,
@@ -56,6 +57,7 @@ from atompack_torch._C import (  # noqa: E402  (only after the check)
     survey_extxyz,
     view_arena,
     work_alone,
+    zstd_levels,
 )
 
 __all__ = [
@@ -76,6 +78,7 @@ __all__ = [
     "MixtureSource",
     "MoleculeSource",
     "Prefetcher",
+    "ShardFileWriter",
     "StatisticsPass",
     "TorchCacheReader",
     "TorchCacheSource",
@@ -97,4 +100,5 @@ __all__ = [
     "survey_extxyz",
     "view_arena",
     "work_alone",
+    "zstd_levels",
 ]

@@ -3,6 +3,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -59,6 +60,12 @@ class Writer {
   void return_to(const Place& place);
 
  private:
+  // Found without making a string.
+  struct Hash {
+    using is_transparent = void;
+    size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
+  };
+
   void op(Op opcode) { out_.push_back(static_cast<std::byte>(opcode)); }
   template <std::integral T>
   void put(T number);
@@ -66,7 +73,7 @@ class Writer {
   void sized(Op short_form, Op long_form, Op huge_form, Bytes bytes);
   void bytes_of(const Array& array);
   bool recall(std::string_view what);
-  void remember(std::string what);
+  void remember(std::string_view what);
   void global(std::string_view module, std::string_view name);
 
   void begin_array(std::span<const int64_t> shape, const TypeTable& table, const ElementType& type, bool fortran);
@@ -79,7 +86,7 @@ class Writer {
 
   std::vector<std::byte>& out_;
   uint32_t n_remembered_ = 0;
-  std::unordered_map<std::string, uint32_t> memo_;
+  std::unordered_map<std::string, uint32_t, Hash, std::equal_to<>> memo_;
 };
 
 }  // namespace atompack::pickle
