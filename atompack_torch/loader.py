@@ -13,10 +13,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_map_only
 
-from atompack_torch._core import Prefetcher
 from atompack_torch.batch import MoleculeBatch
-from atompack_torch.datasets._base import MoleculeDataset
+from atompack_torch.datasets._batches import Ahead, BatchDataset
 
 _MOST_THREADS = 4  # unless asked for: a training step wants cores too
 
@@ -42,10 +42,10 @@ class Loader:
 
     Args:
         dataset: a data set of this package.
-        batch_size: molecules in a batch.
-        batch_sampler: yields lists (or int64 tensors) of molecule numbers; in place of
+        batch_size: items in a batch.
+        batch_sampler: yields lists (or int64 tensors) of item numbers; in place of
             ``batch_size``, ``shuffle``, ``sampler`` and ``drop_last``.
-        sampler: yields molecule numbers; in place of ``shuffle``.
+        sampler: yields item numbers; in place of ``shuffle``.
         shuffle: draw a new order for every epoch.
         seed: of that order.
         drop_last: leave out the last batch if it is not full.
@@ -63,7 +63,7 @@ class Loader:
 
     def __init__(
         self,
-        dataset: MoleculeDataset,
+        dataset: BatchDataset[Any],
         batch_size: int | None = None,
         *,
         batch_sampler: Iterable[Sequence[int]] | None = None,
@@ -76,9 +76,9 @@ class Loader:
         pin_memory: bool = False,
         device: torch.device | str | int | None = None,
     ) -> None:
-        if not isinstance(dataset, MoleculeDataset):
+        if not isinstance(dataset, BatchDataset):
             raise TypeError(
-                "dataset: expected a data set of molecules of this package, got "
+                "dataset: expected a data set of this package, got "
                 f"{type(dataset).__name__}; torch.utils.data.DataLoader takes any"
             )
         if batch_sampler is not None and (
@@ -242,13 +242,9 @@ class _Pass:
 
     def __init__(self, loader: Loader, indices: Iterator[Sequence[int] | Tensor]) -> None:
         self._dataset = loader.dataset
-        self._collator = loader.dataset._collator()
-        self._selection = loader.dataset._selection
         self._indices = indices
         self._prefetch = loader.prefetch
-        self._native: Prefetcher | None = Prefetcher(
-            self._collator, loader.num_threads, loader.pin_memory
-        )
+        self._native: Ahead | None = loader.dataset._ahead(loader.num_threads, loader.pin_memory)
         self._device = loader.device
         self._stream = None
         if self._device is not None and self._device.type == "cuda":
@@ -263,26 +259,38 @@ class _Pass:
         if native is None:
             raise StopIteration
         for indices in islice(self._indices, self._prefetch - len(native)):
-            native.ask(self._collator, indices, self._selection)
+            native.ask(indices)
         if len(native) == 0:
             raise StopIteration
-        batch = self._moved(self._dataset._completed(self._dataset._wrapped(native.take())))
-        transform = self._dataset._request.transform
-        return batch if transform is None else transform(batch)
+        return self._dataset._finished(self._moved(native.take()))
 
-    def _moved(self, batch: MoleculeBatch) -> MoleculeBatch:
+    def _moved(self, batch: Any) -> Any:
         if self._stream is None:
-            return batch if self._device is None else batch.to(self._device)
+            return batch if self._device is None else _on(batch, self._device)
         with torch.cuda.stream(self._stream):
-            moved = batch.to(self._device, non_blocking=True)
+            moved = _on(batch, self._device, non_blocking=True)
         current = torch.cuda.current_stream(self._device)
         current.wait_stream(self._stream)
-        moved.record_stream(current)
+        _record_stream(moved, current)
         return moved
 
     def close(self) -> None:
         """Stops the threads; waits for the batches that they are making."""
         self._native = None
+
+
+def _on(batch: Any, device: torch.device | None, non_blocking: bool = False) -> Any:
+    """A batch whose tensors are on the device; one transfer for a MoleculeBatch."""
+    if isinstance(batch, MoleculeBatch):
+        return batch.to(device, non_blocking=non_blocking)
+    return tree_map_only(Tensor, lambda t: t.to(device, non_blocking=non_blocking), batch)
+
+
+def _record_stream(batch: Any, stream: torch.cuda.Stream) -> None:
+    if isinstance(batch, MoleculeBatch):
+        batch.record_stream(stream)
+    else:
+        tree_map_only(Tensor, lambda t: t.record_stream(stream), batch)
 
 
 @atexit.register

@@ -27,6 +27,7 @@ pybind11_add_module(_C MODULE NO_EXTRAS
   csrc/bindings/torch_cache.cpp
   csrc/collate/arena.cpp
   csrc/collate/collator.cpp
+  csrc/collate/columns.cpp
   csrc/collate/contraction.cpp
   csrc/collate/copy.cpp
   csrc/collate/edges.cpp

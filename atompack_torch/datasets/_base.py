@@ -9,11 +9,17 @@ from typing import Any, TypeVar, overload
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import Dataset, get_worker_info
-from torch.utils.data._utils.collate import default_collate_fn_map
+from torch.utils.data import get_worker_info
 
-from atompack_torch._core import Collator, FieldTable, ForceSubsetSource, MoleculeSource
+from atompack_torch._core import (
+    Collator,
+    FieldTable,
+    ForceSubsetSource,
+    MoleculeSource,
+    Prefetcher,
+)
 from atompack_torch.batch import RESERVED, MoleculeBatch
+from atompack_torch.datasets._batches import BatchDataset, Indices, as_sequence
 from atompack_torch.datasets._computed import Computing, structure_request
 from atompack_torch.datasets._forces import ForceChoice
 from atompack_torch.datasets._request import Request, declared_by
@@ -33,26 +39,7 @@ from atompack_torch.sweeping import Report, reporting
 Self = TypeVar("Self", bound="MoleculeDataset")
 
 
-class Collated:
-    """A finished batch that is no MoleculeBatch: what a transform made instead.
-
-    A DataLoader collates the list that ``__getitems__`` returns; this wrapper is how the value
-    inside comes through unchanged.
-    """
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-
-def _unwrap(items: Sequence[Collated], *, collate_fn_map: Any = None) -> Any:
-    (item,) = items
-    return item.value
-
-
-default_collate_fn_map[Collated] = _unwrap
-
-
-class MoleculeDataset(Dataset[Molecule]):
+class MoleculeDataset(BatchDataset[Molecule]):
     """Molecules by number, in batches made by the native core.
 
     Subclasses say how to open a source and a collator, and how many molecules there are; these are
@@ -178,7 +165,7 @@ class MoleculeDataset(Dataset[Molecule]):
         names = list(batch._mask_rows) if faults else []
         return Molecule._view(batch, 0, {names[field]: fault for field, fault in faults})
 
-    def batch(self, indices: Sequence[int] | Tensor | np.ndarray[Any, Any]) -> Any:
+    def batch(self, indices: Indices) -> Any:
         """Decodes molecules into one batch.
 
         Args:
@@ -194,10 +181,15 @@ class MoleculeDataset(Dataset[Molecule]):
             FieldError: a value is missing and ``missing="error"``; types that cannot share a batch.
         """
         in_worker = get_worker_info() is not None
-        made = self._collator().collate(_as_sequence(indices), self._selection, in_worker)
-        batch = self._completed(self._wrapped(made))
+        made = self._collator().collate(as_sequence(indices), self._selection, in_worker)
+        return self._finished(self._completed(self._wrapped(made)))
+
+    def _finished(self, batch: MoleculeBatch) -> Any:
         transform = self._request.transform
         return batch if transform is None else transform(batch)
+
+    def _ahead(self, num_threads: int, pinned: bool) -> MoleculesAhead:
+        return MoleculesAhead(self, num_threads, pinned)
 
     def _wrapped(self, made: Made) -> MoleculeBatch:
         arena, table, values, masks, _ = made
@@ -242,11 +234,6 @@ class MoleculeDataset(Dataset[Molecule]):
         """Of the computed features that are kept in memory, in this process."""
         return 0 if self._computing is None else self._computing.kept.n_bytes
 
-    def __getitems__(self, indices: Sequence[int]) -> list[Any]:
-        """A whole batch at once, for DataLoader: a list of one, collated already."""
-        batch = self.batch(indices)
-        return [batch if isinstance(batch, MoleculeBatch) else Collated(batch)]
-
     def statistics(self, progress: bool | Report = False) -> Statistics:
         """Looks at every molecule: counts, elements, spread of labels, energies by element.
 
@@ -264,7 +251,7 @@ class MoleculeDataset(Dataset[Molecule]):
         with reporting(progress, len(self), "statistics") as report:
             return gather(self._collator(), self._selection, report)
 
-    def subset(self: Self, indices: Sequence[int] | Tensor | np.ndarray[Any, Any]) -> Self:
+    def subset(self: Self, indices: Indices) -> Self:
         """The same data set, seen through these indices; nothing is read or copied."""
         checked = torch.as_tensor(indices, dtype=torch.int64)
         if len(checked) and (int(checked.min()) < -len(self) or int(checked.max()) >= len(self)):
@@ -298,14 +285,23 @@ class MoleculeDataset(Dataset[Molecule]):
         return parts
 
 
-def _as_sequence(indices: Any) -> Sequence[int]:
-    """Indices in a form whose items are integers to Python."""
-    if not isinstance(indices, (Tensor, np.ndarray)):
-        return indices  # type: ignore[no-any-return]
-    is_integer = str(indices.dtype).removeprefix("torch.").startswith(("int", "uint"))
-    if not is_integer and len(indices):
-        raise TypeError(f"indices: expected integers, got {indices.dtype}")
-    return indices.tolist()
+class MoleculesAhead:
+    """Batches of molecules that native threads make ahead of their use."""
+
+    def __init__(self, dataset: MoleculeDataset, num_threads: int, pinned: bool) -> None:
+        self._dataset = dataset
+        self._collator = dataset._collator()
+        self._selection = dataset._selection
+        self._native = Prefetcher(self._collator, num_threads, pinned)
+
+    def ask(self, indices: Sequence[int] | Tensor) -> None:
+        self._native.ask(self._collator, indices, self._selection)
+
+    def take(self) -> MoleculeBatch:
+        return self._dataset._completed(self._dataset._wrapped(self._native.take()))
+
+    def __len__(self) -> int:
+        return len(self._native)
 
 
 # (arena, table, values, masks, faults), as the native core hands it over

@@ -1,7 +1,5 @@
 #include "array_format/block.h"
 
-#include "codec/codec.h"
-
 namespace atompack::array_format {
 namespace {
 
@@ -33,7 +31,7 @@ Bytes without_prefix(const BlockRecord& block, Bytes stored) {
 
 }  // namespace
 
-Bytes decode_block(const BlockRecord& block, Bytes region, std::vector<std::byte>& buffer) {
+StoredBlock find_block(const BlockRecord& block, Bytes region) {
   const Codec codec = codec_of(block);
   Bytes stored = stored_bytes(block, region);
   if (codec == Codec::lz4) stored = without_prefix(block, stored);
@@ -42,9 +40,17 @@ Bytes decode_block(const BlockRecord& block, Bytes region, std::vector<std::byte
     throw CorruptFileError(cat("block ", block.id, ": ", stored.size(), " stored bytes (", name_of(codec),
                                ") hold at most ", bound, ", got an uncompressed size of ", block.decoded_bytes));
   }
-  if (codec == Codec::none) return stored;
+  return {codec, stored, block.decoded_bytes};
+}
+
+void decode_block(const StoredBlock& block, std::span<std::byte> out) {
+  codec::decompress(block.codec, block.stored, out);
+}
+
+Bytes decode_block(const StoredBlock& block, std::vector<std::byte>& buffer) {
+  if (block.codec == Codec::none) return block.stored;
   buffer.resize(block.decoded_bytes);
-  codec::decompress(codec, stored, buffer);
+  decode_block(block, std::span(buffer));
   return buffer;
 }
 

@@ -2,15 +2,29 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "array_format/footer.h"
+#include "codec/codec.h"
 
 namespace atompack::array_format {
 
-// The bytes of a block, which lies in `region`; decompressed into `buffer` unless it is stored as it is. Throws
-// CorruptFileError, before any memory is taken for a size that the stored bytes cannot have; UnsupportedFormatError
-// for other codecs.
-Bytes decode_block(const BlockRecord& block, Bytes region, std::vector<std::byte>& buffer);
+// A block as it is stored, whose sizes were checked.
+struct StoredBlock {
+  codec::Codec codec = codec::Codec::none;
+  Bytes stored;
+  uint64_t decoded_bytes = 0;
+};
+
+// A block that lies in `region`. Throws CorruptFileError, before any memory is taken for a size that the stored bytes
+// cannot have; UnsupportedFormatError for other codecs.
+StoredBlock find_block(const BlockRecord& block, Bytes region);
+
+// Its bytes; `out` has as many as it decodes to. Throws CorruptFileError.
+void decode_block(const StoredBlock& block, std::span<std::byte> out);
+
+// The same; decompressed into `buffer` unless the block is stored as it is.
+Bytes decode_block(const StoredBlock& block, std::vector<std::byte>& buffer);
 
 }  // namespace atompack::array_format

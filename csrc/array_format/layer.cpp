@@ -2,7 +2,6 @@
 
 #include <atomic>
 
-#include "array_format/block.h"
 #include "array_format/trailer.h"
 
 namespace atompack::array_format {
@@ -45,26 +44,33 @@ Layer::Layer(Bytes file, std::string path)
   for (uint64_t i = 0; i < footer_.n_blocks(); ++i) block_at_.emplace(footer_.block(i).id, i);
 }
 
-Bytes Layer::read(const ChunkRecord& chunk, DecodedBlock& last) const {
+StoredBlock Layer::block(uint32_t id) const {
   return in_file(path_, [&] {
-    const Bytes block = decoded(chunk.block, last);
-    if (chunk.offset > block.size() || chunk.bytes > block.size() - chunk.offset) {
-      throw CorruptFileError(cat("chunk: expected ", chunk.bytes, " bytes at ", chunk.offset, " of block ", chunk.block,
-                                 ", got a block of ", block.size()));
-    }
-    return block.subspan(chunk.offset, chunk.bytes);
+    const auto found = block_at_.find(id);
+    if (found == block_at_.end()) throw CorruptFileError(cat("chunk: no block ", id, " in the footer"));
+    return find_block(footer_.block(found->second), blocks_);
   });
 }
 
-Bytes Layer::decoded(uint32_t block, DecodedBlock& last) const {
-  if (last.layer_ == serial_ && last.block_ == block) return last.bytes_;
+Bytes Layer::read(const ChunkRecord& chunk, DecodedBlock& last) const {
+  return in_file(path_, [&] { return bytes_of(chunk, decoded(chunk.block, last)); });
+}
+
+Bytes Layer::decoded(uint32_t id, DecodedBlock& last) const {
+  if (last.layer_ == serial_ && last.block_ == id) return last.bytes_;
   last.layer_ = 0;  // should this one not decode
-  const auto found = block_at_.find(block);
-  if (found == block_at_.end()) throw CorruptFileError(cat("chunk: no block ", block, " in the footer"));
-  last.bytes_ = decode_block(footer_.block(found->second), blocks_, last.buffer_);
-  last.block_ = block;
+  last.bytes_ = decode_block(block(id), last.buffer_);
+  last.block_ = id;
   last.layer_ = serial_;
   return last.bytes_;
+}
+
+Bytes bytes_of(const ChunkRecord& chunk, Bytes block) {
+  if (chunk.offset > block.size() || chunk.bytes > block.size() - chunk.offset) {
+    throw CorruptFileError(cat("chunk: expected ", chunk.bytes, " bytes at ", chunk.offset, " of block ", chunk.block,
+                               ", got a block of ", block.size()));
+  }
+  return block.subspan(chunk.offset, chunk.bytes);
 }
 
 }  // namespace atompack::array_format

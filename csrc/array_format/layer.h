@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "array_format/block.h"
 #include "array_format/footer.h"
 
 namespace atompack::array_format {
@@ -33,17 +34,25 @@ class Layer {
   const Footer& footer() const { return footer_; }
   const std::string& path() const { return path_; }
 
+  // The block of this id. Throws CorruptFileError if there is none, or its sizes are wrong.
+  StoredBlock block(uint32_t id) const;
+  // Tells this layer from all others of this process, also from those that lay at the same address before.
+  uint64_t serial() const { return serial_; }
+
   // Valid until `last` is used again.
   Bytes read(const ChunkRecord& chunk, DecodedBlock& last) const;
 
  private:
-  Bytes decoded(uint32_t block, DecodedBlock& last) const;
+  Bytes decoded(uint32_t id, DecodedBlock& last) const;
 
   std::string path_;
-  uint64_t serial_;  // no other layer of this process has it, also none that lay at the same address before
+  uint64_t serial_;
   Bytes blocks_;
   Footer footer_;
   std::unordered_map<uint32_t, uint64_t> block_at_;
 };
+
+// The stretch of a decoded block. Throws CorruptFileError if it does not lie in it.
+Bytes bytes_of(const ChunkRecord& chunk, Bytes block);
 
 }  // namespace atompack::array_format

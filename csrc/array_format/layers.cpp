@@ -63,6 +63,12 @@ std::vector<std::string> Layers::names() const {
 
 bool Layers::contains(std::string_view name) const { return find(name) != kNone; }
 
+std::optional<Layers::Sole> Layers::sole(std::string_view name) const {
+  const uint32_t newest = find(name);
+  if (newest == kNone || mentions_[newest].older != kNone) return std::nullopt;
+  return Sole{mentions_[newest].layer, record(mentions_[newest])};
+}
+
 Array Layers::array(std::string_view name) const {
   Array array;
   array.name = name;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -22,6 +23,13 @@ class Layers {
   bool contains(std::string_view name) const;
   // Throws FieldError if there is no such array; CorruptFileError or UnsupportedFormatError if it contradicts itself.
   Array array(std::string_view name) const;
+  // The one record of an array that a single layer names, and that is not deleted.
+  struct Sole {
+    uint32_t layer = 0;
+    ArrayRecord record;
+  };
+  std::optional<Sole> sole(std::string_view name) const;
+  size_t n_layers() const { return layers_.size(); }
   const Layer& layer(uint32_t number) const { return layers_[number]; }
 
  private:

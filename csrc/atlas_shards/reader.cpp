@@ -6,8 +6,12 @@
 #include <utility>
 
 #include "atlas_shards/index.h"
+<<<<<<< HEAD
 #include "atlas_shards/layout.h"
 #include "atlas_shards/recent.h"
+=======
+#include "base/recent.h"
+>>>>>>> main
 #include "base/checked_math.h"
 #include "base/excerpt.h"
 #include "io/file.h"

@@ -10,7 +10,7 @@
 #include "atlas_shards/meta.h"
 #include "base/bytes.h"
 #include "codec/zstd_encoder.h"
-#include "io/new_file.h"
+#include "io/output_file.h"
 
 namespace atompack::atlas_shards {
 
@@ -42,7 +42,7 @@ class ShardBuilder {
   ShardPlan plan_;
   std::vector<std::vector<std::byte>> waiting_;
   uint64_t waiting_bytes_ = 0;
-  std::optional<io::NewFile> data_;  // from the first block on
+  std::optional<io::OutputFile> data_;  // from the first block on
   std::vector<uint64_t> offsets_{0};
 };
 

@@ -91,20 +91,23 @@ void copy_out(const Array& array, std::span<std::byte> out) {
 }
 
 std::optional<DType> dtype_of(const ElementType& type) {
+  const auto of_size = [&](std::initializer_list<DType> types) {
+    const auto found = std::ranges::find(types, size_t{type.item_bytes}, item_bytes);
+    return found == types.end() ? std::nullopt : std::optional(*found);
+  };
   switch (type.kind) {
     case ElementKind::boolean:
       return DType::boolean;
     case ElementKind::bfloat16:
       return DType::bfloat16;
     case ElementKind::unsigned_integer:
-      return type.item_bytes == 1 ? std::optional(DType::uint8) : std::nullopt;
+      return of_size({DType::uint8, DType::uint16, DType::uint32, DType::uint64});
     case ElementKind::signed_integer:
-      if (type.item_bytes == 4) return DType::int32;
-      return type.item_bytes == 8 ? std::optional(DType::int64) : std::nullopt;
+      return of_size({DType::int8, DType::int16, DType::int32, DType::int64});
     case ElementKind::floating:
-      if (type.item_bytes == 2) return DType::float16;
-      if (type.item_bytes == 4) return DType::float32;
-      return type.item_bytes == 8 ? std::optional(DType::float64) : std::nullopt;
+      return of_size({DType::float16, DType::float32, DType::float64});
+    case ElementKind::complex:
+      return of_size({DType::complex64, DType::complex128});
     default:
       return std::nullopt;
   }

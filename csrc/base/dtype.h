@@ -7,27 +7,54 @@
 
 namespace atompack {
 
-enum class DType : uint8_t { boolean, uint8, int32, int64, float16, bfloat16, float32, float64 };
+enum class DType : uint8_t {
+  boolean,
+  uint8,
+  uint16,
+  uint32,
+  uint64,
+  int8,
+  int16,
+  int32,
+  int64,
+  float16,
+  bfloat16,
+  float32,
+  float64,
+  complex64,
+  complex128,
+};
+inline constexpr int kNumberOfDTypes = static_cast<int>(DType::complex128) + 1;
 
 constexpr size_t item_bytes(DType dtype) {
   switch (dtype) {
     case DType::boolean:
     case DType::uint8:
+    case DType::int8:
       return 1;
+    case DType::uint16:
+    case DType::int16:
     case DType::float16:
     case DType::bfloat16:
       return 2;
+    case DType::uint32:
     case DType::int32:
     case DType::float32:
       return 4;
+    case DType::uint64:
     case DType::int64:
     case DType::float64:
+    case DType::complex64:
       return 8;
+    case DType::complex128:
+      return 16;
   }
   return 0;
 }
 
-constexpr bool is_floating(DType dtype) { return dtype >= DType::float16; }
+constexpr bool is_floating(DType dtype) { return dtype >= DType::float16 && dtype <= DType::float64; }
+
+constexpr bool is_integer(DType dtype) { return dtype >= DType::uint8 && dtype <= DType::int64; }
 
 constexpr std::string_view name_of(DType dtype) {
   switch (dtype) {
@@ -35,6 +62,16 @@ constexpr std::string_view name_of(DType dtype) {
       return "bool";
     case DType::uint8:
       return "uint8";
+    case DType::uint16:
+      return "uint16";
+    case DType::uint32:
+      return "uint32";
+    case DType::uint64:
+      return "uint64";
+    case DType::int8:
+      return "int8";
+    case DType::int16:
+      return "int16";
     case DType::int32:
       return "int32";
     case DType::int64:
@@ -47,6 +84,10 @@ constexpr std::string_view name_of(DType dtype) {
       return "float32";
     case DType::float64:
       return "float64";
+    case DType::complex64:
+      return "complex64";
+    case DType::complex128:
+      return "complex128";
   }
   return "?";
 }

@@ -20,9 +20,18 @@ Lead classify(uint8_t byte) {
   return {-1, 0, 0};
 }
 
+// Where the next byte stands that is no ASCII, or one before it.
+size_t skip_ascii(Bytes bytes, size_t i) {
+  constexpr uint64_t kHighBits = 0x8080808080808080;
+  while (bytes.size() - i >= sizeof(uint64_t) && (load_le<uint64_t>(bytes.data() + i) & kHighBits) == 0) {
+    i += sizeof(uint64_t);
+  }
+  return i;
+}
+
 template <bool kSurrogates>
 bool is_well_formed(Bytes bytes) {
-  for (size_t i = 0; i < bytes.size();) {
+  for (size_t i = 0; (i = skip_ascii(bytes, i)) < bytes.size();) {
     Lead lead = classify(static_cast<uint8_t>(bytes[i++]));
     if (lead.continuations < 0) return false;
     if (kSurrogates && lead.high == 0x9F) lead.high = 0xBF;

@@ -24,11 +24,10 @@ using collate::Prefetcher;
 using collate::Request;
 
 DType dtype_named(const std::string& name) {
-  for (int i = 0; i <= static_cast<int>(DType::float64); ++i) {
+  for (int i = 0; i < kNumberOfDTypes; ++i) {
     if (name_of(static_cast<DType>(i)) == name) return static_cast<DType>(i);
   }
-  throw py::value_error(
-      cat("dtype: ", name, " is not one of bool, uint8, int32, int64, float16, bfloat16, float32, float64"));
+  throw py::value_error(cat("dtype: ", name, " is not a type of this library"));
 }
 
 using PyFieldId = std::pair<int, std::string>;

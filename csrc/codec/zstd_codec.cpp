@@ -134,6 +134,28 @@ void zstd_decompress(Bytes stored, std::span<std::byte> out) {
   check_decompressed(got, out.size());
 }
 
+std::vector<std::byte> zstd_decompress_unsized(Bytes stored, uint64_t most) {
+  const uint64_t bound = std::min(zstd_decoded_bound(stored), most);  // also that all frames are whole
+  ZSTD_DCtx* const context = decompression_context();
+  ZSTD_DCtx_reset(context, ZSTD_reset_session_only);
+  std::vector<std::byte> bytes(std::min(bound, kMostBlockBytes));
+  ZSTD_inBuffer in{stored.data(), stored.size(), 0};
+  ZSTD_outBuffer out{bytes.data(), bytes.size(), 0};
+  for (size_t left = 0; in.pos < in.size || left != 0;) {
+    const size_t taken = in.pos, made = out.pos;
+    left = ZSTD_decompressStream(context, &out, &in);
+    if (ZSTD_isError(left)) throw CorruptFileError(cat("zstd: ", ZSTD_getErrorName(left)));
+    if (out.pos == out.size && bytes.size() < bound) {
+      bytes.resize(std::min(bound, 2 * bytes.size()));
+      out = {bytes.data(), bytes.size(), out.pos};
+    } else if (in.pos == taken && out.pos == made) {
+      throw CorruptFileError(cat("zstd: expected at most ", bound, " bytes, got more"));
+    }
+  }
+  bytes.resize(out.pos);
+  return bytes;
+}
+
 void ZstdDictionary::Free::operator()(ZSTD_DDict_s* dictionary) const { ZSTD_freeDDict(dictionary); }
 
 ZstdDictionary::ZstdDictionary(Bytes content) : dictionary_(ZSTD_createDDict(content.data(), content.size())) {

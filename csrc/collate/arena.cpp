@@ -136,6 +136,16 @@ at::ScalarType scalar_type_of(DType dtype) {
       return at::kBool;
     case DType::uint8:
       return at::kByte;
+    case DType::uint16:
+      return at::kUInt16;
+    case DType::uint32:
+      return at::kUInt32;
+    case DType::uint64:
+      return at::kUInt64;
+    case DType::int8:
+      return at::kChar;
+    case DType::int16:
+      return at::kShort;
     case DType::int32:
       return at::kInt;
     case DType::int64:
@@ -148,12 +158,16 @@ at::ScalarType scalar_type_of(DType dtype) {
       return at::kFloat;
     case DType::float64:
       return at::kDouble;
+    case DType::complex64:
+      return at::kComplexFloat;
+    case DType::complex128:
+      return at::kComplexDouble;
   }
   throw InternalError("dtype out of range");
 }
 
 DType dtype_of(at::ScalarType type) {
-  for (int i = 0; i <= static_cast<int>(DType::float64); ++i) {
+  for (int i = 0; i < kNumberOfDTypes; ++i) {
     if (scalar_type_of(static_cast<DType>(i)) == type) return static_cast<DType>(i);
   }
   throw UnsupportedFormatError(cat("dtype: ", c10::toString(type), " is not a type of this library"));

@@ -27,6 +27,20 @@ __attribute__((target_clones("avx2", "default"))) void widen_bytes(int64_t* __re
 template <typename In>
 void convert_from(std::byte* to, DType out, const std::byte* from, size_t count) {
   switch (out) {
+    case DType::uint8:
+      return convert<uint8_t, In>(to, from, count);
+    case DType::uint16:
+      return convert<uint16_t, In>(to, from, count);
+    case DType::uint32:
+      return convert<uint32_t, In>(to, from, count);
+    case DType::uint64:
+      return convert<uint64_t, In>(to, from, count);
+    case DType::int8:
+      return convert<int8_t, In>(to, from, count);
+    case DType::int16:
+      return convert<int16_t, In>(to, from, count);
+    case DType::int32:
+      return convert<int32_t, In>(to, from, count);
     case DType::int64:
       return convert<int64_t, In>(to, from, count);
     case DType::float16:
@@ -72,8 +86,22 @@ void copy_values(std::byte* to, DType out, const std::byte* from, DType in, size
     return;
   }
   switch (in) {
+    case DType::uint8:
+      return convert_from<uint8_t>(to, out, from, count);
+    case DType::uint16:
+      return convert_from<uint16_t>(to, out, from, count);
+    case DType::uint32:
+      return convert_from<uint32_t>(to, out, from, count);
+    case DType::uint64:
+      return convert_from<uint64_t>(to, out, from, count);
+    case DType::int8:
+      return convert_from<int8_t>(to, out, from, count);
+    case DType::int16:
+      return convert_from<int16_t>(to, out, from, count);
     case DType::int32:
       return convert_from<int32_t>(to, out, from, count);
+    case DType::int64:
+      return convert_from<int64_t>(to, out, from, count);
     case DType::float32:
       return convert_from<float>(to, out, from, count);
     case DType::float64:

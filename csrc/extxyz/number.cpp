@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
+
+#include "base/real.h"
 
 namespace atompack::extxyz {
 namespace {
@@ -13,25 +14,6 @@ bool is_digit(char c) { return c >= '0' && c <= '9'; }
 std::string_view without_plus(std::string_view token) {
   const bool signed_plus = token.size() > 1 && token[0] == '+' && token[1] != '-' && token[1] != '+';
   return signed_plus ? token.substr(1) : token;
-}
-
-// Digits that fit no double: whether they are too many or too small. The place of the first one that counts tells.
-double limit_of(std::string_view number) {
-  const bool negative = number[0] == '-';
-  const size_t mark = std::min(number.find_first_of("eE"), number.size());
-  const std::string_view mantissa = number.substr(0, mark);
-  const size_t point = std::min(mantissa.find('.'), mantissa.size());
-  const size_t first = mantissa.find_first_of("123456789");
-  bool large = first < point;
-  if (mark != number.size()) {
-    const std::string_view exponent = without_plus(number.substr(mark + 1));
-    // More digits than fit are as good as their sign.
-    int64_t power = exponent[0] == '-' ? std::numeric_limits<int32_t>::min() : std::numeric_limits<int32_t>::max();
-    std::from_chars(exponent.data(), exponent.data() + exponent.size(), power);
-    large = power + static_cast<int64_t>(point) - static_cast<int64_t>(first) > 0;
-  }
-  const double limit = large ? std::numeric_limits<double>::infinity() : 0.0;
-  return negative ? -limit : limit;
 }
 
 std::optional<double> parse_plain_real(std::string_view token) {

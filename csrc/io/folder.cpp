@@ -1,7 +1,9 @@
 #include "io/folder.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -9,6 +11,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "io/unique_fd.h"
 
 namespace atompack::io {
 namespace {
@@ -22,12 +25,13 @@ bool is_folder(int folder, const char* name) {
   return ::fstatat(folder, name, &status, 0) == 0 && S_ISDIR(status.st_mode);
 }
 
+[[noreturn]] void fail(const std::string& path) { throw IoError(errno, std::strerror(errno), path); }
+
 }  // namespace
 
 std::vector<std::string> folders_in(const std::string& path) {
-  const auto fail = [&](int code) { throw IoError(code, std::strerror(code), path); };
   const std::unique_ptr<DIR, CloseFolder> folder(::opendir(path.c_str()));
-  if (!folder) fail(errno);
+  if (!folder) fail(path);
   std::vector<std::string> names;
   errno = 0;
   while (const dirent* entry = ::readdir(folder.get())) {
@@ -35,9 +39,22 @@ std::vector<std::string> folders_in(const std::string& path) {
     if (name != "." && name != ".." && is_folder(::dirfd(folder.get()), entry->d_name)) names.push_back(name);
     errno = 0;
   }
-  if (errno != 0) fail(errno);
+  if (errno != 0) fail(path);
   std::ranges::sort(names);
   return names;
+}
+
+void sync_folder(const std::string& path) {
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd) fail(path);
+  // Some file systems know no fsync of a folder; there is nothing more that can be done then.
+  if (::fsync(fd.get()) != 0 && errno != EINVAL && errno != ENOTSUP) fail(path);
+}
+
+void sync_folder_of(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return sync_folder(".");
+  sync_folder(slash == 0 ? "/" : path.substr(0, slash));
 }
 
 }  // namespace atompack::io

@@ -1,4 +1,4 @@
-// What lies in a folder.
+// What lies in a folder, and making that durable.
 #pragma once
 
 #include <string>
@@ -8,5 +8,10 @@ namespace atompack::io {
 
 // The names of the folders in it, hidden ones and links to folders too, in the order of their bytes.
 std::vector<std::string> folders_in(const std::string& path);
+
+// The names in a folder as they are now are durable.
+void sync_folder(const std::string& path);
+// The same for the folder that this path lies in.
+void sync_folder_of(const std::string& path);
 
 }  // namespace atompack::io

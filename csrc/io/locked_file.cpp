@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "io/file.h"
+#include "io/folder.h"
 #include "io/naming.h"
 #include "io/process.h"
 
@@ -134,7 +135,7 @@ void LockedFile::publish(bool replace) {
   }
   published_ = true;
   present_path_ = path_;
-  if (!name_is_durable_) sync_folder(folder_of(path_));
+  if (!name_is_durable_) sync_folder_of(path_);
   name_is_durable_ = true;
 }
 

@@ -5,16 +5,10 @@
 
 namespace atompack::io {
 
-// That a path lies in.
-std::string folder_of(const std::string& path);
-
 // Hidden, beside the path, and the same for every writer of it: so its lock is the one that they meet.
 std::string unpublished_path(const std::string& path);
 
 // Throws IoError (EEXIST) where something is there; false where the file system cannot promise that.
 bool rename_unless_taken(const std::string& from, const std::string& to);
-
-// The names in it are durable.
-void sync_folder(const std::string& folder);
 
 }  // namespace atompack::io

@@ -90,7 +90,7 @@ void UnpublishedFolder::publish() {
     if (::rename(present_path_.c_str(), path_.c_str()) != 0) fail(path_);
   }
   is_published_ = true;
-  sync_folder(folder_of(path_));
+  sync_folder_of(path_);
 }
 
 }  // namespace atompack::io

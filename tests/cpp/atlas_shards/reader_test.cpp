@@ -12,7 +12,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "atlas_shards/recent.h"
+#include "base/recent.h"
 #include "message_of.h"
 
 namespace atompack::atlas_shards {

@@ -77,7 +77,8 @@ TEST(ElementType, TextAndTensorType) {
   EXPECT_EQ(dtype_of(type_of(ElementKind::floating, 2)), DType::float16);
   EXPECT_EQ(dtype_of(type_of(ElementKind::bfloat16, 2)), DType::bfloat16);
   EXPECT_EQ(dtype_of(type_of(ElementKind::signed_integer, 8, true)), DType::int64);
-  EXPECT_EQ(dtype_of(type_of(ElementKind::unsigned_integer, 2)), std::nullopt);
+  EXPECT_EQ(dtype_of(type_of(ElementKind::unsigned_integer, 2)), DType::uint16);
+  EXPECT_EQ(dtype_of(type_of(ElementKind::unsigned_integer, 3)), std::nullopt);
   EXPECT_EQ(dtype_of(type_of(ElementKind::floating, 16)), std::nullopt);
 }
 

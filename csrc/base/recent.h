@@ -8,7 +8,7 @@
 #include <mutex>
 #include <utility>
 
-namespace atompack::atlas_shards {
+namespace atompack {
 
 // Thread-safe. Whoever got a value keeps it alive, also when it is no longer kept here.
 template <typename Key, typename T>
@@ -63,4 +63,4 @@ class Recent {
   uint64_t used_ = 0;
 };
 
-}  // namespace atompack::atlas_shards
+}  // namespace atompack

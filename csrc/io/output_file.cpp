@@ -1,4 +1,4 @@
-#include "io/new_file.h"
+#include "io/output_file.h"
 
 #include <fcntl.h>
 
@@ -10,23 +10,23 @@
 
 namespace atompack::io {
 
-NewFile::NewFile(std::string path) : path_(std::move(path)) {
+OutputFile::OutputFile(std::string path) : path_(std::move(path)) {
   constexpr int kMode = 0666;  // less what the umask takes
   fd_ = UniqueFd(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kMode));
   if (!fd_) throw IoError(errno, std::strerror(errno), path_);
 }
 
-void NewFile::append(Bytes bytes) {
+void OutputFile::append(Bytes bytes) {
   write_at(fd_.get(), size_, bytes, path_);
   size_ += bytes.size();
 }
 
-void NewFile::sync() {
+void OutputFile::sync() {
   if (::fsync(fd_.get()) != 0) throw IoError(errno, cat("fsync: ", std::strerror(errno)), path_);
 }
 
 void write_new(const std::string& path, Bytes bytes) {
-  NewFile file(path);
+  OutputFile file(path);
   file.append(bytes);
   file.sync();
 }

@@ -10,10 +10,10 @@
 namespace atompack::io {
 
 // For one thread at a time. Every failure is an IoError that names the path.
-class NewFile {
+class OutputFile {
  public:
   // Nothing may be there yet.
-  explicit NewFile(std::string path);
+  explicit OutputFile(std::string path);
 
   uint64_t size() const { return size_; }
   void append(Bytes bytes);

@@ -1,0 +1,42 @@
+// JSON as the original writes it: two spaces a level, every value of a list on a line of its own, no final newline.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace atompack::atlas_store {
+
+// Lists and maps say beforehand how much they hold, which other formats need. Texts are UTF-8.
+class JsonWriter {
+ public:
+  void map(size_t /*n_keys*/) { open('{'); }
+  void key(std::string_view key);
+  void end_map() { close('}'); }
+  void list(size_t /*n_items*/) { open('['); }
+  void item() { next_line(); }
+  void end_list() { close(']'); }
+
+  void text(std::string_view text);
+  // With an escape, so that nobody takes it for a moment.
+  void text_like_a_moment(std::string_view text);
+  void natural(uint64_t value);
+  void integer(int64_t value);
+  // Throws FieldError for what is not finite.
+  void real(double value);
+  void boolean(bool value) { out_ += value ? "true" : "false"; }
+
+  std::string take() { return std::move(out_); }
+
+ private:
+  void open(char bracket);
+  void close(char bracket);
+  void next_line();
+  void escaped(std::string_view text);
+
+  std::string out_;
+  size_t depth_ = 0;
+  bool first_ = true;  // of the innermost list or map
+};
+
+}  // namespace atompack::atlas_store

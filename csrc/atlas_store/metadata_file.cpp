@@ -1,0 +1,98 @@
+#include "atlas_store/metadata_file.h"
+
+#include <cerrno>
+#include <limits>
+
+#include "atlas_store/metadata_decode.h"
+#include "atlas_store/metadata_encode.h"
+#include "codec/codec.h"
+#include "codec/zstd_codec.h"
+#include "io/file.h"
+#include "io/folder.h"
+
+namespace atompack::atlas_store {
+namespace {
+
+using codec::Codec;
+
+constexpr Form kForms[] = {Form::json,    Form::json_zst,    Form::json_lz4,
+                           Form::msgpack, Form::msgpack_zst, Form::msgpack_lz4};
+constexpr uint64_t kMostBytes = std::numeric_limits<uint32_t>::max();
+
+bool is_json(Form form) { return form <= Form::json_lz4; }
+
+Codec codec_of(Form form) {
+  constexpr Codec kCodecs[] = {Codec::none, Codec::zstd, Codec::lz4};
+  return kCodecs[static_cast<size_t>(form) % 3];
+}
+
+// In front of an LZ4 block stands the size of what is in it.
+std::vector<std::byte> decompress_lz4(Bytes stored) {
+  ByteCursor cursor(stored);
+  const auto size = cursor.read_le<uint32_t>("lz4 prefix");
+  const Bytes block = stored.subspan(cursor.position());
+  if (const uint64_t bound = codec::decoded_bound(Codec::lz4, block); size > bound) {
+    throw CorruptFileError(cat("lz4 prefix: expected at most ", bound, ", got ", size));
+  }
+  std::vector<std::byte> bytes(size);
+  codec::decompress(Codec::lz4, block, bytes);
+  return bytes;
+}
+
+std::vector<std::byte> compress(Codec codec, Bytes bytes) {
+  const size_t prefix = codec == Codec::lz4 ? sizeof(uint32_t) : 0;
+  if (bytes.size() > kMostBytes) {
+    throw FieldError(cat("metadata: expected at most ", kMostBytes, " bytes, got ", bytes.size()));
+  }
+  std::vector<std::byte> stored(prefix + codec::compressed_bound(codec, bytes.size()));
+  if (prefix > 0) store_le(stored.data(), static_cast<uint32_t>(bytes.size()));
+  constexpr int kLevel = 3;  // zstd's own default; below lz4's high compression
+  const int level = codec == Codec::zstd ? kLevel : 0;
+  stored.resize(prefix + codec::compress(codec, level, bytes, std::span(stored).subspan(prefix)));
+  return stored;
+}
+
+Metadata decode(Bytes bytes, Form form) { return is_json(form) ? decode_json(bytes) : decode_msgpack(bytes); }
+
+Metadata decode_compressed(Bytes stored, Form form) {
+  const std::vector<std::byte> bytes =
+      codec_of(form) == Codec::zstd ? codec::zstd_decompress_unsized(stored, kMostBytes) : decompress_lz4(stored);
+  try {
+    return decode(bytes, form);
+  } catch (DataError& error) {
+    error.shift_offset(0, " of the decompressed metadata");
+    throw;
+  }
+}
+
+}  // namespace
+
+std::optional<MetadataFile> read_metadata_file(const std::string& store) {
+  for (const Form form : kForms) {
+    const std::string path = path_of(store, form);
+    try {
+      return MetadataFile{form, path, io::read_whole(path, kMostBytes)};
+    } catch (const IoError& error) {
+      if (error.code() != ENOENT) throw;
+    }
+  }
+  io::folders_in(store);  // throws where there is no folder
+  return std::nullopt;
+}
+
+Metadata decode_metadata(const MetadataFile& file) {
+  try {
+    return codec_of(file.form) == Codec::none ? decode(file.bytes, file.form)
+                                              : decode_compressed(file.bytes, file.form);
+  } catch (DataError& error) {
+    error.in_file(file.path);
+    throw;
+  }
+}
+
+std::vector<std::byte> encode_metadata(const Metadata& metadata, Form form) {
+  const std::string text = is_json(form) ? encode_json(metadata) : encode_msgpack(metadata);
+  return compress(codec_of(form), as_bytes(text));
+}
+
+}  // namespace atompack::atlas_store

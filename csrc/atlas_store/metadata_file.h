@@ -1,0 +1,41 @@
+// The metadata file of a store, in one of its six forms.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "atlas_store/metadata.h"
+#include "base/bytes.h"
+
+namespace atompack::atlas_store {
+
+enum class Form : uint8_t { json, json_zst, json_lz4, msgpack, msgpack_zst, msgpack_lz4 };
+
+// Where there are several, the first one counts.
+inline constexpr std::array<std::string_view, 6> kFileNames{"atlas.json",    "atlas.json.zst",    "atlas.json.lz4",
+                                                            "atlas.msgpack", "atlas.msgpack.zst", "atlas.msgpack.lz4"};
+
+inline std::string path_of(const std::string& store, Form form) {
+  return cat(store, '/', kFileNames[static_cast<size_t>(form)]);
+}
+
+struct MetadataFile {
+  Form form = Form::json;
+  std::string path;
+  std::vector<std::byte> bytes;
+};
+
+// Nothing where the folder has none, which is a store without datasets. Throws IoError, also where there is no folder;
+// CorruptFileError from 4 GiB.
+std::optional<MetadataFile> read_metadata_file(const std::string& store);
+
+// Throws CorruptFileError, UnsupportedFormatError.
+Metadata decode_metadata(const MetadataFile& file);
+
+// As encode_json() and encode_msgpack().
+std::vector<std::byte> encode_metadata(const Metadata& metadata, Form form);
+
+}  // namespace atompack::atlas_store
