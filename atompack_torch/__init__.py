@@ -17,6 +17,7 @@ from atompack_torch.build_cache import build_cache
 from atompack_torch.cache_verification import CacheVerification, verify_cache
 from atompack_torch.compaction import compact
 from atompack_torch.contraction import contract_forces
+from atompack_torch.datasets.atlas_shards import ShardDataset
 from atompack_torch.datasets.atp import AtpDataset
 from atompack_torch.datasets.mixture import MixtureDataset
 from atompack_torch.datasets.torch_cache import TorchCache, TorchCacheDataset
@@ -63,6 +64,7 @@ __all__ = [
     "Molecule",
     "MoleculeBatch",
     "NeighborList",
+    "ShardDataset",
     "ShardWriter",
     "Statistics",
     "TorchCache",

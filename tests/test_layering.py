@@ -148,7 +148,7 @@ def test_imports(module: Path) -> None:
         assert not {i for i in ours if i.split(".")[0] == "_C"}, "only _core imports _C"
     top = name.split(".")[0]
     if top == "datasets" and not name.endswith("__init__"):
-        allowed = {"_core", "fields", "batch", "molecule", "errors", "neighbors"}
+        allowed = {"_core", "_storage", "fields", "batch", "molecule", "errors", "neighbors"}
         allowed |= {"statistics", "sweeping", "descriptors"}
         assert {i for i in ours if i.split(".")[0] != "datasets"} <= allowed
         siblings = {i for i in ours if i.startswith("datasets.")}

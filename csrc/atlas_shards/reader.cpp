@@ -6,14 +6,10 @@
 #include <utility>
 
 #include "atlas_shards/index.h"
-<<<<<<< HEAD
 #include "atlas_shards/layout.h"
-#include "atlas_shards/recent.h"
-=======
-#include "base/recent.h"
->>>>>>> main
 #include "base/checked_math.h"
 #include "base/excerpt.h"
+#include "base/recent.h"
 #include "io/file.h"
 #include "io/folder.h"
 #include "io/process.h"
@@ -58,11 +54,11 @@ struct Reader::Opened {
   explicit Opened(const ReaderOptions& options)
       : process(io::process_id()),
         shards(std::max<uint64_t>(options.max_open_shards, 1)),
-        blocks(options.cache_bytes) {}
+        blocks(options.cache_blocks.value_or(options.cache_bytes)) {}
 
   const int64_t process;
   Recent<uint64_t, OpenShard> shards;
-  Recent<std::pair<uint64_t, uint64_t>, Block> blocks;
+  Recent<std::pair<uint64_t, uint64_t>, ParsedBlock> blocks;
 };
 
 Reader::Reader(std::string root, const ReaderOptions& options) : root_(std::move(root)), options_(options) {
@@ -124,20 +120,21 @@ Place Reader::locate(uint64_t example) const {
   return {shard, inside / block_size, inside % block_size};
 }
 
-std::shared_ptr<const Block> Reader::block(uint64_t shard, uint64_t number) const {
+std::shared_ptr<const ParsedBlock> Reader::block(uint64_t shard, uint64_t number) const {
   check_block(shard, number);
   auto& blocks = opened().blocks;
   if (auto kept = blocks.find({shard, number})) return kept;
-  auto made = std::make_shared<const Block>(read_block(shard, number));
-  const uint64_t cost = made->bytes().size();
+  auto made = std::make_shared<const ParsedBlock>(parse(shard, number));
+  const uint64_t cost = options_.cache_blocks ? 1 : made->bytes();
   return blocks.keep({shard, number}, std::move(made), cost);
 }
 
-Value Reader::decode(uint64_t shard, uint64_t number, const Block& block, pickle::Machine& machine) const {
-  check_block(shard, number);
+ParsedBlock Reader::parse(uint64_t shard, uint64_t number) const {
+  thread_local pickle::Machine machine;
   const ShardMeta& meta = shards_[shard].meta;
+  Block block = read_block(shard, number);
   try {
-    return parse_examples(block.bytes(), meta.examples_in(number), machine);
+    return {std::move(block), meta.examples_in(number), machine};
   } catch (DataError& error) {
     const bool is_bare = meta.strategy == Strategy::bare;
     error.at_offset(0).shift_offset(0, cat(" of block ", number, is_bare ? "" : ", decompressed"));
@@ -194,6 +191,7 @@ std::shared_ptr<const codec::ZstdDictionary> Reader::dictionary_of(uint64_t shar
 }
 
 Block Reader::read_block(uint64_t shard, uint64_t number) const {
+  check_block(shard, number);
   const auto file = open_shard(shard);
   const BlockRange range = file->index.range(number);
   const uint64_t most = options_.max_block_bytes;

@@ -115,12 +115,6 @@ py::dtype numpy_dtype(const TypeTable& table, const ElementType& type) {
   return py::dtype(type_text(table, native));
 }
 
-std::optional<at::ScalarType> scalar_type_of(const ElementType& type) {
-  const auto found = std::ranges::find_if(
-      kPairs, [&](const Pair& pair) { return pair.kind == type.kind && pair.item_bytes == type.item_bytes; });
-  return found == kPairs.end() ? std::nullopt : std::optional(found->torch);
-}
-
 std::optional<ElementType> element_of(at::ScalarType type) {
   const auto found = std::ranges::find(kPairs, type, &Pair::torch);
   if (found == kPairs.end()) return std::nullopt;

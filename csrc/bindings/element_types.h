@@ -28,8 +28,7 @@ std::optional<NumpyType> numpy_type(const pybind11::dtype& dtype);
 // In this machine's byte order. `type` is no bfloat16.
 pybind11::dtype numpy_dtype(const TypeTable& table, const ElementType& type);
 
-// Nothing where torch has no such type.
-std::optional<at::ScalarType> scalar_type_of(const ElementType& type);
+// Nothing for types that arrays do not have.
 std::optional<ElementType> element_of(at::ScalarType type);
 
 }  // namespace atompack::bindings

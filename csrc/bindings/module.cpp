@@ -10,6 +10,7 @@
 #include "bindings/extxyz.h"
 #include "bindings/inspect.h"
 #include "bindings/shard_writer.h"
+#include "bindings/shards.h"
 #include "bindings/torch_cache.h"
 
 PYBIND11_MODULE(_C, module) {
@@ -22,6 +23,7 @@ PYBIND11_MODULE(_C, module) {
   atompack::bindings::bind_extxyz(module);
   atompack::bindings::bind_inspect(module);
   atompack::bindings::bind_shard_writer(module);
+  atompack::bindings::bind_shards(module);
   atompack::bindings::bind_torch_cache(module);
   atompack::bindings::bind_cache_builder(module);
 }
