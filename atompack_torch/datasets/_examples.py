@@ -167,9 +167,9 @@ class Examples:
         """Keys that the data set's levels do not name have those of this batch."""
         levels: dict[str, bool] = {}
         for values in column:
-            n_atoms = len(values["atomic_numbers"])
+            n_atoms = getattr(values["atomic_numbers"], "shape", None)
             for key, value in values.items():
-                has_rows = getattr(value, "ndim", 0) > 0 and len(value) == n_atoms
+                has_rows = bool(n_atoms) and getattr(value, "shape", ())[:1] == n_atoms
                 levels[key] = levels.get(key, True) and has_rows
         return levels | dict(self._levels)
 

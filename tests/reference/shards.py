@@ -113,12 +113,10 @@ def collated(examples: list[Any], numbers: list[int]) -> Any:
 
 
 def molecule(values: dict[str, Any]) -> Molecule:
-    """Keys that are no labels are properties of atoms if they have as many rows."""
-    n_atoms = len(values["atomic_numbers"])
+    """Keys that are no labels are properties of molecules, but for magnetic moments."""
     given: dict[str, Any] = {"properties": {}, "atom_properties": {}}
     for key, value in values.items():
-        per_atom = getattr(value, "ndim", 0) > 0 and len(value) == n_atoms
-        scope = given["atom_properties" if per_atom else "properties"]
+        scope = given["atom_properties" if key == "magmoms" else "properties"]
         (given if key in BUILTINS or key in ("positions", "atomic_numbers") else scope)[key] = value
     return Molecule(**given)
 
