@@ -16,19 +16,22 @@ namespace {
 constexpr uint64_t kWaitingBytes = uint64_t{4} << 20;  // worth waking threads up for
 constexpr size_t kLeastBlocks = 7;                     // for a dictionary
 constexpr uint64_t kLeastDictionaryBytes = 1024;
-// Training takes several passes, and libzstd takes no more than 4 GiB.
-constexpr uint64_t kMostSampleBytes = uint64_t{64} << 20;
-constexpr size_t kMostSamples = 4096;
+// Training takes several passes, and libzstd takes no more than 4 GiB; from so many times as much as a dictionary holds
+// more samples hardly make it better.
+constexpr uint64_t kSamplesPerByte = 32;
+constexpr uint64_t kLeastSampleBytes = uint64_t{1} << 20, kMostSampleBytes = uint64_t{64} << 20;
 
 using Blocks = std::vector<std::vector<std::byte>>;
 
 // Evenly spaced blocks, of large ones the front.
-std::vector<Bytes> samples_of(const Blocks& blocks) {
-  const size_t n = std::min(blocks.size(), kMostSamples);
+std::vector<Bytes> samples_of(const Blocks& blocks, uint64_t total_bytes, uint64_t dictionary_bytes) {
+  const uint64_t enough = std::clamp(kSamplesPerByte * dictionary_bytes, kLeastSampleBytes, kMostSampleBytes);
+  const uint64_t average = total_bytes / blocks.size() + 1;
+  const size_t n = std::min<size_t>(blocks.size(), std::max<uint64_t>(enough / average, kLeastBlocks));
   std::vector<Bytes> samples(n);
   for (size_t i = 0; i < n; ++i) {
     const Bytes block = blocks[i * blocks.size() / n];
-    samples[i] = block.first(std::min<size_t>(block.size(), kMostSampleBytes / n));
+    samples[i] = block.first(std::min<size_t>(block.size(), enough / n));
   }
   return samples;
 }
@@ -82,7 +85,7 @@ std::vector<std::byte> ShardBuilder::train() {
   if (waiting_.size() >= kLeastBlocks) {
     const double share = std::floor(plan_.meta.dictionary_fraction * static_cast<double>(waiting_bytes_)) + 1;
     const auto most = std::max(kLeastDictionaryBytes, static_cast<uint64_t>(share));
-    dictionary = codec::train_zstd_dictionary(samples_of(waiting_), most);
+    dictionary = codec::train_zstd_dictionary(samples_of(waiting_, waiting_bytes_, most), most);
   }
   if (dictionary.empty()) plan_.meta.strategy = Strategy::zstd;
   plan_.encoder = std::make_shared<const codec::ZstdEncoder>(static_cast<int>(plan_.meta.level), dictionary);
