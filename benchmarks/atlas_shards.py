@@ -156,7 +156,9 @@ def go_through(loader: Iterable[Any], most: int | None = None) -> None:
             return
 
 
-def report(what: str, n: int, sides: Mapping[str, tuple[int, Callable[[], object]]], rounds: int) -> None:
+def report(
+    what: str, n: int, sides: Mapping[str, tuple[int, Callable[[], object]]], rounds: int
+) -> None:
     """Each side with the number of examples that it goes through; the last is the original."""
     seconds = take_turns({name: side for name, (_, side) in sides.items()}, rounds)
     rates = {name: sides[name][0] / each for name, each in seconds.items()}
@@ -179,7 +181,9 @@ def report_reading(root: Path, n: int, rounds: int) -> None:
     check(root)
 
     def ours(**options: Any) -> tuple[int, Callable[[], object]]:
-        return n, functools.partial(go_through, DataLoader(apt.ShardDataset(root), BATCH, **options))
+        return n, functools.partial(
+            go_through, DataLoader(apt.ShardDataset(root), BATCH, **options)
+        )
 
     def theirs(part: int, **options: Any) -> tuple[int, Callable[[], object]]:
         loader = DataLoader(Pickled(root), BATCH, collate_fn=concatenate, **options)

@@ -6,7 +6,6 @@ import copy
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar, overload
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import get_worker_info

@@ -111,9 +111,7 @@ class Examples:
         jagged: arrays that differ in their first dimension become a pair of tensors.
     """
 
-    def __init__(
-        self, numbers: Sequence[int], levels: Mapping[str, bool], *, jagged: bool
-    ) -> None:
+    def __init__(self, numbers: Sequence[int], levels: Mapping[str, bool], *, jagged: bool) -> None:
         self._numbers, self._levels, self._jagged = numbers, levels, jagged
 
     def collate(self, column: list[Any]) -> Any:

@@ -161,8 +161,9 @@ class ShardDataset(BatchDataset[Any]):
         arena, batch = self._collated(indices)
         if isinstance(batch, MoleculeBatch):
             return [batch]
-        in_one = arena is not None and get_worker_info() is not None
-        return [Collated(InOneArena(arena, batch) if in_one else batch)]
+        if arena is not None and get_worker_info() is not None:
+            return [Collated(InOneArena(arena, batch))]
+        return [Collated(batch)]
 
     def _collated(self, indices: Indices) -> tuple[Tensor | None, Any]:
         """A batch, and the arena that it lies in if it does."""
@@ -179,7 +180,7 @@ class ShardDataset(BatchDataset[Any]):
     def _checked(self, index: Any) -> int:
         if isinstance(index, bool) or not hasattr(index, "__index__"):
             raise TypeError(f"index: expected an int, got {type(index).__name__}")
-        number = index.__index__()
+        number: int = index.__index__()
         if not -self._n <= number < self._n:
             raise IndexError(
                 f"{self._root}: example {number} is out of range for a data set of {self._n}"

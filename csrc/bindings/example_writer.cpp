@@ -118,7 +118,7 @@ void ExampleWriter::put(py::handle value) {
     return out_.bytes(as_bytes({PyBytes_AS_STRING(object), static_cast<size_t>(PyBytes_GET_SIZE(object))}));
   if (py::isinstance<py::array>(value)) return put_array(value, false);
   if (is_numpy_scalar(value)) return put_array(value, true);
-  if (THPVariable_CheckExact(object)) return put_tensor(value);
+  if (reinterpret_cast<PyObject*>(Py_TYPE(object)) == THPVariableClass) return put_tensor(value);
   const bool is_list = PyList_CheckExact(object), is_tuple = PyTuple_CheckExact(object);
   if (!is_list && !is_tuple && !PyDict_CheckExact(object)) refuse_type(value);
   if (++depth_ > kMostDepth) refuse(cat("expected values at most ", kMostDepth, " deep, got deeper ones"));

@@ -146,7 +146,10 @@ def assert_same(got: Any, want: Any, where: str = "") -> None:
         assert isinstance(got, torch.Tensor), where
         assert (got.dtype, got.shape) == (want.dtype, want.shape), where
         assert got.requires_grad == want.requires_grad, where
-        raw = [t.detach().contiguous().reshape(-1).view(torch.uint8) for t in (got, want)]
+        raw = [
+            t.detach().resolve_conj().contiguous().reshape(-1).view(torch.uint8)
+            for t in (got, want)
+        ]
         assert raw[0].equal(raw[1]), where
     elif isinstance(want, dict):
         assert type(got) is dict, where
