@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
@@ -73,7 +74,7 @@ class ShardWriter:
         if num_threads is not None:
             _check("num_threads", num_threads, 1)
         self._native = _core.ShardFileWriter(
-            os.path.abspath(os.fspath(root)),
+            str(Path(root).absolute()),
             shard_size=shard_size,
             block_size=block_size,
             strategy=strategy,

@@ -63,6 +63,7 @@ class Pickled(Dataset[Example]):
         return kept[1][position]
 
     def load(self, shard: int, block: int) -> list[Example]:
+        """The examples of a block."""
         first, last = int(self.indices[shard][block]), int(self.indices[shard][block + 1])
         stored = os.pread(self.files[shard].fileno(), last - first, first)
         if self.metas[shard]["compression_strategy"] != 0:
@@ -94,12 +95,10 @@ def write_as_the_original(root: Path, examples: Iterable[Example]) -> None:
     root.mkdir()
     shards: list[list[bytes]] = []
     block: list[Example] = []
-    n = 0
-    for example in examples:
+    for n, example in enumerate(examples):
         if n % SHARD == 0:
             shards.append([])
         block.append(example)
-        n += 1
         if len(block) == BLOCK:
             shards[-1].append(pickle.dumps(block))
             block = []
@@ -189,7 +188,7 @@ def report_reading(root: Path, n: int, rounds: int) -> None:
         loader = DataLoader(Pickled(root), BATCH, collate_fn=concatenate, **options)
         return n // part, functools.partial(go_through, loader, n // part // BATCH)
 
-    def blocks(cache_blocks: int | None = None) -> apt.BlockShuffleSampler:
+    def blocks() -> apt.BlockShuffleSampler:
         return apt.BlockShuffleSampler(apt.ShardDataset(root), window=WINDOW)
 
     few = apt.ShardDataset(root, cache_blocks=WINDOW)

@@ -53,8 +53,8 @@ class ShardDataset(BatchDataset[Any]):
         cache_blocks: decoded blocks that are kept, at least as many as the window of the sampler
             has; None: as many as fit in 256 MiB.
         layout: ``"jagged"``: arrays that differ in their first dimension alone become two tensors,
-            the rows of all examples (total, ...) and where those of each begin (B + 1,) int64: under
-            ``NAME`` and ``NAME_offsets`` in a dict, as a pair elsewhere.
+            the rows of all examples (total, ...) and where those of each begin (B + 1,) int64:
+            under ``NAME`` and ``NAME_offsets`` in a dict, as a pair elsewhere.
         levels: whether a custom key of molecules is one of their atoms: key → ``"atom"`` or
             ``"molecule"``. Of others the first examples and some further ones tell.
         num_threads: at most this many threads for a batch; None: as many as torch uses.

@@ -279,7 +279,7 @@ def test_other_processes_after_a_read(root_of: Callable[[Make], Path], start: st
     for child in children:
         child.start()
     assert dataset[63] == 63
-    for child in children:
+    for _ in children:
         assert results.get(timeout=_TIMEOUT) == list(range(64))
     for child in children:
         child.join(_TIMEOUT)

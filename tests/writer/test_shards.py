@@ -1,4 +1,4 @@
-"""Data sets of shards that are written here: what torch_atlas_ds reads in them, and what is refused."""
+"""Data sets of shards that are written here: what is read in them, and what is refused."""
 
 from __future__ import annotations
 
@@ -44,26 +44,7 @@ EXAMPLES: list[Any] = [
     {"again": {"again": {"again": 1}}},
 ]
 ARRAYS = [
-    np.arange(6, dtype=dtype).reshape(2, 3)
-    for dtype in [
-        "b",
-        "B",
-        "h",
-        "H",
-        "i",
-        "I",
-        "l",
-        "L",
-        "e",
-        "f",
-        "d",
-        "g",
-        "F",
-        "D",
-        ">i4",
-        ">f8",
-        ">c8",
-    ]
+    np.arange(6, dtype=dtype).reshape(2, 3) for dtype in [*"bBhHiIlLefdgFD", ">i4", ">f8", ">c8"]
 ] + [
     np.array([True, False]),
     np.array(3.5),
@@ -162,9 +143,9 @@ def test_tensors_as_arrays(tmp_path: Path) -> None:
     root = write(tmp_path / "set", tensors, tensors="numpy")
     want = [tensor.detach().resolve_conj().numpy() for tensor in tensors]
     assert_same(list(Reader(root)), want)
-    with apt.ShardWriter(tmp_path / "other", 1, 1, tensors="numpy") as writer:
-        with pytest.raises(TypeError, match=r"example: expected elements that NumPy has, got BF"):
-            writer.write(torch.zeros(1, dtype=torch.bfloat16))
+    writer = apt.ShardWriter(tmp_path / "other", 1, 1, tensors="numpy")
+    with pytest.raises(TypeError, match=r"example: expected elements that NumPy has, got BF"):
+        writer.write(torch.zeros(1, dtype=torch.bfloat16))
 
 
 def test_memmap(tmp_path: Path) -> None:
