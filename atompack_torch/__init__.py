@@ -12,12 +12,15 @@ from importlib.metadata import version as _version
 from atompack_torch import _core as _core  # first: it checks the torch this was built for
 from atompack_torch import _sending as _sending  # registers how batches cross processes
 from atompack_torch import hub as hub
+from atompack_torch.atlas_store import ArraySchema, ArrayStatistics, AtlasStore
 from atompack_torch.batch import MoleculeBatch
 from atompack_torch.build_cache import build_cache
 from atompack_torch.cache_verification import CacheVerification, verify_cache
+from atompack_torch.column_scan import ColumnScan
 from atompack_torch.compaction import compact
 from atompack_torch.contraction import contract_forces
 from atompack_torch.datasets.atlas_shards import ShardDataset
+from atompack_torch.datasets.atlas_store import AtlasDataset
 from atompack_torch.datasets.atp import AtpDataset
 from atompack_torch.datasets.mixture import MixtureDataset
 from atompack_torch.datasets.torch_cache import TorchCache, TorchCacheDataset
@@ -48,6 +51,10 @@ from atompack_torch.writer import AtpWriter
 __version__ = _version("atompack_torch")
 
 __all__ = [
+    "ArraySchema",
+    "ArrayStatistics",
+    "AtlasDataset",
+    "AtlasStore",
     "AtomBudgetBatchSampler",
     "AtompackError",
     "AtpDataset",
@@ -55,6 +62,7 @@ __all__ = [
     "BlockShuffleSampler",
     "CacheVerification",
     "ChebyshevDescriptor",
+    "ColumnScan",
     "CorruptFileError",
     "DistributedMoleculeSampler",
     "FieldError",

@@ -18,6 +18,7 @@ def _check_torch_version() -> None:
 _check_torch_version()
 
 from atompack_torch._C import (  # noqa: E402  (only after the check)
+    AtlasReader,
     AtpReader,
     AtpSnapshot,
     AtpSpaceUse,
@@ -25,6 +26,8 @@ from atompack_torch._C import (  # noqa: E402  (only after the check)
     CacheBuilder,
     CacheHeader,
     Collator,
+    ColumnPrefetcher,
+    ColumnScanner,
     ConcatSource,
     EncodedEntries,
     ExampleCollator,
@@ -64,6 +67,7 @@ from atompack_torch._C import (  # noqa: E402  (only after the check)
 )
 
 __all__ = [
+    "AtlasReader",
     "AtpReader",
     "AtpSnapshot",
     "AtpSpaceUse",
@@ -71,6 +75,8 @@ __all__ = [
     "CacheBuilder",
     "CacheHeader",
     "Collator",
+    "ColumnPrefetcher",
+    "ColumnScanner",
     "ConcatSource",
     "EncodedEntries",
     "ExampleCollator",

@@ -13,15 +13,19 @@ find_package(OpenMP REQUIRED)  # without it at::parallel_for is a serial loop, s
 
 pybind11_add_module(_C MODULE NO_EXTRAS
   csrc/bindings/atp.cpp
+  csrc/bindings/atlas_store.cpp
+  csrc/bindings/atlas_values.cpp
   csrc/bindings/atp_writer.cpp
   csrc/bindings/cache_builder.cpp
   csrc/bindings/collate.cpp
   csrc/bindings/descriptor.cpp
+  csrc/bindings/dtypes.cpp
   csrc/bindings/element_types.cpp
   csrc/bindings/example_reader.cpp
   csrc/bindings/example_writer.cpp
   csrc/bindings/errors.cpp
   csrc/bindings/extxyz.cpp
+  csrc/bindings/indices.cpp
   csrc/bindings/inspect.cpp
   csrc/bindings/module.cpp
   csrc/bindings/shard_writer.cpp

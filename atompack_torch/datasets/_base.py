@@ -46,7 +46,6 @@ class MoleculeDataset(BatchDataset[Molecule]):
     """
 
     _path: Any = None  # as it was given
-    _selection: Tensor | None = None  # of a subset: numbers in the whole data set
     _request: Request
     _native: Collator | None = None
     _table: FieldTable | None = None  # kept alive for the names that are noted on it
@@ -71,10 +70,6 @@ class MoleculeDataset(BatchDataset[Molecule]):
     def _options(self) -> dict[str, Any]:
         """All that was asked for, by the names of the options."""
         return self._request._asdict()
-
-    def _size(self) -> int:
-        """Number of molecules in the whole data set."""
-        raise NotImplementedError
 
     def _atom_counts(self) -> Tensor:
         """(number of molecules in the whole data set,) int64."""
@@ -112,9 +107,6 @@ class MoleculeDataset(BatchDataset[Molecule]):
     def __getstate__(self) -> dict[str, Any]:
         of_this_process = ("_native", "_table", "_structures")
         return {key: value for key, value in self.__dict__.items() if key not in of_this_process}
-
-    def __len__(self) -> int:
-        return self._size() if self._selection is None else len(self._selection)
 
     @property
     def n_atoms(self) -> Tensor:
@@ -250,35 +242,14 @@ class MoleculeDataset(BatchDataset[Molecule]):
         with reporting(progress, len(self), "statistics") as report:
             return gather(self._collator(), self._selection, report)
 
-    def subset(self: Self, indices: Indices) -> Self:
-        """The same data set, seen through these indices; nothing is read or copied."""
-        checked = torch.as_tensor(indices, dtype=torch.int64)
-        if len(checked) and (int(checked.min()) < -len(self) or int(checked.max()) >= len(self)):
-            raise IndexError(f"subset: an index is out of range for a data set of {len(self)}")
-        checked = torch.where(checked < 0, checked + len(self), checked)
+    def _copied(self: Self) -> Self:
         part = copy.copy(self)
-        if self._forces is None:  # else it depends on the selection
+        if self._forces is None:  # else they depend on the selection
             part._native, part._table = self._native, self._table
-        part._selection = checked if self._selection is None else self._selection[checked]
         return part
 
-    def split(self: Self, fractions: Sequence[float], seed: int) -> list[Self]:
-        """Random parts of these fractions, the same for the same seed.
-
-        Raises:
-            ValueError: the fractions are negative or do not add up to 1.
-        """
-        if min(fractions, default=0) < 0 or abs(sum(fractions) - 1) > 1e-6:
-            raise ValueError(f"fractions: expected positive numbers that add up to 1: {fractions}")
-        order = torch.randperm(len(self), generator=torch.Generator().manual_seed(seed))
-        sizes = [int(len(self) * fraction) for fraction in fractions]
-        for i in range(len(self) - sum(sizes)):
-            sizes[i % len(sizes)] += 1
-        return self._parted(list(torch.split(order, sizes)))
-
     def _parted(self: Self, numbers: Sequence[Any]) -> list[Self]:
-        """Subsets; the first is for training."""
-        parts = [self.subset(part) for part in numbers]
+        parts = super()._parted(numbers)
         for part in parts[1:]:
             part._keeps = part._keeps and part._computing is not None and part._computing.keeps_all
         return parts
@@ -294,9 +265,11 @@ class MoleculesAhead:
         self._native = Prefetcher(self._collator, num_threads, pinned)
 
     def ask(self, indices: Sequence[int] | Tensor) -> None:
+        """Never waits."""
         self._native.ask(self._collator, indices, self._selection)
 
     def take(self) -> MoleculeBatch:
+        """The oldest."""
         return self._dataset._completed(self._dataset._wrapped(self._native.take()))
 
     def __len__(self) -> int:

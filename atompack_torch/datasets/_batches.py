@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
+import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 from torch.utils.data._utils.collate import default_collate_fn_map
@@ -13,6 +15,7 @@ from torch.utils.data._utils.collate import default_collate_fn_map
 from atompack_torch.batch import MoleculeBatch
 
 Item = TypeVar("Item", covariant=True)
+Self = TypeVar("Self", bound="BatchDataset[Any]")
 
 Indices = Sequence[int] | Tensor | np.ndarray[Any, Any]
 
@@ -52,12 +55,18 @@ class Ahead(Protocol):
 class BatchDataset(Dataset[Item]):
     """A data set that makes whole batches at once."""
 
+    _selection: Tensor | None = None  # of a subset: numbers in the whole data set
+
     def batch(self, indices: Indices) -> Any:
         """One batch of these items, any order, repeats allowed."""
         raise NotImplementedError
 
-    def __len__(self) -> int:
+    def _size(self) -> int:
+        """Number of items in the whole data set."""
         raise NotImplementedError
+
+    def __len__(self) -> int:
+        return self._size() if self._selection is None else len(self._selection)
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
         """A whole batch at once, for DataLoader: a list of one, collated already."""
@@ -76,6 +85,42 @@ class BatchDataset(Dataset[Item]):
     def _finished(self, batch: Any) -> Any:
         """The last step, on a batch that is where it should be: what the user asked for."""
         return batch
+
+    def _copied(self: Self) -> Self:
+        """The same data set, for another selection."""
+        return copy.copy(self)
+
+    def subset(self: Self, indices: Indices) -> Self:
+        """The same data set, seen through these indices; nothing is read or copied.
+
+        Raises:
+            IndexError: an index is out of range.
+        """
+        checked = torch.as_tensor(indices, dtype=torch.int64)
+        if len(checked) and (int(checked.min()) < -len(self) or int(checked.max()) >= len(self)):
+            raise IndexError(f"subset: an index is out of range for a data set of {len(self)}")
+        checked = torch.where(checked < 0, checked + len(self), checked)
+        part = self._copied()
+        part._selection = checked if self._selection is None else self._selection[checked]
+        return part
+
+    def split(self: Self, fractions: Sequence[float], seed: int) -> list[Self]:
+        """Random parts of these fractions, the same for the same seed.
+
+        Raises:
+            ValueError: the fractions are negative or do not add up to 1.
+        """
+        if min(fractions, default=0) < 0 or abs(sum(fractions) - 1) > 1e-6:
+            raise ValueError(f"fractions: expected positive numbers that add up to 1: {fractions}")
+        order = torch.randperm(len(self), generator=torch.Generator().manual_seed(seed))
+        sizes = [int(len(self) * fraction) for fraction in fractions]
+        for i in range(len(self) - sum(sizes)):
+            sizes[i % len(sizes)] += 1
+        return self._parted(list(torch.split(order, sizes)))
+
+    def _parted(self: Self, numbers: Sequence[Tensor]) -> list[Self]:
+        """Subsets; the first is for training."""
+        return [self.subset(part) for part in numbers]
 
 
 def as_sequence(indices: Indices) -> Sequence[int]:

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <utility>
+#include <tuple>
 
 #include "base/bytes.h"
 #include "base/recent.h"
@@ -23,10 +23,12 @@ class DecodedBytes {
   size_t size_;
 };
 
-// By serial number of the layer and id of the block.
-using BlockCache = Recent<std::pair<uint64_t, uint32_t>, DecodedBytes>;
+// By serial number of the layer, id of the block, and where a stretch of it begins (kWholeBlock: all of it).
+using BlockCache = Recent<std::tuple<uint64_t, uint32_t, uint64_t>, DecodedBytes>;
+inline constexpr uint64_t kWholeBlock = ~uint64_t{0};
+inline constexpr uint64_t kMostCachedBytes = uint64_t{256} << 20;
 
-// That of this process; a fork has its own, which begins empty. Up to 256 MiB.
+// That of this process; a fork has its own, which begins empty. Up to kMostCachedBytes.
 BlockCache& block_cache();
 
 }  // namespace atompack::array_format

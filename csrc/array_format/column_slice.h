@@ -32,9 +32,7 @@ class Slice final : public ColumnSlice {
 
   void fill(ColumnVisitor& visitor) const override;
   size_t n_units() const override { return units_.size(); }
-  uint64_t unit_bytes(size_t unit) const override {
-    return units_[unit].block.codec == codec::Codec::none ? units_[unit].wanted : units_[unit].block.decoded_bytes;
-  }
+  uint64_t work(size_t unit) const override;
   void read(size_t unit, ColumnVisitor& visitor) const override;
 
  private:
@@ -54,8 +52,9 @@ class Slice final : public ColumnSlice {
   // Pieces of one block that is decoded for all of them; of a block that is stored as it is, a stretch of them.
   struct Unit {
     size_t first = 0, last = 0;
-    StoredBlock block;
+    BlockView block;
     uint64_t wanted = 0;  // bytes of its chunks
+    uint64_t end = 0;     // of the last one
   };
 
   std::span<const uint64_t> start_of(const Row& row) const { return axes(row.first_axis, row); }
@@ -66,7 +65,7 @@ class Slice final : public ColumnSlice {
   static size_t rank_of(const Row& row) { return row.layout->shape.size(); }
 
   std::string_view name_of(const Piece& piece) const { return column_->name(rows_[piece.row].number); }
-  static Box cell_box(const ColumnLayout& layout, uint64_t cell);
+  Box box_of(const Row& row) const;
 
   void add_row(uint64_t number, const SliceRequest& request);
   void add_axes(Row& row, const SliceRequest& request);
@@ -76,6 +75,13 @@ class Slice final : public ColumnSlice {
   void check_unwritten() const;
   [[noreturn]] void fail_foreign(const Row& row) const;
 
+  std::span<const Piece> pieces_of(const Unit& unit) const {
+    return std::span(pieces_).subspan(unit.first, unit.last - unit.first);
+  }
+  bool is_mostly_wanted(const Unit& unit) const { return 2 * unit.wanted >= unit.block.decoded_bytes; }
+  bool keeps_stretches(const Unit& unit) const;
+  bool read_stretches(const Unit& unit, uint64_t serial, ColumnVisitor& visitor) const;
+  void decode_stretches(const Unit& unit, uint64_t serial, ColumnVisitor& visitor) const;
   bool decode_in_place(const Unit& unit, ColumnVisitor& visitor) const;
   void hand_out(const Unit& unit, Bytes block, ColumnVisitor& visitor) const;
   void hand_out(const Piece& piece, Bytes chunk, ColumnVisitor& visitor) const;
@@ -86,6 +92,7 @@ class Slice final : public ColumnSlice {
   std::vector<uint64_t> axes_;
   std::vector<Piece> pieces_;
   std::vector<Unit> units_;
+  uint64_t partly_wanted_ = 0;  // bytes of blocks of which less than half is wanted
 };
 
 }  // namespace atompack::array_format

@@ -1,11 +1,13 @@
 #include "bindings/collate.h"
 
 #include <pybind11/stl.h>
-#include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/utils/pybind.h>
 
 #include <array>
 
+#include "bindings/dtypes.h"
+#include "bindings/indices.h"
+#include "bindings/taking.h"
 #include "collate/collator.h"
 #include "collate/parallel.h"
 #include "collate/prefetcher.h"
@@ -22,13 +24,6 @@ using collate::FieldTable;
 using collate::Missing;
 using collate::Prefetcher;
 using collate::Request;
-
-DType dtype_named(const std::string& name) {
-  for (int i = 0; i < kNumberOfDTypes; ++i) {
-    if (name_of(static_cast<DType>(i)) == name) return static_cast<DType>(i);
-  }
-  throw py::value_error(cat("dtype: ", name, " is not a type of this library"));
-}
 
 using PyFieldId = std::pair<int, std::string>;
 
@@ -78,55 +73,9 @@ std::shared_ptr<Collator> make_collator(
   return std::make_shared<Collator>(std::move(source), std::move(request));
 }
 
-std::string out_of_range(int64_t index, int64_t size) {
-  return cat("molecule ", index, " is out of range for a data set of ", size);
+Shown shown(const Collator& collator, const std::optional<at::Tensor>& selection) {
+  return {collator.source()->size(), selection, "molecule"};
 }
-
-int64_t checked_index(py::handle item, int64_t size) {
-  if (PyBool_Check(item.ptr())) throw py::type_error("indices: expected integers, got a bool (masks are not taken)");
-  const Py_ssize_t index = PyNumber_AsSsize_t(item.ptr(), PyExc_IndexError);
-  if (index == -1 && PyErr_Occurred() != nullptr) throw py::error_already_set();
-  if (index < -size || index >= size) {
-    throw py::index_error(out_of_range(index, size));
-  }
-  return index < 0 ? index + size : index;
-}
-
-// The molecules of a source that a data set shows: all of them, or those of a subset (contiguous int64).
-class Shown {
- public:
-  Shown(const Collator& collator, const std::optional<at::Tensor>& selection)
-      : size_(selection ? selection->numel() : collator.source()->size()),
-        numbers_(selection ? selection->const_data_ptr<int64_t>() : nullptr) {}
-
-  int64_t number(py::handle item) const {
-    const int64_t index = checked_index(item, size_);
-    return numbers_ == nullptr ? index : numbers_[index];
-  }
-
-  std::vector<int64_t> numbers(const at::Tensor& items) const {
-    const int64_t* const first = items.const_data_ptr<int64_t>();
-    std::vector<int64_t> all(first, first + items.numel());
-    for (int64_t& index : all) {
-      if (index < -size_ || index >= size_) throw py::index_error(out_of_range(index, size_));
-      if (index < 0) index += size_;
-      if (numbers_ != nullptr) index = numbers_[index];
-    }
-    return all;
-  }
-
-  std::vector<int64_t> numbers(const py::sequence& items) const {
-    std::vector<int64_t> all;
-    all.reserve(items.size());
-    // Held as objects: the items of a range are made as they are asked for, and nobody else holds them.
-    for (const py::object item : items) all.push_back(number(item));
-    return all;
-  }
-
- private:
-  int64_t size_;
-  const int64_t* numbers_;
-};
 
 // positions, atomic_numbers, batch, ptr, n_atoms, index, then edges, then the fields of the table
 py::list values_of(Batch& batch) {
@@ -150,9 +99,9 @@ py::tuple hand_over(Batch batch) {
                         faults);
 }
 
-py::tuple collate_indices(const Collator& self, const py::sequence& indices, const std::optional<at::Tensor>& selection,
+py::tuple collate_indices(const Collator& self, const py::object& indices, const std::optional<at::Tensor>& selection,
                           bool shared) {
-  std::vector<int64_t> checked = Shown(self, selection).numbers(indices);
+  std::vector<int64_t> checked = shown(self, selection).numbers(indices);
   Batch batch;
   {
     const py::gil_scoped_release release;
@@ -162,7 +111,7 @@ py::tuple collate_indices(const Collator& self, const py::sequence& indices, con
 }
 
 py::tuple collate_one(const Collator& self, py::handle item, const std::optional<at::Tensor>& selection) {
-  const int64_t index = Shown(self, selection).number(item);
+  const int64_t index = shown(self, selection).number(item);
   Batch batch;
   {
     const py::gil_scoped_release release;
@@ -177,24 +126,10 @@ std::unique_ptr<Prefetcher> make_prefetcher(std::shared_ptr<Collator> collator, 
 
 void ask(Prefetcher& self, const Collator& collator, const py::object& indices,
          const std::optional<at::Tensor>& selection) {
-  const Shown shown(collator, selection);
-  self.ask(THPVariable_Check(indices.ptr()) ? shown.numbers(indices.cast<at::Tensor>())
-                                            : shown.numbers(indices.cast<py::sequence>()));
+  self.ask(shown(collator, selection).numbers(indices));
 }
 
-// Looks for Ctrl-C from time to time.
-py::tuple take(Prefetcher& self) {
-  constexpr std::chrono::milliseconds kPatience{50};
-  std::optional<Batch> batch;
-  for (;;) {
-    {
-      const py::gil_scoped_release release;
-      batch = self.take(kPatience);
-    }
-    if (batch) return hand_over(std::move(*batch));
-    if (PyErr_CheckSignals() != 0) throw py::error_already_set();
-  }
-}
+py::tuple take(Prefetcher& self) { return hand_over(take_patiently(self)); }
 
 using PyAddress = std::tuple<int64_t, int, uint64_t>;
 using PyTicket = std::tuple<PyAddress, uint32_t, uint64_t>;

@@ -68,6 +68,22 @@ size_t compress(Codec codec, int level, Bytes in, std::span<std::byte> out) {
   throw InternalError("codec out of range");
 }
 
+void decompress_front(Codec codec, Bytes stored, std::span<std::byte> out) {
+  switch (codec) {
+    case Codec::none:
+      if (stored.size() < out.size()) {
+        throw CorruptFileError(cat("stored bytes: expected at least ", out.size(), ", got ", stored.size()));
+      }
+      if (!out.empty()) std::memcpy(out.data(), stored.data(), out.size());
+      return;
+    case Codec::lz4:
+      return lz4_decompress_front(stored, out);
+    case Codec::zstd:
+      return zstd_decompress_front(stored, out);
+  }
+  throw InternalError("codec out of range");
+}
+
 void decompress(Codec codec, Bytes stored, std::span<std::byte> out) {
   switch (codec) {
     case Codec::none:

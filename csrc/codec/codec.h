@@ -28,6 +28,9 @@ uint64_t compressed_bound(Codec codec, uint64_t bytes);
 // clamped. Thread-safe: contexts are kept per thread.
 size_t compress(Codec codec, int level, Bytes in, std::span<std::byte> out);
 
+// Decompresses no more than it takes to fill `out`, with the first bytes of the unit; what follows is not looked at.
+void decompress_front(Codec codec, Bytes stored, std::span<std::byte> out);
+
 // Decompresses the whole unit; it must fill `out` exactly. Thread-safe: contexts are kept per thread.
 void decompress(Codec codec, Bytes stored, std::span<std::byte> out);
 

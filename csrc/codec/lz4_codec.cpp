@@ -17,6 +17,20 @@ void* thread_state() {
   return state.get();
 }
 
+void check_sizes(Bytes stored, std::span<std::byte> out) {
+  constexpr size_t kMost = std::numeric_limits<int>::max();
+  if (stored.size() <= kMost && out.size() <= kMost) return;
+  throw CorruptFileError(
+      cat("lz4 block: expected at most ", kMost, " bytes, got ", std::max(stored.size(), out.size())));
+}
+
+void check_decoded(int got, size_t expected) {
+  if (got < 0) throw CorruptFileError(cat("lz4 block: does not decode to ", expected, " bytes"));
+  if (static_cast<size_t>(got) != expected) {
+    throw CorruptFileError(cat("lz4 block: expected ", expected, " bytes, got ", got));
+  }
+}
+
 }  // namespace
 
 // A byte of a block yields at most 255 bytes of output (a run of length bytes in a match).
@@ -41,17 +55,19 @@ size_t lz4_compress(int level, Bytes in, std::span<std::byte> out) {
 }
 
 void lz4_decompress(Bytes stored, std::span<std::byte> out) {
-  constexpr size_t kMost = std::numeric_limits<int>::max();
-  if (stored.size() > kMost || out.size() > kMost) {
-    throw CorruptFileError(
-        cat("lz4 block: expected at most ", kMost, " bytes, got ", std::max(stored.size(), out.size())));
-  }
+  check_sizes(stored, out);
   const int got = LZ4_decompress_safe(reinterpret_cast<const char*>(stored.data()), reinterpret_cast<char*>(out.data()),
                                       static_cast<int>(stored.size()), static_cast<int>(out.size()));
-  if (got < 0) throw CorruptFileError(cat("lz4 block: does not decode to ", out.size(), " bytes"));
-  if (static_cast<size_t>(got) != out.size()) {
-    throw CorruptFileError(cat("lz4 block: expected ", out.size(), " bytes, got ", got));
-  }
+  check_decoded(got, out.size());
+}
+
+void lz4_decompress_front(Bytes stored, std::span<std::byte> out) {
+  check_sizes(stored, out);
+  const int n = static_cast<int>(out.size());
+  const int got =
+      LZ4_decompress_safe_partial(reinterpret_cast<const char*>(stored.data()), reinterpret_cast<char*>(out.data()),
+                                  static_cast<int>(stored.size()), n, n);
+  check_decoded(got, out.size());
 }
 
 }  // namespace atompack::codec

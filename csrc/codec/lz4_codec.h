@@ -11,5 +11,7 @@ uint64_t lz4_decoded_bound(Bytes stored);
 uint64_t lz4_compressed_bound(uint64_t bytes);
 size_t lz4_compress(int level, Bytes in, std::span<std::byte> out);
 void lz4_decompress(Bytes stored, std::span<std::byte> out);
+// The first out.size() bytes.
+void lz4_decompress_front(Bytes stored, std::span<std::byte> out);
 
 }  // namespace atompack::codec

@@ -134,6 +134,19 @@ void zstd_decompress(Bytes stored, std::span<std::byte> out) {
   check_decompressed(got, out.size());
 }
 
+void zstd_decompress_front(Bytes stored, std::span<std::byte> out) {
+  ZSTD_DCtx* const context = decompression_context();
+  ZSTD_DCtx_reset(context, ZSTD_reset_session_only);
+  ZSTD_inBuffer from{stored.data(), stored.size(), 0};
+  ZSTD_outBuffer to{out.data(), out.size(), 0};
+  while (to.pos < to.size) {
+    const size_t taken = from.pos, made = to.pos;
+    const size_t left = ZSTD_decompressStream(context, &to, &from);
+    if (ZSTD_isError(left)) throw CorruptFileError(cat("zstd: ", ZSTD_getErrorName(left)));
+    if (from.pos == taken && to.pos == made) check_decompressed(to.pos, to.size);  // nothing more will come
+  }
+}
+
 std::vector<std::byte> zstd_decompress_unsized(Bytes stored, uint64_t most) {
   const uint64_t bound = std::min(zstd_decoded_bound(stored), most);  // also that all frames are whole
   ZSTD_DCtx* const context = decompression_context();

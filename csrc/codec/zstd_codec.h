@@ -18,6 +18,8 @@ uint64_t zstd_compressed_bound(uint64_t bytes);
 // One frame that declares its content size, without checksum.
 size_t zstd_compress(int level, Bytes in, std::span<std::byte> out);
 void zstd_decompress(Bytes stored, std::span<std::byte> out);
+// The first out.size() bytes.
+void zstd_decompress_front(Bytes stored, std::span<std::byte> out);
 // For frames that need not say how much they hold: memory is taken as it fills. Throws CorruptFileError where it is
 // more than `most` bytes.
 std::vector<std::byte> zstd_decompress_unsized(Bytes stored, uint64_t most);

@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "collate/ring_arena.h"
+#include "io/huge_pages.h"
 #include "io/shared_memory.h"
 
 namespace atompack::collate {
@@ -44,7 +45,9 @@ class BlockPool {
         return taken;
       }
     }
-    return c10::alloc_cpu(block);
+    void* const fresh = c10::alloc_cpu(block);
+    io::prefer_huge_pages(fresh, block);
+    return fresh;
   }
 
   void give_back(void* memory, size_t block) {
@@ -81,7 +84,11 @@ void release_block(void* context) {
 c10::DataPtr heap_memory(size_t bytes) {
   // Above this a power of two wastes too much; the system's allocator gives such blocks back anyway.
   constexpr size_t kLargestPooled = size_t{32} << 20;
-  if (bytes > kLargestPooled) return c10::GetCPUAllocator()->allocate(bytes);
+  if (bytes > kLargestPooled) {
+    c10::DataPtr memory = c10::GetCPUAllocator()->allocate(bytes);
+    io::prefer_huge_pages(memory.get(), bytes);
+    return memory;
+  }
   const size_t block_bytes = BlockPool::block_bytes(bytes);
   auto block = std::make_unique<Block>(Block{BlockPool::instance().take(block_bytes), block_bytes});
   void* const memory = block->memory;

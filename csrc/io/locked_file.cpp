@@ -139,4 +139,14 @@ void LockedFile::publish(bool replace) {
   name_is_durable_ = true;
 }
 
+std::vector<std::string> unpublished_in(const std::string& folder) {
+  std::vector<std::string> names;
+  for (const std::string& name : names_in(folder)) {
+    if (name.size() > 1 + kNotYet.size() && name.starts_with('.') && name.ends_with(kNotYet)) {
+      names.push_back(name.substr(1, name.size() - 1 - kNotYet.size()));
+    }
+  }
+  return names;
+}
+
 }  // namespace atompack::io

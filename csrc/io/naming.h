@@ -2,8 +2,12 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 namespace atompack::io {
+
+// What the names of files and folders end in that do not have their own yet.
+inline constexpr std::string_view kNotYet = ".new";
 
 // Hidden, beside the path, and the same for every writer of it: so its lock is the one that they meet.
 std::string unpublished_path(const std::string& path);

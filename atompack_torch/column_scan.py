@@ -1,0 +1,46 @@
+"""What a scan over many datasets of a store gives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+Layout = Literal["stacked", "jagged", "list"]
+LAYOUTS = ("stacked", "jagged", "list")
+
+
+@dataclass(frozen=True)
+class ColumnScan:
+    """One array of D datasets.
+
+    Attributes:
+        values: layout ``"stacked"``: (D, *shape), rows of datasets without the array are NaN (0 for
+            integers) and masked; ``"jagged"``: (sum of lengths, *rest), one dataset after another
+            along the first axis; ``"list"``: D tensors, each in its own shape, None where the array
+            is missing. Strings and binary values: a list with one entry a dataset (``"jagged"``:
+            one a value) of ``str`` or ``bytes``, in lists for each axis. Timestamps are int64
+            nanoseconds since 1970 (UTC).
+        offsets: (D + 1,) int64, layout ``"jagged"``: dataset i has rows ``offsets[i]`` to
+            ``offsets[i + 1]``.
+        mask: (D,) bool: which datasets have the array.
+        datasets: their names.
+    """
+
+    values: Tensor | list[Any]
+    offsets: Tensor | None
+    mask: Tensor
+    datasets: Sequence[str]
+
+    def nested(self) -> Tensor:
+        """The jagged values as a ``torch.nested`` tensor of layout ``torch.jagged``; no copy.
+
+        Raises:
+            ValueError: another layout, or strings.
+        """
+        if self.offsets is None or not isinstance(self.values, Tensor):
+            raise ValueError('nested: expected a column of numbers with layout="jagged"')
+        return torch.nested.nested_tensor_from_jagged(self.values, self.offsets)

@@ -1,0 +1,218 @@
+"""Batches of the datasets of an ATLAS store."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import get_worker_info
+
+from atompack_torch._core import ColumnPrefetcher, ColumnScanner
+from atompack_torch.atlas_store import AtlasStore
+from atompack_torch.column_scan import Layout
+from atompack_torch.datasets._batches import BatchDataset, Indices, as_sequence
+
+Batch = dict[str, Any]
+Transform = Callable[[Batch], Any]
+
+
+class AtlasDataset(BatchDataset[Batch]):
+    """The datasets of a store by number, some of their arrays in batches.
+
+        store = AtlasStore("profiles")
+        for batch in DataLoader(AtlasDataset(store, ["depth", "temperature"]), batch_size=64):
+            batch["temperature"], batch["temperature_mask"], batch["name"]
+
+    A batch of B datasets is a plain dict: for each array its tensor as ``AtlasStore.scan`` makes
+    it, ``<array>_mask`` (B,) bool for those that have it, ``<array>_offsets`` (B + 1,) int64 with
+    ``layout="jagged"``; ``name``: a list of B dataset names. All tensors share one memory.
+
+    Args:
+        store: an ``AtlasStore``, or the path of one.
+        arrays: names.
+        start: the first element along each axis of every array; None: 0.
+        shape: how many, clamped to each array; None: to the end.
+        layout: ``"stacked"``, ``"jagged"`` or ``"list"``; see ``ColumnScan``.
+        dtype: cast numbers in the copy.
+        transform: called with every batch, in the process that made it.
+        num_threads: at most as many for a batch; None: as many as torch uses. One in DataLoader
+            workers.
+
+    Raises:
+        FieldError: no dataset has one of the arrays.
+        ValueError: two keys of a batch would have the same name.
+    """
+
+    def __init__(
+        self,
+        store: AtlasStore | str | os.PathLike[str],
+        arrays: Sequence[str],
+        *,
+        start: Sequence[int] | None = None,
+        shape: Sequence[int] | None = None,
+        layout: Layout = "stacked",
+        dtype: torch.dtype | None = None,
+        transform: Transform | None = None,
+        num_threads: int | None = None,
+    ) -> None:
+        if isinstance(arrays, str):
+            raise TypeError(f"arrays: expected a list of names, got {arrays!r}")
+        self._store = store if isinstance(store, AtlasStore) else AtlasStore(store)
+        self._arrays = tuple(arrays)
+        self._keys = [_keys(array, layout) for array in arrays]
+        _check_keys([key for keys in self._keys for key in keys])
+        self._options: tuple[Any, ...] = (start, shape, layout, dtype, num_threads)
+        self._transform = transform
+        self._native: ColumnScanner | None = None
+        self._names: list[str] | None = None
+        self._scanner()  # names and options are checked here and now
+
+    def _scanner(self) -> ColumnScanner:
+        native = self._native
+        if native is None:
+            native = self._native = self._store._scanner(self._arrays, *self._options)
+        return native
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if k not in ("_native", "_names")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._native = self._names = None
+
+    @property
+    def store(self) -> AtlasStore:
+        """The store."""
+        return self._store
+
+    @property
+    def arrays(self) -> tuple[str, ...]:
+        """Names of the arrays in a batch."""
+        return self._arrays
+
+    def _size(self) -> int:
+        return len(self._store)
+
+    @property
+    def block_sizes(self) -> Tensor:
+        """(blocks,) int64: how many datasets, one after another, share a block of the first array.
+
+        For ``BlockShuffleSampler``: datasets of one block are decompressed together.
+        """
+        variable = self._store._variable(self._arrays[0])
+        rows = range(len(self)) if self._selection is None else self._selection.tolist()
+        blocks = torch.tensor(self._store._reader().blocks(variable, rows), dtype=torch.int64)
+        sizes: Tensor = torch.unique_consecutive(blocks, return_counts=True)[1]
+        return sizes
+
+    def __getitem__(self, item: int | slice) -> Any:
+        """One dataset by number (negative too): array name → value; or a batch by slice.
+
+        Values are in their own shape, None where the dataset does not have the array; ``name`` is
+        its name. ``transform`` is for batches and does not see it.
+
+        Raises:
+            IndexError: out of range.
+            CorruptFileError: a file is damaged.
+        """
+        if isinstance(item, slice):
+            return self.batch(range(*item.indices(len(self))))
+        start, shape, _, dtype, num_threads = self._options
+        scanner = self._store._scanner(self._arrays, start, shape, "list", dtype, num_threads)
+        _, columns = scanner.scan([item], self._selection, False)
+        values = {array: column[0][0] for array, column in zip(self._arrays, columns, strict=True)}
+        return values | {"name": self._name_of(int(item))}
+
+    def _name_of(self, item: int) -> str:
+        (name,) = self._names_of([item])
+        return name
+
+    def _names_of(self, indices: Sequence[int] | Tensor) -> list[str]:
+        if self._names is None:
+            names = self._store._dataset_names()
+            self._names = (
+                names if self._selection is None else [names[i] for i in self._selection.tolist()]
+            )
+        numbers = indices.tolist() if isinstance(indices, (Tensor, np.ndarray)) else indices
+        return [self._names[i] for i in numbers]
+
+    def batch(self, indices: Indices) -> Any:
+        """One column scan an array.
+
+        Args:
+            indices: numbers of datasets, any order, repeats allowed, negative ones from the end.
+
+        Returns:
+            A dict as above, or what ``transform`` makes of it.
+
+        Raises:
+            IndexError: an index is out of range.
+            FieldError: shapes or dtypes differ where the layout joins them.
+            CorruptFileError: a file is damaged.
+        """
+        numbers = as_sequence(indices)
+        shared = get_worker_info() is not None
+        scan = self._scanner().scan(numbers, self._selection, shared)
+        return self._finished(self._wrapped(scan, self._names_of(numbers)))
+
+    def _wrapped(self, scan: Any, names: list[str]) -> Batch:
+        batch: Batch = {}
+        for keys, (values, offsets, mask) in zip(self._keys, scan[1], strict=True):
+            batch[keys[0]] = values
+            batch[keys[1]] = mask
+            if offsets is not None:
+                batch[keys[2]] = offsets
+        batch["name"] = names
+        return batch
+
+    def _finished(self, batch: Batch) -> Any:
+        return batch if self._transform is None else self._transform(batch)
+
+    def _copied(self) -> AtlasDataset:
+        part = super()._copied()
+        part._native = self._native
+        return part
+
+    def _ahead(self, num_threads: int, pinned: bool) -> ColumnsAhead:
+        return ColumnsAhead(self, num_threads, pinned)
+
+    def __repr__(self) -> str:
+        return f"AtlasDataset({self._store!r}, {', '.join(self._arrays)})"
+
+
+class ColumnsAhead:
+    """Batches of columns that native threads make ahead of their use."""
+
+    def __init__(self, dataset: AtlasDataset, num_threads: int, pinned: bool) -> None:
+        self._dataset = dataset
+        self._scanner = dataset._scanner()
+        self._native = ColumnPrefetcher(self._scanner, num_threads, pinned)
+        self._names: list[list[str]] = []
+
+    def ask(self, indices: Sequence[int] | Tensor) -> None:
+        """Never waits."""
+        self._native.ask(self._scanner, indices, self._dataset._selection)
+        self._names.append(self._dataset._names_of(indices))
+
+    def take(self) -> Batch:
+        """The oldest."""
+        names = self._names.pop(0)
+        return self._dataset._wrapped(self._native.take(), names)
+
+    def __len__(self) -> int:
+        return len(self._native)
+
+
+def _keys(array: str, layout: str) -> list[str]:
+    keys = [array, f"{array}_mask"]
+    return [*keys, f"{array}_offsets"] if layout == "jagged" else keys
+
+
+def _check_keys(keys: list[str]) -> None:
+    twice = {key for key in keys if keys.count(key) > 1 or key == "name"}
+    if twice:
+        raise ValueError(f"arrays: two keys of a batch would be called {', '.join(sorted(twice))}")

@@ -1,0 +1,100 @@
+#include "array_format/writer.h"
+
+#include "array_format/writer_impl.h"
+#include "io/process.h"
+
+namespace atompack::array_format {
+namespace {
+
+// Adds the file and the array to errors.
+template <typename Action>
+auto about(const std::string& path, std::string_view name, const Action& action) {
+  try {
+    return action();
+  } catch (DataError& error) {
+    if (!name.empty()) error.at_field(std::string(name));
+    error.in_file(path);
+    throw;
+  }
+}
+
+}  // namespace
+
+Writer::Writer(const std::string& path, WriterOptions options, io::FileSystem& files)
+    : path_(path), owner_(io::process_id()), impl_(std::make_unique<Impl>(path, std::move(options), files)) {}
+
+Writer::~Writer() {
+  if (owner_ == io::process_id()) return;
+  // In a forked child there are no threads to stop, and locks may be held for ever.
+  static_cast<void>(impl_.release());
+}
+
+Writer::Impl& Writer::use() const {
+  if (owner_ == io::process_id()) return *impl_;
+  throw LockedError(cat(path_, ": this writer belongs to the process that opened it, this is a fork"));
+}
+
+std::vector<std::string> Writer::names() const { return use().names(); }
+
+bool Writer::contains(std::string_view name) const { return use().contains(name); }
+
+ArrayDefinition Writer::definition(std::string_view name) const {
+  return about(path_, name, [&] { return use().definition(name); });
+}
+
+void Writer::define(const ArrayDefinition& definition) {
+  about(path_, definition.name, [&] { use().define(definition); });
+}
+
+void Writer::write(std::string_view name, const Box& box, Bytes numbers) {
+  about(path_, name, [&] { use().write(name, box, numbers); });
+}
+
+void Writer::write(std::string_view name, const Box& box, std::span<const std::string_view> texts) {
+  about(path_, name, [&] { use().write(name, box, texts); });
+}
+
+void Writer::remove(std::string_view name) {
+  about(path_, name, [&] { use().remove(name); });
+}
+
+void Writer::read(std::string_view name, const Box& box, std::span<std::byte> out) {
+  about(path_, name, [&] { use().read(name, box, out); });
+}
+
+void Writer::read(std::string_view name, const Box& box, std::span<std::string> out) {
+  about(path_, name, [&] { use().read(name, box, out); });
+}
+
+bool Writer::has_news() const { return use().has_news(); }
+
+bool Writer::stage() {
+  return about(path_, "", [&] { return use().stage(); });
+}
+
+uint32_t Writer::staged_number() const {
+  static_cast<void>(use().staged());
+  return use().number();
+}
+
+std::string Writer::staged_digest() const { return use().digest(); }
+
+void Writer::keep_staged() { use().keep_staged(); }
+
+void Writer::publish() { use().publish(); }
+
+void Writer::write_statistics() { use().write_statistics(); }
+
+void Writer::flush() {
+  if (stage()) publish();
+  write_statistics();
+}
+
+void Writer::discard() { use().discard(); }
+
+void Writer::compact() {
+  flush();
+  about(path_, "", [&] { use().compact(); });
+}
+
+}  // namespace atompack::array_format

@@ -1,0 +1,254 @@
+#include "bindings/atlas_store.h"
+
+#include <pybind11/stl.h>
+
+#include <array>
+
+#include "atlas_store/store.h"
+#include "bindings/atlas_values.h"
+#include "bindings/dtypes.h"
+#include "bindings/errors.h"
+#include "bindings/indices.h"
+#include "bindings/path.h"
+#include "bindings/taking.h"
+#include "collate/columns.h"
+#include "collate/ordered_workers.h"
+
+namespace atompack::bindings {
+namespace {
+
+namespace py = pybind11;
+using array_format::Array;
+using array_format::SliceRequest;
+using atlas_store::Metadata;
+using atlas_store::Store;
+using collate::ArenaKind;
+using collate::ScannedColumn;
+
+using Prefetcher = collate::OrderedWorkers<std::vector<int64_t>, collate::Scan>;
+
+// What a data set makes of any of its rows.
+class ColumnScanner {
+ public:
+  ColumnScanner(std::shared_ptr<const Store> store, std::vector<uint32_t> variables, SliceRequest request,
+                collate::ScanOptions options)
+      : store_(std::move(store)),
+        variables_(std::move(variables)),
+        request_(std::move(request)),
+        options_(std::move(options)) {}
+
+  int64_t size() const { return store_->n_datasets(); }
+
+  collate::Scan scan(std::span<const int64_t> datasets, ArenaKind kind, int max_threads) const {
+    std::vector<std::unique_ptr<ColumnSlice>> slices;
+    std::vector<collate::ColumnPart> parts;
+    for (const uint32_t variable : variables_) {
+      slices.push_back(store_->slice(variable, datasets, request_));
+      parts.push_back(
+          {slices.back().get(), std::string(store_->metadata().variable_name(variable)), store_->type_of(variable)});
+    }
+    collate::ScanOptions options = options_;
+    if (max_threads > 0) options.max_threads = max_threads;
+    return collate::scan(parts, options, kind);
+  }
+
+ private:
+  std::shared_ptr<const Store> store_;
+  std::vector<uint32_t> variables_;
+  SliceRequest request_;
+  collate::ScanOptions options_;
+};
+
+std::shared_ptr<ColumnScanner> make_scanner(std::shared_ptr<Store> store, std::vector<uint32_t> variables,
+                                            std::optional<std::vector<uint64_t>> start,
+                                            std::optional<std::vector<uint64_t>> count, const std::string& layout,
+                                            const std::optional<std::string>& dtype, int max_threads) {
+  for (const uint32_t variable : variables) {
+    if (variable >= store->metadata().n_variables()) throw py::index_error("no such variable");
+  }
+  collate::ScanOptions options;
+  options.layout = layout == "jagged" ? collate::Layout::jagged
+                   : layout == "list" ? collate::Layout::list
+                                      : collate::Layout::stacked;
+  if (dtype) options.dtype = dtype_named(*dtype);
+  options.max_threads = max_threads;
+  return std::make_shared<ColumnScanner>(std::move(store), std::move(variables),
+                                         SliceRequest{std::move(start), std::move(count)}, options);
+}
+
+// Texts in row-major order as lists in lists; without axes the one text itself.
+py::object nested(std::span<const std::string> texts, std::span<const int64_t> shape, ColumnKind kind) {
+  if (shape.empty()) return text_object(texts[0], kind);
+  const auto n = static_cast<size_t>(shape[0]), each = n == 0 ? 0 : texts.size() / n;
+  py::list list(n);
+  for (size_t i = 0; i < n; ++i) list[i] = nested(texts.subspan(i * each, each), shape.subspan(1), kind);
+  return list;
+}
+
+py::object texts_of(const ScannedColumn& column, collate::Layout layout) {
+  py::list all;
+  for (size_t i = 0; i < column.texts.size(); ++i) {
+    const auto& row = column.texts[i];
+    if (layout == collate::Layout::jagged) {
+      if (row) all += nested(*row, column.shapes[i], column.kind);
+    } else {
+      all.append(row ? nested(*row, column.shapes[i], column.kind) : py::object(py::none()));
+    }
+  }
+  return all;
+}
+
+// (values, offsets or None, mask): values are a tensor, or a list of tensors or texts with None for missing rows
+py::tuple column_of(const ScannedColumn& column) {
+  py::object values;
+  if (column.kind != ColumnKind::numeric) {
+    values = texts_of(column, column.offsets.defined() ? collate::Layout::jagged : collate::Layout::list);
+  } else {
+    values = column.values.defined() ? py::cast(column.values) : py::cast(column.list);
+  }
+  return py::make_tuple(values, column.offsets.defined() ? py::cast(column.offsets) : py::object(py::none()),
+                        column.mask);
+}
+
+// (arena, [column])
+py::tuple hand_over(const collate::Scan& scan) {
+  py::list columns;
+  for (const ScannedColumn& column : scan.columns) columns.append(column_of(column));
+  return py::make_tuple(scan.arena, columns);
+}
+
+py::tuple scan(const ColumnScanner& self, const py::object& rows, const std::optional<at::Tensor>& selection,
+               bool shared) {
+  const std::vector<int64_t> numbers = Shown(self.size(), selection, "dataset").numbers(rows);
+  collate::Scan made;
+  {
+    const py::gil_scoped_release release;
+    made = self.scan(numbers, shared ? ArenaKind::shared : ArenaKind::heap, 0);
+  }
+  return hand_over(made);
+}
+
+std::unique_ptr<Prefetcher> make_prefetcher(std::shared_ptr<ColumnScanner> scanner, int n_threads, bool pinned) {
+  const ArenaKind kind = pinned ? ArenaKind::pinned : ArenaKind::heap;
+  return std::make_unique<Prefetcher>(
+      [scanner = std::move(scanner), kind](const std::vector<int64_t>& rows) { return scanner->scan(rows, kind, 1); },
+      n_threads);
+}
+
+void ask(Prefetcher& self, const ColumnScanner& scanner, const py::object& rows,
+         const std::optional<at::Tensor>& selection) {
+  self.ask(Shown(scanner.size(), selection, "dataset").numbers(rows));
+}
+
+// (device, inode, size, seconds, nanoseconds) of the metadata file and of the record of a flush, or None
+using PyFileVersion = std::optional<std::tuple<uint64_t, uint64_t, uint64_t, int64_t, int64_t>>;
+using PyVersion = std::pair<PyFileVersion, PyFileVersion>;
+
+PyFileVersion plain(const std::optional<io::FileVersion>& version) {
+  if (!version) return std::nullopt;
+  return std::tuple(version->device, version->inode, version->size, version->seconds, version->nanoseconds);
+}
+
+std::optional<io::FileVersion> version_of(const PyFileVersion& plain) {
+  if (!plain) return std::nullopt;
+  const auto& [device, inode, size, seconds, nanoseconds] = *plain;
+  return io::FileVersion{device, inode, size, seconds, nanoseconds};
+}
+
+std::shared_ptr<Store> open_store(const Path& path, const std::optional<PyVersion>& version) {
+  std::optional<atlas_store::Version> expected;
+  if (version) expected = {version_of(version->first), version_of(version->second)};
+  return std::make_shared<Store>(path.bytes, expected);
+}
+
+uint32_t checked_dataset(const Metadata& metadata, uint32_t dataset) {
+  if (dataset < metadata.n_numbers()) return dataset;
+  throw py::index_error(cat("dataset ", dataset, " is out of range for a store of ", metadata.n_numbers()));
+}
+
+py::list dataset_names(const Store& self) {
+  const Metadata& metadata = self.metadata();
+  py::list names(metadata.n_numbers());
+  for (uint32_t i = 0; i < metadata.n_numbers(); ++i) names[i] = text_of(std::string(metadata.dataset_name(i)));
+  return names;
+}
+
+py::list variable_names(const Store& self) {
+  py::list names;
+  for (uint32_t i = 0; i < self.metadata().n_variables(); ++i) {
+    names.append(text_of(std::string(self.metadata().variable_name(i))));
+  }
+  return names;
+}
+
+py::dict attributes(const Store& self, uint32_t dataset) {
+  const Metadata& metadata = self.metadata();
+  py::dict all;
+  for (size_t i = 0; i < metadata.n_attributes(checked_dataset(metadata, dataset)); ++i) {
+    const atlas_store::Attribute attribute = metadata.attribute(dataset, i);
+    all[text_of(std::string(attribute.key))] = attribute_object(attribute.value);
+  }
+  return all;
+}
+
+// The numbers of the variables that a dataset has, in stored order.
+std::vector<uint32_t> variables_of(const Store& self, uint32_t dataset) {
+  std::vector<uint32_t> variables;
+  for (const atlas_store::Entry& entry : self.metadata().arrays(checked_dataset(self.metadata(), dataset))) {
+    variables.push_back(entry.variable);
+  }
+  return variables;
+}
+
+// The numbers of the datasets that have a variable.
+std::vector<uint32_t> datasets_with(const Store& self, uint32_t variable) {
+  std::vector<uint32_t> datasets;
+  for (uint32_t dataset = 0; dataset < self.metadata().n_numbers(); ++dataset) {
+    if (self.metadata().schema_number(dataset, variable)) datasets.push_back(dataset);
+  }
+  return datasets;
+}
+
+py::tuple array_of(const Store& self, uint32_t variable, uint32_t dataset) {
+  checked_dataset(self.metadata(), dataset);
+  const auto number = self.metadata().schema_number(dataset, variable);
+  const Array array = self.array(variable, dataset);
+  // The metadata keeps the names that the caller gave, however many.
+  return describe(array, number ? self.metadata().schema(*number).dimension_names : array.dimension_names);
+}
+
+}  // namespace
+
+void bind_atlas_store(py::module_& module) {
+  const auto release = py::call_guard<py::gil_scoped_release>();
+  py::class_<Store, std::shared_ptr<Store>>(module, "AtlasReader")
+      .def(py::init(&open_store), py::arg("path"), py::arg("version") = std::nullopt, release)
+      .def_property_readonly(
+          "version",
+          [](const Store& self) { return PyVersion{plain(self.version().metadata), plain(self.version().intent)}; })
+      .def("__len__", &Store::n_datasets)
+      .def("dataset_names", &dataset_names)
+      .def("variable_names", &variable_names)
+      .def_property_readonly("codec", [](const Store& self) { return codec::name_of(self.metadata().codec); })
+      .def_property_readonly("warnings", [](const Store& self) { return self.warnings(); })
+      .def("attributes", &attributes, py::arg("dataset"))
+      .def("variables_of", &variables_of, py::arg("dataset"))
+      .def("datasets_with", &datasets_with, py::arg("variable"))
+      .def("array", &array_of, py::arg("variable"), py::arg("dataset"))
+      .def(
+          "statistics",
+          [](const Store& self, uint32_t variable) { return statistics_object(self.statistics(variable)); },
+          py::arg("variable"))
+      .def("blocks", &Store::blocks, py::arg("variable"), py::arg("datasets"), release);
+  py::class_<ColumnScanner, std::shared_ptr<ColumnScanner>>(module, "ColumnScanner")
+      .def(py::init(&make_scanner), py::arg("store"), py::arg("variables"), py::kw_only(), py::arg("start"),
+           py::arg("count"), py::arg("layout"), py::arg("dtype"), py::arg("max_threads"))
+      .def("scan", &scan, py::arg("datasets"), py::arg("selection"), py::arg("shared"));
+  py::class_<Prefetcher>(module, "ColumnPrefetcher")
+      .def(py::init(&make_prefetcher), py::arg("scanner"), py::arg("n_threads"), py::arg("pinned"))
+      .def("ask", &ask, py::arg("scanner"), py::arg("datasets"), py::arg("selection"))
+      .def("take", [](Prefetcher& self) { return hand_over(take_patiently(self)); })
+      .def("__len__", &Prefetcher::n_outstanding);
+}
+
+}  // namespace atompack::bindings

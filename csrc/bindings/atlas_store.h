@@ -1,0 +1,10 @@
+// ATLAS stores and array files.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+namespace atompack::bindings {
+
+void bind_atlas_store(pybind11::module_& module);
+
+}  // namespace atompack::bindings
