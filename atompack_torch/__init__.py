@@ -22,6 +22,7 @@ from atompack_torch.cache_verification import CacheVerification, verify_cache
 from atompack_torch.column_scan import ColumnScan
 from atompack_torch.compaction import compact
 from atompack_torch.contraction import contract_forces
+from atompack_torch.datasets.atlas_shards import ShardDataset
 from atompack_torch.datasets.atlas_store import AtlasDataset
 from atompack_torch.datasets.atp import AtpDataset
 from atompack_torch.datasets.mixture import MixtureDataset
@@ -45,6 +46,7 @@ from atompack_torch.samplers import (
     BlockShuffleSampler,
     DistributedMoleculeSampler,
 )
+from atompack_torch.shard_writer import ShardWriter
 from atompack_torch.statistics import Statistics
 from atompack_torch.verification import Verification, verify
 from atompack_torch.writer import AtpWriter
@@ -74,6 +76,8 @@ __all__ = [
     "Molecule",
     "MoleculeBatch",
     "NeighborList",
+    "ShardDataset",
+    "ShardWriter",
     "Statistics",
     "TorchCache",
     "TorchCacheDataset",

@@ -33,6 +33,8 @@ from atompack_torch._C import (  # noqa: E402  (only after the check)
     ColumnScanner,
     ConcatSource,
     EncodedEntries,
+    ExampleCollator,
+    ExamplePrefetcher,
     ExtxyzReader,
     Featurizer,
     FieldTable,
@@ -41,6 +43,8 @@ from atompack_torch._C import (  # noqa: E402  (only after the check)
     MixtureSource,
     MoleculeSource,
     Prefetcher,
+    ShardFileWriter,
+    ShardReader,
     StatisticsPass,
     TorchCacheReader,
     TorchCacheSource,
@@ -63,6 +67,7 @@ from atompack_torch._C import (  # noqa: E402  (only after the check)
     survey_extxyz,
     view_arena,
     work_alone,
+    zstd_levels,
 )
 
 __all__ = [
@@ -81,6 +86,8 @@ __all__ = [
     "ColumnScanner",
     "ConcatSource",
     "EncodedEntries",
+    "ExampleCollator",
+    "ExamplePrefetcher",
     "ExtxyzReader",
     "Featurizer",
     "FieldTable",
@@ -89,6 +96,8 @@ __all__ = [
     "MixtureSource",
     "MoleculeSource",
     "Prefetcher",
+    "ShardFileWriter",
+    "ShardReader",
     "StatisticsPass",
     "TorchCacheReader",
     "TorchCacheSource",
@@ -111,4 +120,5 @@ __all__ = [
     "survey_extxyz",
     "view_arena",
     "work_alone",
+    "zstd_levels",
 ]
