@@ -1,7 +1,9 @@
 #include "array_format/reader.h"
 
 #include <cerrno>
+#include <chrono>
 #include <optional>
+#include <thread>
 
 #include "array_format/reading.h"
 
@@ -21,13 +23,12 @@ Files map_files(const std::vector<LayerFile>& layers) {
   return files;
 }
 
-// Nothing if a compaction came between: it replaces the base and then removes sidecars one by one.
+// Nothing if a compaction came between: it replaces the base, and then removes sidecars.
 std::optional<Files> try_to_map_layers(const std::string& path) {
   Files files;
   io::UniqueFd base = io::open_for_reading(path);
   const io::FileIdentity opened = io::identify(base.get(), path);
   files.push_back(map_file(std::move(base), path));
-  const auto same_base = [&] { return io::identify(io::open_for_reading(path).get(), path).same_file(opened); };
   try {
     for (const LayerFile& layer : layer_files(path)) {
       if (layer.number > 0) files.push_back(map_file(io::open_for_reading(layer.path), layer.path));
@@ -36,7 +37,8 @@ std::optional<Files> try_to_map_layers(const std::string& path) {
     if (error.code() != ENOENT) throw;
     return std::nullopt;
   }
-  return same_base() ? std::optional(std::move(files)) : std::nullopt;
+  const bool same_base = io::identify(io::open_for_reading(path).get(), path).same_file(opened);
+  return same_base ? std::optional(std::move(files)) : std::nullopt;
 }
 
 Files map_layers(const std::string& path) {
@@ -44,6 +46,7 @@ Files map_layers(const std::string& path) {
   static_cast<void>(layer_files(path));  // refuses other paths
   for (int i = 0; i < kMostTries; ++i) {
     if (std::optional<Files> files = try_to_map_layers(path)) return std::move(*files);
+    std::this_thread::sleep_for(std::chrono::milliseconds(i));  // thousands of sidecars take seconds to remove
   }
   throw IoError(EAGAIN, "the layers change faster than they can be opened", path);
 }

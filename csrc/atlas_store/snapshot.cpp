@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <thread>
 
 #include "atlas_store/names.h"
 #include "atlas_store/recovery.h"
@@ -92,6 +94,7 @@ Snapshot read_snapshot(const std::string& store) {
   constexpr int kMostLooks = 20;
   for (int i = 0; i < kMostLooks; ++i) {
     if (std::optional<Snapshot> snapshot = Look(store).take()) return std::move(*snapshot);
+    std::this_thread::sleep_for(std::chrono::milliseconds(i));
   }
   throw IoError(EAGAIN, "the store is being written to again and again", store);
 }

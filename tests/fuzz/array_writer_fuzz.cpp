@@ -93,7 +93,7 @@ class Play {
 
   void step() {
     const std::string name(1, static_cast<char>('a' + choices_.below(3)));
-    switch (choices_.below(8)) {
+    switch (choices_.below(9)) {
       case 0:
         return define(name);
       case 1:
@@ -113,6 +113,9 @@ class Play {
       case 5:
         pending_ = committed_;
         return open();
+      case 6:
+        require(writer_->stage() == writer_->has_news(), "what is pending can be staged");
+        return;
       default:
         return write(name);
     }

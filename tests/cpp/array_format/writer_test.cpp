@@ -310,8 +310,8 @@ TEST_F(ArrayWriter, ReadersSeeWholeFlushesAllTheTime) {
   test::write(writer, "six", {{0}, {6}}, all(0));
   writer.flush();
   std::atomic<bool> done = false;
-  std::thread changes([&] {
-    for (int32_t i = 1; i < 200; ++i) {
+  std::jthread changes([&] {
+    for (int32_t i = 1; i < 60; ++i) {
       test::write(writer, "six", {{0}, {6}}, all(i));
       i % 3 == 0 ? writer.compact() : writer.flush();
     }
