@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <chrono>
 #include <thread>
+#include <tuple>
 
 #include "atlas_store/names.h"
 #include "atlas_store/recovery.h"
@@ -33,7 +34,7 @@ std::vector<LayerFile> layers_of(const std::string& store, std::string_view vari
   for (LayerFile& layer : layers_in(cat(store, '/', lost_folder_of_array(variable)))) {
     if (layer.number != 0) layers.push_back(std::move(layer));
   }
-  std::ranges::stable_sort(layers, {}, &LayerFile::number);
+  std::ranges::sort(layers, {}, [](const LayerFile& layer) { return std::tie(layer.number, layer.path); });
   return layers;
 }
 
