@@ -42,7 +42,8 @@ std::optional<bool> is_json(Bytes text) {
 
 void compare_verdicts(Bytes text) {
   const std::string_view characters = as_text(text);
-  if (characters.starts_with("\xEF\xBB\xBF")) return;  // a mark that only some readers take
+  // The other one takes a mark in front, and takes NUL for the end.
+  if (characters.starts_with("\xEF\xBB\xBF") || characters.find('\0') != std::string_view::npos) return;
   const std::optional<bool> verdict = is_json(text);
   require(!verdict || *verdict == nlohmann::json::accept(characters), "two readers agree on what is JSON");
 }
