@@ -1,6 +1,5 @@
 #include "atlas_store/metadata_decode.h"
 
-#include <limits>
 
 #include "atlas_store/json_reader.h"
 #include "atlas_store/msgpack_reader.h"
@@ -132,11 +131,11 @@ class Decoder {
     for (auto scope = in_.enter_map(); in_.next_key(scope, key);) {
       const uint32_t number = metadata_.add_key(key);
       if (!keys_.first(number, dataset)) fail(cat("attributes: expected no key twice, got ", excerpt(key)));
-      metadata_.add_attribute(dataset, number, decode_attribute(dataset, key));
+      metadata_.add_attribute(dataset, number, decode_attribute(key));
     }
   }
 
-  AttributeValue decode_attribute(uint32_t dataset, std::string_view key) {
+  AttributeValue decode_attribute(std::string_view key) {
     switch (const Token token = in_.peek()) {
       case Token::boolean:
         return in_.boolean();
@@ -144,11 +143,6 @@ class Decoder {
         return number_attribute(in_.number());
       case Token::text:
         return text_attribute(in_.text());
-      case Token::null:
-        in_.null();
-        metadata_.warn(cat("dataset ", excerpt(metadata_.dataset_name(dataset)), ": attribute ", excerpt(key),
-                           " is null, which is read as NaN"));
-        return std::numeric_limits<double>::quiet_NaN();
       default:
         fail(cat("attribute ", excerpt(key), ": expected a plain value, got ", name_of(token)));
     }

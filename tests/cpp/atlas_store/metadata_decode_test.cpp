@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "atlas_store/metadata_encode.h"
@@ -62,7 +61,7 @@ TEST(AtlasMetadataDecode, ListsOfTypes) {
 
 TEST(AtlasMetadataDecode, KindsOfAttributes) {
   const Metadata metadata = decode(with_attributes(
-      R"({"b":true,"i":-5,"big":9223372036854775808,"f":1.0,"s":"x","t":"1970-01-01T00:00:01Z","e":"1970-01-01T00:00:01\u005a","n":null})"));
+      R"({"b":true,"i":-5,"big":9223372036854775808,"f":1.0,"s":"x","t":"1970-01-01T00:00:01Z","e":"1970-01-01T00:00:01\u005a"})"));
   const auto value = [&](std::string_view key) { return metadata.find_attribute(0, key).value(); };
   EXPECT_TRUE(std::get<bool>(value("b")));
   EXPECT_EQ(std::get<int64_t>(value("i")), -5);
@@ -71,9 +70,15 @@ TEST(AtlasMetadataDecode, KindsOfAttributes) {
   EXPECT_EQ(std::get<std::string_view>(value("s")), "x");
   EXPECT_EQ(std::get<Moment>(value("t")).at.nanoseconds, 1'000'000'000);
   EXPECT_EQ(std::get<std::string_view>(value("e")), "1970-01-01T00:00:01Z");
-  EXPECT_TRUE(std::isnan(std::get<double>(value("n"))));
-  EXPECT_EQ(metadata.warnings(), std::vector<std::string>{"dataset 'd': attribute 'n' is null, which is read as NaN"});
   EXPECT_EQ(metadata.find_attribute(0, "absent").has_value(), false);
+}
+
+TEST(AtlasMetadataDecode, AttributesArePlainValues) {
+  for (const std::string value : {"null", "[1]", "{}"}) {
+    EXPECT_NE(test::message_of<CorruptFileError>([&] { decode(with_attributes("{\"n\":" + value + "}")); })
+                  .find("attribute 'n': expected a plain value, got "),
+              std::string::npos);
+  }
 }
 
 TEST(AtlasMetadataDecode, TextsThatReadAsMomentsStayTexts) {
