@@ -76,6 +76,10 @@ bench: $(DONE)/extension $(DONE)/extra-bench  ## measure reading, writing and co
 	@$(PY) benchmarks/write_atp.py
 	@$(PY) benchmarks/convert.py
 
+.PHONY: docs
+docs: $(DONE)/torch $(DONE)/extra-docs  ## build the documentation with the reference of all public names into build/docs
+	@$(PY) -m mkdocs build --quiet --strict
+
 .PHONY: sanitize
 sanitize: $(DONE)/build-tools  ## fuzz the C++ core under sanitizers, FUZZ_SECONDS=60 a target; look for races
 	@.ci/setup clang-19 libclang-rt-19-dev libgtest-dev

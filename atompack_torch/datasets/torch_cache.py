@@ -238,14 +238,22 @@ class TorchCacheDataset(MoleculeDataset):
     Args:
         path: a file, or an open ``TorchCache``.
         fields: labels and ``"features"``, ``"force_derivatives"``; None: all there is.
-        exclude, dtype, missing, neighbors, transform, num_threads: as of ``AtpDataset``.
-            ``missing`` judges entries without a row as it does those without a label.
+        exclude: labels to leave out.
+        dtype: as of ``AtpDataset``.
+        missing: as of ``AtpDataset``; judges entries without a row as it does those without a
+            label.
+        neighbors: a ``NeighborList``: batches then hold the edges of its search.
         descriptor: what computes features, and derivatives that are named in ``fields``, where the
             file does not store those of this descriptor. None: that of the file, for what is named
             in ``fields`` and not stored.
-        cache_features, cache_bytes: as of ``AtpDataset``; without a ``descriptor``, keeping asks
-            for the features of the file's own.
-        force_fraction, resample_forces, seed: as of ``AtpDataset``.
+        cache_features: as of ``AtpDataset``; without a ``descriptor``, keeping asks for the
+            features of the file's own.
+        cache_bytes: at most so many are kept, of what comes first; None: no limit.
+        force_fraction: as of ``AtpDataset``.
+        resample_forces: draw the entries with forces anew for each ``set_epoch``.
+        seed: of the choice of forces.
+        transform: called with every batch, in the process that made it.
+        num_threads: at most this many threads for a batch; None: as many as torch uses.
 
     Raises:
         CorruptFileError, UnsupportedFormatError, OSError: as ``TorchCache``.
