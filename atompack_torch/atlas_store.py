@@ -77,7 +77,7 @@ class AtlasStore:
     def __init__(self, path: str | os.PathLike[str], mode: str = "r") -> None:
         self._path = str(Path(path).absolute())
         self._native: AtlasReader | None = None
-        self._identity: tuple[int, int, int] | None = None
+        self._version: Any = None
         self._numbers: dict[str, int] | None = None
         self._variables: dict[str, int] | None = None
         self._names: list[str] | None = None
@@ -89,12 +89,12 @@ class AtlasStore:
         # Without a lock (a fork could inherit it locked): opening twice does no harm.
         native = self._native
         if native is None:
-            native = AtlasReader(self._path, self._identity)
-            self._native, self._identity = native, native.identity
+            native = AtlasReader(self._path, self._version)
+            self._native, self._version = native, native.version
         return native
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_path": self._path, "_identity": self._identity}
+        return {"_path": self._path, "_version": self._version}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -332,11 +332,11 @@ class AtlasStore:
 
     def refresh(self) -> bool:
         """Takes up what was flushed since; True if there was anything."""
-        before = self._identity
-        self._native = self._identity = None
+        before = self._version
+        self._native = self._version = None
         self._numbers = self._variables = self._names = None
         self._reader()
-        return self._identity != before
+        return bool(self._version != before)
 
     def close(self) -> None:
         """Lets go of the files; the next read opens them again."""
@@ -385,4 +385,4 @@ def _may_match(stored: tuple[Any, Any, int, int] | None, least: Any, most: Any) 
         return False
     below = least is not None and high < least  # comparisons with NaN are false: it may match
     above = most is not None and low > most
-    return not (below or above)
+    return not bool(below or above)

@@ -34,22 +34,9 @@ std::array<std::byte, 8> timestamp_item(const Fill& fill) {
 
 uint64_t Array::n_elements() const { return whole().n_elements(); }
 
-Box Array::cell_box(const std::vector<uint64_t>& cell) const {
-  Box box{cell, cell};
-  for (size_t i = 0; i < cell.size(); ++i) {
-    box.start[i] = cell[i] * chunk_shape[i];
-    box.count[i] = std::min(chunk_shape[i], shape[i] - box.start[i]);
-  }
-  return box;
-}
-
-std::vector<uint64_t> grid_of(const Array& array) {
-  std::vector<uint64_t> grid(array.shape.size(), 0);
-  for (size_t i = 0; i < grid.size(); ++i) {
-    const uint64_t extent = array.chunk_shape[i];
-    if (extent > 0) grid[i] = (array.shape[i] + extent - 1) / extent;
-  }
-  return grid;
+const StoredChunk* Array::chunk_of(uint64_t cell) const {
+  const auto found = std::ranges::lower_bound(chunks, cell, {}, &StoredChunk::cell);
+  return found != chunks.end() && found->cell == cell ? &*found : nullptr;
 }
 
 void check_extent(const Array& array) {
@@ -65,27 +52,27 @@ void check_extent(const Array& array) {
   if (bytes > kMost) throw CorruptFileError(cat("bytes of the array: expected at most ", kMost, ", got ", bytes));
 }
 
-std::array<std::byte, 8> fill_item(const Array& array) {
-  if (!array.fill) return {};
-  switch (array.type) {
+std::array<std::byte, 8> fill_item(Type type, const std::optional<Fill>& fill) {
+  if (!fill) return {};
+  switch (type) {
     case Type::int8:
     case Type::uint8:
-      return item_of<uint8_t>(*array.fill);
+      return item_of<uint8_t>(*fill);
     case Type::int16:
     case Type::uint16:
-      return item_of<uint16_t>(*array.fill);
+      return item_of<uint16_t>(*fill);
     case Type::int32:
     case Type::uint32:
-      return item_of<uint32_t>(*array.fill);
+      return item_of<uint32_t>(*fill);
     case Type::int64:
     case Type::uint64:
-      return item_of<uint64_t>(*array.fill);
+      return item_of<uint64_t>(*fill);
     case Type::float32:
-      return item_of<float>(*array.fill);
+      return item_of<float>(*fill);
     case Type::float64:
-      return item_of<double>(*array.fill);
+      return item_of<double>(*fill);
     case Type::timestamp:
-      return timestamp_item(*array.fill);
+      return timestamp_item(*fill);
     default:
       return {};
   }

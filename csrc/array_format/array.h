@@ -9,6 +9,7 @@
 
 #include "array_format/box.h"
 #include "array_format/footer.h"
+#include "array_format/grid.h"
 
 namespace atompack::array_format {
 
@@ -38,18 +39,17 @@ struct Array {
 
   uint64_t n_elements() const;
   Box whole() const { return {std::vector<uint64_t>(shape.size(), 0), shape}; }
-  // The elements of a cell, clipped at the edges.
-  Box cell_box(const std::vector<uint64_t>& cell) const;
+  // The chunk of a cell, if it has one.
+  const StoredChunk* chunk_of(uint64_t cell) const;
+  // For who knows that both shapes have as many axes: those of an array with chunks.
+  Grid grid() const { return {shape, chunk_shape}; }
 };
-
-// How many cells along each axis; none where chunks have no extent.
-std::vector<uint64_t> grid_of(const Array& array);
 
 // Throws CorruptFileError where the number of bytes of the whole array overflows, UnsupportedFormatError for too many
 // axes.
 void check_extent(const Array& array);
 
-// The value of cells without a chunk as it lies in memory: the first item_bytes(array.type) of these.
-std::array<std::byte, 8> fill_item(const Array& array);
+// The value of cells without a chunk as it lies in memory: the first item_bytes(type) of these.
+std::array<std::byte, 8> fill_item(Type type, const std::optional<Fill>& fill);
 
 }  // namespace atompack::array_format

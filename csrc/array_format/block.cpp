@@ -31,7 +31,7 @@ Bytes without_prefix(const BlockRecord& block, Bytes stored) {
 
 }  // namespace
 
-StoredBlock find_block(const BlockRecord& block, Bytes region) {
+BlockView find_block(const BlockRecord& block, Bytes region) {
   const Codec codec = codec_of(block);
   Bytes stored = stored_bytes(block, region);
   if (codec == Codec::lz4) stored = without_prefix(block, stored);
@@ -43,11 +43,11 @@ StoredBlock find_block(const BlockRecord& block, Bytes region) {
   return {codec, stored, block.decoded_bytes};
 }
 
-void decode_block(const StoredBlock& block, std::span<std::byte> out) {
+void decode_block(const BlockView& block, std::span<std::byte> out) {
   codec::decompress(block.codec, block.stored, out);
 }
 
-void decode_front(const StoredBlock& block, std::span<std::byte> out) {
+void decode_front(const BlockView& block, std::span<std::byte> out) {
   // Decoding in pieces needs a window; the library refuses larger ones than this.
   constexpr uint64_t kLargestWindow = uint64_t{64} << 20;
   if (out.size() == block.decoded_bytes) return decode_block(block, out);
@@ -60,7 +60,7 @@ void decode_front(const StoredBlock& block, std::span<std::byte> out) {
   codec::decompress_front(block.codec, block.stored, out);
 }
 
-Bytes decode_block(const StoredBlock& block, std::vector<std::byte>& buffer) {
+Bytes decode_block(const BlockView& block, std::vector<std::byte>& buffer) {
   if (block.codec == Codec::none) return block.stored;
   buffer.resize(block.decoded_bytes);
   decode_block(block, std::span(buffer));

@@ -11,7 +11,7 @@
 namespace atompack::array_format {
 
 // A block as it is stored, whose sizes were checked.
-struct StoredBlock {
+struct BlockView {
   codec::Codec codec = codec::Codec::none;
   Bytes stored;
   uint64_t decoded_bytes = 0;
@@ -19,15 +19,15 @@ struct StoredBlock {
 
 // A block that lies in `region`. Throws CorruptFileError, before any memory is taken for a size that the stored bytes
 // cannot have; UnsupportedFormatError for other codecs.
-StoredBlock find_block(const BlockRecord& block, Bytes region);
+BlockView find_block(const BlockRecord& block, Bytes region);
 
 // Its bytes; `out` has as many as it decodes to. Throws CorruptFileError.
-void decode_block(const StoredBlock& block, std::span<std::byte> out);
+void decode_block(const BlockView& block, std::span<std::byte> out);
 
 // Its first bytes: no more of it is decompressed than fills `out`. Throws CorruptFileError.
-void decode_front(const StoredBlock& block, std::span<std::byte> out);
+void decode_front(const BlockView& block, std::span<std::byte> out);
 
 // The same as the first; decompressed into `buffer` unless the block is stored as it is.
-Bytes decode_block(const StoredBlock& block, std::vector<std::byte>& buffer);
+Bytes decode_block(const BlockView& block, std::vector<std::byte>& buffer);
 
 }  // namespace atompack::array_format

@@ -21,12 +21,11 @@ ColumnLayout layout_of(const Array& array) {
   ColumnLayout layout;
   layout.type = array.type;
   layout.shape = array.shape;
-  layout.chunk_shape = array.chunk_shape;
-  layout.fill = fill_item(array);
+  layout.fill = fill_item(array.type, array.fill);
   layout.n_elements = array.n_elements();
   layout.foreign_layer = array.foreign_layer;
-  if (array.chunk_shape.size() == array.shape.size()) layout.grid = grid_of(array);
-  for (const uint64_t cells : layout.grid) layout.n_cells *= cells;
+  if (array.chunk_shape.size() == array.shape.size()) layout.grid = array.grid();
+  layout.n_cells = layout.grid.n_cells();
   return layout;
 }
 
@@ -72,14 +71,14 @@ bool Column::add_sole(const Layers::Sole& sole) {
 }
 
 uint32_t Column::layout_of(const Footer& footer, const ArrayRecord& record) {
-  Array array;
-  array.type = record.type;
-  array.fill = record.fill;
   std::string key(1, static_cast<char>(record.type));
   append(key, footer, record.shape);
   append(key, footer, record.chunk_shape);
-  key += as_text(fill_item(array));
+  key += as_text(fill_item(record.type, record.fill));
   if (const auto found = layout_numbers_.find(key); found != layout_numbers_.end()) return found->second;
+  Array array;
+  array.type = record.type;
+  array.fill = record.fill;
   array.shape = footer.integers(record.shape);
   array.chunk_shape = footer.integers(record.chunk_shape);
   layouts_.push_back(array_format::layout_of(array));  // throws where there is no such array
@@ -90,12 +89,13 @@ uint32_t Column::layout_of(const Footer& footer, const ArrayRecord& record) {
 
 std::optional<ColumnChunk> Column::place(const ColumnLayout& layout, const Footer& footer,
                                          const ChunkRecord& chunk) const {
-  if (chunk.coordinate.count != layout.grid.size()) return std::nullopt;
+  const std::vector<uint64_t>& cells = layout.grid.cells();
+  if (chunk.coordinate.count != cells.size()) return std::nullopt;
   ColumnChunk placed{0, 0, chunk.block, chunk.offset, chunk.bytes};
-  for (size_t i = 0; i < layout.grid.size(); ++i) {
+  for (size_t i = 0; i < cells.size(); ++i) {
     const uint32_t at = footer.integer(chunk.coordinate, i);
-    if (at >= layout.grid[i]) return std::nullopt;
-    placed.cell = placed.cell * layout.grid[i] + at;
+    if (at >= cells[i]) return std::nullopt;
+    placed.cell = placed.cell * cells[i] + at;
   }
   return placed;
 }

@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "array_format/grid.h"
 #include "array_format/layers.h"
 #include "base/column_source.h"
 
@@ -18,7 +19,8 @@ namespace atompack::array_format {
 // What arrays have in common that differ in their values alone.
 struct ColumnLayout {
   Type type = Type::boolean;
-  std::vector<uint64_t> shape, chunk_shape, grid;
+  std::vector<uint64_t> shape;
+  Grid grid{{}, {}};
   std::array<std::byte, 8> fill{};
   uint64_t n_elements = 1;
   uint64_t n_cells = 1;

@@ -22,63 +22,31 @@ uint64_t product(std::span<const uint64_t> counts) {
   return n;
 }
 
-// The cells that elements [start, start + count) of an axis lie in.
-struct CellRange {
-  std::vector<uint64_t> first, count;
-
-  CellRange(const ColumnLayout& layout, std::span<const uint64_t> start, std::span<const uint64_t> n) {
-    for (size_t i = 0; i < start.size(); ++i) {
-      first.push_back(start[i] / layout.chunk_shape[i]);
-      count.push_back((start[i] + n[i] - 1) / layout.chunk_shape[i] - first.back() + 1);
-    }
+bool contains(const Box& cells, const std::vector<uint64_t>& cell) {
+  for (size_t i = 0; i < cell.size(); ++i) {
+    if (cell[i] < cells.start[i] || cell[i] - cells.start[i] >= cells.count[i]) return false;
   }
-
-  uint64_t cell(const ColumnLayout& layout, std::span<const uint64_t> inside) const {
-    uint64_t number = 0;
-    for (size_t i = 0; i < first.size(); ++i) number = number * layout.grid[i] + first[i] + inside[i];
-    return number;
-  }
-
-  bool contains(const ColumnLayout& layout, uint64_t cell) const {
-    for (size_t i = first.size(); i-- > 0; cell /= layout.grid[i]) {
-      const uint64_t at = cell % layout.grid[i];
-      if (at < first[i] || at - first[i] >= count[i]) return false;
-    }
-    return true;
-  }
-};
-
-// The next of `counts` positions, in row-major order; false behind the last.
-bool next(std::vector<uint64_t>& position, std::span<const uint64_t> counts) {
-  for (size_t i = position.size(); i-- > 0;) {
-    if (++position[i] < counts[i]) return true;
-    position[i] = 0;
-  }
-  return false;
+  return true;
 }
 
 // Calls `use` for the chunks of these cells, in order; whatever is shorter is walked over: the cells, or the chunks.
 template <typename Use>
-void for_each_chunk(const ColumnLayout& layout, const CellRange& cells, std::span<const ColumnChunk> chunks,
-                    const Use& use) {
-  std::vector<uint64_t> inside(cells.first.size(), 0);
-  const uint64_t lowest = cells.cell(layout, inside);
-  std::vector<uint64_t> end = cells.count;
-  for (uint64_t& last : end) --last;
-  const uint64_t highest = cells.cell(layout, end);
-  const auto begin = std::ranges::lower_bound(chunks, lowest, {}, &ColumnChunk::cell);
-  const auto behind = std::ranges::upper_bound(begin, chunks.end(), highest, {}, &ColumnChunk::cell);
-  if (product(cells.count) > static_cast<uint64_t>(behind - begin)) {
-    for (auto chunk = begin; chunk != behind; ++chunk) {
-      if (cells.contains(layout, chunk->cell)) use(*chunk);
+void for_each_chunk(const Grid& grid, const Box& cells, std::span<const ColumnChunk> chunks, const Use& use) {
+  std::vector<uint64_t> last = cells.start;
+  for (size_t i = 0; i < last.size(); ++i) last[i] += cells.count[i] - 1;
+  const auto begin = std::ranges::lower_bound(chunks, grid.number_of(cells.start), {}, &ColumnChunk::cell);
+  const auto end = std::ranges::upper_bound(begin, chunks.end(), grid.number_of(last), {}, &ColumnChunk::cell);
+  if (cells.n_elements() > static_cast<uint64_t>(end - begin)) {
+    for (auto chunk = begin; chunk != end; ++chunk) {
+      if (contains(cells, grid.cell_at(chunk->cell))) use(*chunk);
     }
     return;
   }
+  std::vector<uint64_t> cell = cells.start;
   do {
-    const uint64_t cell = cells.cell(layout, inside);
-    const auto found = std::ranges::lower_bound(begin, behind, cell, {}, &ColumnChunk::cell);
-    if (found != behind && found->cell == cell) use(*found);
-  } while (next(inside, cells.count));
+    const auto found = std::ranges::lower_bound(begin, end, grid.number_of(cell), {}, &ColumnChunk::cell);
+    if (found != end && found->cell == grid.number_of(cell)) use(*found);
+  } while (advance(cell, cells));
 }
 
 template <typename Action>
@@ -150,9 +118,10 @@ void Slice::add_pieces(Row& row) {
   if (row.is_whole) {
     for (const ColumnChunk& chunk : chunks) pieces_.push_back({block_key(chunk), number, &chunk});
   } else {
-    const CellRange cells(layout, start_of(row), count_of(row));
-    n_cells = product(cells.count);
-    for_each_chunk(layout, cells, chunks,
+    const std::optional<Box> cells = layout.grid.cells_meeting(box_of(row));
+    if (!cells) return;
+    n_cells = cells->n_elements();
+    for_each_chunk(layout.grid, *cells, chunks,
                    [&](const ColumnChunk& chunk) { pieces_.push_back({block_key(chunk), number, &chunk}); });
   }
   row.is_complete = pieces_.size() - before == n_cells;
@@ -188,7 +157,7 @@ void Slice::check_piece(const Piece& piece, uint64_t block_bytes) const {
       throw CorruptFileError(cat("chunk: expected ", chunk.bytes, " bytes at ", chunk.offset, " of block ", chunk.block,
                                  ", got a block of ", block_bytes));
     }
-    const uint64_t item = item_bytes(layout.type), n = cell_box(layout, chunk.cell).n_elements();
+    const uint64_t item = item_bytes(layout.type), n = layout.grid.box_of(layout.grid.cell_at(chunk.cell)).n_elements();
     if (item > 0 && chunk.bytes != n * item) {
       throw CorruptFileError(cat("chunk bytes: expected ", n * item, ", got ", chunk.bytes));
     }
@@ -221,13 +190,9 @@ void Slice::fail_foreign(const Row& row) const {
       .at_field(std::string(column_->name(row.number)));
 }
 
-Box Slice::cell_box(const ColumnLayout& layout, uint64_t cell) {
-  Box box{layout.shape, layout.shape};
-  for (size_t i = layout.grid.size(); i-- > 0; cell /= layout.grid[i]) {
-    box.start[i] = cell % layout.grid[i] * layout.chunk_shape[i];
-    box.count[i] = std::min(layout.chunk_shape[i], layout.shape[i] - box.start[i]);
-  }
-  return box;
+Box Slice::box_of(const Row& row) const {
+  const auto start = start_of(row), count = count_of(row);
+  return {{start.begin(), start.end()}, {count.begin(), count.end()}};
 }
 
 void Slice::fill(ColumnVisitor& visitor) const {
@@ -236,6 +201,12 @@ void Slice::fill(ColumnVisitor& visitor) const {
     if (row.layout == nullptr || row.is_complete || row.type.kind != ColumnKind::numeric) continue;
     visitor.fill(i, Bytes(row.layout->fill).first(item_bytes(row.layout->type)));
   }
+}
+
+uint64_t Slice::work(size_t number) const {
+  const Unit& unit = units_[number];
+  if (unit.block.codec == codec::Codec::none) return unit.wanted;
+  return unit.block.decoded_bytes * static_cast<uint64_t>(codec::work_factor(unit.block.codec));
 }
 
 void Slice::read(size_t number, ColumnVisitor& visitor) const {
@@ -320,9 +291,7 @@ void Slice::hand_out(const Piece& piece, Bytes chunk, ColumnVisitor& visitor) co
   const ColumnLayout& layout = *row.layout;
   const bool is_numeric = row.type.kind == ColumnKind::numeric;
   if (is_numeric && row.is_whole && layout.n_cells == 1) return visitor.values(piece.row, 0, chunk);
-  const Box cell = cell_box(layout, piece.chunk->cell);
-  const auto start = start_of(row), count = count_of(row);
-  const Box slice{{start.begin(), start.end()}, {count.begin(), count.end()}};
+  const Box cell = layout.grid.box_of(layout.grid.cell_at(piece.chunk->cell)), slice = box_of(row);
   if (is_numeric) {
     const uint64_t item = item_bytes(layout.type);
     return for_each_common_run(cell, slice, [&](uint64_t from, uint64_t to, uint64_t n) {

@@ -32,9 +32,7 @@ class Slice final : public ColumnSlice {
 
   void fill(ColumnVisitor& visitor) const override;
   size_t n_units() const override { return units_.size(); }
-  uint64_t unit_bytes(size_t unit) const override {
-    return units_[unit].block.codec == codec::Codec::none ? units_[unit].wanted : units_[unit].block.decoded_bytes;
-  }
+  uint64_t work(size_t unit) const override;
   void read(size_t unit, ColumnVisitor& visitor) const override;
 
  private:
@@ -54,7 +52,7 @@ class Slice final : public ColumnSlice {
   // Pieces of one block that is decoded for all of them; of a block that is stored as it is, a stretch of them.
   struct Unit {
     size_t first = 0, last = 0;
-    StoredBlock block;
+    BlockView block;
     uint64_t wanted = 0;  // bytes of its chunks
     uint64_t end = 0;     // of the last one
   };
@@ -67,7 +65,7 @@ class Slice final : public ColumnSlice {
   static size_t rank_of(const Row& row) { return row.layout->shape.size(); }
 
   std::string_view name_of(const Piece& piece) const { return column_->name(rows_[piece.row].number); }
-  static Box cell_box(const ColumnLayout& layout, uint64_t cell);
+  Box box_of(const Row& row) const;
 
   void add_row(uint64_t number, const SliceRequest& request);
   void add_axes(Row& row, const SliceRequest& request);

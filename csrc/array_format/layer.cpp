@@ -12,8 +12,6 @@ uint64_t next_serial() {
   return ++last;  // 0 is no layer
 }
 
-constexpr std::string_view kMagic = "ARRF";
-
 template <typename Action>
 auto in_file(const std::string& path, const Action& action) {
   try {
@@ -25,7 +23,7 @@ auto in_file(const std::string& path, const Action& action) {
 }
 
 Footer parse_footer(Bytes file) {
-  const Parts parts = split_file(file, kMagic);
+  const Parts parts = split_file(file, kLayerMagic);
   try {
     return Footer(parts.archive);
   } catch (DataError& error) {
@@ -39,12 +37,12 @@ Footer parse_footer(Bytes file) {
 Layer::Layer(Bytes file, std::string path)
     : path_(std::move(path)),
       serial_(next_serial()),
-      blocks_(in_file(path_, [&] { return split_file(file, kMagic).blocks; })),
+      blocks_(in_file(path_, [&] { return split_file(file, kLayerMagic).blocks; })),
       footer_(in_file(path_, [&] { return parse_footer(file); })) {
   for (uint64_t i = 0; i < footer_.n_blocks(); ++i) block_at_.emplace(footer_.block(i).id, i);
 }
 
-StoredBlock Layer::block(uint32_t id) const {
+BlockView Layer::block(uint32_t id) const {
   return in_file(path_, [&] {
     const auto found = block_at_.find(id);
     if (found == block_at_.end()) throw CorruptFileError(cat("chunk: no block ", id, " in the footer"));

@@ -35,7 +35,7 @@ class Layer {
   const std::string& path() const { return path_; }
 
   // The block of this id. Throws CorruptFileError if there is none, or its sizes are wrong.
-  StoredBlock block(uint32_t id) const;
+  BlockView block(uint32_t id) const;
   // Tells this layer from all others of this process, also from those that lay at the same address before.
   uint64_t serial() const { return serial_; }
 

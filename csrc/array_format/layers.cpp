@@ -61,6 +61,16 @@ std::vector<std::string> Layers::names() const {
   return names;
 }
 
+bool Layers::holds_chunks_of(std::string_view name) const {
+  const auto found = newest_.find(name);
+  uint32_t mention = found == newest_.end() ? kNone : found->second;
+  for (; mention != kNone; mention = mentions_[mention].older) {
+    const ArrayRecord at = record(mentions_[mention]);
+    if (!at.deleted && at.chunks.count > 0) return true;
+  }
+  return false;
+}
+
 bool Layers::contains(std::string_view name) const { return find(name) != kNone; }
 
 std::optional<Layers::Sole> Layers::sole(std::string_view name) const {
@@ -117,7 +127,7 @@ void Layers::add_chunks(const Mention& mention, const ArrayRecord& record, Array
   const Layer& layer = layers_[mention.layer];
   try {
     check_rank("chunk shape", array.chunk_shape.size(), array);
-    const std::vector<uint64_t> grid = grid_of(array);
+    const std::vector<uint64_t> grid = array.grid().cells();
     for (uint64_t i = 0; i < record.chunks.count; ++i) {
       const ChunkRecord chunk = layer.footer().chunk(record.chunks, i);
       check_rank("chunk coordinate", chunk.coordinate.count, array);

@@ -21,6 +21,8 @@ class Layers {
   // Of the arrays that were not deleted, in the order in which they first appear.
   std::vector<std::string> names() const;
   bool contains(std::string_view name) const;
+  // Also those of an array that was deleted since.
+  bool holds_chunks_of(std::string_view name) const;
   // Throws FieldError if there is no such array; CorruptFileError or UnsupportedFormatError if it contradicts itself.
   Array array(std::string_view name) const;
   // The one record of an array that a single layer names, and that is not deleted.

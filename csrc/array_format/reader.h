@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "array_format/layer_files.h"
 #include "array_format/layers.h"
 #include "io/mapped_file.h"
 
@@ -17,15 +18,20 @@ class Reader {
  public:
   // `path` is that of the base, and ends in .af. Throws IoError, CorruptFileError, UnsupportedFormatError.
   explicit Reader(const std::string& path);
+  // Of these layers alone, oldest first, the base too.
+  explicit Reader(const std::vector<LayerFile>& layers);
 
   std::vector<std::string> names() const { return layers_.names(); }
   bool contains(std::string_view name) const { return layers_.contains(name); }
   Array array(std::string_view name) const { return layers_.array(name); }
+  size_t n_layers() const { return files_.size(); }
   const Layers& layers() const { return layers_; }
 
   // As read_numbers and read_texts; also throw CorruptFileError where a file was cut since.
   void read(const Array& array, const Box& box, std::span<std::byte> out, DecodedBlock& last) const;
   void read(const Array& array, const Box& box, std::span<std::string> out, DecodedBlock& last) const;
+  // A chunk of an array as it is stored. Valid until `last` is used again.
+  Bytes read_chunk(const StoredChunk& chunk, DecodedBlock& last) const;
 
   // Throws CorruptFileError where a file was cut since.
   void check_not_shrunk() const;
@@ -34,8 +40,5 @@ class Reader {
   std::vector<std::unique_ptr<const io::MappedFile>> files_;
   Layers layers_;
 };
-
-// The paths of all layers, oldest first. Throws IoError, FieldError if `path` is no path of a base.
-std::vector<std::string> layer_paths(const std::string& path);
 
 }  // namespace atompack::array_format

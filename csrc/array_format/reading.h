@@ -19,4 +19,18 @@ void read_numbers(const Layers& layers, const Array& array, const Box& box, std:
 void read_texts(const Layers& layers, const Array& array, const Box& box, std::span<std::string> out,
                 DecodedBlock& last);
 
+// Throws FieldError where a box does not lie in an array of this shape.
+void check_box(const std::vector<uint64_t>& shape, const Box& box);
+// For arrays with cells that have no chunk: throws CorruptFileError unless these hold the fill value.
+void check_cells_are_known(const Layers& layers, const Array& array);
+// Throws CorruptFileError.
+void check_chunk_bytes(uint64_t expected, Bytes chunk);
+
+// An item again and again.
+void repeat(Bytes item, std::span<std::byte> out);
+
+// The elements that a chunk, with those of `from`, has in common with the box that `out` is for.
+void copy_numbers(Bytes chunk, const Box& from, uint64_t item_bytes, const Box& box, std::span<std::byte> out);
+void copy_texts(Bytes chunk, const Box& from, Type type, const Box& box, std::span<std::string> out);
+
 }  // namespace atompack::array_format

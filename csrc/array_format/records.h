@@ -10,7 +10,7 @@ inline constexpr Layout kTextSlot{16, 8};
 
 struct RootLayout {
   static constexpr uint64_t kVersion = 0, kBlocks = 8, kArrays = 24, kAttributeKeys = 40, kAttributeValues = 56;
-  static constexpr uint64_t kBaseHint = 80;
+  static constexpr uint64_t kNumber = 72, kBaseHint = 80;
   static constexpr Layout kLayout{96, 8};
 };
 

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "array_format/archive_writer.h"
 #include "array_format/records.h"
 #include "array_format/trailer.h"
 #include "io/mapped_file.h"
@@ -48,10 +49,38 @@ std::optional<Extreme> load_extreme(Bytes bytes, uint64_t at) {
   }
 }
 
+// Where what an entry points at was put.
+struct Children {
+  uint64_t name = 0, min = 0, max = 0;
+};
+
+uint64_t put_long_extreme(ArchiveWriter& archive, const std::optional<Extreme>& extreme) {
+  const auto* const bytes = extreme ? std::get_if<std::string>(&*extreme) : nullptr;
+  return bytes != nullptr ? archive.put_bytes(as_bytes(*bytes)) : archive.size();
+}
+
+// An option of a tag and what belongs to it.
+void put_extreme(ArchiveWriter& archive, const std::optional<Extreme>& extreme, uint64_t bytes_at) {
+  archive.put(uint64_t{extreme.has_value()});
+  if (!extreme) return archive.zeros(TaggedLayout::kLayout.bytes);
+  archive.put(uint64_t{extreme->index()});
+  const auto put_payload = [&]<typename T>(const T& value) {
+    if constexpr (std::is_same_v<T, std::string>) {
+      archive.put_run({bytes_at, value.size()});
+    } else if constexpr (std::is_same_v<T, Timestamp>) {
+      archive.put(value.nanoseconds);
+    } else {
+      archive.put(value);
+    }
+  };
+  std::visit(put_payload, *extreme);
+  if (!std::holds_alternative<std::string>(*extreme)) archive.zeros(sizeof(uint64_t));
+}
+
 }  // namespace
 
-Statistics parse_statistics(Bytes file) {
-  const Bytes bytes = split_file(file, "ARST").archive;
+StatisticsList parse_statistics(Bytes file) {
+  const Bytes bytes = split_file(file, kStatisticsMagic).archive;
   if (bytes.size() < kRoot.bytes || bytes.size() % kRoot.alignment != 0) {
     throw CorruptFileError(
         cat("statistics: expected at least ", kRoot.bytes, " bytes in whole eights, got ", bytes.size()));
@@ -61,19 +90,23 @@ Statistics parse_statistics(Bytes file) {
   check.vector(root, kEntry, "entries", [&](uint64_t at) { check_entry(check, at); });
   const Archive archive(bytes);
   const Run entries = archive.run(root);
-  Statistics found;
+  StatisticsList found;
   for (uint64_t i = 0; i < entries.count; ++i) {
     const uint64_t at = entries.at + i * kEntry.bytes;
-    found[std::string(archive.text(at + kName))] = {.min = load_extreme(bytes, at + kMin),
-                                                    .max = load_extreme(bytes, at + kMax),
-                                                    .n_null = archive.load<uint64_t>(at + kNull),
-                                                    .n_rows = archive.load<uint64_t>(at + kRows)};
+    found.emplace_back(archive.text(at + kName), ArrayStatistics{.min = load_extreme(bytes, at + kMin),
+                                                                 .max = load_extreme(bytes, at + kMax),
+                                                                 .n_null = archive.load<uint64_t>(at + kNull),
+                                                                 .n_rows = archive.load<uint64_t>(at + kRows)});
   }
   return found;
 }
 
-Statistics read_statistics(const std::string& base_path) {
-  const std::string path = std::filesystem::path(base_path).replace_extension(".stats").string();
+std::string statistics_path(const std::string& base_path) {
+  return std::filesystem::path(base_path).replace_extension(".stats").string();
+}
+
+StatisticsList list_statistics(const std::string& base_path) {
+  const std::string path = statistics_path(base_path);
   if (!io::exists(path)) return {};
   io::UniqueFd fd = io::open_for_reading(path);
   const uint64_t bytes = io::identify(fd.get(), path).size;
@@ -83,6 +116,34 @@ Statistics read_statistics(const std::string& base_path) {
   } catch (const CorruptFileError&) {
     return {};
   }
+}
+
+Statistics read_statistics(const std::string& base_path) {
+  Statistics found;
+  for (auto& [name, statistics] : list_statistics(base_path)) found[std::move(name)] = std::move(statistics);
+  return found;
+}
+
+std::vector<std::byte> encode_statistics(const StatisticsList& statistics) {
+  ArchiveWriter archive;
+  std::vector<Children> children;
+  children.reserve(statistics.size());
+  for (const auto& [name, entry] : statistics) {
+    const uint64_t name_at = archive.put_long_text(name);
+    const uint64_t min_at = put_long_extreme(archive, entry.min);
+    children.push_back({name_at, min_at, put_long_extreme(archive, entry.max)});
+  }
+  const Run entries{archive.pad(kEntry.alignment), statistics.size()};
+  for (size_t i = 0; i < statistics.size(); ++i) {
+    const auto& [name, entry] = statistics[i];
+    archive.put_text(name, children[i].name);
+    put_extreme(archive, entry.min, children[i].min);
+    put_extreme(archive, entry.max, children[i].max);
+    archive.put(entry.n_null);
+    archive.put(entry.n_rows);
+  }
+  archive.put_run(entries);
+  return with_trailer(archive.take(), kStatisticsMagic);
 }
 
 }  // namespace atompack::array_format

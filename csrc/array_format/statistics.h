@@ -5,7 +5,9 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
+#include <vector>
 
 #include "array_format/footer.h"
 
@@ -20,13 +22,20 @@ struct ArrayStatistics {
   uint64_t n_rows = 0;
 };
 
+// By the name of the array.
 using Statistics = std::map<std::string, ArrayStatistics, std::less<>>;
+// In the order of the file.
+using StatisticsList = std::vector<std::pair<std::string, ArrayStatistics>>;
 
-// By the name of the array; also of arrays that were deleted since. Throws CorruptFileError.
-Statistics parse_statistics(Bytes file);
+// Also of arrays that were deleted since. Throws CorruptFileError.
+StatisticsList parse_statistics(Bytes file);
+// A whole file.
+std::vector<std::byte> encode_statistics(const StatisticsList& statistics);
 
-// Those of the array file with this base. Empty where there are none, and where they are damaged: they tell nothing
-// that the data does not. Throws IoError.
+// Where those of the array file with this base lie.
+std::string statistics_path(const std::string& base_path);
+// Empty where there are none, and where they are damaged: they tell nothing that the data does not. Throws IoError.
+StatisticsList list_statistics(const std::string& base_path);
 Statistics read_statistics(const std::string& base_path);
 
 }  // namespace atompack::array_format

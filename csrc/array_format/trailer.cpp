@@ -3,7 +3,6 @@
 namespace atompack::array_format {
 
 Parts split_file(Bytes file, std::string_view magic) {
-  constexpr uint64_t kTrailerBytes = 12;
   if (file.size() < kTrailerBytes) {
     throw CorruptFileError(cat("trailer: expected ", kTrailerBytes, " bytes, got ", file.size()));
   }
@@ -15,6 +14,13 @@ Parts split_file(Bytes file, std::string_view magic) {
   }
   if (size > body.size()) throw CorruptFileError(cat("footer size: expected at most ", body.size(), ", got ", size));
   return {body.first(body.size() - size), body.last(size)};
+}
+
+std::vector<std::byte> with_trailer(std::vector<std::byte> archive, std::string_view magic) {
+  const uint64_t size = archive.size();
+  archive.resize(size + kTrailerBytes);
+  store(store_le(archive.data() + size, size), as_bytes(magic));
+  return archive;
 }
 
 }  // namespace atompack::array_format

@@ -62,7 +62,7 @@ class Writer {
   // pending is a whole layer, durable, under a hidden name; false if nothing is. A change undoes it.
   bool stage();
   uint32_t staged_number() const;
-  // layer_digest() of the staged layer.
+  // layer_digest() of it (layer_digest.h); sidecar_path() (layer_files.h) is where it goes.
   std::string staged_digest() const;
   // From now on the staged layer stays, whatever becomes of this writer, and no change is possible before publish().
   void keep_staged();
@@ -85,12 +85,5 @@ class Writer {
   int64_t owner_;  // the process that opened it
   std::unique_ptr<Impl> impl_;
 };
-
-// The path of the sidecar of this number.
-std::string sidecar_path(const std::string& base_path, uint32_t number);
-
-// SHA-256 of a layer's size, its footer, and up to 64 KiB from both ends: tells it from every other one that was staged
-// without reading it whole. Throws CorruptFileError if it is no whole layer.
-std::string layer_digest(const io::WritableFile& layer);
 
 }  // namespace atompack::array_format

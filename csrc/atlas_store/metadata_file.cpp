@@ -7,7 +7,6 @@
 #include "atlas_store/metadata_encode.h"
 #include "codec/codec.h"
 #include "codec/zstd_codec.h"
-#include "io/file.h"
 #include "io/folder.h"
 
 namespace atompack::atlas_store {
@@ -18,8 +17,6 @@ using codec::Codec;
 constexpr Form kForms[] = {Form::json,    Form::json_zst,    Form::json_lz4,
                            Form::msgpack, Form::msgpack_zst, Form::msgpack_lz4};
 constexpr uint64_t kMostBytes = std::numeric_limits<uint32_t>::max();
-
-bool is_json(Form form) { return form <= Form::json_lz4; }
 
 Codec codec_of(Form form) {
   constexpr Codec kCodecs[] = {Codec::none, Codec::zstd, Codec::lz4};
@@ -71,9 +68,9 @@ std::optional<MetadataFile> read_metadata_file(const std::string& store) {
   for (const Form form : kForms) {
     const std::string path = path_of(store, form);
     try {
-      io::UniqueFd file = io::open_for_reading(path);
-      std::vector<std::byte> bytes = io::read_whole(file.get(), path, kMostBytes);
-      return MetadataFile{form, path, std::move(bytes), std::move(file)};
+      MetadataFile file{form, path, {}, {}};
+      file.bytes = io::read_whole(path, kMostBytes, file.version);
+      return file;
     } catch (const IoError& error) {
       if (error.code() != ENOENT) throw;
     }

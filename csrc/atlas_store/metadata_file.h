@@ -9,7 +9,7 @@
 
 #include "atlas_store/metadata.h"
 #include "base/bytes.h"
-#include "io/unique_fd.h"
+#include "io/file.h"
 
 namespace atompack::atlas_store {
 
@@ -19,6 +19,8 @@ enum class Form : uint8_t { json, json_zst, json_lz4, msgpack, msgpack_zst, msgp
 inline constexpr std::array<std::string_view, 6> kFileNames{"atlas.json",    "atlas.json.zst",    "atlas.json.lz4",
                                                             "atlas.msgpack", "atlas.msgpack.zst", "atlas.msgpack.lz4"};
 
+constexpr bool is_json(Form form) { return form <= Form::json_lz4; }
+
 inline std::string path_of(const std::string& store, Form form) {
   return cat(store, '/', kFileNames[static_cast<size_t>(form)]);
 }
@@ -27,7 +29,7 @@ struct MetadataFile {
   Form form = Form::json;
   std::string path;
   std::vector<std::byte> bytes;
-  io::UniqueFd file;  // that they were read from: as long as it is open, no other file looks like it
+  io::FileVersion version;  // when it was read
 };
 
 // Nothing where the folder has none, which is a store without datasets. Throws IoError, also where there is no folder;

@@ -1,9 +1,10 @@
 #include "atlas_store/store.h"
 
 #include <cerrno>
+#include <cstring>
 #include <set>
 
-#include "atlas_store/metadata_file.h"
+#include "atlas_store/names.h"
 #include "base/excerpt.h"
 
 namespace atompack::atlas_store {
@@ -12,8 +13,6 @@ namespace {
 using array_format::Array;
 using array_format::Column;
 using array_format::Reader;
-
-constexpr const char* kBase = "data.af";
 
 // Of each dataset that has the variable, its name.
 std::vector<std::string_view> names_with(const Metadata& metadata, uint32_t variable) {
@@ -33,16 +32,9 @@ struct Store::Variable {
   std::vector<bool> disagrees;  // by dataset: metadata and file describe it differently
 };
 
-Store::Store(std::string path, const std::optional<io::FileIdentity>& expected) : path_(std::move(path)) {
-  // A folder without metadata is a store without datasets.
-  if (std::optional<MetadataFile> file = read_metadata_file(path_)) {
-    metadata_path_ = file->path;
-    metadata_file_ = std::move(file->file);
-    identity_ = io::identify(metadata_file_.get(), metadata_path_);
-    if (expected && !(identity_.same_file(*expected) && identity_.size == expected->size)) fail_replaced();
-    metadata_ = decode_metadata(*file);
-  }
-  variables_ = std::vector<std::atomic<const Variable*>>(metadata_.n_variables());
+Store::Store(std::string path, const std::optional<Version>& expected)
+    : path_(std::move(path)), snapshot_(read_snapshot(path_)), variables_(metadata().n_variables()) {
+  if (expected && !(*expected == version())) fail_replaced();
 }
 
 Store::~Store() {
@@ -60,9 +52,9 @@ std::unique_ptr<ColumnSlice> Store::slice(uint32_t number, std::span<const int64
 }
 
 ColumnType Store::type_of(uint32_t variable) const {
-  for (uint32_t dataset = 0; dataset < metadata_.n_numbers(); ++dataset) {
-    if (const auto schema = metadata_.schema_number(dataset, variable)) {
-      return array_format::column_type(metadata_.schema(*schema).dtype.type());
+  for (uint32_t dataset = 0; dataset < metadata().n_numbers(); ++dataset) {
+    if (const auto schema = metadata().schema_number(dataset, variable)) {
+      return array_format::column_type(metadata().schema(*schema).dtype.type());
     }
   }
   return {};
@@ -71,15 +63,16 @@ ColumnType Store::type_of(uint32_t variable) const {
 Array Store::array(uint32_t variable, uint32_t dataset) const {
   const Variable& files = opened(variable);
   if (!files.column->contains(dataset))
-    throw FieldError(cat("dataset ", excerpt(metadata_.dataset_name(dataset)), ": no array ",
-                         excerpt(metadata_.variable_name(variable))))
+    throw FieldError(cat("dataset ", excerpt(metadata().dataset_name(dataset)), ": no array ",
+                         excerpt(metadata().variable_name(variable))))
         .in_file(path_);
   if (files.disagrees[dataset]) fail_disagreement(variable, dataset);
-  return files.reader->array(metadata_.dataset_name(dataset));
+  return files.reader->array(metadata().dataset_name(dataset));
 }
 
 array_format::Statistics Store::statistics(uint32_t variable) const {
-  return array_format::read_statistics(base_path(variable));
+  const bool is_stale = snapshot_.variables[variable].statistics_path.empty();
+  return is_stale ? array_format::Statistics() : array_format::read_statistics(base_path(variable));
 }
 
 std::vector<int64_t> Store::blocks(uint32_t number, std::span<const int64_t> datasets) const {
@@ -94,7 +87,7 @@ std::vector<int64_t> Store::blocks(uint32_t number, std::span<const int64_t> dat
 }
 
 std::string Store::base_path(uint32_t variable) const {
-  return cat(path_, '/', metadata_.variable_name(variable), '/', kBase);
+  return cat(path_, '/', folder_of_array(metadata().variable_name(variable)), "/data.af");
 }
 
 const Store::Variable& Store::opened(uint32_t variable) const {
@@ -108,18 +101,17 @@ const Store::Variable& Store::opened(uint32_t variable) const {
 std::unique_ptr<const Store::Variable> Store::open(uint32_t number) const {
   auto variable = std::make_unique<Variable>();
   variable->reader = open_reader(number);
-  check_not_replaced();
-  const std::vector<std::string_view> names = names_with(metadata_, number);
+  const std::vector<std::string_view> names = names_with(metadata(), number);
   variable->column = std::make_shared<const Column>(variable->reader->layers(), names);
   variable->disagrees.resize(names.size());
   std::set<std::pair<uint32_t, uint32_t>> agreeing;  // schema, layout
   for (uint32_t dataset = 0; dataset < names.size(); ++dataset) {
     if (!variable->column->is_readable(dataset)) continue;
-    const uint32_t schema = *metadata_.schema_number(dataset, number);
+    const uint32_t schema = *metadata().schema_number(dataset, number);
     const std::pair pair(schema, variable->column->layout_number(dataset));
     if (agreeing.contains(pair)) continue;
     const array_format::ColumnLayout& layout = variable->column->layout(dataset);
-    const Schema& told = metadata_.schema(schema);
+    const Schema& told = metadata().schema(schema);
     variable->disagrees[dataset] = told.dtype.type() != layout.type || told.shape != layout.shape;
     if (!variable->disagrees[dataset]) agreeing.insert(pair);
   }
@@ -128,28 +120,30 @@ std::unique_ptr<const Store::Variable> Store::open(uint32_t number) const {
 
 // While a store is compacted its files change, and what they hold does not.
 std::unique_ptr<const Reader> Store::open_reader(uint32_t variable) const {
-  constexpr int kTries = 20;
-  for (int tries = 1;; ++tries) {
+  constexpr int kMostTries = 20;
+  std::vector<array_format::LayerFile> layers = snapshot_.variables[variable].layers;
+  for (int i = 1;; ++i) {
     try {
-      return std::make_unique<const Reader>(base_path(variable));
+      if (layers.empty()) throw IoError(ENOENT, std::strerror(ENOENT), base_path(variable));
+      auto reader = std::make_unique<const Reader>(layers);
+      if (!is_current(path_, snapshot_)) fail_replaced();
+      return reader;
     } catch (const IoError& error) {
-      if (error.code() != ENOENT || tries == kTries) throw;
+      if (error.code() != ENOENT || i == kMostTries) throw;
     }
+    const Snapshot now = read_snapshot(path_);
+    if (!(now.version == version())) fail_replaced();
+    layers = now.variables[variable].layers;
   }
-}
-
-void Store::check_not_replaced() const {
-  const io::UniqueFd now = io::open_for_reading(metadata_path_);
-  if (!io::identify(now.get(), metadata_path_).same_file(identity_)) fail_replaced();
 }
 
 void Store::fail_replaced() const {
   throw FieldError("store: expected it as it was when it was opened, got one that was written to since: open it again")
-      .in_file(metadata_path_);
+      .in_file(path_);
 }
 
 void Store::fail_disagreement(uint32_t variable, uint32_t dataset) const {
-  const Schema& told = metadata_.schema(*metadata_.schema_number(dataset, variable));
+  const Schema& told = metadata().schema(*metadata().schema_number(dataset, variable));
   const array_format::ColumnLayout& layout = opened(variable).column->layout(dataset);
   const auto text = [](array_format::Type type, const std::vector<uint64_t>& shape) {
     std::string dims;
@@ -159,7 +153,7 @@ void Store::fail_disagreement(uint32_t variable, uint32_t dataset) const {
   throw CorruptFileError(cat("array: the metadata says ", text(told.dtype.type(), told.shape), ", its file ",
                              text(layout.type, layout.shape)))
       .in_file(base_path(variable))
-      .at_field(std::string(metadata_.dataset_name(dataset)));
+      .at_field(std::string(metadata().dataset_name(dataset)));
 }
 
 }  // namespace atompack::atlas_store

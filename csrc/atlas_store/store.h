@@ -12,8 +12,7 @@
 #include "array_format/column_slice.h"
 #include "array_format/reader.h"
 #include "array_format/statistics.h"
-#include "atlas_store/metadata.h"
-#include "io/file.h"
+#include "atlas_store/snapshot.h"
 
 namespace atompack::atlas_store {
 
@@ -24,19 +23,20 @@ using array_format::SliceRequest;
 // a fork of the process that opened it they go on working.
 class Store {
  public:
-  // `expected`: what identity() of an earlier handle said. Throws IoError, CorruptFileError, UnsupportedFormatError.
-  explicit Store(std::string path, const std::optional<io::FileIdentity>& expected = std::nullopt);
+  // `expected`: what version() of an earlier handle said. Throws IoError, CorruptFileError, UnsupportedFormatError;
+  // FieldError if it is another version.
+  explicit Store(std::string path, const std::optional<Version>& expected = std::nullopt);
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
   ~Store();
 
   const std::string& path() const { return path_; }
-  // Of the metadata file, which each flush replaces.
-  const io::FileIdentity& identity() const { return identity_; }
+  const Version& version() const { return snapshot_.version; }
+  const std::vector<std::string>& warnings() const { return snapshot_.warnings; }
 
   // Its datasets are numbered from 0 on, none is left out.
-  const Metadata& metadata() const { return metadata_; }
-  int64_t n_datasets() const { return metadata_.n_numbers(); }
+  const Metadata& metadata() const { return snapshot_.metadata; }
+  int64_t n_datasets() const { return metadata().n_numbers(); }
 
   // The same slice of one variable in each of these datasets, in any order, repeats allowed. Throws what is wrong with
   // the variable's files, or with its array of one of these datasets.
@@ -60,15 +60,11 @@ class Store {
   std::unique_ptr<const Variable> open(uint32_t variable) const;
   std::unique_ptr<const array_format::Reader> open_reader(uint32_t variable) const;
   std::string base_path(uint32_t variable) const;
-  void check_not_replaced() const;
   [[noreturn]] void fail_replaced() const;
   [[noreturn]] void fail_disagreement(uint32_t variable, uint32_t dataset) const;
 
   std::string path_;
-  io::UniqueFd metadata_file_;  // so that its number is not given to another file
-  io::FileIdentity identity_;
-  std::string metadata_path_;
-  Metadata metadata_;
+  Snapshot snapshot_;
   // Without a lock: of two threads that open the same variable the first one's stays.
   mutable std::vector<std::atomic<const Variable*>> variables_;
 };

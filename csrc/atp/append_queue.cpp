@@ -13,19 +13,6 @@ constexpr size_t kKeptBytes = 8 * kBlockBytes;  // of a buffer that is used agai
 
 }  // namespace
 
-std::byte* AppendQueue::Buffer::extend(size_t n) {
-  if (capacity - size < n) {
-    const size_t wanted = std::max({size + n, 2 * capacity, kBlockBytes});
-    auto larger = std::make_unique_for_overwrite<std::byte[]>(wanted);
-    std::copy_n(bytes.get(), size, larger.get());
-    bytes = std::move(larger);
-    capacity = wanted;
-  }
-  std::byte* const room = bytes.get() + size;
-  size += n;
-  return room;
-}
-
 AppendQueue::AppendQueue(io::WritableFile& file, codec::Codec codec, int level, uint64_t end, unsigned n_threads)
     : file_(file), codec_(codec), level_(level), n_threads_(std::max(n_threads, 1U)), end_(end) {}
 
@@ -44,7 +31,7 @@ void AppendQueue::stop_threads() {
 std::byte* AppendQueue::add(uint32_t record_bytes, uint32_t n_atoms) {
   const bool as_stored = codec_ == codec::Codec::none;
   Block& block = open_block(record_bytes, as_stored ? Stage::coded : Stage::added);
-  std::byte* const room = (as_stored ? block.out : block.in).extend(record_bytes);
+  std::byte* const room = (as_stored ? block.out : block.in).extend(record_bytes, kBlockBytes);
   block.records.push_back({record_bytes, record_bytes, n_atoms});
   ++n_added_;
   return room;
@@ -52,13 +39,13 @@ std::byte* AppendQueue::add(uint32_t record_bytes, uint32_t n_atoms) {
 
 void AppendQueue::add_stored(Bytes stored, uint32_t record_bytes, uint32_t n_atoms) {
   Block& block = open_block(stored.size(), Stage::coded);
-  store(block.out.extend(stored.size()), stored);
+  store(block.out.extend(stored.size(), kBlockBytes), stored);
   block.records.push_back({record_bytes, static_cast<uint32_t>(stored.size()), n_atoms});
   ++n_added_;
 }
 
 AppendQueue::Block& AppendQueue::open_block(size_t room, Stage stage) {
-  const auto held = [&] { return (stage == Stage::coded ? open_->out : open_->in).size; };
+  const auto held = [&] { return (stage == Stage::coded ? open_->out : open_->in).size(); };
   if (open_ && (open_->stage != stage || (held() > 0 && held() + room > kBlockBytes))) push();
   if (!open_) {
     const Lock lock(mutex_);
@@ -70,7 +57,8 @@ AppendQueue::Block& AppendQueue::open_block(size_t room, Stage stage) {
     }
     open_->stage = stage;
     open_->first = n_added_;
-    open_->in.size = open_->out.size = 0;
+    open_->in.shrink(0);
+    open_->out.shrink(0);
     open_->records.clear();
   }
   return *open_;
@@ -83,7 +71,7 @@ void AppendQueue::push() {
   changed_.wait(lock, [&] { return failure_ || blocks_.empty() || held_bytes() < most; });
   throw_failure();
   if (threads_.size() < n_threads_) threads_.emplace_back([this] { work(); });
-  open_->held_bytes = open_->in.size + open_->out.size;
+  open_->held_bytes = open_->in.size() + open_->out.size();
   blocks_.push_back(std::move(open_));
   changed_.notify_all();
 }
@@ -134,7 +122,7 @@ void AppendQueue::work() {
     --n_coding_;
     block->stage = failure ? Stage::added : Stage::coded;
     if (failure) {
-      block->out.size = 0;
+      block->out.shrink(0);
       failure_ = failure;
     }
     changed_.notify_all();
@@ -149,14 +137,14 @@ AppendQueue::Block* AppendQueue::next_to_code() {
 bool AppendQueue::can_write() const { return !writing_ && !blocks_.empty() && blocks_.front()->stage == Stage::coded; }
 
 void AppendQueue::code(Block& block) const {
-  block.out.size = 0;
-  const std::byte* record = block.in.bytes.get();
+  block.out.shrink(0);
+  const std::byte* record = block.in.data();
   for (Record& known : block.records) {
     const size_t most = codec::compressed_bound(codec_, known.record_bytes);
-    std::byte* const room = block.out.extend(most);
+    std::byte* const room = block.out.extend(most, kBlockBytes);
     const size_t stored = codec::compress(codec_, level_, {record, known.record_bytes}, {room, most});
     known.stored_bytes = static_cast<uint32_t>(stored);
-    block.out.size -= most - stored;
+    block.out.shrink(block.out.size() - (most - stored));
     record += known.record_bytes;
   }
 }
@@ -168,7 +156,7 @@ void AppendQueue::write_front(Lock& lock) {
   lock.unlock();
   std::exception_ptr failure;
   try {
-    file_.write_at(end, {block.out.bytes.get(), block.out.size});
+    file_.write_at(end, block.out.bytes());
   } catch (...) {
     failure = std::current_exception();
   }
@@ -181,7 +169,7 @@ void AppendQueue::write_front(Lock& lock) {
       entries_.push_back({end_, record.stored_bytes, record.record_bytes, record.n_atoms});
       end_ += record.stored_bytes;
     }
-    const bool keep = std::max(block.in.capacity, block.out.capacity) <= kKeptBytes;
+    const bool keep = std::max(block.in.capacity(), block.out.capacity()) <= kKeptBytes;
     if (keep) spare_.push_back(std::move(blocks_.front()));
     blocks_.pop_front();
   }
@@ -190,8 +178,8 @@ void AppendQueue::write_front(Lock& lock) {
 
 void AppendQueue::cut(Block& block, uint64_t n_records) {
   for (uint64_t i = n_records; i < block.records.size(); ++i) {
-    block.in.size -= block.in.size > 0 ? block.records[i].record_bytes : 0;
-    block.out.size -= block.out.size > 0 ? block.records[i].stored_bytes : 0;
+    if (block.in.size() > 0) block.in.shrink(block.in.size() - block.records[i].record_bytes);
+    if (block.out.size() > 0) block.out.shrink(block.out.size() - block.records[i].stored_bytes);
   }
   block.records.resize(n_records);
 }

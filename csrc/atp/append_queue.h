@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "atp/index.h"
+#include "base/buffer.h"
 #include "codec/codec.h"
 #include "io/writable_file.h"
 
@@ -51,13 +52,6 @@ class AppendQueue {
   void restart(uint64_t end);
 
  private:
-  // Grows without filling what is new.
-  struct Buffer {
-    std::unique_ptr<std::byte[]> bytes;
-    size_t capacity = 0;
-    size_t size = 0;
-    std::byte* extend(size_t n);
-  };
   struct Record {
     uint32_t record_bytes, stored_bytes, n_atoms;
   };

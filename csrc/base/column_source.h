@@ -47,7 +47,8 @@ class ColumnSlice {
   virtual void fill(ColumnVisitor& visitor) const = 0;
   // Pieces of work that can be done side by side.
   virtual size_t n_units() const = 0;
-  virtual uint64_t unit_bytes(size_t unit) const = 0;
+  // How long a piece takes, roughly, in bytes that are copied in this time.
+  virtual uint64_t work(size_t unit) const = 0;
   virtual void read(size_t unit, ColumnVisitor& visitor) const = 0;
 };
 

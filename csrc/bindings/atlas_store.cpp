@@ -140,12 +140,24 @@ void ask(Prefetcher& self, const ColumnScanner& scanner, const py::object& rows,
   self.ask(Shown(scanner.size(), selection, "dataset").numbers(rows));
 }
 
-// (device, inode, size)
-using PyIdentity = std::tuple<uint64_t, uint64_t, uint64_t>;
+// (device, inode, size, seconds, nanoseconds) of the metadata file and of the record of a flush, or None
+using PyFileVersion = std::optional<std::tuple<uint64_t, uint64_t, uint64_t, int64_t, int64_t>>;
+using PyVersion = std::pair<PyFileVersion, PyFileVersion>;
 
-std::shared_ptr<Store> open_store(const Path& path, const std::optional<PyIdentity>& identity) {
-  std::optional<io::FileIdentity> expected;
-  if (identity) expected = {std::get<0>(*identity), std::get<1>(*identity), std::get<2>(*identity)};
+PyFileVersion plain(const std::optional<io::FileVersion>& version) {
+  if (!version) return std::nullopt;
+  return std::tuple(version->device, version->inode, version->size, version->seconds, version->nanoseconds);
+}
+
+std::optional<io::FileVersion> version_of(const PyFileVersion& plain) {
+  if (!plain) return std::nullopt;
+  const auto& [device, inode, size, seconds, nanoseconds] = *plain;
+  return io::FileVersion{device, inode, size, seconds, nanoseconds};
+}
+
+std::shared_ptr<Store> open_store(const Path& path, const std::optional<PyVersion>& version) {
+  std::optional<atlas_store::Version> expected;
+  if (version) expected = {version_of(version->first), version_of(version->second)};
   return std::make_shared<Store>(path.bytes, expected);
 }
 
@@ -210,17 +222,15 @@ py::tuple array_of(const Store& self, uint32_t variable, uint32_t dataset) {
 void bind_atlas_store(py::module_& module) {
   const auto release = py::call_guard<py::gil_scoped_release>();
   py::class_<Store, std::shared_ptr<Store>>(module, "AtlasReader")
-      .def(py::init(&open_store), py::arg("path"), py::arg("identity") = std::nullopt, release)
-      .def_property_readonly("identity",
-                             [](const Store& self) {
-                               const io::FileIdentity& identity = self.identity();
-                               return PyIdentity{identity.device, identity.inode, identity.size};
-                             })
+      .def(py::init(&open_store), py::arg("path"), py::arg("version") = std::nullopt, release)
+      .def_property_readonly(
+          "version",
+          [](const Store& self) { return PyVersion{plain(self.version().metadata), plain(self.version().intent)}; })
       .def("__len__", &Store::n_datasets)
       .def("dataset_names", &dataset_names)
       .def("variable_names", &variable_names)
       .def_property_readonly("codec", [](const Store& self) { return codec::name_of(self.metadata().codec); })
-      .def_property_readonly("warnings", [](const Store& self) { return self.metadata().warnings(); })
+      .def_property_readonly("warnings", [](const Store& self) { return self.warnings(); })
       .def("attributes", &attributes, py::arg("dataset"))
       .def("variables_of", &variables_of, py::arg("dataset"))
       .def("datasets_with", &datasets_with, py::arg("variable"))

@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <limits>
+#include <chrono>
 
 #include "base/checked_math.h"
 #include "collate/copy.h"
+#include "collate/pace.h"
 #include "collate/parallel.h"
 #include "collate/plan.h"
 
@@ -15,6 +16,7 @@ namespace {
 
 // Below it a second thread costs more than it saves.
 constexpr uint64_t kWorthThreads = uint64_t{1} << 20;
+ParallelPace pace;
 
 // Bits of an integer type that hold the value.
 int value_bits(DType dtype) {
@@ -240,22 +242,27 @@ struct Task {
 
 void run(std::span<const ColumnPlan> plans, std::span<Filler> fillers, int max_threads) {
   std::vector<Task> tasks;
-  uint64_t bytes = 0;
+  uint64_t work = 0;
   for (size_t column = 0; column < plans.size(); ++column) {
     const ColumnSlice& slice = plans[column].slice();
     slice.fill(fillers[column]);
     for (size_t unit = 0; unit < slice.n_units(); ++unit) {
       tasks.push_back({column, unit});
-      bytes += slice.unit_bytes(unit);
+      work += slice.work(unit);
     }
   }
   const auto most = std::min<int64_t>(usable_threads(max_threads), std::ssize(tasks));
+  const bool is_large = work >= kWorthThreads && most > 1;
+  const bool threads = is_large && pace.advises_threads();
+  const auto started = std::chrono::steady_clock::now();
   std::atomic<size_t> next{0};  // units differ in their work: whoever is free takes one
-  for_each_range(bytes < kWorthThreads ? 1 : std::max<int64_t>(most, 1), [&](int64_t) {
+  for_each_range(threads ? most : 1, [&](int64_t) {
     for (size_t i = next++; i < tasks.size(); i = next++) {
       plans[tasks[i].column].slice().read(tasks[i].unit, fillers[tasks[i].column]);
     }
   });
+  const std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - started;
+  if (is_large) pace.took(took.count(), static_cast<int64_t>(work), threads);
 }
 
 std::vector<int64_t> sizes_of(std::span<const uint64_t> shape) { return {shape.begin(), shape.end()}; }

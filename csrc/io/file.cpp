@@ -16,7 +16,19 @@ namespace {
   throw IoError(code, std::strerror(code), path);
 }
 
+FileVersion version_of(const struct stat& status) {
+  return {status.st_dev, status.st_ino, static_cast<uint64_t>(status.st_size), status.st_ctim.tv_sec,
+          status.st_ctim.tv_nsec};
+}
+
 }  // namespace
+
+std::optional<FileVersion> version_of(const std::string& path) {
+  struct stat status{};
+  if (::stat(path.c_str(), &status) == 0) return version_of(status);
+  if (errno != ENOENT) fail(path);
+  return std::nullopt;
+}
 
 bool exists(const std::string& path) {
   struct stat found{};
@@ -51,14 +63,19 @@ size_t read_at(int fd, uint64_t offset, std::span<std::byte> into, const std::st
 }
 
 std::vector<std::byte> read_whole(const std::string& path, uint64_t most) {
-  return read_whole(open_for_reading(path).get(), path, most);
+  FileVersion version;
+  return read_whole(path, most, version);
 }
 
-std::vector<std::byte> read_whole(int fd, const std::string& path, uint64_t most) {
-  const uint64_t size = identify(fd, path).size;
+std::vector<std::byte> read_whole(const std::string& path, uint64_t most, FileVersion& version) {
+  const UniqueFd fd = open_for_reading(path);
+  const uint64_t size = identify(fd.get(), path).size;
+  struct stat status{};
+  if (::fstat(fd.get(), &status) != 0) fail(path);
+  version = version_of(status);
   if (size > most) throw CorruptFileError(cat("size: expected at most ", most, " bytes, got ", size)).in_file(path);
   std::vector<std::byte> bytes(size);
-  bytes.resize(read_at(fd, 0, bytes, path));
+  bytes.resize(read_at(fd.get(), 0, bytes, path));
   return bytes;
 }
 

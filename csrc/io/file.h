@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,6 +20,18 @@ struct FileIdentity {
   bool same_file(const FileIdentity& other) const { return device == other.device && inode == other.inode; }
 };
 
+// What changes when a file is written to, and when another one takes its place.
+struct FileVersion {
+  uint64_t device = 0;
+  uint64_t inode = 0;
+  uint64_t size = 0;
+  int64_t seconds = 0, nanoseconds = 0;  // of the last change
+  bool operator==(const FileVersion&) const = default;
+};
+
+// Nothing where there is no file.
+std::optional<FileVersion> version_of(const std::string& path);
+
 // Also of a link that leads nowhere.
 bool exists(const std::string& path);
 
@@ -30,6 +43,7 @@ size_t read_at(int fd, uint64_t offset, std::span<std::byte> into, const std::st
 
 // A file that is small by its nature. Throws CorruptFileError if it has more than `most` bytes.
 std::vector<std::byte> read_whole(const std::string& path, uint64_t most);
-std::vector<std::byte> read_whole(int fd, const std::string& path, uint64_t most);
+// Also says what was read.
+std::vector<std::byte> read_whole(const std::string& path, uint64_t most, FileVersion& version);
 
 }  // namespace atompack::io

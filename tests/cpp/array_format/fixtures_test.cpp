@@ -2,12 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <set>
 
+#include "array_format/fixture_folders.h"
 #include "array_format/npz.h"
 #include "array_format/reader.h"
 #include "array_format/statistics.h"
@@ -18,9 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-const fs::path kAtlas = fs::path(std::getenv("ATOMPACK_FIXTURES") != nullptr ? std::getenv("ATOMPACK_FIXTURES")
-                                                                             : ATOMPACK_FIXTURES_FOLDER) /
-                        "atlas";
+const fs::path kAtlas = test::atlas_fixtures();
 
 std::string raw_values(const Reader& reader, const Array& array, const Box& box) {
   std::string out(box.n_elements() * item_bytes(array.type), 'x');

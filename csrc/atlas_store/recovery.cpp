@@ -1,0 +1,73 @@
+#include "atlas_store/recovery.h"
+
+#include <algorithm>
+#include <cerrno>
+
+#include "array_format/layer_digest.h"
+#include "array_format/layer_files.h"
+#include "atlas_store/names.h"
+#include "base/error.h"
+#include "io/readable_file.h"
+
+namespace atompack::atlas_store {
+namespace {
+
+using array_format::LayerFile;
+
+std::string added_path(const std::string& store, const AddedLayer& layer) {
+  return array_format::sidecar_path(base_path(store, layer.variable), layer.number);
+}
+
+// Newer layers are none of the flush's: who made them saw what it had made visible by then.
+bool was_built_upon(const std::string& store, const AddedLayer& layer) {
+  const std::vector<LayerFile> present = array_format::layer_files(base_path(store, layer.variable));
+  return std::ranges::any_of(present, [&](const LayerFile& other) { return other.number > layer.number; });
+}
+
+bool is_published(const std::string& store, const AddedLayer& layer) {
+  try {
+    return array_format::layer_digest(io::OpenFile(added_path(store, layer))) == layer.digest;
+  } catch (const IoError& error) {
+    if (error.code() != ENOENT) throw;
+  } catch (const CorruptFileError&) {
+    // Damaged since: not known by its digest, so it counts, and who reads it hears of the damage.
+  }
+  return false;
+}
+
+void discard_unpublished(const std::string& path, io::FileSystem& files) { files.create(path).reset(); }
+
+}  // namespace
+
+std::string base_path(const std::string& store, std::string_view variable) {
+  return cat(store, '/', folder_of_array(variable), "/data.af");
+}
+
+std::vector<std::string> layers_rolled_back(const std::string& store, const Intent& intent,
+                                            const std::optional<MetadataFile>& metadata) {
+  std::vector<std::string> paths;
+  if (outcome_of(intent, metadata) != Outcome::rolled_back) return paths;
+  for (const AddedLayer& layer : intent.layers) {
+    if (was_built_upon(store, layer)) return {};
+    if (is_published(store, layer)) paths.push_back(added_path(store, layer));
+  }
+  return paths;
+}
+
+void recover(const std::string& store, io::FileSystem& files) {
+  std::vector<std::string> warnings;
+  const std::optional<Intent> intent = read_intent(store, warnings);
+  const std::optional<MetadataFile> metadata = read_metadata_file(store);
+  if (intent) {
+    for (const std::string& path : layers_rolled_back(store, *intent, metadata)) files.remove(path);
+    const bool is_complete = outcome_of(*intent, metadata) == Outcome::kept;
+    for (const AddedLayer& layer : intent->layers) {
+      if (is_complete) files.remove(cat(store, '/', folder_of_array(layer.variable), "/data.stats"));
+      discard_unpublished(added_path(store, layer), files);
+    }
+    if (metadata) discard_unpublished(metadata->path, files);
+  }
+  if (intent || !warnings.empty()) files.remove(intent_path(store));
+}
+
+}  // namespace atompack::atlas_store

@@ -1,0 +1,99 @@
+#include "atlas_store/snapshot.h"
+
+#include <algorithm>
+#include <cerrno>
+
+#include "atlas_store/names.h"
+#include "atlas_store/recovery.h"
+#include "base/error.h"
+#include "io/file.h"
+
+namespace atompack::atlas_store {
+namespace {
+
+using array_format::LayerFile;
+
+std::vector<LayerFile> layers_in(const std::string& folder) {
+  try {
+    std::vector<LayerFile> layers = array_format::layer_files(folder + "/data.af");
+    if (!io::exists(layers.front().path)) layers.erase(layers.begin());
+    return layers;
+  } catch (const IoError& error) {
+    if (error.code() != ENOENT) throw;
+    return {};
+  }
+}
+
+std::vector<LayerFile> layers_of(const std::string& store, std::string_view variable) {
+  std::vector<LayerFile> layers = layers_in(cat(store, '/', folder_of_array(variable)));
+  if (layers.empty() || layers.front().number != 0) return {};
+  if (is_safe_array_name(variable)) return layers;
+  for (LayerFile& layer : layers_in(cat(store, '/', lost_folder_of_array(variable)))) {
+    if (layer.number != 0) layers.push_back(std::move(layer));
+  }
+  std::ranges::stable_sort(layers, {}, &LayerFile::number);
+  return layers;
+}
+
+class Look {
+ public:
+  explicit Look(const std::string& store) : store_(store) {}
+
+  // Nothing if somebody wrote meanwhile.
+  std::optional<Snapshot> take() {
+    const std::optional<io::FileVersion> intent_version = io::version_of(intent_path(store_));
+    const std::optional<MetadataFile> file = read_metadata_file(store_);
+    Snapshot snapshot;
+    if (file) snapshot.form = file->form;
+    snapshot.version = {file ? std::optional(file->version) : std::nullopt, intent_version};
+    if (file) snapshot.metadata = decode_metadata(*file);
+    snapshot.warnings = snapshot.metadata.warnings();
+    list(snapshot, file);
+    if (!is_current(store_, snapshot)) return std::nullopt;
+    return snapshot;
+  }
+
+ private:
+  void list(Snapshot& snapshot, const std::optional<MetadataFile>& file) {
+    const std::optional<Intent> intent = read_intent(store_, snapshot.warnings);
+    std::vector<std::string> rolled_back;
+    if (intent) rolled_back = layers_rolled_back(store_, *intent, file);
+    for (uint32_t i = 0; i < snapshot.metadata.n_variables(); ++i) {
+      const std::string_view name = snapshot.metadata.variable_name(i);
+      VariableFiles& files = snapshot.variables.emplace_back();
+      files.layers = layers_of(store_, name);
+      std::erase_if(files.layers, [&](const LayerFile& layer) { return contains(rolled_back, layer.path); });
+      const bool stale =
+          intent && std::ranges::find(intent->layers, name, &AddedLayer::variable) != intent->layers.end();
+      if (!stale) files.statistics_path = cat(store_, '/', folder_of_array(name), "/data.stats");
+    }
+  }
+
+  static bool contains(const std::vector<std::string>& paths, const std::string& path) {
+    return std::ranges::find(paths, path) != paths.end();
+  }
+
+  const std::string& store_;
+};
+
+}  // namespace
+
+bool is_current(const std::string& store, const Snapshot& snapshot) {
+  Version now;
+  // That of the first one there is: where there was none, there may be one now.
+  for (size_t i = 0; i < kFileNames.size() && !now.metadata; ++i) {
+    now.metadata = io::version_of(path_of(store, static_cast<Form>(i)));
+  }
+  now.intent = io::version_of(intent_path(store));
+  return now == snapshot.version;
+}
+
+Snapshot read_snapshot(const std::string& store) {
+  constexpr int kMostLooks = 20;
+  for (int i = 0; i < kMostLooks; ++i) {
+    if (std::optional<Snapshot> snapshot = Look(store).take()) return std::move(*snapshot);
+  }
+  throw IoError(EAGAIN, "the store is being written to again and again", store);
+}
+
+}  // namespace atompack::atlas_store

@@ -1,0 +1,37 @@
+// A file that parts can be read of.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "base/bytes.h"
+#include "io/unique_fd.h"
+
+namespace atompack::io {
+
+// Every failure is an IoError.
+class ReadableFile {
+ public:
+  virtual ~ReadableFile() = default;
+  virtual const std::string& path() const = 0;  // for errors
+  virtual uint64_t size() const = 0;
+  // Fewer bytes than asked for only where the file ends.
+  virtual size_t read_at(uint64_t offset, std::span<std::byte> into) const = 0;
+};
+
+// One that others may be writing to.
+class OpenFile final : public ReadableFile {
+ public:
+  explicit OpenFile(const std::string& path);
+
+  const std::string& path() const override { return path_; }
+  uint64_t size() const override;
+  size_t read_at(uint64_t offset, std::span<std::byte> into) const override;
+
+ private:
+  std::string path_;
+  UniqueFd fd_;
+};
+
+}  // namespace atompack::io
