@@ -13,8 +13,10 @@ find_package(OpenMP REQUIRED)  # without it at::parallel_for is a serial loop, s
 
 pybind11_add_module(_C MODULE NO_EXTRAS
   csrc/bindings/atp.cpp
+  csrc/bindings/atlas_metadata.cpp
   csrc/bindings/atlas_store.cpp
   csrc/bindings/atlas_values.cpp
+  csrc/bindings/atlas_writer.cpp
   csrc/bindings/atp_writer.cpp
   csrc/bindings/cache_builder.cpp
   csrc/bindings/collate.cpp

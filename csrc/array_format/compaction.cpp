@@ -33,16 +33,24 @@ class Compaction {
  private:
   void copy(const Array& array) {
     LayerArray& made = arrays_.emplace_back(LayerArray{definition_of(array), false, {}});
-    if (array.chunks.empty()) return;
+    Summary summary(array.type, made.definition.fill);
+    if (!array.chunks.empty()) {
+      copy_chunks(array, made, summary);
+    } else if (array.n_elements() > 0) {
+      check_cells_are_known(reader_.layers(), array);
+    }
+    // Also of arrays that were never written, other than after a flush.
+    statistics_.emplace_back(array.name, summary.statistics(array.n_elements()));
+  }
+
+  void copy_chunks(const Array& array, LayerArray& made, Summary& summary) {
     const Grid grid = array.grid();
     if (array.chunks.size() < grid.n_cells()) check_cells_are_known(reader_.layers(), array);
-    Summary summary(array.type, made.definition.fill);
     for (const StoredChunk& chunk : array.chunks) {
       const Bytes stored = reader_.read_chunk(chunk, last_);
       summary.add(stored, grid.box_of(grid.cell_at(chunk.cell)).n_elements());
       made.chunks.push_back({chunk.cell, base_.append(stored)});
     }
-    statistics_.emplace_back(array.name, summary.statistics(array.n_elements()));
   }
 
   const Reader& reader_;

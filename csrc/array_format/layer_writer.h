@@ -34,6 +34,9 @@ class LayerWriter {
   // Valid until the next call.
   Bytes read(const ChunkPlace& place);
 
+  // Forgets a failure, so that the next call tries again.
+  void resume() { queue_->resume(); }
+
   // All that was added is in the file, with a footer for these arrays, and durable. More can be added after that.
   void finish(std::vector<const LayerArray*> arrays, uint32_t number, const std::string& base_hint);
 

@@ -1,5 +1,10 @@
 #include "array_format/reader.h"
 
+#include <cerrno>
+#include <chrono>
+#include <optional>
+#include <thread>
+
 #include "array_format/reading.h"
 
 namespace atompack::array_format {
@@ -7,15 +12,43 @@ namespace {
 
 using Files = std::vector<std::unique_ptr<const io::MappedFile>>;
 
-Files map_layers(const std::vector<LayerFile>& layers) {
+std::unique_ptr<const io::MappedFile> map_file(io::UniqueFd fd, const std::string& path) {
+  const uint64_t bytes = io::identify(fd.get(), path).size;
+  return std::make_unique<const io::MappedFile>(std::move(fd), bytes, path, io::Access::automatic, false);
+}
+
+Files map_files(const std::vector<LayerFile>& layers) {
   Files files;
-  for (const LayerFile& layer : layers) {
-    io::UniqueFd fd = io::open_for_reading(layer.path);
-    const uint64_t bytes = io::identify(fd.get(), layer.path).size;
-    files.push_back(
-        std::make_unique<const io::MappedFile>(std::move(fd), bytes, layer.path, io::Access::automatic, false));
-  }
+  for (const LayerFile& layer : layers) files.push_back(map_file(io::open_for_reading(layer.path), layer.path));
   return files;
+}
+
+// Nothing if a compaction came between: it replaces the base, and then removes sidecars.
+std::optional<Files> try_to_map_layers(const std::string& path) {
+  Files files;
+  io::UniqueFd base = io::open_for_reading(path);
+  const io::FileIdentity opened = io::identify(base.get(), path);
+  files.push_back(map_file(std::move(base), path));
+  try {
+    for (const LayerFile& layer : layer_files(path)) {
+      if (layer.number > 0) files.push_back(map_file(io::open_for_reading(layer.path), layer.path));
+    }
+  } catch (const IoError& error) {
+    if (error.code() != ENOENT) throw;
+    return std::nullopt;
+  }
+  const bool same_base = io::identify(io::open_for_reading(path).get(), path).same_file(opened);
+  return same_base ? std::optional(std::move(files)) : std::nullopt;
+}
+
+Files map_layers(const std::string& path) {
+  constexpr int kMostTries = 100;
+  static_cast<void>(layer_files(path));  // refuses other paths
+  for (int i = 0; i < kMostTries; ++i) {
+    if (std::optional<Files> files = try_to_map_layers(path)) return std::move(*files);
+    std::this_thread::sleep_for(std::chrono::milliseconds(i));  // thousands of sidecars take seconds to remove
+  }
+  throw IoError(EAGAIN, "the layers change faster than they can be opened", path);
 }
 
 std::vector<Layer> parse_layers(const Files& files) {
@@ -26,9 +59,9 @@ std::vector<Layer> parse_layers(const Files& files) {
 
 }  // namespace
 
-Reader::Reader(const std::string& path) : Reader(layer_files(path)) {}
+Reader::Reader(const std::string& path) : files_(map_layers(path)), layers_(parse_layers(files_)) {}
 
-Reader::Reader(const std::vector<LayerFile>& layers) : files_(map_layers(layers)), layers_(parse_layers(files_)) {}
+Reader::Reader(const std::vector<LayerFile>& layers) : files_(map_files(layers)), layers_(parse_layers(files_)) {}
 
 void Reader::read(const Array& array, const Box& box, std::span<std::byte> out, DecodedBlock& last) const {
   check_not_shrunk();

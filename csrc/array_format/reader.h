@@ -18,7 +18,7 @@ class Reader {
  public:
   // `path` is that of the base, and ends in .af. Throws IoError, CorruptFileError, UnsupportedFormatError.
   explicit Reader(const std::string& path);
-  // Of these layers alone, oldest first, the base too.
+  // Of these layers alone, oldest first, the base too. What a compaction does meanwhile is the caller's to notice.
   explicit Reader(const std::vector<LayerFile>& layers);
 
   std::vector<std::string> names() const { return layers_.names(); }

@@ -18,10 +18,10 @@ namespace atompack::array_format {
 
 struct WriterOptions {
   codec::Codec codec = codec::Codec::zstd;
-  int level = 3;
+  int level = 3;                             // of zstd; lz4 has its fast mode only
   uint64_t block_bytes = uint64_t{8} << 20;  // a block is closed once it has as many
   unsigned n_threads = 0;                    // that compress; 0: as many as there are cores
-  std::string base_hint;                     // what sidecars say of the base's place
+  std::string base_hint = {};                // what sidecars say of the base's place
 };
 
 // Changes are pending until a flush makes them one more layer, all or nothing. Memory is bounded by the size of blocks

@@ -28,8 +28,8 @@ inline std::string path_of(const std::string& store, Form form) {
 struct MetadataFile {
   Form form = Form::json;
   std::string path;
-  std::vector<std::byte> bytes;
-  io::FileVersion version;  // when it was read
+  std::vector<std::byte> bytes = {};
+  io::FileVersion version = {};  // when it was read
 };
 
 // Nothing where the folder has none, which is a store without datasets. Throws IoError, also where there is no folder;

@@ -7,6 +7,8 @@
 #include "array_format/layer_files.h"
 #include "atlas_store/names.h"
 #include "base/error.h"
+#include "io/folder.h"
+#include "io/locked_file.h"
 #include "io/readable_file.h"
 
 namespace atompack::atlas_store {
@@ -35,7 +37,19 @@ bool is_published(const std::string& store, const AddedLayer& layer) {
   return false;
 }
 
-void discard_unpublished(const std::string& path, io::FileSystem& files) { files.create(path).reset(); }
+// Such a file goes away with its owner, which this becomes.
+void discard_unpublished(const std::string& folder, io::FileSystem& files) {
+  for (const std::string& name : io::unpublished_in(folder)) files.create(cat(folder, '/', name)).reset();
+}
+
+void settle(const std::string& store, const Intent& intent, io::FileSystem& files) {
+  const std::optional<MetadataFile> metadata = read_metadata_file(store);
+  for (const std::string& path : layers_rolled_back(store, intent, metadata)) files.remove(path);
+  if (outcome_of(intent, metadata) != Outcome::kept) return;
+  for (const AddedLayer& layer : intent.layers) {
+    files.remove(cat(store, '/', folder_of_array(layer.variable), "/data.stats"));
+  }
+}
 
 }  // namespace
 
@@ -48,26 +62,20 @@ std::vector<std::string> layers_rolled_back(const std::string& store, const Inte
   std::vector<std::string> paths;
   if (outcome_of(intent, metadata) != Outcome::rolled_back) return paths;
   for (const AddedLayer& layer : intent.layers) {
+    if (!is_published(store, layer)) continue;
     if (was_built_upon(store, layer)) return {};
-    if (is_published(store, layer)) paths.push_back(added_path(store, layer));
+    paths.push_back(added_path(store, layer));
   }
   return paths;
 }
 
-void recover(const std::string& store, io::FileSystem& files) {
+std::vector<std::string> recover(const std::string& store, io::FileSystem& files) {
   std::vector<std::string> warnings;
-  const std::optional<Intent> intent = read_intent(store, warnings);
-  const std::optional<MetadataFile> metadata = read_metadata_file(store);
-  if (intent) {
-    for (const std::string& path : layers_rolled_back(store, *intent, metadata)) files.remove(path);
-    const bool is_complete = outcome_of(*intent, metadata) == Outcome::kept;
-    for (const AddedLayer& layer : intent->layers) {
-      if (is_complete) files.remove(cat(store, '/', folder_of_array(layer.variable), "/data.stats"));
-      discard_unpublished(added_path(store, layer), files);
-    }
-    if (metadata) discard_unpublished(metadata->path, files);
-  }
-  if (intent || !warnings.empty()) files.remove(intent_path(store));
+  if (const std::optional<Intent> intent = read_intent(store, warnings)) settle(store, *intent, files);
+  files.remove(intent_path(store));
+  discard_unpublished(store, files);
+  for (const std::string& folder : io::folders_in(store)) discard_unpublished(cat(store, '/', folder), files);
+  return warnings;
 }
 
 }  // namespace atompack::atlas_store

@@ -17,8 +17,8 @@ std::string base_path(const std::string& store, std::string_view variable);
 std::vector<std::string> layers_rolled_back(const std::string& store, const Intent& intent,
                                             const std::optional<MetadataFile>& metadata);
 
-// Removes them for good, what was never published, and the record of the flush; of a flush that was complete,
-// statistics that are older than the values. For who holds the lock of the store.
-void recover(const std::string& store, io::FileSystem& files);
+// Removes them for good, all files that were never published, and the record of the flush; of a flush that was
+// complete, statistics that are older than the values. For who holds the lock of the store. Returns warnings.
+std::vector<std::string> recover(const std::string& store, io::FileSystem& files);
 
 }  // namespace atompack::atlas_store

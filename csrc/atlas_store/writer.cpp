@@ -59,6 +59,7 @@ class Writer::Impl {
   void define_array(std::string_view dataset, const ArrayDefinition& definition);
   template <typename Values>
   void write(std::string_view dataset, std::string_view array, const Box& box, const Values& values);
+  array_format::ArrayDefinition definition(std::string_view dataset, std::string_view array);
   template <typename Out>
   void read(std::string_view dataset, std::string_view array, const Box& box, Out out);
   void set_attribute(std::string_view dataset, std::string_view key, const AttributeValue& value);
@@ -110,13 +111,14 @@ Writer::Impl::Impl(std::string store, Mode mode, WriterOptions options, io::File
       files_(files),
       lock_(make_store(store_, files)),
       form_(options.form) {
-  recover(store_, files_);
+  const std::vector<std::string> warnings = recover(store_, files_);
   const std::optional<MetadataFile> file = read_metadata_file(store_);
   if (mode == Mode::create && (file || holds_arrays(store_))) refuse_existing(store_);
   if (file) {
     form_ = file->form;
     metadata_ = decode_metadata(*file);
   }
+  for (const std::string& warning : warnings) metadata_.warn(warning);
   changed_ = !file || (options_.codec && metadata_.codec != *options_.codec);
   if (options_.codec) metadata_.codec = *options_.codec;
   if (!file) flush();
@@ -202,6 +204,10 @@ void Writer::Impl::write(std::string_view dataset, std::string_view array, const
   array_format::Writer& writer = existing(place);
   check_layout(place, writer);
   writer.write(dataset, box, values);
+}
+
+array_format::ArrayDefinition Writer::Impl::definition(std::string_view dataset, std::string_view array) {
+  return existing(place(dataset, array)).definition(dataset);
 }
 
 template <typename Out>
@@ -344,6 +350,12 @@ void Writer::read(std::string_view dataset, std::string_view array, const Box& b
 
 void Writer::read(std::string_view dataset, std::string_view array, const Box& box, std::span<std::string> out) {
   about(path_, dataset, array, [&] { use().read(dataset, array, box, out); });
+}
+
+array_format::ArrayDefinition Writer::definition(std::string_view dataset, std::string_view array) const {
+  array_format::ArrayDefinition found;
+  about(path_, dataset, array, [&] { found = use().definition(dataset, array); });
+  return found;
 }
 
 void Writer::flush() {

@@ -20,8 +20,8 @@ namespace atompack::atlas_store {
 enum class Mode : uint8_t { create, append };
 
 struct WriterOptions {
-  std::optional<codec::Codec> codec;  // of new blocks; nothing: the store's own, for a new one zstd
-  Form form = Form::json;             // of a new store's metadata file
+  std::optional<codec::Codec> codec = {};  // of new blocks; nothing: the store's own, for a new one zstd
+  Form form = Form::json;                  // of a new store's metadata file
   int level = 3;
   uint64_t block_bytes = uint64_t{8} << 20;
   unsigned n_threads = 0;  // that compress; 0: as many as there are cores
@@ -44,6 +44,8 @@ class Writer {
 
   // With what is pending, as all below.
   const Metadata& metadata() const;
+
+  array_format::ArrayDefinition definition(std::string_view dataset, std::string_view array) const;
 
   // FieldError for names that exist or may not be used, for datasets and arrays that do not exist, and for what
   // array_format::Writer refuses. `definition.name` is the array's.

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "atlas_store/store.h"
+#include "bindings/atlas_metadata.h"
 #include "bindings/atlas_values.h"
 #include "bindings/dtypes.h"
 #include "bindings/errors.h"
@@ -18,9 +19,7 @@ namespace atompack::bindings {
 namespace {
 
 namespace py = pybind11;
-using array_format::Array;
 using array_format::SliceRequest;
-using atlas_store::Metadata;
 using atlas_store::Store;
 using collate::ArenaKind;
 using collate::ScannedColumn;
@@ -76,23 +75,14 @@ std::shared_ptr<ColumnScanner> make_scanner(std::shared_ptr<Store> store, std::v
                                          SliceRequest{std::move(start), std::move(count)}, options);
 }
 
-// Texts in row-major order as lists in lists; without axes the one text itself.
-py::object nested(std::span<const std::string> texts, std::span<const int64_t> shape, ColumnKind kind) {
-  if (shape.empty()) return text_object(texts[0], kind);
-  const auto n = static_cast<size_t>(shape[0]), each = n == 0 ? 0 : texts.size() / n;
-  py::list list(n);
-  for (size_t i = 0; i < n; ++i) list[i] = nested(texts.subspan(i * each, each), shape.subspan(1), kind);
-  return list;
-}
-
 py::object texts_of(const ScannedColumn& column, collate::Layout layout) {
   py::list all;
   for (size_t i = 0; i < column.texts.size(); ++i) {
     const auto& row = column.texts[i];
     if (layout == collate::Layout::jagged) {
-      if (row) all += nested(*row, column.shapes[i], column.kind);
+      if (row) all += nested_texts(*row, column.shapes[i], column.kind);
     } else {
-      all.append(row ? nested(*row, column.shapes[i], column.kind) : py::object(py::none()));
+      all.append(row ? nested_texts(*row, column.shapes[i], column.kind) : py::object(py::none()));
     }
   }
   return all;
@@ -161,79 +151,25 @@ std::shared_ptr<Store> open_store(const Path& path, const std::optional<PyVersio
   return std::make_shared<Store>(path.bytes, expected);
 }
 
-uint32_t checked_dataset(const Metadata& metadata, uint32_t dataset) {
-  if (dataset < metadata.n_numbers()) return dataset;
-  throw py::index_error(cat("dataset ", dataset, " is out of range for a store of ", metadata.n_numbers()));
-}
-
-py::list dataset_names(const Store& self) {
-  const Metadata& metadata = self.metadata();
-  py::list names(metadata.n_numbers());
-  for (uint32_t i = 0; i < metadata.n_numbers(); ++i) names[i] = text_of(std::string(metadata.dataset_name(i)));
-  return names;
-}
-
-py::list variable_names(const Store& self) {
-  py::list names;
-  for (uint32_t i = 0; i < self.metadata().n_variables(); ++i) {
-    names.append(text_of(std::string(self.metadata().variable_name(i))));
-  }
-  return names;
-}
-
-py::dict attributes(const Store& self, uint32_t dataset) {
-  const Metadata& metadata = self.metadata();
-  py::dict all;
-  for (size_t i = 0; i < metadata.n_attributes(checked_dataset(metadata, dataset)); ++i) {
-    const atlas_store::Attribute attribute = metadata.attribute(dataset, i);
-    all[text_of(std::string(attribute.key))] = attribute_object(attribute.value);
-  }
-  return all;
-}
-
-// The numbers of the variables that a dataset has, in stored order.
-std::vector<uint32_t> variables_of(const Store& self, uint32_t dataset) {
-  std::vector<uint32_t> variables;
-  for (const atlas_store::Entry& entry : self.metadata().arrays(checked_dataset(self.metadata(), dataset))) {
-    variables.push_back(entry.variable);
-  }
-  return variables;
-}
-
-// The numbers of the datasets that have a variable.
-std::vector<uint32_t> datasets_with(const Store& self, uint32_t variable) {
-  std::vector<uint32_t> datasets;
-  for (uint32_t dataset = 0; dataset < self.metadata().n_numbers(); ++dataset) {
-    if (self.metadata().schema_number(dataset, variable)) datasets.push_back(dataset);
-  }
-  return datasets;
-}
-
 py::tuple array_of(const Store& self, uint32_t variable, uint32_t dataset) {
-  checked_dataset(self.metadata(), dataset);
-  const auto number = self.metadata().schema_number(dataset, variable);
-  const Array array = self.array(variable, dataset);
+  array_format::ArrayDefinition array = array_format::definition_of(self.array(variable, dataset));
   // The metadata keeps the names that the caller gave, however many.
-  return describe(array, number ? self.metadata().schema(*number).dimension_names : array.dimension_names);
+  const auto schema = self.metadata().schema_number(dataset, variable);
+  if (schema) array.dimension_names = self.metadata().schema(*schema).dimension_names;
+  return describe(array);
 }
 
 }  // namespace
 
 void bind_atlas_store(py::module_& module) {
   const auto release = py::call_guard<py::gil_scoped_release>();
-  py::class_<Store, std::shared_ptr<Store>>(module, "AtlasReader")
-      .def(py::init(&open_store), py::arg("path"), py::arg("version") = std::nullopt, release)
+  py::class_<Store, std::shared_ptr<Store>> reader(module, "AtlasReader");
+  bind_metadata(reader);
+  reader.def(py::init(&open_store), py::arg("path"), py::arg("version") = std::nullopt, release)
       .def_property_readonly(
           "version",
           [](const Store& self) { return PyVersion{plain(self.version().metadata), plain(self.version().intent)}; })
-      .def("__len__", &Store::n_datasets)
-      .def("dataset_names", &dataset_names)
-      .def("variable_names", &variable_names)
-      .def_property_readonly("codec", [](const Store& self) { return codec::name_of(self.metadata().codec); })
       .def_property_readonly("warnings", [](const Store& self) { return self.warnings(); })
-      .def("attributes", &attributes, py::arg("dataset"))
-      .def("variables_of", &variables_of, py::arg("dataset"))
-      .def("datasets_with", &datasets_with, py::arg("variable"))
       .def("array", &array_of, py::arg("variable"), py::arg("dataset"))
       .def(
           "statistics",

@@ -11,6 +11,7 @@ namespace {
 
 namespace py = pybind11;
 using array_format::Timestamp;
+using array_format::Type;
 
 py::object moment_object(Timestamp moment) {
   return py::module_::import("numpy").attr("datetime64")(moment.nanoseconds, "ns");
@@ -31,11 +32,52 @@ py::object extreme_object(const std::optional<array_format::Extreme>& extreme) {
       *extreme);
 }
 
-}  // namespace
-
+// str or bytes.
 py::object text_object(const std::string& text, ColumnKind kind) {
   if (kind == ColumnKind::text) return text_of(text);
   return py::bytes(text);
+}
+
+py::object fill_object(const std::optional<array_format::OwnedFill>& fill) {
+  if (!fill) return py::none();
+  return std::visit(
+      []<typename T>(const T& value) -> py::object {
+        if constexpr (std::is_same_v<T, std::string>) {
+          return text_of(value);
+        } else if constexpr (std::is_same_v<T, Timestamp>) {
+          return py::int_(value.nanoseconds);
+        } else {
+          return py::cast(value);
+        }
+      },
+      *fill);
+}
+
+std::string type_name(Type type) { return type == Type::timestamp ? "timestamp_ns" : std::string(name_of(type)); }
+
+Type type_named(const std::string& name) {
+  for (int i = 0; i <= static_cast<int>(Type::timestamp); ++i) {
+    if (type_name(static_cast<Type>(i)) == name) return static_cast<Type>(i);
+  }
+  throw py::value_error(cat("dtype: ", name, " is not a type of arrays"));
+}
+
+array_format::OwnedFill fill_of(Type type, const py::object& value) {
+  if (type == Type::timestamp) return Timestamp{value.cast<int64_t>()};
+  if (type == Type::string || type == Type::binary) return value.cast<std::string>();
+  if (type == Type::float32 || type == Type::float64) return value.cast<double>();
+  if (type >= Type::uint8 && type <= Type::uint64) return value.cast<uint64_t>();
+  return value.cast<int64_t>();
+}
+
+}  // namespace
+
+py::object nested_texts(std::span<const std::string> texts, std::span<const int64_t> shape, ColumnKind kind) {
+  if (shape.empty()) return text_object(texts[0], kind);
+  const auto n = static_cast<size_t>(shape[0]), each = n == 0 ? 0 : texts.size() / n;
+  py::list list(n);
+  for (size_t i = 0; i < n; ++i) list[i] = nested_texts(texts.subspan(i * each, each), shape.subspan(1), kind);
+  return list;
 }
 
 py::object attribute_object(const atlas_store::AttributeValue& value) {
@@ -52,29 +94,30 @@ py::object attribute_object(const atlas_store::AttributeValue& value) {
       value);
 }
 
-py::object fill_object(const array_format::Array& array) {
-  if (!array.fill) return py::none();
-  return std::visit(
-      []<typename T>(const T& value) -> py::object {
-        if constexpr (std::is_same_v<T, std::string_view>) {
-          return text_of(std::string(value));
-        } else if constexpr (std::is_same_v<T, Timestamp>) {
-          return py::int_(value.nanoseconds);
-        } else {
-          return py::cast(value);
-        }
-      },
-      *array.fill);
+atlas_store::AttributeValue attribute_value(py::handle value) {
+  if (PyBool_Check(value.ptr())) return value.cast<bool>();
+  if (PyLong_Check(value.ptr())) return value.cast<int64_t>();
+  if (PyFloat_Check(value.ptr())) return value.cast<double>();
+  if (PyUnicode_Check(value.ptr())) return value.cast<std::string_view>();
+  return atlas_store::Moment{{std::get<1>(value.cast<std::tuple<std::string, int64_t>>())}, {}};
 }
 
-py::tuple describe(const array_format::Array& array, const std::vector<std::string>& dimension_names) {
+py::tuple describe(const array_format::ArrayDefinition& array) {
   py::list names;
-  for (const std::string& name : dimension_names) names.append(text_of(name));
-  return py::make_tuple(type_name(array.type), array.shape, array.chunk_shape, names, fill_object(array));
+  for (const std::string& name : array.dimension_names) names.append(text_of(name));
+  return py::make_tuple(type_name(array.type), array.shape, array.chunk_shape, names, fill_object(array.fill));
 }
 
-std::string type_name(array_format::Type type) {
-  return type == array_format::Type::timestamp ? "timestamp_ns" : std::string(name_of(type));
+array_format::ArrayDefinition definition_of(const std::string& name, const std::string& dtype,
+                                            const std::vector<uint64_t>& shape,
+                                            const std::optional<std::vector<std::string>>& dimension_names,
+                                            const std::optional<std::vector<uint64_t>>& chunk_shape,
+                                            const py::object& fill_value) {
+  array_format::ArrayDefinition definition{.name = name, .type = type_named(dtype), .shape = shape};
+  if (dimension_names) definition.dimension_names = *dimension_names;
+  if (chunk_shape) definition.chunk_shape = *chunk_shape;
+  if (!fill_value.is_none()) definition.fill = fill_of(definition.type, fill_value);
+  return definition;
 }
 
 py::dict statistics_object(const array_format::Statistics& statistics) {

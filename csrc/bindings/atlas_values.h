@@ -3,30 +3,37 @@
 
 #include <pybind11/pybind11.h>
 
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
-#include "array_format/array.h"
+#include "array_format/definition.h"
 #include "array_format/statistics.h"
 #include "atlas_store/attribute.h"
 #include "base/column_source.h"
 
 namespace atompack::bindings {
 
-// str or bytes.
-pybind11::object text_object(const std::string& text, ColumnKind kind);
-
 // bool, int, float, str, or numpy.datetime64 for moments.
 pybind11::object attribute_object(const atlas_store::AttributeValue& value);
 
-// None, int, float, str.
-pybind11::object fill_object(const array_format::Array& array);
+// The value that set_attr() was given: bool, int, float, str, or the nanoseconds of a moment as ("ns", int). Texts are
+// views of `value`.
+atlas_store::AttributeValue attribute_value(pybind11::handle value);
 
-// (dtype, shape, chunk shape, names of the axes, fill value)
-pybind11::tuple describe(const array_format::Array& array, const std::vector<std::string>& dimension_names);
+// (dtype, shape, chunk shape, names of the axes, fill value): None, int, float or str
+pybind11::tuple describe(const array_format::ArrayDefinition& array);
 
-// NumPy's name of a type; "timestamp_ns", "string", "binary".
-std::string type_name(array_format::Type type);
+// The reverse; chunk shape, names and fill value may be None.
+array_format::ArrayDefinition definition_of(const std::string& name, const std::string& dtype,
+                                            const std::vector<uint64_t>& shape,
+                                            const std::optional<std::vector<std::string>>& dimension_names,
+                                            const std::optional<std::vector<uint64_t>>& chunk_shape,
+                                            const pybind11::object& fill_value);
+
+// Texts in row-major order as lists in lists; without axes the one text itself.
+pybind11::object nested_texts(std::span<const std::string> texts, std::span<const int64_t> shape, ColumnKind kind);
 
 // name -> (min, max, null_count, row_count)
 pybind11::dict statistics_object(const array_format::Statistics& statistics);

@@ -2,6 +2,7 @@
 #include <pybind11/pybind11.h>
 
 #include "bindings/atlas_store.h"
+#include "bindings/atlas_writer.h"
 #include "bindings/atp.h"
 #include "bindings/atp_writer.h"
 #include "bindings/cache_builder.h"
@@ -16,6 +17,7 @@ PYBIND11_MODULE(_C, module) {
   module.doc() = "Native readers and collation of atompack_torch; use the package, not this module.";
   atompack::bindings::bind_errors(module);
   atompack::bindings::bind_atlas_store(module);
+  atompack::bindings::bind_atlas_writer(module);
   atompack::bindings::bind_atp(module);
   atompack::bindings::bind_atp_writer(module);
   atompack::bindings::bind_collate(module);

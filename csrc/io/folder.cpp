@@ -27,22 +27,30 @@ bool is_folder(int folder, const char* name) {
 
 [[noreturn]] void fail(const std::string& path) { throw IoError(errno, std::strerror(errno), path); }
 
-}  // namespace
-
-std::vector<std::string> folders_in(const std::string& path) {
+template <typename Choose>
+std::vector<std::string> list(const std::string& path, const Choose& choose) {
+  const auto fail = [&](int code) { throw IoError(code, std::strerror(code), path); };
   const std::unique_ptr<DIR, CloseFolder> folder(::opendir(path.c_str()));
-  if (!folder) fail(path);
+  if (!folder) fail(errno);
   std::vector<std::string> names;
   errno = 0;
   while (const dirent* entry = ::readdir(folder.get())) {
     const std::string name = entry->d_name;
-    if (name != "." && name != ".." && is_folder(::dirfd(folder.get()), entry->d_name)) names.push_back(name);
+    if (name != "." && name != ".." && choose(::dirfd(folder.get()), entry->d_name)) names.push_back(name);
     errno = 0;
   }
-  if (errno != 0) fail(path);
+  if (errno != 0) fail(errno);
   std::ranges::sort(names);
   return names;
 }
+
+}  // namespace
+
+std::vector<std::string> names_in(const std::string& path) {
+  return list(path, [](int, const char*) { return true; });
+}
+
+std::vector<std::string> folders_in(const std::string& path) { return list(path, is_folder); }
 
 void sync_folder(const std::string& path) {
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));

@@ -8,6 +8,8 @@ namespace atompack::io {
 
 // The names of the folders in it, hidden ones and links to folders too, in the order of their bytes.
 std::vector<std::string> folders_in(const std::string& path);
+// Those of everything in it.
+std::vector<std::string> names_in(const std::string& path);
 
 // The names in a folder as they are now are durable.
 void sync_folder(const std::string& path);

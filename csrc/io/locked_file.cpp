@@ -20,11 +20,13 @@ namespace {
   throw IoError(code, cat(doing, ": ", std::strerror(code)), path);
 }
 
+constexpr std::string_view kNotYet = ".new";
+
 // Hidden, and the same for every writer of this path: so its lock is the one that they meet.
 std::string unpublished_path(const std::string& path) {
   const size_t slash = path.rfind('/');
   const size_t name = slash == std::string::npos ? 0 : slash + 1;
-  return cat(path.substr(0, name), ".", path.substr(name), ".new");
+  return cat(path.substr(0, name), ".", path.substr(name), kNotYet);
 }
 
 // Between opening and locking, the file may have been renamed or replaced: then the lock is not that of the path.
@@ -154,6 +156,16 @@ void LockedFile::publish(bool replace) {
   present_path_ = path_;
   if (!name_is_durable_) sync_folder_of(path_);
   name_is_durable_ = true;
+}
+
+std::vector<std::string> unpublished_in(const std::string& folder) {
+  std::vector<std::string> names;
+  for (const std::string& name : names_in(folder)) {
+    if (name.size() > 1 + kNotYet.size() && name.starts_with('.') && name.ends_with(kNotYet)) {
+      names.push_back(name.substr(1, name.size() - 1 - kNotYet.size()));
+    }
+  }
+  return names;
 }
 
 }  // namespace atompack::io

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "io/unique_fd.h"
 #include "io/writable_file.h"
@@ -61,5 +62,8 @@ class LockedFile final : public WritableFile {
   bool stays_ = false;
   int64_t owner_;  // the process that opened it
 };
+
+// The names that unpublished files in this folder are meant for, also those that nobody works on any more.
+std::vector<std::string> unpublished_in(const std::string& folder);
 
 }  // namespace atompack::io

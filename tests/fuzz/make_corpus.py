@@ -11,6 +11,7 @@ target's input changes:
 from __future__ import annotations
 
 import json
+import random
 import struct
 import sys
 import zlib
@@ -345,6 +346,13 @@ def array_file_seeds(fixtures: Path) -> Iterator[tuple[str, bytes]]:
                 yield name, struct.pack("<H", len(below)) + below + data
 
 
+def array_change_seeds() -> Iterator[tuple[str, bytes]]:
+    """Choices of changes of an array file."""
+    chooser = random.Random(3)
+    for n in range(4):
+        yield f"changes_{n}", chooser.randbytes(100 << n)
+
+
 def main(fixtures: Path, corpus: Path) -> None:
     """Write everything."""
     inputs = {("zstd_bound", name): data for name, data in zstd_seeds()}
@@ -356,6 +364,7 @@ def main(fixtures: Path, corpus: Path) -> None:
     inputs |= {("pickle", name): data for name, data in pickle_seeds()}
     inputs |= {("structure", name): data for name, data in structure_seeds()}
     inputs |= {("array_format", name): data for name, data in array_file_seeds(fixtures)}
+    inputs |= {("array_writer", name): data for name, data in array_change_seeds()}
     inputs |= {("object_header", name): data for name, data in header_seeds()}
     inputs |= {("atlas_shard_meta", name): data for name, data in shard_meta_seeds()}
     datasets = fixtures / "atlas_shards" / "data"

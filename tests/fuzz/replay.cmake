@@ -5,6 +5,7 @@ add_executable(atompack_fuzz_replay
   ${FUZZ_FOLDER}/require.cpp
   ${FUZZ_FOLDER}/atlas_shards_fuzz.cpp
   ${FUZZ_FOLDER}/array_format_fuzz.cpp
+  ${FUZZ_FOLDER}/array_writer_fuzz.cpp
   ${FUZZ_FOLDER}/atp_reader_fuzz.cpp
   ${FUZZ_FOLDER}/atp_record_fuzz.cpp
   ${FUZZ_FOLDER}/codec_bound_fuzz.cpp

@@ -41,3 +41,4 @@ run object_header 4096 16
 run atlas_shard 8192 64
 run atlas_shard_meta 1024 16
 run array_format 4096 300
+run array_writer 1024 64

@@ -48,8 +48,12 @@ void read_shard(Bytes input);
 
 // Both kinds of meta.json of Atlas shards.
 void read_shard_meta(Bytes input);
+
 // An array file of one or two layers. Layout: base length u16 (0: none), base, sidecar.
 void read_array_file(Bytes input);
+
+// Changes of an array file, compared with arrays in memory. Each byte is a choice.
+void write_array_file(Bytes input);
 
 struct Target {
   std::string_view name;
@@ -71,6 +75,7 @@ inline constexpr Target kTargets[] = {
     {"atlas_shard", &read_shard},
     {"atlas_shard_meta", &read_shard_meta},
     {"array_format", &read_array_file},
+    {"array_writer", &write_array_file},
 };
 
 // Not assert(): it must hold in every kind of build.

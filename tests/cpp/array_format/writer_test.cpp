@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
+#include <atomic>
 #include <fstream>
 #include <random>
+#include <thread>
 
 #include "array_format/array_model.h"
 #include "array_format/layer_digest.h"
@@ -299,6 +301,31 @@ TEST_F(ArrayWriter, AForkedChildCannotUseIt) {
   EXPECT_EQ(WEXITSTATUS(status), 3);
   writer.flush();
   EXPECT_TRUE(Reader(path()).contains("six"));
+}
+
+TEST_F(ArrayWriter, ReadersSeeWholeFlushesAllTheTime) {
+  const auto all = [](int32_t value) { return numbers(std::vector<int32_t>(6, value)); };
+  Writer writer(path(), options(Codec::none));
+  writer.define(kSix);
+  test::write(writer, "six", {{0}, {6}}, all(0));
+  writer.flush();
+  std::atomic<bool> done = false;
+  std::jthread changes([&] {
+    for (int32_t i = 1; i < 60; ++i) {
+      test::write(writer, "six", {{0}, {6}}, all(i));
+      i % 3 == 0 ? writer.compact() : writer.flush();
+    }
+    done = true;
+  });
+  int32_t newest = 0;
+  while (!done) {
+    const Values found = test::read_file(path(), "six");
+    const auto value = load_le<int32_t>(found.numbers.data());
+    EXPECT_EQ(found, all(value));
+    EXPECT_GE(value, newest);
+    newest = value;
+  }
+  changes.join();
 }
 
 // Arrays of all types and ranks.

@@ -1,11 +1,14 @@
 // The real files, with a stop at any of the operations on them: the process dies there, or the system refuses once.
 #pragma once
 
+#include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <exception>
 #include <limits>
+#include <memory>
 #include <mutex>
-#include <set>
 #include <string>
 
 #include "io/file_system.h"
@@ -98,7 +101,7 @@ class FaultyFileSystem final : public io::FileSystem {
    private:
     FaultyFileSystem& files_;
     std::unique_ptr<io::NewFile> real_;
-    bool synced_ = true;
+    std::atomic<bool> synced_ = true;
   };
 
   void count(const std::string& path) {

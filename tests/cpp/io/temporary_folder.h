@@ -14,7 +14,8 @@ namespace atompack::test {
 
 class TemporaryFolder {
  public:
-  TemporaryFolder() : path_(testing::TempDir() + "atompack_XXXXXX") {
+  TemporaryFolder() : TemporaryFolder(testing::TempDir()) {}
+  explicit TemporaryFolder(const std::string& parent) : path_(parent + "atompack_XXXXXX") {
     if (::mkdtemp(path_.data()) == nullptr) throw InternalError("no folder for the test");
   }
   TemporaryFolder(const TemporaryFolder&) = delete;
@@ -33,5 +34,11 @@ class TemporaryFolder {
  private:
   std::string path_;
 };
+
+// Where nothing waits for a disk, for tests that sync thousands of times.
+inline std::string folder_in_memory() {
+  const std::string folder = "/dev/shm/";
+  return std::filesystem::is_directory(folder) ? folder : testing::TempDir();
+}
 
 }  // namespace atompack::test

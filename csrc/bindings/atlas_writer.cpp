@@ -1,0 +1,226 @@
+#include "bindings/atlas_writer.h"
+
+#include <pybind11/numpy.h>
+#include <pybind11/stl.h>
+
+#include "array_format/reader.h"
+#include "array_format/statistics.h"
+#include "array_format/writer.h"
+#include "atlas_store/writer.h"
+#include "bindings/atlas_metadata.h"
+#include "bindings/atlas_values.h"
+#include "bindings/errors.h"
+#include "bindings/path.h"
+#include "bindings/serial.h"
+
+namespace atompack::bindings {
+namespace {
+
+namespace py = pybind11;
+using array_format::ArrayDefinition;
+using array_format::Box;
+using array_format::Type;
+
+using Extents = std::vector<uint64_t>;
+using StoreWriter = Serial<atlas_store::Writer>;
+using FileWriter = Serial<array_format::Writer>;
+
+std::optional<codec::Codec> codec_named(const std::optional<std::string>& name) {
+  if (!name) return std::nullopt;
+  for (const codec::Codec codec : {codec::Codec::none, codec::Codec::lz4, codec::Codec::zstd}) {
+    if (codec::name_of(codec) == *name) return codec;
+  }
+  throw InternalError("codec: unknown name");
+}
+
+// A view; the caller keeps the array, which is contiguous.
+Bytes bytes_of(const py::array& values) {
+  if ((values.flags() & py::array::c_style) == 0) throw InternalError("an array is not contiguous");
+  return {static_cast<const std::byte*>(values.data()), static_cast<size_t>(values.nbytes())};
+}
+
+// Views; the caller keeps the list, and with it its texts.
+std::vector<std::string_view> texts_of(const py::list& values) {
+  std::vector<std::string_view> texts;
+  texts.reserve(values.size());
+  for (const py::handle value : values) {
+    char* data = nullptr;
+    Py_ssize_t size = 0;
+    if (PyBytes_AsStringAndSize(value.ptr(), &data, &size) != 0) throw py::error_already_set();
+    texts.emplace_back(data, static_cast<size_t>(size));
+  }
+  return texts;
+}
+
+// What a box of an array holds, as bytes or as texts.
+template <typename Read>
+py::object values_of(Type type, const Extents& count, const Read& read) {
+  uint64_t n = 1;
+  for (const uint64_t extent : count) n *= extent;
+  if (!array_format::holds_texts(type)) {
+    py::array_t<uint8_t> bytes(static_cast<py::ssize_t>(n * item_bytes(type)));
+    read(std::as_writable_bytes(std::span(bytes.mutable_data(), static_cast<size_t>(bytes.size()))));
+    return bytes;
+  }
+  std::vector<std::string> texts(n);
+  read(std::span<std::string>(texts));
+  const std::vector<int64_t> shape(count.begin(), count.end());
+  return nested_texts(texts, shape, type == Type::string ? ColumnKind::text : ColumnKind::bytes);
+}
+
+std::unique_ptr<StoreWriter> open_store_writer(const Path& path, bool create, const std::optional<std::string>& codec,
+                                               int form, int level, uint64_t block_bytes) {
+  atlas_store::WriterOptions options;
+  options.codec = codec_named(codec);
+  options.form = static_cast<atlas_store::Form>(form);
+  options.level = level;
+  options.block_bytes = block_bytes;
+  const py::gil_scoped_release release;
+  return std::make_unique<StoreWriter>(path.bytes, create ? atlas_store::Mode::create : atlas_store::Mode::append,
+                                       options);
+}
+
+void bind_store_writer(py::module_& module) {
+  using Name = const std::string&;
+  py::class_<StoreWriter>(module, "AtlasWriter")
+      .def(py::init(&open_store_writer), py::arg("path"), py::arg("create"), py::arg("codec"), py::arg("form"),
+           py::arg("level"), py::arg("block_bytes"))
+      .def("__len__",
+           [](const StoreWriter& self) { return self.look([](auto& w) { return n_datasets(w.metadata()); }); })
+      .def("dataset_names",
+           [](const StoreWriter& self) { return self.look([](auto& w) { return dataset_names(w.metadata()); }); })
+      .def("variable_names",
+           [](const StoreWriter& self) { return self.look([](auto& w) { return variable_names(w.metadata()); }); })
+      .def("find_datasets",
+           [](const StoreWriter& self, const std::vector<std::string>& names) {
+             return self.look([&](auto& w) { return find_datasets(w.metadata(), names); });
+           })
+      .def("attributes",
+           [](const StoreWriter& self, uint32_t dataset) {
+             return self.look([&](auto& w) { return attributes_of(w.metadata(), dataset); });
+           })
+      .def("variables_of",
+           [](const StoreWriter& self, uint32_t dataset) {
+             return self.look([&](auto& w) { return variables_of(w.metadata(), dataset); });
+           })
+      .def("datasets_with",
+           [](const StoreWriter& self, uint32_t variable) {
+             return self.look([&](auto& w) { return datasets_with(w.metadata(), variable); });
+           })
+      .def_property_readonly(
+          "codec",
+          [](const StoreWriter& self) { return self.look([](auto& w) { return codec::name_of(w.metadata().codec); }); })
+      .def("definition",
+           [](StoreWriter& self, Name dataset, Name array) {
+             return describe(self.use([&](auto& w) { return w.definition(dataset, array); }));
+           })
+      .def("create_dataset", [](StoreWriter& self, Name name) { self.use([&](auto& w) { w.create_dataset(name); }); })
+      .def("define",
+           [](StoreWriter& self, Name dataset, Name array, Name dtype, const Extents& shape,
+              const std::optional<std::vector<std::string>>& names, const std::optional<Extents>& chunk_shape,
+              const py::object& fill) {
+             const ArrayDefinition definition = definition_of(array, dtype, shape, names, chunk_shape, fill);
+             self.use([&](auto& w) { w.define_array(dataset, definition); });
+           })
+      .def("write",
+           [](StoreWriter& self, Name dataset, Name array, const Extents& start, const Extents& count,
+              const py::array& values) {
+             self.use([&, bytes = bytes_of(values)](auto& w) { w.write(dataset, array, Box{start, count}, bytes); });
+           })
+      .def("write_texts",
+           [](StoreWriter& self, Name dataset, Name array, const Extents& start, const Extents& count,
+              const py::list& values) {
+             self.use([&, texts = texts_of(values)](auto& w) { w.write(dataset, array, Box{start, count}, texts); });
+           })
+      .def("read",
+           [](StoreWriter& self, Name dataset, Name array, const Extents& start, const Extents& count) {
+             const Type type = self.use([&](auto& w) { return w.definition(dataset, array); }).type;
+             return values_of(type, count, [&](auto out) {
+               self.use([&](auto& w) { w.read(dataset, array, Box{start, count}, out); });
+             });
+           })
+      .def("set_attribute",
+           [](StoreWriter& self, Name dataset, Name key, const py::object& value) {
+             self.use([&, of = attribute_value(value)](auto& w) { w.set_attribute(dataset, key, of); });
+           })
+      .def("delete_array", [](StoreWriter& self, Name dataset,
+                              Name array) { self.use([&](auto& w) { w.delete_array(dataset, array); }); })
+      .def("delete_dataset", [](StoreWriter& self, Name name) { self.use([&](auto& w) { w.delete_dataset(name); }); })
+      .def("flush", [](StoreWriter& self) { self.use([](auto& w) { w.flush(); }); })
+      .def("compact", [](StoreWriter& self) { self.use([](auto& w) { w.compact(); }); });
+}
+
+std::unique_ptr<FileWriter> open_file_writer(const Path& path, const std::string& codec, int level,
+                                             uint64_t block_bytes) {
+  array_format::WriterOptions options;
+  options.codec = codec_named(codec).value();
+  options.level = level;
+  options.block_bytes = block_bytes;
+  const py::gil_scoped_release release;
+  return std::make_unique<FileWriter>(path.bytes, options);
+}
+
+void bind_file_writer(py::module_& module) {
+  using Name = const std::string&;
+  py::class_<FileWriter>(module, "ArrayFileWriter")
+      .def(py::init(&open_file_writer), py::arg("path"), py::arg("codec"), py::arg("level"), py::arg("block_bytes"))
+      .def("names", [](FileWriter& self) { return self.use([](auto& w) { return w.names(); }); })
+      .def("definition",
+           [](FileWriter& self, Name name) { return describe(self.use([&](auto& w) { return w.definition(name); })); })
+      .def("define",
+           [](FileWriter& self, Name name, Name dtype, const Extents& shape,
+              const std::optional<std::vector<std::string>>& names, const std::optional<Extents>& chunk_shape,
+              const py::object& fill) {
+             const ArrayDefinition definition = definition_of(name, dtype, shape, names, chunk_shape, fill);
+             self.use([&](auto& w) { w.define(definition); });
+           })
+      .def("write",
+           [](FileWriter& self, Name name, const Extents& start, const Extents& count, const py::array& values) {
+             self.use([&, bytes = bytes_of(values)](auto& w) { w.write(name, Box{start, count}, bytes); });
+           })
+      .def("write_texts",
+           [](FileWriter& self, Name name, const Extents& start, const Extents& count, const py::list& values) {
+             self.use([&, texts = texts_of(values)](auto& w) { w.write(name, Box{start, count}, texts); });
+           })
+      .def("read",
+           [](FileWriter& self, Name name, const Extents& start, const Extents& count) {
+             const Type type = self.use([&](auto& w) { return w.definition(name); }).type;
+             return values_of(type, count,
+                              [&](auto out) { self.use([&](auto& w) { w.read(name, Box{start, count}, out); }); });
+           })
+      .def("remove", [](FileWriter& self, Name name) { self.use([&](auto& w) { w.remove(name); }); })
+      .def("flush", [](FileWriter& self) { self.use([](auto& w) { w.flush(); }); })
+      .def("compact", [](FileWriter& self) { self.use([](auto& w) { w.compact(); }); });
+}
+
+void bind_file_reader(py::module_& module) {
+  using Name = const std::string&;
+  using array_format::Reader;
+  const auto release = py::call_guard<py::gil_scoped_release>();
+  py::class_<Reader>(module, "ArrayFileReader")
+      .def(py::init([](const Path& path) { return std::make_unique<Reader>(path.bytes); }), py::arg("path"), release)
+      .def("names", &Reader::names)
+      .def("definition",
+           [](const Reader& self, Name name) { return describe(array_format::definition_of(self.array(name))); })
+      .def("read", [](const Reader& self, Name name, const Extents& start, const Extents& count) {
+        const array_format::Array array = self.array(name);
+        return values_of(array.type, count, [&](auto out) {
+          const py::gil_scoped_release released;
+          array_format::DecodedBlock last;
+          self.read(array, Box{start, count}, out, last);
+        });
+      });
+  module.def(
+      "read_array_statistics",
+      [](const Path& path) { return statistics_object(array_format::read_statistics(path.bytes)); }, py::arg("path"));
+}
+
+}  // namespace
+
+void bind_atlas_writer(py::module_& module) {
+  bind_store_writer(module);
+  bind_file_writer(module);
+  bind_file_reader(module);
+}
+
+}  // namespace atompack::bindings
