@@ -12,13 +12,17 @@ from importlib.metadata import version as _version
 from atompack_torch import _core as _core  # first: it checks the torch this was built for
 from atompack_torch import _sending as _sending  # registers how batches cross processes
 from atompack_torch import hub as hub
-from atompack_torch.atlas_store import ArraySchema, ArrayStatistics, AtlasStore
+from atompack_torch.array_file import ArrayFile
+from atompack_torch.array_schema import ArraySchema
+from atompack_torch.array_statistics import ArrayStatistics
+from atompack_torch.atlas_store import AtlasStore
 from atompack_torch.batch import MoleculeBatch
 from atompack_torch.build_cache import build_cache
 from atompack_torch.cache_verification import CacheVerification, verify_cache
 from atompack_torch.column_scan import ColumnScan
 from atompack_torch.compaction import compact
 from atompack_torch.contraction import contract_forces
+from atompack_torch.datasets.atlas_shards import ShardDataset
 from atompack_torch.datasets.atlas_store import AtlasDataset
 from atompack_torch.datasets.atp import AtpDataset
 from atompack_torch.datasets.mixture import MixtureDataset
@@ -42,6 +46,7 @@ from atompack_torch.samplers import (
     BlockShuffleSampler,
     DistributedMoleculeSampler,
 )
+from atompack_torch.shard_writer import ShardWriter
 from atompack_torch.statistics import Statistics
 from atompack_torch.verification import Verification, verify
 from atompack_torch.writer import AtpWriter
@@ -49,6 +54,7 @@ from atompack_torch.writer import AtpWriter
 __version__ = _version("atompack_torch")
 
 __all__ = [
+    "ArrayFile",
     "ArraySchema",
     "ArrayStatistics",
     "AtlasDataset",
@@ -70,6 +76,8 @@ __all__ = [
     "Molecule",
     "MoleculeBatch",
     "NeighborList",
+    "ShardDataset",
+    "ShardWriter",
     "Statistics",
     "TorchCache",
     "TorchCacheDataset",

@@ -18,7 +18,10 @@ def _check_torch_version() -> None:
 _check_torch_version()
 
 from atompack_torch._C import (  # noqa: E402  (only after the check)
+    ArrayFileReader,
+    ArrayFileWriter,
     AtlasReader,
+    AtlasWriter,
     AtpReader,
     AtpSnapshot,
     AtpSpaceUse,
@@ -30,6 +33,8 @@ from atompack_torch._C import (  # noqa: E402  (only after the check)
     ColumnScanner,
     ConcatSource,
     EncodedEntries,
+    ExampleCollator,
+    ExamplePrefetcher,
     ExtxyzReader,
     Featurizer,
     FieldTable,
@@ -38,6 +43,8 @@ from atompack_torch._C import (  # noqa: E402  (only after the check)
     MixtureSource,
     MoleculeSource,
     Prefetcher,
+    ShardFileWriter,
+    ShardReader,
     StatisticsPass,
     TorchCacheReader,
     TorchCacheSource,
@@ -52,6 +59,7 @@ from atompack_torch._C import (  # noqa: E402  (only after the check)
     encode_cache_entries,
     format_extxyz,
     parallel_thread_ids,
+    read_array_statistics,
     read_atom_counts,
     receive_arena,
     ring_to_attach,
@@ -59,10 +67,14 @@ from atompack_torch._C import (  # noqa: E402  (only after the check)
     survey_extxyz,
     view_arena,
     work_alone,
+    zstd_levels,
 )
 
 __all__ = [
+    "ArrayFileReader",
+    "ArrayFileWriter",
     "AtlasReader",
+    "AtlasWriter",
     "AtpReader",
     "AtpSnapshot",
     "AtpSpaceUse",
@@ -74,6 +86,8 @@ __all__ = [
     "ColumnScanner",
     "ConcatSource",
     "EncodedEntries",
+    "ExampleCollator",
+    "ExamplePrefetcher",
     "ExtxyzReader",
     "Featurizer",
     "FieldTable",
@@ -82,6 +96,8 @@ __all__ = [
     "MixtureSource",
     "MoleculeSource",
     "Prefetcher",
+    "ShardFileWriter",
+    "ShardReader",
     "StatisticsPass",
     "TorchCacheReader",
     "TorchCacheSource",
@@ -96,6 +112,7 @@ __all__ = [
     "encode_cache_entries",
     "format_extxyz",
     "parallel_thread_ids",
+    "read_array_statistics",
     "read_atom_counts",
     "receive_arena",
     "ring_to_attach",
@@ -103,4 +120,5 @@ __all__ = [
     "survey_extxyz",
     "view_arena",
     "work_alone",
+    "zstd_levels",
 ]

@@ -12,6 +12,7 @@ from torch.utils.data import get_worker_info
 from atompack_torch._core import attach_ring, receive_arena, ring_to_attach, send_arena
 from atompack_torch._storage import Place, Structure
 from atompack_torch.batch import MoleculeBatch, _restore
+from atompack_torch.datasets._examples import InOneArena, put_together
 
 
 def _reduce_to_process(batch: MoleculeBatch) -> tuple[Callable[..., Any], tuple[Any, ...]]:
@@ -48,5 +49,24 @@ def _restore_sent(
     return _restore(structure, rows, receive_arena(ticket, n_bytes), places, outside)
 
 
+def _reduce_examples(sent: InOneArena) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    places, form = sent.take_apart()
+    if (ticket := send_arena(sent.arena)) is not None:
+        return _examples_sent, (ticket, sent.arena.numel(), places, form)
+    if (address := ring_to_attach()) is not None:
+        return _attach_and_put_together, (address, sent.arena, places, form)
+    return put_together, (sent.arena, places, form)
+
+
+def _attach_and_put_together(address: Any, arena: Tensor, places: list[Place], form: Any) -> Any:
+    attach_ring(address)  # if it cannot be, the worker goes on with segments
+    return put_together(arena, places, form)
+
+
+def _examples_sent(ticket: Any, n_bytes: int, places: list[Place], form: Any) -> Any:
+    return put_together(receive_arena(ticket, n_bytes), places, form)
+
+
 # For queues between processes alone: what is pickled to a file or by hand holds its data itself.
 ForkingPickler.register(MoleculeBatch, _reduce_to_process)
+ForkingPickler.register(InOneArena, _reduce_examples)

@@ -6,83 +6,86 @@ import os
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal
 
-import numpy as np
 import torch
 
-from atompack_torch._core import AtlasReader, ColumnScanner
+from atompack_torch._core import AtlasReader, AtlasWriter, ColumnScanner
+from atompack_torch.array_schema import ArraySchema, extents
+from atompack_torch.array_statistics import ArrayStatistics, Bound, comparable, may_match
+from atompack_torch.atlas_changes import StoreChanges
 from atompack_torch.column_scan import LAYOUTS, ColumnScan, Layout
 from atompack_torch.errors import FieldError
+from atompack_torch.options import check_choice
 
-Number = int | float | np.datetime64
-
-
-class ArraySchema(NamedTuple):
-    """How an array is stored.
-
-    Attributes:
-        dtype: NumPy's name, or ``"timestamp_ns"`` (int64 nanoseconds since 1970, UTC),
-            ``"string"``, ``"binary"``.
-        shape: extents, () for a scalar.
-        chunk_shape: elements that are stored as one piece.
-        dimension_names: as whoever defined the array gave them; not always one an axis.
-        fill_value: what elements hold that were never written; None: 0 (strings: ``""``).
-    """
-
-    dtype: str
-    shape: tuple[int, ...]
-    chunk_shape: tuple[int, ...]
-    dimension_names: tuple[str, ...]
-    fill_value: int | float | str | None
+_FORMS = ("json", "json.zst", "json.lz4", "msgpack", "msgpack.zst", "msgpack.lz4")
 
 
-class ArrayStatistics(NamedTuple):
-    """What a flush noted of an array.
-
-    Attributes:
-        min: the smallest value that differs from the fill value; strings as ``bytes``; None if
-            there is none.
-        max: the largest one.
-        null_count: elements that are the fill value, or were never written.
-        row_count: elements.
-    """
-
-    min: int | float | bytes | None
-    max: int | float | bytes | None
-    null_count: int
-    row_count: int
-
-
-class AtlasStore:
-    """A store as it was when it was opened.
+class AtlasStore(StoreChanges):
+    """A folder of datasets.
 
         with AtlasStore("profiles") as store:
             column = store.scan("temperature", layout="jagged")
 
-    A handle goes on showing the same datasets while others write; where it would have to read
-    files of a later flush it raises, and ``refresh`` takes that up. It can be pickled and used in
-    forked processes.
+        with AtlasStore("profiles", "x") as store:
+            store.create_dataset("cast-1")
+            store.define_array("cast-1", "temperature", "float32", (50,))
+            store.write("cast-1", "temperature", values)
+
+    Opened for reading, a handle goes on showing the same datasets while others write; where it
+    would have to read files of a later flush it raises, and ``refresh`` takes that up. It can be
+    pickled and used in forked processes.
+
+    Opened for writing, changes are pending until ``flush``, which makes them visible all together:
+    a stop at any moment leaves the store as the last flush left it, or as this one. ``datasets``,
+    ``attrs``, ``schema`` and ``read`` show what is pending; ``scan``, ``stats`` and ``select`` show
+    the last flush. Leaving the ``with`` block flushes, unless an exception leaves it.
 
     Args:
         path: the folder.
-        mode: ``"r"``: read.
+        mode: ``"r"``: read; ``"x"``: make a new store; ``"a"``: go on with one, or make it.
+        codec: of blocks written from now on: ``"zstd"``, ``"lz4"``, ``"none"``; None: the store's.
+        level: of zstd.
+        block_bytes: chunks are compressed together in blocks of about this size. A block is decoded
+            whole: small ones suit random access, large ones compress better.
+        metadata: form of a new store's metadata file: ``"json"`` or ``"msgpack"``, perhaps with
+            ``".zst"`` or ``".lz4"`` behind it.
 
     Raises:
-        OSError: the folder or a file cannot be opened.
+        OSError: the folder or a file cannot be opened; it exists (mode ``"x"``).
+        WriterLockedError: another writer has the store open.
         CorruptFileError: the metadata contradict the format.
         UnsupportedFormatError: a version that is not read here.
     """
 
-    def __init__(self, path: str | os.PathLike[str], mode: str = "r") -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        mode: Literal["r", "a", "x"] = "r",
+        codec: Literal["zstd", "lz4", "none"] | None = None,
+        *,
+        level: int = 3,
+        block_bytes: int = 8 << 20,
+        metadata: str = "json",
+    ) -> None:
+        check_choice("mode", mode, ("r", "a", "x"))
+        if codec is not None:
+            check_choice("codec", codec, ("zstd", "lz4", "none"))
+        check_choice("metadata", metadata, _FORMS)
+        if block_bytes < 1:
+            raise ValueError(f"block_bytes: expected a positive number, got {block_bytes}")
         self._path = str(Path(path).absolute())
+        self._mode = mode
         self._native: AtlasReader | None = None
         self._version: Any = None
-        self._numbers: dict[str, int] | None = None
         self._variables: dict[str, int] | None = None
         self._names: list[str] | None = None
-        reader = self._reader()
-        for text in reader.warnings:
+        self._writer: AtlasWriter | None = None
+        if mode != "r":
+            form = _FORMS.index(metadata)
+            self._writer = AtlasWriter(self._path, mode == "x", codec, form, level, block_bytes)
+            return
+        for text in self._reader().warnings:
             warnings.warn(text, stacklevel=2)
 
     def _reader(self) -> AtlasReader:
@@ -93,12 +96,18 @@ class AtlasStore:
             self._native, self._version = native, native.version
         return native
 
+    def _handle(self) -> AtlasReader | AtlasWriter:
+        """Knows what is there: with what is pending, where this handle writes."""
+        return self._reader() if self._writer is None else self._writer
+
     def __getstate__(self) -> dict[str, Any]:
-        return {"_path": self._path, "_version": self._version}
+        if self._mode != "r":
+            raise TypeError("a store that is open for writing cannot be pickled")
+        return {"_path": self._path, "_version": self._version, "_mode": self._mode}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._native = self._numbers = self._variables = self._names = None
+        self._native = self._variables = self._names = self._writer = None
 
     @property
     def path(self) -> str:
@@ -112,7 +121,7 @@ class AtlasStore:
 
     def _dataset_names(self) -> list[str]:
         if self._names is None:
-            self._names = self._reader().dataset_names()
+            self._names = self._handle().dataset_names()
         return self._names
 
     @property
@@ -126,14 +135,24 @@ class AtlasStore:
         Raises:
             FieldError: no such dataset.
         """
-        names = self._reader().variable_names()
-        return [names[i] for i in self._reader().variables_of(self._number(dataset))]
+        handle = self._handle()
+        names = handle.variable_names()
+        return [str(names[i]) for i in handle.variables_of(self._number(dataset))]
 
     def _variable_numbers(self) -> dict[str, int]:
         if self._variables is None:
-            used = self._reader().variable_names()
-            self._variables = {name: number for number, name in enumerate(used)}
+            used = self._handle().variable_names()
+            self._variables = {name: i for i, name in enumerate(used) if name is not None}
         return self._variables
+
+    def _stored_variable(self, array: str) -> int:
+        """Its number to the reader: what was flushed."""
+        if self._writer is None:
+            return self._variable(array)
+        try:
+            return self._reader().variable_names().index(array)
+        except ValueError:
+            raise FieldError(f"{self._path}: no dataset has an array {array!r}") from None
 
     def _variable(self, array: str) -> int:
         try:
@@ -142,12 +161,13 @@ class AtlasStore:
             raise FieldError(f"{self._path}: no dataset has an array {array!r}") from None
 
     def _number(self, dataset: str) -> int:
-        if self._numbers is None:
-            self._numbers = {name: i for i, name in enumerate(self._dataset_names())}
+        return self._numbers(self._handle(), [dataset])[0]
+
+    def _numbers(self, handle: AtlasReader | AtlasWriter, datasets: list[str]) -> list[int]:
         try:
-            return self._numbers[dataset]
-        except KeyError:
-            raise FieldError(f"{self._path}: no dataset {dataset!r}") from None
+            return handle.find_datasets(datasets)
+        except FieldError as error:
+            raise FieldError(f"{self._path}: {error}") from None
 
     def attrs(self, dataset: str) -> dict[str, Any]:
         """Attributes of a dataset: bool, int, float, str or ``numpy.datetime64`` in nanoseconds.
@@ -155,7 +175,7 @@ class AtlasStore:
         Raises:
             FieldError: no such dataset.
         """
-        return self._reader().attributes(self._number(dataset))
+        return self._handle().attributes(self._number(dataset))
 
     def schema(self, array: str, dataset: str | None = None) -> Any:
         """How an array is stored.
@@ -173,10 +193,17 @@ class AtlasStore:
         """
         variable = self._variable(array)
         if dataset is not None:
-            return _schema(self._reader().array(variable, self._number(dataset)))
+            return self._schema_of(variable, array, dataset)
+        present = set(self._handle().datasets_with(variable))
         names = self._dataset_names()
-        numbers = self._reader().datasets_with(variable)
-        return {names[i]: _schema(self._reader().array(variable, i)) for i in numbers}
+        numbers = self._numbers(self._handle(), names)
+        having = (name for name, i in zip(names, numbers, strict=True) if i in present)
+        return {name: self._schema_of(variable, array, name) for name in having}
+
+    def _schema_of(self, variable: int, array: str, dataset: str) -> ArraySchema:
+        if self._writer is not None:
+            return ArraySchema.of(self._writer.definition(dataset, array))
+        return ArraySchema.of(self._reader().array(variable, self._number(dataset)))
 
     def read(
         self,
@@ -201,6 +228,10 @@ class AtlasStore:
             FieldError: no such dataset or array, another number of axes.
             CorruptFileError: the file is damaged.
         """
+        if self._writer is not None:
+            schema = ArraySchema.of(self._writer.definition(dataset, array))
+            first, counts = schema.box(start, shape)
+            return schema.loaded(self._writer.read(dataset, array, first, counts), counts)
         scan = self.scan(array, [dataset], start, shape, layout="list")
         assert isinstance(scan.values, list)
         if not bool(scan.mask[0]):
@@ -255,8 +286,9 @@ class AtlasStore:
     ) -> dict[str, ColumnScan]:
         """The same as ``scan`` for several arrays at once; all tensors share one memory."""
         scanner = self._scanner(arrays, start, shape, layout, dtype, num_threads)
-        names = self._dataset_names() if datasets is None else list(datasets)
-        rows = range(len(names)) if datasets is None else [self._number(name) for name in names]
+        reader = self._reader()
+        names = reader.dataset_names() if datasets is None else list(datasets)
+        rows = range(len(names)) if datasets is None else self._numbers(reader, names)
         _, columns = scanner.scan(rows, None, False)
         return {
             array: ColumnScan(values, offsets, mask, names)
@@ -276,9 +308,9 @@ class AtlasStore:
             raise ValueError(f"layout: expected one of {', '.join(LAYOUTS)}, got {layout!r}")
         return ColumnScanner(
             self._reader(),
-            [self._variable(array) for array in arrays],
-            start=_extents("start", start),
-            count=_extents("shape", shape),
+            [self._stored_variable(array) for array in arrays],
+            start=extents("start", start),
+            count=extents("shape", shape),
             layout=layout,
             dtype=None if dtype is None else str(dtype).removeprefix("torch."),
             max_threads=num_threads or 0,
@@ -292,17 +324,17 @@ class AtlasStore:
         Raises:
             FieldError: no such array.
         """
-        variable = self._variable(array)
+        variable = self._stored_variable(array)
         stored = self._reader().statistics(variable)
-        names = self._dataset_names()
+        names = self._reader().dataset_names()
         present = (names[i] for i in self._reader().datasets_with(variable))
         return {name: ArrayStatistics(*stored[name]) for name in present if name in stored}
 
     def select(
         self,
         array: str,
-        min: Number | str | None = None,  # noqa: A002
-        max: Number | str | None = None,  # noqa: A002
+        min: Bound | None = None,  # noqa: A002
+        max: Bound | None = None,  # noqa: A002
     ) -> list[str]:
         """Datasets whose array may hold a value from ``min`` to ``max``; no data is read.
 
@@ -320,69 +352,43 @@ class AtlasStore:
         Raises:
             FieldError: no such array.
         """
-        variable = self._variable(array)
+        variable = self._stored_variable(array)
         stored = self._reader().statistics(variable)
-        names = self._dataset_names()
-        least, most = _comparable(min), _comparable(max)
+        names = self._reader().dataset_names()
+        least, most = comparable(min), comparable(max)
         return [
             names[i]
             for i in self._reader().datasets_with(variable)
-            if _may_match(stored.get(names[i]), least, most)
+            if may_match(stored.get(names[i]), least, most)
         ]
 
     def refresh(self) -> bool:
         """Takes up what was flushed since; True if there was anything."""
         before = self._version
         self._native = self._version = None
-        self._numbers = self._variables = self._names = None
+        self._variables = self._names = None
         self._reader()
         return bool(self._version != before)
 
     def close(self) -> None:
-        """Lets go of the files; the next read opens them again."""
-        self._native = None
+        """Lets go of the files. Open for reading: the next read opens them again.
+
+        Open for writing: what was not flushed is dropped.
+        """
+        self._native = self._writer = None
 
     def __enter__(self) -> AtlasStore:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None and self._writer is not None:
+                self.flush()
+        finally:
+            self.close()
 
     def __len__(self) -> int:
-        return len(self._reader())
+        return len(self._handle())
 
     def __repr__(self) -> str:
         return f"AtlasStore({self._path!r}, {len(self)} datasets)"
-
-
-def _schema(stored: tuple[str, Any, Any, Any, Any]) -> ArraySchema:
-    dtype, shape, chunk_shape, names, fill = stored
-    return ArraySchema(dtype, tuple(shape), tuple(chunk_shape), tuple(names), fill)
-
-
-def _extents(name: str, given: Sequence[int] | None) -> list[int] | None:
-    if given is None:
-        return None
-    extents = [int(extent) for extent in given]
-    if any(extent < 0 for extent in extents):
-        raise ValueError(f"{name}: expected numbers from 0, got {extents}")
-    return extents
-
-
-def _comparable(bound: Number | str | None) -> Any:
-    if isinstance(bound, str):
-        return bound.encode("utf-8", "surrogateescape")
-    if isinstance(bound, np.datetime64):
-        return int(bound.astype("datetime64[ns]").astype(np.int64))
-    return bound
-
-
-def _may_match(stored: tuple[Any, Any, int, int] | None, least: Any, most: Any) -> bool:
-    if stored is None or (least is None and most is None):
-        return True
-    low, high, _, _ = stored
-    if low is None or high is None:
-        return False
-    below = least is not None and high < least  # comparisons with NaN are false: it may match
-    above = most is not None and low > most
-    return not bool(below or above)

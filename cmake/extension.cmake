@@ -22,11 +22,16 @@ pybind11_add_module(_C MODULE NO_EXTRAS
   csrc/bindings/collate.cpp
   csrc/bindings/descriptor.cpp
   csrc/bindings/dtypes.cpp
+  csrc/bindings/element_types.cpp
+  csrc/bindings/example_reader.cpp
+  csrc/bindings/example_writer.cpp
   csrc/bindings/errors.cpp
   csrc/bindings/extxyz.cpp
   csrc/bindings/indices.cpp
   csrc/bindings/inspect.cpp
   csrc/bindings/module.cpp
+  csrc/bindings/shard_writer.cpp
+  csrc/bindings/shards.cpp
   csrc/bindings/torch_cache.cpp
   csrc/collate/arena.cpp
   csrc/collate/collator.cpp
@@ -34,9 +39,13 @@ pybind11_add_module(_C MODULE NO_EXTRAS
   csrc/collate/contraction.cpp
   csrc/collate/copy.cpp
   csrc/collate/edges.cpp
+  csrc/collate/example_fill.cpp
+  csrc/collate/example_plan.cpp
+  csrc/collate/examples.cpp
   csrc/collate/expect.cpp
   csrc/collate/features.cpp
   csrc/collate/fill.cpp
+  csrc/collate/molecule_plan.cpp
   csrc/collate/normal_equations.cpp
   csrc/collate/parallel.cpp
   csrc/collate/plan.cpp

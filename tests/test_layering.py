@@ -37,7 +37,7 @@ TORCH = re.compile(r"(ATen|c10|torch)/[\w/]+\.h")
 OUTSIDE = {
     "base": [],
     "io": [OPERATING_SYSTEM],
-    "codec": [re.compile(r"zstd(_errors)?\.h|lz4(hc)?\.h|zlib\.h")],
+    "codec": [re.compile(r"zstd(_errors)?\.h|zdict\.h|lz4(hc)?\.h|zlib\.h")],
     "pickle": [],
     **{name: [re.compile(r"nlohmann/json(_fwd)?\.hpp")] for name in FORMATS[:4]},
     "torch_cache": [re.compile(r"hdf5\.h|nlohmann/json(_fwd)?\.hpp")],
@@ -149,8 +149,8 @@ def test_imports(module: Path) -> None:
         assert not {i for i in ours if i.split(".")[0] == "_C"}, "only _core imports _C"
     top = name.split(".")[0]
     if top == "datasets" and not name.endswith("__init__"):
-        allowed = {"_core", "fields", "batch", "molecule", "errors", "neighbors"}
-        allowed |= {"statistics", "sweeping", "descriptors", "atlas_store", "column_scan"}
+        allowed = {"_core", "_storage", "fields", "batch", "molecule", "errors", "neighbors"}
+        allowed |= {"statistics", "sweeping", "descriptors", "options", "atlas_store", "column_scan"}
         assert {i for i in ours if i.split(".")[0] != "datasets"} <= allowed
         siblings = {i for i in ours if i.startswith("datasets.")}
         shared = {i for i in siblings if i.startswith("datasets._")}

@@ -19,7 +19,10 @@ class UsageError(Exception):
 def add_paths(parser: argparse.ArgumentParser) -> None:
     """The files that a command looks at."""
     parser.add_argument(
-        "path", nargs="+", metavar="PATH", help="an .atp file, or a folder of shards"
+        "path",
+        nargs="+",
+        metavar="PATH",
+        help="an .atp file, a folder of them, or a folder of Atlas shards",
     )
 
 

@@ -7,11 +7,12 @@ For example:
   atompack-torch convert md17.npz md17.atp --energy-unit kcal/mol --force-unit kcal/mol/Ang
   atompack-torch convert ani.h5 ani.atp --key wb97x_dz.energy=energy --energy-unit Ha
   atompack-torch convert data.atp data.db
+  atompack-torch convert data.atp shards --to shards --shard-size 10000 --block-size 100
 
-Reads .atp files and folders of shards, extended XYZ, ASE databases (.db, .aselmdb), NPZ and HDF5
-arrays, and everything else that ASE reads. The format is found by suffix and first bytes. TARGET
-appears when all of it is there. Values, units and signs stay as they are unless an option says
-otherwise; a report tells what was read, written, changed and left out.
+Reads .atp files and folders of them, Atlas shards, extended XYZ, ASE databases (.db, .aselmdb), NPZ
+and HDF5 arrays, and everything else that ASE reads. The format is found by suffix and first bytes.
+TARGET appears when all of it is there. Values, units and signs stay as they are unless an option
+says otherwise; a report tells what was read, written, changed and left out.
 """
 
 from __future__ import annotations
@@ -25,6 +26,12 @@ from atompack_torch.errors import AtompackError
 NAME = "convert"
 HELP = "convert other formats to .atp, and back"
 
+_SHARDS = {
+    "shard-size": "examples in a shard (default: 10000)",
+    "block-size": "examples in a block (default: 100)",
+    "strategy": "0: bare, 1: zstd, 2: with one dictionary, 3: with one a shard (default: 2)",
+}
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of the command."""
@@ -37,13 +44,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--from",
         dest="source_format",
         metavar="FORMAT",
-        help="of the sources: atp, extxyz, ase-db, npz, hdf5, ase, or ase:NAME with ASE's name",
+        help="of the sources: atp, shards, extxyz, ase-db, npz, hdf5, ase, or ase:NAME with ASE's "
+        "name",
     )
     formats.add_argument(
-        "--to", dest="target_format", metavar="FORMAT", help="of the target: atp, extxyz, ase-db"
+        "--to",
+        dest="target_format",
+        metavar="FORMAT",
+        help="of the target: atp, shards, extxyz, ase-db",
     )
     formats.add_argument("--codec", choices=("none", "lz4", "zstd"), help="of an .atp")
     formats.add_argument("--level", type=int, default=3, help="of the codec (default: 3)")
+    shards = parser.add_argument_group("shards")
+    for name, text in _SHARDS.items():
+        shards.add_argument(f"--{name}", type=int, metavar="N", help=text)
     exists = parser.add_mutually_exclusive_group()
     exists.add_argument("--overwrite", action="store_true", help="replace TARGET")
     exists.add_argument("--append", action="store_true", help="append to an .atp")
@@ -106,6 +120,7 @@ def _report(options: argparse.Namespace) -> Any:
         target=options.target_format,
         codec=options.codec,
         level=options.level,
+        shards=_shards(options),
         mode="w" if options.overwrite else "a" if options.append else "x",
         keys=_keys(options.key),
         padding=options.padding,
@@ -119,6 +134,18 @@ def _report(options: argparse.Namespace) -> Any:
         ),
         on_error=options.on_error,
         progress=not (options.json or options.quiet),
+    )
+
+
+def _shards(options: argparse.Namespace) -> tuple[int, int, int] | None:
+    given = (options.shard_size, options.block_size, options.strategy)
+    if given == (None, None, None):
+        return None
+    shard_size, block_size, strategy = given
+    return (
+        10_000 if shard_size is None else shard_size,
+        100 if block_size is None else block_size,
+        2 if strategy is None else strategy,
     )
 
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from atompack_torch.convert.extxyz import Reader
 
 # Names for options; "ase" is everything that ASE reads, "ase:NAME" one of its formats.
-SOURCES = ("atp", "extxyz", "ase-db", "npz", "hdf5", "ase")
-TARGETS = ("atp", "extxyz", "ase-db")
+SOURCES = ("atp", "shards", "extxyz", "ase-db", "npz", "hdf5", "ase")
+TARGETS = ("atp", "shards", "extxyz", "ase-db")
 _SUFFIXES = {
     ".atp": "atp",
     ".xyz": "extxyz",
@@ -57,6 +57,10 @@ class Source(NamedTuple):
             from atompack_torch.convert import atp
 
             return atp.count(self.path)
+        if self.kind == "shards":
+            from atompack_torch.convert import shards
+
+            return shards.count(self.path)
         if self.kind == "ase-db":
             from atompack_torch.convert import ase_db
 
@@ -76,6 +80,10 @@ class Source(NamedTuple):
             from atompack_torch.convert import atp
 
             return atp.read(self.path, report=report)
+        if self.kind == "shards":
+            from atompack_torch.convert import shards
+
+            return shards.read(self.path, report=report)
         if self.kind == "ase-db":
             from atompack_torch.convert import ase_db
 
@@ -102,9 +110,19 @@ class Source(NamedTuple):
 
     def n_bytes(self) -> int:
         """Size on disk."""
-        path = Path(self.path)
-        files = path.rglob("*.atp") if path.is_dir() else [path]
-        return sum(file.stat().st_size for file in files)
+        pattern = "*" if self.kind == "shards" else "*.atp"
+        return bytes_at(Path(self.path), pattern)
+
+
+def bytes_at(path: Path, pattern: str = "*") -> int:
+    """Size on disk, of a folder that of its files of such names."""
+    files = path.rglob(pattern) if path.is_dir() else [path]
+    return sum(file.stat().st_size for file in files if file.is_file())
+
+
+def is_shards(path: Path) -> bool:
+    """Whether a folder holds a data set of shards, and not .atp files."""
+    return (path / "meta.json").is_file()
 
 
 def source_of(
@@ -132,7 +150,7 @@ def source_of(
 
 def _format_of(path: Path) -> str:
     if path.is_dir():
-        return "atp"
+        return "shards" if is_shards(path) else "atp"
     if path.suffix in _SUFFIXES:
         return _SUFFIXES[path.suffix]
     with path.open("rb") as file:
@@ -148,7 +166,7 @@ class Target(Protocol):
 
 
 def target_kind(path: str | os.PathLike[str], kind: str | None) -> str:
-    """The format of a file to write, by its suffix unless it is given.
+    """The format of a file to write, by its suffix unless it is given; shards have none.
 
     Raises:
         ValueError: it is not known, or cannot be written.
@@ -168,12 +186,17 @@ def open_target(
     append: bool,
     codec: Any,
     level: int,
+    shards: tuple[int, int, int] | None,
 ) -> AbstractContextManager[Target]:
     """What writes the file; a file that is there is replaced at the end, or appended to."""
     if kind == "atp":
         from atompack_torch.convert import atp
 
         return atp.Writer(path, codec, level, append=append)
+    if kind == "shards":
+        from atompack_torch.convert import shards as target
+
+        return target.Writer(path, target.Shape(*shards or ()), level)
     if kind == "extxyz":
         from atompack_torch.convert import extxyz
 

@@ -13,7 +13,7 @@ from atompack_torch.columns import Columns
 from atompack_torch.convert.changes import Changes
 from atompack_torch.convert.checks import checked
 from atompack_torch.convert.fitting import Fit
-from atompack_torch.convert.formats import Source, open_target, source_of, target_kind
+from atompack_torch.convert.formats import Source, bytes_at, open_target, source_of, target_kind
 from atompack_torch.convert.keys import KeyMap, label_of
 from atompack_torch.convert.report import OnError, Report
 from atompack_torch.errors import CorruptFileError
@@ -31,6 +31,7 @@ def convert(
     target: str | None = None,
     codec: Codec | None = None,
     level: int = 3,
+    shards: tuple[int, int, int] | None = None,
     mode: Literal["x", "w", "a"] = "x",
     keys: Mapping[str, str] | None = None,
     padding: int | None = None,
@@ -38,7 +39,7 @@ def convert(
     on_error: OnError = "raise",
     progress: bool = True,
 ) -> Report:
-    """Converts atomistic data to ``.atp``, or from it to extended XYZ or an ASE database.
+    """Converts atomistic data to ``.atp``, or from it to shards, extended XYZ or an ASE database.
 
     Structures are streamed in blocks, so memory does not grow with the files (save where ASE's own
     reader holds a whole one). The output appears under its name when all of it is there; after an
@@ -50,16 +51,20 @@ def convert(
     second time).
 
     Args:
-        src: a file, a folder of ``.atp`` shards, or several of them, which are joined.
+        src: a file, a folder of ``.atp`` shards or of Atlas shards, or several of them, which are
+            joined.
         dst: the file to make.
-        format: of the sources: ``"atp"``, ``"extxyz"``, ``"ase-db"``, ``"npz"``, ``"hdf5"``,
-            ``"ase"`` (any that ASE reads) or ``"ase:NAME"`` (with ASE's name for it); None: found
-            by suffix or first bytes.
-        target: ``"atp"``, ``"extxyz"`` or ``"ase-db"``; None: by the suffix of ``dst``.
+        format: of the sources: ``"atp"``, ``"shards"``, ``"extxyz"``, ``"ase-db"``, ``"npz"``,
+            ``"hdf5"``, ``"ase"`` (any that ASE reads) or ``"ase:NAME"`` (with ASE's name for it);
+            None: found by suffix or first bytes.
+        target: ``"atp"``, ``"shards"``, ``"extxyz"`` or ``"ase-db"``; None: by the suffix of
+            ``dst``, which shards do not have.
         codec: of an ``.atp``, as for ``AtpWriter``.
         level: of the codec.
-        mode: ``"x"`` refuses a ``dst`` that is there, ``"w"`` replaces it, ``"a"`` appends to an
-            ``.atp``.
+        shards: examples in a shard, examples in a block and strategy, as for ``ShardWriter``; None:
+            10000, 100 and 2.
+        mode: ``"x"`` refuses a ``dst`` that is there, ``"w"`` replaces it (but no shards), ``"a"``
+            appends to an ``.atp``.
         keys: name in the source → label or property here, e.g. ``{"REF_energy": "energy"}``.
         padding: atomic number of rows that are no atoms, in NPZ and HDF5 files.
         changes: of units, signs and types.
@@ -81,13 +86,18 @@ def convert(
     kind = target_kind(dst, target)
     if mode == "a" and kind != "atp":
         raise ValueError(f"mode: only .atp files are appended to, {dst} is of format {kind}")
+    if mode == "w" and kind == "shards" and Path(dst).exists():
+        raise ValueError(f"mode: shards are not replaced, take {dst} away first")
+    if shards is not None and kind != "shards":
+        raise ValueError(f"shards: only shards have them, {dst} is of format {kind}")
     sources = [source_of(path, format, keys or {}, padding) for path in paths]
     if any(Path(dst).exists() and Path(dst).samefile(path) for path in paths):
         raise ValueError(f"{dst}: is a source itself")
     if mode == "x" and Path(dst).exists():
         raise FileExistsError(f"{dst}: exists already")
     fit = None if kind != "atp" else Fit.of_file(dst) if mode == "a" else Fit()
-    job = _Job(sources, dst, kind, codec, level, mode == "a", changes or Changes(), progress)
+    changes = changes or Changes()
+    job = _Job(sources, dst, kind, codec, level, shards, mode == "a", changes, progress)
     report = Report(on_error)
     if not job.run(report, fit):  # types were too narrow; now all of them are known
         report = Report(on_error)
@@ -104,6 +114,7 @@ class _Job(NamedTuple):
     kind: str
     codec: Codec | None
     level: int
+    shards: tuple[int, int, int] | None
     append: bool
     changes: Changes
     progress: bool
@@ -127,7 +138,7 @@ class _Job(NamedTuple):
         for caution in self.changes.cautions(report.labels):
             report.note(caution)
         report.bytes_read = sum(source.n_bytes() for source in self.sources)
-        report.bytes_written = Path(self.dst).stat().st_size
+        report.bytes_written = bytes_at(Path(self.dst))
         report.finish()
         return True
 
@@ -135,7 +146,13 @@ class _Job(NamedTuple):
         self, blocks: Iterator[Columns], report: Report, fit: Fit | None, bar: Progress
     ) -> None:
         with open_target(
-            self.dst, self.kind, report, append=self.append, codec=self.codec, level=self.level
+            self.dst,
+            self.kind,
+            report,
+            append=self.append,
+            codec=self.codec,
+            level=self.level,
+            shards=self.shards,
         ) as target:
             for columns in blocks:
                 if fit is not None:

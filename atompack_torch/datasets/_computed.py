@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 
 from atompack_torch.batch import MoleculeBatch
-from atompack_torch.datasets._request import FORCE_DERIVATIVES, DTypes, Request, check_choice
+from atompack_torch.datasets._request import FORCE_DERIVATIVES, DTypes, Request
 from atompack_torch.descriptors import ChebyshevDescriptor
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import ATOM_INDICES, BUILTIN, DERIVATIVES, FieldInfo, FieldSpec
+from atompack_torch.options import check_choice
 
 CacheFeatures = Literal["none", "train", "all"]
 

@@ -23,6 +23,7 @@ from atompack_torch.fields import (
     public_names,
 )
 from atompack_torch.neighbors import NeighborList
+from atompack_torch.options import check_choice
 
 DTypes = torch.dtype | Mapping[str, torch.dtype]
 Missing = Literal["nan", "error", "drop"]
@@ -123,11 +124,6 @@ def declared_by(source: MoleculeSource) -> dict[FieldId, list[FieldSpec]]:
             kind: Any = dtype if dtype in ("string", "none") else getattr(torch, dtype)
             declared.setdefault(FieldId(scope, key), []).append(FieldSpec(kind, level, shape))
     return declared
-
-
-def check_choice(option: str, value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise ValueError(f"{option}: expected one of {', '.join(choices)}, got {value!r}")
 
 
 def _names(option: str, names: Sequence[str] | None) -> tuple[str, ...] | None:

@@ -28,9 +28,10 @@ from atompack_torch.datasets._computed import (
     structure_request,
 )
 from atompack_torch.datasets._forces import ForceChoice
-from atompack_torch.datasets._request import DTypes, Missing, Request, Transform, check_choice
+from atompack_torch.datasets._request import DTypes, Missing, Request, Transform
 from atompack_torch.descriptors import ChebyshevDescriptor
 from atompack_torch.neighbors import NeighborList
+from atompack_torch.options import check_choice
 
 _AT_ONCE = 1024  # molecules of a batch, where the data set itself looks through its files
 

@@ -14,15 +14,15 @@ Block decompress_block(Bytes stored, const codec::ZstdDictionary* dictionary, ui
   return block;
 }
 
-Value parse_examples(Bytes block, uint64_t n_examples, pickle::Machine& machine) {
-  const Value examples = machine.run(block);
-  if (examples.kind() != Kind::list && examples.kind() != Kind::tuple) {
-    throw CorruptFileError(cat("block: expected a list of examples, got ", name_of(examples.kind())));
+ParsedBlock::ParsedBlock(Block block, uint64_t n_examples, pickle::Machine& machine)
+    : block_(std::move(block)), examples_(machine.run_and_keep(block_.bytes())) {
+  const Value list = examples_.value();
+  if (list.kind() != Kind::list && list.kind() != Kind::tuple) {
+    throw CorruptFileError(cat("block: expected a list of examples, got ", name_of(list.kind())));
   }
-  if (examples.size() < n_examples) {
-    throw CorruptFileError(cat("block: expected ", n_examples, " examples, got ", examples.size()));
+  if (list.size() < n_examples) {
+    throw CorruptFileError(cat("block: expected ", n_examples, " examples, got ", list.size()));
   }
-  return examples;
 }
 
 }  // namespace atompack::atlas_shards

@@ -11,6 +11,9 @@
 
 namespace atompack::atlas_shards {
 
+// Larger ones are neither read, unless the caller says so, nor written.
+inline constexpr uint64_t kMostBlockBytes = uint64_t{1} << 30;
+
 // Bytes that nobody changes any more.
 class Block {
  public:
@@ -28,7 +31,21 @@ class Block {
 // the frame declares no content size, more than `most` bytes, or more than its own blocks can hold.
 Block decompress_block(Bytes stored, const codec::ZstdDictionary* dictionary, uint64_t most);
 
-// The list of at least `n_examples` examples that a decompressed block holds; lives as long as Machine::run() says.
-Value parse_examples(Bytes block, uint64_t n_examples, pickle::Machine& machine);
+// The examples of a block. Const methods are thread-safe.
+class ParsedBlock {
+ public:
+  // Throws CorruptFileError unless it is a list of at least `n_examples`; what Machine::run() throws.
+  ParsedBlock(Block block, uint64_t n_examples, pickle::Machine& machine);
+
+  // A list or tuple.
+  Value examples() const { return examples_.value(); }
+  Value example(uint64_t i) const { return examples_.value().item(i); }
+  // Of memory.
+  uint64_t bytes() const { return block_.bytes().size() + examples_.bytes(); }
+
+ private:
+  Block block_;
+  pickle::KeptValue examples_;
+};
 
 }  // namespace atompack::atlas_shards

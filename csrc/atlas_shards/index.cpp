@@ -67,4 +67,16 @@ void BlockIndex::check(uint64_t data_bytes) const {
   }
 }
 
+std::vector<std::byte> encode_index(std::span<const uint64_t> offsets) {
+  const uint64_t last = offsets.back();
+  const uint8_t item_bytes = last <= UINT8_MAX ? 1 : last <= UINT16_MAX ? 2 : last <= UINT32_MAX ? 4 : 8;
+  std::vector<std::byte> npy = encode_npy_header(offsets.size(), item_bytes);
+  npy.reserve(npy.size() + offsets.size() * item_bytes);
+  for (const uint64_t offset : offsets) {
+    const Bytes bytes = std::as_bytes(std::span(&offset, 1)).first(item_bytes);
+    npy.insert(npy.end(), bytes.begin(), bytes.end());
+  }
+  return npy;
+}
+
 }  // namespace atompack::atlas_shards

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "atlas_shards/npy_header.h"
@@ -36,5 +37,8 @@ class BlockIndex {
   uint64_t n_blocks_;
   std::vector<std::byte> npy_;
 };
+
+// A whole .npy file of offsets that do not decrease, in the narrowest type that holds the last one.
+std::vector<std::byte> encode_index(std::span<const uint64_t> offsets);
 
 }  // namespace atompack::atlas_shards

@@ -19,6 +19,8 @@ constexpr std::string_view kShardKeys[] = {"version",
                                            "compression_strategy",
                                            "compression_level",
                                            "compression_dict_size"};
+constexpr unsigned kVersion = 1;
+constexpr int kIndent = 4;
 constexpr int kMostDepth = 2;  // an object of lists of numbers
 
 [[noreturn]] void refuse(std::string_view key, std::string_view expected, std::string_view got) {
@@ -57,7 +59,7 @@ uint64_t size_at(const json& meta, std::string_view key, uint64_t least) {
 // The version comes first: what other versions hold is unknown.
 json parse_keys(Bytes text, std::span<const std::string_view> keys) {
   json meta = parse(text);
-  if (meta.contains("version") && meta["version"] != json(1u)) refuse("version", "1", shown(meta["version"]));
+  if (meta.contains("version") && meta["version"] != json(kVersion)) refuse("version", "1", shown(meta["version"]));
   for (const std::string_view key : keys) {
     if (!meta.contains(key.data())) refuse(key, "a value", "none");
   }
@@ -101,6 +103,25 @@ ShardMeta parse_shard_meta(Bytes text) {
   shard.level = level.get<int64_t>();
   shard.dictionary_fraction = fraction.get<double>();
   return shard;
+}
+
+std::string text_of(const RootMeta& meta) {
+  nlohmann::ordered_json text;
+  text["version"] = kVersion;
+  text["shard_sizes"] = meta.shard_sizes;
+  text["compression_strategy"] = static_cast<int>(meta.strategy);
+  return text.dump(kIndent);
+}
+
+std::string text_of(const ShardMeta& meta) {
+  nlohmann::ordered_json text;
+  text["version"] = kVersion;
+  text["block_size"] = meta.block_size;
+  text["stored_examples"] = meta.stored_examples;
+  text["compression_strategy"] = static_cast<int>(meta.strategy);
+  text["compression_level"] = meta.level;
+  text["compression_dict_size"] = meta.dictionary_fraction;
+  return text.dump(kIndent);
 }
 
 }  // namespace atompack::atlas_shards

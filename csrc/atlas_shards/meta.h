@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "base/bytes.h"
@@ -35,5 +36,9 @@ struct ShardMeta {
 // values out of their ranges.
 RootMeta parse_root_meta(Bytes text);
 ShardMeta parse_shard_meta(Bytes text);
+
+// The same, as upstream lays it out.
+std::string text_of(const RootMeta& meta);
+std::string text_of(const ShardMeta& meta);
 
 }  // namespace atompack::atlas_shards

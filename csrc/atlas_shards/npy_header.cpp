@@ -148,4 +148,19 @@ NpyHeader parse_npy_header(Bytes file) {
           .big_endian = type[0] == '>'};
 }
 
+std::vector<std::byte> encode_npy_header(uint64_t count, uint8_t item_bytes) {
+  constexpr size_t kFront = 10, kAlignment = 64;  // magic, version and the size of the text
+  std::string text = cat("{'descr': '", item_bytes == 1 ? '|' : '<', 'u', int{item_bytes},
+                         "', 'fortran_order': False, 'shape': (", count, ",), }");
+  const size_t whole = (kFront + text.size() + 1 + kAlignment - 1) / kAlignment * kAlignment;
+  text.resize(whole - kFront - 1, ' ');
+  text += '\n';
+  std::string front = cat(kMagic, '\1', '\0');
+  const auto size = static_cast<uint16_t>(text.size());
+  front += {static_cast<char>(size & 0xFF), static_cast<char>(size >> 8)};
+  front += text;
+  const Bytes bytes = as_bytes(front);
+  return {bytes.begin(), bytes.end()};
+}
+
 }  // namespace atompack::atlas_shards

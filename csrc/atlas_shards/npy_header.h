@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "base/bytes.h"
 
@@ -17,5 +18,8 @@ struct NpyHeader {
 
 // Throws CorruptFileError for what is no such header, UnsupportedFormatError for other versions of npy.
 NpyHeader parse_npy_header(Bytes file);
+
+// Of `count` unsigned integers of 1, 2, 4 or 8 bytes, little-endian.
+std::vector<std::byte> encode_npy_header(uint64_t count, uint8_t item_bytes);
 
 }  // namespace atompack::atlas_shards

@@ -6,9 +6,10 @@
 #include <utility>
 
 #include "atlas_shards/index.h"
-#include "base/recent.h"
+#include "atlas_shards/layout.h"
 #include "base/checked_math.h"
 #include "base/excerpt.h"
+#include "base/recent.h"
 #include "io/file.h"
 #include "io/folder.h"
 #include "io/process.h"
@@ -19,8 +20,6 @@ namespace {
 constexpr uint64_t kMostRootMetaBytes = uint64_t{16} << 20;
 constexpr uint64_t kMostShardMetaBytes = uint64_t{64} << 10;
 constexpr uint64_t kMostDictionaryBytes = uint64_t{256} << 20;
-constexpr char kMetaFile[] = "meta.json";
-constexpr char kDictionaryFile[] = "zstd_dict.bin";
 
 // Errors of `action` name the file.
 template <typename Action>
@@ -55,11 +54,11 @@ struct Reader::Opened {
   explicit Opened(const ReaderOptions& options)
       : process(io::process_id()),
         shards(std::max<uint64_t>(options.max_open_shards, 1)),
-        blocks(options.cache_bytes) {}
+        blocks(options.cache_blocks.value_or(options.cache_bytes)) {}
 
   const int64_t process;
   Recent<uint64_t, OpenShard> shards;
-  Recent<std::pair<uint64_t, uint64_t>, Block> blocks;
+  Recent<std::pair<uint64_t, uint64_t>, ParsedBlock> blocks;
 };
 
 Reader::Reader(std::string root, const ReaderOptions& options) : root_(std::move(root)), options_(options) {
@@ -121,24 +120,25 @@ Place Reader::locate(uint64_t example) const {
   return {shard, inside / block_size, inside % block_size};
 }
 
-std::shared_ptr<const Block> Reader::block(uint64_t shard, uint64_t number) const {
+std::shared_ptr<const ParsedBlock> Reader::block(uint64_t shard, uint64_t number) const {
   check_block(shard, number);
   auto& blocks = opened().blocks;
   if (auto kept = blocks.find({shard, number})) return kept;
-  auto made = std::make_shared<const Block>(read_block(shard, number));
-  const uint64_t cost = made->bytes().size();
+  auto made = std::make_shared<const ParsedBlock>(parse(shard, number));
+  const uint64_t cost = options_.cache_blocks ? 1 : made->bytes();
   return blocks.keep({shard, number}, std::move(made), cost);
 }
 
-Value Reader::decode(uint64_t shard, uint64_t number, const Block& block, pickle::Machine& machine) const {
-  check_block(shard, number);
+ParsedBlock Reader::parse(uint64_t shard, uint64_t number) const {
+  thread_local pickle::Machine machine;
   const ShardMeta& meta = shards_[shard].meta;
+  Block block = read_block(shard, number);
   try {
-    return parse_examples(block.bytes(), meta.examples_in(number), machine);
+    return {std::move(block), meta.examples_in(number), machine};
   } catch (DataError& error) {
     const bool is_bare = meta.strategy == Strategy::bare;
     error.at_offset(0).shift_offset(0, cat(" of block ", number, is_bare ? "" : ", decompressed"));
-    error.in_file(path_in(shard, "data.bin"));
+    error.in_file(path_in(shard, kDataFile));
     throw;
   }
 }
@@ -168,7 +168,7 @@ std::shared_ptr<const Reader::OpenShard> Reader::open_shard(uint64_t shard) cons
 }
 
 std::shared_ptr<const Reader::OpenShard> Reader::make_open_shard(uint64_t shard) const {
-  const std::string data_path = path_in(shard, "data.bin"), index_path = path_in(shard, "index.npy");
+  const std::string data_path = path_in(shard, kDataFile), index_path = path_in(shard, kIndexFile);
   const uint64_t n_blocks = shards_[shard].meta.n_blocks();
   io::UniqueFd data = io::open_for_reading(data_path);
   const uint64_t data_bytes = io::identify(data.get(), data_path).size;
@@ -191,6 +191,7 @@ std::shared_ptr<const codec::ZstdDictionary> Reader::dictionary_of(uint64_t shar
 }
 
 Block Reader::read_block(uint64_t shard, uint64_t number) const {
+  check_block(shard, number);
   const auto file = open_shard(shard);
   const BlockRange range = file->index.range(number);
   const uint64_t most = options_.max_block_bytes;

@@ -15,9 +15,10 @@
 namespace atompack::atlas_shards {
 
 struct ReaderOptions {
-  uint64_t cache_bytes = uint64_t{256} << 20;    // decompressed blocks that are kept
-  uint64_t max_block_bytes = uint64_t{1} << 30;  // stored or decompressed; more is corrupt
-  uint64_t max_open_shards = 256;                // a descriptor each, beside those in use; at least one
+  uint64_t cache_bytes = uint64_t{256} << 20;  // of blocks that are kept, with what was made of them
+  std::optional<uint64_t> cache_blocks = {};   // so many are kept instead, whatever their size
+  uint64_t max_block_bytes = kMostBlockBytes;  // stored or decompressed; more is corrupt
+  uint64_t max_open_shards = 256;              // a descriptor each, beside those in use; at least one
 };
 
 struct Shard {
@@ -51,13 +52,13 @@ class Reader {
   // Throws std::out_of_range.
   Place locate(uint64_t example) const;
 
-  // The decompressed block, kept for the next call. The index of a shard is checked when its first block is read.
-  // Throws IoError, CorruptFileError; std::out_of_range where there is no such block.
-  std::shared_ptr<const Block> block(uint64_t shard, uint64_t number) const;
+  // The examples of a block, kept for the next call. The index of a shard is checked when its first block is read.
+  // Throws IoError, CorruptFileError, UnsafePickleError, UnsupportedFormatError; std::out_of_range where there is no
+  // such block.
+  std::shared_ptr<const ParsedBlock> block(uint64_t shard, uint64_t number) const;
 
-  // The examples of what block() gave for the same place. Throws UnsafePickleError, CorruptFileError,
-  // UnsupportedFormatError.
-  Value decode(uint64_t shard, uint64_t number, const Block& block, pickle::Machine& machine) const;
+  // The decompressed block, not kept, whatever its pickle holds.
+  Block read_block(uint64_t shard, uint64_t number) const;
 
  private:
   struct OpenShard;
@@ -72,7 +73,7 @@ class Reader {
   std::shared_ptr<const OpenShard> open_shard(uint64_t shard) const;
   std::shared_ptr<const OpenShard> make_open_shard(uint64_t shard) const;
   std::shared_ptr<const codec::ZstdDictionary> dictionary_of(uint64_t shard) const;
-  Block read_block(uint64_t shard, uint64_t number) const;
+  ParsedBlock parse(uint64_t shard, uint64_t number) const;
 
   std::string root_;
   ReaderOptions options_;

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <thread>
+#include <tuple>
 
 #include "atlas_store/names.h"
 #include "atlas_store/recovery.h"
@@ -31,7 +34,7 @@ std::vector<LayerFile> layers_of(const std::string& store, std::string_view vari
   for (LayerFile& layer : layers_in(cat(store, '/', lost_folder_of_array(variable)))) {
     if (layer.number != 0) layers.push_back(std::move(layer));
   }
-  std::ranges::stable_sort(layers, {}, &LayerFile::number);
+  std::ranges::sort(layers, {}, [](const LayerFile& layer) { return std::tie(layer.number, layer.path); });
   return layers;
 }
 
@@ -97,6 +100,7 @@ Snapshot read_snapshot(const std::string& store) {
   constexpr int kMostLooks = 20;
   for (int i = 0; i < kMostLooks; ++i) {
     if (std::optional<Snapshot> snapshot = Look(store).take()) return std::move(*snapshot);
+    std::this_thread::sleep_for(std::chrono::milliseconds(i));
   }
   throw IoError(EAGAIN, "the store is being written to again and again", store);
 }

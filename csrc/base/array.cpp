@@ -115,7 +115,7 @@ std::optional<DType> dtype_of(const ElementType& type) {
 
 std::string type_code(const ElementType& type) {
   const uint32_t number = type.kind == ElementKind::text ? type.item_bytes / 4 : type.item_bytes;
-  return cat(letter_of(type.kind), number);
+  return letter_of(type.kind) + std::to_string(number);
 }
 
 std::string type_text(const TypeTable& table, const ElementType& type) {

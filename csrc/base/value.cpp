@@ -34,6 +34,11 @@ void ValueTree::clear() {
   fields.clear();
 }
 
+uint64_t ValueTree::bytes() const {
+  const auto of = [](const auto& vector) { return vector.capacity() * sizeof(vector[0]); };
+  return sizeof(*this) + of(cells) + of(sequences) + of(arrays) + of(extents) + of(types) + of(fields);
+}
+
 uint32_t ValueTree::add_sequence(Kind kind, std::span<const Cell> items) {
   const auto size = static_cast<uint32_t>(items.size());
   sequences.push_back({kind, static_cast<uint32_t>(cells.size()), size, size});

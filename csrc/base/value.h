@@ -104,6 +104,7 @@ struct ValueTree {
   std::vector<std::string> class_names;
 
   void clear();
+  uint64_t bytes() const;  // of memory
   uint32_t add_sequence(Kind kind, std::span<const Cell> items);
   void append(uint32_t sequence, std::span<const Cell> items);
   std::span<const Cell> items(const Cell& container) const;

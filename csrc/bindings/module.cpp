@@ -11,6 +11,8 @@
 #include "bindings/errors.h"
 #include "bindings/extxyz.h"
 #include "bindings/inspect.h"
+#include "bindings/shard_writer.h"
+#include "bindings/shards.h"
 #include "bindings/torch_cache.h"
 
 PYBIND11_MODULE(_C, module) {
@@ -24,6 +26,8 @@ PYBIND11_MODULE(_C, module) {
   atompack::bindings::bind_descriptor(module);
   atompack::bindings::bind_extxyz(module);
   atompack::bindings::bind_inspect(module);
+  atompack::bindings::bind_shard_writer(module);
+  atompack::bindings::bind_shards(module);
   atompack::bindings::bind_torch_cache(module);
   atompack::bindings::bind_cache_builder(module);
 }

@@ -62,6 +62,16 @@ size_t read_at(int fd, uint64_t offset, std::span<std::byte> into, const std::st
   return done;
 }
 
+void write_at(int fd, uint64_t offset, std::span<const std::byte> bytes, const std::string& path) {
+  size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t put = ::pwrite(fd, bytes.data() + done, bytes.size() - done, static_cast<off_t>(offset + done));
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) throw IoError(errno, cat("write: ", std::strerror(errno)), path);
+    done += static_cast<size_t>(put);
+  }
+}
+
 std::vector<std::byte> read_whole(const std::string& path, uint64_t most) {
   FileVersion version;
   return read_whole(path, most, version);

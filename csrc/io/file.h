@@ -41,6 +41,9 @@ FileIdentity identify(int fd, const std::string& path);
 // Reads up to `into.size()` bytes at `offset`; fewer only where the file ends.
 size_t read_at(int fd, uint64_t offset, std::span<std::byte> into, const std::string& path);
 
+// All of the bytes; a failure may leave some of them written.
+void write_at(int fd, uint64_t offset, std::span<const std::byte> bytes, const std::string& path);
+
 // A file that is small by its nature. Throws CorruptFileError if it has more than `most` bytes.
 std::vector<std::byte> read_whole(const std::string& path, uint64_t most);
 // Also says what was read.

@@ -10,6 +10,7 @@
 
 #include "io/file.h"
 #include "io/folder.h"
+#include "io/naming.h"
 #include "io/process.h"
 
 namespace atompack::io {
@@ -18,15 +19,6 @@ namespace {
 [[noreturn]] void fail(const std::string& path, const char* doing) {
   const int code = errno;
   throw IoError(code, cat(doing, ": ", std::strerror(code)), path);
-}
-
-constexpr std::string_view kNotYet = ".new";
-
-// Hidden, and the same for every writer of this path: so its lock is the one that they meet.
-std::string unpublished_path(const std::string& path) {
-  const size_t slash = path.rfind('/');
-  const size_t name = slash == std::string::npos ? 0 : slash + 1;
-  return cat(path.substr(0, name), ".", path.substr(name), kNotYet);
 }
 
 // Between opening and locking, the file may have been renamed or replaced: then the lock is not that of the path.
@@ -52,19 +44,17 @@ UniqueFd open_and_lock(const std::string& at, int flags, const std::string& path
   }
 }
 
+// As exclusive as a rename that replaces nothing, where the file system knows none.
+void link_unless_taken(const std::string& from, const std::string& to) {
+  if (::link(from.c_str(), to.c_str()) != 0) throw IoError(errno, std::strerror(errno), to);
+  ::unlink(from.c_str());
+}
+
 // A file that was published by a link, by a writer that died before it took the first name away.
 bool has_another_name(int fd, const std::string& path) {
   struct stat now{};
   if (::fstat(fd, &now) != 0) fail(path, "fstat");
   return now.st_nlink > 1;
-}
-
-void rename_unless_taken(const std::string& from, const std::string& to) {
-  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return;
-  if (errno != EINVAL && errno != ENOSYS) throw IoError(errno, std::strerror(errno), to);
-  // Not known to this file system; a link is as exclusive.
-  if (::link(from.c_str(), to.c_str()) != 0) throw IoError(errno, std::strerror(errno), to);
-  ::unlink(from.c_str());
 }
 
 }  // namespace
@@ -115,16 +105,7 @@ size_t LockedFile::read_at(uint64_t offset, std::span<std::byte> into) const {
   return io::read_at(fd_.get(), offset, into, path_);
 }
 
-void LockedFile::write_at(uint64_t offset, Bytes bytes) {
-  size_t done = 0;
-  while (done < bytes.size()) {
-    const ssize_t put =
-        ::pwrite(fd_.get(), bytes.data() + done, bytes.size() - done, static_cast<off_t>(offset + done));
-    if (put < 0 && errno == EINTR) continue;
-    if (put < 0) fail(path_, "write");
-    done += static_cast<size_t>(put);
-  }
-}
+void LockedFile::write_at(uint64_t offset, Bytes bytes) { io::write_at(fd_.get(), offset, bytes, path_); }
 
 void LockedFile::truncate(uint64_t size) {
   while (::ftruncate(fd_.get(), static_cast<off_t>(size)) != 0) {
@@ -150,7 +131,7 @@ void LockedFile::publish(bool replace) {
   if (!published_ && replace) {
     if (::rename(present_path_.c_str(), path_.c_str()) != 0) throw IoError(errno, std::strerror(errno), path_);
   } else if (!published_) {
-    rename_unless_taken(present_path_, path_);
+    if (!rename_unless_taken(present_path_, path_)) link_unless_taken(present_path_, path_);
   }
   published_ = true;
   present_path_ = path_;

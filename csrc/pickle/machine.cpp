@@ -1,6 +1,7 @@
 #include "pickle/machine.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "pickle/check.h"
 
@@ -29,6 +30,12 @@ Value Machine::run(Bytes block) {
   check_values(state_, root);
   settle_dicts(state_);
   return {state_.tree, root};
+}
+
+// A copy is as large as it has to be, and the machine goes on with the memory that it has.
+KeptValue Machine::run_and_keep(Bytes block) {
+  const Value value = run(block);
+  return {std::make_unique<const ValueTree>(state_.tree), std::exchange(state_.decoded, {}), value.cell()};
 }
 
 }  // namespace atompack::pickle

@@ -7,6 +7,7 @@
 #include "base/value.h"
 #include "pickle/globals.h"
 #include "pickle/interpreter.h"
+#include "pickle/kept_value.h"
 #include "pickle/state.h"
 
 namespace atompack::pickle {
@@ -24,6 +25,9 @@ class Machine {
   // Throws UnsafePickleError for what is no data, CorruptFileError for what contradicts itself, UnsupportedFormatError
   // for protocols other than 2 to 5.
   Value run(Bytes block);
+
+  // The same, kept beyond the next call.
+  KeptValue run_and_keep(Bytes block);
 
  private:
   std::vector<RecordClass> classes_;

@@ -55,14 +55,24 @@ struct Reversed {
   std::optional<Array> view;
 };
 
-// A text that no other type has; names are preceded by their length, since they may hold anything.
+// A text that no other type has; names are preceded by their length, since they may hold anything. Made for every
+// array, so without streams.
 std::string identity_of(const TypeTable& table, const ElementType& type, bool native) {
-  std::string text = cat(type_code(type), type.big_endian && !native ? '>' : '<', type.unit.size(), ' ', type.unit, ' ',
-                         type.unit_count, '(');
+  std::string text = type_code(type);
+  text += type.big_endian && !native ? '>' : '<';
+  if (!type.unit.empty()) text.append(type.unit).append(" ").append(std::to_string(type.unit_count));
   for (const ElementField& field : table.fields.subspan(type.first_field, type.n_fields)) {
-    text += cat(field.name.size(), ' ', field.name, field.offset, identity_of(table, table.types[field.type], native));
+    text += cat('(', field.name.size(), ' ', field.name, field.offset, ' ');
+    text += identity_of(table, table.types[field.type], native) + ')';
   }
-  return text + ')';
+  return text;
+}
+
+// The kinds of things in the memo are told apart by their first letter: texts, globals, element types.
+std::string named(char kind, std::string_view what) {
+  std::string name(1, kind);
+  name += what;
+  return name;
 }
 
 }  // namespace
@@ -140,7 +150,7 @@ void Writer::text(std::string_view text) {
 void Writer::bytes(Bytes bytes) { sized(Op::short_bin_bytes, Op::bin_bytes, Op::bin_bytes8, bytes); }
 
 bool Writer::recall(std::string_view what) {
-  const auto found = memo_.find(std::string(what));
+  const auto found = memo_.find(what);
   if (found == memo_.end()) return false;
   if (found->second <= UINT8_MAX) {
     op(Op::bin_get);
@@ -152,26 +162,25 @@ bool Writer::recall(std::string_view what) {
   return true;
 }
 
-void Writer::remember(std::string what) {
+void Writer::remember(std::string_view what) {
   op(Op::memoize);
-  memo_.emplace(std::move(what), n_remembered_++);
+  memo_.emplace(what, n_remembered_++);
 }
 
-// In the memo, kinds of things are told apart by their first letter: texts, globals, element types.
 void Writer::key(std::string_view key) {
-  std::string known = cat('t', key);
+  const std::string known = named('t', key);
   if (recall(known)) return;
   text(key);
-  remember(std::move(known));
+  remember(known);
 }
 
 void Writer::global(std::string_view module, std::string_view name) {
-  std::string known = cat('g', module, '\n', name);
+  const std::string known = named('g', module) + '\n' + std::string(name);
   if (recall(known)) return;
   key(module);
   key(name);
   op(Op::stack_global);
-  remember(std::move(known));
+  remember(known);
 }
 
 void Writer::begin_list() {
@@ -248,13 +257,21 @@ void Writer::array(const Array& array) {
   end_array();
 }
 
-void Writer::objects(const Value& value) {
-  const Array array = value.array();
-  begin_array(array.shape, array.table, array.type, array.order == Order::fortran);
+void Writer::begin_objects(std::span<const int64_t> shape, bool fortran) {
+  begin_array(shape, {}, {.kind = ElementKind::object, .item_bytes = 8}, fortran);
   begin_list();
-  for (size_t i = 0; i < value.size(); ++i) this->value(value.item(i));
+}
+
+void Writer::end_objects() {
   end_list();
   end_array();
+}
+
+void Writer::objects(const Value& value) {
+  const Array array = value.array();
+  begin_objects(array.shape, array.order == Order::fortran);
+  for (size_t i = 0; i < value.size(); ++i) this->value(value.item(i));
+  end_objects();
 }
 
 void Writer::scalar(const Array& array) {
@@ -271,7 +288,7 @@ void Writer::dtype(const TypeTable& table, const ElementType& type) { write_dtyp
 
 void Writer::write_dtype(const TypeTable& table, const ElementType& type, bool native) {
   if (type.kind == ElementKind::bfloat16) throw UnsupportedFormatError("pickle: NumPy has no element type bfloat16");
-  std::string known = cat('d', identity_of(table, type, native));
+  const std::string known = named('d', identity_of(table, type, native));
   if (recall(known)) return;
   global("numpy", "dtype");
   text(type_code(type));
@@ -301,7 +318,7 @@ void Writer::write_dtype(const TypeTable& table, const ElementType& type, bool n
   }
   op(Op::tuple);
   op(Op::build);
-  remember(std::move(known));
+  remember(known);
 }
 
 void Writer::fields(const TypeTable& table, const ElementType& type, bool native) {
@@ -395,5 +412,11 @@ void Writer::value(const Value& value) {
 }
 
 void Writer::finish() { op(Op::stop); }
+
+void Writer::return_to(const Place& place) {
+  out_.resize(place.bytes);
+  std::erase_if(memo_, [&](const auto& known) { return known.second >= place.n_remembered; });
+  n_remembered_ = place.n_remembered;
+}
 
 }  // namespace atompack::pickle

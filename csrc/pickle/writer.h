@@ -3,6 +3,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -40,6 +41,9 @@ class Writer {
   void scalar(const Array& array);
   void tensor(const Array& array);
   void dtype(const TypeTable& table, const ElementType& type);
+  // An object array: its values follow, in the order that is named.
+  void begin_objects(std::span<const int64_t> shape, bool fortran);
+  void end_objects();
 
   // With all that is in it; objects of classes are an UnsupportedFormatError.
   void value(const Value& value);
@@ -47,7 +51,21 @@ class Writer {
   // The value is whole; nothing may follow.
   void finish();
 
+  // Forgets what was written since, so that it can be left out.
+  struct Place {
+    size_t bytes;
+    uint32_t n_remembered;
+  };
+  Place place() const { return {out_.size(), n_remembered_}; }
+  void return_to(const Place& place);
+
  private:
+  // Found without making a string.
+  struct Hash {
+    using is_transparent = void;
+    size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
+  };
+
   void op(Op opcode) { out_.push_back(static_cast<std::byte>(opcode)); }
   template <std::integral T>
   void put(T number);
@@ -55,7 +73,7 @@ class Writer {
   void sized(Op short_form, Op long_form, Op huge_form, Bytes bytes);
   void bytes_of(const Array& array);
   bool recall(std::string_view what);
-  void remember(std::string what);
+  void remember(std::string_view what);
   void global(std::string_view module, std::string_view name);
 
   void begin_array(std::span<const int64_t> shape, const TypeTable& table, const ElementType& type, bool fortran);
@@ -68,7 +86,7 @@ class Writer {
 
   std::vector<std::byte>& out_;
   uint32_t n_remembered_ = 0;
-  std::unordered_map<std::string, uint32_t> memo_;
+  std::unordered_map<std::string, uint32_t, Hash, std::equal_to<>> memo_;
 };
 
 }  // namespace atompack::pickle

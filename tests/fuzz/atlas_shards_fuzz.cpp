@@ -11,7 +11,7 @@ namespace {
 
 using namespace atlas_shards;
 
-constexpr uint64_t kMostBlockBytes = uint64_t{16} << 20;
+constexpr uint64_t kMostFuzzedBytes = uint64_t{16} << 20;
 
 struct ShardInput {
   uint64_t n_blocks;
@@ -32,14 +32,21 @@ ShardInput cut_input(ByteCursor& cursor) {
   return input;
 }
 
+Block copy_of(Bytes bytes) {
+  Block block(bytes.size());
+  store(block.writable().data(), bytes);
+  return block;
+}
+
+Block decompressed(const ShardInput& input, Bytes stored) {
+  return decompress_block(stored, input.dictionary ? &*input.dictionary : nullptr, kMostFuzzedBytes);
+}
+
 void read_one(const ShardInput& input, BlockRange range, pickle::Machine& machine) {
   const Bytes stored = input.data.subspan(range.begin, range.size());
   try {
-    std::optional<Block> block;
-    if (!input.is_bare) {
-      block.emplace(decompress_block(stored, input.dictionary ? &*input.dictionary : nullptr, kMostBlockBytes));
-    }
-    const Value examples = parse_examples(block ? block->bytes() : stored, 1, machine);
+    const ParsedBlock parsed(input.is_bare ? copy_of(stored) : decompressed(input, stored), 1, machine);
+    const Value examples = parsed.examples();
     require(examples.size() >= 1, "a block has the examples that were asked for");
   } catch (const CorruptFileError&) {
   } catch (const UnsafePickleError&) {

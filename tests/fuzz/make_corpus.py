@@ -346,6 +346,26 @@ def array_file_seeds(fixtures: Path) -> Iterator[tuple[str, bytes]]:
                 yield name, struct.pack("<H", len(below)) + below + data
 
 
+def store_metadata_seeds(fixtures: Path) -> Iterator[tuple[str, bytes]]:
+    """Metadata of small stores, of damaged ones too, and what they do not show."""
+    for form in ("json", "msgpack"):
+        for path in sorted(fixtures.glob(f"atlas/**/atlas.{form}")):
+            data = path.read_bytes()
+            if len(data) <= 2 * LARGEST_SEED:
+                yield f"{path.parent.name}_{form}", data
+    lists = (
+        b'{"type":"list","args":{"child":{"type":"fixed_size_list",'
+        b'"args":{"size":2,"child":{"type":"int8"}}}}}'
+    )
+    array = b'{"dtype":%b,"shape":[1],"chunk_shape":[1],"dimension_names":["x"],"codec":"Zstd"}'
+    datasets = b'{"d":{"arrays":{"v":%b}}}' % (array % lists)
+    yield "lists", b'{"version":0,"datasets":%b}' % datasets
+    yield (
+        "escapes",
+        b'{"version":1,"datasets":{"\\u00e9\\ud83d\\ude42\\n":{"attributes":{"a":-0.5e-3}}}}',
+    )
+
+
 def array_change_seeds() -> Iterator[tuple[str, bytes]]:
     """Choices of changes of an array file."""
     chooser = random.Random(3)
@@ -365,6 +385,7 @@ def main(fixtures: Path, corpus: Path) -> None:
     inputs |= {("structure", name): data for name, data in structure_seeds()}
     inputs |= {("array_format", name): data for name, data in array_file_seeds(fixtures)}
     inputs |= {("array_writer", name): data for name, data in array_change_seeds()}
+    inputs |= {("atlas_metadata", name): data for name, data in store_metadata_seeds(fixtures)}
     inputs |= {("object_header", name): data for name, data in header_seeds()}
     inputs |= {("atlas_shard_meta", name): data for name, data in shard_meta_seeds()}
     datasets = fixtures / "atlas_shards" / "data"

@@ -42,3 +42,4 @@ run atlas_shard 8192 64
 run atlas_shard_meta 1024 16
 run array_format 4096 300
 run array_writer 1024 64
+run atlas_metadata 2048 64

@@ -55,6 +55,9 @@ void read_array_file(Bytes input);
 // Changes of an array file, compared with arrays in memory. Each byte is a choice.
 void write_array_file(Bytes input);
 
+// The metadata of an ATLAS store, as JSON and as MessagePack.
+void read_atlas_metadata(Bytes input);
+
 struct Target {
   std::string_view name;
   void (*run)(Bytes input);
@@ -76,6 +79,7 @@ inline constexpr Target kTargets[] = {
     {"atlas_shard_meta", &read_shard_meta},
     {"array_format", &read_array_file},
     {"array_writer", &write_array_file},
+    {"atlas_metadata", &read_atlas_metadata},
 };
 
 // Not assert(): it must hold in every kind of build.

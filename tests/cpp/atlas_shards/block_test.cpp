@@ -70,13 +70,23 @@ TEST(AtlasShardsBlock, Dictionaries) {
   EXPECT_EQ(corrupt([&] { decompress_block(named.bytes(), nullptr, 1000); }), "zstd: Dictionary mismatch");
 }
 
-TEST(AtlasShardsBlock, ExamplesOfABlock) {
+ParsedBlock parsed(std::string_view pickle, uint64_t n_examples) {
   pickle::Machine machine;
-  EXPECT_EQ(parse_examples(as_bytes(kList), 2, machine).size(), 2u);
-  EXPECT_EQ(parse_examples(as_bytes(kList), 1, machine).size(), 2u) << "further ones are ignored";
-  EXPECT_EQ(parse_examples(as_bytes("\x80\x04K\x01\x85."), 1, machine).kind(), Kind::tuple);
-  EXPECT_EQ(corrupt([&] { parse_examples(as_bytes(kList), 3, machine); }), "block: expected 3 examples, got 2");
-  EXPECT_EQ(corrupt([&] { parse_examples(as_bytes("\x80\x04K\x01."), 1, machine); }),
+  Block block(pickle.size());
+  store(block.writable().data(), as_bytes(pickle));
+  ParsedBlock made(std::move(block), n_examples, machine);
+  machine.run(as_bytes("\x80\x04]."));  // what was made is its own
+  return made;
+}
+
+TEST(AtlasShardsBlock, ExamplesOfABlock) {
+  EXPECT_EQ(parsed(kList, 2).examples().size(), 2u);
+  EXPECT_EQ(parsed(kList, 1).examples().size(), 2u) << "further ones are ignored";
+  EXPECT_EQ(parsed("\x80\x04K\x01\x85.", 1).examples().kind(), Kind::tuple);
+  EXPECT_EQ(parsed("\x80\x04K\x01\x85.", 1).example(0).integer(), 1);
+  EXPECT_GT(parsed(kList, 2).bytes(), kList.size());
+  EXPECT_EQ(corrupt([] { parsed(kList, 3); }), "block: expected 3 examples, got 2");
+  EXPECT_EQ(corrupt([] { parsed("\x80\x04K\x01.", 1); }),
             cat("block: expected a list of examples, got ", name_of(Kind::integer)));
 }
 

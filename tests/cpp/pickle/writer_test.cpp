@@ -108,5 +108,42 @@ TEST(PickleWriter, WhatOthersDoNotHave) {
             "pickle: expected plain data, got an object of geometry.Point");
 }
 
+TEST(PickleWriter, GoesBack) {
+  const std::string plain = written([](Writer& writer) {
+    writer.key("a");
+    writer.key("b");
+    writer.key("b");
+  });
+  const std::string returned = written([](Writer& writer) {
+    writer.key("a");
+    const Writer::Place place = writer.place();
+    writer.key("c");
+    writer.key("b");
+    writer.return_to(place);
+    writer.key("b");
+    writer.key("b");
+  });
+  EXPECT_EQ(returned, plain);
+}
+
+TEST(PickleWriter, ObjectArrays) {
+  std::vector<std::byte> bytes;
+  Writer writer(bytes);
+  const int64_t shape[] = {2};
+  writer.begin_objects(shape, false);
+  writer.integer(1);
+  writer.text("x");
+  writer.end_objects();
+  writer.finish();
+  Machine machine;
+  const KeptValue kept = machine.run_and_keep(bytes);
+  machine.run(as_bytes("\x80\x04N."));
+  const Value value = kept.value();
+  EXPECT_EQ(value.size(), 2u);
+  EXPECT_EQ(value.item(0).integer(), 1);
+  EXPECT_EQ(value.item(1).text(), "x");
+  EXPECT_GT(kept.bytes(), 0u);
+}
+
 }  // namespace
 }  // namespace atompack::pickle

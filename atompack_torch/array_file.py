@@ -1,0 +1,166 @@
+"""Single array files: many named arrays in one `.af` with its layers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from atompack_torch._core import ArrayFileReader, ArrayFileWriter, read_array_statistics
+from atompack_torch.array_schema import ArraySchema
+from atompack_torch.array_statistics import ArrayStatistics
+from atompack_torch.options import check_choice
+from atompack_torch.stored_values import TEXTS, checked_dtype, checked_fill, numbers, texts
+
+
+class ArrayFile:
+    """Named arrays in one file with the layers that were laid over it.
+
+        with ArrayFile("data.af", "x") as file:
+            file.define("jan", "float32", (50, 168), chunk_shape=(50, 24), fill_value=float("nan"))
+            file.write("jan", values)
+
+    Opened for reading it sees the layers that exist then. Opened for writing, changes are pending
+    until ``flush``, and ``names``, ``schema`` and ``read`` show them; leaving the ``with`` block
+    flushes, unless an exception leaves it.
+
+    Args:
+        path: of the base, ending in ``.af``.
+        mode: ``"r"``: read; ``"x"``: make a new file; ``"a"``: go on with one, or make it.
+        codec: of blocks written from now on: ``"zstd"``, ``"lz4"`` or ``"none"``.
+        level: of zstd.
+        block_bytes: chunks are compressed together in blocks of about this size.
+
+    Raises:
+        OSError: the file cannot be opened; it exists (mode ``"x"``).
+        WriterLockedError: another writer has it open.
+        CorruptFileError: a layer contradicts the format.
+        UnsupportedFormatError: a version that is not read here.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        mode: Literal["r", "a", "x"] = "r",
+        codec: Literal["zstd", "lz4", "none"] = "zstd",
+        *,
+        level: int = 3,
+        block_bytes: int = 8 << 20,
+    ) -> None:
+        check_choice("mode", mode, ("r", "a", "x"))
+        check_choice("codec", codec, ("zstd", "lz4", "none"))
+        self._path = str(Path(path).absolute())
+        self._writer: ArrayFileWriter | None = None
+        self._reader: ArrayFileReader | None = None
+        if mode == "r":
+            self._reader = ArrayFileReader(self._path)
+            return
+        if mode == "x" and Path(self._path).exists():
+            raise FileExistsError(f"{self._path} exists")
+        self._writer = ArrayFileWriter(self._path, codec, level, block_bytes)
+
+    def _handle(self) -> ArrayFileReader | ArrayFileWriter:
+        handle = self._writer or self._reader
+        if handle is None:
+            raise ValueError(f"{self._path}: this file is closed")
+        return handle
+
+    def _changing(self) -> ArrayFileWriter:
+        if self._writer is None:
+            raise ValueError(f'{self._path}: expected a file opened with mode "a" or "x"')
+        return self._writer
+
+    @property
+    def names(self) -> list[str]:
+        """Of the arrays, in the order in which they first appeared."""
+        return self._handle().names()
+
+    def schema(self, name: str) -> ArraySchema:
+        """How an array is stored.
+
+        Raises:
+            FieldError: no such array.
+        """
+        return ArraySchema.of(self._handle().definition(name))
+
+    def read(
+        self,
+        name: str,
+        start: Sequence[int] | None = None,
+        shape: Sequence[int] | None = None,
+    ) -> Any:
+        """An array, or a slice of it; see ``AtlasStore.read``.
+
+        Raises:
+            FieldError: no such array, another number of axes.
+            CorruptFileError: the file is damaged.
+        """
+        schema = self.schema(name)
+        first, counts = schema.box(start, shape)
+        return schema.loaded(self._handle().read(name, first, counts), counts)
+
+    def stats(self) -> dict[str, ArrayStatistics]:
+        """What the last flush noted of each array; nothing where the statistics are damaged."""
+        stored = read_array_statistics(self._path)
+        return {name: ArrayStatistics(*stored[name]) for name in self.names if name in stored}
+
+    def define(
+        self,
+        name: str,
+        dtype: Any,
+        shape: Sequence[int],
+        dimension_names: Sequence[str] | None = None,
+        chunk_shape: Sequence[int] | None = None,
+        fill_value: Any = None,
+    ) -> None:
+        """Adds an array; see ``AtlasStore.define_array``."""
+        stored = checked_dtype(dtype)
+        self._changing().define(
+            name,
+            stored,
+            list(shape),
+            None if dimension_names is None else list(dimension_names),
+            None if chunk_shape is None else list(chunk_shape),
+            checked_fill(stored, fill_value),
+        )
+
+    def write(self, name: str, values: Any, start: Sequence[int] | None = None) -> None:
+        """Writes a box of elements; see ``AtlasStore.write``."""
+        writer = self._changing()
+        schema = self.schema(name)
+        if schema.dtype in TEXTS:
+            flat, shape = texts(schema.dtype, values)
+            writer.write_texts(name, schema.start(start), list(shape), flat)
+        else:
+            stored = numbers(schema.dtype, values)
+            writer.write(name, schema.start(start), list(stored.shape), stored)
+
+    def delete(self, name: str) -> None:
+        """Removes an array; its bytes go with the next ``compact``."""
+        self._changing().remove(name)
+
+    def flush(self) -> None:
+        """Makes all changes visible, together and durably."""
+        self._changing().flush()
+
+    def compact(self) -> None:
+        """Flushes, and makes one layer of all."""
+        self._changing().compact()
+
+    def close(self) -> None:
+        """Lets go of the file; what was not flushed is dropped."""
+        self._writer = self._reader = None
+
+    def __enter__(self) -> ArrayFile:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None and self._writer is not None:
+                self.flush()
+        finally:
+            self.close()
+
+    def __repr__(self) -> str:
+        return f"ArrayFile({self._path!r})"

@@ -1,0 +1,77 @@
+"""How a stored array is laid out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from atompack_torch.errors import FieldError
+from atompack_torch.stored_values import TEXTS
+
+
+class ArraySchema(NamedTuple):
+    """How an array is stored.
+
+    Attributes:
+        dtype: NumPy's name, or ``"timestamp_ns"`` (int64 nanoseconds since 1970, UTC),
+            ``"string"``, ``"binary"``.
+        shape: extents, () for a scalar.
+        chunk_shape: elements that are stored as one piece.
+        dimension_names: as whoever defined the array gave them; not always one an axis.
+        fill_value: what elements hold that were never written; None: 0 (strings: ``""``).
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+    chunk_shape: tuple[int, ...]
+    dimension_names: tuple[str, ...]
+    fill_value: int | float | str | None
+
+    @classmethod
+    def of(cls, stored: tuple[str, Any, Any, Any, Any]) -> ArraySchema:
+        """As the native core tells it."""
+        dtype, shape, chunk_shape, names, fill = stored
+        return cls(dtype, tuple(shape), tuple(chunk_shape), tuple(names), fill)
+
+    def start(self, given: Sequence[int] | None) -> list[int]:
+        """Where a box begins: at the first element unless it is said."""
+        return extents("start", given) or [0] * len(self.shape)
+
+    def box(
+        self, start: Sequence[int] | None, shape: Sequence[int] | None
+    ) -> tuple[list[int], list[int]]:
+        """Where a slice begins, and its extents: both clamped to the array.
+
+        Raises:
+            FieldError: another number of axes.
+        """
+        first, counts = self.start(start), extents("shape", shape)
+        for given in (first, counts):
+            if given is not None and len(given) != len(self.shape):
+                raise FieldError(f"axes of the slice: expected {len(self.shape)}, got {len(given)}")
+        first = [min(i, n) for i, n in zip(first, self.shape, strict=True)]
+        rest = [n - i for i, n in zip(first, self.shape, strict=True)]
+        return first, rest if counts is None else list(map(min, counts, rest))
+
+    def loaded(self, values: Any, shape: Sequence[int]) -> Any:
+        """What the native core read, as a tensor; texts as they are."""
+        if self.dtype in TEXTS:
+            return values
+        name = "int64" if self.dtype == "timestamp_ns" else self.dtype
+        return torch.from_numpy(values).view(getattr(torch, name)).reshape(list(shape))
+
+
+def extents(name: str, given: Sequence[int] | None) -> list[int] | None:
+    """Extents as the native core takes them.
+
+    Raises:
+        ValueError: one is negative.
+    """
+    if given is None:
+        return None
+    extents = [int(extent) for extent in given]
+    if any(extent < 0 for extent in extents):
+        raise ValueError(f"{name}: expected numbers from 0, got {extents}")
+    return extents

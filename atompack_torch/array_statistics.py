@@ -1,0 +1,47 @@
+"""What a flush noted of an array."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+Bound = int | float | str | np.datetime64
+
+
+class ArrayStatistics(NamedTuple):
+    """What a flush noted of an array.
+
+    Attributes:
+        min: the smallest value that differs from the fill value; strings as ``bytes``; None if
+            there is none.
+        max: the largest one.
+        null_count: elements that are the fill value, or were never written.
+        row_count: elements.
+    """
+
+    min: int | float | bytes | None
+    max: int | float | bytes | None
+    null_count: int
+    row_count: int
+
+
+def comparable(bound: Bound | None) -> Any:
+    """A bound as statistics hold values: texts as bytes, moments as nanoseconds."""
+    if isinstance(bound, str):
+        return bound.encode("utf-8", "surrogateescape")
+    if isinstance(bound, np.datetime64):
+        return int(bound.astype("datetime64[ns]").astype(np.int64))
+    return bound
+
+
+def may_match(stored: tuple[Any, Any, int, int] | None, least: Any, most: Any) -> bool:
+    """Whether an array of which this was noted may hold a value from least to most."""
+    if stored is None or (least is None and most is None):
+        return True
+    low, high, _, _ = stored
+    if low is None or high is None:
+        return False
+    below = least is not None and high < least  # comparisons with NaN are false: it may match
+    above = most is not None and low > most
+    return not bool(below or above)

@@ -1,0 +1,141 @@
+"""Changes of an ATLAS store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from atompack_torch._core import AtlasReader, AtlasWriter
+from atompack_torch.array_schema import ArraySchema
+from atompack_torch.stored_values import (
+    TEXTS,
+    attribute,
+    checked_dtype,
+    checked_fill,
+    numbers,
+    texts,
+)
+
+
+class StoreChanges:
+    """The part of a store's handle that changes it."""
+
+    _path: str
+    _mode: Literal["r", "a", "x"]
+    _native: AtlasReader | None
+    _version: Any
+    _variables: dict[str, int] | None
+    _names: list[str] | None
+    _writer: AtlasWriter | None
+
+    def _changing(self) -> AtlasWriter:
+        if self._writer is None:
+            raise ValueError(
+                f'{self._path}: expected a store opened with mode "a" or "x", got "r"'
+                if self._mode == "r"
+                else f"{self._path}: the writer is closed"
+            )
+        self._names = self._variables = None
+        return self._writer
+
+    def create_dataset(self, name: str) -> None:
+        """Adds a dataset without arrays.
+
+        Raises:
+            FieldError: there is one of this name, or the name is none that a dataset may have.
+        """
+        self._changing().create_dataset(name)
+
+    def define_array(
+        self,
+        dataset: str,
+        array: str,
+        dtype: Any,
+        shape: Sequence[int],
+        dimension_names: Sequence[str] | None = None,
+        chunk_shape: Sequence[int] | None = None,
+        fill_value: Any = None,
+    ) -> None:
+        """Adds an array to a dataset; its elements are the fill value until they are written.
+
+        Args:
+            dataset: its name.
+            array: its name; names that the original library would lose are refused.
+            dtype: NumPy's name, ``"timestamp_ns"``, ``"string"`` or ``"binary"``; or such a dtype.
+            shape: extents, () for a scalar.
+            dimension_names: one an axis; None: ``dim0``, ``dim1`` and so on.
+            chunk_shape: elements that are stored as one piece; None: the whole array.
+            fill_value: what is missing; None: 0. It is never used for strings.
+
+        Raises:
+            FieldError: the dataset has the array already; a name, shape or fill value that cannot
+                be stored.
+            ValueError: no array can have this dtype.
+        """
+        name = checked_dtype(dtype)
+        self._changing().define(
+            dataset,
+            array,
+            name,
+            list(shape),
+            None if dimension_names is None else list(dimension_names),
+            None if chunk_shape is None else list(chunk_shape),
+            checked_fill(name, fill_value),
+        )
+
+    def write(
+        self, dataset: str, array: str, values: Any, start: Sequence[int] | None = None
+    ) -> None:
+        """Writes a box of elements; chunks that it covers in part are read and completed.
+
+        Args:
+            dataset: its name.
+            array: its name.
+            values: tensor, array or (lists of) numbers, strings or bytes, in the array's rank.
+            start: where the box begins; None: at the first element.
+
+        Raises:
+            FieldError: no such array; a box that does not lie in it; values that its dtype does
+                not hold.
+        """
+        writer = self._changing()
+        schema = ArraySchema.of(writer.definition(dataset, array))
+        if schema.dtype in TEXTS:
+            flat, shape = texts(schema.dtype, values)
+            writer.write_texts(dataset, array, schema.start(start), list(shape), flat)
+        else:
+            stored = numbers(schema.dtype, values)
+            writer.write(dataset, array, schema.start(start), list(stored.shape), stored)
+
+    def set_attr(self, dataset: str, key: str, value: Any) -> None:
+        """Sets an attribute: bool, int (64 bits), float, str or ``numpy.datetime64``.
+
+        Raises:
+            FieldError: a value that would not come back as it is: a float that is not finite (in
+                JSON metadata), a string that reads as a moment, an integer of more than 64 bits.
+            TypeError: a value of another kind.
+        """
+        self._changing().set_attribute(dataset, key, attribute(value))
+
+    def delete_array(self, dataset: str, array: str) -> None:
+        """Removes an array from a dataset; its bytes go with the next ``compact``."""
+        self._changing().delete_array(dataset, array)
+
+    def delete_dataset(self, name: str) -> None:
+        """Removes a dataset with its arrays."""
+        self._changing().delete_dataset(name)
+
+    def flush(self) -> None:
+        """Makes all changes visible, together and durably.
+
+        Raises:
+            OSError: the system refused; the store is as the last flush left it, and the call can
+                be made again.
+        """
+        self._changing().flush()
+        self._native = self._version = None
+
+    def compact(self) -> None:
+        """Flushes, and rewrites each variable as one file without what was replaced or deleted."""
+        self._changing().compact()
+        self._native = self._version = None

@@ -1,0 +1,205 @@
+"""Batches of examples: what the native core hands over, and what is left to Python."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import default_collate
+
+from atompack_torch._core import view_arena
+from atompack_torch._storage import Place, Structure, place_of
+from atompack_torch.batch import RESERVED, MoleculeBatch
+from atompack_torch.errors import FieldError
+from atompack_torch.fields import (
+    ATOM_PROPERTY,
+    BUILTINS,
+    STRUCTURE,
+    STRUCTURE_INFO,
+    FieldId,
+    FieldInfo,
+    prefixed_id,
+    public_names,
+)
+from atompack_torch.molecule import Molecule
+
+Heads = tuple[tuple[int, str, Any], ...]
+
+
+def molecules_of(arena: Tensor, heads: Heads, values: list[Any], masks: Tensor) -> MoleculeBatch:
+    """A batch of what the native core hands over: structure, then the fields of ``heads``."""
+    names, infos, rows = _described(heads)
+    fields = dict(zip(names, values, strict=True))
+    return MoleculeBatch(fields, infos, masks if rows else None, rows, arena)
+
+
+@lru_cache(maxsize=64)
+def _described(heads: Heads) -> tuple[list[str], dict[str, FieldInfo], dict[str, int]]:
+    fields = [FieldInfo(*head) for head in heads]
+    names = public_names([FieldId(*field[:2]) for field in fields], RESERVED)
+    infos = STRUCTURE_INFO | dict(zip(names, fields, strict=True))
+    return [*STRUCTURE, *names], infos, {name: row for row, name in enumerate(names)}
+
+
+class InOneArena:
+    """A batch on its way out of a DataLoader worker: its tensors travel as one piece.
+
+    It arrives as what is inside (see ``_sending``).
+    """
+
+    def __init__(self, arena: Tensor, batch: Any) -> None:
+        self.arena, self.batch = arena, batch
+
+    def take_apart(self) -> tuple[list[Place], Any]:
+        """The places of all tensors, and the batch with ``...`` for each."""
+        places: list[Place] = []
+        return places, self._form(self.batch, places)
+
+    def _form(self, batch: Any, places: list[Place]) -> Any:
+        if isinstance(batch, Tensor):
+            place = place_of(batch, self.arena)
+            assert place is not None
+            places.append(place)
+            return ...
+        if isinstance(batch, dict):
+            return {key: self._form(value, places) for key, value in batch.items()}
+        if isinstance(batch, (list, tuple)):
+            return type(batch)([self._form(value, places) for value in batch])
+        if isinstance(batch, MoleculeBatch):
+            structure, tensors = batch._take_apart()
+            rows = tuple(batch._mask_rows.values())
+            return _Molecules(structure, self._form(tensors, places), rows)
+        return batch
+
+
+class _Molecules(NamedTuple):
+    """Molecules inside of a batch, taken apart."""
+
+    structure: Structure
+    tensors: list[Any]
+    rows: tuple[int, ...]
+
+
+def put_together(arena: Tensor, places: list[Place], form: Any) -> Any:
+    """The batch again, over an arena that came from another process."""
+    return _filled(form, iter(view_arena(arena, places)), arena)
+
+
+def _filled(form: Any, tensors: Iterator[Tensor], arena: Tensor) -> Any:
+    if form is ...:
+        return next(tensors)
+    if isinstance(form, _Molecules):
+        inside = [_filled(tensor, tensors, arena) for tensor in form.tensors]
+        return MoleculeBatch._put_together(form.structure, inside, form.rows, arena)
+    if isinstance(form, dict):
+        return {key: _filled(value, tensors, arena) for key, value in form.items()}
+    if isinstance(form, (list, tuple)):
+        return type(form)([_filled(value, tensors, arena) for value in form])
+    return form
+
+
+class Examples:
+    """Collates examples one by one, for batches that the native core leaves alone.
+
+    Args:
+        numbers: of the examples in the data set.
+        levels: key of molecules → whether it is one of atoms.
+        jagged: arrays that differ in their first dimension become a pair of tensors.
+    """
+
+    def __init__(self, numbers: Sequence[int], levels: Mapping[str, bool], *, jagged: bool) -> None:
+        self._numbers, self._levels, self._jagged = numbers, levels, jagged
+
+    def collate(self, column: list[Any]) -> Any:
+        """One batch of values, one an example: what default_collate makes, and our exceptions."""
+        first = column[0]
+        if _is_molecule(first) and all(map(_is_molecule, column)):
+            return self._molecules(column)
+        if isinstance(first, (np.ndarray, Tensor)):
+            return self._arrays(column)
+        if isinstance(first, dict) and all(isinstance(value, dict) for value in column):
+            return self._dict(column)
+        if isinstance(first, (list, tuple)):
+            if any(not hasattr(v, "__len__") or len(v) != len(first) for v in column):
+                raise RuntimeError("each element in list of batch should be of equal size")
+            return [self.collate(list(values)) for values in zip(*column, strict=True)]
+        return default_collate(column)
+
+    def _dict(self, column: list[Any]) -> dict[Any, Any]:
+        made: dict[Any, Any] = {}
+        for key in column[0]:
+            value = self.collate([example[key] for example in column])
+            if not (self._jagged and isinstance(value, _Jagged)):
+                made[key] = value
+                continue
+            offsets = f"{key}_offsets"
+            if offsets in column[0]:
+                raise FieldError(f"layout: jagged needs the key {offsets!r}, which examples have")
+            made[key], made[offsets] = value
+        return made
+
+    def _arrays(self, column: list[Any]) -> Any:
+        first = column[0]
+        if not all(isinstance(value, (np.ndarray, Tensor)) for value in column):
+            return default_collate(column)
+        if len({tuple(value.shape) for value in column}) == 1:
+            return default_collate(column)
+        tensors = [torch.as_tensor(value) for value in column]
+        rows = {tuple(t.shape[1:]) if t.dim() else None for t in tensors}
+        if self._jagged and len(rows) == 1 and first.ndim > 0:
+            counts = torch.tensor([0, *(len(t) for t in tensors)])
+            return _Jagged((torch.cat(tensors), torch.cumsum(counts, 0)))
+        return tensors
+
+    def _molecules(self, column: list[dict[Any, Any]]) -> MoleculeBatch:
+        levels = self._levels_in(column)
+        batch = MoleculeBatch.from_molecules([_molecule(values, levels) for values in column])
+        batch.set_field("index", torch.tensor(self._numbers), "molecule")
+        return batch
+
+    def _levels_in(self, column: list[dict[Any, Any]]) -> dict[str, bool]:
+        """Keys that the data set's levels do not name have those of this batch."""
+        levels: dict[str, bool] = {}
+        for values in column:
+            n_atoms = getattr(values["atomic_numbers"], "shape", None)
+            for key, value in values.items():
+                has_rows = bool(n_atoms) and getattr(value, "shape", ())[:1] == n_atoms
+                levels[key] = levels.get(key, True) and has_rows
+        return levels | dict(self._levels)
+
+
+class _Jagged(tuple[Tensor, Tensor]):
+    """Rows of all examples, and where those of each begin."""
+
+
+def _is_molecule(value: Any) -> bool:
+    return isinstance(value, dict) and "positions" in value and "atomic_numbers" in value
+
+
+def _molecule(values: Mapping[str, Any], levels: Mapping[str, bool]) -> Molecule:
+    labels: dict[str, Any] = {}
+    scopes: tuple[dict[str, Any], dict[str, Any]] = {}, {}  # of molecules, of atoms
+    for key, value in values.items():
+        if not isinstance(key, str):
+            raise FieldError(f"molecule: expected keys that are str, got {key!r}")
+        known = prefixed_id(key)
+        if isinstance(value, (dict, bytes)):
+            raise FieldError(f"{key}: expected numbers, a text or None, got {type(value).__name__}")
+        if key in BUILTINS:
+            labels[key] = value
+        elif known is not None:
+            scopes[known.scope == ATOM_PROPERTY][known.key] = value
+        elif key not in ("positions", "atomic_numbers"):
+            scopes[levels.get(key, False)][key] = value
+    properties, atom_properties = scopes
+    return Molecule(
+        values["positions"],
+        values["atomic_numbers"],
+        properties=properties,
+        atom_properties=atom_properties,
+        **labels,
+    )

@@ -1,0 +1,266 @@
+"""Examples from data sets of Atlas shards."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import warnings
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from torch import Tensor
+from torch.utils.data import get_worker_info
+
+from atompack_torch._core import ExampleCollator, ExamplePrefetcher, ShardReader
+from atompack_torch.batch import MoleculeBatch
+from atompack_torch.datasets._batches import BatchDataset, Collated, Indices, as_sequence
+from atompack_torch.datasets._examples import Examples, InOneArena, molecules_of
+
+Layout = Literal["list", "jagged"]
+LevelName = Literal["atom", "molecule"]
+
+_KEPT_PICKLES = 16  # blocks, with allow_pickle
+
+
+class ShardDataset(BatchDataset[Any]):
+    """Examples of a folder of shards, as torch_atlas_ds writes them, as a map-style data set.
+
+        for batch in DataLoader(ShardDataset("train"), batch_size=64):
+            ...
+
+    ``ds[i]`` is the stored example: its arrays, NumPy scalars and tensors come as tensors of the
+    same dtype in memory of their own; what torch has no dtype for (texts, dates, records, objects)
+    comes as NumPy has it. Numbers, texts, bytes, lists, tuples and dicts come as such.
+
+    A batch is what torch's ``default_collate`` makes of the examples, with two exceptions. A dict
+    that holds both ``positions`` and ``atomic_numbers`` becomes part of a ``MoleculeBatch``: labels
+    by their names, other keys as custom properties, of atoms where their arrays have as many rows
+    as there are atoms. And arrays that differ in shape become a list of tensors.
+
+    Pickles are not executed: only data is decoded, anything else is an ``UnsafePickleError``.
+    Nothing is open until the first example is read, in each process by itself; the data set may be
+    pickled, forked, and used from several threads at once. For random order ``BlockShuffleSampler``
+    is the one: it knows the blocks, and a block is read and decoded as a whole.
+
+    Args:
+        root: the folder of the data set.
+        allow_pickle: hands blocks to ``pickle.loads``, which runs whatever they say: for data that
+            you trust as you trust programs. Examples are then those very objects, which the next
+            read of the same block hands out again.
+        cache_blocks: decoded blocks that are kept, at least as many as the window of the sampler
+            has; None: as many as fit in 256 MiB.
+        layout: ``"jagged"``: arrays that differ in their first dimension alone become two tensors,
+            the rows of all examples (total, ...) and where those of each begin (B + 1,) int64:
+            under ``NAME`` and ``NAME_offsets`` in a dict, as a pair elsewhere.
+        levels: whether a custom key of molecules is one of their atoms: key → ``"atom"`` or
+            ``"molecule"``. Of others the first examples and some further ones tell.
+        num_threads: at most this many threads for a batch; None: as many as torch uses.
+
+    Raises:
+        FileNotFoundError: a ``meta.json`` or a shared dictionary is not there.
+        UnsupportedFormatError: a version or strategy that is not read here, other keys.
+        CorruptFileError: a ``meta.json`` is no JSON.
+    """
+
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        *,
+        allow_pickle: bool = False,
+        cache_blocks: int | None = None,
+        layout: Layout = "list",
+        levels: Mapping[str, LevelName] | None = None,
+        num_threads: int | None = None,
+    ) -> None:
+        if cache_blocks is not None and cache_blocks < 0:
+            raise ValueError(f"cache_blocks: expected at least 0, got {cache_blocks}")
+        if layout not in ("list", "jagged"):
+            raise ValueError(f"layout: expected list or jagged, got {layout!r}")
+        for key, level in (levels or {}).items():
+            if level not in ("atom", "molecule"):
+                raise ValueError(f"levels: expected atom or molecule for {key!r}, got {level!r}")
+        if num_threads is not None and num_threads < 1:
+            raise ValueError(f"num_threads: expected a positive number, got {num_threads}")
+        self._root = str(Path(root).absolute())
+        self._allow_pickle = allow_pickle
+        self._cache_blocks = cache_blocks
+        self._layout = layout
+        self._levels = {key: level == "atom" for key, level in (levels or {}).items()}
+        self._num_threads = num_threads
+        self._opened: _Opened | None = None
+        reader = self._open().reader
+        self._n = len(reader)
+        if (warning := reader.shard_sizes_warning()) is not None:
+            warnings.warn(warning, stacklevel=2)
+
+    def _open(self) -> _Opened:
+        # Without a lock (a fork could inherit it locked): opening twice does no harm.
+        opened = self._opened
+        if opened is None:
+            opened = self._opened = _Opened(self)
+        return opened
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_opened": None}
+
+    def __len__(self) -> int:
+        return self._n
+
+    @property
+    def root(self) -> str:
+        """The folder, as an absolute path."""
+        return self._root
+
+    @property
+    def block_sizes(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """(number of blocks,) int64: examples in each block, for ``BlockShuffleSampler``."""
+        parts = [np.zeros(0, dtype=np.int64)]
+        for _, _, block_size, n, _ in self._open().reader.shards():
+            sizes = np.full(-(-n // block_size), block_size, dtype=np.int64)
+            if n % block_size:
+                sizes[-1] = n % block_size
+            parts.append(sizes)
+        return np.concatenate(parts)
+
+    def __getitem__(self, index: int) -> Any:
+        """One example by number, negative ones from the end.
+
+        Raises:
+            IndexError: out of range.
+            CorruptFileError: the shard or the block is damaged.
+            UnsafePickleError: the block holds more than data.
+            UnsupportedFormatError: the block holds data of a form that is not read here.
+            FileNotFoundError: a file of the shard is not there.
+        """
+        if isinstance(index, slice):
+            raise TypeError("index: expected an int, got a slice; batch() takes ranges")
+        return self._open().example(self._checked(index))
+
+    def batch(self, indices: Indices) -> Any:
+        """Collates examples.
+
+        Args:
+            indices: numbers of examples, any order, repeats allowed, negative ones from the end.
+
+        Returns:
+            What ``default_collate`` would, a ``MoleculeBatch`` in place of dicts with positions and
+            atomic numbers (its ``index`` are the numbers of the examples).
+
+        Raises:
+            IndexError: an index is out of range.
+            FieldError: values of molecules that cannot share a batch.
+            TypeError: values that ``default_collate`` does not take (None, say).
+        """
+        return self._collated(indices)[1]
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Any]:
+        """A whole batch at once, for DataLoader: a list of one, collated already."""
+        arena, batch = self._collated(indices)
+        if isinstance(batch, MoleculeBatch):
+            return [batch]
+        if arena is not None and get_worker_info() is not None:
+            return [Collated(InOneArena(arena, batch))]
+        return [Collated(batch)]
+
+    def _collated(self, indices: Indices) -> tuple[Tensor | None, Any]:
+        """A batch, and the arena that it lies in if it does."""
+        numbers = self._numbers(indices)
+        opened = self._open()
+        made = None
+        if opened.native is not None:
+            made = opened.native.collate(numbers, get_worker_info() is not None, molecules_of)
+        return (None, opened.one_by_one(numbers)) if made is None else made
+
+    def _numbers(self, indices: Indices) -> list[int]:
+        return [self._checked(index) for index in as_sequence(indices)]
+
+    def _checked(self, index: Any) -> int:
+        if isinstance(index, bool) or not hasattr(index, "__index__"):
+            raise TypeError(f"index: expected an int, got {type(index).__name__}")
+        number: int = index.__index__()
+        if not -self._n <= number < self._n:
+            raise IndexError(
+                f"{self._root}: example {number} is out of range for a data set of {self._n}"
+            )
+        return number % self._n if number < 0 else number
+
+    def _ahead(self, num_threads: int, pinned: bool) -> _ExamplesAhead:
+        return _ExamplesAhead(self, num_threads, pinned)
+
+    def __repr__(self) -> str:
+        return f"ShardDataset({self._n} examples in {self._root!r})"
+
+
+class _Opened:
+    """What one process has of a data set."""
+
+    def __init__(self, dataset: ShardDataset) -> None:
+        self.reader = ShardReader(dataset._root, dataset._cache_blocks)
+        self.native: ExampleCollator | None = None
+        self.pickles: _Pickles | None = None
+        self._jagged = dataset._layout == "jagged"
+        self._levels = dataset._levels
+        if dataset._allow_pickle:
+            kept = _KEPT_PICKLES if dataset._cache_blocks is None else dataset._cache_blocks
+            self.pickles = _Pickles(self.reader, kept)
+        else:
+            self.native = ExampleCollator(
+                self.reader,
+                jagged=self._jagged,
+                levels=dataset._levels,
+                max_threads=dataset._num_threads or 0,
+            )
+
+    def example(self, number: int) -> Any:
+        if self.pickles is not None:
+            return self.pickles.example(number)
+        return self.reader.read_example(number)
+
+    def one_by_one(self, numbers: Sequence[int]) -> Any:
+        """A batch of examples that the native core does not collate."""
+        levels = self._levels if self.native is None else self.native.levels()
+        examples = [self.example(number) for number in numbers]
+        return Examples(numbers, levels, jagged=self._jagged).collate(examples)
+
+
+class _Pickles:
+    """Blocks as ``pickle.loads`` makes them: examples are the objects of the kept blocks."""
+
+    def __init__(self, reader: ShardReader, most: int) -> None:
+        self._reader, self._most = reader, most
+        self._kept: OrderedDict[tuple[int, int], Any] = OrderedDict()
+
+    def example(self, number: int) -> Any:
+        shard, block, position = self._reader.locate(number)
+        examples = self._kept.pop((shard, block), None)
+        if examples is None:
+            examples = pickle.loads(self._reader.read_block(shard, block))
+        if self._most > 0:
+            self._kept[shard, block] = examples
+            while len(self._kept) > self._most:
+                self._kept.popitem(last=False)
+        return examples[position]
+
+
+class _ExamplesAhead:
+    """Batches of examples that native threads make ahead of their use."""
+
+    def __init__(self, dataset: ShardDataset, num_threads: int, pinned: bool) -> None:
+        self._dataset = dataset
+        self._opened = dataset._open()
+        if self._opened.native is None:
+            raise ValueError("Loader: expected a data set without allow_pickle; use a DataLoader")
+        self._native = ExamplePrefetcher(self._opened.native, num_threads, pinned)
+
+    def ask(self, indices: Sequence[int] | Tensor) -> None:
+        self._native.ask(self._dataset._numbers(indices))
+
+    def take(self) -> Any:
+        numbers, made = self._native.take(molecules_of)
+        return self._opened.one_by_one(numbers) if made is None else made[1]
+
+    def __len__(self) -> int:
+        return len(self._native)

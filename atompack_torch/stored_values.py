@@ -1,0 +1,141 @@
+"""Values on their way into stored arrays: converted, and never changed by that."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from atompack_torch.errors import FieldError
+
+# Names of element types that arrays may have; "timestamp_ns" is int64 nanoseconds since 1970.
+NUMERIC = (
+    *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("float32", "float64", "timestamp_ns"),
+)
+TEXTS = ("string", "binary")
+DTYPES = (*NUMERIC, *TEXTS)
+
+
+def checked_dtype(dtype: Any) -> str:
+    """The name of an element type, given as such, as NumPy's or as torch's.
+
+    Raises:
+        ValueError: no array can have it.
+    """
+    name = dtype if isinstance(dtype, str) else str(dtype).removeprefix("torch.")
+    if not isinstance(dtype, str) and not name.startswith(("int", "uint", "float")):
+        name = str(np.dtype(dtype))
+    if name == "datetime64[ns]":
+        name = "timestamp_ns"
+    if name not in DTYPES:
+        raise ValueError(f"dtype: expected one of {', '.join(DTYPES)}, got {dtype!r}")
+    return name
+
+
+def checked_fill(dtype: str, fill: Any) -> int | float | str | None:
+    """A fill value in the type that an array of this dtype stores it in.
+
+    Raises:
+        FieldError: it is no value of the dtype.
+    """
+    if fill is None:
+        return None
+    if dtype in TEXTS:
+        if not isinstance(fill, str):
+            raise FieldError(f"fill_value: expected str for {dtype}, got {type(fill).__name__}")
+        return fill
+    return numbers(dtype, fill).item()  # type: ignore[no-any-return]
+
+
+def numbers(dtype: str, values: Any) -> np.ndarray[Any, Any]:
+    """A contiguous array of a stored numeric dtype (timestamps as int64).
+
+    Args:
+        dtype: one of ``NUMERIC``.
+        values: an array, a tensor, a number or lists of numbers. Integers go into any dtype that
+            holds their values, floats into floats (float64 is rounded to float32); timestamps are
+            ``datetime64`` of any unit, or integers in nanoseconds.
+
+    Raises:
+        FieldError: a value does not fit, or is of another kind.
+    """
+    given = values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
+    target = np.dtype("int64" if dtype == "timestamp_ns" else dtype)
+    if given.dtype.kind == "M" and dtype == "timestamp_ns":
+        moments = given.astype("datetime64[ns]")
+        if not np.array_equal(moments.astype(given.dtype), given, equal_nan=True):
+            raise FieldError("values: expected moments that nanoseconds hold exactly")
+        given = moments.view(np.int64)
+    kinds = "iuf" if target.kind == "f" else "iu"
+    if given.dtype.kind not in kinds:
+        raise FieldError(f"values: expected {dtype}, got {given.dtype}")
+    stored = np.ascontiguousarray(given, dtype=target).reshape(given.shape)
+    if given.dtype.kind != "f" and given.dtype != target:
+        with np.errstate(invalid="ignore"):
+            unchanged = bool((stored.astype(given.dtype) == given).all()) if given.size else True
+        if not unchanged or (given.size and (stored < 0).any() != (given < 0).any()):
+            raise FieldError(f"values: expected numbers that {dtype} holds, got {given.dtype}")
+    return stored
+
+
+def texts(dtype: str, values: Any) -> tuple[list[bytes], tuple[int, ...]]:
+    """Strings or binary values as bytes in row-major order, and their shape.
+
+    Args:
+        dtype: ``"string"`` or ``"binary"``.
+        values: ``str`` (or ``bytes``), lists of them in lists for each axis, or a NumPy array.
+
+    Raises:
+        FieldError: a value is of another kind, or lists differ in length.
+    """
+    flat: list[bytes] = []
+    shape = _flatten(dtype, values, flat)
+    return flat, shape
+
+
+def _flatten(dtype: str, values: Any, flat: list[bytes]) -> tuple[int, ...]:
+    if isinstance(values, np.ndarray):
+        values = values.tolist()
+    if isinstance(values, (str, bytes)):
+        flat.append(_encoded(dtype, values))
+        return ()
+    if not isinstance(values, Sequence):
+        raise FieldError(f"values: expected {dtype}, got {type(values).__name__}")
+    shapes = {_flatten(dtype, value, flat) for value in values}
+    if len(shapes) > 1:
+        raise FieldError("values: expected lists of equal length")
+    return (len(values), *(shapes.pop() if shapes else ()))
+
+
+def _encoded(dtype: str, value: str | bytes) -> bytes:
+    if dtype == "binary" and isinstance(value, bytes):
+        return value
+    if dtype == "string" and isinstance(value, str):
+        try:
+            return value.encode()
+        except UnicodeEncodeError as error:
+            raise FieldError(f"values: a string is no UTF-8: {error.reason}") from None
+    raise FieldError(f"values: expected {dtype}, got {type(value).__name__}")
+
+
+def attribute(value: Any) -> Any:
+    """An attribute as the native core takes it.
+
+    Raises:
+        TypeError: no attribute can have this value.
+        FieldError: an integer of more than 64 bits.
+    """
+    if isinstance(value, np.datetime64):
+        return ("ns", int(numbers("timestamp_ns", value)))
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise FieldError(f"attribute: expected an integer of 64 bits, got {value}")
+    if not isinstance(value, (bool, int, float, str)):
+        raise TypeError(
+            f"attribute: expected bool, int, float, str or datetime64, got {type(value).__name__}"
+        )
+    return value

@@ -1,0 +1,124 @@
+#include "bindings/element_types.h"
+
+#include <algorithm>
+#include <array>
+
+namespace atompack::bindings {
+namespace {
+
+namespace py = pybind11;
+
+struct Letter {
+  char letter;
+  ElementKind kind;
+};
+
+constexpr std::array kLetters = {
+    Letter{'b', ElementKind::boolean},          Letter{'i', ElementKind::signed_integer},
+    Letter{'u', ElementKind::unsigned_integer}, Letter{'f', ElementKind::floating},
+    Letter{'c', ElementKind::complex},          Letter{'U', ElementKind::text},
+    Letter{'S', ElementKind::byte_string},      Letter{'V', ElementKind::raw},
+    Letter{'M', ElementKind::datetime},         Letter{'m', ElementKind::timedelta},
+    Letter{'O', ElementKind::object},
+};
+
+struct Pair {
+  at::ScalarType torch;
+  ElementKind kind;
+  uint32_t item_bytes;
+};
+
+constexpr std::array kPairs = {
+    Pair{at::kBool, ElementKind::boolean, 1},
+    Pair{at::kChar, ElementKind::signed_integer, 1},
+    Pair{at::kShort, ElementKind::signed_integer, 2},
+    Pair{at::kInt, ElementKind::signed_integer, 4},
+    Pair{at::kLong, ElementKind::signed_integer, 8},
+    Pair{at::kByte, ElementKind::unsigned_integer, 1},
+    Pair{at::kUInt16, ElementKind::unsigned_integer, 2},
+    Pair{at::kUInt32, ElementKind::unsigned_integer, 4},
+    Pair{at::kUInt64, ElementKind::unsigned_integer, 8},
+    Pair{at::kHalf, ElementKind::floating, 2},
+    Pair{at::kFloat, ElementKind::floating, 4},
+    Pair{at::kDouble, ElementKind::floating, 8},
+    Pair{at::kBFloat16, ElementKind::bfloat16, 2},
+    Pair{at::kComplexFloat, ElementKind::complex, 8},
+    Pair{at::kComplexDouble, ElementKind::complex, 16},
+};
+
+bool is_date(ElementKind kind) { return kind == ElementKind::datetime || kind == ElementKind::timedelta; }
+
+// Fields before the type that has them, as the numbers in ElementField want it.
+bool add_fields(NumpyType& all, ElementType& type, const py::dtype& dtype);
+
+std::optional<ElementType> element(NumpyType& all, const py::dtype& dtype) {
+  const auto letter = std::ranges::find(kLetters, dtype.kind(), &Letter::letter);
+  if (letter == kLetters.end() || !dtype.attr("subdtype").is_none()) return std::nullopt;
+  ElementType type{.kind = letter->kind,
+                   .big_endian = dtype.byteorder() == '>',
+                   .item_bytes = static_cast<uint32_t>(dtype.itemsize())};
+  if (type.kind == ElementKind::raw) {
+    const bool is_void = dtype.attr("type").is(py::module_::import("numpy").attr("void"));
+    if (!is_void || !add_fields(all, type, dtype)) return std::nullopt;
+  }
+  if (is_date(type.kind)) {
+    const py::tuple unit = py::module_::import("numpy").attr("datetime_data")(dtype);
+    type.unit = all.names.emplace_back(unit[0].cast<std::string>());
+    type.unit_count = unit[1].cast<uint32_t>();
+  }
+  return type;
+}
+
+bool add_fields(NumpyType& all, ElementType& type, const py::dtype& dtype) {
+  if (!dtype.has_fields()) return true;
+  const py::dict described = dtype.attr("fields");
+  std::vector<ElementField> fields;
+  for (const py::handle name : dtype.attr("names")) {
+    const py::tuple field = described[name];
+    const std::optional<ElementType> inner = element(all, field[0].cast<py::dtype>());
+    if (!inner || inner->kind == ElementKind::object || field.size() != 2) return false;
+    all.types.push_back(*inner);
+    fields.push_back({all.names.emplace_back(name.cast<std::string>()), static_cast<uint32_t>(all.types.size() - 1),
+                      field[1].cast<uint32_t>()});
+  }
+  type.first_field = static_cast<uint32_t>(all.fields.size());
+  type.n_fields = static_cast<uint32_t>(fields.size());
+  all.fields.insert(all.fields.end(), fields.begin(), fields.end());
+  return true;
+}
+
+py::dtype dtype_of_fields(const TypeTable& table, const ElementType& type) {
+  py::list names, formats, offsets;
+  for (const ElementField& field : table.fields.subspan(type.first_field, type.n_fields)) {
+    names.append(py::reinterpret_steal<py::object>(
+        PyUnicode_DecodeUTF8(field.name.data(), static_cast<Py_ssize_t>(field.name.size()), "surrogatepass")));
+    formats.append(numpy_dtype(table, table.types[field.type]));
+    offsets.append(field.offset);
+  }
+  return py::dtype(names, formats, offsets, type.item_bytes);
+}
+
+}  // namespace
+
+std::optional<NumpyType> numpy_type(const py::dtype& dtype) {
+  NumpyType all;
+  const std::optional<ElementType> type = element(all, dtype);
+  if (!type) return std::nullopt;
+  all.type = *type;
+  return all;
+}
+
+py::dtype numpy_dtype(const TypeTable& table, const ElementType& type) {
+  if (type.n_fields > 0) return dtype_of_fields(table, type);
+  ElementType native = type;
+  native.big_endian = false;
+  return py::dtype(type_text(table, native));
+}
+
+std::optional<ElementType> element_of(at::ScalarType type) {
+  const auto found = std::ranges::find(kPairs, type, &Pair::torch);
+  if (found == kPairs.end()) return std::nullopt;
+  return ElementType{.kind = found->kind, .item_bytes = found->item_bytes};
+}
+
+}  // namespace atompack::bindings

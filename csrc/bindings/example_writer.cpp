@@ -1,0 +1,230 @@
+#include "bindings/example_writer.h"
+
+#include <pybind11/numpy.h>
+#include <torch/csrc/autograd/python_variable.h>
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "bindings/element_types.h"
+#include "pickle/numpy_calls.h"
+
+namespace atompack::bindings {
+namespace {
+
+namespace py = pybind11;
+
+constexpr int kMostDepth = 64;  // as readers take them
+
+// What cannot be written, and the steps to it, which are put in front one by one.
+struct Refusal {
+  std::string path, what;
+};
+
+[[noreturn]] void refuse(std::string what) { throw Refusal{"", std::move(what)}; }
+
+std::string type_name(py::handle value) { return Py_TYPE(value.ptr())->tp_name; }
+
+[[noreturn]] void refuse_type(py::handle value) {
+  refuse(
+      cat("expected None, bool, int, float, str, bytes, list, tuple, dict, an array or scalar of NumPy or a "
+          "torch.Tensor, got ",
+          type_name(value)));
+}
+
+// Puts a step in front of the place where `write` refused.
+template <typename Step, typename Write>
+void at(const Step& step, const Write& write) {
+  try {
+    write();
+  } catch (Refusal& refusal) {
+    refusal.path = cat('[', step(), ']', refusal.path);
+    throw;
+  }
+}
+
+std::string shown(py::handle key) { return py::repr(key).cast<std::string>(); }
+
+const py::object& numpy_named(const char* name, py::object& kept) {
+  if (!kept) kept = py::module_::import("numpy").attr(name);
+  return kept;
+}
+
+bool is_numpy_scalar(py::handle value) {
+  static auto& generic = *new py::object;  // never destroyed: the interpreter may be gone by then
+  return py::isinstance(value, numpy_named("generic", generic));
+}
+
+bool is_memmap(py::handle value) {
+  static auto& memmap = *new py::object;
+  return Py_TYPE(value.ptr()) == reinterpret_cast<PyTypeObject*>(numpy_named("memmap", memmap).ptr());
+}
+
+// Of elements that lie at non-negative multiples of their size; others have been copied.
+struct Layout {
+  std::vector<int64_t> shape, strides;
+
+  uint64_t span() const {
+    uint64_t last = 0;
+    for (size_t i = 0; i < shape.size(); ++i) {
+      if (shape[i] == 0) return 0;
+      last += static_cast<uint64_t>((shape[i] - 1) * strides[i]);
+    }
+    return last + 1;
+  }
+  Array array(const TypeTable& table, const ElementType& type, const void* data) const {
+    return {.type = type,
+            .table = table,
+            .order = pickle::order_of(shape, strides),
+            .shape = shape,
+            .strides = strides,
+            .data = {static_cast<const std::byte*>(data), span() * type.item_bytes}};
+  }
+};
+
+bool has_plain_strides(const py::array& array) {
+  const py::ssize_t item = array.itemsize();
+  return item > 0 && std::all_of(array.strides(), array.strides() + array.ndim(),
+                                 [&](py::ssize_t stride) { return stride >= 0 && stride % item == 0; });
+}
+
+Layout layout_of(const py::array& array) {
+  Layout layout{{array.shape(), array.shape() + array.ndim()}, {}};
+  const py::ssize_t item = std::max<py::ssize_t>(array.itemsize(), 1);
+  for (py::ssize_t i = 0; i < array.ndim(); ++i) layout.strides.push_back(array.strides(i) / item);
+  return layout;
+}
+
+}  // namespace
+
+void ExampleWriter::write(py::handle example) {
+  try {
+    put(example);
+  } catch (const Refusal& refusal) {
+    throw py::type_error(cat("example", refusal.path, ": ", refusal.what));
+  }
+}
+
+void ExampleWriter::put(py::handle value) {
+  PyObject* const object = value.ptr();
+  if (value.is_none()) return out_.none();
+  if (PyBool_Check(object)) return out_.boolean(object == Py_True);
+  if (PyLong_CheckExact(object)) return put_int(value);
+  if (PyFloat_CheckExact(object)) return out_.real(PyFloat_AS_DOUBLE(object));
+  if (PyUnicode_CheckExact(object)) return put_text(value, false);
+  if (PyBytes_CheckExact(object))
+    return out_.bytes(as_bytes({PyBytes_AS_STRING(object), static_cast<size_t>(PyBytes_GET_SIZE(object))}));
+  if (py::isinstance<py::array>(value)) return put_array(value, false);
+  if (is_numpy_scalar(value)) return put_array(value, true);
+  if (reinterpret_cast<PyObject*>(Py_TYPE(object)) == THPVariableClass) return put_tensor(value);
+  const bool is_list = PyList_CheckExact(object), is_tuple = PyTuple_CheckExact(object);
+  if (!is_list && !is_tuple && !PyDict_CheckExact(object)) refuse_type(value);
+  if (++depth_ > kMostDepth) refuse(cat("expected values at most ", kMostDepth, " deep, got deeper ones"));
+  if (is_list) {
+    out_.begin_list();
+    put_items(value, &PyList_Size, &PyList_GetItem);
+    out_.end_list();
+  } else if (is_tuple) {
+    out_.begin_tuple();
+    put_items(value, &PyTuple_Size, &PyTuple_GetItem);
+    out_.end_tuple();
+  } else {
+    put_dict(value);
+  }
+  --depth_;
+}
+
+void ExampleWriter::put_int(py::handle value) {
+  int overflow = 0;
+  const long long number = PyLong_AsLongLongAndOverflow(value.ptr(), &overflow);
+  if (overflow == 0) return out_.integer(number);
+  const auto n_bits = value.attr("bit_length")().cast<size_t>();
+  const py::bytes bytes = value.attr("to_bytes")(n_bits / 8 + 1, "little", py::arg("signed") = true);
+  out_.big_integer(as_bytes(bytes));
+}
+
+// Lone surrogates, which UTF-8 has no bytes for, are written as Python's own pickles have them.
+void ExampleWriter::put_text(py::handle value, bool is_key) {
+  const auto put = [&](std::string_view text) { is_key ? out_.key(text) : out_.text(text); };
+  Py_ssize_t size = 0;
+  if (const char* const text = PyUnicode_AsUTF8AndSize(value.ptr(), &size)) {
+    return put({text, static_cast<size_t>(size)});
+  }
+  PyErr_Clear();
+  const auto encoded =
+      py::reinterpret_steal<py::bytes>(PyUnicode_AsEncodedString(value.ptr(), "utf-8", "surrogatepass"));
+  if (!encoded) throw py::error_already_set();
+  put(encoded);
+}
+
+// The size is asked for again each time: another thread may change a list while the GIL is not held.
+void ExampleWriter::put_items(py::handle sequence, Py_ssize_t (*size)(PyObject*),
+                              PyObject* (*item)(PyObject*, Py_ssize_t)) {
+  for (Py_ssize_t i = 0; i < size(sequence.ptr()); ++i) {
+    const auto value = py::reinterpret_borrow<py::object>(item(sequence.ptr(), i));
+    at([&] { return i; }, [&] { put(value); });
+  }
+}
+
+void ExampleWriter::put_dict(py::handle dict) {
+  out_.begin_dict();
+  PyObject *next_key = nullptr, *next_value = nullptr;
+  for (Py_ssize_t place = 0; PyDict_Next(dict.ptr(), &place, &next_key, &next_value) != 0;) {
+    const auto key = py::reinterpret_borrow<py::object>(next_key),
+               value = py::reinterpret_borrow<py::object>(next_value);
+    at([&] { return shown(key); },
+       [&] {
+         PyUnicode_CheckExact(key.ptr()) ? put_text(key, true) : put(key);
+         put(value);
+       });
+  }
+  out_.end_dict();
+}
+
+void ExampleWriter::put_array(py::handle value, bool is_scalar) {
+  if (!is_scalar && Py_TYPE(value.ptr()) != py::detail::npy_api::get().PyArray_Type_ && !is_memmap(value)) {
+    refuse_type(value);
+  }
+  py::array array = py::array::ensure(value);
+  const std::optional<NumpyType> type = numpy_type(array.dtype());
+  if (!type) refuse(cat("expected elements of plain data, got ", py::str(array.dtype()).cast<std::string>()));
+  if (type->type.kind == ElementKind::object) return put_objects(array);
+  if (!has_plain_strides(array)) array = py::array::ensure(array, py::array::c_style);
+  const Layout layout = layout_of(array);
+  const Array view = layout.array(type->table(), type->type, array.data());
+  is_scalar ? out_.scalar(view) : out_.array(view);
+}
+
+void ExampleWriter::put_objects(py::handle array) {
+  if (++depth_ > kMostDepth) refuse(cat("expected values at most ", kMostDepth, " deep, got deeper ones"));
+  const py::list objects = array.attr("reshape")(-1).attr("tolist")();
+  out_.begin_objects(layout_of(py::reinterpret_borrow<py::array>(array)).shape, false);
+  put_items(objects, &PyList_Size, &PyList_GetItem);
+  out_.end_objects();
+  --depth_;
+}
+
+void ExampleWriter::put_tensor(py::handle value) {
+  at::Tensor tensor = THPVariable_Unpack(value.ptr()).detach();
+  const bool requires_grad = THPVariable_Unpack(value.ptr()).requires_grad();
+  if (!tensor.is_cpu() || tensor.layout() != at::kStrided) {
+    refuse(cat("expected a dense tensor on the CPU, got one of ", tensor.device().str(), ", ", tensor.layout()));
+  }
+  tensor = tensor.resolve_conj().resolve_neg();
+  const std::optional<ElementType> type = element_of(tensor.scalar_type());
+  const bool is_bfloat16 = type && type->kind == ElementKind::bfloat16;
+  const bool is_wide = type && type->kind == ElementKind::unsigned_integer && type->item_bytes > 1;
+  if (!type || (tensors_as_arrays_ ? is_bfloat16 : is_wide)) {
+    refuse(cat("expected elements that ", tensors_as_arrays_ ? "NumPy has" : "torch reads back", ", got ",
+               c10::toString(tensor.scalar_type())));
+  }
+  const Layout layout{{tensor.sizes().begin(), tensor.sizes().end()},
+                      {tensor.strides().begin(), tensor.strides().end()}};
+  Array view = layout.array({}, *type, tensor.const_data_ptr());
+  view.requires_grad = requires_grad;
+  tensors_as_arrays_ ? out_.array(view) : out_.tensor(view);
+}
+
+}  // namespace atompack::bindings

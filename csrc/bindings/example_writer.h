@@ -1,0 +1,38 @@
+// Python's objects as pickles of plain data.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <span>
+#include <string>
+
+#include "base/array.h"
+#include "pickle/writer.h"
+
+namespace atompack::bindings {
+
+// Writes values of the types that a reader accepts by default; of no others, subclasses among them.
+class ExampleWriter {
+ public:
+  // Torch's tensors become arrays of NumPy where the caller says so.
+  ExampleWriter(pickle::Writer& out, bool tensors_as_arrays) : out_(out), tensors_as_arrays_(tensors_as_arrays) {}
+
+  // Raises TypeError with the place of what cannot be written; `out` then holds part of the example.
+  void write(pybind11::handle example);
+
+ private:
+  void put(pybind11::handle value);
+  void put_int(pybind11::handle value);
+  void put_text(pybind11::handle value, bool is_key);
+  void put_items(pybind11::handle sequence, Py_ssize_t (*size)(PyObject*), PyObject* (*item)(PyObject*, Py_ssize_t));
+  void put_dict(pybind11::handle dict);
+  void put_array(pybind11::handle array, bool is_scalar);
+  void put_objects(pybind11::handle array);
+  void put_tensor(pybind11::handle tensor);
+
+  pickle::Writer& out_;
+  bool tensors_as_arrays_;
+  int depth_ = 0;
+};
+
+}  // namespace atompack::bindings

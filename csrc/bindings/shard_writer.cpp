@@ -1,0 +1,106 @@
+#include "bindings/shard_writer.h"
+
+#include <memory>
+#include <optional>
+
+#include "atlas_shards/writer.h"
+#include "bindings/example_writer.h"
+#include "bindings/path.h"
+#include "codec/zstd_encoder.h"
+
+namespace atompack::bindings {
+namespace {
+
+namespace py = pybind11;
+using atlas_shards::Writer;
+
+// The GIL is given up while blocks are compressed, so another thread may come meanwhile.
+class ShardWriter {
+ public:
+  ShardWriter(const Path& root, const atlas_shards::WriterOptions& options, bool tensors_as_arrays)
+      : writer_(std::make_unique<Writer>(root.bytes, options)), tensors_as_arrays_(tensors_as_arrays) {}
+
+  void write(py::handle example) {
+    const Turn turn(*this);
+    Writer& writer = open();
+    try {
+      ExampleWriter(writer.begin_example(), tensors_as_arrays_).write(example);
+    } catch (...) {
+      writer.drop_example();
+      throw;
+    }
+    const py::gil_scoped_release release;
+    writer.end_example();
+  }
+
+  void close() {
+    const Turn turn(*this);
+    const std::unique_ptr<Writer> closing = std::move(writer_);
+    const py::gil_scoped_release release;
+    if (closing) closing->close();
+  }
+
+  void discard() {
+    const Turn turn(*this);
+    writer_.reset();
+  }
+
+  bool is_open() const { return writer_ != nullptr; }
+  uint64_t size() { return open().size(); }
+
+ private:
+  // Changed with the GIL held.
+  class Turn {
+   public:
+    explicit Turn(ShardWriter& writer) : writer_(writer) {
+      if (writer_.is_busy_) throw std::runtime_error("a writer of shards is for one thread at a time");
+      writer_.is_busy_ = true;
+    }
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+    ~Turn() { writer_.is_busy_ = false; }
+
+   private:
+    ShardWriter& writer_;
+  };
+
+  Writer& open() {
+    if (!writer_) throw py::value_error("the writer is closed");
+    return *writer_;
+  }
+
+  std::unique_ptr<Writer> writer_;
+  bool tensors_as_arrays_;
+  bool is_busy_ = false;
+};
+
+std::unique_ptr<ShardWriter> make_writer(const Path& root, uint64_t shard_size, uint64_t block_size, int strategy,
+                                         int level, double dictionary, unsigned n_threads, bool tensors_as_arrays) {
+  const atlas_shards::WriterOptions options{.shard_size = shard_size,
+                                            .block_size = block_size,
+                                            .strategy = static_cast<atlas_shards::Strategy>(strategy),
+                                            .level = level,
+                                            .dictionary_fraction = dictionary,
+                                            .n_threads = n_threads};
+  return std::make_unique<ShardWriter>(root, options, tensors_as_arrays);
+}
+
+}  // namespace
+
+void bind_shard_writer(py::module_& module) {
+  py::class_<ShardWriter>(module, "ShardFileWriter")
+      .def(py::init(&make_writer), py::arg("root"), py::kw_only(), py::arg("shard_size"), py::arg("block_size"),
+           py::arg("strategy"), py::arg("level"), py::arg("dictionary"), py::arg("n_threads"),
+           py::arg("tensors_as_arrays"))
+      .def("write", &ShardWriter::write, py::arg("example"))
+      .def("close", &ShardWriter::close)
+      .def("discard", &ShardWriter::discard)
+      .def_property_readonly("is_open", &ShardWriter::is_open)
+      .def("__len__", &ShardWriter::size);
+  module.def("zstd_levels", [] {
+    const codec::ZstdLevels levels = codec::zstd_levels();
+    return py::make_tuple(levels.least, levels.most);
+  });
+}
+
+}  // namespace atompack::bindings

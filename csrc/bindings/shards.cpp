@@ -1,0 +1,222 @@
+#include "bindings/shards.h"
+
+#include <pybind11/stl.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include "atlas_shards/source.h"
+#include "bindings/errors.h"
+#include "bindings/example_reader.h"
+#include "bindings/path.h"
+#include "collate/examples.h"
+
+namespace atompack::bindings {
+namespace {
+
+namespace py = pybind11;
+using atlas_shards::Reader;
+using collate::ArenaKind;
+using collate::ExampleBatch;
+using collate::ExampleCollator;
+using collate::ExampleNode;
+using collate::ExamplePrefetcher;
+
+std::shared_ptr<Reader> open_reader(const Path& root, std::optional<uint64_t> cache_blocks) {
+  atlas_shards::ReaderOptions options;
+  options.cache_blocks = cache_blocks;
+  const py::gil_scoped_release release;
+  return std::make_shared<Reader>(root.bytes, options);
+}
+
+py::object read_example(const Reader& reader, uint64_t example) {
+  std::shared_ptr<const atlas_shards::ParsedBlock> block;
+  const atlas_shards::Place place = reader.locate(example);
+  {
+    const py::gil_scoped_release release;
+    block = reader.block(place.shard, place.block);
+  }
+  return to_python(block->example(place.position));
+}
+
+py::bytes read_block(const Reader& reader, uint64_t shard, uint64_t number) {
+  std::optional<atlas_shards::Block> block;
+  {
+    const py::gil_scoped_release release;
+    block.emplace(reader.read_block(shard, number));
+  }
+  return {reinterpret_cast<const char*>(block->bytes().data()), block->bytes().size()};
+}
+
+// (name, strategy, block size, examples, level) of each shard
+py::list describe(const Reader& reader) {
+  py::list all;
+  for (const atlas_shards::Shard& shard : reader.shards()) {
+    const atlas_shards::ShardMeta& meta = shard.meta;
+    all.append(py::make_tuple(text_of(shard.name), static_cast<int>(meta.strategy), meta.block_size,
+                              meta.stored_examples, meta.level));
+  }
+  return all;
+}
+
+std::shared_ptr<ExampleCollator> make_collator(std::shared_ptr<Reader> reader, bool jagged,
+                                               const std::map<std::string, bool>& levels, int max_threads) {
+  collate::ExampleOptions options{.jagged = jagged, .levels = {}, .max_threads = max_threads};
+  options.levels.insert(levels.begin(), levels.end());
+  return std::make_shared<ExampleCollator>(std::make_shared<atlas_shards::ShardSource>(std::move(reader)),
+                                           std::move(options));
+}
+
+// Builds the objects of a batch.
+class Unfolding {
+ public:
+  // `molecules` makes a batch of (arena, heads, values, masks).
+  Unfolding(const ExampleBatch& batch, const py::function& molecules) : batch_(batch), molecules_(molecules) {}
+
+  py::object node(const ExampleNode& node) const {
+    switch (node.form) {
+      case ExampleNode::Form::tensor:
+        return tensor(node.leaves.front());
+      case ExampleNode::Form::tensors:
+        return tensors(node);
+      case ExampleNode::Form::jagged:
+        return py::make_tuple(tensor(node.leaves[0]), tensor(node.leaves[1]));
+      case ExampleNode::Form::texts:
+      case ExampleNode::Form::bytes:
+        return texts(node);
+      case ExampleNode::Form::dict:
+        return dict(node);
+      case ExampleNode::Form::list:
+        return list(node);
+      case ExampleNode::Form::molecules:
+        return molecules(node);
+    }
+    throw InternalError("form of a batch out of range");
+  }
+
+ private:
+  py::object tensor(const std::optional<size_t>& leaf) const {
+    return leaf ? py::cast(batch_.tensors[*leaf]) : py::object(py::none());
+  }
+
+  py::list tensors(const ExampleNode& node) const {
+    py::list all;
+    for (const auto& leaf : node.leaves) all.append(tensor(leaf));
+    return all;
+  }
+
+  static py::object text(const std::string& bytes, bool is_text) {
+    const auto size = static_cast<Py_ssize_t>(bytes.size());
+    auto made = py::reinterpret_steal<py::object>(is_text ? PyUnicode_DecodeUTF8(bytes.data(), size, "surrogatepass")
+                                                          : PyBytes_FromStringAndSize(bytes.data(), size));
+    if (!made) throw py::error_already_set();
+    return made;
+  }
+
+  static py::list texts(const ExampleNode& node) {
+    py::list all;
+    const bool is_text = node.form == ExampleNode::Form::texts;
+    for (const auto& held : node.texts) all.append(held ? text(*held, is_text) : py::object(py::none()));
+    return all;
+  }
+
+  py::dict dict(const ExampleNode& parent) const {
+    py::dict made;
+    for (size_t i = 0; i < parent.children.size(); ++i) {
+      const ExampleNode& child = parent.children[i];
+      const py::object key = text(parent.keys[i], true);
+      if (child.form != ExampleNode::Form::jagged) {
+        made[key] = node(child);
+        continue;
+      }
+      made[key] = tensor(child.leaves[0]);
+      made[text(parent.keys[i] + "_offsets", true)] = tensor(child.leaves[1]);
+    }
+    return made;
+  }
+
+  py::list list(const ExampleNode& parent) const {
+    py::list made;
+    for (const ExampleNode& child : parent.children) made.append(node(child));
+    return made;
+  }
+
+  py::object molecules(const ExampleNode& parent) const {
+    py::list heads, values;
+    for (size_t i = 0; i + 1 < parent.leaves.size(); ++i) values.append(tensor(parent.leaves[i]));
+    for (const collate::MoleculeField& field : parent.fields) {
+      heads.append(py::make_tuple(field.scope, text(field.key, true), field.per_atom ? "atom" : "molecule"));
+    }
+    for (const ExampleNode& child : parent.children) values.append(node(child));
+    return molecules_(batch_.arena, py::tuple(heads), values, tensor(parent.leaves.back()));
+  }
+
+  const ExampleBatch& batch_;
+  const py::function& molecules_;
+};
+
+// (arena, batch), or None where examples are not alike
+py::object hand_over(const std::optional<ExampleBatch>& batch, const py::function& molecules) {
+  if (!batch) return py::none();
+  return py::make_tuple(batch->arena, Unfolding(*batch, molecules).node(batch->root));
+}
+
+py::object collate_examples(const ExampleCollator& self, const std::vector<int64_t>& indices, bool shared,
+                            const py::function& molecules) {
+  std::optional<ExampleBatch> batch;
+  {
+    const py::gil_scoped_release release;
+    batch = self.collate(indices, shared ? ArenaKind::shared : ArenaKind::heap);
+  }
+  return hand_over(batch, molecules);
+}
+
+std::unique_ptr<ExamplePrefetcher> make_prefetcher(std::shared_ptr<ExampleCollator> collator, int n_threads,
+                                                   bool pinned) {
+  return collate::make_prefetcher(std::move(collator), pinned ? ArenaKind::pinned : ArenaKind::heap, n_threads);
+}
+
+// (indices, what hand_over() gives); looks for Ctrl-C from time to time.
+py::tuple take(ExamplePrefetcher& self, const py::function& molecules) {
+  constexpr std::chrono::milliseconds kPatience{50};
+  std::optional<collate::AskedExamples> asked;
+  for (;;) {
+    {
+      const py::gil_scoped_release release;
+      asked = self.take(kPatience);
+    }
+    if (asked) return py::make_tuple(asked->indices, hand_over(asked->batch, molecules));
+    if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+  }
+}
+
+}  // namespace
+
+void bind_shards(py::module_& module) {
+  py::class_<Reader, std::shared_ptr<Reader>>(module, "ShardReader")
+      .def(py::init(&open_reader), py::arg("root"), py::arg("cache_blocks"))
+      .def("__len__", &Reader::size)
+      .def("shards", &describe)
+      .def("shard_sizes_warning", &Reader::shard_sizes_warning)
+      .def(
+          "locate",
+          [](const Reader& self, uint64_t example) {
+            const atlas_shards::Place place = self.locate(example);
+            return py::make_tuple(place.shard, place.block, place.position);
+          },
+          py::arg("example"))
+      .def("read_example", &read_example, py::arg("example"))
+      .def("read_block", &read_block, py::arg("shard"), py::arg("number"));
+  py::class_<ExampleCollator, std::shared_ptr<ExampleCollator>>(module, "ExampleCollator")
+      .def(py::init(&make_collator), py::arg("reader"), py::kw_only(), py::arg("jagged"), py::arg("levels"),
+           py::arg("max_threads"))
+      .def("collate", &collate_examples, py::arg("indices"), py::arg("shared"), py::arg("molecules"))
+      .def("levels", [](const ExampleCollator& self) {
+        return std::map<std::string, bool>(self.levels().begin(), self.levels().end());
+      });
+  py::class_<ExamplePrefetcher>(module, "ExamplePrefetcher")
+      .def(py::init(&make_prefetcher), py::arg("collator"), py::arg("n_threads"), py::arg("pinned"))
+      .def("ask", &ExamplePrefetcher::ask, py::arg("indices"))
+      .def("take", &take, py::arg("molecules"))
+      .def("__len__", &ExamplePrefetcher::n_outstanding);
+}
+
+}  // namespace atompack::bindings

@@ -1,0 +1,75 @@
+#include "collate/examples.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "collate/example_fill.h"
+#include "collate/parallel.h"
+
+namespace atompack::collate {
+namespace {
+
+constexpr size_t kParallelBytes = size_t{1} << 20;  // of a batch: fewer are not worth waking threads up for
+constexpr int64_t kFirst = 32, kSpread = 16;        // examples that tell the levels
+
+std::vector<int64_t> some_of(int64_t size) {
+  std::vector<int64_t> numbers;
+  for (int64_t i = 0; i < std::min(size, kFirst); ++i) numbers.push_back(i);
+  for (int64_t i = 0; i < kSpread && size > kFirst; ++i) numbers.push_back(i * (size / kSpread));
+  return numbers;
+}
+
+}  // namespace
+
+ExampleCollator::ExampleCollator(std::shared_ptr<const ExampleSource> source, ExampleOptions options)
+    : source_(std::move(source)), options_(std::move(options)) {}
+
+ExampleCollator::~ExampleCollator() { delete levels_.load(); }
+
+const KeyLevels& ExampleCollator::levels() const {
+  if (const KeyLevels* const known = levels_) return *known;
+  auto learnt = std::make_unique<KeyLevels>();
+  const Examples examples = source_->read(some_of(source_->size()));
+  learn_levels(examples.values, *learnt);
+  for (const auto& [key, per_atom] : options_.levels) learnt->insert_or_assign(key, per_atom);
+  const KeyLevels* none = nullptr;
+  return levels_.compare_exchange_strong(none, learnt.get()) ? *learnt.release() : *none;
+}
+
+std::optional<ExampleBatch> ExampleCollator::collate(std::span<const int64_t> indices, ArenaKind kind) const {
+  return make(indices, kind, false);
+}
+
+std::optional<ExampleBatch> ExampleCollator::collate_serially(std::span<const int64_t> indices, ArenaKind kind) const {
+  return make(indices, kind, true);
+}
+
+std::optional<ExampleBatch> ExampleCollator::make(std::span<const int64_t> indices, ArenaKind kind, bool alone) const {
+  const Examples examples = source_->read(indices);
+  const bool molecules = !examples.values.empty() && has_molecules(examples.values.front());
+  std::optional<ExamplePlan> plan =
+      plan_examples(examples.values, indices, molecules ? levels() : options_.levels, options_.jagged);
+  if (!plan) return std::nullopt;
+  ExampleBatch batch{.arena = allocate_arena(plan->arena_bytes, kind), .root = {}, .tensors = {}};
+  const bool large = !alone && plan->arena_bytes >= kParallelBytes;
+  const int64_t n_threads = large && pace_.advises_threads() ? usable_threads(options_.max_threads) : 1;
+  const auto start = std::chrono::steady_clock::now();
+  fill_examples(*plan, batch.arena, n_threads);
+  const std::chrono::duration<double, std::nano> time = std::chrono::steady_clock::now() - start;
+  if (large) pace_.took(time.count(), static_cast<int64_t>(plan->arena_bytes), n_threads > 1);
+  batch.tensors = wrap_examples(*plan, batch.arena);
+  batch.root = std::move(plan->root);
+  return batch;
+}
+
+std::unique_ptr<ExamplePrefetcher> make_prefetcher(std::shared_ptr<const ExampleCollator> collator, ArenaKind kind,
+                                                   int n_threads) {
+  const auto make = [collator = std::move(collator), kind](std::vector<int64_t> indices) {
+    std::optional<ExampleBatch> batch = collator->collate_serially(indices, kind);
+    return AskedExamples{std::move(indices), std::move(batch)};
+  };
+  return std::make_unique<ExamplePrefetcher>(make, n_threads);
+}
+
+}  // namespace atompack::collate

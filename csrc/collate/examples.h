@@ -1,0 +1,73 @@
+// Examples in, one batch out.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/example_source.h"
+#include "collate/arena.h"
+#include "collate/example_plan.h"
+#include "collate/ordered_workers.h"
+#include "collate/pace.h"
+
+namespace atompack::collate {
+
+struct ExampleBatch {
+  at::Tensor arena;
+  ExampleNode root;
+  std::vector<at::Tensor> tensors;  // by leaf, views of the arena
+};
+
+struct ExampleOptions {
+  bool jagged = false;
+  KeyLevels levels = {};  // as the caller knows them
+  int max_threads = 0;    // 0: torch's number
+};
+
+// Makes batches of the examples of one source. Thread-safe.
+class ExampleCollator {
+ public:
+  ExampleCollator(std::shared_ptr<const ExampleSource> source, ExampleOptions options);
+  ExampleCollator(const ExampleCollator&) = delete;
+  ExampleCollator& operator=(const ExampleCollator&) = delete;
+  ~ExampleCollator();
+
+  const ExampleSource& source() const { return *source_; }
+
+  // `indices` in any order, repeats allowed, all in range. Nothing where the examples are not alike: what to make of
+  // them is the caller's to decide. Throws what reading throws.
+  std::optional<ExampleBatch> collate(std::span<const int64_t> indices, ArenaKind kind) const;
+
+  // The same on the calling thread alone: for threads that make a batch each.
+  std::optional<ExampleBatch> collate_serially(std::span<const int64_t> indices, ArenaKind kind) const;
+
+  // Which keys of molecules have rows for atoms, by a look at some examples of the whole source.
+  const KeyLevels& levels() const;
+
+ private:
+  std::optional<ExampleBatch> make(std::span<const int64_t> indices, ArenaKind kind, bool alone) const;
+
+  std::shared_ptr<const ExampleSource> source_;
+  ExampleOptions options_;
+  // Made on first use, without a lock, which a fork could inherit locked.
+  mutable std::atomic<const KeyLevels*> levels_{nullptr};
+  mutable ParallelPace pace_;
+};
+
+// Nothing: to be made of the examples one by one.
+struct AskedExamples {
+  std::vector<int64_t> indices;
+  std::optional<ExampleBatch> batch;
+};
+using ExamplePrefetcher = OrderedWorkers<std::vector<int64_t>, AskedExamples>;
+
+std::unique_ptr<ExamplePrefetcher> make_prefetcher(std::shared_ptr<const ExampleCollator> collator, ArenaKind kind,
+                                                   int n_threads);
+
+}  // namespace atompack::collate

@@ -1,0 +1,96 @@
+#include "io/unpublished_folder.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "base/error.h"
+#include "io/file.h"
+#include "io/folder.h"
+#include "io/naming.h"
+#include "io/process.h"
+
+namespace atompack::io {
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void fail(const std::string& path) { throw IoError(errno, std::strerror(errno), path); }
+
+void make_folder_at(const std::string& path) {
+  constexpr mode_t kMode = 0777;  // less what the umask takes
+  if (::mkdir(path.c_str(), kMode) != 0) fail(path);
+}
+
+void remove_contents(const std::string& path) {
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(path, error)) {
+    if (!error) fs::remove_all(entry.path(), error);
+  }
+  if (error) throw IoError(error.value(), error.message(), path);
+}
+
+// The lock goes with the folder: whoever removed it meanwhile took the name with it, and it has to be made again.
+bool still_stands_at(int fd, const std::string& path) {
+  struct stat ours{}, now{};
+  if (::fstat(fd, &ours) != 0) fail(path);
+  return ::stat(path.c_str(), &now) == 0 && ours.st_dev == now.st_dev && ours.st_ino == now.st_ino;
+}
+
+UniqueFd make_and_lock(const std::string& at, const std::string& path) {
+  for (;;) {
+    if (!exists(at)) make_folder_at(at);
+    UniqueFd fd(::open(at.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    if (!fd && errno == ENOENT) continue;
+    if (!fd) fail(at);
+    if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
+      if (errno == EWOULDBLOCK) throw LockedError(cat(path, ": another writer is making this folder"));
+      if (errno != EINTR) fail(at);
+      continue;
+    }
+    if (still_stands_at(fd.get(), at)) return fd;
+  }
+}
+
+}  // namespace
+
+UnpublishedFolder::UnpublishedFolder(std::string path)
+    : path_(std::move(path)), present_path_(unpublished_path(path_)), owner_(process_id()) {
+  if (exists(path_)) throw IoError(EEXIST, std::strerror(EEXIST), path_);
+  fd_ = make_and_lock(present_path_, path_);
+  remove_contents(present_path_);
+}
+
+UnpublishedFolder::~UnpublishedFolder() {
+  if (is_published_ || owner_ != process_id()) return;
+  // What cannot be removed stays under the hidden name, where the next writer of this path tries again.
+  std::error_code ignored;
+  fs::remove_all(present_path_, ignored);
+}
+
+void UnpublishedFolder::make_folder(const std::string& name) { make_folder_at(inside(name)); }
+
+void UnpublishedFolder::rename(const std::string& from, const std::string& to) {
+  if (::rename(inside(from).c_str(), inside(to).c_str()) != 0) fail(inside(to));
+}
+
+void UnpublishedFolder::publish() {
+  for (const std::string& name : folders_in(present_path_)) sync_folder(inside(name));
+  sync_folder(present_path_);
+  if (!rename_unless_taken(present_path_, path_)) {
+    // Such a file system replaces at most an empty folder, and that only if it came after the look.
+    if (exists(path_)) throw IoError(EEXIST, std::strerror(EEXIST), path_);
+    if (::rename(present_path_.c_str(), path_.c_str()) != 0) fail(path_);
+  }
+  is_published_ = true;
+  sync_folder_of(path_);
+}
+
+}  // namespace atompack::io
