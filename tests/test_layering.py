@@ -150,7 +150,14 @@ def test_imports(module: Path) -> None:
     top = name.split(".")[0]
     if top == "datasets" and not name.endswith("__init__"):
         allowed = {"_core", "_storage", "fields", "batch", "molecule", "errors", "neighbors"}
-        allowed |= {"statistics", "sweeping", "descriptors", "options", "atlas_store", "column_scan"}
+        allowed |= {
+            "statistics",
+            "sweeping",
+            "descriptors",
+            "options",
+            "atlas_store",
+            "column_scan",
+        }
         assert {i for i in ours if i.split(".")[0] != "datasets"} <= allowed
         siblings = {i for i in ours if i.startswith("datasets.")}
         shared = {i for i in siblings if i.startswith("datasets._")}

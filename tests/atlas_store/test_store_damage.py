@@ -63,17 +63,23 @@ def test_verdicts(rejects: Path, case: str) -> None:
 
 
 def assert_verdict(path: Path, case: str, original: dict[str, Any]) -> None:
-    try:
-        values, attributes = read_everything(path)
-    except apt.AtompackError as error:
-        assert case != "read", error
-        assert str(path) in str(error)
+    if case == "reject" or (case == "either" and not is_readable(path)):
+        with pytest.raises(apt.AtompackError, match=f"^{path}"):
+            read_everything(path)
         return
-    assert case != "reject", f"{path} was read"
+    values, attributes = read_everything(path)
     # The original takes "data.+1.af" for a layer; the format asks for digits.
     if path.name != "sidecar_plus":
         assert values == original["values"]
     assert attributes == original["attributes"]
+
+
+def is_readable(path: Path) -> bool:
+    try:
+        read_everything(path)
+    except apt.AtompackError:
+        return False
+    return True
 
 
 def test_null_attributes_are_nan(rejects: Path) -> None:

@@ -161,7 +161,7 @@ def test_names_that_are_not_there(folder: Path) -> None:
             call()
     with pytest.raises(apt.FieldError, match="'grid_001' has no array 'elevation'"):
         store.read("grid_001", "elevation")
-    with pytest.raises(apt.FieldError, match="grid_001.*elevation"):
+    with pytest.raises(apt.FieldError, match=r"grid_001.*elevation"):
         store.schema("elevation", "grid_001")
 
 

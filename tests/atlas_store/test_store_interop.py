@@ -83,7 +83,7 @@ def test_dtypes_that_differ(atlas_python: AtlasProcess, tmp_path: Path) -> None:
 
 
 def test_names_that_the_original_loses(atlas_python: AtlasProcess, tmp_path: Path) -> None:
-    """It finds only the empty base again; the values lie in a folder escaped twice, and are read."""
+    """It finds the empty base alone; the values lie in a folder escaped twice, and are read."""
     name, values = "Temperatur in °C", np.arange(3, dtype="f4")
     operations = [
         ("create_dataset", "d"),
@@ -96,3 +96,16 @@ def test_names_that_the_original_loses(atlas_python: AtlasProcess, tmp_path: Pat
     assert store.read("d", name).tolist() == [0, 1, 2]
     assert store.stats(name) == {}  # lost, which says nothing about the values
     assert store.select(name, min=10) == ["d"]
+
+
+def test_arrays_that_no_file_can_justify(atlas_python: AtlasProcess, tmp_path: Path) -> None:
+    """Parts of a huge array that was never written are read, the whole of it is refused."""
+    operations = [
+        ("create_dataset", "d"),
+        ("define_array", "d", "v", "int32", [2**20, 2**11], ["y", "x"], [64, 64], 5),
+    ]
+    path = atlas_python.create(tmp_path / "store", operations)
+    store = apt.AtlasStore(path)
+    assert store.read("d", "v", [1000, 1000], [1, 3]).tolist() == [[5, 5, 5]]
+    with pytest.raises(apt.FieldError, match=f"^{path}.*never written, got 8589934592"):
+        store.read("d", "v")
