@@ -16,6 +16,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 from hypothesis import HealthCheck, settings
+from oracle.atlas_client import AtlasProcess
 from oracle.client import AtompackProcess
 from processes.client import ScriptServer
 
@@ -48,6 +49,13 @@ def fixtures() -> Path:
 def atompack() -> Iterator[AtompackProcess]:
     """atompack-db in a process of its own: forked children of one that used it hang."""
     with AtompackProcess() as process:
+        yield process
+
+
+@pytest.fixture(scope="session")
+def atlas_python() -> Iterator[AtlasProcess]:
+    """atlas-python in a process of its own, for the same reason."""
+    with AtlasProcess() as process:
         yield process
 
 

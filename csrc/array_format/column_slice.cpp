@@ -181,7 +181,8 @@ void Slice::check_unwritten() const {
   for (const Unit& unit : units_) written += unit.wanted;
   if (wanted <= written || wanted - written <= kMostUnwritten) return;
   throw FieldError(cat("slice: expected at most ", kMostUnwritten, " bytes of cells that were never written, got ",
-                       wanted - written));
+                       wanted - written))
+      .in_file(column_->layers().layer(0).path());
 }
 
 void Slice::fail_foreign(const Row& row) const {

@@ -84,12 +84,13 @@ Array Layers::array(std::string_view name) const {
   array.name = name;
   try {
     const uint32_t newest = find(name);
-    if (newest == kNone) throw FieldError("no such array").in_file(layers_.front().path());
+    if (newest == kNone) throw FieldError("no such array");
     describe(mentions_[newest], array);
     check_extent(array);
     collect_chunks(newest, array);
   } catch (DataError& error) {
     error.at_field(array.name);
+    error.in_file(layers_.front().path());
     throw;
   }
   return array;

@@ -51,7 +51,12 @@ class Look {
     snapshot.version = {file ? std::optional(file->version) : std::nullopt, intent_version};
     if (file) snapshot.metadata = decode_metadata(*file);
     snapshot.warnings = snapshot.metadata.warnings();
-    list(snapshot, file);
+    try {
+      list(snapshot, file);
+    } catch (DataError& error) {
+      error.in_file(store_);
+      throw;
+    }
     if (!is_current(store_, snapshot)) return std::nullopt;
     return snapshot;
   }

@@ -175,7 +175,12 @@ void bind_atlas_store(py::module_& module) {
           "statistics",
           [](const Store& self, uint32_t variable) { return statistics_object(self.statistics(variable)); },
           py::arg("variable"))
-      .def("blocks", &Store::blocks, py::arg("variable"), py::arg("datasets"), release);
+      .def(
+          "blocks",
+          [](const Store& self, uint32_t variable, const std::vector<int64_t>& datasets) {
+            return self.blocks(variable, datasets);
+          },
+          py::arg("variable"), py::arg("datasets"), release);
   py::class_<ColumnScanner, std::shared_ptr<ColumnScanner>>(module, "ColumnScanner")
       .def(py::init(&make_scanner), py::arg("store"), py::arg("variables"), py::kw_only(), py::arg("start"),
            py::arg("count"), py::arg("layout"), py::arg("dtype"), py::arg("max_threads"))

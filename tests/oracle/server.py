@@ -1,17 +1,15 @@
 """Writes and reads .atp files with atompack-db on request.
 
-Requests and answers are pickles of plain values on stdin and stdout; see ``client.py``. A process
-of its own, because atompack-db hangs in forked children once the parent has used it.
+A process of its own, because atompack-db hangs in forked children once the parent has used it.
 """
 
 from __future__ import annotations
 
-import pickle
-import sys
 from collections.abc import Callable
 from typing import Any
 
 import atompack
+from pipe import serve
 
 BUILTINS = ("energy", "forces", "charges", "velocities", "cell", "stress", "pbc", "name")
 
@@ -95,21 +93,5 @@ ACTIONS: dict[str, Callable[..., Any]] = {
 }
 
 
-def main() -> None:
-    """Answer requests until stdin ends."""
-    requests, answers = sys.stdin.buffer, sys.stdout.buffer
-    while True:
-        try:
-            action, arguments = pickle.load(requests)
-        except EOFError:
-            return
-        try:
-            answer = (True, ACTIONS[action](**arguments))
-        except Exception as error:  # the client raises it again
-            answer = (False, f"{type(error).__name__}: {error}")
-        pickle.dump(answer, answers)
-        answers.flush()
-
-
 if __name__ == "__main__":
-    main()
+    serve(ACTIONS)

@@ -1,0 +1,142 @@
+"""The stores that ``atlas_stores.py`` measures, and how each library writes them."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+Values = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Case:
+    """Datasets of one shape; every variable is float32 and stored in chunks."""
+
+    name: str
+    n: int
+    shape: tuple[int, ...]
+    chunks: tuple[int, ...]
+    variables: tuple[str, ...]
+    codec: str
+    decimals: int
+    distinct: int = 1 << 30  # datasets after which values repeat, farther apart than a block
+
+    @property
+    def variable_bytes(self) -> int:
+        """Raw bytes of one variable over all datasets."""
+        return self.n * int(np.prod(self.shape)) * 4
+
+    @property
+    def quarter(self) -> tuple[list[int], list[int]]:
+        """Start and shape of the slice: a quarter of each axis, not from its beginning."""
+        counts = [max(1, extent // 4) for extent in self.shape]
+        return [extent // 10 for extent in self.shape], counts
+
+    def names(self) -> list[str]:
+        """Of the datasets."""
+        return [f"{self.name}_{i:06d}" for i in range(self.n)]
+
+    def column(self, variable: str) -> Values:
+        """(distinct, *shape): values with as many decimals as instruments have."""
+        n = min(self.n, self.distinct)
+        rng = np.random.default_rng(self.variables.index(variable))
+        drawn = rng.standard_normal((n, *self.shape), dtype=np.float32)
+        return np.round(drawn, self.decimals)
+
+    def stacked_chunks(self) -> tuple[int, ...]:
+        """Of one array over all datasets: whole datasets up to about 1 MiB, else their chunks."""
+        rows = max(1, (1 << 20) // (int(np.prod(self.shape)) * 4))
+        return (rows, *self.shape) if rows > 1 else (1, *self.chunks)
+
+
+def cases(quick: bool) -> list[Case]:
+    """All of them; a tenth of each when it should be quick."""
+    tenth = 10 if quick else 1
+    hours = (168,)
+    profile = functools.partial(
+        Case, n=1000 // tenth, shape=(50, *hours), chunks=(50, *hours), decimals=2
+    )
+    four = ("temperature", "salinity", "oxygen", "chlorophyll")
+    return [
+        Case("sensors", 1000 // tenth, hours, hours, ("temperature", "humidity"), "zstd", 2),
+        *(profile(name=f"profile-{c}", variables=four, codec=c) for c in ("zstd", "lz4", "none")),
+        Case("gridded", 200 // tenth, (100, 100, 180), (50, 50, 60), ("t",), "zstd", 1, 20),
+        Case("tiny", 20_000 // tenth, (25,), (25,), ("x", "y", "z"), "zstd", 2),
+    ]
+
+
+def timed(write: Callable[[Case, Path, dict[str, Values]], None], case: Case, path: Path) -> float:
+    """Seconds of writing and flushing; the values are made before."""
+    columns = {variable: case.column(variable) for variable in case.variables}
+    start = time.perf_counter()
+    write(case, path, columns)
+    return time.perf_counter() - start
+
+
+def write_ours(case: Case, path: Path, columns: dict[str, Values]) -> None:
+    """One flush."""
+    import atompack_torch as apt
+
+    with apt.AtlasStore(path, "x", codec=case.codec) as store:  # type: ignore[arg-type]
+        for i, name in enumerate(case.names()):
+            store.create_dataset(name)
+            for variable, column in columns.items():
+                shape = case.shape
+                store.define_array(name, variable, "float32", shape, chunk_shape=case.chunks)
+                store.write(name, variable, column[i % len(column)])
+
+
+def write_atlas(case: Case, path: Path, columns: dict[str, Values]) -> None:
+    """One flush."""
+    import atlas
+
+    dims = [f"dim{axis}" for axis in range(len(case.shape))]
+    with atlas.Atlas.create(path, codec=case.codec) as store:
+        for i, name in enumerate(case.names()):
+            view = store.create_dataset(name)
+            for variable, column in columns.items():
+                view.define_array(variable, "float32", dims, case.shape, chunk_shape=case.chunks)
+                view.write_array(variable, [0] * len(dims), column[i % len(column)])
+
+
+def write_zarr(case: Case, path: Path, columns: dict[str, Values]) -> None:
+    """One array a variable, all datasets along its first axis."""
+    import zarr
+
+    group = zarr.open_group(path, mode="w")
+    for variable, column in columns.items():
+        array = group.create_array(
+            variable,
+            shape=(case.n, *case.shape),
+            chunks=case.stacked_chunks(),
+            dtype="float32",
+            compressors="auto" if case.codec != "none" else None,
+        )
+        for first in range(0, case.n, len(column)):
+            array[first : first + len(column)] = column[: case.n - first]
+
+
+def write_netcdf(case: Case, path: Path, columns: dict[str, Values]) -> None:
+    """One file a dataset."""
+    import netCDF4
+
+    path.mkdir()
+    dims = tuple(f"dim{axis}" for axis in range(len(case.shape)))
+    packing = {"compression": "zlib", "complevel": 1} if case.codec != "none" else {}
+    for i, name in enumerate(case.names()):
+        with netCDF4.Dataset(path / f"{name}.nc", "w") as file:
+            for dim, extent in zip(dims, case.shape, strict=True):
+                file.createDimension(dim, extent)
+            for variable, column in columns.items():
+                chunks = case.chunks if packing else None
+                made = file.createVariable(variable, "f4", dims, chunksizes=chunks, **packing)
+                made[:] = column[i % len(column)]
+
+
+WRITERS = {"ours": write_ours, "atlas": write_atlas, "zarr": write_zarr, "netcdf": write_netcdf}

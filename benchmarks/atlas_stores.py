@@ -1,0 +1,136 @@
+"""ATLAS stores: how fast are columns and random batches read, and stores written?
+
+    python benchmarks/atlas_stores.py [--rounds N] [--quick] [--cases NAME ...]
+
+Next to atlas-python (the quickest of its bulk read, its stacked bulk read and a loop, on the same
+store), to one stacked Zarr array a variable, and to one NetCDF file a dataset. Every measurement
+is a process of its own. ``first`` includes opening the store; ``again`` is the best repeat on the
+same handle. Files are in the page cache in both. ``quarter`` is a quarter of each axis.
+
+``share`` is the speed next to the bare work on one thread: decoding the same values in blocks of
+8 MiB with the codec's own Python package, or copying them; above 100 % where two cores help, or
+where a repeat finds blocks decoded already. Batches are 64 random datasets with all variables,
+through ``DataLoader(num_workers=0)``. Writing ends when the library says that all is flushed: ours
+waits for the disk.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import lz4.block
+import numpy as np
+import zstandard
+from atlas_cases import WRITERS, Case, cases
+
+BLOCK_BYTES = 8 << 20
+PEERS = ("atlas", "zarr", "netcdf")
+WAYS = {"atlas": ("atlas", "atlas across", "atlas loop")}
+SIDES = Path(__file__).with_name("atlas_sides.py")
+
+
+class Runner:
+    """Runs measurements of one case in processes of their own."""
+
+    def __init__(self, case: Case, folder: Path, rounds: int, quick: bool) -> None:
+        self.case, self.folder = case, folder
+        self.rounds, self.quick = rounds, quick
+
+    def run(self, side: str, measure: str) -> list[float]:
+        """Seconds."""
+        library = side.split()[0]
+        # Everybody reads a store of the original, so that both have the same blocks.
+        written_by = "atlas" if library == "ours" and measure != "write" else library
+        arguments = [side, self.case.name, self.folder / written_by, measure, self.rounds]
+        command = [sys.executable, SIDES, *map(str, arguments), str(self.quick)]
+        done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise RuntimeError(f"{side}, {self.case.name}, {measure}: {done.stderr[-2000:]}")
+        times: list[float] = json.loads(done.stdout)
+        return times
+
+    def best(self, library: str, measure: str) -> list[float]:
+        """First and best repeat (or the only number), of the quickest way a library has."""
+        ways = WAYS.get(library, (library,)) if measure in ("quarter", "full") else (library,)
+        runs = [self.run(way, measure) for way in ways]
+        first = min(times[0] for times in runs)
+        return [first, min(min(times[1:]) for times in runs)] if len(runs[0]) > 1 else [first]
+
+
+def bare_seconds(case: Case, rounds: int) -> float:
+    """Decoding one variable of all datasets, or copying it into fresh memory."""
+    column = case.column(case.variables[0])
+    repeats = case.n / len(column)
+    raw = memoryview(column.reshape(-1).view(np.uint8))
+    if case.codec == "none":
+        return repeats * _best(lambda: column.copy(), rounds)
+    blocks = [bytes(raw[i : i + BLOCK_BYTES]) for i in range(0, len(raw), BLOCK_BYTES)]
+    if case.codec == "lz4":
+        packed = [lz4.block.compress(block) for block in blocks]
+        return repeats * _best(lambda: [lz4.block.decompress(b) for b in packed], rounds)
+    packed = [zstandard.compress(block, 3) for block in blocks]
+    decoder = zstandard.ZstdDecompressor()
+    return repeats * _best(lambda: [decoder.decompress(b) for b in packed], rounds)
+
+
+def _best(call: Callable[[], Any], rounds: int) -> float:
+    times = []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        result = call()
+        times.append(time.perf_counter() - start)
+        del result
+    return min(times)
+
+
+def report(what: str, spent: Sequence[float], share: str = "") -> None:
+    """One row: milliseconds of everybody, and how many times longer the others take."""
+    ours, *others = spent
+    cells = [f"{1e3 * s:9.2f}" for s in spent] + [f"{s / ours:6.1f}x" for s in others]
+    print(f"{what:30}", *cells, share, flush=True)
+
+
+def measure_case(runner: Runner, rounds: int) -> None:
+    case = runner.case
+    report(f"{case.name}: write", [runner.run(side, "write")[0] for side in WRITERS])
+    bare = bare_seconds(case, rounds)
+    for measure in ("quarter", "full"):
+        found = [runner.best(side, measure) for side in ("ours", *PEERS)]
+        for number, when in enumerate(("first", "again")):
+            spent = [times[number] for times in found]
+            share = f"{bare / spent[0]:7.0%}" if measure == "full" else ""
+            report(f"{case.name}: {measure}, {when}", spent, share)
+    if case.name == "tiny":
+        report(f"{case.name}: open", [runner.run(side, "open")[0] for side in ("ours", *PEERS)])
+        found = [runner.run(side, "batches") for side in ("ours", *PEERS)]
+        report(f"{case.name}: random batch, first", [times[0] for times in found])
+        report(f"{case.name}: random batch, again", [min(times[1:]) for times in found])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=3, help="repeats; the best one counts")
+    parser.add_argument("--quick", action="store_true", help="a tenth of the datasets")
+    parser.add_argument("--cases", nargs="*", help="names; default: all")
+    arguments = parser.parse_args()
+    titles = [f"{name:>9}" for name in ("ours", *PEERS)] + [f"{name:>7}" for name in PEERS]
+    print(f"{'milliseconds':30}", *titles, "  share")
+    for case in cases(arguments.quick):
+        if arguments.cases and case.name not in arguments.cases:
+            continue
+        with tempfile.TemporaryDirectory(prefix="atlas-benchmark-") as folder:
+            measure_case(
+                Runner(case, Path(folder), arguments.rounds, arguments.quick), arguments.rounds
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,198 @@
+"""Stores written here, read and changed by atlas-python; stores changed by turns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from oracle.atlas_client import AtlasProcess
+from reference.atlas_compare import assert_as_original, assert_as_planned
+from reference.atlas_plans import Operation, Plan
+
+import atompack_torch as apt
+
+CODECS = ("zstd", "lz4", "none")
+FORMS = ("json", "json.zst", "json.lz4", "msgpack", "msgpack.zst", "msgpack.lz4")
+
+
+def apply(path: Path, operations: Sequence[Operation], mode: str = "a", **options: Any) -> None:
+    """Operations carried out by us; flushed at the end."""
+    with apt.AtlasStore(path, mode, **options) as store:  # type: ignore[arg-type]
+        for name, *arguments in operations:
+            getattr(store, name)(*arguments)
+
+
+def assert_agreed(path: Path, plan: Plan, atlas_python: AtlasProcess) -> None:
+    """The plan, the original and we agree about a store."""
+    store = apt.AtlasStore(path)
+    assert_as_planned(store, plan)
+    assert_as_original(store, atlas_python.read(path))
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("seed", range(3))
+def test_ours_read_by_the_original(
+    atlas_python: AtlasProcess, tmp_path: Path, codec: str, seed: int
+) -> None:
+    plan = Plan(np.random.default_rng(seed))
+    path = tmp_path / "store"
+    apply(path, plan.operations(30), "x", codec=codec)
+    assert_agreed(path, plan, atlas_python)
+    for _ in range(3):
+        apply(path, plan.operations(20))
+        assert_agreed(path, plan, atlas_python)
+    apply(path, [("compact",)])
+    assert_agreed(path, plan, atlas_python)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_metadata_forms(atlas_python: AtlasProcess, tmp_path: Path, form: str) -> None:
+    plan = Plan(np.random.default_rng(9))
+    path = tmp_path / "store"
+    apply(path, plan.operations(60), "x", metadata=form)
+    assert (path / f"atlas.{form}").is_file()
+    assert_agreed(path, plan, atlas_python)
+    atlas_python.apply(path, plan.operations(10))
+    apply(path, plan.operations(10))
+    assert_agreed(path, plan, atlas_python)
+    assert [p.name for p in path.iterdir() if p.name.startswith("atlas.")] == [f"atlas.{form}"]
+
+
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    turns=st.lists(st.sampled_from(["ours", "theirs", "we compact", "they compact"]), max_size=6),
+    codec=st.sampled_from(CODECS),
+)
+def test_changed_by_turns(
+    atlas_python: AtlasProcess,
+    tmp_path_factory: pytest.TempPathFactory,
+    seed: int,
+    turns: list[str],
+    codec: str,
+) -> None:
+    """Whoever writes, and whoever compacts, both go on with what the other left."""
+    plan = Plan(np.random.default_rng(seed))
+    path = tmp_path_factory.mktemp("turns") / "store"
+    apply(path, plan.operations(15), "x", codec=codec)
+    for turn in turns:
+        if turn == "ours":
+            apply(path, plan.operations(12))
+        elif turn == "theirs":
+            atlas_python.apply(path, plan.operations(12))
+        else:
+            if turn == "we compact":
+                apply(path, [("compact",)])
+            else:
+                atlas_python.apply(path, [("compact",)])
+            plan.deleted.clear()
+        assert_agreed(path, plan, atlas_python)
+
+
+def test_pending_changes_are_seen_by_the_writer_alone(tmp_path: Path) -> None:
+    plan, path = Plan(np.random.default_rng(4)), tmp_path / "store"
+    apply(path, plan.operations(40), "x")
+    before = apt.AtlasStore(path).datasets
+    with apt.AtlasStore(path, "a") as store:
+        for name, *arguments in plan.operations(40):
+            if name != "flush":
+                getattr(store, name)(*arguments)
+        assert sorted(store.datasets) == sorted(plan.arrays)
+        for dataset, arrays in plan.arrays.items():
+            for array in arrays:
+                values = store.read(dataset, array)
+                want = arrays[array].values
+                got = values.numpy() if isinstance(values, torch.Tensor) else values
+                np.testing.assert_array_equal(got, want.tolist() if want.dtype == "O" else want)
+        assert apt.AtlasStore(path).datasets == before
+    assert_as_planned(apt.AtlasStore(path), plan)
+
+
+def test_an_exception_drops_what_is_pending(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    apply(path, [("create_dataset", "kept")], "x")
+    with pytest.raises(RuntimeError, match="stop"), apt.AtlasStore(path, "a") as store:
+        store.create_dataset("dropped")
+        raise RuntimeError("stop")
+    assert apt.AtlasStore(path).datasets == ["kept"]
+
+
+def test_values_of_all_kinds(atlas_python: AtlasProcess, tmp_path: Path) -> None:
+    """Tensors, arrays, lists, numbers, moments and strings become what the dtype says."""
+    path = tmp_path / "store"
+    moments = np.array(["2024-05-01T12:00", "NaT"], "M8[s]")
+    with apt.AtlasStore(path, "x") as store:
+        store.create_dataset("d")
+        for array, dtype, shape, values in (
+            ("tensor", torch.float32, (2, 3), torch.arange(6.0).reshape(3, 2).T),
+            ("array", np.dtype("i2"), (3,), np.array([1, 2, 3], ">i2")),
+            ("list", "float64", (2, 2), [[1, 2], [3, 4.5]]),
+            ("scalar", "int8", (), -5),
+            ("time", "timestamp_ns", (2,), moments),
+            ("text", "string", (2,), ["Zürich", ""]),
+            ("word", "string", (), "one"),
+        ):
+            store.define_array("d", array, dtype, shape)
+            store.write("d", array, values)
+        store.set_attr("d", "when", np.datetime64("2024-05-01T12:00:00.5"))
+    store = apt.AtlasStore(path)
+    assert_as_original(store, atlas_python.read(path))
+    assert store.read("d", "tensor").tolist() == [[0, 2, 4], [1, 3, 5]]
+    assert store.read("d", "array").tolist() == [1, 2, 3]
+    assert store.read("d", "list").tolist() == [[1, 2], [3, 4.5]]
+    assert store.read("d", "scalar").item() == -5
+    assert store.read("d", "time").tolist() == moments.astype("M8[ns]").view("i8").tolist()
+    assert store.read("d", "text") == ["Zürich", ""]
+    assert store.read("d", "word") == "one"
+    assert store.attrs("d") == {"when": np.datetime64("2024-05-01T12:00:00.5", "ns")}
+
+
+def test_one_writer_at_a_time(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    with apt.AtlasStore(path, "x"):
+        with pytest.raises(apt.WriterLockedError, match=str(path)):
+            apt.AtlasStore(path, "a")
+        assert len(apt.AtlasStore(path)) == 0
+    with pytest.raises(FileExistsError):
+        apt.AtlasStore(path, "x")
+
+
+def test_refusals(tmp_path: Path) -> None:
+    """A refused change leaves the writer usable."""
+    path = tmp_path / "store"
+    with apt.AtlasStore(path, "x") as store:
+        store.create_dataset("d")
+        store.define_array("d", "v", "int16", (3,))
+        for call in (
+            lambda: store.create_dataset("d"),
+            lambda: store.create_dataset("_hidden"),
+            lambda: store.create_dataset("a/b"),
+            lambda: store.define_array("d", "v", "int16", (3,)),
+            lambda: store.define_array("d", "é", "int16", (3,)),
+            lambda: store.define_array("x", "v", "int16", (3,)),
+            lambda: store.write("d", "w", [1]),
+            lambda: store.write("d", "v", [1, 2, 3, 4]),
+            lambda: store.write("d", "v", [1, 2], start=[2]),
+            lambda: store.write("d", "v", [1 << 20, 0, 0]),
+            lambda: store.set_attr("d", "k", float("nan")),
+            lambda: store.set_attr("d", "k", "2024-05-01T12:00:00Z"),
+            lambda: store.set_attr("d", "k", 1 << 63),
+            lambda: store.delete_array("d", "w"),
+            lambda: store.delete_dataset("x"),
+        ):
+            with pytest.raises(apt.FieldError):
+                call()
+        with pytest.raises(TypeError):
+            store.set_attr("d", "k", [1])
+        with pytest.raises(ValueError, match="complex64"):
+            store.define_array("d", "c", "complex64", (3,))
+        store.write("d", "v", [1, 2, 3])
+    assert apt.AtlasStore(path).read("d", "v").tolist() == [1, 2, 3]
+    with pytest.raises(ValueError, match=r'mode "a" or "x", got "r"'):
+        apt.AtlasStore(path).create_dataset("e")
