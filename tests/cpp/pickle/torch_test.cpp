@@ -49,6 +49,12 @@ TEST(PickleTorch, Tensors) {
   EXPECT_EQ(tensor("K\2K\0\x85K\1\x85\x89"s + kHooks), "tensor(<f4 0 )");
 }
 
+TEST(PickleTorch, FewBytesDoNotStandForEndlessOnes) {
+  const std::string huge = "\x8a\x08" + u64(uint64_t{1} << 62);  // 2^64 bytes, which is 0 in 64 bits
+  EXPECT_EQ(tensor("K\0"s + huge + "\x85K\0\x85\x89"s + kHooks),
+            "unsafe: pickle: expected at most 1073741824 bytes, got more");
+}
+
 TEST(PickleTorch, ElementTypes) {
   const auto one = [](std::string name, const std::string& data) {
     Stream stream;
