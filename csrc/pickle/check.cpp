@@ -68,9 +68,7 @@ class Walk {
     const uint64_t size = state_.tree.array(array).size();
     // Empty items are no bytes, but work.
     if (type.item_bytes == 0) return spend(values_left_, size, "values", state_.limits.max_values);
-    // A stride of 0 makes as many elements as one likes of a few bytes: the product may not fit into 64 bits.
-    if (size > bytes_left_ / type.item_bytes) refuse_more("bytes", state_.limits.max_bytes);
-    bytes_left_ -= size * type.item_bytes;
+    spend(bytes_left_, size * type.item_bytes, "bytes", state_.limits.max_bytes);
   }
 
   void enter(const SequenceNode& node, bool hashed) {
@@ -86,12 +84,8 @@ class Walk {
   }
 
   static void spend(uint64_t& left, uint64_t n, std::string_view what, uint64_t limit) {
-    if (n > left) refuse_more(what, limit);
+    if (n > left) unsafe("expected at most ", limit, " ", what, ", got more");
     left -= n;
-  }
-
-  [[noreturn]] static void refuse_more(std::string_view what, uint64_t limit) {
-    unsafe("expected at most ", limit, " ", what, ", got more");
   }
 
   [[noreturn]] static void refuse_key(const Cell& cell) {
