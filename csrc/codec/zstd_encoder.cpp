@@ -21,11 +21,23 @@ ZSTD_CCtx* compression_context() {
   return context.get();
 }
 
+// The library trains on three quarters of the samples, and divides by zero or reads past their end where those are only
+// a few bytes.
+constexpr size_t kLeastSamples = 7;
+constexpr size_t kLeastBytes = 256;
+
+bool are_enough(std::span<const Bytes> samples) {
+  size_t bytes = 0;
+  for (const Bytes sample : samples.first(samples.size() / 2)) bytes += sample.size();
+  return samples.size() >= kLeastSamples && bytes >= kLeastBytes;
+}
+
 }  // namespace
 
 ZstdLevels zstd_levels() { return {ZSTD_minCLevel(), ZSTD_maxCLevel()}; }
 
 std::vector<std::byte> train_zstd_dictionary(std::span<const Bytes> samples, uint64_t most_bytes) {
+  if (!are_enough(samples)) return {};
   std::vector<std::byte> together;
   std::vector<size_t> sizes;
   for (const Bytes sample : samples) {

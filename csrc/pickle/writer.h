@@ -72,6 +72,8 @@ class Writer {
   void put(Bytes bytes) { out_.insert(out_.end(), bytes.begin(), bytes.end()); }
   void sized(Op short_form, Op long_form, Op huge_form, Bytes bytes);
   void bytes_of(const Array& array);
+  // The kinds of things in the memo are told apart by their first letter: texts, globals, element types.
+  static std::string named(char kind, std::string_view what);
   bool recall(std::string_view what);
   void remember(std::string_view what);
   void global(std::string_view module, std::string_view name);

@@ -123,6 +123,18 @@ TEST_F(ShardWriting, AShardOfSixBlocksHasNoDictionaryOfItsOwn) {
   EXPECT_FALSE(fs::exists(fs::path(root()) / "1/zstd_dict.bin"));
 }
 
+TEST_F(ShardWriting, BlocksOfAFewBytesMakeNoDictionary) {
+  {
+    Writer writer(root(), {.shard_size = 100, .block_size = 1});
+    for (int i = 0; i < 20; ++i) {
+      writer.begin_example().integer(i);
+      writer.end_example();
+    }
+    writer.close();
+  }
+  EXPECT_EQ(strategies_of(Reader(root())), std::vector{1});
+}
+
 TEST_F(ShardWriting, AnEmptySetHasOneEmptyShard) {
   write(0, {.shard_size = 10, .block_size = 4});
   EXPECT_EQ(names(), (std::vector<std::string>{"0", "0/index.npy", "0/meta.json", "meta.json"}));
