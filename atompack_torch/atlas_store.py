@@ -17,11 +17,12 @@ from atompack_torch.atlas_changes import StoreChanges
 from atompack_torch.column_scan import LAYOUTS, ColumnScan, Layout
 from atompack_torch.errors import FieldError
 from atompack_torch.options import check_choice
+from atompack_torch.xarray_datasets import XarrayDatasets
 
 _FORMS = ("json", "json.zst", "json.lz4", "msgpack", "msgpack.zst", "msgpack.lz4")
 
 
-class AtlasStore(StoreChanges):
+class AtlasStore(StoreChanges, XarrayDatasets):
     """A folder of datasets.
 
         with AtlasStore("profiles") as store:
