@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from atompack_torch.atlas_store import AtlasStore
 
 _NOT_A_TIME = np.iinfo(np.int64).min
-_NUMBERS = {
-    np.dtype(name).str for name in ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8"]
-}
+_NUMBERS = {np.dtype(f"{kind}{size}") for kind in "iu" for size in (1, 2, 4, 8)}
+_NUMBERS |= {np.dtype("f4"), np.dtype("f8")}
 
 
 class XarrayDatasets:
