@@ -1,4 +1,4 @@
-"""The stores that ``atlas_stores.py`` measures, and how each library writes them."""
+"""The stores that ``atlas.py`` measures, and how each library writes them."""
 
 from __future__ import annotations
 

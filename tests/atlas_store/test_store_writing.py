@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -118,10 +117,14 @@ def test_pending_changes_are_seen_by_the_writer_alone(tmp_path: Path) -> None:
 def test_an_exception_drops_what_is_pending(tmp_path: Path) -> None:
     path = tmp_path / "store"
     apply(path, [("create_dataset", "kept")], "x")
-    store = apt.AtlasStore(path, "a")
-    with contextlib.suppress(RuntimeError), store:
-        store.create_dataset("dropped")
-        raise RuntimeError("stop")
+
+    def fail() -> None:
+        with apt.AtlasStore(path, "a") as store:
+            store.create_dataset("dropped")
+            raise RuntimeError("stop")
+
+    with pytest.raises(RuntimeError, match="stop"):
+        fail()
     assert apt.AtlasStore(path).datasets == ["kept"]
 
 

@@ -1,6 +1,6 @@
 """ATLAS stores: how fast are columns and random batches read, and stores written?
 
-    python benchmarks/atlas_stores.py [--rounds N] [--quick] [--cases NAME ...]
+    python benchmarks/atlas.py [--rounds N] [--quick] [--cases NAME ...]
 
 Next to atlas-python (the quickest of its bulk read, its stacked bulk read and a loop, on the same
 store), to one stacked Zarr array a variable, and to one NetCDF file a dataset. Every measurement
