@@ -53,6 +53,19 @@ TEST(FileSystem, PublishingReplacesOnlyWhenAskedTo) {
   EXPECT_EQ(contents(folder / "b"), "new");
 }
 
+TEST(FileSystem, WithoutWaitingForTheDiskItDoesTheSame) {
+  const TemporaryFolder folder;
+  FileSystem& files = unsynced_file_system();
+  EXPECT_TRUE(files.make_folder(folder / "f"));
+  replace_file(files, folder / "f/a", ByteString("old").bytes());
+  replace_file(files, folder / "f/a", ByteString("new").bytes());
+  EXPECT_EQ(contents(folder / "f/a"), "new");
+  EXPECT_FALSE(files.make_folder(folder / "f"));
+  files.sync_folder(folder / "f");
+  files.remove(folder / "f/a");
+  EXPECT_FALSE(exists(folder / "f/a"));
+}
+
 TEST(FileSystem, WhatWasLeftCanBeTakenUpAgain) {
   const TemporaryFolder folder;
   {
