@@ -17,11 +17,12 @@ from atompack_torch.atlas_changes import StoreChanges
 from atompack_torch.column_scan import LAYOUTS, ColumnScan, Layout
 from atompack_torch.errors import FieldError
 from atompack_torch.options import check_choice
+from atompack_torch.xarray_datasets import XarrayDatasets
 
-_FORMS = ("json", "json.zst", "json.lz4", "msgpack", "msgpack.zst", "msgpack.lz4")
+FORMS = ("json", "json.zst", "json.lz4", "msgpack", "msgpack.zst", "msgpack.lz4")
 
 
-class AtlasStore(StoreChanges):
+class AtlasStore(StoreChanges, XarrayDatasets):
     """A folder of datasets.
 
         with AtlasStore("profiles") as store:
@@ -75,7 +76,7 @@ class AtlasStore(StoreChanges):
         check_choice("mode", mode, ("r", "a", "x"))
         if codec is not None:
             check_choice("codec", codec, ("zstd", "lz4", "none"))
-        check_choice("metadata", metadata, _FORMS)
+        check_choice("metadata", metadata, FORMS)
         if block_bytes < 1:
             raise ValueError(f"block_bytes: expected a positive number, got {block_bytes}")
         self._path = str(Path(path).absolute())
@@ -86,7 +87,7 @@ class AtlasStore(StoreChanges):
         self._names: list[str] | None = None
         self._writer: AtlasWriter | None = None
         if mode != "r":
-            form = _FORMS.index(metadata)
+            form = FORMS.index(metadata)
             self._writer = AtlasWriter(
                 self._path, mode == "x", codec, form, level, block_bytes, durable
             )

@@ -22,7 +22,7 @@ def add_paths(parser: argparse.ArgumentParser) -> None:
         "path",
         nargs="+",
         metavar="PATH",
-        help="an .atp file, a folder of them, or a folder of Atlas shards",
+        help="an .atp file or a folder of them, Atlas shards, an ATLAS store, an .af file",
     )
 
 

@@ -1,4 +1,4 @@
-"""Converts atomistic data to .atp, and from it to ASE databases and extended XYZ.
+"""Converts atomistic data to .atp and back; NetCDF and Zarr to ATLAS stores.
 
 For example:
 
@@ -8,9 +8,11 @@ For example:
   atompack-torch convert ani.h5 ani.atp --key wb97x_dz.energy=energy --energy-unit Ha
   atompack-torch convert data.atp data.db
   atompack-torch convert data.atp shards --to shards --shard-size 10000 --block-size 100
+  atompack-torch convert casts/*.nc grids.zarr profiles.atlas
 
 Reads .atp files and folders of them, Atlas shards, extended XYZ, ASE databases (.db, .aselmdb), NPZ
 and HDF5 arrays, and everything else that ASE reads. The format is found by suffix and first bytes.
+NetCDF files, Zarr groups and folders of them become datasets of a store, named after the files.
 TARGET appears when all of it is there. Values, units and signs stay as they are unless an option
 says otherwise; a report tells what was read, written, changed and left out.
 """
@@ -51,16 +53,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--to",
         dest="target_format",
         metavar="FORMAT",
-        help="of the target: atp, shards, extxyz, ase-db",
+        help="of the target: atp, shards, extxyz, ase-db, atlas",
     )
-    formats.add_argument("--codec", choices=("none", "lz4", "zstd"), help="of an .atp")
+    formats.add_argument("--codec", choices=("none", "lz4", "zstd"), help="of an .atp or a store")
     formats.add_argument("--level", type=int, default=3, help="of the codec (default: 3)")
     shards = parser.add_argument_group("shards")
     for name, text in _SHARDS.items():
         shards.add_argument(f"--{name}", type=int, metavar="N", help=text)
     exists = parser.add_mutually_exclusive_group()
     exists.add_argument("--overwrite", action="store_true", help="replace TARGET")
-    exists.add_argument("--append", action="store_true", help="append to an .atp")
+    exists.add_argument("--append", action="store_true", help="append to an .atp or a store")
     fields = parser.add_argument_group("fields")
     fields.add_argument(
         "--key",
@@ -96,7 +98,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Runs the command."""
     try:
-        report = _report(options)
+        report = _stored(options) if _are_datasets(options) else _report(options)
     except AtompackError:
         raise
     except ValueError as error:  # options that do not go together, units that do not exist
@@ -133,6 +135,36 @@ def _report(options: argparse.Namespace) -> Any:
             dtype=options.dtype,
         ),
         on_error=options.on_error,
+        progress=not (options.json or options.quiet),
+    )
+
+
+def _are_datasets(options: argparse.Namespace) -> bool:
+    from atompack_torch.convert.xarray_files import datasets_at
+
+    if options.target_format == "atlas":
+        return True
+    other = (options.source_format, options.target_format) != (None, None)
+    return not other and any(map(datasets_at, options.source))
+
+
+_FOR_STORES = {"command", "source", "target", "target_format", "codec", "level", "json", "quiet"}
+_FOR_STORES |= {"overwrite", "append", "on_error"}
+
+
+def _stored(options: argparse.Namespace) -> Any:
+    from atompack_torch.convert import convert_datasets
+
+    others = [name for name, value in vars(options).items() if value and name not in _FOR_STORES]
+    if others or options.on_error != "raise":
+        got = f"--{(others or ['on_error'])[0].replace('_', '-')}"
+        raise UsageError(f"{got}: is not for NetCDF and Zarr")
+    return convert_datasets(
+        options.source,
+        options.target,
+        mode="w" if options.overwrite else "a" if options.append else "x",
+        codec=options.codec,
+        level=options.level,
         progress=not (options.json or options.quiet),
     )
 

@@ -13,7 +13,7 @@ import math
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from atompack_torch.cli import _shards
+from atompack_torch.cli import _atlas, _shards
 from atompack_torch.cli._output import (
     UsageError,
     add_json,
@@ -47,6 +47,8 @@ def run(options: argparse.Namespace) -> int:
     """Runs the command."""
     if options.n < 0:
         raise UsageError(f"-n: expected a number from 0, got {options.n}")
+    if _atlas.are_stores(options.path):
+        return _atlas.head(options.path, options.n, options.json)
     if _shards.are_shards(options.path):
         return _shards.head(options.path, options.n, options.json)
     dataset = open_dataset(options.path, options.fields)

@@ -15,7 +15,7 @@ import dataclasses
 import sys
 from typing import TYPE_CHECKING, Any
 
-from atompack_torch.cli import _shards
+from atompack_torch.cli import _atlas, _shards
 from atompack_torch.cli._output import (
     add_json,
     add_paths,
@@ -52,6 +52,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Runs the command."""
+    if _atlas.are_stores(options.path):
+        return _atlas.info(options.path, options.json)
     if _shards.are_shards(options.path):
         return _shards.info(options.path, options.json)
     from atompack_torch import AtompackError, AtpDataset

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 
+from atompack_torch.cli import _atlas
 from atompack_torch.cli._output import (
     add_json,
     add_paths,
@@ -44,6 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Runs the command."""
+    if _atlas.are_stores(options.path):
+        return _atlas.stats(options.path, options.json)
     dataset = open_dataset(
         options.path, options.fields, missing=options.missing, access="sequential"
     )

@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 
-from atompack_torch.cli import _shards
+from atompack_torch.cli import _atlas, _shards
 from atompack_torch.cli._output import (
     add_json,
     add_paths,
@@ -39,6 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Runs the command."""
+    if _atlas.are_stores(options.path):
+        return _atlas.verify(options.path, options.max_faults, options.json)
     if _shards.are_shards(options.path):
         return _shards.verify(options.path, options.max_faults, options.json)
     from atompack_torch.verification import verify

@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "byte_string.h"
+#include "io/file.h"
 #include "io/faulty_file_system.h"
 #include "io/temporary_folder.h"
 #include "message_of.h"
@@ -63,7 +64,7 @@ TEST(FileSystem, WithoutWaitingForTheDiskItDoesTheSame) {
   EXPECT_FALSE(files.make_folder(folder / "f"));
   files.sync_folder(folder / "f");
   files.remove(folder / "f/a");
-  EXPECT_FALSE(exists(folder / "f/a"));
+  EXPECT_FALSE(io::exists(folder / "f/a"));
 }
 
 TEST(FileSystem, WhatWasLeftCanBeTakenUpAgain) {

@@ -1,0 +1,245 @@
+"""What info, head, stats and verify say of ATLAS stores and array files."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from atompack_torch.array_file import ArrayFile
+from atompack_torch.array_schema import ArraySchema
+from atompack_torch.array_statistics import ArrayStatistics
+from atompack_torch.atlas_store import FORMS, AtlasStore
+from atompack_torch.cli._output import UsageError, print_json, printable, table
+from atompack_torch.convert.formats import bytes_at
+from atompack_torch.errors import AtompackError
+
+_MOST_VALUES = 8  # of an array, in text
+
+
+def are_stores(paths: Sequence[str]) -> bool:
+    """Whether the paths are stores or array files, and nothing else."""
+    found = {_is_store(Path(path)) for path in paths}
+    if len(found) > 1:
+        raise UsageError("expected ATLAS stores or other files, got both")
+    return found == {True}
+
+
+def _is_store(path: Path) -> bool:
+    if path.is_dir():
+        return any((path / f"atlas.{form}").is_file() for form in FORMS)
+    return path.suffix == ".af"
+
+
+class _Opened:
+    """A store, or an array file as a store of one array: name of the dataset → its arrays."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.store = AtlasStore(path) if Path(path).is_dir() else None
+        self.file = ArrayFile(path) if self.store is None else None
+
+    @property
+    def datasets(self) -> list[str]:
+        if self.store is not None:
+            return self.store.datasets
+        assert self.file is not None
+        return self.file.names
+
+    def arrays_of(self, dataset: str) -> list[str]:
+        return [""] if self.store is None else self.store.arrays_of(dataset)
+
+    def attrs(self, dataset: str) -> dict[str, Any]:
+        return {} if self.store is None else self.store.attrs(dataset)
+
+    def schema(self, dataset: str, array: str) -> ArraySchema:
+        if self.store is not None:
+            found: ArraySchema = self.store.schema(array, dataset)
+            return found
+        assert self.file is not None
+        return self.file.schema(dataset)
+
+    def read(self, dataset: str, array: str) -> Any:
+        if self.store is not None:
+            return self.store.read(dataset, array)
+        assert self.file is not None
+        return self.file.read(dataset)
+
+    def statistics(self) -> Iterator[tuple[str, dict[str, ArrayStatistics]]]:
+        if self.store is not None:
+            for array in self.store.arrays:
+                yield array, self.store.stats(array)
+        else:
+            assert self.file is not None
+            yield "", self.file.stats()
+
+    def n_bytes(self) -> int:
+        path = Path(self.path)
+        if path.is_dir():
+            return bytes_at(path)
+        layers = [path, *path.parent.glob(f"{path.stem}.*.af")]
+        return sum(map(bytes_at, layers))
+
+
+def info(paths: Sequence[str], as_json: bool) -> int:
+    """Datasets, arrays with their dtypes and shapes, use of space."""
+    described = [_describe(_Opened(path)) for path in paths]
+    if as_json:
+        print_json(described)
+        return 0
+    for one in described:
+        print(
+            f"{printable(one['path'])}: {one['n_datasets']:,} datasets, {one['file_bytes']:,} bytes"
+        )
+        rows = [("array", "datasets", "dtype", "shape")]
+        for array in one["arrays"]:
+            shape = str(array["shape"]) if array["shape"] is not None else "differs"
+            dtype = array["dtype"] or "differs"
+            rows.append((printable(array["name"]), f"{array['n_datasets']:,}", dtype, shape))
+        print(table(rows, "  "))
+    return 0
+
+
+def _describe(opened: _Opened) -> dict[str, Any]:
+    schemas: dict[str, list[ArraySchema]] = {}
+    for dataset in opened.datasets:
+        for array in opened.arrays_of(dataset):
+            schemas.setdefault(array, []).append(opened.schema(dataset, array))
+    arrays = [
+        {
+            "name": name,
+            "n_datasets": len(found),
+            "dtype": _common(schema.dtype for schema in found),
+            "shape": _common(schema.shape for schema in found),
+            "values": sum(math.prod(schema.shape) for schema in found),
+        }
+        for name, found in sorted(schemas.items())
+    ]
+    return {
+        "path": opened.path,
+        "n_datasets": len(opened.datasets),
+        "file_bytes": opened.n_bytes(),
+        "arrays": arrays,
+    }
+
+
+def _common(values: Any) -> Any:
+    found = set(values)
+    return found.pop() if len(found) == 1 else None
+
+
+def head(paths: Sequence[str], n: int, as_json: bool) -> int:
+    """The first datasets: attributes and the beginning of each array."""
+    documents = []
+    for path in paths:
+        opened = _Opened(path)
+        for dataset in opened.datasets[:n]:
+            attributes = {key: _plain(value) for key, value in opened.attrs(dataset).items()}
+            arrays = {name: opened.read(dataset, name) for name in opened.arrays_of(dataset)}
+            if as_json:
+                values = {name: _plain(value) for name, value in arrays.items()}
+                documents.append({"dataset": dataset, "attributes": attributes, "arrays": values})
+            else:
+                _print_dataset(opened, dataset, attributes, arrays)
+        if not as_json:
+            print(f"{min(n, len(opened.datasets)):,} of {len(opened.datasets):,} datasets")
+    if as_json:
+        print_json(documents)
+    return 0
+
+
+def _print_dataset(
+    opened: _Opened, dataset: str, attributes: dict[str, Any], arrays: dict[str, Any]
+) -> None:
+    print(f"dataset {printable(dataset)}")
+    rows = [(printable(k), "attribute", "", printable(repr(v))) for k, v in attributes.items()]
+    for name, value in arrays.items():
+        schema = opened.schema(dataset, name)
+        rows.append((printable(name), schema.dtype, str(schema.shape), printable(_shown(value))))
+    if rows:
+        print(table(rows, "  "))
+
+
+def _shown(value: Any) -> str:
+    flat = value.flatten() if isinstance(value, Tensor) else np.array(value, object).reshape(-1)
+    first = [f"{x:.6g}" if isinstance(x, float) else repr(x) for x in flat[:_MOST_VALUES].tolist()]
+    return " ".join(first) + (" ..." if len(flat) > _MOST_VALUES else "")
+
+
+def _plain(value: Any) -> Any:
+    """As JSON has it: no NaN and no infinity, moments and bytes as text."""
+    if isinstance(value, Tensor):
+        value = value.tolist()
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, bytes):
+        return value.decode(errors="backslashreplace")
+    if isinstance(value, np.datetime64) or (isinstance(value, float) and not math.isfinite(value)):
+        return str(value)
+    return value
+
+
+def stats(paths: Sequence[str], as_json: bool) -> int:
+    """Least and largest values and missing ones by array, from the stored statistics."""
+    documents = []
+    rows = [["array", "datasets", "values", "missing", "min", "max"]]
+    for path in paths:
+        for array, found in _Opened(path).statistics():
+            total = _total(array, list(found.values()))
+            documents.append({"path": path, **{key: _plain(v) for key, v in total.items()}})
+            counts = [f"{total[key]:,}" for key in ("datasets", "values", "missing")]
+            extremes = [printable(str(_plain(total[key]))) for key in ("min", "max")]
+            rows.append([printable(array), *counts, *extremes])
+    if as_json:
+        print_json(documents)
+    else:
+        print(table(rows))
+    return 0
+
+
+def _total(array: str, found: list[ArrayStatistics]) -> dict[str, Any]:
+    least = [one.min for one in found if one.min is not None and one.min == one.min]
+    most = [one.max for one in found if one.max is not None and one.max == one.max]
+    kinds = Counter(isinstance(value, bytes) for value in least + most)
+    comparable = len(kinds) == 1
+    return {
+        "array": array,
+        "datasets": len(found),
+        "values": sum(one.row_count for one in found),
+        "missing": sum(one.null_count for one in found),
+        "min": min(least) if comparable else None,
+        "max": max(most) if comparable else None,
+    }
+
+
+def verify(paths: Sequence[str], max_faults: int, as_json: bool) -> int:
+    """Reads every array of every dataset; lists those that cannot be read."""
+    faults: list[str] = []
+    n_faults = n_arrays = n_datasets = 0
+    for path in paths:
+        opened = _Opened(path)
+        n_datasets += len(opened.datasets)
+        for dataset in opened.datasets:
+            for array in opened.arrays_of(dataset):
+                n_arrays += 1
+                try:
+                    opened.schema(dataset, array)
+                    opened.read(dataset, array)
+                except (AtompackError, OSError) as error:
+                    n_faults += 1
+                    faults += [str(error)] if len(faults) < max_faults else []
+    if as_json:
+        counts = {"n_datasets": n_datasets, "n_arrays": n_arrays, "n_faults": n_faults}
+        print_json(counts | {"faults": faults})
+        return 1 if n_faults else 0
+    for fault in faults:
+        print(printable(fault))
+    if n_faults > len(faults):
+        print(f"... and {n_faults - len(faults):,} more faults")
+    print(f"{n_datasets:,} datasets, {n_arrays:,} arrays: {n_faults:,} faults")
+    return 1 if n_faults else 0
