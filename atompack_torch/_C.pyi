@@ -389,7 +389,14 @@ class AtlasReader(_StoreHandle):
 
 class AtlasWriter(_StoreHandle):
     def __init__(
-        self, path: str, create: bool, codec: str | None, form: int, level: int, block_bytes: int
+        self,
+        path: str,
+        create: bool,
+        codec: str | None,
+        form: int,
+        level: int,
+        block_bytes: int,
+        durable: bool,
     ) -> None: ...
     def definition(self, dataset: str, array: str) -> _ArraySchema: ...
     def create_dataset(self, name: str) -> None: ...
@@ -423,7 +430,9 @@ class ArrayFileReader:
     def read(self, name: str, start: list[int], count: list[int]) -> Any: ...
 
 class ArrayFileWriter:
-    def __init__(self, path: str, codec: str, level: int, block_bytes: int) -> None: ...
+    def __init__(
+        self, path: str, codec: str, level: int, block_bytes: int, durable: bool
+    ) -> None: ...
     def names(self) -> list[str]: ...
     def definition(self, name: str) -> _ArraySchema: ...
     def define(

@@ -31,6 +31,7 @@ class ArrayFile:
         codec: of blocks written from now on: ``"zstd"``, ``"lz4"`` or ``"none"``.
         level: of zstd.
         block_bytes: chunks are compressed together in blocks of about this size.
+        durable: ``flush`` waits for the disk; see ``AtlasStore``.
 
     Raises:
         OSError: the file cannot be opened; it exists (mode ``"x"``).
@@ -47,6 +48,7 @@ class ArrayFile:
         *,
         level: int = 3,
         block_bytes: int = 8 << 20,
+        durable: bool = True,
     ) -> None:
         check_choice("mode", mode, ("r", "a", "x"))
         check_choice("codec", codec, ("zstd", "lz4", "none"))
@@ -58,7 +60,7 @@ class ArrayFile:
             return
         if mode == "x" and Path(self._path).exists():
             raise FileExistsError(f"{self._path} exists")
-        self._writer = ArrayFileWriter(self._path, codec, level, block_bytes)
+        self._writer = ArrayFileWriter(self._path, codec, level, block_bytes, durable)
 
     def _handle(self) -> ArrayFileReader | ArrayFileWriter:
         handle = self._writer or self._reader

@@ -49,6 +49,9 @@ class AtlasStore(StoreChanges, XarrayDatasets):
         level: of zstd.
         block_bytes: chunks are compressed together in blocks of about this size. A block is decoded
             whole: small ones suit random access, large ones compress better.
+        durable: ``flush`` waits for the disk, so that it survives a loss of power. False: it
+            survives the end of the process at any moment, and costs milliseconds less for each
+            variable.
         metadata: form of a new store's metadata file: ``"json"`` or ``"msgpack"``, perhaps with
             ``".zst"`` or ``".lz4"`` behind it.
 
@@ -67,6 +70,7 @@ class AtlasStore(StoreChanges, XarrayDatasets):
         *,
         level: int = 3,
         block_bytes: int = 8 << 20,
+        durable: bool = True,
         metadata: str = "json",
     ) -> None:
         check_choice("mode", mode, ("r", "a", "x"))
@@ -84,7 +88,9 @@ class AtlasStore(StoreChanges, XarrayDatasets):
         self._writer: AtlasWriter | None = None
         if mode != "r":
             form = FORMS.index(metadata)
-            self._writer = AtlasWriter(self._path, mode == "x", codec, form, level, block_bytes)
+            self._writer = AtlasWriter(
+                self._path, mode == "x", codec, form, level, block_bytes, durable
+            )
             return
         for text in self._reader().warnings:
             warnings.warn(text, stacklevel=2)

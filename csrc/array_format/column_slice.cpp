@@ -142,6 +142,7 @@ void Slice::group_pieces() {
       unit.wanted += pieces_[unit.last].chunk->bytes;
       unit.end = std::max(unit.end, uint64_t{pieces_[unit.last].chunk->offset} + pieces_[unit.last].chunk->bytes);
     }
+    if (!is_plain) decoded_bytes_ += unit.block.decoded_bytes;
     if (!is_plain && !is_mostly_wanted(unit)) partly_wanted_ += unit.block.decoded_bytes;
     first = unit.last;
     units_.push_back(unit);
@@ -218,8 +219,9 @@ void Slice::read(size_t number, ColumnVisitor& visitor) const {
     if (unit.block.codec == codec::Codec::none) return hand_out(unit, unit.block.stored, visitor);
     const std::tuple key(layer.serial(), piece.chunk->block, kWholeBlock);
     if (const auto kept = cache_.find(key)) return hand_out(unit, kept->bytes(), visitor);
-    if (decode_in_place(unit, visitor)) return;
-    if (is_mostly_wanted(unit)) {  // it is used up at once
+    const bool fits = decoded_bytes_ <= kMostCachedBytes / 2;
+    if (!fits && decode_in_place(unit, visitor)) return;
+    if (!fits && is_mostly_wanted(unit)) {  // it is used up at once
       thread_local std::vector<std::byte> scratch;
       return hand_out(unit, decode_block(unit.block, scratch), visitor);
     }

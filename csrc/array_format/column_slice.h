@@ -92,6 +92,7 @@ class Slice final : public ColumnSlice {
   std::vector<uint64_t> axes_;
   std::vector<Piece> pieces_;
   std::vector<Unit> units_;
+  uint64_t decoded_bytes_ = 0;  // of all blocks
   uint64_t partly_wanted_ = 0;  // bytes of blocks of which less than half is wanted
 };
 

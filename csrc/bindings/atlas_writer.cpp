@@ -33,6 +33,8 @@ std::optional<codec::Codec> codec_named(const std::optional<std::string>& name) 
   throw InternalError("codec: unknown name");
 }
 
+io::FileSystem& files_of(bool durable) { return durable ? io::real_file_system() : io::unsynced_file_system(); }
+
 // A view; the caller keeps the array, which is contiguous.
 Bytes bytes_of(const py::array& values) {
   if ((values.flags() & py::array::c_style) == 0) throw InternalError("an array is not contiguous");
@@ -69,7 +71,7 @@ py::object values_of(Type type, const Extents& count, const Read& read) {
 }
 
 std::unique_ptr<StoreWriter> open_store_writer(const Path& path, bool create, const std::optional<std::string>& codec,
-                                               int form, int level, uint64_t block_bytes) {
+                                               int form, int level, uint64_t block_bytes, bool durable) {
   atlas_store::WriterOptions options;
   options.codec = codec_named(codec);
   options.form = static_cast<atlas_store::Form>(form);
@@ -77,14 +79,14 @@ std::unique_ptr<StoreWriter> open_store_writer(const Path& path, bool create, co
   options.block_bytes = block_bytes;
   const py::gil_scoped_release release;
   return std::make_unique<StoreWriter>(path.bytes, create ? atlas_store::Mode::create : atlas_store::Mode::append,
-                                       options);
+                                       options, files_of(durable));
 }
 
 void bind_store_writer(py::module_& module) {
   using Name = const std::string&;
   py::class_<StoreWriter>(module, "AtlasWriter")
       .def(py::init(&open_store_writer), py::arg("path"), py::arg("create"), py::arg("codec"), py::arg("form"),
-           py::arg("level"), py::arg("block_bytes"))
+           py::arg("level"), py::arg("block_bytes"), py::arg("durable"))
       .def("__len__",
            [](const StoreWriter& self) { return self.look([](auto& w) { return n_datasets(w.metadata()); }); })
       .def("dataset_names",
@@ -151,19 +153,20 @@ void bind_store_writer(py::module_& module) {
 }
 
 std::unique_ptr<FileWriter> open_file_writer(const Path& path, const std::string& codec, int level,
-                                             uint64_t block_bytes) {
+                                             uint64_t block_bytes, bool durable) {
   array_format::WriterOptions options;
   options.codec = codec_named(codec).value();
   options.level = level;
   options.block_bytes = block_bytes;
   const py::gil_scoped_release release;
-  return std::make_unique<FileWriter>(path.bytes, options);
+  return std::make_unique<FileWriter>(path.bytes, options, files_of(durable));
 }
 
 void bind_file_writer(py::module_& module) {
   using Name = const std::string&;
   py::class_<FileWriter>(module, "ArrayFileWriter")
-      .def(py::init(&open_file_writer), py::arg("path"), py::arg("codec"), py::arg("level"), py::arg("block_bytes"))
+      .def(py::init(&open_file_writer), py::arg("path"), py::arg("codec"), py::arg("level"), py::arg("block_bytes"),
+           py::arg("durable"))
       .def("names", [](FileWriter& self) { return self.use([](auto& w) { return w.names(); }); })
       .def("definition",
            [](FileWriter& self, Name name) { return describe(self.use([&](auto& w) { return w.definition(name); })); })

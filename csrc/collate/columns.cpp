@@ -15,7 +15,7 @@ namespace atompack::collate {
 namespace {
 
 // Below it a second thread costs more than it saves.
-constexpr uint64_t kWorthThreads = uint64_t{1} << 20;
+constexpr uint64_t kWorthThreads = uint64_t{4} << 20;
 ParallelPace pace;
 
 // Bits of an integer type that hold the value.

@@ -45,5 +45,8 @@ class FileSystem {
 void replace_file(FileSystem& files, const std::string& path, Bytes content);
 
 FileSystem& real_file_system();
+// The same without waiting for the disk: what it did survives the end of the process at any moment, and after a loss of
+// power nobody knows.
+FileSystem& unsynced_file_system();
 
 }  // namespace atompack::io

@@ -127,7 +127,7 @@ void LockedFile::sync() {
   if (::fsync(fd_.get()) != 0) fail(path_, "fsync");
 }
 
-void LockedFile::publish(bool replace) {
+void LockedFile::publish(bool replace, bool durable) {
   if (!published_ && replace) {
     if (::rename(present_path_.c_str(), path_.c_str()) != 0) throw IoError(errno, std::strerror(errno), path_);
   } else if (!published_) {
@@ -135,7 +135,7 @@ void LockedFile::publish(bool replace) {
   }
   published_ = true;
   present_path_ = path_;
-  if (!name_is_durable_) sync_folder_of(path_);
+  if (!name_is_durable_ && durable) sync_folder_of(path_);
   name_is_durable_ = true;
 }
 

@@ -37,9 +37,9 @@ class LockedFile final : public WritableFile {
   // A hint: what lies there is on its way to the disk, so that sync_data() finds less to wait for.
   void start_writing_back(uint64_t offset, uint64_t length);
 
-  // Gives the file its name, durably. `replace`: also if something stands there, which readers of the old file do not
-  // notice; else that is an IoError (EEXIST).
-  void publish(bool replace);
+  // Gives the file its name; `durable`: also after a loss of power. `replace`: also if something stands there, which
+  // readers of the old file do not notice; else that is an IoError (EEXIST).
+  void publish(bool replace, bool durable = true);
   bool is_published() const { return published_ && name_is_durable_; }
 
   // Where the file can be opened now, and the name it is meant for.

@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "byte_string.h"
+#include "io/file.h"
 #include "io/faulty_file_system.h"
 #include "io/temporary_folder.h"
 #include "message_of.h"
@@ -51,6 +52,19 @@ TEST(FileSystem, PublishingReplacesOnlyWhenAskedTo) {
   replace_file(files, folder / "b", ByteString("new").bytes());
   EXPECT_EQ(contents(folder / "a"), "old");
   EXPECT_EQ(contents(folder / "b"), "new");
+}
+
+TEST(FileSystem, WithoutWaitingForTheDiskItDoesTheSame) {
+  const TemporaryFolder folder;
+  FileSystem& files = unsynced_file_system();
+  EXPECT_TRUE(files.make_folder(folder / "f"));
+  replace_file(files, folder / "f/a", ByteString("old").bytes());
+  replace_file(files, folder / "f/a", ByteString("new").bytes());
+  EXPECT_EQ(contents(folder / "f/a"), "new");
+  EXPECT_FALSE(files.make_folder(folder / "f"));
+  files.sync_folder(folder / "f");
+  files.remove(folder / "f/a");
+  EXPECT_FALSE(io::exists(folder / "f/a"));
 }
 
 TEST(FileSystem, WhatWasLeftCanBeTakenUpAgain) {
