@@ -60,7 +60,10 @@ class ArraySchema(NamedTuple):
         if self.dtype in TEXTS:
             return values
         name = "int64" if self.dtype == "timestamp_ns" else self.dtype
-        return torch.from_numpy(values).view(getattr(torch, name)).reshape(list(shape))
+        dtype = getattr(torch, name)
+        if len(values) == 0:  # such bytes have no stride that a view of wider items could take
+            return torch.empty(list(shape), dtype=dtype)
+        return torch.from_numpy(values).view(dtype).reshape(list(shape))
 
 
 def extents(name: str, given: Sequence[int] | None) -> list[int] | None:

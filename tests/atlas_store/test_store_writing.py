@@ -201,3 +201,15 @@ def test_refusals(tmp_path: Path) -> None:
     assert apt.AtlasStore(path).read("d", "v").tolist() == [1, 2, 3]
     with pytest.raises(ValueError, match=r'mode "a" or "x", got "r"'):
         apt.AtlasStore(path).create_dataset("e")
+
+
+def test_empty_slices_of_what_is_pending(tmp_path: Path) -> None:
+    with apt.AtlasStore(tmp_path / "store", "x") as store:
+        store.create_dataset("d")
+        store.define_array("d", "v", "float32", (3, 4))
+        store.define_array("d", "none", "int64", (0,))
+        store.define_array("d", "s", "string", (2,))
+        for start, shape, want in (([3, 0], None, (0, 4)), (None, [2, 0], (2, 0))):
+            assert store.read("d", "v", start, shape).shape == want
+        assert store.read("d", "none").shape == (0,)
+        assert store.read("d", "s", [2]) == []

@@ -1,0 +1,162 @@
+"""Single array files: those of stores, and files of one's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from oracle.atlas_client import AtlasProcess
+from reference.atlas_fixture import AtlasFixture
+from reference.compare import assert_same
+
+import atompack_torch as apt
+
+STORES = ("gridded_zstd_json", "overlay_none", "deleted_none", "layers12_none", "compacted_lz4")
+
+
+@pytest.fixture(scope="module")
+def folder(fixtures: Path) -> Path:
+    return fixtures.parent / "atlas"
+
+
+@pytest.mark.parametrize("name", STORES)
+def test_files_of_stores(folder: Path, name: str) -> None:
+    """The arrays of a file are the datasets that have its variable."""
+    expected = AtlasFixture(folder, name)
+    for variable in expected.arrays:
+        file = apt.ArrayFile(expected.path / variable / "data.af")
+        having = {d for d in expected.datasets if variable in expected.arrays_of(d)}
+        assert set(file.names) == having
+        statistics = file.stats()
+        for dataset in having:
+            facts = expected.facts(dataset, variable)
+            assert_same(file.read(dataset), expected.value(dataset, variable), dataset)
+            assert file.schema(dataset).shape == tuple(facts["shape"])
+            assert (dataset in statistics) == (facts["stats"] is not None)
+
+
+def test_slices(folder: Path) -> None:
+    expected = AtlasFixture(folder, "gridded_zstd_json")
+    file = apt.ArrayFile(expected.path / "temperature" / "data.af")
+    whole = expected.value("grid_001", "temperature")
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        start = [int(rng.integers(0, e + 2)) for e in whole.shape]
+        shape = [int(rng.integers(0, e + 2)) for e in whole.shape]
+        box = tuple(slice(s, s + n) for s, n in zip(start, shape, strict=True))
+        assert_same(file.read("grid_001", start, shape), whole[box].clone(), f"{start} {shape}")
+
+
+def write_all(path: Path, codec: Any = "zstd", mode: Any = "x") -> dict[str, torch.Tensor]:
+    """Arrays of several dtypes in chunks."""
+    values = {
+        "a": torch.arange(60, dtype=torch.float32).reshape(5, 12),
+        "b": torch.tensor([1, -2, 3], dtype=torch.int8),
+        "scalar": torch.tensor(7.5, dtype=torch.float64),
+    }
+    with apt.ArrayFile(path, mode, codec) as file:
+        for name, value in values.items():
+            dtype = str(value.dtype).removeprefix("torch.")
+            chunks = (2, 5) if value.ndim == 2 else None
+            file.define(name, dtype, value.shape, chunk_shape=chunks)
+            file.write(name, value)
+            assert_same(file.read(name), value, name)  # what is pending
+    return values
+
+
+@pytest.mark.parametrize("codec", ["zstd", "lz4", "none"])
+def test_there_and_back(tmp_path: Path, codec: str) -> None:
+    path = tmp_path / "own.af"
+    values = write_all(path, codec)
+    with apt.ArrayFile(path, "a") as file:
+        file.write("a", np.full((2, 3), -1), start=[1, 4])
+        file.define("text", "string", (2,), fill_value="n/a")
+        file.write("text", ["x", "Zürich"])
+        file.delete("b")
+    values["a"][1:3, 4:7] = -1
+    for _ in range(2):
+        file = apt.ArrayFile(path)
+        assert file.names == ["a", "scalar", "text"]
+        assert_same(file.read("a"), values["a"], "a")
+        assert file.read("text") == ["x", "Zürich"]
+        assert file.schema("a").chunk_shape == (2, 5)
+        assert file.stats()["a"].min == -1
+        with apt.ArrayFile(path, "a") as writer:
+            writer.compact()
+    assert [p.name for p in tmp_path.iterdir() if p.suffix == ".af"] == ["own.af"]
+
+
+def test_a_handle_sees_the_layers_of_its_time(tmp_path: Path) -> None:
+    path = tmp_path / "own.af"
+    values = write_all(path)
+    old = apt.ArrayFile(path)
+    with apt.ArrayFile(path, "a") as file:
+        file.write("b", [9, 9, 9])
+    assert_same(old.read("b"), values["b"], "b")
+    assert apt.ArrayFile(path).read("b").tolist() == [9, 9, 9]
+
+
+def test_the_original_reads_it_as_a_variable(atlas_python: AtlasProcess, tmp_path: Path) -> None:
+    """A file laid under a store whose metadata knows its arrays."""
+    store = atlas_python.create(
+        tmp_path / "store",
+        [("create_dataset", "d"), ("define_array", "d", "v", "float32", [4], ["x"], None, None)],
+    )
+    for layer in (store / "v").iterdir():
+        layer.unlink()
+    with apt.ArrayFile(store / "v" / "data.af", "x") as file:
+        file.define("d", "float32", (4,), ["x"])
+        file.write("d", [1.0, 2.0, 3.0, 4.0])
+    found = atlas_python.read(store)["d"]["arrays"]["v"]
+    assert found["values"].tolist() == [1, 2, 3, 4]
+    assert found["stats"]["max"] == 4
+
+
+def test_modes_and_refusals(tmp_path: Path) -> None:
+    path = tmp_path / "own.af"
+    with pytest.raises(FileNotFoundError):
+        apt.ArrayFile(path)
+    write_all(path)
+    with pytest.raises(FileExistsError):
+        apt.ArrayFile(path, "x")
+    with apt.ArrayFile(path, "a"), pytest.raises(apt.WriterLockedError, match="own"):
+        apt.ArrayFile(path, "a")
+    file = apt.ArrayFile(path)
+    for call in (lambda: file.read("nothing"), lambda: file.schema("nothing")):
+        with pytest.raises(apt.FieldError, match="nothing"):
+            call()
+    with pytest.raises(ValueError, match='mode "a" or "x"'):
+        file.write("a", [1])
+    with pytest.raises(ValueError, match="mode: expected one of"):
+        apt.ArrayFile(path, "w")  # type: ignore[arg-type]
+
+
+def test_an_exception_drops_what_is_pending(tmp_path: Path) -> None:
+    path = tmp_path / "own.af"
+    values = write_all(path)
+    with pytest.raises(RuntimeError, match="stop"):
+        _stopped(path)
+    assert_same(apt.ArrayFile(path).read("b"), values["b"], "b")
+
+
+def _stopped(path: Path) -> None:
+    with apt.ArrayFile(path, "a") as file:
+        file.write("b", [0, 0, 0])
+        raise RuntimeError("stop")
+
+
+def test_damage(tmp_path: Path) -> None:
+    path = tmp_path / "own.af"
+    write_all(path)
+    layers = sorted(tmp_path.glob("own*.af"))
+    for layer in layers:
+        whole = layer.read_bytes()
+        for size in range(0, len(whole), 7):
+            layer.write_bytes(whole[:size])
+            with pytest.raises(apt.CorruptFileError, match=layer.name):
+                apt.ArrayFile(path).read("a")
+        layer.write_bytes(whole)
+    assert apt.ArrayFile(path).read("b").tolist() == [1, -2, 3]
