@@ -46,6 +46,10 @@ demo: $(DONE)/extension $(DONE)/extra-demo build/demo/alloys.atp  ## train a pot
 demo-cache: $(DONE)/extension $(DONE)/extra-demo build/demo/alloys.atp  ## train a descriptor potential from a feature cache
 	@OMP_WAIT_POLICY=passive $(PY) examples/04_descriptor_potential.py build/demo/alloys.atp --out build/demo
 
+.PHONY: demo-atlas
+demo-atlas: $(DONE)/extension $(DONE)/extra-demo  ## train on ocean profiles from an ATLAS store
+	@OMP_WAIT_POLICY=passive $(PY) examples/05_atlas_store.py --out build/demo
+
 build/demo/alloys.atp: examples/alloys.py | $(DONE)/extra-demo
 	@$(PY) examples/alloys.py $@
 
