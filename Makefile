@@ -50,6 +50,10 @@ demo-cache: $(DONE)/extension $(DONE)/extra-demo build/demo/alloys.atp  ## train
 demo-atlas: $(DONE)/extension $(DONE)/extra-demo  ## train on ocean profiles from an ATLAS store
 	@OMP_WAIT_POLICY=passive $(PY) examples/05_atlas_store.py --out build/demo
 
+.PHONY: demo-shards
+demo-shards: $(DONE)/extension $(DONE)/extra-demo  ## train an image classifier from Atlas shards
+	@OMP_WAIT_POLICY=passive $(PY) examples/06_atlas_shards.py --out build/demo
+
 build/demo/alloys.atp: examples/alloys.py | $(DONE)/extra-demo
 	@$(PY) examples/alloys.py $@
 
