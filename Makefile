@@ -9,6 +9,7 @@ TORCH ?= torch==2.13.0
 FUZZ_SECONDS ?= 60
 THREADED_TESTS := OrderedWorkers.*:Writer.*:SharedRing.*:Reader.*:ConcatSource.*:MappedFile.*:AtlasShardsReader.ManyThreads:ArrayFileReader.*:ArrayWriter*:*/ArrayWriterCodecs.*:*/WriterStops.*
 PYTEST_ARGS ?=
+TORCH_LIBRARIES := $(addprefix --exclude ,libtorch.so libtorch_cpu.so libtorch_python.so libtorch_cuda.so libc10.so libgomp.so.1)
 
 DEBIAN := g++ make pkg-config ccache libhdf5-dev libzstd-dev liblz4-dev zlib1g-dev nlohmann-json3-dev
 DEBIAN_PYTHON := python3 python3-venv python3-dev
@@ -49,6 +50,10 @@ demo-cache: $(DONE)/extension $(DONE)/extra-demo build/demo/alloys.atp  ## train
 demo-atlas: $(DONE)/extension $(DONE)/extra-demo  ## train on ocean profiles from an ATLAS store
 	@OMP_WAIT_POLICY=passive $(PY) examples/05_atlas_store.py --out build/demo
 
+.PHONY: demo-shards
+demo-shards: $(DONE)/extension $(DONE)/extra-demo  ## train an image classifier from Atlas shards
+	@OMP_WAIT_POLICY=passive $(PY) examples/06_atlas_shards.py --out build/demo
+
 build/demo/alloys.atp: examples/alloys.py | $(DONE)/extra-demo
 	@$(PY) examples/alloys.py $@
 
@@ -83,6 +88,19 @@ bench: $(DONE)/extension $(DONE)/extra-bench  ## measure reading, writing and co
 .PHONY: docs
 docs: $(DONE)/torch $(DONE)/extra-docs  ## build the documentation with the reference of all public names into build/docs
 	@$(PY) -m mkdocs build --quiet --strict
+
+# The libraries it links to are put inside; torch's own are found next to it.
+.PHONY: wheel
+wheel: $(DONE)/torch $(DONE)/build-tools $(DONE)/extra-wheel  ## build a wheel with all it needs but torch into dist, and try it
+	@rm -rf build/wheel dist && mkdir -p build/wheel
+	$(call quietly,Building the wheel,\
+	  $(PY) -m pip wheel . --no-build-isolation --no-deps -w build/wheel)
+	$(call quietly,Putting libraries into it,\
+	  PATH="$(CURDIR)/.venv/bin:$$PATH" .venv/bin/auditwheel repair -w dist $(TORCH_LIBRARIES) build/wheel/*.whl)
+	$(call quietly,Trying it in an environment of its own,\
+	  $(PYTHON) -m venv build/wheel/venv && build/wheel/venv/bin/pip install --quiet $(TORCH) numpy dist/*.whl && \
+	  cd build/wheel && venv/bin/python ../../tests/smoke.py)
+	@ls dist/*.whl
 
 .PHONY: sanitize
 sanitize: $(DONE)/build-tools  ## fuzz the C++ core under sanitizers, FUZZ_SECONDS=60 a target; look for races

@@ -12,7 +12,7 @@ from torch.utils.data import get_worker_info
 from atompack_torch._core import attach_ring, receive_arena, ring_to_attach, send_arena
 from atompack_torch._storage import Place, Structure
 from atompack_torch.batch import MoleculeBatch, _restore
-from atompack_torch.datasets._examples import InOneArena, put_together
+from atompack_torch.datasets._one_arena import InOneArena, put_together
 
 
 def _reduce_to_process(batch: MoleculeBatch) -> tuple[Callable[..., Any], tuple[Any, ...]]:

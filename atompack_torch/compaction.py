@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,10 @@ from atompack_torch._core import AtpReader, AtpSnapshot, AtpWriter, check_same_r
 from atompack_torch.columns import Array
 from atompack_torch.datasets.atp import files_of
 from atompack_torch.errors import FieldError
+from atompack_torch.sweeping import Report, reporting
 from atompack_torch.writer import CODECS, Codec
 
-_RUN = 4096  # molecules between two calls of `progress`
+_RUN = 4096  # molecules between two reports
 
 
 def compact(
@@ -27,7 +28,7 @@ def compact(
     order: Sequence[int] | torch.Tensor | Array | None = None,
     *,
     level: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: bool | Report = False,
 ) -> None:
     """Writes the newest generation of ``src`` to a new file, record by record as they are.
 
@@ -41,8 +42,8 @@ def compact(
             not compressed anew.
         order: (m,) numbers of the molecules to keep, in their new order; None: all.
         level: of the codec; None: that of the source if it has the same codec, else 3.
-        progress: called with how many records are done and how many there are; each record counts
-            twice, when it is copied and when it is compared.
+        progress: show a bar, or a function that is told how many more molecules are done; each
+            counts twice, when it is copied and when it is compared.
 
     Raises:
         FileExistsError: ``dst`` is another file than ``src``.
@@ -68,7 +69,8 @@ def compact(
             for file, snapshot in zip(files, snapshots, strict=True)
         ]
         numbers = _checked_order(order, sum(snapshot.n_molecules for snapshot in snapshots))
-        _copy(native, sources, numbers, progress or (lambda done, total: None))
+        with reporting(progress, 2 * len(numbers), "compacting") as report:
+            _copy(native, sources, numbers, report or (lambda _: None))
         native.close()
     except BaseException:
         if native.is_open:
@@ -110,18 +112,17 @@ def _copy(
     native: AtpWriter,
     sources: list[AtpReader],
     numbers: Array,
-    progress: Callable[[int, int], None],
+    report: Report,
 ) -> None:
-    total = 2 * len(numbers)
-    for done, source, indices in _pieces(sources, numbers):
+    for _, source, indices in _pieces(sources, numbers):
         native.copy(source, indices)
-        progress(done + len(indices), total)
+        report(len(indices))
     native.commit(publish=False)
     path = native.present_path
     copied = AtpReader(path, AtpSnapshot.take(path), "auto", False)
     for done, source, indices in _pieces(sources, numbers):
         check_same_records(source, indices, copied, done)
-        progress(len(numbers) + done + len(indices), total)
+        report(len(indices))
 
 
 def _pieces(sources: list[AtpReader], numbers: Array) -> Iterator[tuple[int, AtpReader, Array]]:

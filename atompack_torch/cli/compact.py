@@ -47,20 +47,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Runs the command."""
     from atompack_torch import AtpDataset, compact
-    from atompack_torch.progress import Progress
 
     files = files_at(options.source)
     order = None if options.order is None else numbers_in(options.order)
     before = sum(Path(file).stat().st_size for file in files)
-    with Progress(None, "records", label="compacting", enabled=shows_progress(options)) as bar:
-        compact(
-            files,
-            options.target,
-            codec=options.codec,
-            level=options.level,
-            order=order,
-            progress=lambda done, _: bar.update(done - bar.done),
-        )
+    compact(
+        files,
+        options.target,
+        codec=options.codec,
+        level=options.level,
+        order=order,
+        progress=shows_progress(options),
+    )
     after = Path(options.target).stat().st_size
     molecules = len(AtpDataset(options.target))
     if options.json:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import default_collate
 
-from atompack_torch._core import view_arena
-from atompack_torch._storage import Place, Structure, place_of
 from atompack_torch.batch import RESERVED, MoleculeBatch
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import (
@@ -43,63 +41,6 @@ def _described(heads: Heads) -> tuple[list[str], dict[str, FieldInfo], dict[str,
     names = public_names([FieldId(*field[:2]) for field in fields], RESERVED)
     infos = STRUCTURE_INFO | dict(zip(names, fields, strict=True))
     return [*STRUCTURE, *names], infos, {name: row for row, name in enumerate(names)}
-
-
-class InOneArena:
-    """A batch on its way out of a DataLoader worker: its tensors travel as one piece.
-
-    It arrives as what is inside (see ``_sending``).
-    """
-
-    def __init__(self, arena: Tensor, batch: Any) -> None:
-        self.arena, self.batch = arena, batch
-
-    def take_apart(self) -> tuple[list[Place], Any]:
-        """The places of all tensors, and the batch with ``...`` for each."""
-        places: list[Place] = []
-        return places, self._form(self.batch, places)
-
-    def _form(self, batch: Any, places: list[Place]) -> Any:
-        if isinstance(batch, Tensor):
-            place = place_of(batch, self.arena)
-            assert place is not None
-            places.append(place)
-            return ...
-        if isinstance(batch, dict):
-            return {key: self._form(value, places) for key, value in batch.items()}
-        if isinstance(batch, (list, tuple)):
-            return type(batch)([self._form(value, places) for value in batch])
-        if isinstance(batch, MoleculeBatch):
-            structure, tensors = batch._take_apart()
-            rows = tuple(batch._mask_rows.values())
-            return _Molecules(structure, self._form(tensors, places), rows)
-        return batch
-
-
-class _Molecules(NamedTuple):
-    """Molecules inside of a batch, taken apart."""
-
-    structure: Structure
-    tensors: list[Any]
-    rows: tuple[int, ...]
-
-
-def put_together(arena: Tensor, places: list[Place], form: Any) -> Any:
-    """The batch again, over an arena that came from another process."""
-    return _filled(form, iter(view_arena(arena, places)), arena)
-
-
-def _filled(form: Any, tensors: Iterator[Tensor], arena: Tensor) -> Any:
-    if form is ...:
-        return next(tensors)
-    if isinstance(form, _Molecules):
-        inside = [_filled(tensor, tensors, arena) for tensor in form.tensors]
-        return MoleculeBatch._put_together(form.structure, inside, form.rows, arena)
-    if isinstance(form, dict):
-        return {key: _filled(value, tensors, arena) for key, value in form.items()}
-    if isinstance(form, (list, tuple)):
-        return type(form)([_filled(value, tensors, arena) for value in form])
-    return form
 
 
 class Examples:

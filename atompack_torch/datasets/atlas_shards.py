@@ -15,9 +15,9 @@ from torch import Tensor
 from torch.utils.data import get_worker_info
 
 from atompack_torch._core import ExampleCollator, ExamplePrefetcher, ShardReader
-from atompack_torch.batch import MoleculeBatch
-from atompack_torch.datasets._batches import BatchDataset, Collated, Indices, as_sequence
-from atompack_torch.datasets._examples import Examples, InOneArena, molecules_of
+from atompack_torch.datasets._batches import BatchDataset, Indices, as_sequence
+from atompack_torch.datasets._examples import Examples, molecules_of
+from atompack_torch.datasets._one_arena import sent_whole
 
 Layout = Literal["list", "jagged"]
 LevelName = Literal["atom", "molecule"]
@@ -158,12 +158,7 @@ class ShardDataset(BatchDataset[Any]):
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
         """A whole batch at once, for DataLoader: a list of one, collated already."""
-        arena, batch = self._collated(indices)
-        if isinstance(batch, MoleculeBatch):
-            return [batch]
-        if arena is not None and get_worker_info() is not None:
-            return [Collated(InOneArena(arena, batch))]
-        return [Collated(batch)]
+        return sent_whole(*self._collated(indices))
 
     def _collated(self, indices: Indices) -> tuple[Tensor | None, Any]:
         """A batch, and the arena that it lies in if it does."""

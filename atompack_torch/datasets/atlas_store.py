@@ -15,6 +15,7 @@ from atompack_torch._core import ColumnPrefetcher, ColumnScanner
 from atompack_torch.atlas_store import AtlasStore
 from atompack_torch.column_scan import Layout
 from atompack_torch.datasets._batches import BatchDataset, Indices, as_sequence
+from atompack_torch.datasets._one_arena import sent_whole
 
 Batch = dict[str, Any]
 Transform = Callable[[Batch], Any]
@@ -154,10 +155,19 @@ class AtlasDataset(BatchDataset[Batch]):
             FieldError: shapes or dtypes differ where the layout joins them.
             CorruptFileError: a file is damaged.
         """
+        return self._finished(self._scanned(indices)[1])
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Any]:
+        """A whole batch at once, for DataLoader: a list of one, collated already."""
+        arena, batch = self._scanned(indices)
+        return sent_whole(arena if self._transform is None else None, self._finished(batch))
+
+    def _scanned(self, indices: Indices) -> tuple[Tensor, Batch]:
+        """The memory of all tensors, and the batch."""
         numbers = as_sequence(indices)
         shared = get_worker_info() is not None
         scan = self._scanner().scan(numbers, self._selection, shared)
-        return self._finished(self._wrapped(scan, self._names_of(numbers)))
+        return scan[0], self._wrapped(scan, self._names_of(numbers))
 
     def _wrapped(self, scan: Any, names: list[str]) -> Batch:
         batch: Batch = {}

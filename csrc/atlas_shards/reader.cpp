@@ -12,7 +12,6 @@
 #include "base/recent.h"
 #include "io/file.h"
 #include "io/folder.h"
-#include "io/process.h"
 
 namespace atompack::atlas_shards {
 namespace {
@@ -52,27 +51,22 @@ struct Reader::OpenShard {
 
 struct Reader::Opened {
   explicit Opened(const ReaderOptions& options)
-      : process(io::process_id()),
-        shards(std::max<uint64_t>(options.max_open_shards, 1)),
+      : shards(std::max<uint64_t>(options.max_open_shards, 1)),
         blocks(options.cache_blocks.value_or(options.cache_bytes)) {}
 
-  const int64_t process;
   Recent<uint64_t, OpenShard> shards;
   Recent<std::pair<uint64_t, uint64_t>, ParsedBlock> blocks;
 };
 
-Reader::Reader(std::string root, const ReaderOptions& options) : root_(std::move(root)), options_(options) {
+Reader::Reader(std::string root, const ReaderOptions& options)
+    : root_(std::move(root)), options_(options), opened_([options] { return std::make_unique<Opened>(options); }) {
   const std::string path = cat(root_, '/', kMetaFile);
   meta_ = in_file(path, [&] { return parse_root_meta(io::read_whole(path, kMostRootMetaBytes)); });
   for (const std::string& folder : io::folders_in(root_)) add_shard(folder);
   read_shared_dictionary();
-  opened_ = new Opened(options_);
 }
 
-Reader::~Reader() {
-  // What a parent process left may be in the middle of a change; it goes with this process.
-  if (Opened* const kept = opened_; kept->process == io::process_id()) delete kept;
-}
+Reader::~Reader() = default;
 
 void Reader::add_shard(const std::string& name) {
   const std::string path = cat(root_, '/', name, '/', kMetaFile);
@@ -122,7 +116,7 @@ Place Reader::locate(uint64_t example) const {
 
 std::shared_ptr<const ParsedBlock> Reader::block(uint64_t shard, uint64_t number) const {
   check_block(shard, number);
-  auto& blocks = opened().blocks;
+  auto& blocks = opened_.get().blocks;
   if (auto kept = blocks.find({shard, number})) return kept;
   auto made = std::make_shared<const ParsedBlock>(parse(shard, number));
   const uint64_t cost = options_.cache_blocks ? 1 : made->bytes();
@@ -153,16 +147,8 @@ void Reader::check_block(uint64_t shard, uint64_t number) const {
   if (number >= n_blocks) throw std::out_of_range(cat(root_, ": block ", number, " of ", n_blocks));
 }
 
-Reader::Opened& Reader::opened() const {
-  Opened* kept = opened_;
-  if (kept->process == io::process_id()) return *kept;
-  auto fresh = std::make_unique<Opened>(options_);
-  // Threads of the fork may come here together; only one of them puts its own in place.
-  return opened_.compare_exchange_strong(kept, fresh.get()) ? *fresh.release() : *kept;
-}
-
 std::shared_ptr<const Reader::OpenShard> Reader::open_shard(uint64_t shard) const {
-  auto& kept = opened().shards;
+  auto& kept = opened_.get().shards;
   if (auto found = kept.find(shard)) return found;
   return kept.keep(shard, make_open_shard(shard), 1);
 }

@@ -1,7 +1,6 @@
 // A data set of shards: which example lies where, and the blocks that hold them (FORMAT.md).
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -10,6 +9,7 @@
 
 #include "atlas_shards/block.h"
 #include "atlas_shards/meta.h"
+#include "io/per_process.h"
 #include "pickle/machine.h"
 
 namespace atompack::atlas_shards {
@@ -31,8 +31,7 @@ struct Place {
   uint64_t shard = 0, block = 0, position = 0;
 };
 
-// Const methods are thread-safe. In a fork of the process that made it a reader begins with nothing kept, since the
-// parent's locks may be held by threads that are not there.
+// Const methods are thread-safe. In a fork of the process that made it a reader begins with nothing kept.
 class Reader {
  public:
   // Reads all meta.json and the shared dictionary. Throws IoError where one of them is missing, CorruptFileError,
@@ -69,7 +68,6 @@ class Reader {
   std::string path_in(uint64_t shard, const char* file) const;
   void check_block(uint64_t shard, uint64_t number) const;
 
-  Opened& opened() const;
   std::shared_ptr<const OpenShard> open_shard(uint64_t shard) const;
   std::shared_ptr<const OpenShard> make_open_shard(uint64_t shard) const;
   std::shared_ptr<const codec::ZstdDictionary> dictionary_of(uint64_t shard) const;
@@ -81,7 +79,7 @@ class Reader {
   std::vector<Shard> shards_;
   uint64_t size_ = 0;
   std::shared_ptr<const codec::ZstdDictionary> shared_dictionary_;
-  mutable std::atomic<Opened*> opened_;
+  io::PerProcess<Opened> opened_;
 };
 
 }  // namespace atompack::atlas_shards

@@ -10,8 +10,9 @@
 
 namespace atompack::io {
 
-// A fork must not use what its parent kept: locks may be held by threads that it does not have. So it begins with a
-// fresh one, and what it inherited stays where it is until the process ends. Thread-safe.
+// A fork must not use what its parent kept: locks may be held by threads that it does not have, and a change may be
+// half made. So it begins with a fresh one, and what it inherited stays where it is until the process ends.
+// Thread-safe, but for destruction.
 template <typename T>
 class PerProcess {
  public:

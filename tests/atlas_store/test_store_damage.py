@@ -17,7 +17,6 @@ import atompack_torch as apt
 pytestmark = pytest.mark.timeout(60)
 
 # Where we differ from the original on purpose.
-READ_WITH_A_WARNING = "json_attr_null"
 NOT_LISTED_FILES = ("json_array_file_missing", "json_dataset_not_in_file")
 
 
@@ -58,8 +57,7 @@ def test_verdicts(rejects: Path, case: str) -> None:
     chosen = {k: v for k, v in verdicts(rejects).items() if v["expect"] == case}
     assert len(chosen) > 10
     for name, verdict in chosen.items():
-        if name != READ_WITH_A_WARNING:
-            assert_verdict(rejects / name, case, verdict["atlas_0_10_0"])
+        assert_verdict(rejects / name, case, verdict["atlas_0_10_0"])
 
 
 def assert_verdict(path: Path, case: str, original: dict[str, Any]) -> None:
@@ -80,16 +78,6 @@ def is_readable(path: Path) -> bool:
     except apt.AtompackError:
         return False
     return True
-
-
-def test_null_attributes_are_nan(rejects: Path) -> None:
-    """The original writes NaN so and refuses to open the store again."""
-    with pytest.warns(
-        UserWarning, match="dataset 'd': attribute 'x' is null, which is read as NaN"
-    ):
-        store = apt.AtlasStore(rejects / READ_WITH_A_WARNING)
-    assert np.isnan(store.attrs("d")["x"])
-    assert store.read("d", "v").tolist() == [10, 11, 12, 13]
 
 
 @pytest.mark.parametrize("name", NOT_LISTED_FILES)

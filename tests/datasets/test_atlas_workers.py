@@ -108,13 +108,12 @@ def test_subset(dataset: apt.AtlasDataset, num_workers: int) -> None:
         assert_batch(batch, dataset)
 
 
-def test_storage_in_workers_is_shared(dataset: apt.AtlasDataset) -> None:
+def test_tensors_of_a_worker_arrive_in_one_piece(dataset: apt.AtlasDataset) -> None:
     """All tensors of a batch cross the process boundary as one."""
     for batch in DataLoader(dataset, batch_size=30, num_workers=1):
         tensors = [v for v in batch.values() if isinstance(v, torch.Tensor)]
         assert len(tensors) == 5
         assert len({t.untyped_storage().data_ptr() for t in tensors}) == 1
-        assert all(t.is_shared() for t in tensors)
 
 
 @pytest.mark.parametrize("num_threads", [1, 2])

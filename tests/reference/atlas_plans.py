@@ -106,7 +106,7 @@ class Plan:
         array = self.arrays[dataset][name]
         values = self._values(array.dtype, tuple(shape))
         box = tuple(slice(s, s + n) for s, n in zip(start, shape, strict=True))
-        array.values[box] = values
+        array.values[box] = values[()]  # of texts without axes the text, not the array around it
         return [("write", dataset, name, values, start)]
 
     def _values(self, dtype: str, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:

@@ -1,0 +1,85 @@
+"""Batches that are no MoleculeBatch on their way to another process: one piece all the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from torch import Tensor
+from torch.utils.data import get_worker_info
+
+from atompack_torch._core import view_arena
+from atompack_torch._storage import Place, Structure, place_of
+from atompack_torch.batch import MoleculeBatch
+from atompack_torch.datasets._batches import Collated
+
+
+def sent_whole(arena: Tensor | None, batch: Any) -> list[Any]:
+    """What ``__getitems__`` returns: a list of one batch, which leaves a worker as one piece.
+
+    Args:
+        arena: that all tensors of the batch lie in, or None.
+        batch: a ``MoleculeBatch``, or any structure of tensors.
+    """
+    if isinstance(batch, MoleculeBatch):
+        return [batch]
+    if arena is not None and get_worker_info() is not None:
+        return [Collated(InOneArena(arena, batch))]
+    return [Collated(batch)]
+
+
+class InOneArena:
+    """A batch on its way out of a DataLoader worker: its tensors travel as one piece.
+
+    It arrives as what is inside (see ``_sending``).
+    """
+
+    def __init__(self, arena: Tensor, batch: Any) -> None:
+        self.arena, self.batch = arena, batch
+
+    def take_apart(self) -> tuple[list[Place], Any]:
+        """The places of all tensors, and the batch with ``...`` for each."""
+        places: list[Place] = []
+        return places, self._form(self.batch, places)
+
+    def _form(self, batch: Any, places: list[Place]) -> Any:
+        if isinstance(batch, Tensor):
+            place = place_of(batch, self.arena)
+            assert place is not None
+            places.append(place)
+            return ...
+        if isinstance(batch, dict):
+            return {key: self._form(value, places) for key, value in batch.items()}
+        if isinstance(batch, (list, tuple)):
+            return type(batch)([self._form(value, places) for value in batch])
+        if isinstance(batch, MoleculeBatch):
+            structure, tensors = batch._take_apart()
+            rows = tuple(batch._mask_rows.values())
+            return _Molecules(structure, self._form(tensors, places), rows)
+        return batch
+
+
+class _Molecules(NamedTuple):
+    """Molecules inside of a batch, taken apart."""
+
+    structure: Structure
+    tensors: list[Any]
+    rows: tuple[int, ...]
+
+
+def put_together(arena: Tensor, places: list[Place], form: Any) -> Any:
+    """The batch again, over an arena that came from another process."""
+    return _filled(form, iter(view_arena(arena, places)), arena)
+
+
+def _filled(form: Any, tensors: Iterator[Tensor], arena: Tensor) -> Any:
+    if form is ...:
+        return next(tensors)
+    if isinstance(form, _Molecules):
+        inside = [_filled(tensor, tensors, arena) for tensor in form.tensors]
+        return MoleculeBatch._put_together(form.structure, inside, form.rows, arena)
+    if isinstance(form, dict):
+        return {key: _filled(value, tensors, arena) for key, value in form.items()}
+    if isinstance(form, (list, tuple)):
+        return type(form)([_filled(value, tensors, arena) for value in form])
+    return form
