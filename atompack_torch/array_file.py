@@ -10,11 +10,12 @@ from typing import Any, Literal
 from atompack_torch._core import ArrayFileReader, ArrayFileWriter, read_array_statistics
 from atompack_torch.array_schema import ArraySchema
 from atompack_torch.array_statistics import ArrayStatistics
+from atompack_torch.committing import Committing
 from atompack_torch.options import check_choice
 from atompack_torch.stored_values import TEXTS, checked_dtype, checked_fill, numbers, texts
 
 
-class ArrayFile:
+class ArrayFile(Committing):
     """Named arrays in one file with the layers that were laid over it.
 
         with ArrayFile("data.af", "x") as file:
@@ -151,18 +152,17 @@ class ArrayFile:
         self._changing().compact()
 
     def close(self) -> None:
+        """Flushes, and lets go of the file; does nothing the second time."""
+        if self._writer is not None:
+            self.flush()
+        self.discard()
+
+    def discard(self) -> None:
         """Lets go of the file; what was not flushed is dropped."""
         self._writer = self._reader = None
 
-    def __enter__(self) -> ArrayFile:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            if kind is None and self._writer is not None:
-                self.flush()
-        finally:
-            self.close()
+    def _is_unfinished(self) -> bool:
+        return getattr(self, "_writer", None) is not None
 
     def __repr__(self) -> str:
         return f"ArrayFile({self._path!r})"

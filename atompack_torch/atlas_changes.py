@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from atompack_torch._core import AtlasReader, AtlasWriter
 from atompack_torch.array_schema import ArraySchema
+from atompack_torch.committing import Committing
 from atompack_torch.stored_values import (
     TEXTS,
     attribute,
@@ -17,7 +18,7 @@ from atompack_torch.stored_values import (
 )
 
 
-class StoreChanges:
+class StoreChanges(Committing):
     """The part of a store's handle that changes it."""
 
     _path: str

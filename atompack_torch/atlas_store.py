@@ -378,21 +378,20 @@ class AtlasStore(StoreChanges, XarrayDatasets):
         return bool(self._version != before)
 
     def close(self) -> None:
-        """Lets go of the files. Open for reading: the next read opens them again.
+        """Lets go of the files: open for writing, after a flush; the second time nothing happens.
 
-        Open for writing: what was not flushed is dropped.
+        Open for reading, the next read opens them again.
         """
+        if self._writer is not None:
+            self.flush()
+        self.discard()
+
+    def discard(self) -> None:
+        """Lets go of the files; what was not flushed is dropped."""
         self._native = self._writer = None
 
-    def __enter__(self) -> AtlasStore:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            if kind is None and self._writer is not None:
-                self.flush()
-        finally:
-            self.close()
+    def _is_unfinished(self) -> bool:
+        return getattr(self, "_writer", None) is not None
 
     def __len__(self) -> int:
         return len(self._handle())

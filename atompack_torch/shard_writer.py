@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal
 
 from atompack_torch import _core
+from atompack_torch.committing import Committing
 from atompack_torch.molecule import Molecule
 
 _MOST_THREADS = 8  # that compress
 
 
-class ShardWriter:
+class ShardWriter(Committing):
     """Makes a data set of shards, example by example.
 
         with ShardWriter("train", shard_size=10_000, block_size=100) as writer:
@@ -111,19 +111,13 @@ class ShardWriter:
         if self._native.is_open:
             self._native.close()
 
-    def __enter__(self) -> ShardWriter:
-        return self
+    def discard(self) -> None:
+        """Leaves nothing of the data set."""
+        self._native.discard()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self._native.discard()
+    def _is_unfinished(self) -> bool:
+        native = getattr(self, "_native", None)
+        return native is not None and native.is_open
 
 
 def _check(name: str, number: int, least: int) -> None:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal
 
 from atompack_torch import _core, columns
 from atompack_torch.batch import MoleculeBatch
 from atompack_torch.columns import Columns
+from atompack_torch.committing import Committing
 from atompack_torch.conversions import from_ase
 from atompack_torch.errors import CorruptFileError
 from atompack_torch.molecule import Molecule
@@ -21,7 +20,7 @@ Codec = Literal["none", "lz4", "zstd"]
 CODECS = ("none", "lz4", "zstd")
 
 
-class AtpWriter:
+class AtpWriter(Committing):
     """Appends molecules to an ``.atp`` file, commit by commit.
 
         with AtpWriter("data.atp", codec="zstd") as writer:
@@ -167,24 +166,9 @@ class AtpWriter:
         """Of the file."""
         return self._opened().codec
 
-    def __enter__(self) -> AtpWriter:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.discard()
-
-    def __del__(self) -> None:
+    def _is_unfinished(self) -> bool:
         native = getattr(self, "_native", None)
-        if native is not None and native.is_open:
-            warnings.warn(f"unclosed {self!r}", ResourceWarning, source=self, stacklevel=2)
+        return native is not None and native.is_open
 
     def __repr__(self) -> str:
         return f"AtpWriter({self._path!r})"

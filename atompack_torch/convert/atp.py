@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from types import TracebackType
 
 import numpy as np
 
 from atompack_torch.columns import Columns, of_batch
+from atompack_torch.committing import Committing
 from atompack_torch.convert.records import BLOCK_ATOMS, BLOCK_STRUCTURES
 from atompack_torch.convert.report import Report
 from atompack_torch.datasets.atp import AtpDataset
@@ -55,7 +55,7 @@ def _block(dataset: AtpDataset, first: int, last: int, report: Report) -> Iterat
     yield of_batch(batch)
 
 
-class Writer:
+class Writer(Committing):
     """Writes one file, committed once, when the block of ``with`` ends without an error.
 
     Args:
@@ -68,18 +68,17 @@ class Writer:
     def __init__(self, path: _Path, codec: Codec | None, level: int, *, append: bool) -> None:
         self._writer = AtpWriter(path, codec=codec, level=level, mode="a" if append else "w")
 
-    def __enter__(self) -> Writer:
-        self._writer.__enter__()
-        return self
-
     def write(self, columns: Columns) -> None:
         """Adds a block."""
         self._writer.write_columns(columns)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._writer.__exit__(kind, error, trace)
+    def close(self) -> None:
+        """The commit."""
+        self._writer.close()
+
+    def discard(self) -> None:
+        """Nothing of it stays."""
+        self._writer.discard()
+
+    def _is_unfinished(self) -> bool:
+        return False  # the writer inside tells

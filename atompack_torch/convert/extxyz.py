@@ -8,7 +8,6 @@ import secrets
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy as np
 from atompack_torch import _core
 from atompack_torch.batch import MoleculeBatch
 from atompack_torch.columns import Array, Column, Columns, of_batch
+from atompack_torch.committing import Committing
 from atompack_torch.convert.extxyz_keys import (
     NULL,
     TRANSPOSED,
@@ -253,7 +253,7 @@ def _custom_numbers(key: str, target: Target, array: Array, n_leading: int) -> A
     return array
 
 
-class Writer:
+class Writer(Committing):
     """Writes columns or batches as an extended XYZ file, which appears when it is complete.
 
     A context manager; leaving it by an exception leaves no file. Numbers are written so that they
@@ -319,19 +319,8 @@ class Writer:
             with contextlib.suppress(OSError):  # what cannot be flushed is not wanted either
                 self._file.close()
 
-    def __enter__(self) -> Writer:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.discard()
+    def _is_unfinished(self) -> bool:
+        return not getattr(getattr(self, "_file", None), "closed", True)
 
 
 def write(

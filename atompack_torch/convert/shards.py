@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from types import TracebackType
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from atompack_torch.batch import RESERVED, MoleculeBatch
 from atompack_torch.columns import Columns, of_batch
+from atompack_torch.committing import Committing
 from atompack_torch.conversions import Parts
 from atompack_torch.convert.records import BLOCK_STRUCTURES, records_of
 from atompack_torch.convert.report import Report
@@ -67,7 +67,7 @@ def _block(dataset: ShardDataset, first: int, last: int, report: Report) -> Iter
     yield of_batch(batch)
 
 
-class Writer:
+class Writer(Committing):
     """Writes one data set; it is there when the block of ``with`` ends without an error.
 
     Examples are dicts: positions, atomic numbers and labels by name, properties by their key. An
@@ -77,22 +77,21 @@ class Writer:
     def __init__(self, path: _Path, shape: Shape, level: int) -> None:
         self._writer = ShardWriter(path, *shape, level=level)
 
-    def __enter__(self) -> Writer:
-        self._writer.__enter__()
-        return self
-
     def write(self, columns: Columns) -> None:
         """Adds a block."""
         for record in records_of(columns):
             self._writer.write(_example(record))
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._writer.__exit__(kind, error, trace)
+    def close(self) -> None:
+        """The commit."""
+        self._writer.close()
+
+    def discard(self) -> None:
+        """Nothing of it stays."""
+        self._writer.discard()
+
+    def _is_unfinished(self) -> bool:
+        return False  # the writer inside tells
 
 
 def _example(record: Parts) -> dict[str, Any]:

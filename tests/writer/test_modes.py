@@ -769,7 +769,7 @@ def test_a_file_that_came_since_is_not_replaced(how: str, new_path: NewPath) -> 
         late.discard()
     else:
 
-        def interfere(done: int, total: int) -> None:
+        def interfere(n: int) -> None:
             if other.exists():
                 other.rename(path)
 

@@ -1,0 +1,43 @@
+"""Writers in a ``with`` block: finished at its end, given up where an exception leaves it."""
+
+from __future__ import annotations
+
+import warnings
+from types import TracebackType
+from typing import TypeVar
+
+Self = TypeVar("Self", bound="Committing")
+
+
+class Committing:
+    """A writer that either finishes its work or leaves nothing of it."""
+
+    def close(self) -> None:
+        """Finishes; does nothing the second time."""
+        raise NotImplementedError
+
+    def discard(self) -> None:
+        """Gives up what was not committed yet."""
+        raise NotImplementedError
+
+    def _is_unfinished(self) -> bool:
+        """Whether neither of the two was called; also asked of what could not be made."""
+        raise NotImplementedError
+
+    def __del__(self) -> None:
+        if self._is_unfinished():
+            warnings.warn(f"unclosed {self!r}", ResourceWarning, source=self, stacklevel=2)
+
+    def __enter__(self: Self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.discard()
