@@ -7,7 +7,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 TORCH ?= torch==2.13.0
 FUZZ_SECONDS ?= 60
-THREADED_TESTS := OrderedWorkers.*:Writer.*:SharedRing.*:Reader.*:ConcatSource.*:MappedFile.*:AtlasShardsReader.ManyThreads:ArrayFileReader.*:ArrayWriter*:*/ArrayWriterCodecs.*:*/WriterStops.*
+THREADED_TESTS := OrderedWorkers.*:Writer.*:SharedRing.*:Reader.*:ConcatSource.*:MappedFile.*:AtlasShardsReader.ManyThreads:ArrayFileReader.*:BlockCache.*:WrittenStore.*:ArrayWriter*:*/ArrayWriterCodecs.*:*/WriterStops.*
 PYTEST_ARGS ?=
 
 DEBIAN := g++ make pkg-config ccache libhdf5-dev libzstd-dev liblz4-dev zlib1g-dev nlohmann-json3-dev

@@ -99,8 +99,8 @@ void Slice::add_pieces(Row& row) {
 
 // Pieces by block, in the order in which they lie there.
 void Slice::group_pieces() {
-  const auto place = [](const Piece& piece) { return std::tuple(piece.block, piece.chunk->offset); };
-  if (!std::ranges::is_sorted(pieces_, {}, place)) std::ranges::stable_sort(pieces_, {}, place);
+  const auto place = [](const Piece& piece) { return std::tuple(piece.block, piece.chunk->offset, piece.row); };
+  if (!std::ranges::is_sorted(pieces_, {}, place)) std::ranges::sort(pieces_, {}, place);
   for (size_t first = 0; first < pieces_.size();) {
     const Piece& piece = pieces_[first];
     const Layer& layer = column_->layers().layer(piece.chunk->layer);
