@@ -8,6 +8,13 @@ uint64_t Box::n_elements() const {
   return n;
 }
 
+bool contains(const Box& box, const std::vector<uint64_t>& at) {
+  for (size_t i = 0; i < at.size(); ++i) {
+    if (at[i] < box.start[i] || at[i] - box.start[i] >= box.count[i]) return false;
+  }
+  return true;
+}
+
 Overlap::Overlap(const Box& a, const Box& b) {
   uint64_t a_stride = 1, b_stride = 1;
   bool whole_so_far = true;  // the axes within are covered in both boxes, so this one goes on where they end

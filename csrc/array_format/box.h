@@ -14,6 +14,8 @@ struct Box {
   uint64_t n_elements() const;
 };
 
+bool contains(const Box& box, const std::vector<uint64_t>& at);
+
 // What two boxes of one rank have in common, walked over in runs as long as can be.
 class Overlap {
  public:

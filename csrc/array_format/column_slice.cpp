@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <tuple>
 
-#include "array_format/texts.h"
+#include "array_format/chunks_in.h"
+#include "array_format/reading.h"
 
 namespace atompack::array_format {
 namespace {
@@ -20,33 +21,6 @@ uint64_t product(std::span<const uint64_t> counts) {
   uint64_t n = 1;
   for (const uint64_t count : counts) n *= count;
   return n;
-}
-
-bool contains(const Box& cells, const std::vector<uint64_t>& cell) {
-  for (size_t i = 0; i < cell.size(); ++i) {
-    if (cell[i] < cells.start[i] || cell[i] - cells.start[i] >= cells.count[i]) return false;
-  }
-  return true;
-}
-
-// Calls `use` for the chunks of these cells, in order; whatever is shorter is walked over: the cells, or the chunks.
-template <typename Use>
-void for_each_chunk(const Grid& grid, const Box& cells, std::span<const ColumnChunk> chunks, const Use& use) {
-  std::vector<uint64_t> last = cells.start;
-  for (size_t i = 0; i < last.size(); ++i) last[i] += cells.count[i] - 1;
-  const auto begin = std::ranges::lower_bound(chunks, grid.number_of(cells.start), {}, &ColumnChunk::cell);
-  const auto end = std::ranges::upper_bound(begin, chunks.end(), grid.number_of(last), {}, &ColumnChunk::cell);
-  if (cells.n_elements() > static_cast<uint64_t>(end - begin)) {
-    for (auto chunk = begin; chunk != end; ++chunk) {
-      if (contains(cells, grid.cell_at(chunk->cell))) use(*chunk);
-    }
-    return;
-  }
-  std::vector<uint64_t> cell = cells.start;
-  do {
-    const auto found = std::ranges::lower_bound(begin, end, grid.number_of(cell), {}, &ColumnChunk::cell);
-    if (found != end && found->cell == grid.number_of(cell)) use(*found);
-  } while (advance(cell, cells));
 }
 
 template <typename Action>
@@ -76,16 +50,12 @@ void Slice::add_row(uint64_t number, const SliceRequest& request) {
   Row& row = rows_.emplace_back();
   row.number = number;
   if (!column_->contains(number)) return;
-  try {
+  in_layer(column_->layers().layer(0), column_->name(number), [&] {
     row.layout = &column_->layout(number);
     row.type = column_type(row.layout->type);
     add_axes(row, request);
     add_pieces(row);
-  } catch (DataError& error) {
-    error.at_field(std::string(column_->name(number)));
-    error.in_file(column_->layers().layer(0).path());
-    throw;
-  }
+  });
 }
 
 void Slice::add_axes(Row& row, const SliceRequest& request) {
@@ -121,8 +91,8 @@ void Slice::add_pieces(Row& row) {
     const std::optional<Box> cells = layout.grid.cells_meeting(box_of(row));
     if (!cells) return;
     n_cells = cells->n_elements();
-    for_each_chunk(layout.grid, *cells, chunks,
-                   [&](const ColumnChunk& chunk) { pieces_.push_back({block_key(chunk), number, &chunk}); });
+    for_each_chunk_in(layout.grid, *cells, chunks,
+                      [&](const ColumnChunk& chunk) { pieces_.push_back({block_key(chunk), number, &chunk}); });
   }
   row.is_complete = pieces_.size() - before == n_cells;
 }
@@ -154,18 +124,11 @@ void Slice::check_piece(const Piece& piece, uint64_t block_bytes) const {
   const ColumnLayout& layout = *rows_[piece.row].layout;
   const ColumnChunk& chunk = *piece.chunk;
   in_layer(column_->layers().layer(chunk.layer), name_of(piece), [&] {
-    if (chunk.offset > block_bytes || chunk.bytes > block_bytes - chunk.offset) {
-      throw CorruptFileError(cat("chunk: expected ", chunk.bytes, " bytes at ", chunk.offset, " of block ", chunk.block,
-                                 ", got a block of ", block_bytes));
-    }
-    const uint64_t item = item_bytes(layout.type), n = layout.grid.box_of(layout.grid.cell_at(chunk.cell)).n_elements();
-    if (item > 0 && chunk.bytes != n * item) {
-      throw CorruptFileError(cat("chunk bytes: expected ", n * item, ", got ", chunk.bytes));
-    }
-    if (item == 0 && chunk.bytes / sizeof(uint32_t) <= n) {
-      throw CorruptFileError(
-          cat("chunk of ", n, " texts: expected at least ", n + 1, " offsets, got ", chunk.bytes, " bytes"));
-    }
+    check_lies_in(chunk.record(), block_bytes);
+    const uint64_t item = item_bytes(layout.type);
+    const uint64_t n =
+        layout.n_cells == 1 ? layout.n_elements : layout.grid.box_of(layout.grid.cell_at(chunk.cell)).n_elements();
+    item > 0 ? check_chunk_bytes(n * item, chunk.bytes) : check_room_for_offsets(n, chunk.bytes);
   });
 }
 
@@ -173,7 +136,8 @@ void Slice::check_unwritten() const {
   uint64_t wanted = 0, written = 0;
   for (const Row& row : rows_) {
     if (row.layout == nullptr || row.is_complete) continue;
-    if (row.layout->foreign_layer) fail_foreign(row);
+    in_layer(column_->layers().layer(0), column_->name(row.number),
+             [&] { check_cells_are_known(column_->layers(), row.layout->foreign_layer); });
     const uint64_t item = item_bytes(row.layout->type);
     const uint64_t n = product(count_of(row));
     // A text takes as much when it is empty. No sum overflows: no array has more than 2^63 bytes.
@@ -184,12 +148,6 @@ void Slice::check_unwritten() const {
   throw FieldError(cat("slice: expected at most ", kMostUnwritten, " bytes of cells that were never written, got ",
                        wanted - written))
       .in_file(column_->layers().layer(0).path());
-}
-
-void Slice::fail_foreign(const Row& row) const {
-  throw CorruptFileError("cells without a chunk: older chunks were made for another type, shape or chunk shape")
-      .in_file(column_->layers().layer(*row.layout->foreign_layer).path())
-      .at_field(std::string(column_->name(row.number)));
 }
 
 Box Slice::box_of(const Row& row) const {
@@ -301,17 +259,8 @@ void Slice::hand_out(const Piece& piece, Bytes chunk, ColumnVisitor& visitor) co
       visitor.values(piece.row, to, chunk.subspan(from * item, n * item));
     });
   }
-  const Texts texts(chunk, cell.n_elements());
-  for_each_common_run(cell, slice, [&](uint64_t from, uint64_t to, uint64_t n) {
-    for (uint64_t i = 0; i < n; ++i) {
-      const Bytes text = texts.at(from + i);
-      if (row.type.kind == ColumnKind::text) {
-        visitor.text(piece.row, to + i, as_bytes(well_formed(text)));
-      } else {
-        visitor.text(piece.row, to + i, text);
-      }
-    }
-  });
+  for_each_common_text(chunk, cell, layout.type, slice,
+                       [&](uint64_t element, Bytes text) { visitor.text(piece.row, element, text); });
 }
 
 }  // namespace atompack::array_format

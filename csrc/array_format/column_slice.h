@@ -73,7 +73,6 @@ class Slice final : public ColumnSlice {
   void group_pieces();
   void check_piece(const Piece& piece, uint64_t block_bytes) const;
   void check_unwritten() const;
-  [[noreturn]] void fail_foreign(const Row& row) const;
 
   std::span<const Piece> pieces_of(const Unit& unit) const {
     return std::span(pieces_).subspan(unit.first, unit.last - unit.first);

@@ -37,7 +37,7 @@ class Compaction {
     if (!array.chunks.empty()) {
       copy_chunks(array, made, summary);
     } else if (array.n_elements() > 0) {
-      check_cells_are_known(reader_.layers(), array);
+      check_cells_are_known(reader_.layers(), array.foreign_layer);
     }
     // Also of arrays that were never written, other than after a flush.
     statistics_.emplace_back(array.name, summary.statistics(array.n_elements()));
@@ -45,7 +45,7 @@ class Compaction {
 
   void copy_chunks(const Array& array, LayerArray& made, Summary& summary) {
     const Grid grid = array.grid();
-    if (array.chunks.size() < grid.n_cells()) check_cells_are_known(reader_.layers(), array);
+    if (array.chunks.size() < grid.n_cells()) check_cells_are_known(reader_.layers(), array.foreign_layer);
     for (const StoredChunk& chunk : array.chunks) {
       const Bytes stored = reader_.read_chunk(chunk, last_);
       summary.add(stored, grid.box_of(grid.cell_at(chunk.cell)).n_elements());

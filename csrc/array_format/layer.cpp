@@ -51,7 +51,11 @@ BlockView Layer::block(uint32_t id) const {
 }
 
 Bytes Layer::read(const ChunkRecord& chunk, DecodedBlock& last) const {
-  return in_file(path_, [&] { return bytes_of(chunk, decoded(chunk.block, last)); });
+  return in_file(path_, [&] {
+    const Bytes block = decoded(chunk.block, last);
+    check_lies_in(chunk, block.size());
+    return block.subspan(chunk.offset, chunk.bytes);
+  });
 }
 
 Bytes Layer::decoded(uint32_t id, DecodedBlock& last) const {
@@ -63,12 +67,10 @@ Bytes Layer::decoded(uint32_t id, DecodedBlock& last) const {
   return last.bytes_;
 }
 
-Bytes bytes_of(const ChunkRecord& chunk, Bytes block) {
-  if (chunk.offset > block.size() || chunk.bytes > block.size() - chunk.offset) {
-    throw CorruptFileError(cat("chunk: expected ", chunk.bytes, " bytes at ", chunk.offset, " of block ", chunk.block,
-                               ", got a block of ", block.size()));
-  }
-  return block.subspan(chunk.offset, chunk.bytes);
+void check_lies_in(const ChunkRecord& chunk, uint64_t block_bytes) {
+  if (chunk.offset <= block_bytes && chunk.bytes <= block_bytes - chunk.offset) return;
+  throw CorruptFileError(cat("chunk: expected ", chunk.bytes, " bytes at ", chunk.offset, " of block ", chunk.block,
+                             ", got a block of ", block_bytes));
 }
 
 }  // namespace atompack::array_format

@@ -52,7 +52,7 @@ class Layer {
   std::unordered_map<uint32_t, uint64_t> block_at_;
 };
 
-// The stretch of a decoded block. Throws CorruptFileError if it does not lie in it.
-Bytes bytes_of(const ChunkRecord& chunk, Bytes block);
+// Throws CorruptFileError if the chunk does not lie in a block of this many decoded bytes.
+void check_lies_in(const ChunkRecord& chunk, uint64_t block_bytes);
 
 }  // namespace atompack::array_format

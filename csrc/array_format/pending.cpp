@@ -83,7 +83,7 @@ Bytes ChunkStore::chunk(const PendingArray& array, uint64_t cell) {
   if (const ChunkPlace* const place = array.find(cell)) return layer_->read(*place);
   if (!array.below) return {};
   if (const StoredChunk* const stored = array.below->chunk_of(cell)) return committed_.read_chunk(*stored, last_);
-  check_cells_are_known(committed_.layers(), *array.below);
+  check_cells_are_known(committed_.layers(), array.below->foreign_layer);
   return {};
 }
 
@@ -110,7 +110,7 @@ void ChunkStore::write_cell(PendingArray& array, const Cell& cell, const Box& bo
     return;
   }
   const Bytes old = whole ? Bytes() : chunk(array, cell.number);
-  if (!old.empty()) check_chunk_bytes(bytes, old);
+  if (!old.empty()) check_chunk_bytes(bytes, old.size());
   ChunkPlace place;
   const std::span<std::byte> room(layer_->add(bytes, place), bytes);
   if (!old.empty()) {

@@ -4,7 +4,7 @@
 #include <tuple>
 #include <utility>
 
-#include "array_format/texts.h"
+#include "array_format/chunks_in.h"
 #include "base/checked_math.h"
 
 namespace atompack::array_format {
@@ -32,14 +32,10 @@ Pieces find_pieces(const Array& array, const Box& box) {
   const Grid grid = array.grid();
   const std::optional<Box> cells = grid.cells_meeting(box);
   if (!cells) return {{}, false};
-  std::vector<uint64_t> cell = cells->start;
-  do {
-    if (const StoredChunk* const stored = array.chunk_of(grid.number_of(cell))) {
-      found.pieces.push_back({stored, grid.box_of(cell)});
-    } else {
-      found.complete = false;
-    }
-  } while (advance(cell, *cells));
+  for_each_chunk_in(grid, *cells, std::span(array.chunks), [&](const StoredChunk& stored) {
+    found.pieces.push_back({&stored, grid.box_of(grid.cell_at(stored.cell))});
+  });
+  found.complete = found.pieces.size() == cells->n_elements();
   std::ranges::sort(found.pieces, {}, [](const Piece& piece) {
     return std::tuple(piece.stored->layer, piece.stored->chunk.block, piece.stored->chunk.offset);
   });
@@ -86,16 +82,14 @@ void check_box(const std::vector<uint64_t>& shape, const Box& box) {
   }
 }
 
-void check_cells_are_known(const Layers& layers, const Array& array) {
-  if (!array.foreign_layer) return;
+void check_cells_are_known(const Layers& layers, std::optional<uint32_t> foreign_layer) {
+  if (!foreign_layer) return;
   throw CorruptFileError("cells without a chunk: older chunks were made for another type, shape or chunk shape")
-      .in_file(layers.layer(*array.foreign_layer).path());
+      .in_file(layers.layer(*foreign_layer).path());
 }
 
-void check_chunk_bytes(uint64_t expected, Bytes chunk) {
-  if (chunk.size() != expected) {
-    throw CorruptFileError(cat("chunk bytes: expected ", expected, ", got ", chunk.size()));
-  }
+void check_chunk_bytes(uint64_t expected, uint64_t got) {
+  if (got != expected) throw CorruptFileError(cat("chunk bytes: expected ", expected, ", got ", got));
 }
 
 void repeat(Bytes item, std::span<std::byte> out) {
@@ -103,20 +97,14 @@ void repeat(Bytes item, std::span<std::byte> out) {
 }
 
 void copy_numbers(Bytes chunk, const Box& from, uint64_t item_bytes, const Box& box, std::span<std::byte> out) {
-  check_chunk_bytes(from.n_elements() * item_bytes, chunk);
+  check_chunk_bytes(from.n_elements() * item_bytes, chunk.size());
   for_each_common_run(from, box, [&](uint64_t source, uint64_t target, uint64_t n) {
     store(out.data() + target * item_bytes, chunk.subspan(source * item_bytes, n * item_bytes));
   });
 }
 
 void copy_texts(Bytes chunk, const Box& from, Type type, const Box& box, std::span<std::string> out) {
-  const Texts texts(chunk, from.n_elements());
-  for_each_common_run(from, box, [&](uint64_t source, uint64_t target, uint64_t n) {
-    for (uint64_t i = 0; i < n; ++i) {
-      const Bytes text = texts.at(source + i);
-      out[target + i] = type == Type::string ? well_formed(text) : std::string(as_text(text));
-    }
-  });
+  for_each_common_text(chunk, from, type, box, [&](uint64_t element, Bytes text) { out[element] = as_text(text); });
 }
 
 void read_numbers(const Layers& layers, const Array& array, const Box& box, std::span<std::byte> out,
@@ -130,7 +118,7 @@ void read_numbers(const Layers& layers, const Array& array, const Box& box, std:
     check_length(box.n_elements() * item, out.size());  // no overflow: the whole array's bytes have none
     if (out.empty()) return;
     const Pieces pieces = find_pieces(array, box);
-    if (!pieces.complete) check_cells_are_known(layers, array);
+    if (!pieces.complete) check_cells_are_known(layers, array.foreign_layer);
     const std::array<std::byte, 8> fill = fill_item(array.type, array.fill);
     if (!pieces.complete) repeat(Bytes(fill).first(item), out);
     read_pieces(layers, pieces, last,
@@ -148,7 +136,7 @@ void read_texts(const Layers& layers, const Array& array, const Box& box, std::s
     check_length(box.n_elements(), out.size());
     if (out.empty()) return;
     const Pieces pieces = find_pieces(array, box);
-    if (!pieces.complete) check_cells_are_known(layers, array);
+    if (!pieces.complete) check_cells_are_known(layers, array.foreign_layer);
     for (std::string& text : out) text.clear();  // a fill value is not used for texts
     read_pieces(layers, pieces, last,
                 [&](const Piece& piece, Bytes bytes) { copy_texts(bytes, piece.box, array.type, box, out); });

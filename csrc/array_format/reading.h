@@ -1,10 +1,13 @@
 // Reading elements of an array out of its chunks.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 
 #include "array_format/layers.h"
+#include "array_format/texts.h"
+#include "base/utf8.h"
 
 namespace atompack::array_format {
 
@@ -22,9 +25,9 @@ void read_texts(const Layers& layers, const Array& array, const Box& box, std::s
 // Throws FieldError where a box does not lie in an array of this shape.
 void check_box(const std::vector<uint64_t>& shape, const Box& box);
 // For arrays with cells that have no chunk: throws CorruptFileError unless these hold the fill value.
-void check_cells_are_known(const Layers& layers, const Array& array);
+void check_cells_are_known(const Layers& layers, std::optional<uint32_t> foreign_layer);
 // Throws CorruptFileError.
-void check_chunk_bytes(uint64_t expected, Bytes chunk);
+void check_chunk_bytes(uint64_t expected, uint64_t got);
 
 // An item again and again.
 void repeat(Bytes item, std::span<std::byte> out);
@@ -32,5 +35,17 @@ void repeat(Bytes item, std::span<std::byte> out);
 // The elements that a chunk, with those of `from`, has in common with the box that `out` is for.
 void copy_numbers(Bytes chunk, const Box& from, uint64_t item_bytes, const Box& box, std::span<std::byte> out);
 void copy_texts(Bytes chunk, const Box& from, Type type, const Box& box, std::span<std::string> out);
+// Calls use(element of the box, text) for each of them.
+template <typename Use>
+void for_each_common_text(Bytes chunk, const Box& from, Type type, const Box& box, const Use& use) {
+  const Texts texts(chunk, from.n_elements());
+  for_each_common_run(from, box, [&](uint64_t source, uint64_t target, uint64_t n) {
+    for (uint64_t i = 0; i < n; ++i) {
+      const Bytes text = texts.at(source + i);
+      const bool is_readable = type != Type::string || is_utf8(text);
+      is_readable ? use(target + i, text) : use(target + i, as_bytes(well_formed(text)));
+    }
+  });
+}
 
 }  // namespace atompack::array_format

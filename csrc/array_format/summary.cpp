@@ -129,7 +129,7 @@ void Summary::add_numbers(Bytes values) {
 
 void Summary::add(Bytes chunk, uint64_t n_elements) {
   if (holds_texts(type_)) return add_texts(Texts(chunk, n_elements), n_elements);
-  check_chunk_bytes(n_elements * item_bytes(type_), chunk);
+  check_chunk_bytes(n_elements * item_bytes(type_), chunk.size());
   add_numbers(chunk);
 }
 

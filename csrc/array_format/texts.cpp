@@ -46,10 +46,13 @@ Character first_character(Bytes text) {
 
 }  // namespace
 
+void check_room_for_offsets(uint64_t count, uint64_t chunk_bytes) {
+  if (count < chunk_bytes / 4) return;
+  throw CorruptFileError(cat("offsets of texts: expected more than ", count, ", got ", chunk_bytes / 4));
+}
+
 Texts::Texts(Bytes chunk, uint64_t count) {
-  if (count >= chunk.size() / 4) {
-    throw CorruptFileError(cat("offsets of texts: expected more than ", count, ", got ", chunk.size() / 4));
-  }
+  check_room_for_offsets(count, chunk.size());
   offsets_ = chunk.first(4 * (count + 1));
   payload_ = chunk.subspan(offsets_.size());
   if (offset(0) != 0) throw CorruptFileError(cat("first offset of texts: expected 0, got ", offset(0)));

@@ -8,6 +8,9 @@
 
 namespace atompack::array_format {
 
+// Throws CorruptFileError where a chunk of so many bytes has no room for the offsets of `count` values.
+void check_room_for_offsets(uint64_t count, uint64_t chunk_bytes);
+
 // A view of a chunk of `count` values: count + 1 offsets, then what they point into. Throws CorruptFileError.
 class Texts {
  public:

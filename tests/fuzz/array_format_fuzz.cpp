@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "array_format/reading.h"
+#include "array_layers.h"
 #include "targets.h"
 
 namespace atompack::fuzz {
@@ -10,20 +11,10 @@ namespace {
 
 using array_format::Array;
 using array_format::Box;
-using array_format::Layer;
 using array_format::Layers;
 
 // A caller decides how many elements it has room for; more of them would only be slow here.
 constexpr uint64_t kMostElements = 1 << 16;
-
-std::vector<Layer> layers_of(Bytes input) {
-  ByteCursor cursor(input);
-  const auto base_bytes = cursor.read_le<uint16_t>("base length");
-  std::vector<Layer> layers;
-  if (base_bytes > 0) layers.emplace_back(cursor.take(base_bytes, "base"), "base.af");
-  layers.emplace_back(cursor.take(cursor.remaining(), "sidecar"), "base.1.af");
-  return layers;
-}
 
 // At most as many elements as there is room for, from the middle of each axis on.
 Box part_of(const Array& array) {
@@ -66,7 +57,7 @@ void read_array(const Layers& layers, const std::string& name) {
 
 void read_array_file(Bytes input) {
   try {
-    const Layers layers(layers_of(input));
+    const Layers layers = array_layers(input);
     for (const std::string& name : layers.names()) read_array(layers, name);
   } catch (const CorruptFileError&) {
     return;

@@ -10,12 +10,15 @@ add_executable(atompack_fuzz_replay
   ${FUZZ_FOLDER}/atp_reader_fuzz.cpp
   ${FUZZ_FOLDER}/atp_record_fuzz.cpp
   ${FUZZ_FOLDER}/codec_bound_fuzz.cpp
+  ${FUZZ_FOLDER}/column_slice_fuzz.cpp
+  ${FUZZ_FOLDER}/decompress_front_fuzz.cpp
   ${FUZZ_FOLDER}/extxyz_fuzz.cpp
   ${FUZZ_FOLDER}/neighbors_fuzz.cpp
   ${FUZZ_FOLDER}/torch_cache_fuzz.cpp
   ${FUZZ_FOLDER}/pickle_fuzz.cpp
   ${FUZZ_FOLDER}/structure_fuzz.cpp
 )
+target_include_directories(atompack_fuzz_replay PRIVATE ${PROJECT_SOURCE_DIR}/tests/cpp)
 target_compile_options(atompack_fuzz_replay PRIVATE -Wall -Wextra -Werror)
 target_link_libraries(atompack_fuzz_replay PRIVATE atompack_hdf5 atompack_descriptor atompack_core)
 add_test(NAME fuzz_replay

@@ -58,6 +58,13 @@ void write_array_file(Bytes input);
 // The metadata of an ATLAS store, as JSON and as MessagePack.
 void read_atlas_metadata(Bytes input);
 
+// The same as read_array_file takes: all arrays as one column, compared with each array alone.
+void read_columns(Bytes input);
+
+// The first bytes of a stored unit, compared with all of it. Layout: codec u8, decoded size u16, size of the front u16,
+// the unit.
+void decompress_front(Bytes input);
+
 struct Target {
   std::string_view name;
   void (*run)(Bytes input);
@@ -80,6 +87,8 @@ inline constexpr Target kTargets[] = {
     {"array_format", &read_array_file},
     {"array_writer", &write_array_file},
     {"atlas_metadata", &read_atlas_metadata},
+    {"column_slice", &read_columns},
+    {"decompress_front", &decompress_front},
 };
 
 // Not assert(): it must hold in every kind of build.

@@ -5,9 +5,11 @@
 
 #include <map>
 #include <optional>
+#include <random>
 #include <string>
 #include <vector>
 
+#include "array_format/gathered.h"
 #include "array_format/reader.h"
 #include "array_format/writer.h"
 
@@ -17,12 +19,26 @@ using array_format::ArrayDefinition;
 using array_format::Box;
 using array_format::Type;
 
-// Raw items of numbers back to back, or texts.
-struct Values {
-  std::vector<std::byte> numbers;
-  std::vector<std::string> texts;
-  bool operator==(const Values&) const = default;
-};
+inline Values random_values(Type type, uint64_t n, std::minstd_rand& random) {
+  Values values;
+  if (!array_format::holds_texts(type)) {
+    values.numbers.resize(n * array_format::item_bytes(type));
+    for (std::byte& byte : values.numbers) byte = static_cast<std::byte>(random() >> 8);
+    return values;
+  }
+  for (uint64_t i = 0; i < n; ++i) values.texts.emplace_back(random() % 30, static_cast<char>('a' + random() % 26));
+  return values;
+}
+
+// Not empty, of an array that is not.
+inline Box random_box(const std::vector<uint64_t>& shape, std::minstd_rand& random) {
+  Box box{shape, shape};
+  for (size_t i = 0; i < shape.size(); ++i) {
+    box.start[i] = random() % shape[i];
+    box.count[i] = 1 + random() % (shape[i] - box.start[i]);
+  }
+  return box;
+}
 
 inline Box whole_of(const ArrayDefinition& array) {
   return {std::vector<uint64_t>(array.shape.size(), 0), array.shape};

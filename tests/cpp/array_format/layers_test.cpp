@@ -101,7 +101,8 @@ TEST(ArrayLayers, TypesWithoutEncodingAreNamed) {
 
 TEST(ArrayLayers, TooManyAxesAndElementsAreRefused) {
   const std::vector<MadeLayer> axes{{{}, {{.shape = std::vector<uint32_t>(65, 1)}}}};
-  EXPECT_EQ(test::unsupported([&] { layers_of(axes).array("a"); }), "axes: expected at most 64, got 65 (field 'a')");
+  EXPECT_EQ(test::unsupported([&] { layers_of(axes).array("a"); }),
+            "layer 0: axes: expected at most 64, got 65 (field 'a')");
   const uint32_t most = 0xFFFFFFFF;
   const std::vector<MadeLayer> elements{{{}, {{.shape = {0, most, most, most}}}}};
   EXPECT_NE(test::corrupt([&] { layers_of(elements).array("a"); }).find("overflows 64 bits"), std::string::npos);

@@ -24,28 +24,10 @@ using test::expect_file;
 using test::Model;
 using test::Models;
 using test::numbers;
+using test::random_box;
+using test::random_values;
 using test::TemporaryFolder;
 using test::Values;
-
-Values random_values(Type type, uint64_t n, std::minstd_rand& random) {
-  Values values;
-  if (!holds_texts(type)) {
-    values.numbers.resize(n * item_bytes(type));
-    for (std::byte& byte : values.numbers) byte = static_cast<std::byte>(random() >> 8);
-    return values;
-  }
-  for (uint64_t i = 0; i < n; ++i) values.texts.emplace_back(random() % 30, static_cast<char>('a' + random() % 26));
-  return values;
-}
-
-Box random_box(const std::vector<uint64_t>& shape, std::minstd_rand& random) {
-  Box box{shape, shape};
-  for (size_t i = 0; i < shape.size(); ++i) {
-    box.start[i] = random() % shape[i];
-    box.count[i] = 1 + random() % (shape[i] - box.start[i]);
-  }
-  return box;
-}
 
 class ArrayWriter : public testing::Test {
  protected:

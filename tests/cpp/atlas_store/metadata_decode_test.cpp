@@ -75,8 +75,9 @@ TEST(AtlasMetadataDecode, KindsOfAttributes) {
 
 TEST(AtlasMetadataDecode, AttributesArePlainValues) {
   for (const std::string value : {"null", "[1]", "{}"}) {
-    EXPECT_NE(test::message_of<CorruptFileError>([&] { decode(with_attributes("{\"n\":" + value + "}")); })
-                  .find("attribute 'n': expected a plain value, got "),
+    EXPECT_NE(test::message_of<CorruptFileError>([&] {
+                decode(with_attributes("{\"n\":" + value + "}"));
+              }).find("attribute 'n': expected a plain value, got "),
               std::string::npos);
   }
 }

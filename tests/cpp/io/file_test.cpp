@@ -46,6 +46,29 @@ TEST(File, GrowingKeepsTheIdentityAndReplacingDoesNot) {
   EXPECT_FALSE(identify(open_for_reading(file.path()).get(), file.path()).same_file(before));
 }
 
+TEST(File, AVersionTellsWritingAndReplacingFromNothing) {
+  const TemporaryFile file(ByteString("hello").bytes());
+  const UniqueFd open = open_for_reading(file.path());
+  const std::optional<FileVersion> before = version_of(file.path());
+  ASSERT_TRUE(before);
+  EXPECT_EQ(before->size, 5U);
+  EXPECT_EQ(version_of(file.path()), before);
+  file.replace(ByteString("hello").bytes());
+  const std::optional<FileVersion> replaced = version_of(file.path());
+  EXPECT_NE(replaced, before);
+  file.resize(9);
+  EXPECT_NE(version_of(file.path()), replaced);
+  FileVersion read;
+  EXPECT_EQ(read_whole(file.path(), 100, read).size(), 9U);
+  EXPECT_EQ(version_of(file.path()), read);
+}
+
+TEST(File, WhatIsNotThereHasNoVersion) {
+  const TemporaryFile file(ByteString("hello").bytes());
+  EXPECT_FALSE(version_of(file.path() + ".none"));
+  EXPECT_EQ(code_of([&] { version_of(file.path() + "/below a file"); }), ENOTDIR);
+}
+
 TEST(File, SystemErrorsKeepErrnoAndPath) {
   EXPECT_EQ(code_of([] { open_for_reading("/nowhere/a.atp"); }), ENOENT);
   EXPECT_EQ(code_of([] { open_for_reading(""); }), ENOENT);

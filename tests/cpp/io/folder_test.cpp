@@ -21,8 +21,11 @@ TEST(Folder, NamesOfFoldersInTheOrderOfTheirBytes) {
   fs::create_directory_symlink(folder / "a", folder / "link");
   fs::create_symlink(folder / "nowhere", folder / "broken");
   EXPECT_EQ(folders_in(folder), (std::vector<std::string>{".hidden", "10", "2", "a", "link"}));
+  EXPECT_EQ(names_in(folder), (std::vector<std::string>{".hidden", "10", "2", "a", "broken", "file", "link"}));
+  EXPECT_TRUE(names_in(folder / "a").empty());
   fs::remove_all(folder);
   EXPECT_THROW(folders_in(folder), IoError);
+  EXPECT_THROW(names_in(folder), IoError);
 }
 
 }  // namespace

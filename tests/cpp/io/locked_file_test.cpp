@@ -6,9 +6,11 @@
 #include <array>
 #include <cerrno>
 #include <filesystem>
+#include <fstream>
 
 #include "byte_string.h"
 #include "io/temporary_file.h"
+#include "io/temporary_folder.h"
 #include "message_of.h"
 
 namespace atompack::io {
@@ -128,6 +130,20 @@ TEST(LockedFile, WhatADeadWriterLeftIsUsedAgain) {
     EXPECT_EQ(file.size(), 0U);
   }
   EXPECT_FALSE(std::filesystem::exists(unpublished(free.path())));
+}
+
+TEST(LockedFile, UnpublishedOnesAreFound) {
+  const test::TemporaryFolder folder;
+  EXPECT_TRUE(unpublished_in(folder.path()).empty());
+  const LockedFile first = LockedFile::create_unpublished(folder / "b");
+  {
+    LockedFile left = LockedFile::create_unpublished(folder / "a.af");
+    left.leave();
+    LockedFile published = LockedFile::create_unpublished(folder / "c");
+    published.publish(false);
+  }
+  for (const char* const other : {".hidden", "new", "d.new", ".new"}) std::ofstream(folder / other) << "x";
+  EXPECT_EQ(unpublished_in(folder.path()), (std::vector<std::string>{"a.af", "b"}));
 }
 
 TEST(LockedFile, AForkedChildNeitherUnlocksNorRemoves) {
