@@ -43,3 +43,5 @@ run atlas_shard_meta 1024 16
 run array_format 4096 300
 run array_writer 1024 64
 run atlas_metadata 2048 64
+run atlas_shard_writer 1024 64
+run example_plan 4096 64
