@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import warnings
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.utils.data import get_worker_info
 
 from atompack_torch._core import ExampleCollator, ExamplePrefetcher, ShardReader
-from atompack_torch.datasets._batches import BatchDataset, Indices, as_sequence
+from atompack_torch.datasets._batches import Ahead, BatchDataset, Indices, as_sequence
 from atompack_torch.datasets._examples import Examples, molecules_of
 from atompack_torch.datasets._one_arena import sent_whole
 
@@ -49,7 +49,8 @@ class ShardDataset(BatchDataset[Any]):
         root: the folder of the data set.
         allow_pickle: hands blocks to ``pickle.loads``, which runs whatever they say: for data that
             you trust as you trust programs. Examples are then those very objects, which the next
-            read of the same block hands out again.
+            read of the same block hands out again. Batches are made in Python: a ``Loader`` takes
+            such a data set and makes none ahead, so for speed use a ``DataLoader`` with workers.
         cache_blocks: decoded blocks that are kept, at least as many as the window of the sampler
             has; None: as many as fit in 256 MiB.
         layout: ``"jagged"``: arrays that differ in their first dimension alone become two tensors,
@@ -106,7 +107,7 @@ class ShardDataset(BatchDataset[Any]):
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_opened": None}
 
-    def __len__(self) -> int:
+    def _size(self) -> int:
         return self._n
 
     @property
@@ -116,14 +117,22 @@ class ShardDataset(BatchDataset[Any]):
 
     @property
     def block_sizes(self) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """(number of blocks,) int64: examples in each block, for ``BlockShuffleSampler``."""
+        """(number of blocks,) int64: examples in each block, for ``BlockShuffleSampler``.
+
+        Of a subset: how many of its examples, one after another, lie in one block.
+        """
         parts = [np.zeros(0, dtype=np.int64)]
         for _, _, block_size, n, _ in self._open().reader.shards():
             sizes = np.full(-(-n // block_size), block_size, dtype=np.int64)
             if n % block_size:
                 sizes[-1] = n % block_size
             parts.append(sizes)
-        return np.concatenate(parts)
+        whole = np.concatenate(parts)
+        if self._selection is None:
+            return whole
+        blocks = np.searchsorted(np.cumsum(whole), self._selection.numpy(), side="right")
+        begins = np.flatnonzero(np.diff(blocks, prepend=-1))
+        return np.diff(begins, append=len(blocks))
 
     def __getitem__(self, index: int) -> Any:
         """One example by number, negative ones from the end.
@@ -137,7 +146,7 @@ class ShardDataset(BatchDataset[Any]):
         """
         if isinstance(index, slice):
             raise TypeError("index: expected an int, got a slice; batch() takes ranges")
-        return self._open().example(self._checked(index))
+        return self._open().example(self._number(index))
 
     def batch(self, indices: Indices) -> Any:
         """Collates examples.
@@ -170,23 +179,29 @@ class ShardDataset(BatchDataset[Any]):
         return (None, opened.one_by_one(numbers)) if made is None else made
 
     def _numbers(self, indices: Indices) -> list[int]:
-        return [self._checked(index) for index in as_sequence(indices)]
+        return [self._number(index) for index in as_sequence(indices)]
 
-    def _checked(self, index: Any) -> int:
+    def _number(self, index: Any) -> int:
+        """The number in the whole data set."""
         if isinstance(index, bool) or not hasattr(index, "__index__"):
             raise TypeError(f"index: expected an int, got {type(index).__name__}")
         number: int = index.__index__()
-        if not -self._n <= number < self._n:
+        n = len(self)
+        if not -n <= number < n:
             raise IndexError(
-                f"{self._root}: example {number} is out of range for a data set of {self._n}"
+                f"{self._root}: example {number} is out of range for a data set of {n}"
             )
-        return number % self._n if number < 0 else number
+        number %= n
+        return number if self._selection is None else int(self._selection[number])
 
-    def _ahead(self, num_threads: int, pinned: bool) -> _ExamplesAhead:
-        return _ExamplesAhead(self, num_threads, pinned)
+    def _ahead(self, num_threads: int, pinned: bool) -> Ahead:
+        native = self._open().native
+        if native is None:
+            return _ExamplesInTurn(self)
+        return _ExamplesAhead(self, ExamplePrefetcher(native, num_threads, pinned))
 
     def __repr__(self) -> str:
-        return f"ShardDataset({self._n} examples in {self._root!r})"
+        return f"ShardDataset({len(self)} examples in {self._root!r})"
 
 
 class _Opened:
@@ -243,12 +258,9 @@ class _Pickles:
 class _ExamplesAhead:
     """Batches of examples that native threads make ahead of their use."""
 
-    def __init__(self, dataset: ShardDataset, num_threads: int, pinned: bool) -> None:
-        self._dataset = dataset
+    def __init__(self, dataset: ShardDataset, native: ExamplePrefetcher) -> None:
+        self._dataset, self._native = dataset, native
         self._opened = dataset._open()
-        if self._opened.native is None:
-            raise ValueError("Loader: expected a data set without allow_pickle; use a DataLoader")
-        self._native = ExamplePrefetcher(self._opened.native, num_threads, pinned)
 
     def ask(self, indices: Sequence[int] | Tensor) -> None:
         self._native.ask(self._dataset._numbers(indices))
@@ -259,3 +271,20 @@ class _ExamplesAhead:
 
     def __len__(self) -> int:
         return len(self._native)
+
+
+class _ExamplesInTurn:
+    """Batches of examples that are made when they are taken: what unpickles them is Python."""
+
+    def __init__(self, dataset: ShardDataset) -> None:
+        self._dataset = dataset
+        self._asked: deque[list[int]] = deque()
+
+    def ask(self, indices: Sequence[int] | Tensor) -> None:
+        self._asked.append(self._dataset._numbers(indices))
+
+    def take(self) -> Any:
+        return self._dataset._open().one_by_one(self._asked.popleft())
+
+    def __len__(self) -> int:
+        return len(self._asked)

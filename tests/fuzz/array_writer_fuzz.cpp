@@ -1,7 +1,4 @@
-#include <stdlib.h>
-
 #include <array>
-#include <filesystem>
 #include <map>
 #include <memory>
 #include <string>
@@ -9,7 +6,8 @@
 
 #include "array_format/reader.h"
 #include "array_format/writer.h"
-#include "targets.h"
+#include "choices.h"
+#include "scratch_folder.h"
 
 namespace atompack::fuzz {
 namespace {
@@ -18,34 +16,6 @@ using array_format::ArrayDefinition;
 using array_format::Box;
 using array_format::Type;
 using array_format::Writer;
-
-// In memory where there is such a place: nothing has to wait for a disk.
-class Folder {
- public:
-  Folder() : path_(std::filesystem::is_directory("/dev/shm") ? "/dev/shm/array_XXXXXX" : "/tmp/array_XXXXXX") {
-    require(::mkdtemp(path_.data()) != nullptr, "a folder can be made");
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  ~Folder() { std::filesystem::remove_all(path_); }
-  std::string base() const { return path_ + "/data.af"; }
-
- private:
-  std::string path_;
-};
-
-// The bytes of the input one after the other, then zeros.
-class Choices {
- public:
-  explicit Choices(Bytes input) : input_(input) {}
-  bool left() const { return at_ < input_.size(); }
-  uint8_t below(uint8_t end) { return static_cast<uint8_t>(next() % end); }
-
- private:
-  uint8_t next() { return left() ? static_cast<uint8_t>(input_[at_++]) : 0; }
-  Bytes input_;
-  size_t at_ = 0;
-};
 
 // Values are small integers; those of arrays of strings stand for texts of that length.
 struct Expected {
@@ -83,12 +53,13 @@ class Play {
   }
 
  private:
+  std::string base() const { return folder_.inside("data.af"); }
+
   void open() {
     writer_.reset();
     constexpr std::array kCodecs{codec::Codec::none, codec::Codec::lz4, codec::Codec::zstd};
     writer_ = std::make_unique<Writer>(
-        folder_.base(),
-        array_format::WriterOptions{.codec = kCodecs.at(choices_.below(3)), .block_bytes = 40, .n_threads = 2});
+        base(), array_format::WriterOptions{.codec = kCodecs.at(choices_.below(3)), .block_bytes = 40, .n_threads = 2});
   }
 
   void step() {
@@ -162,7 +133,7 @@ class Play {
   }
 
   void check_file() const {
-    const array_format::Reader reader(folder_.base());
+    const array_format::Reader reader(base());
     require(reader.names().size() == committed_.size(), "no other arrays are in the file");
     array_format::DecodedBlock last;
     for (const auto& [name, expected] : committed_) {
@@ -184,7 +155,7 @@ class Play {
     }
   }
 
-  Folder folder_;
+  ScratchFolder folder_;
   Choices choices_;
   std::unique_ptr<Writer> writer_;
   Model committed_, pending_;

@@ -11,6 +11,7 @@ target's input changes:
 from __future__ import annotations
 
 import json
+import pickle
 import random
 import struct
 import sys
@@ -317,6 +318,36 @@ def shard_seeds(datasets: Path) -> Iterator[tuple[str, bytes]]:
         yield name, shard_seed(datasets / name / (owner or "1"), dictionary)
 
 
+def shard_change_seeds() -> Iterator[tuple[str, bytes]]:
+    """Choices of examples to write."""
+    chooser = random.Random(4)
+    for n in range(4):
+        yield f"examples_{n}", chooser.randbytes(60 << n)
+
+
+def plan_seeds() -> Iterator[tuple[str, bytes]]:
+    """Lists of nested values, of arrays that differ in their rows, and of molecules."""
+    plain = [{"n": i, "x": i / 2, "t": ["a", b"b"], "in": {"k": (True, i)}} for i in range(3)]
+    yield "plain", b"\0" + pickle.dumps(plain, protocol=4)
+    array = numpy_array("u1", (2,), bytes(2))
+    for flags in (1, 3):
+        rows = b"".join(numpy_array("f4", (n, 2), bytes(8 * n)) for n in range(3))
+        yield f"rows_{flags}", bytes([flags]) + b"\x80\x04](" + rows + b"e."
+        atoms = b"}(\x8c\x0eatomic_numbers" + array + b"\x8c\x09positions"
+        atoms += numpy_array("f4", (2, 3), bytes(24)) + b"\x8c\x06energyG" + bytes(8)
+        atoms += b"\x8c\x04spin" + array + b"\x8c\x04nameX\1\0\0\0au"
+        yield f"molecules_{flags}", bytes([flags]) + b"\x80\x04](" + 2 * atoms + b"e."
+
+
+def numpy_array(dtype: str, shape: tuple[int, ...], data: bytes) -> bytes:
+    """The opcodes of an array of NumPy."""
+    extents = b"(" + b"".join(b"K" + bytes([n]) for n in shape) + b"t"
+    kind = b"cnumpy\ndtype\n(\x8c\x02" + dtype.encode() + b"\x89\x88tR"
+    kind += b"(K\x03\x8c\x01<NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb"
+    made = b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\nK\x00\x85C\x01btR"
+    return made + b"(K\x01" + extents + kind + b"\x89C" + bytes([len(data)]) + data + b"tb"
+
+
 def shard_meta_seeds() -> Iterator[tuple[str, bytes]]:
     """Both kinds of meta.json, and numbers of other kinds in them."""
     root = b'{"version": 1, "shard_sizes": [%s], "compression_strategy": %s}'
@@ -390,6 +421,8 @@ def main(fixtures: Path, corpus: Path) -> None:
     inputs |= {("atlas_shard_meta", name): data for name, data in shard_meta_seeds()}
     datasets = fixtures / "atlas_shards" / "data"
     inputs |= {("atlas_shard", name): data for name, data in shard_seeds(datasets)}
+    inputs |= {("atlas_shard_writer", name): data for name, data in shard_change_seeds()}
+    inputs |= {("example_plan", name): data for name, data in plan_seeds()}
     known = set(inputs.values())
     for path in sorted(fixtures.glob("atp/**/*.atp")):
         for i, (target, data) in enumerate(seeds_from(path)):

@@ -12,11 +12,15 @@ add_executable(atompack_fuzz_replay
   ${FUZZ_FOLDER}/codec_bound_fuzz.cpp
   ${FUZZ_FOLDER}/column_slice_fuzz.cpp
   ${FUZZ_FOLDER}/decompress_front_fuzz.cpp
+  ${FUZZ_FOLDER}/example_plan_fuzz.cpp
   ${FUZZ_FOLDER}/extxyz_fuzz.cpp
   ${FUZZ_FOLDER}/neighbors_fuzz.cpp
   ${FUZZ_FOLDER}/torch_cache_fuzz.cpp
   ${FUZZ_FOLDER}/pickle_fuzz.cpp
+  ${FUZZ_FOLDER}/shard_writer_fuzz.cpp
   ${FUZZ_FOLDER}/structure_fuzz.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/collate/example_plan.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/collate/molecule_plan.cpp
 )
 target_include_directories(atompack_fuzz_replay PRIVATE ${PROJECT_SOURCE_DIR}/tests/cpp)
 target_compile_options(atompack_fuzz_replay PRIVATE -Wall -Wextra -Werror)

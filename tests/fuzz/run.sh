@@ -45,3 +45,5 @@ run array_writer 1024 64
 run atlas_metadata 2048 64
 run column_slice 4096 300 "$seeds/array_format"
 run decompress_front 4096 16
+run atlas_shard_writer 1024 64
+run example_plan 4096 64

@@ -49,6 +49,12 @@ void read_shard(Bytes input);
 // Both kinds of meta.json of Atlas shards.
 void read_shard_meta(Bytes input);
 
+// A data set of shards, written and read back. Each byte is a choice.
+void write_shards(Bytes input);
+
+// The plan of a batch of examples. Layout: flags u8 (bit 0: jagged, 1: learns levels), a pickled list.
+void plan_batch(Bytes input);
+
 // An array file of one or two layers. Layout: base length u16 (0: none), base, sidecar.
 void read_array_file(Bytes input);
 
@@ -89,6 +95,8 @@ inline constexpr Target kTargets[] = {
     {"atlas_metadata", &read_atlas_metadata},
     {"column_slice", &read_columns},
     {"decompress_front", &decompress_front},
+    {"atlas_shard_writer", &write_shards},
+    {"example_plan", &plan_batch},
 };
 
 // Not assert(): it must hold in every kind of build.
