@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 import torch
 import zstandard
+from results import Result, note
 from torch.utils.data import DataLoader, Dataset
 
 import atompack_torch as apt
@@ -166,6 +167,8 @@ def report(
     for name, rate in rates.items():
         if name != original:
             print(f"    {name}: {rate:,.0f} examples/s, {rate / rates[original]:.1f} times as fast")
+            numbers = (rate, "examples/s", "zstandard and pickle", rates[original])
+            note(Result("Atlas shards", f"{what}: {name}", *numbers))
 
 
 def check(root: Path) -> None:
