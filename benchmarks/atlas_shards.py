@@ -168,7 +168,8 @@ def report(
         if name != original:
             print(f"    {name}: {rate:,.0f} examples/s, {rate / rates[original]:.1f} times as fast")
             numbers = (rate, "examples/s", "zstandard and pickle", rates[original])
-            note(Result("Atlas shards", f"{what}: {name}", *numbers))
+            case = what if name == "ours" else f"{what}: {name}"
+            note(Result("Atlas shards", case, *numbers))
 
 
 def check(root: Path) -> None:
@@ -212,7 +213,7 @@ def report_reading(root: Path, n: int, rounds: int) -> None:
     }
     report("shuffled, the original fully", n, shuffled, rounds)
     workers = {
-        "2 workers": ours(num_workers=2),
+        "DataLoader": ours(num_workers=2),
         "theirs": theirs(1, num_workers=2),
     }
     report("in order, 2 workers", n, workers, rounds)

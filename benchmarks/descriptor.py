@@ -70,6 +70,10 @@ def on_threads(threads: int, body: Callable[[], object]) -> Callable[[], object]
     return run
 
 
+def counted(threads: int) -> str:
+    return f"{threads} thread{'s' * (threads > 1)}"
+
+
 def training_step(batch: apt.MoleculeBatch, contract: Callable[[Tensor], Tensor]) -> object:
     """Forces from weights, and the gradient of a loss back to them."""
     weights = torch.ones_like(batch.features).requires_grad_()
@@ -105,7 +109,7 @@ def report_features(batch: apt.MoleculeBatch, rounds: int, threads: tuple[int, i
     print(f"load {os.getloadavg()[0]:.1f}; {len(batch)} structures of 16 atoms, of each")
     print(f"{edges / len(batch):.0f} edges and {triplets / len(batch):.0f} triplets")
     sides = {
-        f"{what}, {n} threads": on_threads(n, functools.partial(descriptor.compute, batch, rows))
+        f"{what}, {counted(n)}": on_threads(n, functools.partial(descriptor.compute, batch, rows))
         for n in dict.fromkeys(threads)
         for what, rows in (("features", False), ("features and derivatives", True))
     }
@@ -135,10 +139,10 @@ def report_forces(
         median, best = (each / len(batch) * 1e6 for each in seconds["ours"])
         ratios = [b / a for a, b in zip(seconds["ours"], seconds["index_add"], strict=True)]
         print(
-            f"  forces and their gradient, {dtype}, {n} threads: {median:.1f} us a structure, "
+            f"  forces and their gradient, {dtype}, {counted(n)}: {median:.1f} us a structure, "
             f"best {best:.1f}; index_add {ratios[0]:.1f} times as long, best {ratios[1]:.1f}"
         )
-        found[f"forces and their gradient, {dtype}, {n} threads"] = median, ratios[0] * median
+        found[f"forces and their gradient, {dtype}, {counted(n)}"] = median, ratios[0] * median
     return found
 
 

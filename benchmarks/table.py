@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import argparse
 import sys
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -21,7 +23,8 @@ from results import BENCHMARKS, Result, Run, read
 
 INK, FAINT = "#333333", "#bbbbbb"
 FASTER, SLOWER = "#2f7ebc", "#d1603d"
-ROW_INCHES, WIDTH_INCHES = 0.19, 9.5
+ROW_INCHES, WIDTH_INCHES = 0.19, 6.0  # of the bars; names stand outside
+LETTERS = 52  # in a line of names
 
 Lanes = dict[str, dict[str, list[Result]]]  # by format, then by case: next to each peer
 
@@ -34,8 +37,10 @@ def number(value: float | None) -> str:
 
 
 def times(ratio: float | None) -> str:
-    """How many times as fast."""
-    return f"{number(ratio)}x" if ratio is not None else ""
+    """How many times as fast: two digits, for rounds differ by more than a hundredth."""
+    if ratio is None:
+        return ""
+    return f"{ratio:,.0f}x" if ratio >= 10 else f"{ratio:.2g}x"
 
 
 def table(results: Sequence[Result]) -> list[str]:
@@ -80,49 +85,45 @@ def lanes(results: Sequence[Result]) -> Lanes:
     return drawn
 
 
-def draw_case(axes: Axes, y: float, peers: Sequence[Result]) -> None:
-    """A bar as far as the nearest peer, a mark for each other, all of them named behind."""
+def draw_case(axes: Axes, y: float, peers: Sequence[Result], names: str) -> None:
+    """A bar as far as the nearest peer, a mark for each other, the names behind."""
     nearest, *others = [result.ratio or 0 for result in peers]
     color = FASTER if nearest >= 1 else SLOWER
     axes.barh(y, nearest - 1, left=1, height=0.7, color=color)
-    axes.plot(others, [y] * len(others), "|", color=color, markersize=7, markeredgewidth=1.5)
-    names = ", ".join(f"{times(result.ratio)} {result.peer}" for result in peers)
-    axes.annotate(
-        names,
-        (max(1, nearest, *others), y),
-        xytext=(5, 0),
-        textcoords="offset points",
-        va="center",
-        fontsize=7,
-        color=INK,
-    )
+    axes.plot(others, [y] * len(others), "|", color=INK, markersize=7, markeredgewidth=1.2)
+    place: dict[str, Any] = {"xytext": (5, 0), "textcoords": "offset points", "va": "center"}
+    axes.annotate(names, (max(1, nearest, *others), y), **place, fontsize=7, color=INK)
 
 
 def draw(drawn: Lanes, path: Path) -> None:
     """Bars from 1x, to the right where we are faster, grouped by format."""
-    n_rows = sum(len(cases) + 1.4 for cases in drawn.values())
-    figure = Figure(figsize=(WIDTH_INCHES, 1 + ROW_INCHES * n_rows))
+    figure = Figure()
     axes = figure.subplots()
     axes.set_xscale("log")
-    y, rows = 0.0, []
-    for name, cases in drawn.items():
-        axes.text(0, y, f"{name}  ", transform=axes.get_yaxis_transform(), ha="right", va="center",
-                  fontsize=9, fontweight="bold", color=INK)  # fmt: skip
+    y, rows = 0.0, {}
+    title: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "ha": "right", "va": "center"}
+    for format_name, cases in drawn.items():
+        axes.text(-0.01, y, format_name, **title, fontsize=9, fontweight="bold", color=INK)
+        y += 1
         for case, peers in cases.items():
-            y += 1
-            draw_case(axes, y, peers)
-            rows.append((y, case))
-        y += 1.4
-    axes.set_yticks([at for at, _ in rows], [case for _, case in rows], fontsize=8, color=INK)
-    axes.set_ylim(y - 0.4, -1)
+            named = "; ".join(f"{times(result.ratio)} {result.peer}" for result in peers)
+            left, right = textwrap.fill(case, LETTERS), textwrap.fill(named, LETTERS)
+            more = 0.36 * max(left.count("\n"), right.count("\n"))  # half of what its lines need
+            rows[y + more] = left
+            draw_case(axes, y + more, peers, right)
+            y += 1 + 2 * more
+        y += 0.5
+    axes.set_yticks(list(rows), list(rows.values()), fontsize=8, color=INK)
+    axes.set_ylim(y - 0.5, -1)
     lay_out(axes, drawn)
-    figure.savefig(path, dpi=130, bbox_inches="tight")
+    figure.set_size_inches(WIDTH_INCHES, ROW_INCHES * (y + 4))
+    figure.savefig(path, dpi=120, bbox_inches="tight")
 
 
 def lay_out(axes: Axes, drawn: Lanes) -> None:
     """Axes, with room for names on the right."""
     ratios = [r.ratio or 1 for cases in drawn.values() for peers in cases.values() for r in peers]
-    axes.set_xlim(min(0.5, *ratios) / 1.2, max(2, *ratios) * 30)
+    axes.set_xlim(min(0.5, *ratios) / 1.2, max(2, *ratios) * 1.2)
     axes.axvline(1, color=INK, linewidth=1)
     axes.grid(axis="x", color=FAINT, linewidth=0.5)
     axes.set_axisbelow(True)

@@ -27,7 +27,7 @@ from typing import TypeVar
 import h5py
 import numpy as np
 import torch
-from descriptor import SETTINGS, report_forces, structures
+from descriptor import SETTINGS, counted, report_forces, structures
 from results import Result, note
 
 import atompack_torch as apt
@@ -122,8 +122,8 @@ def report_building(source: Path, target: Path, n_structures: int, rounds: int) 
         print(f"  build, {what}: {size / n_structures:.0f} bytes")
         for n, each in seconds.items():
             ms, rate = each / n_structures * 1e3, size / each / 1e6
-            print(f"    {n} threads: {ms:.3f} ms a structure, {rate:.0f} MB/s")
-            note(Result("/torch_cache", f"build, {what}, {n} threads", ms, "ms a structure"))
+            print(f"    {counted(n)}: {ms:.3f} ms a structure, {rate:.0f} MB/s")
+            note(Result("/torch_cache", f"build, {what}, {counted(n)}", ms, "ms a structure"))
         print(f"    {most} threads are {seconds[1] / seconds[most]:.2f} times as fast as one")
 
 
