@@ -99,7 +99,7 @@ def main() -> None:
     for dtype in ("float32", "float64"):
         found = report_forces(batch, dtype, options.rounds, (1, most))
         for case, (ours, theirs) in found.items():
-            note(Result("descriptor", case, ours, "us a structure", "torch's index_add", theirs))
+            note(Result("descriptor", case, ours, "µs a structure", "torch's index_add", theirs))
 
 
 def report_features(batch: apt.MoleculeBatch, rounds: int, threads: tuple[int, int]) -> None:
@@ -116,7 +116,7 @@ def report_features(batch: apt.MoleculeBatch, rounds: int, threads: tuple[int, i
     for name, seconds in take_turns(sides, rounds).items():
         median, best = (each / len(batch) * 1e6 for each in seconds)
         print(f"  {name:36} {median:7.1f} us a structure, best {best:7.1f}")
-        note(Result("descriptor", name, median, "us a structure"))
+        note(Result("descriptor", name, median, "µs a structure"))
 
 
 def report_forces(

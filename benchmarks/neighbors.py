@@ -118,7 +118,7 @@ def report(kind: str, n_edges: int, n_molecules: int, seconds: dict[str, list[fl
         if name != PEER:
             theirs = base / n_molecules * 1e6
             case = f"{kind}, {name.removeprefix('ours, ')}"
-            note(Result("neighbors", case, each, "us a molecule", PEER, theirs))
+            note(Result("neighbors", case, each, "µs a molecule", PEER, theirs))
 
 
 if __name__ == "__main__":

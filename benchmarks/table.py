@@ -55,7 +55,10 @@ def table(results: Sequence[Result]) -> list[str]:
         ours = f"{number(result.ours)} {result.unit}"
         cells = (result.format, result.case, ours, peer, theirs, times(result.ratio))
         lines.append(f"| {' | '.join(cells)} |")
-    lines += ["", "ratio: how many times as fast as theirs."]
+    lines += [
+        "",
+        "ratio: how many times as fast as theirs; where rounds were taken in turn, their median.",
+    ]
     if any(result.reference for result in results):
         lines[-1] += " \\*: another way of ours, or the least work there is; not in the picture."
     return lines
@@ -108,7 +111,7 @@ def draw(drawn: Lanes, path: Path) -> None:
         for case, peers in cases.items():
             named = "; ".join(f"{times(result.ratio)} {result.peer}" for result in peers)
             left, right = textwrap.fill(case, LETTERS), textwrap.fill(named, LETTERS)
-            more = 0.36 * max(left.count("\n"), right.count("\n"))  # half of what its lines need
+            more = 0.42 * max(left.count("\n"), right.count("\n"))  # half of what its lines need
             rows[y + more] = left
             draw_case(axes, y + more, peers, right)
             y += 1 + 2 * more

@@ -147,13 +147,13 @@ def report_reading(target: Path, n_structures: int, rounds: int) -> None:
     print(f"  batch of {BATCH}, features and derivatives, {n_bytes / 1e6:.1f} MB: {ours:.0f} us")
     print(f"    h5py {us['h5py'] / ours:.0f} times as long ({us['h5py']:.0f} us)")
     both_read = "read, features and derivatives"
-    note(Result("/torch_cache", both_read, ours, "us a batch", "h5py", us["h5py"]))
+    note(Result("/torch_cache", both_read, ours, "µs a batch", "h5py", us["h5py"]))
     for name, what in (("copy", "one piece of memory"), ("mapped", "pieces of the mapped file")):
         print(
             f"    a bare copy of {what}: {us[name]:.0f} us, ours {ours / us[name]:.2f} times that"
         )
         copy = f"bare copy of {what}"
-        note(Result("/torch_cache", both_read, ours, "us a batch", copy, us[name], reference=True))
+        note(Result("/torch_cache", both_read, ours, "µs a batch", copy, us[name], reference=True))
 
     sides = {
         "ours": functools.partial(go_through, some.batch, batches),
@@ -162,7 +162,7 @@ def report_reading(target: Path, n_structures: int, rounds: int) -> None:
     us = microseconds(sides, len(batches), rounds)
     print(f"  features alone: {us['ours']:.0f} us")
     print(f"    h5py {us['h5py'] / us['ours']:.0f} times as long ({us['h5py']:.0f} us)")
-    note(Result("/torch_cache", "read, features", us["ours"], "us a batch", "h5py", us["h5py"]))
+    note(Result("/torch_cache", "read, features", us["ours"], "µs a batch", "h5py", us["h5py"]))
 
 
 def go_through(make: Callable[[list[int]], object], batches: Sequence[list[int]]) -> None:
