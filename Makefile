@@ -9,6 +9,7 @@ TORCH ?= torch==2.13.0
 FUZZ_SECONDS ?= 60
 THREADED_TESTS := OrderedWorkers.*:Writer.*:SharedRing.*:Reader.*:ConcatSource.*:MappedFile.*:AtlasShardsReader.ManyThreads:ArrayFileReader.*:BlockCache.*:WrittenStore.*:ArrayWriter*:*/ArrayWriterCodecs.*:*/WriterStops.*
 PYTEST_ARGS ?=
+BENCH_ARGS ?=
 TORCH_LIBRARIES := $(addprefix --exclude ,libtorch.so libtorch_cpu.so libtorch_python.so libtorch_cuda.so libc10.so libgomp.so.1)
 
 DEBIAN := g++ make pkg-config ccache libhdf5-dev libzstd-dev liblz4-dev zlib1g-dev nlohmann-json3-dev
@@ -79,11 +80,9 @@ lint: $(DONE)/torch $(DONE)/extra-ase $(DONE)/extra-lint  ## check the format an
 	@.venv/bin/clang-format --dry-run --Werror $(CXX_FILES)
 
 .PHONY: bench
-bench: $(DONE)/extension $(DONE)/extra-bench  ## measure reading, writing and converting .atp next to other ways
-	@$(PY) benchmarks/read_atp.py
-	@$(PY) benchmarks/loaders.py
-	@$(PY) benchmarks/write_atp.py
-	@$(PY) benchmarks/convert.py
+bench: $(DONE)/extension $(DONE)/extra-bench  ## measure everything next to other ways, in one table; BENCH_ARGS=--quick
+	@$(PY) benchmarks/run_all.py build/bench/results.jsonl $(BENCH_ARGS)
+	@$(PY) benchmarks/table.py build/bench/results.jsonl --out build/bench
 
 .PHONY: docs
 docs: $(DONE)/torch $(DONE)/extra-docs  ## build the documentation with the reference of all public names into build/docs

@@ -30,9 +30,10 @@ import lz4.block
 import numpy as np
 import zstandard
 from atlas_cases import WRITERS, Case, cases
+from results import Result, note
 
 BLOCK_BYTES = 8 << 20
-PEERS = ("atlas", "zarr", "netcdf")
+PEERS = {"atlas": "atlas-python", "zarr": "Zarr", "netcdf": "NetCDF"}
 WAYS = {"atlas": ("atlas", "atlas across", "atlas loop")}
 SIDES = Path(__file__).with_name("atlas_sides.py")
 
@@ -96,6 +97,8 @@ def report(what: str, spent: Sequence[float], share: str = "") -> None:
     ours, *others = spent
     cells = [f"{1e3 * s:9.2f}" for s in spent] + [f"{s / ours:6.1f}x" for s in others]
     print(f"{what:30}", *cells, share, flush=True)
+    for peer, theirs in zip(PEERS.values(), others, strict=True):
+        note(Result("ATLAS store", what, 1e3 * ours, "ms", peer, 1e3 * theirs))
 
 
 def measure_case(runner: Runner, rounds: int) -> None:

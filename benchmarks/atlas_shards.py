@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 import torch
 import zstandard
+from results import Result, note
 from torch.utils.data import DataLoader, Dataset
 
 import atompack_torch as apt
@@ -166,6 +167,9 @@ def report(
     for name, rate in rates.items():
         if name != original:
             print(f"    {name}: {rate:,.0f} examples/s, {rate / rates[original]:.1f} times as fast")
+            numbers = (rate, "examples/s", "zstandard and pickle", rates[original])
+            case = what if name == "ours" else f"{what}: {name}"
+            note(Result("Atlas shards", case, *numbers))
 
 
 def check(root: Path) -> None:
@@ -209,7 +213,7 @@ def report_reading(root: Path, n: int, rounds: int) -> None:
     }
     report("shuffled, the original fully", n, shuffled, rounds)
     workers = {
-        "2 workers": ours(num_workers=2),
+        "DataLoader": ours(num_workers=2),
         "theirs": theirs(1, num_workers=2),
     }
     report("in order, 2 workers", n, workers, rounds)

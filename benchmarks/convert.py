@@ -19,6 +19,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from results import Result, note
+
 from atompack_torch import bench
 from atompack_torch.bench.race import in_own_process
 from atompack_torch.bench.readers import structures
@@ -153,6 +155,16 @@ def measure(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
     return result
 
 
+def note_all(result: dict[str, Any]) -> None:
+    """Note the conversion, and verifying, which has no peer."""
+    ours, theirs = result["extxyz_structures_per_s"], result["ase_structures_per_s"]
+    case, peer = "convert extended XYZ", "ase.io.iread, add_ase_batch"
+    ratio = result["extxyz_ratio"]
+    note(Result(".atp, convert", case, ours, "structures/s", peer, theirs, ratio))
+    for codec in ("none", "lz4", "zstd"):
+        note(Result(".atp, convert", f"verify, {codec}", result[f"verify_{codec}"] / 1e9, "GB/s"))
+
+
 def report(result: dict[str, Any]) -> None:
     """Print it."""
 
@@ -183,6 +195,7 @@ def main() -> int:
     options = bench.script_options(__doc__)
     with tempfile.TemporaryDirectory() as name:
         result = measure(Path(name), options)
+    note_all(result)
     if options.json:
         print(json.dumps(result, indent=2))
     else:

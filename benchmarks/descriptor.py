@@ -1,6 +1,6 @@
 """How fast are Chebyshev features, their derivatives, and forces from them?
 
-    python benchmarks/descriptor.py [--rounds N] [--molecules N]
+    python benchmarks/descriptor.py [--quick] [--rounds N] [--molecules N]
 
 One batch of periodic structures of 16 atoms (rutile with moved atoms, 3.4 Å and 2.9 Å cutoffs, 11
 radial and 4 angular functions). Features are timed alone and with derivatives; forces and the
@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 import torch
+from results import Result, note
 from torch import Tensor
 
 import atompack_torch as apt
@@ -69,6 +70,10 @@ def on_threads(threads: int, body: Callable[[], object]) -> Callable[[], object]
     return run
 
 
+def counted(threads: int) -> str:
+    return f"{threads} thread{'s' * (threads > 1)}"
+
+
 def training_step(batch: apt.MoleculeBatch, contract: Callable[[Tensor], Tensor]) -> object:
     """Forces from weights, and the gradient of a loss back to them."""
     weights = torch.ones_like(batch.features).requires_grad_()
@@ -83,13 +88,18 @@ def main() -> None:
     )
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--molecules", type=int, default=64)
+    parser.add_argument("--quick", action="store_true", help="does it run?")
     options = parser.parse_args()
+    if options.quick:
+        options.rounds, options.molecules = 2, 16
     most = min(2, len(os.sched_getaffinity(0)))
     batch = structures(options.molecules)
 
     report_features(batch, options.rounds, (1, most))
     for dtype in ("float32", "float64"):
-        report_forces(batch, dtype, options.rounds, (1, most))
+        found = report_forces(batch, dtype, options.rounds, (1, most))
+        for case, (ours, theirs) in found.items():
+            note(Result("descriptor", case, ours, "µs a structure", "torch's index_add", theirs))
 
 
 def report_features(batch: apt.MoleculeBatch, rounds: int, threads: tuple[int, int]) -> None:
@@ -99,18 +109,20 @@ def report_features(batch: apt.MoleculeBatch, rounds: int, threads: tuple[int, i
     print(f"load {os.getloadavg()[0]:.1f}; {len(batch)} structures of 16 atoms, of each")
     print(f"{edges / len(batch):.0f} edges and {triplets / len(batch):.0f} triplets")
     sides = {
-        f"{what}, {n} threads": on_threads(n, functools.partial(descriptor.compute, batch, rows))
+        f"{what}, {counted(n)}": on_threads(n, functools.partial(descriptor.compute, batch, rows))
         for n in dict.fromkeys(threads)
         for what, rows in (("features", False), ("features and derivatives", True))
     }
     for name, seconds in take_turns(sides, rounds).items():
         median, best = (each / len(batch) * 1e6 for each in seconds)
         print(f"  {name:36} {median:7.1f} us a structure, best {best:7.1f}")
+        note(Result("descriptor", name, median, "µs a structure"))
 
 
 def report_forces(
     batch: apt.MoleculeBatch, dtype: str, rounds: int, threads: tuple[int, int]
-) -> None:
+) -> dict[str, tuple[float, float]]:
+    """Microseconds a structure of each case: ours and theirs."""
     whole = apt.ChebyshevDescriptor(*SETTINGS, dtype=dtype).compute(batch, derivatives=True)
     rows = Rows(*(whole[name] for name in DERIVATIVES))
 
@@ -120,15 +132,18 @@ def report_forces(
     def theirs() -> object:
         return training_step(whole, lambda weights: by_index_add(weights, rows))
 
+    found = {}
     for n in dict.fromkeys(threads):
         pair = {"ours": on_threads(n, ours), "index_add": on_threads(n, theirs)}
         seconds = take_turns(pair, rounds)
         median, best = (each / len(batch) * 1e6 for each in seconds["ours"])
         ratios = [b / a for a, b in zip(seconds["ours"], seconds["index_add"], strict=True)]
         print(
-            f"  forces and their gradient, {dtype}, {n} threads: {median:.1f} us a structure, "
+            f"  forces and their gradient, {dtype}, {counted(n)}: {median:.1f} us a structure, "
             f"best {best:.1f}; index_add {ratios[0]:.1f} times as long, best {ratios[1]:.1f}"
         )
+        found[f"forces and their gradient, {dtype}, {counted(n)}"] = median, ratios[0] * median
+    return found
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ from pathlib import Path
 import edge_peers
 import peers
 import torch
+from results import noted
 
 from atompack_torch import AtpDataset, Loader, bench
 from atompack_torch.bench.race import (
@@ -90,6 +91,14 @@ CASES = (
     Case("2 threads, none", None, "none", two_threads, peers.memcpy, "memcpy in a DataLoader"),
     Case("2 threads, zstd", 1.7, "zstd", two_threads, one_thread, "1 thread"),
     Case("2 threads, zstd", None, "zstd", two_threads, atompack_db, "atompack-db, DataLoader"),
+)
+
+
+# Ours in another way, or the least that anybody does.
+REFERENCES = (
+    *(case.name for case in CASES if case.second is not atompack_db),
+    "Loader, 2 threads",
+    "DataLoader(AtpDataset)",
 )
 
 
@@ -171,7 +180,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         plain = () if options.edges else compare_without_edges(folder, options)
-        rows = chain(plain, compare_with_edges(folder, options))
+        rows = noted(".atp, load", chain(plain, compare_with_edges(folder, options)), REFERENCES)
         if options.json:
             print(json.dumps([dataclasses.asdict(row) for row in rows], indent=2))
         else:

@@ -1,6 +1,6 @@
 """How fast are neighbor lists made with the batch, next to vesin's own class for each molecule?
 
-    python benchmarks/neighbors.py [--rounds N] [--molecules N] [--cutoff X]
+    python benchmarks/neighbors.py [--quick] [--rounds N] [--molecules N] [--cutoff X]
 
 Both sides read the same batches of 64 molecules and end with one ``edge_index`` and one
 ``edge_shift`` for the whole batch; the sides take turns in one process, medians are compared. The
@@ -21,10 +21,12 @@ from pathlib import Path
 import numpy as np
 import torch
 import vesin
+from results import Result, note
 
 import atompack_torch as apt
 
 BATCH = 64
+PEER = "vesin one by one"
 
 
 def make(path: Path, n_molecules: int, periodic: bool) -> Path:
@@ -77,7 +79,10 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--molecules", type=int, default=1280)
     parser.add_argument("--cutoff", type=float, default=5.0)
+    parser.add_argument("--quick", action="store_true", help="does it run?")
     options = parser.parse_args()
+    if options.quick:
+        options.rounds, options.molecules = 2, 2 * BATCH
     torch.set_num_threads(min(2, len(os.sched_getaffinity(0))))
     order = np.random.default_rng(1).permutation(options.molecules)
     batches = [order[k : k + BATCH].tolist() for k in range(0, options.molecules, BATCH)]
@@ -87,7 +92,7 @@ def main() -> None:
             sides = {
                 "ours, 1 thread": in_batch(path, options.cutoff, 1),
                 "ours, 2 threads": in_batch(path, options.cutoff, 2),
-                "vesin one by one": one_by_one(path, options.cutoff),
+                PEER: one_by_one(path, options.cutoff),
             }
             assert len({sum(map(side, batches)) for side in sides.values()}) == 1
             seconds: dict[str, list[float]] = {name: [] for name in sides}
@@ -100,7 +105,7 @@ def main() -> None:
 
 
 def report(kind: str, n_edges: int, n_molecules: int, seconds: dict[str, list[float]]) -> None:
-    base = statistics.median(seconds["vesin one by one"])
+    base = statistics.median(seconds[PEER])
     load = os.getloadavg()[0]
     print(f"{kind}: {n_edges / n_molecules:.0f} edges a molecule; load of the machine {load:.1f}")
     for name, times in seconds.items():
@@ -110,6 +115,10 @@ def report(kind: str, n_edges: int, n_molecules: int, seconds: dict[str, list[fl
             f"  {name:18} {base / median:5.2f}x  {each:7.1f} us a molecule  {rate:6.1f} M edges/s"
             f"  shortest {min(times) / n_molecules * 1e6:7.1f} us"
         )
+        if name != PEER:
+            theirs = base / n_molecules * 1e6
+            case = f"{kind}, {name.removeprefix('ours, ')}"
+            note(Result("neighbors", case, each, "µs a molecule", PEER, theirs))
 
 
 if __name__ == "__main__":

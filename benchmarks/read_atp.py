@@ -22,12 +22,14 @@ from typing import Any
 import costs
 import peers
 import torch
+from results import noted
 
 from atompack_torch import bench
 from atompack_torch.bench.race import Entry, Setting, in_own_process, race
 from atompack_torch.bench.readers import atompack_db, fingerprint, make_atp, ours
 
 LARGE = 1_000_000  # molecules
+FLOOR = "memcpy (the floor)"
 SLOW_EPOCH = 2048  # molecules in an epoch of a peer that would need seconds for all
 REPEATS = 3  # fresh processes for what happens once
 
@@ -48,7 +50,7 @@ def peer_entries(folder: Path, atp: Path, options: argparse.Namespace) -> list[E
         Entry("LMDB of pickles", peers.lmdb_pickles, setting(folder / "molecules.lmdb")),
         Entry("h5py, flat", peers.flat_h5, setting(folder / "molecules.h5", SLOW_EPOCH)),
         Entry("PyG InMemoryDataset", peers.pyg_in_memory, setting(folder / "molecules.pyg")),
-        Entry("memcpy (the floor)", peers.memcpy, setting(atp)),
+        Entry(FLOOR, peers.memcpy, setting(atp)),
     ]
 
 
@@ -139,10 +141,11 @@ def main() -> int:
         bench.progress(f"writing {options.molecules} molecules with atompack-db")
         paths = in_own_process(make_atp, folder, options.molecules)
         bench.check(paths, options.molecules)
-        rows = list(bench.compare(paths, options))
+        rows = list(noted(".atp, read", bench.compare(paths, options)))
         if not options.json:
             bench.print_rows(rows, as_json=False)
-        peer_rows = list(compare_peers(folder, paths["none"], options))
+        peers_found = compare_peers(folder, paths["none"], options)
+        peer_rows = list(noted(".atp, read", peers_found, references=[FLOOR]))
         if not options.json:
             bench.print_rows(peer_rows, as_json=False)
         once = measure_costs(folder, paths["none"], options)

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
+from results import Result, note
 
 from atompack_torch import (
     AtomBudgetBatchSampler,
@@ -30,7 +31,7 @@ from atompack_torch import (
 BUDGET = 8192
 RANKS = 8
 
-Result = TypeVar("Result")
+T = TypeVar("T")
 
 
 def sizes_of(molecules: int) -> np.ndarray[Any, np.dtype[np.int32]]:
@@ -43,7 +44,7 @@ def sizes_of(molecules: int) -> np.ndarray[Any, np.dtype[np.int32]]:
     return sizes
 
 
-def in_fresh_process(function: Callable[..., Result], *arguments: Any) -> Result:
+def in_fresh_process(function: Callable[..., T], *arguments: Any) -> T:
     """Call it in a process that did nothing before."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         return pool.apply(function, arguments)
@@ -158,13 +159,23 @@ def main() -> None:
     print(f"  stored order   {mean:.4f} (worst step {worst:.3f}), batches {fill:.1%} full")
     print(f"  as many molecules in every batch: {fixed_batches(few):.4f}")
 
+    report_single(n, few)
+
+
+def report_single(n: int, few: int) -> None:
+    """How fast samplers of single molecules are, next to torch's."""
+    samplers = {
+        "DistributedMoleculeSampler": DistributedMoleculeSampler(n),
+        "BlockShuffleSampler": BlockShuffleSampler(n, block=1000, window=64),
+        "torch's RandomSampler": torch.utils.data.RandomSampler(range(few)),
+    }
+    rates = {name: indices_per_second(sampler, few) for name, sampler in samplers.items()}
     print("single molecules a second")
-    single = DistributedMoleculeSampler(n)
-    print(f"  DistributedMoleculeSampler   {indices_per_second(single, few):12,.0f}")
-    blocks = BlockShuffleSampler(n, block=1000, window=64)
-    print(f"  BlockShuffleSampler          {indices_per_second(blocks, few):12,.0f}")
-    drawn = torch.utils.data.RandomSampler(range(few))
-    print(f"  torch's RandomSampler        {indices_per_second(drawn, few):12,.0f}")
+    for name, rate in rates.items():
+        print(f"  {name:27}  {rate:12,.0f}")
+    *ours, torchs = rates
+    for name in ours:
+        note(Result("samplers", name, rates[name], "indices/s", torchs, rates[torchs]))
 
 
 if __name__ == "__main__":

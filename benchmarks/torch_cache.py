@@ -27,7 +27,8 @@ from typing import TypeVar
 import h5py
 import numpy as np
 import torch
-from descriptor import SETTINGS, report_forces, structures
+from descriptor import SETTINGS, counted, report_forces, structures
+from results import Result, note
 
 import atompack_torch as apt
 from atompack_torch.fields import ATOM_INDICES, DERIVATIVES
@@ -117,12 +118,12 @@ def report_building(source: Path, target: Path, n_structures: int, rounds: int) 
         }
         seconds = take_turns(sides, rounds)
         size = target.stat().st_size
-        print(
-            f"  build, features{' and derivatives' * derivatives}: {size / n_structures:.0f} bytes"
-        )
+        what = f"features{' and derivatives' * derivatives}"
+        print(f"  build, {what}: {size / n_structures:.0f} bytes")
         for n, each in seconds.items():
             ms, rate = each / n_structures * 1e3, size / each / 1e6
-            print(f"    {n} threads: {ms:.3f} ms a structure, {rate:.0f} MB/s")
+            print(f"    {counted(n)}: {ms:.3f} ms a structure, {rate:.0f} MB/s")
+            note(Result("/torch_cache", f"build, {what}, {counted(n)}", ms, "ms a structure"))
         print(f"    {most} threads are {seconds[1] / seconds[most]:.2f} times as fast as one")
 
 
@@ -145,10 +146,14 @@ def report_reading(target: Path, n_structures: int, rounds: int) -> None:
     ours = us["ours"]
     print(f"  batch of {BATCH}, features and derivatives, {n_bytes / 1e6:.1f} MB: {ours:.0f} us")
     print(f"    h5py {us['h5py'] / ours:.0f} times as long ({us['h5py']:.0f} us)")
+    both_read = "read, features and derivatives"
+    note(Result("/torch_cache", both_read, ours, "µs a batch", "h5py", us["h5py"]))
     for name, what in (("copy", "one piece of memory"), ("mapped", "pieces of the mapped file")):
         print(
             f"    a bare copy of {what}: {us[name]:.0f} us, ours {ours / us[name]:.2f} times that"
         )
+        copy = f"bare copy of {what}"
+        note(Result("/torch_cache", both_read, ours, "µs a batch", copy, us[name], reference=True))
 
     sides = {
         "ours": functools.partial(go_through, some.batch, batches),
@@ -157,6 +162,7 @@ def report_reading(target: Path, n_structures: int, rounds: int) -> None:
     us = microseconds(sides, len(batches), rounds)
     print(f"  features alone: {us['ours']:.0f} us")
     print(f"    h5py {us['h5py'] / us['ours']:.0f} times as long ({us['h5py']:.0f} us)")
+    note(Result("/torch_cache", "read, features", us["ours"], "µs a batch", "h5py", us["h5py"]))
 
 
 def go_through(make: Callable[[list[int]], object], batches: Sequence[list[int]]) -> None:

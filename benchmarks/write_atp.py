@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from results import noted
 
 from atompack_torch import bench
 from atompack_torch.bench.race import Standing, own_process
@@ -189,7 +190,8 @@ def compare(folder: Path, options: argparse.Namespace) -> Iterator[tuple[bench.R
                 for side, process in processes.items():
                     seconds, sizes[side] = process.submit(_run).result()
                     times[side].append(seconds)
-        yield _row(case, times, sizes, options.molecules), sizes["ours"] / sizes["theirs"]
+        (row,) = noted(".atp, write", [_row(case, times, sizes, options.molecules)])
+        yield row, sizes["ours"] / sizes["theirs"]
 
 
 def _row(
