@@ -332,15 +332,26 @@ def _one_row(name: str, field: FieldId, level: Level, value: Any, n_atoms: int) 
             raise FieldError(f"{name}: expected shape {expected}, got {tuple(tensor.shape)}")
         if field.key == "pbc":
             tensor = tensor.bool()
+        elif tensor.is_complex():
+            raise FieldError(f"{name}: expected real numbers, got {_described(tensor)}")
         elif not tensor.is_floating_point() or field.key == "energy":
             tensor = tensor.double()
     if level == "molecule":
-        if tensor.dim() == 0 and tensor.dtype != torch.bool:
-            tensor = tensor.double() if tensor.is_floating_point() else tensor.long()
-        return tensor.unsqueeze(0)
+        return (_number(name, tensor) if tensor.dim() == 0 else tensor).unsqueeze(0)
     if tensor.dim() == 0 or len(tensor) != n_atoms:
         raise FieldError(f"{name}: expected {n_atoms} rows, got shape {tuple(tensor.shape)}")
     return tensor
+
+
+def _number(name: str, tensor: Tensor) -> Tensor:
+    """A number of a molecule: float64 or int64, or what neither of them can hold."""
+    if tensor.is_floating_point():
+        return tensor.double()
+    if tensor.is_complex() or tensor.dtype == torch.bool:
+        return tensor
+    if tensor.dtype == torch.uint64 and tensor.item() >= 1 << 63:
+        raise FieldError(f"{name}: expected an integer below 2**63, got {tensor.item()}")
+    return tensor.long()
 
 
 def _tensor(name: str, value: Any) -> Tensor:

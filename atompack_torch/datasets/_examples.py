@@ -124,10 +124,10 @@ def _is_molecule(value: Any) -> bool:
 def _molecule(values: Mapping[str, Any], levels: Mapping[str, bool]) -> Molecule:
     labels: dict[str, Any] = {}
     scopes: tuple[dict[str, Any], dict[str, Any]] = {}, {}  # of molecules, of atoms
-    for key, value in values.items():
+    for key, stored in values.items():
         if not isinstance(key, str):
             raise FieldError(f"molecule: expected keys that are str, got {key!r}")
-        known = prefixed_id(key)
+        known, value = prefixed_id(key), _array(key, stored)
         if isinstance(value, (dict, bytes)):
             raise FieldError(f"{key}: expected numbers, a text or None, got {type(value).__name__}")
         if key in BUILTINS:
@@ -138,9 +138,19 @@ def _molecule(values: Mapping[str, Any], levels: Mapping[str, bool]) -> Molecule
             scopes[levels.get(key, False)][key] = value
     properties, atom_properties = scopes
     return Molecule(
-        values["positions"],
-        values["atomic_numbers"],
+        _array("positions", values["positions"]),
+        _array("atomic_numbers", values["atomic_numbers"]),
         properties=properties,
         atom_properties=atom_properties,
         **labels,
     )
+
+
+def _array(key: str, value: Any) -> Any:
+    """Lists as arrays: Python keeps their numbers in 64 bits, as NumPy does and torch does not."""
+    if not isinstance(value, (list, tuple)):
+        return value
+    try:
+        return np.asarray(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise FieldError(f"{key}: expected rows of equal length: {error}") from None

@@ -30,6 +30,14 @@ std::vector<int64_t> with_rows(int64_t rows, std::span<const int64_t> shape) {
   return all;
 }
 
+// Rows of nothing take no bytes, so any number of them may be claimed.
+int64_t sum_of_rows(int64_t a, int64_t b) {
+  const uint64_t sum = static_cast<uint64_t>(a) + static_cast<uint64_t>(b);
+  if (sum > static_cast<uint64_t>(INT64_MAX))
+    throw CorruptFileError(cat("rows of a batch: expected at most ", INT64_MAX, ", got ", sum));
+  return static_cast<int64_t>(sum);
+}
+
 // The value of a key in another example: mostly it stands in the same place.
 Value value_at(const Value& dict, std::string_view key, size_t guess) {
   const Value there = dict.key(guess);
@@ -155,7 +163,7 @@ ExampleNode ExamplePlanner::plan_jagged(std::span<const Value> column, std::span
   for (size_t i = 0; i < column.size(); ++i) {
     leaf.parts.push_back({column[i], at, types[i].bytes()});
     at += types[i].bytes();
-    offsets.push_back(offsets.back() + types[i].shape.front());
+    offsets.push_back(sum_of_rows(offsets.back(), types[i].shape.front()));
   }
   leaf.shape = with_rows(offsets.back(), types.front().shape.subspan(1));
   const size_t values = add(std::move(leaf));

@@ -258,6 +258,44 @@ def test_what_no_batch_can_hold(tmp_path: Path) -> None:
         dataset.batch([0, 4])
 
 
+def molecule_with(value: Any) -> dict[str, Any]:
+    return {"positions": np.zeros((2, 3)), "atomic_numbers": np.ones(2, np.int64), "p": value}
+
+
+def test_lists_of_molecules_keep_their_numbers(tmp_path: Path) -> None:
+    with apt.ShardWriter(tmp_path / "set", 100, 10, 0) as writer:
+        writer.write(
+            {
+                "positions": [[0.1, 0.2, 0.3]],
+                "atomic_numbers": [1],
+                "forces": [(0.1, 0.2, 0.3)],
+                "p": [0.1, 0.2],
+            }
+        )
+        writer.write(molecule_with([[1, 2], [3]]))
+    dataset = apt.ShardDataset(tmp_path / "set")
+    batch = dataset.batch([0])
+    for name in ("positions", "forces", "p"):
+        assert batch[name].dtype == torch.float64
+    assert batch.p.tolist() == [[0.1, 0.2]]
+    with pytest.raises(apt.FieldError, match="p: expected rows of equal length"):
+        dataset.batch([1])
+
+
+def test_numbers_of_molecules_that_no_int64_or_float64_holds(tmp_path: Path) -> None:
+    with apt.ShardWriter(tmp_path / "set", 100, 10, 0) as writer:
+        for value in (np.complex64(1 + 2j), np.uint64(2**63), np.uint64(7)):
+            writer.write(molecule_with(value))
+        writer.write(molecule_with(0) | {"energy": np.complex64(1 + 2j)})
+    dataset = apt.ShardDataset(tmp_path / "set")
+    assert dataset.batch([0]).p.tolist() == [1 + 2j]
+    with pytest.raises(apt.FieldError, match=r"p: expected an integer below 2\*\*63, got 92233"):
+        dataset.batch([1])
+    assert dataset.batch([2]).p.tolist() == [7]
+    with pytest.raises(apt.FieldError, match="energy: expected real numbers, got"):
+        dataset.batch([3])
+
+
 def test_pickles_of_the_data_set_are_small(root_of: Callable[[Make], Path]) -> None:
     dataset = apt.ShardDataset(root_of(image))
     dataset.batch(range(20))

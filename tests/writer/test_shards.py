@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -331,32 +327,6 @@ def test_what_is_there_is_not_touched(tmp_path: Path) -> None:
     assert len(Reader(tmp_path / "other")) == 0
     with pytest.raises(FileNotFoundError):
         apt.ShardWriter(tmp_path / "nowhere" / "set", 1, 1)
-
-
-_WRITE_FOR_EVER = """
-import itertools, sys
-import numpy as np
-import atompack_torch as apt
-with apt.ShardWriter(sys.argv[1], 10, 2) as writer:
-    for i in itertools.count():
-        writer.write({"i": i, "a": np.zeros(1000)})
-        if i == 200:
-            print("under way", flush=True)
-"""
-
-
-def test_killed_while_writing(tmp_path: Path) -> None:
-    root = tmp_path / "set"
-    command = [sys.executable, "-c", _WRITE_FOR_EVER, str(root)]
-    environment = os.environ | {"PYTHONPATH": str(Path(apt.__file__).parents[1])}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as writing:
-        assert writing.stdout is not None
-        assert writing.stdout.readline() == b"under way\n"
-        writing.send_signal(signal.SIGKILL)
-    assert not root.exists()
-    assert [path.name for path in tmp_path.iterdir()] == [".set.new"]
-    assert list(Reader(write(root, [1, 2, 3]))) == [1, 2, 3]
-    assert [path.name for path in tmp_path.iterdir()] == ["set"]
 
 
 @pytest.mark.parametrize(

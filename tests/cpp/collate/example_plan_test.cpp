@@ -5,6 +5,7 @@
 #include <cstring>
 #include <functional>
 
+#include "message_of.h"
 #include "pickle/machine.h"
 #include "pickle/writer.h"
 
@@ -125,6 +126,17 @@ TEST(ExamplePlan, Jagged) {
   EXPECT_EQ(content_of(batch.leaf(1)), (std::vector<int64_t>{0, 0, 1, 3}));
   const Planned other(3, [](pickle::Writer& out, int i) { put_array(out, {i, i}); }, true);
   EXPECT_EQ(other.root().form, Form::tensors);
+}
+
+TEST(ExamplePlan, RowsOfNothing) {
+  constexpr int64_t kMany = int64_t{1} << 61;
+  const auto rows = [](pickle::Writer& out, int i) {
+    put_array(out, {kMany + i, 0}, 1, ElementKind::unsigned_integer);
+  };
+  const Planned batch(3, rows, true);
+  EXPECT_EQ(batch.leaf(0).shape, (std::vector<int64_t>{3 * kMany + 3, 0}));
+  EXPECT_EQ(test::corrupt([&] { Planned(4, rows, true); }),
+            "rows of a batch: expected at most 9223372036854775807, got 9223372036854775814");
 }
 
 TEST(ExamplePlan, WhatIsNotAlike) {
