@@ -48,15 +48,7 @@ void decode_block(const BlockView& block, std::span<std::byte> out) {
 }
 
 void decode_front(const BlockView& block, std::span<std::byte> out) {
-  // Decoding in pieces needs a window; the library refuses larger ones than this.
-  constexpr uint64_t kLargestWindow = uint64_t{64} << 20;
   if (out.size() == block.decoded_bytes) return decode_block(block, out);
-  if (block.decoded_bytes > kLargestWindow) {
-    std::vector<std::byte> whole(block.decoded_bytes);
-    decode_block(block, std::span(whole));
-    store(out.data(), Bytes(whole).first(out.size()));
-    return;
-  }
   codec::decompress_front(block.codec, block.stored, out);
 }
 

@@ -1,9 +1,11 @@
 #include "codec/zstd_codec.h"
 
 #include <zstd.h>
+#include <zstd_errors.h>
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <memory>
 #include <new>
 #include <optional>
@@ -24,6 +26,13 @@ ZSTD_DCtx* decompression_context() {
   thread_local const std::unique_ptr<ZSTD_DCtx, FreeContext> context(ZSTD_createDCtx());
   if (!context) throw std::bad_alloc();
   return context.get();
+}
+
+// For decompression in pieces.
+ZSTD_DCtx* fresh_context() {
+  ZSTD_DCtx* const context = decompression_context();
+  ZSTD_DCtx_reset(context, ZSTD_reset_session_and_parameters);
+  return context;
 }
 
 ZSTD_CCtx* compression_context() {
@@ -96,6 +105,21 @@ void check_decompressed(size_t got, size_t expected) {
   if (got != expected) throw CorruptFileError(cat("zstd: expected ", expected, " bytes, got ", got));
 }
 
+// Decompression in pieces takes memory for the window that a frame claims: no more than what it holds justifies.
+int window_log(uint64_t bound) {
+  constexpr int kLeast = 10, kMost = 26;
+  return std::clamp(static_cast<int>(std::bit_width(bound)), kLeast, kMost);
+}
+
+// Where the window is too large for that.
+void copy_front(Bytes stored, uint64_t bound, std::span<std::byte> out) {
+  std::vector<std::byte> whole(bound);
+  const size_t got =
+      ZSTD_decompressDCtx(decompression_context(), whole.data(), whole.size(), stored.data(), stored.size());
+  check_decompressed(ZSTD_isError(got) ? got : std::min(got, out.size()), out.size());
+  store(out.data(), Bytes(whole).first(out.size()));
+}
+
 }  // namespace
 
 uint64_t zstd_decoded_bound(Bytes stored) {
@@ -135,13 +159,15 @@ void zstd_decompress(Bytes stored, std::span<std::byte> out) {
 }
 
 void zstd_decompress_front(Bytes stored, std::span<std::byte> out) {
-  ZSTD_DCtx* const context = decompression_context();
-  ZSTD_DCtx_reset(context, ZSTD_reset_session_only);
+  const uint64_t bound = zstd_decoded_bound(stored);
+  ZSTD_DCtx* const context = fresh_context();
+  ZSTD_DCtx_setParameter(context, ZSTD_d_windowLogMax, window_log(bound));
   ZSTD_inBuffer from{stored.data(), stored.size(), 0};
   ZSTD_outBuffer to{out.data(), out.size(), 0};
   while (to.pos < to.size) {
     const size_t taken = from.pos, made = to.pos;
     const size_t left = ZSTD_decompressStream(context, &to, &from);
+    if (ZSTD_getErrorCode(left) == ZSTD_error_frameParameter_windowTooLarge) return copy_front(stored, bound, out);
     if (ZSTD_isError(left)) throw CorruptFileError(cat("zstd: ", ZSTD_getErrorName(left)));
     if (from.pos == taken && to.pos == made) check_decompressed(to.pos, to.size);  // nothing more will come
   }
@@ -149,8 +175,7 @@ void zstd_decompress_front(Bytes stored, std::span<std::byte> out) {
 
 std::vector<std::byte> zstd_decompress_unsized(Bytes stored, uint64_t most) {
   const uint64_t bound = std::min(zstd_decoded_bound(stored), most);  // also that all frames are whole
-  ZSTD_DCtx* const context = decompression_context();
-  ZSTD_DCtx_reset(context, ZSTD_reset_session_only);
+  ZSTD_DCtx* const context = fresh_context();
   std::vector<std::byte> bytes(std::min(bound, kMostBlockBytes));
   ZSTD_inBuffer in{stored.data(), stored.size(), 0};
   ZSTD_outBuffer out{bytes.data(), bytes.size(), 0};

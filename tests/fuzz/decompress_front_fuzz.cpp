@@ -1,3 +1,6 @@
+#include <lz4.h>
+#include <zstd.h>
+
 #include <algorithm>
 #include <optional>
 #include <vector>
@@ -33,6 +36,19 @@ std::optional<uint64_t> bound_of(Codec codec, Bytes unit) {
   }
 }
 
+// How much the libraries make of a unit; 0 where they refuse it.
+size_t size_of(Codec codec, Bytes unit) {
+  static std::vector<std::byte> room(kMostDecodedBytes);
+  if (codec == Codec::none) return unit.size();
+  if (codec == Codec::zstd) {
+    const size_t n = ZSTD_decompress(room.data(), room.size(), unit.data(), unit.size());
+    return ZSTD_isError(n) ? 0 : n;
+  }
+  return static_cast<size_t>(
+      std::max(0, LZ4_decompress_safe(reinterpret_cast<const char*>(unit.data()), reinterpret_cast<char*>(room.data()),
+                                      static_cast<int>(unit.size()), static_cast<int>(room.size()))));
+}
+
 Decoded front_of(Codec codec, Bytes unit, size_t size) {
   return decoded(size, [&](auto out) { codec::decompress_front(codec, unit, out); });
 }
@@ -41,11 +57,11 @@ Decoded front_of(Codec codec, Bytes unit, size_t size) {
 
 void decompress_front(Bytes input) {
   ByteCursor cursor(input);
-  if (input.size() < 5) return;
+  if (input.size() < 3) return;
   const auto codec = static_cast<Codec>(cursor.read_le<uint8_t>("codec") % 3);
-  const auto size = cursor.read_le<uint16_t>("size");
-  const auto front_size = cursor.read_le<uint16_t>("front size") % (size + size_t{1});
+  const auto wanted = cursor.read_le<uint16_t>("size of the front");
   const Bytes unit = cursor.take(cursor.remaining(), "unit");
+  const size_t size = size_of(codec, unit), front_size = wanted % (size + 1);
   const Decoded front = front_of(codec, unit, front_size);
   const Decoded whole = decoded(size, [&](auto out) { codec::decompress(codec, unit, out); });
   const std::optional<uint64_t> bound = bound_of(codec, unit);

@@ -429,6 +429,10 @@ def main(fixtures: Path, corpus: Path) -> None:
             if data not in known and len(data) <= LARGEST_SEED:
                 known.add(data)
                 inputs[target, f"{path.stem}_{i}"] = data
+    fronts = {"lz4_bound": b"\x01\x64\x00", "zstd_bound": b"\x02\x64\x00"}
+    for (target, name), data in list(inputs.items()):
+        if target in fronts:
+            inputs["decompress_front", name] = fronts[target] + data
     for (target, name), data in inputs.items():
         folder = corpus / target
         folder.mkdir(parents=True, exist_ok=True)

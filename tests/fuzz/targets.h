@@ -67,8 +67,7 @@ void read_atlas_metadata(Bytes input);
 // The same as read_array_file takes: all arrays as one column, compared with each array alone.
 void read_columns(Bytes input);
 
-// The first bytes of a stored unit, compared with all of it. Layout: codec u8, decoded size u16, size of the front u16,
-// the unit.
+// The first bytes of a stored unit, compared with all of it. Layout: codec u8, size of the front u16, the unit.
 void decompress_front(Bytes input);
 
 struct Target {

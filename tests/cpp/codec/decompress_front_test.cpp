@@ -48,6 +48,21 @@ TEST(DecompressFront, FramesMayFollowOneAnother) {
   EXPECT_EQ(corrupt([&] { front_of(Codec::zstd, stored.bytes(), 2001); }), "zstd: expected 2001 bytes, got 2000");
 }
 
+// Frames claim a window of any size; memory for it is not taken at its word.
+TEST(DecompressFront, OfFramesWithWindowsThatTheLibraryRefuses) {
+  const ByteString head = ByteString().put<uint32_t>(0xFD2FB528), body{0x19, 0, 0, 'a', 'b', 'c'};
+  for (const int window_log : {10, 15, 26, 27, 28, 31, 41}) {
+    ByteString stored = head;
+    stored.append(ByteString{0, (window_log - 10) << 3}).append(body);
+    if (window_log > 31) {
+      EXPECT_THROW(front_of(Codec::zstd, stored.bytes(), 2), CorruptFileError);
+      continue;
+    }
+    EXPECT_EQ(as_text(front_of(Codec::zstd, stored.bytes(), 2)), "ab") << window_log;
+    EXPECT_EQ(corrupt([&] { front_of(Codec::zstd, stored.bytes(), 4); }), "zstd: expected 4 bytes, got 3");
+  }
+}
+
 TEST(DecompressFront, RefusesToGiveMoreThanThereIs) {
   const ByteString raw = test::sample(300);
   for (const Codec codec : kAll) {
