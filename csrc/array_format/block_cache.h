@@ -8,13 +8,16 @@
 
 #include "base/bytes.h"
 #include "base/recent.h"
+#include "io/huge_pages.h"
 
 namespace atompack::array_format {
 
 // Memory that is not filled before it is written.
 class DecodedBytes {
  public:
-  explicit DecodedBytes(size_t size) : bytes_(std::make_unique_for_overwrite<std::byte[]>(size)), size_(size) {}
+  explicit DecodedBytes(size_t size) : bytes_(std::make_unique_for_overwrite<std::byte[]>(size)), size_(size) {
+    io::prefer_huge_pages(bytes_.get(), size);
+  }
   Bytes bytes() const { return {bytes_.get(), size_}; }
   std::span<std::byte> writable() { return {bytes_.get(), size_}; }
 

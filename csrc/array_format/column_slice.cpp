@@ -79,7 +79,8 @@ void Slice::add_axes(Row& row, const SliceRequest& request) {
 
 void Slice::add_pieces(Row& row) {
   const ColumnLayout& layout = *row.layout;
-  row.is_complete = product(count_of(row)) == 0;
+  row.n_elements = product(count_of(row));
+  row.is_complete = row.n_elements == 0;
   const std::span<const ColumnChunk> chunks = column_->chunks(row.number);
   if (row.is_complete || chunks.empty()) return;
   const uint64_t number = rows_.size() - 1;
@@ -109,7 +110,11 @@ void Slice::group_pieces() {
     for (; unit.last < pieces_.size() && pieces_[unit.last].block == piece.block; ++unit.last) {
       if (is_plain && unit.wanted >= kStretch) break;
       check_piece(pieces_[unit.last], unit.block.decoded_bytes);
-      unit.wanted += pieces_[unit.last].chunk->bytes;
+      const Row& row = rows_[pieces_[unit.last].row];
+      const uint64_t bytes = pieces_[unit.last].chunk->bytes;
+      unit.wanted += bytes;
+      const uint64_t item = item_bytes(row.layout->type);
+      unit.copied += row.is_whole || item == 0 ? bytes : std::min(bytes, row.n_elements * item);
       unit.end = std::max(unit.end, uint64_t{pieces_[unit.last].chunk->offset} + pieces_[unit.last].chunk->bytes);
     }
     if (!is_plain) decoded_bytes_ += unit.block.decoded_bytes;
@@ -139,7 +144,7 @@ void Slice::check_unwritten() const {
     in_layer(column_->layers().layer(0), column_->name(row.number),
              [&] { check_cells_are_known(column_->layers(), row.layout->foreign_layer); });
     const uint64_t item = item_bytes(row.layout->type);
-    const uint64_t n = product(count_of(row));
+    const uint64_t n = row.n_elements;
     // A text takes as much when it is empty. No sum overflows: no array has more than 2^63 bytes.
     wanted = std::min(kFarTooMany, wanted + std::min(kFarTooMany, n) * (item > 0 ? item : sizeof(std::string)));
   }
@@ -165,8 +170,13 @@ void Slice::fill(ColumnVisitor& visitor) const {
 
 uint64_t Slice::work(size_t number) const {
   const Unit& unit = units_[number];
-  if (unit.block.codec == codec::Codec::none) return unit.wanted;
+  if (unit.block.codec == codec::Codec::none || kept(unit)) return unit.copied;
   return unit.block.decoded_bytes * static_cast<uint64_t>(codec::work_factor(unit.block.codec));
+}
+
+std::shared_ptr<const DecodedBytes> Slice::kept(const Unit& unit) const {
+  const ColumnChunk& chunk = *pieces_[unit.first].chunk;
+  return cache_.find({column_->layers().layer(chunk.layer).serial(), chunk.block, kWholeBlock});
 }
 
 void Slice::read(size_t number, ColumnVisitor& visitor) const {
@@ -175,8 +185,7 @@ void Slice::read(size_t number, ColumnVisitor& visitor) const {
   const Layer& layer = column_->layers().layer(piece.chunk->layer);
   in_layer(layer, name_of(piece), [&] {
     if (unit.block.codec == codec::Codec::none) return hand_out(unit, unit.block.stored, visitor);
-    const std::tuple key(layer.serial(), piece.chunk->block, kWholeBlock);
-    if (const auto kept = cache_.find(key)) return hand_out(unit, kept->bytes(), visitor);
+    if (const auto decoded = kept(unit)) return hand_out(unit, decoded->bytes(), visitor);
     const bool fits = decoded_bytes_ <= kMostCachedBytes / 2;
     if (!fits && decode_in_place(unit, visitor)) return;
     if (!fits && is_mostly_wanted(unit)) {  // it is used up at once
@@ -189,6 +198,7 @@ void Slice::read(size_t number, ColumnVisitor& visitor) const {
     }
     auto decoded = std::make_shared<DecodedBytes>(unit.block.decoded_bytes);
     decode_block(unit.block, decoded->writable());
+    const std::tuple key(layer.serial(), piece.chunk->block, kWholeBlock);
     hand_out(unit, cache_.keep(key, decoded, decoded->bytes().size())->bytes(), visitor);
   });
 }

@@ -41,6 +41,7 @@ class Slice final : public ColumnSlice {
     ColumnType type;
     uint64_t number = 0;      // in the column
     uint64_t first_axis = 0;  // in axes_: starts, then counts
+    uint64_t n_elements = 0;  // of the slice
     bool is_whole = false;
     bool is_complete = false;  // each cell of the slice has a chunk
   };
@@ -55,6 +56,7 @@ class Slice final : public ColumnSlice {
     BlockView block;
     uint64_t wanted = 0;  // bytes of its chunks
     uint64_t end = 0;     // of the last one
+    uint64_t copied = 0;  // bytes that the slice takes of them, at most
   };
 
   std::span<const uint64_t> start_of(const Row& row) const { return axes(row.first_axis, row); }
@@ -77,6 +79,7 @@ class Slice final : public ColumnSlice {
   std::span<const Piece> pieces_of(const Unit& unit) const {
     return std::span(pieces_).subspan(unit.first, unit.last - unit.first);
   }
+  std::shared_ptr<const DecodedBytes> kept(const Unit& unit) const;
   bool is_mostly_wanted(const Unit& unit) const { return 2 * unit.wanted >= unit.block.decoded_bytes; }
   bool keeps_stretches(const Unit& unit) const;
   bool read_stretches(const Unit& unit, uint64_t serial, ColumnVisitor& visitor) const;

@@ -19,10 +19,11 @@
 namespace atompack::collate {
 namespace {
 
-constexpr int kSizeClasses = 64;
 constexpr size_t kSmallestBlock = 4096;
+// From here on a power of two wastes too much; blocks grow in eighths of one.
+constexpr size_t kFineBlocks = size_t{16} << 20;
 
-// Keeps freed blocks by size class (powers of two) for the next batch. Thread-safe, and never waits: where another
+// Keeps freed blocks by their size for the next batch. Thread-safe, and never waits: where another
 // thread has the lock (for ever, in the child of a fork that came at that moment) the system's allocator serves.
 class BlockPool {
  public:
@@ -32,7 +33,11 @@ class BlockPool {
     return pool;
   }
 
-  static size_t block_bytes(size_t bytes) { return std::bit_ceil(std::max(bytes, kSmallestBlock)); }
+  static size_t block_bytes(size_t bytes) {
+    if (bytes <= kFineBlocks) return std::bit_ceil(std::max(bytes, kSmallestBlock));
+    const size_t step = std::bit_floor(bytes) / 8;
+    return (bytes + step - 1) / step * step;
+  }
 
   void* take(size_t block) {
     {
@@ -63,11 +68,15 @@ class BlockPool {
   }
 
  private:
-  static constexpr size_t kMostIdleBytes = size_t{64} << 20;
-  static size_t size_class(size_t block) { return static_cast<size_t>(std::countr_zero(block)); }
+  static constexpr size_t kMostIdleBytes = size_t{128} << 20;
+  // Eight for each power of two.
+  static size_t size_class(size_t block) {
+    const size_t power = static_cast<size_t>(std::bit_width(block)) - 1;
+    return 8 * power + (block >> (power - 3) & 7);
+  }
 
   std::mutex mutex_;
-  std::array<std::vector<void*>, kSizeClasses> free_;
+  std::array<std::vector<void*>, 8 * 64> free_;
   size_t idle_bytes_ = 0;
 };
 
@@ -82,8 +91,7 @@ void release_block(void* context) {
 }
 
 c10::DataPtr heap_memory(size_t bytes) {
-  // Above this a power of two wastes too much; the system's allocator gives such blocks back anyway.
-  constexpr size_t kLargestPooled = size_t{32} << 20;
+  constexpr size_t kLargestPooled = size_t{96} << 20;
   if (bytes > kLargestPooled) {
     c10::DataPtr memory = c10::GetCPUAllocator()->allocate(bytes);
     io::prefer_huge_pages(memory.get(), bytes);
