@@ -43,7 +43,9 @@ class ShardDataset(BatchDataset[Any]):
     Pickles are not executed: only data is decoded, anything else is an ``UnsafePickleError``.
     Nothing is open until the first example is read, in each process by itself; the data set may be
     pickled, forked, and used from several threads at once. For random order ``BlockShuffleSampler``
-    is the one: it knows the blocks, and a block is read and decoded as a whole.
+    is the one: it knows the blocks, and a block is read and decoded as a whole. Its ranks share no
+    block where their number divides its ``lanes``; workers of a DataLoader take turns at batches,
+    so each of them decodes the blocks of the window, which the threads of a ``Loader`` do once.
 
     Args:
         root: the folder of the data set.

@@ -54,6 +54,54 @@ def test_there_and_back(source: Path, tmp_path: Path) -> None:
         assert_same(got.mask(name), want.mask(name), name)
 
 
+_NUMBERS = ["f4", "f8", "i4", "i8", "i1", "u1", "?", "f2"]
+_ALL = {f"{kind}_{dtype}": dtype for dtype in _NUMBERS for kind in ("vector", "matrix", "number")}
+_NAMES = ["energy", "positions", "atomic_numbers", "batch", "keys", "properties/x", "", "pos", "é"]
+
+
+def _kinds(n: int) -> list[dict[str, Any]]:
+    """Properties of a molecule of n atoms: of each kind, with each awkward name."""
+    of_molecule: dict[str, Any] = {"text": "a" * n, "none": None, "empty": np.ones(0)}
+    of_atoms: dict[str, Any] = {}
+    shapes = {"vector": (3,), "matrix": (2, 2), "number": ()}
+    for name, dtype in _ALL.items():
+        of_molecule[name] = np.full(shapes[name.partition("_")[0]], n % 2, dtype=dtype)
+        of_atoms[f"atoms_{name}"] = np.full((n, *of_molecule[name].shape), n % 2, dtype=dtype)
+    return [
+        {"properties": of_molecule, "atom_properties": of_atoms},
+        {"properties": dict.fromkeys(_NAMES, n)},
+        {"atom_properties": {name: np.full(n, 1.5) for name in _NAMES}},
+        {"energy": float("nan"), "cell": np.eye(3) * n, "stress": np.eye(3), "name": "é\0"},
+    ]
+
+
+@pytest.mark.parametrize("kind", range(4))
+def test_every_kind_of_property(kind: int, tmp_path: Path) -> None:
+    source, shards, back = tmp_path / "a.atp", tmp_path / "shards", tmp_path / "b.atp"
+    with apt.AtpWriter(source) as writer:
+        for n in (3, 1, 2, 4, 0):
+            positions, numbers = torch.rand(n, 3), torch.ones(n, dtype=torch.int64)
+            writer.write(apt.Molecule(positions, numbers, **_kinds(n)[kind]))
+    convert(source, shards, target="shards", shards=(3, 2, 1), progress=False)
+    report = convert(shards, back, progress=False)
+    assert not report.skipped
+    want, got = apt.AtpDataset(source), apt.AtpDataset(back)
+    assert got.schema == want.schema
+    for i in range(5):
+        assert set(got[i].keys()) == set(want[i].keys())
+        for name in want[i].keys():
+            assert_same(got[i][name], want[i][name], name)
+
+
+@pytest.mark.parametrize("value", [1j, np.ones(2, np.complex64), np.array([2**64 - 1], np.uint64)])
+def test_what_atp_cannot_hold_is_told(value: Any, tmp_path: Path) -> None:
+    example = {"positions": np.zeros((3, 3)), "atomic_numbers": np.ones(3, np.int64), "q": 1.0}
+    with apt.ShardWriter(tmp_path / "set", 10, 2) as writer:
+        writer.write(example | {"p": np.asarray(value)})
+    report = convert(tmp_path / "set", tmp_path / "data.atp", progress=False)
+    assert [name for name, _ in report.skipped] == ["properties/p"]
+
+
 def test_examples_are_plain(source: Path, tmp_path: Path) -> None:
     convert(source, tmp_path / "shards", target="shards", progress=False)
     example = Reader(tmp_path / "shards")[0]
