@@ -1,6 +1,5 @@
 #include "atlas_store/metadata_decode.h"
 
-
 #include "atlas_store/json_reader.h"
 #include "atlas_store/msgpack_reader.h"
 #include "atlas_store/schema_decode.h"
