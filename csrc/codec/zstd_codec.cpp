@@ -41,11 +41,17 @@ ZSTD_CCtx* compression_context() {
   return context.get();
 }
 
+// RFC 8878, 3.1.1.1.2: no block is larger than the window; eight steps from one power of two to the next.
+uint64_t most_block_bytes(uint8_t window_descriptor) {
+  const uint64_t base = uint64_t{1024} << (window_descriptor >> 3);
+  return std::min(kMostBlockBytes, base + base / 8 * (window_descriptor & 7));
+}
+
 // RFC 8878, 3.1.1.1: what follows the descriptor byte; returns the declared content size if there is one.
-std::optional<uint64_t> skip_frame_header(ByteCursor& cursor, uint8_t descriptor) {
+std::optional<uint64_t> skip_frame_header(ByteCursor& cursor, uint8_t descriptor, uint64_t& most_in_block) {
   const bool single_segment = (descriptor & 0x20) != 0;
   constexpr std::array<uint64_t, 4> kDictionaryIdBytes{0, 1, 2, 4};
-  if (!single_segment) cursor.take(1, "zstd window descriptor");
+  if (!single_segment) most_in_block = most_block_bytes(cursor.read_le<uint8_t>("zstd window descriptor"));
   cursor.take(kDictionaryIdBytes[descriptor & 3], "zstd dictionary id");
   switch (descriptor >> 6) {
     case 1:
@@ -61,7 +67,7 @@ std::optional<uint64_t> skip_frame_header(ByteCursor& cursor, uint8_t descriptor
 }
 
 // RFC 8878, 3.1.1.2: three header bytes hold the last mark, the type and the size.
-uint64_t skip_blocks(ByteCursor& cursor) {
+uint64_t skip_blocks(ByteCursor& cursor, uint64_t most) {
   uint64_t bound = 0;
   for (bool last = false; !last;) {
     const Bytes raw = cursor.take(3, "zstd block header");
@@ -71,9 +77,8 @@ uint64_t skip_blocks(ByteCursor& cursor) {
     const uint32_t type = header >> 1 & 3;
     const uint64_t size = header >> 3;
     // The library decodes longer raw and repeated blocks all the same; no encoder makes them.
-    if (size > kMostBlockBytes) {
-      throw CorruptFileError(cat("zstd block: expected at most ", kMostBlockBytes, " bytes, got ", size),
-                             cursor.position() - 3);
+    if (size > most) {
+      throw CorruptFileError(cat("zstd block: expected at most ", most, " bytes, got ", size), cursor.position() - 3);
     }
     const bool repeats_one_byte = type == 1;
     cursor.take(repeats_one_byte ? 1 : size, "zstd block");
@@ -88,8 +93,9 @@ constexpr uint32_t kMagic = 0xFD2FB528;
 ZstdFrame skip_frame(ByteCursor& cursor) {
   const auto descriptor = cursor.read_le<uint8_t>("zstd frame header descriptor");
   ZstdFrame frame;
-  frame.content_bytes = skip_frame_header(cursor, descriptor);
-  frame.bound = skip_blocks(cursor);
+  uint64_t most_in_block = kMostBlockBytes;
+  frame.content_bytes = skip_frame_header(cursor, descriptor, most_in_block);
+  frame.bound = skip_blocks(cursor, most_in_block);
   const bool has_checksum = (descriptor & 4) != 0;
   if (has_checksum) cursor.take(4, "zstd checksum");
   frame.stored_bytes = cursor.position();

@@ -84,6 +84,17 @@ TEST(ZstdBound, ReadsEveryWidthOfContentSize) {
   EXPECT_EQ(bound(stored), 257U);
 }
 
+// The library decodes longer ones at once and not in pieces.
+TEST(ZstdBound, NoBlockIsLargerThanTheWindow) {
+  const auto repeated = [](int window, uint32_t size) {
+    return bound(frame({0, window}).append(block(kRepeat, size, true, "x")));
+  };
+  EXPECT_EQ(repeated(0, 1024), 1024U);
+  EXPECT_EQ(repeated(0x34, 98304), 98304U);
+  EXPECT_EQ(corrupt([&] { repeated(0x34, 98305); }), "zstd block: expected at most 98304 bytes, got 98305 (offset 6)");
+  EXPECT_EQ(repeated(0xFF, kMostBlockBytes), kMostBlockBytes);
+}
+
 TEST(ZstdBound, PassesOverDictionaryIds) {
   const ByteString body = block(kRaw, 1, true, "a");
   EXPECT_EQ(bound(frame({0x21, 9, 1}).append(body)), 1U);
