@@ -6,7 +6,7 @@ namespace atompack::array_format {
 namespace {
 
 // Made when the library is loaded: a fork cannot fall into the middle of that.
-const io::PerProcess<BlockCache> cache([] { return std::make_unique<BlockCache>(kMostCachedBytes); });
+const io::PerProcess<BlockCache> cache([] { return std::make_unique<BlockCache>(uint64_t{256} << 20); });
 
 }  // namespace
 

@@ -29,9 +29,8 @@ class DecodedBytes {
 // By serial number of the layer, id of the block, and where a stretch of it begins (kWholeBlock: all of it).
 using BlockCache = Recent<std::tuple<uint64_t, uint32_t, uint64_t>, DecodedBytes>;
 inline constexpr uint64_t kWholeBlock = ~uint64_t{0};
-inline constexpr uint64_t kMostCachedBytes = uint64_t{256} << 20;
 
-// That of this process; a fork has its own, which begins empty. Up to kMostCachedBytes.
+// That of this process; a fork has its own, which begins empty. Up to 256 MiB.
 BlockCache& block_cache();
 
 }  // namespace atompack::array_format

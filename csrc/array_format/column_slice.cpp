@@ -186,7 +186,7 @@ void Slice::read(size_t number, ColumnVisitor& visitor) const {
   in_layer(layer, name_of(piece), [&] {
     if (unit.block.codec == codec::Codec::none) return hand_out(unit, unit.block.stored, visitor);
     if (const auto decoded = kept(unit)) return hand_out(unit, decoded->bytes(), visitor);
-    const bool fits = decoded_bytes_ <= kMostCachedBytes / 2;
+    const bool fits = decoded_bytes_ <= cache_.limit() / 2;
     if (!fits && decode_in_place(unit, visitor)) return;
     if (!fits && is_mostly_wanted(unit)) {  // it is used up at once
       thread_local std::vector<std::byte> scratch;
@@ -206,7 +206,7 @@ void Slice::read(size_t number, ColumnVisitor& visitor) const {
 // Of many blocks that are wanted in small part each, whole ones would drive one another out of the cache.
 bool Slice::keeps_stretches(const Unit& unit) const {
   constexpr uint64_t kWorthAnEntry = 4096;
-  return partly_wanted_ > kMostCachedBytes / 4 && unit.wanted / (unit.last - unit.first) >= kWorthAnEntry;
+  return partly_wanted_ > cache_.limit() / 4 && unit.wanted / (unit.last - unit.first) >= kWorthAnEntry;
 }
 
 bool Slice::read_stretches(const Unit& unit, uint64_t serial, ColumnVisitor& visitor) const {

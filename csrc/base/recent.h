@@ -38,6 +38,7 @@ class Recent {
     return value;
   }
 
+  uint64_t limit() const { return limit_; }
   uint64_t used() {
     const std::scoped_lock lock(mutex_);
     return used_;

@@ -257,20 +257,29 @@ TEST_F(WrittenColumn, BlocksWantedInPartAreKept) {
   EXPECT_EQ(read({0}), expected);
 }
 
-TEST_F(WrittenColumn, BlocksWantedWholeAreNot) {
+TEST_F(WrittenColumn, BlocksWantedWholeAreKeptIfAllOfThemFit) {
   write({bytes_array("a", 1000, 100), bytes_array("b", 9000, 9000)}, {.codec = codec::Codec::zstd});
+  BlockCache small(10000);
+  const auto read_with_small = [&](const std::vector<int64_t>& rows) {
+    return gather(Slice(column_, rows, {}, small), true);
+  };
   for (const std::vector<int64_t>& rows : {std::vector<int64_t>{0, 1}, {1}, {1, 0}, {0, 1, 1}}) {
+    EXPECT_EQ(read_with_small(rows), read_alone(rows));
     EXPECT_EQ(read(rows), read_alone(rows));
   }
-  EXPECT_EQ(cache_.used(), 0U);
+  EXPECT_EQ(small.used(), 0U);
+  EXPECT_EQ(cache_.used(), 10000U);
   destroy_blocks();
-  EXPECT_THROW(read({0, 1}), CorruptFileError);
+  EXPECT_THROW(read_with_small({0, 1}), CorruptFileError);
 }
 
 TEST_F(WrittenColumn, ABlockIsDecodedWhereItGoes) {
   write({bytes_array("a", 100, 100), bytes_array("b", 300, 300)}, {.codec = codec::Codec::zstd});
   const std::vector<std::vector<int64_t>> orders{{0, 1}, {1, 0}, {0, 0, 1}, {0, 1, 0, 1}, {1, 0, 1}};
-  for (const std::vector<int64_t>& rows : orders) EXPECT_EQ(read(rows), read_alone(rows));
+  for (const std::vector<int64_t>& rows : orders) {
+    BlockCache none(0);
+    EXPECT_EQ(gather(Slice(column_, rows, {}, none), true), read_alone(rows));
+  }
 }
 
 // Of many blocks of which little is wanted, that little is kept.

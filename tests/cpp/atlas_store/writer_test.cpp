@@ -148,19 +148,6 @@ TEST_F(AtlasWriter, NumbersThatAreNotFiniteStayInMessagePack) {
   EXPECT_EQ(std::get<double>(snapshot.metadata.attribute(0, 0).value), std::numeric_limits<double>::infinity());
 }
 
-TEST_F(AtlasWriter, ANullIsRepairedBeforeItIsWritten) {
-  fs::create_directory(store());
-  std::ofstream(store() + "/atlas.json") << R"({"version":1,"datasets":{"d":{"attributes":{"k":null}}}})";
-  Writer writer(store(), Mode::append);
-  EXPECT_EQ(writer.metadata().warnings().size(), 1U);
-  writer.create_dataset("e");
-  EXPECT_EQ(refused([&] { writer.flush(); }),
-            store() + ": number: expected a finite one in JSON, got nan (field 'd.k')");
-  writer.set_attribute("d", "k", 0.5);
-  writer.flush();
-  EXPECT_EQ(state_of(store()).dump(), R"({"d":{"attributes":{"k":0.5}},"e":{}})");
-}
-
 TEST_F(AtlasWriter, LeavesOneMetadataFile) {
   {
     const Writer writer(store(), Mode::create, {.codec = {}, .form = Form::msgpack});

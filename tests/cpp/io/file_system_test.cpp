@@ -6,8 +6,8 @@
 #include <iterator>
 
 #include "byte_string.h"
-#include "io/file.h"
 #include "io/faulty_file_system.h"
+#include "io/file.h"
 #include "io/temporary_folder.h"
 #include "message_of.h"
 
