@@ -10,8 +10,8 @@ same handle. Files are in the page cache in both. ``quarter`` is a quarter of ea
 ``share`` is the speed next to the bare work on one thread: decoding the same values in blocks of
 8 MiB with the codec's own Python package, or copying them; above 100 % where two cores help, or
 where a repeat finds blocks decoded already. Batches are 64 random datasets with all variables,
-through ``DataLoader(num_workers=0)``. Writing ends when the library says that all is flushed: ours
-waits for the disk.
+through ``DataLoader(num_workers=0)``. Writing ends when the library says that all is flushed.
+``durable``: ours waits for the disk then, which the original does not.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from typing import Any
 import lz4.block
 import numpy as np
 import zstandard
-from atlas_cases import WRITERS, Case, cases
+from atlas_cases import DURABLE, Case, cases
 from results import Result, note
 
 BLOCK_BYTES = 8 << 20
@@ -49,7 +49,9 @@ class Runner:
         """Seconds."""
         library = side.split()[0]
         # Everybody reads a store of the original, so that both have the same blocks.
-        written_by = "atlas" if library == "ours" and measure != "write" else library
+        written_by = "atlas" if library == "ours" else library
+        if measure == "write":
+            written_by = side
         arguments = [side, self.case.name, self.folder / written_by, measure, self.rounds]
         command = [sys.executable, SIDES, *map(str, arguments), str(self.quick)]
         done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
@@ -103,7 +105,9 @@ def report(what: str, spent: Sequence[float], share: str = "") -> None:
 
 def measure_case(runner: Runner, rounds: int) -> None:
     case = runner.case
-    report(f"{case.name}: write", [runner.run(side, "write")[0] for side in WRITERS])
+    ours, durable, *peers = (runner.run(side, "write")[0] for side in ("ours", DURABLE, *PEERS))
+    report(f"{case.name}: write", [ours, *peers])
+    report(f"{case.name}: write, durable", [durable, *peers])
     bare = bare_seconds(case, rounds)
     for measure in ("quarter", "full"):
         found = [runner.best(side, measure) for side in ("ours", *PEERS)]

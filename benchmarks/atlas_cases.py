@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,11 +80,14 @@ def timed(write: Callable[[Case, Path, dict[str, Values]], None], case: Case, pa
     return time.perf_counter() - start
 
 
-def write_ours(case: Case, path: Path, columns: dict[str, Values]) -> None:
-    """One flush."""
+def write_ours(
+    case: Case, path: Path, columns: dict[str, Values], *, durable: bool = False
+) -> None:
+    """One flush; like the original it does not wait for the disk, unless it is durable."""
     import atompack_torch as apt
 
-    with apt.AtlasStore(path, "x", codec=case.codec) as store:  # type: ignore[arg-type]
+    codec: Any = case.codec
+    with apt.AtlasStore(path, "x", codec=codec, durable=durable) as store:
         for i, name in enumerate(case.names()):
             store.create_dataset(name)
             for variable, column in columns.items():
@@ -139,4 +143,11 @@ def write_netcdf(case: Case, path: Path, columns: dict[str, Values]) -> None:
                 made[:] = column[i % len(column)]
 
 
-WRITERS = {"ours": write_ours, "atlas": write_atlas, "zarr": write_zarr, "netcdf": write_netcdf}
+DURABLE = "ours durable"
+WRITERS = {
+    "ours": write_ours,
+    DURABLE: functools.partial(write_ours, durable=True),
+    "atlas": write_atlas,
+    "zarr": write_zarr,
+    "netcdf": write_netcdf,
+}
