@@ -277,9 +277,10 @@ void Writer::Impl::flush() {
 
 void Writer::Impl::compact() {
   flush();
-  for (uint32_t i = 0; i < metadata_.n_variables(); ++i) {
-    const std::string_view name = metadata_.variable_name(i);
-    if (is_safe_array_name(name) && io::exists(base_path(store_, name))) open(i, name, false).compact();
+  // Those that no dataset has any more too: what was deleted there would show through an array that is made anew.
+  for (const std::string& name : io::folders_in(store_)) {
+    if (!is_safe_array_name(name) || !io::exists(base_path(store_, name))) continue;
+    open(metadata_.add_variable(name), name, false).compact();
   }
 }
 

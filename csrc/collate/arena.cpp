@@ -92,11 +92,8 @@ void release_block(void* context) {
 
 c10::DataPtr heap_memory(size_t bytes) {
   constexpr size_t kLargestPooled = size_t{96} << 20;
-  if (bytes > kLargestPooled) {
-    c10::DataPtr memory = c10::GetCPUAllocator()->allocate(bytes);
-    io::prefer_huge_pages(memory.get(), bytes);
-    return memory;
-  }
+  // Large pages pay for memory that is used again; what is handed out once may cost more to find in large pieces.
+  if (bytes > kLargestPooled) return c10::GetCPUAllocator()->allocate(bytes);
   const size_t block_bytes = BlockPool::block_bytes(bytes);
   auto block = std::make_unique<Block>(Block{BlockPool::instance().take(block_bytes), block_bytes});
   void* const memory = block->memory;

@@ -148,6 +148,22 @@ TEST_F(AtlasWriter, NumbersThatAreNotFiniteStayInMessagePack) {
   EXPECT_EQ(std::get<double>(snapshot.metadata.attribute(0, 0).value), std::numeric_limits<double>::infinity());
 }
 
+// Its folder is no more than what was deleted: the next array there is made of its own chunks alone.
+TEST_F(AtlasWriter, CompactionReachesVariablesThatNoDatasetHas) {
+  {
+    Writer writer(store(), Mode::create);
+    writer.create_dataset("d");
+    writer.define_array("d", numbers("v", 2));
+    put(writer, "d", "v", 0, {1, 2});
+    writer.flush();
+    writer.delete_dataset("d");
+    writer.flush();
+  }
+  Writer(store(), Mode::append).compact();
+  EXPECT_EQ(array_format::Reader(store() + "/v/data.af").layers().n_layers(), 1U);
+  EXPECT_EQ(array_format::Reader(store() + "/v/data.af").layers().layer(0).footer().n_arrays(), 0U);
+}
+
 TEST_F(AtlasWriter, LeavesOneMetadataFile) {
   {
     const Writer writer(store(), Mode::create, {.codec = {}, .form = Form::msgpack});
