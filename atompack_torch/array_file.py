@@ -12,7 +12,7 @@ from atompack_torch.array_schema import ArraySchema
 from atompack_torch.array_statistics import ArrayStatistics
 from atompack_torch.committing import Committing
 from atompack_torch.options import check_choice
-from atompack_torch.stored_values import TEXTS, checked_dtype, checked_fill, numbers, texts
+from atompack_torch.stored_values import definition
 
 
 class ArrayFile(Committing):
@@ -118,26 +118,13 @@ class ArrayFile(Committing):
         fill_value: Any = None,
     ) -> None:
         """Adds an array; see ``AtlasStore.define_array``."""
-        stored = checked_dtype(dtype)
-        self._changing().define(
-            name,
-            stored,
-            list(shape),
-            None if dimension_names is None else list(dimension_names),
-            None if chunk_shape is None else list(chunk_shape),
-            checked_fill(stored, fill_value),
-        )
+        array = definition(dtype, shape, dimension_names, chunk_shape, fill_value)
+        self._changing().define(name, *array)
 
     def write(self, name: str, values: Any, start: Sequence[int] | None = None) -> None:
         """Writes a box of elements; see ``AtlasStore.write``."""
         writer = self._changing()
-        schema = self.schema(name)
-        if schema.dtype in TEXTS:
-            flat, shape = texts(schema.dtype, values)
-            writer.write_texts(name, schema.start(start), list(shape), flat)
-        else:
-            stored = numbers(schema.dtype, values)
-            writer.write(name, schema.start(start), list(stored.shape), stored)
+        self.schema(name).put(values, start, writer, name)
 
     def delete(self, name: str) -> None:
         """Removes an array; its bytes go with the next ``compact``."""

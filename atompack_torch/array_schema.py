@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 
 from atompack_torch.errors import FieldError
-from atompack_torch.stored_values import TEXTS
+from atompack_torch.stored_values import TEXTS, numbers, texts
 
 
 class ArraySchema(NamedTuple):
@@ -37,7 +37,7 @@ class ArraySchema(NamedTuple):
 
     def start(self, given: Sequence[int] | None) -> list[int]:
         """Where a box begins: at the first element unless it is said."""
-        return extents("start", given) or [0] * len(self.shape)
+        return [0] * len(self.shape) if given is None else extents("start", given) or []
 
     def box(
         self, start: Sequence[int] | None, shape: Sequence[int] | None
@@ -54,6 +54,25 @@ class ArraySchema(NamedTuple):
         first = [min(i, n) for i, n in zip(first, self.shape, strict=True)]
         rest = [n - i for i, n in zip(first, self.shape, strict=True)]
         return first, rest if counts is None else list(map(min, counts, rest))
+
+    def put(self, values: Any, start: Sequence[int] | None, writer: Any, *place: str) -> None:
+        """Writes a box of values through a native writer.
+
+        Args:
+            values: see ``AtlasStore.write``.
+            start: where the box begins; None: at the first element.
+            writer: has ``write`` and ``write_texts``.
+            place: what these call the array.
+
+        Raises:
+            FieldError: values that the dtype does not hold; a box that does not lie in the array.
+        """
+        if self.dtype in TEXTS:
+            flat, shape = texts(self.dtype, values)
+            writer.write_texts(*place, self.start(start), list(shape), flat)
+        else:
+            stored = numbers(self.dtype, values)
+            writer.write(*place, self.start(start), list(stored.shape), stored)
 
     def loaded(self, values: Any, shape: Sequence[int]) -> Any:
         """What the native core read, as a tensor; texts as they are."""

@@ -8,14 +8,7 @@ from typing import Any, Literal
 from atompack_torch._core import AtlasReader, AtlasWriter
 from atompack_torch.array_schema import ArraySchema
 from atompack_torch.committing import Committing
-from atompack_torch.stored_values import (
-    TEXTS,
-    attribute,
-    checked_dtype,
-    checked_fill,
-    numbers,
-    texts,
-)
+from atompack_torch.stored_values import attribute, definition
 
 
 class StoreChanges(Committing):
@@ -73,16 +66,8 @@ class StoreChanges(Committing):
                 be stored.
             ValueError: no array can have this dtype.
         """
-        name = checked_dtype(dtype)
-        self._changing().define(
-            dataset,
-            array,
-            name,
-            list(shape),
-            None if dimension_names is None else list(dimension_names),
-            None if chunk_shape is None else list(chunk_shape),
-            checked_fill(name, fill_value),
-        )
+        stored = definition(dtype, shape, dimension_names, chunk_shape, fill_value)
+        self._changing().define(dataset, array, *stored)
 
     def write(
         self, dataset: str, array: str, values: Any, start: Sequence[int] | None = None
@@ -101,12 +86,7 @@ class StoreChanges(Committing):
         """
         writer = self._changing()
         schema = ArraySchema.of(writer.definition(dataset, array))
-        if schema.dtype in TEXTS:
-            flat, shape = texts(schema.dtype, values)
-            writer.write_texts(dataset, array, schema.start(start), list(shape), flat)
-        else:
-            stored = numbers(schema.dtype, values)
-            writer.write(dataset, array, schema.start(start), list(stored.shape), stored)
+        schema.put(values, start, writer, dataset, array)
 
     def set_attr(self, dataset: str, key: str, value: Any) -> None:
         """Sets an attribute: bool, int (64 bits), float, str or ``numpy.datetime64``.

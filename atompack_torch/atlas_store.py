@@ -126,6 +126,10 @@ class AtlasStore(StoreChanges, XarrayDatasets):
         """Names, in stored order."""
         return list(self._dataset_names())
 
+    def _flushed_names(self) -> list[str]:
+        """Of the datasets that the reader numbers."""
+        return self._dataset_names() if self._writer is None else self._reader().dataset_names()
+
     def _dataset_names(self) -> list[str]:
         if self._names is None:
             self._names = self._handle().dataset_names()
@@ -294,7 +298,7 @@ class AtlasStore(StoreChanges, XarrayDatasets):
         """The same as ``scan`` for several arrays at once; all tensors share one memory."""
         scanner = self._scanner(arrays, start, shape, layout, dtype, num_threads)
         reader = self._reader()
-        names = reader.dataset_names() if datasets is None else list(datasets)
+        names = self._flushed_names() if datasets is None else list(datasets)
         rows = range(len(names)) if datasets is None else self._numbers(reader, names)
         _, columns = scanner.scan(rows, None, False)
         return {
@@ -333,7 +337,7 @@ class AtlasStore(StoreChanges, XarrayDatasets):
         """
         variable = self._stored_variable(array)
         stored = self._reader().statistics(variable)
-        names = self._reader().dataset_names()
+        names = self._flushed_names()
         present = (names[i] for i in self._reader().datasets_with(variable))
         return {name: ArrayStatistics(*stored[name]) for name in present if name in stored}
 
@@ -361,7 +365,7 @@ class AtlasStore(StoreChanges, XarrayDatasets):
         """
         variable = self._stored_variable(array)
         stored = self._reader().statistics(variable)
-        names = self._reader().dataset_names()
+        names = self._flushed_names()
         least, most = comparable(min), comparable(max)
         return [
             names[i]

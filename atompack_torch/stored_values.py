@@ -50,6 +50,25 @@ def checked_fill(dtype: str, fill: Any) -> int | float | str | None:
     return numbers(dtype, fill).item()  # type: ignore[no-any-return]
 
 
+def definition(
+    dtype: Any,
+    shape: Sequence[int],
+    dimension_names: Sequence[str] | None,
+    chunk_shape: Sequence[int] | None,
+    fill_value: Any,
+) -> tuple[str, list[int], list[str] | None, list[int] | None, int | float | str | None]:
+    """What an array is to be, as the native core takes it.
+
+    Raises:
+        ValueError: no array can have this dtype.
+        FieldError: the fill value is no value of it.
+    """
+    name = checked_dtype(dtype)
+    names = None if dimension_names is None else list(dimension_names)
+    chunks = None if chunk_shape is None else list(chunk_shape)
+    return name, list(shape), names, chunks, checked_fill(name, fill_value)
+
+
 def numbers(dtype: str, values: Any) -> np.ndarray[Any, Any]:
     """A contiguous array of a stored numeric dtype (timestamps as int64).
 

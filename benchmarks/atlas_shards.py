@@ -17,9 +17,7 @@ import json
 import os
 import pickle
 import shutil
-import statistics
 import tempfile
-import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -29,6 +27,7 @@ import torch
 import zstandard
 from results import Result, note
 from torch.utils.data import DataLoader, Dataset
+from turns import take_turns
 
 import atompack_torch as apt
 
@@ -137,17 +136,6 @@ def examples_of(n: int, tensors: bool) -> list[Example]:
     return made
 
 
-def take_turns(sides: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    """Median seconds of each."""
-    seconds: dict[str, list[float]] = {name: [] for name in sides}
-    for _ in range(rounds):
-        for name, side in sides.items():
-            start = time.perf_counter()
-            side()
-            seconds[name].append(time.perf_counter() - start)
-    return {name: statistics.median(times) for name, times in seconds.items()}
-
-
 def go_through(loader: Iterable[Any], most: int | None = None) -> None:
     """A pass, or its first batches."""
     for k, batch in enumerate(loader):
@@ -161,7 +149,7 @@ def report(
 ) -> None:
     """Each side with the number of examples that it goes through; the last is the original."""
     seconds = take_turns({name: side for name, (_, side) in sides.items()}, rounds)
-    rates = {name: sides[name][0] / each for name, each in seconds.items()}
+    rates = {name: sides[name][0] / each.median for name, each in seconds.items()}
     *_, original = rates
     print(f"  {what}: the original {rates[original]:,.0f} examples/s")
     for name, rate in rates.items():

@@ -14,14 +14,13 @@ from __future__ import annotations
 import argparse
 import functools
 import os
-import statistics
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import numpy as np
 import torch
 from results import Result, note
 from torch import Tensor
+from turns import take_turns
 
 import atompack_torch as apt
 from atompack_torch.contraction import Rows, by_index_add
@@ -47,19 +46,6 @@ def structures(n_molecules: int) -> apt.MoleculeBatch:
         positions = fractions @ CELL + rng.normal(size=(16, 3)) * 0.05
         molecules.append(apt.Molecule(positions, numbers, cell=cell, pbc=[True] * 3))
     return apt.collate(molecules)
-
-
-def take_turns(
-    sides: Mapping[str, Callable[[], object]], rounds: int
-) -> dict[str, tuple[float, float]]:
-    """Seconds of each: median and best."""
-    seconds: dict[str, list[float]] = {name: [] for name in sides}
-    for _ in range(rounds):
-        for name, side in sides.items():
-            start = time.perf_counter()
-            side()
-            seconds[name].append(time.perf_counter() - start)
-    return {name: (statistics.median(times), min(times)) for name, times in seconds.items()}
 
 
 def on_threads(threads: int, body: Callable[[], object]) -> Callable[[], object]:

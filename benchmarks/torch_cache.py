@@ -15,11 +15,9 @@ import argparse
 import functools
 import itertools
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -29,6 +27,7 @@ import numpy as np
 import torch
 from descriptor import SETTINGS, counted, report_forces, structures
 from results import Result, note
+from turns import take_turns
 
 import atompack_torch as apt
 from atompack_torch.fields import ATOM_INDICES, DERIVATIVES
@@ -71,17 +70,6 @@ class ByH5py:
         return fields
 
 
-def take_turns(sides: Mapping[Name, Callable[[], object]], rounds: int) -> dict[Name, float]:
-    """Median seconds of each."""
-    seconds: dict[Name, list[float]] = {name: [] for name in sides}
-    for _ in range(rounds):
-        for name, side in sides.items():
-            start = time.perf_counter()
-            side()
-            seconds[name].append(time.perf_counter() - start)
-    return {name: statistics.median(times) for name, times in seconds.items()}
-
-
 def build(source: Path, target: Path, threads: int, derivatives: bool = True) -> None:
     """A cache from nothing."""
     target.unlink(missing_ok=True)
@@ -116,7 +104,7 @@ def report_building(source: Path, target: Path, n_structures: int, rounds: int) 
             n: functools.partial(build, source, target, n, derivatives)
             for n in dict.fromkeys((1, most))
         }
-        seconds = take_turns(sides, rounds)
+        seconds = {n: spent.median for n, spent in take_turns(sides, rounds).items()}
         size = target.stat().st_size
         what = f"features{' and derivatives' * derivatives}"
         print(f"  build, {what}: {size / n_structures:.0f} bytes")
@@ -177,7 +165,8 @@ def microseconds(
     """Median of each, a batch."""
     for side in sides.values():
         side()  # whatever is done once
-    return {name: each / n_batches * 1e6 for name, each in take_turns(sides, rounds).items()}
+    spent = take_turns(sides, rounds)
+    return {name: each.median / n_batches * 1e6 for name, each in spent.items()}
 
 
 def bare_copies(n_bytes: int, n_batches: int) -> Callable[[], object]:

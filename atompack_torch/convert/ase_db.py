@@ -7,12 +7,12 @@ import warnings
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 
 from atompack_torch.columns import Columns
+from atompack_torch.committing import Committing
 from atompack_torch.conversions import Parts, atoms_of, parts_of, plain_value
 from atompack_torch.convert.ase_files import converted
 from atompack_torch.convert.records import BLOCK_STRUCTURES, blocks, records_of
@@ -139,7 +139,7 @@ def _scope_of(key: str, value: Any) -> int:
     return BUILTIN if is_label else MOLECULE_PROPERTY
 
 
-class Writer:
+class Writer(Committing):
     """Writes structures as rows of a new database; a context manager.
 
     Labels go where ASE keeps them, numbers and strings to key-value pairs where ASE takes them, all
@@ -211,18 +211,19 @@ class Writer:
             data["stress"] = held.pop("stress")  # ASE keeps the six numbers of a symmetric one
         return held
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """The database gets its name."""
         del self._database
-        if kind is None:
-            self._temporary.replace(self._path)
-            return
+        self._temporary.replace(self._path)
+
+    def discard(self) -> None:
+        """Nothing of it stays."""
+        del self._database
         for left in self._temporary.parent.glob(f"{self._temporary.name}*"):
             left.unlink()
+
+    def _is_unfinished(self) -> bool:
+        return hasattr(self, "_database")
 
 
 def _file(key: str, value: Any, pairs: dict[str, Any], data: dict[str, Any]) -> None:

@@ -3,6 +3,7 @@
 #include <atomic>
 
 #include "array_format/trailer.h"
+#include "base/in_file.h"
 
 namespace atompack::array_format {
 namespace {
@@ -10,16 +11,6 @@ namespace {
 uint64_t next_serial() {
   static std::atomic<uint64_t> last{0};
   return ++last;  // 0 is no layer
-}
-
-template <typename Action>
-auto in_file(const std::string& path, const Action& action) {
-  try {
-    return action();
-  } catch (DataError& error) {
-    error.in_file(path);
-    throw;
-  }
 }
 
 Footer parse_footer(Bytes file) {

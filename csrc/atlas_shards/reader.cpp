@@ -9,6 +9,7 @@
 #include "atlas_shards/layout.h"
 #include "base/checked_math.h"
 #include "base/excerpt.h"
+#include "base/in_file.h"
 #include "base/recent.h"
 #include "io/file.h"
 #include "io/folder.h"
@@ -19,17 +20,6 @@ namespace {
 constexpr uint64_t kMostRootMetaBytes = uint64_t{16} << 20;
 constexpr uint64_t kMostShardMetaBytes = uint64_t{64} << 10;
 constexpr uint64_t kMostDictionaryBytes = uint64_t{256} << 20;
-
-// Errors of `action` name the file.
-template <typename Action>
-auto in_file(const std::string& path, const Action& action) {
-  try {
-    return action();
-  } catch (DataError& error) {
-    error.in_file(path);
-    throw;
-  }
-}
 
 bool is_shard_number(const std::string& name) {
   return std::ranges::all_of(name, [](char c) { return c >= '0' && c <= '9'; });

@@ -2,6 +2,7 @@
 
 #include <cerrno>
 
+#include "base/in_file.h"
 #include "torch_cache/index.h"
 
 namespace atompack::torch_cache {
@@ -24,17 +25,7 @@ io::MappedFile map(const std::string& path, const OpenOptions& options, io::File
 }
 
 template <typename Action>
-auto named(const std::string& path, const Action& action) {
-  try {
-    return action();
-  } catch (DataError& error) {
-    error.in_file(path);
-    throw;
-  }
-}
-
-template <typename Action>
-auto named(const std::string& path, int64_t entry, const Action& action) {
+auto at_entry(const std::string& path, int64_t entry, const Action& action) {
   try {
     return action();
   } catch (DataError& error) {
@@ -51,9 +42,9 @@ auto named(const std::string& path, int64_t entry, const Action& action) {
 
 Cache::Cache(std::string path, const OpenOptions& options)
     : file_(map(path, options, identity_)),
-      contents_(named(path, [&] { return read_contents(path, identity_, file_.bytes()); })),
+      contents_(in_file(path, [&] { return read_contents(path, identity_, file_.bytes()); })),
       heap_(file_.bytes(), contents_.base) {
-  named(path, [&] {
+  in_file(path, [&] {
     check_claims();
     if (const auto& features = contents_.features) {
       const FeatureIndex& index = features->index;
@@ -81,7 +72,7 @@ void Cache::check_claims() const {
 }
 
 void Cache::require_descriptor(std::string_view compat_json) const {
-  named(path(), [&] { torch_cache::require_descriptor(contents_.schema, compat_json); });
+  in_file(path(), [&] { torch_cache::require_descriptor(contents_.schema, compat_json); });
 }
 
 int64_t Cache::n_features() const {
@@ -117,11 +108,11 @@ void Cache::prefetch(int64_t entry) const {
 }
 
 Bytes Cache::structure(int64_t entry) const {
-  return named(path(), entry, [&] { return contents_.structures.row(heap_, entry); });
+  return at_entry(path(), entry, [&] { return contents_.structures.row(heap_, entry); });
 }
 
 std::vector<EntryLabels> Cache::labels(int64_t first, int64_t count) const {
-  return named(path(), [&] {
+  return in_file(path(), [&] {
     prepare();
     return read_labels(path(), identity_, file_.bytes(), first, count);
   });
@@ -141,7 +132,7 @@ std::optional<FeatureRow> Cache::features(int64_t entry) const {
   const int64_t row = feature_row(entry);
   if (row < 0) return std::nullopt;
   const int64_t atoms = n_atoms(entry);
-  return named(path(), entry, [&] {
+  return at_entry(path(), entry, [&] {
     const auto& [index, values] = *contents_.features;
     const auto number = static_cast<size_t>(row);
     if (index.n_atoms[number] != atoms || index.n_features[number] != n_features_) {
@@ -175,7 +166,7 @@ DerivativeSizes Cache::sizes_of(int64_t row, int64_t entry) const {
 std::optional<DerivativeSizes> Cache::derivative_sizes(int64_t entry) const {
   const int64_t row = derivative_row(entry);
   if (row < 0) return std::nullopt;
-  return named(path(), entry, [&] { return sizes_of(row, entry); });
+  return at_entry(path(), entry, [&] { return sizes_of(row, entry); });
 }
 
 DerivativeRow Cache::read_derivatives(int64_t row, int64_t entry) const {
@@ -188,7 +179,7 @@ DerivativeRow Cache::read_derivatives(int64_t row, int64_t entry) const {
 
 void Cache::check_indices(int64_t entry, const DerivativeRow& row) const {
   const std::vector<VlenColumn>& columns = contents_.derivatives->columns;
-  named(path(), entry, [&] {
+  at_entry(path(), entry, [&] {
     for (size_t i = 0; i < kNumberOfColumns; ++i) {
       if (kColumns[i].is_index) torch_cache::check_indices(columns[i], row.columns[i].bytes, n_atoms(entry));
     }
@@ -199,7 +190,7 @@ void Cache::check_indices(int64_t entry, const DerivativeRow& row) const {
 std::optional<DerivativeRow> Cache::derivatives(int64_t entry) const {
   const int64_t row = derivative_row(entry);
   if (row < 0) return std::nullopt;
-  return named(path(), entry, [&] { return read_derivatives(row, entry); });
+  return at_entry(path(), entry, [&] { return read_derivatives(row, entry); });
 }
 
 }  // namespace atompack::torch_cache
