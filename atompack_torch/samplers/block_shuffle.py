@@ -26,14 +26,25 @@ class BlockShuffleSampler(IndexSampler):
     where their number divides that of the lanes, each block is read by one rank only, and each rank
     has ``window`` / ranks blocks open. The order is the same for any number of ranks.
 
+    A ``DataLoader`` gives whole batches to its workers in turn, and each decodes blocks for itself.
+    With ``workers`` and ``batch_size`` each of them has lanes, and so blocks, of its own, but for
+    the last molecules of an epoch, where they do not divide evenly. A ``Loader``, whose threads
+    share what they decoded, needs none of that.
+
     Args:
         n_or_block_sizes: a count, a data set, or an array with one entry a molecule, in blocks of
             ``block``; without ``block`` an array of the blocks' sizes, or a data set that knows
             them (``block_sizes``).
         block: molecules in a block.
         window: blocks that are mixed.
-        lanes: divides ``window``; None: the largest of 8, 4, 2, 1 that does.
-        shuffle: draw an order for every epoch; else the stored one, in which lanes play no part.
+        lanes: of each worker; divides ``window`` / ``workers``; None: the largest of 8, 4, 2, 1
+            that does.
+        workers: of the ``DataLoader`` on each rank, its ``num_workers``; divides ``window``. 0 is
+            the same as 1.
+        batch_size: molecules in a batch of all ranks together, so that of the ``DataLoader`` times
+            the ranks; needed where there are several workers.
+        shuffle: draw an order for every epoch; else the stored one, in which neither lanes nor
+            workers play a part.
         seed: of these orders.
         drop_last: leave out the molecules that do not divide among the ranks.
         num_replicas: how many ranks; None: asks torch.distributed when a pass begins, 1 without it.
@@ -48,6 +59,8 @@ class BlockShuffleSampler(IndexSampler):
         block: int | None = None,
         window: int,
         lanes: int | None = None,
+        workers: int = 1,
+        batch_size: int | None = None,
         shuffle: bool = True,
         seed: int = 0,
         drop_last: bool = False,
@@ -65,17 +78,28 @@ class BlockShuffleSampler(IndexSampler):
         )
         if window < 1:
             raise ValueError(f"window: expected a positive number, got {window}")
-        if lanes is not None and (lanes < 1 or window % lanes):
-            raise ValueError(f"lanes: expected a number that divides {window}, got {lanes}")
+        if workers < 0 or window % max(workers, 1):
+            raise ValueError(f"workers: expected a number that divides {window}, got {workers}")
+        self.workers = max(workers, 1)
+        of_worker = window // self.workers
+        if lanes is not None and (lanes < 1 or of_worker % lanes):
+            raise ValueError(f"lanes: expected a number that divides {of_worker}, got {lanes}")
+        if batch_size is None and workers > 1:
+            raise ValueError("batch_size: expected the molecules of a batch, as workers are given")
+        if batch_size is not None and batch_size < 1:
+            raise ValueError(f"batch_size: expected a positive number, got {batch_size}")
         self.window = window
-        self.lanes = lanes or math.gcd(window, _MOST_LANES)
+        self.lanes = lanes or math.gcd(of_worker, _MOST_LANES)
+        self.batch_size = batch_size
         self._firsts = _firsts(n_or_block_sizes, block)
         self.n = int(self._firsts[-1])
 
     def _order(self, key: int) -> Order:
         if not self.shuffle:
             return StoredOrder()
-        return BlockOrder(key, self._firsts, self.window // self.lanes, self.lanes)
+        window = self.window // (self.workers * self.lanes)
+        turn = self.batch_size or 1
+        return BlockOrder(key, self._firsts, window, self.lanes, self.workers, turn)
 
     def _planned(self) -> dict[str, Any]:
         return {
@@ -84,6 +108,8 @@ class BlockShuffleSampler(IndexSampler):
             "blocks": digest(self._firsts),
             "window": self.window,
             "lanes": self.lanes,
+            "workers": self.workers,
+            "batch_size": self.batch_size if self.workers > 1 else None,
             "shuffle": self.shuffle,
         }
 

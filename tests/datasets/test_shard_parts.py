@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from reference.shards import assert_same
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 import atompack_torch as apt
 
@@ -134,6 +134,38 @@ def test_each_block_goes_to_one_rank(tmp_path: Path, window: int, lanes: int | N
     assert sorted(of_ranks[0] + of_ranks[1]) == list(range(240))
     assert len(of_ranks[0]) == len(of_ranks[1])
     assert not first & second
+
+
+class _Told(Dataset[tuple[int, int]]):
+    """Tells of each example who read it."""
+
+    def __init__(self, dataset: apt.ShardDataset) -> None:
+        self.dataset = dataset
+
+    def __getitem__(self, n: int) -> tuple[int, int]:
+        info = get_worker_info()
+        assert info is not None
+        return info.id, int(self.dataset[n])
+
+
+def test_each_block_goes_to_one_worker(tmp_path: Path) -> None:
+    with apt.ShardWriter(tmp_path / "set", 120, 5, 0) as writer:
+        for i in range(240):
+            writer.write(i)
+    dataset = apt.ShardDataset(tmp_path / "set")
+    sampler = apt.BlockShuffleSampler(dataset, window=8, workers=2, batch_size=12)
+    loader = DataLoader(
+        _Told(dataset), 12, sampler=sampler, num_workers=2, timeout=_TIMEOUT
+    )
+    read: list[set[int]] = [set(), set()]
+    numbers: list[int] = []
+    for workers, of_batch in loader:
+        numbers += of_batch.tolist()
+        for worker, number in zip(workers.tolist(), of_batch.tolist(), strict=True):
+            read[worker].add(number // 5)
+    assert sorted(numbers) == list(range(240))
+    assert len(read[0]) == len(read[1]) == 24
+    assert not read[0] & read[1]
 
 
 def test_few_blocks_are_open_at_a_time(root: Path) -> None:

@@ -15,17 +15,29 @@ from hypothesis import strategies as st
 from atompack_torch import BlockShuffleSampler
 
 
+def divisors(n: int) -> list[int]:
+    return [k for k in range(1, n + 1) if n % k == 0]
+
+
 @given(
     sizes=st.lists(st.integers(0, 9), max_size=30),
     window=st.integers(1, 9),
     n_ranks=st.integers(1, 4),
+    batch_size=st.integers(1, 12),
     data=st.data(),
 )
 def test_every_molecule_once(
-    sizes: list[int], window: int, n_ranks: int, data: st.DataObject
+    sizes: list[int], window: int, n_ranks: int, batch_size: int, data: st.DataObject
 ) -> None:
-    lanes = data.draw(st.sampled_from([n for n in range(1, window + 1) if window % n == 0]))
-    options: dict[str, Any] = {"window": window, "lanes": lanes, "num_replicas": n_ranks}
+    workers = data.draw(st.sampled_from(divisors(window)))
+    lanes = data.draw(st.sampled_from(divisors(window // workers)))
+    options: dict[str, Any] = {
+        "window": window,
+        "lanes": lanes,
+        "workers": workers,
+        "batch_size": batch_size,
+        "num_replicas": n_ranks,
+    }
     ranks = [list(BlockShuffleSampler(sizes, rank=r, **options)) for r in range(n_ranks)]
     assert sorted(chain.from_iterable(ranks)) == list(range(sum(sizes)))
 
@@ -81,6 +93,69 @@ def test_no_block_is_read_by_two_ranks(n_ranks: int) -> None:
     assert set().union(*blocks_of) == set(range(1600))
 
 
+def blocks_by_worker(order: list[int], block: int, batch: int, workers: int) -> list[set[int]]:
+    """What the workers of a DataLoader read, which take turns at batches."""
+    read: list[set[int]] = [set() for _ in range(workers)]
+    for first in range(0, len(order), batch):
+        read[first // batch % workers].update(n // block for n in order[first : first + batch])
+    return read
+
+
+@pytest.mark.parametrize(("n_ranks", "workers"), [(1, 2), (1, 4), (2, 2), (4, 2), (2, 3)])
+def test_no_block_is_read_by_two_workers(n_ranks: int, workers: int) -> None:
+    read: list[set[int]] = []
+    for rank in range(n_ranks):
+        sampler = BlockShuffleSampler(
+            1920 * 5,
+            block=5,
+            window=8 * workers,
+            workers=workers,
+            batch_size=16 * n_ranks,
+            num_replicas=n_ranks,
+            rank=rank,
+        )
+        read += blocks_by_worker(list(sampler), 5, 16, workers)
+    # 9,600 molecules are 600 batches of 16, and each worker's 3,200 or 4,800 whole turns.
+    assert sum(map(len, read)) == 1920
+    assert set().union(*read) == set(range(1920))
+
+
+def test_workers_share_but_the_last_blocks() -> None:
+    """Of uneven lengths, less than a turn of each worker comes at the end."""
+    sampler = BlockShuffleSampler(1001, block=7, window=8, workers=4, batch_size=10)
+    order = list(sampler)
+    assert sorted(order) == list(range(1001))
+    read = blocks_by_worker(order, 7, 10, 4)
+    assert sum(map(len, read)) <= 143 + 4 * 3  # 1001 molecules are 143 blocks
+    # Where a pass goes on at another batch, other workers get what belongs together.
+    state = sampler.state_dict(consumed=470)
+    sampler.load_state_dict(state)
+    rest = list(sampler)
+    assert rest == order[470:]
+    assert sum(map(len, blocks_by_worker(rest, 7, 10, 4))) <= len({n // 7 for n in rest}) + 4 * 3
+
+
+def test_workers_mix_the_windows_of_their_blocks() -> None:
+    order = np.array(
+        list(BlockShuffleSampler(240 * 5, block=5, window=12, workers=2, batch_size=30))
+    )
+    windows = (order // 5).reshape(20, 2, 30)
+    for of_window in windows:
+        first, second = (set(of_worker.tolist()) for of_worker in of_window)
+        assert len(first) == len(second) == 6
+        assert not first & second
+
+
+def test_one_worker_is_as_good_as_none() -> None:
+    expected = list(BlockShuffleSampler(1000, block=7, window=8))
+    for workers in (0, 1):
+        for batch_size in (None, 3, 100):
+            sampler = BlockShuffleSampler(
+                1000, block=7, window=8, workers=workers, batch_size=batch_size
+            )
+            assert list(sampler) == expected
+
+
 def test_blocks_of_several_sizes() -> None:
     sizes = [3, 0, 50, 2, 7, 1, 1, 20]
     expected = list(BlockShuffleSampler(sizes, window=4))
@@ -116,6 +191,10 @@ def test_states_of_other_blocks_are_refused() -> None:
         BlockShuffleSampler(100, block=5, window=8).load_state_dict(state)
     with pytest.raises(ValueError, match="another plan: expected lanes=2, got 4"):
         BlockShuffleSampler(100, block=5, window=4, lanes=2).load_state_dict(state)
+    with pytest.raises(ValueError, match="another plan: expected workers=2, got 1"):
+        BlockShuffleSampler(
+            100, block=5, window=8, lanes=4, workers=2, batch_size=8
+        ).load_state_dict({**state, "planned": {**state["planned"], "window": 8}})
 
 
 def test_options_that_make_no_sense() -> None:
@@ -125,6 +204,15 @@ def test_options_that_make_no_sense() -> None:
         BlockShuffleSampler(10, block=0, window=2)
     with pytest.raises(ValueError, match="lanes: expected a number that divides 6, got 4"):
         BlockShuffleSampler(10, block=2, window=6, lanes=4)
+    with pytest.raises(ValueError, match="lanes: expected a number that divides 3, got 2"):
+        BlockShuffleSampler(10, block=2, window=6, lanes=2, workers=2, batch_size=4)
+    for workers in (4, -1):
+        with pytest.raises(ValueError, match=f"workers: expected a number .* got {workers}"):
+            BlockShuffleSampler(10, block=2, window=6, workers=workers, batch_size=4)
+    with pytest.raises(ValueError, match="batch_size: expected the molecules of a batch, as"):
+        BlockShuffleSampler(10, block=2, window=6, workers=2)
+    with pytest.raises(ValueError, match="batch_size: expected a positive number, got 0"):
+        BlockShuffleSampler(10, block=2, window=6, batch_size=0)
     with pytest.raises(TypeError, match="block: expected molecules in a block, or the sizes"):
         BlockShuffleSampler(10, window=2)
     with pytest.raises(TypeError, match="block sizes: expected integers, got float64"):

@@ -40,7 +40,16 @@ def blocks(n: int, **options: Any) -> BlockShuffleSampler:
     return BlockShuffleSampler(n, block=3, window=4, **options)
 
 
-MAKERS: dict[str, Make] = {"single": DistributedMoleculeSampler, "blocks": blocks, "budget": budget}
+def workers(n: int, **options: Any) -> BlockShuffleSampler:
+    return BlockShuffleSampler(n, block=3, window=4, workers=2, batch_size=5, **options)
+
+
+MAKERS: dict[str, Make] = {
+    "single": DistributedMoleculeSampler,
+    "blocks": blocks,
+    "workers": workers,
+    "budget": budget,
+}
 every_sampler = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS.keys())
 
 
