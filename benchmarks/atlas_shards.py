@@ -206,17 +206,6 @@ def report_reading(root: Path, n: int, rounds: int) -> None:
     }
     report("in order, 2 workers", n, workers, rounds)
 
-    def of_workers(**options: Any) -> tuple[int, Callable[[], object]]:
-        sampler = apt.BlockShuffleSampler(few, window=WINDOW, **options)
-        loader = DataLoader(few, BATCH, sampler=sampler, num_workers=2)
-        return n, functools.partial(go_through, loader)
-
-    of_workers_sides = {
-        "blocks of its own for each": of_workers(workers=2, batch_size=BATCH),
-        "blocks for all": of_workers(),
-    }
-    report("blocks shuffled, 2 workers", n, of_workers_sides, rounds)
-
 
 def report_tensors(root: Path, n: int, rounds: int) -> None:
     write(root, examples_of(n, tensors=True))
