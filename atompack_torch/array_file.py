@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from atompack_torch._core import ArrayFileReader, ArrayFileWriter, read_array_statistics
-from atompack_torch.array_schema import ArraySchema
+from atompack_torch.array_schema import ArraySchema, put
 from atompack_torch.array_statistics import ArrayStatistics
 from atompack_torch.committing import Committing
 from atompack_torch.options import check_choice
@@ -123,8 +123,7 @@ class ArrayFile(Committing):
 
     def write(self, name: str, values: Any, start: Sequence[int] | None = None) -> None:
         """Writes a box of elements; see ``AtlasStore.write``."""
-        writer = self._changing()
-        self.schema(name).put(values, start, writer, name)
+        put(self._changing(), values, start, name)
 
     def delete(self, name: str) -> None:
         """Removes an array; its bytes go with the next ``compact``."""

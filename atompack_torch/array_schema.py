@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from torch import Tensor
 
 from atompack_torch.errors import FieldError
 from atompack_torch.stored_values import TEXTS, numbers, texts
@@ -55,25 +57,6 @@ class ArraySchema(NamedTuple):
         rest = [n - i for i, n in zip(first, self.shape, strict=True)]
         return first, rest if counts is None else list(map(min, counts, rest))
 
-    def put(self, values: Any, start: Sequence[int] | None, writer: Any, *place: str) -> None:
-        """Writes a box of values through a native writer.
-
-        Args:
-            values: see ``AtlasStore.write``.
-            start: where the box begins; None: at the first element.
-            writer: has ``write`` and ``write_texts``.
-            place: what these call the array.
-
-        Raises:
-            FieldError: values that the dtype does not hold; a box that does not lie in the array.
-        """
-        if self.dtype in TEXTS:
-            flat, shape = texts(self.dtype, values)
-            writer.write_texts(*place, self.start(start), list(shape), flat)
-        else:
-            stored = numbers(self.dtype, values)
-            writer.write(*place, self.start(start), list(stored.shape), stored)
-
     def loaded(self, values: Any, shape: Sequence[int]) -> Any:
         """What the native core read, as a tensor; texts as they are."""
         if self.dtype in TEXTS:
@@ -83,6 +66,32 @@ class ArraySchema(NamedTuple):
         if len(values) == 0:  # such bytes have no stride that a view of wider items could take
             return torch.empty(list(shape), dtype=dtype)
         return torch.from_numpy(values).view(dtype).reshape(list(shape))
+
+
+def put(writer: Any, values: Any, start: Sequence[int] | None, *place: str) -> None:
+    """Writes a box of values through a native writer.
+
+    Args:
+        writer: an ``AtlasWriter`` or an ``ArrayFileWriter``.
+        values: see ``AtlasStore.write``.
+        start: where the box begins; None: at the first element.
+        place: what the writer calls the array.
+
+    Raises:
+        FieldError: values that the dtype does not hold; a box that does not lie in the array.
+    """
+    given = values.detach().cpu().numpy() if isinstance(values, Tensor) else values
+    # Most arrays are written as a whole and need no conversion.
+    as_it_is = start is None and isinstance(given, np.ndarray)
+    if as_it_is and writer.write_as_they_lie(*place, given):
+        return
+    schema = ArraySchema.of(writer.definition(*place))
+    if schema.dtype in TEXTS:
+        flat, shape = texts(schema.dtype, given)
+        writer.write_texts(*place, schema.start(start), list(shape), flat)
+    else:
+        stored = numbers(schema.dtype, given)
+        writer.write(*place, schema.start(start), list(stored.shape), stored)
 
 
 def extents(name: str, given: Sequence[int] | None) -> list[int] | None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from atompack_torch._core import AtlasReader, AtlasWriter
-from atompack_torch.array_schema import ArraySchema
+from atompack_torch.array_schema import put
 from atompack_torch.committing import Committing
 from atompack_torch.stored_values import attribute, definition
 
@@ -84,9 +84,7 @@ class StoreChanges(Committing):
             FieldError: no such array; a box that does not lie in it; values that its dtype does
                 not hold.
         """
-        writer = self._changing()
-        schema = ArraySchema.of(writer.definition(dataset, array))
-        schema.put(values, start, writer, dataset, array)
+        put(self._changing(), values, start, dataset, array)
 
     def set_attr(self, dataset: str, key: str, value: Any) -> None:
         """Sets an attribute: bool, int (64 bits), float, str or ``numpy.datetime64``.

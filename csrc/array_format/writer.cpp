@@ -79,8 +79,6 @@ uint32_t Writer::staged_number() const {
 
 std::string Writer::staged_digest() const { return use().digest(); }
 
-void Writer::keep_staged() { use().keep_staged(); }
-
 void Writer::publish() { use().publish(); }
 
 void Writer::write_statistics() { use().write_statistics(); }
@@ -90,7 +88,7 @@ void Writer::flush() {
   write_statistics();
 }
 
-void Writer::discard() { use().discard(); }
+void Writer::discard() { use().forget(); }
 
 void Writer::compact() {
   flush();

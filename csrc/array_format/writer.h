@@ -34,7 +34,7 @@ class Writer {
   explicit Writer(const std::string& path, WriterOptions options = {}, io::FileSystem& files = io::real_file_system());
   Writer(const Writer&) = delete;
   Writer& operator=(const Writer&) = delete;
-  // What was not published is dropped, unless keep_staged() was called.
+  // What was not published is dropped.
   ~Writer();
 
   // With what is pending, as all below. FieldError if there is no such array.
@@ -64,8 +64,6 @@ class Writer {
   uint32_t staged_number() const;
   // layer_digest() of it (layer_digest.h); sidecar_path() (layer_files.h) is where it goes.
   std::string staged_digest() const;
-  // From now on the staged layer stays, whatever becomes of this writer, and no change is possible before publish().
-  void keep_staged();
   // The staged layer gets its name, durably: it is part of the array file.
   void publish();
   // STEM.stats after publish().

@@ -241,12 +241,6 @@ std::string Writer::Impl::digest() {
   return layer_digest(layer_->file());
 }
 
-void Writer::Impl::keep_staged() {
-  static_cast<void>(staged());
-  layer_->file().leave();
-  kept_ = promised_ = true;
-}
-
 void Writer::Impl::publish() {
   static_cast<void>(staged());
   promised_ = true;  // where this fails, the file may have its name nevertheless
@@ -260,18 +254,12 @@ void Writer::Impl::publish() {
   forget();
 }
 
-// What was pending is committed, or given up.
 void Writer::Impl::forget() {
   committed_.reset();
   by_name_.clear();
   arrays_.clear();
   layer_.reset();
-  staged_ = promised_ = kept_ = false;
-}
-
-void Writer::Impl::discard() {
-  if (kept_) throw InternalError("array file: a staged layer that is kept cannot be discarded");
-  forget();
+  staged_ = promised_ = false;
 }
 
 void Writer::Impl::write_statistics() {

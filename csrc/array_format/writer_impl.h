@@ -33,10 +33,10 @@ class Writer::Impl {
   const LayerWriter& staged() const;
   uint32_t number() const { return number_; }
   std::string digest();
-  void keep_staged();
   void publish();
   void write_statistics();
-  void discard();
+  // What was pending is committed, or given up.
+  void forget();
   void compact();
 
  private:
@@ -54,7 +54,6 @@ class Writer::Impl {
   void erase(std::string_view name);
   void begin_change();
   void check_usable() const;
-  void forget();
   void check_values(const ArrayDefinition& array, const Box& box, Bytes numbers) const;
   void check_values(const ArrayDefinition& array, const Box& box, std::span<const std::string_view> texts) const;
   void become(std::unique_ptr<io::NewFile> base);
@@ -72,7 +71,6 @@ class Writer::Impl {
   uint32_t number_ = 0;  // of the layer
   bool staged_ = false;
   bool promised_ = false;              // it can only be published or discarded
-  bool kept_ = false;                  // it can only be published
   std::vector<ChangedArray> changed_;  // since the statistics were written
 };
 

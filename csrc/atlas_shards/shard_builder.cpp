@@ -1,14 +1,12 @@
 #include "atlas_shards/shard_builder.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
-#include <exception>
-#include <thread>
 #include <utility>
 
 #include "atlas_shards/index.h"
 #include "atlas_shards/layout.h"
+#include "base/side_by_side.h"
 
 namespace atompack::atlas_shards {
 namespace {
@@ -34,27 +32,6 @@ std::vector<Bytes> samples_of(const Blocks& blocks, uint64_t total_bytes, uint64
     samples[i] = block.first(std::min<size_t>(block.size(), enough / n));
   }
   return samples;
-}
-
-// Calls body(i) for each number below n; the first exception reaches the caller.
-template <typename Body>
-void for_each(size_t n, unsigned n_threads, const Body& body) {
-  std::atomic<size_t> next{0};
-  std::atomic<bool> failed{false};
-  std::exception_ptr failure;
-  const auto work = [&] {
-    try {
-      for (size_t i = next++; i < n; i = next++) body(i);
-    } catch (...) {
-      next = n;
-      if (!failed.exchange(true)) failure = std::current_exception();
-    }
-  };
-  std::vector<std::thread> others;
-  for (size_t i = 1; i < std::min<size_t>(n_threads, n); ++i) others.emplace_back(work);
-  work();
-  for (std::thread& thread : others) thread.join();
-  if (failure) std::rethrow_exception(failure);
 }
 
 }  // namespace
@@ -94,7 +71,7 @@ std::vector<std::byte> ShardBuilder::train() {
 
 void ShardBuilder::flush() {
   if (plan_.encoder) {
-    for_each(waiting_.size(), plan_.n_threads, [&](size_t i) { waiting_[i] = plan_.encoder->compress(waiting_[i]); });
+    side_by_side(waiting_.size(), plan_.n_threads, [&](size_t i) { waiting_[i] = plan_.encoder->compress(waiting_[i]); });
   }
   for (const std::vector<std::byte>& block : waiting_) store(block);
   waiting_.clear();

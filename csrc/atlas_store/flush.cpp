@@ -1,26 +1,27 @@
 #include "atlas_store/flush.h"
 
+#include "base/side_by_side.h"
 #include "io/file.h"
 
 namespace atompack::atlas_store {
 
-Flush::Flush(std::string store, io::FileSystem& files, Form form, std::optional<Fingerprint> before)
-    : store_(std::move(store)), files_(files), form_(form) {
+Flush::Flush(std::string store, io::FileSystem& files, Form form, std::optional<Fingerprint> before, unsigned n_threads)
+    : store_(std::move(store)), files_(files), form_(form), n_threads_(n_threads) {
   intent_.before = std::move(before);
 }
 
 void Flush::prepare(const std::vector<Touched>& variables, Bytes document) {
-  for (const Touched& variable : variables) stage(variable);
+  intent_.layers.resize(variables.size());
+  side_by_side(variables.size(), n_threads_, [&](size_t i) {
+    const auto& [variable, writer] = variables[i];
+    writer->stage();
+    intent_.layers[i] = {variable, writer->staged_number(), writer->staged_digest()};
+  });
+  for (const Touched& variable : variables) staged_.push_back({variable.writer});
   intent_.after = fingerprint_of(document);
   metadata_ = files_.create(path_of(store_, form_));
   metadata_->write_at(0, document);
   metadata_->sync();
-}
-
-void Flush::stage(const Touched& variable) {
-  if (!variable.writer->stage()) return;
-  intent_.layers.push_back({variable.variable, variable.writer->staged_number(), variable.writer->staged_digest()});
-  staged_.push_back(variable.writer);
 }
 
 void Flush::run() {
@@ -38,7 +39,10 @@ void Flush::promise() {
 // The metadata is what tells that all is there, so it comes last. Where it is the same as before it cannot tell; then
 // the record does.
 void Flush::publish() {
-  for (; n_published_ < staged_.size(); ++n_published_) staged_[n_published_]->publish();
+  side_by_side(staged_.size(), n_threads_, [&](size_t i) {
+    if (!staged_[i].published) staged_[i].writer->publish();
+    staged_[i].published = true;
+  });
   metadata_->publish(true);
   if (staged_.empty() || intent_.complete || intent_.before != intent_.after) return;
   Intent complete = intent_;
@@ -48,7 +52,7 @@ void Flush::publish() {
 }
 
 void Flush::tidy() {
-  for (array_format::Writer* const writer : staged_) writer->write_statistics();
+  side_by_side(staged_.size(), n_threads_, [&](size_t i) { staged_[i].writer->write_statistics(); });
   files_.remove(intent_path(store_));
   for (size_t i = 0; i < kFileNames.size(); ++i) {
     const std::string other = path_of(store_, static_cast<Form>(i));

@@ -12,7 +12,7 @@
 
 namespace atompack::atlas_store {
 
-// A variable that was touched.
+// A variable of which something is pending.
 struct Touched {
   std::string variable;
   array_format::Writer* writer = nullptr;
@@ -23,7 +23,8 @@ struct Touched {
 class Flush {
  public:
   // `before`: of the metadata file that is there, if one is.
-  Flush(std::string store, io::FileSystem& files, Form form, std::optional<Fingerprint> before);
+  // Variables are worked on side by side, by up to `n_threads`.
+  Flush(std::string store, io::FileSystem& files, Form form, std::optional<Fingerprint> before, unsigned n_threads);
 
   // `document`: the new metadata file. The variables' writers must live as long as this.
   void prepare(const std::vector<Touched>& variables, Bytes document);
@@ -34,7 +35,11 @@ class Flush {
   const Fingerprint& after() const { return intent_.after; }
 
  private:
-  void stage(const Touched& variable);
+  struct Staged {
+    array_format::Writer* writer = nullptr;
+    bool published = false;
+  };
+
   void promise();
   void publish();
   void tidy();
@@ -42,10 +47,10 @@ class Flush {
   std::string store_;
   io::FileSystem& files_;
   Form form_;
+  unsigned n_threads_;
   Intent intent_;
-  std::vector<array_format::Writer*> staged_;
+  std::vector<Staged> staged_;
   std::unique_ptr<io::NewFile> metadata_;
-  size_t n_published_ = 0;
   bool promised_ = false;
 };
 

@@ -19,6 +19,9 @@
 namespace atompack::atlas_store {
 namespace {
 
+// Of a flush: more than cores, since they wait for the disk.
+constexpr unsigned kThreads = 8;
+
 using array_format::ArrayDefinition;
 using array_format::Box;
 
@@ -266,7 +269,7 @@ void Writer::Impl::flush() {
     flush_.reset();
     const std::vector<Touched> variables = touched();
     if (variables.empty() && !changed_) return;
-    flush_.emplace(store_, files_, form_, fingerprint_before());
+    flush_.emplace(store_, files_, form_, fingerprint_before(), options_.n_threads > 0 ? options_.n_threads : kThreads);
     flush_->prepare(variables, encode_metadata(metadata_, form_));
   }
   flush_->run();

@@ -41,6 +41,48 @@ Bytes bytes_of(const py::array& values) {
   return {static_cast<const std::byte*>(values.data()), static_cast<size_t>(values.nbytes())};
 }
 
+// Items of an array as NumPy names their kinds.
+struct Items {
+  char kind = 0;
+  uint64_t bytes = 0;
+};
+
+bool are_stored_as(const Items& items, Type type) {
+  const auto kind = [&] {
+    switch (type) {
+      case Type::float32:
+      case Type::float64:
+        return 'f';
+      case Type::uint8:
+      case Type::uint16:
+      case Type::uint32:
+      case Type::uint64:
+        return 'u';
+      case Type::int8:
+      case Type::int16:
+      case Type::int32:
+      case Type::int64:
+      case Type::timestamp:
+        return 'i';
+      default:
+        return '\0';
+    }
+  };
+  return items.kind == kind() && items.bytes == array_format::item_bytes(type);
+}
+
+// Writes values from the first element on, if they lie in memory as the array stores them; else nothing.
+// `write(fits, box, bytes)` writes where fits(type) holds.
+template <typename Write>
+bool write_as_they_lie(const py::array& values, const Write& write) {
+  const char order = values.dtype().byteorder();
+  if ((order != '=' && order != '|') || (values.flags() & py::array::c_style) == 0) return false;
+  const Items items{values.dtype().kind(), static_cast<uint64_t>(values.itemsize())};
+  const size_t n_axes = static_cast<size_t>(values.ndim());
+  const Box box{Extents(n_axes), Extents(values.shape(), values.shape() + n_axes)};
+  return write([&](Type type) { return are_stored_as(items, type); }, box, bytes_of(values));
+}
+
 // Views; the caller keeps the list, and with it its texts.
 std::vector<std::string_view> texts_of(const py::list& values) {
   std::vector<std::string_view> texts;
@@ -129,6 +171,16 @@ void bind_store_writer(py::module_& module) {
               const py::array& values) {
              self.use([&, bytes = bytes_of(values)](auto& w) { w.write(dataset, array, Box{start, count}, bytes); });
            })
+      .def("write_as_they_lie",
+           [](StoreWriter& self, Name dataset, Name array, const py::array& values) {
+             return write_as_they_lie(values, [&](const auto& fits, const Box& box, Bytes bytes) {
+               return self.use([&](auto& w) {
+                 const bool fit = fits(w.definition(dataset, array).type);
+                 if (fit) w.write(dataset, array, box, bytes);
+                 return fit;
+               });
+             });
+           })
       .def("write_texts",
            [](StoreWriter& self, Name dataset, Name array, const Extents& start, const Extents& count,
               const py::list& values) {
@@ -180,6 +232,16 @@ void bind_file_writer(py::module_& module) {
       .def("write",
            [](FileWriter& self, Name name, const Extents& start, const Extents& count, const py::array& values) {
              self.use([&, bytes = bytes_of(values)](auto& w) { w.write(name, Box{start, count}, bytes); });
+           })
+      .def("write_as_they_lie",
+           [](FileWriter& self, Name name, const py::array& values) {
+             return write_as_they_lie(values, [&](const auto& fits, const Box& box, Bytes bytes) {
+               return self.use([&](auto& w) {
+                 const bool fit = fits(w.definition(name).type);
+                 if (fit) w.write(name, box, bytes);
+                 return fit;
+               });
+             });
            })
       .def("write_texts",
            [](FileWriter& self, Name name, const Extents& start, const Extents& count, const py::list& values) {

@@ -46,9 +46,6 @@ class RealFileSystem final : public FileSystem {
   std::unique_ptr<NewFile> create(const std::string& path) override {
     return std::make_unique<RealNewFile>(LockedFile::create_unpublished(path), syncs_);
   }
-  std::unique_ptr<NewFile> resume(const std::string& path) override {
-    return std::make_unique<RealNewFile>(LockedFile::resume_unpublished(path), syncs_);
-  }
   std::unique_ptr<WritableFile> lock(const std::string& path) override {
     return std::make_unique<LockedFile>(LockedFile::open(path));
   }

@@ -16,21 +16,20 @@ class NewFile : public WritableFile {
   // was written must be durable by then.
   virtual void publish(bool replace) = 0;
   virtual bool is_published() const = 0;
-  // Unpublished, it stays behind for resume(), however its owner ends.
+  // Unpublished, it stays behind, however its owner ends.
   virtual void leave() = 0;
   // A hint: what lies there is on its way to the disk.
   virtual void start_writing_back(uint64_t offset, uint64_t length) = 0;
 };
 
-// Every failure is an IoError, or a LockedError where another writer has the file. For one thread at a time.
+// Every failure is an IoError, or a LockedError where another writer has the file. For any threads; each file for one
+// at a time.
 class FileSystem {
  public:
   virtual ~FileSystem() = default;
 
   // An empty one, in place of what a writer that died left of such a file.
   virtual std::unique_ptr<NewFile> create(const std::string& path) = 0;
-  // What a writer that died left of it; nothing in it: there was none.
-  virtual std::unique_ptr<NewFile> resume(const std::string& path) = 0;
   // A file that is there, locked. IoError (ENOENT) if there is none.
   virtual std::unique_ptr<WritableFile> lock(const std::string& path) = 0;
   // Durably, as all below. Nothing there: nothing to do.

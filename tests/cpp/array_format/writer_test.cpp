@@ -200,23 +200,13 @@ TEST_F(ArrayWriter, AFlushCanBeStaged) {
   EXPECT_EQ(read_statistics(path()).at("six").n_null, 0U);
 }
 
-TEST_F(ArrayWriter, WhatWasStagedIsKeptIfPromised) {
+TEST_F(ArrayWriter, WhatWasStagedGoesWithItsWriter) {
   {
     Writer writer(path());
     writer.define(kSix);
     writer.stage();
   }
   EXPECT_EQ(folder_.names(), (std::set<std::string>{"data.af"}));
-  {
-    Writer writer(path());
-    writer.define(kSix);
-    writer.stage();
-    writer.keep_staged();
-    EXPECT_EQ(test::message_of<IoError>([&] { writer.remove("six"); }),
-              path() + ": a staged layer waits to be published");
-    EXPECT_THROW(writer.discard(), InternalError);
-  }
-  EXPECT_EQ(folder_.names(), (std::set<std::string>{".data.1.af.new", "data.af"}));
 }
 
 TEST_F(ArrayWriter, WhatIsPendingCanBeDiscarded) {

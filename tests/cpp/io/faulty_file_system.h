@@ -39,10 +39,6 @@ class FaultyFileSystem final : public io::FileSystem {
     count(path);
     return std::make_unique<File>(*this, real_.create(path));
   }
-  std::unique_ptr<io::NewFile> resume(const std::string& path) override {
-    count(path);
-    return std::make_unique<File>(*this, real_.resume(path));
-  }
   std::unique_ptr<io::WritableFile> lock(const std::string& path) override { return real_.lock(path); }
   void remove(const std::string& path) override {
     count(path);

@@ -67,15 +67,16 @@ TEST(FileSystem, WithoutWaitingForTheDiskItDoesTheSame) {
   EXPECT_FALSE(io::exists(folder / "f/a"));
 }
 
-TEST(FileSystem, WhatWasLeftCanBeTakenUpAgain) {
+TEST(FileSystem, WhatWasLeftStays) {
   const TemporaryFolder folder;
   {
     const auto file = real_file_system().create(folder / "a");
     file->write_at(0, ByteString("hello").bytes());
     file->leave();
   }
-  const auto again = real_file_system().resume(folder / "a");
-  EXPECT_EQ(again->size(), 5U);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1);
+  const auto again = real_file_system().create(folder / "a");
+  EXPECT_EQ(again->size(), 0U);
 }
 
 TEST(FileSystem, MakesFoldersAndRemovesFiles) {

@@ -1,0 +1,39 @@
+// Independent pieces of work, several at a time.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <exception>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+namespace atompack {
+
+// Calls body(i) for each number below n, on this thread and up to n_threads - 1 others. After a failure no more are
+// begun, and the first one reaches the caller once all have ended.
+template <typename Body>
+void side_by_side(size_t n, unsigned n_threads, const Body& body) {
+  std::atomic<size_t> next{0};
+  std::atomic<bool> failed{false};
+  std::exception_ptr failure;
+  const auto work = [&] {
+    try {
+      for (size_t i = next++; i < n; i = next++) body(i);
+    } catch (...) {  // for the caller
+      next = n;
+      if (!failed.exchange(true)) failure = std::current_exception();
+    }
+  };
+  std::vector<std::thread> others;
+  try {
+    for (size_t i = 1; i < std::min<size_t>(n_threads, n); ++i) others.emplace_back(work);
+  } catch (const std::system_error&) {  // no more threads are to be had: those that are there do it
+  }
+  work();
+  for (std::thread& thread : others) thread.join();
+  if (failure) std::rethrow_exception(failure);
+}
+
+}  // namespace atompack
