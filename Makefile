@@ -7,7 +7,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 TORCH ?= torch==2.13.0
 FUZZ_SECONDS ?= 60
-THREADED_TESTS := OrderedWorkers.*:Writer.*:SharedRing.*:Reader.*:ConcatSource.*:MappedFile.*:AtlasShardsReader.ManyThreads:ArrayFileReader.*:BlockCache.*:WrittenStore.*:ArrayWriter*:*/ArrayWriterCodecs.*:*/WriterStops.*
+THREADED_TESTS := OrderedWorkers.*:Writer.*:SharedRing.*:Reader.*:ConcatSource.*:MappedFile.*:AtlasShardsReader.ManyThreads:ArrayFileReader.*:BlockCache.*:WrittenStore.*:AtlasWriter.*:AtlasStops.*:ArrayWriter*:*/ArrayWriterCodecs.*:*/WriterStops.*
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 TORCH_LIBRARIES := $(addprefix --exclude ,libtorch.so libtorch_cpu.so libtorch_python.so libtorch_cuda.so libc10.so libgomp.so.1)

@@ -17,7 +17,7 @@ using test::Round;
 using test::state_of;
 
 constexpr WriterOptions kOptions{
-    .codec = codec::Codec::lz4, .form = Form::json, .level = 3, .block_bytes = 64, .n_threads = 1};
+    .codec = codec::Codec::lz4, .form = Form::json, .level = 3, .block_bytes = 64, .n_threads = 2};
 
 // What stands in the store before the first round and after each.
 std::vector<ordered_json> states(const std::vector<Round>& rounds) {

@@ -109,7 +109,7 @@ class FaultyFileSystem final : public io::FileSystem {
 
   io::FileSystem& real_ = io::real_file_system();
   std::mutex mutex_;
-  size_t n_operations_ = 0;
+  std::atomic<size_t> n_operations_ = 0;
 };
 
 }  // namespace atompack::test
