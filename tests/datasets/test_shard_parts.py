@@ -154,9 +154,7 @@ def test_each_block_goes_to_one_worker(tmp_path: Path) -> None:
             writer.write(i)
     dataset = apt.ShardDataset(tmp_path / "set")
     sampler = apt.BlockShuffleSampler(dataset, window=8, workers=2, batch_size=12)
-    loader = DataLoader(
-        _Told(dataset), 12, sampler=sampler, num_workers=2, timeout=_TIMEOUT
-    )
+    loader = DataLoader(_Told(dataset), 12, sampler=sampler, num_workers=2, timeout=_TIMEOUT)
     read: list[set[int]] = [set(), set()]
     numbers: list[int] = []
     for workers, of_batch in loader:
