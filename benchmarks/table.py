@@ -10,6 +10,7 @@ exit status is 1.
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -43,22 +44,23 @@ def times(ratio: float | None) -> str:
     return f"{ratio:,.0f}x" if ratio >= 10 else f"{ratio:.2g}x"
 
 
+def peer_text(result: Result) -> str:
+    """How many times as fast as whom, and what that one takes."""
+    star = "\\*" * result.reference
+    theirs = f"{number(result.theirs)} {result.unit}"
+    return f"{times(result.ratio)} {result.peer}{star} ({theirs})" if result.peer else ""
+
+
 def table(results: Sequence[Result]) -> list[str]:
-    """Lines of Markdown."""
-    lines = [
-        "| format | case | atompack_torch | next to | theirs | ratio |",
-        "|---|---|--:|---|--:|--:|",
-    ]
-    for result in results:
-        peer = (result.peer or "") + "\\*" * result.reference
-        theirs = f"{number(result.theirs)} {result.unit}" if result.peer else ""
-        ours = f"{number(result.ours)} {result.unit}"
-        cells = (result.format, result.case, ours, peer, theirs, times(result.ratio))
-        lines.append(f"| {' | '.join(cells)} |")
-    lines += [
-        "",
-        "ratio: how many times as fast as theirs; where rounds were taken in turn, their median.",
-    ]
+    """Lines of Markdown, one for each thing measured."""
+    lines = ["| format | case | atompack_torch | times as fast as |", "|---|---|--:|---|"]
+
+    def measured(result: Result) -> tuple[str, str, str]:
+        return result.format, result.case, f"{number(result.ours)} {result.unit}"
+
+    for cells, peers in itertools.groupby(results, measured):
+        lines.append(f"| {' | '.join([*cells, '; '.join(map(peer_text, peers))])} |")
+    lines += ["", "Where rounds were taken in turn, their median."]
     if any(result.reference for result in results):
         lines[-1] += " \\*: another way of ours, or the least work there is; not in the picture."
     return lines

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import argparse
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from torch import Tensor
-
 from atompack_torch.array_file import ArrayFile
 from atompack_torch.array_schema import ArraySchema
 from atompack_torch.array_statistics import ArrayStatistics
 from atompack_torch.atlas_store import FORMS, AtlasStore
-from atompack_torch.cli._output import UsageError, print_json, printable, table
+from atompack_torch.cli._output import (
+    UsageError,
+    print_json,
+    printable,
+    report_faults,
+    shows_progress,
+    table,
+)
+from atompack_torch.cli._values import first_of, plain
 from atompack_torch.convert.formats import bytes_at
 from atompack_torch.errors import AtompackError
+from atompack_torch.progress import Progress
 
 _MOST_VALUES = 8  # of an array, in text
 
@@ -139,10 +146,10 @@ def head(paths: Sequence[str], n: int, as_json: bool) -> int:
     for path in paths:
         opened = _Opened(path)
         for dataset in opened.datasets[:n]:
-            attributes = {key: _plain(value) for key, value in opened.attrs(dataset).items()}
+            attributes = plain(opened.attrs(dataset))
             arrays = {name: opened.read(dataset, name) for name in opened.arrays_of(dataset)}
             if as_json:
-                values = {name: _plain(value) for name, value in arrays.items()}
+                values = plain(arrays)
                 documents.append({"dataset": dataset, "attributes": attributes, "arrays": values})
             else:
                 _print_dataset(opened, dataset, attributes, arrays)
@@ -160,28 +167,10 @@ def _print_dataset(
     rows = [(printable(k), "attribute", "", printable(repr(v))) for k, v in attributes.items()]
     for name, value in arrays.items():
         schema = opened.schema(dataset, name)
-        rows.append((printable(name), schema.dtype, str(schema.shape), printable(_shown(value))))
+        shown = printable(first_of(value, _MOST_VALUES))
+        rows.append((printable(name), schema.dtype, str(schema.shape), shown))
     if rows:
         print(table(rows, "  "))
-
-
-def _shown(value: Any) -> str:
-    flat = value.flatten() if isinstance(value, Tensor) else np.array(value, object).reshape(-1)
-    first = [f"{x:.6g}" if isinstance(x, float) else repr(x) for x in flat[:_MOST_VALUES].tolist()]
-    return " ".join(first) + (" ..." if len(flat) > _MOST_VALUES else "")
-
-
-def _plain(value: Any) -> Any:
-    """As JSON has it: no NaN and no infinity, moments and bytes as text."""
-    if isinstance(value, Tensor):
-        value = value.tolist()
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if isinstance(value, bytes):
-        return value.decode(errors="backslashreplace")
-    if isinstance(value, np.datetime64) or (isinstance(value, float) and not math.isfinite(value)):
-        return str(value)
-    return value
 
 
 def stats(paths: Sequence[str], as_json: bool) -> int:
@@ -191,9 +180,9 @@ def stats(paths: Sequence[str], as_json: bool) -> int:
     for path in paths:
         for array, found in _Opened(path).statistics():
             total = _total(array, list(found.values()))
-            documents.append({"path": path, **{key: _plain(v) for key, v in total.items()}})
+            documents.append({"path": path, **plain(total)})
             counts = [f"{total[key]:,}" for key in ("datasets", "values", "missing")]
-            extremes = [printable(str(_plain(total[key]))) for key in ("min", "max")]
+            extremes = [printable(str(plain(total[key]))) for key in ("min", "max")]
             rows.append([printable(array), *counts, *extremes])
     if as_json:
         print_json(documents)
@@ -217,29 +206,29 @@ def _total(array: str, found: list[ArrayStatistics]) -> dict[str, Any]:
     }
 
 
-def verify(paths: Sequence[str], max_faults: int, as_json: bool) -> int:
+def verify(options: argparse.Namespace) -> int:
     """Reads every array of every dataset; lists those that cannot be read."""
     faults: list[str] = []
-    n_faults = n_arrays = n_datasets = 0
-    for path in paths:
-        opened = _Opened(path)
-        n_datasets += len(opened.datasets)
-        for dataset in opened.datasets:
-            for array in opened.arrays_of(dataset):
+    n_faults = n_arrays = 0
+    stores = [_Opened(path) for path in options.path]
+    datasets = [(store, name) for store in stores for name in store.datasets]
+    shows = shows_progress(options)
+    with Progress(len(datasets), "datasets", label="verifying", enabled=shows) as progress:
+        for store, dataset in datasets:
+            for array in store.arrays_of(dataset):
                 n_arrays += 1
                 try:
-                    opened.schema(dataset, array)
-                    opened.read(dataset, array)
+                    store.schema(dataset, array)
+                    store.read(dataset, array)
                 except (AtompackError, OSError) as error:
                     n_faults += 1
-                    faults += [str(error)] if len(faults) < max_faults else []
-    if as_json:
-        counts = {"n_datasets": n_datasets, "n_arrays": n_arrays, "n_faults": n_faults}
-        print_json(counts | {"faults": faults})
-        return 1 if n_faults else 0
-    for fault in faults:
-        print(printable(fault))
-    if n_faults > len(faults):
-        print(f"... and {n_faults - len(faults):,} more faults")
-    print(f"{n_datasets:,} datasets, {n_arrays:,} arrays: {n_faults:,} faults")
-    return 1 if n_faults else 0
+                    faults += [str(error)] if len(faults) < options.max_faults else []
+            progress.update()
+    counts = {"n_datasets": len(datasets), "n_arrays": n_arrays, "n_faults": n_faults}
+    return report_faults(
+        counts | {"faults": faults},
+        options.json,
+        {"faults": (faults, n_faults)},
+        [],
+        f"{len(datasets):,} datasets, {n_arrays:,} arrays: {n_faults:,} faults",
+    )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from atompack_torch.datasets.atp import AtpDataset, files_of
@@ -48,6 +49,40 @@ def open_dataset(paths: Sequence[str], fields: list[str] | None, **options: Any)
 def shows_progress(options: argparse.Namespace) -> bool:
     """A bar is for people who watch."""
     return not options.json and sys.stderr.isatty()
+
+
+def report_faults(
+    document: dict[str, Any],
+    as_json: bool,
+    found: Mapping[str, tuple[Sequence[str], int]],
+    warnings: Sequence[str],
+    summary: str,
+) -> int:
+    """Writes what a check found.
+
+    Args:
+        document: all of it, for other programs.
+        as_json: print that alone.
+        found: by their kind the faults to list, and how many there are of it.
+        warnings: what readers get over.
+        summary: the last line.
+
+    Returns:
+        The exit status: 1 if there is a fault.
+    """
+    with contextlib.suppress(BrokenPipeError):  # the exit status stands
+        if as_json:
+            print_json(document)
+        else:
+            for kind, (faults, n) in found.items():
+                for fault in faults:
+                    print(printable(fault))
+                if more := n - len(faults):
+                    print(f"... and {more:,} more {kind}")
+            for warning in warnings:
+                print(f"warning: {printable(warning)}")
+            print(summary)
+    return 1 if any(n for _, n in found.values()) else 0
 
 
 def print_json(value: Any) -> None:

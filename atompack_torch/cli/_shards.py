@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import argparse
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,10 +12,19 @@ import numpy as np
 from torch import Tensor
 
 from atompack_torch._core import ShardReader
-from atompack_torch.cli._output import UsageError, print_json, printable, table
+from atompack_torch.cli._output import (
+    UsageError,
+    print_json,
+    printable,
+    report_faults,
+    shows_progress,
+    table,
+)
+from atompack_torch.cli._values import plain
 from atompack_torch.convert.formats import bytes_at, is_shards
 from atompack_torch.datasets.atlas_shards import ShardDataset
 from atompack_torch.errors import AtompackError
+from atompack_torch.progress import Progress
 
 _STRATEGIES = ("bare", "zstd", "zstd, shared dictionary", "zstd, own dictionary")
 _MOST_SHARDS = 20  # of a data set, in text
@@ -74,7 +83,7 @@ def head(paths: Sequence[str], n: int, as_json: bool) -> int:
         dataset = _opened(path)
         numbers = range(min(n, len(dataset)))
         if as_json:
-            documents += [{"example": i, "value": _json_of(dataset[i])} for i in numbers]
+            documents += [{"example": i, "value": plain(dataset[i])} for i in numbers]
             continue
         for i in numbers:
             print(f"example {i}: {_kind(dataset[i])}")
@@ -86,36 +95,42 @@ def head(paths: Sequence[str], n: int, as_json: bool) -> int:
     return 0
 
 
-def verify(paths: Sequence[str], max_faults: int, as_json: bool) -> int:
+def verify(options: argparse.Namespace) -> int:
     """Reads every block; lists those that are damaged or hold more than data."""
-    n_faults = n_blocks = n_examples = 0
     faults: list[str] = []
-    warned: list[str] = []
-    for path in paths:
-        reader = ShardReader(path, 0)
-        warning = reader.shard_sizes_warning()
-        warned += [] if warning is None else [warning]
-        n_examples += len(reader)
-        firsts = np.cumsum(_opened(path).block_sizes)
-        for first in [0, *firsts[:-1].tolist()] if len(reader) else []:
-            n_blocks += 1
+    n_faults = 0
+    readers = [ShardReader(path, 0) for path in options.path]
+    found = [reader.shard_sizes_warning() for reader in readers]
+    warned = [warning for warning in found if warning is not None]
+    blocks = [
+        (reader, first)
+        for reader, path in zip(readers, options.path, strict=True)
+        for first in _first_examples(_opened(path))
+    ]
+    shows = shows_progress(options)
+    with Progress(len(blocks), "blocks", label="verifying", enabled=shows) as progress:
+        for reader, first in blocks:
             try:
                 reader.read_example(first)  # its block is parsed as a whole
             except (AtompackError, OSError) as error:
                 n_faults += 1
-                faults += [str(error)] if len(faults) < max_faults else []
-    if as_json:
-        counts = {"n_examples": n_examples, "n_blocks": n_blocks, "n_faults": n_faults}
-        print_json(counts | {"faults": faults, "warnings": warned})
-        return 1 if n_faults else 0
-    for fault in faults:
-        print(printable(fault))
-    if n_faults > len(faults):
-        print(f"... and {n_faults - len(faults):,} more faults")
-    for warning in warned:
-        print(f"warning: {printable(warning)}")
-    print(f"{n_examples:,} examples, {n_blocks:,} blocks: {n_faults:,} faults")
-    return 1 if n_faults else 0
+                faults += [str(error)] if len(faults) < options.max_faults else []
+            progress.update()
+    n_examples = sum(map(len, readers))
+    counts = {"n_examples": n_examples, "n_blocks": len(blocks), "n_faults": n_faults}
+    return report_faults(
+        counts | {"faults": faults, "warnings": warned},
+        options.json,
+        {"faults": (faults, n_faults)},
+        warned,
+        f"{n_examples:,} examples, {len(blocks):,} blocks: {n_faults:,} faults",
+    )
+
+
+def _first_examples(dataset: ShardDataset) -> list[int]:
+    """Of each block."""
+    ends: list[int] = np.cumsum(dataset.block_sizes).tolist()
+    return [0, *ends[:-1]] if ends else []
 
 
 def _opened(path: str) -> ShardDataset:
@@ -151,21 +166,3 @@ def _rows(name: str, value: Any) -> list[tuple[str, str, str]]:
 def _shown(value: Any) -> str:
     text = " ".join(repr(value.tolist() if isinstance(value, Tensor) else value).split())
     return text if len(text) <= _MOST_CHARACTERS else text[: _MOST_CHARACTERS - 4] + " ..."
-
-
-def _json_of(value: Any) -> Any:
-    """JSON has no tensors, bytes, other keys than texts, NaN: lists and texts stand for them."""
-    if isinstance(value, dict):
-        return {str(key): _json_of(part) for key, part in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_json_of(part) for part in value]
-    if isinstance(value, Tensor) and value.is_complex():
-        return _json_of([value.real, value.imag])
-    if isinstance(value, (Tensor, np.ndarray)):
-        plain = value.tolist()
-        return (
-            _json_of(plain) if isinstance(value, Tensor) or value.dtype.kind in "US" else str(value)
-        )
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    return value if isinstance(value, (str, int, float, type(None))) else str(value)

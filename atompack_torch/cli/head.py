@@ -9,7 +9,6 @@ Values that are too many for a line are cut short; --json prints all of them.
 from __future__ import annotations
 
 import argparse
-import math
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +22,7 @@ from atompack_torch.cli._output import (
     printable,
     table,
 )
+from atompack_torch.cli._values import first_of, plain
 
 if TYPE_CHECKING:
     from atompack_torch import Molecule
@@ -81,20 +81,9 @@ def _text(number: int, molecule: Molecule) -> str:
             kind, shape, shown = "string" if value is not None else "none", "", repr(value)
         else:
             kind = str(value.dtype).removeprefix("torch.")
-            shape, shown = str(tuple(value.shape)), _shown(value)
+            shape, shown = str(tuple(value.shape)), first_of(value, _MOST_VALUES)
         rows.append((printable(name), kind, shape, printable(shown)))
     return f"molecule {number}: {formula(numbers)}, {len(numbers)} atoms\n{table(rows, '  ')}"
-
-
-def _shown(value: Any) -> str:
-    flat = value.flatten()
-    if value.is_floating_point():
-        texts = [f"{x:.6g}" for x in flat[:_MOST_VALUES].tolist()]
-    else:
-        texts = [str(x) for x in flat[:_MOST_VALUES].tolist()]
-    if value.dim() == 0:
-        return texts[0]
-    return " ".join(texts) + (" ..." if len(flat) > _MOST_VALUES else "")
 
 
 def _plain(number: int, molecule: Molecule) -> dict[str, Any]:
@@ -107,13 +96,6 @@ def _plain(number: int, molecule: Molecule) -> dict[str, Any]:
         fields[name] = {
             "dtype": str(value.dtype).removeprefix("torch."),
             "shape": list(value.shape),
-            "values": _finite_or_text(value.tolist()),
+            "values": plain(value),
         }
     return {"molecule": number, "n_atoms": len(molecule), "fields": fields}
-
-
-def _finite_or_text(values: Any) -> Any:
-    """JSON has no NaN and no infinity: they become "nan", "inf" and "-inf"."""
-    if isinstance(values, list):
-        return [_finite_or_text(item) for item in values]
-    return str(values) if isinstance(values, float) and not math.isfinite(values) else values

@@ -12,15 +12,13 @@ found.
 from __future__ import annotations
 
 import argparse
-import contextlib
 
 from atompack_torch.cli import _atlas, _shards
 from atompack_torch.cli._output import (
     add_json,
     add_paths,
     files_at,
-    print_json,
-    printable,
+    report_faults,
     shows_progress,
 )
 
@@ -40,9 +38,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Runs the command."""
     if _atlas.are_stores(options.path):
-        return _atlas.verify(options.path, options.max_faults, options.json)
+        return _atlas.verify(options)
     if _shards.are_shards(options.path):
-        return _shards.verify(options.path, options.max_faults, options.json)
+        return _shards.verify(options)
     from atompack_torch.verification import verify
 
     found = verify(
@@ -50,19 +48,11 @@ def run(options: argparse.Namespace) -> int:
         max_faults=options.max_faults,
         progress=shows_progress(options),
     )
-    with contextlib.suppress(BrokenPipeError):  # the exit status stands
-        if options.json:
-            print_json(found.as_dict())
-            return 0 if found.ok else 1
-        for fault in found.faults:
-            print(printable(fault.message))
-        if found.n_faults > len(found.faults):
-            print(f"... and {found.n_faults - len(found.faults):,} more faults")
-        for warning in found.warnings:
-            print(f"warning: {printable(warning)}")
-        print(
-            f"{len(found.files):,} files, {found.n_molecules:,} molecules, "
-            f"{found.n_bytes:,} bytes of records: {found.n_faults:,} faults, "
-            f"{len(found.warnings):,} warnings"
-        )
-    return 0 if found.ok else 1
+    return report_faults(
+        found.as_dict(),
+        options.json,
+        {"faults": ([fault.message for fault in found.faults], found.n_faults)},
+        found.warnings,
+        f"{len(found.files):,} files, {found.n_molecules:,} molecules, {found.n_bytes:,} bytes of "
+        f"records: {found.n_faults:,} faults, {len(found.warnings):,} warnings",
+    )

@@ -71,7 +71,8 @@ std::vector<std::byte> ShardBuilder::train() {
 
 void ShardBuilder::flush() {
   if (plan_.encoder) {
-    side_by_side(waiting_.size(), plan_.n_threads, [&](size_t i) { waiting_[i] = plan_.encoder->compress(waiting_[i]); });
+    side_by_side(waiting_.size(), plan_.n_threads,
+                 [&](size_t i) { waiting_[i] = plan_.encoder->compress(waiting_[i]); });
   }
   for (const std::vector<std::byte>& block : waiting_) store(block);
   waiting_.clear();

@@ -266,7 +266,7 @@ def test_info_of_damaged_files(folder: Path, capsys: pytest.CaptureFixture[str])
     captured = capsys.readouterr()
     broken, sound = json.loads(captured.out)["files"]
     assert set(broken) == {"path", "error"}
-    assert sound["attributes"]["energy_filter_max_referenced_energy_per_atom"] is None
+    assert sound["attributes"]["energy_filter_max_referenced_energy_per_atom"] == "nan"
     assert len(captured.err.splitlines()) == 1
     assert run("info", *paths) == 1
     assert "cannot be read" in capsys.readouterr().out

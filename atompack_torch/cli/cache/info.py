@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from atompack_torch.cli._output import add_json, print_json, printable, table
+from atompack_torch.cli._values import plain
 
 NAME = "info"
 HELP = "entries, rows, descriptor, attributes"
@@ -68,7 +69,7 @@ def describe(path: str) -> dict[str, Any]:
         "force_derivatives": _rows(reader) if cache.has_force_derivatives else None,
         "descriptor": _settings(cache.info),
         "descriptor_compat_sha256": cache.info.get("descriptor_compat_sha256"),
-        "attributes": _plain(cache.info),
+        "attributes": plain(cache.info),
     }
 
 
@@ -89,18 +90,9 @@ def _settings(info: dict[str, Any]) -> Any:
     manifest = info.get("descriptor_manifest")
     text = info.get("descriptor_compat_json") or (manifest and manifest["config_json"])
     try:
-        return None if text is None else _plain(json.loads(text))
+        return None if text is None else plain(json.loads(text))
     except (ValueError, RecursionError):  # the text itself is among the attributes
         return None
-
-
-def _plain(value: Any) -> Any:
-    """None in place of what JSON has no number for."""
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _text(file: dict[str, Any]) -> str:

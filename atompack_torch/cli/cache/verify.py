@@ -13,13 +13,12 @@ anew. The exit status is 1 if there is any fault or difference.
 from __future__ import annotations
 
 import argparse
-import contextlib
 
 from atompack_torch.cli._output import (
     UsageError,
     add_json,
-    print_json,
     printable,
+    report_faults,
     shows_progress,
 )
 from atompack_torch.cli.cache._options import add_threads, checked_threads
@@ -60,24 +59,16 @@ def run(options: argparse.Namespace) -> int:
         num_threads=checked_threads(options),
         progress=shows_progress(options),
     )
-    with contextlib.suppress(BrokenPipeError):  # the exit status stands
-        if options.json:
-            print_json(found.as_dict())
-            return 0 if found.ok else 1
-        messages = [fault.message for fault in found.faults]
-        messages += [difference.message for difference in found.differences]
-        for message in messages:
-            print(printable(message))
-        if more := found.n_faults - len(found.faults):
-            print(f"... and {more:,} more faults")
-        if more := found.n_differences - len(found.differences):
-            print(f"... and {more:,} more differences")
-        for warning in found.warnings:
-            print(f"warning: {printable(warning)}")
-        print(
-            f"{printable(found.path)}: {found.n_entries:,} entries, {found.n_feature_rows:,} rows "
-            f"of features, {found.n_derivative_rows:,} of derivatives, {found.n_recomputed:,} "
-            f"entries computed again: {found.n_faults:,} faults, {found.n_differences:,} "
-            f"differences, {len(found.warnings):,} warnings"
-        )
-    return 0 if found.ok else 1
+    return report_faults(
+        found.as_dict(),
+        options.json,
+        {
+            "faults": ([fault.message for fault in found.faults], found.n_faults),
+            "differences": ([one.message for one in found.differences], found.n_differences),
+        },
+        found.warnings,
+        f"{printable(found.path)}: {found.n_entries:,} entries, {found.n_feature_rows:,} rows "
+        f"of features, {found.n_derivative_rows:,} of derivatives, {found.n_recomputed:,} "
+        f"entries computed again: {found.n_faults:,} faults, {found.n_differences:,} "
+        f"differences, {len(found.warnings):,} warnings",
+    )
