@@ -14,7 +14,7 @@ from atompack_torch.array_schema import ArraySchema
 from atompack_torch.array_statistics import ArrayStatistics
 from atompack_torch.atlas_store import FORMS, AtlasStore
 from atompack_torch.cli._output import (
-    UsageError,
+    are_all,
     print_json,
     printable,
     report_faults,
@@ -31,10 +31,7 @@ _MOST_VALUES = 8  # of an array, in text
 
 def are_stores(paths: Sequence[str]) -> bool:
     """Whether the paths are stores or array files, and nothing else."""
-    found = {_is_store(Path(path)) for path in paths}
-    if len(found) > 1:
-        raise UsageError("expected ATLAS stores or other files, got both")
-    return found == {True}
+    return are_all(paths, _is_store, "ATLAS stores")
 
 
 def _is_store(path: Path) -> bool:

@@ -6,7 +6,8 @@ import argparse
 import contextlib
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from atompack_torch.datasets.atp import AtpDataset, files_of
@@ -44,6 +45,14 @@ def open_dataset(paths: Sequence[str], fields: list[str] | None, **options: Any)
         return AtpDataset(files[0] if len(files) == 1 else files, fields=fields, **options)
     except FieldError as error:
         raise UsageError(str(error)) from None
+
+
+def are_all(paths: Sequence[str], is_one: Callable[[Path], bool], what: str) -> bool:
+    """Whether all paths are of a kind, or none is: a mixture is wrong usage."""
+    found = {is_one(Path(path)) for path in paths}
+    if len(found) > 1:
+        raise UsageError(f"expected {what} or other files, got both")
+    return found == {True}
 
 
 def shows_progress(options: argparse.Namespace) -> bool:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from atompack_torch._core import ShardReader
 from atompack_torch.cli._output import (
-    UsageError,
+    are_all,
     print_json,
     printable,
     report_faults,
@@ -33,10 +33,7 @@ _MOST_CHARACTERS = 60  # of a value, in text
 
 def are_shards(paths: Sequence[str]) -> bool:
     """Whether the paths are data sets of shards, and not .atp files."""
-    found = {is_shards(Path(path)) for path in paths}
-    if len(found) > 1:
-        raise UsageError("expected .atp files or data sets of Atlas shards, got both")
-    return found == {True}
+    return are_all(paths, is_shards, "data sets of Atlas shards")
 
 
 def info(paths: Sequence[str], as_json: bool) -> int:

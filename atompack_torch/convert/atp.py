@@ -7,12 +7,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from atompack_torch.columns import Columns, of_batch
-from atompack_torch.committing import Committing
+from atompack_torch.columns import Columns
+from atompack_torch.convert.passing import WritesThrough, readable
 from atompack_torch.convert.records import BLOCK_ATOMS, BLOCK_STRUCTURES
 from atompack_torch.convert.report import Report
 from atompack_torch.datasets.atp import AtpDataset
-from atompack_torch.errors import AtompackError
 from atompack_torch.writer import AtpWriter, Codec
 
 _Path = str | os.PathLike[str]
@@ -37,25 +36,11 @@ def read(path: _Path, *, report: Report) -> Iterator[Columns]:
             before = ends[first] - n_atoms[first]
             by_atoms = int(np.searchsorted(ends, before + BLOCK_ATOMS, side="right"))
             last = max(min(by_atoms, first + BLOCK_STRUCTURES), first + 1)
-            yield from _block(dataset, first, last, report)
+            yield from readable(lambda i, j: dataset[i:j], first, last, report)
             first = last
 
 
-def _block(dataset: AtpDataset, first: int, last: int, report: Report) -> Iterator[Columns]:
-    try:
-        batch = dataset[first:last]
-    except AtompackError as error:
-        if last - first == 1:
-            report.refuse(error)
-            return
-        # One is damaged, or shards differ in a type: those that stand alone are read alone.
-        for i in range(first, last):
-            yield from _block(dataset, i, i + 1, report)
-        return
-    yield of_batch(batch)
-
-
-class Writer(Committing):
+class Writer(WritesThrough):
     """Writes one file, committed once, when the block of ``with`` ends without an error.
 
     Args:
@@ -65,20 +50,11 @@ class Writer(Committing):
         append: to the file that is there; otherwise it is replaced at the commit.
     """
 
+    _writer: AtpWriter
+
     def __init__(self, path: _Path, codec: Codec | None, level: int, *, append: bool) -> None:
         self._writer = AtpWriter(path, codec=codec, level=level, mode="a" if append else "w")
 
     def write(self, columns: Columns) -> None:
         """Adds a block."""
         self._writer.write_columns(columns)
-
-    def close(self) -> None:
-        """The commit."""
-        self._writer.close()
-
-    def discard(self) -> None:
-        """Nothing of it stays."""
-        self._writer.discard()
-
-    def _is_unfinished(self) -> bool:
-        return False  # the writer inside tells

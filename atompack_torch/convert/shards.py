@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from atompack_torch.batch import RESERVED, MoleculeBatch
-from atompack_torch.columns import Columns, of_batch
-from atompack_torch.committing import Committing
+from atompack_torch.columns import Columns
 from atompack_torch.conversions import Parts
+from atompack_torch.convert.passing import WritesThrough, readable
 from atompack_torch.convert.records import BLOCK_STRUCTURES, records_of
 from atompack_torch.convert.report import Report
 from atompack_torch.datasets.atlas_shards import ShardDataset
-from atompack_torch.errors import AtompackError, FieldError
+from atompack_torch.errors import FieldError
 from atompack_torch.fields import ATOM_PROPERTY, BUILTINS, MOLECULE_PROPERTY, PREFIXES, prefixed_id
 from atompack_torch.shard_writer import ShardWriter
 
@@ -43,36 +44,33 @@ def read(path: _Path, *, report: Report) -> Iterator[Columns]:
         FieldError: an example is no dict with positions and atomic numbers.
     """
     dataset = ShardDataset(path)
+    read_block = partial(_molecules, dataset)
     for first in range(0, len(dataset), BLOCK_STRUCTURES):
-        yield from _block(dataset, first, min(first + BLOCK_STRUCTURES, len(dataset)), report)
+        last = min(first + BLOCK_STRUCTURES, len(dataset))
+        yield from readable(read_block, first, last, report)
 
 
-def _block(dataset: ShardDataset, first: int, last: int, report: Report) -> Iterator[Columns]:
+def _molecules(dataset: ShardDataset, first: int, last: int) -> MoleculeBatch:
     try:
         batch = dataset.batch(range(first, last))
-        if not isinstance(batch, MoleculeBatch):
-            raise FieldError(
-                f"{dataset.root}: expected dicts with positions and atomic_numbers, got others "
-                f"(examples {first} to {last - 1})"
-            )
-    except (AtompackError, KeyError, TypeError) as error:
-        if last - first == 1:
-            known = error if isinstance(error, AtompackError) else FieldError(str(error))
-            report.refuse(known)
-            return
-        # Those that are damaged, or differ from others in a type, stand alone.
-        for i in range(first, last):
-            yield from _block(dataset, i, i + 1, report)
-        return
-    yield of_batch(batch)
+    except (KeyError, TypeError) as error:  # keys or types that no batch can have
+        raise FieldError(str(error)) from None
+    if not isinstance(batch, MoleculeBatch):
+        raise FieldError(
+            f"{dataset.root}: expected dicts with positions and atomic_numbers, got others "
+            f"(examples {first} to {last - 1})"
+        )
+    return batch
 
 
-class Writer(Committing):
+class Writer(WritesThrough):
     """Writes one data set; it is there when the block of ``with`` ends without an error.
 
     Examples are dicts: positions, atomic numbers and labels by name, properties by their key. An
     array of a molecule goes by ``properties/KEY``, so that no reader takes its rows for atoms.
     """
+
+    _writer: ShardWriter
 
     def __init__(self, path: _Path, shape: Shape, level: int) -> None:
         self._writer = ShardWriter(path, *shape, level=level)
@@ -81,17 +79,6 @@ class Writer(Committing):
         """Adds a block."""
         for record in records_of(columns):
             self._writer.write(_example(record))
-
-    def close(self) -> None:
-        """The commit."""
-        self._writer.close()
-
-    def discard(self) -> None:
-        """Nothing of it stays."""
-        self._writer.discard()
-
-    def _is_unfinished(self) -> bool:
-        return False  # the writer inside tells
 
 
 def _example(record: Parts) -> dict[str, Any]:

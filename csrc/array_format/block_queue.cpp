@@ -49,16 +49,21 @@ void BlockQueue::push(Buffer& block, uint64_t most_held_bytes) {
 void BlockQueue::put(Bytes block) {
   Buffer out;
   const Bytes stored = coded(block, out);
-  const StoredBlock place = this->place(n_pushed_, stored, block.size());
+  const std::optional<StoredBlock> place = this->place(n_pushed_, stored, block.size());
+  if (!place) {
+    const Lock lock(mutex_);
+    throw_failure();
+    throw InternalError("the queue stops");
+  }
   try {
-    file_.write_at(place.offset, stored);
+    file_.write_at(place->offset, stored);
   } catch (...) {
     const Lock lock(mutex_);
     stored_.pop_back();
-    end_ = place.offset;
+    end_ = place->offset;
     throw;
   }
-  file_.start_writing_back(place.offset, stored.size());
+  file_.start_writing_back(place->offset, stored.size());
   ++n_pushed_;
 }
 
@@ -97,28 +102,30 @@ void BlockQueue::work() {
     if (stop_) return;
     block->taken = true;
     lock.unlock();
+    bool is_written = false;
     std::exception_ptr failure;
     try {
-      write(*block);
-    } catch (...) {
+      is_written = write(*block);
+    } catch (...) {  // for who waits for the queue
       failure = std::current_exception();
     }
     lock.lock();
-    if (failure) {
+    if (is_written) {
+      finish(*block);
+    } else {
       block->taken = false;
       if (!failure_) failure_ = failure;
-    } else {
-      finish(*block);
     }
     changed_.notify_all();
   }
 }
 
-// A block that has a place keeps it, and what it was compressed to, should writing fail.
-void BlockQueue::write(Block& block) {
+// A block that has a place keeps it, and what it was compressed to, should writing fail. False if it has none because
+// another one failed: that is told once, by that one.
+bool BlockQueue::write(Block& block) {
   const Bytes stored =
       block.placed && codec_ != codec::Codec::none ? block.out.bytes() : coded(block.in.bytes(), block.out);
-  if (!block.placed) place(block.id, stored, block.in.size());
+  if (!block.placed && !place(block.id, stored, block.in.size())) return false;
   block.placed = true;
   uint64_t offset = 0;
   {
@@ -127,6 +134,7 @@ void BlockQueue::write(Block& block) {
   }
   file_.write_at(offset, stored);
   file_.start_writing_back(offset, stored.size());
+  return true;
 }
 
 // What is stored of a block: in `out`, unless it is stored as it is.
@@ -140,12 +148,11 @@ Bytes BlockQueue::coded(Bytes block, Buffer& out) const {
   return out.bytes();
 }
 
-// The place behind the block before, once that has one.
-StoredBlock BlockQueue::place(uint32_t id, Bytes coded, uint64_t decoded_bytes) {
+// The place behind the block before, once that has one; nothing if the queue stops, or has failed, before.
+std::optional<StoredBlock> BlockQueue::place(uint32_t id, Bytes coded, uint64_t decoded_bytes) {
   Lock lock(mutex_);
   changed_.wait(lock, [&] { return stop_ || failure_ || stored_.size() == id; });
-  throw_failure();
-  if (stop_) throw InternalError("the queue stops");
+  if (failure_ || stop_) return std::nullopt;
   stored_.push_back({end_, coded.size(), decoded_bytes});
   end_ += coded.size();
   changed_.notify_all();

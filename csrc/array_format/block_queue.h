@@ -7,6 +7,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -63,9 +64,9 @@ class BlockQueue {
 
   void work();
   Block* next();
-  void write(Block& block);
+  bool write(Block& block);
   Bytes coded(Bytes block, Buffer& out) const;
-  StoredBlock place(uint32_t id, Bytes coded, uint64_t decoded_bytes);
+  std::optional<StoredBlock> place(uint32_t id, Bytes coded, uint64_t decoded_bytes);
   void finish(Block& block);
   uint64_t held_bytes() const;
   void throw_failure();

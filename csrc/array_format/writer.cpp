@@ -30,8 +30,8 @@ Writer::~Writer() {
 }
 
 Writer::Impl& Writer::use() const {
-  if (owner_ == io::process_id()) return *impl_;
-  throw LockedError(cat(path_, ": this writer belongs to the process that opened it, this is a fork"));
+  io::check_writer_of(owner_, path_);
+  return *impl_;
 }
 
 std::vector<std::string> Writer::names() const { return use().names(); }

@@ -7,6 +7,7 @@
 #include "atlas_shards/block.h"
 #include "atlas_shards/layout.h"
 #include "base/error.h"
+#include "io/process.h"
 
 namespace atompack::atlas_shards {
 
@@ -34,6 +35,7 @@ void Writer::begin_shard() {
 }
 
 pickle::Writer& Writer::begin_example() {
+  io::check_writer_of(folder_.owner(), root());
   if (!block_) {
     block_ = std::make_unique<OpenBlock>();
     block_->pickle.begin_list();
@@ -86,6 +88,7 @@ void Writer::end_shard() {
 }
 
 void Writer::close() {
+  io::check_writer_of(folder_.owner(), root());
   if (failed_) throw IoError(EIO, "an example before could not be written", root());
   failed_ = true;
   if (block_ && block_->n_examples > 0) end_block();

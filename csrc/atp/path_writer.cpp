@@ -111,9 +111,7 @@ void PathWriter::start(WriterState state, int level) {
 }
 
 std::unique_lock<std::mutex> PathWriter::use() const {
-  if (owner_ != io::process_id()) {
-    throw LockedError(cat(path_, ": this writer belongs to the process that opened it, this is a fork"));
-  }
+  io::check_writer_of(owner_, path_);
   std::unique_lock lock(mutex_);
   if (!writer_) throw IoError(EBADF, "the writer is closed", path_);
   return lock;

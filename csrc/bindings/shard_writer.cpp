@@ -23,8 +23,9 @@ class ShardWriter {
   void write(py::handle example) {
     const Turn turn(*this);
     Writer& writer = open();
+    pickle::Writer& pickle = writer.begin_example();
     try {
-      ExampleWriter(writer.begin_example(), tensors_as_arrays_).write(example);
+      ExampleWriter(pickle, tensors_as_arrays_).write(example);
     } catch (...) {
       writer.drop_example();
       throw;

@@ -7,6 +7,8 @@
 #include <atomic>
 #include <cerrno>
 
+#include "base/error.h"
+
 namespace atompack::io {
 namespace {
 
@@ -24,5 +26,10 @@ bool is_running(int64_t process) { return ::kill(static_cast<pid_t>(process), 0)
 int64_t process_id() { return ::getpid(); }
 
 int64_t thread_id() { return ::gettid(); }
+
+void check_writer_of(int64_t process, const std::string& path) {
+  if (process == process_id()) return;
+  throw LockedError(cat(path, ": this writer belongs to the process that opened it, this is a fork"));
+}
 
 }  // namespace atompack::io

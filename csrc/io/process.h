@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 namespace atompack::io {
 
@@ -14,5 +15,8 @@ bool is_running(int64_t process);
 // The system's numbers of this process and of the calling thread.
 int64_t process_id();
 int64_t thread_id();
+
+// Throws LockedError in a fork of the process that opened what is written to at `path`.
+void check_writer_of(int64_t process, const std::string& path);
 
 }  // namespace atompack::io

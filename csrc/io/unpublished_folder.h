@@ -21,6 +21,7 @@ class UnpublishedFolder {
 
   const std::string& path() const { return path_; }
   const std::string& present_path() const { return present_path_; }
+  int64_t owner() const { return owner_; }
 
   // Where a file or folder of this name lies now.
   std::string inside(const std::string& name) const { return present_path_ + "/" + name; }

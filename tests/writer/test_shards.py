@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from processes.client import ScriptServer
 from reference.shards import Reader, assert_same
 
 import atompack_torch as apt
@@ -348,3 +349,34 @@ def test_options(tmp_path: Path, wrong: dict[str, Any], error: type[Exception]) 
     with pytest.raises(error, match=f"{next(iter(wrong))}: expected"):
         make(tmp_path / "set", **options)
     assert list(tmp_path.iterdir()) == []
+
+
+FORK = """
+import os, signal, sys
+import atompack_torch as apt
+
+root = sys.argv[1]
+writer = apt.ShardWriter(root, 10, 2)
+for i in range(5):
+    writer.write(i)
+child = os.fork()
+if child == 0:
+    signal.alarm(20)
+    refused = 0
+    for use in (lambda: writer.write(5), writer.close):
+        try:
+            use()
+        except apt.WriterLockedError as error:
+            refused += "fork" in str(error)
+    os._exit(0 if refused == 2 else 3)
+status = os.waitpid(child, 0)[1]
+assert status == 0, status
+writer.write(5)
+writer.close()
+print([int(i) for i in apt.ShardDataset(root)])
+"""
+
+
+def test_a_fork_cannot_write(scripts: ScriptServer, tmp_path: Path) -> None:
+    done = scripts.run(FORK, tmp_path / "set")
+    assert (done.returncode, done.stdout.strip()) == (0, "[0, 1, 2, 3, 4, 5]"), done.stderr

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -98,6 +100,28 @@ TEST_F(ShardWriting, TheFilesOfBareShards) {
   EXPECT_EQ(text_at("1/meta.json"),
             "{\n    \"version\": 1,\n    \"block_size\": 2,\n    \"stored_examples\": 1,\n"
             "    \"compression_strategy\": 0,\n    \"compression_level\": 3,\n    \"compression_dict_size\": 0.01\n}");
+}
+
+TEST_F(ShardWriting, BelongsToTheProcessThatOpenedIt) {
+  Writer writer(root(), {.shard_size = 4, .block_size = 2});
+  const pid_t child = ::fork();
+  if (child == 0) {
+    int refused = 0;
+    for (const auto action : {+[](Writer& w) { w.begin_example(); }, +[](Writer& w) { w.close(); }}) {
+      try {
+        action(writer);
+      } catch (const LockedError&) {
+        ++refused;
+      }
+    }
+    ::_exit(refused == 2 ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_THROW(Writer(root(), {}), LockedError);
+  writer.close();
+  EXPECT_EQ(Reader(root()).size(), 0U);
 }
 
 TEST_F(ShardWriting, ASharedDictionaryIsThatOfTheFirstShard) {
