@@ -23,8 +23,8 @@ struct WriterOptions {
   unsigned n_threads = 1;             // that compress
 };
 
-// Nothing is at `root` before close(). For one thread at a time. Throws IoError; after one, only destroying it helps. In
-// a forked child begin_example() and close() throw LockedError.
+// Nothing is at `root` before close(). For one thread at a time. Throws IoError; after one, only destroying it helps.
+// In a forked child begin_example() and close() throw LockedError.
 class Writer {
  public:
   // IoError (EEXIST) if something is there, LockedError if another writer is making it.
