@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from atompack_torch.cli import _atlas
 from atompack_torch.cli._output import (
     UsageError,
     add_json,
@@ -48,6 +49,8 @@ def run(options: argparse.Namespace) -> int:
     """Runs the command."""
     from atompack_torch import AtpDataset, compact
 
+    if _atlas.are_stores(options.source):
+        raise UsageError('compact is for .atp files; AtlasStore(path, "a").compact() is for stores')
     files = files_at(options.source)
     order = None if options.order is None else numbers_in(options.order)
     before = sum(Path(file).stat().st_size for file in files)

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import argparse
 
-from atompack_torch.cli import _atlas
+from atompack_torch.cli import _atlas, _shards
 from atompack_torch.cli._output import (
+    UsageError,
     add_json,
     add_paths,
     open_dataset,
@@ -47,6 +48,8 @@ def run(options: argparse.Namespace) -> int:
     """Runs the command."""
     if _atlas.are_stores(options.path):
         return _atlas.stats(options.path, options.json)
+    if _shards.are_shards(options.path):
+        raise UsageError("stats is for .atp files and ATLAS stores, not for Atlas shards")
     dataset = open_dataset(
         options.path, options.fields, missing=options.missing, access="sequential"
     )

@@ -136,8 +136,8 @@ class ShardDataset(BatchDataset[Any]):
         begins = np.flatnonzero(np.diff(blocks, prepend=-1))
         return np.diff(begins, append=len(blocks))
 
-    def __getitem__(self, index: int) -> Any:
-        """One example by number, negative ones from the end.
+    def __getitem__(self, index: int | slice) -> Any:
+        """One example by number, negative ones from the end; a batch by slice.
 
         Raises:
             IndexError: out of range.
@@ -147,7 +147,7 @@ class ShardDataset(BatchDataset[Any]):
             FileNotFoundError: a file of the shard is not there.
         """
         if isinstance(index, slice):
-            raise TypeError("index: expected an int, got a slice; batch() takes ranges")
+            return self.batch(range(*index.indices(len(self))))
         return self._open().example(self._number(index))
 
     def batch(self, indices: Indices) -> Any:

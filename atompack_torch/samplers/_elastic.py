@@ -120,6 +120,11 @@ class ElasticSampler(Sampler[Item]):
         """One pass of this rank; it begins when its first item is asked for."""
         return Pass(self)
 
+    def __repr__(self) -> str:
+        shown = ("shuffle", "seed", "epoch", "drop_last", "pad", "num_replicas", "rank")
+        options = ", ".join(f"{name}={getattr(self, name)!r}" for name in shown)
+        return f"{type(self).__name__}({options})"
+
     def _begin(self, begun: Pass[Item], resumed: dict[str, Any] | None) -> Share[Item]:
         if resumed is None and self._loaded is not None:
             resumed, self._loaded = self._loaded, None

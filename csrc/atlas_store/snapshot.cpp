@@ -51,6 +51,8 @@ class Look {
     snapshot.version = {file ? std::optional(file->version) : std::nullopt, intent_version};
     if (file) snapshot.metadata = decode_metadata(*file);
     snapshot.warnings = snapshot.metadata.warnings();
+    // As the original, which makes a store of any folder.
+    if (!file) snapshot.warnings.push_back(cat(store_, ": no metadata file in this folder, so no datasets"));
     try {
       list(snapshot, file);
     } catch (DataError& error) {

@@ -166,7 +166,8 @@ def test_names_that_are_not_there(folder: Path) -> None:
 
 
 def test_a_folder_without_metadata_is_empty(tmp_path: Path) -> None:
-    store = apt.AtlasStore(tmp_path)
+    with pytest.warns(UserWarning, match=f"^{tmp_path}: no metadata file in this folder"):
+        store = apt.AtlasStore(tmp_path)
     assert (store.datasets, store.arrays, len(store)) == ([], [], 0)
     with pytest.raises(FileNotFoundError):
         apt.AtlasStore(tmp_path / "nowhere")

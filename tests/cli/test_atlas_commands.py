@@ -90,6 +90,17 @@ def test_a_store_beside_others(folder: Path, capsys: pytest.CaptureFixture[str])
     assert "got both" in capsys.readouterr().err
 
 
+def test_commands_for_other_files(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["compact", str(folder / "tiny_json"), str(tmp_path / "out")]) == 2
+    assert 'AtlasStore(path, "a").compact() is for stores' in capsys.readouterr().err
+    with apt.ShardWriter(tmp_path / "set", 2, 1) as writer:
+        writer.write(1)
+    assert main(["stats", str(tmp_path / "set")]) == 2
+    assert "not for Atlas shards" in capsys.readouterr().err
+
+
 def test_convert(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("a", "b"):
         xarray.Dataset({"v": ("x", [1.0, 2.0])}).to_netcdf(tmp_path / f"{name}.nc")

@@ -345,3 +345,12 @@ def test_ranks_that_make_no_sense(make: Make) -> None:
         make(10, num_replicas=0, rank=0)
     with pytest.raises(ValueError, match="exclude one another"):
         make(10, drop_last=True, pad=True)
+
+
+@every_sampler
+def test_they_can_be_looked_at(make: Make) -> None:
+    sampler = make(10, seed=3, num_replicas=2, rank=1)
+    sampler.set_epoch(7)
+    shown = repr(sampler)
+    assert shown.startswith(f"{type(sampler).__name__}(shuffle=True, seed=3, epoch=7, ")
+    assert shown.endswith("num_replicas=2, rank=1)")
