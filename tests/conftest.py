@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -19,6 +20,11 @@ from hypothesis import HealthCheck, settings
 from oracle.atlas_client import AtlasProcess
 from oracle.client import AtompackProcess
 from processes.client import ScriptServer
+
+# A shell without job control starts what runs in the background deaf to Ctrl-C, and so are the
+# children of that; some tests send it to theirs.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 ON_CI = bool(os.environ.get("CI"))

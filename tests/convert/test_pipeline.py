@@ -266,10 +266,13 @@ def test_an_interrupt_leaves_nothing_behind(tmp_path: Path, target: str) -> None
     with subprocess.Popen(
         command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"well under way\n"
-        process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=60)
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"well under way\n"
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=60)
+        finally:
+            process.kill()
     assert b"KeyboardInterrupt" in errors
     assert [path.name for path in tmp_path.iterdir()] == ["source"]
 
