@@ -213,3 +213,46 @@ def test_empty_slices_of_what_is_pending(tmp_path: Path) -> None:
             assert store.read("d", "v", start, shape).shape == want
         assert store.read("d", "none").shape == (0,)
         assert store.read("d", "s", [2]) == []
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint16", "int64", "float32", "float64", "timestamp_ns"])
+def test_values_however_they_lie_in_memory(tmp_path: Path, dtype: str) -> None:
+    """In the stored form, in steps, by columns, of the other byte order, of another type."""
+    stored = np.dtype("int64" if dtype == "timestamp_ns" else dtype)
+    values = np.arange(12, dtype=stored).reshape(3, 4)
+    spread = np.zeros((6, 8), stored)
+    spread[::2, ::2] = values
+    forms: list[Any] = [
+        values,
+        spread[::2, ::2],
+        np.asfortranarray(values),
+        values.astype(stored.newbyteorder(">")),
+        values.astype("int16"),
+        values.tolist(),
+        torch.from_numpy(values.copy()),
+        torch.from_numpy(np.ascontiguousarray(values.T)).T,
+    ]
+    if dtype == "timestamp_ns":
+        forms.append(values.view("datetime64[ns]"))
+    with (
+        apt.AtlasStore(tmp_path / "s", "x") as store,
+        apt.ArrayFile(tmp_path / "f.af", "x") as file,
+    ):
+        for i, form in enumerate(forms):
+            store.create_dataset(f"d{i}")
+            store.define_array(f"d{i}", "v", dtype, (3, 4))
+            store.write(f"d{i}", "v", form)
+            file.define(f"d{i}", dtype, (3, 4))
+            file.write(f"d{i}", form)
+        for wrong in (values[0], values[:, :, None], np.zeros((4, 4), stored)):
+            with pytest.raises(apt.FieldError):
+                store.write("d0", "v", wrong)
+            with pytest.raises(apt.FieldError):
+                file.write("d0", wrong)
+        for other in ("bool", "complex64", "U1"):
+            with pytest.raises(apt.FieldError, match="values: expected"):
+                store.write("d0", "v", np.ones((3, 4), other))
+    expected = torch.from_numpy(values)
+    for i in range(len(forms)):
+        assert torch.equal(apt.AtlasStore(tmp_path / "s").read(f"d{i}", "v"), expected), i
+        assert torch.equal(apt.ArrayFile(tmp_path / "f.af").read(f"d{i}"), expected), i
