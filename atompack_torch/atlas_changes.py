@@ -109,7 +109,8 @@ class StoreChanges(Committing):
 
         Raises:
             OSError: the system refused; the store is as the last flush left it, and the call can
-                be made again.
+                be made again. ``ESTALE``: a program that takes no lock, the original say, has
+                written to the store since it was opened; what is pending here cannot be added.
         """
         self._changing().flush()
         self._native = self._version = None

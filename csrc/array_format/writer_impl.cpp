@@ -273,11 +273,14 @@ void Writer::Impl::write_statistics() {
 
 void Writer::Impl::compact() {
   check_usable();
+  // Those that are there now are read, and only they go away: another program may add some.
+  const std::vector<LayerFile> merged = layer_files(path_);
+  committed_.reset();
   LayerWriter base(files_.create(path_), layer_options(options_));
   const StatisticsList statistics = write_compacted(committed(), base);
   become(base.release());
   // From the oldest on: those that are left are newer than what the base has of the ones that are gone.
-  for (const LayerFile& layer : layer_files(path_)) {
+  for (const LayerFile& layer : merged) {
     if (layer.number > 0) files_.remove(layer.path);
   }
   io::replace_file(files_, statistics_path(path_), encode_statistics(statistics));

@@ -79,6 +79,13 @@ std::optional<MetadataFile> read_metadata_file(const std::string& store) {
   return std::nullopt;
 }
 
+std::optional<io::FileVersion> metadata_version(const std::string& store) {
+  for (size_t i = 0; i < kFileNames.size(); ++i) {
+    if (const auto version = io::version_of(path_of(store, static_cast<Form>(i)))) return version;
+  }
+  return std::nullopt;
+}
+
 Metadata decode_metadata(const MetadataFile& file) {
   try {
     return codec_of(file.form) == Codec::none ? decode(file.bytes, file.form)

@@ -36,6 +36,9 @@ struct MetadataFile {
 // CorruptFileError from 4 GiB.
 std::optional<MetadataFile> read_metadata_file(const std::string& store);
 
+// Of the file that read_metadata_file() would read.
+std::optional<io::FileVersion> metadata_version(const std::string& store);
+
 // Throws CorruptFileError, UnsupportedFormatError.
 Metadata decode_metadata(const MetadataFile& file);
 

@@ -89,13 +89,7 @@ class Look {
 }  // namespace
 
 bool is_current(const std::string& store, const Snapshot& snapshot) {
-  Version now;
-  // That of the first one there is: where there was none, there may be one now.
-  for (size_t i = 0; i < kFileNames.size() && !now.metadata; ++i) {
-    now.metadata = io::version_of(path_of(store, static_cast<Form>(i)));
-  }
-  now.intent = io::version_of(intent_path(store));
-  return now == snapshot.version;
+  return Version{metadata_version(store), io::version_of(intent_path(store))} == snapshot.version;
 }
 
 Snapshot read_snapshot(const std::string& store) {

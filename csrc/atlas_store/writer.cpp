@@ -83,6 +83,7 @@ class Writer::Impl {
   Place place(std::string_view dataset, std::string_view array) const;
   array_format::Writer& open(uint32_t variable, std::string_view name, bool define);
   array_format::Writer& existing(const Place& place);
+  void check_alone() const;
   void check_layout(const Place& place, const array_format::Writer& writer) const;
   std::vector<Touched> touched();
   std::optional<Fingerprint> fingerprint_before() const;
@@ -94,7 +95,8 @@ class Writer::Impl {
   Form form_;
   Metadata metadata_;
   bool changed_ = false;                                        // the metadata
-  std::optional<Fingerprint> flushed_;                          // of the metadata file, as this writer left it
+  std::optional<io::FileVersion> seen_;                         // the metadata file, as this writer knows it
+  std::optional<Fingerprint> flushed_;                          // the same, as it left it
   std::vector<std::unique_ptr<array_format::Writer>> writers_;  // by variable; those that were touched
   std::optional<Flush> flush_;                                  // before the writers, which it refers to, are gone
 };
@@ -118,6 +120,7 @@ Writer::Impl::Impl(std::string store, Mode mode, WriterOptions options, io::File
   const std::optional<MetadataFile> file = read_metadata_file(store_);
   if (mode == Mode::create && (file || holds_arrays(store_))) refuse_existing(store_);
   if (file) {
+    seen_ = file->version;
     form_ = file->form;
     metadata_ = decode_metadata(*file);
   }
@@ -130,6 +133,12 @@ Writer::Impl::Impl(std::string store, Mode mode, WriterOptions options, io::File
 void Writer::Impl::begin_change() {
   if (flush_ && flush_->is_promised()) throw IoError(EBUSY, "a flush has begun and is not done: flush again", store_);
   flush_.reset();
+}
+
+// The original takes no lock. What it has written since would be lost.
+void Writer::Impl::check_alone() const {
+  if (metadata_version(store_) == seen_) return;
+  throw IoError(ESTALE, "another program has written to this store since it was opened for writing", store_);
 }
 
 uint32_t Writer::Impl::dataset(std::string_view name) const {
@@ -269,17 +278,20 @@ void Writer::Impl::flush() {
     flush_.reset();
     const std::vector<Touched> variables = touched();
     if (variables.empty() && !changed_) return;
+    check_alone();
     flush_.emplace(store_, files_, form_, fingerprint_before(), options_.n_threads > 0 ? options_.n_threads : kThreads);
     flush_->prepare(variables, encode_metadata(metadata_, form_));
   }
   flush_->run();
   flushed_ = flush_->after();
+  seen_ = metadata_version(store_);
   changed_ = false;
   flush_.reset();
 }
 
 void Writer::Impl::compact() {
   flush();
+  check_alone();
   // Those that no dataset has any more too: what was deleted there would show through an array that is made anew.
   for (const std::string& name : io::folders_in(store_)) {
     if (!is_safe_array_name(name) || !io::exists(base_path(store_, name))) continue;

@@ -63,6 +63,7 @@ class Writer {
   void read(std::string_view dataset, std::string_view array, const array_format::Box& box, std::span<std::byte> out);
   void read(std::string_view dataset, std::string_view array, const array_format::Box& box, std::span<std::string> out);
 
+  // IoError (ESTALE) if a program that knows of no locks has written to the store meanwhile; nothing is changed then.
   void flush();
   // Flushes, and makes one layer of each variable's.
   void compact();

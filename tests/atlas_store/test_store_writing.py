@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,30 @@ def test_changed_by_turns(
                 atlas_python.apply(path, [("compact",)])
             plan.deleted.clear()
         assert_agreed(path, plan, atlas_python)
+
+
+def test_what_the_original_writes_meanwhile_is_not_lost(
+    atlas_python: AtlasProcess, tmp_path: Path
+) -> None:
+    """It takes no lock: it may come between our opening of a store and our flush."""
+    plan, path = Plan(np.random.default_rng(11)), tmp_path / "store"
+    apply(path, plan.operations(15), "x")
+    store = apt.AtlasStore(path, "a")
+    store.create_dataset("ours")
+    store.define_array("ours", "v", "int32", (2,))
+    store.write("ours", "v", [1, 2])
+    atlas_python.apply(path, plan.operations(20))
+    for change in (store.flush, store.compact, store.flush):
+        with pytest.raises(OSError, match="another program has written to this store") as caught:
+            change()
+        assert caught.value.errno == errno.ESTALE
+    store.discard()
+    assert_agreed(path, plan, atlas_python)
+    with apt.AtlasStore(path, "a") as store:  # with nothing pending: a compaction by itself
+        atlas_python.apply(path, plan.operations(5))
+        with pytest.raises(OSError, match="another program"):
+            store.compact()
+    assert_agreed(path, plan, atlas_python)
 
 
 def test_pending_changes_are_seen_by_the_writer_alone(tmp_path: Path) -> None:

@@ -229,6 +229,20 @@ TEST_F(AtlasWriter, AnArrayWithoutItsFileIsNoneToWriteTo) {
             store() + "/t/data.af: array file: expected one, got none (field 'd/t')");
 }
 
+TEST_F(AtlasWriter, WhatAnotherProgramWroteStays) {
+  Writer writer(store(), Mode::create);
+  writer.create_dataset("d");
+  writer.flush();
+  const std::string path = store() + "/atlas.json";
+  const std::string text = contents("atlas.json");
+  std::ofstream(path) << text << ' ';
+  writer.flush();  // nothing is pending
+  writer.create_dataset("e");
+  EXPECT_EQ(test::message_of<IoError>([&] { writer.flush(); }),
+            store() + ": another program has written to this store since it was opened for writing");
+  EXPECT_EQ(contents("atlas.json"), text + " ");
+}
+
 TEST_F(AtlasWriter, BelongsToTheProcessThatOpenedIt) {
   Writer writer(store(), Mode::create);
   const pid_t child = ::fork();
