@@ -375,11 +375,11 @@ class AtlasStore(StoreChanges, XarrayDatasets):
 
     def refresh(self) -> bool:
         """Takes up what was flushed since; True if there was anything."""
-        before = self._version
-        self._native = self._version = None
-        self._variables = self._names = None
-        self._reader()
-        return bool(self._version != before)
+        native = AtlasReader(self._path)
+        if is_news := native.version != self._version:
+            self._native, self._version = native, native.version
+            self._variables = self._names = None
+        return bool(is_news)
 
     def close(self) -> None:
         """Lets go of the files: open for writing, after a flush; the second time nothing happens.
