@@ -1,6 +1,6 @@
 #!/bin/sh
 # Builds the fuzz targets with clang and runs one after the other under ASan and UBSan.
-#   tests/fuzz/run.sh [BUILD_FOLDER [SECONDS_EACH]]
+#   tests/fuzz/run.sh [BUILD_FOLDER [SECONDS_EACH [TARGET...]]]
 # New inputs are kept in BUILD_FOLDER/corpus, findings in BUILD_FOLDER/findings; any finding makes the status non-zero.
 # ATOMPACK_FIXTURES: the folder above atp/ (default: ../shared/fixtures). CXX: the compiler (default: clang++-19).
 set -eu
@@ -8,6 +8,11 @@ set -eu
 source_folder=$(cd "$(dirname "$0")/../.." && pwd)
 build=${1:-/tmp/atompack_fuzz}
 seconds=${2:-60}
+wanted=
+if [ $# -gt 2 ]; then
+  shift 2
+  wanted=" $* "
+fi
 seeds=$source_folder/tests/fuzz/corpus
 fixtures=${ATOMPACK_FIXTURES:-$source_folder/../shared/fixtures}/atp
 
@@ -18,15 +23,23 @@ mkdir -p "$build/findings"
 seconds_each_input=5
 
 # run TARGET MOST_INPUT_BYTES MOST_MEGABYTES_PER_ALLOCATION [FOLDER]: an input takes far less time than the time-out,
-# and no more memory than its bytes can account for (zstd: 128 KiB for each block of four bytes).
+# and no more memory than its bytes can account for (zstd: 128 KiB for each block of four bytes). It begins with the
+# target's own corpus and the folder, as far as they are there.
 run() {
-  mkdir -p "$build/corpus/$1"
-  echo "== $1"
-  "$build/tests/fuzz/$1_fuzz" -max_total_time="$seconds" -max_len="$2" -malloc_limit_mb="$3" -rss_limit_mb=1024 \
-    -timeout="$seconds_each_input" -print_final_stats=1 -artifact_prefix="$build/findings/$1-" "$build/corpus/$1" "$seeds/$1" ${4:+"$4"}
+  case $wanted in '' | *" $1 "*) ;; *) return 0 ;; esac
+  target=$1 most_bytes=$2 most_megabytes=$3 more=${4:-}
+  set --
+  for folder in "$seeds/$target" "$more"; do
+    [ ! -d "$folder" ] || set -- "$@" "$folder"
+  done
+  mkdir -p "$build/corpus/$target"
+  echo "== $target"
+  "$build/tests/fuzz/${target}_fuzz" -max_total_time="$seconds" -max_len="$most_bytes" -malloc_limit_mb="$most_megabytes" \
+    -rss_limit_mb=1024 -timeout="$seconds_each_input" -print_final_stats=1 -artifact_prefix="$build/findings/$target-" \
+    "$build/corpus/$target" "$@"
 }
 
-run atp_reader 16384 300 "$([ -d "$fixtures" ] && echo "$fixtures")"
+run atp_reader 16384 300 "$fixtures"
 run atp_record 4096 16
 run zstd_bound 4096 16
 run lz4_bound 4096 16
