@@ -10,12 +10,12 @@ from typing import Any, Literal
 from atompack_torch._core import ArrayFileReader, ArrayFileWriter, read_array_statistics
 from atompack_torch.array_schema import ArraySchema, put
 from atompack_torch.array_statistics import ArrayStatistics
-from atompack_torch.committing import Committing
+from atompack_torch.committing import Flushing
 from atompack_torch.options import check_choice
 from atompack_torch.stored_values import definition
 
 
-class ArrayFile(Committing):
+class ArrayFile(Flushing):
     """Named arrays in one file with the layers that were laid over it.
 
         with ArrayFile("data.af", "x") as file:
@@ -137,18 +137,9 @@ class ArrayFile(Committing):
         """Flushes, and makes one layer of all."""
         self._changing().compact()
 
-    def close(self) -> None:
-        """Flushes, and lets go of the file; does nothing the second time."""
-        if self._writer is not None:
-            self.flush()
-        self.discard()
-
     def discard(self) -> None:
         """Lets go of the file; what was not flushed is dropped."""
         self._writer = self._reader = None
-
-    def _is_unfinished(self) -> bool:
-        return getattr(self, "_writer", None) is not None
 
     def __repr__(self) -> str:
         return f"ArrayFile({self._path!r})"

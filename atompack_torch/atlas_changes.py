@@ -7,11 +7,11 @@ from typing import Any, Literal
 
 from atompack_torch._core import AtlasReader, AtlasWriter
 from atompack_torch.array_schema import put
-from atompack_torch.committing import Committing
+from atompack_torch.committing import Flushing
 from atompack_torch.stored_values import attribute, definition
 
 
-class StoreChanges(Committing):
+class StoreChanges(Flushing):
     """The part of a store's handle that changes it."""
 
     _path: str
@@ -119,3 +119,9 @@ class StoreChanges(Committing):
         """Flushes, and rewrites each variable as one file without what was replaced or deleted."""
         self._changing().compact()
         self._native = self._version = None
+
+    def discard(self) -> None:
+        """Lets go of the files; what was not flushed is dropped."""
+        if self._writer is not None:
+            self._names = self._variables = None  # with what was pending
+        self._native = self._writer = None

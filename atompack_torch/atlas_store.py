@@ -381,22 +381,6 @@ class AtlasStore(StoreChanges, XarrayDatasets):
             self._variables = self._names = None
         return bool(is_news)
 
-    def close(self) -> None:
-        """Lets go of the files: open for writing, after a flush; the second time nothing happens.
-
-        Open for reading, the next read opens them again.
-        """
-        if self._writer is not None:
-            self.flush()
-        self.discard()
-
-    def discard(self) -> None:
-        """Lets go of the files; what was not flushed is dropped."""
-        self._native = self._writer = None
-
-    def _is_unfinished(self) -> bool:
-        return getattr(self, "_writer", None) is not None
-
     def __len__(self) -> int:
         return len(self._handle())
 

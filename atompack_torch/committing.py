@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from types import TracebackType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 Self = TypeVar("Self", bound="Committing")
 
@@ -41,3 +41,25 @@ class Committing:
             self.close()
         else:
             self.discard()
+
+
+class Flushing(Committing):
+    """A handle; open for writing, its native writer holds what was not flushed yet."""
+
+    _writer: Any
+
+    def flush(self) -> None:
+        """The commit."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Lets go of the files: open for writing, after a flush; the second time nothing happens.
+
+        A store that is open for reading opens them again with the next read.
+        """
+        if self._writer is not None:
+            self.flush()
+        self.discard()
+
+    def _is_unfinished(self) -> bool:
+        return getattr(self, "_writer", None) is not None

@@ -71,16 +71,19 @@ bool are_stored_as(const Items& items, Type type) {
   return items.kind == kind() && items.bytes == array_format::item_bytes(type);
 }
 
-// Writes values from the first element on, if they lie in memory as the array stores them; else nothing.
-// `write(fits, box, bytes)` writes where fits(type) holds.
-template <typename Write>
-bool write_as_they_lie(const py::array& values, const Write& write) {
+// Writes values from the first element on, if they lie in memory as the array at `place` stores them; else nothing.
+template <typename Writer, typename... Place>
+bool write_as_they_lie(Serial<Writer>& writer, const py::array& values, const Place&... place) {
   const char order = values.dtype().byteorder();
   if ((order != '=' && order != '|') || (values.flags() & py::array::c_style) == 0) return false;
   const Items items{values.dtype().kind(), static_cast<uint64_t>(values.itemsize())};
   const size_t n_axes = static_cast<size_t>(values.ndim());
   const Box box{Extents(n_axes), Extents(values.shape(), values.shape() + n_axes)};
-  return write([&](Type type) { return are_stored_as(items, type); }, box, bytes_of(values));
+  return writer.use([&, bytes = bytes_of(values)](Writer& w) {
+    const bool fits = are_stored_as(items, w.definition(place...).type);
+    if (fits) w.write(place..., box, bytes);
+    return fits;
+  });
 }
 
 // Views; the caller keeps the list, and with it its texts.
@@ -171,16 +174,8 @@ void bind_store_writer(py::module_& module) {
               const py::array& values) {
              self.use([&, bytes = bytes_of(values)](auto& w) { w.write(dataset, array, Box{start, count}, bytes); });
            })
-      .def("write_as_they_lie",
-           [](StoreWriter& self, Name dataset, Name array, const py::array& values) {
-             return write_as_they_lie(values, [&](const auto& fits, const Box& box, Bytes bytes) {
-               return self.use([&](auto& w) {
-                 const bool fit = fits(w.definition(dataset, array).type);
-                 if (fit) w.write(dataset, array, box, bytes);
-                 return fit;
-               });
-             });
-           })
+      .def("write_as_they_lie", [](StoreWriter& self, Name dataset, Name array,
+                                   const py::array& values) { return write_as_they_lie(self, values, dataset, array); })
       .def("write_texts",
            [](StoreWriter& self, Name dataset, Name array, const Extents& start, const Extents& count,
               const py::list& values) {
@@ -234,15 +229,7 @@ void bind_file_writer(py::module_& module) {
              self.use([&, bytes = bytes_of(values)](auto& w) { w.write(name, Box{start, count}, bytes); });
            })
       .def("write_as_they_lie",
-           [](FileWriter& self, Name name, const py::array& values) {
-             return write_as_they_lie(values, [&](const auto& fits, const Box& box, Bytes bytes) {
-               return self.use([&](auto& w) {
-                 const bool fit = fits(w.definition(name).type);
-                 if (fit) w.write(name, box, bytes);
-                 return fit;
-               });
-             });
-           })
+           [](FileWriter& self, Name name, const py::array& values) { return write_as_they_lie(self, values, name); })
       .def("write_texts",
            [](FileWriter& self, Name name, const Extents& start, const Extents& count, const py::list& values) {
              self.use([&, texts = texts_of(values)](auto& w) { w.write(name, Box{start, count}, texts); });

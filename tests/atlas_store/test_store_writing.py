@@ -139,6 +139,17 @@ def test_pending_changes_are_seen_by_the_writer_alone(tmp_path: Path) -> None:
     assert_as_planned(apt.AtlasStore(path), plan)
 
 
+def test_what_was_discarded_is_not_seen_any_more(tmp_path: Path) -> None:
+    store = apt.AtlasStore(tmp_path / "s", "x")
+    store.create_dataset("kept")
+    store.flush()
+    store.create_dataset("dropped")
+    store.define_array("dropped", "v", "int8", (1,))
+    assert (store.datasets, store.arrays) == (["kept", "dropped"], ["v"])
+    store.discard()
+    assert (store.datasets, store.arrays) == (["kept"], [])
+
+
 def test_an_exception_drops_what_is_pending(tmp_path: Path) -> None:
     path = tmp_path / "store"
     apply(path, [("create_dataset", "kept")], "x")

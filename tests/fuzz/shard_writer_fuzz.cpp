@@ -62,20 +62,24 @@ class Teller {
     return words;
   }
 
-  std::string list(int depth) {
-    std::string words = "list ";
-    out_.begin_list();
-    for (int n = choices_.below(4); n > 0; --n) words += value(depth + 1);
-    out_.end_list();
+  std::string items(int depth, uint8_t below) {
+    std::string words;
+    for (int n = choices_.below(below); n > 0; --n) words += value(depth + 1);
     return words + "end ";
   }
 
+  std::string list(int depth) {
+    out_.begin_list();
+    const std::string words = items(depth, 4);
+    out_.end_list();
+    return "list " + words;
+  }
+
   std::string tuple(int depth) {
-    std::string words = "tuple ";
     out_.begin_tuple();
-    for (int n = choices_.below(5); n > 0; --n) words += value(depth + 1);
+    const std::string words = items(depth, 5);
     out_.end_tuple();
-    return words + "end ";
+    return "tuple " + words;
   }
 
   std::string dict(int depth) {
