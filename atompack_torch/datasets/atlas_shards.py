@@ -44,8 +44,8 @@ class ShardDataset(BatchDataset[Any]):
     Nothing is open until the first example is read, in each process by itself; the data set may be
     pickled, forked, and used from several threads at once. For random order ``BlockShuffleSampler``
     is the one: it knows the blocks, and a block is read and decoded as a whole. Its ranks share no
-    block where their number divides its ``lanes``; workers of a DataLoader take turns at batches,
-    so each of them decodes the blocks of the window, which the threads of a ``Loader`` do once.
+    block where their number divides its ``lanes``, nor do workers of a DataLoader that it is told
+    of (``workers``, ``batch_size``); the threads of a ``Loader`` decode each block once for all.
 
     Args:
         root: the folder of the data set.
