@@ -11,28 +11,9 @@ find_package(Torch REQUIRED PATHS ${TORCH_PREFIX} NO_DEFAULT_PATH)
 find_library(TORCH_PYTHON torch_python PATHS ${TORCH_PREFIX}/../../lib NO_DEFAULT_PATH REQUIRED)
 find_package(OpenMP REQUIRED)  # without it at::parallel_for is a serial loop, silently
 
-pybind11_add_module(_C MODULE NO_EXTRAS
-  csrc/bindings/atp.cpp
-  csrc/bindings/atlas_metadata.cpp
-  csrc/bindings/atlas_store.cpp
-  csrc/bindings/atlas_values.cpp
-  csrc/bindings/atlas_writer.cpp
-  csrc/bindings/atp_writer.cpp
-  csrc/bindings/cache_builder.cpp
-  csrc/bindings/collate.cpp
-  csrc/bindings/descriptor.cpp
-  csrc/bindings/dtypes.cpp
-  csrc/bindings/element_types.cpp
-  csrc/bindings/example_reader.cpp
-  csrc/bindings/example_writer.cpp
-  csrc/bindings/errors.cpp
-  csrc/bindings/extxyz.cpp
-  csrc/bindings/indices.cpp
-  csrc/bindings/inspect.cpp
-  csrc/bindings/module.cpp
-  csrc/bindings/shard_writer.cpp
-  csrc/bindings/shards.cpp
-  csrc/bindings/torch_cache.cpp
+# Batches of tensors. Torch's headers do not pass our warnings, so they are system headers.
+get_target_property(TORCH_INCLUDES torch INTERFACE_INCLUDE_DIRECTORIES)
+add_library(atompack_collate STATIC
   csrc/collate/arena.cpp
   csrc/collate/collator.cpp
   csrc/collate/columns.cpp
@@ -58,12 +39,38 @@ pybind11_add_module(_C MODULE NO_EXTRAS
   csrc/collate/verify.cpp
   csrc/collate/wrap.cpp
 )
-target_include_directories(_C PRIVATE csrc)
-# torch's headers do not pass our warnings.
-get_target_property(TORCH_INCLUDES torch INTERFACE_INCLUDE_DIRECTORIES)
-target_include_directories(_C SYSTEM PRIVATE ${TORCH_INCLUDE_DIRS} ${TORCH_INCLUDES})
+target_compile_options(atompack_collate PRIVATE -Wall -Wextra -Werror -fvisibility=hidden)
+target_include_directories(atompack_collate SYSTEM PUBLIC ${TORCH_INCLUDE_DIRS} ${TORCH_INCLUDES})
+target_link_libraries(atompack_collate PUBLIC atompack_descriptor atompack_core ${TORCH_LIBRARIES} OpenMP::OpenMP_CXX)
+atompack_precompile(atompack_collate <ATen/core/Tensor.h>)
+
+pybind11_add_module(_C MODULE NO_EXTRAS
+  csrc/bindings/atp.cpp
+  csrc/bindings/atlas_metadata.cpp
+  csrc/bindings/atlas_store.cpp
+  csrc/bindings/atlas_values.cpp
+  csrc/bindings/atlas_writer.cpp
+  csrc/bindings/atp_writer.cpp
+  csrc/bindings/cache_builder.cpp
+  csrc/bindings/collate.cpp
+  csrc/bindings/descriptor.cpp
+  csrc/bindings/dtypes.cpp
+  csrc/bindings/element_types.cpp
+  csrc/bindings/example_reader.cpp
+  csrc/bindings/example_writer.cpp
+  csrc/bindings/errors.cpp
+  csrc/bindings/extxyz.cpp
+  csrc/bindings/indices.cpp
+  csrc/bindings/inspect.cpp
+  csrc/bindings/module.cpp
+  csrc/bindings/shard_writer.cpp
+  csrc/bindings/shards.cpp
+  csrc/bindings/tensors.cpp
+  csrc/bindings/torch_cache.cpp
+)
 target_compile_options(_C PRIVATE -Wall -Wextra -Werror)
-target_link_libraries(_C PRIVATE atompack_descriptor atompack_hdf5 atompack_core ${TORCH_LIBRARIES} ${TORCH_PYTHON} OpenMP::OpenMP_CXX)
+target_link_libraries(_C PRIVATE atompack_collate atompack_hdf5 ${TORCH_PYTHON})
+atompack_precompile(_C <ATen/core/Tensor.h> <pybind11/pybind11.h> <pybind11/stl.h>)
 # Found next to the installed module, wherever that is; nothing of the building machine stays in it.
 set_target_properties(_C PROPERTIES INSTALL_RPATH "$ORIGIN/../torch/lib" BUILD_WITH_INSTALL_RPATH ON
   CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)

@@ -1,9 +1,9 @@
 #include "bindings/cache_builder.h"
 
 #include <pybind11/stl.h>
-#include <torch/csrc/utils/pybind.h>
 
 #include "bindings/path.h"
+#include "bindings/tensors.h"
 #include "collate/arena.h"
 #include "torch_cache/builder.h"
 #include "torch_cache/contents.h"

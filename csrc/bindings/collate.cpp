@@ -1,13 +1,13 @@
 #include "bindings/collate.h"
 
 #include <pybind11/stl.h>
-#include <torch/csrc/utils/pybind.h>
 
 #include <array>
 
 #include "bindings/dtypes.h"
 #include "bindings/indices.h"
 #include "bindings/taking.h"
+#include "bindings/tensors.h"
 #include "collate/collator.h"
 #include "collate/parallel.h"
 #include "collate/prefetcher.h"

@@ -1,8 +1,8 @@
 #include "bindings/descriptor.h"
 
 #include <pybind11/stl.h>
-#include <torch/csrc/utils/pybind.h>
 
+#include "bindings/tensors.h"
 #include "collate/arena.h"
 #include "collate/contraction.h"
 #include "collate/features.h"

@@ -1,9 +1,9 @@
 #include "bindings/example_reader.h"
 
 #include <ATen/ops/empty.h>
-#include <torch/csrc/utils/pybind.h>
 
 #include "bindings/element_types.h"
+#include "bindings/tensors.h"
 #include "collate/arena.h"
 
 namespace atompack::bindings {

@@ -1,7 +1,6 @@
 #include "bindings/example_writer.h"
 
 #include <pybind11/numpy.h>
-#include <torch/csrc/autograd/python_variable.h>
 
 #include <algorithm>
 #include <string_view>
@@ -9,6 +8,7 @@
 #include <vector>
 
 #include "bindings/element_types.h"
+#include "bindings/tensors.h"
 #include "pickle/numpy_calls.h"
 
 namespace atompack::bindings {
@@ -118,7 +118,7 @@ void ExampleWriter::put(py::handle value) {
     return out_.bytes(as_bytes({PyBytes_AS_STRING(object), static_cast<size_t>(PyBytes_GET_SIZE(object))}));
   if (py::isinstance<py::array>(value)) return put_array(value, false);
   if (is_numpy_scalar(value)) return put_array(value, true);
-  if (reinterpret_cast<PyObject*>(Py_TYPE(object)) == THPVariableClass) return put_tensor(value);
+  if (is_plain_tensor(value)) return put_tensor(value);
   const bool is_list = PyList_CheckExact(object), is_tuple = PyTuple_CheckExact(object);
   if (!is_list && !is_tuple && !PyDict_CheckExact(object)) refuse_type(value);
   if (++depth_ > kMostDepth) refuse(cat("expected values at most ", kMostDepth, " deep, got deeper ones"));
@@ -207,8 +207,8 @@ void ExampleWriter::put_objects(py::handle array) {
 }
 
 void ExampleWriter::put_tensor(py::handle value) {
-  at::Tensor tensor = THPVariable_Unpack(value.ptr()).detach();
-  const bool requires_grad = THPVariable_Unpack(value.ptr()).requires_grad();
+  at::Tensor tensor = as_tensor(value).detach();
+  const bool requires_grad = as_tensor(value).requires_grad();
   if (!tensor.is_cpu() || tensor.layout() != at::kStrided) {
     refuse(cat("expected a dense tensor on the CPU, got one of ", tensor.device().str(), ", ", tensor.layout()));
   }

@@ -19,7 +19,7 @@ int64_t Shown::number(py::handle item) const {
 
 std::vector<int64_t> Shown::numbers(const py::object& items) const {
   std::vector<int64_t> all;
-  if (THPVariable_Check(items.ptr())) {
+  if (is_tensor(items)) {
     const auto tensor = items.cast<at::Tensor>();
     const int64_t* const first = tensor.const_data_ptr<int64_t>();
     all.reserve(static_cast<size_t>(tensor.numel()));

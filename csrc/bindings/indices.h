@@ -3,14 +3,13 @@
 
 #include <ATen/core/Tensor.h>
 #include <pybind11/pybind11.h>
-#include <torch/csrc/autograd/python_variable.h>
-#include <torch/csrc/utils/pybind.h>
 
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
+#include "bindings/tensors.h"
 
 namespace atompack::bindings {
 

@@ -1,11 +1,11 @@
 #include "bindings/inspect.h"
 
 #include <pybind11/stl.h>
-#include <torch/csrc/utils/pybind.h>
 
 #include "atp/inspect.h"
 #include "bindings/errors.h"
 #include "bindings/path.h"
+#include "bindings/tensors.h"
 #include "collate/statistics.h"
 #include "collate/verify.h"
 

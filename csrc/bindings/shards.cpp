@@ -1,12 +1,12 @@
 #include "bindings/shards.h"
 
 #include <pybind11/stl.h>
-#include <torch/csrc/utils/pybind.h>
 
 #include "atlas_shards/source.h"
 #include "bindings/errors.h"
 #include "bindings/example_reader.h"
 #include "bindings/path.h"
+#include "bindings/tensors.h"
 #include "collate/examples.h"
 
 namespace atompack::bindings {

@@ -1,0 +1,17 @@
+#include "bindings/tensors.h"
+
+#include <torch/csrc/autograd/python_variable.h>
+
+namespace atompack::bindings {
+
+bool is_tensor(pybind11::handle object) { return THPVariable_Check(object.ptr()); }
+
+bool is_plain_tensor(pybind11::handle object) {
+  return reinterpret_cast<PyObject*>(Py_TYPE(object.ptr())) == THPVariableClass;
+}
+
+const at::Tensor& as_tensor(pybind11::handle object) { return THPVariable_Unpack(object.ptr()); }
+
+pybind11::handle wrap_tensor(const at::Tensor& tensor) { return THPVariable_Wrap(tensor); }
+
+}  // namespace atompack::bindings
