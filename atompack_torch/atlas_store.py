@@ -13,7 +13,13 @@ from torch import Tensor
 
 from atompack_torch._core import AtlasReader, AtlasWriter, ColumnScanner, resolve_indices
 from atompack_torch.array_schema import ArraySchema, extents
-from atompack_torch.array_statistics import ArrayStatistics, Bound, comparable, may_match
+from atompack_torch.array_statistics import (
+    ArrayStatistics,
+    Bound,
+    check_bounds,
+    comparable,
+    may_match,
+)
 from atompack_torch.atlas_changes import StoreChanges
 from atompack_torch.column_scan import LAYOUTS, ColumnScan, Layout
 from atompack_torch.errors import FieldError
@@ -380,12 +386,17 @@ class AtlasStore(StoreChanges, XarrayDatasets):
             Names, in stored order.
 
         Raises:
-            FieldError: no such array.
+            FieldError: no such array; a number for an array of strings, or the other way round.
+            TypeError: a bound is neither a number nor a string nor a ``datetime64``.
         """
         variable = self._stored_variable(array)
         stored = self._reader().statistics(variable)
         names = self._flushed_names()
         least, most = comparable(min), comparable(max)
+        try:
+            check_bounds(stored.values(), least, most)
+        except FieldError as error:
+            raise FieldError(f"{self._path}: array {array!r}: {error}") from None
         return [
             names[i]
             for i in self._reader().datasets_with(variable)

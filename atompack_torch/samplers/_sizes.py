@@ -44,7 +44,9 @@ def numbers(what: str, source: Any) -> NDArray[Any]:
         ValueError: not one-dimensional, negative, infinite or NaN.
     """
     if isinstance(source, torch.Tensor):
-        tensor = source.detach().cpu()
+        if source.is_nested or source.layout != torch.strided or source.is_meta:
+            raise TypeError(f"{what}: expected a dense tensor with values, got another")
+        tensor = source.detach().cpu().resolve_neg()
         source = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
     array = np.asarray(source)
     if array.size == 0:

@@ -209,6 +209,7 @@ void ExampleWriter::put_objects(py::handle array) {
 void ExampleWriter::put_tensor(py::handle value) {
   at::Tensor tensor = THPVariable_Unpack(value.ptr()).detach();
   const bool requires_grad = THPVariable_Unpack(value.ptr()).requires_grad();
+  if (tensor.is_nested()) refuse("expected a dense tensor on the CPU, got a nested one");
   if (!tensor.is_cpu() || tensor.layout() != at::kStrided) {
     refuse(cat("expected a dense tensor on the CPU, got one of ", tensor.device().str(), ", ", tensor.layout()));
   }
