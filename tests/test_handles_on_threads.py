@@ -140,33 +140,6 @@ for kinds, n in ((READERS, 200), (WRITERS, 8)):
 print("done", len(READERS) + len(WRITERS))
 """
 
-# A garbage collection inside of a call, whose finalizers call the same object.
-FINALIZERS = """
-import gc, sys
-from atompack_torch import _core as core
-
-writer = core.AtlasWriter(sys.argv[1], True, None, 0, 3, 1 << 20, False)
-for i in range(100):
-    writer.create_dataset(f"d{i}")
-calls = 0
-
-class Cycle:
-    def __init__(self):
-        self.itself = self
-
-    def __del__(self):
-        global calls
-        calls += len(writer.dataset_names())
-
-gc.set_threshold(1)
-for _ in range(100):
-    Cycle()
-    writer.dataset_names()
-    writer.attributes(0)
-gc.collect()
-print(calls, gc.isenabled())
-"""
-
 # What waits for a native thread while it is destroyed lets other threads of Python go on.
 DESTRUCTION = """
 import sys, threading, time
@@ -217,13 +190,6 @@ def run(script: str, *arguments: object, limit: float) -> list[str]:
 def test_handles_are_opened_and_dropped_on_threads(tmp_path: Path) -> None:
     words = run(STRESS, make_cache.FOLDER / "water.h5", tmp_path, 0.5, limit=390)
     assert words[-2:] == ["done", "23"]
-
-
-@pytest.mark.timeout(120)
-def test_finalizers_may_call_the_object_that_is_looked_at(tmp_path: Path) -> None:
-    calls, is_enabled = run(FINALIZERS, tmp_path / "store", limit=100)
-    assert int(calls) == 100 * 100
-    assert is_enabled == "True"
 
 
 @pytest.mark.timeout(120)
