@@ -19,4 +19,4 @@ def is_batch(item: Any) -> bool:
     n_dimensions = getattr(item, "ndim", None)
     if n_dimensions is not None:
         return bool(n_dimensions > 0)
-    return isinstance(item, Sequence) and not isinstance(item, (str, bytes))
+    return hasattr(item, "__len__") and not isinstance(item, (str, bytes))

@@ -90,7 +90,7 @@ READERS = {
 WRITERS = {
     "AtpWriter": lambda: core.AtpWriter(new_path(), "x", None, 3),
     "AtlasWriter": lambda: core.AtlasWriter(new_path(), True, None, 0, 3, 1 << 20, False),
-    "ArrayFileWriter": lambda: core.ArrayFileWriter(new_path(), "zstd", 3, 1 << 20, False),
+    "ArrayFileWriter": lambda: core.ArrayFileWriter(new_path() + ".af", "zstd", 3, 1 << 20, False),
     "ShardFileWriter": lambda: core.ShardFileWriter(
         new_path(), shard_size=2, block_size=1, strategy=0, level=3, dictionary=0.0, n_threads=1,
         tensors_as_arrays=False),

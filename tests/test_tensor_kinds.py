@@ -34,11 +34,17 @@ def nested() -> torch.Tensor:
         return torch.nested.nested_tensor([torch.zeros(1, 3), torch.zeros(2, 3)])
 
 
+def quantized() -> torch.Tensor:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return torch.quantize_per_tensor(torch.zeros(3, 3), 1.0, 0, torch.qint8)
+
+
 KINDS = {
     "nested": nested(),
     "sparse": torch.zeros(3, 3).to_sparse(),
     "meta": torch.zeros(3, 3, device="meta"),
-    "quantized": torch.quantize_per_tensor(torch.zeros(3, 3), 1.0, 0, torch.qint8),
+    "quantized": quantized(),
 }
 
 

@@ -173,7 +173,8 @@ class ShardDataset(BatchDataset[Any]):
 
         Returns:
             What ``default_collate`` would, a ``MoleculeBatch`` in place of dicts with positions and
-            atomic numbers (its ``index`` are the numbers of the examples).
+            atomic numbers (its ``index`` are the numbers of the examples). Of no examples, an
+            empty list.
 
         Raises:
             IndexError: an index is out of range, or a mask has another length.

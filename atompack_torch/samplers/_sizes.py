@@ -44,7 +44,8 @@ def numbers(what: str, source: Any) -> NDArray[Any]:
         ValueError: not one-dimensional, negative, infinite or NaN.
     """
     if isinstance(source, torch.Tensor):
-        if source.is_nested or source.layout != torch.strided or source.is_meta:
+        is_dense = not source.is_nested and source.layout == torch.strided
+        if not is_dense or source.is_meta or source.is_quantized:
             raise TypeError(f"{what}: expected a dense tensor with values, got another")
         tensor = source.detach().cpu().resolve_neg()
         source = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
