@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from atompack_torch.errors import FieldError
 
 Bound = int | float | str | np.datetime64
 
@@ -24,6 +27,28 @@ class ArrayStatistics(NamedTuple):
     max: int | float | bytes | None
     null_count: int
     row_count: int
+
+
+def check_bounds(stored: Iterable[ArrayStatistics], *bounds: Any) -> None:
+    """Refuses bounds that the values of an array cannot be compared with.
+
+    Args:
+        stored: the statistics of an array in each dataset, as tuples.
+        bounds: as ``comparable`` gives them.
+
+    Raises:
+        FieldError: numbers for an array of strings, or strings for one of numbers.
+        TypeError: a bound is neither a number nor a string.
+    """
+    given = [bound for bound in bounds if bound is not None]
+    for bound in given:
+        if not isinstance(bound, (int, float, bytes, np.integer, np.floating)):
+            raise TypeError(f"bound: expected a number, str or datetime64, got {bound!r}")
+    for low, *_ in stored:
+        for bound in given:
+            if low is not None and isinstance(low, bytes) != isinstance(bound, bytes):
+                kinds = ("a str", "a number") if isinstance(low, bytes) else ("a number", "a str")
+                raise FieldError(f"bound: expected {kinds[0]}, got {kinds[1]}: {bound!r}")
 
 
 def comparable(bound: Bound | None) -> Any:

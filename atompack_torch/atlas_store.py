@@ -9,13 +9,21 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from torch import Tensor
 
-from atompack_torch._core import AtlasReader, AtlasWriter, ColumnScanner
+from atompack_torch._core import AtlasReader, AtlasWriter, ColumnScanner, resolve_indices
 from atompack_torch.array_schema import ArraySchema, extents
-from atompack_torch.array_statistics import ArrayStatistics, Bound, comparable, may_match
+from atompack_torch.array_statistics import (
+    ArrayStatistics,
+    Bound,
+    check_bounds,
+    comparable,
+    may_match,
+)
 from atompack_torch.atlas_changes import StoreChanges
 from atompack_torch.column_scan import LAYOUTS, ColumnScan, Layout
 from atompack_torch.errors import FieldError
+from atompack_torch.indices import Indices
 from atompack_torch.options import check_choice
 from atompack_torch.xarray_datasets import XarrayDatasets
 
@@ -252,7 +260,7 @@ class AtlasStore(StoreChanges, XarrayDatasets):
     def scan(
         self,
         array: str,
-        datasets: Sequence[str] | None = None,
+        datasets: Sequence[str] | Indices | None = None,
         start: Sequence[int] | None = None,
         shape: Sequence[int] | None = None,
         layout: Layout = "stacked",
@@ -266,7 +274,8 @@ class AtlasStore(StoreChanges, XarrayDatasets):
 
         Args:
             array: its name.
-            datasets: names, in any order, repeats allowed; None: all, in stored order.
+            datasets: names, or numbers as ``datasets`` counts them, in any order, repeats allowed;
+                or a mask, a bool for each dataset; None: all, in stored order.
             start: the first element along each axis; None: 0.
             shape: how many, clamped to each array; None: to the end.
             layout: see ``ColumnScan``.
@@ -277,6 +286,8 @@ class AtlasStore(StoreChanges, XarrayDatasets):
         Raises:
             FieldError: no such array or dataset; shapes or dtypes differ where the layout joins
                 them; another number of axes; a cast that loses range.
+            IndexError: a number is out of range, or a mask has another length.
+            TypeError: ``datasets`` are neither names nor integers nor a mask.
             CorruptFileError: a file is damaged.
         """
         scans = self.scan_many(
@@ -287,7 +298,7 @@ class AtlasStore(StoreChanges, XarrayDatasets):
     def scan_many(
         self,
         arrays: Sequence[str],
-        datasets: Sequence[str] | None = None,
+        datasets: Sequence[str] | Indices | None = None,
         start: Sequence[int] | None = None,
         shape: Sequence[int] | None = None,
         layout: Layout = "stacked",
@@ -298,13 +309,27 @@ class AtlasStore(StoreChanges, XarrayDatasets):
         """The same as ``scan`` for several arrays at once; all tensors share one memory."""
         scanner = self._scanner(arrays, start, shape, layout, dtype, num_threads)
         reader = self._reader()
-        names = self._flushed_names() if datasets is None else list(datasets)
-        rows = range(len(names)) if datasets is None else self._numbers(reader, names)
+        names, rows = self._rows(reader, datasets)
         _, columns = scanner.scan(rows, None, False)
         return {
             array: ColumnScan(values, offsets, mask, names)
             for array, (values, offsets, mask) in zip(arrays, columns, strict=True)
         }
+
+    def _rows(
+        self, reader: AtlasReader, datasets: Sequence[str] | Indices | None
+    ) -> tuple[list[str], Sequence[int]]:
+        """Names of datasets, and their numbers to the reader."""
+        names = self._flushed_names()
+        if datasets is None:
+            return names, range(len(names))
+        has_places = isinstance(datasets, Sequence) or hasattr(datasets, "__array__")
+        given = datasets if has_places else list(datasets)
+        if not isinstance(given, Tensor) and len(given) and isinstance(given[0], str):
+            chosen = [str(name) for name in given]
+            return chosen, self._numbers(reader, chosen)
+        rows = resolve_indices(given, len(names), None, "dataset").tolist()
+        return [names[row] for row in rows], rows
 
     def _scanner(
         self,
@@ -361,12 +386,17 @@ class AtlasStore(StoreChanges, XarrayDatasets):
             Names, in stored order.
 
         Raises:
-            FieldError: no such array.
+            FieldError: no such array; a number for an array of strings, or the other way round.
+            TypeError: a bound is neither a number nor a string nor a ``datetime64``.
         """
         variable = self._stored_variable(array)
         stored = self._reader().statistics(variable)
         names = self._flushed_names()
         least, most = comparable(min), comparable(max)
+        try:
+            check_bounds(stored.values(), least, most)
+        except FieldError as error:
+            raise FieldError(f"{self._path}: array {array!r}: {error}") from None
         return [
             names[i]
             for i in self._reader().datasets_with(variable)

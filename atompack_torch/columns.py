@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from atompack_torch.batch import MoleculeBatch
@@ -19,6 +18,7 @@ from atompack_torch.fields import (
     MOLECULE_PROPERTY,
     STRUCTURE,
 )
+from atompack_torch.host_arrays import host_array
 
 Array = np.ndarray[Any, Any]
 
@@ -84,11 +84,7 @@ def array_of(tensor: Tensor) -> Array:
     Raises:
         FieldError: NumPy has nothing like it.
     """
-    tensor = tensor.detach().cpu().resolve_neg()
-    try:
-        return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
-    except (TypeError, RuntimeError) as error:  # sparse, quantized, float8
-        raise FieldError(f"type: NumPy has none for {tensor.dtype}: {error}") from None
+    return host_array("type", tensor)
 
 
 def of_arrays(
@@ -146,7 +142,7 @@ def of_arrays(
 
 def _as_array(name: str, value: Any) -> Array:
     if isinstance(value, Tensor):
-        return array_of(value)
+        return host_array(name, value)
     try:
         return np.asarray(value)
     except ValueError as error:  # nested lists of differing length

@@ -11,6 +11,7 @@ from atompack_torch._core import contract, contract_transposed
 from atompack_torch.batch import MoleculeBatch
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import DERIVATIVES
+from atompack_torch.host_arrays import check_values
 
 
 class Rows(NamedTuple):
@@ -71,6 +72,8 @@ def contract_forces(batch: MoleculeBatch, dE_dfeatures: Tensor) -> Tensor:  # no
 
 def _rows_of(batch: MoleculeBatch, weights: Tensor) -> Rows:
     """Checked, but for what the native core looks at: each index, and the shapes of the rows."""
+    if not weights.is_meta:
+        check_values("dE_dfeatures", weights)
     found: dict[str, Tensor | None] = dict.fromkeys(DERIVATIVES)
     for name in DERIVATIVES:
         row = batch._fields.get(name)
@@ -94,6 +97,7 @@ def _checked_row(name: str, row: Tensor, weights: Tensor) -> Tensor:
     def fail(what: str, expected: object, got: object) -> FieldError:
         return FieldError(f"{what}: expected {expected}, got {got} (field {name!r})")
 
+    check_values(name, row)
     n_dims = 3 if "_grads_" in name or name == "radial_dG_drij" else 1
     if row.dim() != n_dims:
         raise fail("contract_forces", f"{n_dims} dimensions", row.dim())

@@ -12,6 +12,7 @@ from torch import Tensor
 from atompack_torch._storage import Value
 from atompack_torch.batch import MoleculeBatch
 from atompack_torch.fields import ATOM_INDICES, DERIVED, STRUCTURE
+from atompack_torch.host_arrays import host_array
 from atompack_torch.joining import join
 from atompack_torch.molecule import Molecule
 
@@ -120,7 +121,7 @@ def atoms_of(parts: Parts) -> Any:
 
 
 def _array(tensor: Tensor) -> Any:
-    array = tensor.detach().cpu().numpy()
+    array = host_array("type", tensor)
     if array.dtype == np.float32 or array.dtype == np.float16:
         array = array.astype(np.float64)
     return array.item() if array.ndim == 0 else array.copy()

@@ -9,6 +9,7 @@ import numpy as np
 from torch import Tensor
 
 from atompack_torch.errors import FieldError
+from atompack_torch.host_arrays import host_array
 
 # Names of element types that arrays may have; "timestamp_ns" is int64 nanoseconds since 1970.
 NUMERIC = (
@@ -81,7 +82,7 @@ def numbers(dtype: str, values: Any) -> np.ndarray[Any, Any]:
     Raises:
         FieldError: a value does not fit, or is of another kind.
     """
-    given = values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
+    given = host_array("values", values) if isinstance(values, Tensor) else np.asarray(values)
     target = np.dtype("int64" if dtype == "timestamp_ns" else dtype)
     if given.dtype.kind == "M" and dtype == "timestamp_ns":
         moments = given.astype("datetime64[ns]")

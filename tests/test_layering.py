@@ -150,7 +150,7 @@ def test_imports(module: Path) -> None:
     top = name.split(".")[0]
     if top == "datasets" and not name.endswith("__init__"):
         allowed = {"_core", "_storage", "fields", "batch", "molecule", "errors", "neighbors"}
-        allowed |= {"statistics", "sweeping", "descriptors", "options"}
+        allowed |= {"statistics", "sweeping", "descriptors", "options", "indices"}
         allowed |= {"atlas_store", "column_scan"}
         assert {i for i in ours if i.split(".")[0] != "datasets"} <= allowed
         siblings = {i for i in ours if i.startswith("datasets.")}
@@ -188,3 +188,21 @@ def test_core_is_free_of_torch_and_python() -> None:
     core = re.findall(r"target_link_libraries\(\s*atompack_core\b([^)]*)\)", text)
     assert core
     assert not re.search(r"(?i)torch|python|pybind", " ".join(core))
+
+
+UNLOCKED = re.compile(r"call_guard|gil_scoped_release")
+# Where the GIL is released: around the work alone, by what these headers offer.
+RELEASING = {"unlocked.h", "serial.h", "taking.h"}
+
+
+@pytest.mark.parametrize(
+    "source", [p for p in SOURCES if p.parent.name == "bindings"], ids=lambda p: p.name
+)
+def test_the_gil_is_released_around_work_alone(source: Path) -> None:
+    """pybind11 keeps a table of instances that only the GIL guards.
+
+    A call_guard around py::init() releases the GIL while an instance is put into that table, so
+    bindings release it by unlocked(), without_gil() and Serial, which run no code of pybind11.
+    """
+    code = re.sub(r"//[^\n]*", "", source.read_text())
+    assert source.name in RELEASING or not UNLOCKED.search(code)

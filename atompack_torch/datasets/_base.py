@@ -18,7 +18,7 @@ from atompack_torch._core import (
     Prefetcher,
 )
 from atompack_torch.batch import RESERVED, MoleculeBatch
-from atompack_torch.datasets._batches import BatchDataset, Indices, as_sequence
+from atompack_torch.datasets._batches import BatchDataset
 from atompack_torch.datasets._computed import Computing, structure_request
 from atompack_torch.datasets._forces import ForceChoice
 from atompack_torch.datasets._request import Request, declared_by
@@ -31,6 +31,7 @@ from atompack_torch.fields import (
     FieldSpec,
     public_names,
 )
+from atompack_torch.indices import Indices, is_batch
 from atompack_torch.molecule import Molecule
 from atompack_torch.statistics import Statistics, gather
 from atompack_torch.sweeping import Report, reporting
@@ -135,22 +136,25 @@ class MoleculeDataset(BatchDataset[Molecule]):
         return specs if self._computing is None else specs | self._computing.specs()
 
     @overload
-    def __getitem__(self, item: slice) -> MoleculeBatch: ...
+    def __getitem__(self, item: slice | Indices) -> MoleculeBatch: ...
     @overload
     def __getitem__(self, item: int) -> Molecule: ...
-    def __getitem__(self, item: int | slice) -> Any:
-        """One molecule by number (negative too), or a batch by slice.
+    def __getitem__(self, item: int | slice | Indices) -> Any:
+        """One molecule by number (negative too), or a batch by slice, numbers or mask.
 
         A damaged custom value of the one molecule is reported when it is read; ``transform`` is
         for batches and does not see it.
 
         Raises:
-            IndexError: out of range.
+            IndexError: out of range, or a mask of another length.
+            TypeError: something else than integers or a mask.
             CorruptFileError: the record is damaged.
             FieldError: a value is missing and ``missing="error"``.
         """
         if isinstance(item, slice):
             return self.batch(range(*item.indices(len(self))))
+        if is_batch(item):
+            return self.batch(item)
         made = self._collator().collate_one(item, self._selection)
         batch, faults = self._completed(self._wrapped(made)), made[4]
         names = list(batch._mask_rows) if faults else []
@@ -160,19 +164,22 @@ class MoleculeDataset(BatchDataset[Molecule]):
         """Decodes molecules into one batch.
 
         Args:
-            indices: molecule numbers, any order, repeats allowed, negative ones from the end.
+            indices: molecule numbers, any order, repeats allowed, negative ones from the end: a
+                list, range, array or tensor of integers of any width. Or a mask: as many bools as
+                there are molecules.
 
         Returns:
             A ``MoleculeBatch`` (or what ``transform`` makes of it); ``index`` holds the numbers in
             the whole data set, also for a subset.
 
         Raises:
-            IndexError: an index is out of range.
+            IndexError: an index is out of range, or a mask has another length.
+            TypeError: something else than integers or a mask.
             CorruptFileError: a record, or a value that was asked for, is damaged.
             FieldError: a value is missing and ``missing="error"``; types that cannot share a batch.
         """
         in_worker = get_worker_info() is not None
-        made = self._collator().collate(as_sequence(indices), self._selection, in_worker)
+        made = self._collator().collate(indices, self._selection, in_worker)
         return self._finished(self._completed(self._wrapped(made)))
 
     def _finished(self, batch: MoleculeBatch) -> Any:
@@ -264,7 +271,7 @@ class MoleculesAhead:
         self._selection = dataset._selection
         self._native = Prefetcher(self._collator, num_threads, pinned)
 
-    def ask(self, indices: Sequence[int] | Tensor) -> None:
+    def ask(self, indices: Indices) -> None:
         """Never waits."""
         self._native.ask(self._collator, indices, self._selection)
 

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 from torch.utils.data._utils.collate import default_collate_fn_map
 
+from atompack_torch._core import resolve_indices
 from atompack_torch.batch import MoleculeBatch
+from atompack_torch.indices import Indices
 
 Item = TypeVar("Item", covariant=True)
 Self = TypeVar("Self", bound="BatchDataset[Any]")
-
-Indices = Sequence[int] | Tensor | np.ndarray[Any, Any]
 
 
 class Collated:
@@ -42,7 +41,7 @@ default_collate_fn_map[Collated] = _unwrap
 class Ahead(Protocol):
     """Batches that native threads make ahead of their use; they come in the order of asking."""
 
-    def ask(self, indices: Sequence[int] | Tensor) -> None:
+    def ask(self, indices: Indices) -> None:
         """Never waits."""
 
     def take(self) -> Any:
@@ -55,10 +54,11 @@ class Ahead(Protocol):
 class BatchDataset(Dataset[Item]):
     """A data set that makes whole batches at once."""
 
+    _item: ClassVar[str] = "molecule"  # what errors call one
     _selection: Tensor | None = None  # of a subset: numbers in the whole data set
 
     def batch(self, indices: Indices) -> Any:
-        """One batch of these items, any order, repeats allowed."""
+        """One batch of these items, any order, repeats allowed; a mask chooses some in order."""
         raise NotImplementedError
 
     def _size(self) -> int:
@@ -93,15 +93,20 @@ class BatchDataset(Dataset[Item]):
     def subset(self: Self, indices: Indices) -> Self:
         """The same data set, seen through these indices; nothing is read or copied.
 
+        Args:
+            indices: as ``batch`` takes them: integers in any order, repeats allowed, negative ones
+                from the end; or a mask of ``len(self)`` bools.
+
+        Returns:
+            The subset; indices of it count its own items.
+
         Raises:
-            IndexError: an index is out of range.
+            IndexError: an index is out of range, or a mask has another length.
+            TypeError: something else than integers or a mask.
         """
-        checked = torch.as_tensor(indices, dtype=torch.int64)
-        if len(checked) and (int(checked.min()) < -len(self) or int(checked.max()) >= len(self)):
-            raise IndexError(f"subset: an index is out of range for a data set of {len(self)}")
-        checked = torch.where(checked < 0, checked + len(self), checked)
+        numbers = resolve_indices(indices, self._size(), self._selection, self._item)
         part = self._copied()
-        part._selection = checked if self._selection is None else self._selection[checked]
+        part._selection = numbers
         return part
 
     def split(self: Self, fractions: Sequence[float], seed: int) -> list[Self]:
@@ -121,13 +126,3 @@ class BatchDataset(Dataset[Item]):
     def _parted(self: Self, numbers: Sequence[Tensor]) -> list[Self]:
         """Subsets; the first is for training."""
         return [self.subset(part) for part in numbers]
-
-
-def as_sequence(indices: Indices) -> Sequence[int]:
-    """Indices in a form whose items are integers to Python."""
-    if not isinstance(indices, (Tensor, np.ndarray)):
-        return indices
-    is_integer = str(indices.dtype).removeprefix("torch.").startswith(("int", "uint"))
-    if not is_integer and len(indices):
-        raise TypeError(f"indices: expected integers, got {indices.dtype}")
-    return indices.tolist()

@@ -56,7 +56,12 @@ class Examples:
         self._numbers, self._levels, self._jagged = numbers, levels, jagged
 
     def collate(self, column: list[Any]) -> Any:
-        """One batch of values, one an example: what default_collate makes, and our exceptions."""
+        """One batch of values, one an example: what default_collate makes, and our exceptions.
+
+        Without examples nothing tells what a batch is like: an empty list.
+        """
+        if not column:
+            return []
         first = column[0]
         if _is_molecule(first) and all(map(_is_molecule, column)):
             return self._molecules(column)

@@ -14,10 +14,17 @@ import numpy as np
 from torch import Tensor
 from torch.utils.data import get_worker_info
 
-from atompack_torch._core import ExampleCollator, ExamplePrefetcher, ShardReader
-from atompack_torch.datasets._batches import Ahead, BatchDataset, Indices, as_sequence
+from atompack_torch._core import (
+    ExampleCollator,
+    ExamplePrefetcher,
+    ShardReader,
+    resolve_index,
+    resolve_indices,
+)
+from atompack_torch.datasets._batches import Ahead, BatchDataset
 from atompack_torch.datasets._examples import Examples, molecules_of
 from atompack_torch.datasets._one_arena import sent_whole
+from atompack_torch.indices import Indices, is_batch
 
 Layout = Literal["list", "jagged"]
 LevelName = Literal["atom", "molecule"]
@@ -109,6 +116,8 @@ class ShardDataset(BatchDataset[Any]):
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_opened": None}
 
+    _item = "example"
+
     def _size(self) -> int:
         return self._n
 
@@ -136,11 +145,12 @@ class ShardDataset(BatchDataset[Any]):
         begins = np.flatnonzero(np.diff(blocks, prepend=-1))
         return np.diff(begins, append=len(blocks))
 
-    def __getitem__(self, index: int | slice) -> Any:
-        """One example by number, negative ones from the end; a batch by slice.
+    def __getitem__(self, index: int | slice | Indices) -> Any:
+        """One example by number, negative ones from the end; a batch by slice, numbers or mask.
 
         Raises:
-            IndexError: out of range.
+            IndexError: out of range, or a mask of another length.
+            TypeError: something else than integers or a mask.
             CorruptFileError: the shard or the block is damaged.
             UnsafePickleError: the block holds more than data.
             UnsupportedFormatError: the block holds data of a form that is not read here.
@@ -148,22 +158,29 @@ class ShardDataset(BatchDataset[Any]):
         """
         if isinstance(index, slice):
             return self.batch(range(*index.indices(len(self))))
-        return self._open().example(self._number(index))
+        if is_batch(index):
+            return self.batch(index)
+        number = resolve_index(index, self._size(), self._selection, self._item)
+        return self._open().example(number)
 
     def batch(self, indices: Indices) -> Any:
         """Collates examples.
 
         Args:
-            indices: numbers of examples, any order, repeats allowed, negative ones from the end.
+            indices: numbers of examples, any order, repeats allowed, negative ones from the end:
+                a list, range, array or tensor of integers of any width. Or a mask: as many bools
+                as there are examples.
 
         Returns:
             What ``default_collate`` would, a ``MoleculeBatch`` in place of dicts with positions and
-            atomic numbers (its ``index`` are the numbers of the examples).
+            atomic numbers (its ``index`` are the numbers of the examples). Of no examples, an
+            empty list.
 
         Raises:
-            IndexError: an index is out of range.
+            IndexError: an index is out of range, or a mask has another length.
             FieldError: values of molecules that cannot share a batch.
-            TypeError: values that ``default_collate`` does not take (None, say).
+            TypeError: values that ``default_collate`` does not take (None, say); indices that are
+                neither integers nor a mask.
         """
         return self._collated(indices)[1]
 
@@ -173,28 +190,17 @@ class ShardDataset(BatchDataset[Any]):
 
     def _collated(self, indices: Indices) -> tuple[Tensor | None, Any]:
         """A batch, and the arena that it lies in if it does."""
-        numbers = self._numbers(indices)
         opened = self._open()
         made = None
         if opened.native is not None:
-            made = opened.native.collate(numbers, get_worker_info() is not None, molecules_of)
-        return (None, opened.one_by_one(numbers)) if made is None else made
+            in_worker = get_worker_info() is not None
+            made = opened.native.collate(indices, self._selection, in_worker, molecules_of)
+        return (None, opened.one_by_one(self._numbers(indices))) if made is None else made
 
     def _numbers(self, indices: Indices) -> list[int]:
-        return [self._number(index) for index in as_sequence(indices)]
-
-    def _number(self, index: Any) -> int:
-        """The number in the whole data set."""
-        if isinstance(index, bool) or not hasattr(index, "__index__"):
-            raise TypeError(f"index: expected an int, got {type(index).__name__}")
-        number: int = index.__index__()
-        n = len(self)
-        if not -n <= number < n:
-            raise IndexError(
-                f"{self._root}: example {number} is out of range for a data set of {n}"
-            )
-        number %= n
-        return number if self._selection is None else int(self._selection[number])
+        """The numbers in the whole data set."""
+        numbers = resolve_indices(indices, self._size(), self._selection, self._item)
+        return list(numbers.tolist())
 
     def _ahead(self, num_threads: int, pinned: bool) -> Ahead:
         native = self._open().native
@@ -261,11 +267,12 @@ class _ExamplesAhead:
     """Batches of examples that native threads make ahead of their use."""
 
     def __init__(self, dataset: ShardDataset, native: ExamplePrefetcher) -> None:
-        self._dataset, self._native = dataset, native
+        self._selection, self._native = dataset._selection, native
         self._opened = dataset._open()
 
-    def ask(self, indices: Sequence[int] | Tensor) -> None:
-        self._native.ask(self._dataset._numbers(indices))
+    def ask(self, indices: Indices) -> None:
+        assert self._opened.native is not None
+        self._native.ask(self._opened.native, indices, self._selection)
 
     def take(self) -> Any:
         numbers, made = self._native.take(molecules_of)
@@ -282,7 +289,7 @@ class _ExamplesInTurn:
         self._dataset = dataset
         self._asked: deque[list[int]] = deque()
 
-    def ask(self, indices: Sequence[int] | Tensor) -> None:
+    def ask(self, indices: Indices) -> None:
         self._asked.append(self._dataset._numbers(indices))
 
     def take(self) -> Any:

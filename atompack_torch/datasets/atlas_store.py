@@ -6,16 +6,21 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import get_worker_info
 
-from atompack_torch._core import ColumnPrefetcher, ColumnScanner
+from atompack_torch._core import (
+    ColumnPrefetcher,
+    ColumnScanner,
+    resolve_index,
+    resolve_indices,
+)
 from atompack_torch.atlas_store import AtlasStore
 from atompack_torch.column_scan import Layout
-from atompack_torch.datasets._batches import BatchDataset, Indices, as_sequence
+from atompack_torch.datasets._batches import BatchDataset
 from atompack_torch.datasets._one_arena import sent_whole
+from atompack_torch.indices import Indices, is_batch
 
 Batch = dict[str, Any]
 Transform = Callable[[Batch], Any]
@@ -47,6 +52,8 @@ class AtlasDataset(BatchDataset[Batch]):
         FieldError: no dataset has one of the arrays.
         ValueError: two keys of a batch would have the same name.
     """
+
+    _item = "dataset"
 
     def __init__(
         self,
@@ -110,48 +117,56 @@ class AtlasDataset(BatchDataset[Batch]):
         sizes: Tensor = torch.unique_consecutive(blocks, return_counts=True)[1]
         return sizes
 
-    def __getitem__(self, item: int | slice) -> Any:
-        """One dataset by number (negative too): array name → value; or a batch by slice.
+    def __getitem__(self, item: int | slice | Indices) -> Any:
+        """One dataset by number (negative too): array name → value; or a batch.
+
+        A slice, numbers or a mask of ``len(self)`` bools give a batch.
 
         Values are in their own shape, None where the dataset does not have the array; ``name`` is
         its name. ``transform`` is for batches and does not see it.
 
         Raises:
-            IndexError: out of range.
+            IndexError: out of range, or a mask of another length.
+            TypeError: something else than integers or a mask.
             CorruptFileError: a file is damaged.
         """
         if isinstance(item, slice):
             return self.batch(range(*item.indices(len(self))))
+        if is_batch(item):
+            return self.batch(item)
+        place = resolve_index(item, len(self), None, self._item)
         start, shape, _, dtype, num_threads = self._options
         scanner = self._store._scanner(self._arrays, start, shape, "list", dtype, num_threads)
-        _, columns = scanner.scan([item], self._selection, False)
+        _, columns = scanner.scan([place], self._selection, False)
         values = {array: column[0][0] for array, column in zip(self._arrays, columns, strict=True)}
-        return values | {"name": self._name_of(int(item))}
+        return values | {"name": self._names_of([place])[0]}
 
-    def _name_of(self, item: int) -> str:
-        (name,) = self._names_of([item])
-        return name
-
-    def _names_of(self, indices: Sequence[int] | Tensor) -> list[str]:
+    def _names_of(self, places: Sequence[int]) -> list[str]:
         if self._names is None:
             names = self._store._dataset_names()
             self._names = (
                 names if self._selection is None else [names[i] for i in self._selection.tolist()]
             )
-        numbers = indices.tolist() if isinstance(indices, (Tensor, np.ndarray)) else indices
-        return [self._names[i] for i in numbers]
+        return [self._names[i] for i in places]
+
+    def _places(self, indices: Indices) -> Tensor:
+        """What an index or a mask names, counted from the first dataset that is shown."""
+        return resolve_indices(indices, len(self), None, self._item)
 
     def batch(self, indices: Indices) -> Any:
         """One column scan an array.
 
         Args:
-            indices: numbers of datasets, any order, repeats allowed, negative ones from the end.
+            indices: numbers of datasets, any order, repeats allowed, negative ones from the end:
+                a list, range, array or tensor of integers of any width. Or a mask: as many bools
+                as there are datasets.
 
         Returns:
             A dict as above, or what ``transform`` makes of it.
 
         Raises:
-            IndexError: an index is out of range.
+            IndexError: an index is out of range, or a mask has another length.
+            TypeError: something else than integers or a mask.
             FieldError: shapes or dtypes differ where the layout joins them.
             CorruptFileError: a file is damaged.
         """
@@ -164,10 +179,10 @@ class AtlasDataset(BatchDataset[Batch]):
 
     def _scanned(self, indices: Indices) -> tuple[Tensor, Batch]:
         """The memory of all tensors, and the batch."""
-        numbers = as_sequence(indices)
+        places = self._places(indices)
         shared = get_worker_info() is not None
-        scan = self._scanner().scan(numbers, self._selection, shared)
-        return scan[0], self._wrapped(scan, self._names_of(numbers))
+        scan = self._scanner().scan(places, self._selection, shared)
+        return scan[0], self._wrapped(scan, self._names_of(places.tolist()))
 
     def _wrapped(self, scan: Any, names: list[str]) -> Batch:
         batch: Batch = {}
@@ -203,10 +218,11 @@ class ColumnsAhead:
         self._native = ColumnPrefetcher(self._scanner, num_threads, pinned)
         self._names: list[list[str]] = []
 
-    def ask(self, indices: Sequence[int] | Tensor) -> None:
+    def ask(self, indices: Indices) -> None:
         """Never waits."""
-        self._native.ask(self._scanner, indices, self._dataset._selection)
-        self._names.append(self._dataset._names_of(indices))
+        places = self._dataset._places(indices)
+        self._native.ask(self._scanner, places, self._dataset._selection)
+        self._names.append(self._dataset._names_of(places.tolist()))
 
     def take(self) -> Batch:
         """The oldest."""

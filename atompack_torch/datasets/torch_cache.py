@@ -13,7 +13,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from atompack_torch._core import MoleculeSource, TorchCacheReader, TorchCacheSource
+from atompack_torch._core import (
+    MoleculeSource,
+    TorchCacheReader,
+    TorchCacheSource,
+    resolve_index,
+)
 from atompack_torch.batch import MoleculeBatch
 from atompack_torch.datasets._base import MoleculeDataset
 from atompack_torch.datasets._computed import CacheFeatures, Options, Stored, planned
@@ -27,6 +32,7 @@ from atompack_torch.datasets._request import (
 )
 from atompack_torch.descriptors import ChebyshevDescriptor
 from atompack_torch.errors import FieldError, UnsupportedFormatError
+from atompack_torch.indices import Indices
 from atompack_torch.neighbors import NeighborList
 
 
@@ -157,13 +163,14 @@ class TorchCache:
         }
 
     def _entry(self, index: int) -> int:
-        if not -len(self) <= index < len(self):
-            raise IndexError(f"{self._file}: entry {index} of {len(self)}")
-        return index % len(self)
+        try:
+            return resolve_index(index, len(self), None, "entry")
+        except IndexError as error:
+            raise IndexError(f"{self._file}: {error}") from None
 
     def batch(
         self,
-        indices: Sequence[int],
+        indices: Indices,
         fields: Sequence[str] = ("features", FORCE_DERIVATIVES),
     ) -> MoleculeBatch:
         """Entries as one batch with these fields, positions and species beside them.

@@ -44,7 +44,10 @@ def numbers(what: str, source: Any) -> NDArray[Any]:
         ValueError: not one-dimensional, negative, infinite or NaN.
     """
     if isinstance(source, torch.Tensor):
-        tensor = source.detach().cpu()
+        is_dense = not source.is_nested and source.layout == torch.strided
+        if not is_dense or source.is_meta or source.is_quantized:
+            raise TypeError(f"{what}: expected a dense tensor with values, got another")
+        tensor = source.detach().cpu().resolve_neg()
         source = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
     array = np.asarray(source)
     if array.size == 0:

@@ -12,6 +12,7 @@
 #include "bindings/indices.h"
 #include "bindings/path.h"
 #include "bindings/taking.h"
+#include "bindings/unlocked.h"
 #include "collate/columns.h"
 #include "collate/ordered_workers.h"
 
@@ -71,8 +72,8 @@ std::shared_ptr<ColumnScanner> make_scanner(std::shared_ptr<Store> store, std::v
                                       : collate::Layout::stacked;
   if (dtype) options.dtype = dtype_named(*dtype);
   options.max_threads = max_threads;
-  return std::make_shared<ColumnScanner>(std::move(store), std::move(variables),
-                                         SliceRequest{std::move(start), std::move(count)}, options);
+  return make_shared_handle<ColumnScanner>(std::move(store), std::move(variables),
+                                           SliceRequest{std::move(start), std::move(count)}, options);
 }
 
 py::object texts_of(const ScannedColumn& column, collate::Layout layout) {
@@ -110,17 +111,12 @@ py::tuple hand_over(const collate::Scan& scan) {
 py::tuple scan(const ColumnScanner& self, const py::object& rows, const std::optional<at::Tensor>& selection,
                bool shared) {
   const std::vector<int64_t> numbers = Shown(self.size(), selection, "dataset").numbers(rows);
-  collate::Scan made;
-  {
-    const py::gil_scoped_release release;
-    made = self.scan(numbers, shared ? ArenaKind::shared : ArenaKind::heap, 0);
-  }
-  return hand_over(made);
+  return hand_over(without_gil([&] { return self.scan(numbers, shared ? ArenaKind::shared : ArenaKind::heap, 0); }));
 }
 
-std::unique_ptr<Prefetcher> make_prefetcher(std::shared_ptr<ColumnScanner> scanner, int n_threads, bool pinned) {
+UniqueHandle<Prefetcher> make_prefetcher(std::shared_ptr<ColumnScanner> scanner, int n_threads, bool pinned) {
   const ArenaKind kind = pinned ? ArenaKind::pinned : ArenaKind::heap;
-  return std::make_unique<Prefetcher>(
+  return make_unique_handle<Prefetcher>(
       [scanner = std::move(scanner), kind](const std::vector<int64_t>& rows) { return scanner->scan(rows, kind, 1); },
       n_threads);
 }
@@ -148,11 +144,12 @@ std::optional<io::FileVersion> version_of(const PyFileVersion& plain) {
 std::shared_ptr<Store> open_store(const Path& path, const std::optional<PyVersion>& version) {
   std::optional<atlas_store::Version> expected;
   if (version) expected = {version_of(version->first), version_of(version->second)};
-  return std::make_shared<Store>(path.bytes, expected);
+  return make_shared_handle<Store>(path.bytes, expected);
 }
 
 py::tuple array_of(const Store& self, uint32_t variable, uint32_t dataset) {
-  array_format::ArrayDefinition array = array_format::definition_of(self.array(variable, dataset));
+  array_format::ArrayDefinition array =
+      without_gil([&] { return array_format::definition_of(self.array(variable, dataset)); });
   // The metadata keeps the names that the caller gave, however many.
   const auto schema = self.metadata().schema_number(dataset, variable);
   if (schema) array.dimension_names = self.metadata().schema(*schema).dimension_names;
@@ -162,10 +159,9 @@ py::tuple array_of(const Store& self, uint32_t variable, uint32_t dataset) {
 }  // namespace
 
 void bind_atlas_store(py::module_& module) {
-  const auto release = py::call_guard<py::gil_scoped_release>();
   py::class_<Store, std::shared_ptr<Store>> reader(module, "AtlasReader");
   bind_metadata(reader);
-  reader.def(py::init(&open_store), py::arg("path"), py::arg("version") = std::nullopt, release)
+  reader.def(py::init(unlocked(&open_store)), py::arg("path"), py::arg("version") = std::nullopt)
       .def_property_readonly(
           "version",
           [](const Store& self) { return PyVersion{plain(self.version().metadata), plain(self.version().intent)}; })
@@ -173,19 +169,19 @@ void bind_atlas_store(py::module_& module) {
       .def("array", &array_of, py::arg("variable"), py::arg("dataset"))
       .def(
           "statistics",
-          [](const Store& self, uint32_t variable) { return statistics_object(self.statistics(variable)); },
-          py::arg("variable"))
-      .def(
-          "blocks",
-          [](const Store& self, uint32_t variable, const std::vector<int64_t>& datasets) {
-            return self.blocks(variable, datasets);
+          [](const Store& self, uint32_t variable) {
+            return statistics_object(without_gil([&] { return self.statistics(variable); }));
           },
-          py::arg("variable"), py::arg("datasets"), release);
+          py::arg("variable"))
+      .def("blocks", unlocked([](const Store& self, uint32_t variable, const std::vector<int64_t>& datasets) {
+             return self.blocks(variable, datasets);
+           }),
+           py::arg("variable"), py::arg("datasets"));
   py::class_<ColumnScanner, std::shared_ptr<ColumnScanner>>(module, "ColumnScanner")
       .def(py::init(&make_scanner), py::arg("store"), py::arg("variables"), py::kw_only(), py::arg("start"),
            py::arg("count"), py::arg("layout"), py::arg("dtype"), py::arg("max_threads"))
       .def("scan", &scan, py::arg("datasets"), py::arg("selection"), py::arg("shared"));
-  py::class_<Prefetcher>(module, "ColumnPrefetcher")
+  py::class_<Prefetcher, UniqueHandle<Prefetcher>>(module, "ColumnPrefetcher")
       .def(py::init(&make_prefetcher), py::arg("scanner"), py::arg("n_threads"), py::arg("pinned"))
       .def("ask", &ask, py::arg("scanner"), py::arg("datasets"), py::arg("selection"))
       .def("take", [](Prefetcher& self) { return hand_over(take_patiently(self)); })

@@ -11,7 +11,9 @@
 #include "bindings/atlas_values.h"
 #include "bindings/errors.h"
 #include "bindings/path.h"
+#include "bindings/plain_arrays.h"
 #include "bindings/serial.h"
+#include "bindings/unlocked.h"
 
 namespace atompack::bindings {
 namespace {
@@ -35,9 +37,9 @@ std::optional<codec::Codec> codec_named(const std::optional<std::string>& name) 
 
 io::FileSystem& files_of(bool durable) { return durable ? io::real_file_system() : io::unsynced_file_system(); }
 
-// A view; the caller keeps the array, which is contiguous.
+// A view; the caller keeps the array.
 Bytes bytes_of(const py::array& values) {
-  if ((values.flags() & py::array::c_style) == 0) throw InternalError("an array is not contiguous");
+  check_plain(values);
   return {static_cast<const std::byte*>(values.data()), static_cast<size_t>(values.nbytes())};
 }
 
@@ -115,23 +117,22 @@ py::object values_of(Type type, const Extents& count, const Read& read) {
   return nested_texts(texts, shape, type == Type::string ? ColumnKind::text : ColumnKind::bytes);
 }
 
-std::unique_ptr<StoreWriter> open_store_writer(const Path& path, bool create, const std::optional<std::string>& codec,
-                                               int form, int level, uint64_t block_bytes, bool durable) {
+UniqueHandle<StoreWriter> open_store_writer(const Path& path, bool create, const std::optional<std::string>& codec,
+                                            int form, int level, uint64_t block_bytes, bool durable) {
   atlas_store::WriterOptions options;
   options.codec = codec_named(codec);
   options.form = static_cast<atlas_store::Form>(form);
   options.level = level;
   options.block_bytes = block_bytes;
-  const py::gil_scoped_release release;
-  return std::make_unique<StoreWriter>(path.bytes, create ? atlas_store::Mode::create : atlas_store::Mode::append,
-                                       options, files_of(durable));
+  return make_unique_handle<StoreWriter>(path.bytes, create ? atlas_store::Mode::create : atlas_store::Mode::append,
+                                         options, files_of(durable));
 }
 
 void bind_store_writer(py::module_& module) {
   using Name = const std::string&;
-  py::class_<StoreWriter>(module, "AtlasWriter")
-      .def(py::init(&open_store_writer), py::arg("path"), py::arg("create"), py::arg("codec"), py::arg("form"),
-           py::arg("level"), py::arg("block_bytes"), py::arg("durable"))
+  py::class_<StoreWriter, UniqueHandle<StoreWriter>>(module, "AtlasWriter")
+      .def(py::init(unlocked(&open_store_writer)), py::arg("path"), py::arg("create"), py::arg("codec"),
+           py::arg("form"), py::arg("level"), py::arg("block_bytes"), py::arg("durable"))
       .def("__len__",
            [](const StoreWriter& self) { return self.look([](auto& w) { return n_datasets(w.metadata()); }); })
       .def("dataset_names",
@@ -199,21 +200,20 @@ void bind_store_writer(py::module_& module) {
       .def("compact", [](StoreWriter& self) { self.use([](auto& w) { w.compact(); }); });
 }
 
-std::unique_ptr<FileWriter> open_file_writer(const Path& path, const std::string& codec, int level,
-                                             uint64_t block_bytes, bool durable) {
+UniqueHandle<FileWriter> open_file_writer(const Path& path, const std::string& codec, int level, uint64_t block_bytes,
+                                          bool durable) {
   array_format::WriterOptions options;
   options.codec = codec_named(codec).value();
   options.level = level;
   options.block_bytes = block_bytes;
-  const py::gil_scoped_release release;
-  return std::make_unique<FileWriter>(path.bytes, options, files_of(durable));
+  return make_unique_handle<FileWriter>(path.bytes, options, files_of(durable));
 }
 
 void bind_file_writer(py::module_& module) {
   using Name = const std::string&;
-  py::class_<FileWriter>(module, "ArrayFileWriter")
-      .def(py::init(&open_file_writer), py::arg("path"), py::arg("codec"), py::arg("level"), py::arg("block_bytes"),
-           py::arg("durable"))
+  py::class_<FileWriter, UniqueHandle<FileWriter>>(module, "ArrayFileWriter")
+      .def(py::init(unlocked(&open_file_writer)), py::arg("path"), py::arg("codec"), py::arg("level"),
+           py::arg("block_bytes"), py::arg("durable"))
       .def("names", [](FileWriter& self) { return self.use([](auto& w) { return w.names(); }); })
       .def("definition",
            [](FileWriter& self, Name name) { return describe(self.use([&](auto& w) { return w.definition(name); })); })
@@ -248,9 +248,8 @@ void bind_file_writer(py::module_& module) {
 void bind_file_reader(py::module_& module) {
   using Name = const std::string&;
   using array_format::Reader;
-  const auto release = py::call_guard<py::gil_scoped_release>();
-  py::class_<Reader>(module, "ArrayFileReader")
-      .def(py::init([](const Path& path) { return std::make_unique<Reader>(path.bytes); }), py::arg("path"), release)
+  py::class_<Reader, UniqueHandle<Reader>>(module, "ArrayFileReader")
+      .def(py::init(unlocked([](const Path& path) { return make_unique_handle<Reader>(path.bytes); })), py::arg("path"))
       .def("names", &Reader::names)
       .def("definition",
            [](const Reader& self, Name name) { return describe(array_format::definition_of(self.array(name))); })
@@ -264,7 +263,10 @@ void bind_file_reader(py::module_& module) {
       });
   module.def(
       "read_array_statistics",
-      [](const Path& path) { return statistics_object(array_format::read_statistics(path.bytes)); }, py::arg("path"));
+      [](const Path& path) {
+        return statistics_object(without_gil([&] { return array_format::read_statistics(path.bytes); }));
+      },
+      py::arg("path"));
 }
 
 }  // namespace

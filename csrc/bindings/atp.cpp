@@ -8,6 +8,7 @@
 #include "base/joined_source.h"
 #include "base/mixture_source.h"
 #include "bindings/path.h"
+#include "bindings/unlocked.h"
 
 namespace atompack::bindings {
 namespace {
@@ -68,12 +69,21 @@ std::shared_ptr<atp::Reader> open_reader(const Path& path, const Snapshot& snaps
   const io::Access mode = access == "random"       ? io::Access::random
                           : access == "sequential" ? io::Access::sequential
                                                    : io::Access::automatic;
-  return std::make_shared<atp::Reader>(path.bytes, snapshot, atp::ReadOptions{mode, populate});
+  return make_shared_handle<atp::Reader>(path.bytes, snapshot, atp::ReadOptions{mode, populate});
 }
 
 template <typename Source>
 std::shared_ptr<Source> source_of(const std::vector<std::shared_ptr<MoleculeSource>>& parts) {
-  return std::make_shared<Source>(std::vector<std::shared_ptr<const MoleculeSource>>(parts.begin(), parts.end()));
+  return make_shared_handle<Source>(std::vector<std::shared_ptr<const MoleculeSource>>(parts.begin(), parts.end()));
+}
+
+std::shared_ptr<JoinedSource> join_sources(std::shared_ptr<MoleculeSource> molecules,
+                                           std::shared_ptr<MoleculeSource> extra) {
+  return make_shared_handle<JoinedSource>(std::move(molecules), std::move(extra));
+}
+
+std::shared_ptr<ForceSubsetSource> choose_forces(std::shared_ptr<MoleculeSource> all, std::vector<uint8_t> chosen) {
+  return make_shared_handle<ForceSubsetSource>(std::move(all), std::move(chosen));
 }
 
 // Writes into memory that the caller owns: `address` is that of snapshot.n_molecules int64.
@@ -85,9 +95,7 @@ void atom_counts_at(const Path& path, const Snapshot& snapshot, uintptr_t addres
 
 void bind_atp(py::module_& module) {
   py::class_<Snapshot>(module, "AtpSnapshot")
-      .def_static(
-          "take", [](const Path& path) { return atp::take_snapshot(path.bytes); }, py::arg("path"),
-          py::call_guard<py::gil_scoped_release>())
+      .def_static("take", unlocked([](const Path& path) { return atp::take_snapshot(path.bytes); }), py::arg("path"))
       .def_property_readonly("generation", [](const Snapshot& self) { return self.header.generation; })
       .def_property_readonly("n_molecules", [](const Snapshot& self) { return self.header.n_molecules; })
       .def_property_readonly("codec", [](const Snapshot& self) { return codec::name_of(self.header.codec); })
@@ -101,19 +109,17 @@ void bind_atp(py::module_& module) {
       .def("__len__", &MoleculeSource::size)
       .def("schemas", &describe_schemas);
   py::class_<atp::Reader, MoleculeSource, std::shared_ptr<atp::Reader>>(module, "AtpReader")
-      .def(py::init(&open_reader), py::arg("path"), py::arg("snapshot"), py::arg("access"), py::arg("populate"),
-           py::call_guard<py::gil_scoped_release>());
+      .def(py::init(unlocked(&open_reader)), py::arg("path"), py::arg("snapshot"), py::arg("access"),
+           py::arg("populate"));
   py::class_<ConcatSource, MoleculeSource, std::shared_ptr<ConcatSource>>(module, "ConcatSource")
-      .def(py::init(&source_of<ConcatSource>), py::arg("parts"));
+      .def(py::init(unlocked(&source_of<ConcatSource>)), py::arg("parts"));
   py::class_<MixtureSource, MoleculeSource, std::shared_ptr<MixtureSource>>(module, "MixtureSource")
-      .def(py::init(&source_of<MixtureSource>), py::arg("parts"));
+      .def(py::init(unlocked(&source_of<MixtureSource>)), py::arg("parts"));
   py::class_<JoinedSource, MoleculeSource, std::shared_ptr<JoinedSource>>(module, "JoinedSource")
-      .def(py::init<std::shared_ptr<MoleculeSource>, std::shared_ptr<MoleculeSource>>(), py::arg("molecules"),
-           py::arg("extra"));
+      .def(py::init(unlocked(&join_sources)), py::arg("molecules"), py::arg("extra"));
   py::class_<ForceSubsetSource, MoleculeSource, std::shared_ptr<ForceSubsetSource>>(module, "ForceSubsetSource")
-      .def(py::init<std::shared_ptr<MoleculeSource>, std::vector<uint8_t>>(), py::arg("all"), py::arg("chosen"));
-  module.def("read_atom_counts", &atom_counts_at, py::arg("path"), py::arg("snapshot"), py::arg("address"),
-             py::call_guard<py::gil_scoped_release>());
+      .def(py::init(unlocked(&choose_forces)), py::arg("all"), py::arg("chosen"));
+  module.def("read_atom_counts", unlocked(&atom_counts_at), py::arg("path"), py::arg("snapshot"), py::arg("address"));
 }
 
 }  // namespace atompack::bindings

@@ -7,6 +7,8 @@
 #include "atp/same_records.h"
 #include "bindings/errors.h"
 #include "bindings/path.h"
+#include "bindings/plain_arrays.h"
+#include "bindings/unlocked.h"
 
 namespace atompack::bindings {
 namespace {
@@ -31,7 +33,7 @@ DType dtype_of(const py::array& array) {
 
 // A view; the caller keeps the array, which is contiguous and in native byte order.
 Value value_of(const py::array& array) {
-  if ((array.flags() & py::array::c_style) == 0) throw InternalError("an array is not contiguous");
+  check_plain(array);
   Value value{ValueKind::numeric, dtype_of(array), {}, {}};
   if (array.ndim() > Shape::kMaxRank) {
     throw FieldError(cat("shape: expected at most ", Shape::kMaxRank, " dimensions, got ", array.ndim()));
@@ -54,11 +56,6 @@ Value value_of(py::handle item) {
   return {ValueKind::string, DType::uint8, {}, as_bytes({text, static_cast<size_t>(n)})};
 }
 
-std::span<const int64_t> int64_of(const py::array& array) {
-  if (dtype_of(array) != DType::int64) throw InternalError("expected int64");
-  return {static_cast<const int64_t*>(array.data()), static_cast<size_t>(array.size())};
-}
-
 // (scope, key, array or list of array, str or None, mask or None)
 Column column_of(py::handle item) {
   const auto [scope, key, values, mask] =
@@ -74,7 +71,7 @@ Column column_of(py::handle item) {
     error.at_field(key).at_molecule(static_cast<int64_t>(column.each.size()));
     throw;
   }
-  if (mask) column.present = static_cast<const bool*>(mask->data());
+  if (mask) column.present = reinterpret_cast<const bool*>(span_of<uint8_t>(*mask).data());
   return column;
 }
 
@@ -82,9 +79,9 @@ Column column_of(py::handle item) {
 Columns columns_of(py::handle item) {
   const auto [positions, numbers, ptr, fields, rows] =
       item.cast<std::tuple<py::array, py::array, py::array, py::list, std::optional<py::array>>>();
-  Columns columns{value_of(positions), value_of(numbers), int64_of(ptr), {}, std::nullopt};
+  Columns columns{value_of(positions), value_of(numbers), span_of<int64_t>(ptr), {}, std::nullopt};
   for (const py::handle field : fields) columns.fields.push_back(column_of(field));
-  if (rows) columns.rows = int64_of(*rows);
+  if (rows) columns.rows = span_of<int64_t>(*rows);
   return columns;
 }
 
@@ -92,8 +89,7 @@ void write(PathWriter& self, const py::list& runs) {
   std::vector<Columns> all;
   all.reserve(runs.size());
   for (const py::handle run : runs) all.push_back(columns_of(run));
-  const py::gil_scoped_release release;
-  self.write(all);
+  without_gil([&] { self.write(all); });
 }
 
 std::optional<codec::Codec> codec_named(const std::optional<std::string>& name) {
@@ -104,43 +100,40 @@ std::optional<codec::Codec> codec_named(const std::optional<std::string>& name) 
   throw InternalError("codec: unknown name");
 }
 
-std::unique_ptr<PathWriter> open_writer(const Path& path, const std::string& mode,
-                                        const std::optional<std::string>& codec, int level) {
+UniqueHandle<PathWriter> open_writer(const Path& path, const std::string& mode, const std::optional<std::string>& codec,
+                                     int level) {
   const atp::OpenMode open_mode = mode == "x"   ? atp::OpenMode::create
                                   : mode == "w" ? atp::OpenMode::replace
                                                 : atp::OpenMode::append;
-  const std::optional<codec::Codec> chosen = codec_named(codec);
-  const py::gil_scoped_release release;
-  return std::make_unique<PathWriter>(path.bytes, open_mode, chosen, level);
+  return make_unique_handle<PathWriter>(path.bytes, open_mode, codec_named(codec), level);
 }
 
 void copy(PathWriter& self, const atp::Reader& from, const py::array& indices) {
-  const std::span<const int64_t> numbers = int64_of(indices);
-  const py::gil_scoped_release release;
-  self.copy(from, numbers);
+  const std::span<const int64_t> numbers = span_of<int64_t>(indices);
+  without_gil([&] { self.copy(from, numbers); });
 }
 
 void check_same_records(const atp::Reader& original, const py::array& indices, const atp::Reader& copy, int64_t first) {
-  const std::span<const int64_t> numbers = int64_of(indices);
-  const py::gil_scoped_release release;
-  atp::check_same_records(original, numbers, copy, first);
+  const std::span<const int64_t> numbers = span_of<int64_t>(indices);
+  without_gil([&] { atp::check_same_records(original, numbers, copy, first); });
 }
 
 }  // namespace
 
 void bind_atp_writer(py::module_& module) {
-  const auto release = py::call_guard<py::gil_scoped_release>();
-  py::class_<PathWriter>(module, "AtpWriter")
-      .def(py::init(&open_writer), py::arg("path"), py::arg("mode"), py::arg("codec"), py::arg("level"))
+  py::class_<PathWriter, UniqueHandle<PathWriter>>(module, "AtpWriter")
+      .def(py::init(unlocked(&open_writer)), py::arg("path"), py::arg("mode"), py::arg("codec"), py::arg("level"))
       .def("write", &write, py::arg("runs"))
       .def("copy", &copy, py::arg("source"), py::arg("indices"))
-      .def("commit", &PathWriter::commit, py::arg("publish"), release)
-      .def("close", &PathWriter::close, release)
-      .def("discard", &PathWriter::discard, release)
-      .def_property_readonly("is_open", &PathWriter::is_open)
-      .def_property_readonly("n_molecules", &PathWriter::n_molecules)
-      .def_property_readonly("codec", [](const PathWriter& self) { return codec::name_of(self.codec()); })
-      .def_property_readonly("present_path", [](const PathWriter& self) { return text_of(self.present_path()); });
+      .def("commit", unlocked(&PathWriter::commit), py::arg("publish"))
+      .def("close", unlocked(&PathWriter::close))
+      .def("discard", unlocked(&PathWriter::discard))
+      .def_property_readonly("is_open", unlocked(&PathWriter::is_open))
+      .def_property_readonly("n_molecules", unlocked(&PathWriter::n_molecules))
+      .def_property_readonly("codec", unlocked([](const PathWriter& self) { return codec::name_of(self.codec()); }))
+      .def_property_readonly("present_path", [](const PathWriter& self) {
+        return text_of(without_gil([&] { return self.present_path(); }));
+      });
   module.def("check_same_records", &check_same_records, py::arg("original"), py::arg("indices"), py::arg("copy"),
              py::arg("first"));
 }

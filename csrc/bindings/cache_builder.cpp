@@ -3,7 +3,9 @@
 #include <pybind11/stl.h>
 
 #include "bindings/path.h"
-#include "bindings/tensors.h"
+#include "bindings/serial.h"
+#include "bindings/tensor_caster.h"
+#include "bindings/unlocked.h"
 #include "collate/arena.h"
 #include "torch_cache/builder.h"
 #include "torch_cache/contents.h"
@@ -20,8 +22,17 @@ using torch_cache::EntryColumns;
 using torch_cache::LabelColumn;
 using torch_cache::ValueColumn;
 
-// Contiguous tensors on the CPU by name; what is not there is None or absent.
+// Tensors by name, contiguous on the CPU; what is not there is None or absent.
 using Columns = std::map<std::string, std::optional<at::Tensor>>;
+
+void check_plain(const Columns& columns) {
+  for (const auto& [name, tensor] : columns) {
+    if (!tensor) continue;
+    if (!tensor->is_cpu() || tensor->layout() != at::kStrided || !tensor->is_contiguous() || tensor->is_neg()) {
+      throw FieldError(cat(name, ": expected a contiguous tensor on the CPU, got another")).at_field(name);
+    }
+  }
+}
 
 const at::Tensor* find(const Columns& columns, const std::string& name) {
   const auto found = columns.find(name);
@@ -71,6 +82,7 @@ DerivativeColumns derivatives_of(const Columns& columns) {
 
 std::shared_ptr<EncodedEntries> encode(const Columns& columns, std::vector<std::optional<std::string>> names,
                                        const std::vector<std::string>& symbols, const CacheHeader& header) {
+  check_plain(columns);
   EntryColumns entries;
   entries.ptr = numbers_of(columns, "ptr");
   entries.positions = data_of<double>(columns, "positions");
@@ -84,14 +96,14 @@ std::shared_ptr<EncodedEntries> encode(const Columns& columns, std::vector<std::
   if (header.features) entries.features = values_of(columns, "features");
   if (header.force_derivatives) entries.derivatives = derivatives_of(columns);
   entries.storage = header.storage;
-  const py::gil_scoped_release release;
-  return std::make_shared<EncodedEntries>(encode_entries(entries));
+  return without_gil([&] { return std::make_shared<EncodedEntries>(encode_entries(entries)); });
 }
 
 // Gives its files up when it is told, though a traceback may still hold the object.
 class ClosableBuilder {
  public:
-  explicit ClosableBuilder(std::unique_ptr<Builder> builder) : builder_(std::move(builder)) {}
+  ClosableBuilder(const std::string& path, const CacheHeader& header, const std::string& fingerprint, uint64_t bytes)
+      : builder_(std::make_unique<Builder>(path, header, fingerprint, bytes)) {}
 
   Builder& get() const {
     if (!builder_) throw py::value_error("the builder is closed");
@@ -103,31 +115,35 @@ class ClosableBuilder {
   std::unique_ptr<Builder> builder_;
 };
 
+using SerialBuilder = Serial<ClosableBuilder>;
+
+UniqueHandle<SerialBuilder> open_builder(const Path& path, const CacheHeader& header, const std::string& fingerprint,
+                                         uint64_t checkpoint_bytes) {
+  return make_unique_handle<SerialBuilder>(path.bytes, header, fingerprint, checkpoint_bytes);
+}
+
 void bind_builder(py::module_& module) {
-  using Unlocked = py::call_guard<py::gil_scoped_release>;
-  using Self = ClosableBuilder;
-  py::class_<Self>(module, "CacheBuilder")
-      .def(py::init([](const Path& path, const CacheHeader& header, const std::string& fingerprint, uint64_t bytes) {
-             return std::make_unique<Self>(std::make_unique<Builder>(path.bytes, header, fingerprint, bytes));
-           }),
-           py::arg("path"), py::arg("header"), py::arg("fingerprint"), py::arg("checkpoint_bytes"), Unlocked())
-      .def("__len__", [](const Self& self) { return self.get().n_entries(); })
+  using Self = SerialBuilder;
+  py::class_<Self, UniqueHandle<Self>>(module, "CacheBuilder")
+      .def(py::init(unlocked(&open_builder)), py::arg("path"), py::arg("header"), py::arg("fingerprint"),
+           py::arg("checkpoint_bytes"))
+      .def("__len__", [](Self& self) { return self.use([](auto& builder) { return builder.get().n_entries(); }); })
       .def(
-          "append", [](Self& self, EncodedEntries& entries) { self.get().append(std::move(entries)); },
-          py::arg("entries"), Unlocked())
+          "append",
+          [](Self& self, EncodedEntries& entries) {
+            self.use([&](auto& builder) { builder.get().append(std::move(entries)); });
+          },
+          py::arg("entries"))
       .def(
           "absorb",
           [](Self& self, const Path& part, const std::string& fingerprint) {
-            self.get().absorb(part.bytes, fingerprint);
+            self.use([&](auto& builder) { builder.get().absorb(part.bytes, fingerprint); });
           },
-          py::arg("part"), py::arg("fingerprint"), Unlocked())
-      .def(
-          "checkpoint", [](Self& self) { self.get().checkpoint(); }, Unlocked())
-      .def(
-          "finish", [](Self& self) { self.get().finish(); }, Unlocked())
-      .def(
-          "discard", [](Self& self) { self.get().discard(); }, Unlocked())
-      .def("close", &Self::close, Unlocked());
+          py::arg("part"), py::arg("fingerprint"))
+      .def("checkpoint", [](Self& self) { self.use([](auto& builder) { builder.get().checkpoint(); }); })
+      .def("finish", [](Self& self) { self.use([](auto& builder) { builder.get().finish(); }); })
+      .def("discard", [](Self& self) { self.use([](auto& builder) { builder.get().discard(); }); })
+      .def("close", [](Self& self) { self.use([](auto& builder) { builder.close(); }); });
 }
 
 }  // namespace

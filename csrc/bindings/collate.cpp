@@ -7,7 +7,8 @@
 #include "bindings/dtypes.h"
 #include "bindings/indices.h"
 #include "bindings/taking.h"
-#include "bindings/tensors.h"
+#include "bindings/tensor_caster.h"
+#include "bindings/unlocked.h"
 #include "collate/collator.h"
 #include "collate/parallel.h"
 #include "collate/prefetcher.h"
@@ -70,11 +71,11 @@ std::shared_ptr<Collator> make_collator(
     request.neighbors = {cutoff, full, vectors, self_interaction};
   }
   request.max_threads = max_threads;
-  return std::make_shared<Collator>(std::move(source), std::move(request));
+  return make_shared_handle<Collator>(std::move(source), std::move(request));
 }
 
 Shown shown(const Collator& collator, const std::optional<at::Tensor>& selection) {
-  return {collator.source()->size(), selection, "molecule"};
+  return Shown(collator.source()->size(), selection, "molecule");
 }
 
 // positions, atomic_numbers, batch, ptr, n_atoms, index, then edges, then the fields of the table
@@ -102,26 +103,18 @@ py::tuple hand_over(Batch batch) {
 py::tuple collate_indices(const Collator& self, const py::object& indices, const std::optional<at::Tensor>& selection,
                           bool shared) {
   std::vector<int64_t> checked = shown(self, selection).numbers(indices);
-  Batch batch;
-  {
-    const py::gil_scoped_release release;
-    batch = self.collate(std::move(checked), shared ? ArenaKind::shared : ArenaKind::heap);
-  }
-  return hand_over(std::move(batch));
+  return hand_over(
+      without_gil([&] { return self.collate(std::move(checked), shared ? ArenaKind::shared : ArenaKind::heap); }));
 }
 
 py::tuple collate_one(const Collator& self, py::handle item, const std::optional<at::Tensor>& selection) {
   const int64_t index = shown(self, selection).number(item);
-  Batch batch;
-  {
-    const py::gil_scoped_release release;
-    batch = self.collate_one(index);
-  }
-  return hand_over(std::move(batch));
+  return hand_over(without_gil([&] { return self.collate_one(index); }));
 }
 
-std::unique_ptr<Prefetcher> make_prefetcher(std::shared_ptr<Collator> collator, int n_threads, bool pinned) {
-  return collate::make_prefetcher(std::move(collator), pinned ? ArenaKind::pinned : ArenaKind::heap, n_threads);
+UniqueHandle<Prefetcher> make_prefetcher(std::shared_ptr<Collator> collator, int n_threads, bool pinned) {
+  const ArenaKind kind = pinned ? ArenaKind::pinned : ArenaKind::heap;
+  return UniqueHandle<Prefetcher>(collate::make_prefetcher(std::move(collator), kind, n_threads).release());
 }
 
 void ask(Prefetcher& self, const Collator& collator, const py::object& indices,
@@ -179,7 +172,7 @@ void bind_collate(py::module_& module) {
   py::class_<FieldTable, std::shared_ptr<FieldTable>>(module, "FieldTable", py::dynamic_attr())
       .def("fields", &describe);
   py::class_<Collator, std::shared_ptr<Collator>>(module, "Collator")
-      .def(py::init(&make_collator), py::arg("source"), py::kw_only(), py::arg("fields"), py::arg("excluded"),
+      .def(py::init(unlocked(&make_collator)), py::arg("source"), py::kw_only(), py::arg("fields"), py::arg("excluded"),
            py::arg("defaults"), py::arg("floating"), py::arg("casts"), py::arg("missing"), py::arg("neighbors"),
            py::arg("max_threads"))
       .def_property_readonly("table",
@@ -188,7 +181,7 @@ void bind_collate(py::module_& module) {
           "source", [](const Collator& self) { return std::const_pointer_cast<MoleculeSource>(self.source()); })
       .def("collate", &collate_indices, py::arg("indices"), py::arg("selection"), py::arg("shared"))
       .def("collate_one", &collate_one, py::arg("index"), py::arg("selection"));
-  py::class_<Prefetcher>(module, "Prefetcher")
+  py::class_<Prefetcher, UniqueHandle<Prefetcher>>(module, "Prefetcher")
       .def(py::init(&make_prefetcher), py::arg("collator"), py::arg("n_threads"), py::arg("pinned"))
       .def("ask", &ask, py::arg("collator"), py::arg("indices"), py::arg("selection"))
       .def("take", &take)
@@ -207,7 +200,7 @@ void bind_collate(py::module_& module) {
   module.def("receive_arena", &receive_arena, py::arg("ticket"), py::arg("bytes"));
   module.def("view_arena", &view_arena, py::arg("arena"), py::arg("places"));
   module.def("work_alone", &collate::work_alone);
-  module.def("parallel_thread_ids", &collate::parallel_thread_ids, py::call_guard<py::gil_scoped_release>());
+  module.def("parallel_thread_ids", unlocked(&collate::parallel_thread_ids));
 }
 
 }  // namespace atompack::bindings

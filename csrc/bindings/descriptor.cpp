@@ -2,7 +2,8 @@
 
 #include <pybind11/stl.h>
 
-#include "bindings/tensors.h"
+#include "bindings/tensor_caster.h"
+#include "bindings/unlocked.h"
 #include "collate/arena.h"
 #include "collate/contraction.h"
 #include "collate/features.h"
@@ -61,25 +62,20 @@ DerivativeTensors rows_of(const PyRows& rows) {
 }  // namespace
 
 void bind_descriptor(py::module_& module) {
-  using Release = py::call_guard<py::gil_scoped_release>;
   py::class_<Featurizer>(module, "Featurizer")
       .def(py::init(&make_featurizer), py::kw_only(), py::arg("species"), py::arg("atomic_numbers"), py::arg("radial"),
            py::arg("angular"), py::arg("min_cutoff"))
       .def_property_readonly("n_features", [](const Featurizer& self) { return self.descriptor().n_features(); })
       .def_property_readonly("typespin", [](const Featurizer& self) { return self.descriptor().typespin(); })
-      .def("compute", &compute, py::arg("structures"), py::arg("derivatives"), py::arg("dtype"), Release());
-  module.def(
-      "contract",
-      [](const at::Tensor& weights, const PyRows& rows, const at::Tensor& ptr) {
-        return collate::contract(weights, rows_of(rows), ptr);
-      },
-      py::arg("weights"), py::arg("rows"), py::arg("ptr"), Release());
-  module.def(
-      "contract_transposed",
-      [](const at::Tensor& forces, const PyRows& rows, const at::Tensor& ptr) {
-        return collate::contract_transposed(forces, rows_of(rows), ptr);
-      },
-      py::arg("forces"), py::arg("rows"), py::arg("ptr"), Release());
+      .def("compute", unlocked(&compute), py::arg("structures"), py::arg("derivatives"), py::arg("dtype"));
+  module.def("contract", unlocked([](const at::Tensor& weights, const PyRows& rows, const at::Tensor& ptr) {
+               return collate::contract(weights, rows_of(rows), ptr);
+             }),
+             py::arg("weights"), py::arg("rows"), py::arg("ptr"));
+  module.def("contract_transposed", unlocked([](const at::Tensor& forces, const PyRows& rows, const at::Tensor& ptr) {
+               return collate::contract_transposed(forces, rows_of(rows), ptr);
+             }),
+             py::arg("forces"), py::arg("rows"), py::arg("ptr"));
 }
 
 }  // namespace atompack::bindings

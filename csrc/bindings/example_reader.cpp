@@ -3,7 +3,7 @@
 #include <ATen/ops/empty.h>
 
 #include "bindings/element_types.h"
-#include "bindings/tensors.h"
+#include "bindings/tensor_caster.h"
 #include "collate/arena.h"
 
 namespace atompack::bindings {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "bindings/element_types.h"
-#include "bindings/tensors.h"
+#include "bindings/tensor_caster.h"
 #include "pickle/numpy_calls.h"
 
 namespace atompack::bindings {
@@ -209,6 +209,7 @@ void ExampleWriter::put_objects(py::handle array) {
 void ExampleWriter::put_tensor(py::handle value) {
   at::Tensor tensor = as_tensor(value).detach();
   const bool requires_grad = as_tensor(value).requires_grad();
+  if (tensor.is_nested()) refuse("expected a dense tensor on the CPU, got a nested one");
   if (!tensor.is_cpu() || tensor.layout() != at::kStrided) {
     refuse(cat("expected a dense tensor on the CPU, got one of ", tensor.device().str(), ", ", tensor.layout()));
   }

@@ -5,6 +5,9 @@
 
 #include "base/element.h"
 #include "bindings/path.h"
+#include "bindings/plain_arrays.h"
+#include "bindings/serial.h"
+#include "bindings/unlocked.h"
 #include "extxyz/formatter.h"
 #include "extxyz/reader.h"
 #include "extxyz/survey.h"
@@ -17,7 +20,7 @@ using extxyz::Array;
 using extxyz::Block;
 using extxyz::Field;
 using extxyz::Kind;
-using extxyz::Reader;
+using Reader = Serial<extxyz::Reader>;
 
 using Shape = std::vector<py::ssize_t>;
 
@@ -95,20 +98,11 @@ py::object describe(std::optional<Block> made) {
 }
 
 py::object next_block(Reader& reader, int64_t max_frames, uint64_t max_bytes) {
-  std::optional<Block> block;
-  {
-    const py::gil_scoped_release release;
-    block = reader.next_block(max_frames, max_bytes);
-  }
-  return describe(std::move(block));
+  return describe(reader.use([&](extxyz::Reader& r) { return r.next_block(max_frames, max_bytes); }));
 }
 
 py::tuple survey(const Path& path) {
-  extxyz::Survey found;
-  {
-    const py::gil_scoped_release release;
-    found = extxyz::survey(path.bytes);
-  }
+  const extxyz::Survey found = without_gil([&] { return extxyz::survey(path.bytes); });
   py::list fields;
   for (const extxyz::SurveyedField& field : found.fields) {
     const py::object shape = field.shape ? py::object(py::tuple(py::cast(*field.shape))) : py::none();
@@ -118,17 +112,15 @@ py::tuple survey(const Path& path) {
 }
 
 // The caller has made all arrays contiguous, of float64, int64 or bool; it keeps them while the views are in use.
-template <typename T>
-std::span<const T> span_of(const py::array& array) {
-  return {static_cast<const T*>(array.data()), static_cast<size_t>(array.size())};
-}
-
 extxyz::ArrayView view_of(py::handle value, bool has_rows) {
   if (value.is_none()) return {};
   if (py::isinstance<py::str>(value)) return {Kind::text, {}, nullptr, value.cast<std::string_view>()};
   const auto array = value.cast<py::array>();
   const char type = array.dtype().kind();
   const Kind kind = type == 'f' ? Kind::real : type == 'i' ? Kind::integer : Kind::flag;
+  kind == Kind::real      ? static_cast<void>(span_of<double>(array))
+  : kind == Kind::integer ? static_cast<void>(span_of<int64_t>(array))
+                          : static_cast<void>(span_of<uint8_t>(array));
   const auto* const dims = array.shape();
   return {kind, {dims + (has_rows ? 1 : 0), dims + array.ndim()}, array.data(), {}};
 }
@@ -155,30 +147,27 @@ py::bytes format(const py::array& ptr, const py::array& positions, const py::arr
                           span_of<uint8_t>(cell.second), span_of<uint8_t>(pbc.first),
                           span_of<uint8_t>(pbc.second),  {}};
   for (const PyField& field : fields) block.fields.push_back(view_of(field));
-  std::string text;
-  {
-    const py::gil_scoped_release release;
-    text = extxyz::format_block(block);
-  }
-  return text;
+  return without_gil([&] { return extxyz::format_block(block); });
 }
 
 }  // namespace
 
 void bind_extxyz(py::module_& module) {
-  py::class_<Reader>(module, "ExtxyzReader")
-      .def(py::init([](const Path& path) { return std::make_unique<Reader>(path.bytes); }), py::arg("path"),
-           py::call_guard<py::gil_scoped_release>())
+  py::class_<Reader, UniqueHandle<Reader>>(module, "ExtxyzReader")
+      .def(py::init(unlocked([](const Path& path) { return make_unique_handle<Reader>(path.bytes); })), py::arg("path"))
       .def(
           "widen",
           [](Reader& self, const std::string& level, const std::string& key, const std::string& kind) {
-            self.widen(level_named(level), key, kind_named(kind));
+            self.use([&](extxyz::Reader& r) { r.widen(level_named(level), key, kind_named(kind)); });
           },
           py::arg("level"), py::arg("key"), py::arg("kind"))
       .def("next_block", &next_block, py::arg("max_frames"), py::arg("max_bytes"))
-      .def_property_readonly("bytes_read", &Reader::bytes_read)
-      .def_property_readonly("file_bytes", &Reader::file_bytes)
-      .def_property_readonly("ends_open", &Reader::ends_open);
+      .def_property_readonly("bytes_read",
+                             [](Reader& self) { return self.use([](extxyz::Reader& r) { return r.bytes_read(); }); })
+      .def_property_readonly("file_bytes",
+                             [](Reader& self) { return self.use([](extxyz::Reader& r) { return r.file_bytes(); }); })
+      .def_property_readonly("ends_open",
+                             [](Reader& self) { return self.use([](extxyz::Reader& r) { return r.ends_open(); }); });
   module.def("element_symbols", [] {
     py::list symbols;
     for (uint8_t number = 0; number <= kLastElement; ++number) symbols.append(symbol_of(number));

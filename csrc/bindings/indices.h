@@ -1,39 +1,56 @@
-// Numbers of items as Python gives them.
+// Selections of items as Python gives them: numbers or masks, in lists, ranges, arrays and tensors of any kind.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 #include <pybind11/pybind11.h>
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "base/error.h"
-#include "bindings/tensors.h"
+#include "bindings/tensor_caster.h"
 
 namespace atompack::bindings {
 
-namespace py = pybind11;
+// Throws InternalError unless it is contiguous int64 on the CPU, as subsets keep their numbers.
+void check_selection(const at::Tensor& selection);
 
 // The items of a source that a data set shows: all of them, or those of a subset (contiguous int64, kept by the
 // caller). `item` is what errors call one.
 class Shown {
  public:
-  Shown(int64_t size, const std::optional<at::Tensor>& selection, const char* item)
-      : size_(selection ? selection->numel() : size),
-        numbers_(selection ? selection->const_data_ptr<int64_t>() : nullptr),
-        item_(item) {}
+  Shown(int64_t size, const std::optional<at::Tensor>& selection, std::string item);
 
-  // Of a sequence of integers, or of an int64 tensor. Throws IndexError, TypeError.
-  std::vector<int64_t> numbers(const py::object& items) const;
-  int64_t number(py::handle item) const;
+  // The numbers in the source of the items that `selected` names: integers of any width, negative ones from the end,
+  // or a mask of as many bools as there are items. Throws IndexError for numbers out of range and masks of another
+  // length, TypeError for everything else.
+  std::vector<int64_t> numbers(const pybind11::object& selected) const;
+  int64_t number(pybind11::handle item) const;
 
  private:
+  using Numbers = std::vector<int64_t>;
+
+  int64_t in_source(int64_t place) const { return numbers_ == nullptr ? place : numbers_[place]; }
   int64_t checked(int64_t index) const;
+  int64_t checked_long(PyObject* number) const;
+  [[noreturn]] void refuse_number(const std::string& number) const;
+  void check_mask(int64_t length) const;
+
+  template <typename Integer>
+  void add_numbers(const Integer* first, int64_t n, Numbers& all) const;
+  void add_mask(const bool* first, int64_t n, Numbers& all) const;
+  void add_integers(const at::Tensor& tensor, Numbers& all) const;
+
+  Numbers of_tensor(const at::Tensor& tensor) const;
+  Numbers of_array(const pybind11::object& array) const;
+  Numbers of_sequence(pybind11::handle sequence) const;
 
   int64_t size_;
-  const int64_t* numbers_;
-  const char* item_;
+  const int64_t* numbers_ = nullptr;
+  std::string item_;
 };
+
+void bind_indices(pybind11::module_& module);
 
 }  // namespace atompack::bindings

@@ -4,8 +4,11 @@
 
 #include "atp/inspect.h"
 #include "bindings/errors.h"
+#include "bindings/indices.h"
 #include "bindings/path.h"
-#include "bindings/tensors.h"
+#include "bindings/serial.h"
+#include "bindings/tensor_caster.h"
+#include "bindings/unlocked.h"
 #include "collate/statistics.h"
 #include "collate/verify.h"
 
@@ -22,10 +25,18 @@ using collate::Statistics;
 using collate::StatisticsPass;
 using collate::Verifier;
 
-std::unique_ptr<StatisticsPass> start_statistics(std::shared_ptr<Collator> collator,
-                                                 const std::optional<at::Tensor>& selection,
-                                                 const StatisticsPass::References& references) {
-  return std::make_unique<StatisticsPass>(std::move(collator), selection, references);
+using SerialStatistics = Serial<StatisticsPass>;
+using SerialVerifier = Serial<Verifier>;
+
+UniqueHandle<SerialStatistics> start_statistics(std::shared_ptr<Collator> collator,
+                                                const std::optional<at::Tensor>& selection,
+                                                const StatisticsPass::References& references) {
+  if (selection) check_selection(*selection);
+  return make_unique_handle<SerialStatistics>(std::move(collator), selection, references);
+}
+
+UniqueHandle<SerialVerifier> start_verifier(std::shared_ptr<MoleculeSource> source) {
+  return make_unique_handle<SerialVerifier>(std::move(source));
 }
 
 // (count, non-finite, mean, sum of squared distances from the mean, least, largest)
@@ -63,8 +74,8 @@ py::dict statistics_of(const StatisticsPass& pass) {
 }
 
 // (number of faults, [(molecule, message)], decoded bytes, [(scope, key, molecules)] of non-finite values)
-py::tuple take_findings(Verifier& verifier) {
-  const Findings found = verifier.take();
+py::tuple take_findings(SerialVerifier& verifier) {
+  const Findings found = verifier.use([](Verifier& v) { return v.take(); });
   py::list faults;
   for (const auto& fault : found.faults) faults.append(py::make_tuple(fault.molecule, text_of(fault.message)));
   py::list non_finite;
@@ -77,7 +88,7 @@ py::tuple take_findings(Verifier& verifier) {
 // Of slots A and B: (generation, molecules, None), or (None, None, what is wrong)
 py::list slots_of(const Path& path) {
   py::list all;
-  for (const atp::SlotState& slot : atp::describe_slots(path.bytes)) {
+  for (const atp::SlotState& slot : without_gil([&] { return atp::describe_slots(path.bytes); })) {
     if (slot.header) {
       all.append(py::make_tuple(slot.header->generation, slot.header->n_molecules, py::none()));
     } else {
@@ -90,22 +101,21 @@ py::list slots_of(const Path& path) {
 }  // namespace
 
 void bind_inspect(py::module_& module) {
-  py::class_<StatisticsPass>(module, "StatisticsPass")
+  py::class_<SerialStatistics, UniqueHandle<SerialStatistics>>(module, "StatisticsPass")
       .def(py::init(&start_statistics), py::arg("collator"), py::arg("selection"), py::arg("references"))
-      .def("__len__", &StatisticsPass::size)
-      .def("advance", &StatisticsPass::advance, py::call_guard<py::gil_scoped_release>())
-      .def("found", &statistics_of);
-  py::class_<Verifier>(module, "Verifier")
-      .def(py::init([](std::shared_ptr<MoleculeSource> source) { return Verifier(std::move(source)); }),
-           py::arg("source"))
-      .def("__len__", &Verifier::size)
-      .def("advance", &Verifier::advance, py::call_guard<py::gil_scoped_release>())
+      .def("__len__", [](SerialStatistics& self) { return self.use([](auto& pass) { return pass.size(); }); })
+      .def("advance", [](SerialStatistics& self) { return self.use([](auto& pass) { return pass.advance(); }); })
+      .def("found", [](const SerialStatistics& self) { return self.look(&statistics_of); });
+  py::class_<SerialVerifier, UniqueHandle<SerialVerifier>>(module, "Verifier")
+      .def(py::init(&start_verifier), py::arg("source"))
+      .def("__len__", [](SerialVerifier& self) { return self.use([](auto& verifier) { return verifier.size(); }); })
+      .def("advance", [](SerialVerifier& self) { return self.use([](auto& verifier) { return verifier.advance(); }); })
       .def("take", &take_findings);
   py::class_<atp::SpaceUse>(module, "AtpSpaceUse")
-      .def_static(
-          "measure",
-          [](const Path& path, const atp::Snapshot& snapshot) { return atp::measure_space(path.bytes, snapshot); },
-          py::arg("path"), py::arg("snapshot"), py::call_guard<py::gil_scoped_release>())
+      .def_static("measure", unlocked([](const Path& path, const atp::Snapshot& snapshot) {
+                    return atp::measure_space(path.bytes, snapshot);
+                  }),
+                  py::arg("path"), py::arg("snapshot"))
       .def_readonly("schema_bytes", &atp::SpaceUse::schema_bytes)
       .def_readonly("index_bytes", &atp::SpaceUse::index_bytes)
       .def_readonly("n_atoms", &atp::SpaceUse::n_atoms)

@@ -10,6 +10,7 @@
 #include "bindings/descriptor.h"
 #include "bindings/errors.h"
 #include "bindings/extxyz.h"
+#include "bindings/indices.h"
 #include "bindings/inspect.h"
 #include "bindings/shard_writer.h"
 #include "bindings/shards.h"
@@ -25,6 +26,7 @@ PYBIND11_MODULE(_C, module) {
   atompack::bindings::bind_collate(module);
   atompack::bindings::bind_descriptor(module);
   atompack::bindings::bind_extxyz(module);
+  atompack::bindings::bind_indices(module);
   atompack::bindings::bind_inspect(module);
   atompack::bindings::bind_shard_writer(module);
   atompack::bindings::bind_shards(module);

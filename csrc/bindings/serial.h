@@ -22,7 +22,8 @@ class Serial {
     return action(value_);
   }
 
-  // For what is quick and makes objects of Python; nobody waits for the GIL while the lock is held.
+  // For short actions that make objects of Python. The GIL is taken while the lock is held, never the other way round:
+  // a thread that waits for the lock holds no GIL.
   template <typename Action>
   auto look(const Action& action) const {
     std::unique_lock lock(mutex_, std::defer_lock);
@@ -30,10 +31,26 @@ class Serial {
       const pybind11::gil_scoped_release release;
       lock.lock();
     }
+    const CollectorPause pause;
     return action(value_);
   }
 
  private:
+  // A new container may start the garbage collector, whose finalizers may call this very object: the thread would wait
+  // for itself.
+  class CollectorPause {
+   public:
+    CollectorPause() : was_enabled_(PyGC_Disable() != 0) {}
+    CollectorPause(const CollectorPause&) = delete;
+    CollectorPause& operator=(const CollectorPause&) = delete;
+    ~CollectorPause() {
+      if (was_enabled_) PyGC_Enable();
+    }
+
+   private:
+    bool was_enabled_;
+  };
+
   mutable std::mutex mutex_;
   T value_;
 };

@@ -6,6 +6,7 @@
 #include "atlas_shards/writer.h"
 #include "bindings/example_writer.h"
 #include "bindings/path.h"
+#include "bindings/unlocked.h"
 #include "codec/zstd_encoder.h"
 
 namespace atompack::bindings {
@@ -30,20 +31,19 @@ class ShardWriter {
       writer.drop_example();
       throw;
     }
-    const py::gil_scoped_release release;
-    writer.end_example();
+    without_gil([&] { writer.end_example(); });
   }
 
   void close() {
     const Turn turn(*this);
-    const std::unique_ptr<Writer> closing = std::move(writer_);
-    const py::gil_scoped_release release;
-    if (closing) closing->close();
+    without_gil([closing = UniqueHandle<Writer>(writer_.release())] {
+      if (closing) closing->close();
+    });
   }
 
   void discard() {
     const Turn turn(*this);
-    writer_.reset();
+    without_gil([&] { writer_.reset(); });
   }
 
   bool is_open() const { return writer_ != nullptr; }
@@ -75,23 +75,23 @@ class ShardWriter {
   bool is_busy_ = false;
 };
 
-std::unique_ptr<ShardWriter> make_writer(const Path& root, uint64_t shard_size, uint64_t block_size, int strategy,
-                                         int level, double dictionary, unsigned n_threads, bool tensors_as_arrays) {
+UniqueHandle<ShardWriter> make_writer(const Path& root, uint64_t shard_size, uint64_t block_size, int strategy,
+                                      int level, double dictionary, unsigned n_threads, bool tensors_as_arrays) {
   const atlas_shards::WriterOptions options{.shard_size = shard_size,
                                             .block_size = block_size,
                                             .strategy = static_cast<atlas_shards::Strategy>(strategy),
                                             .level = level,
                                             .dictionary_fraction = dictionary,
                                             .n_threads = n_threads};
-  return std::make_unique<ShardWriter>(root, options, tensors_as_arrays);
+  return make_unique_handle<ShardWriter>(root, options, tensors_as_arrays);
 }
 
 }  // namespace
 
 void bind_shard_writer(py::module_& module) {
-  py::class_<ShardWriter>(module, "ShardFileWriter")
-      .def(py::init(&make_writer), py::arg("root"), py::kw_only(), py::arg("shard_size"), py::arg("block_size"),
-           py::arg("strategy"), py::arg("level"), py::arg("dictionary"), py::arg("n_threads"),
+  py::class_<ShardWriter, UniqueHandle<ShardWriter>>(module, "ShardFileWriter")
+      .def(py::init(unlocked(&make_writer)), py::arg("root"), py::kw_only(), py::arg("shard_size"),
+           py::arg("block_size"), py::arg("strategy"), py::arg("level"), py::arg("dictionary"), py::arg("n_threads"),
            py::arg("tensors_as_arrays"))
       .def("write", &ShardWriter::write, py::arg("example"))
       .def("close", &ShardWriter::close)

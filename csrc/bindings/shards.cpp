@@ -5,8 +5,11 @@
 #include "atlas_shards/source.h"
 #include "bindings/errors.h"
 #include "bindings/example_reader.h"
+#include "bindings/indices.h"
 #include "bindings/path.h"
-#include "bindings/tensors.h"
+#include "bindings/taking.h"
+#include "bindings/tensor_caster.h"
+#include "bindings/unlocked.h"
 #include "collate/examples.h"
 
 namespace atompack::bindings {
@@ -23,27 +26,18 @@ using collate::ExamplePrefetcher;
 std::shared_ptr<Reader> open_reader(const Path& root, std::optional<uint64_t> cache_blocks) {
   atlas_shards::ReaderOptions options;
   options.cache_blocks = cache_blocks;
-  const py::gil_scoped_release release;
-  return std::make_shared<Reader>(root.bytes, options);
+  return make_shared_handle<Reader>(root.bytes, options);
 }
 
 py::object read_example(const Reader& reader, uint64_t example) {
-  std::shared_ptr<const atlas_shards::ParsedBlock> block;
   const atlas_shards::Place place = reader.locate(example);
-  {
-    const py::gil_scoped_release release;
-    block = reader.block(place.shard, place.block);
-  }
+  const auto block = without_gil([&] { return reader.block(place.shard, place.block); });
   return to_python(block->example(place.position));
 }
 
 py::bytes read_block(const Reader& reader, uint64_t shard, uint64_t number) {
-  std::optional<atlas_shards::Block> block;
-  {
-    const py::gil_scoped_release release;
-    block.emplace(reader.read_block(shard, number));
-  }
-  return {reinterpret_cast<const char*>(block->bytes().data()), block->bytes().size()};
+  const atlas_shards::Block block = without_gil([&] { return reader.read_block(shard, number); });
+  return {reinterpret_cast<const char*>(block.bytes().data()), block.bytes().size()};
 }
 
 // (name, strategy, block size, examples, level) of each shard
@@ -61,8 +55,8 @@ std::shared_ptr<ExampleCollator> make_collator(std::shared_ptr<Reader> reader, b
                                                const std::map<std::string, bool>& levels, int max_threads) {
   collate::ExampleOptions options{.jagged = jagged, .levels = {}, .max_threads = max_threads};
   options.levels.insert(levels.begin(), levels.end());
-  return std::make_shared<ExampleCollator>(std::make_shared<atlas_shards::ShardSource>(std::move(reader)),
-                                           std::move(options));
+  return make_shared_handle<ExampleCollator>(std::make_shared<atlas_shards::ShardSource>(std::move(reader)),
+                                             std::move(options));
 }
 
 // Builds the objects of a batch.
@@ -159,40 +153,38 @@ py::object hand_over(const std::optional<ExampleBatch>& batch, const py::functio
   return py::make_tuple(batch->arena, Unfolding(*batch, molecules).node(batch->root));
 }
 
-py::object collate_examples(const ExampleCollator& self, const std::vector<int64_t>& indices, bool shared,
-                            const py::function& molecules) {
-  std::optional<ExampleBatch> batch;
-  {
-    const py::gil_scoped_release release;
-    batch = self.collate(indices, shared ? ArenaKind::shared : ArenaKind::heap);
-  }
-  return hand_over(batch, molecules);
+Shown shown(const ExampleCollator& collator, const std::optional<at::Tensor>& selection) {
+  return Shown(collator.source().size(), selection, "example");
 }
 
-std::unique_ptr<ExamplePrefetcher> make_prefetcher(std::shared_ptr<ExampleCollator> collator, int n_threads,
-                                                   bool pinned) {
-  return collate::make_prefetcher(std::move(collator), pinned ? ArenaKind::pinned : ArenaKind::heap, n_threads);
+py::object collate_examples(const ExampleCollator& self, const py::object& indices,
+                            const std::optional<at::Tensor>& selection, bool shared, const py::function& molecules) {
+  const std::vector<int64_t> numbers = shown(self, selection).numbers(indices);
+  return hand_over(without_gil([&] { return self.collate(numbers, shared ? ArenaKind::shared : ArenaKind::heap); }),
+                   molecules);
 }
 
-// (indices, what hand_over() gives); looks for Ctrl-C from time to time.
+UniqueHandle<ExamplePrefetcher> make_prefetcher(std::shared_ptr<ExampleCollator> collator, int n_threads, bool pinned) {
+  const ArenaKind kind = pinned ? ArenaKind::pinned : ArenaKind::heap;
+  return UniqueHandle<ExamplePrefetcher>(collate::make_prefetcher(std::move(collator), kind, n_threads).release());
+}
+
+void ask(ExamplePrefetcher& self, const ExampleCollator& collator, const py::object& indices,
+         const std::optional<at::Tensor>& selection) {
+  self.ask(shown(collator, selection).numbers(indices));
+}
+
+// (indices, what hand_over() gives)
 py::tuple take(ExamplePrefetcher& self, const py::function& molecules) {
-  constexpr std::chrono::milliseconds kPatience{50};
-  std::optional<collate::AskedExamples> asked;
-  for (;;) {
-    {
-      const py::gil_scoped_release release;
-      asked = self.take(kPatience);
-    }
-    if (asked) return py::make_tuple(asked->indices, hand_over(asked->batch, molecules));
-    if (PyErr_CheckSignals() != 0) throw py::error_already_set();
-  }
+  const collate::AskedExamples asked = take_patiently(self);
+  return py::make_tuple(asked.indices, hand_over(asked.batch, molecules));
 }
 
 }  // namespace
 
 void bind_shards(py::module_& module) {
   py::class_<Reader, std::shared_ptr<Reader>>(module, "ShardReader")
-      .def(py::init(&open_reader), py::arg("root"), py::arg("cache_blocks"))
+      .def(py::init(unlocked(&open_reader)), py::arg("root"), py::arg("cache_blocks"))
       .def("__len__", &Reader::size)
       .def("shards", &describe)
       .def("shard_sizes_warning", &Reader::shard_sizes_warning)
@@ -208,13 +200,14 @@ void bind_shards(py::module_& module) {
   py::class_<ExampleCollator, std::shared_ptr<ExampleCollator>>(module, "ExampleCollator")
       .def(py::init(&make_collator), py::arg("reader"), py::kw_only(), py::arg("jagged"), py::arg("levels"),
            py::arg("max_threads"))
-      .def("collate", &collate_examples, py::arg("indices"), py::arg("shared"), py::arg("molecules"))
-      .def("levels", [](const ExampleCollator& self) {
-        return std::map<std::string, bool>(self.levels().begin(), self.levels().end());
-      });
-  py::class_<ExamplePrefetcher>(module, "ExamplePrefetcher")
+      .def("collate", &collate_examples, py::arg("indices"), py::arg("selection"), py::arg("shared"),
+           py::arg("molecules"))
+      .def("levels", unlocked([](const ExampleCollator& self) {
+             return std::map<std::string, bool>(self.levels().begin(), self.levels().end());
+           }));
+  py::class_<ExamplePrefetcher, UniqueHandle<ExamplePrefetcher>>(module, "ExamplePrefetcher")
       .def(py::init(&make_prefetcher), py::arg("collator"), py::arg("n_threads"), py::arg("pinned"))
-      .def("ask", &ExamplePrefetcher::ask, py::arg("indices"))
+      .def("ask", &ask, py::arg("collator"), py::arg("indices"), py::arg("selection"))
       .def("take", &take, py::arg("molecules"))
       .def("__len__", &ExamplePrefetcher::n_outstanding);
 }

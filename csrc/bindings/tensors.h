@@ -1,4 +1,4 @@
-// Tensors between C++ and Python, and torch's Python headers behind one source file: they are slow to compile.
+// Tensors as Python objects. The one source file behind it includes torch's Python headers, which are slow to compile.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,17 +16,3 @@ const at::Tensor& as_tensor(pybind11::handle object);
 pybind11::handle wrap_tensor(const at::Tensor& tensor);
 
 }  // namespace atompack::bindings
-
-template <>
-struct pybind11::detail::type_caster<at::Tensor> {
-  PYBIND11_TYPE_CASTER(at::Tensor, const_name("torch.Tensor"));
-
-  bool load(handle source, bool) {
-    if (!atompack::bindings::is_tensor(source)) return false;
-    value = atompack::bindings::as_tensor(source);
-    return true;
-  }
-  static handle cast(const at::Tensor& tensor, return_value_policy, handle) {
-    return atompack::bindings::wrap_tensor(tensor);
-  }
-};

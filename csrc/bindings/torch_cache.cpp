@@ -4,6 +4,7 @@
 #include <pybind11/stl.h>
 
 #include "bindings/path.h"
+#include "bindings/unlocked.h"
 #include "torch_cache/reader.h"
 #include "torch_cache/source.h"
 
@@ -55,8 +56,10 @@ py::array copy_of(const View& view, const std::vector<int64_t>& shape) {
 }
 
 py::object load_features(const Cache& cache, int64_t entry) {
-  cache.prepare();
-  const std::optional<FeatureRow> row = cache.features(checked(cache, entry));
+  const std::optional<FeatureRow> row = without_gil([&] {
+    cache.prepare();
+    return cache.features(checked(cache, entry));
+  });
   if (!row) return py::none();
   return copy_of(row->values, {row->n_atoms, row->n_features});
 }
@@ -80,10 +83,13 @@ std::vector<int64_t> shape_of(Column column, const DerivativeRow& row, const Der
 }
 
 py::object load_force_derivatives(const Cache& cache, int64_t entry) {
-  cache.prepare();
-  const std::optional<DerivativeRow> row = cache.derivatives(checked(cache, entry));
+  const std::optional<DerivativeRow> row = without_gil([&] {
+    cache.prepare();
+    std::optional<DerivativeRow> found = cache.derivatives(checked(cache, entry));
+    if (found) cache.check_indices(entry, *found);
+    return found;
+  });
   if (!row) return py::none();
-  cache.check_indices(entry, *row);
   py::dict all;
   for (size_t i = 0; i < torch_cache::kNumberOfColumns; ++i) {
     const auto column = static_cast<Column>(i);
@@ -93,19 +99,21 @@ py::object load_force_derivatives(const Cache& cache, int64_t entry) {
 }
 
 py::object derivative_sizes(const Cache& cache, int64_t entry) {
-  const auto sizes = cache.derivative_sizes(checked(cache, entry));
+  const auto sizes = without_gil([&] { return cache.derivative_sizes(checked(cache, entry)); });
   if (!sizes) return py::none();
   return py::make_tuple(sizes->n_edges, sizes->n_triplets);
 }
 
 py::bytes structure_of(const Cache& cache, int64_t entry) {
-  cache.prepare();
-  return py::bytes(std::string(as_text(cache.structure(checked(cache, entry)))));
+  return py::bytes(without_gil([&] {
+    cache.prepare();
+    return std::string(as_text(cache.structure(checked(cache, entry))));
+  }));
 }
 
 // (display_name, name, source_id, source_kind, frame_idx), texts as bytes
 py::tuple labels_of(const Cache& cache, int64_t entry) {
-  const EntryLabels found = cache.labels(checked(cache, entry), 1).front();
+  const EntryLabels found = without_gil([&] { return cache.labels(checked(cache, entry), 1).front(); });
   return py::make_tuple(py::bytes(found.display_name), py::bytes(found.name), py::bytes(found.source_id),
                         py::bytes(found.source_kind), found.frame_idx);
 }
@@ -116,7 +124,7 @@ using PyIdentity = std::tuple<uint64_t, uint64_t, uint64_t>;
 std::shared_ptr<Cache> open_cache(const Path& path, const std::optional<PyIdentity>& identity) {
   torch_cache::OpenOptions options;
   if (identity) options.expected = {std::get<0>(*identity), std::get<1>(*identity), std::get<2>(*identity)};
-  return std::make_shared<Cache>(path.bytes, options);
+  return make_shared_handle<Cache>(path.bytes, options);
 }
 
 py::array atom_counts(const Cache& cache) {
@@ -137,15 +145,14 @@ std::vector<int64_t> force_entries(const Cache& cache) {
 
 void bind_torch_cache(py::module_& module) {
   py::class_<Cache, std::shared_ptr<Cache>>(module, "TorchCacheReader")
-      .def(py::init(&open_cache), py::arg("path"), py::arg("identity") = std::nullopt,
-           py::call_guard<py::gil_scoped_release>())
+      .def(py::init(unlocked(&open_cache)), py::arg("path"), py::arg("identity") = std::nullopt)
       .def_property_readonly("identity",
                              [](const Cache& self) {
                                const io::FileIdentity& identity = self.identity();
                                return PyIdentity{identity.device, identity.inode, identity.size};
                              })
       .def("atom_counts", &atom_counts)
-      .def("force_entries", &force_entries, py::call_guard<py::gil_scoped_release>())
+      .def("force_entries", unlocked(&force_entries))
       .def("__len__", &Cache::n_entries)
       .def_property_readonly("info", &info_of)
       .def_property_readonly("is_legacy", &Cache::is_legacy)
@@ -155,7 +162,7 @@ void bind_torch_cache(py::module_& module) {
       .def_property_readonly("n_radial", [](const Cache& self) { return self.derivative_schema().n_radial; })
       .def_property_readonly("n_angular", [](const Cache& self) { return self.derivative_schema().n_angular; })
       .def_property_readonly("multi", [](const Cache& self) { return self.derivative_schema().multi; })
-      .def("require_descriptor", &Cache::require_descriptor, py::arg("compat_json"))
+      .def("require_descriptor", unlocked(&Cache::require_descriptor), py::arg("compat_json"))
       .def("n_atoms", [](const Cache& self, int64_t entry) { return self.n_atoms(checked(self, entry)); })
       .def("energy", [](const Cache& self, int64_t entry) { return self.energy(checked(self, entry)); })
       .def("has_forces", [](const Cache& self, int64_t entry) { return self.has_forces(checked(self, entry)); })
@@ -165,9 +172,9 @@ void bind_torch_cache(py::module_& module) {
       .def("load_features", &load_features, py::arg("entry"))
       .def("load_force_derivatives", &load_force_derivatives, py::arg("entry"));
   py::class_<CacheSource, MoleculeSource, std::shared_ptr<CacheSource>>(module, "TorchCacheSource")
-      .def(py::init([](std::shared_ptr<Cache> cache, bool whole) {
-             return std::make_shared<CacheSource>(std::move(cache), whole ? EntryParts::whole : EntryParts::rows);
-           }),
+      .def(py::init(unlocked([](std::shared_ptr<Cache> cache, bool whole) {
+             return make_shared_handle<CacheSource>(std::move(cache), whole ? EntryParts::whole : EntryParts::rows);
+           })),
            py::arg("cache"), py::kw_only(), py::arg("whole"));
 }
 

@@ -50,10 +50,10 @@ DerivativeTensors checked(const DerivativeTensors& rows, at::ScalarType type) {
   DerivativeTensors all = rows;
   for (at::Tensor* tensor : {&all.radial_center, &all.radial_neighbor, &all.radial_grads, &all.angular_center,
                              &all.angular_j, &all.angular_k, &all.grads_i, &all.grads_j, &all.grads_k}) {
-    *tensor = tensor->contiguous();
+    *tensor = in_plain_memory(*tensor);
   }
-  if (all.radial_spin) all.radial_spin = all.radial_spin->contiguous();
-  if (all.angular_spin) all.angular_spin = all.angular_spin->contiguous();
+  if (all.radial_spin) all.radial_spin = in_plain_memory(*all.radial_spin);
+  if (all.angular_spin) all.angular_spin = in_plain_memory(*all.angular_spin);
   return all;
 }
 
@@ -208,7 +208,7 @@ at::Tensor contract(const at::Tensor& weights, const DerivativeTensors& rows, co
   expect_tensor(weights, "dE_dfeatures", weights.scalar_type(), {weights.size(0), n_features_of(all)});
   expect_ptr(ptr, weights.size(0));
   const auto as = weights.scalar_type() == at::kFloat ? contract_as<float> : contract_as<double>;
-  return as(weights.contiguous(), all, ptr);
+  return as(in_plain_memory(weights), all, ptr);
 }
 
 at::Tensor contract_transposed(const at::Tensor& forces, const DerivativeTensors& rows, const at::Tensor& ptr) {
@@ -217,7 +217,7 @@ at::Tensor contract_transposed(const at::Tensor& forces, const DerivativeTensors
   expect_tensor(forces, "forces", forces.scalar_type(), {forces.size(0), 3});
   expect_ptr(ptr, forces.size(0));
   const auto as = forces.scalar_type() == at::kFloat ? transpose_as<float> : transpose_as<double>;
-  return as(forces.contiguous(), all, ptr);
+  return as(in_plain_memory(forces), all, ptr);
 }
 
 }  // namespace atompack::collate

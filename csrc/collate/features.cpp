@@ -30,7 +30,8 @@ std::span<const T> values_of(const at::Tensor& tensor) {
   return {tensor.const_data_ptr<T>(), static_cast<size_t>(tensor.numel())};
 }
 
-void check(const Structures& structures) {
+// Types and shapes fit each other; all are in plain memory.
+Structures checked(const Structures& structures) {
   const int64_t n_atoms = structures.atomic_numbers.numel();
   expect_tensor(structures.positions, "positions", at::kDouble, {n_atoms, 3});
   expect_tensor(structures.atomic_numbers, "atomic_numbers", at::kLong, {n_atoms});
@@ -38,6 +39,10 @@ void check(const Structures& structures) {
   const int64_t n_molecules = structures.ptr.numel() - 1;
   if (structures.cell) expect_tensor(*structures.cell, "cell", at::kDouble, {n_molecules, 3, 3});
   expect_tensor(structures.periodic, "pbc", at::kBool, {n_molecules, 3});
+  Structures all = structures;
+  for (at::Tensor* tensor : {&all.positions, &all.atomic_numbers, &all.periodic}) *tensor = in_plain_memory(*tensor);
+  if (all.cell) all.cell = in_plain_memory(*all.cell);
+  return all;
 }
 
 Lattice lattice_of(const Structures& structures, size_t molecule) {
@@ -264,8 +269,8 @@ std::vector<int32_t> Featurizer::species_of(const Structures& structures) const 
   return species;
 }
 
-Features Featurizer::compute(const Structures& structures, bool derivatives, DType dtype) const {
-  check(structures);
+Features Featurizer::compute(const Structures& given, bool derivatives, DType dtype) const {
+  const Structures structures = checked(given);
   const std::vector<int32_t> species = species_of(structures);
   const int64_t n_atoms = structures.positions.size(0);
   const int64_t most = std::clamp(usable_threads(0), int64_t{1}, std::max(n_atoms / kLeastAtoms, int64_t{1}));

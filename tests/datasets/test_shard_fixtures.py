@@ -98,7 +98,7 @@ def test_numbers(shards: Path) -> None:
         with pytest.raises(IndexError, match=f"example {wrong} is out of range"):
             dataset[wrong]
     for wrong in (1.0, "1", True):
-        with pytest.raises(TypeError, match="index: expected an int"):
+        with pytest.raises(TypeError, match="indices: expected integers"):
             dataset[wrong]  # type: ignore[index]
     for part in (slice(3), slice(-2, None), slice(None, None, 5)):
         assert_same(dataset[part], dataset.batch(range(n)[part]))

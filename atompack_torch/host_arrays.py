@@ -1,0 +1,54 @@
+"""Tensors as arrays of NumPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from atompack_torch.errors import FieldError
+
+
+def check_values(name: str, tensor: Tensor) -> None:
+    """Refuses tensors that hold no plain values.
+
+    Args:
+        name: what the error calls the tensor.
+        tensor: any tensor.
+
+    Raises:
+        FieldError: it is nested, sparse, quantized or a meta tensor.
+    """
+    if tensor.is_nested:
+        got = "a nested tensor (pad it, or give its values and offsets)"
+    elif tensor.layout != torch.strided:
+        got = f"one of layout {str(tensor.layout).removeprefix('torch.')} (call to_dense)"
+    elif tensor.is_quantized:
+        got = "a quantized tensor (call dequantize)"
+    elif tensor.is_meta:
+        got = "a meta tensor, which has no values"
+    else:
+        return
+    raise FieldError(f"{name}: expected a dense tensor, got {got}")
+
+
+def host_array(name: str, tensor: Tensor) -> np.ndarray[Any, Any]:
+    """NumPy's view of a tensor, copied only from other devices or where torch left work pending.
+
+    bfloat16, which NumPy does not know, is widened to float32.
+
+    Args:
+        name: what the error calls the tensor.
+        tensor: dense, on any device.
+
+    Raises:
+        FieldError: the tensor is not dense, or NumPy has no such dtype.
+    """
+    check_values(name, tensor)
+    plain = tensor.detach().cpu().resolve_conj().resolve_neg()
+    try:
+        return (plain.float() if plain.dtype == torch.bfloat16 else plain).numpy()
+    except (TypeError, RuntimeError) as error:  # float8, subclasses without memory
+        raise FieldError(f"{name}: NumPy has no type for {tensor.dtype}: {error}") from None

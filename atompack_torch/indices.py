@@ -1,0 +1,22 @@
+"""Arguments that select items of a data set."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+# Numbers, or a mask of bools
+Indices = Sequence[int] | Sequence[bool] | Tensor | np.ndarray[Any, Any]
+
+
+def is_batch(item: Any) -> bool:
+    """True if an argument of ``ds[...]`` names several items: a sequence, an array or a mask."""
+    if isinstance(item, int):
+        return False
+    n_dimensions = getattr(item, "ndim", None)
+    if n_dimensions is not None:
+        return bool(n_dimensions > 0)
+    return hasattr(item, "__len__") and not isinstance(item, (str, bytes))

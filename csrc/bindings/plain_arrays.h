@@ -1,0 +1,37 @@
+// NumPy arrays as memory of C++.
+#pragma once
+
+#include <pybind11/numpy.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+
+#include "base/error.h"
+
+namespace atompack::bindings {
+
+// Callers copy what is strided or in another byte order before it comes here.
+inline void check_plain(const pybind11::array& array) {
+  const char order = array.dtype().byteorder();
+  if ((array.flags() & pybind11::array::c_style) == 0) throw InternalError("an array is not contiguous");
+  if (order != '=' && order != '|') throw InternalError("an array is not in native byte order");
+}
+
+// A view of the elements; the caller keeps the array. Flags are elements of uint8_t.
+template <typename Element>
+std::span<const Element> span_of(const pybind11::array& array) {
+  check_plain(array);
+  const char kind = array.dtype().kind();
+  const bool fits = std::is_floating_point_v<Element>  ? kind == 'f'
+                    : std::is_same_v<Element, uint8_t> ? kind == 'b' || kind == 'u'
+                    : std::is_signed_v<Element>        ? kind == 'i'
+                                                       : kind == 'u';
+  if (!fits || static_cast<size_t>(array.itemsize()) != sizeof(Element)) {
+    throw InternalError("the elements of an array are of another type");
+  }
+  return {static_cast<const Element*>(array.data()), static_cast<size_t>(array.size())};
+}
+
+}  // namespace atompack::bindings

@@ -1,0 +1,19 @@
+// Arguments and results of bound functions that are tensors. Torch's own caster is not used: its header takes ten
+// seconds to compile in every source that includes it.
+#pragma once
+
+#include "bindings/tensors.h"
+
+template <>
+struct pybind11::detail::type_caster<at::Tensor> {
+  PYBIND11_TYPE_CASTER(at::Tensor, const_name("torch.Tensor"));
+
+  bool load(handle source, bool) {
+    if (!atompack::bindings::is_tensor(source)) return false;
+    value = atompack::bindings::as_tensor(source);
+    return true;
+  }
+  static handle cast(const at::Tensor& tensor, return_value_policy, handle) {
+    return atompack::bindings::wrap_tensor(tensor);
+  }
+};

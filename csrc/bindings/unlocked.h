@@ -1,0 +1,88 @@
+// Native work without the GIL, and native objects that are destroyed without it.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <functional>
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+namespace atompack::bindings {
+
+template <typename T>
+struct HoldsPythonObjects : std::is_base_of<pybind11::handle, std::remove_cvref_t<T>> {};
+template <template <typename...> class Holder, typename... Held>
+struct HoldsPythonObjects<Holder<Held...>>
+    : std::disjunction<std::is_base_of<pybind11::handle, Holder<Held...>>, HoldsPythonObjects<Held>...> {};
+
+// Runs `work` while other threads of Python go on. Its result is complete before the GIL is held again.
+template <typename Work>
+auto without_gil(const Work& work) {
+  static_assert(!HoldsPythonObjects<decltype(work())>::value, "objects of Python are made with the GIL held");
+  const pybind11::gil_scoped_release release;
+  return work();
+}
+
+template <typename Result, typename... Arguments, typename Function>
+auto unlocked_as(Function function) {
+  static_assert(!HoldsPythonObjects<Result>::value && !(HoldsPythonObjects<Arguments>::value || ...),
+                "objects of Python are made, read and dropped with the GIL held");
+  return [function = std::move(function)](Arguments... arguments) -> Result {
+    const pybind11::gil_scoped_release release;
+    return std::invoke(function, std::forward<Arguments>(arguments)...);
+  };
+}
+
+// A function for def() and py::init() that runs `function` without the GIL. Never pybind11::call_guard: around
+// py::init() that releases the GIL also while pybind11 registers the instance, in a table that only the GIL guards.
+template <typename Result, typename... Arguments>
+auto unlocked(Result (*function)(Arguments...)) {
+  return unlocked_as<Result, Arguments...>(function);
+}
+template <typename Result, typename Class, typename... Arguments>
+auto unlocked(Result (Class::*function)(Arguments...)) {
+  return unlocked_as<Result, Class&, Arguments...>(function);
+}
+template <typename Result, typename Class, typename... Arguments>
+auto unlocked(Result (Class::*function)(Arguments...) const) {
+  return unlocked_as<Result, const Class&, Arguments...>(function);
+}
+template <typename Lambda, typename Result, typename... Arguments>
+auto unlocked_lambda(Lambda lambda, Result (Lambda::*)(Arguments...) const) {
+  return unlocked_as<Result, Arguments...>(std::move(lambda));
+}
+template <typename Lambda>
+  requires std::is_class_v<Lambda>
+auto unlocked(Lambda lambda) {
+  return unlocked_lambda(std::move(lambda), &Lambda::operator());
+}
+
+// Destructors join threads, unmap and close files and wait for locks; native threads, which hold no GIL, run them too.
+struct DeleteUnlocked {
+  template <typename T>
+  void operator()(T* object) const {
+    if (Py_IsInitialized() == 0 || PyGILState_Check() == 0) {
+      delete object;
+      return;
+    }
+    const pybind11::gil_scoped_release release;
+    delete object;
+  }
+};
+
+// Holders of classes whose objects own files or threads.
+template <typename T>
+using UniqueHandle = std::unique_ptr<T, DeleteUnlocked>;
+
+template <typename T, typename... Arguments>
+UniqueHandle<T> make_unique_handle(Arguments&&... arguments) {
+  return UniqueHandle<T>(new T(std::forward<Arguments>(arguments)...));
+}
+
+template <typename T, typename... Arguments>
+std::shared_ptr<T> make_shared_handle(Arguments&&... arguments) {
+  return std::shared_ptr<T>(new T(std::forward<Arguments>(arguments)...), DeleteUnlocked());
+}
+
+}  // namespace atompack::bindings

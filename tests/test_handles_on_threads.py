@@ -1,0 +1,198 @@
+"""Native handles on many threads: opened, forked beside, and dropped, in processes of their own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from fixtures import make_cache
+
+# Threads of Python open handles while the main thread forks, or does not; then all handles die.
+STRESS = """
+import faulthandler, gc, itertools, os, sys, threading, time
+from pathlib import Path
+import numpy as np
+import atompack_torch as apt
+from atompack_torch import _core as core
+
+THREADS = 4
+cache, folder, seconds = sys.argv[1], Path(sys.argv[2]), float(sys.argv[3])
+faulthandler.enable()
+atp, store, file, shards, text = (
+    str(folder / name) for name in ("a.atp", "store", "a.af", "shards", "a.xyz")
+)
+with apt.AtpWriter(atp) as writer:
+    writer.write_arrays(positions=np.zeros((8, 3)), atomic_numbers=np.ones(8, int), n_atoms=[4, 4])
+with apt.AtlasStore(store, "x", durable=False) as changed:
+    changed.create_dataset("d")
+    changed.define_array("d", "x", "int64", (2,))
+    changed.write("d", "x", np.arange(2))
+with apt.ArrayFile(file, "x") as changed:
+    changed.define("x", "int64", (2,))
+    changed.write("x", np.arange(2))
+with apt.ShardWriter(shards, 3, 2, 0) as changed:
+    changed.write({"n": 1})
+Path(text).write_text("1\\n\\nH 0 0 0\\n")
+snapshot = core.AtpSnapshot.take(atp)
+reader, entries = core.AtpReader(atp, snapshot, "auto", False), core.TorchCacheReader(cache)
+columns, examples = core.AtlasReader(store), core.ShardReader(shards, None)
+header = core.CacheHeader()
+numbers = itertools.count()
+
+def new_path():
+    return str(folder / f"new{next(numbers)}")
+
+def collator():
+    return apt.AtpDataset(atp)._open()
+
+def scanner():
+    return core.ColumnScanner(
+        columns, [0], start=None, count=None, layout="stacked", dtype=None, max_threads=0)
+
+def example_collator():
+    return core.ExampleCollator(examples, jagged=False, levels={}, max_threads=0)
+
+def asked(prefetcher, source):
+    prefetcher.ask(source, [0], None)
+    return prefetcher
+
+def molecules_ahead():
+    source = collator()
+    return asked(core.Prefetcher(source, 1, False), source)
+
+def columns_ahead():
+    source = scanner()
+    return asked(core.ColumnPrefetcher(source, 1, False), source)
+
+def examples_ahead():
+    source = example_collator()
+    return asked(core.ExamplePrefetcher(source, 1, False), source)
+
+READERS = {
+    "TorchCacheReader": lambda: core.TorchCacheReader(cache),
+    "TorchCacheSource": lambda: core.TorchCacheSource(entries, whole=True),
+    "AtpSnapshot": lambda: core.AtpSnapshot.take(atp),
+    "AtpReader": lambda: core.AtpReader(atp, snapshot, "auto", False),
+    "ConcatSource": lambda: core.ConcatSource([reader, reader]),
+    "MixtureSource": lambda: core.MixtureSource([reader, reader]),
+    "ForceSubsetSource": lambda: core.ForceSubsetSource(reader, [1, 0]),
+    "Collator": collator,
+    "Verifier": lambda: core.Verifier(reader),
+    "AtlasReader": lambda: core.AtlasReader(store),
+    "ColumnScanner": scanner,
+    "ArrayFileReader": lambda: core.ArrayFileReader(file),
+    "ShardReader": lambda: core.ShardReader(shards, None),
+    "ExampleCollator": example_collator,
+    "ExtxyzReader": lambda: core.ExtxyzReader(text),
+}
+WRITERS = {
+    "AtpWriter": lambda: core.AtpWriter(new_path(), "x", None, 3),
+    "AtlasWriter": lambda: core.AtlasWriter(new_path(), True, None, 0, 3, 1 << 20, False),
+    "ArrayFileWriter": lambda: core.ArrayFileWriter(new_path() + ".af", "zstd", 3, 1 << 20, False),
+    "ShardFileWriter": lambda: core.ShardFileWriter(
+        new_path(), shard_size=2, block_size=1, strategy=0, level=3, dictionary=0.0, n_threads=1,
+        tensors_as_arrays=False),
+    "CacheBuilder": lambda: core.CacheBuilder(new_path(), header, "", 1 << 20),
+    "Prefetcher": molecules_ahead,
+    "ColumnPrefetcher": columns_ahead,
+    "ExamplePrefetcher": examples_ahead,
+}
+
+def round_of(make, n, forks):
+    kept, failures = [[] for _ in range(THREADS)], []
+    def open_some(mine):
+        try:
+            for _ in range(n):
+                mine.append(make())
+        except BaseException as error:
+            failures.append(error)
+    threads = [threading.Thread(target=open_some, args=(mine,)) for mine in kept]
+    for thread in threads:
+        thread.start()
+    for _ in range(forks):
+        pid = os.fork()
+        if pid == 0:
+            os._exit(0)
+        if os.waitpid(pid, 0)[1] != 0:
+            sys.exit("a child did not end well")
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[0]
+    # They die on several threads too.
+    droppers = [threading.Thread(target=mine.clear) for mine in kept]
+    for thread in droppers:
+        thread.start()
+    for thread in droppers:
+        thread.join()
+    gc.collect()
+
+for kinds, n in ((READERS, 200), (WRITERS, 8)):
+    for kind, make in kinds.items():
+        for forks in (0, 5):
+            print(kind, forks, flush=True)
+            end = time.monotonic() + seconds
+            round_of(make, n, forks)
+            while time.monotonic() < end:
+                round_of(make, n, forks)
+print("done", len(READERS) + len(WRITERS))
+"""
+
+# What waits for a native thread while it is destroyed lets other threads of Python go on.
+DESTRUCTION = """
+import sys, threading, time
+import numpy as np
+import atompack_torch as apt
+
+rng = np.random.default_rng(0)
+with apt.AtpWriter(sys.argv[1]) as writer:
+    writer.write_arrays(positions=rng.random((40000, 3)) * 75, atomic_numbers=np.ones(40000, int),
+                        n_atoms=[40000])
+dataset = apt.AtpDataset(sys.argv[1], neighbors=apt.NeighborList(6.0))
+ahead = dataset._ahead(1, False)
+ticks, stop = [], threading.Event()
+
+def tick():
+    while not stop.is_set():
+        ticks.append(time.monotonic())
+        time.sleep(0.001)
+
+thread = threading.Thread(target=tick)
+thread.start()
+ahead.ask([0] * 4)
+time.sleep(0.05)
+begin = time.monotonic()
+del ahead._native
+end = time.monotonic()
+stop.set()
+thread.join()
+assert end - begin > 0.1, end - begin
+print(sum((begin + end) / 2 < moment < end for moment in ticks))
+"""
+
+
+def run(script: str, *arguments: object, limit: float) -> list[str]:
+    """What a script prints, last word last; its process must end well within the limit."""
+    done = subprocess.run(
+        [sys.executable, "-c", script, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=limit,
+        check=False,
+    )
+    assert done.returncode == 0, (done.stdout[-200:], done.stderr[-3000:])
+    return done.stdout.split()
+
+
+@pytest.mark.timeout(400)
+def test_handles_are_opened_and_dropped_on_threads(tmp_path: Path) -> None:
+    words = run(STRESS, make_cache.FOLDER / "water.h5", tmp_path, 0.5, limit=390)
+    assert words[-2:] == ["done", "23"]
+
+
+@pytest.mark.timeout(120)
+def test_destruction_lets_other_threads_go_on(tmp_path: Path) -> None:
+    (ticks,) = run(DESTRUCTION, tmp_path / "a.atp", limit=100)
+    assert int(ticks) > 0
