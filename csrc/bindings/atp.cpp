@@ -7,6 +7,7 @@
 #include "base/force_subset_source.h"
 #include "base/joined_source.h"
 #include "base/mixture_source.h"
+#include "base/nan_is_missing_source.h"
 #include "bindings/path.h"
 
 namespace atompack::bindings {
@@ -112,6 +113,8 @@ void bind_atp(py::module_& module) {
            py::arg("extra"));
   py::class_<ForceSubsetSource, MoleculeSource, std::shared_ptr<ForceSubsetSource>>(module, "ForceSubsetSource")
       .def(py::init<std::shared_ptr<MoleculeSource>, std::vector<uint8_t>>(), py::arg("all"), py::arg("chosen"));
+  py::class_<NanIsMissingSource, MoleculeSource, std::shared_ptr<NanIsMissingSource>>(module, "NanIsMissingSource")
+      .def(py::init<std::shared_ptr<MoleculeSource>>(), py::arg("all"));
   module.def("read_atom_counts", &atom_counts_at, py::arg("path"), py::arg("snapshot"), py::arg("address"),
              py::call_guard<py::gil_scoped_release>());
 }
