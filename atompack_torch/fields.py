@@ -70,6 +70,10 @@ BUILTINS = {
     "name": Builtin("molecule", "string", (), ""),
 }
 
+# A structure without them is open: zeros and False there, never NaN, and `missing` does not judge
+# them. Any edge shift times such a cell stays finite.
+GEOMETRY = frozenset(("cell", "pbc"))
+
 # What every batch has, in the order in which the native core hands it over.
 STRUCTURE: dict[str, Level] = {
     "positions": "atom",
