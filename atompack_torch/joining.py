@@ -34,6 +34,7 @@ from atompack_torch.fields import (
     FieldInfo,
     Level,
     public_names,
+    squeeze_hint,
 )
 from atompack_torch.molecule import Molecule
 
@@ -330,7 +331,9 @@ def _one_row(name: str, field: FieldId, level: Level, value: Any, n_atoms: int) 
         builtin = BUILTINS[field.key]
         expected = (n_atoms, *builtin.shape) if level == "atom" else builtin.shape
         if tuple(tensor.shape) != expected:
-            raise FieldError(f"{name}: expected shape {expected}, got {tuple(tensor.shape)}")
+            got = tuple(tensor.shape)
+            hint = squeeze_hint(expected, got)
+            raise FieldError(f"{name}: expected shape {expected}, got {got}{hint}")
         if field.key == "pbc":
             tensor = tensor.bool()
         elif tensor.is_complex():

@@ -113,17 +113,14 @@ class ReferenceDataset:
         values = {n: [_value_of(m, n) for m in molecules] for n in chosen}
         judged = [n for n in chosen if fields is not None or n in self.fields()]
         keep = [
-            all(values[n][b] is not ABSENT for n in judged if n not in GEOMETRY)
-            or missing == "nan"
+            all(values[n][b] is not ABSENT for n in judged if n not in GEOMETRY) or missing == "nan"
             for b in range(len(molecules))
         ]
         if missing == "error" and not all(keep):
             raise FieldClashError(f"molecule {numbers[keep.index(False)]} lacks a field")
         molecules = [m for m, kept in zip(molecules, keep, strict=True) if kept]
         numbers = [i for i, kept in zip(numbers, keep, strict=True) if kept]
-        result = _structure(
-            molecules, numbers, [file.wide for file in self.files]
-        )
+        result = _structure(molecules, numbers, [file.wide for file in self.files])
         for name in chosen:
             column = [v for v, kept in zip(values[name], keep, strict=True) if kept]
             everywhere = self.entries(name)
