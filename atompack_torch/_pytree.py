@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
@@ -16,19 +15,22 @@ from atompack_torch.fields import FieldInfo
 Context = tuple[Structure, tuple[int, ...]]
 
 
-@dataclass(frozen=True)
-class EntryKey:
-    """The key of one molecule's tensor in a field that is a list."""
+class EntryKey(pytree.MappingKey[tuple[str, int], Any]):
+    """The key of one molecule's tensor in a field that is a list: (name, number in the batch).
 
-    name: str
-    entry: int
+    A ``MappingKey`` because torch.export knows no others than those of torch.
+    """
+
+    __slots__ = ()
 
     def __str__(self) -> str:
-        return f"[{self.name!r}][{self.entry}]"
+        name, entry = self.key
+        return f"[{name!r}][{entry}]"
 
-    def get(self, batch: MoleculeBatch) -> Any:
-        """The tensor."""
-        return batch[self.name][self.entry]
+    def get(self, mapping: Any) -> Any:
+        """The tensor in a batch."""
+        name, entry = self.key
+        return mapping[name][entry]
 
 
 def _flatten(batch: MoleculeBatch) -> tuple[list[Tensor], Context]:
@@ -43,7 +45,7 @@ def _flatten_with_keys(batch: MoleculeBatch) -> tuple[list[tuple[Any, Tensor]], 
         if isinstance(value, Tensor):
             keys.append(pytree.MappingKey(name))
         else:
-            keys += [EntryKey(name, i) for i, v in enumerate(value) if isinstance(v, Tensor)]
+            keys += [EntryKey((name, i)) for i, v in enumerate(value) if isinstance(v, Tensor)]
     if batch._masks is not None:
         keys.append(pytree.GetAttrKey("_masks"))
     return list(zip(keys, tensors, strict=True)), context

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import pickle
 from pathlib import Path
 from typing import Any
@@ -86,7 +87,7 @@ def test_a_property_called_as_a_method(batch: apt.MoleculeBatch, tmp_path: Path)
     for name in ("items", "properties/items"):
         assert batch[name][0] == 7.0
     with apt.AtpWriter(tmp_path / "a.atp") as writer:
-        writer.write(batch)
+        writer.write(batch[0])
     for name in ("items", "properties/items"):
         read = apt.AtpDataset(tmp_path / "a.atp", fields=[name])[:]
         assert read["properties/items"][0] == 7.0
@@ -113,7 +114,7 @@ def test_leaves_of_the_pytree_have_names(batch: apt.MoleculeBatch) -> None:
         assert key.get(batch) is leaf
     names = [pytree.keystr(path) for path, _ in with_paths]
     assert {"['forces']", "['spectrum'][0]", "['spectrum'][1]", "._masks"} <= set(names)
-    assert (EntryKey("spectrum", 1),) in [path for path, _ in with_paths]
+    assert (EntryKey(("spectrum", 1)),) in [path for path, _ in with_paths]
     assert len(set(names)) == len(names)
 
     def scaled(path: Any, leaf: torch.Tensor) -> torch.Tensor:
@@ -135,8 +136,10 @@ class Energies(torch.nn.Module):
 
 @pytest.mark.parametrize("strict", [False, True])
 def test_a_module_that_takes_a_batch_is_exported(
-    batch: apt.MoleculeBatch, strict: bool, tmp_path: Path
+    batch: apt.MoleculeBatch, strict: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    # One of torch's warnings while it loads the example batch has a broken format string.
+    caplog.set_level(logging.ERROR, logger="torch._export.serde.serialize")
     exported = torch.export.export(Energies(), (batch,), strict=strict)
     expected = Energies()(batch)
     assert torch.equal(exported.module()(batch), expected)
