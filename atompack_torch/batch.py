@@ -24,7 +24,6 @@ from atompack_torch.fields import (
     Level,
     centers_of,
     prefixed_id,
-    similar_names,
 )
 from atompack_torch.molecule import Molecule
 from atompack_torch.options import check_choice
@@ -137,15 +136,15 @@ class MoleculeBatch(FieldMapping):
         return len(self._fields["n_atoms"])
 
     def __getattr__(self, name: str) -> Any:
+        if name == "_fields":  # of an object that was made without __init__
+            raise AttributeError(name)
         try:
             return self._fields[name]
         except KeyError:
             pass
         found = None if name.startswith("__") else self._find(name)
         if found is None:
-            similar = " or ".join(map(repr, similar_names(name, self._fields)))
-            hint = f": did you mean {similar}?" if similar else ""
-            raise AttributeError(f"{type(self).__name__} has no field {name!r}{hint}")
+            raise AttributeError(str(unknown_field(name, "batch", self._fields)))
         return self._fields[found]
 
     @overload
