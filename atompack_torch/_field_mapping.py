@@ -33,11 +33,11 @@ class FieldMapping:
             return default
         return default if value is None else value
 
-    def items(self) -> Collection[tuple[str, Any]]:
-        """(name, value) of all fields."""
+    def items(self) -> list[tuple[str, Any]]:
+        """(name, value) of all fields, in the order of ``keys()``."""
         return [(name, self[name]) for name in self.keys()]  # type: ignore[attr-defined, index]
 
-    def values(self) -> Collection[Any]:
+    def values(self) -> list[Any]:
         """Values of all fields, in the order of ``keys()``."""
         return [self[name] for name in self.keys()]  # type: ignore[attr-defined, index]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, Sequence, ValuesView
+from collections.abc import Callable, Iterable, Iterator, KeysView, Sequence
 from typing import Any, Literal, overload
 
 import torch
@@ -95,14 +95,6 @@ class MoleculeBatch(FieldMapping):
     def keys(self) -> KeysView[str]:
         """Names of all fields."""
         return self._fields.keys()
-
-    def items(self) -> ItemsView[str, Value]:
-        """(name, value) of all fields; on a custom property of this name the scope stands first."""
-        return self._fields.items()
-
-    def values(self) -> ValuesView[Value]:
-        """Values of all fields, in the order of ``keys()``."""
-        return self._fields.values()
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and self._find(name) is not None
@@ -322,8 +314,16 @@ class MoleculeBatch(FieldMapping):
     def to_dict(
         self, preset: Literal["pyg", "fairchem", "nvalchemi"] | None = None
     ) -> dict[str, Value]:
-        """A plain dict of the fields, renamed as another library calls them; nothing is copied."""
-        from atompack_torch.conversions import to_dict
+        """A plain dict of the fields, as they are, or as another library has them.
+
+        ``"pyg"`` renames and copies nothing. ``"fairchem"`` is what ``AtomicData.from_dict`` takes:
+        neighbors in row 0 of ``edge_index`` (vectors are pos[row 0] - pos[row 1] + offsets cell);
+        ``cell``, ``cell_offsets``, ``energy``, ``forces`` and ``stress`` in the dtype of ``pos``;
+        ``charge``, ``spin``, ``fixed``, ``tags`` (int64), ``sid`` and ``dataset`` (strings) of
+        the custom properties so named, else 0, the ``index``, and no ``dataset``. ``"nvalchemi"``:
+        ``neighbor_list`` (E, 2), ``neighbor_list_shifts`` (E, 3), ``energy`` (B, 1).
+        """
+        from atompack_torch.presets import to_dict
 
         return to_dict(self, preset)
 
