@@ -290,3 +290,26 @@ def test_options_of_the_wrong_type_say_what_to_pass(new_path: NewPath) -> None:
         apt.AtpDataset(path, neighbors=5.0)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"neighbors: expected a NeighborList, got str"):
         apt.AtpDataset(path, neighbors="5")  # type: ignore[arg-type]
+
+
+def test_nan_in_a_feature_cache(new_path: NewPath, tmp_path: Path) -> None:
+    """Forces of NaN are stored in structures as they come; features are not judged."""
+    numbers = {"atomic_numbers": [1, 1]}
+    positions = np.array([[0.0, 0, 0], [0, 0, 1.0]])
+    molecules = [
+        apt.Molecule(positions, **numbers, energy=1.0, forces=np.full((2, 3), value))
+        for value in (1.0, NAN)
+    ]
+    path = write(new_path(), molecules)
+    descriptor = apt.ChebyshevDescriptor(["H"], 2, 3.0, 1, 2.0)
+    cache = tmp_path / "c.h5"
+    apt.build_cache(apt.AtpDataset(path), descriptor, cache, progress=False)
+    assert apt.TorchCacheDataset(cache)[:].mask("forces").tolist() == [True, True]
+    judged = apt.TorchCacheDataset(cache, nan_is_missing=True)
+    assert judged[:].mask("forces").tolist() == [True, False]
+    assert judged[:].mask("features").tolist() == [True, True]
+    with pytest.raises(apt.FieldError, match="no field 'charges'"):
+        apt.TorchCacheDataset(cache, fields=["charges"])
+    joined = apt.AtpDataset(path, cache=apt.TorchCache(cache), nan_is_missing=True)[:]
+    assert joined.mask("forces").tolist() == [True, False]
+    assert joined.mask("features").tolist() == [True, True]
