@@ -82,6 +82,9 @@ class ConcatSource(MoleculeSource):
 class ForceSubsetSource(MoleculeSource):
     def __init__(self, all: MoleculeSource, chosen: Sequence[int]) -> None: ...
 
+class NanIsMissingSource(MoleculeSource):
+    def __init__(self, all: MoleculeSource) -> None: ...
+
 class MixtureSource(MoleculeSource):
     def __init__(self, parts: Sequence[MoleculeSource]) -> None: ...
 

@@ -10,6 +10,7 @@ for batch in DataLoader(apt.AtpDataset("data.atp"), batch_size=64, shuffle=True)
 from importlib.metadata import version as _version
 
 from atompack_torch import _core as _core  # first: it checks the torch this was built for
+from atompack_torch import _pytree as _pytree  # registers batches as pytree nodes
 from atompack_torch import _sending as _sending  # registers how batches cross processes
 from atompack_torch import hub as hub
 from atompack_torch.array_file import ArrayFile

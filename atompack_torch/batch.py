@@ -7,29 +7,29 @@ from typing import Any, Literal, overload
 
 import torch
 from torch import Tensor
-from torch.utils import _pytree as pytree
 
 from atompack_torch import _storage
 from atompack_torch._core import view_arena
+from atompack_torch._field_mapping import FieldMapping, unknown_field
+from atompack_torch._field_setting import checked_name, checked_value, field_id
 from atompack_torch._storage import Place, Structure, Value
-from atompack_torch.errors import FieldError, UnknownFieldError
+from atompack_torch.errors import FieldError
 from atompack_torch.fields import (
     ALIASES,
-    ATOM_PROPERTY,
     BUILTIN,
     BUILTINS,
     CANONICAL,
     EDGES,
-    MOLECULE_PROPERTY,
     FieldInfo,
     Level,
     centers_of,
     prefixed_id,
 )
 from atompack_torch.molecule import Molecule
+from atompack_torch.options import check_choice
 
 
-class MoleculeBatch:
+class MoleculeBatch(FieldMapping):
     """B molecules of N atoms in all, collated.
 
     Tensors are attributes and items: ``b.forces``, ``b["forces"]``. Always there are ``positions``
@@ -37,7 +37,8 @@ class MoleculeBatch:
     int64 (first atom of each molecule), ``n_atoms`` (B,) int64 and ``index`` (B,) int64 (number in
     the data set); besides these, the labels and custom properties of the source. Values and units
     are those stored; ``energy`` is float64 always. A value that a molecule does not have is NaN
-    (integers 0, booleans False, strings None), and ``mask(name)`` is False there. What differs in
+    (integers 0, booleans False, strings None), and ``mask(name)`` is False there; a cell that a
+    molecule does not have is zeros, so that edge shifts times cells stay finite. What differs in
     shape inside a batch is a list with one tensor a molecule.
 
     The tensors of a batch that was read are views of one block of memory, the arena: it crosses to
@@ -79,14 +80,16 @@ class MoleculeBatch:
         for listed, info in self._infos.items() if wanted else ():
             if info[:2] == wanted:
                 return listed
-        return None
+        if wanted is not None or name in CANONICAL:
+            return None
+        # A property whose key is the name of a method is listed with its scope.
+        named = [n for n, info in self._infos.items() if info.key == name and info.scope != BUILTIN]
+        return named[0] if len(named) == 1 else None
 
     def _known(self, name: str) -> str:
         found = self._find(name)
         if found is None:
-            raise UnknownFieldError(
-                f"no field {name!r} in this batch; it has {', '.join(map(repr, self._fields))}"
-            )
+            raise unknown_field(name, "batch", self._fields)
         return found
 
     def keys(self) -> KeysView[str]:
@@ -125,13 +128,15 @@ class MoleculeBatch:
         return len(self._fields["n_atoms"])
 
     def __getattr__(self, name: str) -> Any:
+        if name == "_fields":  # of an object that was made without __init__
+            raise AttributeError(name)
         try:
             return self._fields[name]
         except KeyError:
             pass
         found = None if name.startswith("__") else self._find(name)
         if found is None:
-            raise AttributeError(f"{type(self).__name__} has no field {name!r}")
+            raise AttributeError(str(unknown_field(name, "batch", self._fields)))
         return self._fields[found]
 
     @overload
@@ -154,50 +159,61 @@ class MoleculeBatch:
     def __iter__(self) -> Iterator[Molecule]:
         return (self[i] for i in range(len(self)))
 
-    def __setattr__(self, name: str, value: Tensor) -> None:
+    def __setattr__(self, name: str, value: Value) -> None:
         self[name] = value
 
-    def __setitem__(self, name: str, value: Tensor) -> None:
+    def __setitem__(self, name: str, value: Value) -> None:
         """Sets a field; a new one is per atom or per molecule by its first dimension.
 
         Raises:
+            TypeError: neither a tensor nor a list of strings.
             FieldError: the first dimension is neither, the name belongs to something else, or
                 the batch has as many atoms as molecules (``set_field`` then says which).
         """
+        checked_name(name)
         found = self._find(name)
         if found is not None:
             return self.set_field(found, value, self._infos[found].level)
-        n_atoms, rows = len(self._fields["positions"]), value.shape[0] if value.dim() else None
+        if name in BUILTINS:
+            return self.set_field(name, value, BUILTINS[name].level)
+        n_atoms = len(self._fields["positions"])
+        rows = value.shape[0] if isinstance(value, Tensor) and value.dim() else None
         if n_atoms == len(self) == rows:
             raise FieldError(f"field {name!r}: one row an atom or a molecule? use set_field()")
         return self.set_field(name, value, "atom" if rows == n_atoms else "molecule")
 
-    def set_field(self, name: str, value: Tensor, level: Level) -> None:
-        """Sets a field of N rows (level ``"atom"``) or B rows (``"molecule"``).
+    def set_field(self, name: str, value: Value, level: Level) -> None:
+        """Sets a field; one that was there keeps its mask, a new one has none.
 
-        A field that was there keeps its mask, a new one has none.
+        Args:
+            name: of a field that is there, of a label, or a new one (``properties/KEY`` and
+                ``atom_properties/KEY`` for a key that is the name of something else).
+            value: a tensor on the batch's device, of B rows (level ``"molecule"``) or N
+                (``"atom"``), for labels of their shape; or B strings, None among them. Fields of
+                edges and triplets can be replaced by others of the same shape.
+            level: ``"molecule"``, ``"atom"``, ``"edge"`` or ``"triplet"``.
+
+        Raises:
+            TypeError: no name; neither a tensor nor a list of strings.
+            ValueError: no such level.
+            FieldError: another length, shape, dtype, device or level than the field has to have;
+                the name belongs to the batch itself.
         """
+        checked_name(name)
+        check_choice("level", level, ("molecule", "atom", "edge", "triplet"))
+        name = self._find(name) or name
         known = self._infos.get(name)
-        if level in ("edge", "triplet"):
-            return self._replace_rows(name, value)
+        expected = known.level if known else BUILTINS[name].level if name in BUILTINS else level
         if known is None and name in RESERVED - BUILTINS.keys():
             raise FieldError(f"field {name!r}: the name belongs to the batch itself")
-        rows = len(self._fields["positions"]) if level == "atom" else len(self)
-        rows += name == "ptr"
-        if value.dim() == 0 or value.shape[0] != rows:
-            raise FieldError(f"field {name!r}: expected {rows} rows, got {tuple(value.shape)}")
-        info = known or FieldInfo(_scope_of(name, level), name, level)
-        _set_infos(self, self._infos | {name: info})
-        self._fields[name] = value
-
-    def _replace_rows(self, name: str, value: Tensor) -> None:
-        """The same edges or triplets with other values: vectors with a gradient, say."""
-        if name not in self._fields:
+        if level != expected:
+            raise FieldError(f"field {name!r}: expected level {expected!r}, got {level!r}")
+        if known is None and level in ("edge", "triplet"):
             raise FieldError(f"field {name!r}: edges and triplets are made by data sets, not set")
-        expected = tuple(self._fields[name].shape)  # type: ignore[union-attr]
-        if tuple(value.shape) != expected:
-            raise FieldError(f"field {name!r}: expected {expected}, got {tuple(value.shape)}")
-        self._fields[name] = value
+        checked = checked_value(self, name, value, level)
+        info = known or FieldInfo(*field_id(name, level), level)
+        _set_infos(self, self._infos | {name: info})
+        self._fields[name] = checked
 
     # All tensors at once
 
@@ -298,8 +314,16 @@ class MoleculeBatch:
     def to_dict(
         self, preset: Literal["pyg", "fairchem", "nvalchemi"] | None = None
     ) -> dict[str, Value]:
-        """A plain dict of the fields, renamed as another library calls them; nothing is copied."""
-        from atompack_torch.conversions import to_dict
+        """A plain dict of the fields, as they are, or as another library has them.
+
+        ``"pyg"`` renames and copies nothing. ``"fairchem"`` is what ``AtomicData.from_dict`` takes:
+        neighbors in row 0 of ``edge_index`` (vectors are pos[row 0] - pos[row 1] + offsets cell);
+        ``cell``, ``cell_offsets``, ``energy``, ``forces`` and ``stress`` in the dtype of ``pos``;
+        ``charge``, ``spin``, ``fixed``, ``tags`` (int64), ``sid`` and ``dataset`` (strings) of
+        the custom properties so named, else 0, the ``index``, and no ``dataset``. ``"nvalchemi"``:
+        ``neighbor_list`` (E, 2), ``neighbor_list_shifts`` (E, 3), ``energy`` (B, 1).
+        """
+        from atompack_torch.presets import to_dict
 
         return to_dict(self, preset)
 
@@ -361,12 +385,6 @@ def _attributes(kind: type) -> set[str]:
 RESERVED = CANONICAL | _attributes(MoleculeBatch) | _attributes(Molecule)
 
 
-def _scope_of(name: str, level: Level) -> int:
-    if name in BUILTINS:
-        return BUILTIN
-    return ATOM_PROPERTY if level == "atom" else MOLECULE_PROPERTY
-
-
 def _restore(
     structure: Structure,
     rows: tuple[int, ...],
@@ -378,18 +396,3 @@ def _restore(
     inside, rest = iter(views), iter(outside)
     tensors = [next(inside) if place else next(rest) for place in places]
     return MoleculeBatch._put_together(structure, tensors, rows, arena)
-
-
-def _flatten(batch: MoleculeBatch) -> tuple[list[Tensor], tuple[Structure, tuple[int, ...]]]:
-    structure, tensors = batch._take_apart()
-    return tensors, (structure, tuple(batch._mask_rows.values()))
-
-
-def _unflatten(leaves: Iterable[Any], context: tuple[Structure, tuple[int, ...]]) -> MoleculeBatch:
-    structure, rows = context
-    return MoleculeBatch._put_together(structure, list(leaves), rows, None)
-
-
-pytree.register_pytree_node(
-    MoleculeBatch, _flatten, _unflatten, serialized_type_name="atompack_torch.MoleculeBatch"
-)

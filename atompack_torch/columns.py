@@ -17,6 +17,7 @@ from atompack_torch.fields import (
     DERIVED,
     MOLECULE_PROPERTY,
     STRUCTURE,
+    squeeze_hint,
 )
 from atompack_torch.host_arrays import host_array
 
@@ -167,6 +168,7 @@ def stored(columns: Columns, rows: Iterable[int] | None = None) -> StoredRun:
     """
     for column in columns.fields:
         _check_column(column, len(columns.ptr) - 1)
+        _check_axes(column, len(columns.positions), len(columns.ptr) - 1)
     return (
         _plain("positions", columns.positions, floating=True),
         np.ascontiguousarray(_integers("atomic_numbers", columns.atomic_numbers)),
@@ -189,6 +191,17 @@ def _check_column(column: Column, n_molecules: int) -> None:
     if column.mask is not None and np.shape(column.mask) != (n_molecules,):
         shape = np.shape(column.mask)
         raise FieldError(f"mask: expected ({n_molecules},), got {shape} {where}")
+
+
+def _check_axes(column: Column, n_atoms: int, n_molecules: int) -> None:
+    """Says what to do about an axis too many; other shapes are checked natively."""
+    if column.scope != BUILTIN or not isinstance(column.values, np.ndarray):
+        return
+    builtin = BUILTINS[column.key]
+    expected = (n_atoms if builtin.level == "atom" else n_molecules, *builtin.shape)
+    got = column.values.shape
+    if hint := squeeze_hint(expected, got):
+        raise FieldError(f"{column.key}: expected {expected}, got {got}{hint}")
 
 
 def _stored_column(column: Column) -> StoredColumn:

@@ -9,35 +9,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from atompack_torch._storage import Value
 from atompack_torch.batch import MoleculeBatch
 from atompack_torch.fields import ATOM_INDICES, DERIVED, STRUCTURE
 from atompack_torch.host_arrays import host_array
 from atompack_torch.joining import join
 from atompack_torch.molecule import Molecule
-
-# Our name -> theirs, where they differ.
-PRESETS: dict[str, dict[str, str]] = {
-    # torch-geometric's own data sets and models
-    "pyg": {"positions": "pos", "atomic_numbers": "z"},
-    # fairchem.core.datasets.atomic_data.AtomicData
-    "fairchem": {"positions": "pos", "n_atoms": "natoms", "edge_shift": "cell_offsets"},
-    # nvalchemi.data.Batch
-    "nvalchemi": {"n_atoms": "num_nodes_per_graph", "edge_shift": "neighbor_list_shifts"},
-}
+from atompack_torch.presets import to_dict
 
 # What an ASE calculator computes that .atp knows by name.
 _RESULTS = ("energy", "forces", "stress", "charges")
 # Kept by ase.Atoms itself.
 _OWN_ARRAYS = {"positions", "numbers", "momenta"}
-
-
-def to_dict(batch: MoleculeBatch, preset: str | None) -> dict[str, Value]:
-    """The fields under another library's names; the tensors themselves."""
-    if preset is not None and preset not in PRESETS:
-        raise ValueError(f"preset: expected one of {', '.join(PRESETS)} or None, got {preset!r}")
-    renamed = PRESETS[preset] if preset else {}
-    return {renamed.get(name, name): batch[name] for name in batch.keys()}
 
 
 def to_pyg(batch: MoleculeBatch) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -69,6 +70,10 @@ BUILTINS = {
     "pbc": Builtin("molecule", "bool", (3,), ""),
     "name": Builtin("molecule", "string", (), ""),
 }
+
+# A structure without them is open: zeros and False there, never NaN, and `missing` does not judge
+# them. Any edge shift times such a cell stays finite.
+GEOMETRY = frozenset(("cell", "pbc"))
 
 # What every batch has, in the order in which the native core hands it over.
 STRUCTURE: dict[str, Level] = {
@@ -138,6 +143,33 @@ def public_names(ids: Iterable[FieldId], reserved: Collection[str]) -> list[str]
         return field.key
 
     return [name(field) for field in ids]
+
+
+_SHORTEST_PART = 3  # of a name that counts as a part of another
+
+
+def similar_names(name: str, known: Iterable[str]) -> list[str]:
+    """Known names that ``name`` may be meant for, at most five, the likeliest first.
+
+    Those that hold it or are held by it (``REF_forces`` for ``forces``), whatever their case, then
+    those that are spelled almost alike.
+    """
+    by_lower = {other.lower(): other for other in known}
+    plain = name.lower()
+    related = [
+        other
+        for lower, other in by_lower.items()
+        if plain in lower or (len(lower) >= _SHORTEST_PART and lower in plain)
+    ]
+    alike = [by_lower[lower] for lower in difflib.get_close_matches(plain, by_lower, 3, 0.7)]
+    return list(dict.fromkeys([*related, *alike]))[:5]
+
+
+def squeeze_hint(expected: tuple[int, ...], got: tuple[int, ...]) -> str:
+    """What to do about a shape that has axes of length 1 too many; else nothing."""
+    if len(got) > len(expected) and [n for n in got if n != 1] == [n for n in expected if n != 1]:
+        return ": drop the axis of length 1 (`.squeeze(-1)`)"
+    return ""
 
 
 def prefixed_id(name: str) -> FieldId | None:

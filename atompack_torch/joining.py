@@ -26,6 +26,7 @@ from atompack_torch.fields import (
     BUILTINS,
     EDGE_INFO,
     EDGES,
+    GEOMETRY,
     MOLECULE_PROPERTY,
     STRUCTURE,
     STRUCTURE_INFO,
@@ -33,6 +34,7 @@ from atompack_torch.fields import (
     FieldInfo,
     Level,
     public_names,
+    squeeze_hint,
 )
 from atompack_torch.molecule import Molecule
 
@@ -166,7 +168,7 @@ def _joined_field(name: str, level: Level, pieces: list[_Piece], ptr: Value) -> 
     lists = [p.value for p in pieces if isinstance(p.value, list)]
     shapes = {tuple(t.shape[1:]) for t in tensors}
     if not lists and len(shapes) == 1:
-        return _cat(name, [_stacked(piece, level, tensors[0]) for piece in pieces])
+        return _cat(name, [_stacked(name, piece, level, tensors[0]) for piece in pieces])
     if level in ("edge", "triplet"):
         raise FieldError(f"shapes that cannot share a batch: {sorted(shapes)} (field {name!r})")
     entries = [entry for piece in pieces for entry in piece.per_molecule(level)]
@@ -181,15 +183,15 @@ def _renumber_atoms(pieces: list[_Piece]) -> None:
         first += piece.n_atoms
 
 
-def _stacked(piece: _Piece, level: Level, like: Tensor) -> Tensor:
+def _stacked(name: str, piece: _Piece, level: Level, like: Tensor) -> Tensor:
     if isinstance(piece.value, Tensor):
         return piece.value
     rows = {"atom": piece.n_atoms, "molecule": piece.n_molecules}.get(level, 0)
-    return _missing((rows, *like.shape[1:]), like)
+    return _missing(name, (rows, *like.shape[1:]), like)
 
 
-def _missing(shape: tuple[int, ...], like: Tensor) -> Tensor:
-    value = float("nan") if like.is_floating_point() else 0
+def _missing(name: str, shape: tuple[int, ...], like: Tensor) -> Tensor:
+    value = float("nan") if like.is_floating_point() and name not in GEOMETRY else 0
     return torch.full(shape, value, dtype=like.dtype, device=like.device)
 
 
@@ -206,11 +208,11 @@ def _stack_if_equal(name: str, level: Level, entries: list[Any], ptr: Value) -> 
         return entries
     like = with_rows[0]
     if level == "molecule":
-        full = [_missing(tuple(like.shape), like) if e is None else e for e in entries]
+        full = [_missing(name, tuple(like.shape), like) if e is None else e for e in entries]
         return _cat(name, [value.unsqueeze(0) for value in full])
     counts = torch.as_tensor(ptr).diff().tolist()
     filled = [
-        _missing((n, *like.shape[1:]), like) if e is None or not len(e) else e
+        _missing(name, (n, *like.shape[1:]), like) if e is None or not len(e) else e
         for e, n in zip(entries, counts, strict=True)
     ]
     return _cat(name, filled)
@@ -329,7 +331,9 @@ def _one_row(name: str, field: FieldId, level: Level, value: Any, n_atoms: int) 
         builtin = BUILTINS[field.key]
         expected = (n_atoms, *builtin.shape) if level == "atom" else builtin.shape
         if tuple(tensor.shape) != expected:
-            raise FieldError(f"{name}: expected shape {expected}, got {tuple(tensor.shape)}")
+            got = tuple(tensor.shape)
+            hint = squeeze_hint(expected, got)
+            raise FieldError(f"{name}: expected shape {expected}, got {got}{hint}")
         if field.key == "pbc":
             tensor = tensor.bool()
         elif tensor.is_complex():

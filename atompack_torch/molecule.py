@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from atompack_torch._field_mapping import FieldMapping, unknown_field
 from atompack_torch.errors import CorruptFileError, UnknownFieldError
 from atompack_torch.fields import ATOM_INDICES, BUILTINS, DERIVED, STRUCTURE, Level
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from atompack_torch.batch import MoleculeBatch
 
 
-class Molecule:
+class Molecule(FieldMapping):
     """One molecule: the fields of a batch, as views of its rows.
 
     An absent label is None. ``atomic_numbers`` is int64, scalars are 0-d tensors, strings ``str``.
@@ -98,7 +99,7 @@ class Molecule:
         if found is None:
             if name in BUILTINS:
                 return None
-            raise UnknownFieldError(f"no field {name!r} in this molecule; it has {self.keys()}")
+            raise unknown_field(name, "molecule", self.keys())
         return self._value(found)
 
     def _value(self, name: str) -> Any:

@@ -3,9 +3,9 @@
   atompack-torch info alloys.atp
   atompack-torch info --json shards/ | jq .n_molecules
 
-No record is read (files of release 0.2 excepted, which do not store their labels). Dead space is
-what older commits left behind: `atompack-torch compact` gets rid of it. A tail are bytes behind the
-last commit.
+At most 10,000 records are looked at, evenly spread, for labels that are NaN throughout (all records
+of files of release 0.2, which do not store their labels). Dead space is what older commits left
+behind: `atompack-torch compact` gets rid of it. A tail are bytes behind the last commit.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from atompack_torch.cli import _atlas, _shards
+from atompack_torch.cli._nan_labels import NanLabels, nan_labels
 from atompack_torch.cli._output import (
     add_json,
     add_paths,
@@ -62,16 +63,21 @@ def run(options: argparse.Namespace) -> int:
     sound = [file for file in files if "error" not in file]
     errors = [file["error"] for file in files if "error" in file]
     schema: dict[str, FieldSpec] = {}
+    nan = NanLabels(0, {})
     try:
         if sound:
             schema = AtpDataset([file["path"] for file in sound]).schema
+            nan = nan_labels([file["path"] for file in sound])
     except AtompackError as error:
         errors.append(str(error))
     total = {key: _sum(file[key] for file in sound) for key in _SUMMED}
     if options.json:
-        print_json({**total, "schema": _plain_schema(schema), "files": files})
+        fields = _plain_schema(schema)
+        print_json({**total, "schema": fields, "nan_labels": nan._asdict(), "files": files})
     else:
         _print_text(files, total, schema)
+        for line in nan.lines(total["n_molecules"]):
+            print(line)
     for message in errors:
         print(f"atompack-torch info: {printable(message)}", file=sys.stderr)
     return 1 if errors else 0

@@ -119,20 +119,18 @@ class MoleculeDataset(BatchDataset[Molecule]):
     def schema(self) -> dict[str, FieldSpec]:
         """What a batch holds: name → dtype, level and shape of one row.
 
-        The union over all files. A file without a stored schema (written by release 0.2) is
-        looked through once for it.
+        The union over all files, and also what ``fields`` and ``exclude`` leave out. Every batch
+        has these dtypes, whichever molecules it holds: a width that differs between files is
+        float64 (or int64), and ``dtype`` casts. A key that is a number in one file and a string in
+        another has the dtype of the first, and no batch can hold both. A file without a stored
+        schema (written by release 0.2) is looked through once for it.
         """
         source = self._collator().source
-        types = {positions for positions, _ in source.schemas()}
-        positions = torch.float64 if len(types) != 1 else getattr(torch, types.pop())
         specs = {
-            "positions": FieldSpec(positions, "atom", (3,)),
+            "positions": FieldSpec(self._request.positions_dtype(source), "atom", (3,)),
             "atomic_numbers": FieldSpec(torch.int64, "atom", ()),
         }
-        declared = declared_by(source)
-        names = public_names(declared, RESERVED)
-        for name, specs_of_field in zip(names, declared.values(), strict=True):
-            specs[name] = _joined_spec(name, specs_of_field)
+        specs |= self._request.specs(source, self._path)
         return specs if self._computing is None else specs | self._computing.specs()
 
     @overload
@@ -300,17 +298,3 @@ def _describe(table: FieldTable, declared: Iterable[FieldId], edges: Sequence[st
     edge_infos = {name: EDGE_INFO[name] for name in edges}
     infos = STRUCTURE_INFO | edge_infos | dict(zip(names, heads, strict=True))
     return [*STRUCTURE, *edges, *names], infos, {name: row for row, name in enumerate(names)}
-
-
-def _joined_spec(name: str, specs: list[FieldSpec]) -> FieldSpec:
-    first = specs[0]
-    dtypes = {spec.dtype for spec in specs}
-    floats = [d for d in dtypes if isinstance(d, torch.dtype) and d.is_floating_point]
-    dtype = first.dtype
-    if name == "energy" or (len(floats) == len(dtypes) > 1):
-        dtype = torch.float64
-    elif dtypes == {torch.int32, torch.int64}:
-        dtype = torch.int64
-    return FieldSpec(
-        dtype, first.level, first.shape if len({s.shape for s in specs}) == 1 else None
-    )

@@ -243,7 +243,7 @@ def _left(request: Request, computing: Computing) -> Request:
 def structure_request(request: Request) -> Request:
     """What the descriptor needs of a molecule, whatever labels the user wants and in which type."""
     plain: dict[str, Any] = {"dtype": None, "neighbors": None, "transform": None, "exclude": ()}
-    return request._replace(fields=STRUCTURE_FIELDS, missing="nan", **plain)
+    return request._replace(fields=STRUCTURE_FIELDS, missing="nan", optional=True, **plain)
 
 
 def _check(options: Options) -> None:

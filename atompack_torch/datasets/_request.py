@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import torch
 
-from atompack_torch._core import Collator, MoleculeSource
+from atompack_torch._core import Collator, MoleculeSource, NanIsMissingSource
 from atompack_torch.batch import RESERVED, MoleculeBatch
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import (
+    ATOM_INDICES,
     ATOM_PROPERTY,
     BUILTIN,
     BUILTINS,
+    CANONICAL,
     DERIVATIVES,
+    GEOMETRY,
     MOLECULE_PROPERTY,
     STRUCTURE,
     FieldId,
     FieldSpec,
     prefixed_id,
     public_names,
+    similar_names,
 )
 from atompack_torch.neighbors import NeighborList
 from atompack_torch.options import check_choice
@@ -35,7 +39,11 @@ FORCE_DERIVATIVES = "force_derivatives"
 
 
 class Request(NamedTuple):
-    """The options that all data sets of molecules share; made by ``checked``."""
+    """The options that all data sets of molecules share; made by ``checked``.
+
+    Attributes:
+        optional: pass over ``fields`` that no file has, for what the package itself looks up.
+    """
 
     fields: tuple[str, ...] | None
     exclude: tuple[str, ...]
@@ -44,6 +52,8 @@ class Request(NamedTuple):
     neighbors: NeighborList | None
     transform: Transform | None
     num_threads: int | None
+    nan_is_missing: bool = False
+    optional: bool = False
 
     @classmethod
     def checked(
@@ -56,10 +66,14 @@ class Request(NamedTuple):
         neighbors: NeighborList | None,
         transform: Transform | None,
         num_threads: int | None,
+        nan_is_missing: bool,
     ) -> Request:
         """Refuses what no data set takes; names are held against a source in ``collator``."""
         if neighbors is not None and not isinstance(neighbors, NeighborList):
-            raise TypeError(f"neighbors: expected a NeighborList, got {type(neighbors).__name__}")
+            _refuse_neighbors(neighbors)
+        if not isinstance(nan_is_missing, bool):
+            kind = type(nan_is_missing).__name__
+            raise TypeError(f"nan_is_missing: expected True or False, got {kind}")
         check_choice("missing", missing, ("nan", "error", "drop"))
         if num_threads is not None and num_threads < 1:
             raise ValueError(f"num_threads: expected a positive number or None, got {num_threads}")
@@ -73,6 +87,7 @@ class Request(NamedTuple):
             neighbors=neighbors,
             transform=transform,
             num_threads=num_threads,
+            nan_is_missing=nan_is_missing,
         )
 
     @property
@@ -80,18 +95,24 @@ class Request(NamedTuple):
         """Whether any name in it can be wrong for a source."""
         return self.fields is not None or bool(self.exclude) or isinstance(self.dtype, Mapping)
 
+    def judged(self, source: MoleculeSource) -> MoleculeSource:
+        """The molecules of a source, without the labels that count as missing."""
+        return NanIsMissingSource(source) if self.nan_is_missing else source
+
     def collator(self, source: MoleculeSource, path: Any) -> Collator:
         """What makes such batches of a source; ``path`` is for errors.
 
         Raises:
-            FieldError: a name that the source does not know.
+            FieldError: a name that the source does not know. Of a source without molecules nothing
+                is known, and any label may be asked for.
         """
         declared = declared_by(source)
         names = dict(zip(public_names(declared, RESERVED), declared, strict=True))
         fields = None
         asked: list[str] = []
         if self.fields is not None:
-            fields = _ids_of(self.fields, names, path)
+            any_label = self.optional or len(source) == 0
+            fields = _ids_of(self.fields, names, path, BUILTINS if any_label else GEOMETRY)
             asked = [field.key for field in fields if field not in declared]
             # What the source says of itself is no label, and always there.
             fields += [field for field in declared if field == SOURCE]
@@ -112,6 +133,33 @@ class Request(NamedTuple):
             max_threads=self.num_threads or 0,
         )
 
+    def specs(self, source: MoleculeSource, path: Any) -> dict[str, FieldSpec]:
+        """Every field of a source as its batches hold it; positions and numbers are not listed."""
+        declared = declared_by(source)
+        names = dict(zip(public_names(declared, RESERVED), declared, strict=True))
+        floating, casts = _casts_of(self.dtype, names, path)
+        named = dict(casts)
+        specs = {}
+        for name, field in names.items():
+            spec = _joined_spec(name, declared[field])
+            dtype: Any = spec.dtype
+            if isinstance(dtype, torch.dtype):
+                if floating and dtype.is_floating_point and name != "energy":
+                    dtype = getattr(torch, floating)
+                dtype = getattr(torch, named[field]) if field in named else dtype
+            specs[name] = FieldSpec(dtype, spec.level, spec.shape)
+        return specs
+
+    def positions_dtype(self, source: MoleculeSource) -> torch.dtype:
+        """That of positions in every batch of a source."""
+        if isinstance(self.dtype, torch.dtype):
+            return self.dtype
+        if self.dtype and "positions" in self.dtype:
+            return self.dtype["positions"]
+        types = {positions for positions, _ in source.schemas()}
+        found: torch.dtype = getattr(torch, types.pop()) if len(types) == 1 else torch.float64
+        return found
+
 
 SOURCE = FieldId(BUILTIN, "source")  # of a mixture
 
@@ -124,6 +172,38 @@ def declared_by(source: MoleculeSource) -> dict[FieldId, list[FieldSpec]]:
             kind: Any = dtype if dtype in ("string", "none") else getattr(torch, dtype)
             declared.setdefault(FieldId(scope, key), []).append(FieldSpec(kind, level, shape))
     return declared
+
+
+def _joined_spec(name: str, specs: Sequence[FieldSpec]) -> FieldSpec:
+    """Widths mix to the widest; of kinds that do not mix, the first."""
+    dtype = specs[0].dtype
+    for spec in specs:
+        dtype = _wider(dtype, spec.dtype)
+    if name == "energy":
+        dtype = torch.float64
+    elif name in ATOM_INDICES:
+        dtype = torch.int64
+    shapes = {spec.shape for spec in specs}
+    return FieldSpec(dtype, specs[0].level, shapes.pop() if len(shapes) == 1 else None)
+
+
+def _wider(one: Any, other: Any) -> Any:
+    both = {one, other}
+    if len(both) == 1 or not all(isinstance(dtype, torch.dtype) for dtype in both):
+        return one
+    if all(dtype.is_floating_point for dtype in both):
+        return torch.float64
+    return torch.int64 if both == {torch.int32, torch.int64} else one
+
+
+def _refuse_neighbors(neighbors: Any) -> None:
+    is_number = isinstance(neighbors, (int, float)) and not isinstance(neighbors, bool)
+    if is_number:
+        raise TypeError(
+            f"neighbors: expected a NeighborList, got {neighbors!r}: "
+            f"pass neighbors=NeighborList({float(neighbors)!r})"
+        )
+    raise TypeError(f"neighbors: expected a NeighborList, got {type(neighbors).__name__}")
 
 
 def _names(option: str, names: Sequence[str] | None) -> tuple[str, ...] | None:
@@ -145,8 +225,10 @@ def _checked_dtype(dtype: DTypes | None) -> DTypes | None:
     return named if isinstance(dtype, Mapping) else dtype
 
 
-def _ids_of(names: Sequence[str], known: Mapping[str, FieldId], path: Any) -> list[FieldId]:
-    """The fields behind names; builtins may be asked for though no file has them."""
+def _ids_of(
+    names: Sequence[str], known: Mapping[str, FieldId], path: Any, may_be_absent: Iterable[str]
+) -> list[FieldId]:
+    """The fields behind names; those that may be absent are no error where no file has them."""
     ids = []
     for name in names:
         if name in STRUCTURE:
@@ -154,21 +236,40 @@ def _ids_of(names: Sequence[str], known: Mapping[str, FieldId], path: Any) -> li
         if name == FORCE_DERIVATIVES and any(key in known for key in DERIVATIVES):
             ids += [known[key] for key in DERIVATIVES if key in known]
             continue
-        found = known.get(name) or prefixed_id(name)
+        found = known.get(name) or prefixed_id(name) or _by_key(name, known)
         if found not in known.values():
-            found = FieldId(BUILTIN, name) if name in BUILTINS else None
+            found = FieldId(BUILTIN, name) if name in may_be_absent else None
         if found is None:
-            there = ", ".join(map(repr, known)) or "none"
-            raise FieldError(f"{path}: no field {name!r}: expected one of {there} (field {name!r})")
+            similar = ", ".join(map(repr, similar_names(name, known)))
+            there = f"the file has {similar}; " if similar else ""
+            all_known = ", ".join(map(repr, known)) or "none"
+            raise FieldError(
+                f"{_place(path)}: no field {name!r}: {there}expected one of {all_known} "
+                f"(field {name!r})"
+            )
         ids.append(found)
     return ids
+
+
+def _by_key(name: str, known: Mapping[str, FieldId]) -> FieldId | None:
+    """The property of a key that is listed with its scope because a method has its name."""
+    if name in CANONICAL:
+        return None
+    ids = [field for field in known.values() if field.key == name and field.scope != BUILTIN]
+    return ids[0] if len(ids) == 1 else None
+
+
+def _place(path: Any) -> str:
+    if isinstance(path, (list, tuple)) and len(path) > 1:
+        return f"{path[0]} and {len(path) - 1} more"
+    return str(path[0] if isinstance(path, (list, tuple)) else path)
 
 
 def _any_scope(name: str, known: Mapping[str, FieldId]) -> list[FieldId]:
     """What a name may stand for, also in a record whose schema does not list it."""
     if name == FORCE_DERIVATIVES:
         return [FieldId(BUILTIN, key) for key in DERIVATIVES]
-    found = known.get(name) or prefixed_id(name)
+    found = known.get(name) or prefixed_id(name) or _by_key(name, known)
     if found is not None:
         return [found]
     if name in BUILTINS:
@@ -189,5 +290,5 @@ def _casts_of(
         if name == "positions":
             casts.append((FieldId(BUILTIN, name), target))
         else:
-            casts += [(field, target) for field in _ids_of([name], known, path)]
+            casts += [(field, target) for field in _ids_of([name], known, path, BUILTINS)]
     return None, casts

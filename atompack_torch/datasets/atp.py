@@ -62,12 +62,13 @@ class AtpDataset(MoleculeDataset):
         fields: labels to read (builtins by name, custom properties by key, or with their scope as
             ``properties/KEY``, ``atom_properties/KEY``); None: all of the schema. Positions and
             atomic numbers are always there.
-        exclude: labels to leave out.
+        exclude: labels to leave out; names that no file has are ignored.
         dtype: of every floating field but ``energy``; or a dict that casts what it names. Cast
             while copying; None: as stored.
         missing: what becomes of a molecule that lacks one of ``fields``: ``"nan"`` fills NaN (0,
             False, None) and masks it, ``"error"`` raises ``FieldError``, ``"drop"`` leaves it out
-            of the batch.
+            of the batch. ``cell`` and ``pbc`` are not judged: a structure without them is open,
+            and has zeros and False there, masked.
         neighbors: a ``NeighborList``: batches then hold the edges of its search.
         cache: a ``TorchCache`` of the same molecules in the same order: its ``"features"`` and
             ``"force_derivatives"`` are fields then.
@@ -93,11 +94,14 @@ class AtpDataset(MoleculeDataset):
         populate: read the files into memory when they are mapped.
         num_threads: at most this many threads for a batch; None: as many as torch uses. One in
             DataLoader workers.
+        nan_is_missing: stored labels and custom properties that are NaN throughout count as
+            absent: masked, and ``missing`` judges them. (Values of a ``cache`` are not looked at.)
 
     Raises:
         CorruptFileError: a header, schema or index contradicts the format.
         UnsupportedFormatError: a version that is not read here, or an option to come.
-        FieldError: a field that no file has.
+        FieldError: a field that no file has (one that only some have is masked for the others);
+            the message names similar ones.
         OSError: a file cannot be opened.
     """
 
@@ -121,6 +125,7 @@ class AtpDataset(MoleculeDataset):
         access: Literal["auto", "random", "sequential"] = "auto",
         populate: bool = False,
         num_threads: int | None = None,
+        nan_is_missing: bool = False,
     ) -> None:
         check_choice("access", access, ("auto", "random", "sequential"))
         self._path = path
@@ -132,11 +137,15 @@ class AtpDataset(MoleculeDataset):
             neighbors=neighbors,
             transform=transform,
             num_threads=num_threads,
+            nan_is_missing=nan_is_missing,
         )
         self._access = access
         self._populate = populate
         if cache is not None and not hasattr(cache, "_open_rows"):
-            raise TypeError(f"cache: expected a TorchCache, got {type(cache).__name__}")
+            hint = ""
+            if isinstance(cache, (str, os.PathLike)):
+                hint = f": pass cache=TorchCache({os.fspath(cache)!r})"
+            raise TypeError(f"cache: expected a TorchCache, got {type(cache).__name__}{hint}")
         self._cache = cache
         self._forces = ForceChoice.checked(force_fraction, resample_forces, seed, missing)
         stored = Stored() if cache is None else cache._stored()
@@ -216,7 +225,7 @@ class AtpDataset(MoleculeDataset):
             AtpReader(file, snapshot, self._access, self._populate)
             for file, snapshot in zip(self._files, self._snapshots, strict=True)
         ]
-        source = parts[0] if len(parts) == 1 else ConcatSource(parts)
+        source = self._request.judged(parts[0] if len(parts) == 1 else ConcatSource(parts))
         return source if self._cache is None else JoinedSource(source, self._cache._open_rows())
 
     def _identity(self) -> Any:

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from atompack_torch._core import Collator, MixtureSource, MoleculeSource
+from atompack_torch._core import MixtureSource, MoleculeSource
 from atompack_torch.batch import MoleculeBatch
 from atompack_torch.datasets._base import Made, MoleculeDataset
 
@@ -44,7 +44,8 @@ class MixtureDataset(MoleculeDataset):
     made again.
 
     Args:
-        datasets: data sets with the same options (``fields``, ``dtype``, ``missing``, ...).
+        datasets: data sets with the same options (``fields``, ``dtype``, ``missing``, ...);
+            ``fields`` may leave out what a source does not have, which is masked for its molecules.
         weights: share of each source, any positive numbers; None: by their lengths, so that an
             epoch has every molecule once.
         epoch: how long it is: ``"min"``, until the first source is used up; ``"max"``, until all
@@ -61,11 +62,12 @@ class MixtureDataset(MoleculeDataset):
         weights: Sequence[float] | None = None,
         epoch: Literal["min", "max"] | int = "min",
     ) -> None:
-        _check_parts(datasets)
+        fields = _check_parts(datasets)
         self._parts = tuple(copy.copy(part) for part in datasets)  # refresh() of theirs is not ours
         starts = itertools.accumulate((part._size() for part in self._parts[:-1]), initial=0)
         self._starts = torch.tensor(list(starts))
-        self._request = self._parts[0]._request
+        self._request = self._parts[0]._request._replace(fields=fields)
+        self._path = [part._path for part in self._parts]
         lengths = [len(part) for part in self._parts]
         self._counts = _counts(lengths, _weights(weights, lengths), epoch)
         self._epoch = 0
@@ -138,16 +140,13 @@ class MixtureDataset(MoleculeDataset):
         return torch.cat([part._atom_counts() for part in self._parts])
 
     def _options(self) -> dict[str, Any]:
-        return self._parts[0]._options()
+        return {**self._parts[0]._options(), "fields": self._request.fields}
 
     def _identity(self) -> Any:
         return [part._identity() for part in self._parts]
 
     def _open_source(self) -> MoleculeSource:
         return MixtureSource([part._source() for part in self._parts])
-
-    def _collator_over(self, source: MoleculeSource) -> Collator:
-        return self._parts[0]._collator_over(source)
 
     def _wrapped(self, made: Made) -> MoleculeBatch:
         batch = super()._wrapped(made)
@@ -160,7 +159,8 @@ class MixtureDataset(MoleculeDataset):
         return f"MixtureDataset({len(self)} molecules: {shares})"
 
 
-def _check_parts(parts: Sequence[MoleculeDataset]) -> None:
+def _check_parts(parts: Sequence[MoleculeDataset]) -> tuple[str, ...] | None:
+    """Returns the fields of all of them."""
     if not parts:
         raise ValueError("datasets: expected at least one, got none")
     kinds = {type(part).__name__ for part in parts}
@@ -171,13 +171,31 @@ def _check_parts(parts: Sequence[MoleculeDataset]) -> None:
     if any(part._computing is not None for part in parts):
         raise ValueError("datasets: expected stored fields, got features computed for each batch")
     first = parts[0]._options()
+    fields = _all_fields(parts)
     for number, part in enumerate(parts):
         for option, value in part._options().items():
+            if option == "fields" and fields is not None:
+                continue
             if value != first[option]:
                 raise ValueError(
                     f"datasets: expected the same {option} in all: {first[option]!r} in the first, "
                     f"got {value!r} in number {number}"
                 )
+    return fields
+
+
+def _all_fields(parts: Sequence[MoleculeDataset]) -> tuple[str, ...] | None:
+    """All names in ``fields`` of the parts, which name all that they have of them; else None."""
+    named = [part._request.fields for part in parts]
+    if len(set(named)) == 1:
+        return named[0]
+    if None in named:
+        return None
+    union = tuple(dict.fromkeys(name for fields in named for name in fields or ()))
+    for part, fields in zip(parts, named, strict=True):
+        if any(name in part.schema for name in set(union) - set(fields or ())):
+            return None
+    return union
 
 
 def _weights(weights: Sequence[float] | None, lengths: Sequence[int]) -> list[Fraction]:

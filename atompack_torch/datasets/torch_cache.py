@@ -261,6 +261,8 @@ class TorchCacheDataset(MoleculeDataset):
         seed: of the choice of forces.
         transform: called with every batch, in the process that made it.
         num_threads: at most this many threads for a batch; None: as many as torch uses.
+        nan_is_missing: labels that are NaN throughout count as absent, as of ``AtpDataset``. (An
+            energy of NaN always does: it is how the format stores none.)
 
     Raises:
         CorruptFileError, UnsupportedFormatError, OSError: as ``TorchCache``.
@@ -285,6 +287,7 @@ class TorchCacheDataset(MoleculeDataset):
         seed: int = 0,
         transform: Transform | None = None,
         num_threads: int | None = None,
+        nan_is_missing: bool = False,
     ) -> None:
         self._cache = path if isinstance(path, TorchCache) else TorchCache(path)
         self._path = self._cache.path
@@ -296,6 +299,7 @@ class TorchCacheDataset(MoleculeDataset):
             neighbors=neighbors,
             transform=transform,
             num_threads=num_threads,
+            nan_is_missing=nan_is_missing,
         )
         self._forces = ForceChoice.checked(force_fraction, resample_forces, seed, missing)
         options = Options(descriptor, cache_features, cache_bytes)
@@ -341,7 +345,7 @@ class TorchCacheDataset(MoleculeDataset):
         return [self._path, self._cache._identity]
 
     def _open_source(self) -> MoleculeSource:
-        return TorchCacheSource(self._cache._reader(), whole=True)
+        return self._request.judged(TorchCacheSource(self._cache._reader(), whole=True))
 
     def __repr__(self) -> str:
         return f"TorchCacheDataset({len(self)} entries of {self._path!r})"

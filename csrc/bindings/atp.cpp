@@ -7,6 +7,7 @@
 #include "base/force_subset_source.h"
 #include "base/joined_source.h"
 #include "base/mixture_source.h"
+#include "base/nan_is_missing_source.h"
 #include "bindings/path.h"
 #include "bindings/unlocked.h"
 
@@ -86,6 +87,10 @@ std::shared_ptr<ForceSubsetSource> choose_forces(std::shared_ptr<MoleculeSource>
   return make_shared_handle<ForceSubsetSource>(std::move(all), std::move(chosen));
 }
 
+std::shared_ptr<NanIsMissingSource> hide_nan_labels(std::shared_ptr<MoleculeSource> all) {
+  return make_shared_handle<NanIsMissingSource>(std::move(all));
+}
+
 // Writes into memory that the caller owns: `address` is that of snapshot.n_molecules int64.
 void atom_counts_at(const Path& path, const Snapshot& snapshot, uintptr_t address) {
   atp::read_atom_counts(path.bytes, snapshot, {reinterpret_cast<int64_t*>(address), snapshot.header.n_molecules});
@@ -119,6 +124,8 @@ void bind_atp(py::module_& module) {
       .def(py::init(unlocked(&join_sources)), py::arg("molecules"), py::arg("extra"));
   py::class_<ForceSubsetSource, MoleculeSource, std::shared_ptr<ForceSubsetSource>>(module, "ForceSubsetSource")
       .def(py::init(unlocked(&choose_forces)), py::arg("all"), py::arg("chosen"));
+  py::class_<NanIsMissingSource, MoleculeSource, std::shared_ptr<NanIsMissingSource>>(module, "NanIsMissingSource")
+      .def(py::init(unlocked(&hide_nan_labels)), py::arg("all"));
   module.def("read_atom_counts", unlocked(&atom_counts_at), py::arg("path"), py::arg("snapshot"), py::arg("address"));
 }
 

@@ -119,7 +119,7 @@ Batch Collator::make_by_schema(BatchPlan& plan, std::span<const int32_t> touched
   for (FieldPlan& field : plan.fields) {
     if (field.ragged) field.rows.resize(plan.indices.size());
   }
-  plan.positions = resolve_positions(source_->schemas(), touched, request_);
+  plan.positions = resolve_positions(source_->schemas(), request_);
   std::optional<StagedRecords> staged;
   if (request_.neighbors) {
     staged = stage_records(*source_, plan, split_by_work(plan));
@@ -163,7 +163,7 @@ void Collator::plan_by_survey(BatchPlan& plan, std::span<const int32_t> touched,
                                                                     plan.n_molecules(), request_));
   }
   plan.table = survey.unlisted.fields().empty() ? fields_.heads() : std::move(table);
-  plan.positions = resolve_positions(source_->schemas(), touched, request_);
+  plan.positions = resolve_positions(source_->schemas(), request_);
 }
 
 Batch Collator::fill(const BatchPlan& plan, const StagedRecords* staged, ArenaKind kind,

@@ -72,7 +72,11 @@ void fill_examples(const ExamplePlan& plan, const at::Tensor& arena, int64_t n_t
   auto* const memory = static_cast<std::byte*>(arena.mutable_data_ptr());
   for (const Leaf& leaf : plan.leaves) {
     std::byte* const to = memory + leaf.offset;
-    if (leaf.has_gaps) fill_missing(to, leaf.dtype, leaf.bytes() / item_bytes(leaf.dtype));
+    if (leaf.has_gaps && leaf.gaps_are_zero) {
+      std::memset(to, 0, leaf.bytes());
+    } else if (leaf.has_gaps) {
+      fill_missing(to, leaf.dtype, leaf.bytes() / item_bytes(leaf.dtype));
+    }
     store(to, leaf.content);
   }
   const std::vector<Task> tasks = tasks_of(plan);

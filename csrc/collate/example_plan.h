@@ -28,6 +28,7 @@ struct Leaf {
   std::vector<Part> parts = {};         // converted to the dtype
   std::vector<std::byte> content = {};  // in place of parts
   bool has_gaps = false;                // parts leave out what is missing
+  bool gaps_are_zero = false;           // else NaN, where the dtype has it
 
   size_t bytes() const;
 };

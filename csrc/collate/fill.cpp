@@ -153,7 +153,11 @@ void Filler::write_missing(const FieldPlan& field, int32_t number) {
   }
   if (field.ragged || field.type.kind != ValueKind::numeric) return;
   const size_t at_byte = field.offset + first_element(field) * item_bytes(field.type.dtype);
-  fill_missing(arena_ + at_byte, field.type.dtype, n_elements(field));
+  if (field.absent_is_zero) {
+    std::memset(arena_ + at_byte, 0, n_elements(field) * item_bytes(field.type.dtype));
+  } else {
+    fill_missing(arena_ + at_byte, field.type.dtype, n_elements(field));
+  }
 }
 
 }  // namespace atompack::collate

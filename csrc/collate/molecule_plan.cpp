@@ -211,6 +211,7 @@ class FieldPlanner {
     const auto n_molecules = static_cast<int64_t>(atoms_.n_molecules());
     Leaf leaf{.dtype = dtype, .shape = {field.per_atom ? atoms_.n_atoms() : n_molecules}};
     leaf.shape.insert(leaf.shape.end(), row.begin(), row.end());
+    leaf.gaps_are_zero = field.scope == kBuiltin && (field.key == "cell" || field.key == "pbc");  // as is_geometry()
     const size_t row_bytes = TensorType{dtype, row}.bytes();
     for (size_t i = 0; i < column.values.size(); ++i) {
       const auto first = field.per_atom ? static_cast<size_t>(atoms_.first(i)) : i;

@@ -48,6 +48,7 @@ struct FieldPlan {
   Shape row_shape;
   int64_t row_elements = 1;
   bool must_be_present = false;  // absent: FieldError
+  bool absent_is_zero = false;   // else NaN, where the type has it
   bool ragged = false;           // one tensor a molecule instead of one for the batch
   size_t offset = 0;
   std::vector<RaggedRow> rows;  // of a ragged field, one a molecule

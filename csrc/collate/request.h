@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <vector>
 
@@ -18,6 +19,12 @@ struct FieldId {
   std::string key;
   auto operator<=>(const FieldId&) const = default;
 };
+
+// The cell and the periodic directions: a molecule without them is open, which is no value that is missing. They are
+// zeros and false there, never NaN (a shift of no cells times NaN would be NaN), and `Missing` does not judge them.
+inline bool is_geometry(Scope scope, std::string_view key) {
+  return scope == Scope::builtin && (key == "cell" || key == "pbc");
+}
 
 enum class Missing : uint8_t { nan, error, drop };
 

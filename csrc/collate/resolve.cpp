@@ -12,13 +12,18 @@ std::string describe(const FieldType& type) {
 }
 
 // The type that holds both without loss: widths mix, kinds do not.
-FieldType widen(const FieldType& a, const FieldType& b, const FieldId& id) {
+std::optional<FieldType> common_type(const FieldType& a, const FieldType& b) {
   if (a == b) return a;
   const bool both_numeric = a.kind == ValueKind::numeric && b.kind == ValueKind::numeric && a.level == b.level &&
                             a.is_atom_index == b.is_atom_index;
-  if (both_numeric && is_floating(a.dtype) && is_floating(b.dtype)) return {a.level, a.kind, DType::float64};
+  if (both_numeric && is_floating(a.dtype) && is_floating(b.dtype)) return {{a.level, a.kind, DType::float64}};
   const auto is_integer = [](DType dtype) { return dtype == DType::int32 || dtype == DType::int64; };
-  if (both_numeric && is_integer(a.dtype) && is_integer(b.dtype)) return {a.level, a.kind, DType::int64};
+  if (both_numeric && is_integer(a.dtype) && is_integer(b.dtype)) return {{a.level, a.kind, DType::int64}};
+  return std::nullopt;
+}
+
+FieldType widen(const FieldType& a, const FieldType& b, const FieldId& id) {
+  if (const auto both = common_type(a, b)) return *both;
   throw FieldError(cat("types that cannot share a batch: ", describe(a), " and ", describe(b))).at_field(id.key);
 }
 
@@ -39,13 +44,14 @@ std::optional<Shape> common_shape(std::span<const Observation* const> observed, 
   return first == nullptr ? std::nullopt : std::optional(first->row_shape);
 }
 
-// One tensor where there is one row shape, else one a molecule.
-FieldPlan make_plan(const FieldId& id, const FieldType& type, const std::optional<Shape>& row_shape,
+// One tensor where there is one row shape, else one a molecule. `widest` is what the values are widened to.
+FieldPlan make_plan(const FieldId& id, const FieldType& type, DType widest, const std::optional<Shape>& row_shape,
                     std::span<const Observation* const> observed, int64_t n_molecules, const Request& request) {
   FieldPlan plan;
   plan.type = type;
   plan.stored = type.dtype;
-  if (type.kind == ValueKind::numeric) plan.type.dtype = request.output_dtype(id, type.dtype);
+  plan.absent_is_zero = is_geometry(id.scope, id.key);
+  if (type.kind == ValueKind::numeric) plan.type.dtype = request.output_dtype(id, widest);
   if (type.is_atom_index) plan.type.dtype = DType::int64;
   plan.ragged = type.kind == ValueKind::numeric && !row_shape;
   if (row_shape) plan.row_shape = *row_shape;
@@ -97,6 +103,16 @@ bool FieldSet::is_settled_by(int32_t schema) const {
   return std::ranges::all_of(declared_, [&](const auto& of_field) { return std::ranges::all_of(of_field, settles); });
 }
 
+// The width of a field in every batch: of all files, but for those in which the key stands for something else.
+FieldType FieldSet::widest(size_t field, const FieldType& touched) const {
+  FieldType type = touched;
+  for (const Declared& declared : declared_[field]) {
+    // A default stands for no stored value.
+    if (declared.schema != kSkip) type = common_type(type, declared.type).value_or(type);
+  }
+  return type;
+}
+
 FieldPlan FieldSet::resolve(size_t field, std::span<const int32_t> touched,
                             std::span<const Observation* const> observed, int64_t n_molecules) const {
   const FieldId& id = heads_->fields()[field].id;
@@ -111,29 +127,26 @@ FieldPlan FieldSet::resolve(size_t field, std::span<const int32_t> touched,
   }
   if (!declared.front()->row_shape || any_with_rows(observed)) shape = common_shape(observed, n_molecules);
 
-  FieldPlan plan = make_plan(id, type, shape, observed, n_molecules, request_);
-  plan.must_be_present = request_.missing == Missing::error;
+  FieldPlan plan = make_plan(id, type, widest(field, type).dtype, shape, observed, n_molecules, request_);
+  plan.must_be_present = request_.missing == Missing::error && !plan.absent_is_zero;
   return plan;
 }
 
 FieldPlan resolve_unlisted(const FieldHead& head, std::span<const Observation* const> observed, int64_t n_molecules,
                            const Request& request) {
   if (observed.empty()) {  // every value of it is damaged
-    return make_plan(head.id, {head.level, ValueKind::none, {}}, std::nullopt, observed, n_molecules, request);
+    const FieldType none{head.level, ValueKind::none, {}};
+    return make_plan(head.id, none, none.dtype, std::nullopt, observed, n_molecules, request);
   }
   FieldType type = observed.front()->type;
   for (const Observation* seen : observed) type = widen(type, seen->type, head.id);
-  return make_plan(head.id, type, common_shape(observed, n_molecules), observed, n_molecules, request);
+  return make_plan(head.id, type, type.dtype, common_shape(observed, n_molecules), observed, n_molecules, request);
 }
 
-DType resolve_positions(std::span<const MoleculeSchema> schemas, std::span<const int32_t> touched,
-                        const Request& request) {
+DType resolve_positions(std::span<const MoleculeSchema> schemas, const Request& request) {
   std::optional<DType> stored;
-  for (size_t schema = 0; schema < schemas.size(); ++schema) {
-    // Of no molecules at all: as if of all files.
-    if (!touched.empty() && std::ranges::find(touched, static_cast<int32_t>(schema)) == touched.end()) continue;
-    const DType positions = schemas[schema].positions;
-    stored = !stored || *stored == positions ? positions : DType::float64;
+  for (const MoleculeSchema& schema : schemas) {
+    stored = !stored || *stored == schema.positions ? schema.positions : DType::float64;
   }
   return request.output_dtype({Scope::builtin, "positions"}, stored.value_or(DType::float32));
 }

@@ -37,7 +37,8 @@ class FieldSet {
   }
 
   // The plan of a field from what the touched schemas declare (of all schemas, where these declare nothing) and what
-  // was observed. Throws FieldError where types cannot stand in one tensor.
+  // was observed. Its width is that of all schemas together, whichever are touched. Throws FieldError where types
+  // cannot stand in one tensor.
   FieldPlan resolve(size_t field, std::span<const int32_t> touched, std::span<const Observation* const> observed,
                     int64_t n_molecules) const;
 
@@ -51,6 +52,7 @@ class FieldSet {
     std::optional<Shape> row_shape;
   };
   std::vector<const Declared*> declarations(size_t field, std::span<const int32_t> touched) const;
+  FieldType widest(size_t field, const FieldType& touched) const;
 
   const Request& request_;
   std::shared_ptr<const FieldTable> heads_;
@@ -62,8 +64,7 @@ class FieldSet {
 FieldPlan resolve_unlisted(const FieldHead& head, std::span<const Observation* const> observed, int64_t n_molecules,
                            const Request& request);
 
-// The positions' type in a batch that touches these schemas.
-DType resolve_positions(std::span<const MoleculeSchema> schemas, std::span<const int32_t> touched,
-                        const Request& request);
+// The positions' type in every batch of these schemas.
+DType resolve_positions(std::span<const MoleculeSchema> schemas, const Request& request);
 
 }  // namespace atompack::collate

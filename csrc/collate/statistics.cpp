@@ -124,10 +124,11 @@ class Adder final : public MoleculeVisitor {
   bool is_complete() {
     const auto n_listed = static_cast<int32_t>(collator_.fields().size());
     for (int32_t field = 0; field < n_listed; ++field) {
-      if (at_field(last_seen_, field) == serial_) continue;
+      const FieldId& id = collator_.table()->fields()[static_cast<size_t>(field)].id;
+      if (at_field(last_seen_, field) == serial_ || is_geometry(id.scope, id.key)) continue;
       if (collator_.request().missing == Missing::drop) return false;
       FieldError error("the molecule has no such value");
-      error.at_field(collator_.table()->fields()[static_cast<size_t>(field)].id.key);
+      error.at_field(id.key);
       collator_.source()->locate(error, index_);
       throw error;
     }

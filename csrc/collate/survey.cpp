@@ -126,9 +126,16 @@ Survey survey_records(const MoleculeSource& source, const FieldSet& fields, cons
 }
 
 void drop_incomplete(const FieldSet& fields, BatchPlan& plan, StagedRecords& staged, Survey& survey) {
+  const auto is_judged = [&](size_t field) {
+    const FieldId& id = fields.heads()->fields()[field].id;
+    return !is_geometry(id.scope, id.key);
+  };
+  size_t n_judged = 0;
+  for (size_t field = 0; field < fields.size(); ++field) n_judged += is_judged(field) ? 1 : 0;
   std::vector<size_t> present(plan.indices.size(), 0);
   const auto count = [&](const auto& seen) {
-    if (static_cast<size_t>(seen.field) < fields.size()) ++present[static_cast<size_t>(seen.molecule)];
+    const auto field = static_cast<size_t>(seen.field);
+    if (field < fields.size() && is_judged(field)) ++present[static_cast<size_t>(seen.molecule)];
   };
   std::ranges::for_each(survey.observations, count);
 
@@ -138,7 +145,7 @@ void drop_incomplete(const FieldSet& fields, BatchPlan& plan, StagedRecords& sta
   kept.most_ranges = plan.most_ranges;
   std::vector<Bytes> records;
   for (size_t i = 0; i < plan.indices.size(); ++i) {
-    if (present[i] < fields.size()) continue;
+    if (present[i] < n_judged) continue;
     new_place[i] = std::ssize(kept.indices);
     kept.indices.push_back(plan.indices[i]);
     append_rows(kept, plan.extents[i]);

@@ -331,18 +331,22 @@ def test_names_do_not_depend_on_what_is_selected(
 
 
 def test_f32_energies_and_wide_positions_mix(atompack: AtompackProcess, new_path: NewPath) -> None:
-    """Widths mixed within a batch become float64; alone, each file keeps its own."""
+    """A width that differs in any file is float64 in every batch, whichever molecules it has."""
     rng = np.random.default_rng(5)
     paths = []
     for width in ("f4", "f8"):
         recipe = strategies.Recipe(width, {"forces": width, "cell": width})
         paths.append(atompack.write(new_path(), [strategies.molecule(rng, recipe, 3)]))
     dataset, reference = apt.AtpDataset(paths), reference_of(paths)
-    dtypes = {(0,): torch.float32, (1,): torch.float64, (0, 1): torch.float64}
-    for indices, dtype in dtypes.items():
-        batch = dataset.batch(indices)
-        assert_batch(batch, reference.batch(indices))
-        assert batch.positions.dtype == batch.forces.dtype == batch.cell.dtype == dtype
+    for indices in ((), (0,), (1,), (0, 1)):
+        for batch in (dataset.batch(indices), dataset.subset(indices)[:]):
+            assert_batch(batch, reference.batch(indices))
+            for name in ("positions", "forces", "cell"):
+                assert batch[name].dtype == dataset.schema[name].dtype == torch.float64
+    for number in (0, 1):
+        assert dataset[number].forces.dtype == torch.float64
+        alone = apt.AtpDataset(paths[number])
+        assert alone[:].forces.dtype == (torch.float32, torch.float64)[number]
 
 
 def test_kinds_of_indices(atompack: AtompackProcess, new_path: NewPath) -> None:

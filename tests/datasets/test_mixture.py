@@ -225,18 +225,38 @@ def test_fields_of_some_sources(new_path: NewPath) -> None:
     sets = [apt.AtpDataset(path) for path in (with_stress, without)]
     batch = apt.MixtureDataset(sets)[:]
     assert torch.equal(batch.mask("stress"), batch.source == 0)
-    sets = [
-        apt.AtpDataset(path, fields=["stress"], missing="drop") for path in (with_stress, without)
-    ]
-    batch = apt.MixtureDataset(sets)[:]
-    assert batch.source.tolist() == [0] * 5
-    assert "energy" not in batch
-    assert batch.index.tolist() == [0, 1, 2, 3, 4]
-    sets = [
-        apt.AtpDataset(path, fields=["stress"], missing="error") for path in (with_stress, without)
-    ]
+
+
+def test_a_source_need_not_name_what_it_does_not_have(new_path: NewPath) -> None:
+    with_stress = write(new_path(), 0, 5, stress=np.ones((5, 3, 3)))
+    without = write(new_path(), 1, 5)
+    with pytest.raises(apt.FieldError, match=f"{without.name}: no field 'stress'"):
+        apt.AtpDataset(without, fields=["stress"])
+
+    def mixture(missing: Any, *fields: list[str]) -> apt.MixtureDataset:
+        paths = zip((with_stress, without), fields, strict=True)
+        return apt.MixtureDataset(
+            [apt.AtpDataset(path, fields=names, missing=missing) for path, names in paths]
+        )
+
+    every = mixture("nan", ["stress", "energy"], ["energy"])
+    assert torch.equal(every[:].mask("stress"), every[:].source == 0)
+    dropped = mixture("drop", ["energy", "stress"], ["energy"])[:]
+    assert dropped.source.tolist() == [0] * 5
+    assert dropped.index.tolist() == [0, 1, 2, 3, 4]
     with pytest.raises(apt.FieldError, match=f"{without.name}.*molecule 0, field 'stress'"):
-        apt.MixtureDataset(sets)[:]
+        mixture("error", ["energy", "stress"], ["energy"])[:]
+    with pytest.raises(ValueError, match="expected the same fields in all"):
+        mixture("nan", ["stress"], ["energy"])
+
+
+def test_a_dtype_does_not_depend_on_which_source_was_drawn(new_path: NewPath) -> None:
+    paths = [write(new_path(), n, 5, stress=np.ones((5, 3, 3), f"f{4 + 4 * n}")) for n in (0, 1)]
+    mixture = apt.MixtureDataset([apt.AtpDataset(path) for path in paths])
+    assert mixture.schema["stress"].dtype == torch.float64
+    for batch in (mixture.batch([0]), mixture.batch([1]), mixture.batch([]), mixture[2:4]):
+        assert batch.stress.dtype == torch.float64
+    assert mixture[0].stress.dtype == mixture[1].stress.dtype == torch.float64
 
 
 def test_a_property_called_source(new_path: NewPath) -> None:

@@ -55,7 +55,7 @@ def some_labels(rng: np.random.Generator, i: int) -> Any:
     if i % 3 == 0:
         del example["forces"], example["energy"], example["name"], example["magmoms"]
     if i % 4 == 0:
-        del example["spin"]
+        del example["spin"], example["cell"], example["pbc"]
     return example
 
 

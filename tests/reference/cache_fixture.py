@@ -50,7 +50,7 @@ DERIVATIVES = EDGES | TRIPLETS
 LABELS: dict[str, tuple[str, tuple[int, ...], Any]] = {
     "energy": ("molecule", (), np.float64("nan")),
     "forces": ("atom", (3,), np.float64("nan")),
-    "cell": ("molecule", (3, 3), np.float64("nan")),
+    "cell": ("molecule", (3, 3), np.float64(0)),
     "pbc": ("molecule", (3,), np.False_),
 }
 

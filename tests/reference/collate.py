@@ -17,6 +17,7 @@ from reference.atp_file import ELEMENT_BYTES, AtpFile, SchemaEntry
 from reference.atp_record import BadFileError, BadValueError, Molecule
 
 STRUCTURE = ("positions", "atomic_numbers", "batch", "ptr", "n_atoms", "index")
+GEOMETRY = (("builtin", "cell"), ("builtin", "pbc"))
 ABSENT = object()
 
 FORMS = {rec.STRING: "string", rec.NONE: "none", rec.BOOL3: "bool"}
@@ -102,39 +103,35 @@ class ReferenceDataset:
         """
         numbers = [int(i) + len(self) if i < 0 else int(i) for i in indices]
         molecules = [self.molecule(i) for i in numbers]
-        touched = {self.places[i][0] for i in numbers}
         chosen = [
             n
             for n in sorted({*self.fields(), *_extra(molecules)})
             if self.public_name(n) not in exclude
             and (fields is None or self.public_name(n) in fields)
         ]
+        touched = {self.places[i][0] for i in numbers}
         values = {n: [_value_of(m, n) for m in molecules] for n in chosen}
         judged = [n for n in chosen if fields is not None or n in self.fields()]
         keep = [
-            all(values[n][b] is not ABSENT for n in judged) or missing == "nan"
+            all(values[n][b] is not ABSENT for n in judged if n not in GEOMETRY) or missing == "nan"
             for b in range(len(molecules))
         ]
         if missing == "error" and not all(keep):
             raise FieldClashError(f"molecule {numbers[keep.index(False)]} lacks a field")
         molecules = [m for m, kept in zip(molecules, keep, strict=True) if kept]
         numbers = [i for i, kept in zip(numbers, keep, strict=True) if kept]
-        result = _structure(
-            molecules, numbers, [self.files[f].wide for f in touched or self._all()]
-        )
+        result = _structure(molecules, numbers, [file.wide for file in self.files])
         for name in chosen:
             column = [v for v, kept in zip(values[name], keep, strict=True) if kept]
-            entries = self.entries(name, touched) or self.entries(name)
+            everywhere = self.entries(name)
+            entries = self.entries(name, touched) or everywhere
             public = self.public_name(name)
-            result.values[public] = _column(name, column, entries, molecules)
+            result.values[public] = _column(name, column, entries, everywhere, molecules)
             result.masks[public] = torch.tensor([v is not ABSENT for v in column], dtype=torch.bool)
             result.levels[public] = "atom" if _is_per_atom(name) else "molecule"
         for public in result.values:
             result.values[public] = _cast(public, result.values[public], dtype)
         return result
-
-    def _all(self) -> range:
-        return range(len(self.files))
 
 
 def _extra(molecules: Sequence[Molecule]) -> set[Field]:
@@ -185,16 +182,23 @@ def tensor_of(array: np.ndarray) -> torch.Tensor:
 
 
 def _column(
-    name: Field, column: list[Any], entries: list[SchemaEntry], molecules: list[Molecule]
+    name: Field,
+    column: list[Any],
+    entries: list[SchemaEntry],
+    everywhere: list[SchemaEntry],
+    molecules: list[Molecule],
 ) -> Any:
-    """One field of the batch: a tensor, or a list where no tensor can hold it."""
+    """One field of the batch: a tensor, or a list where no tensor can hold it.
+
+    Kinds and shapes are those of the files of the batch, the width is that of all files.
+    """
     tags = {v.tag for v in column if v is not ABSENT} | {e.tag for e in entries}
     kinds = {_kind(tag) for tag in tags}
     if len(kinds) != 1:
         raise FieldClashError(f"{name}: type tags {sorted(tags)}")
     if kinds & {"string", "none"}:
         return [None if v is ABSENT else v.data for v in column]
-    dtype = _dtype(name, tags)
+    dtype = _dtype(name, tags | {e.tag for e in everywhere if _kind(e.tag) in kinds})
     given = [None if v is ABSENT else tensor_of(v.data).to(dtype) for v in column]
     suffixes = _suffixes(name, given, tags) or {_schema_suffix(e) for e in entries}
     if len(suffixes) != 1 or None in suffixes:
@@ -202,12 +206,12 @@ def _column(
     (suffix,) = suffixes
     assert suffix is not None
     if _is_per_atom(name):
-        absent = [_filled((m.n_atoms, *suffix), dtype) for m in molecules]
+        absent = [_filled(name, (m.n_atoms, *suffix), dtype) for m in molecules]
         pairs = zip(given, absent, strict=True)
         parts = [other if t is None or not len(t) else t for t, other in pairs]
-        return torch.cat([_filled((0, *suffix), dtype), *parts])
-    rows = [_filled(suffix, dtype) if t is None else t for t in given]
-    return torch.stack(rows) if rows else _filled((0, *suffix), dtype)
+        return torch.cat([_filled(name, (0, *suffix), dtype), *parts])
+    rows = [_filled(name, suffix, dtype) if t is None else t for t in given]
+    return torch.stack(rows) if rows else _filled(name, (0, *suffix), dtype)
 
 
 def _kind(tag: int) -> str:
@@ -256,8 +260,9 @@ def _schema_suffix(entry: SchemaEntry) -> tuple[int, ...] | None:
     return suffix if entry.per_atom else (entry.slot_bytes // ELEMENT_BYTES[entry.tag], *suffix)
 
 
-def _filled(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-    return torch.full(shape, torch.nan if dtype.is_floating_point else 0, dtype=dtype)
+def _filled(name: Field, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    absent = torch.nan if dtype.is_floating_point and name not in GEOMETRY else 0
+    return torch.full(shape, absent, dtype=dtype)
 
 
 def _cast(name: str, value: Any, dtype: torch.dtype | Mapping[str, torch.dtype] | None) -> Any:
