@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from atompack_torch import _storage
+from atompack_torch import _collation, _storage
 from atompack_torch._core import view_arena
 from atompack_torch._storage import Place, Structure, Value
 from atompack_torch.errors import FieldError, UnknownFieldError
@@ -390,6 +390,7 @@ def _unflatten(leaves: Iterable[Any], context: tuple[Structure, tuple[int, ...]]
     return MoleculeBatch._put_together(structure, list(leaves), rows, None)
 
 
+_collation.register(MoleculeBatch)
 pytree.register_pytree_node(
     MoleculeBatch, _flatten, _unflatten, serialized_type_name="atompack_torch.MoleculeBatch"
 )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from atompack_torch import _collation
 from atompack_torch.errors import CorruptFileError, UnknownFieldError
 from atompack_torch.fields import ATOM_INDICES, BUILTINS, DERIVED, STRUCTURE, Level
 
@@ -132,3 +133,6 @@ class Molecule:
     def __repr__(self) -> str:
         labels = [name for name in self.keys() if name not in STRUCTURE and name not in DERIVED]
         return f"Molecule({len(self)} atoms, {', '.join(labels) or 'no labels'})"
+
+
+_collation.register(Molecule)

@@ -15,7 +15,6 @@ import dataclasses
 import sys
 from typing import TYPE_CHECKING, Any
 
-from atompack_torch.cli import _atlas, _shards
 from atompack_torch.cli._output import (
     add_json,
     add_paths,
@@ -52,6 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Runs the command."""
+    from atompack_torch.cli import _atlas, _shards
+
     if _atlas.are_stores(options.path):
         return _atlas.info(options.path, options.json)
     if _shards.are_shards(options.path):

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 
-from atompack_torch.cli import _atlas, _shards
 from atompack_torch.cli._output import (
     add_json,
     add_paths,
@@ -37,6 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Runs the command."""
+    from atompack_torch.cli import _atlas, _shards
+
     if _atlas.are_stores(options.path):
         return _atlas.verify(options)
     if _shards.are_shards(options.path):
