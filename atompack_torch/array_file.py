@@ -11,6 +11,7 @@ from atompack_torch._core import ArrayFileReader, ArrayFileWriter, read_array_st
 from atompack_torch.array_schema import ArraySchema, put
 from atompack_torch.array_statistics import ArrayStatistics
 from atompack_torch.committing import Flushing
+from atompack_torch.errors import file_exists
 from atompack_torch.options import check_choice
 from atompack_torch.stored_values import definition
 
@@ -60,7 +61,7 @@ class ArrayFile(Flushing):
             self._reader = ArrayFileReader(self._path)
             return
         if mode == "x" and Path(self._path).exists():
-            raise FileExistsError(f"{self._path} exists")
+            raise file_exists(self._path, "mode='a' goes on with it")
         self._writer = ArrayFileWriter(self._path, codec, level, block_bytes, durable)
 
     def _handle(self) -> ArrayFileReader | ArrayFileWriter:
@@ -138,8 +139,13 @@ class ArrayFile(Flushing):
         self._changing().compact()
 
     def discard(self) -> None:
-        """Lets go of the file; what was not flushed is dropped."""
-        self._writer = self._reader = None
+        """Lets go of the file; what was not flushed is dropped.
+
+        A file that this handle made and never flushed is removed.
+        """
+        writer, self._writer, self._reader = self._writer, None, None
+        if writer is not None:
+            writer.abandon()
 
     def __repr__(self) -> str:
         return f"ArrayFile({self._path!r})"

@@ -121,7 +121,13 @@ class StoreChanges(Flushing):
         self._native = self._version = None
 
     def discard(self) -> None:
-        """Lets go of the files; what was not flushed is dropped."""
-        if self._writer is not None:
+        """Lets go of the files; what was not flushed is dropped.
+
+        A store that this handle made and never flushed is removed.
+        """
+        writer = self._writer
+        if writer is not None:
             self._names = self._variables = None  # with what was pending
         self._native = self._writer = None
+        if writer is not None:
+            writer.abandon()

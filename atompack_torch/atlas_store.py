@@ -15,7 +15,7 @@ from atompack_torch.array_schema import ArraySchema, extents
 from atompack_torch.array_statistics import ArrayStatistics, Bound, comparable, may_match
 from atompack_torch.atlas_changes import StoreChanges
 from atompack_torch.column_scan import LAYOUTS, ColumnScan, Layout
-from atompack_torch.errors import FieldError
+from atompack_torch.errors import FieldError, file_exists
 from atompack_torch.options import check_choice
 from atompack_torch.xarray_datasets import XarrayDatasets
 
@@ -88,9 +88,12 @@ class AtlasStore(StoreChanges, XarrayDatasets):
         self._writer: AtlasWriter | None = None
         if mode != "r":
             form = FORMS.index(metadata)
-            self._writer = AtlasWriter(
-                self._path, mode == "x", codec, form, level, block_bytes, durable
-            )
+            try:
+                self._writer = AtlasWriter(
+                    self._path, mode == "x", codec, form, level, block_bytes, durable
+                )
+            except FileExistsError:
+                raise file_exists(self._path, "mode='a' goes on with it") from None
             return
         for text in self._reader().warnings:
             warnings.warn(text, stacklevel=2)

@@ -1,12 +1,13 @@
-"""Reads every record with all checks and lists what is damaged.
+"""Reads all data with all checks and lists what is damaged.
 
   atompack-torch verify alloys.atp
   atompack-torch verify --json shards/ | jq .n_faults
 
-Faults go to stdout, one a line, with file, molecule, field and offset; so do warnings about what
-readers get over (an uncommitted tail, a damaged older header, NaN values). The exit status is 1 if
-there is any fault. Records carry no checksums: a changed number that is still a number is not
-found.
+Reads every record of .atp files, every block of Atlas shards, every array of every dataset of ATLAS
+stores and array files. Faults go to stdout, one a line, with the file and the place in it; so do
+warnings about what readers get over (an uncommitted tail, a damaged older header, NaN values). The
+exit status is 1 if there is any fault. Records of .atp files carry no checksums: a changed number
+that is still a number is not found. Feature caches: `atompack-torch cache verify`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from atompack_torch.cli._output import (
 )
 
 NAME = "verify"
-HELP = "read everything and list what is damaged"
+HELP = "read all data and list what is damaged"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

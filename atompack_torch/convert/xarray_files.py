@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from atompack_torch.atlas_store import AtlasStore
 from atompack_torch.convert.formats import bytes_at
-from atompack_torch.errors import AtompackError, FieldError
+from atompack_torch.errors import AtompackError, FieldError, file_exists
 from atompack_torch.progress import Progress
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def _target(path: Path, mode: str) -> Iterator[Path]:
         yield path
         return
     if mode == "x" and path.exists():
-        raise FileExistsError(f"{path}: exists already")
+        raise file_exists(path, "mode='w' replaces it, mode='a' adds to it")
     made = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         yield made

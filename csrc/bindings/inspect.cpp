@@ -24,8 +24,9 @@ using collate::Verifier;
 
 std::unique_ptr<StatisticsPass> start_statistics(std::shared_ptr<Collator> collator,
                                                  const std::optional<at::Tensor>& selection,
-                                                 const StatisticsPass::References& references) {
-  return std::make_unique<StatisticsPass>(std::move(collator), selection, references);
+                                                 const StatisticsPass::References& references,
+                                                 std::optional<double> cutoff) {
+  return std::make_unique<StatisticsPass>(std::move(collator), selection, references, cutoff);
 }
 
 // (count, non-finite, mean, sum of squared distances from the mean, least, largest)
@@ -35,6 +36,16 @@ py::tuple moments_of(const Moments& moments) {
 
 py::tuple equations_of(const NormalEquations& equations) {
   return py::make_tuple(equations.gram(), equations.right(), equations.squares());
+}
+
+// atomic number -> moments, of elements that have any
+py::dict isolated_atoms_of(const Statistics& found) {
+  py::dict all;
+  for (size_t element = 0; element < found.isolated_atoms.size(); ++element) {
+    const Moments& energies = found.isolated_atoms[element];
+    if (energies.count + energies.non_finite > 0) all[py::int_(element)] = moments_of(energies);
+  }
+  return all;
 }
 
 // [(scope, key, level, molecules that have it)]
@@ -58,7 +69,9 @@ py::dict statistics_of(const StatisticsPass& pass) {
                   "atoms_of"_a = found.atoms_of, "molecules_of"_a = found.molecules_of,
                   "energy"_a = moments_of(found.energy), "energy_per_atom"_a = moments_of(found.energy_per_atom),
                   "forces"_a = moments_of(found.forces), "largest_force"_a = found.largest_force,
-                  "equations"_a = equations_of(found.equations),
+                  "largest_force_at"_a = found.largest_force_at, "force_squares"_a = found.force_squares,
+                  "force_components"_a = found.force_components, "isolated_atoms"_a = isolated_atoms_of(found),
+                  "n_pairs"_a = found.n_pairs, "equations"_a = equations_of(found.equations),
                   "equations_per_atom"_a = equations_of(found.equations_per_atom), "coverage"_a = coverage_of(pass));
 }
 
@@ -91,7 +104,8 @@ py::list slots_of(const Path& path) {
 
 void bind_inspect(py::module_& module) {
   py::class_<StatisticsPass>(module, "StatisticsPass")
-      .def(py::init(&start_statistics), py::arg("collator"), py::arg("selection"), py::arg("references"))
+      .def(py::init(&start_statistics), py::arg("collator"), py::arg("selection"), py::arg("references"),
+           py::arg("cutoff"))
       .def("__len__", &StatisticsPass::size)
       .def("advance", &StatisticsPass::advance, py::call_guard<py::gil_scoped_release>())
       .def("found", &statistics_of);
