@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from atompack_torch import formats
 from atompack_torch._core import ArrayFileReader, ArrayFileWriter, read_array_statistics
 from atompack_torch.array_schema import ArraySchema, put
 from atompack_torch.array_statistics import ArrayStatistics
@@ -58,11 +59,13 @@ class ArrayFile(Flushing):
         self._writer: ArrayFileWriter | None = None
         self._reader: ArrayFileReader | None = None
         if mode == "r":
-            self._reader = ArrayFileReader(self._path)
+            with formats.opening(self._path, "an array file", "array-file"):
+                self._reader = ArrayFileReader(self._path)
             return
         if mode == "x" and Path(self._path).exists():
             raise file_exists(self._path, "mode='a' goes on with it")
-        self._writer = ArrayFileWriter(self._path, codec, level, block_bytes, durable)
+        with formats.opening(self._path, "an array file", "array-file"):
+            self._writer = ArrayFileWriter(self._path, codec, level, block_bytes, durable)
 
     def _handle(self) -> ArrayFileReader | ArrayFileWriter:
         handle = self._writer or self._reader

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import torch
 
+from atompack_torch import formats
 from atompack_torch._core import AtlasReader, AtlasWriter, ColumnScanner
 from atompack_torch.array_schema import ArraySchema, extents
 from atompack_torch.array_statistics import ArrayStatistics, Bound, comparable, may_match
@@ -56,10 +57,11 @@ class AtlasStore(StoreChanges, XarrayDatasets):
             ``".zst"`` or ``".lz4"`` behind it.
 
     Raises:
+        FileNotFoundError: no such folder, or one without metadata (mode ``"r"``).
         OSError: the folder or a file cannot be opened; it exists (mode ``"x"``).
         WriterLockedError: another writer has the store open.
         CorruptFileError: the metadata contradict the format.
-        UnsupportedFormatError: a version that is not read here.
+        UnsupportedFormatError: a version that is not read here, or something of another format.
     """
 
     def __init__(
@@ -89,9 +91,10 @@ class AtlasStore(StoreChanges, XarrayDatasets):
         if mode != "r":
             form = FORMS.index(metadata)
             try:
-                self._writer = AtlasWriter(
-                    self._path, mode == "x", codec, form, level, block_bytes, durable
-                )
+                with formats.opening(self._path, "an ATLAS store", "atlas-store"):
+                    self._writer = AtlasWriter(
+                        self._path, mode == "x", codec, form, level, block_bytes, durable
+                    )
             except FileExistsError:
                 raise file_exists(self._path, "mode='a' goes on with it") from None
             return
@@ -102,8 +105,14 @@ class AtlasStore(StoreChanges, XarrayDatasets):
         # Without a lock (a fork could inherit it locked): opening twice does no harm.
         native = self._native
         if native is None:
-            native = AtlasReader(self._path, self._version)
+            native = self._opened(self._version)
             self._native, self._version = native, native.version
+        return native
+
+    def _opened(self, version: Any) -> AtlasReader:
+        with formats.opening(self._path, "an ATLAS store (a folder)", "atlas-store"):
+            native = AtlasReader(self._path, version)
+            formats.check_store(self._path)
         return native
 
     def _handle(self) -> AtlasReader | AtlasWriter:
@@ -378,7 +387,7 @@ class AtlasStore(StoreChanges, XarrayDatasets):
 
     def refresh(self) -> bool:
         """Takes up what was flushed since; True if there was anything."""
-        native = AtlasReader(self._path)
+        native = self._opened(None)
         if is_news := native.version != self._version:
             self._native, self._version = native, native.version
             self._variables = self._names = None

@@ -13,7 +13,7 @@ import torch
 
 from atompack_torch._core import AtpReader, AtpSnapshot, AtpWriter, check_same_records
 from atompack_torch.columns import Array
-from atompack_torch.datasets.atp import files_of
+from atompack_torch.datasets.atp import files_of, snapshot_of
 from atompack_torch.errors import FieldError, file_exists
 from atompack_torch.sweeping import Report, reporting
 from atompack_torch.writer import CODECS, Codec
@@ -59,11 +59,11 @@ def compact(
     in_place = [os.path.realpath(file) for file in files] == [target]
     if Path(target).exists() and not in_place:
         raise file_exists(dst, "only the source itself is replaced: choose another path")
-    snapshots = [AtpSnapshot.take(file) for file in files]
+    snapshots = [snapshot_of(file) for file in files]
     native = AtpWriter(target, "w", *_codec_of(snapshots, codec, level))  # locks what it replaces
     try:
         if in_place:
-            snapshots = [AtpSnapshot.take(file) for file in files]  # behind the lock it stays
+            snapshots = [snapshot_of(file) for file in files]  # behind the lock it stays
         sources = [
             AtpReader(file, snapshot, "auto", False)
             for file, snapshot in zip(files, snapshots, strict=True)

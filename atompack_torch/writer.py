@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from atompack_torch import _core, columns
+from atompack_torch import _core, columns, formats
 from atompack_torch.batch import MoleculeBatch
 from atompack_torch.columns import Columns
 from atompack_torch.committing import Committing
@@ -76,7 +76,8 @@ class AtpWriter(Committing):
             raise ValueError(f"mode: expected x, w or a, got {mode!r}")
         self._path = os.path.realpath(path)
         try:
-            self._native = _core.AtpWriter(self._path, mode, codec, level)
+            with formats.opening(self._path):
+                self._native = _core.AtpWriter(self._path, mode, codec, level)
         except FileExistsError:
             raise file_exists(self._path, "mode='a' appends to it, mode='w' replaces it") from None
 

@@ -80,7 +80,8 @@ def run(options: argparse.Namespace) -> int:
 
 def describe(path: str) -> dict[str, Any]:
     """What is known of one file; ``error`` in place of all but the slots if it cannot be read."""
-    from atompack_torch._core import AtpSnapshot, AtpSpaceUse, describe_slots
+    from atompack_torch._core import AtpSpaceUse, describe_slots
+    from atompack_torch.datasets.atp import snapshot_of
     from atompack_torch.errors import AtompackError
 
     slots = [
@@ -88,7 +89,7 @@ def describe(path: str) -> dict[str, Any]:
         for generation, n_molecules, problem in describe_slots(path)
     ]
     try:
-        snapshot = AtpSnapshot.take(path)
+        snapshot = snapshot_of(path)
         space = AtpSpaceUse.measure(path, snapshot)
     except AtompackError as error:
         return {"path": path, "slots": dict(zip("AB", slots, strict=True)), "error": str(error)}

@@ -14,6 +14,7 @@ import numpy as np
 from torch import Tensor
 from torch.utils.data import get_worker_info
 
+from atompack_torch import formats
 from atompack_torch._core import ExampleCollator, ExamplePrefetcher, ShardReader
 from atompack_torch.datasets._batches import Ahead, BatchDataset, Indices, as_sequence
 from atompack_torch.datasets._examples import Examples, molecules_of
@@ -210,7 +211,8 @@ class _Opened:
     """What one process has of a data set."""
 
     def __init__(self, dataset: ShardDataset) -> None:
-        self.reader = ShardReader(dataset._root, dataset._cache_blocks)
+        with formats.opening(dataset._root, "a folder of Atlas shards", "shards"):
+            self.reader = ShardReader(dataset._root, dataset._cache_blocks)
         self.native: ExampleCollator | None = None
         self.pickles: _Pickles | None = None
         self._jagged = dataset._layout == "jagged"

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from atompack_torch import formats
 from atompack_torch._core import MoleculeSource, TorchCacheReader, TorchCacheSource
 from atompack_torch.batch import MoleculeBatch
 from atompack_torch.datasets._base import MoleculeDataset
@@ -49,7 +50,8 @@ class TorchCache:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._file = os.fspath(Path(path).absolute())
-        self._native: TorchCacheReader | None = TorchCacheReader(self._file)
+        with formats.opening(path, "a feature cache (HDF5)", "hdf5"):
+            self._native: TorchCacheReader | None = TorchCacheReader(self._file)
         self._identity = self._native.identity
 
     def _reader(self) -> TorchCacheReader:

@@ -157,7 +157,8 @@ def test_building_a_cache(tmp_path: Path) -> None:
     """What was computed is kept for the next run; where nothing was, nothing is left."""
     with apt.AtpWriter(tmp_path / "a.atp") as writer:
         writer.write_arrays(
-            positions=np.full((4, 2, 3), np.nan, np.float32), atomic_numbers=np.ones((4, 2))
+            positions=np.full((4, 2, 3), np.nan, np.float32),
+            atomic_numbers=np.ones((4, 2), np.uint8),
         )
     descriptor = apt.ChebyshevDescriptor(["H"], 4, 4.0, 2, 3.0)
     with pytest.raises(apt.FieldError):
