@@ -13,7 +13,7 @@ from atompack_torch.array_schema import ArraySchema, put
 from atompack_torch.array_statistics import ArrayStatistics
 from atompack_torch.committing import Flushing
 from atompack_torch.errors import file_exists
-from atompack_torch.options import check_choice
+from atompack_torch.options import absolute_path, check_choice, utf8
 from atompack_torch.stored_values import definition
 
 
@@ -55,7 +55,7 @@ class ArrayFile(Flushing):
     ) -> None:
         check_choice("mode", mode, ("r", "a", "x"))
         check_choice("codec", codec, ("zstd", "lz4", "none"))
-        self._path = str(Path(path).absolute())
+        self._path = absolute_path(path)
         self._writer: ArrayFileWriter | None = None
         self._reader: ArrayFileReader | None = None
         if mode == "r":
@@ -89,7 +89,7 @@ class ArrayFile(Flushing):
         Raises:
             FieldError: no such array.
         """
-        return ArraySchema.of(self._handle().definition(name))
+        return ArraySchema.of(self._handle().definition(utf8("array", name)))
 
     def read(
         self,
@@ -123,7 +123,7 @@ class ArrayFile(Flushing):
     ) -> None:
         """Adds an array; see ``AtlasStore.define_array``."""
         array = definition(dtype, shape, dimension_names, chunk_shape, fill_value)
-        self._changing().define(name, *array)
+        self._changing().define(utf8("array", name), *array)
 
     def write(self, name: str, values: Any, start: Sequence[int] | None = None) -> None:
         """Writes a box of elements; see ``AtlasStore.write``."""
@@ -131,7 +131,7 @@ class ArrayFile(Flushing):
 
     def delete(self, name: str) -> None:
         """Removes an array; its bytes go with the next ``compact``."""
-        self._changing().remove(name)
+        self._changing().remove(utf8("array", name))
 
     def flush(self) -> None:
         """Makes all changes visible, together and durably."""

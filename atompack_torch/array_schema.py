@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from atompack_torch.errors import FieldError
+from atompack_torch.options import utf8
 from atompack_torch.stored_values import TEXTS, numbers, texts
 
 
@@ -80,6 +81,8 @@ def put(writer: Any, values: Any, start: Sequence[int] | None, *place: str) -> N
     Raises:
         FieldError: values that the dtype does not hold; a box that does not lie in the array.
     """
+    for name in place:
+        utf8("name", name)
     given = values.detach().cpu().numpy() if isinstance(values, Tensor) else values
     # Most arrays are written as a whole and need no conversion.
     as_it_is = start is None and isinstance(given, np.ndarray)

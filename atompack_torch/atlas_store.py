@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -17,7 +16,7 @@ from atompack_torch.array_statistics import ArrayStatistics, Bound, comparable, 
 from atompack_torch.atlas_changes import StoreChanges
 from atompack_torch.column_scan import LAYOUTS, ColumnScan, Layout
 from atompack_torch.errors import FieldError, file_exists
-from atompack_torch.options import check_choice
+from atompack_torch.options import absolute_path, check_choice
 from atompack_torch.xarray_datasets import XarrayDatasets
 
 FORMS = ("json", "json.zst", "json.lz4", "msgpack", "msgpack.zst", "msgpack.lz4")
@@ -81,7 +80,7 @@ class AtlasStore(StoreChanges, XarrayDatasets):
         check_choice("metadata", metadata, FORMS)
         if block_bytes < 1:
             raise ValueError(f"block_bytes: expected a positive number, got {block_bytes}")
-        self._path = str(Path(path).absolute())
+        self._path = absolute_path(path)
         self._mode = mode
         self._native: AtlasReader | None = None
         self._version: Any = None
@@ -186,12 +185,6 @@ class AtlasStore(StoreChanges, XarrayDatasets):
     def _number(self, dataset: str) -> int:
         return self._numbers(self._handle(), [dataset])[0]
 
-    def _numbers(self, handle: AtlasReader | AtlasWriter, datasets: list[str]) -> list[int]:
-        try:
-            return handle.find_datasets(datasets)
-        except FieldError as error:
-            raise FieldError(f"{self._path}: {error}") from None
-
     def attrs(self, dataset: str) -> dict[str, Any]:
         """Attributes of a dataset: bool, int, float, str or ``numpy.datetime64`` in nanoseconds.
 
@@ -225,7 +218,7 @@ class AtlasStore(StoreChanges, XarrayDatasets):
 
     def _schema_of(self, variable: int, array: str, dataset: str) -> ArraySchema:
         if self._writer is not None:
-            return ArraySchema.of(self._writer.definition(dataset, array))
+            return ArraySchema.of(self._definition(dataset, array))
         return ArraySchema.of(self._reader().array(variable, self._number(dataset)))
 
     def read(
@@ -252,7 +245,7 @@ class AtlasStore(StoreChanges, XarrayDatasets):
             CorruptFileError: the file is damaged.
         """
         if self._writer is not None:
-            schema = ArraySchema.of(self._writer.definition(dataset, array))
+            schema = ArraySchema.of(self._definition(dataset, array))
             first, counts = schema.box(start, shape)
             return schema.loaded(self._writer.read(dataset, array, first, counts), counts)
         scan = self.scan(array, [dataset], start, shape, layout="list")
@@ -397,4 +390,6 @@ class AtlasStore(StoreChanges, XarrayDatasets):
         return len(self._handle())
 
     def __repr__(self) -> str:
+        if self._writer is None and self._native is None:
+            return f"AtlasStore({self._path!r}, not open)"
         return f"AtlasStore({self._path!r}, {len(self)} datasets)"

@@ -35,6 +35,7 @@ from atompack_torch.errors import (
     WriterLockedError,
     file_exists,
 )
+from atompack_torch.options import absolute_path
 from atompack_torch.sweeping import Report, reporting
 
 # A thread computes a chunk at once: enough work for a call, little memory. Derivatives of an atom
@@ -109,7 +110,7 @@ def build_cache(
         raise FieldError("build_cache: expected features, force_derivatives or both, got neither")
     if dtype not in ("float32", "float64"):
         raise ValueError(f"dtype: expected 'float32' or 'float64', got {dtype!r}")
-    target = Path(path).absolute()
+    target = Path(absolute_path(path))
     if target.exists():
         raise file_exists(target, "remove it, or choose another path: caches have no append")
     header = _header(descriptor, features, force_derivatives, dtype)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any, Literal
 
 from atompack_torch import _core
 from atompack_torch.committing import Committing
 from atompack_torch.errors import file_exists
 from atompack_torch.molecule import Molecule
+from atompack_torch.options import absolute_path
 
 _MOST_THREADS = 8  # that compress
 
@@ -74,7 +74,7 @@ class ShardWriter(Committing):
             raise ValueError(f"dictionary: expected a share from 0 to 1, got {dictionary}")
         if num_threads is not None:
             _check("num_threads", num_threads, 1)
-        folder = str(Path(root).absolute())
+        folder = absolute_path(root)
         try:
             self._native = _core.ShardFileWriter(
                 folder,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from atompack_torch.elements import symbol
 from atompack_torch.fields import FieldId, public_names
 from atompack_torch.sweeping import Report, steps
 
+_MOST_LABELS = 30  # in repr
 N_ELEMENTS = 256  # atomic numbers are one byte
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
@@ -181,8 +183,10 @@ class Statistics:
         lines += self._elements_table()
         lines += [
             f"{name}: {count:,} of {self.n_molecules:,} molecules"
-            for name, count in self.coverage.items()
+            for name, count in islice(self.coverage.items(), _MOST_LABELS)
         ]
+        if (more := len(self.coverage) - _MOST_LABELS) > 0:
+            lines.append(f"... and {more:,} more labels (see coverage)")
         return "\n".join(lines)
 
     def _elements_table(self) -> list[str]:

@@ -55,6 +55,12 @@ class Verification:
         """No faults; warnings do not count."""
         return self.n_faults == 0
 
+    def __repr__(self) -> str:
+        return (
+            f"Verification({len(self.files):,} files, {self.n_molecules:,} molecules: "
+            f"{self.n_faults:,} faults, {len(self.warnings):,} warnings)"
+        )
+
     def as_dict(self) -> dict[str, Any]:
         """All of it as plain JSON values."""
         return {"ok": self.ok, **asdict(self)}

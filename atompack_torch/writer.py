@@ -15,6 +15,7 @@ from atompack_torch.committing import Committing
 from atompack_torch.conversions import from_ase
 from atompack_torch.errors import CorruptFileError, file_exists
 from atompack_torch.molecule import Molecule
+from atompack_torch.options import checked_path
 
 Codec = Literal["none", "lz4", "zstd"]
 CODECS = ("none", "lz4", "zstd")
@@ -74,7 +75,7 @@ class AtpWriter(Committing):
             raise ValueError(f"codec: expected one of {', '.join(CODECS)} or None, got {codec!r}")
         if mode not in ("x", "w", "a"):
             raise ValueError(f"mode: expected x, w or a, got {mode!r}")
-        self._path = os.path.realpath(path)
+        self._path = os.path.realpath(checked_path(path))
         try:
             with formats.opening(self._path):
                 self._native = _core.AtpWriter(self._path, mode, codec, level)

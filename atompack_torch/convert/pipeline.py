@@ -17,6 +17,7 @@ from atompack_torch.convert.formats import Source, bytes_at, open_target, source
 from atompack_torch.convert.keys import KeyMap, label_of
 from atompack_torch.convert.report import OnError, Report
 from atompack_torch.errors import CorruptFileError, file_exists
+from atompack_torch.options import checked_path
 from atompack_torch.progress import Progress
 from atompack_torch.writer import Codec
 
@@ -83,6 +84,8 @@ def convert(
     paths = [src] if isinstance(src, (str, os.PathLike)) else [*src]
     if not paths:
         raise ValueError("src: expected at least one file, got none")
+    for path in (*paths, dst):
+        checked_path(path)
     kind = target_kind(dst, target)
     if mode == "a" and kind != "atp":
         raise ValueError(f"mode: only .atp files are appended to, {dst} is of format {kind}")

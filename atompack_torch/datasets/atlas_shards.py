@@ -7,7 +7,6 @@ import pickle
 import warnings
 from collections import OrderedDict, deque
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -19,6 +18,7 @@ from atompack_torch._core import ExampleCollator, ExamplePrefetcher, ShardReader
 from atompack_torch.datasets._batches import Ahead, BatchDataset, Indices, as_sequence
 from atompack_torch.datasets._examples import Examples, molecules_of
 from atompack_torch.datasets._one_arena import sent_whole
+from atompack_torch.options import absolute_path, utf8
 
 Layout = Literal["list", "jagged"]
 LevelName = Literal["atom", "molecule"]
@@ -88,11 +88,13 @@ class ShardDataset(BatchDataset[Any]):
                 raise ValueError(f"levels: expected atom or molecule for {key!r}, got {level!r}")
         if num_threads is not None and num_threads < 1:
             raise ValueError(f"num_threads: expected a positive number, got {num_threads}")
-        self._root = str(Path(root).absolute())
+        self._root = absolute_path(root)
         self._allow_pickle = allow_pickle
         self._cache_blocks = cache_blocks
         self._layout = layout
-        self._levels = {key: level == "atom" for key, level in (levels or {}).items()}
+        self._levels = {
+            utf8("levels", key): level == "atom" for key, level in (levels or {}).items()
+        }
         self._num_threads = num_threads
         self._opened: _Opened | None = None
         reader = self._open().reader

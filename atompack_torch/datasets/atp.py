@@ -32,7 +32,7 @@ from atompack_torch.datasets._forces import ForceChoice
 from atompack_torch.datasets._request import DTypes, Missing, Request, Transform
 from atompack_torch.descriptors import ChebyshevDescriptor
 from atompack_torch.neighbors import NeighborList
-from atompack_torch.options import check_choice
+from atompack_torch.options import absolute_path, check_choice
 
 _AT_ONCE = 1024  # molecules of a batch, where the data set itself looks through its files
 
@@ -243,10 +243,9 @@ def snapshot_of(file: str) -> AtpSnapshot:
 def files_of(path: Any) -> list[str]:
     """Of a data set; absolute, so that a worker with another current folder finds them too."""
     if isinstance(path, (str, os.PathLike)):
-        if Path(path).is_dir():
-            return _shards_of(Path(path).absolute())
-        return [str(Path(path).absolute())]
-    files = [str(Path(file).absolute()) for file in path]
+        whole = absolute_path(path)
+        return _shards_of(Path(whole)) if Path(whole).is_dir() else [whole]
+    files = [absolute_path(file) for file in path]
     if not files:
         raise ValueError("path: expected at least one file, got an empty list")
     return files

@@ -6,7 +6,6 @@ import json
 import os
 import random
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,6 +28,7 @@ from atompack_torch.datasets._request import (
 from atompack_torch.descriptors import ChebyshevDescriptor
 from atompack_torch.errors import FieldError, UnsupportedFormatError
 from atompack_torch.neighbors import NeighborList
+from atompack_torch.options import absolute_path
 
 
 class TorchCache:
@@ -49,7 +49,7 @@ class TorchCache:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._file = os.fspath(Path(path).absolute())
+        self._file = absolute_path(path)
         with formats.opening(path, "a feature cache (HDF5)", "hdf5"):
             self._native: TorchCacheReader | None = TorchCacheReader(self._file)
         self._identity = self._native.identity
