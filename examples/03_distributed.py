@@ -4,7 +4,7 @@
     torchrun --standalone --nproc-per-node 4 examples/03_distributed.py [FILE.atp] --resume
     python examples/03_distributed.py [FILE.atp]
 
-Without a file it makes a small one of its own, beside this script.
+Without a file it makes a small one of its own, alloys-1000.atp in the working directory.
 """
 
 import argparse

@@ -202,7 +202,7 @@ def test_bounds_of_another_kind(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     ("group", "key"),
-    [("/", "energy_filter_semantics"), ("descriptor_manifest", "descriptor_class")],
+    [("/", "energy_filter_semantics"), ("/", "energy_filter_reference_mode")],
 )
 @pytest.mark.parametrize("fixed", [True, False])
 def test_attributes_that_are_no_text(

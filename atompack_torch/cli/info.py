@@ -1,11 +1,13 @@
-"""Tells what is in a file: molecules, labels, codec, commits, and where its bytes go.
+"""Shows what is in a file: molecules, labels, codec, commits, and where its bytes go.
 
   atompack-torch info alloys.atp
+  atompack-torch info --full alloys.atp
   atompack-torch info --json shards/ | jq .n_molecules
 
-No record is read (files of release 0.2 excepted, which do not store their labels). Dead space is
-what older commits left behind: `atompack-torch compact` gets rid of it. A tail are bytes behind the
-last commit.
+Which labels there are is known from the schema; how many molecules have them is counted in all
+records of a data set of up to 10,000 molecules, and in 10,000 records from all over a larger one,
+unless --full is given. Dead space is what older commits left behind: `atompack-torch compact` gets
+rid of it. A tail are bytes behind the last commit.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from atompack_torch.cli._output import (
     add_json,
@@ -21,15 +23,17 @@ from atompack_torch.cli._output import (
     files_at,
     print_json,
     printable,
+    shows_progress,
     table,
 )
 
 if TYPE_CHECKING:
-    from atompack_torch import FieldSpec
+    from atompack_torch import AtpDataset, FieldSpec
 
 NAME = "info"
 HELP = "molecules, labels, codec, commits, use of space"
 
+_SAMPLE = 10_000  # molecules whose records are read, unless all are asked for
 _SUMMED = (
     "n_molecules",
     "n_atoms",
@@ -47,6 +51,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of the command."""
     add_paths(parser)
     add_json(parser)
+    parser.add_argument(
+        "--full", action="store_true", help="count labels in all records, however many there are"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -63,19 +70,61 @@ def run(options: argparse.Namespace) -> int:
     sound = [file for file in files if "error" not in file]
     errors = [file["error"] for file in files if "error" in file]
     schema: dict[str, FieldSpec] = {}
+    labels: Labels | None = None  # a damaged record hinders counting
     try:
         if sound:
-            schema = AtpDataset([file["path"] for file in sound]).schema
+            dataset = AtpDataset([file["path"] for file in sound])
+            schema = dataset.schema
+            labels = count_labels(dataset, options.full, shows_progress(options))
     except AtompackError as error:
         errors.append(str(error))
     total = {key: _sum(file[key] for file in sound) for key in _SUMMED}
     if options.json:
-        print_json({**total, "schema": _plain_schema(schema), "files": files})
+        print_json(
+            {
+                **total,
+                "schema": _plain_schema(schema),
+                "labels": labels and labels._asdict(),
+                "files": files,
+            }
+        )
     else:
-        _print_text(files, total, schema)
+        _print_text(files, total, schema, labels)
     for message in errors:
         print(f"atompack-torch info: {printable(message)}", file=sys.stderr)
     return 1 if errors else 0
+
+
+class Labels(NamedTuple):
+    """How many molecules have which label.
+
+    Attributes:
+        molecules: label → those of the molecules looked at that have it.
+        n_looked_at: molecules whose records were read.
+        exact: these are all; else a sample.
+    """
+
+    molecules: dict[str, int]
+    n_looked_at: int
+    exact: bool
+
+
+def count_labels(dataset: AtpDataset, full: bool, progress: bool) -> Labels:
+    """Counts labels in all records, or in a sample of a large data set.
+
+    Raises:
+        CorruptFileError: a record is damaged.
+    """
+    import torch
+
+    n = len(dataset)
+    exact = full or n <= _SAMPLE
+    if not exact:
+        # One from each of equal stretches: all parts of all files are seen, always the same ones.
+        edges = torch.arange(_SAMPLE + 1, dtype=torch.int64) * n // _SAMPLE
+        share = torch.rand(_SAMPLE, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+        dataset = dataset.subset(edges[:-1] + (share * edges.diff()).long())
+    return Labels(dataset.statistics(progress and full).coverage, len(dataset), exact)
 
 
 def describe(path: str) -> dict[str, Any]:
@@ -129,32 +178,55 @@ def _plain_schema(schema: dict[str, FieldSpec]) -> dict[str, Any]:
 
 
 def _print_text(
-    files: list[dict[str, Any]], total: dict[str, Any], schema: dict[str, FieldSpec]
+    files: list[dict[str, Any]],
+    total: dict[str, Any],
+    schema: dict[str, FieldSpec],
+    labels: Labels | None,
 ) -> None:
-    for file in files:
-        print(_file_text(file))
+    name = f"{len(files)} files" if len(files) > 1 else printable(files[0]["path"])
+    if len(files) > 1 or "error" not in files[0]:
+        print(f"{name}: {total['n_molecules']:,} molecules, {total['n_atoms']:,} atoms")
+    if schema:
+        print(_labels_text(schema, labels))
     if len(files) > 1:
-        print(
-            f"{len(files)} files: {total['n_molecules']:,} molecules, {total['n_atoms']:,} atoms\n"
-            f"  {_space_text(total)}"
-        )
-    rows = [("field", "level", "dtype", "shape of a row")]
+        print(f"  {_space_text(total)}")
+    for file in files:
+        print(_file_text(file, with_counts=len(files) > 1))
+
+
+def _labels_text(schema: dict[str, FieldSpec], labels: Labels | None) -> str:
+    rows = [("field", "level", "dtype", "shape of a row", "molecules that have it")]
     for name, spec in schema.items():
         dtype = str(spec.dtype).removeprefix("torch.")
         shape = "differs" if spec.shape is None else str(spec.shape)
-        rows.append((printable(name), spec.level, dtype, shape))
-    if schema:
-        print(table(rows))
+        rows.append((printable(name), spec.level, dtype, shape, _count_text(name, labels)))
+    found = () if labels is None else labels.molecules
+    for name in (name for name in found if name not in schema):  # in records alone
+        rows.append((printable(name), "", "", "", _count_text(name, labels)))
+    return table(rows, "  ")
 
 
-def _file_text(file: dict[str, Any]) -> str:
+def _count_text(name: str, labels: Labels | None) -> str:
+    """Of one field; positions and atomic numbers, which are no labels, are always there."""
+    if labels is None:
+        return "not counted"
+    count, n = labels.molecules.get(name, labels.n_looked_at), labels.n_looked_at
+    if n == 0:
+        return "none"
+    if labels.exact:
+        return "all" if count == n else f"{count:,} of {n:,}"
+    return f"about {count / n:.1%} ({count:,} of {n:,} sampled)"
+
+
+def _file_text(file: dict[str, Any], with_counts: bool) -> str:
     path = printable(file["path"])
     slots = "; ".join(f"slot {name}: {_slot_text(slot)}" for name, slot in file["slots"].items())
     if "error" in file:
         return f"{path}: cannot be read\n  {slots}"
     level = f" (level {file['level']})" if file["codec"] == "zstd" else ""
+    counts = f"{path}: {file['n_molecules']:,} molecules, {file['n_atoms']:,} atoms\n"
     return (
-        f"{path}: {file['n_molecules']:,} molecules, {file['n_atoms']:,} atoms\n"
+        f"{counts if with_counts else ''}"
         f"  codec {file['codec']}{level}, record format {file['record_format']}, "
         f"generation {file['generation']}\n"
         f"  {slots}\n"
