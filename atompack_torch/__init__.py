@@ -7,52 +7,124 @@ for batch in DataLoader(apt.AtpDataset("data.atp"), batch_size=64, shuffle=True)
     print(batch.positions.shape, batch.energy)
 """
 
-from importlib.metadata import version as _version
+from __future__ import annotations
 
-from atompack_torch import _core as _core  # first: it checks the torch this was built for
-from atompack_torch import _pytree as _pytree  # registers batches as pytree nodes
-from atompack_torch import _sending as _sending  # registers how batches cross processes
-from atompack_torch import hub as hub
-from atompack_torch.array_file import ArrayFile
-from atompack_torch.array_schema import ArraySchema
-from atompack_torch.array_statistics import ArrayStatistics
-from atompack_torch.atlas_store import AtlasStore
-from atompack_torch.batch import MoleculeBatch
-from atompack_torch.build_cache import build_cache
-from atompack_torch.cache_verification import CacheVerification, verify_cache
-from atompack_torch.column_scan import ColumnScan
-from atompack_torch.compaction import compact
-from atompack_torch.contraction import contract_forces
-from atompack_torch.datasets.atlas_shards import ShardDataset
-from atompack_torch.datasets.atlas_store import AtlasDataset
-from atompack_torch.datasets.atp import AtpDataset
-from atompack_torch.datasets.mixture import MixtureDataset
-from atompack_torch.datasets.torch_cache import TorchCache, TorchCacheDataset
-from atompack_torch.descriptors import ChebyshevDescriptor
-from atompack_torch.errors import (
-    AtompackError,
-    CorruptFileError,
-    FieldError,
-    UnsafePickleError,
-    UnsupportedFormatError,
-    WriterLockedError,
-)
-from atompack_torch.fields import FieldSpec
-from atompack_torch.joining import collate
-from atompack_torch.loader import Loader
-from atompack_torch.molecule import Molecule
-from atompack_torch.neighbors import NeighborList
-from atompack_torch.samplers import (
-    AtomBudgetBatchSampler,
-    BlockShuffleSampler,
-    DistributedMoleculeSampler,
-)
-from atompack_torch.shard_writer import ShardWriter
-from atompack_torch.statistics import Statistics
-from atompack_torch.verification import Verification, verify
-from atompack_torch.writer import AtpWriter
+import importlib
+import sys
+from typing import TYPE_CHECKING, Any
 
-__version__ = _version("atompack_torch")
+if TYPE_CHECKING:
+    from atompack_torch import hub as hub
+    from atompack_torch.array_file import ArrayFile
+    from atompack_torch.array_schema import ArraySchema
+    from atompack_torch.array_statistics import ArrayStatistics
+    from atompack_torch.atlas_store import AtlasStore
+    from atompack_torch.batch import MoleculeBatch
+    from atompack_torch.cache_building import build_cache
+    from atompack_torch.cache_verification import CacheVerification, verify_cache
+    from atompack_torch.column_scan import ColumnScan
+    from atompack_torch.compaction import compact
+    from atompack_torch.contraction import contract_forces
+    from atompack_torch.datasets.atlas_shards import ShardDataset
+    from atompack_torch.datasets.atlas_store import AtlasDataset
+    from atompack_torch.datasets.atp import AtpDataset
+    from atompack_torch.datasets.mixture import MixtureDataset
+    from atompack_torch.datasets.torch_cache import TorchCache, TorchCacheDataset
+    from atompack_torch.descriptors import ChebyshevDescriptor
+    from atompack_torch.errors import (
+        AtompackError,
+        CorruptFileError,
+        FieldError,
+        UnsafePickleError,
+        UnsupportedFormatError,
+        WriterLockedError,
+    )
+    from atompack_torch.fields import FieldSpec
+    from atompack_torch.joining import collate
+    from atompack_torch.loader import Loader
+    from atompack_torch.molecule import Molecule
+    from atompack_torch.neighbors import NeighborList
+    from atompack_torch.samplers import (
+        AtomBudgetBatchSampler,
+        BlockShuffleSampler,
+        DistributedMoleculeSampler,
+    )
+    from atompack_torch.shard_writer import ShardWriter
+    from atompack_torch.statistics import Statistics
+    from atompack_torch.verification import Verification, verify
+    from atompack_torch.writer import AtpWriter
+
+    __version__: str
+else:
+    # Names load on first use (PEP 562), so that the command line answers --help without importing
+    # torch. Public name -> module that defines it.
+    _HOMES = {
+        "ArrayFile": "array_file",
+        "ArraySchema": "array_schema",
+        "ArrayStatistics": "array_statistics",
+        "AtlasDataset": "datasets.atlas_store",
+        "AtlasStore": "atlas_store",
+        "AtomBudgetBatchSampler": "samplers",
+        "AtompackError": "errors",
+        "AtpDataset": "datasets.atp",
+        "AtpWriter": "writer",
+        "BlockShuffleSampler": "samplers",
+        "CacheVerification": "cache_verification",
+        "ChebyshevDescriptor": "descriptors",
+        "ColumnScan": "column_scan",
+        "CorruptFileError": "errors",
+        "DistributedMoleculeSampler": "samplers",
+        "FieldError": "errors",
+        "FieldSpec": "fields",
+        "Loader": "loader",
+        "MixtureDataset": "datasets.mixture",
+        "Molecule": "molecule",
+        "MoleculeBatch": "batch",
+        "NeighborList": "neighbors",
+        "ShardDataset": "datasets.atlas_shards",
+        "ShardWriter": "shard_writer",
+        "Statistics": "statistics",
+        "TorchCache": "datasets.torch_cache",
+        "TorchCacheDataset": "datasets.torch_cache",
+        "UnsafePickleError": "errors",
+        "UnsupportedFormatError": "errors",
+        "Verification": "verification",
+        "WriterLockedError": "errors",
+        "build_cache": "cache_building",
+        "collate": "joining",
+        "compact": "compaction",
+        "contract_forces": "contraction",
+        "verify": "verification",
+        "verify_cache": "cache_verification",
+    }
+    _MODULES = {"hub", *(home.split(".")[0] for home in _HOMES.values())}
+
+    def __getattr__(name: str) -> Any:
+        if name == "__version__":
+            from importlib.metadata import version
+
+            value = version("atompack_torch")
+        elif name in _HOMES:
+            _load_library()
+            value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+        elif name in _MODULES:
+            _load_library()
+            value = importlib.import_module(f"{__name__}.{name}")
+        else:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        globals()[name] = value
+        return value
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *_HOMES, *_MODULES, "__version__"})
+
+    def _load_library() -> None:
+        importlib.import_module(f"{__name__}._core")  # first, because it checks the installed torch
+        importlib.import_module(f"{__name__}._pytree")  # registers batches as pytree nodes
+        importlib.import_module(f"{__name__}._sending")  # registers how batches cross processes
+
+    if "torch" in sys.modules:  # the check is cheap then, and belongs to the import
+        _load_library()
 
 __all__ = [
     "ArrayFile",

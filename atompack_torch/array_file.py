@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from atompack_torch import formats
 from atompack_torch._core import ArrayFileReader, ArrayFileWriter, read_array_statistics
 from atompack_torch.array_schema import ArraySchema, put
 from atompack_torch.array_statistics import ArrayStatistics
 from atompack_torch.committing import Flushing
-from atompack_torch.options import check_choice
+from atompack_torch.errors import file_exists
+from atompack_torch.options import absolute_path, check_choice, utf8
 from atompack_torch.stored_values import definition
 
 
@@ -53,15 +55,17 @@ class ArrayFile(Flushing):
     ) -> None:
         check_choice("mode", mode, ("r", "a", "x"))
         check_choice("codec", codec, ("zstd", "lz4", "none"))
-        self._path = str(Path(path).absolute())
+        self._path = absolute_path(path)
         self._writer: ArrayFileWriter | None = None
         self._reader: ArrayFileReader | None = None
         if mode == "r":
-            self._reader = ArrayFileReader(self._path)
+            with formats.opening(self._path, "an array file", "array-file"):
+                self._reader = ArrayFileReader(self._path)
             return
         if mode == "x" and Path(self._path).exists():
-            raise FileExistsError(f"{self._path} exists")
-        self._writer = ArrayFileWriter(self._path, codec, level, block_bytes, durable)
+            raise file_exists(self._path, "mode='a' goes on with it")
+        with formats.opening(self._path, "an array file", "array-file"):
+            self._writer = ArrayFileWriter(self._path, codec, level, block_bytes, durable)
 
     def _handle(self) -> ArrayFileReader | ArrayFileWriter:
         handle = self._writer or self._reader
@@ -85,7 +89,7 @@ class ArrayFile(Flushing):
         Raises:
             FieldError: no such array.
         """
-        return ArraySchema.of(self._handle().definition(name))
+        return ArraySchema.of(self._handle().definition(utf8("array", name)))
 
     def read(
         self,
@@ -119,7 +123,7 @@ class ArrayFile(Flushing):
     ) -> None:
         """Adds an array; see ``AtlasStore.define_array``."""
         array = definition(dtype, shape, dimension_names, chunk_shape, fill_value)
-        self._changing().define(name, *array)
+        self._changing().define(utf8("array", name), *array)
 
     def write(self, name: str, values: Any, start: Sequence[int] | None = None) -> None:
         """Writes a box of elements; see ``AtlasStore.write``."""
@@ -127,7 +131,7 @@ class ArrayFile(Flushing):
 
     def delete(self, name: str) -> None:
         """Removes an array; its bytes go with the next ``compact``."""
-        self._changing().remove(name)
+        self._changing().remove(utf8("array", name))
 
     def flush(self) -> None:
         """Makes all changes visible, together and durably."""
@@ -138,8 +142,13 @@ class ArrayFile(Flushing):
         self._changing().compact()
 
     def discard(self) -> None:
-        """Lets go of the file; what was not flushed is dropped."""
-        self._writer = self._reader = None
+        """Lets go of the file; what was not flushed is dropped.
+
+        A file that this handle made and never flushed is removed.
+        """
+        writer, self._writer, self._reader = self._writer, None, None
+        if writer is not None:
+            writer.abandon()
 
     def __repr__(self) -> str:
         return f"ArrayFile({self._path!r})"

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from atompack_torch.errors import FieldError
 from atompack_torch.host_arrays import host_array
+from atompack_torch.options import utf8
 from atompack_torch.stored_values import TEXTS, numbers, texts
 
 
@@ -81,6 +82,8 @@ def put(writer: Any, values: Any, start: Sequence[int] | None, *place: str) -> N
     Raises:
         FieldError: values that the dtype does not hold; a box that does not lie in the array.
     """
+    for name in place:
+        utf8("name", name)
     given = host_array("values", values) if isinstance(values, Tensor) else values
     # Most arrays are written as a whole and need no conversion.
     as_it_is = start is None and isinstance(given, np.ndarray)

@@ -8,6 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from atompack_torch.errors import FieldError
+from atompack_torch.options import utf8
+
+_LONGEST_BYTES = 40  # of a string, in repr
 
 Bound = int | float | str | np.datetime64
 
@@ -27,6 +30,17 @@ class ArrayStatistics(NamedTuple):
     max: int | float | bytes | None
     null_count: int
     row_count: int
+
+    def __repr__(self) -> str:
+        low, high = (_short(bound) for bound in (self.min, self.max))
+        counts = f"null_count={self.null_count}, row_count={self.row_count}"
+        return f"ArrayStatistics(min={low}, max={high}, {counts})"
+
+
+def _short(bound: int | float | bytes | None) -> str:
+    if isinstance(bound, bytes) and len(bound) > _LONGEST_BYTES:
+        return f"{bound[:_LONGEST_BYTES]!r}..."
+    return repr(bound)
 
 
 def check_bounds(stored: Iterable[ArrayStatistics], *bounds: Any) -> None:
@@ -54,7 +68,7 @@ def check_bounds(stored: Iterable[ArrayStatistics], *bounds: Any) -> None:
 def comparable(bound: Bound | None) -> Any:
     """A bound as statistics hold values: texts as bytes, moments as nanoseconds."""
     if isinstance(bound, str):
-        return bound.encode("utf-8", "surrogateescape")
+        return utf8("min, max", bound).encode()
     if isinstance(bound, np.datetime64):
         return int(bound.astype("datetime64[ns]").astype(np.int64))
     return bound
@@ -67,6 +81,11 @@ def may_match(stored: tuple[Any, Any, int, int] | None, least: Any, most: Any) -
     low, high, _, _ = stored
     if low is None or high is None:
         return False
-    below = least is not None and high < least  # comparisons with NaN are false: it may match
-    above = most is not None and low > most
+    try:
+        below = least is not None and high < least  # comparisons with NaN are false: it may match
+        above = most is not None and low > most
+    except TypeError:
+        kind = "a string" if isinstance(low, bytes) else "a number"
+        got = next(type(bound).__name__ for bound in (least, most) if bound is not None)
+        raise FieldError(f"min, max: expected {kind}, as the array has, got {got}") from None
     return not bool(below or above)

@@ -8,6 +8,8 @@ from typing import Any, Literal
 from atompack_torch._core import AtlasReader, AtlasWriter
 from atompack_torch.array_schema import put
 from atompack_torch.committing import Flushing
+from atompack_torch.errors import FieldError
+from atompack_torch.options import utf8
 from atompack_torch.stored_values import attribute, definition
 
 
@@ -32,13 +34,28 @@ class StoreChanges(Flushing):
         self._names = self._variables = None
         return self._writer
 
+    def _definition(self, dataset: str, array: str) -> Any:
+        """Of an array, with what is pending."""
+        assert self._writer is not None
+        return self._writer.definition(utf8("dataset", dataset), utf8("array", array))
+
+    def _numbers(self, handle: AtlasReader | AtlasWriter, datasets: list[str]) -> list[int]:
+        try:
+            return handle.find_datasets(datasets)
+        except FieldError as error:
+            raise FieldError(f"{self._path}: {error}") from None
+        except TypeError:  # no strings, or such as UTF-8 cannot hold
+            for name in datasets:
+                utf8(f"{self._path}: dataset", name)
+            raise
+
     def create_dataset(self, name: str) -> None:
         """Adds a dataset without arrays.
 
         Raises:
             FieldError: there is one of this name, or the name is none that a dataset may have.
         """
-        self._changing().create_dataset(name)
+        self._changing().create_dataset(utf8("dataset", name))
 
     def define_array(
         self,
@@ -67,7 +84,7 @@ class StoreChanges(Flushing):
             ValueError: no array can have this dtype.
         """
         stored = definition(dtype, shape, dimension_names, chunk_shape, fill_value)
-        self._changing().define(dataset, array, *stored)
+        self._changing().define(utf8("dataset", dataset), utf8("array", array), *stored)
 
     def write(
         self, dataset: str, array: str, values: Any, start: Sequence[int] | None = None
@@ -94,15 +111,16 @@ class StoreChanges(Flushing):
                 JSON metadata), a string that reads as a moment, an integer of more than 64 bits.
             TypeError: a value of another kind.
         """
-        self._changing().set_attribute(dataset, key, attribute(value))
+        place = utf8("dataset", dataset), utf8("attribute", key)
+        self._changing().set_attribute(*place, attribute(value))
 
     def delete_array(self, dataset: str, array: str) -> None:
         """Removes an array from a dataset; its bytes go with the next ``compact``."""
-        self._changing().delete_array(dataset, array)
+        self._changing().delete_array(utf8("dataset", dataset), utf8("array", array))
 
     def delete_dataset(self, name: str) -> None:
         """Removes a dataset with its arrays."""
-        self._changing().delete_dataset(name)
+        self._changing().delete_dataset(utf8("dataset", name))
 
     def flush(self) -> None:
         """Makes all changes visible, together and durably.
@@ -121,7 +139,13 @@ class StoreChanges(Flushing):
         self._native = self._version = None
 
     def discard(self) -> None:
-        """Lets go of the files; what was not flushed is dropped."""
-        if self._writer is not None:
+        """Lets go of the files; what was not flushed is dropped.
+
+        A store that this handle made and never flushed is removed.
+        """
+        writer = self._writer
+        if writer is not None:
             self._names = self._variables = None  # with what was pending
         self._native = self._writer = None
+        if writer is not None:
+            writer.abandon()

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
+from atompack_torch import formats
 from atompack_torch._core import AtlasReader, AtlasWriter, ColumnScanner, resolve_indices
 from atompack_torch.array_schema import ArraySchema, extents
 from atompack_torch.array_statistics import (
@@ -22,9 +22,9 @@ from atompack_torch.array_statistics import (
 )
 from atompack_torch.atlas_changes import StoreChanges
 from atompack_torch.column_scan import LAYOUTS, ColumnScan, Layout
-from atompack_torch.errors import FieldError
+from atompack_torch.errors import FieldError, file_exists
 from atompack_torch.indices import Indices
-from atompack_torch.options import check_choice
+from atompack_torch.options import absolute_path, check_choice
 from atompack_torch.xarray_datasets import XarrayDatasets
 
 FORMS = ("json", "json.zst", "json.lz4", "msgpack", "msgpack.zst", "msgpack.lz4")
@@ -64,10 +64,11 @@ class AtlasStore(StoreChanges, XarrayDatasets):
             ``".zst"`` or ``".lz4"`` behind it.
 
     Raises:
+        FileNotFoundError: no such folder, or one without metadata (mode ``"r"``).
         OSError: the folder or a file cannot be opened; it exists (mode ``"x"``).
         WriterLockedError: another writer has the store open.
         CorruptFileError: the metadata contradict the format.
-        UnsupportedFormatError: a version that is not read here.
+        UnsupportedFormatError: a version that is not read here, or something of another format.
     """
 
     def __init__(
@@ -87,7 +88,7 @@ class AtlasStore(StoreChanges, XarrayDatasets):
         check_choice("metadata", metadata, FORMS)
         if block_bytes < 1:
             raise ValueError(f"block_bytes: expected a positive number, got {block_bytes}")
-        self._path = str(Path(path).absolute())
+        self._path = absolute_path(path)
         self._mode = mode
         self._native: AtlasReader | None = None
         self._version: Any = None
@@ -96,9 +97,13 @@ class AtlasStore(StoreChanges, XarrayDatasets):
         self._writer: AtlasWriter | None = None
         if mode != "r":
             form = FORMS.index(metadata)
-            self._writer = AtlasWriter(
-                self._path, mode == "x", codec, form, level, block_bytes, durable
-            )
+            try:
+                with formats.opening(self._path, "an ATLAS store", "atlas-store"):
+                    self._writer = AtlasWriter(
+                        self._path, mode == "x", codec, form, level, block_bytes, durable
+                    )
+            except FileExistsError:
+                raise file_exists(self._path, "mode='a' goes on with it") from None
             return
         for text in self._reader().warnings:
             warnings.warn(text, stacklevel=2)
@@ -107,8 +112,14 @@ class AtlasStore(StoreChanges, XarrayDatasets):
         # Without a lock (a fork could inherit it locked): opening twice does no harm.
         native = self._native
         if native is None:
-            native = AtlasReader(self._path, self._version)
+            native = self._opened(self._version)
             self._native, self._version = native, native.version
+        return native
+
+    def _opened(self, version: Any) -> AtlasReader:
+        with formats.opening(self._path, "an ATLAS store (a folder)", "atlas-store"):
+            native = AtlasReader(self._path, version)
+            formats.check_store(self._path)
         return native
 
     def _handle(self) -> AtlasReader | AtlasWriter:
@@ -182,12 +193,6 @@ class AtlasStore(StoreChanges, XarrayDatasets):
     def _number(self, dataset: str) -> int:
         return self._numbers(self._handle(), [dataset])[0]
 
-    def _numbers(self, handle: AtlasReader | AtlasWriter, datasets: list[str]) -> list[int]:
-        try:
-            return handle.find_datasets(datasets)
-        except FieldError as error:
-            raise FieldError(f"{self._path}: {error}") from None
-
     def attrs(self, dataset: str) -> dict[str, Any]:
         """Attributes of a dataset: bool, int, float, str or ``numpy.datetime64`` in nanoseconds.
 
@@ -221,7 +226,7 @@ class AtlasStore(StoreChanges, XarrayDatasets):
 
     def _schema_of(self, variable: int, array: str, dataset: str) -> ArraySchema:
         if self._writer is not None:
-            return ArraySchema.of(self._writer.definition(dataset, array))
+            return ArraySchema.of(self._definition(dataset, array))
         return ArraySchema.of(self._reader().array(variable, self._number(dataset)))
 
     def read(
@@ -248,7 +253,7 @@ class AtlasStore(StoreChanges, XarrayDatasets):
             CorruptFileError: the file is damaged.
         """
         if self._writer is not None:
-            schema = ArraySchema.of(self._writer.definition(dataset, array))
+            schema = ArraySchema.of(self._definition(dataset, array))
             first, counts = schema.box(start, shape)
             return schema.loaded(self._writer.read(dataset, array, first, counts), counts)
         scan = self.scan(array, [dataset], start, shape, layout="list")
@@ -405,7 +410,7 @@ class AtlasStore(StoreChanges, XarrayDatasets):
 
     def refresh(self) -> bool:
         """Takes up what was flushed since; True if there was anything."""
-        native = AtlasReader(self._path)
+        native = self._opened(None)
         if is_news := native.version != self._version:
             self._native, self._version = native, native.version
             self._variables = self._names = None
@@ -415,4 +420,6 @@ class AtlasStore(StoreChanges, XarrayDatasets):
         return len(self._handle())
 
     def __repr__(self) -> str:
+        if self._writer is None and self._native is None:
+            return f"AtlasStore({self._path!r}, not open)"
         return f"AtlasStore({self._path!r}, {len(self)} datasets)"

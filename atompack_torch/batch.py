@@ -8,7 +8,7 @@ from typing import Any, Literal, overload
 import torch
 from torch import Tensor
 
-from atompack_torch import _storage
+from atompack_torch import _collation, _storage
 from atompack_torch._core import view_arena
 from atompack_torch._field_mapping import FieldMapping, unknown_field
 from atompack_torch._field_setting import checked_name, checked_value, field_id
@@ -396,3 +396,6 @@ def _restore(
     inside, rest = iter(views), iter(outside)
     tensors = [next(inside) if place else next(rest) for place in places]
     return MoleculeBatch._put_together(structure, tensors, rows, arena)
+
+
+_collation.register(MoleculeBatch)

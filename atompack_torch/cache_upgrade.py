@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 
 from atompack_torch.batch import MoleculeBatch
-from atompack_torch.build_cache import build_cache
+from atompack_torch.cache_building import build_cache
 from atompack_torch.datasets.torch_cache import TorchCache, TorchCacheDataset, descriptor_in
 from atompack_torch.descriptors import ChebyshevDescriptor
 from atompack_torch.errors import CorruptFileError, FieldError, UnsupportedFormatError

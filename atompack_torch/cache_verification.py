@@ -71,6 +71,12 @@ class CacheVerification:
         """Entries among ``differences`` that the original has computed wrongly."""
         return sorted({found.entry for found in self.differences if found.cause is not None})
 
+    def __repr__(self) -> str:
+        return (
+            f"CacheVerification({self.path!r}, {self.n_entries:,} entries: {self.n_faults:,} "
+            f"faults, {self.n_differences:,} differences, {len(self.warnings):,} warnings)"
+        )
+
     def as_dict(self) -> dict[str, Any]:
         """All of it as plain JSON values; None stands for a difference without bounds."""
         plain = {"ok": self.ok, **asdict(self), "spoiled": self.spoiled}

@@ -9,11 +9,13 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from atompack_torch.options import short_list
+
 Layout = Literal["stacked", "jagged", "list"]
 LAYOUTS = ("stacked", "jagged", "list")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ColumnScan:
     """One array of D datasets.
 
@@ -34,6 +36,24 @@ class ColumnScan:
     offsets: Tensor | None
     mask: Tensor
     datasets: Sequence[str]
+
+    def __repr__(self) -> str:
+        if self.offsets is not None:
+            layout = "jagged"
+        else:
+            layout = "stacked" if isinstance(self.values, Tensor) else "list"
+        if isinstance(self.values, Tensor):
+            dtype = str(self.values.dtype).removeprefix("torch.")
+            values = f"{tuple(self.values.shape)} {dtype}"
+        else:
+            values = f"list of {len(self.values):,}"
+        names = short_list(self.datasets, len(self.datasets), most=3)
+        n_missing = len(self.mask) - int(self.mask.sum())
+        return (
+            f"ColumnScan({layout}, values: {values}, {len(self.datasets):,} datasets"
+            f"{f' ({n_missing:,} without the array)' if n_missing else ''}"
+            f"{f': {names}' if names else ''})"
+        )
 
     def nested(self) -> Tensor:
         """The jagged values as a ``torch.nested`` tensor of layout ``torch.jagged``; no copy.

@@ -13,8 +13,9 @@ import torch
 
 from atompack_torch._core import AtpReader, AtpSnapshot, AtpWriter, check_same_records
 from atompack_torch.columns import Array
-from atompack_torch.datasets.atp import files_of
-from atompack_torch.errors import FieldError
+from atompack_torch.datasets.atp import files_of, snapshot_of
+from atompack_torch.errors import FieldError, file_exists
+from atompack_torch.options import checked_path
 from atompack_torch.sweeping import Report, reporting
 from atompack_torch.writer import CODECS, Codec
 
@@ -55,15 +56,15 @@ def compact(
     """
     if codec is not None and codec not in CODECS:
         raise ValueError(f"codec: expected one of {', '.join(CODECS)} or None, got {codec!r}")
-    files, target = files_of(src), os.path.realpath(dst)
+    files, target = files_of(src), os.path.realpath(checked_path(dst))
     in_place = [os.path.realpath(file) for file in files] == [target]
     if Path(target).exists() and not in_place:
-        raise FileExistsError(f"{dst}: exists already")
-    snapshots = [AtpSnapshot.take(file) for file in files]
+        raise file_exists(dst, "only the source itself is replaced: choose another path")
+    snapshots = [snapshot_of(file) for file in files]
     native = AtpWriter(target, "w", *_codec_of(snapshots, codec, level))  # locks what it replaces
     try:
         if in_place:
-            snapshots = [AtpSnapshot.take(file) for file in files]  # behind the lock it stays
+            snapshots = [snapshot_of(file) for file in files]  # behind the lock it stays
         sources = [
             AtpReader(file, snapshot, "auto", False)
             for file, snapshot in zip(files, snapshots, strict=True)

@@ -17,6 +17,7 @@ from atompack_torch.batch import MoleculeBatch
 from atompack_torch.elements import SYMBOLS
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import BUILTIN, DERIVATIVES, FieldInfo
+from atompack_torch.options import utf8
 
 _LEAST_CUTOFF = 1e-3  # of the neighbor search
 _HIGHEST_ORDER = 1000
@@ -204,6 +205,8 @@ class ChebyshevDescriptor:
 def _labels(species: Sequence[str]) -> tuple[str, ...]:
     if isinstance(species, str) or not all(isinstance(label, str) for label in species):
         raise TypeError("species: expected a list of labels")
+    for label in species:
+        utf8("species", label)
     labels = tuple(map(str, species))
     if not labels:
         raise ValueError("species: expected at least one label, got none")

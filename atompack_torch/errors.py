@@ -4,6 +4,18 @@ Every class takes exactly one string, so that a DataLoader worker can hand it to
 Errors of the system are ``OSError``, a molecule number out of range is ``IndexError``.
 """
 
+import errno
+
+
+def file_exists(path: object, instead: str) -> FileExistsError:
+    """The error for a path that is taken.
+
+    Args:
+        path: what is taken.
+        instead: what the caller can do.
+    """
+    return FileExistsError(errno.EEXIST, f"exists already: {instead}", str(path))
+
 
 class AtompackError(Exception):
     """Base of all errors that are about data."""

@@ -6,14 +6,13 @@ collates their records at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils.data import get_worker_info
-from torch.utils.data._utils.collate import default_collate_fn_map
 
 from atompack_torch._core import allocate_arena, view_arena
 from atompack_torch._storage import Value
@@ -365,14 +364,3 @@ def _tensor(name: str, value: Any) -> Tensor:
         return torch.as_tensor(value)
     except (TypeError, ValueError, RuntimeError) as error:
         raise FieldError(f"{name}: not a tensor, number or string: {error}") from None
-
-
-def _collate_fn(
-    items: Sequence[Any], *, collate_fn_map: Mapping[Any, Callable[..., Any]] | None = None
-) -> MoleculeBatch:
-    return collate(items)
-
-
-# With these entries a DataLoader collates by itself.
-default_collate_fn_map[MoleculeBatch] = _collate_fn
-default_collate_fn_map[Molecule] = _collate_fn

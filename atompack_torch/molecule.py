@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from atompack_torch import _collation
 from atompack_torch._field_mapping import FieldMapping, unknown_field
 from atompack_torch.errors import CorruptFileError, UnknownFieldError
 from atompack_torch.fields import ATOM_INDICES, BUILTINS, DERIVED, STRUCTURE, Level
+from atompack_torch.options import short_list
 
 if TYPE_CHECKING:
     from atompack_torch.batch import MoleculeBatch
@@ -132,4 +134,7 @@ class Molecule(FieldMapping):
 
     def __repr__(self) -> str:
         labels = [name for name in self.keys() if name not in STRUCTURE and name not in DERIVED]
-        return f"Molecule({len(self)} atoms, {', '.join(labels) or 'no labels'})"
+        return f"Molecule({len(self)} atoms, {short_list(labels, len(labels)) or 'no labels'})"
+
+
+_collation.register(Molecule)

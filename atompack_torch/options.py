@@ -1,9 +1,81 @@
-"""Options that have a few values."""
+"""Checks of arguments (options with a few values, names, paths), and lists that stay short."""
 
 from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from atompack_torch.errors import FieldError
+
+_LONGEST_NAME = 60
 
 
 def check_choice(option: str, value: str, choices: tuple[str, ...]) -> None:
     """Raises ValueError unless the value is one of the choices."""
     if value not in choices:
         raise ValueError(f"{option}: expected one of {', '.join(choices)}, got {value!r}")
+
+
+def utf8(what: str, text: Any) -> str:
+    """A string that UTF-8 can hold: one without lone surrogates.
+
+    Args:
+        what: the argument, for the message.
+        text: the string.
+
+    Raises:
+        TypeError: it is no string.
+        FieldError: it holds characters that UTF-8 has no bytes for.
+    """
+    if not isinstance(text, str):
+        raise TypeError(f"{what}: expected a string, got {type(text).__name__}")
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise FieldError(
+                f"{what}: expected characters that UTF-8 has bytes for, got {text!r}"
+            ) from None
+    return text
+
+
+def short_list(names: Iterable[Any], n: int, most: int = 10) -> str:
+    """The first names of a list, and how many more there are; for ``repr``.
+
+    Args:
+        names: at least the first ``most`` of them.
+        n: how many there are in all.
+        most: how many to show.
+    """
+    shown = [str(name) for name in islice(names, most)]
+    shown = [x if len(x) <= _LONGEST_NAME else f"{x[: _LONGEST_NAME - 3]}..." for x in shown]
+    return ", ".join(shown) + (f", ... ({n:,} in all)" if n > len(shown) else "")
+
+
+def checked_path(path: Any) -> str:
+    """A path as a string.
+
+    Raises:
+        TypeError: it is neither a string nor a path.
+        ValueError: no file can have such a name: it holds a NUL character or a lone surrogate.
+    """
+    name = os.fspath(path)
+    if not isinstance(name, str):
+        raise TypeError(f"path: expected str or os.PathLike[str], got {type(name).__name__}")
+    if "\0" in name:
+        raise ValueError(f"path: expected a name without NUL characters, got {name!r}")
+    try:
+        os.fsencode(name)
+    except UnicodeEncodeError:
+        raise ValueError(
+            f"path: expected characters that a file name can hold, got {name!r}"
+        ) from None
+    return name
+
+
+def absolute_path(path: Any) -> str:
+    """The same, from the root on: a process with another current folder finds it too."""
+    return str(Path(checked_path(path)).absolute())

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any, Literal
 
 from atompack_torch import _core
 from atompack_torch.committing import Committing
+from atompack_torch.errors import file_exists
 from atompack_torch.molecule import Molecule
+from atompack_torch.options import absolute_path
 
 _MOST_THREADS = 8  # that compress
 
@@ -73,16 +74,20 @@ class ShardWriter(Committing):
             raise ValueError(f"dictionary: expected a share from 0 to 1, got {dictionary}")
         if num_threads is not None:
             _check("num_threads", num_threads, 1)
-        self._native = _core.ShardFileWriter(
-            str(Path(root).absolute()),
-            shard_size=shard_size,
-            block_size=block_size,
-            strategy=strategy,
-            level=level,
-            dictionary=dictionary,
-            n_threads=num_threads or min(len(os.sched_getaffinity(0)), _MOST_THREADS),
-            tensors_as_arrays=tensors == "numpy",
-        )
+        folder = absolute_path(root)
+        try:
+            self._native = _core.ShardFileWriter(
+                folder,
+                shard_size=shard_size,
+                block_size=block_size,
+                strategy=strategy,
+                level=level,
+                dictionary=dictionary,
+                n_threads=num_threads or min(len(os.sched_getaffinity(0)), _MOST_THREADS),
+                tensors_as_arrays=tensors == "numpy",
+            )
+        except FileExistsError:
+            raise file_exists(folder, "shards have no append: choose another folder") from None
 
     def write(self, example: Any) -> None:
         """Adds an example.

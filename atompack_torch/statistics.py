@@ -1,10 +1,11 @@
-"""What a data set holds: counts, elements, the spread of its labels, atomic reference energies."""
+"""Statistics of data sets: counts, elements, the spread of labels, atomic reference energies."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from atompack_torch.elements import symbol
 from atompack_torch.fields import FieldId, public_names
 from atompack_torch.sweeping import Report, steps
 
+_MOST_LABELS = 30  # in repr
 N_ELEMENTS = 256  # atomic numbers are one byte
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
@@ -48,10 +50,18 @@ class Spread:
 
 @dataclass(frozen=True)
 class ElementCount:
-    """How often an element occurs."""
+    """Occurrence of an element, and the forces on its atoms.
+
+    Attributes:
+        n_atoms: its atoms.
+        n_molecules: molecules that contain it.
+        force_rms: square root of the mean square of the finite force components on its atoms; None
+            where there are none.
+    """
 
     n_atoms: int
     n_molecules: int
+    force_rms: float | None = None
 
 
 @dataclass(frozen=True)
@@ -91,8 +101,15 @@ class Statistics:
         energy_per_atom: of energy over number of atoms, molecules without atoms aside.
         forces: of force components; None where no molecule has forces.
         max_force: length of the longest force vector (of finite components).
+        max_force_molecule: number, in this data set, of the first molecule that has it; None where
+            there is none.
         reference_energies: None where no molecule has atoms and a finite energy.
         coverage: label → molecules that have it, for every label of the data set.
+        isolated_atoms: atomic number → energies of single atoms: molecules of one atom that has no
+            periodic image of its own within 6 Å, or within ``cutoff`` where that is more.
+        cutoff: of the neighbors that were counted; None: they were not.
+        mean_neighbors: neighbors of an atom within ``cutoff``, periodic images included, on
+            average over all atoms; NaN where there are no atoms, None without ``cutoff``.
     """
 
     n_molecules: int
@@ -105,6 +122,10 @@ class Statistics:
     max_force: float | None
     reference_energies: ReferenceEnergies | None
     coverage: dict[str, int]
+    max_force_molecule: int | None = None
+    isolated_atoms: dict[int, Spread] = field(default_factory=dict)
+    cutoff: float | None = None
+    mean_neighbors: float | None = None
 
     @property
     def min_atoms(self) -> int:
@@ -119,7 +140,7 @@ class Statistics:
     @property
     def mean_atoms(self) -> float:
         """Atoms a molecule; NaN in an empty data set."""
-        return self.n_atoms / self.n_molecules if self.n_molecules else math.nan
+        return _ratio(self.n_atoms, self.n_molecules)
 
     def as_dict(self) -> dict[str, Any]:
         """All of it as plain JSON values: keys are strings, what is not finite is None."""
@@ -134,7 +155,11 @@ class Statistics:
             "elements": {z: vars(count) for z, count in self.elements.items()},
             **{name: spread and vars(spread) for name, spread in spreads.items()},
             "max_force": self.max_force,
+            "max_force_molecule": self.max_force_molecule,
             "reference_energies": self.reference_energies and vars(self.reference_energies),
+            "isolated_atoms": {z: vars(spread) for z, spread in self.isolated_atoms.items()},
+            "cutoff": self.cutoff,
+            "mean_neighbors": self.mean_neighbors,
             "coverage": self.coverage,
         }
         result: dict[str, Any] = _plain(plain)
@@ -150,24 +175,41 @@ class Statistics:
             if spread is not None:
                 lines.append(f"{name}: {_described(spread)}")
         if self.max_force is not None:
-            lines.append(f"longest force: {self.max_force:.6g}")
+            molecule = self.max_force_molecule
+            where = "" if molecule is None else f" (molecule {molecule})"
+            lines.append(f"longest force: {self.max_force:.6g}{where}")
+        if self.mean_neighbors is not None:
+            lines.append(f"neighbors within {self.cutoff:g}: {self.mean_neighbors:.6g} an atom")
         lines += self._elements_table()
         lines += [
             f"{name}: {count:,} of {self.n_molecules:,} molecules"
-            for name, count in self.coverage.items()
+            for name, count in islice(self.coverage.items(), _MOST_LABELS)
         ]
+        if (more := len(self.coverage) - _MOST_LABELS) > 0:
+            lines.append(f"... and {more:,} more labels (see coverage)")
         return "\n".join(lines)
 
     def _elements_table(self) -> list[str]:
         fit = self.reference_energies
-        lines = [
-            f"{'element':<8}{'atoms':>14}{'molecules':>14}" + (fit is not None) * f"{'E0':>16}"
-        ]
+        columns: dict[str, Mapping[int, str]] = {
+            "force RMS": {
+                z: f"{count.force_rms:.6g}"
+                for z, count in self.elements.items()
+                if count.force_rms is not None
+            },
+            "E0": {} if fit is None else {z: f"{energy:.6f}" for z, energy in fit.energies.items()},
+            "isolated": {z: f"{spread.mean:.6f}" for z, spread in self.isolated_atoms.items()},
+        }
+        shown = {name: column for name, column in columns.items() if column}
+        head = "".join(f"{name:>16}" for name in shown)
+        lines = [f"{'element':<8}{'atoms':>14}{'molecules':>14}{head}"]
         for z, count in self.elements.items():
             line = f"{symbol(z):<8}{count.n_atoms:>14,}{count.n_molecules:>14,}"
-            if fit is not None and z in fit.energies:
-                line += f"{fit.energies[z]:>16.6f}"
-            lines.append(line)
+            line += "".join(f"{column.get(z, ''):>16}" for column in shown.values())
+            lines.append(line.rstrip())
+        for z, spread in self.isolated_atoms.items():
+            if spread.count > 1 and spread.min != spread.max:
+                lines.append(f"isolated {symbol(z)}: {_described(spread)}")
         if fit is not None:
             lines.append(
                 f"E0 fitted to {fit.n_molecules:,} molecules: residual RMS {fit.residual_rms:.4g} "
@@ -181,15 +223,20 @@ class Statistics:
         return lines
 
 
-def gather(collator: Collator, selection: Tensor | None, report: Report | None) -> Statistics:
+def gather(
+    collator: Collator,
+    selection: Tensor | None,
+    report: Report | None,
+    cutoff: float | None = None,
+) -> Statistics:
     """Looks at every molecule of a selection (None: all) as a collator's request wants them.
 
     Raises:
         CorruptFileError: a record is damaged.
-        FieldError: a value is missing and ``missing="error"``.
+        FieldError: a value is missing and ``missing="error"``, or a neighbor search fails.
     """
     guess = _solve_normal(_sampled(collator, selection)["equations"])[0]
-    found = _found_by(StatisticsPass(collator, selection, guess.tolist()), report)
+    found = _found_by(StatisticsPass(collator, selection, guess.tolist(), cutoff), report)
     forces = _spread(found["forces"])
     finite_forces = forces is not None and forces.count > 0
     return Statistics(
@@ -197,7 +244,7 @@ def gather(collator: Collator, selection: Tensor | None, report: Report | None) 
         n_atoms=found["n_atoms"],
         sizes=dict(sorted(found["sizes"].items())),
         elements={
-            z: ElementCount(atoms, found["molecules_of"][z])
+            z: ElementCount(atoms, found["molecules_of"][z], _force_rms(found, z))
             for z, atoms in enumerate(found["atoms_of"])
             if atoms
         },
@@ -207,7 +254,31 @@ def gather(collator: Collator, selection: Tensor | None, report: Report | None) 
         max_force=found["largest_force"] if finite_forces else None,
         reference_energies=_fit(found, guess),
         coverage=_coverage(found["coverage"]),
+        max_force_molecule=_place_of(found["largest_force_at"], selection),
+        isolated_atoms={
+            z: spread
+            for z, moments in found["isolated_atoms"].items()
+            if (spread := _spread(moments)) is not None
+        },
+        cutoff=cutoff,
+        mean_neighbors=None if cutoff is None else _ratio(found["n_pairs"], found["n_atoms"]),
     )
+
+
+def _force_rms(found: Mapping[str, Any], z: int) -> float | None:
+    n_components = found["force_components"][z]
+    return math.sqrt(found["force_squares"][z] / n_components) if n_components else None
+
+
+def _place_of(index: int, selection: Tensor | None) -> int | None:
+    """The number in the selection of a molecule that is numbered in the source; -1: none."""
+    if index < 0 or selection is None:
+        return None if index < 0 else index
+    return int(np.flatnonzero(selection.numpy() == index)[0])
+
+
+def _ratio(count: int, total: int) -> float:
+    return count / total if total else math.nan
 
 
 def _sampled(collator: Collator, selection: Tensor | None) -> Mapping[str, Any]:
@@ -216,7 +287,7 @@ def _sampled(collator: Collator, selection: Tensor | None) -> Mapping[str, Any]:
     sample = torch.arange(0, n, max(1, n // 4096))
     if selection is not None:
         sample = selection[sample]
-    return _found_by(StatisticsPass(collator, sample, [0.0] * N_ELEMENTS), None)
+    return _found_by(StatisticsPass(collator, sample, [0.0] * N_ELEMENTS, None), None)
 
 
 def _found_by(native: StatisticsPass, report: Report | None) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from atompack_torch.errors import FieldError
 from atompack_torch.host_arrays import host_array
+from atompack_torch.options import utf8
 
 # Names of element types that arrays may have; "timestamp_ns" is int64 nanoseconds since 1970.
 NUMERIC = (
@@ -65,7 +66,11 @@ def definition(
         FieldError: the fill value is no value of it.
     """
     name = checked_dtype(dtype)
-    names = None if dimension_names is None else list(dimension_names)
+    names = None
+    if dimension_names is not None:
+        names = [utf8("dimension_names", name) for name in dimension_names]
+    if isinstance(fill_value, str):
+        utf8("fill_value", fill_value)
     chunks = None if chunk_shape is None else list(chunk_shape)
     return name, list(shape), names, chunks, checked_fill(name, fill_value)
 
@@ -154,6 +159,8 @@ def attribute(value: Any) -> Any:
         value = value.item()
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
         raise FieldError(f"attribute: expected an integer of 64 bits, got {value}")
+    if isinstance(value, str):
+        utf8("attribute", value)
     if not isinstance(value, (bool, int, float, str)):
         raise TypeError(
             f"attribute: expected bool, int, float, str or datetime64, got {type(value).__name__}"

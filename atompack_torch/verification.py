@@ -9,7 +9,7 @@ from os import PathLike
 from typing import Any
 
 from atompack_torch._core import AtpReader, AtpSnapshot, AtpSpaceUse, Verifier, describe_slots
-from atompack_torch.datasets.atp import files_of
+from atompack_torch.datasets.atp import files_of, snapshot_of
 from atompack_torch.errors import AtompackError
 from atompack_torch.fields import BUILTIN, PREFIXES
 from atompack_torch.sweeping import Report, reporting, steps
@@ -54,6 +54,12 @@ class Verification:
     def ok(self) -> bool:
         """No faults; warnings do not count."""
         return self.n_faults == 0
+
+    def __repr__(self) -> str:
+        return (
+            f"Verification({len(self.files):,} files, {self.n_molecules:,} molecules: "
+            f"{self.n_faults:,} faults, {len(self.warnings):,} warnings)"
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """All of it as plain JSON values."""
@@ -104,7 +110,7 @@ def _add_fault(result: Verification, fault: Fault, max_faults: int) -> None:
 
 def _snapshot_of(file: str, result: Verification, max_faults: int) -> AtpSnapshot | None:
     try:
-        snapshot = AtpSnapshot.take(file)
+        snapshot = snapshot_of(file)
     except AtompackError as error:
         _add_fault(result, Fault(file, None, str(error)), max_faults)
         return None

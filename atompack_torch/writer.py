@@ -8,13 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from atompack_torch import _core, columns
+from atompack_torch import _core, columns, formats
 from atompack_torch.batch import MoleculeBatch
 from atompack_torch.columns import Columns
 from atompack_torch.committing import Committing
 from atompack_torch.conversions import from_ase
-from atompack_torch.errors import CorruptFileError
+from atompack_torch.errors import CorruptFileError, file_exists
 from atompack_torch.molecule import Molecule
+from atompack_torch.options import checked_path
 
 Codec = Literal["none", "lz4", "zstd"]
 CODECS = ("none", "lz4", "zstd")
@@ -29,8 +30,9 @@ class AtpWriter(Committing):
 
     ``flush()`` is the commit point: when it returns, what was written is durable, and whatever
     happens later, the file opens at that commit or a later complete one. Leaving the ``with`` block
-    commits; leaving it by an exception commits nothing more. Readers are never disturbed: those
-    that are open go on with their generation, ``ds.refresh()`` takes up the new one.
+    commits; leaving it by an exception commits nothing more, and where nothing was committed
+    before, no file is left behind. Readers are never disturbed: those that are open go on with
+    their generation, ``ds.refresh()`` takes up the new one.
 
     A file has one writer at a time, in one process or several. Values are stored as they are, in
     their own types; only types that the format does not have are widened (float16 to float32, small
@@ -73,8 +75,12 @@ class AtpWriter(Committing):
             raise ValueError(f"codec: expected one of {', '.join(CODECS)} or None, got {codec!r}")
         if mode not in ("x", "w", "a"):
             raise ValueError(f"mode: expected x, w or a, got {mode!r}")
-        self._path = os.path.realpath(path)
-        self._native = _core.AtpWriter(self._path, mode, codec, level)
+        self._path = os.path.realpath(checked_path(path))
+        try:
+            with formats.opening(self._path):
+                self._native = _core.AtpWriter(self._path, mode, codec, level)
+        except FileExistsError:
+            raise file_exists(self._path, "mode='a' appends to it, mode='w' replaces it") from None
 
     def write(self, molecules: Any) -> None:
         """Appends molecules in their order: all of them, or none if it raises.
@@ -143,7 +149,10 @@ class AtpWriter(Committing):
             self._native.close()
 
     def discard(self) -> None:
-        """Lets the file go as it was at the last commit."""
+        """Lets the file go as it was at the last commit.
+
+        A file that this writer made and never committed to is removed.
+        """
         if self._native.is_open:
             self._native.discard()
 

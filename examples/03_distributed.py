@@ -4,7 +4,7 @@
     torchrun --standalone --nproc-per-node 4 examples/03_distributed.py [FILE.atp] --resume
     python examples/03_distributed.py [FILE.atp]
 
-Without a file it makes a small one of its own, beside this script.
+Without a file it makes a small one of its own, alloys-1000.atp in the working directory.
 """
 
 import argparse
@@ -130,7 +130,7 @@ def main() -> None:
     warnings.filterwarnings("ignore", "Grad strides do not match bucket view strides")
     device = join()
     options.checkpoint.parent.mkdir(parents=True, exist_ok=True)
-    path = options.path or Path(__file__).with_name("alloys-1000.atp")
+    path = options.path or Path("alloys-1000.atp")
     if dist.get_rank() == 0 and options.path is None:
         alloys.ensure(path, structures=1000)
     dist.barrier()  # the file is there

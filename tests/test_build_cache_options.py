@@ -26,7 +26,7 @@ Report = Callable[[int], None]
 @pytest.fixture(autouse=True)
 def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many chunks and checkpoints though there are few atoms."""
-    module = sys.modules["atompack_torch.build_cache"]
+    module = sys.modules["atompack_torch.cache_building"]
     for name, value in (
         ("_FIRST_ATOMS", 12),
         ("_MOST_ATOMS", 12),

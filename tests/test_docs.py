@@ -35,8 +35,9 @@ BEFORE = {
 molecules("alloys.atp", 50)
 dataset = apt.AtpDataset("alloys.atp")
 (atoms,) = dataset[:1].to_ase()
-r, z = np.random.default_rng(0).normal(size=(4, 3, 3)), np.array([8, 1, 1])
-e, f = np.zeros(4), np.zeros((4, 3, 3))
+r = np.random.default_rng(0).normal(size=(4, 3, 3)).astype(np.float32)
+z = np.array([8, 1, 1])
+e, f = np.zeros(4, np.float32), np.zeros((4, 3, 3), np.float32)
 """,
     "docs/index.md": 'molecules("alloys.atp", 50)',
     "docs/atlas_stores.md": "",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.metadata
 import inspect
 import pickle
@@ -100,3 +101,130 @@ def test_errors_are_also_builtin_ones() -> None:
     assert issubclass(apt.CorruptFileError, ValueError)
     assert issubclass(apt.UnsupportedFormatError, NotImplementedError)
     assert issubclass(apt.FieldError, ValueError)
+
+
+def test_names_are_listed_once_each() -> None:
+    """Those that load on first use, those that type checkers see, and those that ``*`` imports."""
+    source = Path(inspect.getfile(apt)).read_text()
+    (block,) = (
+        node
+        for node in ast.parse(source).body
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    )
+    seen = {
+        alias.name: (node.module or "").removeprefix("atompack_torch").removeprefix(".")
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert set(seen) == set(apt.__all__)
+    assert {name: home for name, home in seen.items() if home} == apt._HOMES
+    assert set(apt.__all__) <= set(dir(apt))
+
+
+def test_nothing_heavy_is_imported_before_a_name_is_used() -> None:
+    done = run(
+        "import sys, atompack_torch as apt\n"
+        "assert 'torch' not in sys.modules and 'numpy' not in sys.modules\n"
+        "assert 'AtpDataset' in dir(apt) and not hasattr(apt, 'NoSuchName')\n"
+        "assert 'torch' not in sys.modules\n"
+        "apt.AtpDataset\n"
+        "assert 'torch' in sys.modules\n"
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", ["build_cache", "verify", "compact", "collate", "hub", "samplers"])
+def test_functions_are_not_hidden_by_modules(name: str) -> None:
+    """Whatever was imported before."""
+    kind = "ModuleType" if name in ("hub", "samplers") else "FunctionType"
+    done = run(
+        "import types, atompack_torch as apt\n"
+        "from atompack_torch import cache_upgrade, cache_verification, statistics, convert\n"
+        f"assert isinstance(apt.{name}, types.{kind}), apt.{name}\n"
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_first_use_from_many_threads() -> None:
+    done = run(
+        "import threading, atompack_torch as apt\n"
+        "found = []\n"
+        "def look(name):\n"
+        "    found.append(getattr(apt, name).__name__)\n"
+        "threads = [threading.Thread(target=look, args=(n,)) for n in apt.__all__]\n"
+        "[t.start() for t in threads], [t.join() for t in threads]\n"
+        "assert len(found) == len(apt.__all__), found\n"
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("apt.Molecule([[0.0, 0, 0]], [1])", "MoleculeBatch"),
+        ("apt.collate([apt.Molecule([[0.0, 0, 0]], [1])])", "MoleculeBatch"),
+    ],
+)
+def test_pickles_bring_their_collation_along(tmp_path: Path, value: str, expected: str) -> None:
+    """In a process that imports nothing but what a pickle names."""
+    path = tmp_path / "items.pickle"
+    done = run(
+        f"import pickle, atompack_torch as apt\n"
+        f"pickle.dump([{value}] * 2, open({str(path)!r}, 'wb'))\n"
+    )
+    assert done.returncode == 0, done.stderr
+    done = run(
+        "import pickle, torch.utils.data as data\n"
+        f"items = pickle.load(open({str(path)!r}, 'rb'))\n"
+        "(batch,) = data.DataLoader(items, batch_size=2)\n"
+        "print(type(batch).__name__, len(batch))\n"
+    )
+    assert (done.stdout, done.stderr) == (f"{expected} 2\n", "")
+
+
+def test_data_sets_register_how_their_batches_travel() -> None:
+    """Also where only a pickle, or the module itself, brings the class."""
+    done = run(
+        "from multiprocessing.reduction import ForkingPickler\n"
+        "from atompack_torch.datasets.atp import AtpDataset\n"
+        "from atompack_torch.batch import MoleculeBatch\n"
+        "assert MoleculeBatch in ForkingPickler._extra_reducers\n"
+    )
+    assert done.returncode == 0, done.stderr
+
+
+BROKEN = {
+    "no torch": (
+        "import sys\nsys.modules['torch'] = None\n",
+        [f"pip install torch=={torch.__version__.split('+')[0]}"],
+    ),
+    "no extension": (
+        "import sys\nsys.modules['atompack_torch._C'] = None\n",
+        ["_C", "pip install --no-build-isolation", "outside of the source folder"],
+    ),
+    "never built": (
+        "import sys\nsys.modules['atompack_torch._build_info'] = None\n",
+        ["_C", "pip install --no-build-isolation", "outside of the source folder"],
+    ),
+    "cannot be loaded": (
+        "import sys, types\nsys.modules['atompack_torch._C'] = types.ModuleType('_C')\n",
+        ["cannot import name", "cannot be loaded", "pip install --no-build-isolation", "libhdf5"],
+    ),
+    "another torch": (
+        "import torch\ntorch.__version__ = '2.1.0'\n",
+        ["pip install torch==", "2.1.0", "pip install --no-build-isolation"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_an_installation_that_does_not_work_says_what_to_do(case: str) -> None:
+    before, expected = BROKEN[case]
+    done = run(before + "import atompack_torch\natompack_torch.AtpDataset\n")
+    assert done.returncode == 1
+    (last,) = done.stderr.strip().splitlines()[-1:]
+    assert last.startswith("ImportError: ")
+    for part in expected:
+        assert part in last
+    assert done.stderr.count("Traceback") == 1

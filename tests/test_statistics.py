@@ -302,6 +302,7 @@ def test_as_dict_and_repr(many: list[Plain], many_path: Path) -> None:
     assert plain["elements"]["79"] == {
         "n_atoms": found.elements[79].n_atoms,
         "n_molecules": found.elements[79].n_molecules,
+        "force_rms": found.elements[79].force_rms,
     }
     assert plain["reference_energies"]["rank"] == 5
     assert plain["sizes"] == {str(n): count for n, count in found.sizes.items()}

@@ -20,6 +20,8 @@ from typing import Any
 from atompack_torch import AtpDataset
 from atompack_torch.bench.race import Entry, Setting, Standing, in_own_process, race
 from atompack_torch.bench.readers import atompack_db, fingerprint, make_atp, ours
+from atompack_torch.cli._bench_options import add_options as add_options
+from atompack_torch.cli._bench_options import settle as settle
 from atompack_torch.errors import AtompackError
 
 
@@ -141,31 +143,6 @@ def _race_files(entries: list[Entry], options: argparse.Namespace) -> list[Stand
         return race(entries[:1], options.rounds, options.seconds)
 
 
-def positive(text: str) -> int:
-    """Read a number from 1."""
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"expected a number from 1, got {number}")
-    return number
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that all of these benchmarks take."""
-    parser.add_argument("--rounds", type=positive, default=9, help="(default: %(default)s)")
-    parser.add_argument("--molecules", type=positive, default=20_000, help="(default: %(default)s)")
-    parser.add_argument("--batch-size", type=positive, default=64, help="(default: %(default)s)")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    parser.add_argument("--quick", action="store_true", help="a smoke run: small and imprecise")
-    parser.set_defaults(seconds=0.25)  # of one round of one contestant
-
-
-def settle(options: argparse.Namespace) -> None:
-    """Let ``--quick`` have its say."""
-    if options.quick:
-        options.rounds, options.seconds = min(options.rounds, 3), 0.02
-        options.molecules = min(options.molecules, 2000)
-
-
 def script_options(
     description: str | None, add: Callable[[argparse.ArgumentParser], object] | None = None
 ) -> argparse.Namespace:
@@ -180,13 +157,6 @@ def script_options(
     settle(options)
     warn_if_busy()
     return options
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the command."""
-    add_options(parser)
-    parser.add_argument("paths", nargs="*", type=Path, metavar="PATH", help=".atp file or folder")
-    parser.add_argument("--workers", type=int, default=0, help="for PATH (default: %(default)s)")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -2,26 +2,32 @@
 
 Each module here whose name has no underscore in front is a command: ``NAME``, ``HELP`` (one line),
 a docstring that its ``--help`` shows, ``add_arguments(parser)`` and ``run(options)``, which returns
-the exit status. Only the module of the command that was asked for is imported.
+the exit status. Only the module of the command that was asked for is imported. These modules import
+torch, numpy and the library inside ``run`` alone, so that help and usage errors appear at once.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import os
 import pkgutil
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from types import ModuleType
+from typing import Any, NoReturn
 
-from atompack_torch.cli._output import UsageError, printable
+from atompack_torch.cli._output import UsageError, error_document, print_json, printable
 from atompack_torch.errors import AtompackError
 
 DESCRIPTION = """\
 Looks into, checks and rewrites files of atomistic data.
 
-`atompack-torch COMMAND --help` shows an example. Exit status: 0, 1 (bad data), 2 (wrong usage)."""
+`atompack-torch COMMAND --help` shows an example. Exit status: 0, 1 (bad data), 2 (wrong usage).
+With --json an error is a JSON document too: {"error": {"type": .., "message": .., "status": ..}}"""
 OK, BAD_DATA, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
 
 
@@ -33,30 +39,68 @@ def commands() -> list[str]:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; returns the exit status: 0, 1 (bad data), 2 (wrong usage)."""
     argv = sys.argv[1:] if argv is None else list(argv)
-    options, command = _parse(argv)
-    for stream in (sys.stdout, sys.stderr):  # keys and file names may be anything
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
     status = OK
     try:
-        status = command.run(options)
+        options, command = _parse(argv)
+        for stream in (sys.stdout, sys.stderr):  # keys and file names may be anything
+            if hasattr(stream, "reconfigure"):
+                stream.reconfigure(errors="backslashreplace")
+        status = _run(command, options)
         print(end="", flush=True)  # does nothing where there is no stdout
     except BrokenPipeError:  # whoever reads our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except KeyboardInterrupt:
         return INTERRUPTED
-    except (AtompackError, OSError) as error:
-        return _fail(options.command, error, BAD_DATA)
-    except (UsageError, ImportError) as error:
-        return _fail(options.command, error, WRONG_USAGE)
     return status
 
 
+def _run(command: ModuleType, options: argparse.Namespace) -> int:
+    try:
+        with _exiting_on_interrupt():
+            importlib.import_module("atompack_torch._core")
+        status: int = command.run(options)
+        return status
+    except BrokenPipeError:
+        raise
+    except (AtompackError, OSError) as error:
+        return _fail(options, error, BAD_DATA)
+    except (UsageError, ImportError) as error:
+        return _fail(options, error, WRONG_USAGE)
+
+
+class _Parser(argparse.ArgumentParser):
+    """Prints usage errors as JSON too where ``--json`` is among the arguments."""
+
+    _given: Sequence[str] = ()
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        self._given = args or ()
+        return super().parse_known_args(args, namespace)
+
+    def error(self, message: str) -> NoReturn:
+        if "--json" in self._given:
+            print_json(error_document("UsageError", message, WRONG_USAGE))
+        super().error(message)
+
+
+class _Version(argparse.Action):
+    """Prints the version and exits; reads it only when asked."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
+        from atompack_torch import __version__
+
+        print(f"{parser.prog} {__version__}")
+        parser.exit()
+
+
 def _parse(argv: Sequence[str]) -> tuple[argparse.Namespace, ModuleType]:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="atompack-torch",
         description=DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--version", action=_Version, nargs=0, help="show the version of the package and exit"
     )
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     names = commands()
@@ -74,6 +118,28 @@ def _parse(argv: Sequence[str]) -> tuple[argparse.Namespace, ModuleType]:
     return options, next(m for m in modules if options.command == m.NAME)
 
 
-def _fail(command: str, error: Exception, status: int) -> int:
-    print(f"atompack-torch {command}: {printable(str(error))}", file=sys.stderr)
+@contextlib.contextmanager
+def _exiting_on_interrupt() -> Iterator[None]:
+    """Ctrl-C ends the process at once: importing torch cannot be unwound without a traceback.
+
+    Extension modules turn a KeyboardInterrupt into errors of their own, or print it.
+    """
+    if "torch" in sys.modules or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.default_int_handler:  # ignored, or somebody's own
+        yield
+        return
+    signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _fail(options: argparse.Namespace, error: Exception, status: int) -> int:
+    if getattr(options, "json", False):
+        print_json(error_document(type(error).__name__, str(error), status))
+    print(f"atompack-torch {options.command}: {printable(str(error))}", file=sys.stderr)
     return status

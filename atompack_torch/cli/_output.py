@@ -8,10 +8,12 @@ import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from atompack_torch.datasets.atp import AtpDataset, files_of
 from atompack_torch.errors import FieldError
+
+if TYPE_CHECKING:
+    from atompack_torch import AtpDataset
 
 
 class UsageError(Exception):
@@ -35,11 +37,15 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 def files_at(paths: Sequence[str]) -> list[str]:
     """The files behind all paths, shards of folders included."""
+    from atompack_torch.datasets.atp import files_of
+
     return [file for path in paths for file in files_of(path)]
 
 
 def open_dataset(paths: Sequence[str], fields: list[str] | None, **options: Any) -> AtpDataset:
     """All paths as one data set; asking for a label that no file has is wrong usage."""
+    from atompack_torch import AtpDataset
+
     files = files_at(paths)
     try:
         return AtpDataset(files[0] if len(files) == 1 else files, fields=fields, **options)
@@ -92,6 +98,11 @@ def report_faults(
                 print(f"warning: {printable(warning)}")
             print(summary)
     return 1 if any(n for _, n in found.values()) else 0
+
+
+def error_document(kind: str, message: str, status: int) -> dict[str, Any]:
+    """An error for other programs: the class that Python code would catch, text, exit status."""
+    return {"error": {"type": kind, "message": message, "status": status}}
 
 
 def print_json(value: Any) -> None:

@@ -17,7 +17,7 @@ HELP = "how fast batches are read, next to atompack-db"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of the command."""
-    from atompack_torch.bench import add_arguments
+    from atompack_torch.cli._bench_options import add_arguments
 
     add_arguments(parser)
 

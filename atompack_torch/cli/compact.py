@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from atompack_torch.cli import _atlas
 from atompack_torch.cli._output import (
     UsageError,
     add_json,
@@ -48,6 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Runs the command."""
     from atompack_torch import AtpDataset, compact
+    from atompack_torch.cli import _atlas
 
     if _atlas.are_stores(options.source):
         raise UsageError('compact is for .atp files; AtlasStore(path, "a").compact() is for stores')

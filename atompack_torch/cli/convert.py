@@ -104,7 +104,8 @@ def run(options: argparse.Namespace) -> int:
     except ValueError as error:  # options that do not go together, units that do not exist
         raise UsageError(str(error)) from error
     except FileExistsError as error:
-        raise UsageError(f"{error}: --overwrite replaces it, --append adds to it") from error
+        taken = f"{error.filename}: exists already"
+        raise UsageError(f"{taken}: --overwrite replaces it, --append adds to it") from error
     if options.json:
         print_json(report.as_dict())
     elif not options.quiet:

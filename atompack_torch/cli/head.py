@@ -12,7 +12,6 @@ import argparse
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from atompack_torch.cli import _atlas, _shards
 from atompack_torch.cli._output import (
     UsageError,
     add_json,
@@ -22,7 +21,6 @@ from atompack_torch.cli._output import (
     printable,
     table,
 )
-from atompack_torch.cli._values import first_of, plain
 
 if TYPE_CHECKING:
     from atompack_torch import Molecule
@@ -45,6 +43,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Runs the command."""
+    from atompack_torch.cli import _atlas, _shards
+
     if options.n < 0:
         raise UsageError(f"-n: expected a number from 0, got {options.n}")
     if _atlas.are_stores(options.path):
@@ -73,6 +73,8 @@ def formula(atomic_numbers: list[int]) -> str:
 
 
 def _text(number: int, molecule: Molecule) -> str:
+    from atompack_torch.cli._values import first_of
+
     numbers = molecule["atomic_numbers"].tolist()
     rows = []
     for name in molecule.keys():
@@ -87,6 +89,8 @@ def _text(number: int, molecule: Molecule) -> str:
 
 
 def _plain(number: int, molecule: Molecule) -> dict[str, Any]:
+    from atompack_torch.cli._values import plain
+
     fields: dict[str, Any] = {}
     for name in molecule.keys():
         value = molecule[name]

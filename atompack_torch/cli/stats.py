@@ -1,21 +1,26 @@
-"""Counts molecules, atoms and elements; spread of energies and forces; energies by element.
+"""Counts molecules, atoms and elements; shows the spread of energies and forces.
 
   atompack-torch stats alloys.atp
+  atompack-torch stats alloys.atp --cutoff 5
   atompack-torch stats --json train/ > statistics.json
 
-Values are in the units of the file. E0 are the reference energies of the elements, fitted to the
-total energies by least squares.
+For .atp files every record is read. By element: atoms, molecules, RMS of the force components, E0
+(the reference energy, fitted to the total energies by least squares) and, where there are molecules
+of a single isolated atom, the mean of their energies. Values are in the units of the file. For
+ATLAS stores and array files the stored statistics are shown, and no data is read.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
+from collections.abc import Sequence
 
-from atompack_torch.cli import _atlas, _shards
 from atompack_torch.cli._output import (
     UsageError,
     add_json,
     add_paths,
+    files_at,
     open_dataset,
     print_json,
     printable,
@@ -23,7 +28,7 @@ from atompack_torch.cli._output import (
 )
 
 NAME = "stats"
-HELP = "counts, elements, spread of energies and forces"
+HELP = "count molecules and elements, show the spread of energies and forces"
 
 _BINS = 10
 _WIDTH = 40
@@ -40,12 +45,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--missing",
         choices=("nan", "error", "drop"),
         default="nan",
-        help="molecules without one of the labels: count them, fail, or leave them out",
+        help="molecules that lack one of the labels: count them (nan, the default), stop with an "
+        "error, or leave them out",
+    )
+    parser.add_argument(
+        "--cutoff",
+        type=float,
+        metavar="R",
+        help="show the mean number of neighbors within R, in the unit of the positions, too",
     )
 
 
 def run(options: argparse.Namespace) -> int:
     """Runs the command."""
+    from atompack_torch.cli import _atlas, _shards
+
+    if options.cutoff is not None and not 0.001 <= options.cutoff < math.inf:
+        raise UsageError(f"--cutoff: expected a number from 0.001, got {options.cutoff}")
     if _atlas.are_stores(options.path):
         return _atlas.stats(options.path, options.json)
     if _shards.are_shards(options.path):
@@ -53,14 +69,28 @@ def run(options: argparse.Namespace) -> int:
     dataset = open_dataset(
         options.path, options.fields, missing=options.missing, access="sequential"
     )
-    found = dataset.statistics(progress=shows_progress(options))
+    found = dataset.statistics(progress=shows_progress(options), cutoff=options.cutoff)
     if options.json:
         print_json(found.as_dict())
         return 0
     for line in repr(found).splitlines():
         print(printable(line))
+    if found.max_force_molecule is not None:
+        print(f"longest force: {printable(_place(options.path, found.max_force_molecule))}")
     print("\n".join(histogram(found.sizes)))
     return 0
+
+
+def _place(paths: Sequence[str], number: int) -> str:
+    """File and number in that file of a molecule, given its number in all files."""
+    from atompack_torch import AtpDataset
+
+    for file in files_at(paths):
+        n_molecules = len(AtpDataset(file))
+        if number < n_molecules:
+            return f"{file}: molecule {number}"
+        number -= n_molecules
+    raise AssertionError("the statistics name a molecule that no file has")
 
 
 def histogram(sizes: dict[int, int]) -> list[str]:

@@ -1,19 +1,19 @@
-"""Reads every record with all checks and lists what is damaged.
+"""Reads all data with all checks and lists what is damaged.
 
   atompack-torch verify alloys.atp
   atompack-torch verify --json shards/ | jq .n_faults
 
-Faults go to stdout, one a line, with file, molecule, field and offset; so do warnings about what
-readers get over (an uncommitted tail, a damaged older header, NaN values). The exit status is 1 if
-there is any fault. Records carry no checksums: a changed number that is still a number is not
-found.
+Reads every record of .atp files, every block of Atlas shards, every array of every dataset of ATLAS
+stores and array files. Faults go to stdout, one a line, with the file and the place in it; so do
+warnings about what readers get over (an uncommitted tail, a damaged older header, NaN values). The
+exit status is 1 if there is any fault. Records of .atp files carry no checksums: a changed number
+that is still a number is not found. Feature caches: `atompack-torch cache verify`.
 """
 
 from __future__ import annotations
 
 import argparse
 
-from atompack_torch.cli import _atlas, _shards
 from atompack_torch.cli._output import (
     add_json,
     add_paths,
@@ -23,7 +23,7 @@ from atompack_torch.cli._output import (
 )
 
 NAME = "verify"
-HELP = "read everything and list what is damaged"
+HELP = "read all data and list what is damaged"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,6 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Runs the command."""
+    from atompack_torch.cli import _atlas, _shards
+
     if _atlas.are_stores(options.path):
         return _atlas.verify(options)
     if _shards.are_shards(options.path):

@@ -17,7 +17,7 @@ from atompack_torch.conversions import Parts, atoms_of, parts_of, plain_value
 from atompack_torch.convert.ase_files import converted
 from atompack_torch.convert.records import BLOCK_STRUCTURES, blocks, records_of
 from atompack_torch.convert.report import Report, described
-from atompack_torch.errors import CorruptFileError
+from atompack_torch.errors import CorruptFileError, file_exists
 from atompack_torch.fields import (
     ATOM_PROPERTY,
     BUILTIN,
@@ -160,7 +160,7 @@ class Writer(Committing):
         self._path = Path(path)
         self._report = report
         if self._path.exists() and not overwrite:
-            raise FileExistsError(f"{path}: exists already")
+            raise file_exists(path, "mode='w' replaces it")
         name = f".{self._path.name}.{os.getpid()}.tmp"
         self._temporary = self._path.with_name(name)
         self._temporary.unlink(missing_ok=True)

@@ -25,7 +25,7 @@ from atompack_torch.convert.extxyz_keys import (
     targets_of,
 )
 from atompack_torch.convert.extxyz_text import text_of
-from atompack_torch.errors import FieldError
+from atompack_torch.errors import FieldError, file_exists
 from atompack_torch.fields import BUILTIN, BUILTINS, FileLevel
 
 
@@ -280,7 +280,7 @@ class Writer(Committing):
             raise ValueError(f"mode: expected x or w, got {mode!r}")
         self._path = Path(path)
         if mode == "x" and self._path.exists():
-            raise FileExistsError(f"{self._path}: exists already")
+            raise file_exists(self._path, "mode='w' replaces it")
         self._mode = mode
         self._report = _Warnings() if report is None else report
         self._part = self._path.with_name(f".{self._path.name}.{secrets.token_hex(8)}.part")
@@ -305,7 +305,7 @@ class Writer(Committing):
             self._file.flush()
             os.fsync(self._file.fileno())
             if self._mode == "x" and self._path.exists():
-                raise FileExistsError(f"{self._path}: exists already")
+                raise file_exists(self._path, "mode='w' replaces it")
             self._part.replace(self._path)
         except BaseException:
             self.discard()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from atompack_torch.columns import Columns
 from atompack_torch.convert.report import Report
 from atompack_torch.errors import FieldError
+from atompack_torch.formats import recognize
 
 if TYPE_CHECKING:
     from atompack_torch.convert.extxyz import Reader
@@ -28,7 +29,6 @@ _SUFFIXES = {
     ".h5": "hdf5",
     ".hdf5": "hdf5",
 }
-_MAGIC = {b"ATPK": "atp", b"SQLite format 3\0": "ase-db", b"\x89HDF\r\n\x1a\n": "hdf5"}
 
 
 class Source(NamedTuple):
@@ -121,7 +121,7 @@ def bytes_at(path: Path, pattern: str = "*") -> int:
 
 
 def is_shards(path: Path) -> bool:
-    """Whether a folder holds a data set of shards, and not .atp files."""
+    """Tells a folder with a data set of shards from one of .atp files."""
     return (path / "meta.json").is_file()
 
 
@@ -153,9 +153,8 @@ def _format_of(path: Path) -> str:
         return "shards" if is_shards(path) else "atp"
     if path.suffix in _SUFFIXES:
         return _SUFFIXES[path.suffix]
-    with path.open("rb") as file:
-        head = file.read(16)
-    return next((name for magic, name in _MAGIC.items() if head.startswith(magic)), "ase")
+    found = recognize(path)
+    return found.source or "ase" if found is not None else "ase"
 
 
 class Target(Protocol):

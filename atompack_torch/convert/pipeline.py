@@ -16,7 +16,8 @@ from atompack_torch.convert.fitting import Fit
 from atompack_torch.convert.formats import Source, bytes_at, open_target, source_of, target_kind
 from atompack_torch.convert.keys import KeyMap, label_of
 from atompack_torch.convert.report import OnError, Report
-from atompack_torch.errors import CorruptFileError
+from atompack_torch.errors import CorruptFileError, file_exists
+from atompack_torch.options import checked_path
 from atompack_torch.progress import Progress
 from atompack_torch.writer import Codec
 
@@ -83,6 +84,8 @@ def convert(
     paths = [src] if isinstance(src, (str, os.PathLike)) else [*src]
     if not paths:
         raise ValueError("src: expected at least one file, got none")
+    for path in (*paths, dst):
+        checked_path(path)
     kind = target_kind(dst, target)
     if mode == "a" and kind != "atp":
         raise ValueError(f"mode: only .atp files are appended to, {dst} is of format {kind}")
@@ -94,7 +97,9 @@ def convert(
     if any(Path(dst).exists() and Path(dst).samefile(path) for path in paths):
         raise ValueError(f"{dst}: is a source itself")
     if mode == "x" and Path(dst).exists():
-        raise FileExistsError(f"{dst}: exists already")
+        modes = {"atp": "mode='w' replaces it, mode='a' appends to it"}
+        modes["shards"] = "remove it, or choose another folder"
+        raise file_exists(dst, modes.get(kind, "mode='w' replaces it"))
     fit = None if kind != "atp" else Fit.of_file(dst) if mode == "a" else Fit()
     changes = changes or Changes()
     job = _Job(sources, dst, kind, codec, level, shards, mode == "a", changes, progress)

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from atompack_torch.atlas_store import AtlasStore
 from atompack_torch.convert.formats import bytes_at
-from atompack_torch.errors import AtompackError, FieldError
+from atompack_torch.errors import AtompackError, FieldError, file_exists
+from atompack_torch.options import checked_path
 from atompack_torch.progress import Progress
 
 if TYPE_CHECKING:
@@ -96,6 +97,8 @@ def convert_datasets(
         FieldError: two files of one name; names, dtypes or attributes that cannot be stored.
     """
     paths = [src] if isinstance(src, (str, os.PathLike)) else [*src]
+    for path in (*paths, dst):
+        checked_path(path)
     sources = [found for path in paths for found in _found(path)]
     _check_names(sources)
     start = time.monotonic()
@@ -130,7 +133,7 @@ def _target(path: Path, mode: str) -> Iterator[Path]:
         yield path
         return
     if mode == "x" and path.exists():
-        raise FileExistsError(f"{path}: exists already")
+        raise file_exists(path, "mode='w' replaces it, mode='a' adds to it")
     made = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         yield made

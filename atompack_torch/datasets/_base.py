@@ -33,6 +33,7 @@ from atompack_torch.fields import (
 )
 from atompack_torch.indices import Indices, is_batch
 from atompack_torch.molecule import Molecule
+from atompack_torch.neighbors import NeighborList
 from atompack_torch.statistics import Statistics, gather
 from atompack_torch.sweeping import Report, reporting
 
@@ -230,7 +231,9 @@ class MoleculeDataset(BatchDataset[Molecule]):
         """Of the computed features that are kept in memory, in this process."""
         return 0 if self._computing is None else self._computing.kept.n_bytes
 
-    def statistics(self, progress: bool | Report = False) -> Statistics:
+    def statistics(
+        self, progress: bool | Report = False, *, cutoff: float | None = None
+    ) -> Statistics:
         """Looks at every molecule: counts, elements, spread of labels, energies by element.
 
         Molecules of a subset, labels that were asked for; ``missing="drop"`` leaves molecules out
@@ -239,13 +242,17 @@ class MoleculeDataset(BatchDataset[Molecule]):
 
         Args:
             progress: show a bar, or a function that is told how many more molecules are done.
+            cutoff: counts the neighbors within it too (in the unit of the positions, Å).
 
         Raises:
             CorruptFileError: a record, or a value that was asked for, is damaged.
-            FieldError: a value is missing and ``missing="error"``.
+            FieldError: a value is missing and ``missing="error"``; the neighbors of a molecule
+                cannot be found.
+            ValueError: the cutoff is not finite, or below 0.001.
         """
+        cutoff = None if cutoff is None else NeighborList(cutoff).as_tuple()[0]
         with reporting(progress, len(self), "statistics") as report:
-            return gather(self._collator(), self._selection, report)
+            return gather(self._collator(), self._selection, report, cutoff)
 
     def _copied(self: Self) -> Self:
         part = copy.copy(self)

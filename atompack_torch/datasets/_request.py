@@ -27,7 +27,7 @@ from atompack_torch.fields import (
     similar_names,
 )
 from atompack_torch.neighbors import NeighborList
-from atompack_torch.options import check_choice
+from atompack_torch.options import check_choice, utf8
 
 DTypes = torch.dtype | Mapping[str, torch.dtype]
 Missing = Literal["nan", "error", "drop"]
@@ -81,7 +81,7 @@ class Request(NamedTuple):
             raise TypeError(f"transform: expected a callable, got {type(transform).__name__}")
         return cls(
             fields=_names("fields", fields),
-            exclude=_names("exclude", exclude) or (),
+            exclude=tuple(utf8("exclude", name) for name in _names("exclude", exclude) or ()),
             dtype=_checked_dtype(dtype),
             missing=missing,
             neighbors=neighbors,

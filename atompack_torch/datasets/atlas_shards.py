@@ -7,13 +7,13 @@ import pickle
 import warnings
 from collections import OrderedDict, deque
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from torch import Tensor
 from torch.utils.data import get_worker_info
 
+from atompack_torch import formats
 from atompack_torch._core import (
     ExampleCollator,
     ExamplePrefetcher,
@@ -25,6 +25,7 @@ from atompack_torch.datasets._batches import Ahead, BatchDataset
 from atompack_torch.datasets._examples import Examples, molecules_of
 from atompack_torch.datasets._one_arena import sent_whole
 from atompack_torch.indices import Indices, is_batch
+from atompack_torch.options import absolute_path, utf8
 
 Layout = Literal["list", "jagged"]
 LevelName = Literal["atom", "molecule"]
@@ -94,11 +95,13 @@ class ShardDataset(BatchDataset[Any]):
                 raise ValueError(f"levels: expected atom or molecule for {key!r}, got {level!r}")
         if num_threads is not None and num_threads < 1:
             raise ValueError(f"num_threads: expected a positive number, got {num_threads}")
-        self._root = str(Path(root).absolute())
+        self._root = absolute_path(root)
         self._allow_pickle = allow_pickle
         self._cache_blocks = cache_blocks
         self._layout = layout
-        self._levels = {key: level == "atom" for key, level in (levels or {}).items()}
+        self._levels = {
+            utf8("levels", key): level == "atom" for key, level in (levels or {}).items()
+        }
         self._num_threads = num_threads
         self._opened: _Opened | None = None
         reader = self._open().reader
@@ -216,7 +219,8 @@ class _Opened:
     """What one process has of a data set."""
 
     def __init__(self, dataset: ShardDataset) -> None:
-        self.reader = ShardReader(dataset._root, dataset._cache_blocks)
+        with formats.opening(dataset._root, "a folder of Atlas shards", "shards"):
+            self.reader = ShardReader(dataset._root, dataset._cache_blocks)
         self.native: ExampleCollator | None = None
         self.pickles: _Pickles | None = None
         self._jagged = dataset._layout == "jagged"

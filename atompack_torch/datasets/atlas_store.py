@@ -21,6 +21,7 @@ from atompack_torch.column_scan import Layout
 from atompack_torch.datasets._batches import BatchDataset
 from atompack_torch.datasets._one_arena import sent_whole
 from atompack_torch.indices import Indices, is_batch
+from atompack_torch.options import short_list
 
 Batch = dict[str, Any]
 Transform = Callable[[Batch], Any]
@@ -206,7 +207,7 @@ class AtlasDataset(BatchDataset[Batch]):
         return ColumnsAhead(self, num_threads, pinned)
 
     def __repr__(self) -> str:
-        return f"AtlasDataset({self._store!r}, {', '.join(self._arrays)})"
+        return f"AtlasDataset({self._store!r}, {short_list(self._arrays, len(self._arrays))})"
 
 
 class ColumnsAhead:

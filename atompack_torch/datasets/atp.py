@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol
 import torch
 from torch import Tensor
 
+from atompack_torch import formats
 from atompack_torch._core import (
     AtpReader,
     AtpSnapshot,
@@ -31,7 +32,7 @@ from atompack_torch.datasets._forces import ForceChoice
 from atompack_torch.datasets._request import DTypes, Missing, Request, Transform
 from atompack_torch.descriptors import ChebyshevDescriptor
 from atompack_torch.neighbors import NeighborList
-from atompack_torch.options import check_choice
+from atompack_torch.options import absolute_path, check_choice
 
 _AT_ONCE = 1024  # molecules of a batch, where the data set itself looks through its files
 
@@ -153,7 +154,7 @@ class AtpDataset(MoleculeDataset):
         self._request, self._computing = planned(request, stored, options)
         self._keeps = cache_features != "none"
         self._files = files_of(path)
-        self._snapshots = [AtpSnapshot.take(file) for file in self._files]
+        self._snapshots = [snapshot_of(file) for file in self._files]
         self._with_forces = self._found_forces()
         if self._request.names_fields or cache is not None:
             self._collator()  # names are checked here and now
@@ -167,7 +168,7 @@ class AtpDataset(MoleculeDataset):
         Molecules keep their numbers where files only grew at the end; a subset keeps its numbers.
         """
         files = files_of(self._path)
-        snapshots = [AtpSnapshot.take(file) for file in files]
+        snapshots = [snapshot_of(file) for file in files]
         before = [(f, s.__getstate__()) for f, s in zip(self._files, self._snapshots, strict=True)]
         after = [(f, s.__getstate__()) for f, s in zip(files, snapshots, strict=True)]
         self._files, self._snapshots, self._native = files, snapshots, None
@@ -237,13 +238,23 @@ class AtpDataset(MoleculeDataset):
         return f"AtpDataset({len(self)} molecules in {files})"
 
 
+def snapshot_of(file: str) -> AtpSnapshot:
+    """The last commit of a file.
+
+    Raises:
+        CorruptFileError: header or index contradict the format.
+        UnsupportedFormatError: a version that is not read here, or a file of another format.
+    """
+    with formats.opening(file):
+        return AtpSnapshot.take(file)
+
+
 def files_of(path: Any) -> list[str]:
     """Of a data set; absolute, so that a worker with another current folder finds them too."""
     if isinstance(path, (str, os.PathLike)):
-        if Path(path).is_dir():
-            return _shards_of(Path(path).absolute())
-        return [str(Path(path).absolute())]
-    files = [str(Path(file).absolute()) for file in path]
+        whole = absolute_path(path)
+        return _shards_of(Path(whole)) if Path(whole).is_dir() else [whole]
+    files = [absolute_path(file) for file in path]
     if not files:
         raise ValueError("path: expected at least one file, got an empty list")
     return files
@@ -252,5 +263,6 @@ def files_of(path: Any) -> list[str]:
 def _shards_of(folder: Path) -> list[str]:
     files = [file for file in folder.rglob("*.atp") if file.is_file()]
     if not files:
-        raise FileNotFoundError(f"{folder}: no .atp file in this folder")
+        with formats.opening(folder, "a folder of .atp files", "atp-folder"):
+            raise FileNotFoundError(f"{folder}: no .atp file in this folder")
     return [str(file) for file in sorted(files, key=lambda file: file.as_posix())]

@@ -19,6 +19,7 @@ from atompack_torch._core import MixtureSource, MoleculeSource
 from atompack_torch.batch import MoleculeBatch
 from atompack_torch.datasets._base import Made, MoleculeDataset
 
+_MOST_SHOWN = 4  # data sets, in repr
 _FINEST = 10**6  # weights are taken as fractions of at most this denominator
 
 Numbers = NDArray[np.int64]
@@ -155,7 +156,11 @@ class MixtureDataset(MoleculeDataset):
 
     def __repr__(self) -> str:
         drawn = zip(self._counts, self._parts, strict=True)
-        shares = ", ".join(f"{count} of {part!r}" for count, part in drawn)
+        shares = ", ".join(
+            f"{count} of {part!r}" for count, part in itertools.islice(drawn, _MOST_SHOWN)
+        )
+        if (more := len(self._parts) - _MOST_SHOWN) > 0:
+            shares += f", ... and {more:,} more"
         return f"MixtureDataset({len(self)} molecules: {shares})"
 
 

@@ -6,13 +6,13 @@ import json
 import os
 import random
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from atompack_torch import formats
 from atompack_torch._core import (
     MoleculeSource,
     TorchCacheReader,
@@ -34,6 +34,7 @@ from atompack_torch.descriptors import ChebyshevDescriptor
 from atompack_torch.errors import FieldError, UnsupportedFormatError
 from atompack_torch.indices import Indices
 from atompack_torch.neighbors import NeighborList
+from atompack_torch.options import absolute_path
 
 
 class TorchCache:
@@ -54,8 +55,9 @@ class TorchCache:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._file = os.fspath(Path(path).absolute())
-        self._native: TorchCacheReader | None = TorchCacheReader(self._file)
+        self._file = absolute_path(path)
+        with formats.opening(path, "a feature cache (HDF5)", "hdf5"):
+            self._native: TorchCacheReader | None = TorchCacheReader(self._file)
         self._identity = self._native.identity
 
     def _reader(self) -> TorchCacheReader:

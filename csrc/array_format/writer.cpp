@@ -86,9 +86,12 @@ void Writer::write_statistics() { use().write_statistics(); }
 void Writer::flush() {
   if (stage()) publish();
   write_statistics();
+  use().keep();
 }
 
 void Writer::discard() { use().forget(); }
+
+void Writer::abandon() { use().abandon(); }
 
 void Writer::compact() {
   flush();

@@ -72,6 +72,8 @@ class Writer {
   void flush();
   // Drops what is pending, a staged layer too.
   void discard();
+  // The same; and removes the base if this writer made it and published nothing since. No other call may follow then.
+  void abandon();
   // Flushes, and makes one layer of all.
   void compact();
 

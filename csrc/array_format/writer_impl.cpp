@@ -42,6 +42,7 @@ void check_can_be_written(const ArrayDefinition& array) {
 
 Writer::Impl::Impl(std::string path, WriterOptions options, io::FileSystem& files)
     : path_(std::move(path)), options_(std::move(options)), files_(files), lock_(lock_base(files_, path_)) {
+  if (dynamic_cast<const io::NewFile*>(lock_.get()) != nullptr) made_ = io::version_of(path_);
   committed();
 }
 
@@ -245,6 +246,7 @@ void Writer::Impl::publish() {
   static_cast<void>(staged());
   promised_ = true;  // where this fails, the file may have its name nevertheless
   layer_->file().publish(false);
+  keep();
   const bool again = !changed_.empty();
   for (ChangedArray& array : changed_) array.newest.reset();
   for (const auto& array : arrays_) {
@@ -262,6 +264,13 @@ void Writer::Impl::forget() {
   staged_ = promised_ = false;
 }
 
+void Writer::Impl::abandon() {
+  forget();
+  if (!made_ || io::version_of(path_) != made_ || layer_files(path_).size() > 1) return;
+  files_.remove(path_);
+  lock_.reset();
+}
+
 void Writer::Impl::write_statistics() {
   check_usable();
   if (changed_.empty()) return;
@@ -276,6 +285,7 @@ void Writer::Impl::compact() {
   // Those that are there now are read, and only they go away: another program may add some.
   const std::vector<LayerFile> merged = layer_files(path_);
   committed_.reset();
+  keep();
   LayerWriter base(files_.create(path_), layer_options(options_));
   const StatisticsList statistics = write_compacted(committed(), base);
   become(base.release());

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -11,6 +12,7 @@
 #include "array_format/pending.h"
 #include "array_format/updated_statistics.h"
 #include "array_format/writer.h"
+#include "io/file.h"
 
 namespace atompack::array_format {
 
@@ -37,6 +39,9 @@ class Writer::Impl {
   void write_statistics();
   // What was pending is committed, or given up.
   void forget();
+  // The base stays, though this writer made it.
+  void keep() { made_.reset(); }
+  void abandon();
   void compact();
 
  private:
@@ -62,6 +67,7 @@ class Writer::Impl {
   const WriterOptions options_;
   io::FileSystem& files_;
   std::unique_ptr<io::WritableFile> lock_;  // the base
+  std::optional<io::FileVersion> made_;     // of the base, while it is an empty one that this writer made
   std::unique_ptr<const Reader> committed_;
   DecodedBlock last_;
 

@@ -19,8 +19,7 @@
 namespace atompack::atlas_store {
 namespace {
 
-// Of a flush: more than cores, since they wait for the disk.
-constexpr unsigned kThreads = 8;
+constexpr unsigned kThreads = 8;  // of a flush: more than cores, since they wait for the disk
 
 using array_format::ArrayDefinition;
 using array_format::Box;
@@ -70,6 +69,9 @@ class Writer::Impl {
   void delete_dataset(std::string_view name);
   void flush();
   void compact();
+  // The store stays, though this writer made it.
+  void keep() { made_store_ = false; }
+  void abandon();
 
  private:
   // An array of a dataset, both of which exist.
@@ -91,30 +93,25 @@ class Writer::Impl {
   const std::string store_;
   const WriterOptions options_;
   io::FileSystem& files_;
+  const bool made_folder_;
   const io::LockedFolder lock_;
   Form form_;
   Metadata metadata_;
   bool changed_ = false;                                        // the metadata
+  bool made_store_ = false;                                     // by this writer, which did not flush since
+  std::vector<std::string> made_folders_;                       // of arrays
   std::optional<io::FileVersion> seen_;                         // the metadata file, as this writer knows it
   std::optional<Fingerprint> flushed_;                          // the same, as it left it
   std::vector<std::unique_ptr<array_format::Writer>> writers_;  // by variable; those that were touched
   std::optional<Flush> flush_;                                  // before the writers, which it refers to, are gone
 };
 
-namespace {
-
-const std::string& make_store(const std::string& store, io::FileSystem& files) {
-  files.make_folder(store);
-  return store;
-}
-
-}  // namespace
-
 Writer::Impl::Impl(std::string store, Mode mode, WriterOptions options, io::FileSystem& files)
     : store_(std::move(store)),
       options_(options),
       files_(files),
-      lock_(make_store(store_, files)),
+      made_folder_(files.make_folder(store_)),
+      lock_(store_),
       form_(options.form) {
   const std::vector<std::string> warnings = recover(store_, files_);
   const std::optional<MetadataFile> file = read_metadata_file(store_);
@@ -128,6 +125,7 @@ Writer::Impl::Impl(std::string store, Mode mode, WriterOptions options, io::File
   changed_ = !file || (options_.codec && metadata_.codec != *options_.codec);
   if (options_.codec) metadata_.codec = *options_.codec;
   if (!file) flush();
+  made_store_ = !file;
 }
 
 void Writer::Impl::begin_change() {
@@ -160,7 +158,7 @@ array_format::Writer& Writer::Impl::open(uint32_t variable, std::string_view nam
   const std::string base = base_path(store_, name);
   if (!define && !io::exists(base)) throw CorruptFileError("array file: expected one, got none").in_file(base);
   const std::string folder = folder_of_array(name);
-  files_.make_folder(cat(store_, '/', folder));
+  if (files_.make_folder(cat(store_, '/', folder))) made_folders_.push_back(cat(store_, '/', folder));
   writer = std::make_unique<array_format::Writer>(
       base,
       array_format::WriterOptions{metadata_.codec, options_.level, options_.block_bytes, options_.n_threads,
@@ -289,6 +287,19 @@ void Writer::Impl::flush() {
   flush_.reset();
 }
 
+void Writer::Impl::abandon() {
+  const bool may_be_visible = flush_ && flush_->is_promised();
+  flush_.reset();
+  for (const auto& writer : writers_) {
+    if (writer) writer->abandon();
+  }
+  writers_.clear();
+  const bool is_ours = made_store_ && !may_be_visible && metadata_version(store_) == seen_;
+  if (is_ours) files_.remove(path_of(store_, form_));
+  for (const std::string& folder : made_folders_) io::remove_if_empty(folder);
+  if (is_ours && made_folder_) io::remove_if_empty(store_);
+}
+
 void Writer::Impl::compact() {
   flush();
   check_alone();
@@ -376,10 +387,14 @@ array_format::ArrayDefinition Writer::definition(std::string_view dataset, std::
 
 void Writer::flush() {
   about(path_, "", "", [&] { use().flush(); });
+  use().keep();
 }
 
 void Writer::compact() {
   about(path_, "", "", [&] { use().compact(); });
+  use().keep();
 }
+
+void Writer::abandon() { use().abandon(); }
 
 }  // namespace atompack::atlas_store

@@ -68,6 +68,10 @@ class Writer {
   // Flushes, and makes one layer of each variable's.
   void compact();
 
+  // Drops what is pending, with the array files that were made for it, and the whole store if this writer made it and
+  // did not flush. No other call may follow.
+  void abandon();
+
  private:
   class Impl;
   Impl& use() const;

@@ -65,7 +65,7 @@ PathWriter::PathWriter(const std::string& path, OpenMode mode, std::optional<cod
   switch (mode) {
     case OpenMode::create:
       create(fresh, level);
-      file_->publish(false);
+      publish_empty();
       return;
     case OpenMode::replace:
       replaced_ = open_if_there(path);
@@ -88,11 +88,16 @@ void PathWriter::create(codec::Codec codec, int level) {
   start(Writer::create(*file_, codec, level), level);
 }
 
+void PathWriter::publish_empty() {
+  file_->publish(false);
+  created_ = true;
+}
+
 void PathWriter::append(std::optional<codec::Codec> codec, int level) {
   file_ = open_if_there(path_);
   if (!file_) {
     create(codec.value_or(codec::Codec::none), level);
-    file_->publish(false);
+    publish_empty();
     return;
   }
   WriterState state = take_up(*file_);
@@ -143,8 +148,7 @@ void PathWriter::commit(bool publish) {
 }
 
 void PathWriter::commit_now(bool publish) {
-  const bool never_committed = writer_->header().index_length == 0;
-  if (writer_->has_news() || never_committed) writer_->commit();
+  if (writer_->has_news() || !has_commit()) writer_->commit();
   if (!publish || file_->is_published()) return;
   file_->publish(replaced_ != nullptr);  // a file that came since belongs to somebody else
   replaced_.reset();
@@ -158,8 +162,11 @@ void PathWriter::close() {
 
 void PathWriter::discard() {
   const auto lock = use();
+  if (created_ && !has_commit()) file_->remove();
   let_go();
 }
+
+bool PathWriter::has_commit() const { return writer_->header().index_length > 0; }
 
 void PathWriter::let_go() {
   writer_.reset();

@@ -32,7 +32,7 @@ class PathWriter {
   void commit(bool publish);
   // Commits, and lets the file go.
   void close();
-  // Lets the file go as it was at the last commit.
+  // Lets the file go as it was at the last commit. One that this writer created and never committed is removed.
   void discard();
 
   bool is_open() const { return writer_ != nullptr; }
@@ -44,9 +44,11 @@ class PathWriter {
  private:
   void create(codec::Codec codec, int level);
   void append(std::optional<codec::Codec> codec, int level);
+  void publish_empty();
   void start(WriterState state, int level);
   std::unique_lock<std::mutex> use() const;
   void commit_now(bool publish);
+  bool has_commit() const;
   void let_go();
 
   const std::string path_;
@@ -55,6 +57,7 @@ class PathWriter {
   std::unique_ptr<io::LockedFile> replaced_;  // kept locked until it is gone
   std::unique_ptr<io::LockedFile> file_;
   std::unique_ptr<Writer> writer_;
+  bool created_ = false;  // by this writer, under its own name
 };
 
 }  // namespace atompack::atp

@@ -197,7 +197,8 @@ void bind_store_writer(py::module_& module) {
                               Name array) { self.use([&](auto& w) { w.delete_array(dataset, array); }); })
       .def("delete_dataset", [](StoreWriter& self, Name name) { self.use([&](auto& w) { w.delete_dataset(name); }); })
       .def("flush", [](StoreWriter& self) { self.use([](auto& w) { w.flush(); }); })
-      .def("compact", [](StoreWriter& self) { self.use([](auto& w) { w.compact(); }); });
+      .def("compact", [](StoreWriter& self) { self.use([](auto& w) { w.compact(); }); })
+      .def("abandon", [](StoreWriter& self) { self.use([](auto& w) { w.abandon(); }); });
 }
 
 UniqueHandle<FileWriter> open_file_writer(const Path& path, const std::string& codec, int level, uint64_t block_bytes,
@@ -242,7 +243,8 @@ void bind_file_writer(py::module_& module) {
            })
       .def("remove", [](FileWriter& self, Name name) { self.use([&](auto& w) { w.remove(name); }); })
       .def("flush", [](FileWriter& self) { self.use([](auto& w) { w.flush(); }); })
-      .def("compact", [](FileWriter& self) { self.use([](auto& w) { w.compact(); }); });
+      .def("compact", [](FileWriter& self) { self.use([](auto& w) { w.compact(); }); })
+      .def("abandon", [](FileWriter& self) { self.use([](auto& w) { w.abandon(); }); });
 }
 
 void bind_file_reader(py::module_& module) {

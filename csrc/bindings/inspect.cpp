@@ -30,9 +30,10 @@ using SerialVerifier = Serial<Verifier>;
 
 UniqueHandle<SerialStatistics> start_statistics(std::shared_ptr<Collator> collator,
                                                 const std::optional<at::Tensor>& selection,
-                                                const StatisticsPass::References& references) {
+                                                const StatisticsPass::References& references,
+                                                std::optional<double> cutoff) {
   if (selection) check_selection(*selection);
-  return make_unique_handle<SerialStatistics>(std::move(collator), selection, references);
+  return make_unique_handle<SerialStatistics>(std::move(collator), selection, references, cutoff);
 }
 
 UniqueHandle<SerialVerifier> start_verifier(std::shared_ptr<MoleculeSource> source) {
@@ -46,6 +47,16 @@ py::tuple moments_of(const Moments& moments) {
 
 py::tuple equations_of(const NormalEquations& equations) {
   return py::make_tuple(equations.gram(), equations.right(), equations.squares());
+}
+
+// atomic number -> moments, of elements that have any
+py::dict isolated_atoms_of(const Statistics& found) {
+  py::dict all;
+  for (size_t element = 0; element < found.isolated_atoms.size(); ++element) {
+    const Moments& energies = found.isolated_atoms[element];
+    if (energies.count + energies.non_finite > 0) all[py::int_(element)] = moments_of(energies);
+  }
+  return all;
 }
 
 // [(scope, key, level, molecules that have it)]
@@ -69,7 +80,9 @@ py::dict statistics_of(const StatisticsPass& pass) {
                   "atoms_of"_a = found.atoms_of, "molecules_of"_a = found.molecules_of,
                   "energy"_a = moments_of(found.energy), "energy_per_atom"_a = moments_of(found.energy_per_atom),
                   "forces"_a = moments_of(found.forces), "largest_force"_a = found.largest_force,
-                  "equations"_a = equations_of(found.equations),
+                  "largest_force_at"_a = found.largest_force_at, "force_squares"_a = found.force_squares,
+                  "force_components"_a = found.force_components, "isolated_atoms"_a = isolated_atoms_of(found),
+                  "n_pairs"_a = found.n_pairs, "equations"_a = equations_of(found.equations),
                   "equations_per_atom"_a = equations_of(found.equations_per_atom), "coverage"_a = coverage_of(pass));
 }
 
@@ -102,7 +115,8 @@ py::list slots_of(const Path& path) {
 
 void bind_inspect(py::module_& module) {
   py::class_<SerialStatistics, UniqueHandle<SerialStatistics>>(module, "StatisticsPass")
-      .def(py::init(&start_statistics), py::arg("collator"), py::arg("selection"), py::arg("references"))
+      .def(py::init(&start_statistics), py::arg("collator"), py::arg("selection"), py::arg("references"),
+           py::arg("cutoff"))
       .def("__len__", [](SerialStatistics& self) { return self.use([](auto& pass) { return pass.size(); }); })
       .def("advance", [](SerialStatistics& self) { return self.use([](auto& pass) { return pass.advance(); }); })
       .def("found", [](const SerialStatistics& self) { return self.look(&statistics_of); });

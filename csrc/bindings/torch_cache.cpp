@@ -3,6 +3,7 @@
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
+#include "base/utf8.h"
 #include "bindings/path.h"
 #include "bindings/unlocked.h"
 #include "torch_cache/reader.h"
@@ -30,23 +31,29 @@ int64_t checked(const Cache& cache, int64_t entry) {
   return entry;
 }
 
-py::dict dict_of(const Attributes& attributes) {
+py::dict dict_of(const Cache& cache, const Attributes& attributes) {
   py::dict all;
-  for (const auto& [name, value] : attributes) all[py::str(name)] = py::cast(value);
+  for (const auto& [name, value] : attributes) {
+    const auto* const text = std::get_if<std::string>(&value);
+    if (text != nullptr && !is_utf8(as_bytes(*text))) {
+      throw CorruptFileError(cat("attribute '", name, "': expected UTF-8, got other bytes")).in_file(cache.path());
+    }
+    all[py::str(name)] = py::cast(value);
+  }
   return all;
 }
 
-py::object dict_or_none(const std::optional<Attributes>& attributes) {
-  return attributes ? py::object(dict_of(*attributes)) : py::none();
+py::object dict_or_none(const Cache& cache, const std::optional<Attributes>& attributes) {
+  return attributes ? py::object(dict_of(cache, *attributes)) : py::none();
 }
 
 // Group name -> attributes under the file's own names, None for a group that is not there
 py::dict info_of(const Cache& cache) {
   using namespace py::literals;
   const torch_cache::Info& info = cache.info();
-  return py::dict("root"_a = dict_of(info.root), "descriptor_manifest"_a = dict_or_none(info.manifest),
-                  "torch_cache"_a = dict_or_none(info.cache),
-                  "force_derivatives"_a = dict_or_none(info.force_derivatives));
+  return py::dict("root"_a = dict_of(cache, info.root), "descriptor_manifest"_a = dict_or_none(cache, info.manifest),
+                  "torch_cache"_a = dict_or_none(cache, info.cache),
+                  "force_derivatives"_a = dict_or_none(cache, info.force_derivatives));
 }
 
 py::array copy_of(const View& view, const std::vector<int64_t>& shape) {

@@ -52,6 +52,10 @@ std::vector<std::string> names_in(const std::string& path) {
 
 std::vector<std::string> folders_in(const std::string& path) { return list(path, is_folder); }
 
+void remove_if_empty(const std::string& path) {
+  if (::rmdir(path.c_str()) != 0 && errno != ENOTEMPTY && errno != EEXIST && errno != ENOENT) fail(path);
+}
+
 void sync_folder(const std::string& path) {
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!fd) fail(path);

@@ -11,6 +11,9 @@ std::vector<std::string> folders_in(const std::string& path);
 // Those of everything in it.
 std::vector<std::string> names_in(const std::string& path);
 
+// Removes a folder in which nothing is; any other stays.
+void remove_if_empty(const std::string& path);
+
 // The names in a folder as they are now are durable.
 void sync_folder(const std::string& path);
 // The same for the folder that this path lies in.

@@ -139,6 +139,11 @@ void LockedFile::publish(bool replace, bool durable) {
   name_is_durable_ = true;
 }
 
+void LockedFile::remove() {
+  if (!still_stands_at(fd_.get(), present_path_)) return;
+  if (::unlink(present_path_.c_str()) != 0) throw IoError(errno, std::strerror(errno), path_);
+}
+
 std::vector<std::string> unpublished_in(const std::string& folder) {
   std::vector<std::string> names;
   for (const std::string& name : names_in(folder)) {

@@ -46,6 +46,9 @@ class LockedFile final : public WritableFile {
   const std::string& present_path() const { return present_path_; }
   const std::string& path() const override { return path_; }
 
+  // Removes the file, if it still is the one at the path; readers that have it open keep it.
+  void remove();
+
   // It stays behind, for resume_unpublished().
   void leave(bool stays = true) { stays_ = stays; }
 

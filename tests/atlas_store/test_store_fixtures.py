@@ -165,10 +165,10 @@ def test_names_that_are_not_there(folder: Path) -> None:
         store.schema("elevation", "grid_001")
 
 
-def test_a_folder_without_metadata_is_empty(tmp_path: Path) -> None:
-    with pytest.warns(UserWarning, match=f"^{tmp_path}: no metadata file in this folder"):
-        store = apt.AtlasStore(tmp_path)
-    assert (store.datasets, store.arrays, len(store)) == ([], [], 0)
+def test_a_folder_without_metadata_is_no_store(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"expected one of atlas\.json, .*mode='x'"):
+        apt.AtlasStore(tmp_path)
+    assert list(tmp_path.iterdir()) == []
     with pytest.raises(FileNotFoundError):
         apt.AtlasStore(tmp_path / "nowhere")
     file = tmp_path / "file"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import atompack_torch as apt
@@ -99,3 +101,75 @@ def test_only_damaged_files(fixtures: Path, capsys: pytest.CaptureFixture[str]) 
     found = info(capsys, fixtures / "bad_both.atp", status=1)
     assert found["schema"] == {}
     assert found["n_molecules"] == 0
+
+
+def many(path: Path, n: int) -> Path:
+    """A file whose every fourth molecule has forces, and one of whose molecules a property."""
+    positions = np.zeros((n, 1, 3), np.float32)
+    with apt.AtpWriter(path) as writer:
+        for with_forces in (False, True):
+            kept = np.arange(n) % 4 == 0
+            part = positions[kept if with_forces else ~kept]
+            writer.write_arrays(
+                positions=part,
+                atomic_numbers=np.ones(part.shape[:2], np.uint8),
+                energy=np.zeros(len(part)),
+                forces=part if with_forces else None,
+            )
+        writer.write_arrays(
+            positions=positions[:1], atomic_numbers=[[1]], properties={"rare": [1.0]}
+        )
+    return path
+
+
+def test_labels_are_counted_in_all_records_of_a_small_file(
+    fixtures: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = fixtures / "optional_sections.atp"
+    labels = info(capsys, path)["labels"]
+    expected = apt.AtpDataset(path).statistics().coverage
+    assert labels == {"molecules": expected, "n_looked_at": 4, "exact": True}
+    assert cli.main(["info", str(path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[-3:] for line in lines if line.split()[0] == "energy"] == [
+        ["3", "of", "4"]
+    ]
+    slots = next(i for i, line in enumerate(lines) if "slot A" in line)
+    assert all(lines.index(line) < slots for line in lines if " of 4" in line)
+
+
+def test_labels_of_a_large_file_are_sampled(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = many(tmp_path / "many.atp", 24_000)
+    labels = info(capsys, path)["labels"]
+    assert (labels["exact"], labels["n_looked_at"]) == (False, 10_000)
+    assert 2_400 < labels["molecules"]["forces"] < 2_600
+    assert labels["molecules"]["rare"] in (0, 1)
+    assert info(capsys, path)["labels"] == labels  # always the same sample
+    assert cli.main(["info", str(path)]) == 0
+    text = capsys.readouterr().out
+    assert re.search(r"forces .* about 2[45]\.\d% \(2,\d{3} of 10,000 sampled\)", text)
+    assert cli.main(["info", "--full", "--json", str(path)]) == 0
+    full = json.loads(capsys.readouterr().out)["labels"]
+    assert full == {
+        "molecules": {"energy": 24_000, "forces": 6_000, "rare": 1},
+        "n_looked_at": 24_001,
+        "exact": True,
+    }
+    assert cli.main(["info", "--full", str(path)]) == 0
+    assert "1 of 24,001" in capsys.readouterr().out
+
+
+def test_a_damaged_record_hinders_counting_alone(
+    fixtures: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = fixtures / "bad_section_cut.atp"
+    assert cli.main(["info", "--json", str(path)]) == 1
+    captured = capsys.readouterr()
+    found = json.loads(captured.out)
+    assert found["labels"] is None
+    assert found["files"][0]["n_molecules"] == found["n_molecules"] > 0
+    assert "molecule 0" in captured.err
+    assert cli.main(["info", str(path)]) == 1
+    assert "not counted" in capsys.readouterr().out

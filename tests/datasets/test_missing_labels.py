@@ -195,9 +195,9 @@ def test_nan_that_is_missing_is_dropped_or_an_error(new_path: NewPath) -> None:
 def test_info_tells_of_nan(new_path: NewPath, capsys: pytest.CaptureFixture[str]) -> None:
     path, sound = write(new_path(), with_nan()), write(new_path(), open_and_periodic())
     assert cli.main(["info", "--json", str(path), str(sound)]) == 0
-    found = json.loads(capsys.readouterr().out)["nan_labels"]
-    assert found["n_sampled"] == 7
-    assert found["n_nan"] == {"energy": 1, "forces": 1, "gap": 1, "dipole": 1, "magmom": 1}
+    found = json.loads(capsys.readouterr().out)["labels"]
+    assert found["n_looked_at"] == 7
+    assert found["nan"] == {"energy": 1, "forces": 1, "gap": 1, "dipole": 1, "magmom": 1}
     assert cli.main(["info", str(path)]) == 0
     assert (
         "energy: NaN throughout in 1 of 3 molecules: AtpDataset(nan_is" in capsys.readouterr().out

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from atompack_torch.cli._output import add_json, print_json, printable, table
-from atompack_torch.cli._values import plain
 
 NAME = "info"
 HELP = "entries, rows, descriptor, attributes"
@@ -52,6 +51,7 @@ def run(options: argparse.Namespace) -> int:
 def describe(path: str) -> dict[str, Any]:
     """What is known of a file without reading rows, as plain JSON values."""
     from atompack_torch import TorchCache
+    from atompack_torch.cli._values import plain
 
     cache = TorchCache(path)
     reader = cache._reader()
@@ -87,6 +87,8 @@ def _rows(reader: Any) -> dict[str, int]:
 
 def _settings(info: dict[str, Any]) -> Any:
     """What the file says of its descriptor, whether it can be rebuilt here or not."""
+    from atompack_torch.cli._values import plain
+
     manifest = info.get("descriptor_manifest")
     text = info.get("descriptor_compat_json") or (manifest and manifest["config_json"])
     try:

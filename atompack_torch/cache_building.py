@@ -28,7 +28,14 @@ from atompack_torch.batch import MoleculeBatch
 from atompack_torch.cache_entries import encode
 from atompack_torch.datasets._base import MoleculeDataset
 from atompack_torch.datasets.torch_cache import TorchCache
-from atompack_torch.errors import AtompackError, CorruptFileError, FieldError, WriterLockedError
+from atompack_torch.errors import (
+    AtompackError,
+    CorruptFileError,
+    FieldError,
+    WriterLockedError,
+    file_exists,
+)
+from atompack_torch.options import absolute_path
 from atompack_torch.sweeping import Report, reporting
 
 # A thread computes a chunk at once: enough work for a call, little memory. Derivatives of an atom
@@ -103,9 +110,9 @@ def build_cache(
         raise FieldError("build_cache: expected features, force_derivatives or both, got neither")
     if dtype not in ("float32", "float64"):
         raise ValueError(f"dtype: expected 'float32' or 'float64', got {dtype!r}")
-    target = Path(path).absolute()
+    target = Path(absolute_path(path))
     if target.exists():
-        raise FileExistsError(17, os.strerror(17), str(target))
+        raise file_exists(target, "remove it, or choose another path: caches have no append")
     header = _header(descriptor, features, force_derivatives, dtype)
     header.source_id, header.source_kind = _source_of(dataset)
     job = _Job(dataset, descriptor, header, _fingerprint(dataset, descriptor, header), target)
@@ -153,6 +160,10 @@ class _Job:
             builder = CacheBuilder(path, self.header, self.fingerprint, _CHECKPOINT_BYTES)
         try:
             yield builder
+        except BaseException:
+            if not len(builder):  # nothing to go on with
+                builder.discard()
+            raise
         finally:
             builder.close()
 

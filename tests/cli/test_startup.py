@@ -1,0 +1,132 @@
+"""How the command line starts: what needs no torch is quick, and Ctrl-C leaves no traceback."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from atompack_torch import cli
+
+RUN = [sys.executable, "-m", "atompack_torch"]
+WITHOUT_TORCH = """
+import contextlib, sys
+from atompack_torch.__main__ import main
+sys.argv = ["atompack-torch", *sys.argv[1:]]
+with contextlib.suppress(SystemExit):
+    main()
+heavy = {"torch", "numpy", "ase", "h5py"} & set(sys.modules)
+assert not heavy, heavy
+"""
+QUICK = [["--help"], ["--version"], ["nothing"], ["info"], ["stats", "--bogus"]]
+
+
+@pytest.mark.parametrize(
+    "arguments", [*QUICK, *([name, "--help"] for name in cli.commands())], ids=" ".join
+)
+def test_no_torch_for_help_version_and_usage_errors(arguments: list[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_TORCH, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout or done.stderr
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"]], ids=" ".join)
+def test_help_and_version_are_quick(arguments: list[str]) -> None:
+    """Processor time, which does not depend on what else the machine does."""
+    script = (
+        "import resource, subprocess, sys\n"
+        "subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL)\n"
+        "used = resource.getrusage(resource.RUSAGE_CHILDREN)\n"
+        "print(used.ru_utime + used.ru_stime)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, *RUN, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert float(done.stdout) < 0.5
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["--version"])
+    assert stop.value.code == 0
+    version = importlib.metadata.version("atompack-torch")
+    assert capsys.readouterr().out == f"atompack-torch {version}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["info", "--json"], "required: PATH"),
+        (["nothing", "--json"], "invalid choice"),
+        (["cache", "info", "--json", "--bogus", "x"], "--bogus"),
+        (["head", "--json", "x.atp", "-n", "many"], "invalid int value"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_usage_errors_as_json(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stop:
+        cli.main(arguments)
+    assert stop.value.code == 2
+    captured = capsys.readouterr()
+    error = json.loads(captured.out)["error"]
+    assert (error["type"], error["status"]) == ("UsageError", 2)
+    assert message in error["message"]
+    assert message in captured.err
+
+
+@pytest.mark.parametrize("command", [["info", "x.atp"], ["convert", "a.xyz", "b.atp"]])
+def test_ctrl_c_while_torch_is_imported(command: list[str], tmp_path: Path) -> None:
+    """No traceback, though modules within torch may make another error of the interrupt."""
+    (tmp_path / "torch.py").write_text(
+        "import os, signal, time\n"
+        "try:\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "    time.sleep(30)\n"
+        "except KeyboardInterrupt:\n"
+        "    raise ImportError('numpy failed to import')\n"
+    )
+    done = subprocess.run(
+        [*RUN, *command],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_an_ignored_ctrl_c_stays_ignored(fixtures: Path, tmp_path: Path) -> None:
+    """As in what a shell without job control runs in the background."""
+    (tmp_path / "torch.py").write_text(
+        "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nraise ImportError('as planned')\n"
+    )
+    done = subprocess.run(
+        [*RUN, "info", str(fixtures / "gen3.atp")],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "as planned" in done.stderr
