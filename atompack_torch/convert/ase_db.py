@@ -184,13 +184,17 @@ class Writer(Committing):
         labels = self._held_labels(parts.labels, data)
         if "name" in labels:
             _file("name", labels.pop("name"), pairs, data)
+        arrays = {}
         for key, value in parts.atom_properties.items():
-            data[PREFIXES[ATOM_PROPERTY] + key] = value
+            if key == "masses" and _are_masses(value, len(parts.positions)):
+                arrays[key] = value  # of the row itself: ASE divides the momenta by them
+            else:
+                data[PREFIXES[ATOM_PROPERTY] + key] = value
         for key, value in parts.properties.items():
             is_taken = key in BUILTINS or prefixed_id(key) is not None
             prefix = PREFIXES[MOLECULE_PROPERTY] if is_taken else ""
             _file(prefix + key, value, pairs, data)
-        atoms = atoms_of(Parts(parts.positions, parts.atomic_numbers, labels, {}, {}))
+        atoms = atoms_of(Parts(parts.positions, parts.atomic_numbers, labels, {}, arrays))
         self._database.write(atoms, key_value_pairs=pairs, data=data)
 
     def _held_labels(self, labels: Mapping[str, Any], data: dict[str, Any]) -> dict[str, Any]:
@@ -224,6 +228,11 @@ class Writer(Committing):
 
     def _is_unfinished(self) -> bool:
         return hasattr(self, "_database")
+
+
+def _are_masses(value: Any, n_atoms: int) -> bool:
+    """Whether a row of ASE holds the values as its masses, in their type."""
+    return np.shape(value) == (n_atoms,) and value.dtype == np.float64 and n_atoms > 0
 
 
 def _file(key: str, value: Any, pairs: dict[str, Any], data: dict[str, Any]) -> None:
