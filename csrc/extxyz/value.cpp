@@ -67,15 +67,15 @@ bool is_unprocessed(const Entry& entry) {
 
 // Objects and lists of other things than numbers: there is no value for them but their JSON.
 bool is_other_json(std::string_view json) {
-  while (!json.empty() && is_space(json.back())) json.remove_suffix(1);
   const auto within = [&](char open, char close) { return json.starts_with(open) && json.ends_with(close); };
   return json.size() > 1 && (within('{', '}') || within('[', ']'));
 }
 
 bool infer_structured(const Entry& entry, Array& out) {
   if (entry.text.starts_with(kJsonMark)) {
-    const std::string_view json = without_mark(entry.text);
+    std::string_view json = without_mark(entry.text);
     if (parse_json(json, out)) return true;
+    while (!json.empty() && is_space(json.back())) json.remove_suffix(1);
     if (is_other_json(json)) set_text(json, out);
     return is_other_json(json);
   }
