@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from atompack_torch.columns import Columns
 from atompack_torch.convert.report import Report
 from atompack_torch.errors import FieldError
+from atompack_torch.fields import PREFIXES
 
 if TYPE_CHECKING:
     from atompack_torch.convert.extxyz import Reader
@@ -92,6 +93,9 @@ class Source(NamedTuple):
             reader = self._extxyz(report)
             for key in sorted(self.keys.keys() - {key for _, key in reader._targets}):
                 raise FieldError(f"{self.path}: keys: no frame has a key {key!r}")
+            for (_, key), target in reader._targets.items():
+                if target.key != key:
+                    report.origin(PREFIXES.get(target.scope, "") + target.key, key)
             return reader
         if self.kind in ("npz", "hdf5"):
             from atompack_torch.convert import arrays
