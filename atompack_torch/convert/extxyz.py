@@ -27,6 +27,7 @@ from atompack_torch.convert.extxyz_keys import (
 )
 from atompack_torch.convert.extxyz_momenta import Momenta
 from atompack_torch.convert.extxyz_text import text_of
+from atompack_torch.convert.text_files import Text
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import BUILTIN, BUILTINS, FileLevel
 
@@ -40,7 +41,7 @@ class Reader(Iterator[Columns]):
     one type throughout: integers beside reals are reals, numbers beside text are text.
 
     Args:
-        path: the file.
+        path: the file, plain or compressed (gzip, bzip2, xz); a FIFO or ``"-"`` for standard input.
         keys: key in the file → name of a field (``{"REF_energy": "energy"}``) or of a custom
             property; goes before the names that are known anyway.
         report: is told what columns cannot hold; without one, there are warnings.
@@ -59,18 +60,19 @@ class Reader(Iterator[Columns]):
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
+        path: str | os.PathLike[str] | Text,
         *,
         keys: Mapping[str, str] | None = None,
         report: Report | None = None,
         max_frames: int = 1024,
         max_bytes: int = 4 << 20,
     ) -> None:
-        self._path = os.fspath(path)
+        self._text = path if isinstance(path, Text) else Text(path)  # lives as long as its readers
+        self._path = self._text.name
         self._report = _Warnings() if report is None else report
         self._limits = (max_frames, max_bytes)
-        self._reader = _core.ExtxyzReader(self._path)
-        self.n_frames, found = _core.survey_extxyz(self._path)
+        self._reader = _core.ExtxyzReader(self._text.path, self._path)
+        self.n_frames, found = _core.survey_extxyz(self._text.path)
         found_keys = [FoundKey(*field) for field in found]
         self._targets = targets_of(self._path, found_keys, keys or {}, self._report)
         for (level, key), target in self._targets.items():
@@ -137,7 +139,7 @@ class Reader(Iterator[Columns]):
 
 
 def read(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | Text,
     *,
     keys: Mapping[str, str] | None = None,
     report: Report | None = None,
@@ -150,7 +152,8 @@ def read(
 
 def count(path: str | os.PathLike[str]) -> int:
     """Number of frames, up to damage: a look at the comment lines."""
-    return _core.survey_extxyz(os.fspath(path))[0]
+    with contextlib.closing(Text(path)) as text:
+        return _core.survey_extxyz(text.path)[0]
 
 
 class _Warnings:

@@ -18,6 +18,7 @@ from atompack_torch.convert.hints import name_warnings, no_labels_warning
 from atompack_torch.convert.keys import KeyMap, label_of
 from atompack_torch.convert.missing import nan_as_missing
 from atompack_torch.convert.report import OnError, Report
+from atompack_torch.convert.text_files import STDIN
 from atompack_torch.errors import CorruptFileError
 from atompack_torch.fields import BUILTIN
 from atompack_torch.progress import Progress
@@ -56,11 +57,12 @@ def convert(
 
     Args:
         src: a file, a folder of ``.atp`` shards or of Atlas shards, or several of them, which are
-            joined.
+            joined. Extended XYZ may be compressed (gzip, bzip2, xz), a FIFO, or ``"-"`` for
+            standard input; its text is then kept in a temporary file (see ``TMPDIR``).
         dst: the file to make.
         format: of the sources: ``"atp"``, ``"shards"``, ``"extxyz"``, ``"ase-db"``, ``"npz"``,
-            ``"hdf5"``, ``"ase"`` (any that ASE reads) or ``"ase:NAME"`` (with ASE's name for it);
-            None: found by suffix or first bytes.
+            ``"hdf5"``, ``"mace-hdf5"``, ``"ase"`` (any that ASE reads) or ``"ase:NAME"`` (with
+            ASE's name for it); None: found by suffix or first bytes.
         target: ``"atp"``, ``"shards"``, ``"extxyz"`` or ``"ase-db"``; None: by the suffix of
             ``dst``, which shards do not have.
         codec: of an ``.atp``, as for ``AtpWriter``.
@@ -96,21 +98,30 @@ def convert(
         raise ValueError(f"mode: shards are not replaced, take {dst} away first")
     if shards is not None and kind != "shards":
         raise ValueError(f"shards: only shards have them, {dst} is of format {kind}")
-    sources = [source_of(path, format, keys or {}, padding) for path in paths]
-    if any(Path(dst).exists() and Path(dst).samefile(path) for path in paths):
+    files = [path for path in paths if os.fspath(path) != STDIN and Path(path).exists()]
+    if any(Path(dst).exists() and Path(dst).samefile(path) for path in files):
         raise ValueError(f"{dst}: is a source itself")
     if mode == "x" and Path(dst).exists():
         raise FileExistsError(f"{dst}: exists already")
+    sources = [source_of(path, format, keys or {}, padding) for path in paths]
     fit = None if kind != "atp" else Fit.of_file(dst) if mode == "a" else Fit()
     changes = changes or Changes()
     job = _Job(
         sources, dst, kind, codec, level, shards, mode == "a", changes, nan_is_missing, progress
     )
+    try:
+        return _run(job, on_error, fit)
+    finally:
+        for source in sources:
+            source.close()
+
+
+def _run(job: _Job, on_error: OnError, fit: Fit | None) -> Report:
     report = Report(on_error)
     if not job.run(report, fit):  # types were too narrow; now all of them are known
         report = Report(on_error)
         if not job.run(report, fit):
-            raise CorruptFileError(f"{dst}: expected sources that stay as they are, they changed")
+            raise CorruptFileError(f"{job.dst}: expected sources that stay as they are")
     return report
 
 
@@ -201,7 +212,7 @@ class _Job(NamedTuple):
                 yield changed
                 first += n
             keys.check_all_found()
-            is_arrays = source.kind in ("npz", "hdf5")
+            is_arrays = source.kind in ("npz", "hdf5", "mace-hdf5")
             warning = no_labels_warning(fields, report.skipped, is_arrays=is_arrays)
             if first and warning:
                 report.warn(f"{source.path}: {warning}")

@@ -94,6 +94,11 @@ py::object describe(std::optional<Block> made) {
       to_numpy<bool>(std::move(block.pbc), {n, 3}), std::move(fields), block.n_plain_comments, block.n_unnamed_words);
 }
 
+std::unique_ptr<Reader> open_reader(const Path& path, const Path& name) {
+  const py::gil_scoped_release release;
+  return std::make_unique<Reader>(path.bytes, name.bytes);
+}
+
 py::object next_block(Reader& reader, int64_t max_frames, uint64_t max_bytes) {
   std::optional<Block> block;
   {
@@ -167,8 +172,7 @@ py::bytes format(const py::array& ptr, const py::array& positions, const py::arr
 
 void bind_extxyz(py::module_& module) {
   py::class_<Reader>(module, "ExtxyzReader")
-      .def(py::init([](const Path& path) { return std::make_unique<Reader>(path.bytes); }), py::arg("path"),
-           py::call_guard<py::gil_scoped_release>())
+      .def(py::init(&open_reader), py::arg("path"), py::arg("name"))
       .def(
           "widen",
           [](Reader& self, const std::string& level, const std::string& key, const std::string& kind) {

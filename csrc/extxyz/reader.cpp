@@ -46,10 +46,10 @@ bool Reader::try_frame(BlockBuilder& block) {
   try {
     return read_frame(block);
   } catch (CorruptFileError& error) {
-    error.in_file(lines_.path()).at_molecule(frame_);
+    error.in_file(name_).at_molecule(frame_);
     damage_ = std::make_exception_ptr(error);
   } catch (UnsupportedFormatError& error) {
-    error.in_file(lines_.path()).at_molecule(frame_);
+    error.in_file(name_).at_molecule(frame_);
     damage_ = std::make_exception_ptr(error);
   }
   return false;
