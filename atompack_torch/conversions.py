@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from atompack_torch.batch import MoleculeBatch
+from atompack_torch.errors import FieldError
 from atompack_torch.fields import ATOM_INDICES, DERIVED, STRUCTURE
 from atompack_torch.host_arrays import host_array
 from atompack_torch.joining import join
@@ -18,6 +19,8 @@ from atompack_torch.presets import to_dict
 
 # What an ASE calculator computes that .atp knows by name.
 _RESULTS = ("energy", "forces", "stress", "charges")
+# Velocities that differ by less say the same.
+_ROUNDING = 1e-9
 # Kept by ase.Atoms itself.
 _OWN_ARRAYS = {"positions", "numbers", "momenta"}
 
@@ -85,12 +88,18 @@ def atoms_of(parts: Parts) -> Any:
         cell=labels.get("cell"),
         pbc=labels.get("pbc"),
     )
-    if "velocities" in labels:
-        atoms.set_velocities(labels["velocities"])
     if "name" in labels:
         atoms.info["name"] = labels["name"]
     for key, value in parts.atom_properties.items():
         atoms.set_array(key, value)
+    if "velocities" in labels:  # after the arrays: custom masses are one of them
+        masses = masses_of(parts.atomic_numbers, parts.atom_properties.get("masses"))
+        unknown = np.asarray(parts.atomic_numbers)[np.isnan(masses)]
+        if unknown.size and "masses" not in parts.atom_properties:
+            got = f"got atomic number {unknown[0]}"
+            raise FieldError(f"velocities: expected elements, for their masses, {got}")
+        velocities = np.asarray(labels["velocities"], dtype=np.float64)
+        atoms.set_momenta(momenta_of(velocities, masses), apply_constraint=False)
     atoms.info |= parts.properties
     results = {key: labels[key] for key in _RESULTS if key in labels}
     if results:
@@ -100,6 +109,52 @@ def atoms_of(parts: Parts) -> Any:
             results["stress"] = _voigt(results["stress"])
         atoms.calc = SinglePointCalculator(atoms, **results)
     return atoms
+
+
+def masses_of(atomic_numbers: Any, own: Any = None) -> Any:
+    """Masses as ``ase.Atoms.get_masses`` gives them.
+
+    Args:
+        atomic_numbers: (n,) integers.
+        own: array ``masses`` of the structure, in dalton; None, or what is not (n,): those of the
+            elements.
+
+    Returns:
+        (n,) float64 in dalton; NaN for numbers that are no element.
+    """
+    from ase.data import atomic_masses
+
+    numbers = np.asarray(atomic_numbers)
+    if own is not None and np.shape(own) == numbers.shape:
+        return np.array(own, dtype=np.float64)
+    known = (numbers >= 0) & (numbers < len(atomic_masses))
+    return np.where(known, atomic_masses[np.where(known, numbers, 0)], np.nan)
+
+
+def momenta_of(velocities: Any, masses: Any) -> Any:
+    """Momenta that ASE divides by the masses to get the velocities.
+
+    ``velocities * masses`` and its two neighbours are tried, so that the quotient is the same
+    float64 wherever one of them makes it so.
+
+    Args:
+        velocities: (n, 3) float64 in ASE's unit, Å / (Å sqrt(u / eV)).
+        masses: (n,) float64 in dalton.
+    """
+    masses = masses[:, None]
+    with np.errstate(all="ignore"):
+        momenta = velocities * masses
+        for direction in (-np.inf, np.inf):
+            near = np.nextafter(momenta, direction)
+            better = (momenta / masses != velocities) & (near / masses == velocities)
+            momenta = np.where(better, near, momenta)
+    return momenta
+
+
+def are_same(velocities: Any, others: Any) -> Any:
+    """(n,) bool, atoms whose velocities (n, 3) are equal but for rounding."""
+    near = np.isclose(velocities, others, rtol=_ROUNDING, atol=1e-300, equal_nan=True)
+    return near.all(axis=1)
 
 
 def _array(tensor: Tensor) -> Any:
@@ -157,6 +212,9 @@ def parts_of(atoms: Any, drop: Callable[[str, str], None] = _drop_silently) -> P
     for key, value in atoms.arrays.items():
         if key in _OWN_ARRAYS:
             continue
+        if key == "velocities" and _are_velocities(value, labels):
+            labels[key] = native(value)  # the momenta were rounded, as extended XYZ holds both
+            continue
         if is_numeric(value):
             arrays[key] = native(value)
         else:
@@ -166,6 +224,13 @@ def parts_of(atoms: Any, drop: Callable[[str, str], None] = _drop_silently) -> P
     _take_results(atoms, labels, properties, arrays, drop)
     positions = np.array(atoms.positions, dtype=np.float64)
     return Parts(positions, np.array(atoms.numbers, dtype=np.int64), labels, properties, arrays)
+
+
+def _are_velocities(array: Any, labels: dict[str, Any]) -> bool:
+    """Whether an array says of the velocities what the momenta say."""
+    given = labels.get("velocities")
+    is_such = given is not None and array.dtype.kind == "f" and array.shape == given.shape
+    return is_such and bool(are_same(array, given).all())
 
 
 def _take_results(

@@ -81,7 +81,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="skip: leave out structures that cannot be read (default: raise)",
     )
     changes = parser.add_argument_group("changes of values")
+    changes.add_argument(
+        "--force-sign", choices=("flip",), help="change the sign of forces (they are gradients)"
+    )
     changes.add_argument("--stress-sign", choices=("flip",), help="change the sign of stress")
+    changes.add_argument(
+        "--stress-from",
+        choices=("virial",),
+        help="what is mapped to stress is a virial (an energy); becomes -virial / volume",
+    )
+    changes.add_argument(
+        "--keep-nan",
+        action="store_true",
+        help="labels that are NaN throughout stay NaN (default: they become missing)",
+    )
     for quantity, target in (
         ("energy", "eV"),
         ("length", "Å"),
@@ -128,13 +141,16 @@ def _report(options: argparse.Namespace) -> Any:
         keys=_keys(options.key),
         padding=options.padding,
         changes=Changes(
+            force_sign=options.force_sign,
             stress_sign=options.stress_sign,
+            stress_from=options.stress_from,
             energy_unit=options.energy_unit,
             length_unit=options.length_unit,
             force_unit=options.force_unit,
             stress_unit=options.stress_unit,
             dtype=options.dtype,
         ),
+        nan_is_missing=not options.keep_nan,
         on_error=options.on_error,
         progress=not (options.json or options.quiet),
     )

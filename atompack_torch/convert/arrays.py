@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import zipfile
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NamedTuple
@@ -13,6 +15,7 @@ from atompack_torch.convert.report import Report, described
 from atompack_torch.convert.rows import HdfRows, NpzRows, Rows
 from atompack_torch.convert.systems import Level, Member, System, said_level
 from atompack_torch.errors import AtompackError, CorruptFileError, FieldError
+from atompack_torch.fields import ATOM_PROPERTY, MOLECULE_PROPERTY, PREFIXES
 
 _Path = str | os.PathLike[str]
 Systems = Iterator[System]
@@ -31,12 +34,12 @@ _NAMES = {key: name for name, keys in _KNOWN.items() for key in keys}
 
 def count_npz(path: _Path, *, keys: Mapping[str, str] | None = None) -> int:
     """Number of structures."""
-    return _Survey(_Request(str(path), keys or {}, None), _npz_systems).n_structures
+    return _Survey(_Request(str(path), keys or {}, None, Counter()), _npz_systems).n_structures
 
 
 def count_hdf5(path: _Path, *, keys: Mapping[str, str] | None = None) -> int:
     """Number of structures."""
-    return _Survey(_Request(str(path), keys or {}, None), _hdf5_systems).n_structures
+    return _Survey(_Request(str(path), keys or {}, None, Counter()), _hdf5_systems).n_structures
 
 
 def read_npz(
@@ -65,7 +68,7 @@ def read_npz(
         CorruptFileError: the file is damaged.
         UnsupportedFormatError: pickled objects or Fortran order.
     """
-    return _read(_Request(str(path), keys or {}, padding), _npz_systems, report)
+    return _read(_Request(str(path), keys or {}, padding, Counter()), _npz_systems, report)
 
 
 def read_hdf5(
@@ -80,15 +83,24 @@ def read_hdf5(
     As ``read_npz``; every group that holds positions is a system of its own, in the order of their
     names, and its path becomes the ``name`` of its structures. ``keys`` names datasets, not paths.
     """
-    return _read(_Request(str(path), keys or {}, padding), _hdf5_systems, report)
+    return _read(_Request(str(path), keys or {}, padding, Counter()), _hdf5_systems, report)
 
 
 class _Request(NamedTuple):
-    """What is asked of a file."""
+    """A file, and how to understand it.
+
+    Attributes:
+        path: of the file.
+        keys: the file's name → ours.
+        padding: atomic number of rows that are no atoms.
+        stray: name of a dataset in a group without positions → how many there are; filled while
+            the file is walked.
+    """
 
     path: str
     keys: Mapping[str, str]
     padding: int | None
+    stray: Counter[str]
 
 
 _Opener = Callable[[_Request], AbstractContextManager[Systems]]
@@ -145,6 +157,8 @@ def _read(request: _Request, systems: _Opener, report: Report) -> Iterator[Colum
     for key in sorted({*request.keys} - survey.seen):
         raise FieldError(f"{request.path}: keys: no array {key!r}")
     custom = survey.levels(report)
+    for name, n in request.stray.items():
+        report.skip(f"array {name!r}", "there are no positions in its group", n)
     with systems(request) as found:
         for system in found:
             levels = dict(custom)
@@ -157,9 +171,30 @@ def _read(request: _Request, systems: _Opener, report: Report) -> Iterator[Colum
                 elif levels.get(member.key) == "shared" and not system.name:
                     del levels[member.key]
                     report.skip(f"array {member.key!r}", "one value for the whole file")
+                    _warn_of_unit(member, report)
+            for member in system.members.values():
+                if member.key != member.name:
+                    report.origin(_field_name(member, levels), member.key)
             for key in system.left_out:
                 report.skip(f"array {key!r}", "keys give its name to another")
             yield from system.blocks(levels, report)
+
+
+def _field_name(member: Member, levels: Mapping[str, Level]) -> str:
+    """The name of a member's field, with its scope."""
+    if said_level(member.name) is not None or member.name in ("positions", "atomic_numbers"):
+        return member.name
+    scope = ATOM_PROPERTY if levels.get(member.key) == "atom" else MOLECULE_PROPERTY
+    return PREFIXES[scope] + member.name
+
+
+def _warn_of_unit(member: Member, report: Report) -> None:
+    """Some collections (sGDML) say in an array what units the others have."""
+    if not re.search(r"units?$", member.key, re.IGNORECASE) or member.rows.dtype.kind not in "SU":
+        return
+    value = member.rows.read(0, 1).reshape(-1)[0]
+    text = value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+    report.warn(f"{member.key!r} says {text!r}: units are those of the source unless one is given")
 
 
 def _system(
@@ -236,6 +271,8 @@ def _systems_below(request: _Request, group: Any, above: frozenset[Any]) -> Syst
     if any(keys.get(name, _NAMES.get(name)) == "positions" for name in datasets):
         arrays = [(name, HdfRows(request.path, group[name])) for name in datasets]
         yield _system(request, arrays, where, group.name.strip("/"))
+    else:
+        request.stray.update(datasets)
     for name, kind in kinds.items():
         if kind is h5py.Group:
             yield from _systems_below(request, group[name], above | {here})

@@ -15,9 +15,10 @@ from atompack_torch.columns import Columns
 from atompack_torch.committing import Committing
 from atompack_torch.conversions import Parts, atoms_of, parts_of, plain_value
 from atompack_torch.convert.ase_files import converted
+from atompack_torch.convert.lmdb_pages import LmdbFile, checked_ids
 from atompack_torch.convert.records import BLOCK_STRUCTURES, blocks, records_of
 from atompack_torch.convert.report import Report, described
-from atompack_torch.errors import CorruptFileError, file_exists
+from atompack_torch.errors import AtompackError, CorruptFileError, file_exists
 from atompack_torch.fields import (
     ATOM_PROPERTY,
     BUILTIN,
@@ -41,6 +42,8 @@ def count(path: _Path) -> int:
     database = _connect(path)
     try:
         return len(database)
+    except AtompackError:
+        raise
     except Exception as error:  # whatever the database stumbles over
         raise CorruptFileError(f"{path}: {described(error)}") from error
 
@@ -95,16 +98,39 @@ def _connect(path: _Path) -> Any:
     if not Path(path).is_file():
         raise FileNotFoundError(f"{path}: no such database")
     suffix = Path(path).suffix
-    options = {"readonly": True} if suffix == ".aselmdb" else {}
     kind = _TYPES.get(suffix, "db")
     try:
-        return ase.db.connect(os.fspath(path), kind, use_lock_file=False, **options)
+        if kind == "aselmdb":
+            return _lmdb_class()(os.fspath(path), use_lock_file=False, readonly=True)
+        return ase.db.connect(os.fspath(path), kind, use_lock_file=False)
     except ImportError as error:
         raise ImportError(f"{path}: reading it needs the package ase-db-backends") from error
-    except OSError:
+    except (OSError, AtompackError):
         raise
     except Exception as error:
         raise CorruptFileError(f"{path}: {described(error)}") from error
+
+
+def _lmdb_class() -> Any:
+    """The backend's database over our own reader of LMDB, which a cut file does not kill."""
+    from ase_db_backends.aselmdb import LMDBDatabase, decode_bytestream
+
+    class Database(LMDBDatabase):  # type: ignore[misc]
+        def _open_lmdb_env(self) -> None:
+            self._env = LmdbFile(self.filename)
+            self._env_pid = os.getpid()
+
+        def _load_ids(self) -> None:
+            deleted = self.env.get(b"deleted_ids")
+            n_deleted = len(decode_bytestream(deleted, json_decode=True)) if deleted else 0
+            checked_ids(self.filename, self._nextid, n_deleted, self.env.entries)
+            super()._load_ids()
+
+        def close(self) -> None:
+            if self._env is not None:
+                self._env.close()
+
+    return Database
 
 
 def _parts(database: Any, row: Any, report: Report) -> Parts:
@@ -184,13 +210,17 @@ class Writer(Committing):
         labels = self._held_labels(parts.labels, data)
         if "name" in labels:
             _file("name", labels.pop("name"), pairs, data)
+        arrays = {}
         for key, value in parts.atom_properties.items():
-            data[PREFIXES[ATOM_PROPERTY] + key] = value
+            if key == "masses" and _are_masses(value, len(parts.positions)):
+                arrays[key] = value  # of the row itself: ASE divides the momenta by them
+            else:
+                data[PREFIXES[ATOM_PROPERTY] + key] = value
         for key, value in parts.properties.items():
             is_taken = key in BUILTINS or prefixed_id(key) is not None
             prefix = PREFIXES[MOLECULE_PROPERTY] if is_taken else ""
             _file(prefix + key, value, pairs, data)
-        atoms = atoms_of(Parts(parts.positions, parts.atomic_numbers, labels, {}, {}))
+        atoms = atoms_of(Parts(parts.positions, parts.atomic_numbers, labels, {}, arrays))
         self._database.write(atoms, key_value_pairs=pairs, data=data)
 
     def _held_labels(self, labels: Mapping[str, Any], data: dict[str, Any]) -> dict[str, Any]:
@@ -224,6 +254,11 @@ class Writer(Committing):
 
     def _is_unfinished(self) -> bool:
         return hasattr(self, "_database")
+
+
+def _are_masses(value: Any, n_atoms: int) -> bool:
+    """Whether a row of ASE holds the values as its masses, in their type."""
+    return np.shape(value) == (n_atoms,) and value.dtype == np.float64 and n_atoms > 0
 
 
 def _file(key: str, value: Any, pairs: dict[str, Any], data: dict[str, Any]) -> None:

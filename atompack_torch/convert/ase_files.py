@@ -11,7 +11,7 @@ from atompack_torch.columns import Columns
 from atompack_torch.conversions import Parts, parts_of
 from atompack_torch.convert.records import blocks
 from atompack_torch.convert.report import Report, described
-from atompack_torch.errors import CorruptFileError
+from atompack_torch.errors import AtompackError, CorruptFileError
 
 
 def read(
@@ -64,7 +64,10 @@ def converted(make: Callable[[], Parts], path: Any, number: int, report: Report)
     except (OSError, ImportError):
         raise
     except Exception as error:  # odd values: shapes, types, units that ASE itself rejects
-        fault = CorruptFileError(f"{path}: {described(error)} (molecule {number})")
+        what = described(error)
+        if isinstance(error, AtompackError):  # of our own: it tells the path
+            what = str(error).removeprefix(f"{path}: ")
+        fault = CorruptFileError(f"{path}: {what} (molecule {number})")
         fault.__cause__ = error
         report.refuse(fault)
         return

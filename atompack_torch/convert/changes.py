@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from atompack_torch.columns import Array, Column, Columns
+from atompack_torch.convert.virials import with_stress
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import BUILTIN
+
+if TYPE_CHECKING:
+    from atompack_torch.convert.report import Report
 
 # Dimension → name of a unit → its names in ase.units, as a product of powers.
 _UNITS: dict[str, dict[str, dict[str, int]]] = {
@@ -36,6 +40,12 @@ _UNITS: dict[str, dict[str, dict[str, int]]] = {
 }
 _SCALES = {"meV": (1e-3, "eV"), "mHa": (1e-3, "Ha"), "MPa": (1e6, "Pa"), "kbar": (1e3, "bar")}
 _DTYPES = ("float32", "float64")
+_OF_DTYPE = ("positions", "forces", "velocities")
+# In names of custom properties.
+_WITH_UNIT = re.compile(
+    r"energ|enthalp|force|grad|stress|virial|pressure|dipol|quadrupol|polari[sz]|(^|_)(homo|lumo|gap)(_|$)",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True)
@@ -43,12 +53,16 @@ class Changes:
     """What to change on the way.
 
     Attributes:
+        force_sign: ``"flip"`` changes the sign of ``forces``: a gradient dE/dr becomes -dE/dr.
         stress_sign: ``"flip"`` changes the sign of ``stress``.
+        stress_from: ``"virial"``: what the source has as ``stress`` is a virial, an energy; it
+            becomes -virial / volume. See ``virials``.
         energy_unit: unit of the source's ``energy``; it becomes eV. One of eV, meV, Ha, Hartree,
             mHa, Ry, kcal/mol, kJ/mol, J.
         length_unit: of ``positions`` and ``cell``; they become Å. Angstrom, Ang, Å, Bohr, nm, m.
         force_unit: of ``forces``, as ENERGY/LENGTH; they become eV/Å.
         stress_unit: of ``stress``, as ENERGY/LENGTH^3 or GPa, MPa, Pa, kbar, bar; it becomes eV/Å³.
+            A virial is in ``energy_unit``.
         dtype: ``"float32"`` or ``"float64"`` for positions, forces and velocities.
 
     Only the labels named here change; custom properties never do. Factors are those of
@@ -64,10 +78,17 @@ class Changes:
     force_unit: str | None = None
     stress_unit: str | None = None
     dtype: Literal["float32", "float64"] | None = None
+    force_sign: Literal["flip"] | None = None
+    stress_from: Literal["virial"] | None = None
 
     def __post_init__(self) -> None:
-        if self.stress_sign not in (None, "flip"):
-            raise ValueError(f"stress_sign: expected flip or None, got {self.stress_sign!r}")
+        for name, choice in (("stress", self.stress_sign), ("force", self.force_sign)):
+            if choice not in (None, "flip"):
+                raise ValueError(f"{name}_sign: expected flip or None, got {choice!r}")
+        if self.stress_from not in (None, "virial"):
+            raise ValueError(f"stress_from: expected virial or None, got {self.stress_from!r}")
+        if self.stress_from is not None and self.stress_unit is not None:
+            raise ValueError("stress_unit: a virial is an energy, give energy_unit instead")
         if self.dtype not in (None, *_DTYPES):
             raise ValueError(f"dtype: expected one of {', '.join(_DTYPES)}, got {self.dtype!r}")
         self._factors()
@@ -81,46 +102,97 @@ class Changes:
             factors["positions"] = factors["cell"] = _factor("length", self.length_unit)
         if self.force_unit is not None:
             factors["forces"] = _factor("force", self.force_unit)
+        if self.force_sign == "flip":
+            factors["forces"] = -factors.get("forces", 1.0)
         if self.stress_unit is not None:
             factors["stress"] = _factor("stress", self.stress_unit)
+        if self.stress_from is not None and self.energy_unit is not None:
+            factors["stress"] = _factor("energy", self.energy_unit)
         if self.stress_sign == "flip":
             factors["stress"] = -factors.get("stress", 1.0)
         return factors
 
-    def describe(self) -> list[str]:
-        """One line for each change, for a report."""
-        factors = self._factors()
-        lines = []
-        for label, unit, target in (
-            ("energy", self.energy_unit, "eV"),
-            ("positions", self.length_unit, "Å"),
-            ("cell", self.length_unit, "Å"),
-            ("forces", self.force_unit, "eV/Å"),
-            ("stress", self.stress_unit, "eV/Å³"),
-        ):
-            if unit is not None:
-                lines.append(f"{label}: {unit} to {target}, times {abs(factors[label])!r}")
-        if self.stress_sign == "flip":
-            lines.append("stress: sign flipped")
-        if self.dtype is not None:
-            lines.append(f"positions, forces, velocities: to {self.dtype}")
-        return lines
-
-    def cautions(self, labels: Collection[str]) -> list[str]:
-        """What a reader of the report should know: labels with a related unit that stayed."""
-        others = {
-            "forces": (self.force_unit, self.energy_unit or self.length_unit),
-            "stress": (self.stress_unit, self.energy_unit or self.length_unit),
-            "velocities": (None, self.length_unit),
-        }
+    def _units(self) -> list[tuple[str, str, str | None, str]]:
+        """(label, option, unit, what it becomes)."""
+        virial = self.stress_from is not None
         return [
-            f"{label}: left in the unit of the source, no unit was given for it"
-            for label, (own, related) in others.items()
-            if label in labels and related is not None and own is None
+            ("energy", "energy_unit", self.energy_unit, "eV"),
+            ("positions", "length_unit", self.length_unit, "Å"),
+            ("cell", "length_unit", self.length_unit, "Å"),
+            ("forces", "force_unit", self.force_unit, "eV/Å"),
+            ("stress", "energy_unit", self.energy_unit, "eV (as a virial)")
+            if virial
+            else ("stress", "stress_unit", self.stress_unit, "eV/Å³"),
         ]
 
-    def apply(self, columns: Columns) -> Columns:
+    def _others(self) -> list[tuple[str, str, str | None, str]]:
+        """(label, option, choice, what it does)."""
+        return [
+            ("forces", "force_sign", self.force_sign, "sign flipped"),
+            ("stress", "stress_from", self.stress_from, "virial to stress, -virial / volume"),
+            ("stress", "stress_sign", self.stress_sign, "sign flipped"),
+        ]
+
+    def describe(self, changed: Mapping[str, int] | None = None) -> list[str]:
+        """One line for each change, for a report.
+
+        Args:
+            changed: label (``positions``, too) → number of structures that have it, and
+                ``"dtype LABEL"`` → of those whose type changed: only what was done is described.
+                None: what was asked for.
+        """
+        factors = self._factors()
+        lines = []
+        for label, _, unit, target in self._units():
+            if unit is not None and (changed is None or changed.get(label)):
+                times = f"times {abs(factors[label])!r}"
+                lines.append(f"{label}: {unit} to {target}, {times}{_in(changed, label)}")
+        for label, _, choice, what in self._others():
+            if choice is not None and (changed is None or changed.get(label)):
+                lines.append(f"{label}: {what}{_in(changed, label)}")
+        if self.dtype is not None:
+            cast = [k for k in _OF_DTYPE if changed is None or changed.get(f"dtype {k}")]
+            if cast:
+                lines.append(f"{', '.join(cast)}: to {self.dtype}")
+        return lines
+
+    def unused(self, changed: Mapping[str, int]) -> list[str]:
+        """One line for each option that met no label, for a report."""
+        options: dict[str, list[str]] = {}
+        for label, option, choice, _ in (*self._units(), *self._others()):
+            if choice is not None:
+                options.setdefault(option, []).append(label)
+        return [
+            f"{option}: no structure has {labels[0]}, so nothing was changed"
+            for option, labels in options.items()
+            if not any(changed.get(label) for label in labels)
+        ]
+
+    def source_units(self, fields: Collection[str]) -> list[str]:
+        """Fields like energies, forces, stresses and dipoles that stay in the source's units.
+
+        Args:
+            fields: labels, and properties with their scope as ``properties/KEY``.
+        """
+        converted = {label for label, _, unit, _ in self._units() if unit is not None}
+        return [field for field in fields if field not in converted and has_unit(field)]
+
+    def cautions(self, fields: Collection[str]) -> list[str]:
+        """Fields that stayed in the source's units where others were converted."""
+        if all(unit is None for _, _, unit, _ in self._units()):
+            return []
+        return [
+            f"{field}: left in the unit of the source, "
+            + ("only labels are converted" if "/" in field else "no unit was given for it")
+            for field in self.source_units(fields)
+        ]
+
+    def apply(self, columns: Columns, report: Report | None = None) -> Columns:
         """A block with the changes made.
+
+        Args:
+            columns: the block.
+            report: told of virials that have no volume; None: nobody is.
 
         Raises:
             FieldError: a finite value does not fit into float32.
@@ -130,7 +202,8 @@ class Changes:
         factors = self._factors()
         positions = self._changed("positions", columns.positions, factors)
         fields = [self._changed_column(column, factors) for column in columns.fields]
-        return columns._replace(positions=positions, fields=fields)
+        changed = columns._replace(positions=positions, fields=fields)
+        return changed if self.stress_from is None else with_stress(changed, report)
 
     def _changed_column(self, column: Column, factors: dict[str, float]) -> Column:
         if column.scope != BUILTIN:
@@ -145,7 +218,7 @@ class Changes:
 
     def _changed(self, label: str, values: Array, factors: dict[str, float]) -> Array:
         dtype = values.dtype if values.dtype.kind == "f" else np.dtype(np.float64)
-        if self.dtype is not None and label in ("positions", "forces", "velocities"):
+        if self.dtype is not None and label in _OF_DTYPE:
             dtype = np.dtype(self.dtype)
         if (label not in factors and dtype == values.dtype) or label in ("pbc", "name"):
             return values
@@ -155,6 +228,18 @@ class Changes:
         if (np.isfinite(values) & ~np.isfinite(changed)).any():
             raise FieldError(f"{label}: a value is too large for {dtype}")
         return changed
+
+
+def has_unit(field: str) -> bool:
+    """Whether a field's name is that of an energy, a force, a stress or a dipole."""
+    scope, _, key = field.rpartition("/")
+    return field in ("velocities", "energy", "forces", "stress") or bool(
+        scope and _WITH_UNIT.search(key)
+    )
+
+
+def _in(changed: Mapping[str, int] | None, label: str) -> str:
+    return "" if changed is None else f", in {changed[label]:,} structures"
 
 
 def _factor(quantity: str, unit: str) -> float:

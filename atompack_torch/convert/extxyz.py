@@ -16,6 +16,7 @@ from atompack_torch import _core
 from atompack_torch.batch import MoleculeBatch
 from atompack_torch.columns import Array, Column, Columns, of_batch
 from atompack_torch.committing import Committing
+from atompack_torch.conversions import masses_of
 from atompack_torch.convert.extxyz_keys import (
     NULL,
     TRANSPOSED,
@@ -24,7 +25,9 @@ from atompack_torch.convert.extxyz_keys import (
     Target,
     targets_of,
 )
+from atompack_torch.convert.extxyz_momenta import Momenta
 from atompack_torch.convert.extxyz_text import text_of
+from atompack_torch.convert.text_files import Text
 from atompack_torch.errors import FieldError, file_exists
 from atompack_torch.fields import BUILTIN, BUILTINS, FileLevel
 
@@ -38,7 +41,7 @@ class Reader(Iterator[Columns]):
     one type throughout: integers beside reals are reals, numbers beside text are text.
 
     Args:
-        path: the file.
+        path: the file, plain or compressed (gzip, bzip2, xz); a FIFO or ``"-"`` for standard input.
         keys: key in the file → name of a field (``{"REF_energy": "energy"}``) or of a custom
             property; goes before the names that are known anyway.
         report: is told what columns cannot hold; without one, there are warnings.
@@ -57,18 +60,19 @@ class Reader(Iterator[Columns]):
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
+        path: str | os.PathLike[str] | Text,
         *,
         keys: Mapping[str, str] | None = None,
         report: Report | None = None,
         max_frames: int = 1024,
         max_bytes: int = 4 << 20,
     ) -> None:
-        self._path = os.fspath(path)
+        self._text = path if isinstance(path, Text) else Text(path)  # lives as long as its readers
+        self._path = self._text.name
         self._report = _Warnings() if report is None else report
         self._limits = (max_frames, max_bytes)
-        self._reader = _core.ExtxyzReader(self._path)
-        self.n_frames, found = _core.survey_extxyz(self._path)
+        self._reader = _core.ExtxyzReader(self._text.path, self._path)
+        self.n_frames, found = _core.survey_extxyz(self._text.path)
         found_keys = [FoundKey(*field) for field in found]
         self._targets = targets_of(self._path, found_keys, keys or {}, self._report)
         for (level, key), target in self._targets.items():
@@ -99,11 +103,19 @@ class Reader(Iterator[Columns]):
             self._report.skip("columns after the positions", "the file does not name them", n_wide)
         block = _Block(self._path, first, numbers, ptr)
         columns = [Column(BUILTIN, "pbc", pbc), *_cell(lattices, has_lattice)]
+        momenta = None
         for level, key, values, present in fields:
             if level == "atom":
                 values, present = self._without_text(key, values, present)
-            if present.any():
-                columns.append(self._column(block, level, key, values, present, fields))
+            if not present.any():
+                continue
+            if self._targets[level, key].from_momenta:
+                momenta = Momenta(block.label("velocities", key, values, present), present)
+            else:
+                columns.append(self._column(block, level, key, values, present))
+        if momenta is not None:
+            masses = [v for where, name, v, _ in fields if (where, name) == ("atom", "masses")]
+            columns = momenta.joined(columns, block.masses(masses, momenta.present), ptr)
         return Columns(positions, numbers, ptr, columns)
 
     def _without_text(self, key: str, values: Any, present: Array) -> tuple[Any, Array]:
@@ -116,14 +128,10 @@ class Reader(Iterator[Columns]):
         return values, present & ~is_text
 
     def _column(
-        self, block: _Block, level: FileLevel, key: str, values: Any, present: Array, fields: Any
+        self, block: _Block, level: FileLevel, key: str, values: Any, present: Array
     ) -> Column:
         target = self._targets[level, key]
-        if target.from_momenta:
-            masses = [v for where, name, v, _ in fields if (where, name) == ("atom", "masses")]
-            values = block.label("velocities", key, values, present)
-            values = values / block.masses(masses)[:, None]
-        elif target.scope == BUILTIN and target.key != "name":
+        if target.scope == BUILTIN and target.key != "name":
             values = block.label(target.key, key, values, present)
         elif level == "molecule":
             values = _custom_values(key, target, values)
@@ -131,7 +139,7 @@ class Reader(Iterator[Columns]):
 
 
 def read(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | Text,
     *,
     keys: Mapping[str, str] | None = None,
     report: Report | None = None,
@@ -144,7 +152,8 @@ def read(
 
 def count(path: str | os.PathLike[str]) -> int:
     """Number of frames, up to damage: a look at the comment lines."""
-    return _core.survey_extxyz(os.fspath(path))[0]
+    with contextlib.closing(Text(path)) as text:
+        return _core.survey_extxyz(text.path)[0]
 
 
 class _Warnings:
@@ -201,24 +210,23 @@ class _Block(NamedTuple):
             f"(molecule {self.first_frame + frame}, field {key!r})"
         )
 
-    def masses(self, given: Sequence[Any]) -> Array:
-        """(N,) float64, those of the file where it has them."""
-        from ase.data import atomic_masses
-
-        if self.numbers.size and self.numbers.max() >= len(atomic_masses):
-            i = int(self.numbers.argmax())
-            frame = self.first_frame + int(np.searchsorted(self.ptr, i, side="right")) - 1
-            raise FieldError(
-                f"{self.path}: momenta: expected an element, got atomic number {self.numbers[i]} "
-                f"(molecule {frame}, field 'momenta')"
-            )
-        masses: Array = atomic_masses[self.numbers]
+    def masses(self, given: Sequence[Any], used: Array) -> Array:
+        """(N,) float64, those of the file where it has them; ``used`` (B,): where they matter."""
+        masses: Array = masses_of(self.numbers)
         for values in given:
             for i, rows in enumerate(self._by_frame(values)):
                 if rows is not None and np.ndim(rows) == 1:
                     rows = np.asarray(rows, dtype=np.float64)
                     own = masses[self.ptr[i] : self.ptr[i + 1]]
                     np.copyto(own, rows, where=~np.isnan(rows))
+        unknown = np.isnan(masses) & np.repeat(used, np.diff(self.ptr))
+        if unknown.any():
+            i = int(unknown.argmax())
+            frame = self.first_frame + int(np.searchsorted(self.ptr, i, side="right")) - 1
+            raise FieldError(
+                f"{self.path}: momenta: expected an element, got atomic number {self.numbers[i]} "
+                f"(molecule {frame}, field 'momenta')"
+            )
         return masses
 
     def _by_frame(self, values: Any) -> list[Any]:

@@ -28,7 +28,7 @@ LABELS: dict[FileLevel, dict[str, tuple[str, ...]]] = {
         "velocities": ("velocities",),
     },
 }
-# A column that is velocities times masses; counts where no column gives velocities.
+# Column of velocities times masses, which ASE reads and writes; a column ``velocities`` goes first.
 MOMENTA = "momenta"
 # Nine numbers under these keys are a matrix in Fortran order (as ASE has it).
 TRANSPOSED = frozenset({"stress", "virial"})
@@ -147,8 +147,7 @@ def _add_momenta(
     report: Report,
 ) -> None:
     place: tuple[FileLevel, str] = ("atom", MOMENTA)
-    has_velocities = any(target[:2] == (BUILTIN, "velocities") for target in targets.values())
-    if place not in found or place in targets or has_velocities:
+    if place not in found or place in targets:
         return
     if importlib.util.find_spec("ase") is None:
         report.note(f"{path}: momenta stay momenta: the masses of the elements come with ase")
@@ -165,6 +164,8 @@ def _check_unique(path: str, targets: Mapping[tuple[FileLevel, str], Target]) ->
     seen: dict[FieldId, str] = {}
     for (_, key), target in targets.items():
         field = FieldId(target.scope, target.key)
+        if target.from_momenta:  # may stand beside velocities
+            continue
         if field in seen:
             raise FieldError(
                 f"{path}: {field.key}: expected one key for it, got {seen[field]!r} and {key!r}"
@@ -181,6 +182,8 @@ def written_key(field: FieldId, level: FileLevel, shapes: Iterable[Shape | None]
         shapes: those of its values, one or one for each molecule; None for text.
     """
     if field.scope == BUILTIN:
+        if field.key == MOMENTA:
+            return MOMENTA
         sources = LABELS[level].get(field.key)
         return None if sources is None else sources[0]
     key, prefix = field.key, PREFIXES[field.scope]

@@ -9,7 +9,8 @@ import numpy as np
 
 from atompack_torch import _core
 from atompack_torch.columns import Array, Column, Columns
-from atompack_torch.convert.extxyz_keys import NULL, Report, Shape, written_key
+from atompack_torch.convert.extxyz_keys import MOMENTA, NULL, Report, Shape, written_key
+from atompack_torch.convert.extxyz_momenta import as_momenta
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import ATOM_PROPERTY, BUILTIN, BUILTINS, FieldId, FileLevel
 
@@ -29,7 +30,7 @@ def text_of(columns: Columns, report: Report) -> bytes:
     numbers = np.ascontiguousarray(columns.atomic_numbers, dtype=np.int64)
     _check_structure(ptr, positions, numbers)
     size = _Size(len(ptr) - 1, np.diff(ptr).tolist())
-    known = {(c.scope, c.key): c for c in columns.fields}
+    known = {(c.scope, c.key): c for c in as_momenta([*columns.fields], numbers, ptr, report)}
     cell = known.pop((BUILTIN, "cell"), None)
     pbc = known.pop((BUILTIN, "pbc"), None)
     fields = [written for c in known.values() if (written := _written(c, size, report))]
@@ -111,6 +112,8 @@ def _written(column: Column, size: _Size, report: Report) -> _Written | None:
 
 
 def _level_of(column: Column) -> FileLevel:
+    if column.scope == BUILTIN and column.key == MOMENTA:
+        return "atom"
     if column.scope == BUILTIN and column.key in BUILTINS:
         return BUILTINS[column.key].level
     return "atom" if column.scope == ATOM_PROPERTY else "molecule"

@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from atompack_torch.columns import Columns
 from atompack_torch.convert.report import Report
-from atompack_torch.errors import FieldError
+from atompack_torch.convert.text_files import STDIN, Text, is_pipe
+from atompack_torch.errors import CorruptFileError, FieldError, UnsupportedFormatError
+from atompack_torch.fields import PREFIXES
 from atompack_torch.formats import recognize
 
 if TYPE_CHECKING:
     from atompack_torch.convert.extxyz import Reader
 
 # Names for options; "ase" is everything that ASE reads, "ase:NAME" one of its formats.
-SOURCES = ("atp", "shards", "extxyz", "ase-db", "npz", "hdf5", "ase")
+SOURCES = ("atp", "shards", "extxyz", "ase-db", "npz", "hdf5", "mace-hdf5", "ase")
 TARGETS = ("atp", "shards", "extxyz", "ase-db")
 _SUFFIXES = {
     ".atp": "atp",
@@ -29,6 +31,7 @@ _SUFFIXES = {
     ".h5": "hdf5",
     ".hdf5": "hdf5",
 }
+_COMPRESSED = (".gz", ".bz2", ".xz")
 
 
 class Source(NamedTuple):
@@ -39,12 +42,14 @@ class Source(NamedTuple):
         kind: one of ``SOURCES``, or ``ase:NAME``.
         keys: the file's names → ours.
         padding: of arrays.
+        text: of extended XYZ, what is read.
     """
 
     path: str
     kind: str
     keys: Mapping[str, str]
     padding: int | None
+    text: Text | None = None
 
     @property
     def maps_keys_itself(self) -> bool:
@@ -67,6 +72,10 @@ class Source(NamedTuple):
             return ase_db.count(self.path)
         if self.kind == "extxyz":
             return self._extxyz(Report()).n_frames
+        if self.kind == "mace-hdf5":
+            from atompack_torch.convert import mace_hdf5
+
+            return mace_hdf5.count(self.path)
         if self.kind in ("npz", "hdf5"):
             from atompack_torch.convert import arrays
 
@@ -92,7 +101,14 @@ class Source(NamedTuple):
             reader = self._extxyz(report)
             for key in sorted(self.keys.keys() - {key for _, key in reader._targets}):
                 raise FieldError(f"{self.path}: keys: no frame has a key {key!r}")
+            for (_, key), target in reader._targets.items():
+                if target.key != key:
+                    report.origin(PREFIXES.get(target.scope, "") + target.key, key)
             return reader
+        if self.kind == "mace-hdf5":
+            from atompack_torch.convert import mace_hdf5
+
+            return mace_hdf5.read(self.path, report=report)
         if self.kind in ("npz", "hdf5"):
             from atompack_torch.convert import arrays
 
@@ -106,10 +122,18 @@ class Source(NamedTuple):
     def _extxyz(self, report: Report) -> Reader:
         from atompack_torch.convert import extxyz
 
-        return extxyz.read(self.path, keys=self.keys, report=report)
+        assert self.text is not None
+        return extxyz.read(self.text, keys=self.keys, report=report)
+
+    def close(self) -> None:
+        """Frees the temporary copy, if there is one."""
+        if self.text is not None:
+            self.text.close()
 
     def n_bytes(self) -> int:
-        """Size on disk."""
+        """Size on disk, or of what came through a pipe."""
+        if self.text is not None:
+            return self.text.n_bytes
         pattern = "*" if self.kind == "shards" else "*.atp"
         return bytes_at(Path(self.path), pattern)
 
@@ -135,24 +159,49 @@ def source_of(
 
     Raises:
         FileNotFoundError: there is no such file.
+        UnsupportedFormatError: a socket or a device, or a pipe for another format than text.
         ValueError: a format that is not known.
     """
-    if not Path(path).exists():
+    if os.fspath(path) != STDIN and not Path(path).exists():
         raise FileNotFoundError(f"{path}: no such file")
     if kind is not None and kind not in SOURCES and not kind.startswith("ase:"):
         expected = ", ".join((*SOURCES, "ase:NAME"))
         raise ValueError(f"format: expected one of {expected}, got {kind!r}")
-    found = kind or _format_of(Path(path))
+    streams = is_pipe(path)
+    found = kind or (_kind_by_suffix(Path(path)) or "extxyz" if streams else _format_of(Path(path)))
+    if streams and found != "extxyz":
+        raise UnsupportedFormatError(
+            f"{path}: expected a regular file, got a pipe: only extended XYZ is read from pipes, "
+            f"not format {found}"
+        )
+    if found.startswith("ase") and found != "ase-db" and Path(path).stat().st_size == 0:
+        raise CorruptFileError(f"{path}: expected structures, got an empty file")
+    if found == "hdf5":
+        from atompack_torch.convert.mace_hdf5 import is_mace
+
+        found = "mace-hdf5" if is_mace(path) else found
     if padding is not None and found not in ("npz", "hdf5"):
         raise ValueError(f"padding: only arrays have it, {path} is of format {found}")
-    return Source(os.fspath(path), found, keys, padding)
+    text = Text(path) if found == "extxyz" else None
+    return Source(text.name if text else os.fspath(path), found, keys, padding, text)
+
+
+def _kind_by_suffix(path: Path) -> str | None:
+    """Of ``x.extxyz.gz``, what ``x.extxyz`` is; None: the suffix does not tell."""
+    if path.suffix in _COMPRESSED:
+        inner = _SUFFIXES.get(path.with_suffix("").suffix)
+        return inner if inner == "extxyz" else None
+    return _SUFFIXES.get(path.suffix)
 
 
 def _format_of(path: Path) -> str:
     if path.is_dir():
         return "shards" if is_shards(path) else "atp"
-    if path.suffix in _SUFFIXES:
-        return _SUFFIXES[path.suffix]
+    known = _kind_by_suffix(path)
+    if known is not None:
+        return known
+    if path.stat().st_size == 0:
+        return "ase"  # and no more: files of /proc have no size, and reading them may hang
     found = recognize(path)
     return found.source or "ase" if found is not None else "ase"
 

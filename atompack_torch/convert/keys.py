@@ -86,6 +86,7 @@ class KeyMap:
         target = field_of(self._keys[source], scope)
         renamed = Column(*target, column.values, column.mask)
         self._report.note(f"{source!r} became {label_of(renamed)!r}")
+        self._report.origin(label_of(renamed), source)
         if is_per_atom(renamed) != is_per_atom(column):
             renamed = _of_the_atoms(source, renamed, columns.ptr)
         return shaped(renamed, self._report) if target.scope == BUILTIN else renamed

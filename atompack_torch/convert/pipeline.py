@@ -9,14 +9,18 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from atompack_torch.columns import Columns
+from atompack_torch.columns import Column, Columns
 from atompack_torch.convert.changes import Changes
 from atompack_torch.convert.checks import checked
 from atompack_torch.convert.fitting import Fit
 from atompack_torch.convert.formats import Source, bytes_at, open_target, source_of, target_kind
+from atompack_torch.convert.hints import name_warnings, no_labels_warning
 from atompack_torch.convert.keys import KeyMap, label_of
+from atompack_torch.convert.missing import nan_as_missing
 from atompack_torch.convert.report import OnError, Report
+from atompack_torch.convert.text_files import STDIN
 from atompack_torch.errors import CorruptFileError, file_exists
+from atompack_torch.fields import BUILTIN
 from atompack_torch.options import checked_path
 from atompack_torch.progress import Progress
 from atompack_torch.writer import Codec
@@ -37,6 +41,7 @@ def convert(
     keys: Mapping[str, str] | None = None,
     padding: int | None = None,
     changes: Changes | None = None,
+    nan_is_missing: bool = True,
     on_error: OnError = "raise",
     progress: bool = True,
 ) -> Report:
@@ -53,11 +58,12 @@ def convert(
 
     Args:
         src: a file, a folder of ``.atp`` shards or of Atlas shards, or several of them, which are
-            joined.
+            joined. Extended XYZ may be compressed (gzip, bzip2, xz), a FIFO, or ``"-"`` for
+            standard input; its text is then kept in a temporary file (see ``TMPDIR``).
         dst: the file to make.
         format: of the sources: ``"atp"``, ``"shards"``, ``"extxyz"``, ``"ase-db"``, ``"npz"``,
-            ``"hdf5"``, ``"ase"`` (any that ASE reads) or ``"ase:NAME"`` (with ASE's name for it);
-            None: found by suffix or first bytes.
+            ``"hdf5"``, ``"mace-hdf5"``, ``"ase"`` (any that ASE reads) or ``"ase:NAME"`` (with
+            ASE's name for it); None: found by suffix or first bytes.
         target: ``"atp"``, ``"shards"``, ``"extxyz"`` or ``"ase-db"``; None: by the suffix of
             ``dst``, which shards do not have.
         codec: of an ``.atp``, as for ``AtpWriter``.
@@ -69,6 +75,8 @@ def convert(
         keys: name in the source → label or property here, e.g. ``{"REF_energy": "energy"}``.
         padding: atomic number of rows that are no atoms, in NPZ and HDF5 files.
         changes: of units, signs and types.
+        nan_is_missing: labels that are NaN throughout in a structure become missing, and are
+            counted; False: they stay NaN.
         on_error: ``"skip"`` leaves out structures that cannot be read, and counts them.
         progress: show a progress bar on stderr.
 
@@ -93,21 +101,32 @@ def convert(
         raise ValueError(f"mode: shards are not replaced, take {dst} away first")
     if shards is not None and kind != "shards":
         raise ValueError(f"shards: only shards have them, {dst} is of format {kind}")
-    sources = [source_of(path, format, keys or {}, padding) for path in paths]
-    if any(Path(dst).exists() and Path(dst).samefile(path) for path in paths):
+    files = [path for path in paths if os.fspath(path) != STDIN and Path(path).exists()]
+    if any(Path(dst).exists() and Path(dst).samefile(path) for path in files):
         raise ValueError(f"{dst}: is a source itself")
     if mode == "x" and Path(dst).exists():
         modes = {"atp": "mode='w' replaces it, mode='a' appends to it"}
         modes["shards"] = "remove it, or choose another folder"
         raise file_exists(dst, modes.get(kind, "mode='w' replaces it"))
+    sources = [source_of(path, format, keys or {}, padding) for path in paths]
     fit = None if kind != "atp" else Fit.of_file(dst) if mode == "a" else Fit()
     changes = changes or Changes()
-    job = _Job(sources, dst, kind, codec, level, shards, mode == "a", changes, progress)
+    job = _Job(
+        sources, dst, kind, codec, level, shards, mode == "a", changes, nan_is_missing, progress
+    )
+    try:
+        return _run(job, on_error, fit)
+    finally:
+        for source in sources:
+            source.close()
+
+
+def _run(job: _Job, on_error: OnError, fit: Fit | None) -> Report:
     report = Report(on_error)
     if not job.run(report, fit):  # types were too narrow; now all of them are known
         report = Report(on_error)
         if not job.run(report, fit):
-            raise CorruptFileError(f"{dst}: expected sources that stay as they are, they changed")
+            raise CorruptFileError(f"{job.dst}: expected sources that stay as they are")
     return report
 
 
@@ -122,6 +141,7 @@ class _Job(NamedTuple):
     shards: tuple[int, int, int] | None
     append: bool
     changes: Changes
+    nan_is_missing: bool
     progress: bool
 
     def run(self, report: Report, fit: Fit | None) -> bool:
@@ -139,13 +159,25 @@ class _Job(NamedTuple):
                     fit.learn(columns)
                     bar.update(len(columns.ptr) - 1)
                 return False
-        report.changes += self.changes.describe()
-        for caution in self.changes.cautions(report.labels):
-            report.note(caution)
+        self._say(report)
         report.bytes_read = sum(source.n_bytes() for source in self.sources)
         report.bytes_written = bytes_at(Path(self.dst))
         report.finish()
         return True
+
+    def _say(self, report: Report) -> None:
+        """Tells the report what was changed, and what looks wrong."""
+        report.changes += self.changes.describe(report.changed)
+        report.source_units += self.changes.source_units(report.labels)
+        n = report.structures_written
+        warnings = [
+            *name_warnings(report.sources, self.changes),
+            *(self.changes.unused(report.changed) if n else ()),
+        ]
+        for caution in self.changes.cautions(report.labels):
+            report.note(caution)
+        for warning in warnings:
+            report.warn(warning)
 
     def _write(
         self, blocks: Iterator[Columns], report: Report, fit: Fit | None, bar: Progress
@@ -173,13 +205,22 @@ class _Job(NamedTuple):
         for source in self.sources:
             keys = KeyMap({} if source.maps_keys_itself else source.keys, report)
             first = 0
+            fields: dict[str, None] = {}
             for columns in _until_fault(source.blocks(report), report):
                 n = len(columns.ptr) - 1
                 report.structures_read += n
                 columns = checked(keys.apply(columns), source.path, first, report)
-                yield self.changes.apply(columns)
+                if self.nan_is_missing:
+                    columns = nan_as_missing(columns, report)
+                _count_changes(columns, changed := self.changes.apply(columns, report), report)
+                fields |= {label_of(column): None for column in changed.fields}
+                yield changed
                 first += n
             keys.check_all_found()
+            is_arrays = source.kind in ("npz", "hdf5", "mace-hdf5")
+            warning = no_labels_warning(fields, report.skipped, is_arrays=is_arrays)
+            if first and warning:
+                report.warn(f"{source.path}: {warning}")
 
 
 def _until_fault(blocks: Iterator[Columns], report: Report) -> Iterator[Columns]:
@@ -194,6 +235,26 @@ def _until_fault(blocks: Iterator[Columns], report: Report) -> Iterator[Columns]
 
 class _TooNarrowError(Exception):
     """A type that was written already has to be wider."""
+
+
+def _count_changes(before: Columns, after: Columns, report: Report) -> None:
+    """Counts the structures that have each label, and those whose label got another type."""
+    n = len(after.ptr) - 1
+    report.changed["positions"] += n
+    if after.positions.dtype != before.positions.dtype:
+        report.changed["dtype positions"] += n
+    old = {column[:2]: column for column in before.fields}
+    for column in after.fields:
+        if column.scope == BUILTIN:
+            count = n if column.mask is None else int(np.sum(column.mask))
+            report.changed[column.key] += count
+            if _dtypes(column) != _dtypes(old[column[:2]]):
+                report.changed[f"dtype {column.key}"] += count
+
+
+def _dtypes(column: Column) -> set[str]:
+    values = [column.values] if isinstance(column.values, np.ndarray) else column.values
+    return {str(value.dtype) for value in values if isinstance(value, np.ndarray)}
 
 
 def _count(columns: Columns, report: Report) -> None:

@@ -22,7 +22,16 @@ class Report:
         skipped: (what, why) → how many; nothing is left out without a line here.
         notes: what else the reader should know: how the source was understood, changes of
             representation.
-        changes: what was asked for and done to values.
+        warnings: what is probably not as it was meant: no labels, names that suggest another
+            quantity, options that met nothing, fields that stayed in another unit.
+        changes: what was done to values.
+        changed: label → number of structures that had it when values were changed.
+        sources: field → its names in the sources, where they are others.
+        source_units: fields that look like energies, forces, stresses or dipoles and are still in
+            the unit of the source.
+        nan_as_missing: label → number of structures in which it was NaN throughout and was taken
+            as missing.
+        partly_nan: label → number of structures in which some of its values are NaN.
         bytes_read: size of the sources on disk.
         bytes_written: size of the output on disk.
         seconds: how long it took.
@@ -36,7 +45,13 @@ class Report:
         self.labels: Counter[str] = Counter()
         self.skipped: Counter[tuple[str, str]] = Counter()
         self.notes: list[str] = []
+        self.warnings: list[str] = []
         self.changes: list[str] = []
+        self.changed: Counter[str] = Counter()
+        self.sources: dict[str, list[str]] = {}
+        self.source_units: list[str] = []
+        self.nan_as_missing: Counter[str] = Counter()
+        self.partly_nan: Counter[str] = Counter()
         self.bytes_read = 0
         self.bytes_written = 0
         self.seconds = 0.0
@@ -51,6 +66,17 @@ class Report:
         if text not in self.notes:
             self.notes.append(text)
 
+    def warn(self, text: str) -> None:
+        """Something that is probably not as it was meant; said once."""
+        if text not in self.warnings:
+            self.warnings.append(text)
+
+    def origin(self, field: str, source: str) -> None:
+        """A field of the output has another name in a source."""
+        names = self.sources.setdefault(field, [])
+        if source != field and source not in names:
+            names.append(source)
+
     def refuse(self, error: AtompackError, count: int = 1) -> None:
         """Structures that cannot be converted: an error, or counted if that was asked for.
 
@@ -62,7 +88,11 @@ class Report:
         self.skip("structures", str(error), count)
 
     def finish(self) -> None:
-        """Stops the clock."""
+        """Stops the clock, and puts counts into words."""
+        for label, n in self.nan_as_missing.items():
+            self.changes.append(f"{label}: NaN in {n:,} structures, taken as missing")
+        for label, n in self.partly_nan.items():
+            self.note(f"{label}: some values are NaN in {n:,} structures, which stay as they are")
         self.seconds = time.monotonic() - self._start
 
     def as_dict(self) -> dict[str, Any]:
@@ -72,7 +102,12 @@ class Report:
             "structures_written": self.structures_written,
             "atoms_written": self.atoms_written,
             "labels": dict(self.labels),
+            "sources": {field: list(names) for field, names in self.sources.items() if names},
+            "source_units": list(self.source_units),
+            "nan_as_missing": dict(self.nan_as_missing),
+            "partly_nan": dict(self.partly_nan),
             "changes": list(self.changes),
+            "warnings": list(self.warnings),
             "skipped": [
                 {"what": what, "why": why, "count": count}
                 for (what, why), count in self.skipped.items()
@@ -93,12 +128,19 @@ class Report:
             ),
             ("time", f"{self.seconds:.1f} s"),
         ]
-        rows += _section("labels", [f"{n:>12,}  {name}" for name, n in self.labels.items()])
+        rows += _section("warnings", self.warnings)
+        rows += _section("labels", [self._label_line(name) for name in self.labels])
         rows += _section("changed", self.changes or ["nothing"])
+        if self.source_units:
+            rows.append(("units", f"as in the source: {', '.join(self.source_units)}"))
         left_out = [f"{n:>12,}  {what}: {why}" for (what, why), n in self.skipped.items()]
         rows += _section("left out", left_out or ["nothing"])
         rows += _section("notes", self.notes)
         return "\n".join(f"{head:<10}{text}" for head, text in rows)
+
+    def _label_line(self, field: str) -> str:
+        names = ", ".join(map(repr, self.sources.get(field, [])))
+        return f"{self.labels[field]:>12,}  {field}" + (f", from {names}" if names else "")
 
 
 def _section(head: str, lines: list[str]) -> list[tuple[str, str]]:

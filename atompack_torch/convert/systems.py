@@ -132,6 +132,8 @@ class System:
             return possible
         if member.name in BUILTINS and shape == BUILTINS[member.name].shape != ():
             return {"shared"}  # one cell for all
+        if member.name == "name" and "molecule" not in possible and "shared" in possible:
+            return {"shared"}  # as sGDML names a data set
         if said not in possible:
             expected = of_atoms if said == "atom" else of_structures
             raise FieldError(f"{self.where}: {member.key}: expected {expected} rows, got {shape}")

@@ -22,7 +22,7 @@ void Reader::add_entries(const FrameHead& head, BlockBuilder& block) {
     const auto kind = kinds_.find({Level::molecule, entry.key});
     if (kind != kinds_.end() && kind->second == Kind::text && value_.kind != Kind::text) {
       value_.reset(Kind::text);
-      value_.texts.push_back(entry.text);
+      value_.texts.emplace_back(without_mark(entry.text));
     } else if (kind != kinds_.end() && value_.kind != Kind::text) {
       value_.widen(wider(kind->second, value_.kind));
     }
@@ -46,10 +46,10 @@ bool Reader::try_frame(BlockBuilder& block) {
   try {
     return read_frame(block);
   } catch (CorruptFileError& error) {
-    error.in_file(lines_.path()).at_molecule(frame_);
+    error.in_file(name_).at_molecule(frame_);
     damage_ = std::make_exception_ptr(error);
   } catch (UnsupportedFormatError& error) {
-    error.in_file(lines_.path()).at_molecule(frame_);
+    error.in_file(name_).at_molecule(frame_);
     damage_ = std::make_exception_ptr(error);
   }
   return false;

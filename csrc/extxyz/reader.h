@@ -16,7 +16,9 @@ namespace atompack::extxyz {
 // Memory is that of one block, whatever the size of the file. Not thread-safe.
 class Reader {
  public:
-  explicit Reader(const std::string& path) : lines_(path) {}
+  explicit Reader(const std::string& path) : Reader(path, path) {}
+  // Errors call the file `name`: `path` may be that of a temporary copy.
+  Reader(const std::string& path, const std::string& name) : lines_(path), name_(name) {}
 
   // Values under this key come out as this kind where theirs is narrower: integers as reals, anything of a comment
   // line as the text that stands there. Rows of atoms do not become text.
@@ -39,6 +41,7 @@ class Reader {
   void add_columns(const FrameHead& head, BlockBuilder& block);
 
   LineReader lines_;
+  std::string name_;
   FrameHeadReader heads_;
   Atoms atoms_;
   Array value_;

@@ -65,8 +65,20 @@ bool is_unprocessed(const Entry& entry) {
   return is_uid && !entry.text.starts_with(std::string(kJsonMark) + '"');
 }
 
+// Objects and lists of other things than numbers: there is no value for them but their JSON.
+bool is_other_json(std::string_view json) {
+  const auto within = [&](char open, char close) { return json.starts_with(open) && json.ends_with(close); };
+  return json.size() > 1 && (within('{', '}') || within('[', ']'));
+}
+
 bool infer_structured(const Entry& entry, Array& out) {
-  if (entry.text.starts_with(kJsonMark)) return parse_json(std::string_view(entry.text).substr(kJsonMark.size()), out);
+  if (entry.text.starts_with(kJsonMark)) {
+    std::string_view json = without_mark(entry.text);
+    if (parse_json(json, out)) return true;
+    while (!json.empty() && is_space(json.back())) json.remove_suffix(1);
+    if (is_other_json(json)) set_text(json, out);
+    return is_other_json(json);
+  }
   const bool nested = entry.bracketed && entry.text.find_first_of("[{") != std::string::npos;
   return nested && parse_nested('[' + entry.text + ']', out);
 }
@@ -104,6 +116,13 @@ void infer_value(const Entry& entry, Array& out) {
     if (read_words(text, kind, out)) return;
   }
   set_text(text, out);
+}
+
+std::string_view without_mark(std::string_view text) {
+  if (!text.starts_with(kJsonMark)) return text;
+  text.remove_prefix(kJsonMark.size());
+  while (!text.empty() && is_space(text.front())) text.remove_prefix(1);
+  return text;
 }
 
 void append_text_value(std::string_view key, std::string_view text, std::string& line) {

@@ -195,8 +195,10 @@ def test_a_value_is_what_ase_makes_of_it(write: Callable[[str], Path], value: st
         ("[[T,F]]", np.array([[True, False]])),
         ("[[1,2],[3]]", "[1,2],[3]"),
         ("[[a,b]]", "[a,b]"),
-        ('"_JSON {\\"a\\": 1}"', '_JSON {"a": 1}'),
-        ('"_JSON [[1], [2, 3]]"', "_JSON [[1], [2, 3]]"),
+        ('"_JSON {\\"a\\": 1}"', '{"a": 1}'),
+        ('"_JSON [[1], [2, 3]]"', "[[1], [2, 3]]"),
+        (r'"_JSON [\"a\", \"b\"] "', '["a", "b"]'),
+        ('"_JSON {\\"a\\": NaN}"', '{"a": NaN}'),
         ('"_JSON [oops"', "_JSON [oops"),
         ('"_JSON null"', None),
     ],
@@ -463,3 +465,9 @@ def test_numbers_of_every_spelling_in_columns(write: Callable[[str], Path]) -> N
     assert same(got[POSITIONS], expected)
     assert got[ATOM_PROPERTY, "i"].tolist() == [7, -7, 0]
     assert got[ATOM_PROPERTY, "l"].tolist() == [True, False, True]
+
+
+def test_no_mark_of_json_where_another_frame_makes_it_text(write: Callable[[str], Path]) -> None:
+    path = write(one_atom('key="_JSON [[1, 2]]"') + one_atom("key=x") + one_atom('key="_JSON 5"'))
+    values = [frame[MOLECULE_PROPERTY, "key"] for frame in read(path)]
+    assert values == ["[[1, 2]]", "x", "5"]

@@ -46,7 +46,10 @@ TEST(Value, ListsInBracketsOnly) {
 TEST(Value, JsonBehindItsMark) {
   EXPECT_EQ(infer("_JSON [[1]]"), "integer(1,1) 1");
   EXPECT_EQ(infer("_JSON \"5\""), "text '5'");
-  EXPECT_EQ(infer("_JSON {}"), "text '_JSON {}'");
+  EXPECT_EQ(infer("_JSON {}"), "text '{}'");
+  EXPECT_EQ(infer("_JSON  [\"a\", {}] "), "text '[\"a\", {}]'");
+  EXPECT_EQ(infer("_JSON {oops"), "text '_JSON {oops'");
+  EXPECT_EQ(infer("_JSON null"), "text '_JSON null'");
   EXPECT_EQ(infer("_JSON"), "text '_JSON'");
 }
 
