@@ -56,7 +56,7 @@ class IndexShare:
         return {"position": self._n}
 
 
-class IndexSampler(ElasticSampler[int], DistributedSampler[int]):
+class IndexSampler(ElasticSampler[int], DistributedSampler[int]):  # type: ignore[misc, override]
     """A sampler of single molecules; subclasses say in which order.
 
     Frameworks (Lightning, Ray) replace or wrap any sampler that is no ``DistributedSampler`` of
