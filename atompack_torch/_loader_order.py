@@ -2,46 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sized
 
 import torch
 from torch import Tensor
-
-if TYPE_CHECKING:
-    from atompack_torch.loader import Loader
+from torch.utils.data import Sampler
 
 
-class OwnOrder:
-    """The stored order of a data set, or one drawn for each epoch of a loader."""
+class OwnOrder(Sampler[int]):
+    """All items, in an order that depends on seed and epoch alone."""
 
-    def __init__(self, loader: Loader) -> None:
-        self._loader = loader
+    def __init__(self, dataset: Sized, seed: int) -> None:
+        self._dataset = dataset
+        self.seed = seed
+        self.epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
-        """Chooses the epoch of the loader; a place in it that was loaded is kept."""
-        if not self._loader._is_resumed_in(epoch):
-            self._loader.set_epoch(epoch)
+        """Chooses the epoch of the next pass."""
+        self.epoch = epoch
 
     def __len__(self) -> int:
-        return len(self._loader.dataset)
+        return len(self._dataset)
 
-    def batches(self, skip: int) -> Iterator[Tensor]:
-        """Item numbers of each batch, from batch ``skip`` on."""
-        loader, n, size = self._loader, len(self), self._loader.batch_size
-        assert size is not None
-        end = n // size * size if loader.drop_last else n
-        order = None
-        if loader.shuffle:
-            # Of both numbers: epoch 1 of seed 0 is not epoch 0 of seed 1.
-            generator = torch.Generator().manual_seed(_mixed(loader.seed, loader.epoch))
-            order = torch.randperm(n, generator=generator)
-        for first in range(skip * size, end, size):
-            last = min(first + size, end)
-            yield torch.arange(first, last) if order is None else order[first:last]
+    def numbers(self) -> Tensor:
+        """(len,) int64: the items of this epoch in order."""
+        # Of both numbers: epoch 1 of seed 0 is not epoch 0 of seed 1.
+        generator = torch.Generator().manual_seed(_mixed(self.seed, self.epoch))
+        return torch.randperm(len(self), generator=generator)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.numbers().tolist())
 
     def __repr__(self) -> str:
-        return f"OwnOrder(seed={self._loader.seed}, epoch={self._loader.epoch})"
+        return f"OwnOrder({len(self)} items, seed={self.seed}, epoch={self.epoch})"
+
+
+def chunks(order: Tensor | None, n: int, size: int, drop_last: bool, skip: int) -> Iterator[Tensor]:
+    """The items of each batch, from batch ``skip`` on.
+
+    Args:
+        order: the items in order; None: the stored one.
+        n: number of items.
+        size: items in a batch.
+        drop_last: leave out a last batch that is not full.
+        skip: batches that are left out at the start.
+    """
+    end = n // size * size if drop_last else n
+    for first in range(skip * size, end, size):
+        last = min(first + size, end)
+        yield torch.arange(first, last) if order is None else order[first:last]
 
 
 def _mixed(seed: int, epoch: int) -> int:

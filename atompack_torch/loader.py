@@ -28,7 +28,7 @@ from atompack_torch._loader_checks import (
     check_sampler,
     count,
 )
-from atompack_torch._loader_order import OwnOrder
+from atompack_torch._loader_order import OwnOrder, chunks
 from atompack_torch.batch import MoleculeBatch
 from atompack_torch.datasets._batches import Ahead, BatchDataset
 
@@ -59,7 +59,8 @@ class Loader:
         batch_size: items in a batch.
         batch_sampler: yields lists (or int64 tensors) of item numbers; in place of
             ``batch_size``, ``shuffle``, ``sampler`` and ``drop_last``.
-        sampler: yields item numbers; in place of ``shuffle``.
+        sampler: yields item numbers; in place of ``shuffle``. Where someone (Lightning, say) calls
+            its ``set_epoch`` between two passes, the loader follows.
         shuffle: draw a new order for every epoch.
         seed: of that order.
         drop_last: leave out the last batch if it is not full.
@@ -112,8 +113,11 @@ class Loader:
         prefetch = count("prefetch", prefetch)
         self.dataset = dataset
         self.batch_size = None if batch_sampler is not None else batch_size or 1
-        self.batch_sampler, self._sampler = batch_sampler, sampler
         self.shuffle, self.seed, self.drop_last = shuffle, operator.index(seed), drop_last
+        self._has_own_order = sampler is None and batch_sampler is None
+        if self._has_own_order:
+            sampler = OwnOrder(dataset, self.seed) if shuffle else SequentialSampler(dataset)
+        self.batch_sampler, self.sampler = batch_sampler, sampler
         cores = len(os.sched_getaffinity(0))
         self.num_threads = num_threads or min(max(cores - 1, 1), _MOST_THREADS)
         self.prefetch = max(prefetch, self.num_threads)
@@ -127,22 +131,12 @@ class Loader:
         self._sampler_state: Mapping[str, Any] | None = None  # for the next pass
         self._is_begun = False  # the sampler's pass is that of this epoch
         self._before = 0  # batches of the epoch that were handed out before the sampler's pass
-        self._seen_epoch = getattr(self._given_sampler, "epoch", None)  # of the sampler
+        self._seen_epoch = getattr(self._chosen_sampler, "epoch", None)  # of the sampler
         self._is_warned = False
 
     @property
-    def _given_sampler(self) -> Any:
-        return self.batch_sampler if self.batch_sampler is not None else self._sampler
-
-    @property
-    def sampler(self) -> Any:
-        """The sampler of single items; None with a ``batch_sampler``.
-
-        Without either it stands for the loader's own order. Frameworks call ``set_epoch`` on it.
-        """
-        if self._sampler is not None or self.batch_sampler is not None:
-            return self._sampler
-        return OwnOrder(self) if self.shuffle else SequentialSampler(self.dataset)
+    def _chosen_sampler(self) -> Any:
+        return self.sampler if self.batch_sampler is None else self.batch_sampler
 
     @property
     def epoch(self) -> int:
@@ -162,7 +156,7 @@ class Loader:
         """
         if self.batch_sampler is not None:
             return len(self.batch_sampler)  # type: ignore[arg-type]
-        n = len(self.dataset) if self._sampler is None else len(self._sampler)  # type: ignore[arg-type]
+        n = len(self.sampler)  # type: ignore[arg-type]
         assert self.batch_size is not None
         return n // self.batch_size if self.drop_last else -(-n // self.batch_size)
 
@@ -176,12 +170,9 @@ class Loader:
         asked = _Pass(self, self._indices(skip))
         return self._hand_out(asked)
 
-    def _is_resumed_in(self, epoch: int) -> bool:
-        return self._resumed and self._epoch == epoch
-
     def _follow_sampler(self) -> None:
         """Takes up an epoch that someone else has chosen on the sampler itself: Lightning, say."""
-        chosen = getattr(self._given_sampler, "epoch", None)
+        chosen = getattr(self._chosen_sampler, "epoch", None)
         if isinstance(chosen, int) and chosen != self._seen_epoch and chosen != self._epoch:
             self.set_epoch(chosen)
 
@@ -212,9 +203,7 @@ class Loader:
 
     def _indices(self, skip: int) -> Iterator[Sequence[int] | Tensor]:
         """The molecule numbers of each batch, from batch ``skip`` on."""
-        sampler = self._given_sampler
-        if sampler is None:
-            return OwnOrder(self).batches(skip)
+        sampler = self._chosen_sampler
         if hasattr(sampler, "set_epoch"):
             sampler.set_epoch(self._epoch)
         if self._sampler_state is not None:
@@ -223,6 +212,10 @@ class Loader:
         self._seen_epoch = getattr(sampler, "epoch", None)
         if self.batch_sampler is not None:
             return islice(batches_of(self.batch_sampler), skip, None)
+        assert self.batch_size is not None
+        if self._has_own_order:
+            order = sampler.numbers() if self.shuffle else None
+            return chunks(order, len(self.dataset), self.batch_size, self.drop_last, skip)
         return islice(self._chunks(sampler), skip, None)
 
     def _chunks(self, sampler: Iterable[int]) -> Iterator[list[int]]:
@@ -240,7 +233,7 @@ class Loader:
         own state, with which the pass can be resumed on another number of ranks.
         """
         state: dict[str, Any] = {"epoch": self._epoch, "batches": self._handed, "seed": self.seed}
-        sampler = self._given_sampler
+        sampler = self._chosen_sampler
         if self._sampler_state is not None:
             state["sampler"] = dict(self._sampler_state)
         elif _takes_consumed(sampler):
@@ -280,10 +273,10 @@ class Loader:
             shown["batch_sampler"] = _short(self.batch_sampler)
         else:
             shown["batch_size"] = self.batch_size
-            if self._sampler is None:
+            if self._has_own_order:
                 shown |= {"shuffle": self.shuffle, "seed": self.seed}
             else:
-                shown["sampler"] = _short(self._sampler)
+                shown["sampler"] = _short(self.sampler)
             shown["drop_last"] = self.drop_last
         shown |= {"num_threads": self.num_threads, "prefetch": self.prefetch}
         shown |= {"pin_memory": self.pin_memory, "device": self.device, "epoch": self._epoch}
