@@ -22,6 +22,7 @@ from atompack_torch.cache_verification import CacheVerification, verify_cache
 from atompack_torch.column_scan import ColumnScan
 from atompack_torch.compaction import compact
 from atompack_torch.contraction import contract_forces
+from atompack_torch.datasets._collated import collate_identity
 from atompack_torch.datasets.atlas_shards import ShardDataset
 from atompack_torch.datasets.atlas_store import AtlasDataset
 from atompack_torch.datasets.atp import AtpDataset
@@ -87,6 +88,7 @@ __all__ = [
     "WriterLockedError",
     "build_cache",
     "collate",
+    "collate_identity",
     "compact",
     "contract_forces",
     "hub",

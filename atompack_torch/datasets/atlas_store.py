@@ -14,7 +14,7 @@ from torch.utils.data import get_worker_info
 from atompack_torch._core import ColumnPrefetcher, ColumnScanner
 from atompack_torch.atlas_store import AtlasStore
 from atompack_torch.column_scan import Layout
-from atompack_torch.datasets._batches import BatchDataset, Indices, as_sequence
+from atompack_torch.datasets._batches import BatchDataset, Indices, as_sequence, transformed
 from atompack_torch.datasets._one_arena import sent_whole
 
 Batch = dict[str, Any]
@@ -180,7 +180,7 @@ class AtlasDataset(BatchDataset[Batch]):
         return batch
 
     def _finished(self, batch: Batch) -> Any:
-        return batch if self._transform is None else self._transform(batch)
+        return transformed(self._transform, batch)
 
     def _copied(self) -> AtlasDataset:
         part = super()._copied()
