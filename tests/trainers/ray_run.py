@@ -50,7 +50,7 @@ def train(config: dict[str, Any]) -> None:
 
 def main(path: str, out: str) -> None:
     folder = Path(out).parent
-    ray.init(num_cpus=3, include_dashboard=False, _node_ip_address="127.0.0.1", _temp_dir=None)
+    ray.init(num_cpus=3, include_dashboard=False, _node_ip_address="127.0.0.1")
     trainer = TorchTrainer(
         train,
         train_loop_config={"path": path, "out": out, "modules": str(Path(__file__).parent)},
