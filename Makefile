@@ -33,7 +33,7 @@ endef
 
 .PHONY: help
 help:  ## list the targets
-	@awk -F ':.*## +' 'NF == 2 && /^[a-z-]+:/ { printf "%-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## +' 'NF == 2 && /^[a-z-]+:/ { printf "%-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: setup
 setup: $(DONE)/extension  ## install what is missing and build the package into .venv
@@ -61,6 +61,10 @@ build/demo/alloys.atp: examples/alloys.py | $(DONE)/extra-demo
 .PHONY: test
 test: cpp-test $(DONE)/extension $(DONE)/extra-test  ## run all tests, C++ and Python
 	@$(PY) -m pytest -q $(PYTEST_ARGS)
+
+.PHONY: test-trainers
+test-trainers: $(DONE)/extension $(DONE)/extra-test $(DONE)/extra-trainers  ## run loaders under Lightning, accelerate and Ray on two ranks
+	@$(PY) -m pytest -q -o norecursedirs=.* $(PYTEST_ARGS) tests/trainers
 
 .PHONY: cpp-test
 cpp-test: $(DONE)/build-tools  ## run the tests of the C++ core

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from atompack_torch.column_scan import ColumnScan
     from atompack_torch.compaction import compact
     from atompack_torch.contraction import contract_forces
+    from atompack_torch.datasets._collated import collate_identity
     from atompack_torch.datasets.atlas_shards import ShardDataset
     from atompack_torch.datasets.atlas_store import AtlasDataset
     from atompack_torch.datasets.atp import AtpDataset
@@ -92,6 +93,7 @@ else:
         "WriterLockedError": "errors",
         "build_cache": "cache_building",
         "collate": "joining",
+        "collate_identity": "datasets._collated",
         "compact": "compaction",
         "contract_forces": "contraction",
         "verify": "verification",
@@ -160,6 +162,7 @@ __all__ = [
     "WriterLockedError",
     "build_cache",
     "collate",
+    "collate_identity",
     "compact",
     "contract_forces",
     "hub",

@@ -12,6 +12,7 @@ from torch.utils.data import get_worker_info
 from atompack_torch._core import attach_ring, receive_arena, ring_to_attach, send_arena
 from atompack_torch._storage import Place, Structure
 from atompack_torch.batch import MoleculeBatch, _restore
+from atompack_torch.datasets._collated import CollatedDict
 from atompack_torch.datasets._one_arena import InOneArena, put_together
 
 
@@ -50,12 +51,25 @@ def _restore_sent(
 
 
 def _reduce_examples(sent: InOneArena) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    places, form = sent.take_apart()
+    apart = sent.take_apart()
+    if apart is None:
+        return _as_it_is, (sent.batch,)
+    places, form = apart
     if (ticket := send_arena(sent.arena)) is not None:
         return _examples_sent, (ticket, sent.arena.numel(), places, form)
     if (address := ring_to_attach()) is not None:
         return _attach_and_put_together, (address, sent.arena, places, form)
     return put_together, (sent.arena, places, form)
+
+
+def _as_it_is(batch: Any) -> Any:
+    return batch
+
+
+def _reduce_dict(batch: CollatedDict) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    if batch.arena is None:
+        return dict, (dict(batch),)
+    return _reduce_examples(InOneArena(batch.arena, dict(batch)))
 
 
 def _attach_and_put_together(address: Any, arena: Tensor, places: list[Place], form: Any) -> Any:
@@ -70,3 +84,4 @@ def _examples_sent(ticket: Any, n_bytes: int, places: list[Place], form: Any) ->
 # For queues between processes alone: what is pickled to a file or by hand holds its data itself.
 ForkingPickler.register(MoleculeBatch, _reduce_to_process)
 ForkingPickler.register(InOneArena, _reduce_examples)
+ForkingPickler.register(CollatedDict, _reduce_dict)

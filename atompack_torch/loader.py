@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import atexit
 import inspect
+import operator
 import os
+import reprlib
 import warnings
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,7 +16,19 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map_only
+from torch.utils.data import SequentialSampler
 
+from atompack_torch._loader_checks import (
+    INSTEAD,
+    batches_of,
+    check_batch_sampler,
+    check_dataset,
+    check_item,
+    check_no_others,
+    check_sampler,
+    count,
+)
+from atompack_torch._loader_order import OwnOrder, chunks
 from atompack_torch.batch import MoleculeBatch
 from atompack_torch.datasets._batches import Ahead, BatchDataset
 
@@ -45,7 +59,8 @@ class Loader:
         batch_size: items in a batch.
         batch_sampler: yields lists (or int64 tensors) of item numbers; in place of
             ``batch_size``, ``shuffle``, ``sampler`` and ``drop_last``.
-        sampler: yields item numbers; in place of ``shuffle``.
+        sampler: yields item numbers; in place of ``shuffle``. Where someone (Lightning, say) calls
+            its ``set_epoch`` between two passes, the loader follows.
         shuffle: draw a new order for every epoch.
         seed: of that order.
         drop_last: leave out the last batch if it is not full.
@@ -55,9 +70,11 @@ class Loader:
         pin_memory: make them in page-locked memory, which torch recycles (only with CUDA).
         device: where to move batches to. To a CUDA device they are copied on a stream of
             their own, which the current stream waits for: pinned ones without holding anybody up.
+        others: none; options of torch's ``DataLoader`` are named in the error.
 
     Raises:
-        TypeError: the data set is not one of this package (use torch's ``DataLoader``).
+        TypeError: the data set is not one of this package (use torch's ``DataLoader``); an option
+            that does not exist or is of the wrong type.
         ValueError: options that exclude one another.
     """
 
@@ -75,27 +92,32 @@ class Loader:
         prefetch: int = 4,
         pin_memory: bool = False,
         device: torch.device | str | int | None = None,
+        **others: Any,
     ) -> None:
-        if not isinstance(dataset, BatchDataset):
-            raise TypeError(
-                "dataset: expected a data set of this package, got "
-                f"{type(dataset).__name__}; torch.utils.data.DataLoader takes any"
-            )
+        check_dataset(dataset)
+        check_no_others(others, _OPTIONS)
+        if sampler is not None:
+            check_sampler(sampler)
+        if batch_sampler is not None:
+            check_batch_sampler(batch_sampler)
         if batch_sampler is not None and (
             batch_size is not None or sampler is not None or shuffle or drop_last
         ):
             raise ValueError("batch_sampler: excludes batch_size, sampler, shuffle and drop_last")
         if sampler is not None and shuffle:
             raise ValueError("sampler: excludes shuffle")
-        for name, number in (("batch_size", batch_size), ("num_threads", num_threads)):
-            if number is not None and number < 1:
-                raise ValueError(f"{name}: expected a positive number, got {number}")
-        if prefetch < 1:
-            raise ValueError(f"prefetch: expected a positive number, got {prefetch}")
+        if batch_size is not None:
+            batch_size = count("batch_size", batch_size)
+        if num_threads is not None:
+            num_threads = count("num_threads", num_threads)
+        prefetch = count("prefetch", prefetch)
         self.dataset = dataset
         self.batch_size = None if batch_sampler is not None else batch_size or 1
+        self.shuffle, self.seed, self.drop_last = shuffle, operator.index(seed), drop_last
+        self._has_own_order = sampler is None and batch_sampler is None
+        if self._has_own_order:
+            sampler = OwnOrder(dataset, self.seed) if shuffle else SequentialSampler(dataset)
         self.batch_sampler, self.sampler = batch_sampler, sampler
-        self.shuffle, self.seed, self.drop_last = shuffle, seed, drop_last
         cores = len(os.sched_getaffinity(0))
         self.num_threads = num_threads or min(max(cores - 1, 1), _MOST_THREADS)
         self.prefetch = max(prefetch, self.num_threads)
@@ -109,6 +131,12 @@ class Loader:
         self._sampler_state: Mapping[str, Any] | None = None  # for the next pass
         self._is_begun = False  # the sampler's pass is that of this epoch
         self._before = 0  # batches of the epoch that were handed out before the sampler's pass
+        self._seen_epoch = getattr(self._chosen_sampler, "epoch", None)  # of the sampler
+        self._is_warned = False
+
+    @property
+    def _chosen_sampler(self) -> Any:
+        return self.sampler if self.batch_sampler is None else self.batch_sampler
 
     @property
     def epoch(self) -> int:
@@ -128,7 +156,7 @@ class Loader:
         """
         if self.batch_sampler is not None:
             return len(self.batch_sampler)  # type: ignore[arg-type]
-        n = len(self.dataset) if self.sampler is None else len(self.sampler)  # type: ignore[arg-type]
+        n = len(self.sampler)  # type: ignore[arg-type]
         assert self.batch_size is not None
         return n // self.batch_size if self.drop_last else -(-n // self.batch_size)
 
@@ -136,9 +164,30 @@ class Loader:
         """A pass over the data set; a new one ends that under way."""
         if self._handed and not self._resumed:  # the pass before was left early
             self.set_epoch(self._epoch + 1)
+        self._follow_sampler()
+        self._warn_of_ranks()
         skip, self._resumed, self._is_begun, self._before = self._handed, False, True, 0
         asked = _Pass(self, self._indices(skip))
         return self._hand_out(asked)
+
+    def _follow_sampler(self) -> None:
+        """Takes up an epoch that someone else has chosen on the sampler itself: Lightning, say."""
+        chosen = getattr(self._chosen_sampler, "epoch", None)
+        if isinstance(chosen, int) and chosen != self._seen_epoch and chosen != self._epoch:
+            self.set_epoch(chosen)
+
+    def _warn_of_ranks(self) -> None:
+        distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
+        if not self.shuffle or self._is_warned or not distributed:
+            return
+        if (n_ranks := torch.distributed.get_world_size()) > 1:
+            self._is_warned = True
+            warnings.warn(
+                f"shuffle=True: each of the {n_ranks} ranks gets the whole data set; to share it "
+                "give sampler=DistributedMoleculeSampler(dataset, pad=True) or another sampler of "
+                "this package in place of shuffle",
+                stacklevel=3,
+            )
 
     def _hand_out(self, batches: _Pass) -> Iterator[Any]:
         epoch = self._epoch
@@ -154,35 +203,26 @@ class Loader:
 
     def _indices(self, skip: int) -> Iterator[Sequence[int] | Tensor]:
         """The molecule numbers of each batch, from batch ``skip`` on."""
-        sampler = self.batch_sampler if self.batch_sampler is not None else self.sampler
-        if sampler is None:
-            return self._own_indices(skip)
+        sampler = self._chosen_sampler
         if hasattr(sampler, "set_epoch"):
             sampler.set_epoch(self._epoch)
         if self._sampler_state is not None:
-            sampler.load_state_dict(self._sampler_state)  # type: ignore[union-attr]
+            sampler.load_state_dict(self._sampler_state)
             self._sampler_state, self._before, skip = None, skip, 0
+        self._seen_epoch = getattr(sampler, "epoch", None)
         if self.batch_sampler is not None:
-            return islice(iter(self.batch_sampler), skip, None)
-        return islice(self._chunks(sampler), skip, None)  # type: ignore[arg-type]
-
-    def _own_indices(self, skip: int) -> Iterator[Tensor]:
-        n, size = len(self.dataset), self.batch_size
-        assert size is not None
-        end = n // size * size if self.drop_last else n
-        order = None
-        if self.shuffle:
-            # Of both numbers: epoch 1 of seed 0 is not epoch 0 of seed 1.
-            generator = torch.Generator().manual_seed(_mixed(self.seed, self._epoch))
-            order = torch.randperm(n, generator=generator)
-        for first in range(skip * size, end, size):
-            last = min(first + size, end)
-            yield torch.arange(first, last) if order is None else order[first:last]
+            return islice(batches_of(self.batch_sampler), skip, None)
+        assert self.batch_size is not None
+        if self._has_own_order:
+            order = sampler.numbers() if self.shuffle else None
+            return chunks(order, len(self.dataset), self.batch_size, self.drop_last, skip)
+        return islice(self._chunks(sampler), skip, None)
 
     def _chunks(self, sampler: Iterable[int]) -> Iterator[list[int]]:
         numbers = iter(sampler)
         assert self.batch_size is not None
         while chunk := list(islice(numbers, self.batch_size)):
+            check_item(chunk[0], sampler)
             if len(chunk) == self.batch_size or not self.drop_last:
                 yield chunk
 
@@ -193,15 +233,16 @@ class Loader:
         own state, with which the pass can be resumed on another number of ranks.
         """
         state: dict[str, Any] = {"epoch": self._epoch, "batches": self._handed, "seed": self.seed}
-        sampler = self.batch_sampler if self.batch_sampler is not None else self.sampler
+        sampler = self._chosen_sampler
         if self._sampler_state is not None:
             state["sampler"] = dict(self._sampler_state)
         elif _takes_consumed(sampler):
             if not self._is_begun and hasattr(sampler, "set_epoch"):
-                sampler.set_epoch(self._epoch)  # type: ignore[union-attr]
+                sampler.set_epoch(self._epoch)
+                self._seen_epoch = getattr(sampler, "epoch", None)
             used = (self._handed - self._before) if self._is_begun else 0
             items = used * (self.batch_size or 1)
-            state["sampler"] = sampler.state_dict(consumed=items)  # type: ignore[union-attr]
+            state["sampler"] = sampler.state_dict(consumed=items)
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -216,20 +257,39 @@ class Loader:
         self._sampler_state = state.get("sampler")
         self._is_begun = False
 
-    def __repr__(self) -> str:
-        return (
-            f"Loader({self.dataset!r}, batch_size={self.batch_size}, "
-            f"num_threads={self.num_threads}, prefetch={self.prefetch})"
+    def __getattr__(self, name: str) -> Any:
+        hint = INSTEAD.get(name)
+        if hint is None:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        raise AttributeError(
+            f"Loader has no {name!r}: {hint}. What prepares a loader for several ranks (Ray's "
+            "prepare_data_loader, say) wants a DataLoader; a Loader goes without: its samplers "
+            "know the ranks",
         )
 
+    def __repr__(self) -> str:
+        shown: dict[str, Any] = {}
+        if self.batch_sampler is not None:
+            shown["batch_sampler"] = _short(self.batch_sampler)
+        else:
+            shown["batch_size"] = self.batch_size
+            if self._has_own_order:
+                shown |= {"shuffle": self.shuffle, "seed": self.seed}
+            else:
+                shown["sampler"] = _short(self.sampler)
+            shown["drop_last"] = self.drop_last
+        shown |= {"num_threads": self.num_threads, "prefetch": self.prefetch}
+        shown |= {"pin_memory": self.pin_memory, "device": self.device, "epoch": self._epoch}
+        options = ", ".join(f"{name}={value}" for name, value in shown.items())
+        return f"Loader({self.dataset!r}, {options})"
 
-def _mixed(seed: int, epoch: int) -> int:
-    """One number of two (splitmix64's finishing steps), for generators that take one."""
-    mask = (1 << 64) - 1
-    mixed = (seed * 0x9E3779B97F4A7C15 + epoch + 1) & mask
-    mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & mask
-    mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & mask
-    return (mixed ^ (mixed >> 31)) >> 1
+
+_OPTIONS = [name for name in inspect.signature(Loader).parameters if name != "others"]
+
+
+def _short(sampler: Any) -> str:
+    """A sampler for repr; others than objects of a class may be long."""
+    return reprlib.repr(sampler) if isinstance(sampler, (list, tuple)) else repr(sampler)
 
 
 def _takes_consumed(sampler: Any) -> bool:

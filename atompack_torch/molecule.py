@@ -94,7 +94,11 @@ class Molecule(FieldMapping):
             FieldError: no such field (a KeyError as well).
         """
         if not isinstance(name, str):
-            raise TypeError(f"a molecule takes names of fields, not {type(name).__name__}")
+            raise TypeError(
+                f"a molecule takes names of fields, not {type(name).__name__}; where a collate "
+                "function got one molecule, the loader has lost its batch sampler (Ray's "
+                "prepare_data_loader replaces it, unless add_dist_sampler=False)"
+            )
         found = self._batch._find(name)
         if found is None and name in self._faults:
             found = name  # the damaged value itself is not kept

@@ -18,7 +18,7 @@ from atompack_torch._core import (
     Prefetcher,
 )
 from atompack_torch.batch import RESERVED, MoleculeBatch
-from atompack_torch.datasets._batches import BatchDataset
+from atompack_torch.datasets._batches import BatchDataset, transformed
 from atompack_torch.datasets._computed import Computing, structure_request
 from atompack_torch.datasets._forces import ForceChoice
 from atompack_torch.datasets._request import Request, declared_by
@@ -182,8 +182,7 @@ class MoleculeDataset(BatchDataset[Molecule]):
         return self._finished(self._completed(self._wrapped(made)))
 
     def _finished(self, batch: MoleculeBatch) -> Any:
-        transform = self._request.transform
-        return batch if transform is None else transform(batch)
+        return transformed(self._request.transform, batch)
 
     def _ahead(self, num_threads: int, pinned: bool) -> MoleculesAhead:
         return MoleculesAhead(self, num_threads, pinned)

@@ -3,39 +3,19 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 from torch.utils.data import Dataset
-from torch.utils.data._utils.collate import default_collate_fn_map
 
 from atompack_torch._core import resolve_indices
-from atompack_torch.batch import MoleculeBatch
+from atompack_torch.datasets._collated import as_items
 from atompack_torch.indices import Indices
 
 Item = TypeVar("Item", covariant=True)
 Self = TypeVar("Self", bound="BatchDataset[Any]")
-
-
-class Collated:
-    """A finished batch that is no MoleculeBatch.
-
-    A DataLoader collates the list that ``__getitems__`` returns; this wrapper is how the value
-    inside comes through unchanged.
-    """
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-
-def _unwrap(items: Sequence[Collated], *, collate_fn_map: Any = None) -> Any:
-    (item,) = items
-    return item.value
-
-
-default_collate_fn_map[Collated] = _unwrap
 
 
 class Ahead(Protocol):
@@ -69,9 +49,11 @@ class BatchDataset(Dataset[Item]):
         return self._size() if self._selection is None else len(self._selection)
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
-        """A whole batch at once, for DataLoader: a list of one, collated already."""
-        batch = self.batch(indices)
-        return [batch if isinstance(batch, MoleculeBatch) else Collated(batch)]
+        """A whole batch at once, for DataLoader: a list of one, collated already.
+
+        ``collate_identity`` tells what that means to collate functions.
+        """
+        return as_items(self.batch(indices))
 
     def _ahead(self, num_threads: int, pinned: bool) -> Ahead:
         """Batches on native threads, before what `_finished` does to them.
@@ -126,3 +108,21 @@ class BatchDataset(Dataset[Item]):
     def _parted(self: Self, numbers: Sequence[Tensor]) -> list[Self]:
         """Subsets; the first is for training."""
         return [self.subset(part) for part in numbers]
+
+
+def transformed(transform: Callable[[Any], Any] | None, batch: Any) -> Any:
+    """A batch as ``transform`` returns it.
+
+    Raises:
+        TypeError: it returns None.
+    """
+    if transform is None:
+        return batch
+    made = transform(batch)
+    if made is None:
+        name = getattr(transform, "__qualname__", repr(transform))
+        raise TypeError(
+            f"transform: expected a batch, got None from {name}; a function that changes the batch "
+            "in place has to return it too"
+        )
+    return made

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from torch import Tensor
 from torch.utils.data import get_worker_info
@@ -11,7 +11,7 @@ from torch.utils.data import get_worker_info
 from atompack_torch._core import view_arena
 from atompack_torch._storage import Place, Structure, place_of
 from atompack_torch.batch import MoleculeBatch
-from atompack_torch.datasets._batches import Collated
+from atompack_torch.datasets._collated import as_items
 
 
 def sent_whole(arena: Tensor | None, batch: Any) -> list[Any]:
@@ -21,11 +21,9 @@ def sent_whole(arena: Tensor | None, batch: Any) -> list[Any]:
         arena: that all tensors of the batch lie in, or None.
         batch: a ``MoleculeBatch``, or any structure of tensors.
     """
-    if isinstance(batch, MoleculeBatch):
-        return [batch]
-    if arena is not None and get_worker_info() is not None:
-        return [Collated(InOneArena(arena, batch))]
-    return [Collated(batch)]
+    if arena is None or get_worker_info() is None:
+        return as_items(batch)
+    return as_items(batch, arena, InOneArena(arena, batch))
 
 
 class InOneArena:
@@ -37,20 +35,22 @@ class InOneArena:
     def __init__(self, arena: Tensor, batch: Any) -> None:
         self.arena, self.batch = arena, batch
 
-    def take_apart(self) -> tuple[list[Place], Any]:
-        """The places of all tensors, and the batch with ``...`` for each."""
-        places: list[Place] = []
-        return places, self._form(self.batch, places)
+    def take_apart(self) -> tuple[list[Place], Any] | None:
+        """The places of all tensors, and the batch with ``...`` for each.
 
-    def _form(self, batch: Any, places: list[Place]) -> Any:
+        None if a tensor does not lie in the arena: somebody has changed the batch.
+        """
+        places: list[Place | None] = []
+        form = self._form(self.batch, places)
+        return None if None in places else (cast(list[Place], places), form)
+
+    def _form(self, batch: Any, places: list[Place | None]) -> Any:
         if isinstance(batch, Tensor):
-            place = place_of(batch, self.arena)
-            assert place is not None
-            places.append(place)
+            places.append(place_of(batch, self.arena))
             return ...
         if isinstance(batch, dict):
             return {key: self._form(value, places) for key, value in batch.items()}
-        if isinstance(batch, (list, tuple)):
+        if isinstance(batch, (list, tuple)) and not hasattr(batch, "_fields"):
             return type(batch)([self._form(value, places) for value in batch])
         if isinstance(batch, MoleculeBatch):
             structure, tensors = batch._take_apart()
@@ -80,6 +80,6 @@ def _filled(form: Any, tensors: Iterator[Tensor], arena: Tensor) -> Any:
         return MoleculeBatch._put_together(form.structure, inside, form.rows, arena)
     if isinstance(form, dict):
         return {key: _filled(value, tensors, arena) for key, value in form.items()}
-    if isinstance(form, (list, tuple)):
+    if isinstance(form, (list, tuple)) and not hasattr(form, "_fields"):
         return type(form)([_filled(value, tensors, arena) for value in form])
     return form

@@ -18,7 +18,7 @@ from atompack_torch._core import (
 )
 from atompack_torch.atlas_store import AtlasStore
 from atompack_torch.column_scan import Layout
-from atompack_torch.datasets._batches import BatchDataset
+from atompack_torch.datasets._batches import BatchDataset, transformed
 from atompack_torch.datasets._one_arena import sent_whole
 from atompack_torch.indices import Indices, is_batch
 from atompack_torch.options import short_list
@@ -196,7 +196,7 @@ class AtlasDataset(BatchDataset[Batch]):
         return batch
 
     def _finished(self, batch: Batch) -> Any:
-        return batch if self._transform is None else self._transform(batch)
+        return transformed(self._transform, batch)
 
     def _copied(self) -> AtlasDataset:
         part = super()._copied()

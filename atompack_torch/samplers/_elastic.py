@@ -10,6 +10,9 @@ from typing import Any, Protocol, TypeVar
 import torch.distributed
 from torch.utils.data import Sampler
 
+from atompack_torch.samplers._sizes import integer, optional_positive
+from atompack_torch.samplers._wrappers import dealer, refuse_dispatching
+
 Item = TypeVar("Item")
 
 # How far all ranks together are in the sequence of an epoch: "position" counts its items.
@@ -37,7 +40,13 @@ class ElasticSampler(Sampler[Item]):
     any other number of ranks can go on from there.
 
     A pass without ``set_epoch`` is the same epoch again, as with torch's ``DistributedSampler``.
+
+    Where a framework deals what a sampler yields to the ranks itself (accelerate, or a wrapper in
+    the manner of torch's ``DistributedSampler``), the sampler notices and yields the items of all
+    ranks.
     """
+
+    _shown: tuple[str, ...] = ()  # options of the subclass, for repr
 
     def __init__(
         self,
@@ -49,14 +58,14 @@ class ElasticSampler(Sampler[Item]):
         rank: int | None,
         pad: bool,
     ) -> None:
-        if num_replicas is not None and num_replicas < 1:
-            raise ValueError(f"num_replicas: expected a positive number, got {num_replicas}")
+        num_replicas = optional_positive("num_replicas", num_replicas)
+        rank = None if rank is None else integer("rank", rank)
         if rank is not None and (rank < 0 or (num_replicas is not None and rank >= num_replicas)):
             raise ValueError(f"rank: expected one of {num_replicas or 'at least 0'}, got {rank}")
         if drop_last and pad:
             raise ValueError("drop_last and pad exclude one another")
         self.shuffle = shuffle
-        self.seed = operator.index(seed)
+        self.seed = integer("seed", seed)
         self.drop_last = drop_last
         self.num_replicas = num_replicas
         self.rank = rank
@@ -72,8 +81,10 @@ class ElasticSampler(Sampler[Item]):
         """The place at which an epoch begins."""
 
     @abstractmethod
-    def _share(self, seed: int, epoch: int, start: Place, rank: int, n_ranks: int) -> Share[Item]:
-        """What a rank gets in a pass from ``start`` to the end of the epoch."""
+    def _share(
+        self, seed: int, epoch: int, start: Place, ranks: range, n_ranks: int
+    ) -> Share[Item]:
+        """What some ranks get in a pass from ``start`` to the end of the epoch, in turn."""
 
     @abstractmethod
     def _planned(self) -> dict[str, Any]:
@@ -89,6 +100,7 @@ class ElasticSampler(Sampler[Item]):
 
         A place that was loaded is kept if it is in this epoch, and forgotten if it is in another.
         """
+        refuse_dispatching()
         self._epoch = operator.index(epoch)
         if self._loaded is not None and self._loaded["epoch"] != epoch:
             self._loaded = None
@@ -116,14 +128,38 @@ class ElasticSampler(Sampler[Item]):
             )
         return rank, n_ranks
 
+    def _ranks_of_pass(self) -> tuple[range, int]:
+        """(ranks whose items a pass yields, number of ranks).
+
+        Those of all ranks if a wrapper deals them, else those of this rank.
+        """
+        wrapper = dealer(ElasticSampler)
+        if wrapper is None:
+            rank, n_ranks = self.ranks()
+            return range(rank, rank + 1), n_ranks
+        if self.num_replicas not in (None, 1) or self.rank not in (None, 0):
+            raise ValueError(
+                f"{wrapper.name} deals to the ranks itself: expected neither rank nor "
+                f"num_replicas, got rank {self.rank} of {self.num_replicas}"
+            )
+        return self._all_ranks(wrapper.n_ranks)
+
+    def _all_ranks(self, n_ranks: int) -> tuple[range, int]:
+        """(ranks, their number) for a wrapper that deals to so many."""
+        return range(n_ranks), n_ranks
+
     def __iter__(self) -> Pass[Item]:
         """One pass of this rank; it begins when its first item is asked for."""
         return Pass(self)
 
     def __repr__(self) -> str:
-        shown = ("shuffle", "seed", "epoch", "drop_last", "pad", "num_replicas", "rank")
-        options = ", ".join(f"{name}={getattr(self, name)!r}" for name in shown)
-        return f"{type(self).__name__}({options})"
+        shared = ("shuffle", "seed", "epoch", "drop_last", "pad", "num_replicas", "rank")
+        options = [f"{name}={getattr(self, name)!r}" for name in (*self._shown, *shared)]
+        return f"{type(self).__name__}({', '.join([self._extent(), *options])})"
+
+    def _extent(self) -> str:
+        """How much there is to draw from, for repr."""
+        return f"{self._planned()['molecules']} molecules"
 
     def _begin(self, begun: Pass[Item], resumed: dict[str, Any] | None) -> Share[Item]:
         if resumed is None and self._loaded is not None:
@@ -135,7 +171,7 @@ class ElasticSampler(Sampler[Item]):
         start = self._start()
         if resumed is not None:
             start = {key: resumed[key] for key in start}
-        return self._share(begun.seed, begun.epoch, start, *self.ranks())
+        return self._share(begun.seed, begun.epoch, start, *self._ranks_of_pass())
 
     def state_dict(self, consumed: int | None = None) -> dict[str, Any]:
         """The place in the epoch; it holds for every rank, and for any number of them.

@@ -16,7 +16,7 @@ from atompack_torch.samplers._windows import Batches, Plan, joined
 
 
 class BatchShare:
-    """The batches of one rank, from a place in the epoch to its end.
+    """The batches of some ranks, from a place in the epoch to its end; one of each in every step.
 
     A step takes the next batches of the sequence, one for each rank. Where the last batches are
     fewer than ranks, they are dropped, or filled up with the first ones of the epoch, or split.
@@ -26,11 +26,11 @@ class BatchShare:
     """
 
     def __init__(
-        self, plan: Plan, start: Place, rank: int, n_ranks: int, drop_last: bool, pad: bool
+        self, plan: Plan, start: Place, ranks: range, n_ranks: int, drop_last: bool, pad: bool
     ) -> None:
         self._plan = plan
         self._start = start
-        self._rank = rank
+        self._ranks = ranks
         self._n_ranks = n_ranks
         self._drop_last = drop_last
         self._pad = pad
@@ -39,7 +39,7 @@ class BatchShare:
         self._recut: list[tuple[int, int]] = []  # the places behind steps that were cut anew
 
     def chunks(self) -> Iterator[list[list[int]]]:
-        """The batches of this rank, as lists of molecules."""
+        """The batches of these ranks, as lists of molecules."""
         kept: list[Batches] = []  # not dealt yet: they may have to be split
         for window in range(self._start["window"], self._plan.windows.n):
             kept.append(self._planned(window))
@@ -79,7 +79,10 @@ class BatchShare:
 
     def _whole_steps(self, batches: Batches, n_steps: int) -> list[list[int]]:
         self._n_whole_steps += n_steps
-        return batches.lists(range(self._rank, n_steps * self._n_ranks, self._n_ranks))
+        n_batches = n_steps * self._n_ranks
+        if len(self._ranks) == self._n_ranks:
+            return batches.lists(range(n_batches))
+        return batches.lists(range(self._ranks.start, n_batches, self._n_ranks))
 
     def _last_steps(self, batches: Batches) -> Iterator[list[list[int]]]:
         n_steps, n_over = divmod(len(batches), self._n_ranks)
@@ -88,7 +91,7 @@ class BatchShare:
         elif self._pad:
             yield self._whole_steps(batches, n_steps)
             rest = batches.without(n_steps * self._n_ranks)
-            yield [self._padded(rest)]
+            yield [self._padded(rest, rank) for rank in self._ranks]
             self._recut.append((self._end(), 0))
         else:
             n_recut = self._n_recut_steps(batches, n_steps + 1)
@@ -96,9 +99,9 @@ class BatchShare:
             yield self._whole_steps(batches, n_whole)
             yield self._recut_steps(batches.without(n_whole * self._n_ranks), n_recut)
 
-    def _padded(self, rest: Batches) -> list[int]:
+    def _padded(self, rest: Batches, rank: int) -> list[int]:
         """The rank's batch of a step that begins with the last batches of the epoch."""
-        wanted = self._rank
+        wanted = rank
         if wanted < len(rest):
             return rest.lists(range(wanted, wanted + 1))[0]
         wanted -= len(rest)
@@ -130,15 +133,15 @@ class BatchShare:
             steps.insert(0, (first, end))
             end = first
         base = self._window_starts[-1] - len(batches)
-        pieces = []
+        pieces: list[list[int]] = []
         for first, end in steps:
             batch = bisect_right(batches.ptr, end) - 1
             self._recut.append((base + batch, end - int(batches.ptr[batch])))
-            pieces.append(self._piece(batches, first, end))
+            pieces += self._pieces(batches, first, end)
         return pieces
 
-    def _piece(self, batches: Batches, first: int, end: int) -> list[int]:
-        """This rank's part of the molecules of one step."""
+    def _pieces(self, batches: Batches, first: int, end: int) -> list[list[int]]:
+        """The parts that these ranks get of the molecules of one step."""
         molecules = batches.molecules[first:end]
         costs, limits = self._plan.windows.costs_of(molecules), self._plan.windows.limits
         pieces = deal(costs, self._n_ranks, limits.most)
@@ -146,11 +149,11 @@ class BatchShare:
         if np.any((spent > limits.budget) & (np.bincount(pieces) > 1)):
             ptr = np.unique(np.clip(batches.ptr, first, end)) - first
             pieces = _split(costs, ptr, self._n_ranks, limits.most)
-        piece: list[int] = molecules[pieces == self._rank].tolist()
-        return piece
+        return [molecules[pieces == rank].tolist() for rank in self._ranks]
 
     def place_after(self, n_items: int) -> Place:
-        """All ranks have used as many batches."""
+        """All ranks have used as many batches; those of a step that is not whole come again."""
+        n_items //= len(self._ranks)
         if n_items <= self._n_whole_steps:
             if n_items == 0:
                 return dict(self._start)

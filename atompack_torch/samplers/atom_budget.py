@@ -9,9 +9,33 @@ import numpy as np
 
 from atompack_torch.samplers._elastic import ElasticSampler, Place
 from atompack_torch.samplers._random import mixed
-from atompack_torch.samplers._sizes import digest, n_molecules, numbers
+from atompack_torch.samplers._sizes import (
+    atom_counts,
+    digest,
+    n_molecules,
+    numbers,
+    optional_positive,
+    real,
+)
 from atompack_torch.samplers._steps import BatchShare
 from atompack_torch.samplers._windows import Limits, Plan, Windows
+from atompack_torch.samplers._wrappers import overfits
+
+
+class EpochSetter:
+    """Forwards ``set_epoch`` to a batch sampler.
+
+    Frameworks choose the epoch of a loader by ``loader.sampler`` and
+    ``loader.batch_sampler.sampler`` alone.
+    """
+
+    def __init__(self, sampler: AtomBudgetBatchSampler) -> None:
+        self._sampler = sampler
+
+    def set_epoch(self, epoch: int) -> None:
+        """Chooses the epoch of the next pass; kept while Lightning overfits a few batches."""
+        if not overfits():
+            self._sampler.set_epoch(epoch)
 
 
 class AtomBudgetBatchSampler(ElasticSampler[list[int]]):
@@ -52,6 +76,8 @@ class AtomBudgetBatchSampler(ElasticSampler[list[int]]):
             few molecules to split batches for every rank.
     """
 
+    _shown = ("max_atoms", "max_molecules")
+
     def __init__(
         self,
         n_atoms: Any,
@@ -75,10 +101,10 @@ class AtomBudgetBatchSampler(ElasticSampler[list[int]]):
             rank=rank,
             pad=pad,
         )
+        max_atoms = real("max_atoms", max_atoms)
         if not 0 < max_atoms < float("inf"):
             raise ValueError(f"max_atoms: expected a positive number, got {max_atoms}")
-        if max_molecules is not None and max_molecules < 1:
-            raise ValueError(f"max_molecules: expected a positive number, got {max_molecules}")
+        max_molecules = optional_positive("max_molecules", max_molecules)
         if oversized not in ("alone", "error"):
             raise ValueError(f"oversized: expected 'alone' or 'error', got {oversized!r}")
         self.max_atoms = max_atoms
@@ -106,18 +132,24 @@ class AtomBudgetBatchSampler(ElasticSampler[list[int]]):
     def _start(self) -> Place:
         return {"position": 0, "offset": 0, "window": 0, "window_position": 0}
 
-    def _share(self, seed: int, epoch: int, start: Place, rank: int, n_ranks: int) -> BatchShare:
+    @property
+    def sampler(self) -> EpochSetter:
+        """The object on which Lightning and accelerate call ``set_epoch`` for this sampler."""
+        return EpochSetter(self)
+
+    def _share(self, seed: int, epoch: int, start: Place, ranks: range, n_ranks: int) -> BatchShare:
         plan = Plan(self._windows, mixed(seed, epoch))
-        return BatchShare(plan, start, rank, n_ranks, self.drop_last, self.pad)
+        return BatchShare(plan, start, ranks, n_ranks, self.drop_last, self.pad)
 
     def __len__(self) -> int:
-        """How many batches a rank gets in a whole pass of this epoch."""
+        """Batches that this rank gets in a whole pass of this epoch."""
         if self._counted is None or self._counted[:2] != (self.seed, self.epoch):
             n_batches = Plan(self._windows, mixed(self.seed, self.epoch)).n_batches()
             self._counted = self.seed, self.epoch, n_batches
-        n_ranks = self.ranks()[1]
+        ranks, n_ranks = self._ranks_of_pass()
         n_batches = self._counted[2]
-        return n_batches // n_ranks if self.drop_last else -(-n_batches // n_ranks)
+        n_steps = n_batches // n_ranks if self.drop_last else -(-n_batches // n_ranks)
+        return n_steps * len(ranks)
 
     def _planned(self) -> dict[str, Any]:
         if self._digest is None:
@@ -134,9 +166,8 @@ class AtomBudgetBatchSampler(ElasticSampler[list[int]]):
 
 def _costs(n_atoms: Any, costs: Any) -> np.ndarray[Any, Any]:
     if costs is None:
-        if hasattr(n_atoms, "n_atoms"):
-            n_atoms = n_atoms.n_atoms
-        elif hasattr(n_atoms, "__index__") and not getattr(n_atoms, "ndim", 0):
+        n_atoms = atom_counts(n_atoms)
+        if hasattr(n_atoms, "__index__") and not getattr(n_atoms, "ndim", 0):
             raise TypeError("n_atoms: a count alone does not tell the atoms: give costs too")
         return numbers("n_atoms", n_atoms)
     of_each = numbers("costs", costs)

@@ -9,7 +9,15 @@ import numpy as np
 
 from atompack_torch.samplers._blocks import BlockOrder
 from atompack_torch.samplers._random import Integers
-from atompack_torch.samplers._sizes import digest, is_array, n_molecules, numbers
+from atompack_torch.samplers._sizes import (
+    digest,
+    integer,
+    is_array,
+    n_molecules,
+    numbers,
+    optional_positive,
+    positive,
+)
 from atompack_torch.samplers.distributed import IndexSampler, Order, StoredOrder
 
 _MOST_LANES = 8  # unless asked for
@@ -52,6 +60,8 @@ class BlockShuffleSampler(IndexSampler):
         pad: repeat molecules so that every rank gets as many; see ``DistributedMoleculeSampler``.
     """
 
+    _shown = ("window", "lanes", "workers", "batch_size")
+
     def __init__(
         self,
         n_or_block_sizes: Any,
@@ -76,8 +86,11 @@ class BlockShuffleSampler(IndexSampler):
             rank=rank,
             pad=pad,
         )
-        if window < 1:
-            raise ValueError(f"window: expected a positive number, got {window}")
+        window = positive("window", window)
+        workers = integer("workers", workers)
+        lanes = None if lanes is None else integer("lanes", lanes)
+        batch_size = optional_positive("batch_size", batch_size)
+        block = optional_positive("block", block)
         if workers < 0 or window % max(workers, 1):
             raise ValueError(f"workers: expected a number that divides {window}, got {workers}")
         self.workers = max(workers, 1)
@@ -86,13 +99,14 @@ class BlockShuffleSampler(IndexSampler):
             raise ValueError(f"lanes: expected a number that divides {of_worker}, got {lanes}")
         if batch_size is None and workers > 1:
             raise ValueError("batch_size: expected the molecules of a batch, as workers are given")
-        if batch_size is not None and batch_size < 1:
-            raise ValueError(f"batch_size: expected a positive number, got {batch_size}")
         self.window = window
         self.lanes = lanes or math.gcd(of_worker, _MOST_LANES)
         self.batch_size = batch_size
         self._firsts = _firsts(n_or_block_sizes, block)
         self.n = int(self._firsts[-1])
+
+    def _extent(self) -> str:
+        return f"{self.n} molecules in {len(self._firsts) - 1} blocks"
 
     def _order(self, key: int) -> Order:
         if not self.shuffle:
@@ -117,8 +131,6 @@ class BlockShuffleSampler(IndexSampler):
 def _firsts(source: Any, block: int | None) -> Integers:
     """The first molecule of each block, and the end."""
     if block is not None:
-        if block < 1:
-            raise ValueError(f"block: expected a positive number, got {block}")
         n = n_molecules(source)
         return np.append(np.arange(0, n, block), n)
     sizes = getattr(source, "block_sizes", source)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Protocol
 
 import numpy as np
+from torch.utils.data import DistributedSampler
 
 from atompack_torch.samplers._elastic import ElasticSampler, Place
 from atompack_torch.samplers._random import Integers, RandomOrder, mixed
@@ -55,8 +56,12 @@ class IndexShare:
         return {"position": self._n}
 
 
-class IndexSampler(ElasticSampler[int]):
-    """A sampler of single molecules; subclasses say in which order."""
+class IndexSampler(ElasticSampler[int], DistributedSampler[int]):  # type: ignore[misc, override]
+    """A sampler of single molecules; subclasses say in which order.
+
+    Frameworks (Lightning, Ray) replace or wrap any sampler that is no ``DistributedSampler`` of
+    torch, so it is one by class; the attributes and methods are all its own.
+    """
 
     n: int
 
@@ -67,22 +72,25 @@ class IndexSampler(ElasticSampler[int]):
     def _start(self) -> Place:
         return {"position": 0}
 
-    def _share(self, seed: int, epoch: int, start: Place, rank: int, n_ranks: int) -> IndexShare:
+    def _all_ranks(self, n_ranks: int) -> tuple[range, int]:
+        return range(1), 1  # wrappers deal batches that are made of these items
+
+    def _share(self, seed: int, epoch: int, start: Place, ranks: range, n_ranks: int) -> IndexShare:
         first = start["position"]
         left = max(self.n - first, 0)
         if self.drop_last:
             left -= left % n_ranks
         elif self.pad:
             left += -left % n_ranks
-        positions = range(first + rank, first + left, n_ranks)
+        positions = range(first + ranks.start, first + left, n_ranks)
         return IndexShare(self._order(mixed(seed, epoch)), positions, first, self.n)
 
     def __len__(self) -> int:
         """How many molecules this rank gets in a whole pass."""
-        rank, n_ranks = self.ranks()
+        ranks, n_ranks = self._ranks_of_pass()
         if self.drop_last:
             return self.n // n_ranks
-        return -(-(self.n if self.pad else self.n - rank) // n_ranks)
+        return -(-(self.n if self.pad else self.n - ranks.start) // n_ranks)
 
 
 class DistributedMoleculeSampler(IndexSampler):

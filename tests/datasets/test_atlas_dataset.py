@@ -66,8 +66,8 @@ def test_batches(profiles: AtlasFixture, layout: Any) -> None:
             assert_batch(dataset.batch(indices), profiles, numbers, ARRAYS, layout)
         behind = [i - len(dataset) for i in numbers]
         assert_batch(dataset.batch(behind), profiles, numbers, ARRAYS, layout)
-    (wrapped,) = dataset.__getitems__([2, 0])
-    assert_batch(wrapped.value, profiles, [2, 0], ARRAYS, layout)
+    (batch,) = dataset.__getitems__([2, 0])
+    assert_batch(batch, profiles, [2, 0], ARRAYS, layout)
 
 
 def test_slices_and_single_datasets(profiles: AtlasFixture) -> None:

@@ -352,5 +352,6 @@ def test_they_can_be_looked_at(make: Make) -> None:
     sampler = make(10, seed=3, num_replicas=2, rank=1)
     sampler.set_epoch(7)
     shown = repr(sampler)
-    assert shown.startswith(f"{type(sampler).__name__}(shuffle=True, seed=3, epoch=7, ")
+    assert shown.startswith(f"{type(sampler).__name__}(10 molecules")
+    assert ", shuffle=True, seed=3, epoch=7, " in shown
     assert shown.endswith("num_replicas=2, rank=1)")

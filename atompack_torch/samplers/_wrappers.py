@@ -1,0 +1,98 @@
+"""Frameworks that deal what a sampler yields to the ranks themselves.
+
+accelerate, and wrappers in the manner of torch's ``DistributedSampler``, iterate the sampler of a
+loader on every rank and keep the part of each rank. A sampler that has dealt its items already
+would lose the rest of them. Nothing but the call stack tells for whom a sampler is iterated.
+Frameworks are not imported here: one that the program has not loaded cannot be on the stack.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any, NamedTuple
+
+from torch.utils.data import DistributedSampler
+
+_ACCELERATE = "accelerate.data_loader"
+_LOOPS = tuple(
+    f"{package}.loops.{loop}_loop"
+    for package in ("lightning.pytorch", "pytorch_lightning")
+    for loop in ("fit", "evaluation")
+)
+_ITERATING = ("__iter__", "__len__", "__init__")  # methods in which wrappers use their sampler
+
+
+class Dealer(NamedTuple):
+    """A wrapper that keeps the part of one rank."""
+
+    name: str
+    n_ranks: int
+
+
+def dealer(own: type) -> Dealer | None:
+    """The wrapper for which the calling sampler is iterated or measured, if there is one.
+
+    Args:
+        own: class of our samplers, which are no wrappers.
+
+    Raises:
+        ValueError: the wrapper cuts batches by rows (accelerate's ``dispatch_batches``).
+    """
+    refuse_dispatching()
+    for wrapper in _owners(_may_deal):
+        name = type(wrapper).__name__
+        if name in ("BatchSamplerShard", "IterableDatasetShard") and wrapper.num_processes > 1:
+            return Dealer(f"accelerate's {name}", wrapper.num_processes)
+        wraps = isinstance(wrapper, DistributedSampler) and not isinstance(wrapper, own)
+        if wraps and wrapper.num_replicas > 1:
+            return Dealer(name, wrapper.num_replicas)
+    return None
+
+
+def refuse_dispatching() -> None:
+    """Refuses to work for accelerate's ``DataLoaderDispatcher``.
+
+    It joins the batches of one process and gives each rank as many rows of every tensor, which
+    does not follow the borders of molecules.
+
+    Raises:
+        ValueError: the calling code works for it.
+    """
+    if _ACCELERATE not in sys.modules:
+        return
+    for loader in _owners(lambda frame: _module(frame) == _ACCELERATE):
+        if type(loader).__name__ == "DataLoaderDispatcher":
+            raise ValueError(
+                "dispatch_batches: expected False, got True: accelerate would cut tensors by rows, "
+                "across molecules; each process makes its own batches with dispatch_batches=False"
+            )
+
+
+def overfits() -> bool:
+    """Whether Lightning, with ``overfit_batches``, wants the same batches in every epoch."""
+    if not any(name in sys.modules for name in _LOOPS):
+        return False
+    loops = _owners(lambda frame: _module(frame) in _LOOPS)
+    return any(loop.trainer.overfit_batches > 0 for loop in loops)
+
+
+def _may_deal(frame: FrameType) -> bool:
+    return _module(frame) == _ACCELERATE or frame.f_code.co_name in _ITERATING
+
+
+def _module(frame: FrameType) -> Any:
+    return frame.f_globals.get("__name__")
+
+
+def _owners(chosen: Callable[[FrameType], bool]) -> Iterator[Any]:
+    """The objects in whose methods the caller runs, innermost first.
+
+    Only of chosen frames: asking a frame for its variables can keep them alive until it ends.
+    """
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None:
+        if frame.f_code.co_varnames[:1] == ("self",) and chosen(frame):
+            yield frame.f_locals.get("self")
+        frame = frame.f_back

@@ -1,0 +1,45 @@
+"""Ray Train on two workers: every molecule once, other epochs, or an error that says what to do."""
+
+from __future__ import annotations
+
+import pytest
+from cases import N
+from runs import Ranks, assert_complete, error_of, start_alone
+
+pytest.importorskip("ray")
+pytestmark = pytest.mark.timeout(500)
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ranks]:
+    """What came of every case, on each worker."""
+    return start_alone(tmp_path_factory.mktemp("ray"), "ray_run.py")
+
+
+NAMES = ["molecules", "blocks", "plain", "molecules, own sampler", "blocks, own sampler"]
+NAMES += ["loader_molecules", "loader_molecules, own sampler"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_padded_to_equal_ranks(found: dict[str, Ranks], name: str) -> None:
+    assert_complete(found[name], repeated=1)
+
+
+@pytest.mark.parametrize("name", ["budget, own sampler", "loader_budget, own sampler"])
+def test_every_molecule_once(found: dict[str, Ranks], name: str) -> None:
+    assert_complete(found[name])
+
+
+def test_a_loader_that_shuffles_by_itself(found: dict[str, Ranks]) -> None:
+    assert_complete(found["loader_shuffle, own sampler"], repeated=N)
+
+
+def test_a_replaced_batch_sampler_is_refused(found: dict[str, Ranks]) -> None:
+    error = error_of(found["budget"])
+    assert "the loader has lost its batch sampler" in error
+    assert "add_dist_sampler=False" in error
+
+
+@pytest.mark.parametrize("name", ["loader_budget", "loader_shuffle"])
+def test_a_loader_is_no_dataloader(found: dict[str, Ranks], name: str) -> None:
+    assert "wants a DataLoader; a Loader goes without" in error_of(found[name])
