@@ -18,6 +18,8 @@ def _check_torch_version() -> None:
 _check_torch_version()
 
 from atompack_torch._C import (  # noqa: E402  (only after the check)
+    LZ4_LEVELS,
+    ZSTD_LEVELS,
     ArrayFileReader,
     ArrayFileWriter,
     AtlasReader,
@@ -67,10 +69,11 @@ from atompack_torch._C import (  # noqa: E402  (only after the check)
     survey_extxyz,
     view_arena,
     work_alone,
-    zstd_levels,
 )
 
 __all__ = [
+    "LZ4_LEVELS",
+    "ZSTD_LEVELS",
     "ArrayFileReader",
     "ArrayFileWriter",
     "AtlasReader",
@@ -120,5 +123,4 @@ __all__ = [
     "survey_extxyz",
     "view_arena",
     "work_alone",
-    "zstd_levels",
 ]

@@ -11,7 +11,7 @@ from atompack_torch._core import ArrayFileReader, ArrayFileWriter, read_array_st
 from atompack_torch.array_schema import ArraySchema, put
 from atompack_torch.array_statistics import ArrayStatistics
 from atompack_torch.committing import Flushing
-from atompack_torch.options import check_choice
+from atompack_torch.options import check_choice, check_level
 from atompack_torch.stored_values import definition
 
 
@@ -30,7 +30,7 @@ class ArrayFile(Flushing):
         path: of the base, ending in ``.af``.
         mode: ``"r"``: read; ``"x"``: make a new file; ``"a"``: go on with one, or make it.
         codec: of blocks written from now on: ``"zstd"``, ``"lz4"`` or ``"none"``.
-        level: of zstd.
+        level: of zstd, -131072 to 22; lz4 has its fast mode only.
         block_bytes: chunks are compressed together in blocks of about this size.
         durable: ``flush`` waits for the disk; see ``AtlasStore``.
 
@@ -53,6 +53,7 @@ class ArrayFile(Flushing):
     ) -> None:
         check_choice("mode", mode, ("r", "a", "x"))
         check_choice("codec", codec, ("zstd", "lz4", "none"))
+        check_level(codec, level)
         self._path = str(Path(path).absolute())
         self._writer: ArrayFileWriter | None = None
         self._reader: ArrayFileReader | None = None

@@ -17,6 +17,7 @@ from atompack_torch.convert.formats import Source, bytes_at, open_target, source
 from atompack_torch.convert.keys import KeyMap, label_of
 from atompack_torch.convert.report import OnError, Report
 from atompack_torch.errors import CorruptFileError
+from atompack_torch.options import check_level
 from atompack_torch.progress import Progress
 from atompack_torch.writer import Codec
 
@@ -95,6 +96,8 @@ def convert(
         raise ValueError(f"{dst}: is a source itself")
     if mode == "x" and Path(dst).exists():
         raise FileExistsError(f"{dst}: exists already")
+    if kind in ("atp", "shards"):
+        check_level("zstd" if kind == "shards" else codec, level)
     fit = None if kind != "atp" else Fit.of_file(dst) if mode == "a" else Fit()
     changes = changes or Changes()
     job = _Job(sources, dst, kind, codec, level, shards, mode == "a", changes, progress)

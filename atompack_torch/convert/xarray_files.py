@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from atompack_torch.atlas_store import AtlasStore
 from atompack_torch.convert.formats import bytes_at
 from atompack_torch.errors import AtompackError, FieldError
+from atompack_torch.options import check_level
 from atompack_torch.progress import Progress
 
 if TYPE_CHECKING:
@@ -95,6 +96,7 @@ def convert_datasets(
         FileExistsError: ``mode="x"`` and ``dst`` is there.
         FieldError: two files of one name; names, dtypes or attributes that cannot be stored.
     """
+    check_level(codec, level)
     paths = [src] if isinstance(src, (str, os.PathLike)) else [*src]
     sources = [found for path in paths for found in _found(path)]
     _check_names(sources)
