@@ -100,6 +100,7 @@ wheel: $(DONE)/torch $(DONE)/build-tools $(DONE)/extra-wheel  ## build a wheel w
 	  $(PY) -m pip wheel . --no-build-isolation --no-deps -w build/wheel)
 	$(call quietly,Putting libraries into it,\
 	  PATH="$(CURDIR)/.venv/bin:$$PATH" .venv/bin/auditwheel repair -w dist $(TORCH_LIBRARIES) build/wheel/*.whl)
+	@$(PY) .ci/pin_torch dist/*.whl
 	$(call quietly,Trying it in an environment of its own,\
 	  $(PYTHON) -m venv build/wheel/venv && build/wheel/venv/bin/pip install --quiet $(TORCH) numpy dist/*.whl && \
 	  cd build/wheel && venv/bin/python ../../tests/smoke.py)

@@ -1,6 +1,6 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, SupportsIndex
+from typing import Any, Final, Literal, SupportsIndex
 
 import numpy as np
 import torch
@@ -374,7 +374,9 @@ class ExamplePrefetcher:
     def take(self, molecules: _MakeMolecules) -> tuple[list[int], _MadeExamples]: ...
     def __len__(self) -> int: ...
 
-def zstd_levels() -> tuple[int, int]: ...
+LZ4_LEVELS: Final[tuple[int, int]]
+ZSTD_LEVELS: Final[tuple[int, int]]
+
 def work_alone() -> None: ...
 
 _Nested = Any  # str, bytes or lists of them in lists

@@ -65,6 +65,8 @@ _check_torch_version()
 
 try:
     from atompack_torch._C import (
+        LZ4_LEVELS,
+        ZSTD_LEVELS,
         ArrayFileReader,
         ArrayFileWriter,
         AtlasReader,
@@ -117,7 +119,6 @@ try:
         survey_extxyz,
         view_arena,
         work_alone,
-        zstd_levels,
     )
 except ModuleNotFoundError as error:
     if error.name != "atompack_torch._C":
@@ -127,6 +128,8 @@ except ImportError as error:
     raise ImportError(_not_loadable(error)) from None
 
 __all__ = [
+    "LZ4_LEVELS",
+    "ZSTD_LEVELS",
     "ArrayFileReader",
     "ArrayFileWriter",
     "AtlasReader",
@@ -179,5 +182,4 @@ __all__ = [
     "survey_extxyz",
     "view_arena",
     "work_alone",
-    "zstd_levels",
 ]

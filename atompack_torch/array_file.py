@@ -13,7 +13,7 @@ from atompack_torch.array_schema import ArraySchema, put
 from atompack_torch.array_statistics import ArrayStatistics
 from atompack_torch.committing import Flushing
 from atompack_torch.errors import file_exists
-from atompack_torch.options import absolute_path, check_choice, utf8
+from atompack_torch.options import absolute_path, check_choice, check_level, utf8
 from atompack_torch.stored_values import definition
 
 
@@ -32,7 +32,7 @@ class ArrayFile(Flushing):
         path: of the base, ending in ``.af``.
         mode: ``"r"``: read; ``"x"``: make a new file; ``"a"``: go on with one, or make it.
         codec: of blocks written from now on: ``"zstd"``, ``"lz4"`` or ``"none"``.
-        level: of zstd.
+        level: of zstd, -131072 to 22; lz4 has its fast mode only.
         block_bytes: chunks are compressed together in blocks of about this size.
         durable: ``flush`` waits for the disk; see ``AtlasStore``.
 
@@ -55,6 +55,7 @@ class ArrayFile(Flushing):
     ) -> None:
         check_choice("mode", mode, ("r", "a", "x"))
         check_choice("codec", codec, ("zstd", "lz4", "none"))
+        check_level(codec, level)
         self._path = absolute_path(path)
         self._writer: ArrayFileWriter | None = None
         self._reader: ArrayFileReader | None = None

@@ -24,7 +24,7 @@ from atompack_torch.atlas_changes import StoreChanges
 from atompack_torch.column_scan import LAYOUTS, ColumnScan, Layout
 from atompack_torch.errors import FieldError, file_exists
 from atompack_torch.indices import Indices
-from atompack_torch.options import absolute_path, check_choice
+from atompack_torch.options import absolute_path, check_choice, check_level
 from atompack_torch.xarray_datasets import XarrayDatasets
 
 FORMS = ("json", "json.zst", "json.lz4", "msgpack", "msgpack.zst", "msgpack.lz4")
@@ -54,7 +54,7 @@ class AtlasStore(StoreChanges, XarrayDatasets):
         path: the folder.
         mode: ``"r"``: read; ``"x"``: make a new store; ``"a"``: go on with one, or make it.
         codec: of blocks written from now on: ``"zstd"``, ``"lz4"``, ``"none"``; None: the store's.
-        level: of zstd.
+        level: of zstd, -131072 to 22; lz4 has its fast mode only.
         block_bytes: chunks are compressed together in blocks of about this size. A block is decoded
             whole: small ones suit random access, large ones compress better.
         durable: ``flush`` waits for the disk, so that it survives a loss of power. False: it
@@ -85,6 +85,7 @@ class AtlasStore(StoreChanges, XarrayDatasets):
         check_choice("mode", mode, ("r", "a", "x"))
         if codec is not None:
             check_choice("codec", codec, ("zstd", "lz4", "none"))
+        check_level(codec, level)
         check_choice("metadata", metadata, FORMS)
         if block_bytes < 1:
             raise ValueError(f"block_bytes: expected a positive number, got {block_bytes}")

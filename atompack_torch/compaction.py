@@ -11,11 +11,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from atompack_torch._core import AtpReader, AtpSnapshot, AtpWriter, check_same_records
+from atompack_torch._core import (
+    ZSTD_LEVELS,
+    AtpReader,
+    AtpSnapshot,
+    AtpWriter,
+    check_same_records,
+)
 from atompack_torch.columns import Array
 from atompack_torch.datasets.atp import files_of, snapshot_of
 from atompack_torch.errors import FieldError, file_exists
-from atompack_torch.options import checked_path
+from atompack_torch.options import check_level, checked_path
 from atompack_torch.sweeping import Report, reporting
 from atompack_torch.writer import CODECS, Codec
 
@@ -91,7 +97,11 @@ def _codec_of(
         codec_name, its_level = codec, 3
         if len(found) == 1 and codec == snapshots[0].codec:
             its_level = snapshots[0].level
-    return codec_name, its_level if level is None else level
+    if level is None:  # another writer may have put any number into the header
+        low, high = ZSTD_LEVELS
+        return codec_name, min(max(its_level, low), high)
+    check_level(codec_name, level)
+    return codec_name, level
 
 
 def _checked_order(order: Any, n_molecules: int) -> Array:

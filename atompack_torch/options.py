@@ -1,4 +1,4 @@
-"""Checks of arguments (options with a few values, names, paths), and lists that stay short."""
+"""Checks of arguments (options with a few values, levels, names, paths), and lists that stay short."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from atompack_torch._core import LZ4_LEVELS, ZSTD_LEVELS
 from atompack_torch.errors import FieldError
 
 _LONGEST_NAME = 60
@@ -79,3 +80,22 @@ def checked_path(path: Any) -> str:
 def absolute_path(path: Any) -> str:
     """The same, from the root on: a process with another current folder finds it too."""
     return str(Path(checked_path(path)).absolute())
+
+
+def check_level(codec: str | None, level: int) -> None:
+    """Raises unless the codec takes the level; the libraries would clamp it and say nothing.
+
+    Args:
+        codec: ``"lz4"``, ``"zstd"``; ``"none"`` and None (a file's own codec) take what zstd does.
+        level: as given by the caller.
+
+    Raises:
+        TypeError: it is no integer.
+        ValueError: it is out of range.
+    """
+    if isinstance(level, bool) or not hasattr(level, "__index__"):
+        raise TypeError(f"level: expected an int, got {level!r}")
+    low, high = LZ4_LEVELS if codec == "lz4" else ZSTD_LEVELS
+    if not low <= level <= high:
+        known = f" for codec {codec}" if codec in ("lz4", "zstd") else ""
+        raise ValueError(f"level: expected {low} to {high}{known}, got {level}")

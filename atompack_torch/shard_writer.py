@@ -9,7 +9,7 @@ from atompack_torch import _core
 from atompack_torch.committing import Committing
 from atompack_torch.errors import file_exists
 from atompack_torch.molecule import Molecule
-from atompack_torch.options import absolute_path
+from atompack_torch.options import absolute_path, check_level
 
 _MOST_THREADS = 8  # that compress
 
@@ -37,7 +37,7 @@ class ShardWriter(Committing):
         strategy: 0: not compressed; 1: zstd; 2: zstd with one dictionary, trained on the first
             shard; 3: with one for each shard. With fewer than seven blocks to train on there is
             none: then 1 is what happens.
-        level: of zstd.
+        level: of zstd, -131072 to 22.
         tensors: ``"tensor"`` stores tensors as such; ``"numpy"`` stores them as arrays: smaller and
             much quicker to load for torch_atlas_ds, the same to ``ShardDataset``.
         dictionary: its size as a share of what it is trained for.
@@ -65,9 +65,7 @@ class ShardWriter(Committing):
         _check("block_size", block_size, 1)
         if strategy not in (0, 1, 2, 3):
             raise ValueError(f"strategy: expected 0, 1, 2 or 3, got {strategy!r}")
-        least, most = _core.zstd_levels()
-        if not least <= level <= most:
-            raise ValueError(f"level: expected {least} to {most}, got {level}")
+        check_level("zstd", level)
         if tensors not in ("tensor", "numpy"):
             raise ValueError(f"tensors: expected tensor or numpy, got {tensors!r}")
         if not 0 <= dictionary <= 1:

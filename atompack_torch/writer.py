@@ -15,7 +15,7 @@ from atompack_torch.committing import Committing
 from atompack_torch.conversions import from_ase
 from atompack_torch.errors import CorruptFileError, file_exists
 from atompack_torch.molecule import Molecule
-from atompack_torch.options import checked_path
+from atompack_torch.options import check_level, checked_path
 
 Codec = Literal["none", "lz4", "zstd"]
 CODECS = ("none", "lz4", "zstd")
@@ -48,7 +48,7 @@ class AtpWriter(Committing):
         path: of the file; a symbolic link is followed.
         codec: ``"none"``, ``"lz4"`` or ``"zstd"``; None: that of the file when appending, else
             none.
-        level: of the codec. zstd: negative to 22. lz4: below 3 its fast mode, 3 to 12 its
+        level: of the codec. zstd: -131072 to 22. lz4: 0 to 2 its fast mode, 3 to 12 its
             high-compression mode (12 is what atompack-db uses). Appending without ``codec`` to
             a zstd file goes on with the file's.
         mode: ``"x"``: make a new file, at once; ``"w"``: make a new file that replaces the old one
@@ -60,6 +60,7 @@ class AtpWriter(Committing):
             first commit, if somebody made a file there since the writer was opened.
         WriterLockedError: another writer has the file open.
         FieldError: another codec than that of the file that is appended to.
+        ValueError: a level that the codec does not take.
         CorruptFileError: the file that is appended to is damaged.
     """
 
@@ -75,6 +76,7 @@ class AtpWriter(Committing):
             raise ValueError(f"codec: expected one of {', '.join(CODECS)} or None, got {codec!r}")
         if mode not in ("x", "w", "a"):
             raise ValueError(f"mode: expected x, w or a, got {mode!r}")
+        check_level(codec, level)
         self._path = os.path.realpath(checked_path(path))
         try:
             with formats.opening(self._path):

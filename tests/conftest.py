@@ -20,13 +20,14 @@ from hypothesis import HealthCheck, settings
 from oracle.atlas_client import AtlasProcess
 from oracle.client import AtompackProcess
 from processes.client import ScriptServer
+from reference.cache_damage import damage_all
+from reference.fixture_files import fixtures_root
 
 # A shell without job control starts what runs in the background deaf to Ctrl-C, and so are the
 # children of that; some tests send it to theirs.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-REPOSITORY = Path(__file__).resolve().parents[1]
 ON_CI = bool(os.environ.get("CI"))
 
 settings.register_profile(
@@ -42,13 +43,15 @@ settings.load_profile("atompack_torch")
 @pytest.fixture(scope="session")
 def fixtures() -> Path:
     """Folder of the .atp files written by the original, with their expected values."""
-    root = Path(os.environ.get("ATOMPACK_FIXTURES") or REPOSITORY.parent / "shared" / "fixtures")
-    folder = root / "atp"
-    if not folder.is_dir():
-        if ON_CI:
-            pytest.fail(f"{folder}: no such folder; set ATOMPACK_FIXTURES")
-        pytest.skip(f"{folder}: no such folder; set ATOMPACK_FIXTURES")
-    return folder
+    return fixtures_root() / "atp"
+
+
+@pytest.fixture(scope="session")
+def damaged_caches(fixtures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of the feature caches that are damaged, ``NAME.h5``."""
+    return damage_all(
+        fixtures.parent / "torch_cache", tmp_path_factory.mktemp("caches") / "damaged"
+    )
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,9 @@ python tests/smoke.py
 
 from __future__ import annotations
 
+import re
 import tempfile
+from importlib import metadata
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +15,7 @@ import torch
 from torch.utils.data import DataLoader
 
 import atompack_torch as apt
+from atompack_torch._build_info import TORCH_VERSION
 
 
 def molecules(folder: Path) -> None:
@@ -56,8 +59,16 @@ def shards(folder: Path) -> None:
     assert batch["label"].tolist() == list(range(16))
 
 
+def requirements() -> None:
+    """An installed wheel needs exactly the torch that it was built for."""
+    found = metadata.requires("atompack_torch") or []
+    (wanted,) = (line for line in found if re.match(r"torch\s*[<>=!~]", line))
+    assert wanted == f"torch=={TORCH_VERSION.split('+')[0]}", wanted
+
+
 def main() -> None:
     """Prints where the package is, if all of it works."""
+    requirements()
     with tempfile.TemporaryDirectory() as folder:
         for part in (molecules, store, shards):
             part(Path(folder))

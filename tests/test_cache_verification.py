@@ -352,8 +352,8 @@ def test_entries_without_rows_where_others_have_them(changed: Callable[..., Path
     ]
 
 
-def test_damaged_files(folder: Path) -> None:
-    names = sorted((folder / "damaged").glob("*.h5"))
+def test_damaged_files(folder: Path, damaged_caches: Path) -> None:
+    names = sorted(damaged_caches.glob("*.h5"))
     assert len(names) == 16
     for path in [*names, folder / "v2_both_f64_blosc.h5"]:
         found = apt.verify_cache(path)

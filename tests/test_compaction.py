@@ -19,6 +19,7 @@ from processes.client import ScriptServer
 from reference import atp_encode, plain, strategies
 from reference.atp_file import CODECS, AtpFile
 from reference.atp_forge import atp_file, builtin, molecule_property, record, schema_blob
+from reference.fixture_files import present
 
 import atompack_torch as apt
 from atompack_torch import compaction
@@ -104,17 +105,9 @@ def test_dead_space_goes(path: Path, codec: Any) -> None:
 
 
 def test_one_commit_comes_out_as_it_was(fixtures: Path, new_path: NewPath) -> None:
-    for name in (
-        "minimal",
-        "custom_all_types",
-        "codec_zstd19",
-        "codec_lz4",
-        "v3_f64_all",
-        "sizes_mixed",
-        "batch_written",
-        "tensor_ragged",
-        "empty_flushed",
-    ):
+    names = ["minimal", "custom_all_types", "codec_zstd", "codec_zstd19", "codec_lz4"]
+    names += ["v3_f64_all", "sizes_mixed", "batch_written", "tensor_ragged", "empty_flushed"]
+    for name in present(names, "atp/{}.atp"):
         copy = new_path()
         apt.compact(fixtures / f"{name}.atp", copy)
         assert copy.read_bytes() == (fixtures / f"{name}.atp").read_bytes(), name
@@ -483,7 +476,10 @@ def test_sections_nobody_knows_stay_in_the_schema(path: Path, new_path: NewPath)
     assert schema_of(path) == blob
 
 
-@pytest.mark.parametrize("version", ["v020", "v020_batch", "v030", "v030_batch", "v031"])
+@pytest.mark.parametrize(
+    "version",
+    present(["v020", "v020_batch", "v030", "v030_batch", "v031"], "atp/legacy_{}.atp"),
+)
 def test_older_releases(
     fixtures: Path, atompack: AtompackProcess, path: Path, version: str
 ) -> None:

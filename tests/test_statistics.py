@@ -25,6 +25,7 @@ from reference.atp_forge import (
     schema_blob,
     slot,
 )
+from reference.fixture_files import present
 from reference.statistics import Plain, assert_spread, assert_statistics, plain_of
 
 import atompack_torch as apt
@@ -117,12 +118,15 @@ def plain_molecules(dataset: apt.AtpDataset) -> list[Plain]:
 
 @pytest.mark.parametrize(
     "name",
-    [
-        *("minimal", "gen3", "codec_lz4", "codec_zstd", "sizes_mixed", "custom_all_types"),
-        *("custom_edge_values", "optional_sections", "optional_lookup", "tensor_ragged"),
-        *("legacy_v020", "v3_f64_all", "v3_f32_energy", "scope_differs", "odd_dup_builtin"),
-        *("only_geometry", "odd_schema_incomplete", "empty_created", "empty_flushed"),
-    ],
+    present(
+        [
+            *("minimal", "gen3", "codec_lz4", "codec_zstd", "sizes_mixed", "custom_all_types"),
+            *("custom_edge_values", "optional_sections", "optional_lookup", "tensor_ragged"),
+            *("legacy_v020", "v3_f64_all", "v3_f32_energy", "scope_differs", "odd_dup_builtin"),
+            *("only_geometry", "odd_schema_incomplete", "empty_created", "empty_flushed"),
+        ],
+        "atp/{}.atp",
+    ),
 )
 def test_fixtures(fixtures: Path, name: str) -> None:
     dataset = apt.AtpDataset(fixtures / f"{name}.atp")

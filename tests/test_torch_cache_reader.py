@@ -102,9 +102,9 @@ FEATURES = "torch_cache/features/index"
 FORCES = "torch_cache/force_derivatives/index"
 
 
-def test_every_fixture_is_listed(folder: Path) -> None:
+def test_every_fixture_is_listed(folder: Path, damaged_caches: Path) -> None:
     assert {p.stem for p in folder.glob("*.h5")} == {*READABLE, "v2_both_f64_blosc"}
-    damaged = {p.stem for p in (folder / "damaged").glob("*.h5")}
+    damaged = {p.stem for p in damaged_caches.glob("*.h5")}
     assert damaged == {*REFUSED, "section_without_flag"}
     listed = json.loads((folder / "errors.json").read_text())["damaged"]
     assert damaged == {Path(name).stem for name in listed}
@@ -194,8 +194,8 @@ def test_info_has_the_names_of_the_file(folder: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_damaged_files_are_refused(folder: Path, name: str) -> None:
-    path = folder / "damaged" / f"{name}.h5"
+def test_damaged_files_are_refused(damaged_caches: Path, name: str) -> None:
+    path = damaged_caches / f"{name}.h5"
     error, message = REFUSED[name]
     with pytest.raises(error, match=message) as caught:
         TorchCacheReader(str(path))
@@ -555,14 +555,14 @@ def n_descriptors() -> int:
     return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
-def test_no_descriptor_stays_open(folder: Path) -> None:
+def test_no_descriptor_stays_open(folder: Path, damaged_caches: Path) -> None:
     readers = [TorchCacheReader(str(folder / f"{name}.h5")) for name in READABLE]
     before = n_descriptors()
     for name in READABLE:
         TorchCacheReader(str(folder / f"{name}.h5"))
     for name in REFUSED:
         with pytest.raises((CorruptFileError, UnsupportedFormatError)):
-            TorchCacheReader(str(folder / "damaged" / f"{name}.h5"))
+            TorchCacheReader(str(damaged_caches / f"{name}.h5"))
     assert n_descriptors() == before
     assert len(readers) == len(READABLE)
 

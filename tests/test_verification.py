@@ -25,15 +25,13 @@ from reference.atp_forge import (
     schema_blob,
 )
 from reference.atp_record import BadValueError
+from reference.fixture_files import names_of
 
 import atompack_torch as apt
 from atompack_torch import verification
 
 NewPath = Callable[[], Path]
-REPOSITORY = Path(__file__).resolve().parents[1]
-FOLDER = Path(os.environ.get("ATOMPACK_FIXTURES") or REPOSITORY.parent / "shared/fixtures") / "atp"
-# Without the folder one name remains, and the fixture behind it skips locally and fails on CI.
-NAMES = sorted(p.stem for p in FOLDER.glob("*.atp")) or ["minimal"]
+NAMES = names_of("atp/*", ".atp")
 
 # What the original reads and a careful reader refuses.
 REFUSED_AT_OPEN = {"bad_no_schema_v3", "bad_schema_255_v3", "odd_index_count"}

@@ -35,7 +35,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--codec", choices=("none", "lz4", "zstd"), help="(default: that of the source)"
     )
-    parser.add_argument("--level", type=int, help="of zstd (default: that of the source, or 3)")
+    parser.add_argument(
+        "--level", type=int, help="of the codec (default: that of the source, or 3)"
+    )
     parser.add_argument(
         "--order",
         metavar="FILE",
@@ -46,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Runs the command."""
-    from atompack_torch import AtpDataset, compact
+    from atompack_torch import AtompackError, AtpDataset, compact
     from atompack_torch.cli import _atlas
 
     if _atlas.are_stores(options.source):
@@ -54,14 +56,19 @@ def run(options: argparse.Namespace) -> int:
     files = files_at(options.source)
     order = None if options.order is None else numbers_in(options.order)
     before = sum(Path(file).stat().st_size for file in files)
-    compact(
-        files,
-        options.target,
-        codec=options.codec,
-        level=options.level,
-        order=order,
-        progress=shows_progress(options),
-    )
+    try:
+        compact(
+            files,
+            options.target,
+            codec=options.codec,
+            level=options.level,
+            order=order,
+            progress=shows_progress(options),
+        )
+    except AtompackError:
+        raise
+    except ValueError as error:  # a level that the codec does not take
+        raise UsageError(str(error)) from error
     after = Path(options.target).stat().st_size
     molecules = len(AtpDataset(options.target))
     if options.json:

@@ -21,7 +21,7 @@ from atompack_torch.convert.report import OnError, Report
 from atompack_torch.convert.text_files import STDIN
 from atompack_torch.errors import CorruptFileError, file_exists
 from atompack_torch.fields import BUILTIN
-from atompack_torch.options import checked_path
+from atompack_torch.options import check_level, checked_path
 from atompack_torch.progress import Progress
 from atompack_torch.writer import Codec
 
@@ -108,6 +108,8 @@ def convert(
         modes = {"atp": "mode='w' replaces it, mode='a' appends to it"}
         modes["shards"] = "remove it, or choose another folder"
         raise file_exists(dst, modes.get(kind, "mode='w' replaces it"))
+    if kind in ("atp", "shards"):
+        check_level("zstd" if kind == "shards" else codec, level)
     sources = [source_of(path, format, keys or {}, padding) for path in paths]
     fit = None if kind != "atp" else Fit.of_file(dst) if mode == "a" else Fit()
     changes = changes or Changes()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from atompack_torch.atlas_store import AtlasStore
 from atompack_torch.convert.formats import bytes_at
 from atompack_torch.errors import AtompackError, FieldError, file_exists
-from atompack_torch.options import checked_path
+from atompack_torch.options import check_level, checked_path
 from atompack_torch.progress import Progress
 
 if TYPE_CHECKING:
@@ -96,6 +96,7 @@ def convert_datasets(
         FileExistsError: ``mode="x"`` and ``dst`` is there.
         FieldError: two files of one name; names, dtypes or attributes that cannot be stored.
     """
+    check_level(codec, level)
     paths = [src] if isinstance(src, (str, os.PathLike)) else [*src]
     for path in (*paths, dst):
         checked_path(path)

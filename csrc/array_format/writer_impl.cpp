@@ -11,6 +11,7 @@
 #include "array_format/layer_files.h"
 #include "array_format/reading.h"
 #include "base/utf8.h"
+#include "codec/level.h"
 
 namespace atompack::array_format {
 namespace {
@@ -24,6 +25,11 @@ unsigned threads_for(const WriterOptions& options) {
 LayerOptions layer_options(const WriterOptions& options) {
   const int level = options.codec == codec::Codec::zstd ? options.level : 0;
   return {options.codec, level, std::max<uint64_t>(options.block_bytes, 1), threads_for(options)};
+}
+
+WriterOptions checked(WriterOptions options) {
+  if (options.codec == codec::Codec::zstd) codec::check_level(options.codec, options.level);
+  return options;
 }
 
 void check_length(uint64_t expected, uint64_t got, std::string_view what) {
@@ -41,7 +47,7 @@ void check_can_be_written(const ArrayDefinition& array) {
 }  // namespace
 
 Writer::Impl::Impl(std::string path, WriterOptions options, io::FileSystem& files)
-    : path_(std::move(path)), options_(std::move(options)), files_(files), lock_(lock_base(files_, path_)) {
+    : path_(std::move(path)), options_(checked(std::move(options))), files_(files), lock_(lock_base(files_, path_)) {
   if (dynamic_cast<const io::NewFile*>(lock_.get()) != nullptr) made_ = io::version_of(path_);
   committed();
 }

@@ -7,11 +7,20 @@
 #include "atlas_shards/block.h"
 #include "atlas_shards/layout.h"
 #include "base/error.h"
+#include "codec/level.h"
 #include "io/process.h"
 
 namespace atompack::atlas_shards {
+namespace {
 
-Writer::Writer(std::string root, const WriterOptions& options) : options_(options), folder_(std::move(root)) {
+const WriterOptions& checked(const WriterOptions& options) {
+  codec::check_level(codec::Codec::zstd, options.level);
+  return options;
+}
+
+}  // namespace
+
+Writer::Writer(std::string root, const WriterOptions& options) : options_(checked(options)), folder_(std::move(root)) {
   meta_.strategy = options_.strategy;
   begin_shard();
 }

@@ -8,6 +8,7 @@
 
 #include "atp/derive_schema.h"
 #include "atp/reader.h"
+#include "codec/level.h"
 #include "io/process.h"
 
 namespace atompack::atp {
@@ -84,6 +85,7 @@ PathWriter::~PathWriter() {
 }
 
 void PathWriter::create(codec::Codec codec, int level) {
+  codec::check_level(codec, level);
   file_ = std::make_unique<io::LockedFile>(io::LockedFile::create_unpublished(path_));
   start(Writer::create(*file_, codec, level), level);
 }
@@ -107,6 +109,7 @@ void PathWriter::append(std::optional<codec::Codec> codec, int level) {
   }
   // A header tells the level of zstd alone.
   const bool use_given = codec || state.header.codec != codec::Codec::zstd;
+  if (use_given) codec::check_level(state.header.codec, level);
   start(std::move(state), use_given ? level : state.header.level);
 }
 

@@ -7,7 +7,7 @@
 #include "bindings/example_writer.h"
 #include "bindings/path.h"
 #include "bindings/unlocked.h"
-#include "codec/zstd_encoder.h"
+#include "codec/level.h"
 
 namespace atompack::bindings {
 namespace {
@@ -98,10 +98,12 @@ void bind_shard_writer(py::module_& module) {
       .def("discard", &ShardWriter::discard)
       .def_property_readonly("is_open", &ShardWriter::is_open)
       .def("__len__", &ShardWriter::size);
-  module.def("zstd_levels", [] {
-    const codec::ZstdLevels levels = codec::zstd_levels();
-    return py::make_tuple(levels.least, levels.most);
-  });
+  const auto range_of = [](codec::Codec codec) {
+    const codec::LevelRange range = codec::level_range(codec);
+    return py::make_tuple(range.min, range.max);
+  };
+  module.attr("ZSTD_LEVELS") = range_of(codec::Codec::zstd);
+  module.attr("LZ4_LEVELS") = range_of(codec::Codec::lz4);
 }
 
 }  // namespace atompack::bindings

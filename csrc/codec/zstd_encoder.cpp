@@ -34,8 +34,6 @@ bool are_enough(std::span<const Bytes> samples) {
 
 }  // namespace
 
-ZstdLevels zstd_levels() { return {ZSTD_minCLevel(), ZSTD_maxCLevel()}; }
-
 std::vector<std::byte> train_zstd_dictionary(std::span<const Bytes> samples, uint64_t most_bytes) {
   if (!are_enough(samples)) return {};
   std::vector<std::byte> together;

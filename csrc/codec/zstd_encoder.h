@@ -14,12 +14,6 @@ namespace atompack::codec {
 // At most `most_bytes`, may be fewer; nothing where the samples are too small or too few for one.
 std::vector<std::byte> train_zstd_dictionary(std::span<const Bytes> samples, uint64_t most_bytes);
 
-// The levels that libzstd knows.
-struct ZstdLevels {
-  int least, most;
-};
-ZstdLevels zstd_levels();
-
 // Makes frames that declare their content size, and the dictionary where there is one; without checksum. For any
 // number of threads.
 class ZstdEncoder {

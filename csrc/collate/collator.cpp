@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstring>
 
 #include "collate/parallel.h"
@@ -90,15 +89,10 @@ Batch Collator::make(std::vector<int64_t> indices, ArenaKind kind, bool single) 
   count_work(plan);
   const int64_t work = total_work(plan);
   const int64_t most = std::min(work / kLeastWork, usable_threads(request_.max_threads));
-  if (most < 2) return make_planned(plan, kind, single);
-
-  const bool threads = pace_.advises_threads();
-  if (threads) plan.most_ranges = most;
-  const auto start = std::chrono::steady_clock::now();
-  Batch batch = make_planned(plan, kind, single);
-  const std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - start;
-  pace_.took(took.count(), work, threads);
-  return batch;
+  return run_paced(pace_, work, most, [&](int64_t n_threads) {
+    plan.most_ranges = n_threads;
+    return make_planned(plan, kind, single);
+  });
 }
 
 Batch Collator::make_planned(BatchPlan& plan, ArenaKind kind, bool single) const {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <chrono>
 
 #include "base/checked_math.h"
 #include "collate/copy.h"
@@ -252,17 +251,14 @@ void run(std::span<const ColumnPlan> plans, std::span<Filler> fillers, int max_t
     }
   }
   const auto most = std::min<int64_t>(usable_threads(max_threads), std::ssize(tasks));
-  const bool is_large = work >= kWorthThreads && most > 1;
-  const bool threads = is_large && pace.advises_threads();
-  const auto started = std::chrono::steady_clock::now();
-  std::atomic<size_t> next{0};  // units differ in their work: whoever is free takes one
-  for_each_range(threads ? most : 1, [&](int64_t) {
-    for (size_t i = next++; i < tasks.size(); i = next++) {
-      plans[tasks[i].column].slice().read(tasks[i].unit, fillers[tasks[i].column]);
-    }
+  run_paced(pace, static_cast<int64_t>(work), work >= kWorthThreads ? most : 1, [&](int64_t n_threads) {
+    std::atomic<size_t> next{0};  // units differ in their work: whoever is free takes one
+    for_each_range(n_threads, [&](int64_t) {
+      for (size_t i = next++; i < tasks.size(); i = next++) {
+        plans[tasks[i].column].slice().read(tasks[i].unit, fillers[tasks[i].column]);
+      }
+    });
   });
-  const std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - started;
-  if (is_large) pace.took(took.count(), static_cast<int64_t>(work), threads);
 }
 
 std::vector<int64_t> sizes_of(std::span<const uint64_t> shape) { return {shape.begin(), shape.end()}; }

@@ -3,7 +3,6 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
-#include <chrono>
 #include <span>
 #include <vector>
 
@@ -162,12 +161,10 @@ void for_each_cut(const DerivativeTensors& rows, const at::Tensor& ptr, int64_t 
   static ParallelPace pace;
   const int64_t bytes = bytes_of(rows);
   const int64_t most = std::clamp(usable_threads(0), int64_t{1}, std::max(bytes / kLeastBytes, int64_t{1}));
-  const bool threads = most > 1 && pace.advises_threads();
-  const auto start = std::chrono::steady_clock::now();
-  const std::vector<RowRanges> ranges = cut(rows, indices(ptr), n_atoms, threads ? most : 1);
-  for_each_range(std::ssize(ranges), [&](int64_t range) { body(ranges[static_cast<size_t>(range)]); });
-  const std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - start;
-  if (most > 1) pace.took(took.count(), bytes, threads);
+  run_paced(pace, bytes, most, [&](int64_t n_threads) {
+    const std::vector<RowRanges> ranges = cut(rows, indices(ptr), n_atoms, n_threads);
+    for_each_range(std::ssize(ranges), [&](int64_t range) { body(ranges[static_cast<size_t>(range)]); });
+  });
 }
 
 void check_type(const at::Tensor& tensor, const char* what) {

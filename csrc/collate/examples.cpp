@@ -1,7 +1,6 @@
 #include "collate/examples.h"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "collate/example_fill.h"
@@ -53,11 +52,8 @@ std::optional<ExampleBatch> ExampleCollator::make(std::span<const int64_t> indic
   if (!plan) return std::nullopt;
   ExampleBatch batch{.arena = allocate_arena(plan->arena_bytes, kind), .root = {}, .tensors = {}};
   const bool large = !alone && plan->arena_bytes >= kParallelBytes;
-  const int64_t n_threads = large && pace_.advises_threads() ? usable_threads(options_.max_threads) : 1;
-  const auto start = std::chrono::steady_clock::now();
-  fill_examples(*plan, batch.arena, n_threads);
-  const std::chrono::duration<double, std::nano> time = std::chrono::steady_clock::now() - start;
-  if (large) pace_.took(time.count(), static_cast<int64_t>(plan->arena_bytes), n_threads > 1);
+  run_paced(pace_, static_cast<int64_t>(plan->arena_bytes), large ? usable_threads(options_.max_threads) : 1,
+            [&](int64_t n_threads) { fill_examples(*plan, batch.arena, n_threads); });
   batch.tensors = wrap_examples(*plan, batch.arena);
   batch.root = std::move(plan->root);
   return batch;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <span>
 
 #include "base/checked_math.h"
@@ -274,18 +273,14 @@ Features Featurizer::compute(const Structures& given, bool derivatives, DType dt
   const std::vector<int32_t> species = species_of(structures);
   const int64_t n_atoms = structures.positions.size(0);
   const int64_t most = std::clamp(usable_threads(0), int64_t{1}, std::max(n_atoms / kLeastAtoms, int64_t{1}));
-  const bool threads = most > 1 && pace_.advises_threads();
-  const auto start = std::chrono::steady_clock::now();
-
-  std::vector<Part> parts = cut(values_of<int64_t>(structures.ptr), threads ? most : 1);
-  for_each_range(std::ssize(parts),
-                 [&](int64_t part) { search(descriptor_, structures, parts[static_cast<size_t>(part)]); });
-  const Features made = allocate(descriptor_, parts, derivatives, dtype);
-  (dtype == DType::float32 ? fill<float> : fill<double>)(descriptor_, parts, species, made);
-
-  const std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - start;
-  if (most > 1) pace_.took(took.count(), n_atoms, threads);
-  return made;
+  return run_paced(pace_, n_atoms, most, [&](int64_t n_threads) {
+    std::vector<Part> parts = cut(values_of<int64_t>(structures.ptr), n_threads);
+    for_each_range(std::ssize(parts),
+                   [&](int64_t part) { search(descriptor_, structures, parts[static_cast<size_t>(part)]); });
+    Features made = allocate(descriptor_, parts, derivatives, dtype);
+    (dtype == DType::float32 ? fill<float> : fill<double>)(descriptor_, parts, species, made);
+    return made;
+  });
 }
 
 }  // namespace atompack::collate

@@ -108,7 +108,7 @@ def test_reads_of_one_dataset(expected: AtlasFixture) -> None:
 
 
 def numeric(folder: Path) -> AtlasFixture:
-    return AtlasFixture(folder, "dtypes_lz4")
+    return AtlasFixture(folder, "dtypes_none")
 
 
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
@@ -180,7 +180,7 @@ def test_no_datasets(folder: Path) -> None:
 
 
 def test_several_arrays_share_one_memory(folder: Path) -> None:
-    expected = AtlasFixture(folder, "profile_lz4_msgpack_zst")
+    expected = AtlasFixture(folder, "profile_zstd_json_lz4")
     store = apt.AtlasStore(expected.path)
     arrays = ["depth", "quality", "salinity", "label"]
     scans = store.scan_many(arrays, layout="jagged")

@@ -59,12 +59,12 @@ def test_stats(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert found["temperature"]["missing"] == sum(one.null_count for one in store)
     assert found["temperature"]["max"] == max(one.max for one in store)  # type: ignore[type-var]
     assert "temperature" in run(capsys, "stats", folder / "gridded_zstd_json")
-    assert run(capsys, "stats", folder / "dtypes_zstd")
+    assert run(capsys, "stats", folder / "dtypes_none")
 
 
 def test_verify(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert document(capsys, "verify", folder / "overlay_zstd")["n_faults"] == 0
-    assert "0 faults" in run(capsys, "verify", folder / "names", folder / "attrs_msgpack")
+    assert "0 faults" in run(capsys, "verify", folder / "blocks_zstd", folder / "attrs_msgpack")
     assert main(["verify", str(folder / "reject" / "chunk_size_short")]) == 1
     assert "chunk bytes: expected 8, got 4" in capsys.readouterr().out
     assert main(["verify", str(folder / "reject" / "json_trailing")]) == 1

@@ -1,4 +1,4 @@
-"""Every file of the shared fixtures against the values the original reads from it.
+"""Every file of the fixtures against the values the original reads from it.
 
 Where our rules are stricter than the original's, the test below says so by the file's name.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import shutil
 from pathlib import Path
 
@@ -19,14 +18,12 @@ from reference.atp_file import AtpFile
 from reference.atp_record import BadFileError, BadValueError, Value
 from reference.collate import FieldClashError, ReferenceDataset
 from reference.compare import assert_batch, assert_molecule, assert_same, tensor_of
+from reference.fixture_files import names_of
 from reference.names import reserved_names
 
 import atompack_torch as apt
 
-REPOSITORY = Path(__file__).resolve().parents[2]
-FOLDER = Path(os.environ.get("ATOMPACK_FIXTURES") or REPOSITORY.parent / "shared/fixtures") / "atp"
-# Without the folder one name remains, and the fixture behind it skips locally and fails on CI.
-NAMES = sorted(p.stem for p in FOLDER.glob("*.atp")) or ["minimal"]
+NAMES = names_of("atp/*", ".atp")
 
 # The original opens these; every molecule in them would be wrong or unreadable, so we refuse.
 REFUSED_AT_OPEN = {"bad_no_schema_v3", "bad_schema_255_v3", "odd_index_count"}

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from reference.fixture_files import names_of
 from reference.shards import Reader, assert_same
 
 import atompack_torch as apt
@@ -22,9 +23,7 @@ _ERRORS: dict[str, type[Exception]] = {
     "unsafe": apt.UnsafePickleError,
     "range": IndexError,
 }
-REPOSITORY = Path(__file__).resolve().parents[2]
-_FOLDER = REPOSITORY.parent / "shared" / "fixtures" / "atlas_shards" / "expected"
-NAMES = sorted(path.stem for path in _FOLDER.glob("*.json")) or ["s2_atoms"]
+NAMES = names_of("atlas_shards/expected/*", ".json")
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import torch
 import zstandard
+from reference.fixture_files import fixtures_root, names_of
 from torch.utils.data import DataLoader
 
 import atompack_torch as apt
@@ -24,12 +25,12 @@ import atompack_torch as apt
 _TIMEOUT = 60  # seconds: a worker that hangs fails the test
 _MARKER = "executed"
 PROTOCOLS = (2, 3, 4, 5)
-_FIXTURES = Path(__file__).resolve().parents[3] / "shared" / "fixtures" / "atlas_shards"
-UNSAFE = sorted(
-    path.stem
-    for path in _FIXTURES.glob("expected/*.json")
-    if "unsafe" in (json.loads(path.read_text())["error"] or "")
-) or ["evil_exec"]
+_EXPECTED = fixtures_root() / "atlas_shards" / "expected"
+UNSAFE = [
+    name
+    for name in names_of("atlas_shards/expected/*", ".json")
+    if "unsafe" in (json.loads((_EXPECTED / f"{name}.json").read_text())["error"] or "")
+]
 
 
 class _Touch:

@@ -355,8 +355,8 @@ DAMAGED = (
 
 
 @pytest.mark.parametrize("name", DAMAGED)
-def test_damaged_files_are_refused(folder: Path, name: str) -> None:
-    path = folder / "damaged" / f"{name}.h5"
+def test_damaged_files_are_refused(damaged_caches: Path, name: str) -> None:
+    path = damaged_caches / f"{name}.h5"
     for open_file in (apt.TorchCache, apt.TorchCacheDataset):
         with pytest.raises((apt.CorruptFileError, apt.UnsupportedFormatError), match=f"{name}.h5"):
             open_file(path)

@@ -26,5 +26,5 @@ target_include_directories(atompack_fuzz_replay PRIVATE ${PROJECT_SOURCE_DIR}/te
 target_compile_options(atompack_fuzz_replay PRIVATE -Wall -Wextra -Werror)
 target_link_libraries(atompack_fuzz_replay PRIVATE atompack_hdf5 atompack_descriptor atompack_core)
 add_test(NAME fuzz_replay
-  COMMAND atompack_fuzz_replay ${PROJECT_SOURCE_DIR}/../shared/fixtures ${FUZZ_FOLDER}/corpus
+  COMMAND atompack_fuzz_replay ${PROJECT_SOURCE_DIR}/tests/fixtures ${FUZZ_FOLDER}/corpus
           ${PROJECT_SOURCE_DIR}/tests/fixtures/pickle)

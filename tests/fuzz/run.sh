@@ -2,7 +2,7 @@
 # Builds the fuzz targets with clang and runs one after the other under ASan and UBSan.
 #   tests/fuzz/run.sh [BUILD_FOLDER [SECONDS_EACH [TARGET...]]]
 # New inputs are kept in BUILD_FOLDER/corpus, findings in BUILD_FOLDER/findings; any finding makes the status non-zero.
-# ATOMPACK_FIXTURES: the folder above atp/ (default: ../shared/fixtures). CXX: the compiler (default: clang++-19).
+# ATOMPACK_FIXTURES: the folder above atp/ (default: tests/fixtures). CXX: the compiler (default: clang++-19).
 set -eu
 
 source_folder=$(cd "$(dirname "$0")/../.." && pwd)
@@ -14,7 +14,7 @@ if [ $# -gt 2 ]; then
   wanted=" $* "
 fi
 seeds=$source_folder/tests/fuzz/corpus
-fixtures=${ATOMPACK_FIXTURES:-$source_folder/../shared/fixtures}/atp
+fixtures=${ATOMPACK_FIXTURES:-$source_folder/tests/fixtures}/atp
 
 cmake -S "$source_folder" -B "$build" -DCMAKE_CXX_COMPILER="${CXX:-clang++-19}" -DATOMPACK_BUILD_EXTENSION=OFF \
   -DATOMPACK_BUILD_FUZZERS=ON -DATOMPACK_SANITIZE=address,undefined

@@ -9,32 +9,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from reference.fixture_files import names_of
 
-FIXTURES = (
-    "attrs_json",
-    "attrs_msgpack",
-    "blocks_lz4",
-    "blocks_zstd",
-    "compacted_lz4",
-    "deleted_none",
-    "dtypes_lz4",
-    "dtypes_none",
-    "dtypes_zstd",
-    "empty_arrays",
-    "empty_store",
-    "gridded_none_msgpack",
-    "gridded_zstd_json",
-    "layers12_none",
-    "names",
-    "overlay_none",
-    "overlay_zstd",
-    "profile_lz4_msgpack_zst",
-    "profile_zstd_json_lz4",
-    "sensors_lz4_json_zst",
-    "sensors_none_msgpack_lz4",
-    "tiny_json",
-    "tiny_msgpack_zst",
-)
+FIXTURES = names_of("atlas/*", ".expected.json")
 DTYPES = {"timestamp_nanoseconds": "timestamp_ns"}
 
 

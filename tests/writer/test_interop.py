@@ -17,6 +17,7 @@ from reference.atp_forge import atp_file, record, schema_blob
 from reference.atp_record import BadFileError
 from reference.collate import ReferenceDataset
 from reference.compare import assert_batch, assert_molecule
+from reference.fixture_files import present
 from reference.names import reserved_names
 from reference.strategies import Kind
 
@@ -224,7 +225,7 @@ def slots_of(content: bytes) -> tuple[bytes, bytes]:
     return content[:4096], content[4096:8192]
 
 
-@pytest.mark.parametrize("version", ["v020", "v030", "v031"])
+@pytest.mark.parametrize("version", present(["v020", "v030", "v031"], "atp/legacy_{}.atp"))
 @pytest.mark.parametrize("kind", ["", "_batch"])
 def test_appending_to_files_of_older_releases(
     fixtures: Path, atompack: AtompackProcess, new_path: NewPath, version: str, kind: str

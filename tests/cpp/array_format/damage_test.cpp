@@ -5,16 +5,14 @@
 
 #include "array_format/npz.h"
 #include "array_format/reading.h"
+#include "fixtures.h"
 
 namespace atompack::array_format {
 namespace {
 
 namespace fs = std::filesystem;
 
-std::string layer_file(const std::string& name) {
-  const char* const root = std::getenv("ATOMPACK_FIXTURES");
-  return test::contents((fs::path(root != nullptr ? root : ATOMPACK_FIXTURES_FOLDER) / "atlas" / name).string());
-}
+std::string layer_file(const std::string& name) { return test::contents((test::atlas_fixtures() / name).string()); }
 
 constexpr uint64_t kMostElements = 1 << 16;  // larger claims are the caller's to refuse
 

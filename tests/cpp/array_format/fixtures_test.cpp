@@ -7,10 +7,10 @@
 #include <random>
 #include <set>
 
-#include "array_format/fixture_folders.h"
 #include "array_format/npz.h"
 #include "array_format/reader.h"
 #include "array_format/statistics.h"
+#include "fixtures.h"
 
 namespace atompack::array_format {
 namespace {
@@ -190,7 +190,6 @@ TEST_P(FixtureStore, EveryValueIsRead) {
 std::vector<std::string> stores() {
   std::vector<std::string> names;
   constexpr std::string_view kEnd = ".expected.json";
-  if (!fs::is_directory(kAtlas)) return names;
   for (const auto& entry : fs::directory_iterator(kAtlas)) {
     const std::string name = entry.path().filename().string();
     if (name.ends_with(kEnd)) names.push_back(name.substr(0, name.size() - kEnd.size()));
@@ -199,7 +198,7 @@ std::vector<std::string> stores() {
   return names;
 }
 
-TEST(ArrayFormatFixtures, AreThere) { EXPECT_GE(stores().size(), 20U) << kAtlas; }
+TEST(ArrayFormatFixtures, AreThere) { EXPECT_GE(stores().size(), 18U) << kAtlas; }
 
 INSTANTIATE_TEST_SUITE_P(All, FixtureStore, testing::ValuesIn(stores()),
                          [](const auto& instance) { return instance.param; });

@@ -4,13 +4,13 @@
 #include <gtest/gtest.h>
 
 #include "array_format/archive.h"
-#include "array_format/fixture_folders.h"
 #include "array_format/footer.h"
 #include "array_format/grid.h"
 #include "array_format/npz.h"
 #include "array_format/records.h"
 #include "array_format/statistics.h"
 #include "array_format/trailer.h"
+#include "fixtures.h"
 
 namespace atompack::array_format {
 namespace {

@@ -6,6 +6,7 @@
 
 #include "array_format/npz.h"
 #include "array_format/reader.h"
+#include "fixtures.h"
 
 namespace atompack::array_format {
 namespace {
@@ -13,10 +14,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-fs::path reject_folder() {
-  const char* const root = std::getenv("ATOMPACK_FIXTURES");
-  return fs::path(root != nullptr ? root : ATOMPACK_FIXTURES_FOLDER) / "atlas" / "reject";
-}
+fs::path reject_folder() { return test::atlas_fixtures() / "reject"; }
 
 // What a caller with these expectations sees of dataset `d`: values, or the error.
 json outcome(const fs::path& store, bool strings) {

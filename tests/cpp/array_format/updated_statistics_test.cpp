@@ -7,9 +7,9 @@
 #include <limits>
 
 #include "array_format/array_model.h"
-#include "array_format/fixture_folders.h"
 #include "array_format/layer_files.h"
 #include "array_format/statistics.h"
+#include "fixtures.h"
 #include "io/temporary_folder.h"
 
 namespace atompack::array_format {

@@ -11,6 +11,7 @@
 #include "atlas_shards/reader.h"
 #include "atlas_shards/tag.h"
 #include "codec/sha256.h"
+#include "fixtures.h"
 
 namespace atompack::atlas_shards {
 namespace {
@@ -18,10 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-fs::path fixtures() {
-  const char* const root = std::getenv("ATOMPACK_FIXTURES");
-  return fs::path(root != nullptr ? root : ATOMPACK_FIXTURES_FOLDER) / "atlas_shards";
-}
+fs::path fixtures() { return test::fixtures_root() / "atlas_shards"; }
 
 // Without the tags of examples, which are last: their digests tell the same, and lone surrogates are no JSON here.
 json read_expectation(const fs::path& path) {

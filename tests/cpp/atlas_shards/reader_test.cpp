@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "base/recent.h"
+#include "fixtures.h"
 #include "message_of.h"
 
 namespace atompack::atlas_shards {
@@ -20,10 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-fs::path fixture(const std::string& name) {
-  const char* const root = std::getenv("ATOMPACK_FIXTURES");
-  return fs::path(root != nullptr ? root : ATOMPACK_FIXTURES_FOLDER) / "atlas_shards" / "data" / name;
-}
+fs::path fixture(const std::string& name) { return test::fixtures_root() / "atlas_shards" / "data" / name; }
 
 std::string contents(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);

@@ -1,4 +1,4 @@
-// The tag of a value, as shared/formats/atlas_shards.md#11-fixtures has it: JSON without blanks.
+// The tag of a value, as tests/fixtures/README.md has it: JSON without blanks.
 #pragma once
 
 #include <string>

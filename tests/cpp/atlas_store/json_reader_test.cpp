@@ -6,7 +6,7 @@
 #include <random>
 
 #include "array_format/npz.h"
-#include "atlas_store/fixtures.h"
+#include "fixtures.h"
 #include "message_of.h"
 
 namespace atompack::atlas_store {

@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "array_format/npz.h"
-#include "atlas_store/fixtures.h"
 #include "codec/zstd_codec.h"
+#include "fixtures.h"
 
 namespace atompack::atlas_store {
 namespace {

@@ -57,12 +57,5 @@ TEST(ZstdEncoder, TooLittleToTrainOn) {
   EXPECT_TRUE(train_zstd_dictionary(views(short_ones), 1024).empty());
 }
 
-TEST(ZstdEncoder, Levels) {
-  EXPECT_LT(zstd_levels().least, 0);
-  EXPECT_GE(zstd_levels().most, 22);
-  const std::string text(100, 'y');
-  EXPECT_FALSE(ZstdEncoder(zstd_levels().most, {}).compress(as_bytes(text)).empty());
-}
-
 }  // namespace
 }  // namespace atompack::codec

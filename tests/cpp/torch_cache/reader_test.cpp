@@ -9,6 +9,7 @@
 #include <iterator>
 #include <thread>
 
+#include "fixtures.h"
 #include "io/temporary_file.h"
 #include "message_of.h"
 
@@ -25,9 +26,7 @@ using test::TemporaryFile;
 using Buffer = std::vector<std::byte>;
 
 std::string fixture(const std::string& name) {
-  const char* const root = std::getenv("ATOMPACK_FIXTURES");
-  return (std::filesystem::path(root != nullptr ? root : ATOMPACK_FIXTURES_FOLDER) / "torch_cache" / (name + ".h5"))
-      .string();
+  return (test::fixtures_root() / "torch_cache" / (name + ".h5")).string();
 }
 
 Buffer contents(const std::string& path) {

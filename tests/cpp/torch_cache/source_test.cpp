@@ -7,15 +7,14 @@
 #include <map>
 
 #include "base/joined_source.h"
+#include "fixtures.h"
 #include "message_of.h"
 
 namespace atompack::torch_cache {
 namespace {
 
 std::shared_ptr<const Cache> open(const std::string& name) {
-  const char* const root = std::getenv("ATOMPACK_FIXTURES");
-  const std::filesystem::path folder(root != nullptr ? root : ATOMPACK_FIXTURES_FOLDER);
-  return std::make_shared<Cache>((folder / "torch_cache" / (name + ".h5")).string());
+  return std::make_shared<Cache>((test::fixtures_root() / "torch_cache" / (name + ".h5")).string());
 }
 
 // All that is handed over, by name; lengths are those that types and shapes ask for.

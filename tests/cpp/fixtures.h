@@ -1,0 +1,47 @@
+// The folder of the files that the original libraries wrote.
+#pragma once
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace atompack::test {
+
+// tests/fixtures of the repository, or the folder of the same layout that ATOMPACK_FIXTURES names.
+inline std::filesystem::path fixtures_root() {
+  const char* const named = std::getenv("ATOMPACK_FIXTURES");
+  const std::filesystem::path root = named != nullptr && *named != '\0' ? named : ATOMPACK_FIXTURES_FOLDER;
+  if (!std::filesystem::is_directory(root / "atp")) {
+    throw std::runtime_error((root / "atp").string() + ": expected a folder (see ATOMPACK_FIXTURES)");
+  }
+  return root;
+}
+
+inline std::filesystem::path atlas_fixtures() { return fixtures_root() / "atlas"; }
+
+// Every store but those that are damaged.
+inline std::vector<std::filesystem::path> atlas_stores() {
+  std::vector<std::filesystem::path> stores;
+  for (const auto& entry : std::filesystem::directory_iterator(atlas_fixtures())) {
+    if (entry.is_directory() && entry.path().filename() != "reject") stores.push_back(entry.path());
+  }
+  std::ranges::sort(stores);
+  return stores;
+}
+
+// All files of this extension in those stores.
+inline std::vector<std::filesystem::path> fixture_files(const std::string& extension) {
+  std::vector<std::filesystem::path> found;
+  for (const auto& store : atlas_stores()) {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(store)) {
+      if (entry.path().extension() == extension) found.push_back(entry.path());
+    }
+  }
+  std::ranges::sort(found);
+  return found;
+}
+
+}  // namespace atompack::test
