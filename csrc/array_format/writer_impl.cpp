@@ -262,13 +262,20 @@ void Writer::Impl::forget() {
   staged_ = promised_ = false;
 }
 
+void Writer::Impl::withdraw_statistics() {
+  check_usable();
+  if (!withdrawn_) withdrawn_ = list_statistics(path_);
+  files_.remove(statistics_path(path_));
+}
+
 void Writer::Impl::write_statistics() {
   check_usable();
   if (changed_.empty()) return;
-  StatisticsList list = list_statistics(path_);
+  StatisticsList list = withdrawn_ ? *withdrawn_ : list_statistics(path_);
   update_statistics(committed(), changed_, list);
   io::replace_file(files_, statistics_path(path_), encode_statistics(list));
   changed_.clear();
+  withdrawn_.reset();
 }
 
 void Writer::Impl::compact() {
@@ -285,6 +292,7 @@ void Writer::Impl::compact() {
   }
   io::replace_file(files_, statistics_path(path_), encode_statistics(statistics));
   changed_.clear();
+  withdrawn_.reset();
 }
 
 // The base and its lock.

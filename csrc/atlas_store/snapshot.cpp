@@ -42,8 +42,8 @@ class Look {
  public:
   explicit Look(const std::string& store) : store_(store) {}
 
-  // Nothing if somebody wrote meanwhile. The order of the steps is what keeps flushes apart (FORMAT.md, "Reading beside a
-  // writer"): metadata, record, layers, and then the same files again from the inside out.
+  // Nothing if somebody wrote meanwhile. The order of the steps is what keeps flushes apart (FORMAT.md, "Reading beside
+  // a writer"): metadata, record, layers, and then the same files again from the inside out.
   std::optional<Snapshot> take() {
     const std::optional<MetadataFile> file = read_metadata_file(store_);
     Snapshot snapshot;

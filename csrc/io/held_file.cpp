@@ -23,8 +23,8 @@ std::shared_ptr<const HeldFile> HeldFile::open(const std::string& path) {
   identify(fd.get(), path);  // refuses what is no regular file
   struct stat status{};
   if (::fstat(fd.get(), &status) != 0) throw IoError(errno, std::strerror(errno), path);
-  const FileVersion version{status.st_dev, status.st_ino, static_cast<uint64_t>(status.st_size),
-                            status.st_ctim.tv_sec, status.st_ctim.tv_nsec};
+  const FileVersion version{status.st_dev, status.st_ino, static_cast<uint64_t>(status.st_size), status.st_ctim.tv_sec,
+                            status.st_ctim.tv_nsec};
   return std::shared_ptr<const HeldFile>(new HeldFile(std::move(fd), path, version));
 }
 

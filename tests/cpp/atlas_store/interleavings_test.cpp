@@ -159,19 +159,19 @@ class AtlasInterleavings : public testing::TestWithParam<bool> {
     for (size_t stop = 0; play(writing, {0, stop, Interleaving::kToItsEnd}); ++stop) {
     }
     EXPECT_EQ(n_refused_, 0U) << "nothing comes between while the writer waits";
-    std::minstd_rand random(7);
-    for (size_t i = 0; i < n_random() && !HasFailure(); ++i) {
-      std::vector<size_t> turns;
-      for (size_t turn = 0; turn < 3 + random() % 4; ++turn) {
-        turns.push_back(random() % (turn % 2 == 0 ? n_reader_calls_ : n_writer_calls_));
-      }
-      play(writing, turns);
-    }
+    for (size_t i = 0; i < n_random() && !HasFailure(); ++i) play(writing, random_turns());
+  }
+
+  std::vector<size_t> random_turns() {
+    std::vector<size_t> turns;
+    const size_t n = 3 + random_() % 4;
+    for (size_t i = 0; i < n; ++i) turns.push_back(random_() % (i % 2 == 0 ? n_reader_calls_ : n_writer_calls_));
+    return turns;
   }
 
   static size_t n_random() {
     const char* const asked = std::getenv("ATOMPACK_INTERLEAVINGS");
-    return asked == nullptr ? 400 : std::stoul(asked);
+    return asked == nullptr ? 100 : std::stoul(asked);
   }
 
   const test::TemporaryFolder folder_{test::folder_in_memory()};
@@ -179,6 +179,7 @@ class AtlasInterleavings : public testing::TestWithParam<bool> {
   std::unique_ptr<Writer> writer_;
   int32_t n_ = 0;  // flushes
   size_t n_refused_ = 0, n_reader_calls_ = 1, n_writer_calls_ = 1;
+  std::minstd_rand random_{7};
 };
 
 TEST_P(AtlasInterleavings, Flush) {
@@ -209,6 +210,14 @@ TEST_P(AtlasInterleavings, CompactionAndFlushes) {
     flush();
     flush();
   });
+}
+
+TEST_P(AtlasInterleavings, AWriterThatDies) {
+  play([&] { flush(); }, {0, 0});  // for the number of calls
+  constexpr size_t kOperations = 40;
+  for (size_t i = 0; i < 2 * n_random() && !HasFailure(); ++i) {
+    play([&] { die_and_recover(i % kOperations); }, random_turns());
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Metadata, AtlasInterleavings, testing::Bool(),
