@@ -54,7 +54,7 @@ LayerWriter& Writer::Impl::layer() {
   if (layer_) return *layer_;
   const uint32_t newest = layer_files(path_).back().number;
   if (newest == std::numeric_limits<uint32_t>::max()) {
-    throw UnsupportedFormatError("layers: expected a number that is still free, got the last one");
+    throw UnsupportedFormatError(cat("layers: expected a number below ", newest, ", got it taken: compact the file"));
   }
   layer_ = std::make_unique<LayerWriter>(files_.create(sidecar_path(path_, newest + 1)), layer_options(options_));
   number_ = newest + 1;
