@@ -109,8 +109,13 @@ class ArrayFile(Flushing):
         return schema.loaded(self._handle().read(name, first, counts), counts)
 
     def stats(self) -> dict[str, ArrayStatistics]:
-        """What the last flush noted of each array; nothing where the statistics are damaged."""
-        stored = read_array_statistics(self._path)
+        """Statistics of each array as of the last flush; none where they are absent or damaged.
+
+        Raises:
+            FieldError: the file was opened for reading and has been written to since.
+        """
+        reader = self._reader
+        stored = read_array_statistics(self._path) if reader is None else reader.statistics()
         return {name: ArrayStatistics(*stored[name]) for name in self.names if name in stored}
 
     def define(

@@ -123,6 +123,14 @@ class AtlasStore(StoreChanges, XarrayDatasets):
             formats.check_store(self._path)
         return native
 
+    def _last_flush(self) -> AtlasStore:
+        """A handle of its own for reading, at the last flush that this one shows."""
+        native = self._reader()
+        view = AtlasStore.__new__(AtlasStore)
+        view.__setstate__({"_path": self._path, "_version": native.version, "_mode": "r"})
+        view._native = native
+        return view
+
     def _handle(self) -> AtlasReader | AtlasWriter:
         """Knows what is there: with what is pending, where this handle writes."""
         return self._reader() if self._writer is None else self._writer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -38,8 +39,14 @@ class AtlasDataset(BatchDataset[Batch]):
     it, ``<array>_mask`` (B,) bool for those that have it, ``<array>_offsets`` (B + 1,) int64 with
     ``layout="jagged"``; ``name``: a list of B dataset names. All tensors share one memory.
 
+    A data set shows the last flush at the time it was made, also where the store is open for
+    writing and has pending changes: names, length and values are of that flush until ``refresh``
+    of the data set itself. Where values of a later flush would have to be read, that is a
+    ``FieldError``.
+
     Args:
-        store: an ``AtlasStore``, or the path of one.
+        store: an ``AtlasStore``, or the path of one. One that is open for writing is pickled as a
+            handle for reading.
         arrays: names.
         start: the first element along each axis of every array; None: 0.
         shape: how many, clamped to each array; None: to the end.
@@ -71,6 +78,7 @@ class AtlasDataset(BatchDataset[Batch]):
         if isinstance(arrays, str):
             raise TypeError(f"arrays: expected a list of names, got {arrays!r}")
         self._store = store if isinstance(store, AtlasStore) else AtlasStore(store)
+        self._view = self._store._last_flush()  # nobody else refreshes it
         self._arrays = tuple(arrays)
         self._keys = [_keys(array, layout) for array in arrays]
         _check_keys([key for keys in self._keys for key in keys])
@@ -83,19 +91,44 @@ class AtlasDataset(BatchDataset[Batch]):
     def _scanner(self) -> ColumnScanner:
         native = self._native
         if native is None:
-            native = self._native = self._store._scanner(self._arrays, *self._options)
+            native = self._native = self._view._scanner(self._arrays, *self._options)
         return native
 
     def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k not in ("_native", "_names")}
+        return {k: v for k, v in self.__dict__.items() if k not in ("_native", "_names", "_store")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+        self._store = copy.copy(self._view)
         self._native = self._names = None
+
+    def refresh(self) -> bool:
+        """Takes up what was flushed since; ``store`` does too. A subset keeps its numbers.
+
+        Returns:
+            True if there was anything.
+
+        Raises:
+            FieldError: no dataset has one of the arrays any more; the data set stays as it was.
+            IndexError: a dataset of a subset is gone; likewise.
+        """
+        if self._store._writer is None:
+            self._store.refresh()
+        view = self._store._last_flush()
+        if view._version == self._view._version:
+            return False
+        native = view._scanner(self._arrays, *self._options)
+        needed = 0 if self._selection is None else int(max(self._selection, default=-1)) + 1
+        if needed > len(view):
+            raise IndexError(
+                f"{view.path}: subset: expected at least {needed} datasets, got {len(view)}"
+            )
+        self._view, self._native, self._names = view, native, None
+        return True
 
     @property
     def store(self) -> AtlasStore:
-        """The store."""
+        """The store. Its own ``refresh`` and ``flush`` do not change what this data set shows."""
         return self._store
 
     @property
@@ -104,7 +137,7 @@ class AtlasDataset(BatchDataset[Batch]):
         return self._arrays
 
     def _size(self) -> int:
-        return len(self._store)
+        return len(self._view)
 
     @property
     def block_sizes(self) -> Tensor:
@@ -112,9 +145,9 @@ class AtlasDataset(BatchDataset[Batch]):
 
         For ``BlockShuffleSampler``: datasets of one block are decompressed together.
         """
-        variable = self._store._variable(self._arrays[0])
+        variable = self._view._variable(self._arrays[0])
         rows = range(len(self)) if self._selection is None else self._selection.tolist()
-        blocks = torch.tensor(self._store._reader().blocks(variable, rows), dtype=torch.int64)
+        blocks = torch.tensor(self._view._reader().blocks(variable, rows), dtype=torch.int64)
         sizes: Tensor = torch.unique_consecutive(blocks, return_counts=True)[1]
         return sizes
 
@@ -137,14 +170,14 @@ class AtlasDataset(BatchDataset[Batch]):
             return self.batch(item)
         place = resolve_index(item, len(self), None, self._item)
         start, shape, _, dtype, num_threads = self._options
-        scanner = self._store._scanner(self._arrays, start, shape, "list", dtype, num_threads)
+        scanner = self._view._scanner(self._arrays, start, shape, "list", dtype, num_threads)
         _, columns = scanner.scan([place], self._selection, False)
         values = {array: column[0][0] for array, column in zip(self._arrays, columns, strict=True)}
         return values | {"name": self._names_of([place])[0]}
 
     def _names_of(self, places: Sequence[int]) -> list[str]:
         if self._names is None:
-            names = self._store._dataset_names()
+            names = self._view._dataset_names()
             self._names = (
                 names if self._selection is None else [names[i] for i in self._selection.tolist()]
             )

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "base/error.h"
+#include "io/folder.h"
 
 namespace atompack::array_format {
 namespace {
@@ -28,10 +29,6 @@ std::optional<uint32_t> sidecar_number(std::string_view name, std::string_view s
   return number;
 }
 
-[[noreturn]] void fail(const std::error_code& error, const fs::path& path) {
-  throw IoError(error.value(), error.message(), path.string());
-}
-
 }  // namespace
 
 std::vector<LayerFile> layer_files(const std::string& path) {
@@ -39,15 +36,11 @@ std::vector<LayerFile> layer_files(const std::string& path) {
   if (base.extension() != kExtension) throw FieldError(cat("array file: expected a name in .af, got ", path));
   const fs::path folder = base.has_parent_path() ? base.parent_path() : fs::path(".");
   std::vector<LayerFile> found{{0, path}};
-  std::error_code error;
-  for (fs::directory_iterator entry(folder, error); !error && entry != fs::directory_iterator();
-       entry.increment(error)) {
-    const std::string name = entry->path().filename().string();
+  for (const std::string& name : io::names_in(folder.string())) {
     if (const auto number = sidecar_number(name, base.stem().string())) {
       found.push_back({*number, (base.parent_path() / name).string()});
     }
   }
-  if (error) fail(error, folder);
   std::ranges::sort(found, {}, [](const LayerFile& layer) { return std::tie(layer.number, layer.path); });
   return found;
 }

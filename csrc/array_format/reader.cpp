@@ -1,8 +1,10 @@
 #include "array_format/reader.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <optional>
+#include <ranges>
 #include <thread>
 
 #include "array_format/reading.h"
@@ -23,22 +25,31 @@ Files map_files(const std::vector<LayerFile>& layers) {
   return files;
 }
 
-// Nothing if a compaction came between: it replaces the base, and then removes sidecars.
+bool is_in_place(const io::MappedFile& file) {
+  const std::optional<io::FileVersion> now = io::version_of(file.path());
+  return now && io::FileIdentity{now->device, now->inode, 0}.same_file(file.identity());
+}
+
+// Nothing if the layers changed meanwhile. The order of the steps is what keeps flushes apart (FORMAT.md, "Reading
+// beside a writer"): base, list, sidecars, and then the same again from the inside out.
 std::optional<Files> try_to_map_layers(const std::string& path) {
   Files files;
-  io::UniqueFd base = io::open_for_reading(path);
-  const io::FileIdentity opened = io::identify(base.get(), path);
-  files.push_back(map_file(std::move(base), path));
+  files.push_back(map_file(io::open_for_reading(path), path));
+  const std::vector<LayerFile> layers = layer_files(path);
   try {
-    for (const LayerFile& layer : layer_files(path)) {
+    for (const LayerFile& layer : layers) {
       if (layer.number > 0) files.push_back(map_file(io::open_for_reading(layer.path), layer.path));
     }
   } catch (const IoError& error) {
     if (error.code() != ENOENT) throw;
     return std::nullopt;
   }
-  const bool same_base = io::identify(io::open_for_reading(path).get(), path).same_file(opened);
-  return same_base ? std::optional(std::move(files)) : std::nullopt;
+  // The first list may have missed a layer and have a newer one, where both were published while it was made.
+  std::vector<LayerFile> now = layer_files(path);
+  std::erase_if(now, [&](const LayerFile& layer) { return layer.number > layers.back().number; });
+  if (!std::ranges::equal(now, layers, {}, &LayerFile::path, &LayerFile::path)) return std::nullopt;
+  const auto in_place = [](const auto& file) { return is_in_place(*file); };
+  return std::ranges::all_of(files | std::views::reverse, in_place) ? std::optional(std::move(files)) : std::nullopt;
 }
 
 Files map_layers(const std::string& path) {
@@ -76,6 +87,20 @@ void Reader::read(const Array& array, const Box& box, std::span<std::string> out
 Bytes Reader::read_chunk(const StoredChunk& chunk, DecodedBlock& last) const {
   files_[chunk.layer]->check_not_shrunk();
   return layers_.layer(chunk.layer).read(chunk.chunk, last);
+}
+
+// A flush publishes its sidecar before its statistics, and removes the older ones before that.
+Statistics Reader::statistics() const {
+  const std::string& base = files_.front()->path();
+  Statistics found = read_statistics(base);
+  const std::vector<LayerFile> now = layer_files(base);
+  const bool same =
+      std::ranges::equal(now, files_, {}, &LayerFile::path, [](const auto& file) { return file->path(); });
+  const auto in_place = [](const auto& file) { return is_in_place(*file); };
+  if (same && std::ranges::all_of(files_ | std::views::reverse, in_place)) return found;
+  throw FieldError(
+      "statistics: expected the layers as they were opened, got a file that was written to since: open it again")
+      .in_file(base);
 }
 
 void Reader::check_not_shrunk() const {

@@ -9,6 +9,7 @@
 
 #include "array_format/layer_files.h"
 #include "array_format/layers.h"
+#include "array_format/statistics.h"
 #include "io/mapped_file.h"
 
 namespace atompack::array_format {
@@ -32,6 +33,9 @@ class Reader {
   void read(const Array& array, const Box& box, std::span<std::string> out, DecodedBlock& last) const;
   // A chunk of an array as it is stored. Valid until `last` is used again.
   Bytes read_chunk(const StoredChunk& chunk, DecodedBlock& last) const;
+
+  // STEM.stats as read_statistics(), for a reader made from a path. FieldError if the file was written to since.
+  Statistics statistics() const;
 
   // Throws CorruptFileError where a file was cut since.
   void check_not_shrunk() const;

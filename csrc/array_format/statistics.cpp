@@ -1,5 +1,6 @@
 #include "array_format/statistics.h"
 
+#include <cerrno>
 #include <filesystem>
 
 #include "array_format/archive_writer.h"
@@ -77,6 +78,15 @@ void put_extreme(ArchiveWriter& archive, const std::optional<Extreme>& extreme, 
   if (!std::holds_alternative<std::string>(*extreme)) archive.zeros(sizeof(uint64_t));
 }
 
+io::UniqueFd open_if_there(const std::string& path) {
+  try {
+    return io::open_for_reading(path);
+  } catch (const IoError& error) {
+    if (error.code() != ENOENT) throw;
+    return {};
+  }
+}
+
 }  // namespace
 
 StatisticsList parse_statistics(Bytes file) {
@@ -107,8 +117,8 @@ std::string statistics_path(const std::string& base_path) {
 
 StatisticsList list_statistics(const std::string& base_path) {
   const std::string path = statistics_path(base_path);
-  if (!io::exists(path)) return {};
-  io::UniqueFd fd = io::open_for_reading(path);
+  io::UniqueFd fd = open_if_there(path);
+  if (!fd) return {};
   const uint64_t bytes = io::identify(fd.get(), path).size;
   const io::MappedFile file(std::move(fd), bytes, path, io::Access::sequential, false);
   try {

@@ -84,7 +84,10 @@ void Writer::publish() { use().publish(); }
 void Writer::write_statistics() { use().write_statistics(); }
 
 void Writer::flush() {
-  if (stage()) publish();
+  if (stage()) {
+    use().withdraw_statistics();
+    publish();
+  }
   write_statistics();
   use().keep();
 }

@@ -61,7 +61,7 @@ LayerWriter& Writer::Impl::layer() {
   if (layer_) return *layer_;
   const uint32_t newest = layer_files(path_).back().number;
   if (newest == std::numeric_limits<uint32_t>::max()) {
-    throw UnsupportedFormatError("layers: expected a number that is still free, got the last one");
+    throw UnsupportedFormatError(cat("layers: expected a number below ", newest, ", got it taken: compact the file"));
   }
   layer_ = std::make_unique<LayerWriter>(files_.create(sidecar_path(path_, newest + 1)), layer_options(options_));
   number_ = newest + 1;
@@ -277,13 +277,20 @@ void Writer::Impl::abandon() {
   lock_.reset();
 }
 
+void Writer::Impl::withdraw_statistics() {
+  check_usable();
+  if (!withdrawn_) withdrawn_ = list_statistics(path_);
+  files_.remove(statistics_path(path_));
+}
+
 void Writer::Impl::write_statistics() {
   check_usable();
   if (changed_.empty()) return;
-  StatisticsList list = list_statistics(path_);
+  StatisticsList list = withdrawn_ ? *withdrawn_ : list_statistics(path_);
   update_statistics(committed(), changed_, list);
   io::replace_file(files_, statistics_path(path_), encode_statistics(list));
   changed_.clear();
+  withdrawn_.reset();
 }
 
 void Writer::Impl::compact() {
@@ -301,6 +308,7 @@ void Writer::Impl::compact() {
   }
   io::replace_file(files_, statistics_path(path_), encode_statistics(statistics));
   changed_.clear();
+  withdrawn_.reset();
 }
 
 // The base and its lock.

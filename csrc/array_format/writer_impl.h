@@ -35,6 +35,8 @@ class Writer::Impl {
   const LayerWriter& staged() const;
   uint32_t number() const { return number_; }
   std::string digest();
+  // Before publish(), where no record tells readers that the file's statistics are those of older layers.
+  void withdraw_statistics();
   void publish();
   void write_statistics();
   // What was pending is committed, or given up.
@@ -78,6 +80,7 @@ class Writer::Impl {
   bool staged_ = false;
   bool promised_ = false;              // it can only be published or discarded
   std::vector<ChangedArray> changed_;  // since the statistics were written
+  std::optional<StatisticsList> withdrawn_;
 };
 
 }  // namespace atompack::array_format

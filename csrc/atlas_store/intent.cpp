@@ -1,13 +1,12 @@
 #include "atlas_store/intent.h"
 
-#include <cerrno>
+#include <limits>
 
 #include "atlas_store/json_reader.h"
 #include "atlas_store/json_writer.h"
 #include "atlas_store/schema_decode.h"
 #include "base/error.h"
 #include "codec/sha256.h"
-#include "io/file.h"
 
 namespace atompack::atlas_store {
 namespace {
@@ -59,7 +58,11 @@ AddedLayer read_layer(JsonReader& in) {
   std::string_view key;
   for (auto scope = in.enter_map(); in.next_key(scope, key);) {
     if (key == "number") {
-      layer.number = static_cast<uint32_t>(natural(in, "number"));
+      const uint64_t number = natural(in, "number");
+      if (number > std::numeric_limits<uint32_t>::max()) {
+        throw CorruptFileError(cat("layer number: expected one of 32 bits, got ", number));
+      }
+      layer.number = static_cast<uint32_t>(number);
     } else if (key == "variable") {
       layer.variable = text_of(in, "variable");
     } else {
@@ -136,15 +139,13 @@ Intent decode_intent(Bytes file) {
   return decode_text(text);
 }
 
-std::optional<Intent> read_intent(const std::string& store, std::vector<std::string>& warnings) {
+std::optional<Intent> read_intent(const io::HeldFile* file, std::vector<std::string>& warnings) {
   constexpr uint64_t kMostBytes = uint64_t{1} << 30;
-  const std::string path = intent_path(store);
+  if (file == nullptr) return std::nullopt;
   try {
-    return decode_intent(io::read_whole(path, kMostBytes));
-  } catch (const IoError& error) {
-    if (error.code() != ENOENT) throw;
+    return decode_intent(file->read_whole(kMostBytes));
   } catch (const CorruptFileError& error) {
-    warnings.push_back(cat(path, ": ", error.what(), "; it is passed over"));
+    warnings.push_back(cat(file->path(), ": ", error.what(), "; it is passed over"));
   }
   return std::nullopt;
 }

@@ -51,7 +51,7 @@ enum class Outcome : uint8_t {
 
 Outcome outcome_of(const Intent& intent, const std::optional<MetadataFile>& metadata);
 
-// Nothing where there is no record, and where it is damaged, which is said in `warnings`.
-std::optional<Intent> read_intent(const std::string& store, std::vector<std::string>& warnings);
+// Nothing where there is no record (a null `file`), and where it is damaged, which is said in `warnings`.
+std::optional<Intent> read_intent(const io::HeldFile* file, std::vector<std::string>& warnings);
 
 }  // namespace atompack::atlas_store

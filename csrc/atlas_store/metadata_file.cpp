@@ -1,6 +1,5 @@
 #include "atlas_store/metadata_file.h"
 
-#include <cerrno>
 #include <limits>
 
 #include "atlas_store/metadata_decode.h"
@@ -67,12 +66,9 @@ Metadata decode_compressed(Bytes stored, Form form) {
 std::optional<MetadataFile> read_metadata_file(const std::string& store) {
   for (const Form form : kForms) {
     const std::string path = path_of(store, form);
-    try {
-      MetadataFile file{form, path, {}, {}};
-      file.bytes = io::read_whole(path, kMostBytes, file.version);
-      return file;
-    } catch (const IoError& error) {
-      if (error.code() != ENOENT) throw;
+    if (auto held = io::HeldFile::open(path)) {
+      std::vector<std::byte> bytes = held->read_whole(kMostBytes);
+      return MetadataFile{form, path, std::move(bytes), std::move(held)};
     }
   }
   io::folders_in(store);  // throws where there is no folder

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -9,7 +10,7 @@
 
 #include "atlas_store/metadata.h"
 #include "base/bytes.h"
-#include "io/file.h"
+#include "io/held_file.h"
 
 namespace atompack::atlas_store {
 
@@ -29,7 +30,7 @@ struct MetadataFile {
   Form form = Form::json;
   std::string path;
   std::vector<std::byte> bytes = {};
-  io::FileVersion version = {};  // when it was read
+  std::shared_ptr<const io::HeldFile> held = {};
 };
 
 // Nothing where the folder has none, which is a store without datasets. Throws IoError, also where there is no folder;

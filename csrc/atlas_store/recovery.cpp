@@ -26,15 +26,20 @@ bool was_built_upon(const std::string& store, const AddedLayer& layer) {
   return std::ranges::any_of(present, [&](const LayerFile& other) { return other.number > layer.number; });
 }
 
-bool is_published(const std::string& store, const AddedLayer& layer) {
+enum class Presence : uint8_t { none, published, other };
+
+// The state of the path that a layer of the flush has, or will have. `other`: another program has put a file there.
+Presence presence_of(const std::string& store, const AddedLayer& layer) {
   try {
-    return array_format::layer_digest(io::OpenFile(added_path(store, layer))) == layer.digest;
+    const bool same = array_format::layer_digest(io::OpenFile(added_path(store, layer))) == layer.digest;
+    return same ? Presence::published : Presence::other;
   } catch (const IoError& error) {
     if (error.code() != ENOENT) throw;
+    return Presence::none;
   } catch (const CorruptFileError&) {
-    // Damaged since: not known by its digest, so it counts, and who reads it hears of the damage.
+    // Damaged since: not known by its digest, so it counts, and readers report the damage.
+    return Presence::other;
   }
-  return false;
 }
 
 // Such a file goes away with its owner, which this becomes.
@@ -45,7 +50,10 @@ void discard_unpublished(const std::string& folder, io::FileSystem& files) {
 void settle(const std::string& store, const Intent& intent, io::FileSystem& files) {
   const std::optional<MetadataFile> metadata = read_metadata_file(store);
   for (const std::string& path : layers_rolled_back(store, intent, metadata)) files.remove(path);
-  if (outcome_of(intent, metadata) != Outcome::kept) return;
+  const Outcome outcome = outcome_of(intent, metadata);
+  // A reader that saw neither the record come nor go learns from this that layers may have come and gone (FORMAT.md).
+  if (outcome == Outcome::rolled_back && metadata) io::replace_file(files, metadata->path, metadata->bytes);
+  if (outcome != Outcome::kept) return;
   for (const AddedLayer& layer : intent.layers) {
     files.remove(cat(store, '/', folder_of_array(layer.variable), "/data.stats"));
   }
@@ -62,8 +70,9 @@ std::vector<std::string> layers_rolled_back(const std::string& store, const Inte
   std::vector<std::string> paths;
   if (outcome_of(intent, metadata) != Outcome::rolled_back) return paths;
   for (const AddedLayer& layer : intent.layers) {
-    if (!is_published(store, layer)) continue;
-    if (was_built_upon(store, layer)) return {};
+    const Presence presence = presence_of(store, layer);
+    if (presence == Presence::other) continue;
+    if (presence == Presence::published && was_built_upon(store, layer)) return {};
     paths.push_back(added_path(store, layer));
   }
   return paths;
@@ -71,7 +80,8 @@ std::vector<std::string> layers_rolled_back(const std::string& store, const Inte
 
 std::vector<std::string> recover(const std::string& store, io::FileSystem& files) {
   std::vector<std::string> warnings;
-  if (const std::optional<Intent> intent = read_intent(store, warnings)) settle(store, *intent, files);
+  const std::shared_ptr<const io::HeldFile> record = io::HeldFile::open(intent_path(store));
+  if (const std::optional<Intent> intent = read_intent(record.get(), warnings)) settle(store, *intent, files);
   files.remove(intent_path(store));
   discard_unpublished(store, files);
   for (const std::string& folder : io::folders_in(store)) discard_unpublished(cat(store, '/', folder), files);

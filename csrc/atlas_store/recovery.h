@@ -13,7 +13,8 @@ namespace atompack::atlas_store {
 // The base of a variable's array file. Throws CorruptFileError for names that are no name of a folder.
 std::string base_path(const std::string& store, std::string_view variable);
 
-// The sidecars that do not count, since the flush that added them never got to its end. Throws IoError.
+// Paths of the sidecars that do not count, because the flush that adds them has not got to its end; also of those that
+// are not published yet. Throws IoError.
 std::vector<std::string> layers_rolled_back(const std::string& store, const Intent& intent,
                                             const std::optional<MetadataFile>& metadata);
 

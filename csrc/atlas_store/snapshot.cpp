@@ -42,14 +42,18 @@ class Look {
  public:
   explicit Look(const std::string& store) : store_(store) {}
 
-  // Nothing if somebody wrote meanwhile.
+  // Nothing if somebody wrote meanwhile. The order of the steps is what keeps flushes apart (FORMAT.md, "Reading beside
+  // a writer"): metadata, record, layers, and then the same files again from the inside out.
   std::optional<Snapshot> take() {
-    const std::optional<io::FileVersion> intent_version = io::version_of(intent_path(store_));
     const std::optional<MetadataFile> file = read_metadata_file(store_);
     Snapshot snapshot;
-    if (file) snapshot.form = file->form;
-    snapshot.version = {file ? std::optional(file->version) : std::nullopt, intent_version};
-    if (file) snapshot.metadata = decode_metadata(*file);
+    snapshot.intent_file = io::HeldFile::open(intent_path(store_));
+    if (file) {
+      snapshot.form = file->form;
+      snapshot.metadata_file = file->held;
+      snapshot.version.metadata = file->held->version();
+      snapshot.metadata = decode_metadata(*file);
+    }
     snapshot.warnings = snapshot.metadata.warnings();
     // As the original, which makes a store of any folder.
     if (!file) snapshot.warnings.push_back(cat(store_, ": no metadata file in this folder, so no datasets"));
@@ -65,17 +69,22 @@ class Look {
 
  private:
   void list(Snapshot& snapshot, const std::optional<MetadataFile>& file) {
-    const std::optional<Intent> intent = read_intent(store_, snapshot.warnings);
-    std::vector<std::string> rolled_back;
-    if (intent) rolled_back = layers_rolled_back(store_, *intent, file);
+    const std::optional<Intent> intent = read_intent(snapshot.intent_file.get(), snapshot.warnings);
+    const bool is_kept = intent && outcome_of(*intent, file) == Outcome::kept;
+    if (snapshot.intent_file && !is_kept) snapshot.version.intent = snapshot.intent_file->version();
     for (uint32_t i = 0; i < snapshot.metadata.n_variables(); ++i) {
       const std::string_view name = snapshot.metadata.variable_name(i);
       VariableFiles& files = snapshot.variables.emplace_back();
       files.layers = layers_of(store_, name);
-      std::erase_if(files.layers, [&](const LayerFile& layer) { return contains(rolled_back, layer.path); });
       const bool stale =
           intent && std::ranges::find(intent->layers, name, &AddedLayer::variable) != intent->layers.end();
       if (!stale) files.statistics_path = cat(store_, '/', folder_of_array(name), "/data.stats");
+    }
+    // After the layers were listed: before, some of the flush's might not have been published yet.
+    if (!intent) return;
+    const std::vector<std::string> rolled_back = layers_rolled_back(store_, *intent, file);
+    for (VariableFiles& files : snapshot.variables) {
+      std::erase_if(files.layers, [&](const LayerFile& layer) { return contains(rolled_back, layer.path); });
     }
   }
 
@@ -88,8 +97,12 @@ class Look {
 
 }  // namespace
 
+// The record first: when it goes, the metadata have been replaced before.
 bool is_current(const std::string& store, const Snapshot& snapshot) {
-  return Version{metadata_version(store), io::version_of(intent_path(store))} == snapshot.version;
+  const std::optional<io::FileVersion> intent = io::version_of(intent_path(store));
+  if (intent && !(snapshot.intent_file && *intent == snapshot.intent_file->version())) return false;
+  if (!intent && snapshot.version.intent) return false;
+  return metadata_version(store) == snapshot.version.metadata;
 }
 
 Snapshot read_snapshot(const std::string& store) {

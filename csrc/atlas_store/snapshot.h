@@ -16,9 +16,10 @@ struct VariableFiles {
   std::string statistics_path;                  // empty where they are older than the values
 };
 
-// What of a store changes with every flush.
+// Changes with every flush. Of two handles with equal versions both show the same, as long as the first one is open.
 struct Version {
-  std::optional<io::FileVersion> metadata, intent;
+  std::optional<io::FileVersion> metadata;
+  std::optional<io::FileVersion> intent;  // of a record whose flush is not complete
   bool operator==(const Version&) const = default;
 };
 
@@ -28,14 +29,16 @@ struct Snapshot {
   std::vector<VariableFiles> variables;  // by their numbers
   std::vector<std::string> warnings;     // those of the metadata too
   Version version;
+  // Kept open, so that no other file can be taken for them.
+  std::shared_ptr<const io::HeldFile> metadata_file, intent_file;
 };
 
 // Throws IoError, also where the store is written to so often that no two looks at it are the same; CorruptFileError,
 // UnsupportedFormatError.
 Snapshot read_snapshot(const std::string& store);
 
-// Whether nobody has flushed since. Layers that are opened later than the snapshot was taken are those of the snapshot
-// if they can be opened and this holds afterwards.
+// True while nobody has flushed, or begun to, since the snapshot was taken. Layers that are opened after that belong to
+// the snapshot if they can be opened and this is true afterwards (FORMAT.md, "Reading beside a writer").
 bool is_current(const std::string& store, const Snapshot& snapshot);
 
 }  // namespace atompack::atlas_store

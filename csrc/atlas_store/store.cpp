@@ -4,6 +4,7 @@
 #include <cstring>
 #include <set>
 
+#include "atlas_store/intent.h"
 #include "atlas_store/names.h"
 #include "base/excerpt.h"
 
@@ -71,8 +72,12 @@ Array Store::array(uint32_t variable, uint32_t dataset) const {
 }
 
 array_format::Statistics Store::statistics(uint32_t variable) const {
-  const bool is_stale = snapshot_.variables[variable].statistics_path.empty();
-  return is_stale ? array_format::Statistics() : array_format::read_statistics(base_path(variable));
+  // Those that are stale stay so until the record of their flush goes.
+  const bool is_stale = snapshot_.variables[variable].statistics_path.empty() && io::exists(intent_path(path_));
+  array_format::Statistics found;
+  if (!is_stale) found = array_format::read_statistics(base_path(variable));
+  if (!is_current(path_, snapshot_)) fail_replaced();
+  return found;
 }
 
 std::vector<int64_t> Store::blocks(uint32_t number, std::span<const int64_t> datasets) const {

@@ -117,7 +117,7 @@ Writer::Impl::Impl(std::string store, Mode mode, WriterOptions options, io::File
   const std::optional<MetadataFile> file = read_metadata_file(store_);
   if (mode == Mode::create && (file || holds_arrays(store_))) refuse_existing(store_);
   if (file) {
-    seen_ = file->version;
+    seen_ = file->held->version();
     form_ = file->form;
     metadata_ = decode_metadata(*file);
   }

@@ -2,11 +2,25 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <limits>
 
 #include "atp/derive_schema.h"
 #include "atp/reader.h"
 
 namespace atompack::atp {
+namespace {
+
+constexpr uint64_t kLastGeneration = std::numeric_limits<uint64_t>::max();
+
+// A commit takes up to two generations. One that wrapped around to 0 would be older than the last, and lost.
+void check_has_room(uint64_t generation, uint64_t n_needed, const std::string& path) {
+  if (generation <= kLastGeneration - n_needed) return;
+  throw UnsupportedFormatError(cat("generation: expected at most ", kLastGeneration - n_needed,
+                                   " to write another one, got ", generation, ": compact the file into a new one"))
+      .in_file(path);
+}
+
+}  // namespace
 
 WriterState Writer::create(io::WritableFile& file, codec::Codec codec, int level) {
   Header header;
@@ -27,6 +41,7 @@ Writer::Writer(io::WritableFile& file, WriterState state, int level, unsigned n_
       slot_offset_(state.slot_offset),
       rules_(std::move(state.rules)),
       queue_(file, header_.codec, level, header_.committed_end(), n_threads) {
+  check_has_room(header_.generation, 2, file_.path());
   if (header_.codec == codec::Codec::zstd) header_.level = level;
 }
 
@@ -109,10 +124,10 @@ void Writer::copy(const Reader& from, std::span<const int64_t> indices) {
 }
 
 void Writer::commit() {
+  Header next = next_header();
   begin();
   queue_.drain();
   const uint64_t schema_at = queue_.end();
-  Header next = next_header();
   if (rules_.settled) {
     rules_.schema.positions = rules_.positions.value_or(DType::float32);
     const std::vector<std::byte> blob = encode_schema(rules_.schema);
@@ -136,8 +151,12 @@ void Writer::commit() {
 // that in the slot where the next generation belongs.
 Header Writer::next_header() const {
   Header next = header_;
+  check_has_room(header_.generation, 1, file_.path());
   ++next.generation;
-  if (next.slot_offset() == slot_offset_) ++next.generation;
+  if (next.slot_offset() == slot_offset_) {
+    check_has_room(header_.generation, 2, file_.path());
+    ++next.generation;
+  }
   next.n_molecules = n_molecules();
   next.record_format = rules_.format;
   next.schema_offset = next.schema_length = 0;

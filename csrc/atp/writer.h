@@ -29,6 +29,7 @@ class Writer {
   static WriterState create(io::WritableFile& file, codec::Codec codec, int level);
 
   // `level` is that of the records to come. Nothing is written before the first molecule or commit.
+  // UnsupportedFormatError: the generation of the file leaves no room for another commit.
   Writer(io::WritableFile& file, WriterState state, int level, unsigned n_threads);
 
   // All of these molecules, or, if it throws, none. FieldError: they do not fit the file (nothing is written); IoError:
@@ -40,7 +41,7 @@ class Writer {
 
   // The commit point: when it returns, the molecules are durable. After an IoError the file stays at its last commit
   // and the call can be made again, unless the system failed to make written data durable: then nobody knows what it
-  // holds, and every later call throws.
+  // holds, and every later call throws. UnsupportedFormatError, before anything is written, after the last generation.
   void commit();
 
   bool has_news() const { return queue_.size() > 0; }

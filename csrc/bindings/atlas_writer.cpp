@@ -253,6 +253,7 @@ void bind_file_reader(py::module_& module) {
   py::class_<Reader, UniqueHandle<Reader>>(module, "ArrayFileReader")
       .def(py::init(unlocked([](const Path& path) { return make_unique_handle<Reader>(path.bytes); })), py::arg("path"))
       .def("names", &Reader::names)
+      .def("statistics", [](const Reader& self) { return statistics_object(self.statistics()); })
       .def("definition",
            [](const Reader& self, Name name) { return describe(array_format::definition_of(self.array(name))); })
       .def("read", [](const Reader& self, Name name, const Extents& start, const Extents& count) {

@@ -22,6 +22,7 @@ class MappedFile {
 
   Bytes bytes() const { return {static_cast<const std::byte*>(address_), static_cast<size_t>(length_)}; }
   const std::string& path() const { return path_; }
+  FileIdentity identity() const { return identify(fd_.get(), path_); }
 
   // Throws CorruptFileError if the file is shorter now than what is mapped: touching the rest would be a SIGBUS.
   void check_not_shrunk() const;

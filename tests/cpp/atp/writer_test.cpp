@@ -274,6 +274,53 @@ TEST(Writer, CommitsOfNothing) {
   EXPECT_EQ(check_molecules(file.image()), 5);
 }
 
+// The file with its last commit under another generation, in the slot of this number.
+Image with_generation(Image image, uint64_t generation, size_t slot) {
+  const auto both = std::span(image).first(2 * test::kSlotBytes);
+  Header header = choose_header(both, image.size());
+  header.generation = generation;
+  std::ranges::fill(both, std::byte{0});
+  store(both.data(), Bytes(Header{}.encode()).first(8));  // slot A tells what the file is, also where it is damaged
+  store(both.data() + slot * test::kSlotBytes, header.encode());
+  return image;
+}
+
+constexpr uint64_t kLastGeneration = std::numeric_limits<uint64_t>::max();
+
+TEST(Writer, RefusesAFileWithoutRoomForAGeneration) {
+  FaultyFile made(created(Codec::none));
+  play({Codec::none, {5}}, made, [](int64_t) {});
+  for (const uint64_t generation : {kLastGeneration, kLastGeneration - 1}) {
+    for (const size_t slot : {0, 1}) {
+      FaultyFile file(with_generation(made.image(), generation, slot));
+      const Image before = file.image();
+      const std::string message =
+          test::message_of<UnsupportedFormatError>([&] { Writer(file, state_of(file.image()), 0, 1); });
+      EXPECT_NE(message.find("generation: expected at most 18446744073709551613"), std::string::npos) << message;
+      EXPECT_EQ(file.image(), before);
+    }
+  }
+}
+
+TEST(Writer, RefusesTheCommitAfterTheLastGeneration) {
+  FaultyFile made(created(Codec::none));
+  play({Codec::none, {5}}, made, [](int64_t) {});
+  for (const size_t slot : {0, 1}) {
+    FaultyFile file(with_generation(made.image(), kLastGeneration - 2, slot));
+    Writer writer(file, state_of(file.image()), 0, 1);
+    int64_t n = 5;
+    EXPECT_THROW(
+        for (;; ++n) {
+          writer.write(SampleColumns(n, 1).run());
+          writer.commit();
+          ASSERT_EQ(check_molecules(file.image()), n + 1);
+        },
+        UnsupportedFormatError);
+    EXPECT_GT(n, 5);
+    EXPECT_EQ(check_molecules(file.image()), n);
+  }
+}
+
 TEST(Writer, ALongIndexIsCopiedInPieces) {
   FaultyFile file(created(Codec::none));
   Writer writer(file, state_of(file.image()), 0, 1);
