@@ -11,12 +11,13 @@ from typing import Any, Literal
 import torch
 
 from atompack_torch._core import AtlasReader, AtlasWriter, ColumnScanner
-from atompack_torch.array_schema import ArraySchema, extents
+from atompack_torch.array_schema import ArraySchema
 from atompack_torch.array_statistics import ArrayStatistics, Bound, comparable, may_match
 from atompack_torch.atlas_changes import StoreChanges
 from atompack_torch.column_scan import LAYOUTS, ColumnScan, Layout
 from atompack_torch.errors import FieldError
-from atompack_torch.options import check_choice
+from atompack_torch.options import MAX_METADATA_BYTES, check_choice, check_limits
+from atompack_torch.stored_values import extents
 from atompack_torch.xarray_datasets import XarrayDatasets
 
 FORMS = ("json", "json.zst", "json.lz4", "msgpack", "msgpack.zst", "msgpack.lz4")
@@ -54,6 +55,12 @@ class AtlasStore(StoreChanges, XarrayDatasets):
             variable.
         metadata: form of a new store's metadata file: ``"json"`` or ``"msgpack"``, perhaps with
             ``".zst"`` or ``".lz4"`` behind it.
+        max_metadata_bytes: bytes that the metadata file may have, decompressed, and the footers of
+            each variable.
+        max_unstored_bytes: memory that elements without stored bytes (fill values, empty strings)
+            may take in one ``read`` or, for each array, one ``scan`` or batch; None: 256 MiB, or 64
+            times the bytes of the array's files if that is more. Sparse arrays that are larger are
+            read in parts (``start``, ``shape``).
 
     Raises:
         OSError: the folder or a file cannot be opened; it exists (mode ``"x"``).
@@ -72,6 +79,8 @@ class AtlasStore(StoreChanges, XarrayDatasets):
         block_bytes: int = 8 << 20,
         durable: bool = True,
         metadata: str = "json",
+        max_metadata_bytes: int = MAX_METADATA_BYTES,
+        max_unstored_bytes: int | None = None,
     ) -> None:
         check_choice("mode", mode, ("r", "a", "x"))
         if codec is not None:
@@ -79,8 +88,10 @@ class AtlasStore(StoreChanges, XarrayDatasets):
         check_choice("metadata", metadata, FORMS)
         if block_bytes < 1:
             raise ValueError(f"block_bytes: expected a positive number, got {block_bytes}")
+        check_limits(max_metadata_bytes, max_unstored_bytes)
         self._path = str(Path(path).absolute())
         self._mode = mode
+        self._limits = (max_metadata_bytes, max_unstored_bytes)
         self._native: AtlasReader | None = None
         self._version: Any = None
         self._variables: dict[str, int] | None = None
@@ -89,7 +100,7 @@ class AtlasStore(StoreChanges, XarrayDatasets):
         if mode != "r":
             form = FORMS.index(metadata)
             self._writer = AtlasWriter(
-                self._path, mode == "x", codec, form, level, block_bytes, durable
+                self._path, mode == "x", codec, form, level, block_bytes, durable, *self._limits
             )
             return
         for text in self._reader().warnings:
@@ -99,7 +110,7 @@ class AtlasStore(StoreChanges, XarrayDatasets):
         # Without a lock (a fork could inherit it locked): opening twice does no harm.
         native = self._native
         if native is None:
-            native = AtlasReader(self._path, self._version)
+            native = AtlasReader(self._path, self._version, self._limits[0])
             self._native, self._version = native, native.version
         return native
 
@@ -110,7 +121,8 @@ class AtlasStore(StoreChanges, XarrayDatasets):
     def __getstate__(self) -> dict[str, Any]:
         if self._mode != "r":
             raise TypeError("a store that is open for writing cannot be pickled")
-        return {"_path": self._path, "_version": self._version, "_mode": self._mode}
+        kept = ("_path", "_version", "_mode", "_limits")
+        return {name: getattr(self, name) for name in kept}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -236,7 +248,8 @@ class AtlasStore(StoreChanges, XarrayDatasets):
             as ``str`` or ``bytes``, in lists for each axis.
 
         Raises:
-            FieldError: no such dataset or array, another number of axes.
+            FieldError: no such dataset or array, another number of axes; more unstored elements
+                than ``max_unstored_bytes`` allows.
             CorruptFileError: the file is damaged.
         """
         if self._writer is not None:
@@ -325,6 +338,7 @@ class AtlasStore(StoreChanges, XarrayDatasets):
             layout=layout,
             dtype=None if dtype is None else str(dtype).removeprefix("torch."),
             max_threads=num_threads or 0,
+            max_unstored_bytes=self._limits[1],
         )
 
     def stats(self, array: str) -> dict[str, ArrayStatistics]:
@@ -375,7 +389,7 @@ class AtlasStore(StoreChanges, XarrayDatasets):
 
     def refresh(self) -> bool:
         """Takes up what was flushed since; True if there was anything."""
-        native = AtlasReader(self._path)
+        native = AtlasReader(self._path, None, self._limits[0])
         if is_news := native.version != self._version:
             self._native, self._version = native, native.version
             self._variables = self._names = None

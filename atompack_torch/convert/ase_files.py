@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
+from atompack_torch._core import check_regular_file
 from atompack_torch.columns import Columns
 from atompack_torch.conversions import Parts, parts_of
 from atompack_torch.convert.records import blocks
@@ -39,6 +40,8 @@ def _records(
 ) -> Iterator[Parts]:
     import ase.io
 
+    if not os.path.isdir(path):  # some of ASE's formats are folders
+        check_regular_file(os.fspath(path))
     images = ase.io.iread(
         os.fspath(path), ":", format=ase_format, parallel=False, do_not_split_by_at_sign=True
     )

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from atompack_torch._core import check_regular_file
 from atompack_torch.columns import Columns
 from atompack_torch.convert.report import Report
 from atompack_torch.errors import FieldError
@@ -153,6 +154,7 @@ def _format_of(path: Path) -> str:
         return "shards" if is_shards(path) else "atp"
     if path.suffix in _SUFFIXES:
         return _SUFFIXES[path.suffix]
+    check_regular_file(os.fspath(path))
     with path.open("rb") as file:
         head = file.read(16)
     return next((name for magic, name in _MAGIC.items() if head.startswith(magic)), "ase")

@@ -27,6 +27,7 @@ Footer parse_footer(Bytes file) {
 
 Layer::Layer(Bytes file, std::string path)
     : path_(std::move(path)),
+      file_bytes_(file.size()),
       serial_(next_serial()),
       blocks_(in_file(path_, [&] { return split_file(file, kLayerMagic).blocks; })),
       footer_(in_file(path_, [&] { return parse_footer(file); })) {

@@ -33,6 +33,7 @@ class Layer {
 
   const Footer& footer() const { return footer_; }
   const std::string& path() const { return path_; }
+  uint64_t file_bytes() const { return file_bytes_; }
 
   // The block of this id. Throws CorruptFileError if there is none, or its sizes are wrong.
   BlockView block(uint32_t id) const;
@@ -46,6 +47,7 @@ class Layer {
   Bytes decoded(uint32_t id, DecodedBlock& last) const;
 
   std::string path_;
+  uint64_t file_bytes_;
   uint64_t serial_;
   Bytes blocks_;
   Footer footer_;

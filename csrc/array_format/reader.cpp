@@ -6,6 +6,8 @@
 #include <thread>
 
 #include "array_format/reading.h"
+#include "array_format/trailer.h"
+#include "base/in_file.h"
 
 namespace atompack::array_format {
 namespace {
@@ -51,17 +53,32 @@ Files map_layers(const std::string& path) {
   throw IoError(EAGAIN, "the layers change faster than they can be opened", path);
 }
 
-std::vector<Layer> parse_layers(const Files& files) {
+std::vector<Layer> parse_layers(const Files& files, uint64_t max_metadata_bytes) {
   std::vector<Layer> layers;
-  for (const auto& file : files) layers.emplace_back(file->bytes(), file->path());
+  uint64_t footer_bytes = 0;
+  for (const auto& file : files) {
+    footer_bytes += in_file(file->path(), [&] { return split_file(file->bytes(), kLayerMagic).archive.size(); });
+    if (footer_bytes > max_metadata_bytes) {
+      throw CorruptFileError(cat("footers: expected at most max_metadata_bytes=", max_metadata_bytes, ", got ",
+                                 footer_bytes))
+          .in_file(file->path());
+    }
+    layers.emplace_back(file->bytes(), file->path());
+  }
   return layers;
 }
 
 }  // namespace
 
-Reader::Reader(const std::string& path) : files_(map_layers(path)), layers_(parse_layers(files_)) {}
+Reader::Reader(const std::string& path, uint64_t max_metadata_bytes)
+    : files_(map_layers(path)), layers_(parse_layers(files_, max_metadata_bytes)) {}
 
-Reader::Reader(const std::vector<LayerFile>& layers) : files_(map_files(layers)), layers_(parse_layers(files_)) {}
+Reader::Reader(const std::vector<LayerFile>& layers, uint64_t max_metadata_bytes)
+    : files_(map_files(layers)), layers_(parse_layers(files_, max_metadata_bytes)) {}
+
+void Reader::check_unstored(const Array& array, const Box& box, std::optional<uint64_t> chosen) const {
+  in_file(layers_.layer(0).path(), [&] { array_format::check_unstored(layers_, array, box, chosen); });
+}
 
 void Reader::read(const Array& array, const Box& box, std::span<std::byte> out, DecodedBlock& last) const {
   check_not_shrunk();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -9,6 +10,7 @@
 
 #include "array_format/layer_files.h"
 #include "array_format/layers.h"
+#include "array_format/limits.h"
 #include "io/mapped_file.h"
 
 namespace atompack::array_format {
@@ -16,10 +18,11 @@ namespace atompack::array_format {
 // Sees the layers that exist when it is made. Const methods are thread-safe.
 class Reader {
  public:
-  // `path` is that of the base, and ends in .af. Throws IoError, CorruptFileError, UnsupportedFormatError.
-  explicit Reader(const std::string& path);
+  // `path` is that of the base, and ends in .af. Throws IoError, CorruptFileError (also where the footers of all layers
+  // have more than `max_metadata_bytes`), UnsupportedFormatError.
+  explicit Reader(const std::string& path, uint64_t max_metadata_bytes = kMaxMetadataBytes);
   // Of these layers alone, oldest first, the base too. What a compaction does meanwhile is the caller's to notice.
-  explicit Reader(const std::vector<LayerFile>& layers);
+  explicit Reader(const std::vector<LayerFile>& layers, uint64_t max_metadata_bytes = kMaxMetadataBytes);
 
   std::vector<std::string> names() const { return layers_.names(); }
   bool contains(std::string_view name) const { return layers_.contains(name); }
@@ -27,6 +30,8 @@ class Reader {
   size_t n_layers() const { return files_.size(); }
   const Layers& layers() const { return layers_; }
 
+  // As check_unstored() of reading.h.
+  void check_unstored(const Array& array, const Box& box, std::optional<uint64_t> chosen) const;
   // As read_numbers and read_texts; also throw CorruptFileError where a file was cut since.
   void read(const Array& array, const Box& box, std::span<std::byte> out, DecodedBlock& last) const;
   void read(const Array& array, const Box& box, std::span<std::string> out, DecodedBlock& last) const;

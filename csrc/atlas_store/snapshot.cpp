@@ -40,16 +40,17 @@ std::vector<LayerFile> layers_of(const std::string& store, std::string_view vari
 
 class Look {
  public:
-  explicit Look(const std::string& store) : store_(store) {}
+  Look(const std::string& store, uint64_t max_metadata_bytes)
+      : store_(store), max_metadata_bytes_(max_metadata_bytes) {}
 
   // Nothing if somebody wrote meanwhile.
   std::optional<Snapshot> take() {
     const std::optional<io::FileVersion> intent_version = io::version_of(intent_path(store_));
-    const std::optional<MetadataFile> file = read_metadata_file(store_);
+    const std::optional<MetadataFile> file = read_metadata_file(store_, max_metadata_bytes_);
     Snapshot snapshot;
     if (file) snapshot.form = file->form;
     snapshot.version = {file ? std::optional(file->version) : std::nullopt, intent_version};
-    if (file) snapshot.metadata = decode_metadata(*file);
+    if (file) snapshot.metadata = decode_metadata(*file, max_metadata_bytes_);
     snapshot.warnings = snapshot.metadata.warnings();
     // As the original, which makes a store of any folder.
     if (!file) snapshot.warnings.push_back(cat(store_, ": no metadata file in this folder, so no datasets"));
@@ -84,6 +85,7 @@ class Look {
   }
 
   const std::string& store_;
+  uint64_t max_metadata_bytes_;
 };
 
 }  // namespace
@@ -92,10 +94,10 @@ bool is_current(const std::string& store, const Snapshot& snapshot) {
   return Version{metadata_version(store), io::version_of(intent_path(store))} == snapshot.version;
 }
 
-Snapshot read_snapshot(const std::string& store) {
+Snapshot read_snapshot(const std::string& store, uint64_t max_metadata_bytes) {
   constexpr int kMostLooks = 20;
   for (int i = 0; i < kMostLooks; ++i) {
-    if (std::optional<Snapshot> snapshot = Look(store).take()) return std::move(*snapshot);
+    if (std::optional<Snapshot> snapshot = Look(store, max_metadata_bytes).take()) return std::move(*snapshot);
     std::this_thread::sleep_for(std::chrono::milliseconds(i));
   }
   throw IoError(EAGAIN, "the store is being written to again and again", store);

@@ -32,7 +32,8 @@ struct Snapshot {
 
 // Throws IoError, also where the store is written to so often that no two looks at it are the same; CorruptFileError,
 // UnsupportedFormatError.
-Snapshot read_snapshot(const std::string& store);
+// CorruptFileError also where the metadata has more than `max_metadata_bytes`, compressed or not.
+Snapshot read_snapshot(const std::string& store, uint64_t max_metadata_bytes = array_format::kMaxMetadataBytes);
 
 // Whether nobody has flushed since. Layers that are opened later than the snapshot was taken are those of the snapshot
 // if they can be opened and this holds afterwards.

@@ -32,8 +32,11 @@ struct Store::Variable {
   std::vector<bool> disagrees;  // by dataset: metadata and file describe it differently
 };
 
-Store::Store(std::string path, const std::optional<Version>& expected)
-    : path_(std::move(path)), snapshot_(read_snapshot(path_)), variables_(metadata().n_variables()) {
+Store::Store(std::string path, const std::optional<Version>& expected, uint64_t max_metadata_bytes)
+    : path_(std::move(path)),
+      max_metadata_bytes_(max_metadata_bytes),
+      snapshot_(read_snapshot(path_, max_metadata_bytes)),
+      variables_(metadata().n_variables()) {
   if (expected && !(*expected == version())) fail_replaced();
 }
 
@@ -125,13 +128,13 @@ std::unique_ptr<const Reader> Store::open_reader(uint32_t variable) const {
   for (int i = 1;; ++i) {
     try {
       if (layers.empty()) throw IoError(ENOENT, std::strerror(ENOENT), base_path(variable));
-      auto reader = std::make_unique<const Reader>(layers);
+      auto reader = std::make_unique<const Reader>(layers, max_metadata_bytes_);
       if (!is_current(path_, snapshot_)) fail_replaced();
       return reader;
     } catch (const IoError& error) {
       if (error.code() != ENOENT || i == kMostTries) throw;
     }
-    const Snapshot now = read_snapshot(path_);
+    const Snapshot now = read_snapshot(path_, max_metadata_bytes_);
     if (!(now.version == version())) fail_replaced();
     layers = now.variables[variable].layers;
   }

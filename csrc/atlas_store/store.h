@@ -25,7 +25,9 @@ class Store {
  public:
   // `expected`: what version() of an earlier handle said. Throws IoError, CorruptFileError, UnsupportedFormatError;
   // FieldError if it is another version.
-  explicit Store(std::string path, const std::optional<Version>& expected = std::nullopt);
+  // `max_metadata_bytes`: of the metadata file, and of the footers of each variable.
+  explicit Store(std::string path, const std::optional<Version>& expected = std::nullopt,
+                 uint64_t max_metadata_bytes = array_format::kMaxMetadataBytes);
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
   ~Store();
@@ -64,6 +66,7 @@ class Store {
   [[noreturn]] void fail_disagreement(uint32_t variable, uint32_t dataset) const;
 
   std::string path_;
+  uint64_t max_metadata_bytes_;
   Snapshot snapshot_;
   // Without a lock: of two threads that open the same variable the first one's stays.
   mutable std::vector<std::atomic<const Variable*>> variables_;

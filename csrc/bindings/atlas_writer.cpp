@@ -116,8 +116,12 @@ py::object values_of(Type type, const Extents& count, const Read& read) {
 }
 
 std::unique_ptr<StoreWriter> open_store_writer(const Path& path, bool create, const std::optional<std::string>& codec,
-                                               int form, int level, uint64_t block_bytes, bool durable) {
+                                               int form, int level, uint64_t block_bytes, bool durable,
+                                               uint64_t max_metadata_bytes,
+                                               std::optional<uint64_t> max_unstored_bytes) {
   atlas_store::WriterOptions options;
+  options.max_metadata_bytes = max_metadata_bytes;
+  options.max_unstored_bytes = max_unstored_bytes;
   options.codec = codec_named(codec);
   options.form = static_cast<atlas_store::Form>(form);
   options.level = level;
@@ -131,7 +135,8 @@ void bind_store_writer(py::module_& module) {
   using Name = const std::string&;
   py::class_<StoreWriter>(module, "AtlasWriter")
       .def(py::init(&open_store_writer), py::arg("path"), py::arg("create"), py::arg("codec"), py::arg("form"),
-           py::arg("level"), py::arg("block_bytes"), py::arg("durable"))
+           py::arg("level"), py::arg("block_bytes"), py::arg("durable"), py::arg("max_metadata_bytes"),
+           py::arg("max_unstored_bytes"))
       .def("__len__",
            [](const StoreWriter& self) { return self.look([](auto& w) { return n_datasets(w.metadata()); }); })
       .def("dataset_names",
@@ -184,6 +189,7 @@ void bind_store_writer(py::module_& module) {
       .def("read",
            [](StoreWriter& self, Name dataset, Name array, const Extents& start, const Extents& count) {
              const Type type = self.use([&](auto& w) { return w.definition(dataset, array); }).type;
+             self.use([&](auto& w) { w.check_unstored(dataset, array, Box{start, count}); });
              return values_of(type, count, [&](auto out) {
                self.use([&](auto& w) { w.read(dataset, array, Box{start, count}, out); });
              });
@@ -200,8 +206,11 @@ void bind_store_writer(py::module_& module) {
 }
 
 std::unique_ptr<FileWriter> open_file_writer(const Path& path, const std::string& codec, int level,
-                                             uint64_t block_bytes, bool durable) {
+                                             uint64_t block_bytes, bool durable, uint64_t max_metadata_bytes,
+                                             std::optional<uint64_t> max_unstored_bytes) {
   array_format::WriterOptions options;
+  options.max_metadata_bytes = max_metadata_bytes;
+  options.max_unstored_bytes = max_unstored_bytes;
   options.codec = codec_named(codec).value();
   options.level = level;
   options.block_bytes = block_bytes;
@@ -213,7 +222,7 @@ void bind_file_writer(py::module_& module) {
   using Name = const std::string&;
   py::class_<FileWriter>(module, "ArrayFileWriter")
       .def(py::init(&open_file_writer), py::arg("path"), py::arg("codec"), py::arg("level"), py::arg("block_bytes"),
-           py::arg("durable"))
+           py::arg("durable"), py::arg("max_metadata_bytes"), py::arg("max_unstored_bytes"))
       .def("names", [](FileWriter& self) { return self.use([](auto& w) { return w.names(); }); })
       .def("definition",
            [](FileWriter& self, Name name) { return describe(self.use([&](auto& w) { return w.definition(name); })); })
@@ -237,6 +246,7 @@ void bind_file_writer(py::module_& module) {
       .def("read",
            [](FileWriter& self, Name name, const Extents& start, const Extents& count) {
              const Type type = self.use([&](auto& w) { return w.definition(name); }).type;
+             self.use([&](auto& w) { w.check_unstored(name, Box{start, count}); });
              return values_of(type, count,
                               [&](auto out) { self.use([&](auto& w) { w.read(name, Box{start, count}, out); }); });
            })
@@ -250,12 +260,17 @@ void bind_file_reader(py::module_& module) {
   using array_format::Reader;
   const auto release = py::call_guard<py::gil_scoped_release>();
   py::class_<Reader>(module, "ArrayFileReader")
-      .def(py::init([](const Path& path) { return std::make_unique<Reader>(path.bytes); }), py::arg("path"), release)
+      .def(py::init([](const Path& path, uint64_t max_metadata_bytes) {
+             return std::make_unique<Reader>(path.bytes, max_metadata_bytes);
+           }),
+           py::arg("path"), py::arg("max_metadata_bytes"), release)
       .def("names", &Reader::names)
       .def("definition",
            [](const Reader& self, Name name) { return describe(array_format::definition_of(self.array(name))); })
-      .def("read", [](const Reader& self, Name name, const Extents& start, const Extents& count) {
+      .def("read", [](const Reader& self, Name name, const Extents& start, const Extents& count,
+                      std::optional<uint64_t> max_unstored_bytes) {
         const array_format::Array array = self.array(name);
+        self.check_unstored(array, Box{start, count}, max_unstored_bytes);
         return values_of(array.type, count, [&](auto out) {
           const py::gil_scoped_release released;
           array_format::DecodedBlock last;

@@ -172,7 +172,7 @@ TEST(ColumnSlice, CellsThatNobodyWroteAreLimited) {
     Made made({{{}, {{.type = type, .shape = {extent}, .chunk_shape = {extent}}}}});
     return test::message_of<FieldError>([&] { made.slice(std::vector<std::string_view>(n_rows, "a")); });
   };
-  const std::string limit = "layer 0: slice: expected at most 1073741824 bytes of cells that were never written, got ";
+  const std::string limit = "layer 0: cells that were never written: expected at most 268435456 bytes of memory for them, got ";
   EXPECT_EQ(error(3, 1 << 28, 1), "nothing was thrown");
   EXPECT_EQ(error(3, (1 << 28) + 1, 1), limit + "1073741828");
   EXPECT_EQ(error(3, 1 << 27, 3), limit + "1610612736");
