@@ -57,10 +57,9 @@ class AtlasStore(StoreChanges, XarrayDatasets):
             ``".zst"`` or ``".lz4"`` behind it.
         max_metadata_bytes: bytes that the metadata file may have, decompressed, and the footers of
             each variable.
-        max_unstored_bytes: memory that elements without stored bytes (fill values, empty strings)
-            may take in one ``read`` or, for each array, one ``scan`` or batch; None: 256 MiB, or 64
-            times the bytes of the array's files if that is more. Sparse arrays that are larger are
-            read in parts (``start``, ``shape``).
+        max_unstored_bytes: memory that elements without stored bytes (fill values) may take in one
+            ``read`` or, for each array, one ``scan``; None: 256 MiB, or 64 times the bytes of the
+            array's files. Larger sparse arrays are read in parts (``start``, ``shape``).
 
     Raises:
         OSError: the folder or a file cannot be opened; it exists (mode ``"x"``).
@@ -248,8 +247,7 @@ class AtlasStore(StoreChanges, XarrayDatasets):
             as ``str`` or ``bytes``, in lists for each axis.
 
         Raises:
-            FieldError: no such dataset or array, another number of axes; more unstored elements
-                than ``max_unstored_bytes`` allows.
+            FieldError: no such dataset or array, another number of axes; see max_unstored_bytes.
             CorruptFileError: the file is damaged.
         """
         if self._writer is not None:

@@ -11,7 +11,6 @@ def check_choice(option: str, value: str, choices: tuple[str, ...]) -> None:
         raise ValueError(f"{option}: expected one of {', '.join(choices)}, got {value!r}")
 
 
-
 def check_limits(max_metadata_bytes: int, max_unstored_bytes: int | None) -> None:
     """Checks limits on memory.
 

@@ -108,9 +108,7 @@ def numbers(dtype: str, values: Any) -> np.ndarray[Any, Any]:
         FieldError: a value does not fit, or is of another kind.
     """
     given = (
-        values.detach().cpu().numpy()
-        if isinstance(values, Tensor)
-        else as_array("values", values)
+        values.detach().cpu().numpy() if isinstance(values, Tensor) else as_array("values", values)
     )
     target = np.dtype("int64" if dtype == "timestamp_ns" else dtype)
     if given.dtype.kind == "M" and dtype == "timestamp_ns":

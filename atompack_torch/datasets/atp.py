@@ -41,6 +41,8 @@ class RowSource(Protocol):
 
     def _open_rows(self) -> MoleculeSource: ...
 
+    def _by_reading(self) -> RowSource: ...
+
     def _stored(self) -> Stored: ...
 
     def _force_entries(self) -> Tensor: ...
@@ -218,6 +220,13 @@ class AtpDataset(MoleculeDataset):
         ]
         source = parts[0] if len(parts) == 1 else ConcatSource(parts)
         return source if self._cache is None else JoinedSource(source, self._cache._open_rows())
+
+    def _by_reading(self) -> AtpDataset:
+        part = copy.copy(self)
+        part._access, part._native = "read", None
+        if self._cache is not None:
+            part._cache = self._cache._by_reading()
+        return part
 
     def _identity(self) -> Any:
         states = [list(snapshot.__getstate__()) for snapshot in self._snapshots]

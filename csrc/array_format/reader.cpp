@@ -1,5 +1,6 @@
 #include "array_format/reader.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <optional>
@@ -12,28 +13,31 @@
 namespace atompack::array_format {
 namespace {
 
-using Files = std::vector<std::unique_ptr<const io::MappedFile>>;
-
-std::unique_ptr<const io::MappedFile> map_file(io::UniqueFd fd, const std::string& path) {
+void add_file(Files& files, io::UniqueFd fd, const std::string& path, Reading reading) {
   const uint64_t bytes = io::identify(fd.get(), path).size;
-  return std::make_unique<const io::MappedFile>(std::move(fd), bytes, path, io::Access::automatic, false);
+  if (reading == Reading::by_pieces) {
+    files.pieces.push_back(std::make_unique<const io::PieceReader>(std::move(fd), bytes, path));
+  } else {
+    files.mapped.push_back(
+        std::make_unique<const io::MappedFile>(std::move(fd), bytes, path, io::Access::automatic, false));
+  }
 }
 
-Files map_files(const std::vector<LayerFile>& layers) {
+Files open_files(const std::vector<LayerFile>& layers, Reading reading) {
   Files files;
-  for (const LayerFile& layer : layers) files.push_back(map_file(io::open_for_reading(layer.path), layer.path));
+  for (const LayerFile& layer : layers) add_file(files, io::open_for_reading(layer.path), layer.path, reading);
   return files;
 }
 
 // Nothing if a compaction came between: it replaces the base, and then removes sidecars.
-std::optional<Files> try_to_map_layers(const std::string& path) {
+std::optional<Files> try_to_open_layers(const std::string& path, Reading reading) {
   Files files;
   io::UniqueFd base = io::open_for_reading(path);
   const io::FileIdentity opened = io::identify(base.get(), path);
-  files.push_back(map_file(std::move(base), path));
+  add_file(files, std::move(base), path, reading);
   try {
     for (const LayerFile& layer : layer_files(path)) {
-      if (layer.number > 0) files.push_back(map_file(io::open_for_reading(layer.path), layer.path));
+      if (layer.number > 0) add_file(files, io::open_for_reading(layer.path), layer.path, reading);
     }
   } catch (const IoError& error) {
     if (error.code() != ENOENT) throw;
@@ -43,11 +47,11 @@ std::optional<Files> try_to_map_layers(const std::string& path) {
   return same_base ? std::optional(std::move(files)) : std::nullopt;
 }
 
-Files map_layers(const std::string& path) {
+Files open_layers(const std::string& path, Reading reading) {
   constexpr int kMostTries = 100;
   static_cast<void>(layer_files(path));  // refuses other paths
   for (int i = 0; i < kMostTries; ++i) {
-    if (std::optional<Files> files = try_to_map_layers(path)) return std::move(*files);
+    if (std::optional<Files> files = try_to_open_layers(path, reading)) return std::move(*files);
     std::this_thread::sleep_for(std::chrono::milliseconds(i));  // thousands of sidecars take seconds to remove
   }
   throw IoError(EAGAIN, "the layers change faster than they can be opened", path);
@@ -55,26 +59,38 @@ Files map_layers(const std::string& path) {
 
 std::vector<Layer> parse_layers(const Files& files, uint64_t max_metadata_bytes) {
   std::vector<Layer> layers;
-  uint64_t footer_bytes = 0;
-  for (const auto& file : files) {
-    footer_bytes += in_file(file->path(), [&] { return split_file(file->bytes(), kLayerMagic).archive.size(); });
-    if (footer_bytes > max_metadata_bytes) {
-      throw CorruptFileError(cat("footers: expected at most max_metadata_bytes=", max_metadata_bytes, ", got ",
-                                 footer_bytes))
-          .in_file(file->path());
-    }
-    layers.emplace_back(file->bytes(), file->path());
+  uint64_t n_bytes = 0;
+  const auto check = [&](uint64_t footer_bytes, const std::string& path) {
+    n_bytes += footer_bytes;
+    if (n_bytes <= max_metadata_bytes) return;
+    throw CorruptFileError(cat("footers: expected at most max_metadata_bytes=", max_metadata_bytes, ", got ", n_bytes))
+        .in_file(path);
+  };
+  const auto size_of_footer = [](Bytes trailer, uint64_t file_bytes, const std::string& path) {
+    return in_file(path, [&] { return footer_bytes(trailer, file_bytes); });
+  };
+  for (const auto& file : files.mapped) {
+    const Bytes bytes = file->bytes();
+    const Bytes trailer = bytes.last(std::min<size_t>(bytes.size(), kTrailerBytes));
+    check(size_of_footer(trailer, bytes.size(), file->path()), file->path());
+    layers.emplace_back(bytes, file->path());
+  }
+  for (const auto& file : files.pieces) {
+    io::PieceBuffer buffer;
+    const uint64_t n = std::min<uint64_t>(file->length(), kTrailerBytes);
+    check(size_of_footer(file->read(file->length() - n, n, buffer), file->length(), file->path()), file->path());
+    layers.emplace_back(*file);
   }
   return layers;
 }
 
 }  // namespace
 
-Reader::Reader(const std::string& path, uint64_t max_metadata_bytes)
-    : files_(map_layers(path)), layers_(parse_layers(files_, max_metadata_bytes)) {}
+Reader::Reader(const std::string& path, uint64_t max_metadata_bytes, Reading reading)
+    : files_(open_layers(path, reading)), layers_(parse_layers(files_, max_metadata_bytes)) {}
 
-Reader::Reader(const std::vector<LayerFile>& layers, uint64_t max_metadata_bytes)
-    : files_(map_files(layers)), layers_(parse_layers(files_, max_metadata_bytes)) {}
+Reader::Reader(const std::vector<LayerFile>& layers, uint64_t max_metadata_bytes, Reading reading)
+    : files_(open_files(layers, reading)), layers_(parse_layers(files_, max_metadata_bytes)) {}
 
 void Reader::check_unstored(const Array& array, const Box& box, std::optional<uint64_t> chosen) const {
   in_file(layers_.layer(0).path(), [&] { array_format::check_unstored(layers_, array, box, chosen); });
@@ -91,12 +107,13 @@ void Reader::read(const Array& array, const Box& box, std::span<std::string> out
 }
 
 Bytes Reader::read_chunk(const StoredChunk& chunk, DecodedBlock& last) const {
-  files_[chunk.layer]->check_not_shrunk();
+  if (files_.pieces.empty()) files_.mapped[chunk.layer]->check_not_shrunk();
   return layers_.layer(chunk.layer).read(chunk.chunk, last);
 }
 
 void Reader::check_not_shrunk() const {
-  for (const auto& file : files_) file->check_not_shrunk();
+  for (const auto& file : files_.mapped) file->check_not_shrunk();
+  for (const auto& file : files_.pieces) file->check_not_shrunk();
 }
 
 }  // namespace atompack::array_format

@@ -12,17 +12,31 @@
 #include "array_format/layers.h"
 #include "array_format/limits.h"
 #include "io/mapped_file.h"
+#include "io/piece_reader.h"
 
 namespace atompack::array_format {
+
+// by_pieces: by pread, block by block, so that a file that is cut meanwhile cannot end the process; for one thread, and
+// without the slices of a Column.
+enum class Reading : uint8_t { mapped, by_pieces };
+
+// Of one array file: those of one kind.
+struct Files {
+  std::vector<std::unique_ptr<const io::MappedFile>> mapped;
+  std::vector<std::unique_ptr<const io::PieceReader>> pieces;
+  size_t size() const { return mapped.size() + pieces.size(); }
+};
 
 // Sees the layers that exist when it is made. Const methods are thread-safe.
 class Reader {
  public:
   // `path` is that of the base, and ends in .af. Throws IoError, CorruptFileError (also where the footers of all layers
   // have more than `max_metadata_bytes`), UnsupportedFormatError.
-  explicit Reader(const std::string& path, uint64_t max_metadata_bytes = kMaxMetadataBytes);
+  explicit Reader(const std::string& path, uint64_t max_metadata_bytes = kMaxMetadataBytes,
+                  Reading reading = Reading::mapped);
   // Of these layers alone, oldest first, the base too. What a compaction does meanwhile is the caller's to notice.
-  explicit Reader(const std::vector<LayerFile>& layers, uint64_t max_metadata_bytes = kMaxMetadataBytes);
+  explicit Reader(const std::vector<LayerFile>& layers, uint64_t max_metadata_bytes = kMaxMetadataBytes,
+                  Reading reading = Reading::mapped);
 
   std::vector<std::string> names() const { return layers_.names(); }
   bool contains(std::string_view name) const { return layers_.contains(name); }
@@ -42,7 +56,7 @@ class Reader {
   void check_not_shrunk() const;
 
  private:
-  std::vector<std::unique_ptr<const io::MappedFile>> files_;
+  Files files_;
   Layers layers_;
 };
 

@@ -77,7 +77,7 @@ uint64_t decoded_bytes_for(const Layers& layers, const Array& array, const Box& 
   for (const Piece& piece : find_pieces(array, box).pieces) {  // those of one block together
     const StoredChunk& chunk = *piece.stored;
     const bool is_counted = last != nullptr && last->layer == chunk.layer && last->chunk.block == chunk.chunk.block;
-    if (!is_counted) bytes += layers.layer(chunk.layer).block(chunk.chunk.block).decoded_bytes;
+    if (!is_counted) bytes += layers.layer(chunk.layer).decoded_bytes(chunk.chunk.block);
     last = &chunk;
   }
   return bytes;

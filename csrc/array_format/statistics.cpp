@@ -3,9 +3,10 @@
 #include <filesystem>
 
 #include "array_format/archive_writer.h"
+#include "array_format/limits.h"
 #include "array_format/records.h"
 #include "array_format/trailer.h"
-#include "io/mapped_file.h"
+#include "io/file.h"
 
 namespace atompack::array_format {
 namespace {
@@ -108,11 +109,9 @@ std::string statistics_path(const std::string& base_path) {
 StatisticsList list_statistics(const std::string& base_path) {
   const std::string path = statistics_path(base_path);
   if (!io::exists(path)) return {};
-  io::UniqueFd fd = io::open_for_reading(path);
-  const uint64_t bytes = io::identify(fd.get(), path).size;
-  const io::MappedFile file(std::move(fd), bytes, path, io::Access::sequential, false);
+  const std::vector<std::byte> file = io::read_whole(path, kMaxMetadataBytes);
   try {
-    return parse_statistics(file.bytes());
+    return parse_statistics(file);
   } catch (const CorruptFileError&) {
     return {};
   }

@@ -46,7 +46,7 @@ Writer::Impl::Impl(std::string path, WriterOptions options, io::FileSystem& file
 }
 
 const Reader& Writer::Impl::committed() {
-  if (!committed_) committed_ = std::make_unique<const Reader>(path_, options_.max_metadata_bytes);
+  if (!committed_) committed_ = std::make_unique<const Reader>(path_, options_.max_metadata_bytes, Reading::by_pieces);
   return *committed_;
 }
 

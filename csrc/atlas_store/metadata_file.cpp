@@ -1,7 +1,7 @@
 #include "atlas_store/metadata_file.h"
 
-#include <cerrno>
 #include <algorithm>
+#include <cerrno>
 
 #include "atlas_store/metadata_decode.h"
 #include "atlas_store/metadata_encode.h"
@@ -55,9 +55,9 @@ std::vector<std::byte> compress(Codec codec, Bytes bytes) {
 Metadata decode(Bytes bytes, Form form) { return is_json(form) ? decode_json(bytes) : decode_msgpack(bytes); }
 
 Metadata decode_compressed(Bytes stored, Form form, uint64_t max_bytes) {
-  const std::vector<std::byte> bytes =
-      codec_of(form) == Codec::zstd ? codec::zstd_decompress_unsized(stored, max_bytes, "max_metadata_bytes=")
-                                    : decompress_lz4(stored, max_bytes);
+  const std::vector<std::byte> bytes = codec_of(form) == Codec::zstd
+                                           ? codec::zstd_decompress_unsized(stored, max_bytes, "max_metadata_bytes=")
+                                           : decompress_lz4(stored, max_bytes);
   try {
     return decode(bytes, form);
   } catch (DataError& error) {

@@ -103,7 +103,7 @@ const Store::Variable& Store::opened(uint32_t variable) const {
 
 std::unique_ptr<const Store::Variable> Store::open(uint32_t number) const {
   auto variable = std::make_unique<Variable>();
-  variable->reader = open_reader(number);
+  variable->reader = open_reader(number, array_format::Reading::mapped);
   const std::vector<std::string_view> names = names_with(metadata(), number);
   variable->column = std::make_shared<const Column>(variable->reader->layers(), names);
   variable->disagrees.resize(names.size());
@@ -122,13 +122,13 @@ std::unique_ptr<const Store::Variable> Store::open(uint32_t number) const {
 }
 
 // While a store is compacted its files change, and what they hold does not.
-std::unique_ptr<const Reader> Store::open_reader(uint32_t variable) const {
+std::unique_ptr<const Reader> Store::open_reader(uint32_t variable, array_format::Reading reading) const {
   constexpr int kMostTries = 20;
   std::vector<array_format::LayerFile> layers = snapshot_.variables[variable].layers;
   for (int i = 1;; ++i) {
     try {
       if (layers.empty()) throw IoError(ENOENT, std::strerror(ENOENT), base_path(variable));
-      auto reader = std::make_unique<const Reader>(layers, max_metadata_bytes_);
+      auto reader = std::make_unique<const Reader>(layers, max_metadata_bytes_, reading);
       if (!is_current(path_, snapshot_)) fail_replaced();
       return reader;
     } catch (const IoError& error) {

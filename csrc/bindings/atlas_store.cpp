@@ -4,7 +4,7 @@
 
 #include <array>
 
-#include "atlas_store/store.h"
+#include "atlas_store/verification.h"
 #include "bindings/atlas_metadata.h"
 #include "bindings/atlas_values.h"
 #include "bindings/dtypes.h"
@@ -183,6 +183,17 @@ void bind_atlas_store(py::module_& module) {
             return self.blocks(variable, datasets);
           },
           py::arg("variable"), py::arg("datasets"), release);
+  using atlas_store::Verification;
+  py::class_<Verification>(module, "AtlasVerification")
+      .def(py::init([](std::shared_ptr<Store> store) { return std::make_unique<Verification>(std::move(store)); }),
+           py::arg("store"))
+      .def(
+          "check",
+          [](Verification& self, uint32_t variable, uint32_t dataset) {
+            const py::gil_scoped_release released;
+            self.check(variable, dataset);
+          },
+          py::arg("variable"), py::arg("dataset"));
   py::class_<ColumnScanner, std::shared_ptr<ColumnScanner>>(module, "ColumnScanner")
       .def(py::init(&make_scanner), py::arg("store"), py::arg("variables"), py::kw_only(), py::arg("start"),
            py::arg("count"), py::arg("layout"), py::arg("dtype"), py::arg("max_threads"), py::arg("max_unstored_bytes"))

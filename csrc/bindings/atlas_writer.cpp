@@ -5,6 +5,7 @@
 
 #include "array_format/reader.h"
 #include "array_format/statistics.h"
+#include "array_format/verification.h"
 #include "array_format/writer.h"
 #include "atlas_store/writer.h"
 #include "bindings/atlas_metadata.h"
@@ -277,6 +278,25 @@ void bind_file_reader(py::module_& module) {
           self.read(array, Box{start, count}, out, last);
         });
       });
+  module.def(
+      "verify_array_file",
+      [](const Path& path, const std::vector<std::string>& names, uint64_t max_metadata_bytes) {
+        // Of each array what is wrong with it, if something is.
+        std::vector<std::optional<std::string>> faults;
+        const py::gil_scoped_release released;
+        const Reader reader(path.bytes, max_metadata_bytes, array_format::Reading::by_pieces);
+        array_format::DecodedBlock last;
+        for (const std::string& name : names) {
+          try {
+            array_format::verify_array(reader, name, last);
+            faults.emplace_back();
+          } catch (const DataError& error) {
+            faults.emplace_back(error.what());
+          }
+        }
+        return faults;
+      },
+      py::arg("path"), py::arg("names"), py::arg("max_metadata_bytes"));
   module.def(
       "read_array_statistics",
       [](const Path& path) { return statistics_object(array_format::read_statistics(path.bytes)); }, py::arg("path"));

@@ -67,6 +67,7 @@ std::shared_ptr<atp::Reader> open_reader(const Path& path, const Snapshot& snaps
                                          bool populate) {
   const io::Access mode = access == "random"       ? io::Access::random
                           : access == "sequential" ? io::Access::sequential
+                          : access == "read"       ? io::Access::read
                                                    : io::Access::automatic;
   return std::make_shared<atp::Reader>(path.bytes, snapshot, atp::ReadOptions{mode, populate});
 }

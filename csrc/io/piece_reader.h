@@ -19,8 +19,8 @@ class PieceBuffer {
   std::vector<std::byte> bytes_;
 };
 
-// For passes over files that others may cut meanwhile: where a mapping would end the process, this throws. Const methods
-// are thread-safe.
+// For passes over files that others may cut meanwhile: where a mapping would end the process, this throws. Const
+// methods are thread-safe.
 class PieceReader {
  public:
   // Of the first `length` bytes, which the file has.
