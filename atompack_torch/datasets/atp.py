@@ -135,7 +135,7 @@ class AtpDataset(MoleculeDataset):
             transform=transform,
             num_threads=num_threads,
         )
-        self._access = access
+        self._access: str = access
         self._populate = populate
         if cache is not None and not hasattr(cache, "_open_rows"):
             raise TypeError(f"cache: expected a TorchCache, got {type(cache).__name__}")
