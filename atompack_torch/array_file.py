@@ -13,7 +13,14 @@ from atompack_torch.array_schema import ArraySchema, put
 from atompack_torch.array_statistics import ArrayStatistics
 from atompack_torch.committing import Flushing
 from atompack_torch.errors import file_exists
-from atompack_torch.options import absolute_path, check_choice, check_level, utf8
+from atompack_torch.options import (
+    MAX_METADATA_BYTES,
+    absolute_path,
+    check_choice,
+    check_level,
+    check_limits,
+    utf8,
+)
 from atompack_torch.stored_values import definition
 
 
@@ -35,6 +42,10 @@ class ArrayFile(Flushing):
         level: of zstd, -131072 to 22; lz4 has its fast mode only.
         block_bytes: chunks are compressed together in blocks of about this size.
         durable: ``flush`` waits for the disk; see ``AtlasStore``.
+        max_metadata_bytes: bytes that the footers of all layers may have together.
+        max_unstored_bytes: memory that elements without stored bytes (fill values, empty strings)
+            may take in one ``read``; None: 256 MiB, or 64 times the bytes of the files if that is
+            more. A sparse array that is larger is read in parts (``start``, ``shape``).
 
     Raises:
         OSError: the file cannot be opened; it exists (mode ``"x"``).
@@ -52,21 +63,26 @@ class ArrayFile(Flushing):
         level: int = 3,
         block_bytes: int = 8 << 20,
         durable: bool = True,
+        max_metadata_bytes: int = MAX_METADATA_BYTES,
+        max_unstored_bytes: int | None = None,
     ) -> None:
         check_choice("mode", mode, ("r", "a", "x"))
         check_choice("codec", codec, ("zstd", "lz4", "none"))
         check_level(codec, level)
+        check_limits(max_metadata_bytes, max_unstored_bytes)
+        self._max_unstored_bytes = max_unstored_bytes
         self._path = absolute_path(path)
         self._writer: ArrayFileWriter | None = None
         self._reader: ArrayFileReader | None = None
         if mode == "r":
             with formats.opening(self._path, "an array file", "array-file"):
-                self._reader = ArrayFileReader(self._path)
+                self._reader = ArrayFileReader(self._path, max_metadata_bytes)
             return
         if mode == "x" and Path(self._path).exists():
             raise file_exists(self._path, "mode='a' goes on with it")
+        limits = (max_metadata_bytes, max_unstored_bytes)
         with formats.opening(self._path, "an array file", "array-file"):
-            self._writer = ArrayFileWriter(self._path, codec, level, block_bytes, durable)
+            self._writer = ArrayFileWriter(self._path, codec, level, block_bytes, durable, *limits)
 
     def _handle(self) -> ArrayFileReader | ArrayFileWriter:
         handle = self._writer or self._reader
@@ -101,12 +117,17 @@ class ArrayFile(Flushing):
         """An array, or a slice of it; see ``AtlasStore.read``.
 
         Raises:
-            FieldError: no such array, another number of axes.
+            FieldError: no such array, another number of axes; more unstored elements than
+                ``max_unstored_bytes`` allows.
             CorruptFileError: the file is damaged.
         """
         schema = self.schema(name)
         first, counts = schema.box(start, shape)
-        return schema.loaded(self._handle().read(name, first, counts), counts)
+        if self._reader is not None:
+            values = self._reader.read(name, first, counts, self._max_unstored_bytes)
+        else:
+            values = self._changing().read(name, first, counts)
+        return schema.loaded(values, counts)
 
     def stats(self) -> dict[str, ArrayStatistics]:
         """Statistics of each array as of the last flush; none where they are absent or damaged.

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from atompack_torch.errors import FieldError
+from atompack_torch.exact_values import check_unmasked
 from atompack_torch.host_arrays import host_array
 from atompack_torch.options import utf8
-from atompack_torch.stored_values import TEXTS, numbers, texts
+from atompack_torch.stored_values import TEXTS, extents, numbers, texts
 
 
 class ArraySchema(NamedTuple):
@@ -85,6 +86,7 @@ def put(writer: Any, values: Any, start: Sequence[int] | None, *place: str) -> N
     for name in place:
         utf8("name", name)
     given = host_array("values", values) if isinstance(values, Tensor) else values
+    check_unmasked("values", given)
     # Most arrays are written as a whole and need no conversion.
     as_it_is = start is None and isinstance(given, np.ndarray)
     if as_it_is and writer.write_as_they_lie(*place, given):
@@ -96,17 +98,3 @@ def put(writer: Any, values: Any, start: Sequence[int] | None, *place: str) -> N
     else:
         stored = numbers(schema.dtype, given)
         writer.write(*place, schema.start(start), list(stored.shape), stored)
-
-
-def extents(name: str, given: Sequence[int] | None) -> list[int] | None:
-    """Extents as the native core takes them.
-
-    Raises:
-        ValueError: one is negative.
-    """
-    if given is None:
-        return None
-    extents = [int(extent) for extent in given]
-    if any(extent < 0 for extent in extents):
-        raise ValueError(f"{name}: expected numbers from 0, got {extents}")
-    return extents

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from atompack_torch import formats
 from atompack_torch._core import AtlasReader, AtlasWriter, ColumnScanner, resolve_indices
-from atompack_torch.array_schema import ArraySchema, extents
+from atompack_torch.array_schema import ArraySchema
 from atompack_torch.array_statistics import (
     ArrayStatistics,
     Bound,
@@ -24,7 +24,14 @@ from atompack_torch.atlas_changes import StoreChanges
 from atompack_torch.column_scan import LAYOUTS, ColumnScan, Layout
 from atompack_torch.errors import FieldError, file_exists
 from atompack_torch.indices import Indices
-from atompack_torch.options import absolute_path, check_choice, check_level
+from atompack_torch.options import (
+    MAX_METADATA_BYTES,
+    absolute_path,
+    check_choice,
+    check_level,
+    check_limits,
+)
+from atompack_torch.stored_values import extents
 from atompack_torch.xarray_datasets import XarrayDatasets
 
 FORMS = ("json", "json.zst", "json.lz4", "msgpack", "msgpack.zst", "msgpack.lz4")
@@ -62,6 +69,11 @@ class AtlasStore(StoreChanges, XarrayDatasets):
             variable.
         metadata: form of a new store's metadata file: ``"json"`` or ``"msgpack"``, perhaps with
             ``".zst"`` or ``".lz4"`` behind it.
+        max_metadata_bytes: bytes that the metadata file may have, decompressed, and the footers of
+            each variable.
+        max_unstored_bytes: memory that elements without stored bytes (fill values) may take in one
+            ``read`` or, for each array, one ``scan``; None: 256 MiB, or 64 times the bytes of the
+            array's files. Larger sparse arrays are read in parts (``start``, ``shape``).
 
     Raises:
         FileNotFoundError: no such folder, or one without metadata (mode ``"r"``).
@@ -81,6 +93,8 @@ class AtlasStore(StoreChanges, XarrayDatasets):
         block_bytes: int = 8 << 20,
         durable: bool = True,
         metadata: str = "json",
+        max_metadata_bytes: int = MAX_METADATA_BYTES,
+        max_unstored_bytes: int | None = None,
     ) -> None:
         check_choice("mode", mode, ("r", "a", "x"))
         if codec is not None:
@@ -89,8 +103,10 @@ class AtlasStore(StoreChanges, XarrayDatasets):
         check_choice("metadata", metadata, FORMS)
         if block_bytes < 1:
             raise ValueError(f"block_bytes: expected a positive number, got {block_bytes}")
+        check_limits(max_metadata_bytes, max_unstored_bytes)
         self._path = absolute_path(path)
         self._mode = mode
+        self._limits = (max_metadata_bytes, max_unstored_bytes)
         self._native: AtlasReader | None = None
         self._version: Any = None
         self._variables: dict[str, int] | None = None
@@ -101,7 +117,14 @@ class AtlasStore(StoreChanges, XarrayDatasets):
             try:
                 with formats.opening(self._path, "an ATLAS store", "atlas-store"):
                     self._writer = AtlasWriter(
-                        self._path, mode == "x", codec, form, level, block_bytes, durable
+                        self._path,
+                        mode == "x",
+                        codec,
+                        form,
+                        level,
+                        block_bytes,
+                        durable,
+                        *self._limits,
                     )
             except FileExistsError:
                 raise file_exists(self._path, "mode='a' goes on with it") from None
@@ -119,7 +142,7 @@ class AtlasStore(StoreChanges, XarrayDatasets):
 
     def _opened(self, version: Any) -> AtlasReader:
         with formats.opening(self._path, "an ATLAS store (a folder)", "atlas-store"):
-            native = AtlasReader(self._path, version)
+            native = AtlasReader(self._path, version, self._limits[0])
             formats.check_store(self._path)
         return native
 
@@ -127,7 +150,8 @@ class AtlasStore(StoreChanges, XarrayDatasets):
         """A handle of its own for reading, at the last flush that this one shows."""
         native = self._reader()
         view = AtlasStore.__new__(AtlasStore)
-        view.__setstate__({"_path": self._path, "_version": native.version, "_mode": "r"})
+        state = {"_path": self._path, "_version": native.version, "_mode": "r"}
+        view.__setstate__(state | {"_limits": self._limits})
         view._native = native
         return view
 
@@ -138,7 +162,8 @@ class AtlasStore(StoreChanges, XarrayDatasets):
     def __getstate__(self) -> dict[str, Any]:
         if self._mode != "r":
             raise TypeError("a store that is open for writing cannot be pickled")
-        return {"_path": self._path, "_version": self._version, "_mode": self._mode}
+        kept = ("_path", "_version", "_mode", "_limits")
+        return {name: getattr(self, name) for name in kept}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -258,7 +283,7 @@ class AtlasStore(StoreChanges, XarrayDatasets):
             as ``str`` or ``bytes``, in lists for each axis.
 
         Raises:
-            FieldError: no such dataset or array, another number of axes.
+            FieldError: no such dataset or array, another number of axes; see max_unstored_bytes.
             CorruptFileError: the file is damaged.
         """
         if self._writer is not None:
@@ -364,6 +389,7 @@ class AtlasStore(StoreChanges, XarrayDatasets):
             layout=layout,
             dtype=None if dtype is None else str(dtype).removeprefix("torch."),
             max_threads=num_threads or 0,
+            max_unstored_bytes=self._limits[1],
         )
 
     def stats(self, array: str) -> dict[str, ArrayStatistics]:

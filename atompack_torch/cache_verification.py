@@ -122,7 +122,7 @@ def verify_cache(
     """
     result = CacheVerification(os.fspath(path))
     try:
-        cache = TorchCache(path)
+        cache = TorchCache(path)._by_reading()
         again = _recomputation(cache, tolerance, result) if recompute else None
         examiner = _Examiner(cache, again)
     except AtompackError as error:

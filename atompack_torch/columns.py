@@ -10,6 +10,7 @@ from torch import Tensor
 
 from atompack_torch.batch import MoleculeBatch
 from atompack_torch.errors import FieldError
+from atompack_torch.exact_values import as_array, check_unmasked, converted
 from atompack_torch.fields import (
     ATOM_PROPERTY,
     BUILTIN,
@@ -143,11 +144,8 @@ def of_arrays(
 
 def _as_array(name: str, value: Any) -> Array:
     if isinstance(value, Tensor):
-        return host_array(name, value)
-    try:
-        return np.asarray(value)
-    except ValueError as error:  # nested lists of differing length
-        raise FieldError(f"{name}: not an array: {error}") from None
+        return array_of(value)
+    return as_array(name, value)
 
 
 # As the native core takes them.
@@ -170,8 +168,10 @@ def stored(columns: Columns, rows: Iterable[int] | None = None) -> StoredRun:
         _check_column(column, len(columns.ptr) - 1)
         _check_axes(column, len(columns.positions), len(columns.ptr) - 1)
     return (
-        _plain("positions", columns.positions, floating=True),
-        np.ascontiguousarray(_integers("atomic_numbers", columns.atomic_numbers)),
+        _plain("positions", as_array("positions", columns.positions), floating=True),
+        np.ascontiguousarray(
+            _integers("atomic_numbers", as_array("atomic_numbers", columns.atomic_numbers))
+        ),
         np.ascontiguousarray(columns.ptr, dtype=np.int64),
         [_stored_column(column) for column in columns.fields],
         None if rows is None else np.fromiter(rows, np.int64),
@@ -207,6 +207,7 @@ def _check_axes(column: Column, n_atoms: int, n_molecules: int) -> None:
 def _stored_column(column: Column) -> StoredColumn:
     values: Any
     if isinstance(column.values, np.ndarray):
+        check_unmasked(column.key, column.values)
         scalars = column.scope == MOLECULE_PROPERTY and column.values.ndim == 1
         values = _field(column, column.values, scalars)
     else:
@@ -214,7 +215,7 @@ def _stored_column(column: Column) -> StoredColumn:
             value if value is None or isinstance(value, str) else _stored_value(column, value)
             for value in column.values
         ]
-    mask = None if column.mask is None else np.ascontiguousarray(column.mask, dtype=bool)
+    mask = None if column.mask is None else converted("mask", as_array("mask", column.mask), bool)
     return column.scope, column.key, values, mask
 
 
@@ -228,7 +229,7 @@ def _field(column: Column, array: Array, scalars: bool) -> Array:
         if column.key == "pbc":
             if array.dtype.kind not in "biu" and array.size:
                 raise FieldError(f"type: expected booleans, got {array.dtype} (field 'pbc')")
-            return np.ascontiguousarray(array, dtype=bool)
+            return converted("pbc", array, bool)
         return _plain(column.key, array, floating=True)
     array = _plain(column.key, array)
     if scalars:
@@ -251,7 +252,7 @@ def _plain(name: str, array: Array, floating: bool = False) -> Array:
     """Contiguous, in native byte order, of a type that the format has."""
     kind = array.dtype.kind + str(array.dtype.itemsize)
     if floating and array.dtype.kind in "biu":
-        return np.ascontiguousarray(array, dtype=np.float64)
+        return converted(name, array, np.float64)
     if kind == "u8":
         return np.ascontiguousarray(_integers(name, array))
     wanted = _WIDENED.get(kind) or (array.dtype.newbyteorder("=") if kind in _KEPT else None)

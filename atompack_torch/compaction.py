@@ -72,7 +72,7 @@ def compact(
         if in_place:
             snapshots = [snapshot_of(file) for file in files]  # behind the lock it stays
         sources = [
-            AtpReader(file, snapshot, "auto", False)
+            AtpReader(file, snapshot, "read", False)
             for file, snapshot in zip(files, snapshots, strict=True)
         ]
         numbers = _checked_order(order, sum(snapshot.n_molecules for snapshot in snapshots))
@@ -130,7 +130,7 @@ def _copy(
         report(len(indices))
     native.commit(publish=False)
     path = native.present_path
-    copied = AtpReader(path, AtpSnapshot.take(path), "auto", False)
+    copied = AtpReader(path, AtpSnapshot.take(path), "read", False)
     for done, source, indices in _pieces(sources, numbers):
         check_same_records(source, indices, copied, done)
         report(len(indices))

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from atompack_torch.batch import MoleculeBatch
 from atompack_torch.errors import FieldError
+from atompack_torch.exact_values import as_array, check_unmasked, converted
 from atompack_torch.fields import ATOM_INDICES, DERIVED, STRUCTURE
 from atompack_torch.host_arrays import host_array
 from atompack_torch.joining import join
@@ -212,6 +213,7 @@ def parts_of(atoms: Any, drop: Callable[[str, str], None] = _drop_silently) -> P
     for key, value in atoms.arrays.items():
         if key in _OWN_ARRAYS:
             continue
+        check_unmasked(f"array {key!r}", value)
         if key == "velocities" and _are_velocities(value, labels):
             labels[key] = native(value)  # the momenta were rounded, as extended XYZ holds both
             continue
@@ -250,7 +252,7 @@ def _take_results(
         if value is None:
             continue
         if key in _RESULTS:
-            result = np.asarray(value, dtype=np.float64)
+            result = converted(key, as_array(key, value), np.float64)
             labels[key] = full_stress(result) if key == "stress" else result
             continue
         target = arrays if _is_per_atom(key) else properties
@@ -287,10 +289,13 @@ def plain_value(value: Any) -> Any:
         return None  # of no type
     if not isinstance(value, (list, tuple, np.ndarray, np.generic)):
         return None
+    check_unmasked("value", value)
     try:
         array = np.asarray(value)
     except ValueError:  # a list of lists of different lengths
         return None
+    if isinstance(value, (list, tuple)) and is_numeric(array):
+        array = as_array("value", value)  # NumPy rounds integers beside floats
     if not is_numeric(array):
         return None
     return array[()] if array.ndim == 0 else native(array)

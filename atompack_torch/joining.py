@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import get_worker_info
@@ -18,6 +19,7 @@ from atompack_torch._core import allocate_arena, view_arena
 from atompack_torch._storage import Value
 from atompack_torch.batch import RESERVED, MoleculeBatch
 from atompack_torch.errors import CorruptFileError, FieldError
+from atompack_torch.exact_values import check_unmasked, check_unmasked_items, converted
 from atompack_torch.fields import (
     ATOM_INDICES,
     ATOM_PROPERTY,
@@ -360,7 +362,14 @@ def _number(name: str, tensor: Tensor) -> Tensor:
 def _tensor(name: str, value: Any) -> Tensor:
     if isinstance(value, float):
         return torch.tensor(value, dtype=torch.float64)
+    if isinstance(value, (list, tuple)):
+        check_unmasked_items(name, value)
+    check_unmasked(name, value)
     try:
-        return torch.as_tensor(value)
+        tensor = torch.as_tensor(value)
     except (TypeError, ValueError, RuntimeError) as error:
         raise FieldError(f"{name}: not a tensor, number or string: {error}") from None
+    if isinstance(value, (list, tuple)) and tensor.is_floating_point() and tensor.isinf().any():
+        # torch takes its default type for lists.
+        converted(name, np.asarray(value), str(tensor.dtype).removeprefix("torch."), rounds=True)
+    return tensor

@@ -1,4 +1,4 @@
-"""Checks of arguments (options with a few values, levels, names, paths), and lists that stay short."""
+"""Checks of arguments (choices, levels, limits, names, paths), and lists that stay short."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 from atompack_torch._core import LZ4_LEVELS, ZSTD_LEVELS
 from atompack_torch.errors import FieldError
 
+MAX_METADATA_BYTES = 1 << 30
 _LONGEST_NAME = 60
 
 
@@ -99,3 +100,20 @@ def check_level(codec: str | None, level: int) -> None:
     if not low <= level <= high:
         known = f" for codec {codec}" if codec in ("lz4", "zstd") else ""
         raise ValueError(f"level: expected {low} to {high}{known}, got {level}")
+
+
+def check_limits(max_metadata_bytes: int, max_unstored_bytes: int | None) -> None:
+    """Checks limits on memory.
+
+    Raises:
+        TypeError: one is no whole number.
+        ValueError: one is negative.
+    """
+    limits = {"max_metadata_bytes": max_metadata_bytes, "max_unstored_bytes": max_unstored_bytes}
+    for name, limit in limits.items():
+        if limit is None and name == "max_unstored_bytes":
+            continue
+        if isinstance(limit, bool) or not isinstance(limit, int):
+            raise TypeError(f"{name}: expected a number of bytes, got {limit!r}")
+        if limit < 0:
+            raise ValueError(f"{name}: expected a number from 0, got {limit}")

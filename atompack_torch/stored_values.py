@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from atompack_torch.errors import FieldError
+from atompack_torch.exact_values import as_array, converted
 from atompack_torch.host_arrays import host_array
 from atompack_torch.options import utf8
 
@@ -49,6 +51,8 @@ def checked_fill(dtype: str, fill: Any) -> int | float | str | None:
         if not isinstance(fill, str):
             raise FieldError(f"fill_value: expected str for {dtype}, got {type(fill).__name__}")
         return fill
+    if np.ndim(fill):
+        raise FieldError(f"fill_value: expected one number, got shape {np.shape(fill)}")
     return numbers(dtype, fill).item()  # type: ignore[no-any-return]
 
 
@@ -71,8 +75,29 @@ def definition(
         names = [utf8("dimension_names", name) for name in dimension_names]
     if isinstance(fill_value, str):
         utf8("fill_value", fill_value)
-    chunks = None if chunk_shape is None else list(chunk_shape)
-    return name, list(shape), names, chunks, checked_fill(name, fill_value)
+    chunks = extents("chunk_shape", chunk_shape)
+    extent_of_axes = extents("shape", shape) or []
+    return name, extent_of_axes, names, chunks, checked_fill(name, fill_value)
+
+
+def extents(name: str, given: Sequence[int] | None) -> list[int] | None:
+    """Extents as the native core takes them.
+
+    Raises:
+        TypeError: one is no integer.
+        ValueError: one is negative.
+    """
+    if given is None:
+        return None
+    found = []
+    for extent in given:
+        try:
+            found.append(operator.index(extent))
+        except TypeError:
+            raise TypeError(f"{name}: expected integers, got {extent!r}") from None
+    if any(extent < 0 for extent in found):
+        raise ValueError(f"{name}: expected numbers from 0, got {found}")
+    return found
 
 
 def numbers(dtype: str, values: Any) -> np.ndarray[Any, Any]:
@@ -81,29 +106,28 @@ def numbers(dtype: str, values: Any) -> np.ndarray[Any, Any]:
     Args:
         dtype: one of ``NUMERIC``.
         values: an array, a tensor, a number or lists of numbers. Integers go into any dtype that
-            holds their values, floats into floats (float64 is rounded to float32); timestamps are
-            ``datetime64`` of any unit, or integers in nanoseconds.
+            holds their values, floats into floats (float64 is rounded to float32, as long as that
+            makes no infinity of a number); timestamps are ``datetime64`` of any unit, or integers
+            in nanoseconds. Nothing may be masked.
 
     Raises:
         FieldError: a value does not fit, or is of another kind.
     """
-    given = host_array("values", values) if isinstance(values, Tensor) else np.asarray(values)
+    if isinstance(values, Tensor):
+        given = host_array("values", values)
+    else:
+        given = as_array("values", values)
     target = np.dtype("int64" if dtype == "timestamp_ns" else dtype)
     if given.dtype.kind == "M" and dtype == "timestamp_ns":
-        moments = given.astype("datetime64[ns]")
+        with np.errstate(over="ignore"):
+            moments = given.astype("datetime64[ns]")
         if not np.array_equal(moments.astype(given.dtype), given, equal_nan=True):
             raise FieldError("values: expected moments that nanoseconds hold exactly")
         given = moments.view(np.int64)
     kinds = "iuf" if target.kind == "f" else "iu"
     if given.dtype.kind not in kinds:
         raise FieldError(f"values: expected {dtype}, got {given.dtype}")
-    stored = np.ascontiguousarray(given, dtype=target).reshape(given.shape)
-    if given.dtype.kind != "f" and given.dtype != target:
-        with np.errstate(invalid="ignore"):
-            unchanged = bool((stored.astype(given.dtype) == given).all()) if given.size else True
-        if not unchanged or (given.size and (stored < 0).any() != (given < 0).any()):
-            raise FieldError(f"values: expected numbers that {dtype} holds, got {given.dtype}")
-    return stored
+    return converted("values", given, target, rounds=True)
 
 
 def texts(dtype: str, values: Any) -> tuple[list[bytes], tuple[int, ...]]:
@@ -155,7 +179,7 @@ def attribute(value: Any) -> Any:
     """
     if isinstance(value, np.datetime64):
         return ("ns", int(numbers("timestamp_ns", value)))
-    if isinstance(value, np.generic):
+    if isinstance(value, np.generic) and not isinstance(value, np.timedelta64):
         value = value.item()
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
         raise FieldError(f"attribute: expected an integer of 64 bits, got {value}")

@@ -136,7 +136,7 @@ def _verify_records(
 ) -> None:
     if not _check_overlap(file, snapshot, result, max_faults):
         return
-    verifier = Verifier(AtpReader(file, snapshot, "sequential", False))
+    verifier = Verifier(AtpReader(file, snapshot, "read", False))
     non_finite: Counter[str] = Counter()
     for n_molecules in steps(verifier, report):
         n_faults, faults, n_bytes, fields = verifier.take()

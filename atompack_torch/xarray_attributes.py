@@ -67,7 +67,10 @@ def _encoded(key: str, value: Any) -> Any:
     elif isinstance(value, np.generic) and not isinstance(value, np.datetime64):
         value = value.item()
     if isinstance(value, bytes):
-        value = value.decode(errors="replace")
+        try:
+            value = value.decode()
+        except UnicodeDecodeError as error:
+            raise FieldError(f"attribute {key!r}: bytes are no UTF-8: {error.reason}") from None
     if isinstance(value, (bool, np.datetime64)) or _is_plain(value):
         return value
     try:

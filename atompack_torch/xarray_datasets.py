@@ -178,7 +178,7 @@ def _write(
     shape = chunk_shape or _chunk_shape(variable)
     store.define_array(name, key, dtype, variable.shape, dims, shape, fill)
     for start, part in _parts(variable):
-        values = _texts(key, part, fill) if dtype == "string" else _numbers(part)
+        values = _texts(key, part, fill) if dtype == "string" else part
         if values.size:
             store.write(name, key, values, start)
 
@@ -207,13 +207,9 @@ def _parts(variable: xarray.Variable) -> Iterator[tuple[list[int], np.ndarray[An
         yield [first for first, _ in bounds], variable[box].values
 
 
-def _numbers(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    return values.astype("M8[ns]") if values.dtype.kind == "M" else values
-
-
 def _texts(name: str, values: np.ndarray[Any, Any], fill: Any) -> np.ndarray[Any, Any]:
     """Missing ones as the fill value, as there is nothing else for them."""
-    texts = [_text(value) for value in values.astype(object).reshape(-1)]
+    texts = [_text(name, value) for value in values.astype(object).reshape(-1)]
     if None in texts:
         warnings.warn(f"variable {name!r}: missing strings are stored as {fill!r}", stacklevel=5)
         texts = [str(fill or "") if text is None else text for text in texts]
@@ -222,7 +218,15 @@ def _texts(name: str, values: np.ndarray[Any, Any], fill: Any) -> np.ndarray[Any
     return found.reshape(values.shape)
 
 
-def _text(value: Any) -> str | None:
-    if value is None or value != value:
+def _text(name: str, value: Any) -> str | None:
+    if value is None or (isinstance(value, (float, np.floating)) and value != value):
         return None
-    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError as error:
+            raise FieldError(f"variable {name!r}: bytes are no UTF-8: {error.reason}") from None
+    if not isinstance(value, str):
+        got = type(value).__name__
+        raise FieldError(f"variable {name!r}: expected strings, got {got}: convert it to them")
+    return value

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NamedTuple
 
+from atompack_torch._core import check_regular_file
 from atompack_torch.columns import Columns
 from atompack_torch.convert.report import Report, described
 from atompack_torch.convert.rows import HdfRows, NpzRows, Rows
@@ -220,6 +221,7 @@ def _system(
 @contextmanager
 def _npz_systems(request: _Request) -> Iterator[Systems]:
     path = request.path
+    check_regular_file(path)
     try:
         archive = zipfile.ZipFile(path)
     except OSError:
@@ -236,6 +238,7 @@ def _npz_systems(request: _Request) -> Iterator[Systems]:
 def _hdf5_systems(request: _Request) -> Iterator[Systems]:
     import h5py
 
+    check_regular_file(request.path)
     try:
         file = h5py.File(request.path, "r")
     except FileNotFoundError:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from atompack_torch._core import check_regular_file
 from atompack_torch.columns import Columns
 from atompack_torch.committing import Committing
 from atompack_torch.conversions import Parts, atoms_of, parts_of, plain_value
@@ -95,8 +96,7 @@ def _rows(database: Any, path: str) -> Iterator[Any]:
 def _connect(path: _Path) -> Any:
     import ase.db
 
-    if not Path(path).is_file():
-        raise FileNotFoundError(f"{path}: no such database")
+    check_regular_file(os.fspath(path))
     suffix = Path(path).suffix
     kind = _TYPES.get(suffix, "db")
     try:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
+from atompack_torch._core import check_regular_file
 from atompack_torch.columns import Columns
 from atompack_torch.conversions import Parts, parts_of
 from atompack_torch.convert.records import blocks
@@ -39,6 +41,8 @@ def _records(
 ) -> Iterator[Parts]:
     import ase.io
 
+    if not Path(path).is_dir():  # some of ASE's formats are folders
+        check_regular_file(os.fspath(path))
     images = ase.io.iread(
         os.fspath(path), ":", format=ase_format, parallel=False, do_not_split_by_at_sign=True
     )

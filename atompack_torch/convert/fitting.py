@@ -29,6 +29,7 @@ from atompack_torch.convert.records import is_per_atom
 from atompack_torch.convert.report import Report
 from atompack_torch.datasets.atp import AtpDataset
 from atompack_torch.errors import FieldError
+from atompack_torch.exact_values import converted
 from atompack_torch.fields import ATOM_PROPERTY, BUILTIN, MOLECULE_PROPERTY, STRUCTURE, FieldSpec
 
 _MAX_KEY_BYTES = 255
@@ -86,11 +87,11 @@ class Fit:
     def fit(self, columns: Columns, report: Report) -> Columns:
         """The block in the types learnt so far; the report tells what has no place in them."""
         fields = [self._fitted(column, columns.ptr, report) for column in columns.fields]
-        numbers = columns.atomic_numbers.astype(np.uint8, copy=False)
+        numbers = converted("atomic_numbers", columns.atomic_numbers, np.uint8)
         positions = columns.positions
         if positions.dtype != self._positions:
             report.note(f"positions: {positions.dtype} stored as {self._positions}")
-            positions = positions.astype(self._positions)
+            positions = converted("positions", positions, self._positions, rounds=True)
         there = _without_doubles([field for field in fields if field], report)
         return Columns(positions, numbers, columns.ptr, there)
 

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from atompack_torch._core import check_regular_file
 from atompack_torch.columns import Columns
 from atompack_torch.convert.report import Report
 from atompack_torch.convert.text_files import STDIN, Text, is_pipe
@@ -200,6 +201,7 @@ def _format_of(path: Path) -> str:
     known = _kind_by_suffix(path)
     if known is not None:
         return known
+    check_regular_file(os.fspath(path))
     if path.stat().st_size == 0:
         return "ase"  # and no more: files of /proc have no size, and reading them may hang
     found = recognize(path)

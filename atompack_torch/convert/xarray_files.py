@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from atompack_torch._core import check_regular_file
 from atompack_torch.atlas_store import AtlasStore
 from atompack_torch.convert.formats import bytes_at
 from atompack_torch.errors import AtompackError, FieldError, file_exists
@@ -167,6 +168,8 @@ def _opened(path: Path) -> xarray.Dataset:
     options: dict[str, Any] = {"decode_timedelta": False}
     if path.is_dir():
         options |= {"engine": "zarr", "consolidated": False}  # a local folder is listed quickly
+    else:
+        check_regular_file(os.fspath(path))
     dataset: xarray.Dataset = xarray.open_dataset(path, **options)
     return dataset
 

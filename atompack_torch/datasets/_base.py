@@ -81,6 +81,13 @@ class MoleculeDataset(BatchDataset[Molecule]):
         """Numbers in the whole data set of the molecules with forces, in order."""
         raise NotImplementedError
 
+    def _by_reading(self: Self) -> Self:
+        """A copy that reads files without mapping them, for passes over whole files.
+
+        Where a mapping would end the process because a file is cut meanwhile, it raises.
+        """
+        return self
+
     def _source(self) -> MoleculeSource:
         """The molecules of the whole data set, with the forces of those that keep them."""
         source = self._open_source()
@@ -251,7 +258,7 @@ class MoleculeDataset(BatchDataset[Molecule]):
         """
         cutoff = None if cutoff is None else NeighborList(cutoff).as_tuple()[0]
         with reporting(progress, len(self), "statistics") as report:
-            return gather(self._collator(), self._selection, report, cutoff)
+            return gather(self._by_reading()._collator(), self._selection, report, cutoff)
 
     def _copied(self: Self) -> Self:
         part = copy.copy(self)

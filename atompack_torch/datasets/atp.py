@@ -42,6 +42,8 @@ class RowSource(Protocol):
 
     def _open_rows(self) -> MoleculeSource: ...
 
+    def _by_reading(self) -> RowSource: ...
+
     def _stored(self) -> Stored: ...
 
     def _force_entries(self) -> Tensor: ...
@@ -140,7 +142,7 @@ class AtpDataset(MoleculeDataset):
             num_threads=num_threads,
             nan_is_missing=nan_is_missing,
         )
-        self._access = access
+        self._access: str = access
         self._populate = populate
         if cache is not None and not hasattr(cache, "_open_rows"):
             hint = ""
@@ -228,6 +230,13 @@ class AtpDataset(MoleculeDataset):
         ]
         source = self._request.judged(parts[0] if len(parts) == 1 else ConcatSource(parts))
         return source if self._cache is None else JoinedSource(source, self._cache._open_rows())
+
+    def _by_reading(self) -> AtpDataset:
+        part = copy.copy(self)
+        part._access, part._native = "read", None
+        if self._cache is not None:
+            part._cache = self._cache._by_reading()
+        return part
 
     def _identity(self) -> Any:
         states = [list(snapshot.__getstate__()) for snapshot in self._snapshots]

@@ -146,6 +146,11 @@ class MixtureDataset(MoleculeDataset):
     def _identity(self) -> Any:
         return [part._identity() for part in self._parts]
 
+    def _by_reading(self) -> MixtureDataset:
+        part = copy.copy(self)
+        part._parts, part._native = tuple(each._by_reading() for each in self._parts), None
+        return part
+
     def _open_source(self) -> MoleculeSource:
         return MixtureSource([part._source() for part in self._parts])
 

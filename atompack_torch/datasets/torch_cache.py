@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import random
@@ -64,6 +65,12 @@ class TorchCache:
         if self._native is None:
             self._native = TorchCacheReader(self._file, self._identity)
         return self._native
+
+    def _by_reading(self) -> TorchCache:
+        """A copy that reads rows without mapping the file; see ``MoleculeDataset``."""
+        part = copy.copy(self)
+        part._native = TorchCacheReader(self._file, self._identity, by_reading=True)
+        return part
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_native": None}
@@ -345,6 +352,11 @@ class TorchCacheDataset(MoleculeDataset):
 
     def _identity(self) -> Any:
         return [self._path, self._cache._identity]
+
+    def _by_reading(self) -> TorchCacheDataset:
+        part = copy.copy(self)
+        part._cache, part._native = self._cache._by_reading(), None
+        return part
 
     def _open_source(self) -> MoleculeSource:
         return self._request.judged(TorchCacheSource(self._cache._reader(), whole=True))

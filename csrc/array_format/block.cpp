@@ -12,14 +12,6 @@ Codec codec_of(const BlockRecord& block) {
   throw UnsupportedFormatError(cat("codec: expected lz4 or zstd, got '", *block.codec, "'"));
 }
 
-Bytes stored_bytes(const BlockRecord& block, Bytes region) {
-  if (block.offset > region.size() || block.stored_bytes > region.size() - block.offset) {
-    throw CorruptFileError(cat("block ", block.id, ": expected ", block.stored_bytes, " bytes at ", block.offset,
-                               ", got a region of ", region.size()));
-  }
-  return region.subspan(block.offset, block.stored_bytes);
-}
-
 // In front of an LZ4 block its decoded size is repeated.
 Bytes without_prefix(const BlockRecord& block, Bytes stored) {
   ByteCursor cursor(stored);
@@ -31,9 +23,16 @@ Bytes without_prefix(const BlockRecord& block, Bytes stored) {
 
 }  // namespace
 
+void check_lies_in(const BlockRecord& block, uint64_t region_bytes) {
+  if (block.offset <= region_bytes && block.stored_bytes <= region_bytes - block.offset) return;
+  throw CorruptFileError(cat("block ", block.id, ": expected ", block.stored_bytes, " bytes at ", block.offset,
+                             ", got a region of ", region_bytes));
+}
+
 BlockView find_block(const BlockRecord& block, Bytes region) {
   const Codec codec = codec_of(block);
-  Bytes stored = stored_bytes(block, region);
+  check_lies_in(block, region.size());
+  Bytes stored = region.subspan(block.offset, block.stored_bytes);
   if (codec == Codec::lz4) stored = without_prefix(block, stored);
   const uint64_t bound = codec::decoded_bound(codec, stored);
   if (block.decoded_bytes > bound || (codec == Codec::none && block.decoded_bytes != bound)) {

@@ -17,6 +17,9 @@ struct BlockView {
   uint64_t decoded_bytes = 0;
 };
 
+// Throws CorruptFileError unless the block lies in a region of this many bytes.
+void check_lies_in(const BlockRecord& block, uint64_t region_bytes);
+
 // A block that lies in `region`. Throws CorruptFileError, before any memory is taken for a size that the stored bytes
 // cannot have; UnsupportedFormatError for other codecs.
 BlockView find_block(const BlockRecord& block, Bytes region);

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <tuple>
+#include <unordered_set>
 
 #include "array_format/chunks_in.h"
+#include "array_format/limits.h"
 #include "array_format/reading.h"
 
 namespace atompack::array_format {
@@ -11,9 +13,6 @@ namespace {
 
 // Of stored bytes that one thread copies at a time.
 constexpr uint64_t kStretch = uint64_t{512} << 10;
-// Cells that nobody wrote cost memory that no file justifies.
-constexpr uint64_t kMostUnwritten = uint64_t{1} << 30;
-constexpr uint64_t kFarTooMany = uint64_t{1} << 50;
 
 uint64_t block_key(const ColumnChunk& chunk) { return uint64_t{chunk.layer} << 32 | chunk.block; }
 
@@ -44,6 +43,7 @@ Slice::Slice(std::shared_ptr<const Column> column, std::span<const int64_t> rows
   for (const int64_t number : rows) add_row(static_cast<uint64_t>(number), request);
   group_pieces();
   check_unwritten();
+  check_unstored(request.max_unstored_bytes);
 }
 
 void Slice::add_row(uint64_t number, const SliceRequest& request) {
@@ -138,21 +138,53 @@ void Slice::check_piece(const Piece& piece, uint64_t block_bytes) const {
 }
 
 void Slice::check_unwritten() const {
-  uint64_t wanted = 0, written = 0;
   for (const Row& row : rows_) {
     if (row.layout == nullptr || row.is_complete) continue;
     in_layer(column_->layers().layer(0), column_->name(row.number),
              [&] { check_cells_are_known(column_->layers(), row.layout->foreign_layer); });
-    const uint64_t item = item_bytes(row.layout->type);
-    const uint64_t n = row.n_elements;
-    // A text takes as much when it is empty. No sum overflows: no array has more than 2^63 bytes.
-    wanted = std::min(kFarTooMany, wanted + std::min(kFarTooMany, n) * (item > 0 ? item : sizeof(std::string)));
   }
-  for (const Unit& unit : units_) written += unit.wanted;
-  if (wanted <= written || wanted - written <= kMostUnwritten) return;
-  throw FieldError(cat("slice: expected at most ", kMostUnwritten, " bytes of cells that were never written, got ",
-                       wanted - written))
-      .in_file(column_->layers().layer(0).path());
+}
+
+// Rows that are asked for again count once: that is what the caller wants, and no claim of the file.
+void Slice::check_unstored(std::optional<uint64_t> chosen) const {
+  const uint64_t most = max_unstored_bytes(column_->layers().file_bytes(), chosen);
+  constexpr uint64_t kEnough = uint64_t{1} << 62;
+  uint64_t all = 0;
+  for (const Row& row : rows_) {
+    if (row.layout != nullptr) all = std::min(kEnough, all + memory_of(row.n_elements, row.layout->type));
+  }
+  if (all <= most) return;
+  std::unordered_set<uint64_t> seen;
+  std::vector<bool> repeated(rows_.size());
+  uint64_t wanted = 0;
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    const Row& row = rows_[i];
+    if (row.layout == nullptr) continue;
+    repeated[i] = !seen.insert(row.number).second;
+    if (!repeated[i]) wanted += memory_of(row.n_elements, row.layout->type);
+  }
+  const uint64_t stored = stored_bytes_of(repeated);
+  if (wanted <= stored || wanted - stored <= most) return;
+  try {
+    refuse_unstored(wanted - stored, most);
+  } catch (DataError& error) {
+    error.in_file(column_->layers().layer(0).path());
+    throw;
+  }
+}
+
+// Of each block no more than it has: many arrays may claim the same bytes of it.
+uint64_t Slice::stored_bytes_of(const std::vector<bool>& repeated) const {
+  uint64_t stored = 0;
+  for (size_t i = 0; i < units_.size();) {
+    const uint64_t block = pieces_[units_[i].first].block, decoded = units_[i].block.decoded_bytes;
+    uint64_t claimed = 0;
+    for (; i < units_.size() && pieces_[units_[i].first].block == block; ++i) {
+      for (const Piece& piece : pieces_of(units_[i])) claimed += repeated[piece.row] ? 0 : piece.chunk->bytes;
+    }
+    stored += std::min(claimed, decoded);
+  }
+  return stored;
 }
 
 Box Slice::box_of(const Row& row) const {

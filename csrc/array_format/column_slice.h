@@ -16,6 +16,7 @@ namespace atompack::array_format {
 // clamped to the extent of each array.
 struct SliceRequest {
   std::optional<std::vector<uint64_t>> start, count;
+  std::optional<uint64_t> max_unstored_bytes = {};  // see limits.h
 };
 
 class Slice final : public ColumnSlice {
@@ -75,6 +76,8 @@ class Slice final : public ColumnSlice {
   void group_pieces();
   void check_piece(const Piece& piece, uint64_t block_bytes) const;
   void check_unwritten() const;
+  void check_unstored(std::optional<uint64_t> chosen) const;
+  uint64_t stored_bytes_of(const std::vector<bool>& repeated) const;
 
   std::span<const Piece> pieces_of(const Unit& unit) const {
     return std::span(pieces_).subspan(unit.first, unit.last - unit.first);

@@ -8,6 +8,7 @@
 
 #include "array_format/block.h"
 #include "array_format/footer.h"
+#include "io/piece_reader.h"
 
 namespace atompack::array_format {
 
@@ -23,19 +24,26 @@ class DecodedBlock {
   uint32_t block_ = 0;
   Bytes bytes_;
   std::vector<std::byte> buffer_;
+  io::PieceBuffer stored_;  // of a layer that is read by pread
 };
 
-// Keeps a view of the bytes. Const methods are thread-safe.
+// Const methods are thread-safe.
 class Layer {
  public:
-  // Throws CorruptFileError or UnsupportedFormatError; errors name `path`.
+  // Keeps a view of the bytes. Throws CorruptFileError or UnsupportedFormatError; errors name `path`.
   Layer(Bytes file, std::string path);
+  // Of a file that is read by pread: its footer now, its blocks one at a time. `file` outlives it.
+  explicit Layer(const io::PieceReader& file);
 
   const Footer& footer() const { return footer_; }
   const std::string& path() const { return path_; }
+  uint64_t file_bytes() const { return file_bytes_; }
 
-  // The block of this id. Throws CorruptFileError if there is none, or its sizes are wrong.
+  // The block of this id. Throws CorruptFileError if there is none, or its sizes are wrong. Not of a layer that is read
+  // by pread.
   BlockView block(uint32_t id) const;
+  // What the footer says that a block decodes to: memory is taken for it once its stored bytes bear it out.
+  uint64_t decoded_bytes(uint32_t id) const;
   // Tells this layer from all others of this process, also from those that lay at the same address before.
   uint64_t serial() const { return serial_; }
 
@@ -44,8 +52,15 @@ class Layer {
 
  private:
   Bytes decoded(uint32_t id, DecodedBlock& last) const;
+  BlockRecord record(uint32_t id) const;
+  BlockView read_block(uint32_t id, io::PieceBuffer& buffer) const;
+  void index_blocks();
 
   std::string path_;
+  const io::PieceReader* pieces_ = nullptr;
+  std::vector<std::byte> end_;  // footer and trailer, of a layer that is read by pread
+  uint64_t region_bytes_ = 0;   // of all blocks
+  uint64_t file_bytes_;
   uint64_t serial_;
   Bytes blocks_;
   Footer footer_;

@@ -47,6 +47,12 @@ void Layers::mention(uint32_t layer, uint64_t index) {
   }
 }
 
+uint64_t Layers::file_bytes() const {
+  uint64_t bytes = 0;
+  for (const Layer& layer : layers_) bytes += layer.file_bytes();
+  return bytes;
+}
+
 uint32_t Layers::find(std::string_view name) const {
   const auto found = newest_.find(name);
   if (found == newest_.end() || record(mentions_[found->second]).deleted) return kNone;

@@ -32,6 +32,8 @@ class Layers {
   };
   std::optional<Sole> sole(std::string_view name) const;
   size_t n_layers() const { return layers_.size(); }
+  // Bytes of all files together.
+  uint64_t file_bytes() const;
   const Layer& layer(uint32_t number) const { return layers_[number]; }
 
  private:

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -9,18 +10,40 @@
 
 #include "array_format/layer_files.h"
 #include "array_format/layers.h"
+#include "array_format/limits.h"
 #include "array_format/statistics.h"
 #include "io/mapped_file.h"
+#include "io/piece_reader.h"
 
 namespace atompack::array_format {
+
+// by_pieces: by pread, block by block, so that a file that is cut meanwhile cannot end the process; for one thread, and
+// without the slices of a Column.
+enum class Reading : uint8_t { mapped, by_pieces };
+
+struct OpenedFile {
+  std::string path;
+  io::FileIdentity identity;
+};
+
+// The layers of one array file, oldest first, all mapped or all read by pieces.
+struct Files {
+  std::vector<OpenedFile> opened;
+  std::vector<std::unique_ptr<const io::MappedFile>> mapped;
+  std::vector<std::unique_ptr<const io::PieceReader>> pieces;
+  size_t size() const { return opened.size(); }
+};
 
 // Sees the layers that exist when it is made. Const methods are thread-safe.
 class Reader {
  public:
-  // `path` is that of the base, and ends in .af. Throws IoError, CorruptFileError, UnsupportedFormatError.
-  explicit Reader(const std::string& path);
+  // `path` is that of the base, and ends in .af. Throws IoError, CorruptFileError (also where the footers of all layers
+  // have more than `max_metadata_bytes`), UnsupportedFormatError.
+  explicit Reader(const std::string& path, uint64_t max_metadata_bytes = kMaxMetadataBytes,
+                  Reading reading = Reading::mapped);
   // Of these layers alone, oldest first, the base too. What a compaction does meanwhile is the caller's to notice.
-  explicit Reader(const std::vector<LayerFile>& layers);
+  explicit Reader(const std::vector<LayerFile>& layers, uint64_t max_metadata_bytes = kMaxMetadataBytes,
+                  Reading reading = Reading::mapped);
 
   std::vector<std::string> names() const { return layers_.names(); }
   bool contains(std::string_view name) const { return layers_.contains(name); }
@@ -28,6 +51,8 @@ class Reader {
   size_t n_layers() const { return files_.size(); }
   const Layers& layers() const { return layers_; }
 
+  // As check_unstored() of reading.h.
+  void check_unstored(const Array& array, const Box& box, std::optional<uint64_t> chosen) const;
   // As read_numbers and read_texts; also throw CorruptFileError where a file was cut since.
   void read(const Array& array, const Box& box, std::span<std::byte> out, DecodedBlock& last) const;
   void read(const Array& array, const Box& box, std::span<std::string> out, DecodedBlock& last) const;
@@ -41,7 +66,7 @@ class Reader {
   void check_not_shrunk() const;
 
  private:
-  std::vector<std::unique_ptr<const io::MappedFile>> files_;
+  Files files_;
   Layers layers_;
 };
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "array_format/chunks_in.h"
+#include "array_format/limits.h"
 #include "base/checked_math.h"
 
 namespace atompack::array_format {
@@ -69,6 +70,29 @@ void read_pieces(const Layers& layers, const Pieces& pieces, DecodedBlock& last,
 }
 
 }  // namespace
+
+uint64_t decoded_bytes_for(const Layers& layers, const Array& array, const Box& box) {
+  uint64_t bytes = 0;
+  const StoredChunk* last = nullptr;
+  for (const Piece& piece : find_pieces(array, box).pieces) {  // those of one block together
+    const StoredChunk& chunk = *piece.stored;
+    const bool is_counted = last != nullptr && last->layer == chunk.layer && last->chunk.block == chunk.chunk.block;
+    if (!is_counted) bytes += layers.layer(chunk.layer).decoded_bytes(chunk.chunk.block);
+    last = &chunk;
+  }
+  return bytes;
+}
+
+void check_unstored(const Layers& layers, const Array& array, const Box& box, std::optional<uint64_t> chosen) {
+  for_array(array, [&] {
+    check_box(array.shape, box);
+    const uint64_t most = max_unstored_bytes(layers.file_bytes(), chosen);
+    const uint64_t wanted = memory_of(box.n_elements(), array.type);
+    if (wanted <= most) return;
+    const uint64_t stored = decoded_bytes_for(layers, array, box);
+    if (wanted > stored && wanted - stored > most) refuse_unstored(wanted - stored, most);
+  });
+}
 
 void check_box(const std::vector<uint64_t>& shape, const Box& box) {
   if (box.start.size() != shape.size() || box.count.size() != shape.size()) {

@@ -22,6 +22,12 @@ void read_numbers(const Layers& layers, const Array& array, const Box& box, std:
 void read_texts(const Layers& layers, const Array& array, const Box& box, std::span<std::string> out,
                 DecodedBlock& last);
 
+// Throws FieldError where the elements of `box`, which lies in the array, take more memory than the blocks that they
+// are in justify: see max_unstored_bytes(). To be called before the memory is taken.
+void check_unstored(const Layers& layers, const Array& array, const Box& box, std::optional<uint64_t> chosen);
+// Decoded bytes of the blocks that hold elements of `box`.
+uint64_t decoded_bytes_for(const Layers& layers, const Array& array, const Box& box);
+
 // Throws FieldError where a box does not lie in an array of this shape.
 void check_box(const std::vector<uint64_t>& shape, const Box& box);
 // For arrays with cells that have no chunk: throws CorruptFileError unless these hold the fill value.

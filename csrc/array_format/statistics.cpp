@@ -4,9 +4,10 @@
 #include <filesystem>
 
 #include "array_format/archive_writer.h"
+#include "array_format/limits.h"
 #include "array_format/records.h"
 #include "array_format/trailer.h"
-#include "io/mapped_file.h"
+#include "io/held_file.h"
 
 namespace atompack::array_format {
 namespace {
@@ -117,12 +118,11 @@ std::string statistics_path(const std::string& base_path) {
 
 StatisticsList list_statistics(const std::string& base_path) {
   const std::string path = statistics_path(base_path);
-  io::UniqueFd fd = open_if_there(path);
-  if (!fd) return {};
-  const uint64_t bytes = io::identify(fd.get(), path).size;
-  const io::MappedFile file(std::move(fd), bytes, path, io::Access::sequential, false);
+  const auto held = io::HeldFile::open(path);
+  if (!held) return {};
+  const std::vector<std::byte> file = held->read_whole(kMaxMetadataBytes);
   try {
-    return parse_statistics(file.bytes());
+    return parse_statistics(file);
   } catch (const CorruptFileError&) {
     return {};
   }

@@ -1,18 +1,26 @@
 #include "array_format/trailer.h"
 
+#include <algorithm>
+
 namespace atompack::array_format {
 
-Parts split_file(Bytes file, std::string_view magic) {
-  if (file.size() < kTrailerBytes) {
-    throw CorruptFileError(cat("trailer: expected ", kTrailerBytes, " bytes, got ", file.size()));
+uint64_t footer_bytes(Bytes trailer, uint64_t file_bytes, std::string_view magic) {
+  if (trailer.size() < kTrailerBytes) {
+    throw CorruptFileError(cat("trailer: expected ", kTrailerBytes, " bytes, got ", trailer.size()));
   }
-  const Bytes body = file.first(file.size() - kTrailerBytes);
-  ByteCursor trailer(file.last(kTrailerBytes));
-  const auto size = trailer.read_le<uint64_t>("footer size");
-  if (as_text(trailer.take(magic.size(), "magic")) != magic) {
+  ByteCursor cursor(trailer);
+  const auto size = cursor.read_le<uint64_t>("footer size");
+  if (as_text(cursor.take(magic.size(), "magic")) != magic) {
     throw CorruptFileError(cat("magic: expected ", magic, " at the end"));
   }
-  if (size > body.size()) throw CorruptFileError(cat("footer size: expected at most ", body.size(), ", got ", size));
+  const uint64_t most = file_bytes - kTrailerBytes;
+  if (size > most) throw CorruptFileError(cat("footer size: expected at most ", most, ", got ", size));
+  return size;
+}
+
+Parts split_file(Bytes file, std::string_view magic) {
+  const uint64_t size = footer_bytes(file.last(std::min<size_t>(file.size(), kTrailerBytes)), file.size(), magic);
+  const Bytes body = file.first(file.size() - kTrailerBytes);
   return {body.first(body.size() - size), body.last(size)};
 }
 

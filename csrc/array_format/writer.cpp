@@ -58,6 +58,10 @@ void Writer::remove(std::string_view name) {
   about(path_, name, [&] { use().remove(name); });
 }
 
+void Writer::check_unstored(std::string_view name, const Box& box) const {
+  about(path_, name, [&] { use().check_unstored(name, box); });
+}
+
 void Writer::read(std::string_view name, const Box& box, std::span<std::byte> out) {
   about(path_, name, [&] { use().read(name, box, out); });
 }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -10,6 +11,7 @@
 
 #include "array_format/box.h"
 #include "array_format/definition.h"
+#include "array_format/limits.h"
 #include "base/bytes.h"
 #include "codec/codec.h"
 #include "io/file_system.h"
@@ -22,6 +24,8 @@ struct WriterOptions {
   uint64_t block_bytes = uint64_t{8} << 20;  // a block is closed once it has as many
   unsigned n_threads = 0;                    // that compress; 0: as many as there are cores
   std::string base_hint = {};                // what sidecars say of the base's place
+  uint64_t max_metadata_bytes = kMaxMetadataBytes;
+  std::optional<uint64_t> max_unstored_bytes = {};  // see limits.h
 };
 
 // Changes are pending until a flush makes them one more layer, all or nothing. Memory is bounded by the size of blocks
@@ -51,6 +55,8 @@ class Writer {
   void write(std::string_view name, const Box& box, std::span<const std::string_view> texts);
   void remove(std::string_view name);
 
+  // Throws FieldError where a read of this box would take more memory than what is stored or pending justifies.
+  void check_unstored(std::string_view name, const Box& box) const;
   // As read_numbers and read_texts.
   void read(std::string_view name, const Box& box, std::span<std::byte> out);
   void read(std::string_view name, const Box& box, std::span<std::string> out);

@@ -53,7 +53,7 @@ Writer::Impl::Impl(std::string path, WriterOptions options, io::FileSystem& file
 }
 
 const Reader& Writer::Impl::committed() {
-  if (!committed_) committed_ = std::make_unique<const Reader>(path_);
+  if (!committed_) committed_ = std::make_unique<const Reader>(path_, options_.max_metadata_bytes, Reading::by_pieces);
   return *committed_;
 }
 
@@ -211,6 +211,24 @@ void Writer::Impl::get(std::string_view name, const Box& box, Out out) {
   check_box(array->definition().shape, box);
   check_length(box.n_elements() * (kTexts ? 1 : array->item()), out.size(), "elements read");
   if (!out.empty()) chunks().read(*array, box, out);
+}
+
+void Writer::Impl::check_unstored(std::string_view name, const Box& box) {
+  check_usable();
+  const PendingArray* const array = find(name);
+  if (array == nullptr || array->layer.deleted) {
+    return committed().check_unstored(committed().array(name), box, options_.max_unstored_bytes);
+  }
+  check_box(array->definition().shape, box);
+  const uint64_t most = max_unstored_bytes(committed().layers().file_bytes(), options_.max_unstored_bytes);
+  const uint64_t wanted = memory_of(box.n_elements(), array->definition().type);
+  if (wanted <= most) return;
+  uint64_t stored = array->below ? decoded_bytes_for(committed().layers(), *array->below, box) : 0;
+  for (const PlacedChunk& chunk : array->layer.chunks) {
+    const Box cell = array->grid.box_of(array->grid.cell_at(chunk.cell));
+    if (!Overlap(cell, box).empty()) stored += chunk.place.bytes;
+  }
+  if (wanted > stored && wanted - stored > most) refuse_unstored(wanted - stored, most);
 }
 
 void Writer::Impl::write(std::string_view name, const Box& box, Bytes numbers) { put(name, box, numbers); }

@@ -27,6 +27,7 @@ class Writer::Impl {
   void write(std::string_view name, const Box& box, Bytes numbers);
   void write(std::string_view name, const Box& box, std::span<const std::string_view> texts);
   void remove(std::string_view name);
+  void check_unstored(std::string_view name, const Box& box);
   void read(std::string_view name, const Box& box, std::span<std::byte> out);
   void read(std::string_view name, const Box& box, std::span<std::string> out);
 

@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "atlas_shards/claims.h"
 #include "atlas_shards/index.h"
 #include "atlas_shards/layout.h"
 #include "base/checked_math.h"
@@ -63,6 +64,7 @@ void Reader::add_shard(const std::string& name) {
   if (!is_shard_number(name) && !io::exists(path)) return;
   Shard shard{name, in_file(path, [&] { return parse_shard_meta(io::read_whole(path, kMostShardMetaBytes)); }), size_};
   size_ = in_file(path, [&] { return checked_add(size_, shard.meta.stored_examples, "examples"); });
+  check_claims(cat(root_, '/', name), shard.meta);
   shards_.push_back(std::move(shard));
 }
 

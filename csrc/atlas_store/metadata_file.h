@@ -8,11 +8,15 @@
 #include <string_view>
 #include <vector>
 
+#include "array_format/limits.h"
 #include "atlas_store/metadata.h"
 #include "base/bytes.h"
 #include "io/held_file.h"
 
 namespace atompack::atlas_store {
+
+// No reader takes more, whatever its own limit is.
+inline constexpr uint64_t kMaxStoredBytes = UINT32_MAX;
 
 enum class Form : uint8_t { json, json_zst, json_lz4, msgpack, msgpack_zst, msgpack_lz4 };
 
@@ -34,16 +38,17 @@ struct MetadataFile {
 };
 
 // Nothing where the folder has none, which is a store without datasets. Throws IoError, also where there is no folder;
-// CorruptFileError from 4 GiB.
-std::optional<MetadataFile> read_metadata_file(const std::string& store);
+// CorruptFileError where the file has more than `max_bytes`.
+std::optional<MetadataFile> read_metadata_file(const std::string& store, uint64_t max_bytes = kMaxStoredBytes);
 
 // Of the file that read_metadata_file() would read.
 std::optional<io::FileVersion> metadata_version(const std::string& store);
 
-// Throws CorruptFileError, UnsupportedFormatError.
-Metadata decode_metadata(const MetadataFile& file);
+// Throws UnsupportedFormatError; CorruptFileError, also where it decompresses to more than `max_bytes`.
+Metadata decode_metadata(const MetadataFile& file, uint64_t max_bytes = array_format::kMaxMetadataBytes);
 
-// As encode_json() and encode_msgpack().
-std::vector<std::byte> encode_metadata(const Metadata& metadata, Form form);
+// As encode_json() and encode_msgpack(); FieldError for more than `max_bytes` before compression.
+std::vector<std::byte> encode_metadata(const Metadata& metadata, Form form,
+                                       uint64_t max_bytes = array_format::kMaxMetadataBytes);
 
 }  // namespace atompack::atlas_store

@@ -40,19 +40,20 @@ std::vector<LayerFile> layers_of(const std::string& store, std::string_view vari
 
 class Look {
  public:
-  explicit Look(const std::string& store) : store_(store) {}
+  Look(const std::string& store, uint64_t max_metadata_bytes)
+      : store_(store), max_metadata_bytes_(max_metadata_bytes) {}
 
   // Nothing if somebody wrote meanwhile. The order of the steps is what keeps flushes apart (FORMAT.md, "Reading beside
   // a writer"): metadata, record, layers, and then the same files again from the inside out.
   std::optional<Snapshot> take() {
-    const std::optional<MetadataFile> file = read_metadata_file(store_);
+    const std::optional<MetadataFile> file = read_metadata_file(store_, max_metadata_bytes_);
     Snapshot snapshot;
     snapshot.intent_file = io::HeldFile::open(intent_path(store_));
     if (file) {
       snapshot.form = file->form;
       snapshot.metadata_file = file->held;
       snapshot.version.metadata = file->held->version();
-      snapshot.metadata = decode_metadata(*file);
+      snapshot.metadata = decode_metadata(*file, max_metadata_bytes_);
     }
     snapshot.warnings = snapshot.metadata.warnings();
     // As the original, which makes a store of any folder.
@@ -93,6 +94,7 @@ class Look {
   }
 
   const std::string& store_;
+  uint64_t max_metadata_bytes_;
 };
 
 }  // namespace
@@ -105,10 +107,10 @@ bool is_current(const std::string& store, const Snapshot& snapshot) {
   return metadata_version(store) == snapshot.version.metadata;
 }
 
-Snapshot read_snapshot(const std::string& store) {
+Snapshot read_snapshot(const std::string& store, uint64_t max_metadata_bytes) {
   constexpr int kMostLooks = 20;
   for (int i = 0; i < kMostLooks; ++i) {
-    if (std::optional<Snapshot> snapshot = Look(store).take()) return std::move(*snapshot);
+    if (std::optional<Snapshot> snapshot = Look(store, max_metadata_bytes).take()) return std::move(*snapshot);
     std::this_thread::sleep_for(std::chrono::milliseconds(i));
   }
   throw IoError(EAGAIN, "the store is being written to again and again", store);

@@ -35,7 +35,8 @@ struct Snapshot {
 
 // Throws IoError, also where the store is written to so often that no two looks at it are the same; CorruptFileError,
 // UnsupportedFormatError.
-Snapshot read_snapshot(const std::string& store);
+// CorruptFileError also where the metadata has more than `max_metadata_bytes`, compressed or not.
+Snapshot read_snapshot(const std::string& store, uint64_t max_metadata_bytes = array_format::kMaxMetadataBytes);
 
 // True while nobody has flushed, or begun to, since the snapshot was taken. Layers that are opened after that belong to
 // the snapshot if they can be opened and this is true afterwards (FORMAT.md, "Reading beside a writer").

@@ -33,8 +33,11 @@ struct Store::Variable {
   std::vector<bool> disagrees;  // by dataset: metadata and file describe it differently
 };
 
-Store::Store(std::string path, const std::optional<Version>& expected)
-    : path_(std::move(path)), snapshot_(read_snapshot(path_)), variables_(metadata().n_variables()) {
+Store::Store(std::string path, const std::optional<Version>& expected, uint64_t max_metadata_bytes)
+    : path_(std::move(path)),
+      max_metadata_bytes_(max_metadata_bytes),
+      snapshot_(read_snapshot(path_, max_metadata_bytes)),
+      variables_(metadata().n_variables()) {
   if (expected && !(*expected == version())) fail_replaced();
 }
 
@@ -105,7 +108,7 @@ const Store::Variable& Store::opened(uint32_t variable) const {
 
 std::unique_ptr<const Store::Variable> Store::open(uint32_t number) const {
   auto variable = std::make_unique<Variable>();
-  variable->reader = open_reader(number);
+  variable->reader = open_reader(number, array_format::Reading::mapped);
   const std::vector<std::string_view> names = names_with(metadata(), number);
   variable->column = std::make_shared<const Column>(variable->reader->layers(), names);
   variable->disagrees.resize(names.size());
@@ -124,19 +127,19 @@ std::unique_ptr<const Store::Variable> Store::open(uint32_t number) const {
 }
 
 // While a store is compacted its files change, and what they hold does not.
-std::unique_ptr<const Reader> Store::open_reader(uint32_t variable) const {
+std::unique_ptr<const Reader> Store::open_reader(uint32_t variable, array_format::Reading reading) const {
   constexpr int kMostTries = 20;
   std::vector<array_format::LayerFile> layers = snapshot_.variables[variable].layers;
   for (int i = 1;; ++i) {
     try {
       if (layers.empty()) throw IoError(ENOENT, std::strerror(ENOENT), base_path(variable));
-      auto reader = std::make_unique<const Reader>(layers);
+      auto reader = std::make_unique<const Reader>(layers, max_metadata_bytes_, reading);
       if (!is_current(path_, snapshot_)) fail_replaced();
       return reader;
     } catch (const IoError& error) {
       if (error.code() != ENOENT || i == kMostTries) throw;
     }
-    const Snapshot now = read_snapshot(path_);
+    const Snapshot now = read_snapshot(path_, max_metadata_bytes_);
     if (!(now.version == version())) fail_replaced();
     layers = now.variables[variable].layers;
   }

@@ -25,7 +25,9 @@ class Store {
  public:
   // `expected`: what version() of an earlier handle said. Throws IoError, CorruptFileError, UnsupportedFormatError;
   // FieldError if it is another version.
-  explicit Store(std::string path, const std::optional<Version>& expected = std::nullopt);
+  // `max_metadata_bytes`: of the metadata file, and of the footers of each variable.
+  explicit Store(std::string path, const std::optional<Version>& expected = std::nullopt,
+                 uint64_t max_metadata_bytes = array_format::kMaxMetadataBytes);
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
   ~Store();
@@ -47,6 +49,8 @@ class Store {
 
   // The array as its file describes it. FieldError if the dataset has none.
   array_format::Array array(uint32_t variable, uint32_t dataset) const;
+  // The files of a variable, opened anew. FieldError where the store was written to since.
+  std::unique_ptr<const array_format::Reader> open_reader(uint32_t variable, array_format::Reading reading) const;
   // By dataset; also of datasets that were deleted since.
   array_format::Statistics statistics(uint32_t variable) const;
   // For each of these datasets, in which of the blocks of the variable its first chunk lies: numbers that say nothing
@@ -58,12 +62,12 @@ class Store {
 
   const Variable& opened(uint32_t variable) const;
   std::unique_ptr<const Variable> open(uint32_t variable) const;
-  std::unique_ptr<const array_format::Reader> open_reader(uint32_t variable) const;
   std::string base_path(uint32_t variable) const;
   [[noreturn]] void fail_replaced() const;
   [[noreturn]] void fail_disagreement(uint32_t variable, uint32_t dataset) const;
 
   std::string path_;
+  uint64_t max_metadata_bytes_;
   Snapshot snapshot_;
   // Without a lock: of two threads that open the same variable the first one's stays.
   mutable std::vector<std::atomic<const Variable*>> variables_;

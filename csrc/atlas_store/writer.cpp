@@ -62,6 +62,7 @@ class Writer::Impl {
   template <typename Values>
   void write(std::string_view dataset, std::string_view array, const Box& box, const Values& values);
   array_format::ArrayDefinition definition(std::string_view dataset, std::string_view array);
+  void check_unstored(std::string_view dataset, std::string_view array, const Box& box);
   template <typename Out>
   void read(std::string_view dataset, std::string_view array, const Box& box, Out out);
   void set_attribute(std::string_view dataset, std::string_view key, const AttributeValue& value);
@@ -119,7 +120,7 @@ Writer::Impl::Impl(std::string store, Mode mode, WriterOptions options, io::File
   if (file) {
     seen_ = file->held->version();
     form_ = file->form;
-    metadata_ = decode_metadata(*file);
+    metadata_ = decode_metadata(*file, options_.max_metadata_bytes);
   }
   for (const std::string& warning : warnings) metadata_.warn(warning);
   changed_ = !file || (options_.codec && metadata_.codec != *options_.codec);
@@ -162,7 +163,7 @@ array_format::Writer& Writer::Impl::open(uint32_t variable, std::string_view nam
   writer = std::make_unique<array_format::Writer>(
       base,
       array_format::WriterOptions{metadata_.codec, options_.level, options_.block_bytes, options_.n_threads,
-                                  folder + "/data.af"},
+                                  folder + "/data.af", options_.max_metadata_bytes, options_.max_unstored_bytes},
       files_);
   return *writer;
 }
@@ -218,6 +219,10 @@ void Writer::Impl::write(std::string_view dataset, std::string_view array, const
 
 array_format::ArrayDefinition Writer::Impl::definition(std::string_view dataset, std::string_view array) {
   return existing(place(dataset, array)).definition(dataset);
+}
+
+void Writer::Impl::check_unstored(std::string_view dataset, std::string_view array, const Box& box) {
+  existing(place(dataset, array)).check_unstored(dataset, box);
 }
 
 template <typename Out>
@@ -278,7 +283,7 @@ void Writer::Impl::flush() {
     if (variables.empty() && !changed_) return;
     check_alone();
     flush_.emplace(store_, files_, form_, fingerprint_before(), options_.n_threads > 0 ? options_.n_threads : kThreads);
-    flush_->prepare(variables, encode_metadata(metadata_, form_));
+    flush_->prepare(variables, encode_metadata(metadata_, form_, options_.max_metadata_bytes));
   }
   flush_->run();
   flushed_ = flush_->after();
@@ -369,6 +374,10 @@ void Writer::delete_array(std::string_view dataset, std::string_view array) {
 
 void Writer::delete_dataset(std::string_view name) {
   about(path_, name, "", [&] { use().delete_dataset(name); });
+}
+
+void Writer::check_unstored(std::string_view dataset, std::string_view array, const Box& box) {
+  about(path_, dataset, array, [&] { use().check_unstored(dataset, array, box); });
 }
 
 void Writer::read(std::string_view dataset, std::string_view array, const Box& box, std::span<std::byte> out) {

@@ -25,6 +25,8 @@ struct WriterOptions {
   int level = 3;
   uint64_t block_bytes = uint64_t{8} << 20;
   unsigned n_threads = 0;  // that compress; 0: as many as there are cores
+  uint64_t max_metadata_bytes = array_format::kMaxMetadataBytes;
+  std::optional<uint64_t> max_unstored_bytes = {};  // see array_format/limits.h
 };
 
 // All changes are pending until a flush makes them visible, those of all variables together; a flush that is stopped
@@ -60,6 +62,8 @@ class Writer {
   void delete_array(std::string_view dataset, std::string_view array);
   void delete_dataset(std::string_view name);
 
+  // As array_format::Writer has it.
+  void check_unstored(std::string_view dataset, std::string_view array, const array_format::Box& box);
   void read(std::string_view dataset, std::string_view array, const array_format::Box& box, std::span<std::byte> out);
   void read(std::string_view dataset, std::string_view array, const array_format::Box& box, std::span<std::string> out);
 

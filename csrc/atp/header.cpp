@@ -5,7 +5,7 @@
 #include "atp/index.h"
 #include "atp/schema.h"
 #include "codec/adler32.h"
-#include "io/mapped_file.h"
+#include "io/piece_reader.h"
 
 namespace atompack::atp {
 namespace {
@@ -51,10 +51,12 @@ void check_ranges(const Header& header, uint64_t file_size) {
   }
 }
 
-void check_contents(const Header& header, Bytes committed) {
-  decode_schema(committed.subspan(header.schema_offset, header.schema_length), header);  // for its checks
+void check_contents(const Header& header, const io::PieceReader& file) {
+  read_schema(file, header);  // for its checks
   if (header.index_length == 0) return;
-  if (const auto n = load_le<uint64_t>(committed.data() + header.index_offset); n != header.n_molecules) {
+  io::PieceBuffer buffer;
+  const Bytes count = file.read(header.index_offset, sizeof(uint64_t), buffer);
+  if (const auto n = load_le<uint64_t>(count.data()); n != header.n_molecules) {
     throw CorruptFileError(cat("index count: expected ", header.n_molecules, ", got ", n), header.index_offset);
   }
 }
@@ -138,9 +140,7 @@ Snapshot take_snapshot(const std::string& path) {
   try {
     snapshot.header = choose_header(Bytes(slots).first(got), snapshot.identity.size);
     check_record_format(snapshot.header);
-    // Mapped, not read: a sparse file may claim a schema of any length, and its checks stop at the first wrong byte.
-    const io::MappedFile file(std::move(fd), snapshot.header.committed_end(), path, io::Access::automatic, false);
-    check_contents(snapshot.header, file.bytes());
+    check_contents(snapshot.header, io::PieceReader(std::move(fd), snapshot.header.committed_end(), path));
   } catch (DataError& error) {
     error.in_file(path);
     throw;

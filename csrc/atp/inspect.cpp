@@ -4,7 +4,6 @@
 
 #include "atp/index.h"
 #include "atp/reader.h"
-#include "io/mapped_file.h"
 
 namespace atompack::atp {
 
@@ -32,15 +31,13 @@ SpaceUse measure_space(const std::string& path, const Snapshot& snapshot) {
   const uint64_t area = end - header.data_start;
   use.record_area = area - std::min(use.schema_bytes + use.index_bytes, area);  // of a broken file, these may overlap
   if (header.n_molecules == 0) return use;
-  const io::MappedFile file(open_snapshot(path, snapshot), end, path, io::Access::automatic, false);
-  const std::byte* const first = file.bytes().data() + header.index_offset + IndexEntry::kFirstAt;
-  for (uint64_t i = 0; i < header.n_molecules; ++i) {
-    const IndexEntry entry = IndexEntry::decode(first + i * IndexEntry::kEncodedSize);
+  const io::PieceReader file(open_snapshot(path, snapshot), end, path);
+  for_each_entry(file, header, [&](const IndexEntry& entry) {
     use.n_atoms += entry.n_atoms;  // n_molecules entries lie in the file, so no sum overflows
-    if (!entry.lies_between(header.data_start, end)) continue;
+    if (!entry.lies_between(header.data_start, end)) return;
     use.stored_bytes += entry.stored_bytes;
     use.decoded_bytes += entry.decoded_bytes;
-  }
+  });
   return use;
 }
 

@@ -21,11 +21,10 @@ io::UniqueFd open_snapshot(const std::string& path, const Snapshot& snapshot) {
 }
 
 Reader::Reader(std::string path, const Snapshot& snapshot, const ReadOptions& options)
-    : header_(snapshot.header),
-      file_(open_snapshot(path, snapshot), snapshot.header.committed_end(), path, options.access, options.populate) {
+    : path_(std::move(path)), header_(snapshot.header) {
+  open(snapshot, options);
   try {
-    const Bytes blob = file_.bytes().subspan(header_.schema_offset, header_.schema_length);
-    stored_schema_ = decode_schema(blob, header_);
+    stored_schema_ = load_schema();
     decoder_ = std::make_unique<RecordDecoder>(stored_schema_);
     schema_ = decoder_->declared();
     if (!stored_schema_.is_stored) {
@@ -34,9 +33,34 @@ Reader::Reader(std::string path, const Snapshot& snapshot, const ReadOptions& op
     }
     check_slots();
   } catch (DataError& error) {
-    error.in_file(path);
+    error.in_file(path_);
     throw;
   }
+}
+
+void Reader::open(const Snapshot& snapshot, const ReadOptions& options) {
+  io::UniqueFd fd = open_snapshot(path_, snapshot);
+  const uint64_t end = header_.committed_end();
+  if (options.access == io::Access::read) {
+    pieces_.emplace(std::move(fd), end, path_);
+  } else {
+    file_.emplace(std::move(fd), end, path_, options.access, options.populate);
+  }
+}
+
+Schema Reader::load_schema() const {
+  if (file_) return decode_schema(file_->bytes().subspan(header_.schema_offset, header_.schema_length), header_);
+  return read_schema(*pieces_, header_);
+}
+
+void Reader::prepare(std::span<const int64_t>) const {
+  file_ ? file_->check_not_shrunk() : pieces_->check_not_shrunk();
+}
+
+Bytes Reader::stored(const IndexEntry& entry) const {
+  if (file_) return file_->bytes().subspan(entry.offset, entry.stored_bytes);
+  thread_local io::PieceBuffer buffer;
+  return pieces_->read(entry.offset, entry.stored_bytes, buffer);
 }
 
 // Records do not lie over one another; if they did, looking at each could take a time that grows with the square of
@@ -93,7 +117,11 @@ uint64_t Reader::sound_bytes(int64_t index) const {
 IndexEntry Reader::entry(int64_t index) const {
   const uint64_t at =
       header_.index_offset + IndexEntry::kFirstAt + static_cast<uint64_t>(index) * IndexEntry::kEncodedSize;
-  return IndexEntry::decode(file_.bytes().data() + at);  // inside: the header's ranges agree with its count
+  // Inside: the header's ranges agree with its count.
+  if (file_) return IndexEntry::decode(file_->bytes().data() + at);
+  constexpr uint64_t kAhead = 4096;
+  thread_local io::PieceBuffer buffer;
+  return IndexEntry::decode(pieces_->read(at, IndexEntry::kEncodedSize, buffer, kAhead).data());
 }
 
 MoleculeExtent Reader::extent(int64_t index) const {
@@ -119,9 +147,10 @@ MoleculeExtent Reader::extent(int64_t index) const {
 void Reader::prefetch(int64_t index) const {
   constexpr uint32_t kLine = 64;
   constexpr uint32_t kMost = 4096;  // the hardware follows a longer run by itself
+  if (!file_) return;
   const IndexEntry found = entry(index);
   if (!found.lies_between(header_.data_start, header_.committed_end())) return;
-  const std::byte* const first = file_.bytes().data() + found.offset;
+  const std::byte* const first = file_->bytes().data() + found.offset;
   for (uint32_t at = 0; at < std::min(found.stored_bytes, kMost); at += kLine) __builtin_prefetch(first + at);
 }
 
@@ -139,7 +168,12 @@ Bytes Reader::decode(int64_t index, std::span<std::byte> scratch) const {
   try {
     // Again, since extent(): the mapping shows what others write to the file.
     found.validate(header_.data_start, header_.committed_end());
-    if (header_.codec == codec::Codec::none) return stored(found);
+    if (header_.codec == codec::Codec::none && file_) return stored(found);
+    if (header_.codec == codec::Codec::none) {
+      const std::span<std::byte> room = scratch.first(std::min<size_t>(scratch.size(), found.stored_bytes));
+      pieces_->read(found.offset, room);
+      return room;
+    }
     codec::decompress(header_.codec, stored(found), scratch);
   } catch (DataError& error) {
     name_place(error.at_offset(found.offset), index);
@@ -163,14 +197,13 @@ void Reader::locate(DataError& error, int64_t index) const {
   name_place(error.shift_offset(mapped ? entry(index).offset : 0, mapped ? "" : " of the decompressed record"), index);
 }
 
-void Reader::name_place(DataError& error, int64_t index) const { error.at_molecule(index).in_file(file_.path()); }
+void Reader::name_place(DataError& error, int64_t index) const { error.at_molecule(index).in_file(path_); }
 
 void read_atom_counts(const std::string& path, const Snapshot& snapshot, std::span<int64_t> out) {
   const Header& header = snapshot.header;
   if (header.n_molecules == 0) return;
-  const io::MappedFile file(open_snapshot(path, snapshot), header.committed_end(), path, io::Access::automatic, false);
-  const std::byte* first = file.bytes().data() + header.index_offset + IndexEntry::kFirstAt;
-  for (size_t i = 0; i < out.size(); ++i) out[i] = IndexEntry::decode(first + i * IndexEntry::kEncodedSize).n_atoms;
+  const io::PieceReader file(open_snapshot(path, snapshot), header.committed_end(), path);
+  for_each_entry(file, header, [&, next = size_t{0}](const IndexEntry& entry) mutable { out[next++] = entry.n_atoms; });
 }
 
 }  // namespace atompack::atp

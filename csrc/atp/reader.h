@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "atp/header.h"
@@ -9,6 +10,7 @@
 #include "atp/record.h"
 #include "base/molecule_source.h"
 #include "io/mapped_file.h"
+#include "io/piece_reader.h"
 
 namespace atompack::atp {
 
@@ -17,7 +19,8 @@ struct ReadOptions {
   bool populate = false;
 };
 
-// The file stays mapped; nothing is read at opening but the schema (files without one are scanned once).
+// The file stays mapped, or open where it is read by pread (Access::read): then records are views until the thread
+// asks for the next one. Nothing is read at opening but the schema (files without one are scanned once).
 // Thread-safe: immutable after construction.
 class Reader final : public MoleculeSource {
  public:
@@ -27,15 +30,15 @@ class Reader final : public MoleculeSource {
   int64_t size() const override { return static_cast<int64_t>(header_.n_molecules); }
   std::span<const MoleculeSchema> schemas() const override { return {&schema_, 1}; }
   int32_t schema_of(int64_t) const override { return 0; }
-  void prepare(std::span<const int64_t>) const override { file_.check_not_shrunk(); }
+  void prepare(std::span<const int64_t>) const override;
   MoleculeExtent extent(int64_t index) const override;
   void prefetch(int64_t index) const override;
-  bool needs_scratch(int64_t) const override { return header_.codec != codec::Codec::none; }
+  bool needs_scratch(int64_t) const override { return pieces_ || header_.codec != codec::Codec::none; }
   Bytes decode(int64_t index, std::span<std::byte> scratch) const override;
   void visit(int64_t index, Bytes record, MoleculeVisitor& visitor) const override;
   void locate(DataError& error, int64_t index) const override;
 
-  const std::string& path() const { return file_.path(); }
+  const std::string& path() const { return path_; }
   const Header& header() const { return header_; }
   const Schema& stored_schema() const { return stored_schema_; }
   // The record as it lies in the file; extent() has checked where.
@@ -43,15 +46,19 @@ class Reader final : public MoleculeSource {
 
  private:
   IndexEntry entry(int64_t index) const;
-  Bytes stored(const IndexEntry& entry) const { return file_.bytes().subspan(entry.offset, entry.stored_bytes); }
+  Bytes stored(const IndexEntry& entry) const;
+  void open(const Snapshot& snapshot, const ReadOptions& options);
+  Schema load_schema() const;
   uint64_t bound_of(const IndexEntry& entry) const;
   void name_place(DataError& error, int64_t index) const;
   void check_overlap() const;
   void check_slots() const;
   uint64_t sound_bytes(int64_t index) const;
 
+  std::string path_;
   Header header_;
-  io::MappedFile file_;
+  std::optional<io::MappedFile> file_;  // either of the two
+  std::optional<io::PieceReader> pieces_;
   Schema stored_schema_;
   std::unique_ptr<const RecordDecoder> decoder_;
   MoleculeSchema schema_;
@@ -60,6 +67,17 @@ class Reader final : public MoleculeSource {
 // Opens the file that the snapshot was taken of: IoError (ESTALE) if another stands there, CorruptFileError if it
 // shrank.
 io::UniqueFd open_snapshot(const std::string& path, const Snapshot& snapshot);
+
+// Calls use(entry) for each entry of the index, in order.
+template <typename Use>
+void for_each_entry(const io::PieceReader& file, const Header& header, Use use) {
+  constexpr uint64_t kAhead = uint64_t{1} << 20;
+  io::PieceBuffer buffer;
+  uint64_t at = header.index_offset + IndexEntry::kFirstAt;
+  for (uint64_t i = 0; i < header.n_molecules; ++i, at += IndexEntry::kEncodedSize) {
+    use(IndexEntry::decode(file.read(at, IndexEntry::kEncodedSize, buffer, kAhead).data()));
+  }
+}
 
 // The atom counts of the index, without reading a record; `out` has size() places.
 void read_atom_counts(const std::string& path, const Snapshot& snapshot, std::span<int64_t> out);

@@ -138,6 +138,18 @@ Schema decode_schema(Bytes blob, const Header& header) {
   }
 }
 
+Schema read_schema(const io::PieceReader& file, const Header& header) {
+  constexpr uint64_t kMost = uint64_t{64} << 20;  // a sparse file may claim any length
+  std::vector<std::byte> blob(std::min(header.schema_length, kMost));
+  file.read(header.schema_offset, blob);
+  Schema schema = decode_schema(blob, header);
+  if (header.schema_length > kMost) {
+    throw UnsupportedFormatError(cat("schema: expected at most ", kMost, " bytes, got ", header.schema_length),
+                                 header.schema_offset);
+  }
+  return schema;
+}
+
 namespace {
 
 RawSchemaEntry raw_of(const SchemaEntry& entry) {

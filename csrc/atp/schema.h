@@ -7,6 +7,7 @@
 
 #include "atp/type_tag.h"
 #include "base/bytes.h"
+#include "io/piece_reader.h"
 
 namespace atompack::atp {
 
@@ -38,6 +39,9 @@ struct Schema {
 
 // Decodes and checks the blob against the header it belongs to; an empty blob is a file without schema.
 Schema decode_schema(Bytes blob, const Header& header);
+
+// The same of a file. Throws UnsupportedFormatError for a schema of more than 64 MiB.
+Schema read_schema(const io::PieceReader& file, const Header& header);
 
 std::vector<std::byte> encode_schema(const Schema& schema);
 

@@ -4,7 +4,7 @@
 
 #include <array>
 
-#include "atlas_store/store.h"
+#include "atlas_store/verification.h"
 #include "bindings/atlas_metadata.h"
 #include "bindings/atlas_values.h"
 #include "bindings/dtypes.h"
@@ -62,7 +62,8 @@ class ColumnScanner {
 std::shared_ptr<ColumnScanner> make_scanner(std::shared_ptr<Store> store, std::vector<uint32_t> variables,
                                             std::optional<std::vector<uint64_t>> start,
                                             std::optional<std::vector<uint64_t>> count, const std::string& layout,
-                                            const std::optional<std::string>& dtype, int max_threads) {
+                                            const std::optional<std::string>& dtype, int max_threads,
+                                            std::optional<uint64_t> max_unstored_bytes) {
   for (const uint32_t variable : variables) {
     if (variable >= store->metadata().n_variables()) throw py::index_error("no such variable");
   }
@@ -73,7 +74,8 @@ std::shared_ptr<ColumnScanner> make_scanner(std::shared_ptr<Store> store, std::v
   if (dtype) options.dtype = dtype_named(*dtype);
   options.max_threads = max_threads;
   return make_shared_handle<ColumnScanner>(std::move(store), std::move(variables),
-                                           SliceRequest{std::move(start), std::move(count)}, options);
+                                           SliceRequest{std::move(start), std::move(count), max_unstored_bytes},
+                                           options);
 }
 
 py::object texts_of(const ScannedColumn& column, collate::Layout layout) {
@@ -141,10 +143,11 @@ std::optional<io::FileVersion> version_of(const PyFileVersion& plain) {
   return io::FileVersion{device, inode, size, seconds, nanoseconds};
 }
 
-std::shared_ptr<Store> open_store(const Path& path, const std::optional<PyVersion>& version) {
+std::shared_ptr<Store> open_store(const Path& path, const std::optional<PyVersion>& version,
+                                  uint64_t max_metadata_bytes) {
   std::optional<atlas_store::Version> expected;
   if (version) expected = {version_of(version->first), version_of(version->second)};
-  return make_shared_handle<Store>(path.bytes, expected);
+  return make_shared_handle<Store>(path.bytes, expected, max_metadata_bytes);
 }
 
 py::tuple array_of(const Store& self, uint32_t variable, uint32_t dataset) {
@@ -161,7 +164,7 @@ py::tuple array_of(const Store& self, uint32_t variable, uint32_t dataset) {
 void bind_atlas_store(py::module_& module) {
   py::class_<Store, std::shared_ptr<Store>> reader(module, "AtlasReader");
   bind_metadata(reader);
-  reader.def(py::init(unlocked(&open_store)), py::arg("path"), py::arg("version") = std::nullopt)
+  reader.def(py::init(unlocked(&open_store)), py::arg("path"), py::arg("version"), py::arg("max_metadata_bytes"))
       .def_property_readonly(
           "version",
           [](const Store& self) { return PyVersion{plain(self.version().metadata), plain(self.version().intent)}; })
@@ -177,9 +180,14 @@ void bind_atlas_store(py::module_& module) {
              return self.blocks(variable, datasets);
            }),
            py::arg("variable"), py::arg("datasets"));
+  using atlas_store::Verification;
+  py::class_<Verification, UniqueHandle<Verification>>(module, "AtlasVerification")
+      .def(py::init([](std::shared_ptr<Store> store) { return make_unique_handle<Verification>(std::move(store)); }),
+           py::arg("store"))
+      .def("check", unlocked(&Verification::check), py::arg("variable"), py::arg("dataset"));
   py::class_<ColumnScanner, std::shared_ptr<ColumnScanner>>(module, "ColumnScanner")
       .def(py::init(&make_scanner), py::arg("store"), py::arg("variables"), py::kw_only(), py::arg("start"),
-           py::arg("count"), py::arg("layout"), py::arg("dtype"), py::arg("max_threads"))
+           py::arg("count"), py::arg("layout"), py::arg("dtype"), py::arg("max_threads"), py::arg("max_unstored_bytes"))
       .def("scan", &scan, py::arg("datasets"), py::arg("selection"), py::arg("shared"));
   py::class_<Prefetcher, UniqueHandle<Prefetcher>>(module, "ColumnPrefetcher")
       .def(py::init(&make_prefetcher), py::arg("scanner"), py::arg("n_threads"), py::arg("pinned"))

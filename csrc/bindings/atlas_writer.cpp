@@ -5,6 +5,7 @@
 
 #include "array_format/reader.h"
 #include "array_format/statistics.h"
+#include "array_format/verification.h"
 #include "array_format/writer.h"
 #include "atlas_store/writer.h"
 #include "bindings/atlas_metadata.h"
@@ -118,8 +119,11 @@ py::object values_of(Type type, const Extents& count, const Read& read) {
 }
 
 UniqueHandle<StoreWriter> open_store_writer(const Path& path, bool create, const std::optional<std::string>& codec,
-                                            int form, int level, uint64_t block_bytes, bool durable) {
+                                            int form, int level, uint64_t block_bytes, bool durable,
+                                            uint64_t max_metadata_bytes, std::optional<uint64_t> max_unstored_bytes) {
   atlas_store::WriterOptions options;
+  options.max_metadata_bytes = max_metadata_bytes;
+  options.max_unstored_bytes = max_unstored_bytes;
   options.codec = codec_named(codec);
   options.form = static_cast<atlas_store::Form>(form);
   options.level = level;
@@ -132,7 +136,8 @@ void bind_store_writer(py::module_& module) {
   using Name = const std::string&;
   py::class_<StoreWriter, UniqueHandle<StoreWriter>>(module, "AtlasWriter")
       .def(py::init(unlocked(&open_store_writer)), py::arg("path"), py::arg("create"), py::arg("codec"),
-           py::arg("form"), py::arg("level"), py::arg("block_bytes"), py::arg("durable"))
+           py::arg("form"), py::arg("level"), py::arg("block_bytes"), py::arg("durable"),
+           py::arg("max_metadata_bytes"), py::arg("max_unstored_bytes"))
       .def("__len__",
            [](const StoreWriter& self) { return self.look([](auto& w) { return n_datasets(w.metadata()); }); })
       .def("dataset_names",
@@ -185,6 +190,7 @@ void bind_store_writer(py::module_& module) {
       .def("read",
            [](StoreWriter& self, Name dataset, Name array, const Extents& start, const Extents& count) {
              const Type type = self.use([&](auto& w) { return w.definition(dataset, array); }).type;
+             self.use([&](auto& w) { w.check_unstored(dataset, array, Box{start, count}); });
              return values_of(type, count, [&](auto out) {
                self.use([&](auto& w) { w.read(dataset, array, Box{start, count}, out); });
              });
@@ -202,8 +208,11 @@ void bind_store_writer(py::module_& module) {
 }
 
 UniqueHandle<FileWriter> open_file_writer(const Path& path, const std::string& codec, int level, uint64_t block_bytes,
-                                          bool durable) {
+                                          bool durable, uint64_t max_metadata_bytes,
+                                          std::optional<uint64_t> max_unstored_bytes) {
   array_format::WriterOptions options;
+  options.max_metadata_bytes = max_metadata_bytes;
+  options.max_unstored_bytes = max_unstored_bytes;
   options.codec = codec_named(codec).value();
   options.level = level;
   options.block_bytes = block_bytes;
@@ -214,7 +223,7 @@ void bind_file_writer(py::module_& module) {
   using Name = const std::string&;
   py::class_<FileWriter, UniqueHandle<FileWriter>>(module, "ArrayFileWriter")
       .def(py::init(unlocked(&open_file_writer)), py::arg("path"), py::arg("codec"), py::arg("level"),
-           py::arg("block_bytes"), py::arg("durable"))
+           py::arg("block_bytes"), py::arg("durable"), py::arg("max_metadata_bytes"), py::arg("max_unstored_bytes"))
       .def("names", [](FileWriter& self) { return self.use([](auto& w) { return w.names(); }); })
       .def("definition",
            [](FileWriter& self, Name name) { return describe(self.use([&](auto& w) { return w.definition(name); })); })
@@ -238,6 +247,7 @@ void bind_file_writer(py::module_& module) {
       .def("read",
            [](FileWriter& self, Name name, const Extents& start, const Extents& count) {
              const Type type = self.use([&](auto& w) { return w.definition(name); }).type;
+             self.use([&](auto& w) { w.check_unstored(name, Box{start, count}); });
              return values_of(type, count,
                               [&](auto out) { self.use([&](auto& w) { w.read(name, Box{start, count}, out); }); });
            })
@@ -247,23 +257,46 @@ void bind_file_writer(py::module_& module) {
       .def("abandon", [](FileWriter& self) { self.use([](auto& w) { w.abandon(); }); });
 }
 
+// One entry an array: the message of its fault, or nothing.
+std::vector<std::optional<std::string>> faults_of_arrays(const Path& path, const std::vector<std::string>& names,
+                                                         uint64_t max_metadata_bytes) {
+  std::vector<std::optional<std::string>> faults;
+  const array_format::Reader reader(path.bytes, max_metadata_bytes, array_format::Reading::by_pieces);
+  array_format::DecodedBlock last;
+  for (const std::string& name : names) {
+    try {
+      array_format::verify_array(reader, name, last);
+      faults.emplace_back();
+    } catch (const DataError& error) {
+      faults.emplace_back(error.what());
+    }
+  }
+  return faults;
+}
+
 void bind_file_reader(py::module_& module) {
   using Name = const std::string&;
   using array_format::Reader;
   py::class_<Reader, UniqueHandle<Reader>>(module, "ArrayFileReader")
-      .def(py::init(unlocked([](const Path& path) { return make_unique_handle<Reader>(path.bytes); })), py::arg("path"))
+      .def(py::init(unlocked([](const Path& path, uint64_t max_metadata_bytes) {
+             return make_unique_handle<Reader>(path.bytes, max_metadata_bytes);
+           })),
+           py::arg("path"), py::arg("max_metadata_bytes"))
       .def("names", &Reader::names)
       .def("statistics", [](const Reader& self) { return statistics_object(self.statistics()); })
       .def("definition",
            [](const Reader& self, Name name) { return describe(array_format::definition_of(self.array(name))); })
-      .def("read", [](const Reader& self, Name name, const Extents& start, const Extents& count) {
+      .def("read", [](const Reader& self, Name name, const Extents& start, const Extents& count,
+                      std::optional<uint64_t> max_unstored_bytes) {
         const array_format::Array array = self.array(name);
+        self.check_unstored(array, Box{start, count}, max_unstored_bytes);
         return values_of(array.type, count, [&](auto out) {
           const py::gil_scoped_release released;
           array_format::DecodedBlock last;
           self.read(array, Box{start, count}, out, last);
         });
       });
+  module.def("verify_array_file", unlocked(&faults_of_arrays), py::arg("path"), py::arg("names"), py::arg("max_metadata_bytes"));
   module.def(
       "read_array_statistics",
       [](const Path& path) {

@@ -69,6 +69,7 @@ std::shared_ptr<atp::Reader> open_reader(const Path& path, const Snapshot& snaps
                                          bool populate) {
   const io::Access mode = access == "random"       ? io::Access::random
                           : access == "sequential" ? io::Access::sequential
+                          : access == "read"       ? io::Access::read
                                                    : io::Access::automatic;
   return make_shared_handle<atp::Reader>(path.bytes, snapshot, atp::ReadOptions{mode, populate});
 }

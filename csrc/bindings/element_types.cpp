@@ -46,10 +46,13 @@ constexpr std::array kPairs = {
     Pair{at::kComplexDouble, ElementKind::complex, 16},
 };
 
+constexpr size_t kMostFields = 1024;  // that readers take
+
 bool is_date(ElementKind kind) { return kind == ElementKind::datetime || kind == ElementKind::timedelta; }
 
 // Fields before the type that has them, as the numbers in ElementField want it.
 bool add_fields(NumpyType& all, ElementType& type, const py::dtype& dtype);
+bool are_apart(const NumpyType& all, std::vector<ElementField> fields);
 
 std::optional<ElementType> element(NumpyType& all, const py::dtype& dtype) {
   const auto letter = std::ranges::find(kLetters, dtype.kind(), &Letter::letter);
@@ -81,9 +84,22 @@ bool add_fields(NumpyType& all, ElementType& type, const py::dtype& dtype) {
     fields.push_back({all.names.emplace_back(name.cast<std::string>()), static_cast<uint32_t>(all.types.size() - 1),
                       field[1].cast<uint32_t>()});
   }
+  if (fields.size() > kMostFields || !are_apart(all, fields)) return false;
   type.first_field = static_cast<uint32_t>(all.fields.size());
   type.n_fields = static_cast<uint32_t>(fields.size());
   all.fields.insert(all.fields.end(), fields.begin(), fields.end());
+  return true;
+}
+
+// As readers take them: each field has bytes of its own.
+bool are_apart(const NumpyType& all, std::vector<ElementField> fields) {
+  std::ranges::sort(fields, {}, &ElementField::offset);
+  uint32_t end = 0;
+  for (const ElementField& field : fields) {
+    const uint32_t bytes = all.types[field.type].item_bytes;
+    if (bytes == 0 || field.offset < end) return false;
+    end = field.offset + bytes;
+  }
   return true;
 }
 

@@ -189,7 +189,9 @@ void ExampleWriter::put_array(py::handle value, bool is_scalar) {
   }
   py::array array = py::array::ensure(value);
   const std::optional<NumpyType> type = numpy_type(array.dtype());
-  if (!type) refuse(cat("expected elements of plain data, got ", py::str(array.dtype()).cast<std::string>()));
+  if (!type)
+    refuse(cat("expected elements of plain data, each field with bytes of its own, got ",
+               py::str(array.dtype()).cast<std::string>()));
   if (type->type.kind == ElementKind::object) return put_objects(array);
   if (!has_plain_strides(array)) array = py::array::ensure(array, py::array::c_style);
   const Layout layout = layout_of(array);

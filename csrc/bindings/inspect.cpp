@@ -11,6 +11,7 @@
 #include "bindings/unlocked.h"
 #include "collate/statistics.h"
 #include "collate/verify.h"
+#include "io/file.h"
 
 namespace atompack::bindings {
 namespace {
@@ -138,6 +139,7 @@ void bind_inspect(py::module_& module) {
       .def_readonly("record_area", &atp::SpaceUse::record_area)
       .def_property_readonly("dead_bytes", &atp::SpaceUse::dead_bytes);
   module.def("describe_slots", &slots_of, py::arg("path"));
+  module.def("check_regular_file", [](const Path& path) { io::check_regular_file(path.bytes); }, py::arg("path"));
 }
 
 }  // namespace atompack::bindings

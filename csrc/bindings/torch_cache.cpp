@@ -128,8 +128,9 @@ py::tuple labels_of(const Cache& cache, int64_t entry) {
 // (device, inode, size)
 using PyIdentity = std::tuple<uint64_t, uint64_t, uint64_t>;
 
-std::shared_ptr<Cache> open_cache(const Path& path, const std::optional<PyIdentity>& identity) {
+std::shared_ptr<Cache> open_cache(const Path& path, const std::optional<PyIdentity>& identity, bool by_reading) {
   torch_cache::OpenOptions options;
+  if (by_reading) options.access = io::Access::read;
   if (identity) options.expected = {std::get<0>(*identity), std::get<1>(*identity), std::get<2>(*identity)};
   return make_shared_handle<Cache>(path.bytes, options);
 }
@@ -152,7 +153,8 @@ std::vector<int64_t> force_entries(const Cache& cache) {
 
 void bind_torch_cache(py::module_& module) {
   py::class_<Cache, std::shared_ptr<Cache>>(module, "TorchCacheReader")
-      .def(py::init(unlocked(&open_cache)), py::arg("path"), py::arg("identity") = std::nullopt)
+      .def(py::init(unlocked(&open_cache)), py::arg("path"), py::arg("identity") = std::nullopt,
+           py::arg("by_reading") = false)
       .def_property_readonly("identity",
                              [](const Cache& self) {
                                const io::FileIdentity& identity = self.identity();

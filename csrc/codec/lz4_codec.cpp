@@ -31,10 +31,35 @@ void check_decoded(int got, size_t expected) {
   }
 }
 
+// Bytes of 255 go on, the first other one is the last.
+uint64_t read_length(ByteCursor& cursor, uint64_t nibble) {
+  uint64_t length = nibble;
+  if (nibble < 15) return length;
+  for (uint8_t byte = 255; byte == 255;) {
+    byte = cursor.read_le<uint8_t>("lz4 length");
+    length += byte;
+  }
+  return length;
+}
+
 }  // namespace
 
 // A byte of a block yields at most 255 bytes of output (a run of length bytes in a match).
 uint64_t lz4_decoded_bound(Bytes stored) { return 255 * static_cast<uint64_t>(stored.size()); }
+
+uint64_t lz4_decoded_bytes(Bytes stored) {
+  constexpr uint64_t kShortestMatch = 4;
+  ByteCursor cursor(stored);
+  for (uint64_t bytes = 0;;) {
+    const auto token = cursor.read_le<uint8_t>("lz4 token");
+    const uint64_t literals = read_length(cursor, token >> 4);
+    cursor.take(literals, "lz4 literals");
+    bytes += literals;
+    if (cursor.remaining() == 0) return bytes;  // the last sequence has no match
+    cursor.take(2, "lz4 offset");
+    bytes += read_length(cursor, token & 15) + kShortestMatch;
+  }
+}
 
 uint64_t lz4_compressed_bound(uint64_t bytes) {
   constexpr uint64_t kMost = LZ4_MAX_INPUT_SIZE;

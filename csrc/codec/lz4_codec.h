@@ -8,6 +8,8 @@
 namespace atompack::codec {
 
 uint64_t lz4_decoded_bound(Bytes stored);
+// The exact size, from lengths alone: nothing is decoded. Throws CorruptFileError where the block ends too early.
+uint64_t lz4_decoded_bytes(Bytes stored);
 uint64_t lz4_compressed_bound(uint64_t bytes);
 size_t lz4_compress(int level, Bytes in, std::span<std::byte> out);
 void lz4_decompress(Bytes stored, std::span<std::byte> out);

@@ -179,7 +179,7 @@ void zstd_decompress_front(Bytes stored, std::span<std::byte> out) {
   }
 }
 
-std::vector<std::byte> zstd_decompress_unsized(Bytes stored, uint64_t most) {
+std::vector<std::byte> zstd_decompress_unsized(Bytes stored, uint64_t most, std::string_view limit) {
   const uint64_t bound = std::min(zstd_decoded_bound(stored), most);  // also that all frames are whole
   ZSTD_DCtx* const context = fresh_context();
   std::vector<std::byte> bytes(std::min(bound, kMostBlockBytes));
@@ -193,7 +193,7 @@ std::vector<std::byte> zstd_decompress_unsized(Bytes stored, uint64_t most) {
       bytes.resize(std::min(bound, 2 * bytes.size()));
       out = {bytes.data(), bytes.size(), out.pos};
     } else if (in.pos == taken && out.pos == made) {
-      throw CorruptFileError(cat("zstd: expected at most ", bound, " bytes, got more"));
+      throw CorruptFileError(cat("zstd: expected at most ", bound == most ? limit : "", bound, " bytes, got more"));
     }
   }
   bytes.resize(out.pos);

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "base/bytes.h"
@@ -21,8 +22,8 @@ void zstd_decompress(Bytes stored, std::span<std::byte> out);
 // The first out.size() bytes.
 void zstd_decompress_front(Bytes stored, std::span<std::byte> out);
 // For frames that need not say how much they hold: memory is taken as it fills. Throws CorruptFileError where it is
-// more than `most` bytes.
-std::vector<std::byte> zstd_decompress_unsized(Bytes stored, uint64_t most);
+// more than `most` bytes, whose option is called `limit` ("name=").
+std::vector<std::byte> zstd_decompress_unsized(Bytes stored, uint64_t most, std::string_view limit = {});
 
 // What a frame says of itself, found without decompressing it.
 struct ZstdFrame {

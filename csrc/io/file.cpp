@@ -1,10 +1,13 @@
 #include "io/file.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 
 #include <cerrno>
 #include <cstring>
+#include <string_view>
 
 #include "base/error.h"
 
@@ -21,6 +24,23 @@ FileVersion version_of(const struct stat& status) {
           status.st_ctim.tv_nsec};
 }
 
+std::string_view kind_of(mode_t mode) {
+  if (S_ISFIFO(mode)) return "a pipe";
+  if (S_ISSOCK(mode)) return "a socket";
+  return S_ISCHR(mode) || S_ISBLK(mode) ? "a device" : "something else";
+}
+
+void check_is_regular(const struct stat& status, const std::string& path) {
+  if (S_ISREG(status.st_mode)) return;
+  if (S_ISDIR(status.st_mode)) throw IoError(EISDIR, std::strerror(EISDIR), path);
+  throw IoError(EINVAL, cat("expected a regular file, got ", kind_of(status.st_mode)), path);
+}
+
+bool is_made_up(const struct statfs& system) {
+  return system.f_type == PROC_SUPER_MAGIC || system.f_type == TRACEFS_MAGIC || system.f_type == DEBUGFS_MAGIC ||
+         system.f_type == SYSFS_MAGIC;
+}
+
 }  // namespace
 
 std::optional<FileVersion> version_of(const std::string& path) {
@@ -35,18 +55,31 @@ bool exists(const std::string& path) {
   return ::lstat(path.c_str(), &found) == 0;
 }
 
+void check_regular_file(const std::string& path) {
+  struct stat status{};
+  if (::stat(path.c_str(), &status) != 0) fail(path);
+  check_is_regular(status, path);
+  struct statfs system{};
+  // Such files have no size of their own.
+  if (status.st_size == 0 && ::statfs(path.c_str(), &system) == 0 && is_made_up(system)) {
+    throw IoError(EINVAL, "expected a regular file, got one that the kernel makes up", path);
+  }
+}
+
 UniqueFd open_for_reading(const std::string& path) {
-  // Not blocking: a pipe at this path must not make the open wait for a writer.
-  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  check_regular_file(path);  // opening a device can have effects
+  // Not blocking: a pipe may have taken the place meanwhile.
+  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
   if (!fd) fail(path);
+  identify(fd.get(), path);
+  if (::fcntl(fd.get(), F_SETFL, 0) != 0) fail(path);
   return fd;
 }
 
 FileIdentity identify(int fd, const std::string& path) {
   struct stat status{};
   if (::fstat(fd, &status) != 0) fail(path);
-  if (S_ISDIR(status.st_mode)) throw IoError(EISDIR, std::strerror(EISDIR), path);
-  if (!S_ISREG(status.st_mode)) throw IoError(EINVAL, "not a regular file", path);
+  check_is_regular(status, path);
   return {status.st_dev, status.st_ino, static_cast<uint64_t>(status.st_size)};
 }
 

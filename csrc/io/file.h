@@ -35,7 +35,13 @@ std::optional<FileVersion> version_of(const std::string& path);
 // Also of a link that leads nowhere.
 bool exists(const std::string& path);
 
+// Throws IoError at once, without opening anything, where `path` leads to a pipe, a socket, a device, a folder, or to a
+// file that the kernel makes up while it is read (in /proc, say), which may block. Links are followed.
+void check_regular_file(const std::string& path);
+
+// Of a regular file; never blocks.
 UniqueFd open_for_reading(const std::string& path);
+// Throws IoError where it is no regular file.
 FileIdentity identify(int fd, const std::string& path);
 
 // Reads up to `into.size()` bytes at `offset`; fewer only where the file ends.

@@ -32,9 +32,11 @@ bool still_stands_at(int fd, const std::string& path) {
 UniqueFd open_and_lock(const std::string& at, int flags, const std::string& path) {
   constexpr int kMode = 0666;  // less what the umask takes
   for (;;) {
-    UniqueFd fd(::open(at.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | flags, kMode));
+    if ((flags & O_CREAT) == 0) check_regular_file(at);
+    UniqueFd fd(::open(at.c_str(), O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | flags, kMode));
     if (!fd) throw IoError(errno, std::strerror(errno), path);
     identify(fd.get(), path);  // a regular file
+    if (::fcntl(fd.get(), F_SETFL, 0) != 0) fail(path, "fcntl");
     if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
       if (errno == EWOULDBLOCK) throw LockedError(cat(path, ": another writer has this file open"));
       if (errno == EINTR) continue;

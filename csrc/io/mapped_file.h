@@ -9,7 +9,8 @@
 
 namespace atompack::io {
 
-enum class Access : uint8_t { automatic, random, sequential };
+// read: by pread, without a mapping; for those who can.
+enum class Access : uint8_t { automatic, random, sequential, read };
 
 // Holds its descriptor so that shrinking is noticed before the mapping is touched. Const methods are thread-safe.
 class MappedFile {

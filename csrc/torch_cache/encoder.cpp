@@ -1,6 +1,7 @@
 #include "torch_cache/encoder.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "torch_cache/structure.h"
@@ -20,9 +21,23 @@ Payload indices(const int64_t* column, const Rows& rows, int64_t first_atom) {
   return {reinterpret_cast<const std::byte*>(column + rows.first), rows.n, DType::int64, DType::int64, first_atom};
 }
 
+// A cast rounds, and makes no infinity of a number.
+void check_fits(const double* values, size_t n) {
+  constexpr double kMost = std::numeric_limits<float>::max();
+  for (size_t i = 0; i < n; ++i) {
+    if (std::isfinite(values[i]) && std::isinf(static_cast<float>(values[i]))) {
+      throw FieldError(cat("values: expected at most ", kMost, ", which float32 holds, got ", values[i],
+                           ": build the cache in float64"));
+    }
+  }
+}
+
 Payload values(const ValueColumn& column, const Rows& rows, DType storage) {
   if (column.values == nullptr) return {};
   const std::byte* const first = column.values + rows.first * column.row * item_bytes(column.dtype);
+  if (column.dtype == DType::float64 && storage == DType::float32) {
+    check_fits(reinterpret_cast<const double*>(first), rows.n * column.row);
+  }
   return {first, rows.n * column.row, column.dtype, storage};
 }
 

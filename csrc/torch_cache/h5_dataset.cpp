@@ -160,8 +160,20 @@ void H5Dataset::read_chunk(uint64_t first_row, uint64_t file_bytes, StoredChunk&
   chunk.bytes = kept;
 }
 
+// A header may claim any number of rows: memory is taken for those that the stored chunks can hold.
+void H5Dataset::check_claim(uint64_t n_rows, uint64_t file_bytes) const {
+  constexpr uint64_t kSmall = uint64_t{16} << 20, kDeflateRatio = 1032;
+  const uint64_t bytes = checked_mul(n_rows, layout_.element_bytes, name_);
+  if (bytes <= kSmall) return;
+  const uint64_t stored = std::min<uint64_t>(H5Dget_storage_size(dataset_.get()), file_bytes);
+  if (bytes / (layout_.deflate ? kDeflateRatio : 1) > stored) {
+    throw CorruptFileError(cat(name_, ": expected rows that ", stored, " stored bytes can hold, got ", n_rows));
+  }
+}
+
 std::vector<std::byte> H5Dataset::read(std::span<const ByteRange> ranges, RowRange rows, uint64_t file_bytes) const {
   if (rows.first > n_rows_ || rows.count > n_rows_ - rows.first) throw InternalError("rows that the data set lacks");
+  check_claim(rows.count, file_bytes);
   const size_t stride = total_length(ranges);
   std::vector<std::byte> out(checked_mul(rows.count, stride, name_));
   std::vector<std::byte> stored, decoded;

@@ -37,6 +37,7 @@ class H5Dataset {
   void read_filters(hid_t creation);
   void read_filter(hid_t creation, unsigned number);
   void check_shuffle(std::span<const unsigned> parameters, size_t count);
+  void check_claim(uint64_t n_rows, uint64_t file_bytes) const;
   void read_chunk(uint64_t first_row, uint64_t file_bytes, StoredChunk& chunk, std::vector<std::byte>& kept) const;
 
   H5Handle dataset_, type_;

@@ -1,5 +1,9 @@
 #include "torch_cache/heap.h"
 
+#include <algorithm>
+#include <memory>
+#include <vector>
+
 namespace atompack::torch_cache {
 namespace {
 
@@ -9,7 +13,35 @@ constexpr uint64_t kSizeAt = 8;              // in either header
 constexpr uint32_t kMostObjects = 65536;     // their numbers have 16 bits
 constexpr uint32_t kSignature = 0x4c4f4347;  // "GCOL"
 
+static_assert(kCollectionHeader == kObjectHeader);
+
+std::vector<std::unique_ptr<std::byte[]>>& rows_of_thread() {
+  thread_local std::vector<std::unique_ptr<std::byte[]>> rows;
+  return rows;
+}
+
 }  // namespace
+
+const std::byte* GlobalHeap::header_at(uint64_t at) const {
+  if (pieces_ == nullptr) return file_.data() + at;
+  thread_local io::PieceBuffer buffer;
+  return pieces_->read(at, kObjectHeader, buffer).data();
+}
+
+Bytes GlobalHeap::row(uint64_t offset, uint64_t n) const {
+  if (pieces_ == nullptr) return file_.subspan(offset, n);
+  const auto& bytes = rows_of_thread().emplace_back(std::make_unique_for_overwrite<std::byte[]>(n));
+  pieces_->read(offset, {bytes.get(), n});
+  return {bytes.get(), n};
+}
+
+void GlobalHeap::forget_rows() { rows_of_thread().clear(); }
+
+void GlobalHeap::prefetch(uint64_t offset, uint64_t n) const {
+  constexpr uint64_t kMost = 4096, kLine = 64;
+  if (pieces_ != nullptr) return;
+  for (uint64_t line = 0; line < std::min(n, kMost); line += kLine) __builtin_prefetch(file_.data() + offset + line);
+}
 
 GlobalHeap::Extent GlobalHeap::collection_at(uint64_t address) const {
   const uint64_t room = file_.size();
@@ -18,7 +50,7 @@ GlobalHeap::Extent GlobalHeap::collection_at(uint64_t address) const {
         cat("heap collection: expected an address inside the file of ", room, " bytes, got ", address));
   }
   const uint64_t at = base_ + address;
-  const std::byte* const header = file_.data() + at;
+  const std::byte* const header = header_at(at);
   if (load_le<uint32_t>(header) != kSignature)
     throw CorruptFileError("heap collection: expected the signature GCOL, got another", at);
   if (const auto version = static_cast<int>(header[4]); version != 1) {
@@ -35,7 +67,7 @@ uint64_t GlobalHeap::find(uint64_t collection, uint32_t number, uint64_t length)
   const auto [first, end] = collection_at(collection);
   uint64_t at = first + kCollectionHeader;
   for (uint32_t seen = 0; seen < kMostObjects && end - at >= kObjectHeader; ++seen) {
-    const std::byte* const header = file_.data() + at;
+    const std::byte* const header = header_at(at);
     const auto found = load_le<uint16_t>(header);
     const auto size = load_le<uint64_t>(header + kSizeAt);
     const uint64_t room = end - at - kObjectHeader;

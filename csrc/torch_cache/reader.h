@@ -2,8 +2,10 @@
 #pragma once
 
 #include <array>
+#include <memory>
 
 #include "io/mapped_file.h"
+#include "io/piece_reader.h"
 #include "torch_cache/contents.h"
 
 namespace atompack::torch_cache {
@@ -15,7 +17,8 @@ struct OpenOptions {
   std::optional<io::FileIdentity> expected;
 };
 
-// Views of the mapping, unaligned, in C order; as long as the shapes say.
+// Views of the mapping, unaligned, in C order; as long as the shapes say. With Access::read: of memory that is kept
+// until the thread calls forget_rows().
 struct View {
   Bytes bytes;
   DType dtype = DType::float64;  // of each column as stored, whatever storage_dtype says
@@ -74,6 +77,7 @@ class Cache {
 
   // Once before a batch is read: CorruptFileError if the file shrank.
   void prepare() const { file_.check_not_shrunk(); }
+  static void forget_rows() { GlobalHeap::forget_rows(); }
 
   int64_t n_atoms(int64_t entry) const;                                   // CorruptFileError if negative
   std::span<const int64_t> n_atoms() const { return contents_.n_atoms; }  // as stored
@@ -105,6 +109,7 @@ class Cache {
 
   io::FileIdentity identity_;
   io::MappedFile file_;
+  std::unique_ptr<const io::PieceReader> pieces_;  // where rows are read by pread
   Contents contents_;
   GlobalHeap heap_;
   std::vector<int64_t> feature_rows_, derivative_rows_;  // of each entry, -1: none

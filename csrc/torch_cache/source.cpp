@@ -80,6 +80,7 @@ void CacheSource::declare_derivatives() {
 }
 
 MoleculeExtent CacheSource::extent(int64_t entry) const {
+  Cache::forget_rows();
   try {
     MoleculeExtent extent{cache_->n_atoms(entry), 0, 0};
     if (cache_->has_features()) {
@@ -133,6 +134,7 @@ void CacheSource::visit_structure(int64_t entry, MoleculeVisitor& visitor) const
 }
 
 void CacheSource::visit(int64_t entry, Bytes, MoleculeVisitor& visitor) const {
+  Cache::forget_rows();
   try {
     if (parts_ == EntryParts::whole) visit_structure(entry, visitor);
     if (features_ >= 0) {

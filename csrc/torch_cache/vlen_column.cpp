@@ -27,11 +27,11 @@ Bytes VlenColumn::row(const GlobalHeap& heap, int64_t row) const {
   if (found.length == 0) return {};
   const uint64_t bytes = row_bytes(row);
   const uint64_t at = found.at.load(std::memory_order_relaxed);
-  if ((at & kFound) != 0) return heap.file().subspan(at & ~kFound, bytes);
+  if ((at & kFound) != 0) return heap.row(at & ~kFound, bytes);
   try {
     const uint64_t offset = heap.find(at, found.number, bytes);
     found.at.store(offset | kFound, std::memory_order_relaxed);
-    return heap.file().subspan(offset, bytes);
+    return heap.row(offset, bytes);
   } catch (DataError& error) {
     error.at_field(name_);
     throw;
@@ -39,11 +39,9 @@ Bytes VlenColumn::row(const GlobalHeap& heap, int64_t row) const {
 }
 
 void VlenColumn::prefetch(const GlobalHeap& heap, int64_t row) const {
-  constexpr uint64_t kMost = 4096, kLine = 64;
   const uint64_t at = place(row).at.load(std::memory_order_relaxed);
   if ((at & kFound) == 0) return;
-  const std::byte* const first = heap.file().data() + (at & ~kFound);
-  for (uint64_t line = 0; line < std::min(row_bytes(row), kMost); line += kLine) __builtin_prefetch(first + line);
+  heap.prefetch(at & ~kFound, row_bytes(row));
 }
 
 }  // namespace atompack::torch_cache

@@ -28,8 +28,8 @@ class VlenColumn {
   // The file stores each row for itself, so it is at least as long as this.
   uint64_t total_bytes() const { return total_bytes_; }
 
-  // A view of the mapping, unaligned; `heap` is that of the same file each time. Throws CorruptFileError, which names
-  // the column.
+  // A view of what the heap gives, unaligned; `heap` is that of the same file each time. Throws CorruptFileError, which
+  // names the column.
   Bytes row(const GlobalHeap& heap, int64_t row) const;
 
   // Starts fetching the beginning of a row that was found before into the processor's cache. Only a hint.

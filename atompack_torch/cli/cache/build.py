@@ -23,6 +23,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from atompack_torch._core import check_regular_file
 from atompack_torch.cli._output import (
     UsageError,
     add_json,
@@ -178,6 +179,7 @@ def _source(paths: list[str], labels: list[str]) -> MoleculeDataset:
 def _is_hdf5(path: str) -> bool:
     if not Path(path).is_file():
         return False
+    check_regular_file(path)  # one in /proc may block
     with Path(path).open("rb") as file:
         return file.read(len(_HDF5)) == _HDF5
 

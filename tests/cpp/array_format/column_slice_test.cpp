@@ -172,11 +172,16 @@ TEST(ColumnSlice, CellsThatNobodyWroteAreLimited) {
     Made made({{{}, {{.type = type, .shape = {extent}, .chunk_shape = {extent}}}}});
     return test::message_of<FieldError>([&] { made.slice(std::vector<std::string_view>(n_rows, "a")); });
   };
-  const std::string limit = "layer 0: slice: expected at most 1073741824 bytes of cells that were never written, got ";
-  EXPECT_EQ(error(3, 1 << 28, 1), "nothing was thrown");
-  EXPECT_EQ(error(3, (1 << 28) + 1, 1), limit + "1073741828");
-  EXPECT_EQ(error(3, 1 << 27, 3), limit + "1610612736");
-  EXPECT_EQ(error(11, 1 << 26, 1), limit + cat((uint64_t{1} << 26) * sizeof(std::string)));
+  const auto limit = [](uint64_t bytes) {
+    return cat("layer 0: cells that were never written: expected at most 268435456 bytes of memory for them, got ",
+               bytes, ": read a part (start=, shape=), or raise max_unstored_bytes=");
+  };
+  constexpr uint64_t kText = sizeof(std::string) + sizeof(void*);
+  EXPECT_EQ(error(3, 1 << 26, 1), "nothing was thrown");
+  EXPECT_EQ(error(3, (1 << 26) + 1, 1), limit((1 << 28) + 4));
+  EXPECT_EQ(error(3, 1 << 25, 3), limit(3 << 27));
+  EXPECT_EQ(error(11, (1 << 28) / kText, 1), "nothing was thrown");
+  EXPECT_EQ(error(11, 1 << 26, 1), limit((uint64_t{1} << 26) * kText));
   EXPECT_NE(error(4, 0xFFFFFFFF, 1'000'000), "nothing was thrown");
 }
 

@@ -23,6 +23,26 @@ TEST(Lz4Bound, HoldsForTheLongestRuns) {
   EXPECT_GE(lz4_decoded_bound(stored.bytes()), zeros.size());
 }
 
+TEST(Lz4Bound, IsExactByLengthsAlone) {
+  for (const size_t size : {0, 1, 14, 15, 16, 269, 270, 271, 1000, 300'000}) {
+    EXPECT_EQ(lz4_decoded_bytes(test::lz4_unit(test::sample(size).bytes()).bytes()), size);
+    EXPECT_EQ(lz4_decoded_bytes(test::lz4_unit(ByteString().zeros(size).bytes()).bytes()), size);
+  }
+}
+
+TEST(Lz4Bound, NeedsAWholeBlock) {
+  const ByteString stored = test::lz4_unit(ByteString().zeros(1000).bytes());
+  size_t n_refused = 0;
+  for (size_t size = 0; size < stored.size(); ++size) {
+    try {
+      EXPECT_LT(lz4_decoded_bytes(stored.bytes().first(size)), 1000U);  // its end may look like that of a block
+    } catch (const CorruptFileError&) {
+      ++n_refused;
+    }
+  }
+  EXPECT_GE(n_refused, stored.size() - 2);
+}
+
 TEST(Lz4Decompress, DecodesAHandMadeBlock) {
   // Three literals and a match of 15 + 2 + 4 bytes at distance 3, then twelve literals.
   ByteString block{0x3F, 'a', 'b', 'c', 3, 0, 2, 0xC0};

@@ -40,7 +40,8 @@ TEST(OpenFile, GoesOnWithTheFileThatItOpened) {
 
 TEST(OpenFile, NothingThereIsAnError) {
   EXPECT_EQ(test::message_of<IoError>([] { OpenFile file("/nowhere/a"); }), "/nowhere/a: No such file or directory");
-  EXPECT_EQ(test::message_of<IoError>([] { OpenFile("/dev/null").size(); }), "/dev/null: not a regular file");
+  EXPECT_EQ(test::message_of<IoError>([] { OpenFile("/dev/null").size(); }),
+            "/dev/null: expected a regular file, got a device");
 }
 
 }  // namespace

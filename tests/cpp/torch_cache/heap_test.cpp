@@ -18,7 +18,7 @@ ByteString three_objects() {
 }
 
 std::string_view text_at(const GlobalHeap& heap, uint64_t at, size_t length) {
-  return as_text(heap.file().subspan(at, length));
+  return as_text(heap.row(at, length));
 }
 
 TEST(GlobalHeap, FindsObjectsByNumber) {

@@ -1,0 +1,153 @@
+"""Conversion of values to the types in which they are stored: what would not come back is refused.
+
+The one rule of all writers. A value may change its type only if the stored one equals it. The only
+rounding is that of floats into an array that was declared to be narrower, and it never makes an
+infinity of a number.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from atompack_torch.errors import FieldError
+
+Array = np.ndarray[Any, Any]
+
+_WIDE = 2**53  # the first integer that a float64 does not tell from the next one
+
+
+def as_array(name: str, value: Any) -> Array:
+    """An array of what is given.
+
+    Args:
+        name: what the values are called in errors.
+        value: an array, a number or nested lists of numbers.
+
+    Returns:
+        The array itself, or a new one.
+
+    Raises:
+        FieldError: lists that differ in length; masked elements; integers beside floats in a list,
+            where NumPy would round them.
+    """
+    is_listed = isinstance(value, (list, tuple))
+    check_unmasked_items(name, value) if is_listed else check_unmasked(name, value)
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise FieldError(f"{name}: not an array: {error}") from None
+    if is_listed and array.dtype.kind == "f":
+        _check_listed(name, value, array)
+    return array
+
+
+def check_unmasked(name: str, value: Any) -> None:
+    """Checks that no element is masked: what lies behind a mask is no value.
+
+    Raises:
+        FieldError: some are.
+    """
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        n = int(np.ma.getmaskarray(value).sum())
+        raise FieldError(
+            f"{name}: expected values without a mask, got {n} masked elements: "
+            "fill them (values.filled(...)) or leave them out"
+        )
+
+
+def check_unmasked_items(name: str, values: Any) -> None:
+    """The same for nested lists that may hold masked arrays."""
+    for value in values:
+        if isinstance(value, (list, tuple)):
+            check_unmasked_items(name, value)
+        else:
+            check_unmasked(name, value)
+
+
+def _check_listed(name: str, value: Any, array: Array) -> None:
+    """NumPy makes floats of a list of floats and integers, however large these are."""
+    with np.errstate(invalid="ignore"):
+        is_large = np.abs(array) >= _WIDE
+    if not is_large.any():
+        return
+    objects = np.asarray(value, dtype=object)
+    for given, made in zip(objects[is_large].flat, array[is_large].flat, strict=True):
+        is_integer = isinstance(given, (int, np.integer))
+        if is_integer and (not np.isfinite(made) or int(made) != int(given)):
+            raise FieldError(
+                f"{name}: expected integers that float64 holds among floats, got {given}: "
+                "pass an array of one type"
+            )
+
+
+def converted(name: str, array: Array, dtype: Any, *, rounds: bool = False) -> Array:
+    """The same values in another type, contiguous and in native byte order.
+
+    Args:
+        name: what the values are called in errors.
+        array: booleans, integers or floats.
+        dtype: the type to store: one of booleans, integers or floats.
+        rounds: floats of at most 64 bits may be rounded to a narrower float.
+
+    Returns:
+        An array of the same shape.
+
+    Raises:
+        FieldError: a value that the type does not hold.
+    """
+    target = np.dtype(dtype)
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        # Not ascontiguousarray alone: it makes a number an array of one.
+        made = np.ascontiguousarray(array, dtype=target).reshape(array.shape)
+        if array.size and array.dtype.newbyteorder("=") != target:
+            wrong = _differs(np.asarray(array), made, rounds)
+            if wrong.any():
+                _refuse(name, array, wrong, target)
+    return made
+
+
+def _differs(given: Array, made: Array, rounds: bool) -> Array:
+    old, new = given.dtype, made.dtype
+    if new.kind == "b":
+        return np.asarray((given != 0) & (given != 1))
+    if new.kind == "f" and old.kind == "f":
+        if rounds and old.itemsize <= 8:
+            return np.asarray(np.isinf(made) & ~np.isinf(given))
+        return np.asarray((made.astype(old) != given) & ~np.isnan(given))
+    if new.kind == "f":
+        return _rounded(given, made)
+    if old.kind == "f":
+        limit = 2.0 ** np.iinfo(new).bits
+        inside = np.isfinite(given) & (np.abs(given) < limit)
+        return np.asarray(~inside | (made.astype(old) != given))
+    limits = np.iinfo(new)
+    if limits.min <= int(given.min()) and int(given.max()) <= limits.max:
+        return np.zeros(given.shape, bool)
+    back = made.astype(old)
+    return np.asarray((back != given) | ((made < 0) != (given < 0)))
+
+
+def _rounded(given: Array, made: Array) -> Array:
+    """Integers that a float does not hold; compared as integers, since as floats all are equal."""
+    limit = 2 ** (np.finfo(made.dtype).nmant + 1)
+    wrong = np.zeros(given.shape, bool)
+    if given.dtype.kind == "b" or np.iinfo(given.dtype).max <= limit:
+        return wrong
+    beyond = given > limit
+    if given.dtype.kind == "i":
+        beyond |= given < -limit
+    pairs = zip(given[beyond].flat, made[beyond].flat, strict=True)
+    wrong[beyond] = [not np.isfinite(float(b)) or int(a) != int(b) for a, b in pairs]
+    return wrong
+
+
+def _refuse(name: str, array: Array, wrong: Array, target: np.dtype[Any]) -> None:
+    place = tuple(int(i) for i in np.argwhere(wrong)[0])
+    where = f" at {list(place)}" if place else ""
+    what = {"b": "0 and 1", "f": "numbers"}.get(target.kind, "integers")
+    raise FieldError(
+        f"{name}: expected {what} that {target} holds, got {array[place]}{where} ({array.dtype}): "
+        "it would not come back; convert it or store a type that holds it"
+    )
