@@ -1,6 +1,6 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Literal, SupportsIndex
+from typing import Any, Final, Literal
 
 import numpy as np
 import torch
@@ -91,7 +91,8 @@ class MixtureSource(MoleculeSource):
 class JoinedSource(MoleculeSource):
     def __init__(self, molecules: MoleculeSource, extra: MoleculeSource) -> None: ...
 
-_Index = SupportsIndex | Tensor
+# Integers and what stands for one; refused where it is something else.
+_Index = object
 _Indices = Sequence[int] | Sequence[bool] | Tensor | np.ndarray[Any, Any]
 
 def resolve_indices(

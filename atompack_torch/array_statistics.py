@@ -43,11 +43,11 @@ def _short(bound: int | float | bytes | None) -> str:
     return repr(bound)
 
 
-def check_bounds(stored: Iterable[ArrayStatistics], *bounds: Any) -> None:
+def check_bounds(stored: Iterable[tuple[Any, Any, int, int]], *bounds: Any) -> None:
     """Refuses bounds that the values of an array cannot be compared with.
 
     Args:
-        stored: the statistics of an array in each dataset, as tuples.
+        stored: (min, max, nulls, rows) of an array in each dataset.
         bounds: as ``comparable`` gives them.
 
     Raises:

@@ -363,7 +363,7 @@ class AtlasStore(StoreChanges, XarrayDatasets):
         if datasets is None:
             return names, range(len(names))
         has_places = isinstance(datasets, Sequence) or hasattr(datasets, "__array__")
-        given = datasets if has_places else list(datasets)
+        given: Any = datasets if has_places else list(datasets)
         if not isinstance(given, Tensor) and len(given) and isinstance(given[0], str):
             chosen = [str(name) for name in given]
             return chosen, self._numbers(reader, chosen)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from torch import Tensor
@@ -12,7 +12,7 @@ from torch import Tensor
 Indices = Sequence[int] | Sequence[bool] | Tensor | np.ndarray[Any, Any]
 
 
-def is_batch(item: Any) -> bool:
+def is_batch(item: Any) -> TypeGuard[Indices]:
     """True if an argument of ``ds[...]`` names several items: a sequence, an array or a mask."""
     if isinstance(item, int):
         return False

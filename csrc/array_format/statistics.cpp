@@ -79,15 +79,6 @@ void put_extreme(ArchiveWriter& archive, const std::optional<Extreme>& extreme, 
   if (!std::holds_alternative<std::string>(*extreme)) archive.zeros(sizeof(uint64_t));
 }
 
-io::UniqueFd open_if_there(const std::string& path) {
-  try {
-    return io::open_for_reading(path);
-  } catch (const IoError& error) {
-    if (error.code() != ENOENT) throw;
-    return {};
-  }
-}
-
 }  // namespace
 
 StatisticsList parse_statistics(Bytes file) {

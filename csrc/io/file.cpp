@@ -106,16 +106,8 @@ void write_at(int fd, uint64_t offset, std::span<const std::byte> bytes, const s
 }
 
 std::vector<std::byte> read_whole(const std::string& path, uint64_t most) {
-  FileVersion version;
-  return read_whole(path, most, version);
-}
-
-std::vector<std::byte> read_whole(const std::string& path, uint64_t most, FileVersion& version) {
   const UniqueFd fd = open_for_reading(path);
   const uint64_t size = identify(fd.get(), path).size;
-  struct stat status{};
-  if (::fstat(fd.get(), &status) != 0) fail(path);
-  version = version_of(status);
   if (size > most) throw CorruptFileError(cat("size: expected at most ", most, " bytes, got ", size)).in_file(path);
   std::vector<std::byte> bytes(size);
   bytes.resize(read_at(fd.get(), 0, bytes, path));

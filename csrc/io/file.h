@@ -52,7 +52,5 @@ void write_at(int fd, uint64_t offset, std::span<const std::byte> bytes, const s
 
 // A file that is small by its nature. Throws CorruptFileError if it has more than `most` bytes.
 std::vector<std::byte> read_whole(const std::string& path, uint64_t most);
-// Also says what was read.
-std::vector<std::byte> read_whole(const std::string& path, uint64_t most, FileVersion& version);
 
 }  // namespace atompack::io
