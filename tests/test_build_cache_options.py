@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from reference.cache_molecules import descriptor
 from reference.compare import assert_same
 
 import atompack_torch as apt
+from atompack_torch import cache_building
 
 N = 60
 Report = Callable[[int], None]
@@ -26,13 +26,13 @@ Report = Callable[[int], None]
 @pytest.fixture(autouse=True)
 def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many chunks and checkpoints though there are few atoms."""
-    module = sys.modules["atompack_torch.cache_building"]
+
     for name, value in (
         ("_FIRST_ATOMS", 12),
         ("_MOST_ATOMS", 12),
         ("_CHECKPOINT_BYTES", 20000),
     ):
-        monkeypatch.setattr(module, name, value)
+        monkeypatch.setattr(cache_building, name, value)
 
 
 @pytest.fixture(scope="module")

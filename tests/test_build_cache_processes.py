@@ -26,7 +26,7 @@ import json, os, resource, sys
 import torch
 import atompack_torch as apt
 
-module = sys.modules["atompack_torch.cache_building"]
+from atompack_torch import cache_building as module
 module._FIRST_ATOMS = module._MOST_ATOMS = 24
 module._CHECKPOINT_BYTES = 50000
 torch.set_num_threads(1)

@@ -202,8 +202,19 @@ def test_bad_data_of_build(
     assert target.read_text() == "mine"
 
 
-def test_no_resume(water: Path, tmp_path: Path) -> None:
+def test_a_build_that_computes_nothing_leaves_nothing(water: Path, tmp_path: Path) -> None:
+    assert run("build", water, tmp_path / "new.h5", *SETTINGS, "--species", "O,N") == 1
+    assert {path.name for path in tmp_path.iterdir()} == {"water.atp"}
+
+
+def test_no_resume(water: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a failed build has left is taken up, or thrown away."""
+    for limit in ("_FIRST_ATOMS", "_MOST_ATOMS"):
+        monkeypatch.setattr(f"atompack_torch.cache_building.{limit}", 2)
+    with apt.AtpWriter(water, mode="w") as writer:
+        for numbers in ([8, 8], [8, 8, 8], [8, 8], [8, 1]):
+            positions = np.arange(3.0 * len(numbers)).reshape(-1, 3)
+            writer.write(apt.Molecule(positions, numbers, energy=1.0))
     target = tmp_path / "new.h5"
     assert run("build", water, target, *SETTINGS, "--species", "O,N") == 1
     left = {path.name for path in tmp_path.iterdir()} - {"water.atp"}
