@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import warnings
 from collections.abc import Iterator, Mapping
@@ -113,21 +114,21 @@ def _connect(path: _Path) -> Any:
 
 def _lmdb_class() -> Any:
     """The backend's database over our own reader of LMDB, which a cut file does not kill."""
-    from ase_db_backends.aselmdb import LMDBDatabase, decode_bytestream
+    backend: Any = importlib.import_module("ase_db_backends.aselmdb")
 
-    class Database(LMDBDatabase):  # type: ignore[misc]
+    class Database(backend.LMDBDatabase):  # type: ignore[misc]
         def _open_lmdb_env(self) -> None:
             self._env = LmdbFile(self.filename)
             self._env_pid = os.getpid()
 
         def _load_ids(self) -> None:
             deleted = self.env.get(b"deleted_ids")
-            n_deleted = len(decode_bytestream(deleted, json_decode=True)) if deleted else 0
+            n_deleted = len(backend.decode_bytestream(deleted, json_decode=True)) if deleted else 0
             checked_ids(self.filename, self._nextid, n_deleted, self.env.entries)
             super()._load_ids()
 
         def close(self) -> None:
-            if self._env is not None:
+            if getattr(self, "_env", None) is not None:
                 self._env.close()
 
     return Database

@@ -140,7 +140,7 @@ class LmdbFile:
         return page[node + _NODE.size : node + _NODE.size + key_bytes]
 
     def _last_not_above(self, page: bytes, nodes: list[int], key: bytes, first: int) -> int:
-        """Number of the last node from ``first`` on whose key is not above; the one before: none."""
+        """Number of the last node from ``first`` on whose key is not above; ``first - 1``: none."""
         low, high = first, len(nodes)
         while low < high:
             middle = (low + high) // 2

@@ -108,7 +108,7 @@ def test_a_database_that_is_cut_while_it_is_read(rows: Path) -> None:
 
 def test_a_database_that_is_cut_at_any_moment(rows: Path) -> None:
     whole = rows.read_bytes()
-    done = threading.Event()
+    done, messages = threading.Event(), list[str]()
 
     def cut() -> None:
         sizes = random.Random(1)
@@ -123,10 +123,11 @@ def test_a_database_that_is_cut_at_any_moment(rows: Path) -> None:
             try:
                 list(read(rows, report=Report()))
             except apt.CorruptFileError as error:
-                assert str(error).startswith(f"{rows}: ")
+                messages.append(str(error))
     finally:
         done.set()
         thread.join()
+    assert all(message.startswith(f"{rows}: ") for message in messages)
 
 
 def test_damaged_bytes_give_errors_or_rows(tmp_path: Path) -> None:
@@ -134,7 +135,7 @@ def test_damaged_bytes_give_errors_or_rows(tmp_path: Path) -> None:
     values = {str(i).encode(): os.urandom(i * 10) for i in range(300)}
     write(path, values)
     whole = path.read_bytes()
-    source = random.Random(2)
+    source, messages = random.Random(2), list[str]()
     for _ in range(300):
         damaged = bytearray(whole)
         page = source.randrange(len(whole) // 4096) * 4096
@@ -145,7 +146,9 @@ def test_damaged_bytes_give_errors_or_rows(tmp_path: Path) -> None:
             for key in values:
                 file.get(key)
         except (apt.CorruptFileError, apt.UnsupportedFormatError) as error:
-            assert str(error).startswith(f"{path}: ")
+            messages.append(str(error))
+    assert messages
+    assert all(message.startswith(f"{path}: ") for message in messages)
 
 
 def test_more_ids_than_keys(rows: Path) -> None:
