@@ -57,8 +57,8 @@ if TYPE_CHECKING:
 
     __version__: str
 else:
-    # Names load on first use (PEP 562), so that the command line answers --help without importing
-    # torch. Public name -> module that defines it.
+    # The library loads on first use of a name (PEP 562), so that the command line answers --help
+    # without importing torch; at once where torch is imported already. Name -> module that has it.
     _HOMES = {
         "ArrayFile": "array_file",
         "ArraySchema": "array_schema",
@@ -105,27 +105,26 @@ else:
         if name == "__version__":
             from importlib.metadata import version
 
-            value = version("atompack_torch")
-        elif name in _HOMES:
+            globals()[name] = version("atompack_torch")
+        elif name in _HOMES or name in _MODULES:
             _load_library()
-            value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-        elif name in _MODULES:
-            _load_library()
-            value = importlib.import_module(f"{__name__}.{name}")
         else:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        globals()[name] = value
-        return value
+        return globals()[name]
 
     def __dir__() -> list[str]:
         return sorted({*globals(), *_HOMES, *_MODULES, "__version__"})
 
     def _load_library() -> None:
+        """All of it, not just the name asked for: a process may give up rights after its start."""
         importlib.import_module(f"{__name__}._core")  # first, because it checks the installed torch
         importlib.import_module(f"{__name__}._pytree")  # registers batches as pytree nodes
         importlib.import_module(f"{__name__}._sending")  # registers how batches cross processes
+        importlib.import_module(f"{__name__}.hub")
+        for name, home in _HOMES.items():
+            globals()[name] = getattr(importlib.import_module(f"{__name__}.{home}"), name)
 
-    if "torch" in sys.modules:  # the check is cheap then, and belongs to the import
+    if "torch" in sys.modules:  # nothing to be gained by waiting
         _load_library()
 
 __all__ = [

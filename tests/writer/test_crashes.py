@@ -273,7 +273,7 @@ print(sorted(os.listdir(os.path.dirname(path))))
 
 @pytest.mark.parametrize(
     ("mode", "there", "left"),
-    [("x", False, ["a.atp"]), ("w", False, []), ("w", True, ["a.atp"])],
+    [("x", False, []), ("w", False, []), ("w", True, ["a.atp"])],
 )
 def test_no_room_for_the_header(
     scripts: ScriptServer, tmp_path: Path, mode: str, there: bool, left: list[str]
