@@ -23,6 +23,7 @@ PUBLIC = {
     "MoleculeBatch",
     "UnsupportedFormatError",
     "collate",
+    "collate_identity",
 }
 
 
