@@ -24,6 +24,7 @@ PUBLIC = {
     "MoleculeBatch",
     "UnsupportedFormatError",
     "collate",
+    "collate_identity",
 }
 
 
