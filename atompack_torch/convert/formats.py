@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from atompack_torch.columns import Columns
 from atompack_torch.convert.report import Report
 from atompack_torch.convert.text_files import STDIN, Text, is_pipe
-from atompack_torch.errors import CorruptFileError, FieldError, UnsupportedFormatError
+from atompack_torch.errors import FieldError, UnsupportedFormatError
 from atompack_torch.fields import PREFIXES
 
 if TYPE_CHECKING:
@@ -174,8 +174,6 @@ def source_of(
             f"{path}: expected a regular file, got a pipe: only extended XYZ is read from pipes, "
             f"not format {found}"
         )
-    if found.startswith("ase") and found != "ase-db" and Path(path).stat().st_size == 0:
-        raise CorruptFileError(f"{path}: expected structures, got an empty file")
     if found == "hdf5":
         from atompack_torch.convert.mace_hdf5 import is_mace
 
@@ -200,8 +198,6 @@ def _format_of(path: Path) -> str:
     known = _kind_by_suffix(path)
     if known is not None:
         return known
-    if path.stat().st_size == 0:
-        return "ase"  # and no more: files of /proc have no size, and reading them may hang
     with path.open("rb") as file:
         head = file.read(16)
     return next((name for magic, name in _MAGIC.items() if head.startswith(magic)), "ase")
