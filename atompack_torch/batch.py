@@ -346,7 +346,8 @@ class MoleculeBatch(FieldMapping):
         Numbers, strings and arrays of numbers in ``info`` become molecule properties, numeric
         ``arrays`` atom properties; of a calculator only the results it holds are taken, those
         without a label of their own as properties (``free_energy``, ``magmoms``, ...). A zero cell
-        means that there is none. Stress keeps the sign of ASE and becomes 3 x 3. There is no place
+        means that there is none. Stress keeps the sign of ASE and becomes 3 x 3; velocities are
+        momenta over masses, in ASE's unit Å / (Å sqrt(u / eV)). There is no place
         for strings per atom, nested ``info`` and constraints.
         """
         from atompack_torch.conversions import from_ase

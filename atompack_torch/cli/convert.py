@@ -6,15 +6,20 @@ For example:
   atompack-torch convert train.extxyz train.atp --key REF_energy=energy --key REF_forces=forces
   atompack-torch convert md17.npz md17.atp --energy-unit kcal/mol --force-unit kcal/mol/Ang
   atompack-torch convert ani.h5 ani.atp --key wb97x_dz.energy=energy --energy-unit Ha
+  atompack-torch convert run.extxyz run.atp --key dE_dr=forces --force-sign flip
+  atompack-torch convert run.extxyz run.atp --key REF_virials=stress --stress-from virial
+  zcat train.extxyz.gz | atompack-torch convert - train.atp
   atompack-torch convert data.atp data.db
   atompack-torch convert data.atp shards --to shards --shard-size 10000 --block-size 100
   atompack-torch convert casts/*.nc grids.zarr profiles.atlas
 
-Reads .atp files and folders of them, Atlas shards, extended XYZ, ASE databases (.db, .aselmdb), NPZ
-and HDF5 arrays, and everything else that ASE reads. The format is found by suffix and first bytes.
+Reads .atp files and folders of them, Atlas shards, extended XYZ (compressed by gzip, bzip2 or xz,
+too, and from pipes; - is standard input), ASE databases (.db, .aselmdb), NPZ and HDF5 arrays,
+MACE's HDF5, and everything else that ASE reads. The format is found by suffix and first bytes.
 NetCDF files, Zarr groups and folders of them become datasets of a store, named after the files.
 TARGET appears when all of it is there. Values, units and signs stay as they are unless an option
-says otherwise; a report tells what was read, written, changed and left out.
+says otherwise, but labels that are NaN throughout are missing; a report tells what was read,
+written, changed and left out, and warns of what looks wrong.
 """
 
 from __future__ import annotations
@@ -46,8 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--from",
         dest="source_format",
         metavar="FORMAT",
-        help="of the sources: atp, shards, extxyz, ase-db, npz, hdf5, ase, or ase:NAME with ASE's "
-        "name",
+        help="of the sources: atp, shards, extxyz, ase-db, npz, hdf5, mace-hdf5, ase, or ase:NAME "
+        "with ASE's name",
     )
     formats.add_argument(
         "--to",

@@ -43,7 +43,8 @@ _DTYPES = ("float32", "float64")
 _OF_DTYPE = ("positions", "forces", "velocities")
 # In names of custom properties.
 _WITH_UNIT = re.compile(
-    r"energ|enthalp|force|grad|stress|virial|pressure|dipol|quadrupol|polari[sz]|(^|_)(homo|lumo|gap)(_|$)",
+    r"energ|enthalp|force|grad|stress|virial|pressure|dipol|quadrupol|polari[sz]"
+    r"|(^|_)(e\d?|u0|homo|lumo|gap)(_|$)",
     re.IGNORECASE,
 )
 

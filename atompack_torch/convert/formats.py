@@ -12,7 +12,7 @@ from atompack_torch._core import check_regular_file
 from atompack_torch.columns import Columns
 from atompack_torch.convert.report import Report
 from atompack_torch.convert.text_files import STDIN, Text, is_pipe
-from atompack_torch.errors import CorruptFileError, FieldError, UnsupportedFormatError
+from atompack_torch.errors import FieldError, UnsupportedFormatError
 from atompack_torch.fields import PREFIXES
 from atompack_torch.formats import recognize
 
@@ -175,8 +175,6 @@ def source_of(
             f"{path}: expected a regular file, got a pipe: only extended XYZ is read from pipes, "
             f"not format {found}"
         )
-    if found.startswith("ase") and found != "ase-db" and Path(path).stat().st_size == 0:
-        raise CorruptFileError(f"{path}: expected structures, got an empty file")
     if found == "hdf5":
         from atompack_torch.convert.mace_hdf5 import is_mace
 

@@ -50,7 +50,8 @@ def convert(
     Structures are streamed in blocks, so memory does not grow with the files (save where ASE's own
     reader holds a whole one). The output appears under its name when all of it is there; after an
     error or an interrupt nothing new is at ``dst``. Values, units and signs stay as they are, but
-    for ``changes``; what the target has no place for is left out and counted in the report.
+    for ``changes`` and labels that are NaN throughout, which are missing; what the target has no
+    place for is left out and counted in the report, which also warns of what looks wrong.
 
     The types of a property must agree within an ``.atp`` file: where they differ between
     structures, and a wider one holds all of them, that one is taken (the sources are then read a
@@ -83,6 +84,7 @@ def convert(
     Raises:
         FileExistsError: ``mode="x"`` and ``dst`` is there.
         CorruptFileError: a structure cannot be read.
+        UnsupportedFormatError: a source is a socket or a device, or a pipe and no extended XYZ.
         FieldError: a label has the wrong shape, or ``keys`` names what no structure has.
     """
     if mode not in ("x", "w", "a"):

@@ -7,20 +7,21 @@ that TMPDIR names. Memory does not grow with it.
 from __future__ import annotations
 
 import bz2
+import gzip
 import lzma
 import os
 import stat
 import tempfile
-import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from atompack_torch.errors import CorruptFileError, UnsupportedFormatError
 
 STDIN = "-"
 _PIECE_BYTES = 1 << 20
 _MAGIC_BYTES = 16
+_GZIP = b"\x1f\x8b"
 # First bytes of files that are no text, and what they are.
 _BINARY = {
     b"ATPK": "an .atp file",
@@ -63,28 +64,21 @@ class Text:
             return
         with Path(path).open("rb") as stream:
             head = stream.read(_MAGIC_BYTES)
-            if _decoder_of(head) is not None:
+            if _is_compressed(head):
                 self._take(stream, head)
 
     def _take(self, stream: IO[bytes], head: bytes) -> None:
         copy: IO[bytes] = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  (closed by close)
-        self._copy, self.n_bytes = copy, 0
-        pieces = self._counted(stream, head)
-        decoder = _decoder_of(head)
-        first = True
-        for piece in pieces if decoder is None else _decompressed(pieces, decoder, self.name):
-            if first:
+        self._copy = copy
+        source = _Resumed(stream, head)
+        is_first = True
+        for piece in _plain_pieces(source, head, self.name):
+            if is_first:
                 _check_is_text(self.name, piece)
-                first = False
+                is_first = False
             self._keep(piece)
+        self.n_bytes = source.n_bytes
         self.path = f"/proc/self/fd/{copy.fileno()}"
-
-    def _counted(self, stream: IO[bytes], head: bytes) -> Iterator[bytes]:
-        self.n_bytes += len(head)
-        yield head
-        while piece := stream.read(_PIECE_BYTES):
-            self.n_bytes += len(piece)
-            yield piece
 
     def _keep(self, piece: bytes) -> None:
         assert self._copy is not None
@@ -111,9 +105,13 @@ def is_pipe(path: str | os.PathLike[str]) -> bool:
     """
     if os.fspath(path) == STDIN:
         return True
-    mode = Path(path).stat().st_mode
+    found = Path(path).stat()
+    mode = found.st_mode
     if stat.S_ISFIFO(mode):
         return True
+    if found.st_size == 0 and found.st_dev == Path("/proc").stat().st_dev:
+        # Regular to stat, but reading /proc/kmsg waits for ever.
+        raise UnsupportedFormatError(f"{os.fspath(path)}: expected a file, got one of /proc")
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
         kind = "a socket" if stat.S_ISSOCK(mode) else "a device"
         raise UnsupportedFormatError(f"{os.fspath(path)}: expected a file, got {kind}")
@@ -133,60 +131,78 @@ def _pieces(stream: IO[bytes], n_bytes: int) -> Iterator[bytes]:
         yield piece
 
 
+class _Resumed:
+    """A stream of which the first bytes have been read already.
+
+    Attributes:
+        n_bytes: how many bytes were handed out.
+    """
+
+    def __init__(self, stream: IO[bytes], head: bytes) -> None:
+        self._stream, self._head, self.n_bytes = stream, head, 0
+
+    def read(self, n_bytes: int) -> bytes:
+        """At most so many bytes; none at the end."""
+        piece, self._head = self._head[:n_bytes], self._head[n_bytes:]
+        piece = piece or self._stream.read(n_bytes)
+        self.n_bytes += len(piece)
+        return piece
+
+    def pieces(self) -> Iterator[bytes]:
+        """The rest."""
+        while piece := self.read(_PIECE_BYTES):
+            yield piece
+
+
+def _is_compressed(head: bytes) -> bool:
+    return head.startswith(_GZIP) or _decoder_of(head) is not None
+
+
 def _decoder_of(head: bytes) -> Callable[[], Any] | None:
     """What makes a decompressor for data that begin this way."""
-    if head.startswith(b"\x1f\x8b"):
-        return _Inflate
     if head.startswith(b"BZh") and head[4:10] == b"1AY&SY":
         return bz2.BZ2Decompressor
-    if head.startswith(b"\xfd7zXZ\0"):
-        return lzma.LZMADecompressor
-    return None
+    return lzma.LZMADecompressor if head.startswith(b"\xfd7zXZ\0") else None
 
 
-class _Inflate:
-    """zlib's decompressor of one gzip member, with the interface of bz2's and lzma's."""
+def _plain_pieces(source: _Resumed, head: bytes, name: str) -> Iterator[bytes]:
+    """What is in the source, decompressed.
 
-    def __init__(self) -> None:
-        self._zlib = zlib.decompressobj(wbits=31)
-        self.unused_data = b""
-
-    @property
-    def eof(self) -> bool:
-        return self._zlib.eof
-
-    @property
-    def needs_input(self) -> bool:
-        return not self._zlib.unconsumed_tail
-
-    def decompress(self, data: bytes, max_length: int) -> bytes:
-        """The next bytes; what is left of the data is kept."""
-        made = self._zlib.decompress(self._zlib.unconsumed_tail + data, max_length)
-        self.unused_data = self._zlib.unused_data
-        return made
-
-
-def _decompressed(pieces: Iterator[bytes], make: Callable[[], Any], name: str) -> Iterator[bytes]:
-    """Decompressed data in pieces of bounded size; several streams one after the other are one."""
-    decoder = make()
+    Raises:
+        CorruptFileError: compressed data is damaged or cut.
+    """
+    if not _is_compressed(head):
+        yield from source.pieces()
+        return
+    decoder = _decoder_of(head)
     try:
-        for piece in pieces:
-            data = piece
-            while data or not (decoder.eof or decoder.needs_input):
-                if decoder.eof:
-                    if not data.strip(b"\0"):
-                        break  # padding, as tapes have it
-                    decoder = make()
-                yield decoder.decompress(data, _PIECE_BYTES)
-                data = decoder.unused_data if decoder.eof else b""
-    except (zlib.error, lzma.LZMAError, EOFError, ValueError) as error:
-        raise CorruptFileError(f"{name}: compressed data: {error}") from error
-    except OSError as error:
-        if error.errno is not None:
+        yield from _inflated(source) if decoder is None else _decompressed(source, decoder)
+    except Exception as error:  # each way to compress has errors of its own
+        if isinstance(error, OSError) and error.errno is not None:
             raise
-        raise CorruptFileError(f"{name}: compressed data: {error}") from error  # of bz2
+        raise CorruptFileError(f"{name}: compressed data: {error}") from error
+
+
+def _inflated(source: _Resumed) -> Iterator[bytes]:
+    with gzip.GzipFile(fileobj=cast(IO[bytes], source)) as file:
+        while piece := file.read(_PIECE_BYTES):
+            yield piece
+
+
+def _decompressed(source: _Resumed, make: Callable[[], Any]) -> Iterator[bytes]:
+    """In pieces of bounded size; several streams one after the other are one."""
+    decoder = make()
+    for piece in source.pieces():
+        data = piece
+        while data or not (decoder.eof or decoder.needs_input):
+            if decoder.eof:
+                if not data.strip(b"\0"):
+                    break  # padding, as tapes have it
+                decoder = make()
+            yield decoder.decompress(data, _PIECE_BYTES)
+            data = decoder.unused_data if decoder.eof else b""
     if not decoder.eof:
-        raise CorruptFileError(f"{name}: compressed data: expected its end, got the file's")
+        raise EOFError("expected its end, got the file's")
 
 
 def _check_is_text(name: str, head: bytes) -> None:

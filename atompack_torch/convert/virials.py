@@ -67,6 +67,7 @@ def _volumes(columns: Columns, n: int) -> Array:
         return volumes
     has = np.ones(n, dtype=bool) if cell.mask is None else cell.mask
     for i in np.flatnonzero(has).tolist():
-        volume = abs(np.linalg.det(np.asarray(cell.values[i], dtype=np.float64)))
+        a, b, c = np.asarray(cell.values[i], dtype=np.float64)
+        volume = abs(np.dot(a, np.cross(b, c)))
         volumes[i] = volume if np.isfinite(volume) else 0.0
     return volumes
