@@ -28,7 +28,7 @@ class NanLabels(NamedTuple):
     n_sampled: int
     n_nan: dict[str, int]
 
-    def lines(self, n_molecules: int) -> list[str]:
+    def lines(self, n_molecules: int | None) -> list[str]:
         """For people to read."""
         of = f"{self.n_sampled:,} " + ("molecules" if self.n_sampled == n_molecules else "sampled")
         return [
