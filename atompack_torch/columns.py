@@ -195,13 +195,15 @@ def _check_column(column: Column, n_molecules: int) -> None:
 
 def _check_axes(column: Column, n_atoms: int, n_molecules: int) -> None:
     """Says what to do about an axis too many; other shapes are checked natively."""
-    if column.scope != BUILTIN or not isinstance(column.values, np.ndarray):
+    is_label = column.scope == BUILTIN and column.key in BUILTINS
+    if not is_label or not isinstance(column.values, np.ndarray):
         return
     builtin = BUILTINS[column.key]
     expected = (n_atoms if builtin.level == "atom" else n_molecules, *builtin.shape)
     got = column.values.shape
     if hint := squeeze_hint(expected, got):
-        raise FieldError(f"{column.key}: expected {expected}, got {got}{hint}")
+        where = f"(molecule 0, field {column.key!r})"
+        raise FieldError(f"shape: expected {expected}, got {got}{hint} {where}")
 
 
 def _stored_column(column: Column) -> StoredColumn:

@@ -198,12 +198,8 @@ def _wider(one: Any, other: Any) -> Any:
 
 def _refuse_neighbors(neighbors: Any) -> None:
     is_number = isinstance(neighbors, (int, float)) and not isinstance(neighbors, bool)
-    if is_number:
-        raise TypeError(
-            f"neighbors: expected a NeighborList, got {neighbors!r}: "
-            f"pass neighbors=NeighborList({float(neighbors)!r})"
-        )
-    raise TypeError(f"neighbors: expected a NeighborList, got {type(neighbors).__name__}")
+    hint = f": pass neighbors=NeighborList({float(neighbors)!r})" if is_number else ""
+    raise TypeError(f"neighbors: expected a NeighborList, got {type(neighbors).__name__}{hint}")
 
 
 def _names(option: str, names: Sequence[str] | None) -> tuple[str, ...] | None:

@@ -286,7 +286,7 @@ def test_options_of_the_wrong_type_say_what_to_pass(new_path: NewPath) -> None:
     path = write(new_path(), open_and_periodic())
     with pytest.raises(TypeError, match=r"got str: pass cache=TorchCache\('c.h5'\)"):
         apt.AtpDataset(path, cache="c.h5")  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"got 5.0: pass neighbors=NeighborList\(5.0\)"):
+    with pytest.raises(TypeError, match=r"got float: pass neighbors=NeighborList\(5.0\)"):
         apt.AtpDataset(path, neighbors=5.0)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"neighbors: expected a NeighborList, got str"):
         apt.AtpDataset(path, neighbors="5")  # type: ignore[arg-type]
