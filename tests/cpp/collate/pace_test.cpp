@@ -79,6 +79,16 @@ TEST(ParallelPace, OneInterruptionDoesNotEndIt) {
   EXPECT_GT(runs.n_parallel, 95);
 }
 
+TEST(ParallelPace, SmallWorkIsSeldomTimed) {
+  ParallelPace pace;
+  EXPECT_FALSE(pace.is_small(1)) << "nothing is known yet";
+  pace.took({1e3, 1e3}, kWork, 1);
+  int n_timed = 0;
+  for (int i = 0; i < 1024; ++i) n_timed += !pace.is_small(kWork);
+  EXPECT_EQ(n_timed, 4);
+  EXPECT_FALSE(pace.is_small(1000 * kWork));
+}
+
 TEST(ParallelPace, RunsAreTimed) {
   ParallelPace pace;
   int64_t seen = 0;
