@@ -91,10 +91,12 @@ class ParallelPace {
   static double load(const std::atomic<double>& value) { return value.load(std::memory_order_relaxed); }
   static void store(std::atomic<double>& value, double now) { value.store(now, std::memory_order_relaxed); }
 
-  // A run that was interrupted for long counts as four times the usual.
+  // Falls at once and rises slowly: the first run opens files, and any may be interrupted, but none is too short.
   static void approach(std::atomic<double>& pace, double now) {
     const double before = load(pace);
-    store(pace, before == 0 ? now : before + 0.25 * (std::min(now, 4 * before) - before));
+    if (before == 0) return store(pace, now);
+    const double step = now < before ? 0.9 : 0.1;
+    store(pace, before + step * (std::min(now, 4 * before) - before));
   }
 
   std::atomic<int64_t> asked_{0}, small_{0};

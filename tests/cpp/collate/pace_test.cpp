@@ -79,6 +79,15 @@ TEST(ParallelPace, OneInterruptionDoesNotEndIt) {
   EXPECT_GT(runs.n_parallel, 95);
 }
 
+TEST(ParallelPace, AColdFirstRunMisleadsNobody) {
+  for (const double cpu : {0.6e6, 0.2e6}) {
+    Runs runs;
+    runs.pace.took({300e6, 100e6}, kWork, 1);
+    runs.run(10'000, cpu, 30 * cpu, cpu);
+    EXPECT_LT(runs.spent, 1.05 * 10'000 * cpu) << cpu;
+  }
+}
+
 TEST(ParallelPace, SmallWorkIsSeldomTimed) {
   ParallelPace pace;
   EXPECT_FALSE(pace.is_small(1)) << "nothing is known yet";
