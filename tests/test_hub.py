@@ -154,7 +154,7 @@ def test_offline_by_the_environment(cache: Cache) -> None:
         env={**os.environ, "HF_HUB_OFFLINE": "1"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=200,
         check=True,
     )
     assert done.stdout == "7\n"

@@ -31,7 +31,7 @@ PUBLIC = {
 def run(script: str) -> subprocess.CompletedProcess[str]:
     """A script in a fresh interpreter."""
     return subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=200, check=False
     )
 
 

@@ -371,7 +371,7 @@ def run(code: str, path: Path, *, interrupt: bool = False) -> subprocess.Complet
             assert process.stdout is not None
             process.stdout.readline()
             process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=200)
     finally:
         process.kill()
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
@@ -424,7 +424,7 @@ def test_forks_while_threads_run(dataset: apt.AtpDataset) -> None:
                     status = 0 if "this is a fork" in str(error) and len(fresh) == 3 else 2
             finally:
                 os._exit(status)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 200
         while (found := os.waitpid(child, os.WNOHANG)) == (0, 0):
             assert time.monotonic() < deadline, "the child hangs"
             time.sleep(0.005)
@@ -435,7 +435,7 @@ def test_forks_while_threads_run(dataset: apt.AtpDataset) -> None:
 def test_dataloader_workers_beside_a_running_loader(dataset: apt.AtpDataset) -> None:
     batches = iter(apt.Loader(dataset, 5, num_threads=2))
     next(batches)
-    workers = DataLoader(dataset, 5, num_workers=2, timeout=60)
+    workers = DataLoader(dataset, 5, num_workers=2, timeout=200)
     assert numbers(workers)[1:] == numbers(batches)
 
 

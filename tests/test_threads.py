@@ -32,7 +32,7 @@ def run(script: str, *arguments: str) -> list[str]:
         [sys.executable, "-c", script, *arguments],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=200,
         check=True,
     )
     return done.stdout.split()

@@ -43,6 +43,12 @@ class ParallelPace {
  public:
   static constexpr double kLeastShare = 150e3;  // nanoseconds
 
+  // Far from worth a second thread, so that reading clocks would be felt. Now and then not, to notice a change.
+  bool is_small(int64_t work) {
+    const double pace = load(cpu_pace_);
+    return pace > 0 && pace * static_cast<double>(work) < kLeastShare && ++small_ % kRefresh != 0;
+  }
+
   // Of at most so many threads; asked before each piece of work.
   int64_t advised_threads(int64_t work, int64_t most) {
     if (most < 2) return 1;
@@ -85,13 +91,15 @@ class ParallelPace {
   static double load(const std::atomic<double>& value) { return value.load(std::memory_order_relaxed); }
   static void store(std::atomic<double>& value, double now) { value.store(now, std::memory_order_relaxed); }
 
-  // A run that was interrupted for long counts as four times the usual.
+  // Falls at once and rises slowly: the first run opens files, and any may be interrupted, but none is too short.
   static void approach(std::atomic<double>& pace, double now) {
     const double before = load(pace);
-    store(pace, before == 0 ? now : before + 0.25 * (std::min(now, 4 * before) - before));
+    if (before == 0) return store(pace, now);
+    const double step = now < before ? 0.9 : 0.1;
+    store(pace, before + step * (std::min(now, 4 * before) - before));
   }
 
-  std::atomic<int64_t> asked_{0};
+  std::atomic<int64_t> asked_{0}, small_{0};
   std::atomic<double> cpu_pace_{0}, wall_pace_{0};  // nanoseconds for a unit of work on one thread; 0: not known yet
   std::atomic<double> lost_{0};                     // nanoseconds, by parallel runs; negative: gained
   std::atomic<double> owed_{0};                     // nanoseconds that are to be spent on one thread
@@ -101,7 +109,7 @@ class ParallelPace {
 // Calls body(n_threads) with the number that is worth it, and lets the pace know what it took.
 template <typename Body>
 auto run_paced(ParallelPace& pace, int64_t work, int64_t most_threads, const Body& body) {
-  if (most_threads < 2) return body(int64_t{1});
+  if (most_threads < 2 || pace.is_small(work)) return body(int64_t{1});
   const int64_t n_threads = pace.advised_threads(work, most_threads);
   const Stopwatch watch;
   if constexpr (std::is_void_v<decltype(body(n_threads))>) {

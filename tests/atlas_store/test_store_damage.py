@@ -14,8 +14,6 @@ from processes.client import ScriptServer
 
 import atompack_torch as apt
 
-pytestmark = pytest.mark.timeout(60)
-
 # Where we differ from the original on purpose.
 NOT_LISTED_FILES = ("json_array_file_missing", "json_dataset_not_in_file")
 

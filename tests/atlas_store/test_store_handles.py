@@ -15,8 +15,6 @@ from processes.client import ScriptServer
 
 import atompack_torch as apt
 
-pytestmark = pytest.mark.timeout(120)
-
 N_DATASETS, N_VALUES = 40, 500
 
 

@@ -369,7 +369,7 @@ def test_as_a_program(folder: Path, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "atompack_torch", "cache", "verify", path],
         capture_output=True,
-        timeout=60,
+        timeout=200,
         check=False,
     )
     assert (done.returncode, done.stderr) == (1, b"")

@@ -97,7 +97,7 @@ def test_as_a_program(fixtures: Path) -> None:
         [*RUN, "verify", str(fixtures / "bad_section_cut.atp")],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=200,
         check=False,
     )
     assert (done.returncode, done.stderr) == (1, "")
@@ -122,7 +122,7 @@ def test_nobody_reads_the_output(fixtures: Path, arguments: list[str], status: i
             [*RUN, *arguments, *[str(fixtures / "gen3.atp")] * 300],
             stdout=write,
             stderr=subprocess.PIPE,
-            timeout=60,
+            timeout=200,
             check=False,
         )
     finally:
@@ -138,7 +138,7 @@ def test_a_closed_pipe_does_not_hide_faults(fixtures: Path) -> None:
             [*RUN, "verify", *[str(fixtures / "bad_section_cut.atp")] * 300],
             stdout=write,
             stderr=subprocess.PIPE,
-            timeout=60,
+            timeout=200,
             check=False,
         )
     finally:
@@ -154,7 +154,7 @@ def test_names_that_a_terminal_would_obey(fixtures: Path, tmp_path: Path) -> Non
         done = subprocess.run(
             [*RUN, "info", path],
             capture_output=True,
-            timeout=60,
+            timeout=200,
             check=False,
             env={**os.environ, "PYTHONIOENCODING": encoding},
         )

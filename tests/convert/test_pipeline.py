@@ -270,7 +270,7 @@ def test_an_interrupt_leaves_nothing_behind(tmp_path: Path, target: str) -> None
             assert process.stdout is not None
             assert process.stdout.readline() == b"well under way\n"
             process.send_signal(signal.SIGINT)
-            _, errors = process.communicate(timeout=60)
+            _, errors = process.communicate(timeout=200)
         finally:
             process.kill()
     assert b"KeyboardInterrupt" in errors

@@ -2,23 +2,14 @@
 #pragma once
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
 namespace atompack::test {
 
 // tests/fixtures of the repository, or the folder of the same layout that ATOMPACK_FIXTURES names.
-inline std::filesystem::path fixtures_root() {
-  const char* const named = std::getenv("ATOMPACK_FIXTURES");
-  const std::filesystem::path root = named != nullptr && *named != '\0' ? named : ATOMPACK_FIXTURES_FOLDER;
-  if (!std::filesystem::is_directory(root / "atp")) {
-    throw std::runtime_error((root / "atp").string() + ": expected a folder (see ATOMPACK_FIXTURES)");
-  }
-  return root;
-}
+std::filesystem::path fixtures_root();
 
 inline std::filesystem::path atlas_fixtures() { return fixtures_root() / "atlas"; }
 

@@ -16,8 +16,6 @@ from torch.utils.data import ConcatDataset, DataLoader, Subset
 
 import atompack_torch as apt
 
-pytestmark = pytest.mark.timeout(120)
-
 START_METHODS = ("fork", "forkserver", "spawn")
 N_DATASETS = 90
 

@@ -25,8 +25,6 @@ from reference.names import STRUCTURE, reserved_names
 
 import atompack_torch as apt
 
-pytestmark = pytest.mark.timeout(120)
-
 NewPath = Callable[[], Path]
 XORS = (0x01, 0x80, 0xFF)
 CASES = [(codec, schema) for codec in strategies.CODECS for schema in (True, False)]

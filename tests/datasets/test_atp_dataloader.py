@@ -20,8 +20,6 @@ from torch.utils.data import ConcatDataset, DataLoader, Dataset, Subset, random_
 
 import atompack_torch as apt
 
-pytestmark = pytest.mark.timeout(120)
-
 NewPath = Callable[[], Path]
 N_MOLECULES = 40
 RECIPE = strategies.Recipe(

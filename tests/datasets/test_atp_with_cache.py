@@ -16,8 +16,6 @@ from torch.utils.data import DataLoader
 
 import atompack_torch as apt
 
-pytestmark = pytest.mark.timeout(120)
-
 NewPath = Callable[[], Path]
 EVERYTHING = range(11)
 

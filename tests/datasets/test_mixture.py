@@ -18,7 +18,6 @@ from torch.utils.data import DataLoader
 
 import atompack_torch as apt
 
-pytestmark = pytest.mark.timeout(120)
 NewPath = Callable[[], Path]
 LENGTHS = (100, 30, 7)
 

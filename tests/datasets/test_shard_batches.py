@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, Subset
 
 import atompack_torch as apt
 
-_TIMEOUT = 60  # seconds: a worker that hangs fails the test
+_TIMEOUT = 200  # seconds: a worker that hangs fails the test
 
 Make = Callable[[np.random.Generator, int], Any]
 

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 import atompack_torch as apt
 
-_TIMEOUT = 60  # seconds: a worker that hangs fails the test
+_TIMEOUT = 200  # seconds: a worker that hangs fails the test
 _N, _BLOCK = 64, 7  # in shards of 30: blocks of 7, 7, 7, 7, 2, then the same, then 4
 
 

@@ -22,7 +22,7 @@ from torch.utils.data import DataLoader
 
 import atompack_torch as apt
 
-_TIMEOUT = 60  # seconds: a worker that hangs fails the test
+_TIMEOUT = 200  # seconds: a worker that hangs fails the test
 _MARKER = "executed"
 PROTOCOLS = (2, 3, 4, 5)
 _EXPECTED = fixtures_root() / "atlas_shards" / "expected"

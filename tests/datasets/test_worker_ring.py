@@ -110,7 +110,7 @@ def test_growing_batches(path: Path) -> None:
     dataset = apt.AtpDataset(path)
     sizes = [1, 4, 30_000, 2, 60_000, 5, 5, 5, 5, 5]
     order = [[k % N for k in range(size)] for size in sizes for _ in range(3)]
-    batches = DataLoader(dataset, batch_sampler=order, num_workers=1, timeout=60)
+    batches = DataLoader(dataset, batch_sampler=order, num_workers=1, timeout=200)
     for numbers, batch in zip(order, batches, strict=True):
         assert_same_batch(batch, dataset.batch(numbers))
 
@@ -194,7 +194,7 @@ def test_nothing_is_left_when_the_consumer_is_killed(path: Path) -> None:
     finally:
         process.kill()
         process.communicate()
-    deadline = time.monotonic() + 30  # the workers notice after a while
+    deadline = time.monotonic() + 200  # the workers notice after a while
     while segments() - before and time.monotonic() < deadline:
         time.sleep(0.2)
     assert segments() - before == set()

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-ANSWER_SECONDS = 60.0
+ANSWER_SECONDS = 200.0
 
 
 class OracleError(RuntimeError):

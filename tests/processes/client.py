@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 SERVER = Path(__file__).with_name("server.py")
-SECONDS = 60.0
+SECONDS = 200.0
 
 
 class Done(NamedTuple):

@@ -36,12 +36,12 @@ def test_ranks_that_are_not_padded_differ_by_one() -> None:
 def test_many_molecules_cost_nothing() -> None:
     """Neither memory, nor time to a place far inside."""
     tracemalloc.start()
-    start = time.perf_counter()
+    start = time.thread_time()
     sampler = DistributedMoleculeSampler(10**10, num_replicas=7, rank=3)
     state = sampler.state_dict()
     sampler.load_state_dict({**state, "position": 7 * 10**9})
     numbers = list(islice(iter(sampler), 20_000))
-    assert time.perf_counter() - start < 2
+    assert time.thread_time() - start < 2
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 10**7

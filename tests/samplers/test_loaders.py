@@ -18,7 +18,6 @@ from atompack_torch import (
     DistributedMoleculeSampler,
 )
 
-pytestmark = pytest.mark.timeout(120)
 N = 200
 SIZES = np.random.default_rng(0).integers(1, 30, N)
 

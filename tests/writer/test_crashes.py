@@ -103,7 +103,6 @@ def survived(path: Path, first: int, sent: int, done: int) -> int:
     return n
 
 
-@pytest.mark.timeout(200)
 def test_killed_at_any_moment(
     scripts: ScriptServer, atompack: AtompackProcess, new_path: NewPath
 ) -> None:

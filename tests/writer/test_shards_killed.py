@@ -14,7 +14,7 @@ from reference.shards import Reader
 import atompack_torch as apt
 
 _N = 400
-_TIMEOUT = 60  # seconds
+_TIMEOUT = 200  # seconds
 
 
 def _write(root: Path, strategy: Any, progress: Any) -> None:

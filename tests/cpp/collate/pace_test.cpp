@@ -79,6 +79,25 @@ TEST(ParallelPace, OneInterruptionDoesNotEndIt) {
   EXPECT_GT(runs.n_parallel, 95);
 }
 
+TEST(ParallelPace, AColdFirstRunMisleadsNobody) {
+  for (const double cpu : {0.6e6, 0.2e6}) {
+    Runs runs;
+    runs.pace.took({300e6, 100e6}, kWork, 1);
+    runs.run(10'000, cpu, 30 * cpu, cpu);
+    EXPECT_LT(runs.spent, 1.05 * 10'000 * cpu) << cpu;
+  }
+}
+
+TEST(ParallelPace, SmallWorkIsSeldomTimed) {
+  ParallelPace pace;
+  EXPECT_FALSE(pace.is_small(1)) << "nothing is known yet";
+  pace.took({1e3, 1e3}, kWork, 1);
+  int n_timed = 0;
+  for (int i = 0; i < 1024; ++i) n_timed += !pace.is_small(kWork);
+  EXPECT_EQ(n_timed, 4);
+  EXPECT_FALSE(pace.is_small(1000 * kWork));
+}
+
 TEST(ParallelPace, RunsAreTimed) {
   ParallelPace pace;
   int64_t seen = 0;
