@@ -256,9 +256,10 @@ void bind_file_reader(py::module_& module) {
       .def("read", [](const Reader& self, Name name, const Extents& start, const Extents& count) {
         const array_format::Array array = self.array(name);
         return values_of(array.type, count, [&](auto out) {
-          const py::gil_scoped_release released;
-          array_format::DecodedBlock last;
-          self.read(array, Box{start, count}, out, last);
+          without_gil([&] {
+            array_format::DecodedBlock last;
+            self.read(array, Box{start, count}, out, last);
+          });
         });
       });
   module.def(
