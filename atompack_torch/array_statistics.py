@@ -43,10 +43,11 @@ def _short(bound: int | float | bytes | None) -> str:
     return repr(bound)
 
 
-def check_bounds(stored: Iterable[tuple[Any, Any, int, int]], *bounds: Any) -> None:
+def check_bounds(where: str, stored: Iterable[tuple[Any, Any, int, int]], *bounds: Any) -> None:
     """Refuses bounds that the values of an array cannot be compared with.
 
     Args:
+        where: what errors call the array.
         stored: (min, max, nulls, rows) of an array in each dataset.
         bounds: as ``comparable`` gives them.
 
@@ -62,7 +63,7 @@ def check_bounds(stored: Iterable[tuple[Any, Any, int, int]], *bounds: Any) -> N
         for bound in given:
             if low is not None and isinstance(low, bytes) != isinstance(bound, bytes):
                 kinds = ("a str", "a number") if isinstance(low, bytes) else ("a number", "a str")
-                raise FieldError(f"bound: expected {kinds[0]}, got {kinds[1]}: {bound!r}")
+                raise FieldError(f"{where}: bound: expected {kinds[0]}, got {kinds[1]}: {bound!r}")
 
 
 def comparable(bound: Bound | None) -> Any:

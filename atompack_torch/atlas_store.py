@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
 
 from atompack_torch import formats
 from atompack_torch._core import AtlasReader, AtlasWriter, ColumnScanner, resolve_indices
@@ -23,7 +22,7 @@ from atompack_torch.array_statistics import (
 from atompack_torch.atlas_changes import StoreChanges
 from atompack_torch.column_scan import LAYOUTS, ColumnScan, Layout
 from atompack_torch.errors import FieldError, file_exists
-from atompack_torch.indices import Indices
+from atompack_torch.indices import Indices, names_in
 from atompack_torch.options import (
     MAX_METADATA_BYTES,
     absolute_path,
@@ -355,19 +354,15 @@ class AtlasStore(StoreChanges, XarrayDatasets):
             for array, (values, offsets, mask) in zip(arrays, columns, strict=True)
         }
 
-    def _rows(
-        self, reader: AtlasReader, datasets: Sequence[str] | Indices | None
-    ) -> tuple[list[str], Sequence[int]]:
+    def _rows(self, reader: AtlasReader, datasets: Any) -> tuple[list[str], Sequence[int]]:
         """Names of datasets, and their numbers to the reader."""
         names = self._flushed_names()
         if datasets is None:
             return names, range(len(names))
-        has_places = isinstance(datasets, Sequence) or hasattr(datasets, "__array__")
-        given: Any = datasets if has_places else list(datasets)
-        if not isinstance(given, Tensor) and len(given) and isinstance(given[0], str):
-            chosen = [str(name) for name in given]
+        chosen = names_in(datasets)
+        if chosen is not None:
             return chosen, self._numbers(reader, chosen)
-        rows = resolve_indices(given, len(names), None, "dataset").tolist()
+        rows = resolve_indices(datasets, len(names), None, "dataset").tolist()
         return [names[row] for row in rows], rows
 
     def _scanner(
@@ -433,10 +428,7 @@ class AtlasStore(StoreChanges, XarrayDatasets):
         stored = self._reader().statistics(variable)
         names = self._flushed_names()
         least, most = comparable(min), comparable(max)
-        try:
-            check_bounds(stored.values(), least, most)
-        except FieldError as error:
-            raise FieldError(f"{self._path}: array {array!r}: {error}") from None
+        check_bounds(f"{self._path}: array {array!r}", stored.values(), least, most)
         return [
             names[i]
             for i in self._reader().datasets_with(variable)

@@ -20,3 +20,13 @@ def is_batch(item: Any) -> TypeGuard[Indices]:
     if n_dimensions is not None:
         return bool(n_dimensions > 0)
     return hasattr(item, "__len__") and not isinstance(item, (str, bytes))
+
+
+def names_in(selected: Sequence[str] | Indices) -> list[str] | None:
+    """The names in a sequence or another iterable of them; None for numbers and masks."""
+    if isinstance(selected, Tensor) or not hasattr(selected, "__iter__"):
+        return None
+    if not isinstance(selected, Sequence) and not hasattr(selected, "__array__"):
+        selected = list(selected)
+    named = len(selected) > 0 and isinstance(selected[0], str)
+    return [str(name) for name in selected] if named else None

@@ -291,9 +291,10 @@ void bind_file_reader(py::module_& module) {
         const array_format::Array array = self.array(name);
         self.check_unstored(array, Box{start, count}, max_unstored_bytes);
         return values_of(array.type, count, [&](auto out) {
-          const py::gil_scoped_release released;
-          array_format::DecodedBlock last;
-          self.read(array, Box{start, count}, out, last);
+          without_gil([&] {
+            array_format::DecodedBlock last;
+            self.read(array, Box{start, count}, out, last);
+          });
         });
       });
   module.def("verify_array_file", unlocked(&faults_of_arrays), py::arg("path"), py::arg("names"), py::arg("max_metadata_bytes"));

@@ -361,12 +361,14 @@ def test_kinds_of_indices(atompack: AtompackProcess, new_path: NewPath) -> None:
     kinds += [torch.tensor([1, -2], dtype=torch.int32), [np.int64(1), torch.tensor(3)]]
     for indices in kinds:
         assert_batch(dataset.batch(indices), want)
-    for wrong in ([True, False], np.ones(5, bool), torch.ones(5, dtype=torch.bool), [1.0], ["1"]):
+    mask = [False, True, False, True, False]
+    for chosen in (mask, np.array(mask), torch.tensor(mask)):
+        assert_batch(dataset.batch(chosen), want)
+        assert_batch(dataset[chosen], want)
+    for wrong in ([1.0], ["1"], [True, 1, 0, 1, 0], [[1, 3]]):
         with pytest.raises(TypeError):
             dataset.batch(wrong)
-    with pytest.raises((TypeError, ValueError)):
-        dataset.batch([[1, 3]])
-    for outside in ([5], [-6], [0, 1 << 40]):
+    for outside in ([5], [-6], [0, 1 << 40], [True, False], np.ones(6, bool)):
         with pytest.raises(IndexError):
             dataset.batch(outside)
     for outside in (5, -6):
