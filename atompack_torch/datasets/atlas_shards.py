@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pickle
 import warnings
@@ -104,6 +105,7 @@ class ShardDataset(BatchDataset[Any]):
         }
         self._num_threads = num_threads
         self._opened: _Opened | None = None
+        self._version = self._current_version()
         reader = self._open().reader
         self._n = len(reader)
         if (warning := reader.shard_sizes_warning()) is not None:
@@ -113,8 +115,23 @@ class ShardDataset(BatchDataset[Any]):
         # Without a lock (a fork could inherit it locked): opening twice does no harm.
         opened = self._opened
         if opened is None:
-            opened = self._opened = _Opened(self)
+            opened = _Opened(self)
+            if self._current_version() != self._version:
+                raise OSError(
+                    errno.ESTALE,
+                    "another data set is here than the one that was opened first: open it again",
+                    self._root,
+                )
+            self._opened = opened
         return opened
+
+    def _current_version(self) -> tuple[int, ...]:
+        """Identity of the root's `meta.json`, which a pickle compares before it reads."""
+        try:
+            found = (Path(self._root) / "meta.json").stat()
+        except OSError:
+            return ()  # opening reports it
+        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_opened": None}

@@ -1,16 +1,34 @@
 #include "atp/reader.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 
 #include "atp/scan.h"
 
 namespace atompack::atp {
+namespace {
+
+// The number of a file that was replaced may be given to a later one. A file's generations only grow, and a generation
+// has one header.
+bool may_hold(int fd, const std::string& path, const Header& header) {
+  std::array<std::byte, 2 * Header::kEncodedSize> slots{};
+  const size_t got = io::read_at(fd, 0, slots, path);
+  try {
+    const Header now = choose_header(Bytes(slots).first(got), io::identify(fd, path).size);
+    return now.generation > header.generation ||
+           (now.generation == header.generation && now.encode() == header.encode());
+  } catch (const DataError&) {
+    return true;  // damaged since; the snapshot knows what is in the file
+  }
+}
+
+}  // namespace
 
 io::UniqueFd open_snapshot(const std::string& path, const Snapshot& snapshot) {
   io::UniqueFd fd = io::open_for_reading(path);
   const io::FileIdentity now = io::identify(fd.get(), path);
-  if (!now.same_file(snapshot.identity)) {
+  if (!now.same_file(snapshot.identity) || !may_hold(fd.get(), path, snapshot.header)) {
     throw IoError(ESTALE, "another file stands here than the one that was opened first; refresh() takes it up", path);
   }
   if (const uint64_t end = snapshot.header.committed_end(); now.size < end) {

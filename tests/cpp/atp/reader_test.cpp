@@ -255,6 +255,25 @@ TEST(Reader, AnotherFileAtThePathIsStale) {
   before.prepare({});  // who has the old one open may keep it
 }
 
+TEST(Reader, AnotherFileUnderTheNumberOfTheFirstIsStale) {
+  const AtpFile made = atp_file({.records = three_records(), .schema = three_schema()});
+  const TemporaryFile file(made.bytes.bytes());
+  const Snapshot now = take_snapshot(file.path());
+  const auto stale = [&](auto change) {
+    Snapshot other = now;  // of a file that is gone, whose number this one got
+    change(other.header);
+    try {
+      const Reader after(file.path(), other, {});
+      return false;
+    } catch (const IoError& error) {
+      return error.code() == ESTALE;
+    }
+  };
+  EXPECT_FALSE(stale([](Header&) {}));
+  EXPECT_TRUE(stale([](Header& header) { ++header.generation; }));
+  EXPECT_TRUE(stale([](Header& header) { header.n_molecules = 2; }));
+}
+
 TEST(Reader, ReadsAtomCountsWithoutRecords) {
   AtpFile made = atp_file({.records = three_records(), .schema = three_schema()});
   std::ranges::fill(made.bytes.writable().subspan(kDataStart, 100), std::byte{0xEE});
