@@ -5,6 +5,7 @@
 
 #include "atlas_store/metadata_decode.h"
 #include "atlas_store/metadata_encode.h"
+#include "base/in_file.h"
 #include "codec/codec.h"
 #include "codec/lz4_codec.h"
 #include "codec/zstd_codec.h"
@@ -73,6 +74,7 @@ std::optional<MetadataFile> read_metadata_file(const std::string& store, uint64_
     const std::string path = path_of(store, form);
     try {
       MetadataFile file{form, path, {}, {}};
+      if (const auto version = io::version_of(path)) in_file(path, [&] { check_size(version->size, max_bytes); });
       file.bytes = io::read_whole(path, std::min(max_bytes, kMaxStoredBytes), file.version);
       return file;
     } catch (const IoError& error) {
