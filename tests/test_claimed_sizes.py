@@ -21,6 +21,7 @@ MIB = 1 << 20
 SCRIPT = """
     import resource, sys
     import atompack_torch as apt
+    from atompack_torch.convert import convert
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     try:
         {use}
@@ -79,7 +80,7 @@ def test_rows_of_caches(cache: Path, tmp_path: Path, changed: tuple[str, ...]) -
 def test_atoms_of_extended_xyz(tmp_path: Path, count: int) -> None:
     path = tmp_path / "a.xyz"
     path.write_text(f"{count}\nProperties=species:S:1:pos:R:3\nH 0 0 0\n")
-    assert growth("apt.convert(sys.argv[1], sys.argv[1] + '.atp')", path) < 100 * MIB
+    assert growth("convert(sys.argv[1], sys.argv[1] + '.atp')", path) < 100 * MIB
 
 
 def test_rows_of_npz(tmp_path: Path) -> None:
@@ -90,4 +91,4 @@ def test_rows_of_npz(tmp_path: Path) -> None:
                 header, {"descr": "<f8", "fortran_order": False, "shape": shape}
             )
             archive.writestr(f"{name}.npy", header.getvalue() + b"\0" * 64)
-    assert growth("apt.convert(sys.argv[1], sys.argv[1] + '.atp')", tmp_path / "a.npz") < 100 * MIB
+    assert growth("convert(sys.argv[1], sys.argv[1] + '.atp')", tmp_path / "a.npz") < 100 * MIB

@@ -188,9 +188,7 @@ def test_store(tmp_path: Path, run: str) -> None:
     assert cut_while(script, tmp_path / "whole", path, lambda: file)["whole"] >= 2
 
 
-@pytest.mark.parametrize(
-    "run", ["cached.statistics()", "beside.statistics()", "apt.verify_cache(path, recompute=False)"]
-)
+@pytest.mark.parametrize("run", ["cached.statistics()", "beside.statistics()", "verify()"])
 def test_cache(tmp_path: Path, run: str) -> None:
     rng = np.random.default_rng(4)
     with apt.AtpWriter(tmp_path / "a.atp") as writer:
@@ -206,9 +204,15 @@ def test_cache(tmp_path: Path, run: str) -> None:
     apt.build_cache(dataset, descriptor, whole, force_derivatives=True, progress=False)
     path = tmp_path / "c.h5"
     script = f"""
+        from atompack_torch.cache_verification import _Examiner
+        def verify():
+            faults = [f for part in examiner.parts() for f in examiner.examine(part).faults]
+            if faults:
+                raise apt.CorruptFileError(faults[0].message)
         def begin():
-            global cached, beside
-            cache = apt.TorchCache(path)
+            global cached, beside, examiner
+            cache = apt.TorchCache(path)._by_reading()  # opened before the file is cut
+            examiner = _Examiner(cache, None)
             cached = apt.TorchCacheDataset(cache)
             beside = apt.AtpDataset({str(tmp_path / "a.atp")!r}, cache=cache)
         def run():

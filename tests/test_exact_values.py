@@ -132,7 +132,7 @@ def write_stored(request: pytest.FixtureRequest, tmp_path: Path) -> Write:
         ("float64", np.array([2**63 - 1])),
         ("float64", np.ma.masked_array([1.0, 2.0], [0, 1])),
         ("float64", [1 + 2j]),
-        ("float64", np.array([0.1], "g")),
+        ("float64", np.array([1], "g") / 10),
         ("float64", np.array([1.0, None])),
         ("float64", np.ma.masked_array(np.zeros(3), [0, 0, 1])),
         ("int32", [2**31]),

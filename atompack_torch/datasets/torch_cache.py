@@ -60,6 +60,7 @@ class TorchCache:
         with formats.opening(path, "a feature cache (HDF5)", "hdf5"):
             self._native: TorchCacheReader | None = TorchCacheReader(self._file)
         self._identity = self._native.identity
+        self._reads = False  # by pread, without a mapping
 
     def _reader(self) -> TorchCacheReader:
         if self._native is None:
@@ -67,13 +68,19 @@ class TorchCache:
         return self._native
 
     def _by_reading(self) -> TorchCache:
-        """A copy that reads rows without mapping the file; see ``MoleculeDataset``."""
+        """A copy that reads rows without mapping the file; see ``MoleculeDataset``.
+
+        Opening it looks at the headers of HDF5 objects through a mapping all the same.
+        """
+        if self._reads:
+            return self
         part = copy.copy(self)
+        part._reads = True
         part._native = TorchCacheReader(self._file, self._identity, by_reading=True)
         return part
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_native": None}
+        return {**self.__dict__, "_native": None, "_reads": False}
 
     def _open_rows(self) -> MoleculeSource:
         """Features and derivatives by entry, for a data set that has molecules of its own."""

@@ -4,6 +4,7 @@
 
 #include "atlas_store/metadata_decode.h"
 #include "atlas_store/metadata_encode.h"
+#include "base/in_file.h"
 #include "codec/codec.h"
 #include "codec/lz4_codec.h"
 #include "codec/zstd_codec.h"
@@ -71,6 +72,7 @@ std::optional<MetadataFile> read_metadata_file(const std::string& store, uint64_
   for (const Form form : kForms) {
     const std::string path = path_of(store, form);
     if (auto held = io::HeldFile::open(path)) {
+      in_file(path, [&] { check_size(held->version().size, max_bytes); });
       std::vector<std::byte> bytes = held->read_whole(std::min(max_bytes, kMaxStoredBytes));
       return MetadataFile{form, path, std::move(bytes), std::move(held)};
     }

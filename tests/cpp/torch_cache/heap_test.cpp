@@ -17,9 +17,7 @@ ByteString three_objects() {
       collection({{1, ByteString("first")}, {3, ByteString("the third")}, {2, ByteString("12345678")}}));
 }
 
-std::string_view text_at(const GlobalHeap& heap, uint64_t at, size_t length) {
-  return as_text(heap.row(at, length));
-}
+std::string_view text_at(const GlobalHeap& heap, uint64_t at, size_t length) { return as_text(heap.row(at, length)); }
 
 TEST(GlobalHeap, FindsObjectsByNumber) {
   const ByteString bytes = three_objects();
