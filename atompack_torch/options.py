@@ -8,7 +8,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from atompack_torch._core import LZ4_LEVELS, ZSTD_LEVELS
 from atompack_torch.errors import FieldError
 
 MAX_METADATA_BYTES = 1 << 30
@@ -94,6 +93,8 @@ def check_level(codec: str | None, level: int) -> None:
         TypeError: it is no integer.
         ValueError: it is out of range.
     """
+    from atompack_torch._core import LZ4_LEVELS, ZSTD_LEVELS  # not where only names are checked
+
     if isinstance(level, bool) or not hasattr(level, "__index__"):
         raise TypeError(f"level: expected an int, got {level!r}")
     low, high = LZ4_LEVELS if codec == "lz4" else ZSTD_LEVELS

@@ -8,6 +8,7 @@ import pickle
 import warnings
 from collections import OrderedDict, deque
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np

@@ -1,5 +1,5 @@
-// Arguments and results of bound functions that are tensors. Torch's own caster is not used: its header takes ten
-// seconds to compile in every source that includes it.
+// Arguments and results of bound functions that are tensors or dtypes. Torch's own caster is not used: its header takes
+// ten seconds to compile in every source that includes it.
 #pragma once
 
 #include "bindings/tensors.h"
@@ -15,5 +15,19 @@ struct pybind11::detail::type_caster<at::Tensor> {
   }
   static handle cast(const at::Tensor& tensor, return_value_policy, handle) {
     return atompack::bindings::wrap_tensor(tensor);
+  }
+};
+
+template <>
+struct pybind11::detail::type_caster<at::ScalarType> {
+  PYBIND11_TYPE_CASTER(at::ScalarType, const_name("torch.dtype"));
+
+  bool load(handle source, bool) {
+    if (!atompack::bindings::is_dtype(source)) return false;
+    value = atompack::bindings::as_dtype(source);
+    return true;
+  }
+  static handle cast(at::ScalarType dtype, return_value_policy, handle) {
+    return atompack::bindings::wrap_dtype(dtype);
   }
 };

@@ -15,4 +15,9 @@ const at::Tensor& as_tensor(pybind11::handle object);
 // An undefined tensor becomes None.
 pybind11::handle wrap_tensor(const at::Tensor& tensor);
 
+bool is_dtype(pybind11::handle object);
+// Requires is_dtype(object).
+at::ScalarType as_dtype(pybind11::handle object);
+pybind11::handle wrap_dtype(at::ScalarType dtype);
+
 }  // namespace atompack::bindings

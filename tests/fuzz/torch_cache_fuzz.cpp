@@ -26,16 +26,16 @@ void allowing_damage(const Action& action) {
 }
 
 // Each twice: the second time the row's place is known.
-void read_rows(const VlenColumn& column, const GlobalHeap& heap) {
+void read_rows(const VlenColumn& column, const GlobalHeap& heap, Bytes file) {
   for (int64_t row = 0; row < column.n_rows(); ++row) {
     allowing_damage([&] {
       const Bytes first = column.row(heap, row);
       const Bytes again = column.row(heap, row);
       require(first.size() == column.row_bytes(row), "a row is as long as its reference says");
       require(first.data() == again.data() && first.size() == again.size(), "a row stays where it was found");
-      const std::byte* const file = heap.file().data();
-      require(first.empty() || (first.data() >= file && first.data() + first.size() <= file + heap.file().size()),
-              "a row lies in the file");
+      require(
+          first.empty() || (first.data() >= file.data() && first.data() + first.size() <= file.data() + file.size()),
+          "a row lies in the file");
       if (column.dtype() == DType::int32 || column.dtype() == DType::int64) check_indices(column, first, row);
     });
   }
@@ -50,7 +50,8 @@ void read_vlen_rows(Bytes input) {
   const size_t n_rows = static_cast<size_t>(input[2]) % 64;
   const size_t bytes = std::min(n_rows, (input.size() - 3) / VlenColumn::kReferenceBytes) * VlenColumn::kReferenceBytes;
   const VlenColumn column("rows", dtype, input.subspan(3, bytes));
-  read_rows(column, GlobalHeap(input.subspan(3 + bytes), base));
+  const Bytes file = input.subspan(3 + bytes);
+  read_rows(column, GlobalHeap(file, base), file);
   allowing_damage([&] {
     std::vector<int64_t> numbers(n_rows);
     for (size_t i = 0; i < n_rows; ++i) numbers[i] = static_cast<int64_t>(i);

@@ -23,7 +23,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from atompack_torch._core import check_regular_file
 from atompack_torch.cli._output import (
     UsageError,
     add_json,
@@ -177,6 +176,8 @@ def _source(paths: list[str], labels: list[str]) -> MoleculeDataset:
 
 
 def _is_hdf5(path: str) -> bool:
+    from atompack_torch._core import check_regular_file
+
     if not Path(path).is_file():
         return False
     check_regular_file(path)  # one in /proc may block

@@ -1,4 +1,4 @@
-#include "io/file.h"
+#include "io/held_file.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -58,9 +58,9 @@ TEST(File, AVersionTellsWritingAndReplacingFromNothing) {
   EXPECT_NE(replaced, before);
   file.resize(9);
   EXPECT_NE(version_of(file.path()), replaced);
-  FileVersion read;
-  EXPECT_EQ(read_whole(file.path(), 100, read).size(), 9U);
-  EXPECT_EQ(version_of(file.path()), read);
+  const auto held = HeldFile::open(file.path());
+  EXPECT_EQ(held->read_whole(100).size(), 9U);
+  EXPECT_EQ(version_of(file.path()), held->version());
 }
 
 TEST(File, WhatIsNotThereHasNoVersion) {
