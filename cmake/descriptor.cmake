@@ -14,3 +14,4 @@ target_compile_options(atompack_descriptor PRIVATE -Wall -Wextra -Werror -fvisib
 target_compile_options(atompack_descriptor PRIVATE -ffp-contract=off)
 target_link_libraries(atompack_descriptor PUBLIC atompack_core)
 atompack_precompile(atompack_descriptor)
+atompack_unite(atompack_descriptor 8)

@@ -29,3 +29,4 @@ target_compile_options(atompack_hdf5 PRIVATE -Wall -Wextra -Werror -fvisibility=
 target_compile_definitions(atompack_hdf5 PRIVATE H5_USE_110_API)
 target_link_libraries(atompack_hdf5 PUBLIC atompack_core PRIVATE PkgConfig::HDF5)
 atompack_precompile(atompack_hdf5)
+atompack_unite(atompack_hdf5 10)

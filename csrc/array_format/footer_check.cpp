@@ -6,7 +6,7 @@
 namespace atompack::array_format {
 namespace {
 
-constexpr uint8_t kTypes = 16, kFills = 6, kAttributeTypes = 12, kPairWidths = 3;
+constexpr uint8_t kTypes = 16, kFillTags = 6, kAttributeTypes = 12, kPairWidths = 3;
 
 void check_block(ArchiveCheck& check, uint64_t at) {
   const bool named = check.tag(at + BlockLayout::kCodec, 2, "codec tag") == 1;
@@ -22,7 +22,7 @@ void check_type(ArchiveCheck& check, uint64_t at) {
 }
 
 void check_fill(ArchiveCheck& check, uint64_t at) {
-  const uint8_t tag = check.tag(at, kFills, "fill tag");
+  const uint8_t tag = check.tag(at, kFillTags, "fill tag");
   if (tag == 0) check.boolean(at + 1, "fill value");
   if (tag == 4) check.text(at + TaggedLayout::kPayload, "fill value");
 }

@@ -52,7 +52,7 @@ std::optional<Extreme> load_extreme(Bytes bytes, uint64_t at) {
 }
 
 // Where what an entry points at was put.
-struct Children {
+struct ExtremePlaces {
   uint64_t name = 0, min = 0, max = 0;
 };
 
@@ -127,7 +127,7 @@ Statistics read_statistics(const std::string& base_path) {
 
 std::vector<std::byte> encode_statistics(const StatisticsList& statistics) {
   ArchiveWriter archive;
-  std::vector<Children> children;
+  std::vector<ExtremePlaces> children;
   children.reserve(statistics.size());
   for (const auto& [name, entry] : statistics) {
     const uint64_t name_at = archive.put_long_text(name);

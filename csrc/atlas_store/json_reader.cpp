@@ -3,6 +3,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "base/real.h"
 #include "base/utf8.h"
@@ -10,7 +11,6 @@
 namespace atompack::atlas_store {
 namespace {
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 // Characters of a text that stand for themselves and do not end it.
 bool is_plain(char c) { return static_cast<unsigned char>(c) >= 0x20 && c != '"' && c != '\\'; }

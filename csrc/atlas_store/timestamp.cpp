@@ -4,6 +4,8 @@
 #include <chrono>
 #include <cstdio>
 
+#include "base/ascii.h"
+
 namespace atompack::atlas_store {
 namespace {
 
@@ -11,7 +13,6 @@ using std::chrono::sys_days, std::chrono::year, std::chrono::month, std::chrono:
 
 constexpr int64_t kPerSecond = 1'000'000'000;
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 // Takes the text apart from the front; each method is false where it is not what it should be.
 class Parts {

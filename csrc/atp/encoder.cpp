@@ -9,7 +9,6 @@ namespace atompack::atp {
 namespace {
 
 constexpr uint64_t kMost = std::numeric_limits<uint32_t>::max();  // of every size and count in the format
-constexpr uint64_t kLongestKey = 255;
 constexpr uint64_t kMostSections = 65535;
 
 // The order in which builtins are written; properties follow, of atoms first, sorted by key.

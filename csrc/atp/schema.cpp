@@ -11,7 +11,6 @@ namespace atompack::atp {
 namespace {
 
 constexpr uint8_t kUnknownPositions = 255;
-constexpr size_t kLongestKey = 255;  // of a section: its length takes one byte
 
 bool fixed_by_tag(Form form) { return form == Form::scalar || form == Form::flags || form == Form::matrix; }
 

@@ -11,6 +11,8 @@
 
 namespace atompack::atp {
 
+inline constexpr size_t kLongestKey = 255;  // of a section: its length takes one byte
+
 struct Header;
 
 struct SchemaEntry {

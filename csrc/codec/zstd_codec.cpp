@@ -11,19 +11,19 @@
 #include <optional>
 
 #include "base/checked_math.h"
+#include "codec/zstd_context.h"
 
 namespace atompack::codec {
 namespace {
 
 constexpr uint64_t kMostBlockBytes = 128 * 1024;
 
-struct FreeContext {
+struct FreeDecompression {
   void operator()(ZSTD_DCtx* context) const { ZSTD_freeDCtx(context); }
-  void operator()(ZSTD_CCtx* context) const { ZSTD_freeCCtx(context); }
 };
 
 ZSTD_DCtx* decompression_context() {
-  thread_local const std::unique_ptr<ZSTD_DCtx, FreeContext> context(ZSTD_createDCtx());
+  thread_local const std::unique_ptr<ZSTD_DCtx, FreeDecompression> context(ZSTD_createDCtx());
   if (!context) throw std::bad_alloc();
   return context.get();
 }
@@ -33,12 +33,6 @@ ZSTD_DCtx* fresh_context() {
   ZSTD_DCtx* const context = decompression_context();
   ZSTD_DCtx_reset(context, ZSTD_reset_session_and_parameters);
   return context;
-}
-
-ZSTD_CCtx* compression_context() {
-  thread_local const std::unique_ptr<ZSTD_CCtx, FreeContext> context(ZSTD_createCCtx());
-  if (!context) throw std::bad_alloc();
-  return context.get();
 }
 
 // RFC 8878, 3.1.1.1.2: no block is larger than the window; eight steps from one power of two to the next.
@@ -154,7 +148,7 @@ ZstdFrame zstd_first_frame(Bytes stored) {
 uint64_t zstd_compressed_bound(uint64_t bytes) { return ZSTD_compressBound(bytes); }
 
 size_t zstd_compress(int level, Bytes in, std::span<std::byte> out) {
-  const size_t got = ZSTD_compressCCtx(compression_context(), out.data(), out.size(), in.data(), in.size(), level);
+  const size_t got = ZSTD_compressCCtx(zstd_compression_context(), out.data(), out.size(), in.data(), in.size(), level);
   if (ZSTD_isError(got)) throw InternalError(cat("zstd: ", ZSTD_getErrorName(got)));
   return got;
 }

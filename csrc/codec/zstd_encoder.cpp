@@ -7,19 +7,14 @@
 
 #include "base/error.h"
 #include "codec/zstd_codec.h"
+#include "codec/zstd_context.h"
 
 namespace atompack::codec {
 namespace {
 
-struct FreeContext {
+struct FreeCompression {
   void operator()(ZSTD_CCtx* context) const { ZSTD_freeCCtx(context); }
 };
-
-ZSTD_CCtx* compression_context() {
-  thread_local const std::unique_ptr<ZSTD_CCtx, FreeContext> context(ZSTD_createCCtx());
-  if (!context) throw std::bad_alloc();
-  return context.get();
-}
 
 // The library trains on three quarters of the samples, and divides by zero or reads past their end where those are only
 // a few bytes.
@@ -33,6 +28,12 @@ bool are_enough(std::span<const Bytes> samples) {
 }
 
 }  // namespace
+
+ZSTD_CCtx* zstd_compression_context() {
+  thread_local const std::unique_ptr<ZSTD_CCtx, FreeCompression> context(ZSTD_createCCtx());
+  if (!context) throw std::bad_alloc();
+  return context.get();
+}
 
 std::vector<std::byte> train_zstd_dictionary(std::span<const Bytes> samples, uint64_t most_bytes) {
   if (!are_enough(samples)) return {};
@@ -63,7 +64,7 @@ std::vector<std::byte> ZstdEncoder::compress(Bytes content) const {
     frame.resize(zstd_compress(level_, content, frame));
     return frame;
   }
-  const size_t got = ZSTD_compress_usingCDict(compression_context(), frame.data(), frame.size(), content.data(),
+  const size_t got = ZSTD_compress_usingCDict(zstd_compression_context(), frame.data(), frame.size(), content.data(),
                                               content.size(), dictionary_.get());
   if (ZSTD_isError(got)) throw InternalError(cat("zstd: ", ZSTD_getErrorName(got)));
   frame.resize(got);

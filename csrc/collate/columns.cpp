@@ -24,7 +24,7 @@ int value_bits(DType dtype) {
 }
 
 // Floats to floats, integers to floats, and to integers that hold every one of them.
-bool can_cast(DType from, DType to) {
+bool can_cast_column(DType from, DType to) {
   if (from == to) return true;
   if (is_floating(to)) return is_floating(from) || is_integer(from);
   if (!is_integer(from) || !is_integer(to)) return false;
@@ -86,7 +86,7 @@ std::string text_of(const ColumnType& type) {
 
 DType cast_of(DType stored, const ScanOptions& options, const std::string& name) {
   if (!options.dtype) return stored;
-  if (can_cast(stored, *options.dtype)) return *options.dtype;
+  if (can_cast_column(stored, *options.dtype)) return *options.dtype;
   throw FieldError(cat("dtype: ", name_of(stored), " values cannot be cast to ", name_of(*options.dtype)))
       .at_field(name);
 }
@@ -182,9 +182,9 @@ void lay_out(ColumnPlan& plan, Layout layout, Arena& arena) {
   }
 }
 
-class Filler final : public ColumnVisitor {
+class ColumnFiller final : public ColumnVisitor {
  public:
-  Filler(const ColumnPlan& plan, std::byte* arena, std::vector<std::optional<TextRow>>& texts)
+  ColumnFiller(const ColumnPlan& plan, std::byte* arena, std::vector<std::optional<TextRow>>& texts)
       : plan_(plan), arena_(arena), texts_(texts) {}
 
   std::byte* place(size_t row, uint64_t first, uint64_t) override {
@@ -235,12 +235,12 @@ std::vector<std::optional<TextRow>> empty_texts(const ColumnPlan& plan) {
   return texts;
 }
 
-struct Task {
+struct ScanTask {
   size_t column, unit;
 };
 
-void run(std::span<const ColumnPlan> plans, std::span<Filler> fillers, int max_threads) {
-  std::vector<Task> tasks;
+void run(std::span<const ColumnPlan> plans, std::span<ColumnFiller> fillers, int max_threads) {
+  std::vector<ScanTask> tasks;
   uint64_t work = 0;
   for (size_t column = 0; column < plans.size(); ++column) {
     const ColumnSlice& slice = plans[column].slice();
@@ -305,7 +305,7 @@ Scan scan(std::span<const ColumnPart> parts, const ScanOptions& options, ArenaKi
   }
   Scan made{allocate_arena(room.size(), kind), {}};
   auto* const memory = static_cast<std::byte*>(made.arena.mutable_data_ptr());
-  std::vector<Filler> fillers;
+  std::vector<ColumnFiller> fillers;
   fillers.reserve(plans.size());
   for (size_t i = 0; i < plans.size(); ++i) {
     fillers.emplace_back(plans[i], memory, texts[i]);

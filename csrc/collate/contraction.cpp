@@ -73,7 +73,7 @@ DerivativeView<Real> view_of(const DerivativeTensors& rows) {
           .n_angular = static_cast<size_t>(rows.grads_i.size(1))};
 }
 
-struct AtomRange {
+struct CenterRange {
   int64_t first, last;
 };
 
@@ -81,7 +81,7 @@ std::span<const int64_t> indices(const at::Tensor& tensor) {
   return {tensor.const_data_ptr<int64_t>(), static_cast<size_t>(tensor.numel())};
 }
 
-const int64_t* find_outside(std::span<const int64_t> all, RowRange rows, AtomRange atoms) {
+const int64_t* find_outside(std::span<const int64_t> all, RowRange rows, CenterRange atoms) {
   const auto some = all.subspan(rows.first, rows.last - rows.first);
   const auto is_outside = [&](int64_t atom) { return atom < atoms.first || atom >= atoms.last; };
   // Counting needs no branch for each: almost always there is none.
@@ -99,7 +99,7 @@ void for_each_index(const DerivativeTensors& rows, const RowRanges& ranges, cons
   visit("angular_neighbor_k_idx", indices(rows.angular_k), ranges.triplets);
 }
 
-bool are_inside(const DerivativeTensors& rows, const RowRanges& ranges, AtomRange atoms) {
+bool are_inside(const DerivativeTensors& rows, const RowRanges& ranges, CenterRange atoms) {
   bool inside = true;
   for_each_index(rows, ranges, [&](const char*, std::span<const int64_t> all, RowRange some) {
     inside = inside && find_outside(all, some, atoms) == nullptr;
@@ -116,7 +116,7 @@ void check_inside(const DerivativeTensors& rows, const RowRanges& ranges, int64_
 }
 
 // Rows whose centers lie from one atom to before another, where centers ascend.
-RowRange rows_between(std::span<const int64_t> centers, AtomRange atoms) {
+RowRange rows_between(std::span<const int64_t> centers, CenterRange atoms) {
   const auto place = [&](int64_t atom) {
     return static_cast<size_t>(std::ranges::lower_bound(centers, atom) - centers.begin());
   };

@@ -12,7 +12,7 @@ namespace {
 
 using Form = ExampleNode::Form;
 
-constexpr size_t kAlignment = 64;
+constexpr size_t kTensorAlignment = 64;
 constexpr size_t kMostRank = 62;  // torch stops at 64
 
 ExampleNode text_node(std::span<const Value> column, Kind kind) {
@@ -100,7 +100,7 @@ Leaf leaf_of(std::span<const int64_t> content) {
 size_t ExamplePlanner::add(Leaf leaf) {
   leaf.offset = plan_.arena_bytes;
   const uint64_t end = checked_add(leaf.offset, leaf.bytes(), "bytes of a batch");
-  plan_.arena_bytes = checked_add(end, kAlignment - 1, "bytes of a batch") / kAlignment * kAlignment;
+  plan_.arena_bytes = checked_add(end, kTensorAlignment - 1, "bytes of a batch") / kTensorAlignment * kTensorAlignment;
   plan_.leaves.push_back(std::move(leaf));
   return plan_.leaves.size() - 1;
 }

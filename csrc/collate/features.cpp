@@ -127,7 +127,7 @@ std::vector<std::vector<Piece>> share(const std::vector<Part>& parts, size_t n_s
 }
 
 // Places in one arena, in the order in which they are asked for.
-class Layout {
+class FeatureLayout {
  public:
   void add(DType dtype, std::vector<int64_t> sizes) {
     size_t bytes = item_bytes(dtype);
@@ -200,7 +200,7 @@ Features allocate(const Chebyshev& descriptor, std::vector<Part>& parts, bool de
     n_edges += part.near.n_edges();
     n_triplets += part.near.n_triplets();
   }
-  Layout layout;
+  FeatureLayout layout;
   layout.add(dtype, {parts.back().last_atom, static_cast<int64_t>(descriptor.n_features())});
   if (derivatives) {
     const auto edges = static_cast<int64_t>(n_edges), triplets = static_cast<int64_t>(n_triplets);

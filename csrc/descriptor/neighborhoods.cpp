@@ -20,7 +20,7 @@ auto place_of(const PairList& pairs, size_t pair) {
   return std::tuple(pairs.j[pair], cells[0], cells[1], cells[2]);
 }
 
-double length(const Vector& vector) {
+double length_of(const Vector& vector) {
   const auto& [x, y, z] = vector.xyz;
   return std::sqrt(x * x + y * y + z * z);
 }
@@ -46,7 +46,7 @@ void NeighborhoodSearch::find(std::span<const double> positions, const Lattice& 
   pairs_.ends.clear();
   search_.find(positions, lattice, pairs_);
   distances_.resize(pairs_.size());
-  std::ranges::transform(pairs_.vectors, distances_.begin(), length);
+  std::ranges::transform(pairs_.vectors, distances_.begin(), length_of);
   const size_t first_center = near.n_centers();
   size_t pair = 0;
   for (size_t atom = 0; atom < positions.size() / 3; ++atom) {

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +15,12 @@ namespace atompack::extxyz {
 enum class Kind : uint8_t { flag, integer, real, text };
 
 constexpr Kind wider(Kind a, Kind b) { return std::max(a, b); }
+
+constexpr size_t product(std::span<const int64_t> shape) {
+  size_t n = 1;
+  for (const int64_t dim : shape) n *= static_cast<size_t>(dim);
+  return n;
+}
 
 // In C order. Of the vectors only that of its kind is in use.
 struct Array {

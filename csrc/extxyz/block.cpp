@@ -28,12 +28,6 @@ void with_values(Kind kind, First& first, Second& second, const Act& act) {
   }
 }
 
-size_t product(const std::vector<int64_t>& shape) {
-  size_t n = 1;
-  for (const int64_t dim : shape) n *= static_cast<size_t>(dim);
-  return n;
-}
-
 template <typename T>
 T absent() {
   if constexpr (std::is_same_v<T, double>) return kNaN;

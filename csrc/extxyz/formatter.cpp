@@ -10,12 +10,6 @@
 namespace atompack::extxyz {
 namespace {
 
-size_t product(std::span<const int64_t> shape) {
-  size_t n = 1;
-  for (const int64_t dim : shape) n *= static_cast<size_t>(dim);
-  return n;
-}
-
 // Numbers one after the other; a walk over them keeps its place.
 class Values {
  public:

@@ -10,13 +10,6 @@
 namespace atompack::extxyz {
 namespace {
 
-std::string_view trimmed(std::string_view line) {
-  const auto no_space = [](char c) { return !is_space(c); };
-  const auto first = std::ranges::find_if(line, no_space);
-  const auto last = std::find_if(line.rbegin(), line.rend(), no_space).base();
-  return first < last ? std::string_view(first, last) : std::string_view();
-}
-
 // Blank lines between frames say nothing.
 std::optional<std::string_view> next_word_line(LineReader& lines) {
   for (auto line = lines.next(); line; line = lines.next()) {

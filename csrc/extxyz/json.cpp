@@ -197,12 +197,6 @@ class StringParser {
   std::string read_;
 };
 
-std::string_view trimmed(std::string_view text) {
-  while (!text.empty() && is_space(text.front())) text.remove_prefix(1);
-  while (!text.empty() && is_space(text.back())) text.remove_suffix(1);
-  return text;
-}
-
 }  // namespace
 
 bool parse_json(std::string_view json, Array& out) {

@@ -12,6 +12,12 @@ namespace atompack::extxyz {
 
 constexpr bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
+constexpr std::string_view trimmed(std::string_view text) {
+  while (!text.empty() && is_space(text.front())) text.remove_prefix(1);
+  while (!text.empty() && is_space(text.back())) text.remove_suffix(1);
+  return text;
+}
+
 // The whole token must be the number; FORMAT.md#numbers.
 std::optional<double> parse_real(std::string_view token);
 std::optional<int64_t> parse_integer(std::string_view token);

@@ -10,14 +10,10 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "io/system_error.h"
 
 namespace atompack::io {
 namespace {
-
-[[noreturn]] void fail(const std::string& path) {
-  const int code = errno;
-  throw IoError(code, std::strerror(code), path);
-}
 
 FileVersion version_of(const struct stat& status) {
   return {status.st_dev, status.st_ino, static_cast<uint64_t>(status.st_size), status.st_ctim.tv_sec,
@@ -46,7 +42,7 @@ bool is_made_up(const struct statfs& system) {
 std::optional<FileVersion> version_of(const std::string& path) {
   struct stat status{};
   if (::stat(path.c_str(), &status) == 0) return version_of(status);
-  if (errno != ENOENT) fail(path);
+  if (errno != ENOENT) throw_errno(path);
   return std::nullopt;
 }
 
@@ -57,7 +53,7 @@ bool exists(const std::string& path) {
 
 void check_regular_file(const std::string& path) {
   struct stat status{};
-  if (::stat(path.c_str(), &status) != 0) fail(path);
+  if (::stat(path.c_str(), &status) != 0) throw_errno(path);
   check_is_regular(status, path);
   struct statfs system{};
   // Such files have no size of their own.
@@ -70,15 +66,15 @@ UniqueFd open_for_reading(const std::string& path) {
   check_regular_file(path);  // opening a device can have effects
   // Not blocking: a pipe may have taken the place meanwhile.
   UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
-  if (!fd) fail(path);
+  if (!fd) throw_errno(path);
   identify(fd.get(), path);
-  if (::fcntl(fd.get(), F_SETFL, 0) != 0) fail(path);
+  if (::fcntl(fd.get(), F_SETFL, 0) != 0) throw_errno(path);
   return fd;
 }
 
 FileIdentity identify(int fd, const std::string& path) {
   struct stat status{};
-  if (::fstat(fd, &status) != 0) fail(path);
+  if (::fstat(fd, &status) != 0) throw_errno(path);
   check_is_regular(status, path);
   return {status.st_dev, status.st_ino, static_cast<uint64_t>(status.st_size)};
 }
@@ -88,7 +84,7 @@ size_t read_at(int fd, uint64_t offset, std::span<std::byte> into, const std::st
   while (done < into.size()) {
     const ssize_t got = ::pread(fd, into.data() + done, into.size() - done, static_cast<off_t>(offset + done));
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) fail(path);
+    if (got < 0) throw_errno(path);
     if (got == 0) break;
     done += static_cast<size_t>(got);
   }

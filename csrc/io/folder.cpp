@@ -11,6 +11,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "io/system_error.h"
 #include "io/unique_fd.h"
 
 namespace atompack::io {
@@ -24,8 +25,6 @@ bool is_folder(int folder, const char* name) {
   struct stat status{};
   return ::fstatat(folder, name, &status, 0) == 0 && S_ISDIR(status.st_mode);
 }
-
-[[noreturn]] void fail(const std::string& path) { throw IoError(errno, std::strerror(errno), path); }
 
 template <typename Choose>
 std::vector<std::string> list(const std::string& path, const Choose& choose) {
@@ -53,14 +52,14 @@ std::vector<std::string> names_in(const std::string& path) {
 std::vector<std::string> folders_in(const std::string& path) { return list(path, is_folder); }
 
 void remove_if_empty(const std::string& path) {
-  if (::rmdir(path.c_str()) != 0 && errno != ENOTEMPTY && errno != EEXIST && errno != ENOENT) fail(path);
+  if (::rmdir(path.c_str()) != 0 && errno != ENOTEMPTY && errno != EEXIST && errno != ENOENT) throw_errno(path);
 }
 
 void sync_folder(const std::string& path) {
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!fd) fail(path);
+  if (!fd) throw_errno(path);
   // Some file systems know no fsync of a folder; there is nothing more that can be done then.
-  if (::fsync(fd.get()) != 0 && errno != EINVAL && errno != ENOTSUP) fail(path);
+  if (::fsync(fd.get()) != 0 && errno != EINVAL && errno != ENOTSUP) throw_errno(path);
 }
 
 void sync_folder_of(const std::string& path) {

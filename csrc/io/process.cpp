@@ -15,11 +15,11 @@ namespace {
 std::atomic<bool> forked{false};
 
 // Runs when the library is loaded; the handler is inherited by every fork.
-const int registered = pthread_atfork(nullptr, nullptr, [] { forked.store(true); });
+const int handler_error = pthread_atfork(nullptr, nullptr, [] { forked.store(true); });
 
 }  // namespace
 
-bool is_forked_child() { return registered != 0 || forked.load(std::memory_order_relaxed); }
+bool is_forked_child() { return handler_error != 0 || forked.load(std::memory_order_relaxed); }
 
 bool is_running(int64_t process) { return ::kill(static_cast<pid_t>(process), 0) == 0 || errno == EPERM; }
 

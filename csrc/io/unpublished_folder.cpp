@@ -16,17 +16,16 @@
 #include "io/folder.h"
 #include "io/naming.h"
 #include "io/process.h"
+#include "io/system_error.h"
 
 namespace atompack::io {
 namespace {
 
 namespace fs = std::filesystem;
 
-[[noreturn]] void fail(const std::string& path) { throw IoError(errno, std::strerror(errno), path); }
-
 void make_folder_at(const std::string& path) {
   constexpr mode_t kMode = 0777;  // less what the umask takes
-  if (::mkdir(path.c_str(), kMode) != 0) fail(path);
+  if (::mkdir(path.c_str(), kMode) != 0) throw_errno(path);
 }
 
 void remove_contents(const std::string& path) {
@@ -40,7 +39,7 @@ void remove_contents(const std::string& path) {
 // The lock goes with the folder: whoever removed it meanwhile took the name with it, and it has to be made again.
 bool still_stands_at(int fd, const std::string& path) {
   struct stat ours{}, now{};
-  if (::fstat(fd, &ours) != 0) fail(path);
+  if (::fstat(fd, &ours) != 0) throw_errno(path);
   return ::stat(path.c_str(), &now) == 0 && ours.st_dev == now.st_dev && ours.st_ino == now.st_ino;
 }
 
@@ -49,10 +48,10 @@ UniqueFd make_and_lock(const std::string& at, const std::string& path) {
     if (!exists(at)) make_folder_at(at);
     UniqueFd fd(::open(at.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
     if (!fd && errno == ENOENT) continue;
-    if (!fd) fail(at);
+    if (!fd) throw_errno(at);
     if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
       if (errno == EWOULDBLOCK) throw LockedError(cat(path, ": another writer is making this folder"));
-      if (errno != EINTR) fail(at);
+      if (errno != EINTR) throw_errno(at);
       continue;
     }
     if (still_stands_at(fd.get(), at)) return fd;
@@ -78,7 +77,7 @@ UnpublishedFolder::~UnpublishedFolder() {
 void UnpublishedFolder::make_folder(const std::string& name) { make_folder_at(inside(name)); }
 
 void UnpublishedFolder::rename(const std::string& from, const std::string& to) {
-  if (::rename(inside(from).c_str(), inside(to).c_str()) != 0) fail(inside(to));
+  if (::rename(inside(from).c_str(), inside(to).c_str()) != 0) throw_errno(inside(to));
 }
 
 void UnpublishedFolder::publish() {
@@ -87,7 +86,7 @@ void UnpublishedFolder::publish() {
   if (!rename_unless_taken(present_path_, path_)) {
     // Such a file system replaces at most an empty folder, and that only if it came after the look.
     if (exists(path_)) throw IoError(EEXIST, std::strerror(EEXIST), path_);
-    if (::rename(present_path_.c_str(), path_.c_str()) != 0) fail(path_);
+    if (::rename(present_path_.c_str(), path_.c_str()) != 0) throw_errno(path_);
   }
   is_published_ = true;
   sync_folder_of(path_);

@@ -10,8 +10,7 @@ namespace atompack::pickle {
 namespace {
 
 // The number that torch begins with, 0x1950A86A20F9469CFC6C, as LONG1.
-constexpr unsigned char kMagic[] = {0x8A, 10, 0x6C, 0xFC, 0x9C, 0x46, 0xF9, 0x20, 0x6A, 0xA8, 0x50, 0x19};
-constexpr uint16_t kStreamProtocol = 1001;
+constexpr unsigned char kMagicPickle[] = {0x8A, 10, 0x6C, 0xFC, 0x9C, 0x46, 0xF9, 0x20, 0x6A, 0xA8, 0x50, 0x19};
 constexpr std::string_view kKey = "0";  // torch's is the storage's address, and means nothing
 
 class Stream {
@@ -68,7 +67,7 @@ std::vector<std::byte> encode_storage(const Array& array) {
   }
   const auto size = static_cast<int64_t>(array.size());
   Stream stream;
-  stream.start().put(std::as_bytes(std::span(kMagic))).stop();
+  stream.start().put(std::as_bytes(std::span(kMagicPickle))).stop();
   stream.start().integer(kStreamProtocol).stop();
   put_system(stream);
   put_description(stream, storage_class(*number).name, size);

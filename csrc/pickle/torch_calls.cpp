@@ -7,12 +7,12 @@
 #include "pickle/calls.h"
 #include "pickle/interpreter.h"
 #include "pickle/numpy_calls.h"
+#include "pickle/storage_stream.h"
 
 namespace atompack::pickle {
 namespace {
 
 constexpr unsigned char kMagic[] = {0x6C, 0xFC, 0x9C, 0x46, 0xF9, 0x20, 0x6A, 0xA8, 0x50, 0x19};
-constexpr int64_t kStreamProtocol = 1001;
 
 void expect_magic(const Cell& cell) {
   const bool is_magic =

@@ -5,7 +5,7 @@
 namespace atompack::torch_cache {
 namespace {
 
-constexpr size_t kHeadBytes = 12;  // length of a step (u64), its checksum (u32)
+constexpr size_t kStepHeadBytes = 12;  // length of a step (u64), its checksum (u32)
 
 std::vector<std::byte> read_all(const io::WritableFile& file) {
   std::vector<std::byte> bytes(file.size());
@@ -14,7 +14,7 @@ std::vector<std::byte> read_all(const io::WritableFile& file) {
 }
 
 std::vector<std::byte> step_of(Bytes body) {
-  std::vector<std::byte> step(kHeadBytes + body.size());
+  std::vector<std::byte> step(kStepHeadBytes + body.size());
   std::byte* at = store_le(step.data(), static_cast<uint64_t>(body.size()));
   at = store_le(at, codec::adler32(body));
   store(at, body);
@@ -23,7 +23,7 @@ std::vector<std::byte> step_of(Bytes body) {
 
 // The next step that is whole; false where there is none.
 bool take_step(ByteCursor& cursor, Bytes& body) {
-  if (cursor.remaining() < kHeadBytes) return false;
+  if (cursor.remaining() < kStepHeadBytes) return false;
   const auto length = cursor.read_le<uint64_t>("length");
   const auto sum = cursor.read_le<uint32_t>("checksum");
   if (length > cursor.remaining()) return false;

@@ -1,0 +1,18 @@
+// Errors of system calls.
+#pragma once
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+#include "base/error.h"
+
+namespace atompack::io {
+
+// Of the call that failed last, on this path.
+[[noreturn]] inline void throw_errno(const std::string& path) {
+  const int code = errno;
+  throw IoError(code, std::strerror(code), path);
+}
+
+}  // namespace atompack::io
