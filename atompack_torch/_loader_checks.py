@@ -117,7 +117,7 @@ def check_item(item: Any, sampler: Any) -> None:
     Raises:
         TypeError: it is a batch.
     """
-    if isinstance(item, Sequence) or len(getattr(item, "shape", ())):
+    if isinstance(item, Sequence) or getattr(item, "ndim", 0):
         raise _yields_batches(sampler)
 
 
@@ -128,7 +128,7 @@ def batches_of(sampler: Iterable[Any]) -> Iterator[Sequence[int] | Tensor]:
         TypeError: the sampler yields single items.
     """
     for batch in sampler:
-        if not hasattr(batch, "__len__") or not getattr(batch, "shape", (1,)):
+        if not hasattr(batch, "__len__") or getattr(batch, "ndim", 1) == 0:
             raise _yields_items(sampler)
         yield batch
 

@@ -37,7 +37,7 @@ with apt.ShardWriter(shards, 3, 2, 0) as changed:
 Path(text).write_text("1\\n\\nH 0 0 0\\n")
 snapshot = core.AtpSnapshot.take(atp)
 reader, entries = core.AtpReader(atp, snapshot, "auto", False), core.TorchCacheReader(cache)
-columns, examples = core.AtlasReader(store), core.ShardReader(shards, None)
+columns, examples = core.AtlasReader(store, None, 1 << 30), core.ShardReader(shards, None)
 header = core.CacheHeader()
 numbers = itertools.count()
 
@@ -49,7 +49,8 @@ def collator():
 
 def scanner():
     return core.ColumnScanner(
-        columns, [0], start=None, count=None, layout="stacked", dtype=None, max_threads=0)
+        columns, [0], start=None, count=None, layout="stacked", dtype=None, max_threads=0,
+        max_unstored_bytes=None)
 
 def example_collator():
     return core.ExampleCollator(examples, jagged=False, levels={}, max_threads=0)
@@ -80,17 +81,21 @@ READERS = {
     "ForceSubsetSource": lambda: core.ForceSubsetSource(reader, [1, 0]),
     "Collator": collator,
     "Verifier": lambda: core.Verifier(reader),
-    "AtlasReader": lambda: core.AtlasReader(store),
+    "AtlasReader": lambda: core.AtlasReader(store, None, 1 << 30),
     "ColumnScanner": scanner,
-    "ArrayFileReader": lambda: core.ArrayFileReader(file),
+    "ArrayFileReader": lambda: core.ArrayFileReader(file, 1 << 30),
     "ShardReader": lambda: core.ShardReader(shards, None),
     "ExampleCollator": example_collator,
-    "ExtxyzReader": lambda: core.ExtxyzReader(text),
+    "ExtxyzReader": lambda: core.ExtxyzReader(text, text),
 }
 WRITERS = {
     "AtpWriter": lambda: core.AtpWriter(new_path(), "x", None, 3),
-    "AtlasWriter": lambda: core.AtlasWriter(new_path(), True, None, 0, 3, 1 << 20, False),
-    "ArrayFileWriter": lambda: core.ArrayFileWriter(new_path() + ".af", "zstd", 3, 1 << 20, False),
+    "AtlasWriter": lambda: core.AtlasWriter(
+        new_path(), True, None, 0, 3, 1 << 20, False, 1 << 30, None
+    ),
+    "ArrayFileWriter": lambda: core.ArrayFileWriter(
+        new_path() + ".af", "zstd", 3, 1 << 20, False, 1 << 30, None
+    ),
     "ShardFileWriter": lambda: core.ShardFileWriter(
         new_path(), shard_size=2, block_size=1, strategy=0, level=3, dictionary=0.0, n_threads=1,
         tensors_as_arrays=False),

@@ -169,7 +169,7 @@ def source_of(
         expected = ", ".join((*SOURCES, "ase:NAME"))
         raise ValueError(f"format: expected one of {expected}, got {kind!r}")
     streams = is_pipe(path)
-    found = kind or (_kind_by_suffix(Path(path)) or "extxyz" if streams else _format_of(Path(path)))
+    found = kind or (_kind_of_pipe(Path(path)) if streams else _format_of(Path(path)))
     if streams and found != "extxyz":
         raise UnsupportedFormatError(
             f"{path}: expected a regular file, got a pipe: only extended XYZ is read from pipes, "
@@ -191,6 +191,17 @@ def _kind_by_suffix(path: Path) -> str | None:
         inner = _SUFFIXES.get(path.with_suffix("").suffix)
         return inner if inner == "extxyz" else None
     return _SUFFIXES.get(path.suffix)
+
+
+def _kind_of_pipe(path: Path) -> str:
+    """Text where nothing says otherwise; a pipe is not looked into."""
+    known = _kind_by_suffix(path)
+    if known is None and path.suffix and path.suffix not in _COMPRESSED:
+        raise UnsupportedFormatError(
+            f"{path}: expected a regular file, got a pipe; give --from extxyz if it delivers "
+            "extended XYZ"
+        )
+    return known or "extxyz"
 
 
 def _format_of(path: Path) -> str:

@@ -128,7 +128,7 @@ def test_labels_are_counted_in_all_records_of_a_small_file(
     path = fixtures / "optional_sections.atp"
     labels = info(capsys, path)["labels"]
     expected = apt.AtpDataset(path).statistics().coverage
-    assert labels == {"molecules": expected, "n_looked_at": 4, "exact": True}
+    assert labels == {"molecules": expected, "nan": {}, "n_looked_at": 4, "exact": True}
     assert cli.main(["info", str(path)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[-3:] for line in lines if line.split()[0] == "energy"] == [
@@ -154,6 +154,7 @@ def test_labels_of_a_large_file_are_sampled(
     full = json.loads(capsys.readouterr().out)["labels"]
     assert full == {
         "molecules": {"energy": 24_000, "forces": 6_000, "rare": 1},
+        "nan": {},
         "n_looked_at": 24_001,
         "exact": True,
     }

@@ -431,8 +431,10 @@ def test_a_subset_takes_the_indices_that_the_whole_takes(path: Path) -> None:
     subset = apt.AtpDataset(path).subset([4, 2, 0])
     assert subset.batch(np.array([-1, 0])).index.tolist() == [0, 4]
     assert subset[-1].index.item() == 0
-    for wrong in ([1.5], [True], ["1"]):
+    for wrong in ([1.5], [True, 1, 2], ["1"]):
         with pytest.raises(TypeError):
             subset.batch(wrong)
+    with pytest.raises(IndexError, match="expected a mask of 3 bools"):
+        subset.batch([True])
     with pytest.raises(IndexError):
         subset.batch([3])

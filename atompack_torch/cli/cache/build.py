@@ -167,7 +167,9 @@ def _source(paths: list[str], labels: list[str]) -> MoleculeDataset:
 
     caches = [path for path in paths if _is_hdf5(path)]
     if not caches:
-        return open_dataset(paths, labels, access="sequential")
+        present = open_dataset(paths, [], access="sequential").schema if labels else {}
+        found = [label for label in labels if label in present]
+        return open_dataset(paths, found, access="sequential")
     if len(paths) > 1:
         raise UsageError(
             f"expected one cache file alone, got {len(paths)} sources with {caches[0]}"
