@@ -188,7 +188,7 @@ def test_isolated_atoms(new_path: NewPath) -> None:
     assert found.as_dict()["isolated_atoms"]["79"]["mean"] is None
     # Where the potential reaches further than the box is wide, the atom is not alone.
     assert apt.AtpDataset(made).subset([1]).statistics(cutoff=21.0).isolated_atoms == {}
-    assert apt.AtpDataset(made, fields=["forces"]).subset([0]).statistics().isolated_atoms == {}
+    assert apt.AtpDataset(made, fields=["cell"]).subset([0]).statistics().isolated_atoms == {}
 
 
 def test_the_same_on_any_number_of_threads(path: Path) -> None:

@@ -14,8 +14,10 @@ namespace {
 bool may_hold(int fd, const std::string& path, const Header& header) {
   std::array<std::byte, 2 * Header::kEncodedSize> slots{};
   const size_t got = io::read_at(fd, 0, slots, path);
+  const uint64_t size = io::identify(fd, path).size;
+  if (size < header.committed_end()) return true;  // it was cut, which reading reports
   try {
-    const Header now = choose_header(Bytes(slots).first(got), io::identify(fd, path).size);
+    const Header now = choose_header(Bytes(slots).first(got), size);
     return now.generation > header.generation ||
            (now.generation == header.generation && now.encode() == header.encode());
   } catch (const DataError&) {
