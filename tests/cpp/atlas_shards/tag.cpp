@@ -50,14 +50,14 @@ std::string json_character(uint32_t point) {
   return escape(0xD800 + ((point - 0x10000) >> 10)) + escape(0xDC00 + ((point - 0x10000) & 0x3FF));
 }
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   std::string json = "\"";
   for (const uint32_t point : code_points(text)) json += json_character(point);
   return json + '"';
 }
 
 std::string blob(Bytes bytes) {
-  const std::string shown = bytes.size() <= kMostHexBytes ? quoted(hex(bytes)) : "null";
+  const std::string shown = bytes.size() <= kMostHexBytes ? in_quotes(hex(bytes)) : "null";
   return cat(bytes.size(), ",\"", codec::sha256_hex(bytes), "\",", shown);
 }
 
@@ -107,7 +107,7 @@ std::string type_of(const TypeTable& table, const ElementType& type, bool is_fie
   if (type.n_fields == 0) {
     std::string text = type_text(table, type);
     if (!is_field && text[0] == '>') text[0] = '<';
-    return quoted(text);
+    return in_quotes(text);
   }
   std::string json;
   uint32_t end = 0;
@@ -117,7 +117,7 @@ std::string type_of(const TypeTable& table, const ElementType& type, bool is_fie
   for (const ElementField& field : table.fields.subspan(type.first_field, type.n_fields)) {
     const ElementType& inner = table.types[field.type];
     pad_to(field.offset);
-    json += cat(",[", quoted(field.name), ',', type_of(table, inner, true), ']');
+    json += cat(",[", in_quotes(field.name), ',', type_of(table, inner, true), ']');
     end = field.offset + inner.item_bytes;
   }
   pad_to(type.item_bytes);
@@ -151,7 +151,7 @@ std::string tag_of_array(const Value& value) {
   std::vector<std::byte> bytes(array.bytes());
   copy_out(array, bytes);
   const std::string type = type_of(array.table, array.type);
-  if (value.kind() == Kind::scalar) return cat("[\"npscalar\",", type, ',', quoted(hex(bytes)), ']');
+  if (value.kind() == Kind::scalar) return cat("[\"npscalar\",", type, ',', in_quotes(hex(bytes)), ']');
   return cat("[\"ndarray\",", type, ',', shape_of(array), ',', order_of(array), ',', blob(bytes), ']');
 }
 
@@ -182,7 +182,7 @@ std::string tag_of_tensor(const Array& array) {
 
 std::string tag_of_text(std::string_view text) {
   const size_t n = code_points(text).size();
-  if (n <= kMostCharacters) return cat("[\"str\",", quoted(text), ']');
+  if (n <= kMostCharacters) return cat("[\"str\",", in_quotes(text), ']');
   return cat("[\"strsha\",", n, ",\"", codec::sha256_hex(as_bytes(text)), "\"]");
 }
 
