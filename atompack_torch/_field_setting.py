@@ -45,7 +45,7 @@ def checked_name(name: Any) -> None:
 
 
 def field_id(name: str, level: Level) -> FieldId:
-    """What a new field of this name is.
+    """Returns the identity of a new field by its name.
 
     Raises:
         FieldError: the scope in front of the name is that of another level.

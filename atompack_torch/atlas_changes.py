@@ -35,7 +35,7 @@ class StoreChanges(Flushing):
         return self._writer
 
     def _definition(self, dataset: str, array: str) -> Any:
-        """Of an array, with what is pending."""
+        """Returns the schema of an array, pending changes included."""
         assert self._writer is not None
         return self._writer.definition(utf8("dataset", dataset), utf8("array", array))
 

@@ -229,7 +229,7 @@ def parts_of(atoms: Any, drop: Callable[[str, str], None] = _drop_silently) -> P
 
 
 def _are_velocities(array: Any, labels: dict[str, Any]) -> bool:
-    """Whether an array says of the velocities what the momenta say."""
+    """True if an array of velocities agrees with the momenta."""
     given = labels.get("velocities")
     is_such = given is not None and array.dtype.kind == "f" and array.shape == given.shape
     return is_such and bool(are_same(array, given).all())

@@ -166,7 +166,7 @@ def similar_names(name: str, known: Iterable[str]) -> list[str]:
 
 
 def squeeze_hint(expected: tuple[int, ...], got: tuple[int, ...]) -> str:
-    """What to do about a shape that has axes of length 1 too many; else nothing."""
+    """A hint for a shape with surplus axes of length 1; else an empty string."""
     if len(got) > len(expected) and [n for n in got if n != 1] == [n for n in expected if n != 1]:
         return ": drop the axis of length 1 (`.squeeze(-1)`)"
     return ""

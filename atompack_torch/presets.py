@@ -48,7 +48,7 @@ def _renamed(batch: MoleculeBatch, names: dict[str, str]) -> dict[str, Value]:
 
 
 def _fairchem(batch: MoleculeBatch) -> dict[str, Value]:
-    """What ``AtomicData.from_dict`` takes, and the other fields beside it."""
+    """The fields that ``AtomicData.from_dict`` takes, and the others beside them."""
     made = _renamed(batch, PRESETS["fairchem"])
     dtype = _single_or_double(batch.positions.dtype)
     n_molecules, device = len(batch), batch.ptr.device

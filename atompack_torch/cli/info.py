@@ -96,7 +96,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 class Labels(NamedTuple):
-    """How many molecules have which label.
+    """Counts of molecules by label.
 
     Attributes:
         molecules: label → those of the molecules looked at that have it.
@@ -221,7 +221,7 @@ def _labels_text(schema: dict[str, FieldSpec], labels: Labels | None) -> str:
 
 
 def _count_text(name: str, labels: Labels | None) -> str:
-    """Of one field; positions and atomic numbers, which are no labels, are always there."""
+    """The count of one field; positions and atomic numbers are no labels and always there."""
     if labels is None:
         return "not counted"
     count, n = labels.molecules.get(name, labels.n_looked_at), labels.n_looked_at

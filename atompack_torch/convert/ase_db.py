@@ -258,7 +258,7 @@ class Writer(Committing):
 
 
 def _are_masses(value: Any, n_atoms: int) -> bool:
-    """Whether a row of ASE holds the values as its masses, in their type."""
+    """True if a row of ASE holds the values as its masses, in their type."""
     return np.shape(value) == (n_atoms,) and value.dtype == np.float64 and n_atoms > 0
 
 

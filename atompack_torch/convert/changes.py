@@ -232,7 +232,7 @@ class Changes:
 
 
 def has_unit(field: str) -> bool:
-    """Whether a field's name is that of an energy, a force, a stress or a dipole."""
+    """True if a field is named like an energy, a force, a stress or a dipole."""
     scope, _, key = field.rpartition("/")
     return field in ("velocities", "energy", "forces", "stress") or bool(
         scope and _WITH_UNIT.search(key)

@@ -186,7 +186,7 @@ def source_of(
 
 
 def _kind_by_suffix(path: Path) -> str | None:
-    """Of ``x.extxyz.gz``, what ``x.extxyz`` is; None: the suffix does not tell."""
+    """The format by suffix (``x.extxyz.gz`` counts as ``x.extxyz``); None: unknown."""
     if path.suffix in _COMPRESSED:
         inner = _SUFFIXES.get(path.with_suffix("").suffix)
         return inner if inner == "extxyz" else None

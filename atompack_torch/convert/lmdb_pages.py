@@ -27,7 +27,7 @@ _CACHED_PAGES = 256
 
 
 class _Meta(NamedTuple):
-    """What a commit says of the file."""
+    """The header that a commit writes."""
 
     page_bytes: int
     root: int

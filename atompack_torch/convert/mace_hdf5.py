@@ -36,7 +36,7 @@ _OF_STRUCTURE = {
 
 
 def is_mace(path: _Path) -> bool:
-    """Whether an HDF5 file is MACE's; False, too, where it cannot be read at all."""
+    """True if an HDF5 file is MACE's; False also if it cannot be read."""
     import h5py
 
     try:

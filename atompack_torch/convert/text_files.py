@@ -97,7 +97,7 @@ class Text:
 
 
 def is_pipe(path: str | os.PathLike[str]) -> bool:
-    """Whether a path is standard input or a FIFO; nothing is opened.
+    """True if a path is standard input or a FIFO; opens nothing.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -159,14 +159,14 @@ def _is_compressed(head: bytes) -> bool:
 
 
 def _decoder_of(head: bytes) -> Callable[[], Any] | None:
-    """What makes a decompressor for data that begin this way."""
+    """The factory of a decompressor for data that begin this way."""
     if head.startswith(b"BZh") and head[4:10] == b"1AY&SY":
         return bz2.BZ2Decompressor
     return lzma.LZMADecompressor if head.startswith(b"\xfd7zXZ\0") else None
 
 
 def _plain_pieces(source: _Resumed, head: bytes, name: str) -> Iterator[bytes]:
-    """What is in the source, decompressed.
+    """The decompressed content of the source.
 
     Raises:
         CorruptFileError: compressed data is damaged or cut.

@@ -184,7 +184,7 @@ class AtlasDataset(BatchDataset[Batch]):
         return [self._names[i] for i in places]
 
     def _places(self, indices: Indices) -> Tensor:
-        """What an index or a mask names, counted from the first dataset that is shown."""
+        """The numbers that an index or a mask selects, from the first visible dataset on."""
         return resolve_indices(indices, len(self), None, self._item)
 
     def batch(self, indices: Indices) -> Any:

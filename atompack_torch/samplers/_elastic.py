@@ -84,7 +84,7 @@ class ElasticSampler(Sampler[Item]):
     def _share(
         self, seed: int, epoch: int, start: Place, ranks: range, n_ranks: int
     ) -> Share[Item]:
-        """What some ranks get in a pass from ``start`` to the end of the epoch, in turn."""
+        """The items of some ranks in turn, from ``start`` to the end of the epoch."""
 
     @abstractmethod
     def _planned(self) -> dict[str, Any]:
@@ -158,7 +158,7 @@ class ElasticSampler(Sampler[Item]):
         return f"{type(self).__name__}({', '.join([self._extent(), *options])})"
 
     def _extent(self) -> str:
-        """How much there is to draw from, for repr."""
+        """The number of items to draw from, for repr."""
         return f"{self._planned()['molecules']} molecules"
 
     def _begin(self, begun: Pass[Item], resumed: dict[str, Any] | None) -> Share[Item]:

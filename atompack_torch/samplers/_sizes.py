@@ -92,7 +92,7 @@ def _has_molecules(source: Any) -> bool:
 
 
 def _is_loader(source: Any) -> bool:
-    """Whether its length counts batches."""
+    """True if the length counts batches."""
     return hasattr(source, "dataset") and hasattr(source, "batch_sampler")
 
 

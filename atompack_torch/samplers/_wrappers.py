@@ -71,7 +71,7 @@ def refuse_dispatching() -> None:
 
 
 def overfits() -> bool:
-    """Whether Lightning, with ``overfit_batches``, wants the same batches in every epoch."""
+    """True if Lightning's ``overfit_batches`` wants the same batches in every epoch."""
     if not any(name in sys.modules for name in _LOOPS):
         return False
     loops = _owners(lambda frame: _module(frame) in _LOOPS)

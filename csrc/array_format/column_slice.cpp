@@ -173,7 +173,7 @@ void Slice::check_unstored(std::optional<uint64_t> chosen) const {
   }
 }
 
-// Of each block no more than it has: many arrays may claim the same bytes of it.
+// No more of each block than it has: many arrays may claim the same bytes of it.
 uint64_t Slice::stored_bytes_of(const std::vector<bool>& repeated) const {
   uint64_t stored = 0;
   for (size_t i = 0; i < units_.size();) {

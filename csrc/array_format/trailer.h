@@ -15,8 +15,8 @@ struct Parts {
   Bytes blocks, archive;
 };
 
-// Of the trailer, which are the last bytes of a file of `file_bytes`. Throws CorruptFileError unless it is whole and
-// ends in kLayerMagic, and the footer lies in the file.
+// Size of the footer by the trailer, the last bytes of a file of `file_bytes`. Throws CorruptFileError unless it is
+// whole and ends in kLayerMagic, and the footer lies in the file.
 uint64_t footer_bytes(Bytes trailer, uint64_t file_bytes, std::string_view magic = kLayerMagic);
 
 // What lies in front of the trailer. Throws CorruptFileError unless the file ends in `magic`.

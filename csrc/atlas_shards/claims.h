@@ -1,4 +1,4 @@
-// What a shard says of itself, held against its files before a block is read.
+// Checks of a shard's metadata against its files, before a block is read.
 #pragma once
 
 #include <string>

@@ -39,7 +39,7 @@ bool exists(const std::string& path);
 // file that the kernel makes up while it is read (in /proc, say), which may block. Links are followed.
 void check_regular_file(const std::string& path);
 
-// Of a regular file; never blocks.
+// Opens a regular file; never blocks.
 UniqueFd open_for_reading(const std::string& path);
 // Throws IoError where it is no regular file.
 FileIdentity identify(int fd, const std::string& path);

@@ -9,7 +9,7 @@
 
 namespace atompack::io {
 
-// Of the call that failed last, on this path.
+// Throws the error of the system call that failed last, on this path.
 [[noreturn]] inline void throw_errno(const std::string& path) {
   const int code = errno;
   throw IoError(code, std::strerror(code), path);
