@@ -117,7 +117,7 @@ def check_item(item: Any, sampler: Any) -> None:
     Raises:
         TypeError: it is a batch.
     """
-    if isinstance(item, Sequence) or getattr(item, "ndim", 0):
+    if isinstance(item, Sequence) or getattr(item, "ndim", 0) > 0:
         raise _yields_batches(sampler)
 
 
