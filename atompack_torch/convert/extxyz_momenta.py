@@ -78,8 +78,10 @@ def as_momenta(columns: list[Column], numbers: Array, ptr: Array, report: Report
     with np.errstate(all="ignore"):
         back = momenta / masses[:, None]
         exact = np.asarray(_are_identical(back, velocities).all(axis=1))
-    lost = mask & (_sums(~are_same(velocities, back), ptr) > 0)
-    rounded = mask & (_sums(~exact, ptr) > 0)
+    # NaN agrees with what any mass makes of it, also with that of no element.
+    wrong = ~are_same(velocities, back) | ~(masses > 0)
+    lost = mask & (_sums(wrong, ptr) > 0)
+    rounded = lost | (mask & (_sums(~exact, ptr) > 0))
     if lost.any():
         report.note("velocities: no momenta give some of them back; ASE reads 0 there")
     held = [column for column in columns if column is not given]
