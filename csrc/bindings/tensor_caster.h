@@ -1,5 +1,5 @@
-// Arguments and results of bound functions that are tensors or dtypes. Torch's own caster is not used: its header takes
-// ten seconds to compile in every source that includes it.
+// Arguments and results of bound functions that are tensors or dtypes. Not by torch's own caster: parsing its header takes
+// longer than all else in most sources here.
 #pragma once
 
 #include "bindings/tensors.h"
