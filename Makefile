@@ -20,6 +20,7 @@ PIP_INSTALL := $(PY) -m pip install --disable-pip-version-check --root-user-acti
 CMAKE := .venv/bin/cmake
 NINJA := -G Ninja -DCMAKE_MAKE_PROGRAM="$(CURDIR)/.venv/bin/ninja"
 DONE := .venv/done
+PACKAGE := build/package
 CXX_FILES := $(shell find csrc tests/cpp tests/fuzz -name '*.h' -o -name '*.cpp')
 BUILD_FILES := $(shell find csrc cmake -type f) CMakeLists.txt pyproject.toml
 
@@ -59,22 +60,21 @@ build/demo/alloys.atp: examples/alloys.py | $(DONE)/extra-demo
 	@$(PY) examples/alloys.py $@
 
 .PHONY: test
-test: cpp-test $(DONE)/extension $(DONE)/extra-test  ## run all tests, C++ and Python
+test: cpp-test $(DONE)/extra-test  ## run all tests, C++ and Python
 	@$(PY) -m pytest -q $(PYTEST_ARGS)
 
 .PHONY: test-trainers
 test-trainers: $(DONE)/extension $(DONE)/extra-test $(DONE)/extra-trainers  ## run loaders under Lightning, accelerate and Ray on two ranks
 	@$(PY) -m pytest -q -o norecursedirs=.* $(PYTEST_ARGS) tests/trainers
 
+# In the package's build folder, whose core they test.
 .PHONY: cpp-test
-cpp-test: $(DONE)/build-tools  ## run the tests of the C++ core
+cpp-test: $(DONE)/extension  ## run the tests of the C++ core
 	@.ci/setup libgtest-dev
 	$(call quietly,Building the C++ tests,\
-	  $(CMAKE) -S . -B build/core $(NINJA) -DCMAKE_BUILD_TYPE=Debug -DATOMPACK_BUILD_TESTS=ON \
-	    -DATOMPACK_BUILD_EXTENSION=OFF -DPython_EXECUTABLE="$(CURDIR)/$(PY)" && \
-	  $(CMAKE) --build build/core)
-	$(call quietly,Running the C++ tests,.venv/bin/ctest --test-dir build/core --output-on-failure -j$$(nproc) | tee build/core/ctest.log)
-	@grep 'tests passed' build/core/ctest.log
+	  $(CMAKE) -S . -B $(PACKAGE) -DATOMPACK_BUILD_TESTS=ON && $(CMAKE) --build $(PACKAGE) --target atompack_tests)
+	$(call quietly,Running the C++ tests,.venv/bin/ctest --test-dir $(PACKAGE) --output-on-failure -j$$(nproc) | tee $(PACKAGE)/ctest.log)
+	@grep 'tests passed' $(PACKAGE)/ctest.log
 
 .PHONY: lint
 lint: $(DONE)/torch $(DONE)/extra-ase $(DONE)/extra-lint  ## check the format and types of all sources
@@ -112,7 +112,7 @@ sanitize: $(DONE)/build-tools  ## fuzz the C++ core under sanitizers, FUZZ_SECON
 	$(call quietly,Building the C++ tests with ThreadSanitizer,\
 	  $(CMAKE) -S . -B build/threads $(NINJA) -DCMAKE_BUILD_TYPE=Debug -DATOMPACK_BUILD_TESTS=ON \
 	    -DATOMPACK_BUILD_EXTENSION=OFF -DATOMPACK_SANITIZE=thread -DPython_EXECUTABLE="$(CURDIR)/$(PY)" && \
-	  $(CMAKE) --build build/threads)
+	  $(CMAKE) --build build/threads --target atompack_tests)
 	@build/threads/tests/cpp/atompack_core_tests --gtest_brief=1 --gtest_filter='$(THREADED_TESTS)'
 	@PATH="$(CURDIR)/.venv/bin:$$PATH" sh tests/fuzz/run.sh build/sanitize $(FUZZ_SECONDS)
 
@@ -141,7 +141,7 @@ $(DONE)/build-tools: $(DONE)/python
 # Dated from its start: a source that is saved during the build is newer.
 $(DONE)/extension: $(DONE)/torch $(DONE)/build-tools $(BUILD_FILES)
 	@touch $@.started
-	$(call quietly,Building the package (minutes the first time),$(PIP_INSTALL) --no-build-isolation -e .)
+	$(call quietly,Building the package (minutes the first time),$(PIP_INSTALL) --no-build-isolation -C build-dir=$(PACKAGE) -e .)
 	@mv $@.started $@
 
 # An extra's requirements by themselves: `pip install .[extra]` would build the package again.

@@ -1,21 +1,20 @@
-# What keeps a build short: most of the time goes into parsing headers and into compiling the inline code of pybind11,
-# again for each source. Sources include what they use and compile one by one too, without these options.
-option(ATOMPACK_PRECOMPILE "precompile headers of the standard library, torch and pybind11" ON)
-option(ATOMPACK_UNITY "compile several sources of a folder as one" ON)
+# What keeps a first build short: most of its time goes into parsing headers and into compiling the inline code of
+# pybind11, again for each source. Sources include what they use and compile one by one too, without this option.
+option(ATOMPACK_UNITY "compile several sources as one" ON)
 
-# atompack_precompile(target [header...]): the standard headers that many sources use, and those named.
-function(atompack_precompile target)
-  if(ATOMPACK_PRECOMPILE)
-    target_precompile_headers(${target} PRIVATE
-      <algorithm> <array> <cerrno> <cmath> <cstdint> <cstring> <functional> <limits> <map> <memory> <optional> <span>
-      <string> <string_view> <tuple> <unordered_map> <utility> <variant> <vector> ${ARGN})
-  endif()
-endfunction()
-
-# atompack_unite(target n): up to n neighbors in the list of sources as one. Names in unnamed namespaces are unique in a
-# folder for it.
+# atompack_unite(target n): up to n sources of a folder as one. Names in unnamed namespaces are unique in a folder for it.
 function(atompack_unite target n)
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ${ATOMPACK_UNITY} UNITY_BUILD_BATCH_SIZE ${n})
+  get_target_property(sources ${target} SOURCES)
+  foreach(source IN LISTS sources)
+    cmake_path(GET source PARENT_PATH folder)
+    string(REPLACE "${PROJECT_SOURCE_DIR}/" "" folder "${folder}")
+    string(MAKE_C_IDENTIFIER "${folder}" folder)
+    list(APPEND ${folder}_sources ${source})
+    list(LENGTH ${folder}_sources count)
+    math(EXPR group "(${count} - 1) / ${n}")
+    set_source_files_properties(${source} PROPERTIES UNITY_GROUP "${folder}_${group}")
+  endforeach()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${ATOMPACK_UNITY} UNITY_BUILD_MODE GROUP)
 endfunction()
 
 # atompack_unite_these(target source...): these as one, in a target where nothing else is united.

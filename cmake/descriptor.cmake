@@ -13,5 +13,4 @@ target_compile_options(atompack_descriptor PRIVATE -Wall -Wextra -Werror -fvisib
 # Fused multiplications would round otherwise than other searches do, and differ from them on pairs at the cutoff.
 target_compile_options(atompack_descriptor PRIVATE -ffp-contract=off)
 target_link_libraries(atompack_descriptor PUBLIC atompack_core)
-atompack_precompile(atompack_descriptor)
-atompack_unite(atompack_descriptor 8)
+atompack_unite(atompack_descriptor 14)

@@ -42,8 +42,7 @@ add_library(atompack_collate STATIC
 target_compile_options(atompack_collate PRIVATE -Wall -Wextra -Werror -fvisibility=hidden)
 target_include_directories(atompack_collate SYSTEM PUBLIC ${TORCH_INCLUDE_DIRS} ${TORCH_INCLUDES})
 target_link_libraries(atompack_collate PUBLIC atompack_descriptor atompack_core ${TORCH_LIBRARIES} OpenMP::OpenMP_CXX)
-atompack_precompile(atompack_collate <ATen/core/Tensor.h>)
-atompack_unite(atompack_collate 9)
+atompack_unite(atompack_collate 12)
 
 pybind11_add_module(_C MODULE NO_EXTRAS
   csrc/bindings/atp.cpp
@@ -72,17 +71,16 @@ pybind11_add_module(_C MODULE NO_EXTRAS
 # Bindings convert arguments and make one call: optimizing them further takes a quarter of their time to compile.
 target_compile_options(_C PRIVATE -Wall -Wextra -Werror -O1)
 target_link_libraries(_C PRIVATE atompack_collate atompack_hdf5 ${TORCH_PYTHON})
-atompack_precompile(_C <ATen/core/Tensor.h> <pybind11/pybind11.h> <pybind11/stl.h>)
+# Four of about equal length. Sources with tensor_caster.h cannot stand beside tensors.cpp, whose headers of torch bring
+# another.
+atompack_unite_these(_C csrc/bindings/tensors.cpp csrc/bindings/errors.cpp csrc/bindings/extxyz.cpp
+  csrc/bindings/atp_writer.cpp)
+atompack_unite_these(_C csrc/bindings/collate.cpp csrc/bindings/indices.cpp csrc/bindings/module.cpp
+  csrc/bindings/atp.cpp csrc/bindings/inspect.cpp csrc/bindings/descriptor.cpp)
 atompack_unite_these(_C csrc/bindings/atlas_metadata.cpp csrc/bindings/atlas_values.cpp csrc/bindings/atlas_store.cpp
-  csrc/bindings/dtypes.cpp)
+  csrc/bindings/dtypes.cpp csrc/bindings/cache_builder.cpp csrc/bindings/torch_cache.cpp)
 atompack_unite_these(_C csrc/bindings/atlas_writer.cpp csrc/bindings/element_types.cpp csrc/bindings/example_writer.cpp
-  csrc/bindings/shard_writer.cpp)
-atompack_unite_these(_C csrc/bindings/collate.cpp csrc/bindings/indices.cpp csrc/bindings/errors.cpp
-  csrc/bindings/module.cpp)
-atompack_unite_these(_C csrc/bindings/atp.cpp csrc/bindings/atp_writer.cpp csrc/bindings/inspect.cpp
-  csrc/bindings/descriptor.cpp)
-atompack_unite_these(_C csrc/bindings/extxyz.cpp csrc/bindings/cache_builder.cpp csrc/bindings/torch_cache.cpp)
-atompack_unite_these(_C csrc/bindings/shards.cpp csrc/bindings/example_reader.cpp)
+  csrc/bindings/shard_writer.cpp csrc/bindings/shards.cpp csrc/bindings/example_reader.cpp)
 # Found next to the installed module, wherever that is; nothing of the building machine stays in it.
 set_target_properties(_C PROPERTIES INSTALL_RPATH "$ORIGIN/../torch/lib" BUILD_WITH_INSTALL_RPATH ON
   CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)

@@ -28,5 +28,4 @@ target_compile_options(atompack_hdf5 PRIVATE -Wall -Wextra -Werror -fvisibility=
 # Later versions keep the functions of 1.10 under this name.
 target_compile_definitions(atompack_hdf5 PRIVATE H5_USE_110_API)
 target_link_libraries(atompack_hdf5 PUBLIC atompack_core PRIVATE PkgConfig::HDF5)
-atompack_precompile(atompack_hdf5)
-atompack_unite(atompack_hdf5 10)
+atompack_unite(atompack_hdf5 14)

@@ -10,7 +10,8 @@
 namespace atompack::atlas_shards {
 namespace {
 
-using nlohmann::json;
+// Keys stay in their order, as the original writes them.
+using json = nlohmann::ordered_json;
 
 constexpr std::string_view kRootKeys[] = {"version", "shard_sizes", "compression_strategy"};
 constexpr std::string_view kShardKeys[] = {"version",
@@ -106,7 +107,7 @@ ShardMeta parse_shard_meta(Bytes text) {
 }
 
 std::string text_of(const RootMeta& meta) {
-  nlohmann::ordered_json text;
+  json text;
   text["version"] = kVersion;
   text["shard_sizes"] = meta.shard_sizes;
   text["compression_strategy"] = static_cast<int>(meta.strategy);
@@ -114,7 +115,7 @@ std::string text_of(const RootMeta& meta) {
 }
 
 std::string text_of(const ShardMeta& meta) {
-  nlohmann::ordered_json text;
+  json text;
   text["version"] = kVersion;
   text["block_size"] = meta.block_size;
   text["stored_examples"] = meta.stored_examples;

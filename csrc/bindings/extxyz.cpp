@@ -97,7 +97,7 @@ py::object describe(std::optional<Block> made) {
       to_numpy<bool>(std::move(block.pbc), {n, 3}), std::move(fields), block.n_plain_comments, block.n_unnamed_words);
 }
 
-UniqueHandle<Reader> open_reader(const Path& path, const Path& name) {
+UniqueHandle<Reader> open_frames(const Path& path, const Path& name) {
   return make_unique_handle<Reader>(path.bytes, name.bytes);
 }
 
@@ -158,7 +158,7 @@ py::bytes format(const py::array& ptr, const py::array& positions, const py::arr
 
 void bind_extxyz(py::module_& module) {
   py::class_<Reader, UniqueHandle<Reader>>(module, "ExtxyzReader")
-      .def(py::init(unlocked(&open_reader)), py::arg("path"), py::arg("name"))
+      .def(py::init(unlocked(&open_frames)), py::arg("path"), py::arg("name"))
       .def(
           "widen",
           [](Reader& self, const std::string& level, const std::string& key, const std::string& kind) {

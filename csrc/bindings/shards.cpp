@@ -41,7 +41,7 @@ py::bytes read_block(const Reader& reader, uint64_t shard, uint64_t number) {
 }
 
 // (name, strategy, block size, examples, level) of each shard
-py::list describe(const Reader& reader) {
+py::list shards_of(const Reader& reader) {
   py::list all;
   for (const atlas_shards::Shard& shard : reader.shards()) {
     const atlas_shards::ShardMeta& meta = shard.meta;
@@ -186,7 +186,7 @@ void bind_shards(py::module_& module) {
   py::class_<Reader, std::shared_ptr<Reader>>(module, "ShardReader")
       .def(py::init(unlocked(&open_reader)), py::arg("root"), py::arg("cache_blocks"))
       .def("__len__", &Reader::size)
-      .def("shards", &describe)
+      .def("shards", &shards_of)
       .def("shard_sizes_warning", &Reader::shard_sizes_warning)
       .def(
           "locate",

@@ -23,7 +23,7 @@ add_executable(atompack_fuzz_replay
   ${PROJECT_SOURCE_DIR}/csrc/collate/molecule_plan.cpp
 )
 target_include_directories(atompack_fuzz_replay PRIVATE ${PROJECT_SOURCE_DIR}/tests/cpp)
-target_compile_options(atompack_fuzz_replay PRIVATE -Wall -Wextra -Werror)
+target_compile_options(atompack_fuzz_replay PRIVATE -Wall -Wextra -Werror -O0)
 target_link_libraries(atompack_fuzz_replay PRIVATE atompack_hdf5 atompack_descriptor atompack_core)
 add_test(NAME fuzz_replay
   COMMAND atompack_fuzz_replay ${PROJECT_SOURCE_DIR}/tests/fixtures ${FUZZ_FOLDER}/corpus

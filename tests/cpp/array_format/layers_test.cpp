@@ -13,7 +13,7 @@ using test::ByteString;
 using test::MadeArray;
 using test::MadeLayer;
 
-using Values = std::vector<int32_t>;
+using Integers = std::vector<int32_t>;
 
 // Four elements in two chunks, from `first` on.
 MadeLayer base(int32_t first) {
@@ -28,14 +28,14 @@ Layers layers_of(const std::vector<MadeLayer>& made) {
   return Layers(std::move(layers));
 }
 
-Values read_box(const Layers& layers, const Box& box) {
-  Values values(box.n_elements());
+Integers read_box(const Layers& layers, const Box& box) {
+  Integers values(box.n_elements());
   DecodedBlock last;
   read_numbers(layers, layers.array("a"), box, std::as_writable_bytes(std::span(values)), last);
   return values;
 }
 
-Values read_all(const Layers& layers) { return read_box(layers, layers.array("a").whole()); }
+Integers read_all(const Layers& layers) { return read_box(layers, layers.array("a").whole()); }
 
 const MadeLayer kTombstone({}, {{.shape = {4}, .chunk_shape = {2}, .deleted = true}});
 
@@ -43,8 +43,8 @@ TEST(ArrayLayers, NewerChunksHideOlderOnes) {
   const std::vector<MadeLayer> made{
       base(0),
       {ByteString().put(int32_t{70}).put(int32_t{71}), {{.shape = {4}, .chunk_shape = {2}, .chunks = {{{1}, 0, 8}}}}}};
-  EXPECT_EQ(read_all(layers_of(made)), (Values{0, 1, 70, 71}));
-  EXPECT_EQ(read_box(layers_of(made), {{1}, {2}}), (Values{1, 70}));
+  EXPECT_EQ(read_all(layers_of(made)), (Integers{0, 1, 70, 71}));
+  EXPECT_EQ(read_box(layers_of(made), {{1}, {2}}), (Integers{1, 70}));
 }
 
 TEST(ArrayLayers, DeletedArraysAreGone) {
@@ -59,14 +59,14 @@ TEST(ArrayLayers, OlderChunksShowThroughADeletion) {
       base(0),
       kTombstone,
       {ByteString().put(int32_t{9}).put(int32_t{8}), {{.shape = {4}, .chunk_shape = {2}, .chunks = {{{0}, 0, 8}}}}}};
-  EXPECT_EQ(read_all(layers_of(made)), (Values{9, 8, 2, 3}));
+  EXPECT_EQ(read_all(layers_of(made)), (Integers{9, 8, 2, 3}));
 }
 
 TEST(ArrayLayers, ChunksOfAnotherShapeAreNotTaken) {
   const MadeArray part{.shape = {6}, .chunk_shape = {2}, .chunks = {{{0}, 0, 8}}};
   const std::vector<MadeLayer> made{base(0), kTombstone, {ByteString().put(int32_t{9}).put(int32_t{8}), {part}}};
   const Layers layers = layers_of(made);
-  EXPECT_EQ(read_box(layers, {{0}, {2}}), (Values{9, 8}));
+  EXPECT_EQ(read_box(layers, {{0}, {2}}), (Integers{9, 8}));
   EXPECT_EQ(
       test::corrupt([&] { read_all(layers); }),
       "layer 0: cells without a chunk: older chunks were made for another type, shape or chunk shape (field 'a')");
@@ -74,14 +74,14 @@ TEST(ArrayLayers, ChunksOfAnotherShapeAreNotTaken) {
 
 TEST(ArrayLayers, CellsWithoutChunkHoldTheFillValue) {
   const std::vector<MadeLayer> made{{{}, {{.shape = {2, 2}, .chunk_shape = {1, 1}, .fill = -7}}}};
-  EXPECT_EQ(read_all(layers_of(made)), (Values{-7, -7, -7, -7}));
+  EXPECT_EQ(read_all(layers_of(made)), (Integers{-7, -7, -7, -7}));
 }
 
 TEST(ArrayLayers, SlicesAndRoomAreChecked) {
   const std::vector<MadeLayer> made{base(0)};
   const Layers layers = layers_of(made);
   const auto error = [&](const Box& box, size_t room) {
-    Values values(room);
+    Integers values(room);
     DecodedBlock last;
     const auto out = std::as_writable_bytes(std::span(values));
     return test::message_of<FieldError>([&] { read_numbers(layers, layers.array("a"), box, out, last); });

@@ -16,13 +16,13 @@ using test::FaultyFileSystem;
 using test::Round;
 using test::state_of;
 
-constexpr WriterOptions kOptions{
+constexpr WriterOptions kTwoThreads{
     .codec = codec::Codec::lz4, .form = Form::json, .level = 3, .block_bytes = 64, .n_threads = 2};
 
 // What stands in the store before the first round and after each.
 std::vector<ordered_json> states(const std::vector<Round>& rounds) {
   const test::TemporaryFolder folder(test::folder_in_memory());
-  Writer writer(folder / "store", Mode::create, kOptions);
+  Writer writer(folder / "store", Mode::create, kTwoThreads);
   std::vector<ordered_json> states{state_of(folder / "store")};
   for (const Round& round : rounds) {
     for (const auto& action : round) action(writer);
@@ -35,7 +35,7 @@ std::vector<ordered_json> states(const std::vector<Round>& rounds) {
 size_t run_until_stopped(const std::string& store, const std::vector<Round>& rounds, FaultyFileSystem& files) {
   size_t finished = 0;
   try {
-    Writer writer(store, Mode::create, kOptions, files);
+    Writer writer(store, Mode::create, kTwoThreads, files);
     for (const Round& round : rounds) {
       for (const auto& action : round) action(writer);
       ++finished;
@@ -76,7 +76,7 @@ class AtlasStops : public testing::Test {
   }
 
   void finish(const std::string& store, size_t from) {
-    Writer writer(store, Mode::append, kOptions);
+    Writer writer(store, Mode::append, kTwoThreads);
     EXPECT_EQ(state_of(store), states_[from]);
     EXPECT_FALSE(std::filesystem::exists(intent_path(store)));
     for (size_t i = from; i < rounds_.size(); ++i) {
@@ -118,7 +118,7 @@ TEST_F(AtlasStops, ARefusedOperationCanBeMadeAgain) {
     FaultyFileSystem files;
     files.refuse_at = refused;
     std::unique_ptr<Writer> writer;
-    insist([&] { writer = std::make_unique<Writer>(store, Mode::append, kOptions, files); });
+    insist([&] { writer = std::make_unique<Writer>(store, Mode::append, kTwoThreads, files); });
     for (size_t i = 0; i < rounds_.size(); ++i) {
       for (const auto& action : rounds_[i]) insist([&] { action(*writer); });
       ASSERT_EQ(state_of(store), states_[i + 1]) << i;

@@ -8,6 +8,7 @@
 
 #include "atp/atp_bytes.h"
 #include "atp/collecting_visitor.h"
+#include "codec/all_codecs.h"
 #include "io/temporary_file.h"
 #include "message_of.h"
 
@@ -15,6 +16,7 @@ namespace atompack::atp {
 namespace {
 
 using codec::Codec;
+using codec::kAllCodecs;
 using test::atp_file;
 using test::AtpFile;
 using test::ByteString;
@@ -26,8 +28,6 @@ using test::kMolecule;
 using test::record;
 using test::section;
 using test::TemporaryFile;
-
-constexpr Codec kAllCodecs[] = {Codec::none, Codec::lz4, Codec::zstd};
 
 // A file on disk and a reader of it; messages come without the path in front.
 class Opened {

@@ -8,6 +8,7 @@
 #include "atp/collecting_visitor.h"
 #include "atp/reader.h"
 #include "atp/sample_columns.h"
+#include "codec/all_codecs.h"
 #include "io/faulty_file.h"
 #include "io/temporary_file.h"
 #include "message_of.h"
@@ -16,13 +17,12 @@ namespace atompack::atp {
 namespace {
 
 using codec::Codec;
+using codec::kAllCodecs;
 using test::FaultyFile;
 using test::Image;
 using test::Operation;
 using test::SampleColumns;
 using test::TemporaryFile;
-
-constexpr Codec kAllCodecs[] = {Codec::none, Codec::lz4, Codec::zstd};
 
 WriterState state_of(const Image& image) {
   const Bytes bytes(image);

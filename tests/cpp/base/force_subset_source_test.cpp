@@ -35,7 +35,7 @@ class WithDerivatives final : public MoleculeSource {
   }
 };
 
-class Recorder final : public MoleculeVisitor {
+class KeyRecorder final : public MoleculeVisitor {
  public:
   void geometry(const Geometry& geometry) override { n_atoms = geometry.n_atoms; }
   void field(const FieldView& view, Bytes) override {
@@ -47,7 +47,7 @@ class Recorder final : public MoleculeVisitor {
 
 TEST(ForceSubsetSource, OthersHaveNoForcesAndNoDerivatives) {
   const ForceSubsetSource source(std::make_shared<WithDerivatives>(), {1, 0});
-  Recorder chosen, other;
+  KeyRecorder chosen, other;
   source.visit(0, {}, chosen);
   source.visit(1, {}, other);
   EXPECT_EQ(chosen.keys.size(), 6U);

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "codec/all_codecs.h"
 #include "codec/codec.h"
 #include "codec/compress.h"
 #include "message_of.h"
@@ -9,8 +10,6 @@ namespace {
 
 using test::ByteString;
 using test::corrupt;
-
-constexpr Codec kAll[] = {Codec::none, Codec::lz4, Codec::zstd};
 
 std::vector<std::byte> front_of(Codec codec, Bytes stored, size_t size) {
   std::vector<std::byte> out(size);  // of its own length, so that a sanitizer sees every step over its end
@@ -22,7 +21,7 @@ bool is_front(Bytes front, const ByteString& raw) { return std::ranges::equal(fr
 
 TEST(DecompressFront, GivesTheFirstBytes) {
   const ByteString raw = test::sample(300'000);
-  for (const Codec codec : kAll) {
+  for (const Codec codec : kAllCodecs) {
     const ByteString stored = test::unit_of(codec, raw.bytes());
     for (const size_t size : {0, 1, 7, 300, 4096, 131'071, 131'072, 131'073, 299'999, 300'000}) {
       EXPECT_TRUE(is_front(front_of(codec, stored.bytes(), size), raw)) << name_of(codec) << ' ' << size;
@@ -32,7 +31,7 @@ TEST(DecompressFront, GivesTheFirstBytes) {
 
 TEST(DecompressFront, OfLongRunsAndOfNothing) {
   const ByteString zeros = ByteString().zeros(500'000);
-  for (const Codec codec : kAll) {
+  for (const Codec codec : kAllCodecs) {
     EXPECT_TRUE(is_front(front_of(codec, test::unit_of(codec, zeros.bytes()).bytes(), 70'001), zeros));
     EXPECT_TRUE(front_of(codec, test::unit_of(codec, {}).bytes(), 0).empty());
   }
@@ -65,7 +64,7 @@ TEST(DecompressFront, OfFramesWithWindowsThatTheLibraryRefuses) {
 
 TEST(DecompressFront, RefusesToGiveMoreThanThereIs) {
   const ByteString raw = test::sample(300);
-  for (const Codec codec : kAll) {
+  for (const Codec codec : kAllCodecs) {
     const ByteString stored = test::unit_of(codec, raw.bytes());
     for (const size_t size : {301, 10'000}) {
       EXPECT_THROW(front_of(codec, stored.bytes(), size), CorruptFileError) << name_of(codec) << ' ' << size;
@@ -77,7 +76,7 @@ TEST(DecompressFront, RefusesToGiveMoreThanThereIs) {
 // What is behind the front is not looked at: a unit that was cut gives its front or an error, and nothing else.
 TEST(DecompressFront, OfUnitsThatWereCut) {
   const ByteString raw = test::sample(2000);
-  for (const Codec codec : kAll) {
+  for (const Codec codec : kAllCodecs) {
     const ByteString stored = test::unit_of(codec, raw.bytes());
     int given = 0, refused = 0;
     for (size_t size = 0; size < stored.size(); ++size) {

@@ -7,12 +7,11 @@
 #include <random>
 
 #include "../message_of.h"
+#include "descriptor/periodicity.h"
 
 namespace atompack::descriptor {
 namespace {
 
-constexpr std::array kAll{true, true, true};
-constexpr std::array kNone{false, false, false};
 const Lattice kOpen(Matrix3{}, kNone);
 
 struct Found {

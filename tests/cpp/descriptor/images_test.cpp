@@ -7,11 +7,10 @@
 #include <vector>
 
 #include "base/error.h"
+#include "descriptor/periodicity.h"
 
 namespace atompack::descriptor {
 namespace {
-
-constexpr std::array kAll{true, true, true};
 
 Lattice box(double x, double y, double z, const std::array<bool, 3>& periodic) {
   return Lattice({{{x, 0, 0}, {0, y, 0}, {0, 0, z}}}, periodic);

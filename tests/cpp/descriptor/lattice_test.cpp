@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "base/error.h"
+#include "descriptor/periodicity.h"
 
 namespace atompack::descriptor {
 namespace {
 
-constexpr std::array kAll{true, true, true};
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 void expect_refused(const Matrix3& cell, const std::array<bool, 3>& periodic, const std::string& what) {

@@ -7,12 +7,11 @@
 #include <vector>
 
 #include "../message_of.h"
+#include "descriptor/periodicity.h"
 
 namespace atompack::descriptor {
 namespace {
 
-constexpr std::array kAll{true, true, true};
-constexpr std::array kNone{false, false, false};
 constexpr Matrix3 kCube{{{3, 0, 0}, {0, 3, 0}, {0, 0, 3}}};
 
 Neighborhoods found(const NeighborhoodOptions& options, std::span<const double> positions, const Lattice& lattice) {

@@ -12,12 +12,10 @@
 
 #include "base/error.h"
 #include "cpu_time.h"
+#include "descriptor/periodicity.h"
 
 namespace atompack::descriptor {
 namespace {
-
-constexpr std::array kAll{true, true, true};
-constexpr std::array kNone{false, false, false};
 
 // i, j, S
 using Pair = std::tuple<uint32_t, uint32_t, int, int, int>;

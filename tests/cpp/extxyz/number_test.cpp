@@ -9,7 +9,7 @@
 namespace atompack::extxyz {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kInf = std::numeric_limits<double>::infinity();
 
 std::string text_of(double value) {
   std::string text;
@@ -28,8 +28,8 @@ TEST(Number, Reals) {
   EXPECT_EQ(parse_real("+1.5e-3"), 1.5e-3);
   EXPECT_EQ(parse_real("-.5"), -0.5);
   EXPECT_EQ(parse_real("5."), 5.0);
-  EXPECT_EQ(parse_real("-INF"), -kInfinity);
-  EXPECT_EQ(parse_real("Infinity"), kInfinity);
+  EXPECT_EQ(parse_real("-INF"), -kInf);
+  EXPECT_EQ(parse_real("Infinity"), kInf);
   EXPECT_TRUE(std::isnan(parse_real("NaN").value()));
   EXPECT_TRUE(std::signbit(parse_real("-0").value()));
 }
@@ -42,19 +42,19 @@ TEST(Number, FortranRealsHaveAPoint) {
   EXPECT_EQ(parse_real(".d1"), std::nullopt);
   EXPECT_EQ(parse_real("1.5d"), std::nullopt);
   EXPECT_EQ(parse_real("1.5d1.5"), std::nullopt);
-  EXPECT_EQ(parse_real("1.d400"), kInfinity);
+  EXPECT_EQ(parse_real("1.d400"), kInf);
 }
 
 TEST(Number, BeyondADouble) {
-  EXPECT_EQ(parse_real("1e400"), kInfinity);
-  EXPECT_EQ(parse_real("-1e+400"), -kInfinity);
+  EXPECT_EQ(parse_real("1e400"), kInf);
+  EXPECT_EQ(parse_real("-1e+400"), -kInf);
   EXPECT_EQ(parse_real("1e-400"), 0.0);
   EXPECT_TRUE(std::signbit(parse_real("-1e-400").value()));
-  EXPECT_EQ(parse_real("1e99999999999999999999"), kInfinity);
+  EXPECT_EQ(parse_real("1e99999999999999999999"), kInf);
   EXPECT_EQ(parse_real("1e-99999999999999999999"), 0.0);
-  EXPECT_EQ(parse_real(std::string(400, '9')), kInfinity);
+  EXPECT_EQ(parse_real(std::string(400, '9')), kInf);
   EXPECT_EQ(parse_real("0." + std::string(400, '0') + "1"), 0.0);
-  EXPECT_EQ(parse_real("0." + std::string(400, '0') + "1e800"), kInfinity);
+  EXPECT_EQ(parse_real("0." + std::string(400, '0') + "1e800"), kInf);
   EXPECT_EQ(parse_real("1" + std::string(400, '0') + "e-800"), 0.0);
   EXPECT_EQ(parse_real("2e-324"), 0.0);
   EXPECT_EQ(parse_real("3e-324"), std::numeric_limits<double>::denorm_min());
@@ -108,10 +108,10 @@ TEST(Number, TextIsShortAndExact) {
   EXPECT_EQ(text_of(0.1), "0.1");
   EXPECT_EQ(text_of(-0.0), "-0");
   EXPECT_EQ(text_of(-std::nan("")), "nan");
-  EXPECT_EQ(text_of(-kInfinity), "-inf");
+  EXPECT_EQ(text_of(-kInf), "-inf");
   EXPECT_EQ(marked(5), "5.0");
   EXPECT_EQ(marked(1e300), "1e+300");
-  EXPECT_EQ(marked(kInfinity), "inf");
+  EXPECT_EQ(marked(kInf), "inf");
   EXPECT_EQ(marked(std::nan("")), "nan");
   EXPECT_EQ(marked(2.5), "2.5");
   std::mt19937_64 random(1);
