@@ -68,6 +68,7 @@ try:
         LZ4_LEVELS,
         ZSTD_LEVELS,
         ArrayFileReader,
+        ArrayFileVerification,
         ArrayFileWriter,
         AtlasReader,
         AtlasVerification,
@@ -119,7 +120,6 @@ try:
         ring_to_attach,
         send_arena,
         survey_extxyz,
-        verify_array_file,
         view_arena,
         work_alone,
     )
@@ -134,6 +134,7 @@ __all__ = [
     "LZ4_LEVELS",
     "ZSTD_LEVELS",
     "ArrayFileReader",
+    "ArrayFileVerification",
     "ArrayFileWriter",
     "AtlasReader",
     "AtlasVerification",
@@ -185,7 +186,6 @@ __all__ = [
     "ring_to_attach",
     "send_arena",
     "survey_extxyz",
-    "verify_array_file",
     "view_arena",
     "work_alone",
 ]

@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from atompack_torch._core import AtlasVerification, verify_array_file
+from atompack_torch._core import ArrayFileVerification, AtlasVerification
 from atompack_torch.array_file import ArrayFile
 from atompack_torch.array_schema import ArraySchema
 from atompack_torch.array_statistics import ArrayStatistics
@@ -49,7 +51,6 @@ class _Opened:
         self.path = path
         self.store = AtlasStore(path) if Path(path).is_dir() else None
         self.file = ArrayFile(path) if self.store is None else None
-        self._native: AtlasVerification | None = None
 
     @property
     def datasets(self) -> list[str]:
@@ -70,28 +71,6 @@ class _Opened:
             return found
         assert self.file is not None
         return self.file.schema(dataset)
-
-    def faults(self, dataset: str) -> Iterator[str | None]:
-        """Reads each array of a dataset; tells what is wrong with it, if something is."""
-        if self.store is None:
-            assert self.file is not None
-            yield from verify_array_file(self.path, [dataset], MAX_METADATA_BYTES)
-            return
-        reader = self.store._reader()
-        (number,) = reader.find_datasets([dataset])
-        for variable in reader.variables_of(number):
-            try:
-                self._verification().check(variable, number)
-            except (AtompackError, OSError) as error:
-                yield str(error)
-            else:
-                yield None
-
-    def _verification(self) -> AtlasVerification:
-        assert self.store is not None
-        if self._native is None:
-            self._native = AtlasVerification(self.store._reader())
-        return self._native
 
     def read(self, dataset: str, array: str) -> Any:
         if self.store is not None:
@@ -228,26 +207,59 @@ def _total(array: str, found: list[ArrayStatistics]) -> dict[str, Any]:
     }
 
 
+# For each dataset, what reads its arrays, one at a time.
+_Checks = Iterator[list[Callable[[], None]]]
+
+
+def _checks_of_store(path: str) -> tuple[int, _Checks]:
+    store = AtlasStore(path)
+    reader = store._reader()
+    check = AtlasVerification(reader).check
+    numbers = reader.find_datasets(store.datasets)
+
+    def checks() -> _Checks:
+        for number in numbers:
+            yield [partial(check, array, number) for array in reader.variables_of(number)]
+
+    return len(numbers), checks()
+
+
+def _checks_of_file(path: str) -> tuple[int, _Checks]:
+    """Each array of a file is a dataset. No mapping: a file that is cut meanwhile is an error."""
+    file = ArrayFileVerification(path, MAX_METADATA_BYTES)
+
+    def checks() -> _Checks:
+        for name in file.names():
+            yield [partial(file.check, name)]
+
+    return len(file.names()), checks()
+
+
 def verify(options: argparse.Namespace) -> int:
     """Reads every array of every dataset; lists those that cannot be read."""
     faults: list[str] = []
     n_faults = n_arrays = 0
-    stores = [_Opened(path) for path in options.path]
-    datasets = [(store, name) for store in stores for name in store.datasets]
+    checks = [
+        _checks_of_store(path) if Path(path).is_dir() else _checks_of_file(path)
+        for path in options.path
+    ]
+    n_datasets = sum(n for n, _ in checks)
     shows = shows_progress(options)
-    with Progress(len(datasets), "datasets", label="verifying", enabled=shows) as progress:
-        for store, dataset in datasets:
-            for fault in store.faults(dataset):
+    with Progress(n_datasets, "datasets", label="verifying", enabled=shows) as progress:
+        for arrays in chain.from_iterable(arrays for _, arrays in checks):
+            for check in arrays:
                 n_arrays += 1
-                if fault is not None:
+                try:
+                    check()
+                except (AtompackError, OSError) as error:
                     n_faults += 1
-                    faults += [fault] if len(faults) < options.max_faults else []
+                    faults += [str(error)] if len(faults) < options.max_faults else []
             progress.update()
-    counts = {"n_datasets": len(datasets), "n_arrays": n_arrays, "n_faults": n_faults}
+    counts = {"n_datasets": n_datasets, "n_arrays": n_arrays, "n_faults": n_faults}
     return report_faults(
         counts | {"faults": faults},
         options.json,
         {"faults": (faults, n_faults)},
         [],
-        f"{len(datasets):,} datasets, {n_arrays:,} arrays: {n_faults:,} faults",
+        f"{n_datasets:,} datasets, {n_arrays:,} arrays: {n_faults:,} faults",
     )

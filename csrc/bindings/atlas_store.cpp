@@ -12,6 +12,7 @@
 #include "bindings/indices.h"
 #include "bindings/path.h"
 #include "bindings/taking.h"
+#include "bindings/serial.h"
 #include "bindings/unlocked.h"
 #include "collate/columns.h"
 #include "collate/ordered_workers.h"
@@ -180,11 +181,16 @@ void bind_atlas_store(py::module_& module) {
              return self.blocks(variable, datasets);
            }),
            py::arg("variable"), py::arg("datasets"));
-  using atlas_store::Verification;
+  using Verification = Serial<atlas_store::Verification>;
   py::class_<Verification, UniqueHandle<Verification>>(module, "AtlasVerification")
       .def(py::init([](std::shared_ptr<Store> store) { return make_unique_handle<Verification>(std::move(store)); }),
            py::arg("store"))
-      .def("check", unlocked(&Verification::check), py::arg("variable"), py::arg("dataset"));
+      .def(
+          "check",
+          [](Verification& self, uint32_t variable, uint32_t dataset) {
+            self.use([&](auto& verification) { verification.check(variable, dataset); });
+          },
+          py::arg("variable"), py::arg("dataset"));
   py::class_<ColumnScanner, std::shared_ptr<ColumnScanner>>(module, "ColumnScanner")
       .def(py::init(&make_scanner), py::arg("store"), py::arg("variables"), py::kw_only(), py::arg("start"),
            py::arg("count"), py::arg("layout"), py::arg("dtype"), py::arg("max_threads"), py::arg("max_unstored_bytes"))

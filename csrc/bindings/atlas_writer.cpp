@@ -136,8 +136,8 @@ void bind_store_writer(py::module_& module) {
   using Name = const std::string&;
   py::class_<StoreWriter, UniqueHandle<StoreWriter>>(module, "AtlasWriter")
       .def(py::init(unlocked(&open_store_writer)), py::arg("path"), py::arg("create"), py::arg("codec"),
-           py::arg("form"), py::arg("level"), py::arg("block_bytes"), py::arg("durable"),
-           py::arg("max_metadata_bytes"), py::arg("max_unstored_bytes"))
+           py::arg("form"), py::arg("level"), py::arg("block_bytes"), py::arg("durable"), py::arg("max_metadata_bytes"),
+           py::arg("max_unstored_bytes"))
       .def("__len__",
            [](const StoreWriter& self) { return self.look([](auto& w) { return n_datasets(w.metadata()); }); })
       .def("dataset_names",
@@ -257,23 +257,6 @@ void bind_file_writer(py::module_& module) {
       .def("abandon", [](FileWriter& self) { self.use([](auto& w) { w.abandon(); }); });
 }
 
-// One entry an array: the message of its fault, or nothing.
-std::vector<std::optional<std::string>> faults_of_arrays(const Path& path, const std::vector<std::string>& names,
-                                                         uint64_t max_metadata_bytes) {
-  std::vector<std::optional<std::string>> faults;
-  const array_format::Reader reader(path.bytes, max_metadata_bytes, array_format::Reading::by_pieces);
-  array_format::DecodedBlock last;
-  for (const std::string& name : names) {
-    try {
-      array_format::verify_array(reader, name, last);
-      faults.emplace_back();
-    } catch (const DataError& error) {
-      faults.emplace_back(error.what());
-    }
-  }
-  return faults;
-}
-
 void bind_file_reader(py::module_& module) {
   using Name = const std::string&;
   using array_format::Reader;
@@ -297,7 +280,16 @@ void bind_file_reader(py::module_& module) {
           });
         });
       });
-  module.def("verify_array_file", unlocked(&faults_of_arrays), py::arg("path"), py::arg("names"), py::arg("max_metadata_bytes"));
+  using Verification = Serial<array_format::Verification>;
+  py::class_<Verification, UniqueHandle<Verification>>(module, "ArrayFileVerification")
+      .def(py::init(unlocked([](const Path& path, uint64_t max_metadata_bytes) {
+             return make_unique_handle<Verification>(path.bytes, max_metadata_bytes);
+           })),
+           py::arg("path"), py::arg("max_metadata_bytes"))
+      .def("names", [](Verification& self) { return self.use([](const auto& file) { return file.names(); }); })
+      .def(
+          "check", [](Verification& self, Name name) { self.use([&](auto& file) { file.check(name); }); },
+          py::arg("name"));
   module.def(
       "read_array_statistics",
       [](const Path& path) {
