@@ -34,7 +34,8 @@ class Momenta(NamedTuple):
             masses: (N,) float64.
             ptr: (B + 1,) int64.
         """
-        derived = self.values / masses[:, None]
+        with np.errstate(all="ignore"):  # a mass of 0 or of no element: NaN or infinite
+            derived = self.values / masses[:, None]
         given = next((c for c in columns if c[:2] == (BUILTIN, "velocities")), None)
         if given is None:
             return [*columns, Column(BUILTIN, "velocities", derived, _mask(self.present))]
@@ -123,7 +124,7 @@ def _masses(own: Column | None, numbers: Array, ptr: Array) -> Array:
         rows = slice(ptr[i], ptr[i + 1])
         of_all = isinstance(own.values, np.ndarray)
         value = np.asarray(own.values[rows] if of_all else own.values[i])
-        if value.dtype.kind in "iuf" and value.size == len(masses[rows]):
+        if value.dtype.kind in "biuf" and value.size == len(masses[rows]):
             masses[rows] = value.reshape(-1)
     return np.asarray(masses)
 

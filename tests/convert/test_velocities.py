@@ -101,6 +101,18 @@ def test_what_no_momenta_give_back_stays_velocities(tmp_path: Path) -> None:
     assert ase.io.read(path, "3").get_velocities().tolist() == [[7, 8, 9]]
 
 
+def test_masses_may_be_flags(tmp_path: Path) -> None:
+    """ASE divides by them like by numbers; so does what we read back."""
+    masses = Column(ATOM_PROPERTY, "masses", np.array([True, False]), None)
+    path = tmp_path / "x.extxyz"
+    extxyz.write(path, [block([8, 8], [[1, 2, 3], [0, 0, 0]], masses)])
+    assert [f[VELOCITIES].tolist() for f in frames_of(extxyz.read(path))] == [
+        [[1, 2, 3]],
+        [[0, 0, 0]],
+    ]
+    assert ase.io.read(path, "0").get_velocities().tolist() == [[1, 2, 3]]
+
+
 def test_the_last_digit_survives(tmp_path: Path) -> None:
     """Where momentum / mass cannot be the very velocity, a second column says it."""
     velocities = np.random.default_rng(0).normal(size=(50, 3))
