@@ -61,7 +61,7 @@ build/demo/alloys.atp: examples/alloys.py | $(DONE)/extra-demo
 
 .PHONY: test
 test: cpp-test $(DONE)/extra-test  ## run all tests, C++ and Python
-	@$(PY) -m pytest -q $(PYTEST_ARGS)
+	@$(PY) -m pytest -q -n auto --maxprocesses 8 --dist worksteal $(PYTEST_ARGS)
 
 .PHONY: test-trainers
 test-trainers: $(DONE)/extension $(DONE)/extra-test $(DONE)/extra-trainers  ## run loaders under Lightning, accelerate and Ray on two ranks

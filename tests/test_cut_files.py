@@ -18,7 +18,7 @@ import atompack_torch as apt
 
 pytestmark = pytest.mark.timeout(300)
 
-N_CUTS = 25
+N_CUTS = int(os.environ.get("ATOMPACK_CUTS", "10"))
 
 # Runs a pass again and again; a thread of another process, which is the parent, cuts the file.
 HEAD = """

@@ -167,7 +167,7 @@ def test_atoms_far_outside_the_cell(new_path: NewPath) -> None:
     molecules = []
     for cell in ODD_CELLS.values():
         inside = rng.uniform(0, 1, (20, 3)) @ cell
-        away = inside + rng.integers(-300, 300, (20, 3)) @ cell
+        away = inside + rng.integers(-100, 100, (20, 3)) @ cell
         molecules += [molecule(away, cell, [True] * 3), molecule(away, cell, [True, True, False])]
     assert_as_vesin(new_path, molecules, CUTOFF)
 

@@ -27,12 +27,19 @@ ARRAYS = ["a", "b", "c"]
 N_VALUES = 6
 
 
+def wait_for_the_others() -> None:
+    """Says that this process is ready, and waits until all are."""
+    print("ready", flush=True)
+    sys.stdin.readline()
+
+
 def write(path: str, seconds: float, durable: bool) -> Counter[str]:
     """Flushes the same number to all arrays, every other time to an attribute too."""
     import atompack_torch as apt
 
     counts: Counter[str] = Counter()
     with apt.AtlasStore(path, "a", durable=durable) as store:
+        wait_for_the_others()
         end = time.monotonic() + seconds
         number = 1
         while time.monotonic() < end:
@@ -52,6 +59,8 @@ def write(path: str, seconds: float, durable: bool) -> Counter[str]:
 
 def read_on(path: str, seconds: float, look: Callable[[str, Counter[str]], None]) -> Counter[str]:
     """Looks at the store until the time is over."""
+    look(path, Counter())  # imports what it needs
+    wait_for_the_others()
     counts: Counter[str] = Counter(reads=0, refused=0, mixed=0, errors=0)
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -148,9 +157,22 @@ def race(args: argparse.Namespace) -> dict[str, Any]:
         command = [sys.executable, __file__, "--seconds", str(args.seconds)]
         command += ["--durable"] if args.durable else []
         running = [
-            subprocess.Popen([*command, "--as", role, path], stdout=subprocess.PIPE)
+            subprocess.Popen(
+                [*command, "--as", role, path],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
             for role in roles
         ]
+        for process in running:
+            assert process.stdout is not None
+            if process.stdout.readline() != "ready\n":
+                raise SystemExit(f"a process ended with {process.wait()}")
+        for process in running:
+            assert process.stdin is not None
+            process.stdin.write("\n")
+            process.stdin.flush()
         found: dict[str, Counter[str]] = {}
         for role, process in zip(roles, running, strict=True):
             printed = process.communicate()[0]

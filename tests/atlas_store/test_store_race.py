@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 RACE = Path(__file__).with_name("race.py")
-SECONDS = float(os.environ.get("ATOMPACK_RACE_SECONDS", "3"))
+SECONDS = float(os.environ.get("ATOMPACK_RACE_SECONDS", "2"))
 
 
 @pytest.mark.timeout(120 + 2 * SECONDS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import pickle
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -152,8 +153,13 @@ def test_pickles_on_request(root_of: Callable[[Make], Path], kind: Make) -> None
     assert_same(got, apt.ShardDataset(root).batch(numbers))
 
 
-@pytest.mark.parametrize("kind", [image, atoms, tensors, nested_molecules, of_two_types])
-@pytest.mark.parametrize("start", [None, "fork", "spawn"])
+@pytest.mark.parametrize(
+    ("kind", "start"),
+    [
+        *product([image, atoms, tensors, nested_molecules, of_two_types], [None, "fork"]),
+        (nested_molecules, "spawn"),
+    ],
+)
 def test_dataloader(root_of: Callable[[Make], Path], kind: Make, start: str | None) -> None:
     root = root_of(kind)
     dataset, reference = apt.ShardDataset(root), Reader(root)
