@@ -141,7 +141,7 @@ $(DONE)/build-tools: $(DONE)/python
 # Dated from its start: a source that is saved during the build is newer.
 $(DONE)/extension: $(DONE)/torch $(DONE)/build-tools $(BUILD_FILES)
 	@touch $@.started
-	$(call quietly,Building the package (minutes the first time),$(PIP_INSTALL) --no-build-isolation -C build-dir=$(PACKAGE) -e .)
+	$(call quietly,Building the package (minutes the first time),$(PIP_INSTALL) --no-build-isolation --config-settings build-dir=$(PACKAGE) -e .)
 	@mv $@.started $@
 
 # An extra's requirements by themselves: `pip install .[extra]` would build the package again.
