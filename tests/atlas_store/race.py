@@ -74,7 +74,8 @@ def judge(numbers: set[int], attribute: int, counts: Counter[str]) -> None:
     number = next(iter(numbers))
     if len(numbers) > 1 or attribute != number - number % 2:
         counts["mixed"] += 1
-        print(f"mixed: {sorted(numbers)}, attribute {attribute}", file=sys.stderr)
+        if counts["mixed"] <= 3:
+            print(f"mixed: {sorted(numbers)}, attribute {attribute}", file=sys.stderr)
 
 
 def look(path: str, counts: Counter[str]) -> None:
