@@ -130,8 +130,7 @@ Statistics Reader::statistics() const {
   const std::string& base = files_.opened.front().path;
   Statistics found = read_statistics(base);
   const std::vector<LayerFile> now = layer_files(base);
-  const bool same =
-      std::ranges::equal(now, files_.opened, {}, &LayerFile::path, &OpenedFile::path);
+  const bool same = std::ranges::equal(now, files_.opened, {}, &LayerFile::path, &OpenedFile::path);
   if (same && are_in_place(files_)) return found;
   throw FieldError(
       "statistics: expected the layers as they were opened, got a file that was written to since: open it again")

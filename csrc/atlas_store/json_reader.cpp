@@ -11,7 +11,6 @@
 namespace atompack::atlas_store {
 namespace {
 
-
 // Characters of a text that stand for themselves and do not end it.
 bool is_plain(char c) { return static_cast<unsigned char>(c) >= 0x20 && c != '"' && c != '\\'; }
 

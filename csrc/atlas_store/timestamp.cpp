@@ -13,7 +13,6 @@ using std::chrono::sys_days, std::chrono::year, std::chrono::month, std::chrono:
 
 constexpr int64_t kPerSecond = 1'000'000'000;
 
-
 // Takes the text apart from the front; each method is false where it is not what it should be.
 class Parts {
  public:

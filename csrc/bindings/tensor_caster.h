@@ -1,5 +1,5 @@
-// Arguments and results of bound functions that are tensors or dtypes. Not by torch's own caster: parsing its header takes
-// longer than all else in most sources here.
+// Arguments and results of bound functions that are tensors or dtypes. Not by torch's own caster: parsing its header
+// takes longer than all else in most sources here.
 #pragma once
 
 #include "bindings/tensors.h"
