@@ -18,12 +18,13 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from golden import mistakes, reading, signatures, stored_objects
-from golden.description import GOLDEN, Found, attempt
+from golden.description import FIXTURES, GOLDEN, Found, Lines, attempt
 
 
 def _write(name: str, found: dict[str, Found]) -> None:
     """Stores descriptions, each once: a table of all, and their keys by case and name."""
-    table, cases = {}, {}
+    table: dict[str, Lines] = {}
+    cases: dict[str, dict[str, str]] = {}
     for case, descriptions in found.items():
         cases[case] = {}
         for label, lines in descriptions.items():
@@ -48,7 +49,7 @@ def read_stored(name: str) -> dict[str, Found]:
 def main() -> None:
     """Writes all of them."""
     for kind, (read, fixtures) in reading.KINDS.items():
-        _write(kind, {name: read(reading.FIXTURES / name) for name in fixtures})
+        _write(kind, {name: read(FIXTURES / name) for name in fixtures})
     stored_objects.write_all()
     objects = {name: stored_objects.read_object(name) for name in stored_objects.names()}
     _write("objects", objects)

@@ -148,9 +148,7 @@ def _of_batches() -> Mistakes:
         "from_molecules none": lambda: apt.MoleculeBatch.from_molecules([]),
         "from_molecules of strings": lambda: apt.MoleculeBatch.from_molecules(["a"]),  # type: ignore[list-item]
         "collate of numbers": lambda: apt.collate([1, 2]),  # type: ignore[list-item]
-        "contract without derivatives": lambda: apt.contract_forces(
-            other._batch, torch.zeros(1, 1)
-        ),
+        "contract without derivatives": lambda: apt.contract_forces(batch, torch.zeros(2, 1)),
         "contract shapes": lambda: apt.contract_forces(
             apt.TorchCacheDataset(CACHE)[:1], torch.zeros(1, 1)
         ),
@@ -426,7 +424,7 @@ def _of_passes(folder: Path) -> Mistakes:
     build: Any = apt.build_cache
     water = apt.AtpDataset(MOLECULES)
     descriptor = apt.ChebyshevDescriptor(["H", "O"], 2, 4.0, 1, 3.0)
-    new = folder / "new.h5"
+    new, absent = folder / "new.h5", "Absent"
     return {
         "verify absent": lambda: apt.verify(FIXTURES / "absent.atp"),
         "verify_cache absent": lambda: apt.verify_cache(FIXTURES / "absent.h5"),
@@ -444,7 +442,7 @@ def _of_passes(folder: Path) -> Mistakes:
         ),
         "hub.open name": lambda: apt.hub.open("a/b", "../c"),
         "hub.open empty name": lambda: apt.hub.open("a/b", "/"),
-        "absent name": lambda: apt.Absent,
+        "absent name": lambda: getattr(apt, absent),
     }
 
 

@@ -159,7 +159,7 @@ def read_store(path: Path) -> Found:
             _columns(found, f"{array}: {layout}", path, [array], layout=layout)
         for dtype in (torch.float32, torch.float64):
             _columns(found, f"{array}: {dtype}", path, [array], layout="list", dtype=dtype)
-        cut = {"start": [1], "shape": [2], "layout": "list"}
+        cut: dict[str, Any] = {"start": [1], "shape": [2], "layout": "list"}
         _columns(found, f"{array}: from 1, two", path, [array], **cut)
     if arrays:
         _columns(found, "all arrays", path, arrays, layout="list")

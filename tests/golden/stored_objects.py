@@ -10,6 +10,7 @@ import io
 import os
 import pickle
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from golden.reading import index_lists
 
 import atompack_torch as apt
 
+SIZES = [3 + (7 * k) % 11 for k in range(60)]  # atoms of molecules
 _SMALLEST = 10_000  # smaller numbers could mean something else
 
 DATASETS: dict[str, tuple[str, Callable[[], Any]]] = {
@@ -130,9 +132,8 @@ VALUES: dict[str, Callable[[], Any]] = {
 
 
 def _sampler(name: str) -> Any:
-    sizes = [3 + (7 * k) % 11 for k in range(60)]
     if name == "budget":
-        return apt.AtomBudgetBatchSampler(sizes, 40, seed=3)
+        return apt.AtomBudgetBatchSampler(SIZES, 40, seed=3)
     if name == "blocks":
         return apt.BlockShuffleSampler(60, block=5, window=4, seed=3)
     return apt.DistributedMoleculeSampler(60, seed=3, num_replicas=2, rank=1)
@@ -203,7 +204,8 @@ def read_object(name: str) -> Found:
         return _of_dataset(path)
     if stem in VALUES:
         load = _unpickled if path.suffix == ".pickle" else _loaded
-        return {"value": attempt(lambda: load(path)), "repr": attempt(lambda: repr(load(path)))}
+        value = load(path)
+        return {"value": attempt(lambda: value), "repr": attempt(partial(repr, value))}
     state = _loaded(path)
     stem = stem.removeprefix("state_")
     if stem in SAMPLERS:
@@ -212,7 +214,7 @@ def read_object(name: str) -> Found:
         return {
             "state": attempt(lambda: state),
             "rest of the epoch": attempt(lambda: [*sampler]),
-            "next epoch": attempt(lambda: (sampler.set_epoch(3), [*sampler])[1]),
+            "next epoch": attempt(partial(_epoch, sampler, 3)),
         }
     loader = _loader(stem)
     loader.load_state_dict(state)
@@ -227,7 +229,7 @@ def _of_dataset(path: Path) -> Found:
     dataset = _unpickled(path)
     found = {"repr": attempt(lambda: repr(dataset))}
     for kind, numbers in index_lists(len(dataset)).items():
-        found[kind] = attempt(lambda n=numbers: dataset.batch(n))  # type: ignore[misc]
+        found[kind] = attempt(partial(dataset.batch, numbers))
     found["first"] = attempt(lambda: dataset[0])
     found["subset"] = attempt(lambda: dataset.subset([1, 0])[:])
     found["sent on"] = attempt(lambda: pickle.loads(pickle.dumps(dataset))[:1])
@@ -245,37 +247,50 @@ def _loaded(path: Path) -> Any:
 def read_orders() -> Found:
     """The orders of samplers and loaders, epoch by epoch."""
     found: Found = {}
-    sizes = [3 + (7 * k) % 11 for k in range(60)]
-    made: dict[str, Callable[[], Any]] = {}
-    for ranks in (1, 2, 3):
-        options: dict[str, Any] = {"seed": 1, "num_replicas": ranks, "rank": ranks - 1}
-        for shared, more in {"": {}, " pad": {"pad": True}, " drop": {"drop_last": True}}.items():
-            both = options | more
-            made[f"budget {ranks}{shared}"] = lambda o=both: apt.AtomBudgetBatchSampler(  # type: ignore[misc]
-                sizes, 40, **o
-            )
-            made[f"blocks {ranks}{shared}"] = lambda o=both: apt.BlockShuffleSampler(  # type: ignore[misc]
-                60, block=5, window=4, **o
-            )
-            made[f"dealt {ranks}{shared}"] = lambda o=both: apt.DistributedMoleculeSampler(60, **o)  # type: ignore[misc]
-    made["budget in order"] = lambda: apt.AtomBudgetBatchSampler(sizes, 40, shuffle=False)
-    made["budget of few"] = lambda: apt.AtomBudgetBatchSampler(sizes, 40, max_molecules=3)
-    made["budget of costs"] = lambda: apt.AtomBudgetBatchSampler(60, 9.5, costs=[0.5] * 60)
-    made["blocks of sizes"] = lambda: apt.BlockShuffleSampler([9, 1, 20], window=2)
-    made["blocks of workers"] = lambda: apt.BlockShuffleSampler(
-        60, block=5, window=4, workers=2, batch_size=6
-    )
-    for label, make in made.items():
+    for label, make in _orders().items():
         sampler = make()
-        found[f"{label}: repr"] = attempt(lambda s=sampler: repr(s))  # type: ignore[misc]
+        found[f"{label}: repr"] = attempt(partial(repr, sampler))
         for epoch in (0, 1):
             sampler.set_epoch(epoch)
-            found[f"{label}: epoch {epoch}"] = attempt(lambda s=sampler: [len(s), *s])  # type: ignore[misc]
+            found[f"{label}: epoch {epoch}"] = attempt(partial(_order, sampler))
     for name in LOADERS:
         loader = _loader(name)
-        found[f"{name}: length"] = attempt(lambda of=loader: len(of))  # type: ignore[misc]
         for epoch in (0, 1):
-            found[f"{name}: epoch {epoch}"] = attempt(lambda of=loader: [b.index for b in of])  # type: ignore[misc]
+            found[f"{name}: epoch {epoch}"] = attempt(partial(_indices, loader))
     parts = apt.AtpDataset(FIXTURES / "commits.atp").split([0.5, 0.25, 0.25], seed=9)
     found["split"] = attempt(lambda: [part[:].index for part in parts])
     return found
+
+
+def _orders() -> dict[str, Callable[[], Any]]:
+    """Samplers of all kinds: for one to three ranks, and with every option."""
+    budget, blocks = apt.AtomBudgetBatchSampler, apt.BlockShuffleSampler
+    made: dict[str, Callable[[], Any]] = {
+        "budget in order": partial(budget, SIZES, 40, shuffle=False),
+        "budget of few": partial(budget, SIZES, 40, max_molecules=3),
+        "budget of costs": partial(budget, 60, 9.5, costs=[0.5] * 60),
+        "blocks of sizes": partial(blocks, [9, 1, 20], window=2),
+        "blocks of workers": partial(blocks, 60, block=5, window=4, workers=2, batch_size=6),
+    }
+    for ranks in (1, 2, 3):
+        for shared in ({}, {"pad": True}, {"drop_last": True}):
+            options: dict[str, Any] = {"seed": 1, "num_replicas": ranks, "rank": ranks - 1}
+            options |= shared
+            label = " ".join([str(ranks), *shared])
+            made[f"budget {label}"] = partial(budget, SIZES, 40, **options)
+            made[f"blocks {label}"] = partial(blocks, 60, block=5, window=4, **options)
+            made[f"dealt {label}"] = partial(apt.DistributedMoleculeSampler, 60, **options)
+    return made
+
+
+def _epoch(sampler: Any, epoch: int) -> list[Any]:
+    sampler.set_epoch(epoch)
+    return [*sampler]
+
+
+def _order(sampler: Any) -> list[Any]:
+    return [len(sampler), *sampler]
+
+
+def _indices(loader: apt.Loader) -> list[Any]:
+    return [len(loader), *(batch.index for batch in loader)]
