@@ -7,6 +7,7 @@ SHA-256 of all of them stands for the value. Errors become their type and messag
 from __future__ import annotations
 
 import hashlib
+import re
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,6 +26,7 @@ _SHOWN_ELEMENTS = 3  # of a tensor, besides its digest
 _SHOWN_CHARACTERS = 120
 _MOST_LINES = 4  # of one item of a list or dict
 _MOST_ITEMS = 12  # of a list, a line each
+_COMMAND = re.compile(r"`[^`]*`")
 
 Lines = list[str]
 Leaf = tuple[str, str, bytes]  # place in the value, what can be shown, bytes
@@ -62,7 +64,12 @@ def cut(text: str, *folders: Path) -> str:
     """The text without the folders of the fixtures and others, which differ from place to place."""
     for folder in folders:
         text = text.replace(str(folder), "FOLDER")
-    return text.replace(str(FIXTURES), "FIXTURES")
+    return _COMMAND.sub(_unquoted, text.replace(str(FIXTURES), "FIXTURES"))
+
+
+def _unquoted(command: re.Match[str]) -> str:
+    """A command in a message; a shell wants quotes around the folders of some places only."""
+    return re.sub(r"'((?:FIXTURES|FOLDER)[^']*)'", r"\1", command[0])
 
 
 def _digest(content: bytes) -> str:

@@ -485,7 +485,7 @@ def _of_commands(folder: Path) -> Mistakes:
     return {
         "$ info absent": command("info", str(folder / "absent.atp")),
         "$ info --json absent": command("info", "--json", str(folder / "absent.atp")),
-        "$ info of a text": command("info", str(FIXTURES / "README.md")),
+        "$ info of a text": command("info", str(STORE / "atlas.json")),
         "$ verify absent": command("verify", str(folder / "absent.atp")),
         "$ head absent": command("head", str(folder / "absent.atp")),
         "$ stats absent": command("stats", str(folder / "absent.atp")),
