@@ -17,7 +17,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from golden import mistakes, reading, signatures, stored_objects
+from golden import forms, mistakes, reading, signatures, stored_objects
 from golden.description import FIXTURES, GOLDEN, Found, Lines, attempt
 
 
@@ -50,6 +50,8 @@ def main() -> None:
     """Writes all of them."""
     for kind, (read, fixtures) in reading.KINDS.items():
         _write(kind, {name: read(FIXTURES / name) for name in fixtures})
+    _write("forms", {name: forms.read_forms(name) for name in forms.BATCHES})
+    _write("commands", {name: forms.read_commands(name) for name in forms.FILES})
     stored_objects.write_all()
     objects = {name: stored_objects.read_object(name) for name in stored_objects.names()}
     _write("objects", objects)

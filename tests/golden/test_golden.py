@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from golden import mistakes, reading, signatures, stored_objects
+from golden import forms, mistakes, reading, signatures, stored_objects
 from golden.description import GOLDEN, attempt, difference
 from golden.make_golden import read_stored
 
@@ -23,6 +23,18 @@ def test_every_fixture_is_stored(kind: str) -> None:
 @pytest.mark.parametrize(("kind", "fixture"), CASES, ids=[f"{k}-{f}" for k, f in CASES])
 def test_fixture(kind: str, fixture: str) -> None:
     found = difference(stored(kind)[fixture], reading.read(kind, fixture))
+    assert not found, f"\n{fixture}\n{found}"
+
+
+@pytest.mark.parametrize("fixture", forms.BATCHES)
+def test_forms(fixture: str) -> None:
+    found = difference(stored("forms")[fixture], forms.read_forms(fixture))
+    assert not found, f"\n{fixture}\n{found}"
+
+
+@pytest.mark.parametrize("fixture", forms.FILES)
+def test_commands(fixture: str) -> None:
+    found = difference(stored("commands")[fixture], forms.read_commands(fixture))
     assert not found, f"\n{fixture}\n{found}"
 
 
