@@ -76,7 +76,7 @@ def read_forms(fixture: str) -> Found:
         "transformed": attempt(lambda: _dataset(fixture, transform=lambda b: [*b.keys()])[:]),
     }
     for preset in (None, "pyg", "fairchem", "nvalchemi"):
-        found[f"to_dict({preset})"] = attempt(partial(batch.to_dict, preset))  # type: ignore[arg-type]
+        found[f"to_dict({preset})"] = attempt(partial(batch.to_dict, preset))
     return found
 
 
