@@ -29,6 +29,7 @@ from atompack_torch.options import (
     check_choice,
     check_level,
     check_limits,
+    check_threads,
 )
 from atompack_torch.stored_values import extents
 from atompack_torch.xarray_datasets import XarrayDatasets
@@ -376,6 +377,7 @@ class AtlasStore(StoreChanges, XarrayDatasets):
     ) -> ColumnScanner:
         if layout not in LAYOUTS:
             raise ValueError(f"layout: expected one of {', '.join(LAYOUTS)}, got {layout!r}")
+        check_threads(num_threads)
         return ColumnScanner(
             self._reader(),
             [self._stored_variable(array) for array in arrays],

@@ -20,6 +20,12 @@ def check_choice(option: str, value: str, choices: tuple[str, ...]) -> None:
         raise ValueError(f"{option}: expected one of {', '.join(choices)}, got {value!r}")
 
 
+def check_threads(num_threads: int | None) -> None:
+    """Raises ValueError unless it is None, or 1 and more."""
+    if num_threads is not None and num_threads < 1:
+        raise ValueError(f"num_threads: expected a positive number or None, got {num_threads}")
+
+
 def utf8(what: str, text: Any) -> str:
     """A string that UTF-8 can hold: one without lone surrogates.
 

@@ -67,12 +67,16 @@ def definition(
 
     Raises:
         ValueError: no array can have this dtype.
-        FieldError: the fill value is no value of it.
+        FieldError: the fill value is no value of it, or there is not one name an axis.
     """
     name = checked_dtype(dtype)
     names = None
     if dimension_names is not None:
         names = [utf8("dimension_names", name) for name in dimension_names]
+        if len(names) != len(shape):
+            raise FieldError(
+                f"dimension_names: expected one for each of {len(shape)} axes, got {len(names)}"
+            )
     if isinstance(fill_value, str):
         utf8("fill_value", fill_value)
     chunks = extents("chunk_shape", chunk_shape)

@@ -27,7 +27,7 @@ from atompack_torch.fields import (
     similar_names,
 )
 from atompack_torch.neighbors import NeighborList
-from atompack_torch.options import check_choice, utf8
+from atompack_torch.options import check_choice, check_threads, utf8
 
 DTypes = torch.dtype | Mapping[str, torch.dtype]
 Missing = Literal["nan", "error", "drop"]
@@ -75,8 +75,7 @@ class Request(NamedTuple):
             kind = type(nan_is_missing).__name__
             raise TypeError(f"nan_is_missing: expected True or False, got {kind}")
         check_choice("missing", missing, ("nan", "error", "drop"))
-        if num_threads is not None and num_threads < 1:
-            raise ValueError(f"num_threads: expected a positive number or None, got {num_threads}")
+        check_threads(num_threads)
         if transform is not None and not callable(transform):
             raise TypeError(f"transform: expected a callable, got {type(transform).__name__}")
         return cls(

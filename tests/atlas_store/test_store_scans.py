@@ -240,3 +240,15 @@ def test_huge_bounds_are_clamped(folder: Path) -> None:
     everything = store.read("grid_000", "lat")
     assert torch.equal(store.read("grid_000", "lat", [1], [most]), everything[1:])
     assert store.read("grid_000", "lat", [most], [most]).shape == (0,)
+
+
+@pytest.mark.parametrize("num_threads", [0, -1])
+def test_numbers_of_threads_are_checked(tmp_path: Path, num_threads: int) -> None:
+    with apt.AtlasStore(tmp_path / "s", "x") as store:
+        store.create_dataset("d")
+        store.define_array("d", "v", "float64", (3,))
+        store.flush()
+    with pytest.raises(ValueError, match="num_threads: expected a positive number or None"):
+        apt.AtlasStore(tmp_path / "s").scan("v", num_threads=num_threads)
+    with pytest.raises(ValueError, match="num_threads: expected a positive number or None"):
+        apt.AtlasDataset(tmp_path / "s", ["v"], num_threads=num_threads)

@@ -292,3 +292,19 @@ def test_values_however_they_lie_in_memory(tmp_path: Path, dtype: str) -> None:
     for i in range(len(forms)):
         assert torch.equal(apt.AtlasStore(tmp_path / "s").read(f"d{i}", "v"), expected), i
         assert torch.equal(apt.ArrayFile(tmp_path / "f.af").read(f"d{i}"), expected), i
+
+
+@pytest.mark.parametrize("names", [(), ("x",), ("x", "y", "z")])
+def test_one_dimension_name_an_axis(tmp_path: Path, names: tuple[str, ...]) -> None:
+    """Others would be lost: the format gives such an array names of its own."""
+    match = rf"dimension_names: expected one for each of 2 axes, got {len(names)}"
+    with apt.AtlasStore(tmp_path / "s", "x") as store:
+        store.create_dataset("d")
+        with pytest.raises(apt.FieldError, match=match):
+            store.define_array("d", "v", "float64", (3, 4), dimension_names=names)
+        assert store.arrays_of("d") == []
+    with (
+        apt.ArrayFile(tmp_path / "f.af", "x") as file,
+        pytest.raises(apt.FieldError, match=match),
+    ):
+        file.define("v", "float64", (3, 4), dimension_names=names)
