@@ -13,7 +13,7 @@ namespace atompack::array_format {
 // there is no such array, CorruptFileError and UnsupportedFormatError for what a read of it would find.
 void verify_array(const Reader& reader, std::string_view name, DecodedBlock& last);
 
-// Of one file, read by pieces: it may be cut meanwhile.
+// Reads the arrays of one file with pread: if the file is cut in the meantime, that is an error and no signal.
 class Verification {
  public:
   Verification(const std::string& path, uint64_t max_metadata_bytes)
