@@ -97,7 +97,7 @@ docs: $(DONE)/torch $(DONE)/extra-docs  ## build the documentation with the refe
 wheel: $(DONE)/torch $(DONE)/build-tools $(DONE)/extra-wheel  ## build a wheel with all it needs but torch into dist, and try it
 	@rm -rf build/wheel dist && mkdir -p build/wheel
 	$(call quietly,Building the wheel,\
-	  $(PY) -m pip wheel . --no-build-isolation --no-deps -w build/wheel)
+	  $(PY) -m pip wheel . --no-build-isolation --config-settings build-dir=$(PACKAGE) --no-deps -w build/wheel)
 	$(call quietly,Putting libraries into it,\
 	  PATH="$(CURDIR)/.venv/bin:$$PATH" .venv/bin/auditwheel repair -w dist $(TORCH_LIBRARIES) build/wheel/*.whl)
 	@$(PY) .ci/pin_torch dist/*.whl

@@ -134,7 +134,7 @@ def round_of(make, n, forks):
         thread.join()
     gc.collect()
 
-for kinds, n in ((READERS, 60), (WRITERS, 8)):
+for kinds, n in ((READERS, 200), (WRITERS, 8)):
     for kind, make in kinds.items():
         for forks in (0, 5):
             print(kind, forks, flush=True)

@@ -207,8 +207,8 @@ def _total(array: str, found: list[ArrayStatistics]) -> dict[str, Any]:
     }
 
 
-# For each dataset, what reads its arrays, one at a time.
-_Checks = Iterator[list[Callable[[], None]]]
+# For each dataset, the functions that read its arrays, one each.
+_Checks = Iterator[Sequence[Callable[[], None]]]
 
 
 def _checks_of_store(path: str) -> tuple[int, _Checks]:
@@ -227,12 +227,8 @@ def _checks_of_store(path: str) -> tuple[int, _Checks]:
 def _checks_of_file(path: str) -> tuple[int, _Checks]:
     """Each array of a file is a dataset. No mapping: a file that is cut meanwhile is an error."""
     file = ArrayFileVerification(path, MAX_METADATA_BYTES)
-
-    def checks() -> _Checks:
-        for name in file.names():
-            yield [partial(file.check, name)]
-
-    return len(file.names()), checks()
+    names = file.names()
+    return len(names), ([partial(file.check, name)] for name in names)
 
 
 def verify(options: argparse.Namespace) -> int:

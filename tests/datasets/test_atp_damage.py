@@ -26,7 +26,7 @@ from reference.names import STRUCTURE, reserved_names
 import atompack_torch as apt
 
 NewPath = Callable[[], Path]
-XORS = (0x01, 0xFF)
+XORS = (0x01, 0x80, 0xFF)
 CASES = [(codec, schema) for codec in strategies.CODECS for schema in (True, False)]
 RECIPE = strategies.Recipe(
     "f4",

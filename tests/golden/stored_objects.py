@@ -157,22 +157,13 @@ def _loader(name: str) -> apt.Loader:
 LOADERS = ("Loader_shuffle", "Loader_budget", "Loader_sampler")
 
 
-def _sampler_state(name: str) -> dict[str, Any]:
-    sampler = _sampler(name)
-    sampler.set_epoch(2)
-    items = iter(sampler)
-    for _ in range(4):
+def _state_within(source: Any, epoch: int, n_taken: int) -> dict[str, Any]:
+    """The state of a sampler or loader after some items of an epoch."""
+    source.set_epoch(epoch)
+    items = iter(source)
+    for _ in range(n_taken):
         next(items)
-    return dict(sampler.state_dict())
-
-
-def _loader_state(name: str) -> dict[str, Any]:
-    loader = _loader(name)
-    loader.set_epoch(1)
-    batches = iter(loader)
-    for _ in range(2):
-        next(batches)
-    return loader.state_dict()
+    return dict(source.state_dict())
 
 
 def write_all() -> None:
@@ -185,9 +176,9 @@ def write_all() -> None:
         (GOLDEN / f"{name}.pickle").write_bytes(pickle.dumps(make(), protocol=4))
         torch.save(make(), GOLDEN / f"{name}.pt")
     for name in SAMPLERS:
-        torch.save(_sampler_state(name), GOLDEN / f"state_{name}.pt")
+        torch.save(_state_within(_sampler(name), 2, 4), GOLDEN / f"state_{name}.pt")
     for name in LOADERS:
-        torch.save(_loader_state(name), GOLDEN / f"state_{name}.pt")
+        torch.save(_state_within(_loader(name), 1, 2), GOLDEN / f"state_{name}.pt")
 
 
 def names() -> list[str]:
