@@ -2,12 +2,13 @@
 # pybind11, again for each source. Sources include what they use and compile one by one too, without this option.
 option(ATOMPACK_UNITY "compile several sources as one" ON)
 
-# atompack_unite(target n): up to n sources of a folder as one. Names in unnamed namespaces are unique in a folder for it.
+# atompack_unite(target n): up to n sources of a folder and those below it as one, each format and each document type
+# being a folder of its own. Names in unnamed namespaces are unique in such a folder for it.
 function(atompack_unite target n)
   get_target_property(sources ${target} SOURCES)
   foreach(source IN LISTS sources)
-    cmake_path(GET source PARENT_PATH folder)
-    string(REPLACE "${PROJECT_SOURCE_DIR}/" "" folder "${folder}")
+    string(REGEX REPLACE "^.*/(csrc|tests/cpp)/" "" folder "${source}")
+    string(REGEX MATCH "^((formats|serial)/)?[^/]+" folder "${folder}")
     string(MAKE_C_IDENTIFIER "${folder}" folder)
     list(APPEND ${folder}_sources ${source})
     list(LENGTH ${folder}_sources count)

@@ -12,38 +12,44 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 CSRC = REPOSITORY / "csrc"
 PACKAGE = REPOSITORY / "atompack_torch"
 
-FORMATS = ("atp", "array_format", "atlas_store", "atlas_shards", "torch_cache", "extxyz")
-# Layer -> our own folders it may include from, besides itself.
+FORMATS = ("atp", "array_file", "atlas_store", "atlas_shards", "torch_cache", "extxyz")
+FORMAT_LAYERS = tuple(f"formats/{name}" for name in FORMATS)
+# Layer -> our own layers it may include from, besides itself. A format is a layer by itself.
+BELOW_FORMATS = {"base", "threads", "io", "codec", "serial", "model"}
+BELOW_TENSORS = {"base", "threads", "model", "physics", "plan"}
 OWN = {
     "base": set(),
-    "io": {"base"},
+    "threads": {"base"},
+    "io": {"base", "threads"},
     "codec": {"base"},
-    "pickle": {"base"},
-    "atp": {"base", "io", "codec"},
-    "array_format": {"base", "io", "codec"},
-    "atlas_store": {"base", "io", "codec", "array_format"},
-    "atlas_shards": {"base", "io", "codec", "pickle"},
-    "torch_cache": {"base", "io", "codec", "pickle"},
-    "extxyz": {"base", "io", "codec"},
-    "descriptor": {"base"},
-    "collate": {"base", "io", "descriptor"},
-    "bindings": {"base", "io", "codec", "pickle", *FORMATS, "descriptor", "collate"},
+    "model": {"base"},
+    "serial": {"base", "model"},
+    **dict.fromkeys(FORMAT_LAYERS, BELOW_FORMATS),
+    "formats/atlas_store": {*BELOW_FORMATS, "formats/array_file"},
+    "physics": {"base"},
+    "plan": {"base", "model", "physics"},
+    "collate": BELOW_TENSORS,
+    "passes": {*BELOW_TENSORS, "collate"},
+    "ops": {*BELOW_TENSORS, "collate"},
+    "bindings": {*BELOW_FORMATS, *BELOW_TENSORS, *FORMAT_LAYERS, "collate", "passes", "ops"},
 }
+# Single headers from other layers: memory as the system gives it.
+EXTRA = {"collate": {"io/shared_memory.h", "io/shared_ring.h", "io/huge_pages.h"}}
 OPERATING_SYSTEM = re.compile(
     r"(sys|linux|asm|netinet|arpa)/[\w/]+\.h|(unistd|fcntl|errno|pthread|sched|signal|dirent)\.h"
 )
 STANDARD = re.compile(r"[a-z_]+")  # <vector>, <cstdint>; everything else has a dot or a slash
 TORCH = re.compile(r"(ATen|c10|torch)/[\w/]+\.h")
-OUTSIDE = {
-    "base": [],
+JSON = re.compile(r"nlohmann/json(_fwd)?\.hpp")
+OUTSIDE: dict[str, list[re.Pattern[str]]] = {
+    "threads": [OPERATING_SYSTEM],
     "io": [OPERATING_SYSTEM],
     "codec": [re.compile(r"zstd(_errors)?\.h|zdict\.h|lz4(hc)?\.h|zlib\.h")],
-    "pickle": [],
-    **{name: [re.compile(r"nlohmann/json(_fwd)?\.hpp")] for name in FORMATS[:4]},
-    "torch_cache": [re.compile(r"hdf5\.h|nlohmann/json(_fwd)?\.hpp")],
-    "extxyz": [],
-    "descriptor": [],
+    **dict.fromkeys(FORMAT_LAYERS[:4], [JSON]),
+    "formats/torch_cache": [re.compile(r"hdf5\.h"), JSON],
     "collate": [TORCH, re.compile(r"omp\.h")],
+    "passes": [TORCH],
+    "ops": [TORCH],
     "bindings": [TORCH, re.compile(r"pybind11/[\w/]+\.h|Python\.h")],
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s*(?:<([^>]+)>|"([^"]+)")', re.MULTILINE)
@@ -52,26 +58,28 @@ SOURCES = sorted(p for p in CSRC.rglob("*") if p.suffix in {".h", ".cpp", ".hpp"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 
+def layer_of(path: str) -> str:
+    """The layer of a path below csrc: its folder, or format."""
+    parts = path.split("/")
+    return "/".join(parts[: 2 if parts[0] == "formats" else 1])
+
+
 def breaches(source: Path, layer: str, text: str) -> list[str]:
-    """What a C++ file includes and may not."""
+    """The includes of a C++ file that its layer does not allow."""
     found = []
     for outside, own in INCLUDE.findall(text):
         name = outside or own
         ours = (CSRC / name).is_file() or (source.parent / name).is_file()
         if ours and not _may_include(layer, name):
             found.append(f"{layer} includes {name}")
-        if not ours and not (STANDARD.fullmatch(name) or _matches(OUTSIDE[layer], name)):
+        if not ours and not (STANDARD.fullmatch(name) or _matches(OUTSIDE.get(layer, []), name)):
             found.append(f"{layer} includes <{name}>")
     return found
 
 
 def _may_include(layer: str, name: str) -> bool:
-    target = name.split("/")[0] if "/" in name else layer
-    if layer == "collate" and target == "io":
-        # Memory as the system gives it, and whether this process is a fork.
-        memory = {"io/shared_memory.h", "io/shared_ring.h", "io/huge_pages.h"}
-        return name in {*memory, "io/process.h"}
-    return target == layer or target in OWN[layer]
+    target = layer_of(name) if "/" in name else layer
+    return target == layer or target in OWN[layer] or name in EXTRA.get(layer, ())
 
 
 def _matches(patterns: list[re.Pattern[str]], name: str) -> bool:
@@ -79,13 +87,13 @@ def _matches(patterns: list[re.Pattern[str]], name: str) -> bool:
 
 
 def test_there_is_something_to_check() -> None:
-    assert {p.parent.name for p in SOURCES} >= {"base", "io", "codec", "atp", "collate", "bindings"}
+    assert {layer_of(str(p.relative_to(CSRC))) for p in SOURCES} == set(OWN)
     assert {p.name for p in MODULES} >= {"__init__.py", "_core.py", "errors.py", "fields.py"}
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda p: str(p.relative_to(CSRC)))
 def test_includes(source: Path) -> None:
-    layer = source.relative_to(CSRC).parts[0]
+    layer = layer_of(str(source.relative_to(CSRC)))
     assert layer in OWN, f"csrc/{layer} is no layer of the design"
     assert breaches(source, layer, source.read_text()) == []
 
@@ -94,11 +102,13 @@ def test_a_breach_is_found() -> None:
     """The check itself: what it must not let pass."""
     wrong = {
         "base": ['"io/file.h"', "<sys/mman.h>", "<ATen/ATen.h>"],
+        "threads": ['"io/file.h"', '"model/value.h"'],
         "io": ['"codec/codec.h"', "<zstd.h>"],
-        "codec": ['"io/file.h"', '"atp/reader.h"'],
-        "pickle": ['"io/file.h"', '"codec/codec.h"', "<Python.h>", '"torch_cache/structure.h"'],
-        "atp": ["<torch/torch.h>", "<pybind11/pybind11.h>", "<Python.h>", '"collate/plan.h"'],
-        "collate": ['"atp/reader.h"', '"io/file.h"', "<pybind11/pybind11.h>"],
+        "codec": ['"io/file.h"', '"formats/atp/reader.h"'],
+        "serial": ['"io/file.h"', '"codec/codec.h"', "<Python.h>"],
+        "formats/atp": ["<torch/torch.h>", "<Python.h>", '"formats/array_file/layer/layer.h"'],
+        "plan": ["<ATen/core/Tensor.h>", '"collate/collator.h"', '"io/file.h"'],
+        "collate": ['"formats/atp/reader.h"', '"io/file.h"', "<pybind11/pybind11.h>"],
         "bindings": ["<zstd.h>", "<sys/mman.h>"],
     }
     for layer, includes in wrong.items():
@@ -186,17 +196,28 @@ def test_no_bytes_on_disk_in_python(module: Path) -> None:
         assert not names & forbidden
 
 
-def test_core_is_free_of_torch_and_python() -> None:
-    """What stands below collate builds without torch and Python."""
-    text = (REPOSITORY / "CMakeLists.txt").read_text()
-    core = re.findall(r"target_link_libraries\(\s*atompack_core\b([^)]*)\)", text)
-    assert core
-    assert not re.search(r"(?i)torch|python|pybind", " ".join(core))
+def test_libraries_below_tensors_link_neither_torch_nor_python() -> None:
+    """All layers but collate, passes, ops and bindings build without torch and Python."""
+    text = (CSRC / "CMakeLists.txt").read_text()
+    for library in ("core", "physics", "hdf5"):
+        linked = re.findall(rf"target_link_libraries\(\s*atompack_{library}\b([^)]*)\)", text)
+        assert linked
+        assert not re.search(r"(?i)torch_|python|pybind", " ".join(linked))
+
+
+@pytest.mark.parametrize("folder", sorted(p.parent for p in CSRC.glob("**/CMakeLists.txt")))
+def test_every_source_is_listed_once(folder: Path) -> None:
+    listed = re.findall(
+        r"^\s+([\w/]+\.cpp)$", (folder / "CMakeLists.txt").read_text(), re.MULTILINE
+    )
+    nested = {p.parent for p in folder.glob("*/**/CMakeLists.txt")}
+    there = [p for p in folder.rglob("*.cpp") if not nested & set(p.parents)]
+    assert sorted(listed) == sorted(str(p.relative_to(folder)) for p in there)
 
 
 UNLOCKED = re.compile(r"call_guard|gil_scoped_release")
 # Where the GIL is released: around the work alone, by what these headers offer.
-RELEASING = {"unlocked.h", "serial.h", "taking.h"}
+RELEASING = {"unlocked.h", "locked.h", "wait_interruptibly.h"}
 
 
 @pytest.mark.parametrize(

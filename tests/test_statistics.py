@@ -33,7 +33,7 @@ from atompack_torch.statistics import Statistics
 
 NewPath = Callable[[], Path]
 STRUCTURE = {"positions", "atomic_numbers"}
-CHUNK = 2048  # of csrc/collate/sweep.h
+CHUNK = 2048  # of csrc/passes/sweep.h
 ELEMENTS = {1: -13.6, 6: -1030.0, 8: -2040.0, 26: -34500.0, 79: -535000.0}
 RECIPE = strategies.Recipe(
     "f4",

@@ -16,7 +16,7 @@ import atompack_torch as apt
 from atompack_torch import cli
 
 NewPath = Callable[[], Path]
-CHUNK = 2048  # of csrc/collate/sweep.h
+CHUNK = 2048  # of csrc/passes/sweep.h
 
 
 @pytest.fixture(scope="module")

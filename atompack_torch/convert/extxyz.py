@@ -1,4 +1,4 @@
-"""Extended XYZ files as columns, and back; the dialect is that of csrc/extxyz/FORMAT.md."""
+"""Extended XYZ files as columns, and back; the dialect is that of csrc/formats/extxyz/FORMAT.md."""
 
 from __future__ import annotations
 

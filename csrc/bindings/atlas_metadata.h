@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "atlas_store/metadata.h"
+#include "formats/atlas_store/metadata/metadata.h"
 
 namespace atompack::bindings {
 

@@ -4,24 +4,24 @@
 
 #include <array>
 
-#include "atlas_store/verification.h"
 #include "bindings/atlas_metadata.h"
 #include "bindings/atlas_values.h"
 #include "bindings/dtypes.h"
 #include "bindings/errors.h"
 #include "bindings/indices.h"
+#include "bindings/locked.h"
 #include "bindings/path.h"
-#include "bindings/serial.h"
-#include "bindings/taking.h"
 #include "bindings/unlocked.h"
+#include "bindings/wait_interruptibly.h"
 #include "collate/columns.h"
-#include "collate/ordered_workers.h"
+#include "formats/atlas_store/verification.h"
+#include "threads/ordered_workers.h"
 
 namespace atompack::bindings {
 namespace {
 
 namespace py = pybind11;
-using array_format::SliceRequest;
+using array_file::SliceRequest;
 using atlas_store::Store;
 using collate::ArenaKind;
 using collate::ScannedColumn;
@@ -152,8 +152,8 @@ std::shared_ptr<Store> open_store(const Path& path, const std::optional<PyVersio
 }
 
 py::tuple array_of(const Store& self, uint32_t variable, uint32_t dataset) {
-  array_format::ArrayDefinition array =
-      without_gil([&] { return array_format::definition_of(self.array(variable, dataset)); });
+  array_file::ArrayDefinition array =
+      without_gil([&] { return array_file::definition_of(self.array(variable, dataset)); });
   // The metadata keeps the names that the caller gave, however many.
   const auto schema = self.metadata().schema_number(dataset, variable);
   if (schema) array.dimension_names = self.metadata().schema(*schema).dimension_names;

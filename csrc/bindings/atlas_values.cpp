@@ -10,14 +10,14 @@ namespace atompack::bindings {
 namespace {
 
 namespace py = pybind11;
-using array_format::Timestamp;
-using array_format::Type;
+using array_file::Timestamp;
+using array_file::Type;
 
 py::object moment_object(Timestamp moment) {
   return py::module_::import("numpy").attr("datetime64")(moment.nanoseconds, "ns");
 }
 
-py::object extreme_object(const std::optional<array_format::Extreme>& extreme) {
+py::object extreme_object(const std::optional<array_file::Extreme>& extreme) {
   if (!extreme) return py::none();
   return std::visit(
       []<typename T>(const T& value) -> py::object {
@@ -38,7 +38,7 @@ py::object text_object(const std::string& text, ColumnKind kind) {
   return py::bytes(text);
 }
 
-py::object fill_object(const std::optional<array_format::OwnedFill>& fill) {
+py::object fill_object(const std::optional<array_file::OwnedFill>& fill) {
   if (!fill) return py::none();
   return std::visit(
       []<typename T>(const T& value) -> py::object {
@@ -62,7 +62,7 @@ Type type_named(const std::string& name) {
   throw py::value_error(cat("dtype: ", name, " is not a type of arrays"));
 }
 
-array_format::OwnedFill fill_of(Type type, const py::object& value) {
+array_file::OwnedFill fill_of(Type type, const py::object& value) {
   if (type == Type::timestamp) return Timestamp{value.cast<int64_t>()};
   if (type == Type::string || type == Type::binary) return value.cast<std::string>();
   if (type == Type::float32 || type == Type::float64) return value.cast<double>();
@@ -102,25 +102,25 @@ atlas_store::AttributeValue attribute_value(py::handle value) {
   return atlas_store::Moment{{std::get<1>(value.cast<std::tuple<std::string, int64_t>>())}, {}};
 }
 
-py::tuple describe(const array_format::ArrayDefinition& array) {
+py::tuple describe(const array_file::ArrayDefinition& array) {
   py::list names;
   for (const std::string& name : array.dimension_names) names.append(text_of(name));
   return py::make_tuple(type_name(array.type), array.shape, array.chunk_shape, names, fill_object(array.fill));
 }
 
-array_format::ArrayDefinition definition_of(const std::string& name, const std::string& dtype,
-                                            const std::vector<uint64_t>& shape,
-                                            const std::optional<std::vector<std::string>>& dimension_names,
-                                            const std::optional<std::vector<uint64_t>>& chunk_shape,
-                                            const py::object& fill_value) {
-  array_format::ArrayDefinition definition{.name = name, .type = type_named(dtype), .shape = shape};
+array_file::ArrayDefinition definition_of(const std::string& name, const std::string& dtype,
+                                          const std::vector<uint64_t>& shape,
+                                          const std::optional<std::vector<std::string>>& dimension_names,
+                                          const std::optional<std::vector<uint64_t>>& chunk_shape,
+                                          const py::object& fill_value) {
+  array_file::ArrayDefinition definition{.name = name, .type = type_named(dtype), .shape = shape};
   if (dimension_names) definition.dimension_names = *dimension_names;
   if (chunk_shape) definition.chunk_shape = *chunk_shape;
   if (!fill_value.is_none()) definition.fill = fill_of(definition.type, fill_value);
   return definition;
 }
 
-py::dict statistics_object(const array_format::Statistics& statistics) {
+py::dict statistics_object(const array_file::Statistics& statistics) {
   py::dict all;
   for (const auto& [name, of_array] : statistics) {
     all[text_of(name)] =

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "array_format/definition.h"
-#include "array_format/statistics.h"
-#include "atlas_store/attribute.h"
-#include "base/column_source.h"
+#include "formats/array_file/read/statistics.h"
+#include "formats/array_file/write/definition.h"
+#include "formats/atlas_store/metadata/attribute.h"
+#include "model/column_source.h"
 
 namespace atompack::bindings {
 
@@ -23,19 +23,19 @@ pybind11::object attribute_object(const atlas_store::AttributeValue& value);
 atlas_store::AttributeValue attribute_value(pybind11::handle value);
 
 // (dtype, shape, chunk shape, names of the axes, fill value): None, int, float or str
-pybind11::tuple describe(const array_format::ArrayDefinition& array);
+pybind11::tuple describe(const array_file::ArrayDefinition& array);
 
 // The reverse; chunk shape, names and fill value may be None.
-array_format::ArrayDefinition definition_of(const std::string& name, const std::string& dtype,
-                                            const std::vector<uint64_t>& shape,
-                                            const std::optional<std::vector<std::string>>& dimension_names,
-                                            const std::optional<std::vector<uint64_t>>& chunk_shape,
-                                            const pybind11::object& fill_value);
+array_file::ArrayDefinition definition_of(const std::string& name, const std::string& dtype,
+                                          const std::vector<uint64_t>& shape,
+                                          const std::optional<std::vector<std::string>>& dimension_names,
+                                          const std::optional<std::vector<uint64_t>>& chunk_shape,
+                                          const pybind11::object& fill_value);
 
 // Texts in row-major order as lists in lists; without axes the one text itself.
 pybind11::object nested_texts(std::span<const std::string> texts, std::span<const int64_t> shape, ColumnKind kind);
 
 // name -> (min, max, null_count, row_count)
-pybind11::dict statistics_object(const array_format::Statistics& statistics);
+pybind11::dict statistics_object(const array_file::Statistics& statistics);
 
 }  // namespace atompack::bindings

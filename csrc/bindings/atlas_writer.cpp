@@ -3,30 +3,30 @@
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
-#include "array_format/reader.h"
-#include "array_format/statistics.h"
-#include "array_format/verification.h"
-#include "array_format/writer.h"
-#include "atlas_store/writer.h"
 #include "bindings/atlas_metadata.h"
 #include "bindings/atlas_values.h"
 #include "bindings/errors.h"
+#include "bindings/locked.h"
 #include "bindings/path.h"
 #include "bindings/plain_arrays.h"
-#include "bindings/serial.h"
 #include "bindings/unlocked.h"
+#include "formats/array_file/read/reader.h"
+#include "formats/array_file/read/statistics.h"
+#include "formats/array_file/read/verification.h"
+#include "formats/array_file/write/writer.h"
+#include "formats/atlas_store/writer.h"
 
 namespace atompack::bindings {
 namespace {
 
 namespace py = pybind11;
-using array_format::ArrayDefinition;
-using array_format::Box;
-using array_format::Type;
+using array_file::ArrayDefinition;
+using array_file::Box;
+using array_file::Type;
 
 using Extents = std::vector<uint64_t>;
 using StoreWriter = Serial<atlas_store::Writer>;
-using FileWriter = Serial<array_format::Writer>;
+using FileWriter = Serial<array_file::Writer>;
 
 std::optional<codec::Codec> codec_named(const std::optional<std::string>& name) {
   if (!name) return std::nullopt;
@@ -71,7 +71,7 @@ bool are_stored_as(const Items& items, Type type) {
         return '\0';
     }
   };
-  return items.kind == kind() && items.bytes == array_format::item_bytes(type);
+  return items.kind == kind() && items.bytes == array_file::item_bytes(type);
 }
 
 // Writes values from the first element on, if they lie in memory as the array at `place` stores them; else nothing.
@@ -107,7 +107,7 @@ template <typename Read>
 py::object values_of(Type type, const Extents& count, const Read& read) {
   uint64_t n = 1;
   for (const uint64_t extent : count) n *= extent;
-  if (!array_format::holds_texts(type)) {
+  if (!array_file::holds_texts(type)) {
     py::array_t<uint8_t> bytes(static_cast<py::ssize_t>(n * item_bytes(type)));
     read(std::as_writable_bytes(std::span(bytes.mutable_data(), static_cast<size_t>(bytes.size()))));
     return bytes;
@@ -210,7 +210,7 @@ void bind_store_writer(py::module_& module) {
 UniqueHandle<FileWriter> open_file_writer(const Path& path, const std::string& codec, int level, uint64_t block_bytes,
                                           bool durable, uint64_t max_metadata_bytes,
                                           std::optional<uint64_t> max_unstored_bytes) {
-  array_format::WriterOptions options;
+  array_file::WriterOptions options;
   options.max_metadata_bytes = max_metadata_bytes;
   options.max_unstored_bytes = max_unstored_bytes;
   options.codec = codec_named(codec).value();
@@ -259,7 +259,7 @@ void bind_file_writer(py::module_& module) {
 
 void bind_file_reader(py::module_& module) {
   using Name = const std::string&;
-  using array_format::Reader;
+  using array_file::Reader;
   py::class_<Reader, UniqueHandle<Reader>>(module, "ArrayFileReader")
       .def(py::init(unlocked([](const Path& path, uint64_t max_metadata_bytes) {
              return make_unique_handle<Reader>(path.bytes, max_metadata_bytes);
@@ -268,19 +268,19 @@ void bind_file_reader(py::module_& module) {
       .def("names", &Reader::names)
       .def("statistics", [](const Reader& self) { return statistics_object(self.statistics()); })
       .def("definition",
-           [](const Reader& self, Name name) { return describe(array_format::definition_of(self.array(name))); })
+           [](const Reader& self, Name name) { return describe(array_file::definition_of(self.array(name))); })
       .def("read", [](const Reader& self, Name name, const Extents& start, const Extents& count,
                       std::optional<uint64_t> max_unstored_bytes) {
-        const array_format::Array array = self.array(name);
+        const array_file::Array array = self.array(name);
         self.check_unstored(array, Box{start, count}, max_unstored_bytes);
         return values_of(array.type, count, [&](auto out) {
           without_gil([&] {
-            array_format::DecodedBlock last;
+            array_file::DecodedBlock last;
             self.read(array, Box{start, count}, out, last);
           });
         });
       });
-  using Verification = Serial<array_format::Verification>;
+  using Verification = Serial<array_file::Verification>;
   py::class_<Verification, UniqueHandle<Verification>>(module, "ArrayFileVerification")
       .def(py::init(unlocked([](const Path& path, uint64_t max_metadata_bytes) {
              return make_unique_handle<Verification>(path.bytes, max_metadata_bytes);
@@ -293,7 +293,7 @@ void bind_file_reader(py::module_& module) {
   module.def(
       "read_array_statistics",
       [](const Path& path) {
-        return statistics_object(without_gil([&] { return array_format::read_statistics(path.bytes); }));
+        return statistics_object(without_gil([&] { return array_file::read_statistics(path.bytes); }));
       },
       py::arg("path"));
 }

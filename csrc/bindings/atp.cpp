@@ -2,14 +2,14 @@
 
 #include <pybind11/stl.h>
 
-#include "atp/reader.h"
-#include "base/concat_source.h"
-#include "base/force_subset_source.h"
-#include "base/joined_source.h"
-#include "base/mixture_source.h"
-#include "base/nan_is_missing_source.h"
 #include "bindings/path.h"
 #include "bindings/unlocked.h"
+#include "formats/atp/reader.h"
+#include "model/sources/concat.h"
+#include "model/sources/force_subset.h"
+#include "model/sources/joined.h"
+#include "model/sources/mixture.h"
+#include "model/sources/nan_is_missing.h"
 
 namespace atompack::bindings {
 namespace {

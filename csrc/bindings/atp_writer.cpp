@@ -3,12 +3,12 @@
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
-#include "atp/path_writer.h"
-#include "atp/same_records.h"
 #include "bindings/errors.h"
 #include "bindings/path.h"
 #include "bindings/plain_arrays.h"
 #include "bindings/unlocked.h"
+#include "formats/atp/path_writer.h"
+#include "formats/atp/same_records.h"
 
 namespace atompack::bindings {
 namespace {

@@ -2,13 +2,13 @@
 
 #include <pybind11/stl.h>
 
+#include "bindings/locked.h"
 #include "bindings/path.h"
-#include "bindings/serial.h"
 #include "bindings/tensor_caster.h"
 #include "bindings/unlocked.h"
-#include "collate/arena.h"
-#include "torch_cache/builder.h"
-#include "torch_cache/contents.h"
+#include "collate/arena/arena.h"
+#include "formats/torch_cache/build/builder.h"
+#include "formats/torch_cache/hdf5/contents.h"
 
 namespace atompack::bindings {
 namespace {

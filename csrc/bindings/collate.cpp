@@ -6,13 +6,13 @@
 
 #include "bindings/dtypes.h"
 #include "bindings/indices.h"
-#include "bindings/taking.h"
 #include "bindings/tensor_caster.h"
 #include "bindings/unlocked.h"
+#include "bindings/wait_interruptibly.h"
+#include "collate/arena/ring_arena.h"
 #include "collate/collator.h"
-#include "collate/parallel.h"
 #include "collate/prefetcher.h"
-#include "collate/ring_arena.h"
+#include "collate/torch_threads.h"
 
 namespace atompack::bindings {
 namespace {

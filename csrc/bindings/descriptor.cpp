@@ -4,9 +4,9 @@
 
 #include "bindings/tensor_caster.h"
 #include "bindings/unlocked.h"
-#include "collate/arena.h"
-#include "collate/contraction.h"
-#include "collate/features.h"
+#include "collate/arena/arena.h"
+#include "ops/contraction.h"
+#include "ops/features.h"
 
 namespace atompack::bindings {
 namespace {
@@ -20,12 +20,12 @@ using PyBasis = std::pair<int, double>;
 
 std::unique_ptr<Featurizer> make_featurizer(std::vector<std::string> species, std::vector<int64_t> atomic_numbers,
                                             const PyBasis& radial, const PyBasis& angular, double min_cutoff) {
-  return std::make_unique<Featurizer>(descriptor::ChebyshevOptions{.species = std::move(species),
-                                                                   .rad_order = radial.first,
-                                                                   .rad_cutoff = radial.second,
-                                                                   .ang_order = angular.first,
-                                                                   .ang_cutoff = angular.second,
-                                                                   .min_cutoff = min_cutoff},
+  return std::make_unique<Featurizer>(physics::ChebyshevOptions{.species = std::move(species),
+                                                                .rad_order = radial.first,
+                                                                .rad_cutoff = radial.second,
+                                                                .ang_order = angular.first,
+                                                                .ang_cutoff = angular.second,
+                                                                .min_cutoff = min_cutoff},
                                       std::move(atomic_numbers));
 }
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "base/array.h"
+#include "model/array.h"
 
 namespace atompack::bindings {
 

@@ -3,7 +3,7 @@
 
 #include <pybind11/pybind11.h>
 
-#include "base/value.h"
+#include "model/value.h"
 
 namespace atompack::bindings {
 

@@ -9,7 +9,7 @@
 
 #include "bindings/element_types.h"
 #include "bindings/tensor_caster.h"
-#include "pickle/numpy_calls.h"
+#include "serial/pickle/numpy_calls.h"
 
 namespace atompack::bindings {
 namespace {

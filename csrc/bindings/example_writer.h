@@ -6,8 +6,8 @@
 #include <span>
 #include <string>
 
-#include "base/array.h"
-#include "pickle/writer.h"
+#include "model/array.h"
+#include "serial/pickle/writer.h"
 
 namespace atompack::bindings {
 

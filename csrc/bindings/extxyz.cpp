@@ -3,14 +3,14 @@
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
-#include "base/element.h"
+#include "bindings/locked.h"
 #include "bindings/path.h"
 #include "bindings/plain_arrays.h"
-#include "bindings/serial.h"
 #include "bindings/unlocked.h"
-#include "extxyz/formatter.h"
-#include "extxyz/reader.h"
-#include "extxyz/survey.h"
+#include "formats/extxyz/formatter.h"
+#include "formats/extxyz/reader.h"
+#include "formats/extxyz/survey.h"
+#include "model/element.h"
 
 namespace atompack::bindings {
 namespace {

@@ -2,16 +2,16 @@
 
 #include <pybind11/stl.h>
 
-#include "atp/inspect.h"
 #include "bindings/errors.h"
 #include "bindings/indices.h"
+#include "bindings/locked.h"
 #include "bindings/path.h"
-#include "bindings/serial.h"
 #include "bindings/tensor_caster.h"
 #include "bindings/unlocked.h"
-#include "collate/statistics.h"
-#include "collate/verify.h"
+#include "formats/atp/inspect.h"
 #include "io/file.h"
+#include "passes/statistics.h"
+#include "passes/verify.h"
 
 namespace atompack::bindings {
 namespace {

@@ -3,11 +3,11 @@
 #include <memory>
 #include <optional>
 
-#include "atlas_shards/writer.h"
 #include "bindings/example_writer.h"
 #include "bindings/path.h"
 #include "bindings/unlocked.h"
 #include "codec/level.h"
+#include "formats/atlas_shards/writer.h"
 
 namespace atompack::bindings {
 namespace {

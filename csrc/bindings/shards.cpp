@@ -2,15 +2,15 @@
 
 #include <pybind11/stl.h>
 
-#include "atlas_shards/source.h"
 #include "bindings/errors.h"
 #include "bindings/example_reader.h"
 #include "bindings/indices.h"
 #include "bindings/path.h"
-#include "bindings/taking.h"
 #include "bindings/tensor_caster.h"
 #include "bindings/unlocked.h"
+#include "bindings/wait_interruptibly.h"
 #include "collate/examples.h"
+#include "formats/atlas_shards/source.h"
 
 namespace atompack::bindings {
 namespace {

@@ -6,8 +6,8 @@
 #include "base/utf8.h"
 #include "bindings/path.h"
 #include "bindings/unlocked.h"
-#include "torch_cache/reader.h"
-#include "torch_cache/source.h"
+#include "formats/torch_cache/reader.h"
+#include "formats/torch_cache/source.h"
 
 namespace atompack::bindings {
 namespace {

@@ -9,7 +9,7 @@
 #include <variant>
 #include <vector>
 
-#include "collate/plan.h"
+#include "plan/molecules/batch_plan.h"
 
 namespace atompack::collate {
 

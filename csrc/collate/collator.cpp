@@ -4,7 +4,8 @@
 #include <array>
 #include <cstring>
 
-#include "collate/parallel.h"
+#include "collate/edges.h"
+#include "collate/torch_threads.h"
 #include "collate/wrap.h"
 
 namespace atompack::collate {

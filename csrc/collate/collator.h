@@ -5,13 +5,13 @@
 #include <span>
 #include <vector>
 
-#include "base/molecule_source.h"
-#include "collate/arena.h"
+#include "collate/arena/arena.h"
 #include "collate/batch.h"
-#include "collate/fill.h"
-#include "collate/pace.h"
-#include "collate/resolve.h"
+#include "collate/fill/fill.h"
 #include "collate/survey.h"
+#include "model/molecule_source.h"
+#include "plan/molecules/field_set.h"
+#include "threads/adaptive_parallelism.h"
 
 namespace atompack::collate {
 

@@ -5,10 +5,10 @@
 #include <atomic>
 
 #include "base/checked_math.h"
-#include "collate/copy.h"
-#include "collate/pace.h"
-#include "collate/parallel.h"
-#include "collate/plan.h"
+#include "collate/fill/copy.h"
+#include "collate/torch_threads.h"
+#include "plan/molecules/batch_plan.h"
+#include "threads/adaptive_parallelism.h"
 
 namespace atompack::collate {
 namespace {

@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "base/column_source.h"
-#include "collate/arena.h"
+#include "collate/arena/arena.h"
+#include "model/column_source.h"
 
 namespace atompack::collate {
 

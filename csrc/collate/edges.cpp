@@ -2,57 +2,19 @@
 
 #include <algorithm>
 #include <array>
-#include <mutex>
 
-#include "collate/copy.h"
-#include "collate/parallel.h"
+#include "collate/fill/copy.h"
 #include "collate/survey.h"
+#include "collate/torch_threads.h"
 
 namespace atompack::collate {
 namespace {
 
-using descriptor::Lattice;
-using descriptor::Matrix3;
-using descriptor::NeighborOptions;
-using descriptor::NeighborSearch;
-using descriptor::PairList;
-
-// Keeps lists for the next batch. Thread-safe, and never waits: where another thread has the lock (for ever, in the
-// child of a fork that came at that moment) lists are made and deleted.
-class PairPool {
- public:
-  // Never destroyed: the last batch may be made while static objects are.
-  static PairPool& instance() {
-    static PairPool& pool = *new PairPool;
-    return pool;
-  }
-
-  PooledPairs take() {
-    {
-      const std::unique_lock lock(mutex_, std::try_to_lock);
-      if (lock && n_ > 0) return PooledPairs(lists_[--n_].release());
-    }
-    return PooledPairs(new PairList);
-  }
-
-  void give_back(std::unique_ptr<PairList> pairs) {
-    pairs->clear();
-    if (idle_bytes(*pairs) > kMostIdleBytes) return;
-    const std::unique_lock lock(mutex_, std::try_to_lock);
-    if (lock && n_ < lists_.size()) lists_[n_++] = std::move(pairs);
-  }
-
- private:
-  static constexpr size_t kMostIdleBytes = size_t{8} << 20;
-  static size_t idle_bytes(const PairList& pairs) {
-    return (pairs.i.capacity() + pairs.j.capacity()) * sizeof(uint32_t) + pairs.ends.capacity() * sizeof(size_t) +
-           pairs.shifts.capacity() * sizeof(descriptor::Shift) + pairs.vectors.capacity() * sizeof(descriptor::Vector);
-  }
-
-  std::mutex mutex_;
-  std::array<std::unique_ptr<PairList>, 16> lists_;
-  size_t n_ = 0;
-};
+using physics::Lattice;
+using physics::Matrix3;
+using physics::NeighborOptions;
+using physics::NeighborSearch;
+using physics::PairList;
 
 // Takes of each record what a neighbor search needs, in float64, whether or not it was selected for the batch.
 class Finder final : public MoleculeVisitor {
@@ -110,16 +72,6 @@ void write_rows(const std::vector<Row>& rows, DType item, int64_t first, DType o
 
 }  // namespace
 
-void GiveBackPairs::operator()(PairList* pairs) const noexcept {
-  PairPool::instance().give_back(std::unique_ptr<PairList>(pairs));
-}
-
-int64_t Edges::count() const {
-  size_t sum = 0;
-  for (const PooledPairs& part : parts) sum += part->size();
-  return static_cast<int64_t>(sum);
-}
-
 Edges find_edges(const MoleculeSource& source, const NeighborOptions& options, const BatchPlan& plan,
                  const StagedRecords& staged) {
   Edges edges;
@@ -128,7 +80,7 @@ Edges find_edges(const MoleculeSource& source, const NeighborOptions& options, c
   edges.parts.resize(edges.borders.size() - 1);
   for_each_range(std::ssize(edges.parts), [&](int64_t range) {
     Finder finder(source, options);
-    PairList& pairs = *(edges.parts[static_cast<size_t>(range)] = PairPool::instance().take());
+    PairList& pairs = *(edges.parts[static_cast<size_t>(range)] = physics::take_pairs());
     for (int64_t i = edges.borders[range]; i < edges.borders[range + 1]; ++i) {
       finder.find(plan.indices[static_cast<size_t>(i)], staged.records[static_cast<size_t>(i)], pairs);
     }
@@ -141,7 +93,8 @@ void write_edges(const BatchPlan& plan, std::byte* arena) {
   auto* const index = reinterpret_cast<int64_t*>(arena + edges.index);
   const int64_t count = edges.count();
   std::vector<int64_t> firsts{0};
-  for (const PooledPairs& part : edges.parts) firsts.push_back(firsts.back() + static_cast<int64_t>(part->size()));
+  for (const physics::PooledPairs& part : edges.parts)
+    firsts.push_back(firsts.back() + static_cast<int64_t>(part->size()));
   for_each_range(std::ssize(edges.parts), [&](int64_t range) {
     const PairList& pairs = *edges.parts[static_cast<size_t>(range)];
     const int64_t first = firsts[static_cast<size_t>(range)];
@@ -154,9 +107,9 @@ void write_edges(const BatchPlan& plan, std::byte* arena) {
       shift_atoms(std::span(pairs.j).subspan(begin, n), first_atom, index + count + place);
       begin += n;
     }
-    write_rows<descriptor::Shift, float>(pairs.shifts, DType::float32, first, plan.positions, edges.shift, arena);
+    write_rows<physics::Shift, float>(pairs.shifts, DType::float32, first, plan.positions, edges.shift, arena);
     if (!edges.has_vectors) return;
-    write_rows<descriptor::Vector, double>(pairs.vectors, DType::float64, first, plan.positions, edges.vector, arena);
+    write_rows<physics::Vector, double>(pairs.vectors, DType::float64, first, plan.positions, edges.vector, arena);
   });
 }
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "collate/example_fill.h"
-#include "collate/parallel.h"
+#include "collate/fill/example_fill.h"
+#include "collate/torch_threads.h"
 
 namespace atompack::collate {
 namespace {

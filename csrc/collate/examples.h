@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "base/example_source.h"
-#include "collate/arena.h"
-#include "collate/example_plan.h"
-#include "collate/ordered_workers.h"
-#include "collate/pace.h"
+#include "collate/arena/arena.h"
+#include "model/example_source.h"
+#include "plan/examples/example_plan.h"
+#include "threads/adaptive_parallelism.h"
+#include "threads/ordered_workers.h"
 
 namespace atompack::collate {
 

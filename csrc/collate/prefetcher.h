@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "collate/collator.h"
-#include "collate/ordered_workers.h"
+#include "threads/ordered_workers.h"
 
 namespace atompack::collate {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "collate/parallel.h"
+#include "collate/torch_threads.h"
 
 namespace atompack::collate {
 namespace {

@@ -5,10 +5,10 @@
 #include <span>
 #include <vector>
 
-#include "base/molecule_source.h"
 #include "collate/batch.h"
-#include "collate/plan.h"
-#include "collate/resolve.h"
+#include "model/molecule_source.h"
+#include "plan/molecules/batch_plan.h"
+#include "plan/molecules/field_set.h"
 
 namespace atompack::collate {
 

@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "collate/arena.h"
+#include "collate/arena/arena.h"
 
 namespace atompack::collate {
 namespace {

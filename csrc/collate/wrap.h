@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "collate/batch.h"
-#include "collate/plan.h"
+#include "plan/molecules/batch_plan.h"
 
 namespace atompack::collate {
 

@@ -10,8 +10,8 @@
 
 #include "io/file.h"
 #include "io/folder.h"
-#include "io/naming.h"
-#include "io/process.h"
+#include "io/staging.h"
+#include "threads/process.h"
 
 namespace atompack::io {
 namespace {

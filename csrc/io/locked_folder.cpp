@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "io/process.h"
+#include "threads/process.h"
 
 namespace atompack::io {
 

@@ -11,8 +11,8 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "io/process.h"
 #include "io/shared_memory.h"
+#include "threads/process.h"
 
 namespace atompack::io {
 namespace {

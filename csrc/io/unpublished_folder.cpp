@@ -14,9 +14,9 @@
 #include "base/error.h"
 #include "io/file.h"
 #include "io/folder.h"
-#include "io/naming.h"
-#include "io/process.h"
+#include "io/staging.h"
 #include "io/system_error.h"
+#include "threads/process.h"
 
 namespace atompack::io {
 namespace {

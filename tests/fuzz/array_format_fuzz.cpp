@@ -2,16 +2,16 @@
 #include <string>
 #include <vector>
 
-#include "array_format/reading.h"
 #include "array_layers.h"
+#include "formats/array_file/read/read_box.h"
 #include "targets.h"
 
 namespace atompack::fuzz {
 namespace {
 
-using array_format::Array;
-using array_format::Box;
-using array_format::Layers;
+using array_file::Array;
+using array_file::Box;
+using array_file::Layers;
 
 // A caller decides how many elements it has room for; more of them would only be slow here.
 constexpr uint64_t kMostElements = 1 << 16;
@@ -31,8 +31,8 @@ Box part_of(const Array& array) {
 void read_box(const Layers& layers, const Array& array, const Box& box) {
   const uint64_t n = box.n_elements();
   require(n <= kMostElements, "no more is read than there is room for");
-  array_format::DecodedBlock last;
-  if (array.type == array_format::Type::string || array.type == array_format::Type::binary) {
+  array_file::DecodedBlock last;
+  if (array.type == array_file::Type::string || array.type == array_file::Type::binary) {
     std::vector<std::string> values(n);
     read_texts(layers, array, box, values, last);
   } else {

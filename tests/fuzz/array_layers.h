@@ -3,17 +3,17 @@
 
 #include <vector>
 
-#include "array_format/layers.h"
+#include "formats/array_file/layer/layers.h"
 
 namespace atompack::fuzz {
 
-inline array_format::Layers array_layers(Bytes input) {
+inline array_file::Layers array_layers(Bytes input) {
   ByteCursor cursor(input);
   const auto base_bytes = cursor.read_le<uint16_t>("base length");
-  std::vector<array_format::Layer> layers;
+  std::vector<array_file::Layer> layers;
   if (base_bytes > 0) layers.emplace_back(cursor.take(base_bytes, "base"), "base.af");
   layers.emplace_back(cursor.take(cursor.remaining(), "sidecar"), "base.1.af");
-  return array_format::Layers(std::move(layers));
+  return array_file::Layers(std::move(layers));
 }
 
 }  // namespace atompack::fuzz

@@ -4,18 +4,18 @@
 #include <string>
 #include <vector>
 
-#include "array_format/reader.h"
-#include "array_format/writer.h"
 #include "choices.h"
+#include "formats/array_file/read/reader.h"
+#include "formats/array_file/write/writer.h"
 #include "scratch_folder.h"
 
 namespace atompack::fuzz {
 namespace {
 
-using array_format::ArrayDefinition;
-using array_format::Box;
-using array_format::Type;
-using array_format::Writer;
+using array_file::ArrayDefinition;
+using array_file::Box;
+using array_file::Type;
+using array_file::Writer;
 
 // Values are small integers; those of arrays of strings stand for texts of that length.
 struct Expected {
@@ -59,7 +59,7 @@ class Play {
     writer_.reset();
     constexpr std::array kCodecs{codec::Codec::none, codec::Codec::lz4, codec::Codec::zstd};
     writer_ = std::make_unique<Writer>(
-        base(), array_format::WriterOptions{.codec = kCodecs.at(choices_.below(3)), .block_bytes = 40, .n_threads = 2});
+        base(), array_file::WriterOptions{.codec = kCodecs.at(choices_.below(3)), .block_bytes = 40, .n_threads = 2});
   }
 
   void step() {
@@ -126,18 +126,18 @@ class Play {
     } else {
       writer_->write(name, box, std::as_bytes(std::span(fresh)));
     }
-    array_format::for_each_common_run(box, whole, [&](uint64_t from, uint64_t to, uint64_t n) {
+    array_file::for_each_common_run(box, whole, [&](uint64_t from, uint64_t to, uint64_t n) {
       std::copy_n(fresh.begin() + static_cast<long>(from), n, values.begin() + static_cast<long>(to));
     });
     compare(pending_.at(name), [&](auto out) { writer_->read(name, whole, out); });
   }
 
   void check_file() const {
-    const array_format::Reader reader(base());
+    const array_file::Reader reader(base());
     require(reader.names().size() == committed_.size(), "no other arrays are in the file");
-    array_format::DecodedBlock last;
+    array_file::DecodedBlock last;
     for (const auto& [name, expected] : committed_) {
-      const array_format::Array array = reader.array(name);
+      const array_file::Array array = reader.array(name);
       compare(expected, [&](auto out) { reader.read(array, array.whole(), out, last); });
     }
   }

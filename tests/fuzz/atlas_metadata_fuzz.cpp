@@ -1,9 +1,9 @@
 #include <nlohmann/json.hpp>
 
-#include "atlas_store/intent.h"
-#include "atlas_store/json_reader.h"
-#include "atlas_store/metadata_decode.h"
-#include "atlas_store/metadata_encode.h"
+#include "formats/atlas_store/flush/intent.h"
+#include "formats/atlas_store/metadata/decode.h"
+#include "formats/atlas_store/metadata/encode.h"
+#include "serial/json/reader.h"
 #include "targets.h"
 
 namespace atompack::fuzz {

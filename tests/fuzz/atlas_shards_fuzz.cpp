@@ -1,9 +1,9 @@
 #include <optional>
 #include <vector>
 
-#include "atlas_shards/block.h"
-#include "atlas_shards/index.h"
-#include "atlas_shards/meta.h"
+#include "formats/atlas_shards/block.h"
+#include "formats/atlas_shards/index.h"
+#include "formats/atlas_shards/meta.h"
 #include "targets.h"
 
 namespace atompack::fuzz {

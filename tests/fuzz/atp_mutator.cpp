@@ -6,8 +6,8 @@
 #include <cstring>
 #include <random>
 
-#include "atp/header.h"
 #include "codec/adler32.h"
+#include "formats/atp/header.h"
 
 extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
 

@@ -1,9 +1,9 @@
 #include <string>
 #include <vector>
 
-#include "atp/reader.h"
 #include "checking_visitor.h"
 #include "file_in_memory.h"
+#include "formats/atp/reader.h"
 
 namespace atompack::fuzz {
 namespace {

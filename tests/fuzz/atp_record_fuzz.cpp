@@ -1,6 +1,6 @@
-#include "atp/header.h"
-#include "atp/record.h"
 #include "checking_visitor.h"
+#include "formats/atp/header.h"
+#include "formats/atp/record.h"
 #include "targets.h"
 
 namespace atompack::fuzz {

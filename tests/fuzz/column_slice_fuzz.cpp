@@ -3,18 +3,18 @@
 #include <string>
 #include <vector>
 
-#include "array_format/gathered.h"
 #include "array_layers.h"
+#include "formats/array_file/gathered.h"
 #include "targets.h"
 
 namespace atompack::fuzz {
 namespace {
 
-using array_format::Array;
-using array_format::Column;
-using array_format::Layers;
-using array_format::Slice;
-using array_format::SliceRequest;
+using array_file::Array;
+using array_file::Column;
+using array_file::Layers;
+using array_file::Slice;
+using array_file::SliceRequest;
 using test::GatheredRow;
 
 // More elements would only be slow.
@@ -67,7 +67,7 @@ void compare(const Layers& layers, const SliceRequest& request, Choices& choices
   if (names.empty()) return;
   const std::vector<std::string_view> views(names.begin(), names.end());
   const auto column = std::make_shared<const Column>(layers, views);
-  array_format::BlockCache cache(1 << 16);
+  array_file::BlockCache cache(1 << 16);
   std::vector<std::optional<GatheredRow>> alone;
   for (size_t i = 0; i < names.size(); ++i) {
     alone.push_back(unless_damaged([&] { return test::read_alone(layers, views[i], request); }));

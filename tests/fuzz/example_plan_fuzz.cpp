@@ -1,10 +1,10 @@
-#include "collate/example_plan.h"
+#include "plan/examples/example_plan.h"
 
 #include <cstring>
 #include <vector>
 
 #include "base/error.h"
-#include "pickle/machine.h"
+#include "serial/pickle/machine.h"
 #include "targets.h"
 
 namespace atompack::fuzz {

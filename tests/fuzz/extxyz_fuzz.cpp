@@ -3,10 +3,10 @@
 #include <cmath>
 #include <vector>
 
-#include "extxyz/formatter.h"
-#include "extxyz/reader.h"
-#include "extxyz/survey.h"
 #include "file_in_memory.h"
+#include "formats/extxyz/formatter.h"
+#include "formats/extxyz/reader.h"
+#include "formats/extxyz/survey.h"
 
 namespace atompack::fuzz {
 namespace {

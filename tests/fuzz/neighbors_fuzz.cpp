@@ -8,18 +8,18 @@
 #include <vector>
 
 #include "base/error.h"
-#include "descriptor/neighbors.h"
+#include "physics/neighbors/neighbors.h"
 #include "targets.h"
 
 namespace atompack::fuzz {
 namespace {
 
-using descriptor::Lattice;
-using descriptor::Matrix3;
-using descriptor::NeighborOptions;
-using descriptor::NeighborSearch;
-using descriptor::PairList;
-using descriptor::Vector3;
+using physics::Lattice;
+using physics::Matrix3;
+using physics::NeighborOptions;
+using physics::NeighborSearch;
+using physics::PairList;
+using physics::Vector3;
 
 constexpr double kLeastCutoff = 1e-3;  // as the package takes it
 constexpr size_t kMostAtoms = 200;
@@ -105,7 +105,7 @@ std::optional<std::array<int64_t, 3>> reach_of(const Problem& problem, const Lat
   const auto n_atoms = static_cast<double>(problem.positions.size() / 3);
   double n = n_atoms * n_atoms;
   std::array<double, 3> cells{};
-  const descriptor::Extents extents = extents_of(problem.positions, lattice);
+  const physics::Extents extents = extents_of(problem.positions, lattice);
   for (size_t d = 0; d < 3; ++d) {
     if (!lattice.periodic()[d]) continue;
     cells[d] = std::ceil((extents[d].length() + problem.options.cutoff) / lattice.height(d)) + 1;

@@ -1,8 +1,8 @@
 #include <vector>
 
 #include "base/utf8.h"
-#include "pickle/machine.h"
-#include "pickle/writer.h"
+#include "serial/pickle/machine.h"
+#include "serial/pickle/writer.h"
 #include "targets.h"
 
 namespace atompack::fuzz {

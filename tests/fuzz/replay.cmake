@@ -19,12 +19,10 @@ add_executable(atompack_fuzz_replay
   ${FUZZ_FOLDER}/pickle_fuzz.cpp
   ${FUZZ_FOLDER}/shard_writer_fuzz.cpp
   ${FUZZ_FOLDER}/structure_fuzz.cpp
-  ${PROJECT_SOURCE_DIR}/csrc/collate/example_plan.cpp
-  ${PROJECT_SOURCE_DIR}/csrc/collate/molecule_plan.cpp
 )
 target_include_directories(atompack_fuzz_replay PRIVATE ${PROJECT_SOURCE_DIR}/tests/cpp)
 target_compile_options(atompack_fuzz_replay PRIVATE -Wall -Wextra -Werror -O0)
-target_link_libraries(atompack_fuzz_replay PRIVATE atompack_hdf5 atompack_descriptor atompack_core)
+target_link_libraries(atompack_fuzz_replay PRIVATE atompack_hdf5 atompack_physics atompack_core)
 add_test(NAME fuzz_replay
   COMMAND atompack_fuzz_replay ${PROJECT_SOURCE_DIR}/tests/fixtures ${FUZZ_FOLDER}/corpus
           ${PROJECT_SOURCE_DIR}/tests/fixtures/pickle)

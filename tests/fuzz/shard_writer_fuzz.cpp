@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
-#include "atlas_shards/reader.h"
-#include "atlas_shards/writer.h"
 #include "choices.h"
+#include "formats/atlas_shards/reader.h"
+#include "formats/atlas_shards/writer.h"
 #include "scratch_folder.h"
 
 namespace atompack::fuzz {

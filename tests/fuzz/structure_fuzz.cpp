@@ -1,7 +1,7 @@
 #include <vector>
 
+#include "formats/torch_cache/structure.h"
 #include "targets.h"
-#include "torch_cache/structure.h"
 
 namespace atompack::fuzz {
 

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <array>
 
+#include "formats/torch_cache/hdf5/object_header.h"
+#include "formats/torch_cache/rows/chunk.h"
+#include "formats/torch_cache/rows/index.h"
 #include "targets.h"
-#include "torch_cache/chunk.h"
-#include "torch_cache/index.h"
-#include "torch_cache/object_header.h"
 
 namespace atompack::fuzz {
 namespace {

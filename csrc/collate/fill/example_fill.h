@@ -1,0 +1,18 @@
+// Values of examples into the memory of their batch.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
+#include "plan/examples/example_plan.h"
+
+namespace atompack::collate {
+
+// On `n_threads` threads.
+void fill_examples(const ExamplePlan& plan, const at::Tensor& arena, int64_t n_threads);
+
+// Views of the arena, by leaf.
+std::vector<at::Tensor> wrap_examples(const ExamplePlan& plan, const at::Tensor& arena);
+
+}  // namespace atompack::collate

@@ -1,0 +1,163 @@
+#include "collate/fill/fill.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "collate/fill/copy.h"
+
+namespace atompack::collate {
+
+Filler::Filler(const MoleculeSource& source, const FieldSet& fields, const BatchPlan& plan, const FillOptions& options,
+               std::byte* arena, std::vector<Strings>& strings)
+    : source_(source), fields_(fields), plan_(plan), options_(options), arena_(arena), strings_(strings) {
+  if (!options.settled_by) return;
+  schema_ = *options.settled_by;
+  const size_t n_declared = source.schemas()[static_cast<size_t>(schema_)].fields.size();
+  for (size_t i = 0; i < n_declared; ++i) targets_.push_back(target_of(static_cast<int32_t>(i)));
+}
+
+Filler::Target Filler::target_of(int32_t declaration) const {
+  Target target;
+  const int32_t number = fields_.of_declaration(schema_, declaration);
+  if (number == FieldSet::kSkip) return target;
+  target.wanted = true;
+  const FieldPlan& field = plan_.fields[static_cast<size_t>(number)];
+  if (field.ragged || field.type.kind != ValueKind::numeric) return target;
+  target.first = arena_ + field.offset;
+  target.mask = at<bool>(plan_.core.masks) + number * plan_.n_molecules();
+  target.row_bytes = static_cast<size_t>(field.row_elements) * item_bytes(field.type.dtype);
+  target.type = field.type;
+  target.stored = field.stored;
+  target.as_stored = field.stored == field.type.dtype && field.stored != DType::boolean && !field.type.is_atom_index;
+  return target;
+}
+
+// The schema has settled this value, and the decoder has held its length against that: only the place is left to find.
+bool Filler::write_settled(const FieldView& view, Bytes data) {
+  if (view.declaration < 0 || targets_.empty() || view.fault != nullptr) return false;
+  const Target& target = targets_[static_cast<size_t>(view.declaration)];
+  if (!target.wanted) return true;
+  const auto row = static_cast<size_t>(row_);
+  if (target.first == nullptr || (target.mask[row] && view.scope != Scope::builtin)) return false;
+  const auto first_row = static_cast<size_t>(plan_.first_row(target.type.level, row));
+  std::byte* const to = target.first + first_row * target.row_bytes;
+  if (target.as_stored) {
+    std::memcpy(to, data.data(), data.size());
+  } else {
+    copy(to, target.type, view, data);
+  }
+  target.mask[row] = true;
+  return true;
+}
+
+void Filler::copy(std::byte* to, const FieldType& out, const FieldView& view, Bytes data) const {
+  const DType stored = view.type.dtype;
+  const size_t count = data.size() / item_bytes(stored);
+  if (!out.is_atom_index) return copy_values(to, out.dtype, data.data(), stored, count);
+  const auto row = static_cast<size_t>(row_);
+  try {
+    copy_atom_indices(to, data.data(), stored, count, {plan_.ptr[row], plan_.n_rows(Level::atom, row)});
+  } catch (CorruptFileError& error) {
+    throw error.at_field(std::string(view.key));
+  }
+}
+
+void Filler::fill(int64_t row, Bytes record) {
+  row_ = row;
+  const int64_t index = plan_.indices[static_cast<size_t>(row)];
+  if (!options_.settled_by) schema_ = source_.schema_of(index);
+  const auto n_fields = static_cast<int32_t>(plan_.fields.size());
+  for (int32_t i = 0; i < n_fields; ++i) mask(i) = false;
+  source_.visit(index, record, *this);
+  for (int32_t i = 0; i < n_fields; ++i) {
+    if (!mask(i)) write_missing(plan_.fields[static_cast<size_t>(i)], i);
+  }
+}
+
+void Filler::geometry(const Geometry& geometry) {
+  const auto row = static_cast<size_t>(row_);
+  const int64_t first = plan_.ptr[row];
+  // The decoder has held the count against the index, but the plan is older than both readings of the mapping.
+  if (geometry.n_atoms != plan_.n_rows(Level::atom, row)) {
+    throw CorruptFileError("the file was overwritten while it was read: the number of atoms changed");
+  }
+  const auto n = static_cast<size_t>(geometry.n_atoms);
+  copy_values(at<std::byte>(plan_.core.positions) + static_cast<size_t>(3 * first) * item_bytes(plan_.positions),
+              plan_.positions, geometry.positions.data(), geometry.positions_dtype, 3 * n);
+  copy_values(at<std::byte>(plan_.core.atomic_numbers) + static_cast<size_t>(first) * sizeof(int64_t), DType::int64,
+              geometry.numbers.data(), DType::uint8, n);
+  std::fill_n(at<int64_t>(plan_.core.batch) + first, n, row_);
+  at<int64_t>(plan_.core.n_atoms)[row] = geometry.n_atoms;
+  at<int64_t>(plan_.core.index)[row] = plan_.indices[row];
+}
+
+int32_t Filler::find(const FieldView& view) const {
+  if (view.declaration >= 0) return fields_.of_declaration(schema_, view.declaration);
+  // Not listed by the schema: among the fields all the same when another file lists it, or a survey found it.
+  if (const int32_t known = plan_.table->find(view.scope, view.key); known >= 0) return known;
+  if (options_.all_fields && !options_.surveyed) throw PlanMismatch{};
+  return FieldSet::kSkip;
+}
+
+void Filler::field(const FieldView& view, Bytes data) {
+  if (write_settled(view, data)) return;
+  const int32_t number = find(view);
+  if (number == FieldSet::kSkip) return;
+  const FieldPlan& field = plan_.fields[static_cast<size_t>(number)];
+  const bool repeated = mask(number) && view.scope != Scope::builtin;  // of a builtin the last one counts
+  if (view.fault != nullptr || repeated) {
+    if (options_.tolerant && !options_.surveyed) throw PlanMismatch{};
+    if (options_.tolerant) return;
+    if (view.fault != nullptr) throw *view.fault;
+    throw CorruptFileError("the same key stands there twice").at_field(std::string(view.key));
+  }
+  write(view, data, field, number);
+  mask(number) = true;
+}
+
+size_t Filler::first_element(const FieldPlan& field) const {
+  return static_cast<size_t>(plan_.first_row(field.type.level, static_cast<size_t>(row_)) * field.row_elements);
+}
+
+size_t Filler::n_elements(const FieldPlan& field) const {
+  return static_cast<size_t>(plan_.n_rows(field.type.level, static_cast<size_t>(row_)) * field.row_elements);
+}
+
+void Filler::write(const FieldView& view, Bytes data, const FieldPlan& field, int32_t number) {
+  if (view.type.kind != field.type.kind) throw PlanMismatch{};
+  if (field.type.kind == ValueKind::string) {
+    strings_[static_cast<size_t>(number)][static_cast<size_t>(row_)] = std::string(as_text(data));
+    return;
+  }
+  if (field.type.kind == ValueKind::none) return;
+  if (view.type.dtype != field.stored && !options_.surveyed) throw PlanMismatch{};
+  if (data.empty() && field.type.level != Level::molecule) return;  // no rows: their shape stands for nothing
+  std::byte* to = arena_;
+  if (field.ragged) {
+    const RaggedRow& place = field.rows[static_cast<size_t>(row_)];
+    if (!place.present || place.row_shape != view.row_shape) throw PlanMismatch{};
+    to += place.offset;
+  } else {
+    if (view.row_shape != field.row_shape) throw PlanMismatch{};
+    to += field.offset + first_element(field) * item_bytes(field.type.dtype);
+  }
+  copy(to, field.type, view, data);
+}
+
+void Filler::write_missing(const FieldPlan& field, int32_t number) {
+  if (field.must_be_present) {
+    FieldError error("the molecule has no such value");
+    error.at_field(plan_.table->fields()[static_cast<size_t>(number)].id.key);
+    source_.locate(error, plan_.indices[static_cast<size_t>(row_)]);
+    throw error;
+  }
+  if (field.ragged || field.type.kind != ValueKind::numeric) return;
+  const size_t at_byte = field.offset + first_element(field) * item_bytes(field.type.dtype);
+  if (field.absent_is_zero) {
+    std::memset(arena_ + at_byte, 0, n_elements(field) * item_bytes(field.type.dtype));
+  } else {
+    fill_missing(arena_ + at_byte, field.type.dtype, n_elements(field));
+  }
+}
+
+}  // namespace atompack::collate

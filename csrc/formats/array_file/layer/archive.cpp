@@ -1,0 +1,82 @@
+#include "formats/array_file/layer/archive.h"
+
+#include "base/utf8.h"
+
+namespace atompack::array_file {
+namespace {
+
+constexpr uint64_t kTextBytes = 16;  // of the slot, and the longest text that lies inside of it
+
+bool lies_elsewhere(const std::byte* slot) { return (slot[0] & std::byte{0xC0}) == std::byte{0x80}; }
+
+// Two marker bits stand between the six lowest bits and the others.
+uint64_t length_elsewhere(const std::byte* slot) {
+  const auto marked = load_le<uint64_t>(slot);
+  return (marked & 0x3F) | ((marked >> 2) & ~uint64_t{0x3F});
+}
+
+Bytes inline_text(const std::byte* slot) {
+  uint64_t length = 0;
+  while (length < kTextBytes && slot[length] != std::byte{0xFF}) ++length;
+  return {slot, length};
+}
+
+}  // namespace
+
+uint64_t Archive::target(uint64_t slot) const { return slot + static_cast<uint64_t>(load<int64_t>(slot)); }
+
+Run Archive::run(uint64_t slot) const { return {target(slot), load<uint64_t>(slot + 8)}; }
+
+std::string_view Archive::text(uint64_t slot) const {
+  const std::byte* const from = bytes_.data() + slot;
+  if (!lies_elsewhere(from)) return as_text(inline_text(from));
+  const uint64_t at = slot + static_cast<uint64_t>(load<int64_t>(slot + 8));
+  return as_text(bytes_.subspan(at, length_elsewhere(from)));
+}
+
+void ArchiveCheck::text(uint64_t slot, std::string_view what) {
+  const std::byte* const from = bytes_.data() + slot;
+  Bytes held;
+  if (lies_elsewhere(from)) {
+    const uint64_t length = length_elsewhere(from);
+    if (length <= kTextBytes) {
+      throw CorruptFileError(cat(what, ": expected more than 16 bytes outside of its slot, got ", length), slot);
+    }
+    const uint64_t at = claim(slot, load<int64_t>(slot + 8), {length, 1}, what);
+    held = bytes_.subspan(at, length);
+    low_ = at + length;
+  } else {
+    held = inline_text(from);
+  }
+  if (!is_utf8(held)) throw CorruptFileError(cat(what, ": not UTF-8"), slot);
+}
+
+void ArchiveCheck::boolean(uint64_t at, std::string_view what) const { tag(at, 2, what); }
+
+uint8_t ArchiveCheck::tag(uint64_t at, uint8_t end, std::string_view what) const {
+  const auto found = load<uint8_t>(at);
+  if (found >= end) throw CorruptFileError(cat(what, ": expected less than ", +end, ", got ", +found), at);
+  return found;
+}
+
+Run ArchiveCheck::claim_run(uint64_t slot, Layout element, std::string_view what) const {
+  const auto count = load<uint64_t>(slot + 8);
+  if (const uint64_t most = (high_ - low_) / element.bytes; count > most) {
+    throw CorruptFileError(cat(what, ": expected a count of at most ", most, ", got ", count), slot);
+  }
+  return {claim(slot, load<int64_t>(slot), {count * element.bytes, element.alignment}, what), count};
+}
+
+uint64_t ArchiveCheck::claim(uint64_t base, int64_t distance, Layout pointee, std::string_view what) const {
+  int64_t at = 0;
+  const bool wraps = __builtin_add_overflow(static_cast<int64_t>(base), distance, &at);
+  const auto place = static_cast<uint64_t>(at);
+  if (wraps || place < low_ || place > high_ || pointee.bytes > high_ - place || place % pointee.alignment != 0) {
+    throw CorruptFileError(cat(what, ": expected ", pointee.bytes, " bytes aligned to ", pointee.alignment, " in ",
+                               low_, "..", high_, ", got a pointer to ", at),
+                           base);
+  }
+  return place;
+}
+
+}  // namespace atompack::array_file

@@ -1,0 +1,51 @@
+// Making an archive (FORMAT.md, "Archive"): what a record points at is put before the record, in the order of its
+// fields.
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "formats/array_file/layer/archive.h"
+
+namespace atompack::array_file {
+
+// Positions count from the first byte.
+class ArchiveWriter {
+ public:
+  uint64_t size() const { return bytes_.size(); }
+  const std::vector<std::byte>& bytes() const { return bytes_; }
+  std::vector<std::byte> take() { return std::move(bytes_); }
+
+  // Zeros up to the alignment; returns the position then.
+  uint64_t pad(uint64_t alignment);
+  void zeros(uint64_t n) { bytes_.resize(bytes_.size() + n); }
+  template <typename T>
+  void put(T value) {
+    put_bytes(std::as_bytes(std::span(&value, 1)));
+  }
+  // Returns where they lie.
+  uint64_t put_bytes(Bytes bytes);
+  Run put_integers(std::span<const uint64_t> values);  // as u32
+  // The bytes of a text that is too long for its slot, else nothing; returns where they lie.
+  uint64_t put_long_text(std::string_view text);
+  // What is needed of each text before the slots, then the slots.
+  template <typename Texts>
+  Run put_texts(const Texts& texts) {
+    std::vector<uint64_t> at;
+    for (const std::string_view text : texts) at.push_back(put_long_text(text));
+    const Run run{pad(8), at.size()};
+    for (size_t i = 0; const std::string_view text : texts) put_text(text, at[i++]);
+    return run;
+  }
+
+  // Slots. `at`: what put_long_text() gave.
+  void put_text(std::string_view text, uint64_t at);
+  void put_pointer(uint64_t target);
+  void put_run(Run run);
+
+ private:
+  std::vector<std::byte> bytes_;
+};
+
+}  // namespace atompack::array_file

@@ -1,0 +1,61 @@
+#include "formats/array_file/layer/block.h"
+
+namespace atompack::array_file {
+namespace {
+
+using codec::Codec;
+
+Codec codec_of(const BlockRecord& block) {
+  if (!block.codec) return Codec::none;
+  if (*block.codec == "lz4") return Codec::lz4;
+  if (*block.codec == "zstd") return Codec::zstd;
+  throw UnsupportedFormatError(cat("codec: expected lz4 or zstd, got '", *block.codec, "'"));
+}
+
+// In front of an LZ4 block its decoded size is repeated.
+Bytes without_prefix(const BlockRecord& block, Bytes stored) {
+  ByteCursor cursor(stored);
+  if (const auto prefix = cursor.read_le<uint32_t>("lz4 prefix"); prefix != block.decoded_bytes) {
+    throw CorruptFileError(cat("lz4 prefix: expected ", block.decoded_bytes, ", got ", prefix));
+  }
+  return stored.subspan(cursor.position());
+}
+
+}  // namespace
+
+void check_lies_in(const BlockRecord& block, uint64_t region_bytes) {
+  if (block.offset <= region_bytes && block.stored_bytes <= region_bytes - block.offset) return;
+  throw CorruptFileError(cat("block ", block.id, ": expected ", block.stored_bytes, " bytes at ", block.offset,
+                             ", got a region of ", region_bytes));
+}
+
+BlockView find_block(const BlockRecord& block, Bytes region) {
+  const Codec codec = codec_of(block);
+  check_lies_in(block, region.size());
+  Bytes stored = region.subspan(block.offset, block.stored_bytes);
+  if (codec == Codec::lz4) stored = without_prefix(block, stored);
+  const uint64_t bound = codec::decoded_bound(codec, stored);
+  if (block.decoded_bytes > bound || (codec == Codec::none && block.decoded_bytes != bound)) {
+    throw CorruptFileError(cat("block ", block.id, ": ", stored.size(), " stored bytes (", name_of(codec),
+                               ") hold at most ", bound, ", got an uncompressed size of ", block.decoded_bytes));
+  }
+  return {codec, stored, block.decoded_bytes};
+}
+
+void decode_block(const BlockView& block, std::span<std::byte> out) {
+  codec::decompress(block.codec, block.stored, out);
+}
+
+void decode_front(const BlockView& block, std::span<std::byte> out) {
+  if (out.size() == block.decoded_bytes) return decode_block(block, out);
+  codec::decompress_front(block.codec, block.stored, out);
+}
+
+Bytes decode_block(const BlockView& block, std::vector<std::byte>& buffer) {
+  if (block.codec == Codec::none) return block.stored;
+  buffer.resize(block.decoded_bytes);
+  decode_block(block, std::span(buffer));
+  return buffer;
+}
+
+}  // namespace atompack::array_file

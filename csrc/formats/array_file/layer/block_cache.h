@@ -1,0 +1,36 @@
+// Decoded blocks that are kept for the next scan: all readers of a process share them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <tuple>
+
+#include "base/bytes.h"
+#include "base/lru_cache.h"
+#include "io/huge_pages.h"
+
+namespace atompack::array_file {
+
+// Memory that is not filled before it is written.
+class DecodedBytes {
+ public:
+  explicit DecodedBytes(size_t size) : bytes_(std::make_unique_for_overwrite<std::byte[]>(size)), size_(size) {
+    io::prefer_huge_pages(bytes_.get(), size);
+  }
+  Bytes bytes() const { return {bytes_.get(), size_}; }
+  std::span<std::byte> writable() { return {bytes_.get(), size_}; }
+
+ private:
+  std::unique_ptr<std::byte[]> bytes_;
+  size_t size_;
+};
+
+// By serial number of the layer, id of the block, and where a stretch of it begins (kWholeBlock: all of it).
+using BlockCache = Recent<std::tuple<uint64_t, uint32_t, uint64_t>, DecodedBytes>;
+inline constexpr uint64_t kWholeBlock = ~uint64_t{0};
+
+// That of this process; a fork has its own, which begins empty. Up to 256 MiB.
+BlockCache& block_cache();
+
+}  // namespace atompack::array_file

@@ -1,0 +1,167 @@
+#include "formats/array_file/layer/footer.h"
+
+#include <array>
+
+#include "formats/array_file/layer/footer_check.h"
+#include "formats/array_file/layer/records.h"
+
+namespace atompack::array_file {
+namespace {
+
+struct TypeTraits {
+  std::string_view name;
+  uint64_t item_bytes;
+};
+
+constexpr std::array<TypeTraits, 16> kTraits{{{"bool", 1},
+                                              {"int8", 1},
+                                              {"int16", 2},
+                                              {"int32", 4},
+                                              {"int64", 8},
+                                              {"uint8", 1},
+                                              {"uint16", 2},
+                                              {"uint32", 4},
+                                              {"uint64", 8},
+                                              {"float32", 4},
+                                              {"float64", 8},
+                                              {"string", 0},
+                                              {"binary", 0},
+                                              {"fixed-size list", 0},
+                                              {"list", 0},
+                                              {"timestamp", 8}}};
+
+Fill load_fill(const Archive& archive, uint64_t at) {
+  const uint64_t payload = at + TaggedLayout::kPayload;
+  switch (archive.load<uint8_t>(at)) {
+    case 0:
+      return archive.load<uint8_t>(at + 1) == 1;
+    case 1:
+      return archive.load<int64_t>(payload);
+    case 2:
+      return archive.load<uint64_t>(payload);
+    case 3:
+      return archive.load<double>(payload);
+    case 4:
+      return archive.text(payload);
+    default:
+      return Timestamp{archive.load<int64_t>(payload)};
+  }
+}
+
+// The value of alternative N at its own alignment behind the tag.
+template <size_t N>
+AttributeValue load_alternative(const Archive& archive, uint64_t at) {
+  using T = std::variant_alternative_t<N, AttributeValue>;
+  if constexpr (std::is_same_v<T, bool>) {
+    return archive.load<uint8_t>(at + 1) == 1;
+  } else if constexpr (std::is_same_v<T, std::string_view>) {
+    return archive.text(at + TaggedLayout::kPayload);
+  } else {
+    return archive.load<T>(at + alignof(T));
+  }
+}
+
+template <size_t... N>
+AttributeValue load_attribute(const Archive& archive, uint64_t at, std::index_sequence<N...>) {
+  using Load = AttributeValue (*)(const Archive&, uint64_t);
+  constexpr std::array<Load, sizeof...(N)> kLoad{&load_alternative<N>...};
+  return kLoad.at(archive.load<uint8_t>(at))(archive, at);
+}
+
+uint64_t load_unsigned(const Archive& archive, uint64_t at, uint64_t bytes) {
+  if (bytes == 2) return archive.load<uint16_t>(at);
+  return bytes == 4 ? archive.load<uint32_t>(at) : archive.load<uint64_t>(at);
+}
+
+void check_index(uint64_t index, Run among, std::string_view what) {
+  if (index < among.count) return;
+  throw CorruptFileError(cat(what, ": expected less than ", among.count, ", got ", index));
+}
+
+}  // namespace
+
+std::string_view name_of(Type type) { return kTraits.at(static_cast<size_t>(type)).name; }
+
+uint64_t item_bytes(Type type) { return kTraits.at(static_cast<size_t>(type)).item_bytes; }
+
+Footer::Footer(Bytes archive) : archive_(archive) {
+  const uint64_t root = check_footer(archive);
+  blocks_ = archive_.run(root + RootLayout::kBlocks);
+  arrays_ = archive_.run(root + RootLayout::kArrays);
+  attribute_keys_ = archive_.run(root + RootLayout::kAttributeKeys);
+  attribute_values_ = archive_.run(root + RootLayout::kAttributeValues);
+}
+
+BlockRecord Footer::block(uint64_t index) const {
+  const uint64_t at = blocks_.at + index * BlockLayout::kLayout.bytes;
+  BlockRecord block{.id = archive_.load<uint32_t>(at + BlockLayout::kId),
+                    .offset = archive_.load<uint64_t>(at + BlockLayout::kOffset),
+                    .stored_bytes = archive_.load<uint64_t>(at + BlockLayout::kStoredBytes),
+                    .decoded_bytes = archive_.load<uint64_t>(at + BlockLayout::kDecodedBytes),
+                    .codec = std::nullopt};
+  const bool named = archive_.load<uint8_t>(at + BlockLayout::kCodec) == 1;
+  if (named) block.codec = archive_.text(at + BlockLayout::kCodecName);
+  return block;
+}
+
+ArrayRecord Footer::array(uint64_t index) const {
+  const uint64_t at = arrays_.at + index * ArrayLayout::kLayout.bytes;
+  ArrayRecord array{.name = archive_.text(at + ArrayLayout::kName),
+                    .type = static_cast<Type>(archive_.load<uint8_t>(at + ArrayLayout::kType)),
+                    .shape = archive_.run(at + ArrayLayout::kShape),
+                    .dimension_names = archive_.run(at + ArrayLayout::kDimensionNames),
+                    .chunk_shape = archive_.run(at + ArrayLayout::kChunkShape),
+                    .chunks = archive_.run(at + ArrayLayout::kChunks),
+                    .fill = std::nullopt,
+                    .deleted = archive_.load<uint8_t>(at + ArrayLayout::kDeleted) == 1,
+                    .attributes = at + ArrayLayout::kAttributes};
+  const bool has_fill = archive_.load<uint8_t>(at + ArrayLayout::kHasFill) == 1;
+  if (has_fill) array.fill = load_fill(archive_, at + ArrayLayout::kFill);
+  return array;
+}
+
+std::string_view Footer::array_name(uint64_t index) const {
+  return archive_.text(arrays_.at + index * ArrayLayout::kLayout.bytes + ArrayLayout::kName);
+}
+
+ChunkRecord Footer::chunk(Run chunks, uint64_t index) const {
+  const uint64_t at = chunks.at + index * ChunkLayout::kLayout.bytes;
+  return {.coordinate = archive_.run(at + ChunkLayout::kCoordinate),
+          .block = archive_.load<uint32_t>(at + ChunkLayout::kBlock),
+          .offset = archive_.load<uint32_t>(at + ChunkLayout::kOffset),
+          .bytes = archive_.load<uint32_t>(at + ChunkLayout::kBytes)};
+}
+
+std::vector<uint64_t> Footer::integers(Run integers) const {
+  std::vector<uint64_t> values(integers.count);
+  for (uint64_t i = 0; i < integers.count; ++i) values[i] = integer(integers, i);
+  return values;
+}
+
+std::vector<std::string> Footer::texts(Run texts) const {
+  std::vector<std::string> values;
+  for (uint64_t i = 0; i < texts.count; ++i) values.emplace_back(archive_.text(texts.at + i * kTextSlot.bytes));
+  return values;
+}
+
+std::vector<Attribute> Footer::attributes(const ArrayRecord& array) const {
+  const uint64_t width = uint64_t{2} << archive_.load<uint8_t>(array.attributes);
+  const Run pairs = archive_.run(array.attributes + TaggedLayout::kPayload);
+  std::vector<Attribute> found;
+  for (uint64_t i = 0; i < pairs.count; ++i) {
+    const uint64_t at = pairs.at + i * 2 * width;
+    const uint64_t key = load_unsigned(archive_, at, width);
+    check_index(key, attribute_keys_, "attribute key");
+    found.push_back({archive_.text(attribute_keys_.at + key * kTextSlot.bytes),
+                     attribute_value(load_unsigned(archive_, at + width, width))});
+  }
+  return found;
+}
+
+AttributeValue Footer::attribute_value(uint64_t index) const {
+  check_index(index, attribute_values_, "attribute value");
+  const uint64_t at = attribute_values_.at + index * TaggedLayout::kLayout.bytes;
+  return load_attribute(archive_, at, std::make_index_sequence<std::variant_size_v<AttributeValue>>{});
+}
+
+}  // namespace atompack::array_file

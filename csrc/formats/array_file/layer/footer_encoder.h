@@ -1,0 +1,45 @@
+// Footers as bytes, in the order in which the library writes them (FORMAT.md, "Footer").
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "formats/array_file/layer/footer.h"
+#include "formats/array_file/write/definition.h"
+
+namespace atompack::array_file {
+
+// A stretch of a decoded block.
+struct ChunkPlace {
+  uint32_t block = 0;
+  uint32_t offset = 0;
+  uint32_t bytes = 0;
+};
+
+struct PlacedChunk {
+  uint64_t cell = 0;  // its number in the array's grid
+  ChunkPlace place;
+};
+
+// What one layer says of an array.
+struct LayerArray {
+  ArrayDefinition definition;  // with its chunk shape
+  bool deleted = false;
+  std::vector<PlacedChunk> chunks;
+};
+
+struct LayerContents {
+  std::vector<BlockRecord> blocks;
+  std::vector<const LayerArray*> arrays;
+  uint32_t number = 0;         // 0: the base
+  std::string_view base_hint;  // where the base of a sidecar lies
+};
+
+// Attributes and types of list elements are not written: the arrays have none.
+std::vector<std::byte> encode_footer(const LayerContents& contents);
+
+// The footer with what stands behind it.
+std::vector<std::byte> encode_layer_end(const LayerContents& contents);
+
+}  // namespace atompack::array_file

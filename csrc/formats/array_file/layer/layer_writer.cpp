@@ -1,0 +1,116 @@
+#include "formats/array_file/layer/layer_writer.h"
+
+#include <algorithm>
+
+#include "formats/array_file/layer/block.h"
+
+namespace atompack::array_file {
+namespace {
+
+// Chunks of this size are not worth a copy.
+constexpr uint64_t kLargeChunk = 1 << 20;
+constexpr size_t kFirstBytes = 64 * 1024;
+
+std::optional<std::string_view> footer_name(codec::Codec codec) {
+  return codec == codec::Codec::none ? std::nullopt : std::optional(name_of(codec));
+}
+
+}  // namespace
+
+LayerWriter::LayerWriter(std::unique_ptr<io::NewFile> file, const LayerOptions& options)
+    : file_(std::move(file)),
+      options_(options),
+      queue_(std::make_unique<BlockQueue>(*file_, options.codec, options.level, options.n_threads)) {}
+
+LayerWriter::~LayerWriter() = default;
+
+std::unique_ptr<io::NewFile> LayerWriter::release() {
+  queue_.reset();
+  return std::move(file_);
+}
+
+uint64_t LayerWriter::most_held_bytes() const { return (options_.n_threads + 1) * options_.block_bytes; }
+
+// Closes the one that is full, or would have more than a footer can say.
+void LayerWriter::open_block_for(uint64_t bytes) {
+  const uint64_t most = most_block_bytes(options_.codec);
+  if (bytes > most) throw FieldError(cat("chunk: expected at most ", most, " bytes, got ", bytes));
+  if (open_.size() > 0 && (open_.size() >= options_.block_bytes || bytes > most - open_.size())) {
+    queue_->push(open_, most_held_bytes());
+  }
+}
+
+std::byte* LayerWriter::add(uint64_t bytes, ChunkPlace& place) {
+  open_block_for(bytes);
+  place = {queue_->n_blocks(), static_cast<uint32_t>(open_.size()), static_cast<uint32_t>(bytes)};
+  return open_.extend(bytes, kFirstBytes);
+}
+
+ChunkPlace LayerWriter::append(Bytes chunk) {
+  ChunkPlace place;
+  const bool directly =
+      options_.codec == codec::Codec::none && chunk.size() >= std::min(kLargeChunk, options_.block_bytes);
+  if (!directly) {
+    store(add(chunk.size(), place), chunk);
+    return place;
+  }
+  open_block_for(chunk.size());
+  if (open_.size() > 0) queue_->push(open_, most_held_bytes());
+  place = {queue_->n_blocks(), 0, static_cast<uint32_t>(chunk.size())};
+  queue_->put(chunk);
+  return place;
+}
+
+std::span<std::byte> LayerWriter::changeable(const ChunkPlace& place) const {
+  if (place.block != queue_->n_blocks()) return {};
+  return {open_.data() + place.offset, place.bytes};
+}
+
+Bytes LayerWriter::read(const ChunkPlace& place) {
+  if (place.block == queue_->n_blocks()) return open_.bytes().subspan(place.offset, place.bytes);
+  queue_->drain();
+  if (options_.codec == codec::Codec::none) return read_stored(place.block, place.offset, place.bytes);
+  if (decoded_block_ != place.block) {
+    decoded_block_ = kNoBlock;
+    const StoredBlock& block = queue_->blocks()[place.block];
+    const BlockRecord record{place.block, 0, block.stored_bytes, block.decoded_bytes, footer_name(options_.codec)};
+    decode_block(find_block(record, read_stored(place.block, 0, block.stored_bytes)), decoded_);
+    decoded_block_ = place.block;
+  }
+  return Bytes(decoded_).subspan(place.offset, place.bytes);
+}
+
+Bytes LayerWriter::read_stored(uint32_t block, uint64_t offset, uint64_t bytes) {
+  stored_.resize(bytes);
+  const size_t got = file_->read_at(queue_->blocks()[block].offset + offset, stored_);
+  if (got != bytes) throw CorruptFileError(cat("block: expected ", bytes, " bytes, got ", got)).in_file(file_->path());
+  return stored_;
+}
+
+LayerContents LayerWriter::contents() const {
+  LayerContents contents;
+  for (const StoredBlock& block : queue_->blocks()) {
+    contents.blocks.push_back({static_cast<uint32_t>(contents.blocks.size()), block.offset, block.stored_bytes,
+                               block.decoded_bytes, footer_name(options_.codec)});
+  }
+  return contents;
+}
+
+void LayerWriter::finish(std::vector<const LayerArray*> arrays, uint32_t number, const std::string& base_hint) {
+  queue_->resume();
+  queue_->drain();
+  if (open_.size() > 0) {
+    queue_->put(open_.bytes());
+    open_.shrink(0);
+  }
+  LayerContents contents = this->contents();
+  contents.arrays = std::move(arrays);
+  contents.number = number;
+  contents.base_hint = base_hint;
+  const std::vector<std::byte> end = encode_layer_end(contents);
+  file_->write_at(queue_->end(), end);
+  file_->truncate(queue_->end() + end.size());
+  file_->sync();
+}
+
+}  // namespace atompack::array_file

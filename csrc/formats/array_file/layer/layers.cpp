@@ -1,0 +1,156 @@
+#include "formats/array_file/layer/layers.h"
+
+#include <algorithm>
+#include <optional>
+#include <tuple>
+
+namespace atompack::array_file {
+namespace {
+
+// The number of a cell; none where it lies outside of the grid.
+std::optional<uint64_t> cell_number(const Footer& footer, Run coordinate, const std::vector<uint64_t>& grid) {
+  uint64_t number = 0;
+  for (size_t i = 0; i < grid.size(); ++i) {
+    const uint32_t at = footer.integer(coordinate, i);
+    if (at >= grid[i]) return std::nullopt;
+    number = number * grid[i] + at;
+  }
+  return number;
+}
+
+void check_rank(std::string_view what, uint64_t got, const Array& array) {
+  if (got == array.shape.size()) return;
+  throw CorruptFileError(cat(what, ": expected ", array.shape.size(), " axes, got ", got));
+}
+
+}  // namespace
+
+Layers::Layers(std::vector<Layer> layers) : layers_(std::move(layers)) {
+  for (uint32_t layer = 0; layer < layers_.size(); ++layer) {
+    for (uint64_t i = 0; i < layers_[layer].footer().n_arrays(); ++i) mention(layer, i);
+  }
+}
+
+void Layers::mention(uint32_t layer, uint64_t index) {
+  if (mentions_.size() >= kNone) throw UnsupportedFormatError(cat("arrays: expected less than ", kNone));
+  const std::string_view name = layers_[layer].footer().array_name(index);
+  const auto [at, is_new] = newest_.try_emplace(name, static_cast<uint32_t>(mentions_.size()));
+  if (is_new) {
+    first_seen_.push_back(name);
+    mentions_.push_back({layer, kNone, index});
+  } else if (Mention& newest = mentions_[at->second]; newest.layer == layer) {
+    newest.index = index;  // the last one of a layer counts
+  } else {
+    const uint32_t older = at->second;
+    at->second = static_cast<uint32_t>(mentions_.size());
+    mentions_.push_back({layer, older, index});
+  }
+}
+
+uint64_t Layers::file_bytes() const {
+  uint64_t bytes = 0;
+  for (const Layer& layer : layers_) bytes += layer.file_bytes();
+  return bytes;
+}
+
+uint32_t Layers::find(std::string_view name) const {
+  const auto found = newest_.find(name);
+  if (found == newest_.end() || record(mentions_[found->second]).deleted) return kNone;
+  return found->second;
+}
+
+std::vector<std::string> Layers::names() const {
+  std::vector<std::string> names;
+  for (const std::string_view name : first_seen_) {
+    if (contains(name)) names.emplace_back(name);
+  }
+  return names;
+}
+
+bool Layers::holds_chunks_of(std::string_view name) const {
+  const auto found = newest_.find(name);
+  uint32_t mention = found == newest_.end() ? kNone : found->second;
+  for (; mention != kNone; mention = mentions_[mention].older) {
+    const ArrayRecord at = record(mentions_[mention]);
+    if (!at.deleted && at.chunks.count > 0) return true;
+  }
+  return false;
+}
+
+bool Layers::contains(std::string_view name) const { return find(name) != kNone; }
+
+std::optional<Layers::Sole> Layers::sole(std::string_view name) const {
+  const uint32_t newest = find(name);
+  if (newest == kNone || mentions_[newest].older != kNone) return std::nullopt;
+  return Sole{mentions_[newest].layer, record(mentions_[newest])};
+}
+
+Array Layers::array(std::string_view name) const {
+  Array array;
+  array.name = name;
+  try {
+    const uint32_t newest = find(name);
+    if (newest == kNone) throw FieldError("no such array");
+    describe(mentions_[newest], array);
+    check_extent(array);
+    collect_chunks(newest, array);
+  } catch (DataError& error) {
+    error.at_field(array.name);
+    error.in_file(layers_.front().path());
+    throw;
+  }
+  return array;
+}
+
+void Layers::describe(const Mention& mention, Array& array) const {
+  const Footer& footer = layers_[mention.layer].footer();
+  const ArrayRecord newest = record(mention);
+  array.type = newest.type;
+  array.shape = footer.integers(newest.shape);
+  array.chunk_shape = footer.integers(newest.chunk_shape);
+  array.dimension_names = footer.texts(newest.dimension_names);
+  array.fill = newest.fill;
+  array.attributes = footer.attributes(newest);
+}
+
+void Layers::collect_chunks(uint32_t mention, Array& array) const {
+  for (; mention != kNone; mention = mentions_[mention].older) {
+    const ArrayRecord found = record(mentions_[mention]);
+    if (found.deleted || found.chunks.count == 0) continue;
+    if (!same_layout(mentions_[mention], found, array)) {
+      array.foreign_layer = mentions_[mention].layer;
+      break;
+    }
+    add_chunks(mentions_[mention], found, array);
+  }
+  // Of a cell's chunks that of the newest layer wins, within it the first.
+  std::ranges::sort(array.chunks, {},
+                    [](const StoredChunk& chunk) { return std::tuple(chunk.cell, ~chunk.layer, chunk.entry); });
+  const auto rest = std::ranges::unique(array.chunks, {}, &StoredChunk::cell);
+  array.chunks.erase(rest.begin(), rest.end());
+}
+
+void Layers::add_chunks(const Mention& mention, const ArrayRecord& record, Array& array) const {
+  const Layer& layer = layers_[mention.layer];
+  try {
+    check_rank("chunk shape", array.chunk_shape.size(), array);
+    const std::vector<uint64_t> grid = array.grid().cells();
+    for (uint64_t i = 0; i < record.chunks.count; ++i) {
+      const ChunkRecord chunk = layer.footer().chunk(record.chunks, i);
+      check_rank("chunk coordinate", chunk.coordinate.count, array);
+      const std::optional<uint64_t> cell = cell_number(layer.footer(), chunk.coordinate, grid);
+      if (cell) array.chunks.push_back({*cell, mention.layer, i, chunk});
+    }
+  } catch (DataError& error) {
+    error.in_file(layer.path());
+    throw;
+  }
+}
+
+bool Layers::same_layout(const Mention& mention, const ArrayRecord& record, const Array& array) const {
+  const Footer& footer = layers_[mention.layer].footer();
+  return record.type == array.type && footer.integers(record.shape) == array.shape &&
+         footer.integers(record.chunk_shape) == array.chunk_shape;
+}
+
+}  // namespace atompack::array_file

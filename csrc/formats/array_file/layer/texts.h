@@ -1,0 +1,30 @@
+// Chunks of strings and binary values.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/bytes.h"
+
+namespace atompack::array_file {
+
+// Throws CorruptFileError where a chunk of so many bytes has no room for the offsets of `count` values.
+void check_room_for_offsets(uint64_t count, uint64_t chunk_bytes);
+
+// A view of a chunk of `count` values: count + 1 offsets, then what they point into. Throws CorruptFileError.
+class Texts {
+ public:
+  Texts(Bytes chunk, uint64_t count);
+
+  Bytes at(uint64_t index) const { return payload_.subspan(offset(index), offset(index + 1) - offset(index)); }
+
+ private:
+  uint32_t offset(uint64_t index) const { return load_le<uint32_t>(offsets_.data() + 4 * index); }
+
+  Bytes offsets_, payload_;
+};
+
+// As UTF-8, with U+FFFD in place of each longest piece that begins no character.
+std::string well_formed(Bytes text);
+
+}  // namespace atompack::array_file

@@ -1,0 +1,163 @@
+#include "formats/array_file/read/column.h"
+
+#include <algorithm>
+
+namespace atompack::array_file {
+namespace {
+
+// Equal for records of equal type, shape, chunk shape and fill value.
+void append(std::string& key, const Footer& footer, Run integers) {
+  const auto add = [&](uint32_t number) { key.append(reinterpret_cast<const char*>(&number), sizeof(number)); };
+  add(static_cast<uint32_t>(integers.count));
+  for (uint64_t i = 0; i < integers.count; ++i) add(footer.integer(integers, i));
+}
+
+std::string_view fill_as_string(const std::array<std::byte, 8>& item) {
+  return {reinterpret_cast<const char*>(item.data()), item.size()};
+}
+
+ColumnLayout layout_of(const Array& array) {
+  check_extent(array);
+  ColumnLayout layout;
+  layout.type = array.type;
+  layout.shape = array.shape;
+  layout.fill = fill_item(array.type, array.fill);
+  layout.n_elements = array.n_elements();
+  layout.foreign_layer = array.foreign_layer;
+  if (array.chunk_shape.size() == array.shape.size()) layout.grid = array.grid();
+  layout.n_cells = layout.grid.n_cells();
+  return layout;
+}
+
+}  // namespace
+
+Column::Column(const Layers& layers, std::span<const std::string_view> names) : layers_(&layers) {
+  names_.reserve(names.size());
+  rows_.reserve(names.size());
+  for (const std::string_view name : names) add(name);
+}
+
+void Column::add(std::string_view name) {
+  rows_.emplace_back();
+  names_.push_back(name);
+  if (name.data() == nullptr) return;
+  try {
+    if (const auto sole = layers_->sole(name); sole && add_sole(*sole)) return;
+    add_array(layers_->array(name));
+  } catch (const DataError&) {  // thrown again when this row is used: the others are none the worse
+    rows_.back().layout = kWrong;
+  }
+}
+
+// The usual case, without a copy of the record: false where something is out of the ordinary.
+bool Column::add_sole(const Layers::Sole& sole) {
+  const Footer& footer = layers_->layer(sole.layer).footer();
+  const ArrayRecord& record = sole.record;
+  if (record.chunk_shape.count != record.shape.count || record.shape.count > kMostAxes) return false;
+  const uint32_t number = layout_of(footer, record);
+  const ColumnLayout& layout = layouts_[number];
+  const size_t first = chunks_.size();
+  for (uint64_t i = 0; i < record.chunks.count; ++i) {
+    auto chunk = place(layout, footer, footer.chunk(record.chunks, i));
+    if (!chunk || (chunks_.size() > first && chunk->cell <= chunks_.back().cell)) {
+      chunks_.resize(first);
+      return false;
+    }
+    chunk->layer = sole.layer;
+    chunks_.push_back(*chunk);
+  }
+  rows_.back() = {number, static_cast<uint32_t>(chunks_.size() - first), first};
+  return true;
+}
+
+uint32_t Column::layout_of(const Footer& footer, const ArrayRecord& record) {
+  std::string key(1, static_cast<char>(record.type));
+  append(key, footer, record.shape);
+  append(key, footer, record.chunk_shape);
+  key += fill_as_string(fill_item(record.type, record.fill));
+  if (const auto found = layout_numbers_.find(key); found != layout_numbers_.end()) return found->second;
+  Array array;
+  array.type = record.type;
+  array.fill = record.fill;
+  array.shape = footer.integers(record.shape);
+  array.chunk_shape = footer.integers(record.chunk_shape);
+  layouts_.push_back(array_file::layout_of(array));  // throws where there is no such array
+  const auto number = static_cast<uint32_t>(layouts_.size() - 1);
+  layout_numbers_.emplace(std::move(key), number);
+  return number;
+}
+
+std::optional<ColumnChunk> Column::place(const ColumnLayout& layout, const Footer& footer,
+                                         const ChunkRecord& chunk) const {
+  const std::vector<uint64_t>& cells = layout.grid.cells();
+  if (chunk.coordinate.count != cells.size()) return std::nullopt;
+  ColumnChunk placed{0, 0, chunk.block, chunk.offset, chunk.bytes};
+  for (size_t i = 0; i < cells.size(); ++i) {
+    const uint32_t at = footer.integer(chunk.coordinate, i);
+    if (at >= cells[i]) return std::nullopt;
+    placed.cell = placed.cell * cells[i] + at;
+  }
+  return placed;
+}
+
+void Column::add_array(const Array& array) {
+  layouts_.push_back(array_file::layout_of(array));
+  const size_t first = chunks_.size();
+  for (const StoredChunk& stored : array.chunks) {
+    chunks_.push_back({stored.cell, stored.layer, stored.chunk.block, stored.chunk.offset, stored.chunk.bytes});
+  }
+  rows_.back() = {static_cast<uint32_t>(layouts_.size() - 1), static_cast<uint32_t>(array.chunks.size()), first};
+}
+
+const ColumnLayout& Column::layout(size_t row) const { return layouts_[layout_number(row)]; }
+
+uint32_t Column::layout_number(size_t row) const {
+  if (rows_[row].layout == kWrong) fail(row);
+  return rows_[row].layout;
+}
+
+std::span<const ColumnChunk> Column::chunks(size_t row) const {
+  return std::span(chunks_).subspan(rows_[row].first_chunk, rows_[row].n_chunks);
+}
+
+void Column::fail(size_t row) const {
+  if (!layers_->contains(names_[row])) {
+    throw CorruptFileError("expected an array of this name, got none").at_field(std::string(names_[row]));
+  }
+  check_extent(layers_->array(names_[row]));
+  throw InternalError("an array was found wrong and is not");
+}
+
+ColumnType column_type(Type type) {
+  switch (type) {
+    case Type::int8:
+      return {ColumnKind::numeric, DType::int8};
+    case Type::int16:
+      return {ColumnKind::numeric, DType::int16};
+    case Type::int32:
+      return {ColumnKind::numeric, DType::int32};
+    case Type::int64:
+    case Type::timestamp:
+      return {ColumnKind::numeric, DType::int64};
+    case Type::uint8:
+      return {ColumnKind::numeric, DType::uint8};
+    case Type::uint16:
+      return {ColumnKind::numeric, DType::uint16};
+    case Type::uint32:
+      return {ColumnKind::numeric, DType::uint32};
+    case Type::uint64:
+      return {ColumnKind::numeric, DType::uint64};
+    case Type::float32:
+      return {ColumnKind::numeric, DType::float32};
+    case Type::float64:
+      return {ColumnKind::numeric, DType::float64};
+    case Type::string:
+      return {ColumnKind::text};
+    case Type::binary:
+      return {ColumnKind::bytes};
+    default:
+      throw UnsupportedFormatError(cat("array: no values are known of type ", name_of(type)));
+  }
+}
+
+}  // namespace atompack::array_file

@@ -1,0 +1,308 @@
+#include "formats/array_file/read/column_slice.h"
+
+#include <algorithm>
+#include <tuple>
+#include <unordered_set>
+
+#include "formats/array_file/layer/limits.h"
+#include "formats/array_file/read/chunks_in_box.h"
+#include "formats/array_file/read/read_box.h"
+
+namespace atompack::array_file {
+namespace {
+
+// Of stored bytes that one thread copies at a time.
+constexpr uint64_t kStretch = uint64_t{512} << 10;
+
+uint64_t block_key(const ColumnChunk& chunk) { return uint64_t{chunk.layer} << 32 | chunk.block; }
+
+uint64_t product(std::span<const uint64_t> counts) {
+  uint64_t n = 1;
+  for (const uint64_t count : counts) n *= count;
+  return n;
+}
+
+template <typename Action>
+auto in_layer(const Layer& layer, std::string_view array, const Action& action) {
+  try {
+    return action();
+  } catch (DataError& error) {
+    error.at_field(std::string(array));
+    error.in_file(layer.path());
+    throw;
+  }
+}
+
+}  // namespace
+
+Slice::Slice(std::shared_ptr<const Column> column, std::span<const int64_t> rows, const SliceRequest& request,
+             BlockCache& cache)
+    : column_(std::move(column)), cache_(cache) {
+  rows_.reserve(rows.size());
+  pieces_.reserve(rows.size());
+  for (const int64_t number : rows) add_row(static_cast<uint64_t>(number), request);
+  group_pieces();
+  check_unwritten();
+  check_unstored(request.max_unstored_bytes);
+}
+
+void Slice::add_row(uint64_t number, const SliceRequest& request) {
+  Row& row = rows_.emplace_back();
+  row.number = number;
+  if (!column_->contains(number)) return;
+  in_layer(column_->layers().layer(0), column_->name(number), [&] {
+    row.layout = &column_->layout(number);
+    row.type = column_type(row.layout->type);
+    add_axes(row, request);
+    add_pieces(row);
+  });
+}
+
+void Slice::add_axes(Row& row, const SliceRequest& request) {
+  const std::vector<uint64_t>& shape = row.layout->shape;
+  const auto check = [&](const std::optional<std::vector<uint64_t>>& given) {
+    if (!given || given->size() == shape.size()) return;
+    throw FieldError(cat("axes of the slice: expected ", shape.size(), ", got ", given->size()));
+  };
+  check(request.start);
+  check(request.count);
+  row.first_axis = axes_.size();
+  row.is_whole = true;
+  for (size_t i = 0; i < shape.size(); ++i)
+    axes_.push_back(request.start ? std::min((*request.start)[i], shape[i]) : 0);
+  for (size_t i = 0; i < shape.size(); ++i) {
+    const uint64_t rest = shape[i] - axes_[row.first_axis + i];
+    axes_.push_back(request.count ? std::min((*request.count)[i], rest) : rest);
+    row.is_whole = row.is_whole && axes_.back() == shape[i];
+  }
+}
+
+void Slice::add_pieces(Row& row) {
+  const ColumnLayout& layout = *row.layout;
+  row.n_elements = product(count_of(row));
+  row.is_complete = row.n_elements == 0;
+  const std::span<const ColumnChunk> chunks = column_->chunks(row.number);
+  if (row.is_complete || chunks.empty()) return;
+  const uint64_t number = rows_.size() - 1;
+  uint64_t n_cells = layout.n_cells;
+  const size_t before = pieces_.size();
+  if (row.is_whole) {
+    for (const ColumnChunk& chunk : chunks) pieces_.push_back({block_key(chunk), number, &chunk});
+  } else {
+    const std::optional<Box> cells = layout.grid.cells_meeting(box_of(row));
+    if (!cells) return;
+    n_cells = cells->n_elements();
+    for_each_chunk_in(layout.grid, *cells, chunks,
+                      [&](const ColumnChunk& chunk) { pieces_.push_back({block_key(chunk), number, &chunk}); });
+  }
+  row.is_complete = pieces_.size() - before == n_cells;
+}
+
+// Pieces by block, in the order in which they lie there.
+void Slice::group_pieces() {
+  const auto place = [](const Piece& piece) { return std::tuple(piece.block, piece.chunk->offset, piece.row); };
+  if (!std::ranges::is_sorted(pieces_, {}, place)) std::ranges::sort(pieces_, {}, place);
+  for (size_t first = 0; first < pieces_.size();) {
+    const Piece& piece = pieces_[first];
+    const Layer& layer = column_->layers().layer(piece.chunk->layer);
+    Unit unit{first, first, in_layer(layer, name_of(piece), [&] { return layer.block(piece.chunk->block); })};
+    const bool is_plain = unit.block.codec == codec::Codec::none;
+    for (; unit.last < pieces_.size() && pieces_[unit.last].block == piece.block; ++unit.last) {
+      if (is_plain && unit.wanted >= kStretch) break;
+      check_piece(pieces_[unit.last], unit.block.decoded_bytes);
+      const Row& row = rows_[pieces_[unit.last].row];
+      const uint64_t bytes = pieces_[unit.last].chunk->bytes;
+      unit.wanted += bytes;
+      const uint64_t item = item_bytes(row.layout->type);
+      unit.copied += row.is_whole || item == 0 ? bytes : std::min(bytes, row.n_elements * item);
+      unit.end = std::max(unit.end, uint64_t{pieces_[unit.last].chunk->offset} + pieces_[unit.last].chunk->bytes);
+    }
+    if (!is_plain) decoded_bytes_ += unit.block.decoded_bytes;
+    if (!is_plain && !is_mostly_wanted(unit)) partly_wanted_ += unit.block.decoded_bytes;
+    first = unit.last;
+    units_.push_back(unit);
+  }
+}
+
+// Before any memory is taken for what the piece is said to hold.
+void Slice::check_piece(const Piece& piece, uint64_t block_bytes) const {
+  const ColumnLayout& layout = *rows_[piece.row].layout;
+  const ColumnChunk& chunk = *piece.chunk;
+  in_layer(column_->layers().layer(chunk.layer), name_of(piece), [&] {
+    check_lies_in(chunk.record(), block_bytes);
+    const uint64_t item = item_bytes(layout.type);
+    const uint64_t n =
+        layout.n_cells == 1 ? layout.n_elements : layout.grid.box_of(layout.grid.cell_at(chunk.cell)).n_elements();
+    item > 0 ? check_chunk_bytes(n * item, chunk.bytes) : check_room_for_offsets(n, chunk.bytes);
+  });
+}
+
+void Slice::check_unwritten() const {
+  for (const Row& row : rows_) {
+    if (row.layout == nullptr || row.is_complete) continue;
+    in_layer(column_->layers().layer(0), column_->name(row.number),
+             [&] { check_cells_are_known(column_->layers(), row.layout->foreign_layer); });
+  }
+}
+
+// Rows that are asked for again count once: that is what the caller wants, and no claim of the file.
+void Slice::check_unstored(std::optional<uint64_t> chosen) const {
+  const uint64_t most = max_unstored_bytes(column_->layers().file_bytes(), chosen);
+  constexpr uint64_t kEnough = uint64_t{1} << 62;
+  uint64_t all = 0;
+  for (const Row& row : rows_) {
+    if (row.layout != nullptr) all = std::min(kEnough, all + memory_of(row.n_elements, row.layout->type));
+  }
+  if (all <= most) return;
+  std::unordered_set<uint64_t> seen;
+  std::vector<bool> repeated(rows_.size());
+  uint64_t wanted = 0;
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    const Row& row = rows_[i];
+    if (row.layout == nullptr) continue;
+    repeated[i] = !seen.insert(row.number).second;
+    if (!repeated[i]) wanted += memory_of(row.n_elements, row.layout->type);
+  }
+  const uint64_t stored = stored_bytes_of(repeated);
+  if (wanted <= stored || wanted - stored <= most) return;
+  try {
+    refuse_unstored(wanted - stored, most);
+  } catch (DataError& error) {
+    error.in_file(column_->layers().layer(0).path());
+    throw;
+  }
+}
+
+// No more of each block than it has: many arrays may claim the same bytes of it.
+uint64_t Slice::stored_bytes_of(const std::vector<bool>& repeated) const {
+  uint64_t stored = 0;
+  for (size_t i = 0; i < units_.size();) {
+    const uint64_t block = pieces_[units_[i].first].block, decoded = units_[i].block.decoded_bytes;
+    uint64_t claimed = 0;
+    for (; i < units_.size() && pieces_[units_[i].first].block == block; ++i) {
+      for (const Piece& piece : pieces_of(units_[i])) claimed += repeated[piece.row] ? 0 : piece.chunk->bytes;
+    }
+    stored += std::min(claimed, decoded);
+  }
+  return stored;
+}
+
+Box Slice::box_of(const Row& row) const {
+  const auto start = start_of(row), count = count_of(row);
+  return {{start.begin(), start.end()}, {count.begin(), count.end()}};
+}
+
+void Slice::fill(ColumnVisitor& visitor) const {
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    const Row& row = rows_[i];
+    if (row.layout == nullptr || row.is_complete || row.type.kind != ColumnKind::numeric) continue;
+    visitor.fill(i, Bytes(row.layout->fill).first(item_bytes(row.layout->type)));
+  }
+}
+
+uint64_t Slice::work(size_t number) const {
+  const Unit& unit = units_[number];
+  if (unit.block.codec == codec::Codec::none || kept(unit)) return unit.copied;
+  return unit.block.decoded_bytes * static_cast<uint64_t>(codec::work_factor(unit.block.codec));
+}
+
+std::shared_ptr<const DecodedBytes> Slice::kept(const Unit& unit) const {
+  const ColumnChunk& chunk = *pieces_[unit.first].chunk;
+  return cache_.find({column_->layers().layer(chunk.layer).serial(), chunk.block, kWholeBlock});
+}
+
+void Slice::read(size_t number, ColumnVisitor& visitor) const {
+  const Unit& unit = units_[number];
+  const Piece& piece = pieces_[unit.first];
+  const Layer& layer = column_->layers().layer(piece.chunk->layer);
+  in_layer(layer, name_of(piece), [&] {
+    if (unit.block.codec == codec::Codec::none) return hand_out(unit, unit.block.stored, visitor);
+    if (const auto decoded = kept(unit)) return hand_out(unit, decoded->bytes(), visitor);
+    const bool fits = decoded_bytes_ <= cache_.limit() / 2;
+    if (!fits && decode_in_place(unit, visitor)) return;
+    if (!fits && is_mostly_wanted(unit)) {  // it is used up at once
+      thread_local std::vector<std::byte> scratch;
+      return hand_out(unit, decode_block(unit.block, scratch), visitor);
+    }
+    if (keeps_stretches(unit)) {
+      if (!read_stretches(unit, layer.serial(), visitor)) decode_stretches(unit, layer.serial(), visitor);
+      return;
+    }
+    auto decoded = std::make_shared<DecodedBytes>(unit.block.decoded_bytes);
+    decode_block(unit.block, decoded->writable());
+    const std::tuple key(layer.serial(), piece.chunk->block, kWholeBlock);
+    hand_out(unit, cache_.keep(key, decoded, decoded->bytes().size())->bytes(), visitor);
+  });
+}
+
+// Of many blocks that are wanted in small part each, whole ones would drive one another out of the cache.
+bool Slice::keeps_stretches(const Unit& unit) const {
+  constexpr uint64_t kWorthAnEntry = 4096;
+  return partly_wanted_ > cache_.limit() / 4 && unit.wanted / (unit.last - unit.first) >= kWorthAnEntry;
+}
+
+bool Slice::read_stretches(const Unit& unit, uint64_t serial, ColumnVisitor& visitor) const {
+  std::vector<std::shared_ptr<const DecodedBytes>> kept;
+  for (const Piece& piece : pieces_of(unit)) {
+    kept.push_back(cache_.find({serial, piece.chunk->block, piece.chunk->offset}));
+    if (!kept.back() || kept.back()->bytes().size() != piece.chunk->bytes) return false;
+  }
+  for (size_t i = 0; i < kept.size(); ++i) hand_out(pieces_[unit.first + i], kept[i]->bytes(), visitor);
+  return true;
+}
+
+void Slice::decode_stretches(const Unit& unit, uint64_t serial, ColumnVisitor& visitor) const {
+  thread_local std::vector<std::byte> scratch;
+  if (scratch.size() < unit.end) scratch.resize(unit.end);
+  const std::span front = std::span(scratch).first(unit.end);
+  decode_front(unit.block, front);
+  hand_out(unit, front, visitor);
+  for (const Piece& piece : pieces_of(unit)) {
+    auto stretch = std::make_shared<DecodedBytes>(piece.chunk->bytes);
+    store(stretch->writable().data(), Bytes(front).subspan(piece.chunk->offset, piece.chunk->bytes));
+    cache_.keep({serial, piece.chunk->block, piece.chunk->offset}, stretch, piece.chunk->bytes);
+  }
+}
+
+// Where a whole block goes, as it is, into one stretch of the output: decodes it there.
+bool Slice::decode_in_place(const Unit& unit, ColumnVisitor& visitor) const {
+  if (unit.wanted != unit.block.decoded_bytes) return false;
+  std::byte* begin = nullptr;
+  uint64_t offset = 0;
+  for (const Piece& piece : pieces_of(unit)) {
+    const Row& row = rows_[piece.row];
+    if (piece.chunk->offset != offset || !row.is_whole || row.layout->n_cells != 1) return false;
+    if (row.type.kind != ColumnKind::numeric) return false;
+    std::byte* const at = visitor.place(piece.row, 0, row.layout->n_elements);
+    if (at == nullptr || (offset > 0 && at != begin + offset)) return false;
+    if (offset == 0) begin = at;
+    offset += piece.chunk->bytes;
+  }
+  decode_block(unit.block, std::span(begin, unit.block.decoded_bytes));
+  return true;
+}
+
+void Slice::hand_out(const Unit& unit, Bytes block, ColumnVisitor& visitor) const {
+  for (const Piece& piece : pieces_of(unit)) {
+    in_layer(column_->layers().layer(piece.chunk->layer), name_of(piece),
+             [&] { hand_out(piece, block.subspan(piece.chunk->offset, piece.chunk->bytes), visitor); });
+  }
+}
+
+void Slice::hand_out(const Piece& piece, Bytes chunk, ColumnVisitor& visitor) const {
+  const Row& row = rows_[piece.row];
+  const ColumnLayout& layout = *row.layout;
+  const bool is_numeric = row.type.kind == ColumnKind::numeric;
+  if (is_numeric && row.is_whole && layout.n_cells == 1) return visitor.values(piece.row, 0, chunk);
+  const Box cell = layout.grid.box_of(layout.grid.cell_at(piece.chunk->cell)), slice = box_of(row);
+  if (is_numeric) {
+    const uint64_t item = item_bytes(layout.type);
+    return for_each_common_run(cell, slice, [&](uint64_t from, uint64_t to, uint64_t n) {
+      visitor.values(piece.row, to, chunk.subspan(from * item, n * item));
+    });
+  }
+  for_each_common_text(chunk, cell, layout.type, slice,
+                       [&](uint64_t element, Bytes text) { visitor.text(piece.row, element, text); });
+}
+
+}  // namespace atompack::array_file

@@ -1,0 +1,104 @@
+// The same slice of many arrays: planned by blocks, each of which is decoded once.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "formats/array_file/layer/block_cache.h"
+#include "formats/array_file/read/column.h"
+
+namespace atompack::array_file {
+
+// From `start` on (absent: from the first element) as many as `count` (absent: to the end) along each axis, both
+// clamped to the extent of each array.
+struct SliceRequest {
+  std::optional<std::vector<uint64_t>> start, count;
+  std::optional<uint64_t> max_unstored_bytes = {};  // see limits.h
+};
+
+class Slice final : public ColumnSlice {
+ public:
+  // Rows of `column`, any order, repeats allowed. Throws FieldError for another number of axes than the arrays have;
+  // CorruptFileError, UnsupportedFormatError for what is wrong with one of the arrays.
+  Slice(std::shared_ptr<const Column> column, std::span<const int64_t> rows, const SliceRequest& request,
+        BlockCache& cache);
+
+  size_t n_rows() const override { return rows_.size(); }
+  bool is_present(size_t row) const override { return rows_[row].layout != nullptr; }
+  ColumnType type(size_t row) const override { return rows_[row].type; }
+  std::span<const uint64_t> shape(size_t row) const override { return count_of(rows_[row]); }
+
+  void fill(ColumnVisitor& visitor) const override;
+  size_t n_units() const override { return units_.size(); }
+  uint64_t work(size_t unit) const override;
+  void read(size_t unit, ColumnVisitor& visitor) const override;
+
+ private:
+  struct Row {
+    const ColumnLayout* layout = nullptr;  // absent: there is no such array
+    ColumnType type;
+    uint64_t number = 0;      // in the column
+    uint64_t first_axis = 0;  // in axes_: starts, then counts
+    uint64_t n_elements = 0;  // of the slice
+    bool is_whole = false;
+    bool is_complete = false;  // each cell of the slice has a chunk
+  };
+  struct Piece {
+    uint64_t block = 0;  // layer and id
+    uint64_t row = 0;
+    const ColumnChunk* chunk = nullptr;
+  };
+  // Pieces of one block that is decoded for all of them; of a block that is stored as it is, a stretch of them.
+  struct Unit {
+    size_t first = 0, last = 0;
+    BlockView block;
+    uint64_t wanted = 0;  // bytes of its chunks
+    uint64_t end = 0;     // of the last one
+    uint64_t copied = 0;  // bytes that the slice takes of them, at most
+  };
+
+  std::span<const uint64_t> start_of(const Row& row) const { return axes(row.first_axis, row); }
+  std::span<const uint64_t> count_of(const Row& row) const { return axes(row.first_axis + rank_of(row), row); }
+  std::span<const uint64_t> axes(uint64_t first, const Row& row) const {
+    return std::span(axes_).subspan(first, rank_of(row));
+  }
+  static size_t rank_of(const Row& row) { return row.layout->shape.size(); }
+
+  std::string_view name_of(const Piece& piece) const { return column_->name(rows_[piece.row].number); }
+  Box box_of(const Row& row) const;
+
+  void add_row(uint64_t number, const SliceRequest& request);
+  void add_axes(Row& row, const SliceRequest& request);
+  void add_pieces(Row& row);
+  void group_pieces();
+  void check_piece(const Piece& piece, uint64_t block_bytes) const;
+  void check_unwritten() const;
+  void check_unstored(std::optional<uint64_t> chosen) const;
+  uint64_t stored_bytes_of(const std::vector<bool>& repeated) const;
+
+  std::span<const Piece> pieces_of(const Unit& unit) const {
+    return std::span(pieces_).subspan(unit.first, unit.last - unit.first);
+  }
+  std::shared_ptr<const DecodedBytes> kept(const Unit& unit) const;
+  bool is_mostly_wanted(const Unit& unit) const { return 2 * unit.wanted >= unit.block.decoded_bytes; }
+  bool keeps_stretches(const Unit& unit) const;
+  bool read_stretches(const Unit& unit, uint64_t serial, ColumnVisitor& visitor) const;
+  void decode_stretches(const Unit& unit, uint64_t serial, ColumnVisitor& visitor) const;
+  bool decode_in_place(const Unit& unit, ColumnVisitor& visitor) const;
+  void hand_out(const Unit& unit, Bytes block, ColumnVisitor& visitor) const;
+  void hand_out(const Piece& piece, Bytes chunk, ColumnVisitor& visitor) const;
+
+  std::shared_ptr<const Column> column_;
+  BlockCache& cache_;
+  std::vector<Row> rows_;
+  std::vector<uint64_t> axes_;
+  std::vector<Piece> pieces_;
+  std::vector<Unit> units_;
+  uint64_t decoded_bytes_ = 0;  // of all blocks
+  uint64_t partly_wanted_ = 0;  // bytes of blocks of which less than half is wanted
+};
+
+}  // namespace atompack::array_file

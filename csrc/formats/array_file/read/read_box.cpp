@@ -1,0 +1,170 @@
+#include "formats/array_file/read/read_box.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "base/checked_math.h"
+#include "formats/array_file/layer/limits.h"
+#include "formats/array_file/read/chunks_in_box.h"
+
+namespace atompack::array_file {
+namespace {
+
+// A chunk, and the elements that it holds.
+struct Piece {
+  const StoredChunk* stored = nullptr;
+  Box box;
+};
+
+// The chunks that a box needs, those of one block together.
+struct Pieces {
+  std::vector<Piece> pieces;
+  bool complete = true;  // each cell has one
+};
+
+void check_length(uint64_t expected, uint64_t got) {
+  if (expected != got) throw FieldError(cat("elements read: expected ", expected, ", got room for ", got));
+}
+
+Pieces find_pieces(const Array& array, const Box& box) {
+  Pieces found;
+  if (array.chunks.empty()) return {{}, false};
+  const Grid grid = array.grid();
+  const std::optional<Box> cells = grid.cells_meeting(box);
+  if (!cells) return {{}, false};
+  for_each_chunk_in(grid, *cells, std::span(array.chunks), [&](const StoredChunk& stored) {
+    found.pieces.push_back({&stored, grid.box_of(grid.cell_at(stored.cell))});
+  });
+  found.complete = found.pieces.size() == cells->n_elements();
+  std::ranges::sort(found.pieces, {}, [](const Piece& piece) {
+    return std::tuple(piece.stored->layer, piece.stored->chunk.block, piece.stored->chunk.offset);
+  });
+  return found;
+}
+
+// Adds the name of the array to errors.
+template <typename Action>
+void for_array(const Array& array, const Action& action) {
+  try {
+    action();
+  } catch (DataError& error) {
+    error.at_field(array.name);
+    throw;
+  }
+}
+
+// The pieces of a box that was checked. Calls use(piece, its bytes).
+template <typename Use>
+void read_pieces(const Layers& layers, const Pieces& pieces, DecodedBlock& last, const Use& use) {
+  for (const Piece& piece : pieces.pieces) {
+    const Layer& layer = layers.layer(piece.stored->layer);
+    const Bytes bytes = layer.read(piece.stored->chunk, last);
+    try {
+      use(piece, bytes);
+    } catch (DataError& error) {
+      error.in_file(layer.path());
+      throw;
+    }
+  }
+}
+
+}  // namespace
+
+uint64_t decoded_bytes_for(const Layers& layers, const Array& array, const Box& box) {
+  uint64_t bytes = 0;
+  const StoredChunk* last = nullptr;
+  for (const Piece& piece : find_pieces(array, box).pieces) {  // those of one block together
+    const StoredChunk& chunk = *piece.stored;
+    const bool is_counted = last != nullptr && last->layer == chunk.layer && last->chunk.block == chunk.chunk.block;
+    if (!is_counted) bytes += layers.layer(chunk.layer).decoded_bytes(chunk.chunk.block);
+    last = &chunk;
+  }
+  return bytes;
+}
+
+void check_unstored(const Layers& layers, const Array& array, const Box& box, std::optional<uint64_t> chosen) {
+  for_array(array, [&] {
+    check_box(array.shape, box);
+    const uint64_t most = max_unstored_bytes(layers.file_bytes(), chosen);
+    const uint64_t wanted = memory_of(box.n_elements(), array.type);
+    if (wanted <= most) return;
+    const uint64_t stored = decoded_bytes_for(layers, array, box);
+    if (wanted > stored && wanted - stored > most) refuse_unstored(wanted - stored, most);
+  });
+}
+
+void check_box(const std::vector<uint64_t>& shape, const Box& box) {
+  if (box.start.size() != shape.size() || box.count.size() != shape.size()) {
+    throw FieldError(
+        cat("axes of the slice: expected ", shape.size(), ", got ", box.start.size(), " and ", box.count.size()));
+  }
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (box.start[i] <= shape[i] && box.count[i] <= shape[i] - box.start[i]) continue;
+    throw FieldError(cat("slice of axis ", i, ": expected at most ", shape[i], ", got ", box.start[i], " and ",
+                         box.count[i], " more"));
+  }
+}
+
+void check_cells_are_known(const Layers& layers, std::optional<uint32_t> foreign_layer) {
+  if (!foreign_layer) return;
+  throw CorruptFileError("cells without a chunk: older chunks were made for another type, shape or chunk shape")
+      .in_file(layers.layer(*foreign_layer).path());
+}
+
+void check_chunk_bytes(uint64_t expected, uint64_t got) {
+  if (got != expected) throw CorruptFileError(cat("chunk bytes: expected ", expected, ", got ", got));
+}
+
+void repeat(Bytes item, std::span<std::byte> out) {
+  for (size_t at = 0; at < out.size(); at += item.size()) store(out.data() + at, item);
+}
+
+void copy_numbers(Bytes chunk, const Box& from, uint64_t item_bytes, const Box& box, std::span<std::byte> out) {
+  check_chunk_bytes(from.n_elements() * item_bytes, chunk.size());
+  for_each_common_run(from, box, [&](uint64_t source, uint64_t target, uint64_t n) {
+    store(out.data() + target * item_bytes, chunk.subspan(source * item_bytes, n * item_bytes));
+  });
+}
+
+void copy_texts(Bytes chunk, const Box& from, Type type, const Box& box, std::span<std::string> out) {
+  for_each_common_text(chunk, from, type, box, [&](uint64_t element, Bytes text) { out[element] = as_text(text); });
+}
+
+void read_numbers(const Layers& layers, const Array& array, const Box& box, std::span<std::byte> out,
+                  DecodedBlock& last) {
+  for_array(array, [&] {
+    const uint64_t item = item_bytes(array.type);
+    if (item == 0 || array.type == Type::boolean) {
+      throw UnsupportedFormatError(cat("array of numbers: no such values are known of type ", name_of(array.type)));
+    }
+    check_box(array.shape, box);
+    check_length(box.n_elements() * item, out.size());  // no overflow: the whole array's bytes have none
+    if (out.empty()) return;
+    const Pieces pieces = find_pieces(array, box);
+    if (!pieces.complete) check_cells_are_known(layers, array.foreign_layer);
+    const std::array<std::byte, 8> fill = fill_item(array.type, array.fill);
+    if (!pieces.complete) repeat(Bytes(fill).first(item), out);
+    read_pieces(layers, pieces, last,
+                [&](const Piece& piece, Bytes bytes) { copy_numbers(bytes, piece.box, item, box, out); });
+  });
+}
+
+void read_texts(const Layers& layers, const Array& array, const Box& box, std::span<std::string> out,
+                DecodedBlock& last) {
+  for_array(array, [&] {
+    if (array.type != Type::string && array.type != Type::binary) {
+      throw UnsupportedFormatError(cat("array of texts: no such values are known of type ", name_of(array.type)));
+    }
+    check_box(array.shape, box);
+    check_length(box.n_elements(), out.size());
+    if (out.empty()) return;
+    const Pieces pieces = find_pieces(array, box);
+    if (!pieces.complete) check_cells_are_known(layers, array.foreign_layer);
+    for (std::string& text : out) text.clear();  // a fill value is not used for texts
+    read_pieces(layers, pieces, last,
+                [&](const Piece& piece, Bytes bytes) { copy_texts(bytes, piece.box, array.type, box, out); });
+  });
+}
+
+}  // namespace atompack::array_file

@@ -1,0 +1,145 @@
+#include "formats/array_file/read/reader.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <optional>
+#include <ranges>
+#include <thread>
+
+#include "base/error_context.h"
+#include "formats/array_file/layer/trailer.h"
+#include "formats/array_file/read/read_box.h"
+
+namespace atompack::array_file {
+namespace {
+
+void add_file(Files& files, io::UniqueFd fd, const std::string& path, Reading reading) {
+  const io::FileIdentity identity = io::identify(fd.get(), path);
+  files.opened.push_back({path, identity});
+  const uint64_t bytes = identity.size;
+  if (reading == Reading::by_pieces) {
+    files.pieces.push_back(std::make_unique<const io::PieceReader>(std::move(fd), bytes, path));
+  } else {
+    files.mapped.push_back(
+        std::make_unique<const io::MappedFile>(std::move(fd), bytes, path, io::Access::automatic, false));
+  }
+}
+
+// From the newest layer to the base.
+bool are_in_place(const Files& files) {
+  return std::ranges::all_of(files.opened | std::views::reverse, [](const OpenedFile& file) {
+    const std::optional<io::FileVersion> now = io::version_of(file.path);
+    return now && io::FileIdentity{now->device, now->inode, 0}.same_file(file.identity);
+  });
+}
+
+Files open_files(const std::vector<LayerFile>& layers, Reading reading) {
+  Files files;
+  for (const LayerFile& layer : layers) add_file(files, io::open_for_reading(layer.path), layer.path, reading);
+  return files;
+}
+
+// Nothing if the layers changed meanwhile. The order of the steps is what keeps flushes apart (FORMAT.md, "Reading
+// beside a writer"): base, list, sidecars, and then the same again from the inside out.
+std::optional<Files> try_to_open_layers(const std::string& path, Reading reading) {
+  Files files;
+  add_file(files, io::open_for_reading(path), path, reading);
+  const std::vector<LayerFile> layers = layer_files(path);
+  try {
+    for (const LayerFile& layer : layers) {
+      if (layer.number > 0) add_file(files, io::open_for_reading(layer.path), layer.path, reading);
+    }
+  } catch (const IoError& error) {
+    if (error.code() != ENOENT) throw;
+    return std::nullopt;
+  }
+  // The first list may have missed a layer and have a newer one, where both were published while it was made.
+  std::vector<LayerFile> now = layer_files(path);
+  std::erase_if(now, [&](const LayerFile& layer) { return layer.number > layers.back().number; });
+  if (!std::ranges::equal(now, layers, {}, &LayerFile::path, &LayerFile::path)) return std::nullopt;
+  return are_in_place(files) ? std::optional(std::move(files)) : std::nullopt;
+}
+
+Files open_layers(const std::string& path, Reading reading) {
+  constexpr int kMostTries = 100;
+  static_cast<void>(layer_files(path));  // refuses other paths
+  for (int i = 0; i < kMostTries; ++i) {
+    if (std::optional<Files> files = try_to_open_layers(path, reading)) return std::move(*files);
+    std::this_thread::sleep_for(std::chrono::milliseconds(i));  // thousands of sidecars take seconds to remove
+  }
+  throw IoError(EAGAIN, "the layers change faster than they can be opened", path);
+}
+
+std::vector<Layer> parse_layers(const Files& files, uint64_t max_metadata_bytes) {
+  std::vector<Layer> layers;
+  uint64_t n_bytes = 0;
+  const auto check = [&](uint64_t footer_bytes, const std::string& path) {
+    n_bytes += footer_bytes;
+    if (n_bytes <= max_metadata_bytes) return;
+    throw CorruptFileError(cat("footers: expected at most max_metadata_bytes=", max_metadata_bytes, ", got ", n_bytes))
+        .in_file(path);
+  };
+  const auto size_of_footer = [](Bytes trailer, uint64_t file_bytes, const std::string& path) {
+    return in_file(path, [&] { return footer_bytes(trailer, file_bytes); });
+  };
+  for (const auto& file : files.mapped) {
+    const Bytes bytes = file->bytes();
+    const Bytes trailer = bytes.last(std::min<size_t>(bytes.size(), kTrailerBytes));
+    check(size_of_footer(trailer, bytes.size(), file->path()), file->path());
+    layers.emplace_back(bytes, file->path());
+  }
+  for (const auto& file : files.pieces) {
+    io::PieceBuffer buffer;
+    const uint64_t n = std::min<uint64_t>(file->length(), kTrailerBytes);
+    check(size_of_footer(file->read(file->length() - n, n, buffer), file->length(), file->path()), file->path());
+    layers.emplace_back(*file);
+  }
+  return layers;
+}
+
+}  // namespace
+
+Reader::Reader(const std::string& path, uint64_t max_metadata_bytes, Reading reading)
+    : files_(open_layers(path, reading)), layers_(parse_layers(files_, max_metadata_bytes)) {}
+
+Reader::Reader(const std::vector<LayerFile>& layers, uint64_t max_metadata_bytes, Reading reading)
+    : files_(open_files(layers, reading)), layers_(parse_layers(files_, max_metadata_bytes)) {}
+
+void Reader::check_unstored(const Array& array, const Box& box, std::optional<uint64_t> chosen) const {
+  in_file(layers_.layer(0).path(), [&] { array_file::check_unstored(layers_, array, box, chosen); });
+}
+
+void Reader::read(const Array& array, const Box& box, std::span<std::byte> out, DecodedBlock& last) const {
+  check_not_shrunk();
+  read_numbers(layers_, array, box, out, last);
+}
+
+void Reader::read(const Array& array, const Box& box, std::span<std::string> out, DecodedBlock& last) const {
+  check_not_shrunk();
+  read_texts(layers_, array, box, out, last);
+}
+
+Bytes Reader::read_chunk(const StoredChunk& chunk, DecodedBlock& last) const {
+  if (files_.pieces.empty()) files_.mapped[chunk.layer]->check_not_shrunk();
+  return layers_.layer(chunk.layer).read(chunk.chunk, last);
+}
+
+// A flush publishes its sidecar before its statistics, and removes the older ones before that.
+Statistics Reader::statistics() const {
+  const std::string& base = files_.opened.front().path;
+  Statistics found = read_statistics(base);
+  const std::vector<LayerFile> now = layer_files(base);
+  const bool same = std::ranges::equal(now, files_.opened, {}, &LayerFile::path, &OpenedFile::path);
+  if (same && are_in_place(files_)) return found;
+  throw FieldError(
+      "statistics: expected the layers as they were opened, got a file that was written to since: open it again")
+      .in_file(base);
+}
+
+void Reader::check_not_shrunk() const {
+  for (const auto& file : files_.mapped) file->check_not_shrunk();
+  for (const auto& file : files_.pieces) file->check_not_shrunk();
+}
+
+}  // namespace atompack::array_file

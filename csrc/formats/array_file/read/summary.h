@@ -1,0 +1,41 @@
+// What statistics tell of an array, gathered chunk by chunk.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "formats/array_file/layer/texts.h"
+#include "formats/array_file/read/statistics.h"
+#include "formats/array_file/write/definition.h"
+
+namespace atompack::array_file {
+
+class Summary {
+ public:
+  Summary(Type type, const std::optional<OwnedFill>& fill);
+
+  // One chunk of so many elements. Throws CorruptFileError if it is none.
+  void add(Bytes chunk, uint64_t n_elements);
+
+  ArrayStatistics statistics(uint64_t n_rows) const;
+
+ private:
+  template <typename T>
+  void add_items(Bytes values);
+  void add_numbers(Bytes values);
+  void add_texts(const Texts& texts, uint64_t count);
+  std::optional<Extreme> extreme(int64_t key, const std::string& text) const;
+
+  Type type_;
+  bool has_fill_;
+  std::array<std::byte, 8> fill_item_;
+  std::string fill_text_;
+  uint64_t n_values_ = 0;  // that differ from the fill value
+  // Of numbers, by keys in whose order they are; those of uint64 wrap.
+  int64_t min_ = 0, max_ = 0;
+  std::string min_text_, max_text_;
+};
+
+}  // namespace atompack::array_file

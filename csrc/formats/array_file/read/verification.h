@@ -1,0 +1,30 @@
+// Reading everything of an array, to find damage.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "formats/array_file/read/reader.h"
+
+namespace atompack::array_file {
+
+// Decodes every chunk of an array and checks it, in memory that does not grow with the array. Throws FieldError where
+// there is no such array, CorruptFileError and UnsupportedFormatError for what a read of it would find.
+void verify_array(const Reader& reader, std::string_view name, DecodedBlock& last);
+
+// Reads the arrays of one file with pread: if the file is cut in the meantime, that is an error and no signal.
+class Verification {
+ public:
+  Verification(const std::string& path, uint64_t max_metadata_bytes)
+      : reader_(path, max_metadata_bytes, Reading::by_pieces) {}
+
+  std::vector<std::string> names() const { return reader_.names(); }
+  void check(std::string_view name) { verify_array(reader_, name, last_); }
+
+ private:
+  Reader reader_;
+  DecodedBlock last_;
+};
+
+}  // namespace atompack::array_file

@@ -1,0 +1,163 @@
+#include "formats/array_file/write/definition.h"
+
+#include <limits>
+
+#include "base/utf8.h"
+
+namespace atompack::array_file {
+namespace {
+
+template <typename T>
+void check_range(const OwnedFill& fill) {
+  const auto fits = [](const auto& value) {
+    using V = std::decay_t<decltype(value)>;
+    if constexpr (std::is_same_v<V, int64_t> || std::is_same_v<V, uint64_t>) return std::in_range<T>(value);
+    return true;
+  };
+  if (!std::visit(fits, fill)) {
+    throw FieldError(
+        cat("fill value: expected one from ", +std::numeric_limits<T>::min(), " to ", +std::numeric_limits<T>::max()));
+  }
+}
+
+template <typename Kind>
+void check_kind(const OwnedFill& fill, Type type) {
+  if (std::holds_alternative<Kind>(fill)) return;
+  throw FieldError(cat("fill value: expected one of the kind of ", name_of(type), ", got another kind"));
+}
+
+template <typename Kind, typename T>
+void check_integer(const OwnedFill& fill, Type type) {
+  check_kind<Kind>(fill, type);
+  check_range<T>(fill);
+}
+
+void check_fill(const OwnedFill& fill, Type type) {
+  switch (type) {
+    case Type::int8:
+      return check_integer<int64_t, int8_t>(fill, type);
+    case Type::int16:
+      return check_integer<int64_t, int16_t>(fill, type);
+    case Type::int32:
+      return check_integer<int64_t, int32_t>(fill, type);
+    case Type::int64:
+      return check_kind<int64_t>(fill, type);
+    case Type::uint8:
+      return check_integer<uint64_t, uint8_t>(fill, type);
+    case Type::uint16:
+      return check_integer<uint64_t, uint16_t>(fill, type);
+    case Type::uint32:
+      return check_integer<uint64_t, uint32_t>(fill, type);
+    case Type::uint64:
+      return check_kind<uint64_t>(fill, type);
+    case Type::float32:
+    case Type::float64:
+      return check_kind<double>(fill, type);
+    case Type::timestamp:
+      if (std::holds_alternative<int64_t>(fill)) return;  // as some are
+      return check_kind<Timestamp>(fill, type);
+    case Type::string:
+      return check_kind<std::string>(fill, type);
+    default:
+      throw FieldError(cat("fill value: expected none for ", name_of(type)));
+  }
+}
+
+void check_text(const std::string& text, std::string_view what) {
+  if (!is_utf8(as_bytes(text))) throw FieldError(cat(what, ": expected UTF-8"));
+}
+
+void check_axes(const ArrayDefinition& definition) {
+  if (definition.shape.size() > kMostAxes) {
+    throw FieldError(cat("axes: expected at most ", kMostAxes, ", got ", definition.shape.size()));
+  }
+  if (definition.chunk_shape.size() != definition.shape.size()) {
+    throw FieldError(
+        cat("chunk shape: expected ", definition.shape.size(), " axes, got ", definition.chunk_shape.size()));
+  }
+  constexpr uint64_t kMost = std::numeric_limits<uint32_t>::max();
+  for (size_t i = 0; i < definition.shape.size(); ++i) {
+    const uint64_t extent = definition.shape[i], chunk = definition.chunk_shape[i];
+    if (extent > kMost) throw FieldError(cat("axis ", i, ": expected at most ", kMost, ", got ", extent));
+    // An axis without elements may be one chunk without elements.
+    if (chunk > kMost || (chunk == 0 && extent > 0)) {
+      throw FieldError(cat("chunk shape of axis ", i, ": expected 1 to ", kMost, ", got ", chunk));
+    }
+  }
+}
+
+// Whether the array can be read again.
+void check_size(const ArrayDefinition& definition) {
+  Array array;
+  array.type = definition.type;
+  array.shape = definition.shape;
+  try {
+    check_extent(array);
+  } catch (const CorruptFileError& error) {
+    throw FieldError(error.what());
+  }
+}
+
+}  // namespace
+
+bool holds_texts(Type type) { return type == Type::string || type == Type::binary; }
+
+std::optional<OwnedFill> owned(const std::optional<Fill>& fill) {
+  if (!fill) return std::nullopt;
+  const auto own = []<typename T>(const T& value) -> OwnedFill {
+    if constexpr (std::is_same_v<T, std::string_view>)
+      return std::string(value);
+    else
+      return value;
+  };
+  return std::visit(own, *fill);
+}
+
+std::optional<Fill> view(const std::optional<OwnedFill>& fill) {
+  if (!fill) return std::nullopt;
+  const auto see = []<typename T>(const T& value) -> Fill {
+    if constexpr (std::is_same_v<T, std::string>)
+      return std::string_view(value);
+    else
+      return value;
+  };
+  return std::visit(see, *fill);
+}
+
+void check_can_be_rewritten(const Array& array) {
+  if (!array.attributes.empty()) throw UnsupportedFormatError("array with attributes: cannot be written again");
+  if (array.type == Type::list || array.type == Type::fixed_list) {
+    throw UnsupportedFormatError(cat("array of type ", name_of(array.type), ": cannot be written again"));
+  }
+}
+
+ArrayDefinition definition_of(const Array& array) {
+  return {.name = array.name,
+          .type = array.type,
+          .shape = array.shape,
+          .dimension_names = array.dimension_names,
+          .chunk_shape = array.chunk_shape,
+          .fill = owned(array.fill)};
+}
+
+ArrayDefinition completed(ArrayDefinition definition) {
+  if (item_bytes(definition.type) == 0 ? !holds_texts(definition.type) : definition.type == Type::boolean) {
+    throw FieldError(cat("type: expected numbers, timestamps, strings or binary, got ", name_of(definition.type)));
+  }
+  if (definition.chunk_shape.empty()) definition.chunk_shape = definition.shape;
+  check_text(definition.name, "name");
+  check_axes(definition);
+  check_size(definition);
+  if (definition.fill) check_fill(*definition.fill, definition.type);
+  if (const auto* const text = definition.fill ? std::get_if<std::string>(&*definition.fill) : nullptr) {
+    check_text(*text, "fill value");
+  }
+  if (definition.dimension_names.size() != definition.shape.size()) {
+    definition.dimension_names.clear();
+    for (size_t i = 0; i < definition.shape.size(); ++i) definition.dimension_names.push_back(cat("dim", i));
+  }
+  for (const std::string& name : definition.dimension_names) check_text(name, "dimension name");
+  return definition;
+}
+
+}  // namespace atompack::array_file

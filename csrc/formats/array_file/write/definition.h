@@ -1,0 +1,39 @@
+// What an array is to be, as a writer is told.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "formats/array_file/layer/footer.h"
+#include "formats/array_file/read/array.h"
+
+namespace atompack::array_file {
+
+using OwnedFill = std::variant<bool, int64_t, uint64_t, double, std::string, Timestamp>;
+
+struct ArrayDefinition {
+  std::string name = {};
+  Type type = Type::float32;
+  std::vector<uint64_t> shape = {};
+  std::vector<std::string> dimension_names = {};  // dim0, dim1 and so on unless there is one for each axis
+  std::vector<uint64_t> chunk_shape = {};         // empty: one chunk
+  std::optional<OwnedFill> fill = {};
+};
+
+std::optional<OwnedFill> owned(const std::optional<Fill>& fill);
+// Its texts are those of `fill`.
+std::optional<Fill> view(const std::optional<OwnedFill>& fill);
+ArrayDefinition definition_of(const Array& array);
+// Throws UnsupportedFormatError for arrays with attributes and lists, of which a newer layer would lose something.
+void check_can_be_rewritten(const Array& array);
+
+// With all that was left open. Throws FieldError for what cannot be an array of ours.
+ArrayDefinition completed(ArrayDefinition definition);
+
+// Whether its values are strings or binary.
+bool holds_texts(Type type);
+
+}  // namespace atompack::array_file

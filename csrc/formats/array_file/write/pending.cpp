@@ -1,0 +1,190 @@
+#include "formats/array_file/write/pending.h"
+
+#include <algorithm>
+
+#include "formats/array_file/layer/texts.h"
+#include "formats/array_file/read/read_box.h"
+
+namespace atompack::array_file {
+namespace {
+
+bool covers(const Box& outer, const Box& inner) {
+  for (size_t i = 0; i < outer.start.size(); ++i) {
+    if (outer.start[i] > inner.start[i]) return false;
+    if (outer.start[i] + outer.count[i] < inner.start[i] + inner.count[i]) return false;
+  }
+  return true;
+}
+
+// Where the elements of `part` begin in those of `whole`, if they lie there one behind the other.
+std::optional<uint64_t> run_of(const Box& part, const Box& whole) {
+  const Overlap overlap(part, whole);
+  if (overlap.empty() || overlap.run() != part.n_elements()) return std::nullopt;
+  return overlap.in_b();
+}
+
+uint64_t encoded_bytes(std::span<const std::string_view> texts) {
+  uint64_t bytes = sizeof(uint32_t) * (texts.size() + 1);
+  for (const std::string_view text : texts) bytes += text.size();
+  return bytes;
+}
+
+void encode_texts(std::span<const std::string_view> texts, std::byte* out) {
+  std::byte* payload = out + sizeof(uint32_t) * (texts.size() + 1);
+  uint32_t offset = 0;
+  out = store_le(out, offset);
+  for (const std::string_view text : texts) {
+    offset += static_cast<uint32_t>(text.size());
+    out = store_le(out, offset);
+    payload = store(payload, as_bytes(text));
+  }
+}
+
+Grid grid_of(const ArrayDefinition& definition) {
+  // One that was read and has no chunks may contradict itself; it can only be deleted then.
+  if (definition.shape.size() != definition.chunk_shape.size()) return {{}, {}};
+  return {definition.shape, definition.chunk_shape};
+}
+
+}  // namespace
+
+PendingArray::PendingArray(ArrayDefinition definition, std::unique_ptr<const Array> below_array)
+    : layer{std::move(definition), false, {}},
+      grid(grid_of(layer.definition)),
+      below(std::move(below_array)),
+      summary(layer.definition.type, layer.definition.fill) {}
+
+const ChunkPlace* PendingArray::find(uint64_t cell) const {
+  const auto found = chunk_at.find(cell);
+  return found == chunk_at.end() ? nullptr : &layer.chunks[found->second].place;
+}
+
+void PendingArray::put(uint64_t cell, const ChunkPlace& place, Bytes chunk, const Box& box) {
+  const auto [at, is_new] = chunk_at.try_emplace(cell, layer.chunks.size());
+  if (is_new) {
+    layer.chunks.push_back({cell, place});
+  } else {
+    layer.chunks[at->second].place = place;
+    summary_holds = false;
+  }
+  if (summary_holds) summary.add(chunk, box.n_elements());
+}
+
+void ChunkStore::for_each_cell(const PendingArray& array, const Box& box, const std::function<void(const Cell&)>& use) {
+  const std::optional<Box> cells = array.grid.cells_meeting(box);
+  if (!cells) return;
+  std::vector<uint64_t> cell = cells->start;
+  do {
+    use({array.grid.number_of(cell), array.grid.box_of(cell)});
+  } while (advance(cell, *cells));
+}
+
+Bytes ChunkStore::chunk(const PendingArray& array, uint64_t cell) {
+  if (const ChunkPlace* const place = array.find(cell)) return layer_->read(*place);
+  if (!array.below) return {};
+  if (const StoredChunk* const stored = array.below->chunk_of(cell)) return committed_.read_chunk(*stored, last_);
+  check_cells_are_known(committed_.layers(), array.below->foreign_layer);
+  return {};
+}
+
+void ChunkStore::write(PendingArray& array, const Box& box, Bytes numbers) {
+  for_each_cell(array, box, [&](const Cell& cell) { write_cell(array, cell, box, numbers); });
+}
+
+void ChunkStore::write(PendingArray& array, const Box& box, std::span<const std::string_view> texts) {
+  for_each_cell(array, box, [&](const Cell& cell) { write_cell(array, cell, box, texts); });
+}
+
+void ChunkStore::write_cell(PendingArray& array, const Cell& cell, const Box& box, Bytes numbers) {
+  const uint64_t item = array.item(), bytes = cell.box.n_elements() * item;
+  const ChunkPlace* const present = array.find(cell.number);
+  if (const auto room = present != nullptr ? layer_->changeable(*present) : std::span<std::byte>(); !room.empty()) {
+    copy_numbers(numbers, box, item, cell.box, room);
+    array.summary_holds = false;
+    return;
+  }
+  const bool whole = covers(box, cell.box);
+  if (const auto begin = whole ? run_of(cell.box, box) : std::nullopt) {
+    const Bytes chunk = numbers.subspan(*begin * item, bytes);
+    array.put(cell.number, layer_->append(chunk), chunk, cell.box);
+    return;
+  }
+  const Bytes old = whole ? Bytes() : chunk(array, cell.number);
+  if (!old.empty()) check_chunk_bytes(bytes, old.size());
+  ChunkPlace place;
+  const std::span<std::byte> room(layer_->add(bytes, place), bytes);
+  if (!old.empty()) {
+    store(room.data(), old);
+  } else if (!whole) {
+    const auto fill = fill_item(array.definition().type, view(array.definition().fill));
+    repeat(Bytes(fill).first(item), room);
+  }
+  copy_numbers(numbers, box, item, cell.box, room);
+  array.put(cell.number, place, room, cell.box);
+}
+
+void ChunkStore::write_cell(PendingArray& array, const Cell& cell, const Box& box,
+                            std::span<const std::string_view> texts) {
+  const bool whole = covers(box, cell.box);
+  if (const auto begin = whole ? run_of(cell.box, box) : std::nullopt) {
+    return put_texts(array, cell, texts.subspan(*begin, cell.box.n_elements()));
+  }
+  const uint64_t n = cell.box.n_elements();
+  const Bytes stored = whole ? Bytes() : chunk(array, cell.number);
+  const std::vector<std::byte> old(stored.begin(), stored.end());  // it may lie in the block that grows now
+  std::vector<std::string_view> merged(n);
+  if (!old.empty()) {
+    const Texts before(old, n);
+    for (uint64_t i = 0; i < n; ++i) merged[i] = as_text(before.at(i));
+  }
+  for_each_common_run(box, cell.box, [&](uint64_t from, uint64_t to, uint64_t count) {
+    std::copy_n(texts.begin() + static_cast<std::ptrdiff_t>(from), count,
+                merged.begin() + static_cast<std::ptrdiff_t>(to));
+  });
+  put_texts(array, cell, merged);
+}
+
+void ChunkStore::put_texts(PendingArray& array, const Cell& cell, std::span<const std::string_view> texts) {
+  const uint64_t bytes = encoded_bytes(texts);
+  ChunkPlace place;
+  std::byte* const room = layer_->add(bytes, place);
+  encode_texts(texts, room);
+  array.put(cell.number, place, {room, bytes}, cell.box);
+}
+
+void ChunkStore::read(const PendingArray& array, const Box& box, std::span<std::byte> out) {
+  const auto fill = fill_item(array.definition().type, view(array.definition().fill));
+  repeat(Bytes(fill).first(array.item()), out);
+  for_each_cell(array, box, [&](const Cell& cell) {
+    const Bytes stored = chunk(array, cell.number);
+    if (!stored.empty()) copy_numbers(stored, cell.box, array.item(), box, out);
+  });
+}
+
+void ChunkStore::read(const PendingArray& array, const Box& box, std::span<std::string> out) {
+  for (std::string& text : out) text.clear();
+  for_each_cell(array, box, [&](const Cell& cell) {
+    const Bytes stored = chunk(array, cell.number);
+    if (!stored.empty()) copy_texts(stored, cell.box, array.definition().type, box, out);
+  });
+}
+
+void ChunkStore::fill_rest(PendingArray& array) {
+  const uint64_t n_cells = array.grid.n_cells();
+  const auto fill = fill_item(array.definition().type, view(array.definition().fill));
+  for (uint64_t number = 0; number < n_cells; ++number) {
+    if (array.find(number) != nullptr) continue;
+    const Cell cell{number, array.grid.box_of(array.grid.cell_at(number))};
+    const uint64_t n = cell.box.n_elements();
+    if (holds_texts(array.definition().type)) {
+      put_texts(array, cell, std::vector<std::string_view>(n));
+      continue;
+    }
+    ChunkPlace place;
+    const std::span<std::byte> room(layer_->add(n * array.item(), place), n * array.item());
+    repeat(Bytes(fill).first(array.item()), room);
+    array.put(number, place, room, cell.box);
+  }
+}
+
+}  // namespace atompack::array_file

@@ -1,0 +1,73 @@
+// The changes of a writer that are no layer yet: arrays in the order in which they were touched, and their chunks.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "formats/array_file/layer/layer_writer.h"
+#include "formats/array_file/read/grid.h"
+#include "formats/array_file/read/reader.h"
+#include "formats/array_file/read/summary.h"
+
+namespace atompack::array_file {
+
+// What of one array is new.
+struct PendingArray {
+  // `below`: the array as it is, whose chunks count where there is no newer one. Absent: there is none.
+  PendingArray(ArrayDefinition definition, std::unique_ptr<const Array> below);
+
+  const ArrayDefinition& definition() const { return layer.definition; }
+  uint64_t item() const { return item_bytes(layer.definition.type); }
+  const ChunkPlace* find(uint64_t cell) const;
+  void put(uint64_t cell, const ChunkPlace& place, Bytes chunk, const Box& box);
+
+  LayerArray layer;
+  Grid grid;
+  std::unique_ptr<const Array> below;
+  // No cell may be left to layers below: they hold chunks of an array of this name that was deleted.
+  bool owns_every_cell = false;
+  Summary summary;                                // of the chunks here
+  bool summary_holds = true;                      // false: a chunk was changed since it was added
+  std::unordered_map<uint64_t, size_t> chunk_at;  // by cell
+};
+
+// Puts values into chunks and reads them, with those of the committed layers below. For one thread at a time.
+class ChunkStore {
+ public:
+  // All live longer. Without a layer, nothing can be written, and no array has chunks here.
+  ChunkStore(LayerWriter* layer, const Reader& committed, DecodedBlock& last)
+      : layer_(layer), committed_(committed), last_(last) {}
+
+  // A box that was checked, and its values.
+  void write(PendingArray& array, const Box& box, Bytes numbers);
+  void write(PendingArray& array, const Box& box, std::span<const std::string_view> texts);
+  void read(const PendingArray& array, const Box& box, std::span<std::byte> out);
+  void read(const PendingArray& array, const Box& box, std::span<std::string> out);
+  // Writes the fill value to all cells that have no chunk here.
+  void fill_rest(PendingArray& array);
+
+ private:
+  struct Cell {
+    uint64_t number = 0;
+    Box box;
+  };
+
+  void write_cell(PendingArray& array, const Cell& cell, const Box& box, Bytes numbers);
+  void write_cell(PendingArray& array, const Cell& cell, const Box& box, std::span<const std::string_view> texts);
+  void put_texts(PendingArray& array, const Cell& cell, std::span<const std::string_view> texts);
+  // As it is stored; empty if there is none. Valid until the next one is asked for, or added.
+  Bytes chunk(const PendingArray& array, uint64_t cell);
+  static void for_each_cell(const PendingArray& array, const Box& box, const std::function<void(const Cell&)>& use);
+
+  LayerWriter* layer_;
+  const Reader& committed_;
+  DecodedBlock& last_;
+};
+
+}  // namespace atompack::array_file

@@ -1,0 +1,347 @@
+#include "formats/array_file/write/writer_impl.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <limits>
+#include <thread>
+
+#include "base/utf8.h"
+#include "codec/level.h"
+#include "formats/array_file/layer/base_file.h"
+#include "formats/array_file/layer/layer_digest.h"
+#include "formats/array_file/layer/layer_files.h"
+#include "formats/array_file/read/read_box.h"
+#include "formats/array_file/write/compaction.h"
+
+namespace atompack::array_file {
+namespace {
+
+unsigned threads_for(const WriterOptions& options) {
+  constexpr unsigned kMost = 16;
+  if (options.codec == codec::Codec::none) return 1;  // to write, while the caller's copies
+  return options.n_threads > 0 ? options.n_threads : std::clamp(std::thread::hardware_concurrency(), 1U, kMost);
+}
+
+LayerOptions layer_options(const WriterOptions& options) {
+  const int level = options.codec == codec::Codec::zstd ? options.level : 0;
+  return {options.codec, level, std::max<uint64_t>(options.block_bytes, 1), threads_for(options)};
+}
+
+WriterOptions checked(WriterOptions options) {
+  if (options.codec == codec::Codec::zstd) codec::check_level(options.codec, options.level);
+  return options;
+}
+
+void check_length(uint64_t expected, uint64_t got, std::string_view what) {
+  if (expected != got) throw FieldError(cat(what, ": expected ", expected, ", got ", got));
+}
+
+void check_can_be_written(const ArrayDefinition& array) {
+  const bool has_axes = array.chunk_shape.size() == array.shape.size();
+  for (size_t i = 0; i < array.shape.size(); ++i) {
+    if (has_axes && (array.chunk_shape[i] > 0 || array.shape[i] == 0)) continue;
+    throw CorruptFileError("chunk shape: expected one with an extent along each axis");
+  }
+}
+
+}  // namespace
+
+Writer::Impl::Impl(std::string path, WriterOptions options, io::FileSystem& files)
+    : path_(std::move(path)), options_(checked(std::move(options))), files_(files), lock_(lock_base(files_, path_)) {
+  if (dynamic_cast<const io::NewFile*>(lock_.get()) != nullptr) made_ = io::version_of(path_);
+  committed();
+}
+
+const Reader& Writer::Impl::committed() {
+  if (!committed_) committed_ = std::make_unique<const Reader>(path_, options_.max_metadata_bytes, Reading::by_pieces);
+  return *committed_;
+}
+
+LayerWriter& Writer::Impl::layer() {
+  if (layer_) return *layer_;
+  const uint32_t newest = layer_files(path_).back().number;
+  if (newest == std::numeric_limits<uint32_t>::max()) {
+    throw UnsupportedFormatError(cat("layers: expected a number below ", newest, ", got it taken: compact the file"));
+  }
+  layer_ = std::make_unique<LayerWriter>(files_.create(sidecar_path(path_, newest + 1)), layer_options(options_));
+  number_ = newest + 1;
+  return *layer_;
+}
+
+// For one call, which may be one made again.
+ChunkStore Writer::Impl::chunks() {
+  if (layer_) layer_->resume();
+  return {layer_.get(), committed(), last_};
+}
+
+void Writer::Impl::check_usable() const {
+  if (!lock_) throw IoError(EBADF, "the writer lost its file", path_);
+}
+
+void Writer::Impl::begin_change() {
+  check_usable();
+  if (promised_) throw IoError(EBUSY, "a staged layer waits to be published", path_);
+  staged_ = false;
+}
+
+PendingArray* Writer::Impl::find(std::string_view name) {
+  const auto found = by_name_.find(name);
+  return found == by_name_.end() ? nullptr : found->second;
+}
+
+// An array of which nothing is pending.
+std::unique_ptr<PendingArray> Writer::Impl::take_up(std::string_view name) {
+  auto below = std::make_unique<const Array>(committed().array(name));
+  check_can_be_rewritten(*below);
+  ArrayDefinition definition = definition_of(*below);
+  return std::make_unique<PendingArray>(std::move(definition), std::move(below));
+}
+
+PendingArray& Writer::Impl::insert(std::unique_ptr<PendingArray> array) {
+  PendingArray& inserted = *arrays_.emplace_back(std::move(array));
+  by_name_[inserted.definition().name] = &inserted;
+  return inserted;
+}
+
+void Writer::Impl::erase(std::string_view name) {
+  const PendingArray* const array = find(name);
+  by_name_.erase(name);
+  std::erase_if(arrays_, [&](const auto& held) { return held.get() == array; });
+}
+
+std::vector<std::string> Writer::Impl::names() {
+  std::vector<std::string> names;
+  for (const std::string& name : committed().names()) {
+    if (contains(name)) names.push_back(name);
+  }
+  for (const auto& array : arrays_) {
+    const std::string& name = array->definition().name;
+    if (!array->layer.deleted && !committed().contains(name)) names.push_back(name);
+  }
+  return names;
+}
+
+bool Writer::Impl::contains(std::string_view name) {
+  const PendingArray* const array = find(name);
+  return array != nullptr ? !array->layer.deleted : committed().contains(name);
+}
+
+ArrayDefinition Writer::Impl::definition(std::string_view name) {
+  const PendingArray* const array = find(name);
+  if (array != nullptr && !array->layer.deleted) return array->definition();
+  if (array != nullptr) throw FieldError("no such array").in_file(path_);
+  return definition_of(committed().array(name));
+}
+
+void Writer::Impl::define(const ArrayDefinition& definition) {
+  begin_change();
+  if (contains(definition.name)) throw FieldError("array: expected a new name, got one that exists");
+  auto array = std::make_unique<PendingArray>(completed(definition), nullptr);
+  array->owns_every_cell = committed().layers().holds_chunks_of(definition.name);
+  if (find(definition.name) != nullptr) erase(definition.name);  // it was deleted
+  insert(std::move(array));
+}
+
+void Writer::Impl::remove(std::string_view name) {
+  begin_change();
+  if (!contains(name)) throw FieldError("no such array").in_file(path_);
+  if (!committed().contains(name)) return erase(name);
+  auto tombstone = take_up(name);
+  tombstone->layer.deleted = true;
+  if (find(name) != nullptr) erase(name);
+  insert(std::move(tombstone));
+}
+
+void Writer::Impl::check_values(const ArrayDefinition& array, const Box& box, Bytes numbers) const {
+  const uint64_t item = item_bytes(array.type);
+  if (item == 0 || array.type == Type::boolean) {
+    throw FieldError(cat("values: expected those of ", name_of(array.type), ", got numbers"));
+  }
+  check_length(box.n_elements() * item, numbers.size(), "bytes of the values");
+  uint64_t chunk_bytes = item;  // no overflow: no more than those of the array
+  for (size_t i = 0; i < array.shape.size(); ++i) chunk_bytes *= std::min(array.shape[i], array.chunk_shape[i]);
+  if (const uint64_t most = most_block_bytes(options_.codec); chunk_bytes > most) {
+    throw FieldError(cat("chunk: expected at most ", most, " bytes, got ", chunk_bytes));
+  }
+}
+
+void Writer::Impl::check_values(const ArrayDefinition& array, const Box& box,
+                                std::span<const std::string_view> texts) const {
+  if (!holds_texts(array.type)) throw FieldError(cat("values: expected ", name_of(array.type), ", got texts"));
+  check_length(box.n_elements(), texts.size(), "values");
+  for (size_t i = 0; array.type == Type::string && i < texts.size(); ++i) {
+    if (!is_utf8(as_bytes(texts[i]))) throw FieldError(cat("text ", i, ": expected UTF-8"));
+  }
+}
+
+template <typename Values>
+void Writer::Impl::put(std::string_view name, const Box& box, const Values& values) {
+  check_usable();
+  PendingArray* array = find(name);
+  if (array != nullptr && array->layer.deleted) throw FieldError("no such array").in_file(path_);
+  std::unique_ptr<PendingArray> fresh = array == nullptr ? take_up(name) : nullptr;
+  const ArrayDefinition& definition = (fresh ? *fresh : *array).definition();
+  check_can_be_written(definition);
+  check_box(definition.shape, box);
+  check_values(definition, box, values);
+  if (values.empty()) return;
+  begin_change();
+  layer();
+  if (fresh) array = &insert(std::move(fresh));
+  try {
+    chunks().write(*array, box, values);
+  } catch (...) {
+    const bool untouched = array->below != nullptr && array->layer.chunks.empty();
+    if (untouched) erase(name);
+    throw;
+  }
+}
+
+template <typename Out>
+void Writer::Impl::get(std::string_view name, const Box& box, Out out) {
+  check_usable();
+  const PendingArray* const array = find(name);
+  if (array == nullptr) return committed().read(committed().array(name), box, out, last_);
+  if (array->layer.deleted) throw FieldError("no such array").in_file(path_);
+  constexpr bool kTexts = std::is_same_v<Out, std::span<std::string>>;
+  if (kTexts != holds_texts(array->definition().type)) {
+    throw UnsupportedFormatError(cat("array of ", kTexts ? "texts" : "numbers", ": no such values are known of type ",
+                                     name_of(array->definition().type)));
+  }
+  check_box(array->definition().shape, box);
+  check_length(box.n_elements() * (kTexts ? 1 : array->item()), out.size(), "elements read");
+  if (!out.empty()) chunks().read(*array, box, out);
+}
+
+void Writer::Impl::check_unstored(std::string_view name, const Box& box) {
+  check_usable();
+  const PendingArray* const array = find(name);
+  if (array == nullptr || array->layer.deleted) {
+    return committed().check_unstored(committed().array(name), box, options_.max_unstored_bytes);
+  }
+  check_box(array->definition().shape, box);
+  const uint64_t most = max_unstored_bytes(committed().layers().file_bytes(), options_.max_unstored_bytes);
+  const uint64_t wanted = memory_of(box.n_elements(), array->definition().type);
+  if (wanted <= most) return;
+  uint64_t stored = array->below ? decoded_bytes_for(committed().layers(), *array->below, box) : 0;
+  for (const PlacedChunk& chunk : array->layer.chunks) {
+    const Box cell = array->grid.box_of(array->grid.cell_at(chunk.cell));
+    if (!Overlap(cell, box).empty()) stored += chunk.place.bytes;
+  }
+  if (wanted > stored && wanted - stored > most) refuse_unstored(wanted - stored, most);
+}
+
+void Writer::Impl::write(std::string_view name, const Box& box, Bytes numbers) { put(name, box, numbers); }
+
+void Writer::Impl::write(std::string_view name, const Box& box, std::span<const std::string_view> texts) {
+  put(name, box, texts);
+}
+
+void Writer::Impl::read(std::string_view name, const Box& box, std::span<std::byte> out) { get(name, box, out); }
+
+void Writer::Impl::read(std::string_view name, const Box& box, std::span<std::string> out) { get(name, box, out); }
+
+bool Writer::Impl::stage() {
+  check_usable();
+  if (!has_news()) return false;
+  if (staged_) return true;
+  LayerWriter& layer = this->layer();
+  std::vector<const LayerArray*> contents;
+  for (const auto& array : arrays_) {
+    if (array->owns_every_cell && !array->layer.deleted) chunks().fill_rest(*array);
+    contents.push_back(&array->layer);
+  }
+  layer.finish(std::move(contents), number_, options_.base_hint);
+  staged_ = true;
+  return true;
+}
+
+const LayerWriter& Writer::Impl::staged() const {
+  if (!staged_) throw InternalError("array file: no layer is staged");
+  return *layer_;
+}
+
+std::string Writer::Impl::digest() {
+  static_cast<void>(staged());
+  return layer_digest(layer_->file());
+}
+
+void Writer::Impl::publish() {
+  static_cast<void>(staged());
+  promised_ = true;  // where this fails, the file may have its name nevertheless
+  layer_->file().publish(false);
+  keep();
+  const bool again = !changed_.empty();
+  for (ChangedArray& array : changed_) array.newest.reset();
+  for (const auto& array : arrays_) {
+    const bool holds = array->summary_holds && !again;
+    changed_.push_back({array->definition().name, holds ? std::optional(std::move(array->summary)) : std::nullopt});
+  }
+  forget();
+}
+
+void Writer::Impl::forget() {
+  committed_.reset();
+  by_name_.clear();
+  arrays_.clear();
+  layer_.reset();
+  staged_ = promised_ = false;
+}
+
+void Writer::Impl::abandon() {
+  forget();
+  if (!made_ || io::version_of(path_) != made_ || layer_files(path_).size() > 1) return;
+  files_.remove(path_);
+  lock_.reset();
+}
+
+void Writer::Impl::withdraw_statistics() {
+  check_usable();
+  if (!withdrawn_) withdrawn_ = list_statistics(path_);
+  files_.remove(statistics_path(path_));
+}
+
+void Writer::Impl::write_statistics() {
+  check_usable();
+  if (changed_.empty()) return;
+  StatisticsList list = withdrawn_ ? *withdrawn_ : list_statistics(path_);
+  update_statistics(committed(), changed_, list);
+  io::replace_file(files_, statistics_path(path_), encode_statistics(list));
+  changed_.clear();
+  withdrawn_.reset();
+}
+
+void Writer::Impl::compact() {
+  check_usable();
+  // Those that are there now are read, and only they go away: another program may add some.
+  const std::vector<LayerFile> merged = layer_files(path_);
+  committed_.reset();
+  keep();
+  LayerWriter base(files_.create(path_), layer_options(options_));
+  const StatisticsList statistics = write_compacted(committed(), base);
+  become(base.release());
+  // From the oldest on: those that are left are newer than what the base has of the ones that are gone.
+  for (const LayerFile& layer : merged) {
+    if (layer.number > 0) files_.remove(layer.path);
+  }
+  io::replace_file(files_, statistics_path(path_), encode_statistics(statistics));
+  changed_.clear();
+  withdrawn_.reset();
+}
+
+// The base and its lock.
+void Writer::Impl::become(std::unique_ptr<io::NewFile> base) {
+  committed_.reset();
+  try {
+    base->publish(true);
+  } catch (...) {
+    // Whichever file has the name now must be ours.
+    base.reset();
+    lock_.reset();
+    lock_ = files_.lock(path_);
+    throw;
+  }
+  lock_ = std::move(base);
+}
+
+}  // namespace atompack::array_file

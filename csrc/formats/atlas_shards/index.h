@@ -1,0 +1,44 @@
+// Where the blocks of a shard lie (FORMAT.md#indexnpy).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/bytes.h"
+#include "formats/atlas_shards/npy_header.h"
+
+namespace atompack::atlas_shards {
+
+struct BlockRange {
+  uint64_t begin = 0, end = 0;  // in data.bin
+  uint64_t size() const { return end - begin; }
+};
+
+// Keeps the offsets as they are stored: wide ones would take up to eight times as much.
+class BlockIndex {
+ public:
+  // Of a whole .npy file. Throws CorruptFileError unless it has n_blocks + 1 offsets that do not decrease and end
+  // inside `data_bytes`.
+  BlockIndex(std::vector<std::byte> npy, uint64_t n_blocks, uint64_t data_bytes);
+
+  uint64_t n_blocks() const { return n_blocks_; }
+  // `block` is below n_blocks().
+  BlockRange range(uint64_t block) const { return {offset(block), offset(block + 1)}; }
+
+  // The longest file that is looked at for so many offsets: with room for a header, and no more than 4 GiB.
+  static uint64_t most_file_bytes(uint64_t n_blocks);
+
+ private:
+  uint64_t offset(uint64_t i) const;
+  void check(uint64_t data_bytes) const;
+
+  NpyHeader header_;
+  uint64_t n_blocks_;
+  std::vector<std::byte> npy_;
+};
+
+// A whole .npy file of offsets that do not decrease, in the narrowest type that holds the last one.
+std::vector<std::byte> encode_index(std::span<const uint64_t> offsets);
+
+}  // namespace atompack::atlas_shards

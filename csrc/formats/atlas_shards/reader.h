@@ -1,0 +1,85 @@
+// A data set of shards: which example lies where, and the blocks that hold them (FORMAT.md).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "formats/atlas_shards/block.h"
+#include "formats/atlas_shards/meta.h"
+#include "serial/pickle/machine.h"
+#include "threads/per_process.h"
+
+namespace atompack::atlas_shards {
+
+struct ReaderOptions {
+  uint64_t cache_bytes = uint64_t{256} << 20;  // of blocks that are kept, with what was made of them
+  std::optional<uint64_t> cache_blocks = {};   // so many are kept instead, whatever their size
+  uint64_t max_block_bytes = kMostBlockBytes;  // stored or decompressed; more is corrupt
+  uint64_t max_open_shards = 256;              // a descriptor each, beside those in use; at least one
+};
+
+struct Shard {
+  std::string name;
+  ShardMeta meta;
+  uint64_t first_example = 0;
+};
+
+struct Place {
+  uint64_t shard = 0, block = 0, position = 0;
+};
+
+// Const methods are thread-safe. In a fork of the process that made it a reader begins with nothing kept.
+class Reader {
+ public:
+  // Reads all meta.json and the shared dictionary. Throws IoError where one of them is missing, CorruptFileError,
+  // UnsupportedFormatError.
+  explicit Reader(std::string root, const ReaderOptions& options = {});
+  Reader(const Reader&) = delete;
+  Reader& operator=(const Reader&) = delete;
+  ~Reader();
+
+  const std::string& root() const { return root_; }
+  uint64_t size() const { return size_; }
+  const std::vector<Shard>& shards() const { return shards_; }
+
+  // What differs from the sizes that the root's meta.json tells, in words; upstream does not look at them.
+  std::optional<std::string> shard_sizes_warning() const;
+
+  // Throws std::out_of_range.
+  Place locate(uint64_t example) const;
+
+  // The examples of a block, kept for the next call. The index of a shard is checked when its first block is read.
+  // Throws IoError, CorruptFileError, UnsafePickleError, UnsupportedFormatError; std::out_of_range where there is no
+  // such block.
+  std::shared_ptr<const ParsedBlock> block(uint64_t shard, uint64_t number) const;
+
+  // The decompressed block, not kept, whatever its pickle holds.
+  Block read_block(uint64_t shard, uint64_t number) const;
+
+ private:
+  struct OpenShard;
+  struct Opened;
+
+  void add_shard(const std::string& name);
+  void read_shared_dictionary();
+  std::string path_in(uint64_t shard, const char* file) const;
+  void check_block(uint64_t shard, uint64_t number) const;
+
+  std::shared_ptr<const OpenShard> open_shard(uint64_t shard) const;
+  std::shared_ptr<const OpenShard> make_open_shard(uint64_t shard) const;
+  std::shared_ptr<const codec::ZstdDictionary> dictionary_of(uint64_t shard) const;
+  ParsedBlock parse(uint64_t shard, uint64_t number) const;
+
+  std::string root_;
+  ReaderOptions options_;
+  RootMeta meta_;
+  std::vector<Shard> shards_;
+  uint64_t size_ = 0;
+  std::shared_ptr<const codec::ZstdDictionary> shared_dictionary_;
+  io::PerProcess<Opened> opened_;
+};
+
+}  // namespace atompack::atlas_shards

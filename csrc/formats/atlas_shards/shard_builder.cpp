@@ -1,0 +1,88 @@
+#include "formats/atlas_shards/shard_builder.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "formats/atlas_shards/index.h"
+#include "formats/atlas_shards/layout.h"
+#include "threads/parallel_for_each.h"
+
+namespace atompack::atlas_shards {
+namespace {
+
+constexpr uint64_t kWaitingBytes = uint64_t{4} << 20;  // worth waking threads up for
+constexpr size_t kLeastBlocks = 7;                     // for a dictionary
+constexpr uint64_t kLeastDictionaryBytes = 1024;
+// Training takes several passes, and libzstd takes no more than 4 GiB; from so many times as much as a dictionary holds
+// more samples hardly make it better.
+constexpr uint64_t kSamplesPerByte = 32;
+constexpr uint64_t kLeastSampleBytes = uint64_t{1} << 20, kMostSampleBytes = uint64_t{64} << 20;
+
+using Blocks = std::vector<std::vector<std::byte>>;
+
+// Evenly spaced blocks, of large ones the front.
+std::vector<Bytes> samples_of(const Blocks& blocks, uint64_t total_bytes, uint64_t dictionary_bytes) {
+  const uint64_t enough = std::clamp(kSamplesPerByte * dictionary_bytes, kLeastSampleBytes, kMostSampleBytes);
+  const uint64_t average = total_bytes / blocks.size() + 1;
+  const size_t n = std::min<size_t>(blocks.size(), std::max<uint64_t>(enough / average, kLeastBlocks));
+  std::vector<Bytes> samples(n);
+  for (size_t i = 0; i < n; ++i) {
+    const Bytes block = blocks[i * blocks.size() / n];
+    samples[i] = block.first(std::min<size_t>(block.size(), enough / n));
+  }
+  return samples;
+}
+
+}  // namespace
+
+ShardBuilder::ShardBuilder(std::string folder, ShardPlan plan) : folder_(std::move(folder)), plan_(std::move(plan)) {
+  plan_.meta.stored_examples = 0;
+}
+
+void ShardBuilder::add(std::vector<std::byte> block, uint64_t n_examples) {
+  plan_.meta.stored_examples += n_examples;
+  waiting_bytes_ += block.size();
+  waiting_.push_back(std::move(block));
+  if (!plan_.trains && waiting_bytes_ >= kWaitingBytes) flush();
+}
+
+std::vector<std::byte> ShardBuilder::finish() {
+  std::vector<std::byte> dictionary;
+  if (plan_.trains) dictionary = train();
+  flush();
+  if (data_) data_->sync();
+  io::write_new(folder_ + '/' + kIndexFile, encode_index(offsets_));
+  io::write_new(folder_ + '/' + kMetaFile, as_bytes(text_of(plan_.meta)));
+  return dictionary;
+}
+
+std::vector<std::byte> ShardBuilder::train() {
+  std::vector<std::byte> dictionary;
+  if (waiting_.size() >= kLeastBlocks) {
+    const double share = std::floor(plan_.meta.dictionary_fraction * static_cast<double>(waiting_bytes_)) + 1;
+    const auto most = std::max(kLeastDictionaryBytes, static_cast<uint64_t>(share));
+    dictionary = codec::train_zstd_dictionary(samples_of(waiting_, waiting_bytes_, most), most);
+  }
+  if (dictionary.empty()) plan_.meta.strategy = Strategy::zstd;
+  plan_.encoder = std::make_shared<const codec::ZstdEncoder>(static_cast<int>(plan_.meta.level), dictionary);
+  return dictionary;
+}
+
+void ShardBuilder::flush() {
+  if (plan_.encoder) {
+    side_by_side(waiting_.size(), plan_.n_threads,
+                 [&](size_t i) { waiting_[i] = plan_.encoder->compress(waiting_[i]); });
+  }
+  for (const std::vector<std::byte>& block : waiting_) store(block);
+  waiting_.clear();
+  waiting_bytes_ = 0;
+}
+
+void ShardBuilder::store(Bytes block) {
+  if (!data_) data_.emplace(folder_ + '/' + kDataFile);
+  data_->append(block);
+  offsets_.push_back(data_->size());
+}
+
+}  // namespace atompack::atlas_shards

@@ -1,0 +1,63 @@
+#include "formats/atlas_store/flush/flush.h"
+
+#include "io/file.h"
+#include "threads/parallel_for_each.h"
+
+namespace atompack::atlas_store {
+
+Flush::Flush(std::string store, io::FileSystem& files, Form form, std::optional<Fingerprint> before, unsigned n_threads)
+    : store_(std::move(store)), files_(files), form_(form), n_threads_(n_threads) {
+  intent_.before = std::move(before);
+}
+
+void Flush::prepare(const std::vector<Touched>& variables, Bytes document) {
+  intent_.layers.resize(variables.size());
+  side_by_side(variables.size(), n_threads_, [&](size_t i) {
+    const auto& [variable, writer] = variables[i];
+    writer->stage();
+    intent_.layers[i] = {variable, writer->staged_number(), writer->staged_digest()};
+  });
+  for (const Touched& variable : variables) staged_.push_back({variable.writer});
+  intent_.after = fingerprint_of(document);
+  metadata_ = files_.create(path_of(store_, form_));
+  metadata_->write_at(0, document);
+  metadata_->sync();
+}
+
+void Flush::run() {
+  if (!promised_) promise();
+  publish();
+  tidy();
+}
+
+// New metadata alone takes one rename, of which nobody needs to be told.
+void Flush::promise() {
+  if (!staged_.empty()) replace_file(files_, intent_path(store_), as_bytes(encode_intent(intent_)));
+  promised_ = true;
+}
+
+// The metadata is what tells that all is there, so it comes last. Where it is the same as before it cannot tell; then
+// the record does.
+void Flush::publish() {
+  side_by_side(staged_.size(), n_threads_, [&](size_t i) {
+    if (!staged_[i].published) staged_[i].writer->publish();
+    staged_[i].published = true;
+  });
+  metadata_->publish(true);
+  if (staged_.empty() || intent_.complete || intent_.before != intent_.after) return;
+  Intent complete = intent_;
+  complete.complete = true;
+  replace_file(files_, intent_path(store_), as_bytes(encode_intent(complete)));
+  intent_.complete = true;
+}
+
+void Flush::tidy() {
+  side_by_side(staged_.size(), n_threads_, [&](size_t i) { staged_[i].writer->write_statistics(); });
+  files_.remove(intent_path(store_));
+  for (size_t i = 0; i < kFileNames.size(); ++i) {
+    const std::string other = path_of(store_, static_cast<Form>(i));
+    if (static_cast<Form>(i) != form_ && io::exists(other)) files_.remove(other);
+  }
+}
+
+}  // namespace atompack::atlas_store

@@ -1,0 +1,91 @@
+#include "formats/atlas_store/flush/recovery.h"
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/error.h"
+#include "formats/array_file/layer/layer_digest.h"
+#include "formats/array_file/layer/layer_files.h"
+#include "formats/atlas_store/metadata/names.h"
+#include "io/folder.h"
+#include "io/locked_file.h"
+#include "io/readable_file.h"
+
+namespace atompack::atlas_store {
+namespace {
+
+using array_file::LayerFile;
+
+std::string added_path(const std::string& store, const AddedLayer& layer) {
+  return array_file::sidecar_path(base_path(store, layer.variable), layer.number);
+}
+
+// Newer layers are none of the flush's: who made them saw what it had made visible by then.
+bool was_built_upon(const std::string& store, const AddedLayer& layer) {
+  const std::vector<LayerFile> present = array_file::layer_files(base_path(store, layer.variable));
+  return std::ranges::any_of(present, [&](const LayerFile& other) { return other.number > layer.number; });
+}
+
+enum class Presence : uint8_t { none, published, other };
+
+// The state of the path that a layer of the flush has, or will have. `other`: another program has put a file there.
+Presence presence_of(const std::string& store, const AddedLayer& layer) {
+  try {
+    const bool same = array_file::layer_digest(io::OpenFile(added_path(store, layer))) == layer.digest;
+    return same ? Presence::published : Presence::other;
+  } catch (const IoError& error) {
+    if (error.code() != ENOENT) throw;
+    return Presence::none;
+  } catch (const CorruptFileError&) {
+    // Damaged since: not known by its digest, so it counts, and readers report the damage.
+    return Presence::other;
+  }
+}
+
+// Such a file goes away with its owner, which this becomes.
+void discard_unpublished(const std::string& folder, io::FileSystem& files) {
+  for (const std::string& name : io::unpublished_in(folder)) files.create(cat(folder, '/', name)).reset();
+}
+
+void settle(const std::string& store, const Intent& intent, io::FileSystem& files) {
+  const std::optional<MetadataFile> metadata = read_metadata_file(store);
+  for (const std::string& path : layers_rolled_back(store, intent, metadata)) files.remove(path);
+  const Outcome outcome = outcome_of(intent, metadata);
+  // A reader that saw neither the record come nor go learns from this that layers may have come and gone (FORMAT.md).
+  if (outcome == Outcome::rolled_back && metadata) io::replace_file(files, metadata->path, metadata->bytes);
+  if (outcome != Outcome::kept) return;
+  for (const AddedLayer& layer : intent.layers) {
+    files.remove(cat(store, '/', folder_of_array(layer.variable), "/data.stats"));
+  }
+}
+
+}  // namespace
+
+std::string base_path(const std::string& store, std::string_view variable) {
+  return cat(store, '/', folder_of_array(variable), "/data.af");
+}
+
+std::vector<std::string> layers_rolled_back(const std::string& store, const Intent& intent,
+                                            const std::optional<MetadataFile>& metadata) {
+  std::vector<std::string> paths;
+  if (outcome_of(intent, metadata) != Outcome::rolled_back) return paths;
+  for (const AddedLayer& layer : intent.layers) {
+    const Presence presence = presence_of(store, layer);
+    if (presence == Presence::other) continue;
+    if (presence == Presence::published && was_built_upon(store, layer)) return {};
+    paths.push_back(added_path(store, layer));
+  }
+  return paths;
+}
+
+std::vector<std::string> recover(const std::string& store, io::FileSystem& files) {
+  std::vector<std::string> warnings;
+  const std::shared_ptr<const io::HeldFile> record = io::HeldFile::open(intent_path(store));
+  if (const std::optional<Intent> intent = read_intent(record.get(), warnings)) settle(store, *intent, files);
+  files.remove(intent_path(store));
+  discard_unpublished(store, files);
+  for (const std::string& folder : io::folders_in(store)) discard_unpublished(cat(store, '/', folder), files);
+  return warnings;
+}
+
+}  // namespace atompack::atlas_store

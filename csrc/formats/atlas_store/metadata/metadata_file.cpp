@@ -1,0 +1,110 @@
+#include "formats/atlas_store/metadata/metadata_file.h"
+
+#include <algorithm>
+
+#include "base/error_context.h"
+#include "codec/codec.h"
+#include "codec/lz4_codec.h"
+#include "codec/zstd_codec.h"
+#include "formats/atlas_store/metadata/decode.h"
+#include "formats/atlas_store/metadata/encode.h"
+#include "io/folder.h"
+
+namespace atompack::atlas_store {
+namespace {
+
+using codec::Codec;
+
+constexpr Form kForms[] = {Form::json,    Form::json_zst,    Form::json_lz4,
+                           Form::msgpack, Form::msgpack_zst, Form::msgpack_lz4};
+
+Codec codec_of(Form form) {
+  constexpr Codec kCodecs[] = {Codec::none, Codec::zstd, Codec::lz4};
+  return kCodecs[static_cast<size_t>(form) % 3];
+}
+
+void check_size(uint64_t bytes, uint64_t max_bytes) {
+  if (bytes <= max_bytes) return;
+  throw CorruptFileError(cat("metadata: expected at most max_metadata_bytes=", max_bytes, ", got ", bytes));
+}
+
+// In front of an LZ4 block stands the size of what is in it: memory is taken once the block is known to have it.
+std::vector<std::byte> decompress_lz4(Bytes stored, uint64_t max_bytes) {
+  ByteCursor cursor(stored);
+  const auto size = cursor.read_le<uint32_t>("lz4 prefix");
+  check_size(size, max_bytes);
+  const Bytes block = stored.subspan(cursor.position());
+  if (const uint64_t held = codec::lz4_decoded_bytes(block); size != held) {
+    throw CorruptFileError(cat("lz4 prefix: expected ", held, ", got ", size));
+  }
+  std::vector<std::byte> bytes(size);
+  codec::decompress(Codec::lz4, block, bytes);
+  return bytes;
+}
+
+std::vector<std::byte> compress(Codec codec, Bytes bytes) {
+  const size_t prefix = codec == Codec::lz4 ? sizeof(uint32_t) : 0;
+  std::vector<std::byte> stored(prefix + codec::compressed_bound(codec, bytes.size()));
+  if (prefix > 0) store_le(stored.data(), static_cast<uint32_t>(bytes.size()));
+  constexpr int kLevel = 3;  // zstd's own default; below lz4's high compression
+  const int level = codec == Codec::zstd ? kLevel : 0;
+  stored.resize(prefix + codec::compress(codec, level, bytes, std::span(stored).subspan(prefix)));
+  return stored;
+}
+
+Metadata decode(Bytes bytes, Form form) { return is_json(form) ? decode_json(bytes) : decode_msgpack(bytes); }
+
+Metadata decode_compressed(Bytes stored, Form form, uint64_t max_bytes) {
+  const std::vector<std::byte> bytes = codec_of(form) == Codec::zstd
+                                           ? codec::zstd_decompress_unsized(stored, max_bytes, "max_metadata_bytes=")
+                                           : decompress_lz4(stored, max_bytes);
+  try {
+    return decode(bytes, form);
+  } catch (DataError& error) {
+    error.shift_offset(0, " of the decompressed metadata");
+    throw;
+  }
+}
+
+}  // namespace
+
+std::optional<MetadataFile> read_metadata_file(const std::string& store, uint64_t max_bytes) {
+  for (const Form form : kForms) {
+    const std::string path = path_of(store, form);
+    if (auto held = io::HeldFile::open(path)) {
+      in_file(path, [&] { check_size(held->version().size, max_bytes); });
+      std::vector<std::byte> bytes = held->read_whole(std::min(max_bytes, kMaxStoredBytes));
+      return MetadataFile{form, path, std::move(bytes), std::move(held)};
+    }
+  }
+  io::folders_in(store);  // throws where there is no folder
+  return std::nullopt;
+}
+
+std::optional<io::FileVersion> metadata_version(const std::string& store) {
+  for (size_t i = 0; i < kFileNames.size(); ++i) {
+    if (const auto version = io::version_of(path_of(store, static_cast<Form>(i)))) return version;
+  }
+  return std::nullopt;
+}
+
+Metadata decode_metadata(const MetadataFile& file, uint64_t max_bytes) {
+  try {
+    check_size(file.bytes.size(), max_bytes);
+    return codec_of(file.form) == Codec::none ? decode(file.bytes, file.form)
+                                              : decode_compressed(file.bytes, file.form, max_bytes);
+  } catch (DataError& error) {
+    error.in_file(file.path);
+    throw;
+  }
+}
+
+std::vector<std::byte> encode_metadata(const Metadata& metadata, Form form, uint64_t max_bytes) {
+  const std::string text = is_json(form) ? encode_json(metadata) : encode_msgpack(metadata);
+  if (const uint64_t most = std::min(max_bytes, kMaxStoredBytes); text.size() > most) {
+    throw FieldError(cat("metadata: expected at most max_metadata_bytes=", most, ", got ", text.size()));
+  }
+  return compress(codec_of(form), as_bytes(text));
+}
+
+}  // namespace atompack::atlas_store

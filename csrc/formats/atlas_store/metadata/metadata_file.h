@@ -1,0 +1,54 @@
+// The metadata file of a store, in one of its six forms.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/bytes.h"
+#include "formats/array_file/layer/limits.h"
+#include "formats/atlas_store/metadata/metadata.h"
+#include "io/held_file.h"
+
+namespace atompack::atlas_store {
+
+// No reader takes more, whatever its own limit is.
+inline constexpr uint64_t kMaxStoredBytes = UINT32_MAX;
+
+enum class Form : uint8_t { json, json_zst, json_lz4, msgpack, msgpack_zst, msgpack_lz4 };
+
+// Where there are several, the first one counts.
+inline constexpr std::array<std::string_view, 6> kFileNames{"atlas.json",    "atlas.json.zst",    "atlas.json.lz4",
+                                                            "atlas.msgpack", "atlas.msgpack.zst", "atlas.msgpack.lz4"};
+
+constexpr bool is_json(Form form) { return form <= Form::json_lz4; }
+
+inline std::string path_of(const std::string& store, Form form) {
+  return cat(store, '/', kFileNames[static_cast<size_t>(form)]);
+}
+
+struct MetadataFile {
+  Form form = Form::json;
+  std::string path;
+  std::vector<std::byte> bytes = {};
+  std::shared_ptr<const io::HeldFile> held = {};
+};
+
+// Nothing where the folder has none, which is a store without datasets. Throws IoError, also where there is no folder;
+// CorruptFileError where the file has more than `max_bytes`.
+std::optional<MetadataFile> read_metadata_file(const std::string& store, uint64_t max_bytes = kMaxStoredBytes);
+
+// Of the file that read_metadata_file() would read.
+std::optional<io::FileVersion> metadata_version(const std::string& store);
+
+// Throws UnsupportedFormatError; CorruptFileError, also where it decompresses to more than `max_bytes`.
+Metadata decode_metadata(const MetadataFile& file, uint64_t max_bytes = array_file::kMaxMetadataBytes);
+
+// As encode_json() and encode_msgpack(); FieldError for more than `max_bytes` before compression.
+std::vector<std::byte> encode_metadata(const Metadata& metadata, Form form,
+                                       uint64_t max_bytes = array_file::kMaxMetadataBytes);
+
+}  // namespace atompack::atlas_store

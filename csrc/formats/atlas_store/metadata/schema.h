@@ -1,0 +1,36 @@
+// What the metadata says of one array.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "codec/codec.h"
+#include "formats/array_file/layer/footer.h"
+
+namespace atompack::atlas_store {
+
+// A type of values, and in how many lists each value lies.
+struct DataType {
+  array_file::Type element = array_file::Type::boolean;
+  std::vector<std::optional<uint64_t>> lists;  // the outermost first; with a size where all are equally long
+
+  // As the array's own file has it.
+  array_file::Type type() const {
+    if (lists.empty()) return element;
+    return lists.front() ? array_file::Type::fixed_list : array_file::Type::list;
+  }
+  bool operator==(const DataType&) const = default;
+};
+
+struct Schema {
+  DataType dtype;
+  std::vector<uint64_t> shape, chunk_shape;
+  std::vector<std::string> dimension_names;  // as many as somebody gave, not one for each axis
+  codec::Codec codec = codec::Codec::zstd;   // of the store when the array was defined
+
+  bool operator==(const Schema&) const = default;
+};
+
+}  // namespace atompack::atlas_store

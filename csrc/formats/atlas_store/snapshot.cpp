@@ -1,0 +1,119 @@
+#include "formats/atlas_store/snapshot.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <thread>
+#include <tuple>
+
+#include "base/error.h"
+#include "formats/atlas_store/flush/recovery.h"
+#include "formats/atlas_store/metadata/names.h"
+#include "io/file.h"
+
+namespace atompack::atlas_store {
+namespace {
+
+using array_file::LayerFile;
+
+std::vector<LayerFile> layers_in(const std::string& folder) {
+  try {
+    std::vector<LayerFile> layers = array_file::layer_files(folder + "/data.af");
+    if (!io::exists(layers.front().path)) layers.erase(layers.begin());
+    return layers;
+  } catch (const IoError& error) {
+    if (error.code() != ENOENT) throw;
+    return {};
+  }
+}
+
+std::vector<LayerFile> layers_of(const std::string& store, std::string_view variable) {
+  std::vector<LayerFile> layers = layers_in(cat(store, '/', folder_of_array(variable)));
+  if (layers.empty() || layers.front().number != 0) return {};
+  if (is_safe_array_name(variable)) return layers;
+  for (LayerFile& layer : layers_in(cat(store, '/', lost_folder_of_array(variable)))) {
+    if (layer.number != 0) layers.push_back(std::move(layer));
+  }
+  std::ranges::sort(layers, {}, [](const LayerFile& layer) { return std::tie(layer.number, layer.path); });
+  return layers;
+}
+
+class Look {
+ public:
+  Look(const std::string& store, uint64_t max_metadata_bytes)
+      : store_(store), max_metadata_bytes_(max_metadata_bytes) {}
+
+  // Nothing if somebody wrote meanwhile. The order of the steps is what keeps flushes apart (FORMAT.md, "Reading beside
+  // a writer"): metadata, record, layers, and then the same files again from the inside out.
+  std::optional<Snapshot> take() {
+    const std::optional<MetadataFile> file = read_metadata_file(store_, max_metadata_bytes_);
+    Snapshot snapshot;
+    snapshot.intent_file = io::HeldFile::open(intent_path(store_));
+    if (file) {
+      snapshot.form = file->form;
+      snapshot.metadata_file = file->held;
+      snapshot.version.metadata = file->held->version();
+      snapshot.metadata = decode_metadata(*file, max_metadata_bytes_);
+    }
+    snapshot.warnings = snapshot.metadata.warnings();
+    // As the original, which makes a store of any folder.
+    if (!file) snapshot.warnings.push_back(cat(store_, ": no metadata file in this folder, so no datasets"));
+    try {
+      list(snapshot, file);
+    } catch (DataError& error) {
+      error.in_file(store_);
+      throw;
+    }
+    if (!is_current(store_, snapshot)) return std::nullopt;
+    return snapshot;
+  }
+
+ private:
+  void list(Snapshot& snapshot, const std::optional<MetadataFile>& file) {
+    const std::optional<Intent> intent = read_intent(snapshot.intent_file.get(), snapshot.warnings);
+    const bool is_kept = intent && outcome_of(*intent, file) == Outcome::kept;
+    if (snapshot.intent_file && !is_kept) snapshot.version.intent = snapshot.intent_file->version();
+    for (uint32_t i = 0; i < snapshot.metadata.n_variables(); ++i) {
+      const std::string_view name = snapshot.metadata.variable_name(i);
+      VariableFiles& files = snapshot.variables.emplace_back();
+      files.layers = layers_of(store_, name);
+      const bool stale =
+          intent && std::ranges::find(intent->layers, name, &AddedLayer::variable) != intent->layers.end();
+      if (!stale) files.statistics_path = cat(store_, '/', folder_of_array(name), "/data.stats");
+    }
+    // After the layers were listed: before, some of the flush's might not have been published yet.
+    if (!intent) return;
+    const std::vector<std::string> rolled_back = layers_rolled_back(store_, *intent, file);
+    for (VariableFiles& files : snapshot.variables) {
+      std::erase_if(files.layers, [&](const LayerFile& layer) { return contains(rolled_back, layer.path); });
+    }
+  }
+
+  static bool contains(const std::vector<std::string>& paths, const std::string& path) {
+    return std::ranges::find(paths, path) != paths.end();
+  }
+
+  const std::string& store_;
+  uint64_t max_metadata_bytes_;
+};
+
+}  // namespace
+
+// The record first: when it goes, the metadata have been replaced before.
+bool is_current(const std::string& store, const Snapshot& snapshot) {
+  const std::optional<io::FileVersion> intent = io::version_of(intent_path(store));
+  if (intent && !(snapshot.intent_file && *intent == snapshot.intent_file->version())) return false;
+  if (!intent && snapshot.version.intent) return false;
+  return metadata_version(store) == snapshot.version.metadata;
+}
+
+Snapshot read_snapshot(const std::string& store, uint64_t max_metadata_bytes) {
+  constexpr int kMostLooks = 20;
+  for (int i = 0; i < kMostLooks; ++i) {
+    if (std::optional<Snapshot> snapshot = Look(store, max_metadata_bytes).take()) return std::move(*snapshot);
+    std::this_thread::sleep_for(std::chrono::milliseconds(i));
+  }
+  throw IoError(EAGAIN, "the store is being written to again and again", store);
+}
+
+}  // namespace atompack::atlas_store

@@ -1,0 +1,167 @@
+#include "formats/atlas_store/store.h"
+
+#include <cerrno>
+#include <cstring>
+#include <set>
+
+#include "base/excerpt.h"
+#include "formats/atlas_store/flush/intent.h"
+#include "formats/atlas_store/metadata/names.h"
+
+namespace atompack::atlas_store {
+namespace {
+
+using array_file::Array;
+using array_file::Column;
+using array_file::Reader;
+
+// Of each dataset that has the variable, its name.
+std::vector<std::string_view> names_with(const Metadata& metadata, uint32_t variable) {
+  std::vector<std::string_view> names(metadata.n_numbers());
+  for (uint32_t dataset = 0; dataset < names.size(); ++dataset) {
+    if (metadata.schema_number(dataset, variable)) names[dataset] = metadata.dataset_name(dataset);
+  }
+  return names;
+}
+
+}  // namespace
+
+// The files of one variable, and where each dataset's array lies in them.
+struct Store::Variable {
+  std::unique_ptr<const Reader> reader;
+  std::shared_ptr<const Column> column;
+  std::vector<bool> disagrees;  // by dataset: metadata and file describe it differently
+};
+
+Store::Store(std::string path, const std::optional<Version>& expected, uint64_t max_metadata_bytes)
+    : path_(std::move(path)),
+      max_metadata_bytes_(max_metadata_bytes),
+      snapshot_(read_snapshot(path_, max_metadata_bytes)),
+      variables_(metadata().n_variables()) {
+  if (expected && !(*expected == version())) fail_replaced();
+}
+
+Store::~Store() {
+  for (const auto& variable : variables_) delete variable.load();
+}
+
+std::unique_ptr<ColumnSlice> Store::slice(uint32_t number, std::span<const int64_t> datasets,
+                                          const SliceRequest& request) const {
+  const Variable& variable = opened(number);
+  for (const int64_t dataset : datasets) {
+    if (variable.disagrees[static_cast<size_t>(dataset)]) fail_disagreement(number, static_cast<uint32_t>(dataset));
+  }
+  variable.reader->check_not_shrunk();
+  return std::make_unique<array_file::Slice>(variable.column, datasets, request, array_file::block_cache());
+}
+
+ColumnType Store::type_of(uint32_t variable) const {
+  for (uint32_t dataset = 0; dataset < metadata().n_numbers(); ++dataset) {
+    if (const auto schema = metadata().schema_number(dataset, variable)) {
+      return array_file::column_type(metadata().schema(*schema).dtype.type());
+    }
+  }
+  return {};
+}
+
+Array Store::array(uint32_t variable, uint32_t dataset) const {
+  const Variable& files = opened(variable);
+  if (!files.column->contains(dataset))
+    throw FieldError(cat("dataset ", excerpt(metadata().dataset_name(dataset)), ": no array ",
+                         excerpt(metadata().variable_name(variable))))
+        .in_file(path_);
+  if (files.disagrees[dataset]) fail_disagreement(variable, dataset);
+  return files.reader->array(metadata().dataset_name(dataset));
+}
+
+array_file::Statistics Store::statistics(uint32_t variable) const {
+  // Those that are stale stay so until the record of their flush goes.
+  const bool is_stale = snapshot_.variables[variable].statistics_path.empty() && io::exists(intent_path(path_));
+  array_file::Statistics found;
+  if (!is_stale) found = array_file::read_statistics(base_path(variable));
+  if (!is_current(path_, snapshot_)) fail_replaced();
+  return found;
+}
+
+std::vector<int64_t> Store::blocks(uint32_t number, std::span<const int64_t> datasets) const {
+  const Column& column = *opened(number).column;
+  std::vector<int64_t> blocks;
+  for (const int64_t dataset : datasets) {
+    const auto row = static_cast<size_t>(dataset);
+    const auto chunks = column.contains(row) ? column.chunks(row) : std::span<const array_file::ColumnChunk>();
+    blocks.push_back(chunks.empty() ? -1 : int64_t{chunks[0].layer} << 32 | chunks[0].block);
+  }
+  return blocks;
+}
+
+std::string Store::base_path(uint32_t variable) const {
+  return cat(path_, '/', folder_of_array(metadata().variable_name(variable)), "/data.af");
+}
+
+const Store::Variable& Store::opened(uint32_t variable) const {
+  std::atomic<const Variable*>& kept = variables_[variable];
+  if (const Variable* const found = kept) return *found;
+  std::unique_ptr<const Variable> made = open(variable);
+  const Variable* none = nullptr;
+  return kept.compare_exchange_strong(none, made.get()) ? *made.release() : *none;
+}
+
+std::unique_ptr<const Store::Variable> Store::open(uint32_t number) const {
+  auto variable = std::make_unique<Variable>();
+  variable->reader = open_reader(number, array_file::Reading::mapped);
+  const std::vector<std::string_view> names = names_with(metadata(), number);
+  variable->column = std::make_shared<const Column>(variable->reader->layers(), names);
+  variable->disagrees.resize(names.size());
+  std::set<std::pair<uint32_t, uint32_t>> agreeing;  // schema, layout
+  for (uint32_t dataset = 0; dataset < names.size(); ++dataset) {
+    if (!variable->column->is_readable(dataset)) continue;
+    const uint32_t schema = *metadata().schema_number(dataset, number);
+    const std::pair pair(schema, variable->column->layout_number(dataset));
+    if (agreeing.contains(pair)) continue;
+    const array_file::ColumnLayout& layout = variable->column->layout(dataset);
+    const Schema& told = metadata().schema(schema);
+    variable->disagrees[dataset] = told.dtype.type() != layout.type || told.shape != layout.shape;
+    if (!variable->disagrees[dataset]) agreeing.insert(pair);
+  }
+  return variable;
+}
+
+// While a store is compacted its files change, and what they hold does not.
+std::unique_ptr<const Reader> Store::open_reader(uint32_t variable, array_file::Reading reading) const {
+  constexpr int kMostTries = 20;
+  std::vector<array_file::LayerFile> layers = snapshot_.variables[variable].layers;
+  for (int i = 1;; ++i) {
+    try {
+      if (layers.empty()) throw IoError(ENOENT, std::strerror(ENOENT), base_path(variable));
+      auto reader = std::make_unique<const Reader>(layers, max_metadata_bytes_, reading);
+      if (!is_current(path_, snapshot_)) fail_replaced();
+      return reader;
+    } catch (const IoError& error) {
+      if (error.code() != ENOENT || i == kMostTries) throw;
+    }
+    const Snapshot now = read_snapshot(path_, max_metadata_bytes_);
+    if (!(now.version == version())) fail_replaced();
+    layers = now.variables[variable].layers;
+  }
+}
+
+void Store::fail_replaced() const {
+  throw FieldError("store: expected it as it was when it was opened, got one that was written to since: open it again")
+      .in_file(path_);
+}
+
+void Store::fail_disagreement(uint32_t variable, uint32_t dataset) const {
+  const Schema& told = metadata().schema(*metadata().schema_number(dataset, variable));
+  const array_file::ColumnLayout& layout = opened(variable).column->layout(dataset);
+  const auto text = [](array_file::Type type, const std::vector<uint64_t>& shape) {
+    std::string dims;
+    for (const uint64_t extent : shape) dims += cat(dims.empty() ? "" : ", ", extent);
+    return cat(name_of(type), " (", dims, ")");
+  };
+  throw CorruptFileError(cat("array: the metadata says ", text(told.dtype.type(), told.shape), ", its file ",
+                             text(layout.type, layout.shape)))
+      .in_file(base_path(variable))
+      .at_field(std::string(metadata().dataset_name(dataset)));
+}
+
+}  // namespace atompack::atlas_store

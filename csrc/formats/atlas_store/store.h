@@ -1,0 +1,76 @@
+// A store as it was when it was opened: its datasets, and columns of its variables.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "formats/array_file/read/column_slice.h"
+#include "formats/array_file/read/reader.h"
+#include "formats/array_file/read/statistics.h"
+#include "formats/atlas_store/snapshot.h"
+
+namespace atompack::atlas_store {
+
+using array_file::SliceRequest;
+
+// Files of variables are opened when they are first used; what a later flush added is not taken up: opening a variable
+// then is an error, and so is opening the store anew for a handle that saw it before. Const methods are thread-safe; in
+// a fork of the process that opened it they go on working.
+class Store {
+ public:
+  // `expected`: what version() of an earlier handle said. Throws IoError, CorruptFileError, UnsupportedFormatError;
+  // FieldError if it is another version.
+  // `max_metadata_bytes`: of the metadata file, and of the footers of each variable.
+  explicit Store(std::string path, const std::optional<Version>& expected = std::nullopt,
+                 uint64_t max_metadata_bytes = array_file::kMaxMetadataBytes);
+  Store(const Store&) = delete;
+  Store& operator=(const Store&) = delete;
+  ~Store();
+
+  const std::string& path() const { return path_; }
+  const Version& version() const { return snapshot_.version; }
+  const std::vector<std::string>& warnings() const { return snapshot_.warnings; }
+
+  // Its datasets are numbered from 0 on, none is left out.
+  const Metadata& metadata() const { return snapshot_.metadata; }
+  int64_t n_datasets() const { return metadata().n_numbers(); }
+
+  // The same slice of one variable in each of these datasets, in any order, repeats allowed. Throws what is wrong with
+  // the variable's files, or with its array of one of these datasets.
+  std::unique_ptr<ColumnSlice> slice(uint32_t variable, std::span<const int64_t> datasets,
+                                     const SliceRequest& request) const;
+  // The type of a variable's values, for columns in which no dataset has any.
+  ColumnType type_of(uint32_t variable) const;
+
+  // The array as its file describes it. FieldError if the dataset has none.
+  array_file::Array array(uint32_t variable, uint32_t dataset) const;
+  // The files of a variable, opened anew. FieldError where the store was written to since.
+  std::unique_ptr<const array_file::Reader> open_reader(uint32_t variable, array_file::Reading reading) const;
+  // By dataset; also of datasets that were deleted since.
+  array_file::Statistics statistics(uint32_t variable) const;
+  // For each of these datasets, in which of the blocks of the variable its first chunk lies: numbers that say nothing
+  // but equal or not. Empty arrays share one.
+  std::vector<int64_t> blocks(uint32_t variable, std::span<const int64_t> datasets) const;
+
+ private:
+  struct Variable;
+
+  const Variable& opened(uint32_t variable) const;
+  std::unique_ptr<const Variable> open(uint32_t variable) const;
+  std::string base_path(uint32_t variable) const;
+  [[noreturn]] void fail_replaced() const;
+  [[noreturn]] void fail_disagreement(uint32_t variable, uint32_t dataset) const;
+
+  std::string path_;
+  uint64_t max_metadata_bytes_;
+  Snapshot snapshot_;
+  // Without a lock: of two threads that open the same variable the first one's stays.
+  mutable std::vector<std::atomic<const Variable*>> variables_;
+};
+
+}  // namespace atompack::atlas_store

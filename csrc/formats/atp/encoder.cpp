@@ -1,0 +1,350 @@
+#include "formats/atp/encoder.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <tuple>
+
+namespace atompack::atp {
+namespace {
+
+constexpr uint64_t kMost = std::numeric_limits<uint32_t>::max();  // of every size and count in the format
+constexpr uint64_t kMostSections = 65535;
+
+// The order in which builtins are written; properties follow, of atoms first, sorted by key.
+constexpr std::array<std::string_view, 8> kBuiltinOrder{"charges", "cell", "energy", "forces",
+                                                        "name",    "pbc",  "stress", "velocities"};
+
+auto writing_place(const Column& column) {
+  const auto builtin = std::ranges::find(kBuiltinOrder, column.key);
+  const auto place = column.scope == Scope::builtin ? builtin - kBuiltinOrder.begin() : 0;
+  return std::tuple(column.scope, place, std::string_view(column.key));
+}
+
+// Row shape and level of a value as a schema sees it.
+Level level_of(const Column& column) {
+  if (column.scope != Scope::builtin) return column.scope == Scope::atom_property ? Level::atom : Level::molecule;
+  for (uint8_t tag = 0; tag < kTagCount; ++tag) {
+    if (const auto type = field_type(Scope::builtin, column.key, tag)) return type->level;
+  }
+  throw FieldError("key: not the name of a builtin field").at_field(column.key);
+}
+
+Shape without_first(const Shape& shape) {
+  Shape rest;
+  for (int i = 1; i < shape.rank(); ++i) rest.push_back(shape.dims()[static_cast<size_t>(i)]);
+  return rest;
+}
+
+std::string words_for(const Value& value, const Shape& row_shape) {
+  switch (value.kind) {
+    case ValueKind::none:
+      return "None";
+    case ValueKind::string:
+      return "text";
+    case ValueKind::numeric:
+      return row_shape.rank() == 0 ? cat(name_of(value.dtype), " number")
+                                   : cat(name_of(value.dtype), " array of shape ", row_shape);
+  }
+  return "?";
+}
+
+// An array without values may have dimensions of any size.
+void check_dims(const Shape& row_shape) {
+  uint64_t most = 1;
+  for (const int64_t dim : row_shape.dims()) {
+    const auto size = static_cast<uint64_t>(std::max(dim, int64_t{1}));
+    if (size > kMost || __builtin_mul_overflow(most, size, &most) || most > kMost) {
+      throw FieldError(cat("shape: the format has no dimensions like those of ", row_shape));
+    }
+  }
+}
+
+SchemaEntry entry_of(const Column& column, Level level, const Value& value, const Shape& row_shape) {
+  check_dims(row_shape);
+  const FieldType type{level, value.kind, value.kind == ValueKind::numeric ? value.dtype : DType::uint8};
+  const std::optional<uint8_t> tag = tag_for(column.scope, column.key, type, row_shape);
+  if (!tag) {
+    throw FieldError(cat("type: the format has no ", level == Level::atom ? "value for each atom" : "value",
+                         " here that is ", words_for(value, row_shape)));
+  }
+  return entry_for(column.scope, column.key, *tag, type, row_shape);
+}
+
+std::string head_of(const SchemaEntry& entry) {
+  std::string head;
+  head += static_cast<char>(entry.scope);
+  head += static_cast<char>(entry.key.size());
+  head += entry.key;
+  head += static_cast<char>(entry.tag);
+  return head;
+}
+
+void check_format(const SchemaEntry& entry, RecordRules& rules) {
+  if (!needs_format_3(entry.scope, entry.tag)) return;
+  if (!rules.settled) {
+    rules.format = 3;
+  } else if (rules.format == 2) {
+    const FieldType& type = entry.type;
+    throw FieldError(cat("type: expected ", type.dtype == DType::float32 ? "float64" : "float32",
+                         " as records of format 2 have it, got ", name_of(type.dtype)));
+  }
+}
+
+}  // namespace
+
+Encoder::Encoder(const Columns& columns, codec::Codec codec, RecordRules& rules) : columns_(columns) {
+  check_rows();
+  record_bytes_.resize(columns.rows ? columns.rows->size() : columns.ptr.size() - 1);
+  if (size() == 0) return;
+  check_structure(rules);
+  check_numbers();
+  SchemaUnion known(rules.schema);
+  for (const Column& column : columns.fields) {
+    try {
+      check_column(column);
+      if (auto section = section_of(column, known)) sections_.push_back(std::move(*section));
+    } catch (DataError& error) {
+      error.at_field(column.key);
+      throw;
+    }
+  }
+  for (const SchemaEntry& entry : known.added()) {
+    try {
+      check_format(entry, rules);
+    } catch (DataError& error) {
+      error.at_field(entry.key);
+      throw;
+    }
+  }
+  const auto place = [](const Section& section) { return writing_place(*section.column); };
+  std::ranges::sort(sections_, {}, place);
+  if (const auto twice = std::ranges::adjacent_find(sections_, {}, place); twice != sections_.end()) {
+    throw FieldError("key: given twice").at_field(twice->column->key);
+  }
+  check_scopes();
+  check_sizes(codec);
+  if (!known.added().empty()) rules.schema = known.joined();
+}
+
+uint32_t Encoder::n_atoms(int64_t i) const { return static_cast<uint32_t>(atoms_of(row(i))); }
+
+// ptr and rows stay inside; everything else relies on it.
+void Encoder::check_rows() const {
+  const auto& ptr = columns_.ptr;
+  if (ptr.empty() || ptr.front() != 0) throw FieldError("ptr: expected to start with 0");
+  if (!std::ranges::is_sorted(ptr)) throw FieldError("ptr: expected numbers that ascend");
+  const Shape& positions = columns_.positions.shape;
+  if (positions != Shape{ptr.back(), 3}) {
+    throw FieldError(cat("shape: expected ", Shape{ptr.back(), 3}, ", got ", positions)).at_field("positions");
+  }
+  if (columns_.numbers.shape != Shape{ptr.back()}) {
+    throw FieldError(cat("shape: expected ", Shape{ptr.back()}, ", got ", columns_.numbers.shape))
+        .at_field("atomic_numbers");
+  }
+  if (!columns_.rows) return;
+  const auto n = static_cast<int64_t>(ptr.size()) - 1;
+  for (const int64_t row : *columns_.rows) {
+    if (row < 0 || row >= n) throw InternalError(cat("molecule ", row, " is not one of ", n));
+  }
+}
+
+void Encoder::check_structure(RecordRules& rules) const {
+  const DType dtype = columns_.positions.dtype;
+  if (dtype != DType::float32 && dtype != DType::float64) {
+    throw FieldError(cat("type: expected float32 or float64, got ", name_of(dtype))).at_field("positions");
+  }
+  if (rules.positions && *rules.positions != dtype) {
+    throw FieldError(
+        cat("type: expected ", name_of(*rules.positions), " as in the molecules before, got ", name_of(dtype)))
+        .at_field("positions");
+  }
+  rules.positions = dtype;
+  if (dtype == DType::float64) rules.format = 3;  // settled rules are of that format already
+}
+
+void Encoder::check_numbers() const {
+  constexpr int64_t kMostNumber = 255;
+  const std::byte* const numbers = columns_.numbers.data.data();
+  if (columns_.numbers.dtype != DType::int64) throw InternalError("atomic numbers come as int64");
+  for (int64_t i = 0; i < size(); ++i) {
+    const auto first = static_cast<size_t>(columns_.ptr[static_cast<size_t>(row(i))]);
+    const auto n = static_cast<size_t>(atoms_of(row(i)));
+    uint64_t bits = 0;
+    for (size_t k = first; k < first + n; ++k) bits |= load_le<uint64_t>(numbers + 8 * k);
+    if (bits <= kMostNumber) continue;
+    for (size_t k = first; k < first + n; ++k) {
+      const auto number = load_le<int64_t>(numbers + 8 * k);
+      if (number >= 0 && number <= kMostNumber) continue;
+      throw FieldError(cat("atomic number: expected 0 to 255, got ", number)).at_field("atomic_numbers").at_molecule(i);
+    }
+  }
+}
+
+void Encoder::check_column(const Column& column) const {
+  if (column.key.size() > kLongestKey) {
+    throw FieldError(cat("key: expected at most ", kLongestKey, " bytes, got ", column.key.size()));
+  }
+  if (column.scope != Scope::builtin && column.key == "stress") {
+    throw FieldError("key: the format keeps this name to itself, no property can have it");
+  }
+  const bool per_atom = level_of(column) == Level::atom;
+  const int64_t molecules = static_cast<int64_t>(columns_.ptr.size()) - 1;
+  const int64_t rows = per_atom ? columns_.ptr.back() : molecules;
+  if (column.stacked) {
+    const Shape& shape = column.stacked->shape;
+    if (shape.rank() == 0 || shape.dims()[0] != rows) {
+      throw FieldError(cat("shape: expected ", rows, " rows, got ", shape));
+    }
+  } else if (static_cast<int64_t>(column.each.size()) != molecules) {
+    throw FieldError(cat("values: expected one for each of ", molecules, " molecules, got ", column.each.size()));
+  }
+}
+
+// Nothing if no molecule has it.
+std::optional<Encoder::Section> Encoder::section_of(const Column& column, SchemaUnion& known) const {
+  const Level level = level_of(column);
+  std::optional<Section> section;
+  const auto add = [&](const Value& value, const Shape& row_shape) {
+    const SchemaEntry entry = entry_of(column, level, value, row_shape);
+    known.add(entry);
+    if (section) return;
+    const uint64_t row_bytes = static_cast<uint64_t>(row_shape.numel()) * item_bytes(value.dtype);
+    section = Section{&column, level, traits_of(entry.tag).form == Form::tensor, head_of(entry), row_bytes, row_shape};
+  };
+  for (int64_t i = 0; i < size(); ++i) {
+    const auto at = static_cast<size_t>(row(i));
+    if (column.present != nullptr && !column.present[at]) continue;
+    try {
+      if (column.stacked) {
+        add(*column.stacked, without_first(column.stacked->shape));
+        return section;  // all rows are alike
+      }
+      const Value& value = column.each[at];
+      if (column.scope == Scope::builtin && value.kind == ValueKind::none) continue;
+      if (level == Level::molecule) {
+        add(value, value.shape);
+        continue;
+      }
+      if (value.kind == ValueKind::numeric && (value.shape.rank() == 0 || value.shape.dims()[0] != atoms_of(row(i)))) {
+        throw FieldError(cat("shape: expected ", atoms_of(row(i)), " rows, got ", value.shape));
+      }
+      add(value, without_first(value.shape));
+    } catch (DataError& error) {
+      error.at_molecule(i);
+      throw;
+    }
+  }
+  return section;
+}
+
+namespace {
+
+bool has_field(const Column& column, int64_t row) {
+  const auto at = static_cast<size_t>(row);
+  if (column.present != nullptr && !column.present[at]) return false;
+  return column.stacked || column.scope != Scope::builtin || column.each[at].kind != ValueKind::none;
+}
+
+}  // namespace
+
+// The original cannot read a record that has a key in both scopes.
+void Encoder::check_scopes() const {
+  for (const Section& first : sections_) {
+    if (first.column->scope != Scope::atom_property) continue;
+    for (const Section& second : sections_) {
+      if (second.column->scope != Scope::molecule_property || second.column->key != first.column->key) continue;
+      for (int64_t i = 0; i < size(); ++i) {
+        if (!has_field(*first.column, row(i)) || !has_field(*second.column, row(i))) continue;
+        throw FieldError("key: a molecule cannot have it as a property of its own and of its atoms")
+            .at_field(first.column->key)
+            .at_molecule(i);
+      }
+    }
+  }
+}
+
+void Encoder::check_sizes(codec::Codec codec) {
+  const uint64_t position_bytes = 3 * item_bytes(columns_.positions.dtype);
+  if (sections_.size() > kMostSections) {
+    throw FieldError(cat("fields: expected at most ", kMostSections, ", got ", sections_.size()));
+  }
+  for (int64_t i = 0; i < size(); ++i) {
+    const auto n = static_cast<uint64_t>(atoms_of(row(i)));
+    uint64_t bytes = 6 + n * (position_bytes + 1);
+    for (const Section& section : sections_) {
+      if (!has_field(*section.column, row(i))) continue;
+      bytes += section.head.size() + 4 + payload_bytes(section, row(i));
+    }
+    try {
+      if (n > kMost || bytes > kMost || codec::compressed_bound(codec, bytes) > kMost) {
+        throw FieldError(cat("record: expected less than 4 GiB, got ", bytes, " bytes"));
+      }
+    } catch (DataError& error) {
+      error.at_molecule(i);
+      throw;
+    }
+    record_bytes_[static_cast<size_t>(i)] = bytes;
+  }
+}
+
+uint64_t Encoder::payload_bytes(const Section& section, int64_t row) const {
+  const auto shape_bytes = [&](int rank) { return section.is_tensor ? 1 + 4 * static_cast<uint64_t>(rank) : 0; };
+  if (!section.column->stacked) {
+    const Value& value = section.column->each[static_cast<size_t>(row)];
+    return shape_bytes(value.shape.rank()) + value.data.size();
+  }
+  const bool per_atom = section.level == Level::atom;
+  const uint64_t rows = per_atom ? static_cast<uint64_t>(atoms_of(row)) : 1;
+  return shape_bytes(section.row_shape.rank() + (per_atom ? 1 : 0)) + rows * section.row_bytes;
+}
+
+std::byte* Encoder::encode_payload(const Section& section, int64_t row, std::byte* at) const {
+  const auto store_rank = [&](int rank) {
+    if (section.is_tensor) at = store_le(at, static_cast<uint8_t>(rank));
+  };
+  const auto store_dims = [&](std::span<const int64_t> dims) {
+    if (!section.is_tensor) return;
+    for (const int64_t dim : dims) at = store_le(at, static_cast<uint32_t>(dim));
+  };
+  if (!section.column->stacked) {
+    const Value& value = section.column->each[static_cast<size_t>(row)];
+    store_rank(value.shape.rank());
+    store_dims(value.shape.dims());
+    return store(at, value.data);
+  }
+  const bool per_atom = section.level == Level::atom;
+  const int64_t rows = per_atom ? atoms_of(row) : 1;
+  const int64_t first = per_atom ? columns_.ptr[static_cast<size_t>(row)] : row;
+  store_rank(section.row_shape.rank() + (per_atom ? 1 : 0));
+  if (per_atom) store_dims({&rows, 1});
+  store_dims(section.row_shape.dims());
+  return store(at, section.column->stacked->data.subspan(static_cast<uint64_t>(first) * section.row_bytes,
+                                                         static_cast<uint64_t>(rows) * section.row_bytes));
+}
+
+void Encoder::encode(int64_t i, std::byte* out) const {
+  const int64_t row = this->row(i);
+  const auto first = static_cast<uint64_t>(columns_.ptr[static_cast<size_t>(row)]);
+  const auto n = static_cast<uint64_t>(atoms_of(row));
+  const uint64_t position_bytes = 3 * item_bytes(columns_.positions.dtype);
+  std::byte* at = store_le(out, static_cast<uint32_t>(n));
+  at = store(at, columns_.positions.data.subspan(first * position_bytes, n * position_bytes));
+  const std::byte* const numbers = columns_.numbers.data.data() + 8 * first;
+  for (uint64_t k = 0; k < n; ++k) *at++ = numbers[8 * k];  // the lowest byte: all are below 256
+  std::byte* const count_at = at;
+  at += sizeof(uint16_t);
+  uint16_t count = 0;
+  for (const Section& section : sections_) {
+    if (!has_field(*section.column, row)) continue;
+    ++count;
+    at = store(at, as_bytes(section.head));
+    std::byte* const length_at = at;
+    at = encode_payload(section, row, at + sizeof(uint32_t));
+    store_le(length_at, static_cast<uint32_t>(at - length_at - sizeof(uint32_t)));
+  }
+  store_le(count_at, count);
+  if (at != out + record_bytes(i)) throw InternalError("a record came out longer or shorter than planned");
+}
+
+}  // namespace atompack::atp

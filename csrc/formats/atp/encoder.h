@@ -1,0 +1,65 @@
+// Makes records out of columns; FORMAT.md#record.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "codec/codec.h"
+#include "formats/atp/schema.h"
+#include "model/columns.h"
+
+namespace atompack::atp {
+
+// What all records of a file have in common.
+struct RecordRules {
+  bool settled = false;  // by molecules that are in the file; until then the next call settles it
+  uint32_t format = 2;
+  std::optional<DType> positions;  // of the schema's, once there is one
+  Schema schema;
+};
+
+// Molecules of one call, checked against the file's rules and those of the call so far. Keeps views of the columns.
+class Encoder {
+ public:
+  // Adds to the rules. Throws FieldError, naming key, types and molecule (counted within these columns), if they do
+  // not fit; nothing is encoded before all of them have passed.
+  Encoder(const Columns& columns, codec::Codec codec, RecordRules& rules);
+
+  int64_t size() const { return static_cast<int64_t>(record_bytes_.size()); }
+  uint32_t n_atoms(int64_t i) const;
+  uint64_t record_bytes(int64_t i) const { return record_bytes_[static_cast<size_t>(i)]; }
+  // Fills record_bytes(i) bytes.
+  void encode(int64_t i, std::byte* out) const;
+
+ private:
+  // A column as it becomes a section of each record.
+  struct Section {
+    const Column* column;
+    Level level;
+    bool is_tensor;
+    std::string head;    // kind, key length, key, tag
+    uint64_t row_bytes;  // of the stacked form
+    Shape row_shape;     // of the stacked form
+  };
+
+  int64_t row(int64_t i) const { return columns_.rows ? (*columns_.rows)[static_cast<size_t>(i)] : i; }
+  int64_t atoms_of(int64_t row) const {
+    return columns_.ptr[static_cast<size_t>(row) + 1] - columns_.ptr[static_cast<size_t>(row)];
+  }
+  void check_structure(RecordRules& rules) const;
+  void check_rows() const;
+  void check_numbers() const;
+  void check_column(const Column& column) const;
+  std::optional<Section> section_of(const Column& column, SchemaUnion& known) const;
+  void check_scopes() const;
+  void check_sizes(codec::Codec codec);
+  uint64_t payload_bytes(const Section& section, int64_t row) const;
+  std::byte* encode_payload(const Section& section, int64_t row, std::byte* at) const;
+
+  const Columns& columns_;
+  std::vector<Section> sections_;  // in the order in which they are written
+  std::vector<uint64_t> record_bytes_;
+};
+
+}  // namespace atompack::atp

@@ -1,0 +1,44 @@
+#include "formats/atp/inspect.h"
+
+#include <algorithm>
+
+#include "formats/atp/index.h"
+#include "formats/atp/reader.h"
+
+namespace atompack::atp {
+
+std::array<SlotState, 2> describe_slots(const std::string& path) {
+  const io::UniqueFd fd = io::open_for_reading(path);
+  const uint64_t file_size = io::identify(fd.get(), path).size;
+  std::array<SlotState, 2> slots;
+  for (size_t i = 0; i < slots.size(); ++i) {
+    std::array<std::byte, Header::kEncodedSize> bytes{};
+    const size_t got = io::read_at(fd.get(), i * bytes.size(), bytes, path);
+    try {
+      if (got < bytes.size()) throw CorruptFileError(cat("header slot: expected ", bytes.size(), " bytes, got ", got));
+      slots[i].header = Header::decode(bytes, file_size);
+    } catch (DataError& error) {
+      slots[i].problem = error.shift_offset(i * bytes.size()).what();
+    }
+  }
+  return slots;
+}
+
+SpaceUse measure_space(const std::string& path, const Snapshot& snapshot) {
+  const Header& header = snapshot.header;
+  const uint64_t end = header.committed_end();
+  SpaceUse use{header.schema_length, header.index_length};
+  const uint64_t area = end - header.data_start;
+  use.record_area = area - std::min(use.schema_bytes + use.index_bytes, area);  // of a broken file, these may overlap
+  if (header.n_molecules == 0) return use;
+  const io::PieceReader file(open_snapshot(path, snapshot), end, path);
+  for_each_entry(file, header, [&](const IndexEntry& entry) {
+    use.n_atoms += entry.n_atoms;  // n_molecules entries lie in the file, so no sum overflows
+    if (!entry.lies_between(header.data_start, end)) return;
+    use.stored_bytes += entry.stored_bytes;
+    use.decoded_bytes += entry.decoded_bytes;
+  });
+  return use;
+}
+
+}  // namespace atompack::atp

@@ -1,0 +1,229 @@
+#include "formats/atp/reader.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+#include "formats/atp/scan.h"
+
+namespace atompack::atp {
+namespace {
+
+// The number of a file that was replaced may be given to a later one. A file's generations only grow, and a generation
+// has one header.
+bool may_hold(int fd, const std::string& path, const Header& header) {
+  std::array<std::byte, 2 * Header::kEncodedSize> slots{};
+  const size_t got = io::read_at(fd, 0, slots, path);
+  const uint64_t size = io::identify(fd, path).size;
+  if (size < header.committed_end()) return true;  // it was cut, which reading reports
+  try {
+    const Header now = choose_header(Bytes(slots).first(got), size);
+    return now.generation > header.generation ||
+           (now.generation == header.generation && now.encode() == header.encode());
+  } catch (const DataError&) {
+    return true;  // damaged since; the snapshot knows what is in the file
+  }
+}
+
+}  // namespace
+
+io::UniqueFd open_snapshot(const std::string& path, const Snapshot& snapshot) {
+  io::UniqueFd fd = io::open_for_reading(path);
+  const io::FileIdentity now = io::identify(fd.get(), path);
+  if (!now.same_file(snapshot.identity) || !may_hold(fd.get(), path, snapshot.header)) {
+    throw IoError(ESTALE, "another file stands here than the one that was opened first; refresh() takes it up", path);
+  }
+  if (const uint64_t end = snapshot.header.committed_end(); now.size < end) {
+    throw CorruptFileError(cat("the file shrank since it was opened first: expected ", end, " bytes, got ", now.size))
+        .in_file(path);
+  }
+  return fd;
+}
+
+Reader::Reader(std::string path, const Snapshot& snapshot, const ReadOptions& options)
+    : path_(std::move(path)), header_(snapshot.header) {
+  open(snapshot, options);
+  try {
+    stored_schema_ = load_schema();
+    decoder_ = std::make_unique<RecordDecoder>(stored_schema_);
+    schema_ = decoder_->declared();
+    if (!stored_schema_.is_stored) {
+      check_overlap();
+      schema_.fields = scan_fields(*this);
+    }
+    check_slots();
+  } catch (DataError& error) {
+    error.in_file(path_);
+    throw;
+  }
+}
+
+void Reader::open(const Snapshot& snapshot, const ReadOptions& options) {
+  io::UniqueFd fd = open_snapshot(path_, snapshot);
+  const uint64_t end = header_.committed_end();
+  if (options.access == io::Access::read) {
+    pieces_.emplace(std::move(fd), end, path_);
+  } else {
+    file_.emplace(std::move(fd), end, path_, options.access, options.populate);
+  }
+}
+
+Schema Reader::load_schema() const {
+  if (file_) return decode_schema(file_->bytes().subspan(header_.schema_offset, header_.schema_length), header_);
+  return read_schema(*pieces_, header_);
+}
+
+void Reader::prepare(std::span<const int64_t>) const {
+  file_ ? file_->check_not_shrunk() : pieces_->check_not_shrunk();
+}
+
+Bytes Reader::stored(const IndexEntry& entry) const {
+  if (file_) return file_->bytes().subspan(entry.offset, entry.stored_bytes);
+  thread_local io::PieceBuffer buffer;
+  return pieces_->read(entry.offset, entry.stored_bytes, buffer);
+}
+
+// Records do not lie over one another; if they did, looking at each could take a time that grows with the square of
+// the file. Twice its bytes leave room for a damaged entry.
+void Reader::check_overlap() const {
+  const uint64_t most = 2 * (header_.committed_end() - header_.data_start);
+  uint64_t stored = 0;
+  for (int64_t i = 0; i < size(); ++i) {
+    const IndexEntry found = entry(i);
+    if (found.lies_between(header_.data_start, header_.committed_end())) stored += found.stored_bytes;
+    if (stored > most) throw CorruptFileError("index: records lie over one another", header_.index_offset);
+  }
+}
+
+// Slots make room in a batch for values that are absent, so large ones must be borne out: each by a record that can
+// hold it, all together by all records.
+void Reader::check_slots() const {
+  constexpr uint64_t kSmall = 64 * 1024;
+  uint64_t total = 0;
+  uint64_t largest = 0;
+  std::string key;
+  for (const SchemaEntry& entry : stored_schema_.entries) {
+    const uint64_t bytes = entry.slot_bytes.value_or(0);
+    total += bytes;
+    if (bytes <= largest) continue;
+    largest = bytes;
+    key = entry.key;
+  }
+  if (total <= kSmall) return;
+  check_overlap();
+  uint64_t held = 0;
+  uint64_t longest = 0;
+  for (int64_t i = 0; i < size(); ++i) {
+    const uint64_t bytes = sound_bytes(i);
+    held += bytes;
+    longest = std::max(longest, bytes);
+    if (longest > largest && held > total) return;
+  }
+  if (longest > largest) {
+    throw CorruptFileError(cat("schema slot bytes: all records hold ", held, ", got ", total, " in all"));
+  }
+  throw CorruptFileError(cat("schema slot bytes: the longest record holds ", longest, ", got ", largest)).at_field(key);
+}
+
+// Of a record that no batch can hold because its entry is damaged: 0.
+uint64_t Reader::sound_bytes(int64_t index) const {
+  try {
+    return static_cast<uint64_t>(extent(index).decoded_bytes);
+  } catch (const DataError&) {
+    return 0;
+  }
+}
+
+IndexEntry Reader::entry(int64_t index) const {
+  const uint64_t at =
+      header_.index_offset + IndexEntry::kFirstAt + static_cast<uint64_t>(index) * IndexEntry::kEncodedSize;
+  // Inside: the header's ranges agree with its count.
+  if (file_) return IndexEntry::decode(file_->bytes().data() + at);
+  constexpr uint64_t kAhead = 4096;
+  thread_local io::PieceBuffer buffer;
+  return IndexEntry::decode(pieces_->read(at, IndexEntry::kEncodedSize, buffer, kAhead).data());
+}
+
+MoleculeExtent Reader::extent(int64_t index) const {
+  const IndexEntry found = entry(index);
+  try {
+    found.validate(header_.data_start, header_.committed_end());
+    const uint64_t bound = bound_of(found);
+    if (found.decoded_bytes > bound || (header_.codec == codec::Codec::none && found.decoded_bytes != bound)) {
+      throw CorruptFileError(cat("index entry: ", found.stored_bytes, " stored bytes (", name_of(header_.codec),
+                                 ") hold at most ", bound, ", got an uncompressed size of ", found.decoded_bytes));
+    }
+    if (const uint64_t least = decoder_->least_bytes(found.n_atoms); least > found.decoded_bytes) {
+      throw CorruptFileError(cat("index entry: a record of ", found.n_atoms, " atoms takes at least ", least,
+                                 " bytes, got ", found.decoded_bytes));
+    }
+  } catch (DataError& error) {
+    name_place(error, index);
+    throw;
+  }
+  return {found.n_atoms, found.decoded_bytes, found.decoded_bytes * codec::work_factor(header_.codec)};
+}
+
+void Reader::prefetch(int64_t index) const {
+  constexpr uint32_t kLine = 64;
+  constexpr uint32_t kMost = 4096;  // the hardware follows a longer run by itself
+  if (!file_) return;
+  const IndexEntry found = entry(index);
+  if (!found.lies_between(header_.data_start, header_.committed_end())) return;
+  const std::byte* const first = file_->bytes().data() + found.offset;
+  for (uint32_t at = 0; at < std::min(found.stored_bytes, kMost); at += kLine) __builtin_prefetch(first + at);
+}
+
+uint64_t Reader::bound_of(const IndexEntry& entry) const {
+  try {
+    return codec::decoded_bound(header_.codec, stored(entry));
+  } catch (DataError& error) {
+    error.shift_offset(entry.offset);
+    throw;
+  }
+}
+
+Bytes Reader::decode(int64_t index, std::span<std::byte> scratch) const {
+  const IndexEntry found = entry(index);
+  try {
+    // Again, since extent(): the mapping shows what others write to the file.
+    found.validate(header_.data_start, header_.committed_end());
+    if (header_.codec == codec::Codec::none && file_) return stored(found);
+    if (header_.codec == codec::Codec::none) {
+      const std::span<std::byte> room = scratch.first(std::min<size_t>(scratch.size(), found.stored_bytes));
+      pieces_->read(found.offset, room);
+      return room;
+    }
+    codec::decompress(header_.codec, stored(found), scratch);
+  } catch (DataError& error) {
+    name_place(error.at_offset(found.offset), index);
+    throw;
+  }
+  return scratch;
+}
+
+void Reader::visit(int64_t index, Bytes record, MoleculeVisitor& visitor) const {
+  const IndexEntry found = entry(index);
+  try {
+    decoder_->visit(record, found.n_atoms, visitor);
+  } catch (DataError& error) {
+    locate(error, index);
+    throw;
+  }
+}
+
+void Reader::locate(DataError& error, int64_t index) const {
+  const bool mapped = header_.codec == codec::Codec::none;
+  name_place(error.shift_offset(mapped ? entry(index).offset : 0, mapped ? "" : " of the decompressed record"), index);
+}
+
+void Reader::name_place(DataError& error, int64_t index) const { error.at_molecule(index).in_file(path_); }
+
+void read_atom_counts(const std::string& path, const Snapshot& snapshot, std::span<int64_t> out) {
+  const Header& header = snapshot.header;
+  if (header.n_molecules == 0) return;
+  const io::PieceReader file(open_snapshot(path, snapshot), header.committed_end(), path);
+  for_each_entry(file, header, [&, next = size_t{0}](const IndexEntry& entry) mutable { out[next++] = entry.n_atoms; });
+}
+
+}  // namespace atompack::atp

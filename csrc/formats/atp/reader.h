@@ -1,0 +1,85 @@
+// Reads one generation of one .atp file.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "formats/atp/header.h"
+#include "formats/atp/index.h"
+#include "formats/atp/record.h"
+#include "io/mapped_file.h"
+#include "io/piece_reader.h"
+#include "model/molecule_source.h"
+
+namespace atompack::atp {
+
+struct ReadOptions {
+  io::Access access = io::Access::automatic;
+  bool populate = false;
+};
+
+// The file stays mapped, or open where it is read by pread (Access::read): then records are views until the thread
+// asks for the next one. Nothing is read at opening but the schema (files without one are scanned once).
+// Thread-safe: immutable after construction.
+class Reader final : public MoleculeSource {
+ public:
+  // Fails with IoError (ESTALE) if another file stands at the path than the snapshot was taken of.
+  Reader(std::string path, const Snapshot& snapshot, const ReadOptions& options);
+
+  int64_t size() const override { return static_cast<int64_t>(header_.n_molecules); }
+  std::span<const MoleculeSchema> schemas() const override { return {&schema_, 1}; }
+  int32_t schema_of(int64_t) const override { return 0; }
+  void prepare(std::span<const int64_t>) const override;
+  MoleculeExtent extent(int64_t index) const override;
+  void prefetch(int64_t index) const override;
+  bool needs_scratch(int64_t) const override { return pieces_ || header_.codec != codec::Codec::none; }
+  Bytes decode(int64_t index, std::span<std::byte> scratch) const override;
+  void visit(int64_t index, Bytes record, MoleculeVisitor& visitor) const override;
+  void locate(DataError& error, int64_t index) const override;
+
+  const std::string& path() const { return path_; }
+  const Header& header() const { return header_; }
+  const Schema& stored_schema() const { return stored_schema_; }
+  // The record as it lies in the file; extent() has checked where.
+  Bytes stored(int64_t index) const { return stored(entry(index)); }
+
+ private:
+  IndexEntry entry(int64_t index) const;
+  Bytes stored(const IndexEntry& entry) const;
+  void open(const Snapshot& snapshot, const ReadOptions& options);
+  Schema load_schema() const;
+  uint64_t bound_of(const IndexEntry& entry) const;
+  void name_place(DataError& error, int64_t index) const;
+  void check_overlap() const;
+  void check_slots() const;
+  uint64_t sound_bytes(int64_t index) const;
+
+  std::string path_;
+  Header header_;
+  std::optional<io::MappedFile> file_;  // either of the two
+  std::optional<io::PieceReader> pieces_;
+  Schema stored_schema_;
+  std::unique_ptr<const RecordDecoder> decoder_;
+  MoleculeSchema schema_;
+};
+
+// Opens the file that the snapshot was taken of: IoError (ESTALE) if another stands there, CorruptFileError if it
+// shrank.
+io::UniqueFd open_snapshot(const std::string& path, const Snapshot& snapshot);
+
+// Calls use(entry) for each entry of the index, in order.
+template <typename Use>
+void for_each_entry(const io::PieceReader& file, const Header& header, Use use) {
+  constexpr uint64_t kAhead = uint64_t{1} << 20;
+  io::PieceBuffer buffer;
+  uint64_t at = header.index_offset + IndexEntry::kFirstAt;
+  for (uint64_t i = 0; i < header.n_molecules; ++i, at += IndexEntry::kEncodedSize) {
+    use(IndexEntry::decode(file.read(at, IndexEntry::kEncodedSize, buffer, kAhead).data()));
+  }
+}
+
+// The atom counts of the index, without reading a record; `out` has size() places.
+void read_atom_counts(const std::string& path, const Snapshot& snapshot, std::span<int64_t> out);
+
+}  // namespace atompack::atp

@@ -1,0 +1,214 @@
+#include "formats/atp/record.h"
+
+#include <algorithm>
+#include <cstring>
+#include <tuple>
+
+#include "base/checked_math.h"
+#include "base/utf8.h"
+
+namespace atompack::atp {
+namespace {
+
+constexpr uint64_t kMostBytes = uint64_t{1} << 62;
+
+std::string section_header(const SchemaEntry& entry) {
+  std::string header;
+  header += static_cast<char>(entry.scope);
+  header += static_cast<char>(entry.key.size());
+  header += entry.key;
+  header += static_cast<char>(entry.tag);
+  return header;
+}
+
+// Row shape as far as the schema settles it.
+std::optional<Shape> declared_shape(const SchemaEntry& entry) {
+  const TagTraits& traits = traits_of(entry.tag);
+  if (traits.form == Form::tensor) return std::nullopt;
+  if (entry.type.level == Level::atom) return row_shape(traits, Level::atom, traits.element_bytes, 1);
+  if (entry.type.kind != ValueKind::numeric) return Shape{};
+  if (!entry.slot_bytes) return std::nullopt;
+  return row_shape(traits, Level::molecule, *entry.slot_bytes, 0);
+}
+
+// rank, dimensions, values: FORMAT.md#type-tags.
+Bytes read_tensor(FieldView& view, const TagTraits& traits, Bytes payload, uint64_t n_atoms) {
+  ByteCursor cursor(payload);
+  const auto rank = cursor.read_le<uint8_t>("tensor rank");
+  if (rank > Shape::kMaxRank)
+    throw CorruptFileError(cat("tensor rank: expected at most ", Shape::kMaxRank, ", got ", int{rank}));
+  const bool per_atom = view.type.level == Level::atom;
+  if (per_atom && rank == 0) throw CorruptFileError("tensor rank: a value for each atom needs at least 1, got 0");
+  uint64_t most_bytes = traits.element_bytes;  // as if no dimension were 0: no product of some of them may overflow
+  bool empty = false;
+  for (int i = 0; i < rank; ++i) {
+    const auto dim = cursor.read_le<uint32_t>("tensor dimension");
+    empty = empty || dim == 0;
+    if (per_atom && i == 0) {
+      if (dim != n_atoms) throw CorruptFileError(cat("tensor rows: expected ", n_atoms, ", got ", dim));
+    } else {
+      view.row_shape.push_back(dim);
+    }
+    most_bytes = checked_mul(most_bytes, std::max(dim, 1U), "tensor size");
+  }
+  if (most_bytes > kMostBytes) {
+    throw CorruptFileError(cat("tensor size: dimensions of ", most_bytes, " bytes are too large"));
+  }
+  const uint64_t bytes = empty ? 0 : most_bytes;
+  if (cursor.remaining() != bytes) {
+    throw CorruptFileError(cat("tensor values: expected ", bytes, " bytes, got ", cursor.remaining()));
+  }
+  return cursor.take(bytes, "tensor values");
+}
+
+// Finds the row shape; returns the values of a payload. Throws what is wrong with it.
+Bytes read_value(FieldView& view, uint8_t tag, Bytes payload, uint64_t n_atoms) {
+  const TagTraits& traits = traits_of(tag);
+  if (traits.form == Form::tensor) return read_tensor(view, traits, payload, n_atoms);
+  const std::optional<Shape> shape = row_shape(traits, view.type.level, payload.size(), n_atoms);
+  if (!shape) {
+    throw CorruptFileError(
+        cat("payload length: ", payload.size(), " bytes do not fit type tag ", int{tag}, " and ", n_atoms, " atoms"));
+  }
+  if (traits.form == Form::text && !is_utf8(payload)) throw CorruptFileError("string: not UTF-8");
+  view.row_shape = *shape;
+  return payload;
+}
+
+// A damaged builtin spoils its molecule; a damaged property only itself. Offsets count from the payload until here.
+void hand_on(FieldView& view, CorruptFileError& error, uint64_t payload_at, MoleculeVisitor& visitor) {
+  error.at_field(std::string(view.key)).at_offset(0).shift_offset(payload_at);
+  if (view.scope == Scope::builtin) throw error;
+  view.fault = &error;
+  visitor.field(view, {});
+}
+
+}  // namespace
+
+RawSection read_section(ByteCursor& cursor) {
+  RawSection section{};
+  section.start = cursor.position();
+  section.kind = cursor.read_le<uint8_t>("section kind");
+  const auto key_length = cursor.read_le<uint8_t>("section key length");
+  const Bytes key = cursor.take(key_length, "section key");
+  section.tag = cursor.read_le<uint8_t>("section type tag");
+  const auto length = cursor.read_le<uint32_t>("payload length");
+  section.payload_at = cursor.position();
+  section.payload = cursor.take(length, "payload");
+  if (!is_utf8(key)) throw CorruptFileError("section key: not UTF-8", section.start);
+  section.key = as_text(key);
+  return section;
+}
+
+bool is_shown(const RawSection& section) {
+  return section.kind < kScopeCount && (section.kind != 0 || is_builtin(section.key));
+}
+
+RecordDecoder::RecordDecoder(const Schema& schema) : entries_(schema.entries) {
+  declared_.positions = schema.positions;
+  for (const SchemaEntry& entry : entries_) {
+    const std::optional<Shape> shape = declared_shape(entry);
+    declared_.fields.push_back({entry.scope, entry.key, entry.type, shape});
+    FieldView view{entry.scope, {}, entry.type, shape.value_or(Shape{})};
+    view.declaration = static_cast<int32_t>(expected_.size());
+    const TagTraits& traits = traits_of(entry.tag);
+    const bool any_length = !shape || traits.form == Form::text;
+    const uint64_t bytes = entry.type.level == Level::atom ? traits.element_bytes : entry.slot_bytes.value_or(0);
+    expected_.push_back({section_header(entry), view, bytes, any_length});
+  }
+  for (size_t i = 0; i < expected_.size(); ++i) expected_[i].view.key = entries_[i].key;
+}
+
+uint64_t RecordDecoder::least_bytes(uint64_t n_atoms) const {
+  return 6 + n_atoms * (3 * item_bytes(declared_.positions) + 1);  // n_atoms < 2^32: no overflow
+}
+
+void RecordDecoder::visit(Bytes record, uint64_t indexed_atoms, MoleculeVisitor& visitor) const {
+  ByteCursor cursor(record);
+  const auto n_atoms = cursor.read_le<uint32_t>("atom count");
+  if (n_atoms != indexed_atoms) {
+    throw CorruptFileError(cat("atom count: expected ", indexed_atoms, " as in the index, got ", n_atoms), 0);
+  }
+  Geometry geometry{n_atoms, declared_.positions, {}, {}};
+  geometry.positions = cursor.take(uint64_t{n_atoms} * 3 * item_bytes(declared_.positions), "positions");
+  geometry.numbers = cursor.take(n_atoms, "atomic numbers");
+  visitor.geometry(geometry);
+  const auto n_sections = cursor.read_le<uint16_t>("section count");
+  size_t guess = 0;
+  for (int i = 0; i < n_sections; ++i) visit_section(cursor, record, n_atoms, guess, visitor);
+}
+
+// Sections mostly follow one another as the schema lists them: the guess is the entry behind the last match.
+const RecordDecoder::Expected* RecordDecoder::match(Bytes rest, size_t& guess) const {
+  const auto matches = [&](size_t i) {
+    if (i >= expected_.size()) return false;
+    const std::string& header = expected_[i].header;
+    return rest.size() >= header.size() && same_bytes(rest.data(), header.data(), header.size());
+  };
+  if (!matches(guess)) {
+    if (rest.size() < 2) return nullptr;
+    const auto key_length = static_cast<size_t>(rest[1]);
+    if (rest.size() - 2 < key_length) return nullptr;
+    guess = find(static_cast<Scope>(rest[0]), as_text(rest.subspan(2, key_length)));
+    if (!matches(guess)) return nullptr;
+  }
+  return &expected_[guess++];
+}
+
+void RecordDecoder::visit_section(ByteCursor& cursor, Bytes record, uint64_t n_atoms, size_t& guess,
+                                  MoleculeVisitor& visitor) const {
+  const Expected* expected = match(record.subspan(cursor.position()), guess);
+  if (expected == nullptr) return visit_unexpected(cursor, n_atoms, visitor);
+  cursor.take(expected->header.size(), "section header");
+  const auto length = cursor.read_le<uint32_t>("payload length");
+  const uint64_t payload_at = cursor.position();
+  const Bytes payload = cursor.take(length, "payload");
+  const uint64_t rows = expected->view.type.level == Level::atom ? n_atoms : 1;
+  if (!expected->any_length && length == expected->payload_bytes * rows) [[likely]] {
+    return visitor.field(expected->view, payload);
+  }
+  FieldView view = expected->view;
+  Bytes data;
+  try {
+    if (!expected->any_length) {
+      throw CorruptFileError(cat("payload length: expected ", expected->payload_bytes * rows, ", got ", length));
+    }
+    view.row_shape = Shape{};
+    data = read_value(view, static_cast<uint8_t>(expected->header.back()), payload, n_atoms);
+  } catch (CorruptFileError& error) {
+    return hand_on(view, error, payload_at, visitor);
+  }
+  visitor.field(view, data);
+}
+
+void RecordDecoder::visit_unexpected(ByteCursor& cursor, uint64_t n_atoms, MoleculeVisitor& visitor) const {
+  const RawSection section = read_section(cursor);
+  if (!is_shown(section)) return;
+  const uint8_t tag = section.tag;
+
+  FieldView view{static_cast<Scope>(section.kind), section.key, {}, {}};
+  Bytes data;
+  try {
+    if (const size_t listed = find(view.scope, view.key); listed < entries_.size()) {
+      throw CorruptFileError(
+          cat("type tag: expected ", int{entries_[listed].tag}, " as in the schema, got ", int{tag}));
+    }
+    const std::optional<FieldType> type = field_type(view.scope, view.key, tag);
+    if (!type) throw CorruptFileError(cat("type tag: ", int{tag}, " is not legal here"));
+    view.type = *type;
+    data = read_value(view, tag, section.payload, n_atoms);
+  } catch (CorruptFileError& error) {
+    return hand_on(view, error, section.payload_at, visitor);
+  }
+  visitor.field(view, data);
+}
+
+// The number of the entry, or how many there are.
+size_t RecordDecoder::find(Scope scope, std::string_view key) const {
+  const auto place = [](const SchemaEntry& entry) { return std::tuple(entry.scope, std::string_view(entry.key)); };
+  const auto found = std::ranges::lower_bound(entries_, std::tuple(scope, key), {}, place);
+  const bool listed = found != entries_.end() && place(*found) == std::tuple(scope, key);
+  return listed ? static_cast<size_t>(found - entries_.begin()) : entries_.size();
+}
+
+}  // namespace atompack::atp

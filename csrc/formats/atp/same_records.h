@@ -1,0 +1,12 @@
+// Whether two files hold the same records.
+#pragma once
+
+#include "formats/atp/reader.h"
+
+namespace atompack::atp {
+
+// Throws CorruptFileError unless molecules `first`, `first` + 1, ... of `copy` are, decompressed, those of `original`
+// that the indices name.
+void check_same_records(const Reader& original, std::span<const int64_t> indices, const Reader& copy, int64_t first);
+
+}  // namespace atompack::atp

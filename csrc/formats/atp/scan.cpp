@@ -1,0 +1,60 @@
+#include "formats/atp/scan.h"
+
+#include <map>
+
+namespace atompack::atp {
+namespace {
+
+// Rows of an atom-level tensor are left open, as stored schemas leave them.
+std::optional<Shape> settled(const FieldView& view) {
+  const bool scalar_or_vector = view.row_shape == Shape{} || view.row_shape == Shape{3};
+  return view.type.level == Level::molecule || scalar_or_vector ? std::optional(view.row_shape) : std::nullopt;
+}
+
+class FieldCollector final : public MoleculeVisitor {
+ public:
+  void geometry(const Geometry&) override {}
+
+  void field(const FieldView& view, Bytes) override {
+    if (view.fault != nullptr) return;
+    auto [known, is_new] = found_.try_emplace({view.scope, std::string(view.key)});
+    FieldDeclaration& declaration = known->second;
+    if (is_new) {
+      declaration = {view.scope, std::string(view.key), view.type, settled(view)};
+    } else if (declaration.row_shape && *declaration.row_shape != view.row_shape) {
+      declaration.row_shape = std::nullopt;
+    }
+  }
+
+  std::vector<FieldDeclaration> declarations() const {
+    std::vector<FieldDeclaration> all;
+    for (const auto& [place, declaration] : found_) all.push_back(declaration);
+    return all;
+  }
+
+ private:
+  std::map<std::pair<Scope, std::string>, FieldDeclaration> found_;
+};
+
+void collect(const MoleculeSource& source, int64_t index, std::vector<std::byte>& scratch, FieldCollector& collector) {
+  const auto decoded_bytes = static_cast<size_t>(source.extent(index).decoded_bytes);
+  if (source.needs_scratch(index)) scratch.resize(decoded_bytes);
+  source.visit(index, source.decode(index, scratch), collector);
+}
+
+}  // namespace
+
+std::vector<FieldDeclaration> scan_fields(const MoleculeSource& source) {
+  FieldCollector collector;
+  std::vector<std::byte> scratch;
+  for (int64_t i = 0; i < source.size(); ++i) {
+    try {
+      collect(source, i, scratch, collector);
+    } catch (const DataError&) {
+      continue;  // whoever reads that molecule gets the error
+    }
+  }
+  return collector.declarations();
+}
+
+}  // namespace atompack::atp

@@ -1,0 +1,236 @@
+#include "formats/atp/schema.h"
+
+#include <algorithm>
+#include <limits>
+#include <tuple>
+
+#include "base/utf8.h"
+#include "formats/atp/header.h"
+
+namespace atompack::atp {
+namespace {
+
+constexpr uint8_t kUnknownPositions = 255;
+
+bool fixed_by_tag(Form form) { return form == Form::scalar || form == Form::flags || form == Form::matrix; }
+
+void check_slot(const TagTraits& traits, uint32_t slot_bytes) {
+  const bool sized_elsewhere = traits.form == Form::text || traits.form == Form::none || traits.form == Form::tensor;
+  const bool possible = sized_elsewhere             ? slot_bytes == 0
+                        : fixed_by_tag(traits.form) ? slot_bytes == traits.element_bytes
+                                                    : slot_bytes % traits.element_bytes == 0;
+  if (!possible) throw CorruptFileError(cat("schema slot bytes: ", slot_bytes, " are impossible for this type tag"));
+}
+
+RawSchemaEntry read_entry(ByteCursor& cursor) {
+  const uint64_t start = cursor.position();
+  RawSchemaEntry raw{};
+  raw.kind = cursor.read_le<uint8_t>("schema kind");
+  raw.tag = cursor.read_le<uint8_t>("schema type tag");
+  raw.per_atom = cursor.read_le<uint8_t>("schema per-atom flag");
+  const auto key_length = cursor.read_le<uint16_t>("schema key length");
+  raw.element_bytes = cursor.read_le<uint32_t>("schema element bytes");
+  raw.slot_bytes = cursor.read_le<uint32_t>("schema slot bytes");
+  const Bytes key = cursor.take(key_length, "schema key");
+  if (!is_utf8(key)) throw CorruptFileError("schema key: not UTF-8", start);
+  raw.key = as_text(key);
+  return raw;
+}
+
+// Whether all sections have the same number of payload bytes, which the schema tells.
+bool has_slot(const FieldType& type, uint8_t tag) {
+  return type.level == Level::molecule && type.kind == ValueKind::numeric && traits_of(tag).form != Form::tensor;
+}
+
+// No reader shows sections of unknown kinds, unknown builtins, and keys that no section can hold.
+bool is_shown(const RawSchemaEntry& raw) {
+  if (raw.kind >= kScopeCount || raw.key.size() > kLongestKey) return false;
+  return static_cast<Scope>(raw.kind) != Scope::builtin || is_builtin(raw.key);
+}
+
+void check_form(const RawSchemaEntry& raw) {
+  if (raw.per_atom > 1) throw CorruptFileError(cat("schema per-atom flag: expected 0 or 1, got ", int{raw.per_atom}));
+  if (raw.tag >= kTagCount) throw CorruptFileError(cat("schema type tag: expected 0 to 17, got ", int{raw.tag}));
+  const TagTraits& traits = traits_of(raw.tag);
+  if (raw.element_bytes != traits.element_bytes) {
+    throw CorruptFileError(cat("schema element bytes: expected ", traits.element_bytes, ", got ", raw.element_bytes));
+  }
+  check_slot(traits, raw.slot_bytes);
+}
+
+SchemaEntry checked(RawSchemaEntry raw) {
+  const auto scope = static_cast<Scope>(raw.kind);
+  const std::optional<FieldType> type = field_type(scope, raw.key, raw.tag);
+  if (!type) throw CorruptFileError(cat("schema type tag: ", int{raw.tag}, " is not legal here"));
+  if ((type->level == Level::atom) != (raw.per_atom == 1)) {
+    throw CorruptFileError(
+        cat("schema per-atom flag: expected ", type->level == Level::atom, ", got ", int{raw.per_atom}));
+  }
+  const std::optional<uint32_t> slot = has_slot(*type, raw.tag) ? std::optional(raw.slot_bytes) : std::nullopt;
+  return {scope, raw.tag, std::move(raw.key), *type, slot};
+}
+
+DType positions_type(uint8_t tag, const Header& header) {
+  if (tag != 4 && tag != 7 && tag != kUnknownPositions) {
+    throw CorruptFileError(cat("schema positions type: expected 4, 7 or 255, got ", int{tag}), 4);
+  }
+  if (header.record_format == 2) return DType::float32;
+  if (tag == kUnknownPositions && header.n_molecules > 0) {
+    throw CorruptFileError("schema positions type: records of format 3 need one, got 255", 4);
+  }
+  return tag == 7 ? DType::float64 : DType::float32;
+}
+
+auto place(const SchemaEntry& entry) { return std::tie(entry.scope, entry.key); }
+
+void sort_and_check_unique(std::vector<SchemaEntry>& entries) {
+  std::ranges::sort(entries, {}, place);
+  const auto twice = std::ranges::adjacent_find(entries, {}, place);
+  if (twice != entries.end()) throw CorruptFileError("schema: the same key stands there twice").at_field(twice->key);
+}
+
+Schema decode_entries(Bytes blob, const Header& header) {
+  ByteCursor cursor(blob);
+  Schema schema;
+  schema.is_stored = true;
+  const auto version = cursor.read_le<uint32_t>("schema version");
+  if (version != 1) throw UnsupportedFormatError(cat("schema version: expected 1, got ", version), 0);
+  schema.positions = positions_type(cursor.read_le<uint8_t>("schema positions type"), header);
+  const auto count = cursor.read_le<uint32_t>("schema entry count");
+  for (uint32_t i = 0; i < count; ++i) {
+    const uint64_t start = cursor.position();
+    RawSchemaEntry raw = read_entry(cursor);
+    const std::string key = raw.key;
+    try {
+      check_form(raw);
+      if (is_shown(raw)) {
+        schema.entries.push_back(checked(std::move(raw)));
+      } else {
+        schema.unshown.push_back(std::move(raw));
+      }
+    } catch (DataError& error) {
+      error.at_field(key).at_offset(start);
+      throw;
+    }
+  }
+  if (cursor.remaining() > 0) {
+    throw CorruptFileError(cat("schema: ", cursor.remaining(), " bytes after the last entry"), cursor.position());
+  }
+  sort_and_check_unique(schema.entries);
+  return schema;
+}
+
+}  // namespace
+
+Schema decode_schema(Bytes blob, const Header& header) {
+  if (header.schema_length == 0) {
+    if (header.record_format == 3 && header.n_molecules > 0) {
+      throw CorruptFileError("schema: records of format 3 need one to tell the type of positions, got none");
+    }
+    return {};
+  }
+  try {
+    return decode_entries(blob, header);
+  } catch (DataError& error) {
+    error.shift_offset(header.schema_offset);
+    throw;
+  }
+}
+
+Schema read_schema(const io::PieceReader& file, const Header& header) {
+  constexpr uint64_t kMost = uint64_t{64} << 20;  // a sparse file may claim any length
+  std::vector<std::byte> blob(std::min(header.schema_length, kMost));
+  file.read(header.schema_offset, blob);
+  Schema schema = decode_schema(blob, header);
+  if (header.schema_length > kMost) {
+    throw UnsupportedFormatError(cat("schema: expected at most ", kMost, " bytes, got ", header.schema_length),
+                                 header.schema_offset);
+  }
+  return schema;
+}
+
+namespace {
+
+RawSchemaEntry raw_of(const SchemaEntry& entry) {
+  const TagTraits& traits = traits_of(entry.tag);
+  const bool per_atom = entry.type.level == Level::atom;
+  const uint32_t per_atom_slot = traits.form == Form::tensor ? 0 : traits.element_bytes;
+  return {static_cast<uint8_t>(entry.scope),
+          entry.tag,
+          per_atom,
+          traits.element_bytes,
+          per_atom ? per_atom_slot : entry.slot_bytes.value_or(0),
+          entry.key};
+}
+
+template <typename T>
+void append_le(std::vector<std::byte>& out, T value) {
+  out.resize(out.size() + sizeof(T));
+  store_le(out.data() + out.size() - sizeof(T), value);
+}
+
+std::string words_for(const SchemaEntry& entry) {
+  const TagTraits& traits = traits_of(entry.tag);
+  const bool any_length = traits.form == Form::array || traits.form == Form::vectors;
+  const char* const each = entry.type.level == Level::atom ? " for each atom" : "";
+  if (!any_length || !entry.slot_bytes) return cat(atp::words_for(entry.tag), each);
+  return cat(atp::words_for(entry.tag), " of length ", *entry.slot_bytes / traits.element_bytes);
+}
+
+}  // namespace
+
+std::vector<std::byte> encode_schema(const Schema& schema) {
+  std::vector<RawSchemaEntry> entries = schema.unshown;
+  for (const SchemaEntry& entry : schema.entries) entries.push_back(raw_of(entry));
+  std::ranges::sort(entries, {}, [](const RawSchemaEntry& raw) { return std::tie(raw.kind, raw.key); });
+  std::vector<std::byte> blob;
+  append_le(blob, uint32_t{1});
+  append_le(blob, uint8_t{schema.positions == DType::float64 ? uint8_t{7} : uint8_t{4}});
+  append_le(blob, static_cast<uint32_t>(entries.size()));
+  for (const RawSchemaEntry& raw : entries) {
+    append_le(blob, raw.kind);
+    append_le(blob, raw.tag);
+    append_le(blob, raw.per_atom);
+    append_le(blob, static_cast<uint16_t>(raw.key.size()));
+    append_le(blob, raw.element_bytes);
+    append_le(blob, raw.slot_bytes);
+    const Bytes key = as_bytes(raw.key);
+    blob.insert(blob.end(), key.begin(), key.end());
+  }
+  return blob;
+}
+
+SchemaEntry entry_for(Scope scope, std::string_view key, uint8_t tag, const FieldType& type, const Shape& row_shape) {
+  SchemaEntry entry{scope, tag, std::string(key), type, std::nullopt};
+  if (has_slot(type, tag)) {
+    const uint64_t bytes = static_cast<uint64_t>(row_shape.numel()) * item_bytes(type.dtype);
+    if (bytes > std::numeric_limits<uint32_t>::max()) throw FieldError(cat("value: ", bytes, " bytes are too many"));
+    entry.slot_bytes = static_cast<uint32_t>(bytes);
+  }
+  return entry;
+}
+
+void SchemaUnion::add(const SchemaEntry& entry) {
+  const auto find = [&](const std::vector<SchemaEntry>& entries) {
+    return std::ranges::lower_bound(entries, place(entry), {}, place);
+  };
+  auto found = find(base_.entries);
+  const bool in_base = found != base_.entries.end() && place(*found) == place(entry);
+  if (!in_base) found = find(added_);
+  if (!in_base && (found == added_.end() || place(*found) != place(entry))) {
+    added_.insert(found, entry);
+    return;
+  }
+  if (found->tag != entry.tag || found->slot_bytes != entry.slot_bytes) {
+    throw FieldError(cat("type: expected ", words_for(*found), " as in the molecules before, got ", words_for(entry)));
+  }
+}
+
+Schema SchemaUnion::joined() const {
+  Schema joined = base_;
+  joined.entries.insert(joined.entries.end(), added_.begin(), added_.end());
+  std::ranges::sort(joined.entries, {}, place);
+  return joined;
+}
+
+}  // namespace atompack::atp

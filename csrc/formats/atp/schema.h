@@ -1,0 +1,71 @@
+// The schema blob: every section that any record of the file has; FORMAT.md#schema.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "formats/atp/type_tag.h"
+#include "io/piece_reader.h"
+
+namespace atompack::atp {
+
+inline constexpr size_t kLongestKey = 255;  // of a section: its length takes one byte
+
+struct Header;
+
+struct SchemaEntry {
+  Scope scope;
+  uint8_t tag;
+  std::string key;
+  FieldType type;
+  // Molecule-level sections other than strings, None and tensors all have this many payload bytes; absent where
+  // there is no schema to say so (or per atom, where n_atoms decides).
+  std::optional<uint32_t> slot_bytes;
+};
+
+// An entry as it lies in the blob.
+struct RawSchemaEntry {
+  uint8_t kind, tag, per_atom;
+  uint32_t element_bytes, slot_bytes;
+  std::string key;
+};
+
+struct Schema {
+  bool is_stored = false;  // false: a file of release 0.2.x
+  DType positions = DType::float32;
+  std::vector<SchemaEntry> entries;     // sorted by (scope, key)
+  std::vector<RawSchemaEntry> unshown;  // unknown kinds and builtins: kept for who writes the schema anew
+};
+
+// Decodes and checks the blob against the header it belongs to; an empty blob is a file without schema.
+Schema decode_schema(Bytes blob, const Header& header);
+
+// The same of a file. Throws UnsupportedFormatError for a schema of more than 64 MiB.
+Schema read_schema(const io::PieceReader& file, const Header& header);
+
+std::vector<std::byte> encode_schema(const Schema& schema);
+
+// What a schema says of records that have a section like this. `type` and `row_shape` are those of a value, `tag` is
+// legal for them.
+SchemaEntry entry_for(Scope scope, std::string_view key, uint8_t tag, const FieldType& type, const Shape& row_shape);
+
+// The sections that records add to a schema. Every section of a scope and key must be like the first: the flat reads
+// of the original rely on it.
+class SchemaUnion {
+ public:
+  explicit SchemaUnion(const Schema& base) : base_(base) {}
+
+  // Throws FieldError, naming the key and both types, if the key stands for something else already.
+  void add(const SchemaEntry& entry);
+
+  const std::vector<SchemaEntry>& added() const { return added_; }
+  Schema joined() const;
+
+ private:
+  const Schema& base_;
+  std::vector<SchemaEntry> added_;  // sorted by (scope, key)
+};
+
+}  // namespace atompack::atp

@@ -1,0 +1,197 @@
+#include "formats/atp/writer.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <limits>
+
+#include "formats/atp/derive_schema.h"
+#include "formats/atp/reader.h"
+
+namespace atompack::atp {
+namespace {
+
+constexpr uint64_t kLastGeneration = std::numeric_limits<uint64_t>::max();
+
+// A commit takes up to two generations. One that wrapped around to 0 would be older than the last, and lost.
+void check_has_room(uint64_t generation, uint64_t n_needed, const std::string& path) {
+  if (generation <= kLastGeneration - n_needed) return;
+  throw UnsupportedFormatError(cat("generation: expected at most ", kLastGeneration - n_needed,
+                                   " to write another one, got ", generation, ": compact the file into a new one"))
+      .in_file(path);
+}
+
+}  // namespace
+
+WriterState Writer::create(io::WritableFile& file, codec::Codec codec, int level) {
+  Header header;
+  header.data_start = 2 * Header::kEncodedSize;
+  header.codec = codec;
+  header.level = codec == codec::Codec::zstd ? level : 0;
+  header.record_format = 2;
+  const auto slot = header.encode();
+  file.write_at(0, slot);
+  file.write_at(Header::kEncodedSize, slot);
+  file.sync();
+  return {header, 0, {}};
+}
+
+Writer::Writer(io::WritableFile& file, WriterState state, int level, unsigned n_threads)
+    : file_(file),
+      header_(state.header),
+      slot_offset_(state.slot_offset),
+      rules_(std::move(state.rules)),
+      queue_(file, header_.codec, level, header_.committed_end(), n_threads) {
+  check_has_room(header_.generation, 2, file_.path());
+  if (header_.codec == codec::Codec::zstd) header_.level = level;
+}
+
+// What follows the committed end belongs to nobody; it goes before something else is put there.
+void Writer::begin() {
+  if (is_unsure_) {
+    throw IoError(EIO, "the system lost data of this writer; open the file again to go on from its last commit",
+                  file_.path());
+  }
+  queue_.resume();
+  if (tail_is_cut_) return;
+  if (file_.size() > header_.committed_end()) {
+    file_.truncate(header_.committed_end());
+    file_.sync();
+  }
+  tail_is_cut_ = true;
+}
+
+void Writer::write(std::span<const Columns> runs) {
+  begin();
+  RecordRules rules = rules_;
+  std::vector<Encoder> encoders;
+  encoders.reserve(runs.size());
+  int64_t n_before = 0;
+  for (const Columns& columns : runs) {
+    try {
+      encoders.emplace_back(columns, header_.codec, rules);
+    } catch (DataError& error) {
+      error.shift_molecule(n_before);
+      throw;
+    }
+    n_before += encoders.back().size();
+  }
+  if (n_before == 0) return;
+  rules.settled = true;
+  const uint64_t size = queue_.size();
+  try {
+    for (const Encoder& encoder : encoders) {
+      for (int64_t i = 0; i < encoder.size(); ++i) {
+        encoder.encode(i, queue_.add(static_cast<uint32_t>(encoder.record_bytes(i)), encoder.n_atoms(i)));
+      }
+    }
+  } catch (...) {
+    queue_.roll_back(size);
+    throw;
+  }
+  rules_ = std::move(rules);
+}
+
+void Writer::copy(const Reader& from, std::span<const int64_t> indices) {
+  begin();
+  if (indices.empty()) return;
+  RecordRules rules = rules_;
+  const bool as_stored = from.header().codec == header_.codec && from.header().level == header_.level;
+  const uint64_t size = queue_.size();
+  std::vector<std::byte> scratch;
+  try {
+    SectionCollector sections(from, rules);
+    for (const int64_t index : indices) {
+      const MoleculeExtent extent = from.extent(index);
+      if (from.needs_scratch(index)) scratch.resize(static_cast<size_t>(extent.decoded_bytes));
+      const Bytes record = from.decode(index, scratch);
+      sections.collect(index, record);
+      const auto bytes = static_cast<uint32_t>(record.size());
+      const auto n_atoms = static_cast<uint32_t>(extent.n_atoms);
+      if (as_stored) {
+        queue_.add_stored(from.stored(index), bytes, n_atoms);
+      } else {
+        codec::compressed_bound(header_.codec, bytes);  // for its check
+        store(queue_.add(bytes, n_atoms), record);
+      }
+    }
+    sections.join();
+  } catch (...) {
+    queue_.roll_back(size);
+    throw;
+  }
+  rules.settled = true;
+  rules_ = std::move(rules);
+}
+
+void Writer::commit() {
+  Header next = next_header();
+  begin();
+  queue_.drain();
+  const uint64_t schema_at = queue_.end();
+  if (rules_.settled) {
+    rules_.schema.positions = rules_.positions.value_or(DType::float32);
+    const std::vector<std::byte> blob = encode_schema(rules_.schema);
+    file_.write_at(schema_at, blob);
+    next.schema_offset = schema_at;
+    next.schema_length = blob.size();
+  }
+  next.index_offset = schema_at + next.schema_length;
+  next.index_length = write_index(next.index_offset);
+  is_unsure_ = true;  // should one of the next steps throw
+  file_.sync_data();
+  file_.write_at(next.slot_offset(), next.encode());
+  file_.sync();
+  is_unsure_ = false;
+  header_ = next;
+  slot_offset_ = next.slot_offset();
+  queue_.restart(header_.committed_end());
+}
+
+// Never in the slot of the commit that must survive until this one is complete: files of other writers may have put
+// that in the slot where the next generation belongs.
+Header Writer::next_header() const {
+  Header next = header_;
+  check_has_room(header_.generation, 1, file_.path());
+  ++next.generation;
+  if (next.slot_offset() == slot_offset_) {
+    check_has_room(header_.generation, 2, file_.path());
+    ++next.generation;
+  }
+  next.n_molecules = n_molecules();
+  next.record_format = rules_.format;
+  next.schema_offset = next.schema_length = 0;
+  return next;
+}
+
+// The entries of the last commit are copied in the file: only those that are new take memory.
+uint64_t Writer::write_index(uint64_t at) {
+  constexpr size_t kChunkBytes = 1024 * 1024;
+  const uint64_t start = at;
+  std::vector<std::byte> chunk(IndexEntry::kFirstAt);
+  store_le(chunk.data(), n_molecules());
+  file_.write_at(at, chunk);
+  at += chunk.size();
+
+  const uint64_t old_end = header_.index_offset + header_.index_length;
+  uint64_t from = header_.index_offset + IndexEntry::kFirstAt;
+  while (header_.n_molecules > 0 && from < old_end) {
+    chunk.resize(std::min<uint64_t>(kChunkBytes, old_end - from));
+    if (file_.read_at(from, chunk) != chunk.size()) throw CorruptFileError("index: the file ends inside of it", from);
+    file_.write_at(at, chunk);
+    from += chunk.size();
+    at += chunk.size();
+  }
+
+  constexpr size_t kMostEntries = kChunkBytes / IndexEntry::kEncodedSize;
+  const std::vector<IndexEntry>& entries = queue_.entries();
+  for (size_t first = 0; first < entries.size(); first += kMostEntries) {
+    const size_t n = std::min(kMostEntries, entries.size() - first);
+    chunk.resize(n * IndexEntry::kEncodedSize);
+    for (size_t i = 0; i < n; ++i) entries[first + i].encode(chunk.data() + i * IndexEntry::kEncodedSize);
+    file_.write_at(at, chunk);
+    at += chunk.size();
+  }
+  return at - start;
+}
+
+}  // namespace atompack::atp

@@ -1,0 +1,55 @@
+#include "formats/extxyz/array.h"
+
+namespace atompack::extxyz {
+
+void Array::reset(Kind new_kind) {
+  kind = new_kind;
+  shape.clear();
+  flags.clear();
+  integers.clear();
+  reals.clear();
+  texts.clear();
+}
+
+size_t Array::size() const {
+  switch (kind) {
+    case Kind::flag:
+      return flags.size();
+    case Kind::integer:
+      return integers.size();
+    case Kind::real:
+      return reals.size();
+    case Kind::text:
+      return texts.size();
+  }
+  return 0;
+}
+
+void Array::widen(Kind to) {
+  if (kind == Kind::flag && to != Kind::flag) {
+    integers.assign(flags.begin(), flags.end());
+    flags.clear();
+    kind = Kind::integer;
+  }
+  if (kind == Kind::integer && to == Kind::real) {
+    reals.assign(integers.begin(), integers.end());
+    integers.clear();
+    kind = Kind::real;
+  }
+}
+
+std::string_view name_of(Kind kind) {
+  switch (kind) {
+    case Kind::flag:
+      return "flag";
+    case Kind::integer:
+      return "integer";
+    case Kind::real:
+      return "real";
+    case Kind::text:
+      return "text";
+  }
+  return "?";
+}
+
+}  // namespace atompack::extxyz

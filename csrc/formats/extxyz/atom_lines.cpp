@@ -1,0 +1,196 @@
+#include "formats/extxyz/atom_lines.h"
+
+#include <algorithm>
+
+#include "base/bytes.h"
+#include "base/error.h"
+#include "base/excerpt.h"
+#include "base/utf8.h"
+#include "formats/extxyz/number.h"
+#include "model/element.h"
+
+namespace atompack::extxyz {
+namespace {
+
+// Where the next word of a column goes; one of the pointers is in use.
+struct Target {
+  const ColumnSpec* column;
+  bool is_symbol;
+  double* reals = nullptr;
+  int64_t* integers = nullptr;
+  uint8_t* bytes = nullptr;  // flags or symbols
+  std::string* texts = nullptr;
+};
+
+// One line; errors tell the place of the word in it.
+class AtomLine {
+ public:
+  explicit AtomLine(std::string_view line) : begin_(line.data()), at_(line.data()), end_(line.data() + line.size()) {}
+
+  void read(Target& target) {
+    const int64_t width = target.column->width;
+    if (target.reals != nullptr) {
+      for (int64_t i = 0; i < width; ++i) *target.reals++ = real(*target.column);
+    } else if (target.is_symbol) {
+      *target.bytes++ = take("an element's symbol", &atomic_number, *target.column);
+    } else if (target.integers != nullptr) {
+      for (int64_t i = 0; i < width; ++i) *target.integers++ = take("an integer", &parse_integer, *target.column);
+    } else if (target.bytes != nullptr) {
+      for (int64_t i = 0; i < width; ++i) *target.bytes++ = take("T or F", &parse_flag, *target.column) ? 1 : 0;
+    } else {
+      for (int64_t i = 0; i < width; ++i) *target.texts++ = take("UTF-8", &parse_text, *target.column);
+    }
+  }
+
+  bool has_more() {
+    skip_space();
+    return at_ != end_;
+  }
+
+  uint64_t offset() const { return static_cast<uint64_t>(at_ - begin_); }
+
+ private:
+  static std::optional<std::string_view> parse_text(std::string_view word) {
+    return is_utf8(std::as_bytes(std::span(word))) ? std::optional(word) : std::nullopt;
+  }
+
+  double real(const ColumnSpec& column) {
+    skip_space();
+    double value = 0;
+    if (!take_real(at_, end_, value)) [[unlikely]] {
+      fail("a number", take_token(at_, end_), column);
+    }
+    return value;
+  }
+
+  template <typename T>
+  T take(std::string_view expected, std::optional<T> (*parse)(std::string_view), const ColumnSpec& column) {
+    skip_space();
+    const std::string_view word = take_token(at_, end_);
+    const std::optional<T> value = parse(word);
+    if (!value || word.empty()) [[unlikely]] {
+      fail(expected, word, column);
+    }
+    return *value;
+  }
+
+  void skip_space() {
+    while (at_ != end_ && is_space(*at_)) ++at_;
+  }
+
+  [[noreturn]] void fail(std::string_view expected, std::string_view word, const ColumnSpec& column) const {
+    const std::string got = word.empty() ? "the end of the line" : excerpt(word);
+    const auto offset = static_cast<uint64_t>(word.data() - begin_);
+    throw CorruptFileError(cat("atom line: expected ", expected, ", got ", got), offset).at_field(column.key);
+  }
+
+  const char *begin_, *at_, *end_;
+};
+
+Target reserve(const ColumnSpec& column, int64_t n_atoms, bool numbers_are_given, Array& rows) {
+  Target target{&column, column.role == Role::symbols && !numbers_are_given};
+  const auto n = static_cast<size_t>(n_atoms * column.width);
+  rows.reset(column.kind);
+  rows.shape = column.shape();
+  if (target.is_symbol) return target;
+  switch (column.kind) {
+    case Kind::real:
+      rows.reals.resize(n);
+      target.reals = rows.reals.data();
+      break;
+    case Kind::integer:
+      rows.integers.resize(n);
+      target.integers = rows.integers.data();
+      break;
+    case Kind::flag:
+      rows.flags.resize(n);
+      target.bytes = rows.flags.data();
+      break;
+    case Kind::text:
+      rows.texts.resize(n);
+      target.texts = rows.texts.data();
+      break;
+  }
+  return target;
+}
+
+// FrameHeadReader has checked that the file has room for so many words.
+std::vector<Target> reserve_all(const FrameHead& head, Atoms& atoms) {
+  const std::vector<ColumnSpec>& columns = head.layout.columns;
+  const bool numbers_are_given = std::ranges::count(columns, Role::numbers, &ColumnSpec::role) > 0;
+  atoms.columns.resize(columns.size());
+  atoms.is_field.assign(columns.size(), false);
+  atoms.numbers.resize(static_cast<size_t>(head.n_atoms));
+  atoms.has_unnamed_words = false;
+  std::vector<Target> targets;
+  for (size_t i = 0; i < columns.size(); ++i) {
+    Target target = reserve(columns[i], head.n_atoms, numbers_are_given, atoms.columns[i]);
+    if (target.is_symbol) target.bytes = atoms.numbers.data();
+    atoms.is_field[i] = columns[i].role == Role::field;
+    targets.push_back(target);
+  }
+  return targets;
+}
+
+void read_line(std::string_view line, const Layout& layout, std::span<Target> targets, Atoms& atoms) {
+  AtomLine words(line);
+  for (Target& target : targets) words.read(target);
+  if (!words.has_more()) [[likely]] {
+    return;
+  }
+  if (layout.declared) {
+    throw CorruptFileError(cat("atom line: expected ", layout.n_words, " words, got more"), words.offset());
+  }
+  atoms.has_unnamed_words = true;
+}
+
+void take_numbers(const ColumnSpec& column, const Array& given, const FrameHead& head, Atoms& atoms) {
+  for (size_t i = 0; i < given.integers.size(); ++i) {
+    const int64_t number = given.integers[i];
+    if (number < 0 || number > 255) {
+      throw CorruptFileError(cat("atomic number: expected 0 to 255, got ", number), head.comment_offset)
+          .at_field(column.key);
+    }
+    atoms.numbers[i] = static_cast<uint8_t>(number);
+  }
+}
+
+// Labels of atoms that say no more than their numbers (X: nothing) are not worth keeping.
+bool repeats_numbers(const std::vector<std::string>& labels, const std::vector<uint8_t>& numbers) {
+  return std::ranges::equal(labels, numbers, [](const std::string& label, uint8_t number) {
+    return atomic_number(label) == number || label == "X";
+  });
+}
+
+void settle_roles(const FrameHead& head, std::span<const Target> targets, Atoms& atoms) {
+  const std::vector<ColumnSpec>& columns = head.layout.columns;
+  for (size_t i = 0; i < columns.size(); ++i) {
+    if (columns[i].role == Role::positions) atoms.positions.swap(atoms.columns[i].reals);
+    if (columns[i].role == Role::numbers) take_numbers(columns[i], atoms.columns[i], head, atoms);
+  }
+  for (size_t i = 0; i < columns.size(); ++i) {
+    const bool is_label = columns[i].role == Role::symbols && !targets[i].is_symbol;
+    if (is_label) atoms.is_field[i] = !repeats_numbers(atoms.columns[i].texts, atoms.numbers);
+  }
+}
+
+}  // namespace
+
+void read_atoms(LineReader& lines, const FrameHead& head, Atoms& atoms) {
+  std::vector<Target> targets = reserve_all(head, atoms);
+  for (int64_t i = 0; i < head.n_atoms; ++i) {
+    const std::optional<std::string_view> line = lines.next();
+    if (!line) {
+      throw CorruptFileError(cat("frame: expected ", head.n_atoms, " atom lines, got ", i), lines.file_bytes());
+    }
+    try {
+      read_line(*line, head.layout, targets, atoms);
+    } catch (DataError& error) {
+      error.shift_offset(lines.line_offset());
+      throw;
+    }
+  }
+  settle_roles(head, targets, atoms);
+}
+
+}  // namespace atompack::extxyz

@@ -1,0 +1,111 @@
+#include "formats/extxyz/frame_head.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/excerpt.h"
+#include "formats/extxyz/number.h"
+#include "formats/extxyz/value.h"
+
+namespace atompack::extxyz {
+namespace {
+
+// Blank lines between frames say nothing.
+std::optional<std::string_view> next_word_line(LineReader& lines) {
+  for (auto line = lines.next(); line; line = lines.next()) {
+    if (const std::string_view words = trimmed(*line); !words.empty()) return words;
+  }
+  return std::nullopt;
+}
+
+int64_t parse_count(std::string_view words, uint64_t offset) {
+  const std::optional<int64_t> count = parse_integer(words);
+  if (count && *count >= 0) return *count;
+  if (words.starts_with("VEC")) {
+    throw UnsupportedFormatError("lattice vectors in VEC lines: expected Lattice in the comment line", offset);
+  }
+  throw CorruptFileError(cat("frame: expected the number of atoms, got ", excerpt(words)), offset);
+}
+
+// The file is too short for the claim, whatever stands there: each word takes a byte and a separator.
+void check_room(const FrameHead& head, const LineReader& lines) {
+  const uint64_t room = lines.file_bytes() - lines.next_offset() + 1;
+  const auto line_bytes = static_cast<uint64_t>(2 * head.layout.n_words);
+  if (static_cast<uint64_t>(head.n_atoms) > room / line_bytes) {
+    throw CorruptFileError(cat("frame: expected ", head.n_atoms, " atom lines, got ", room - 1, " bytes to the end"),
+                           lines.next_offset());
+  }
+}
+
+[[noreturn]] void fail_value(const Entry& entry, std::string_view expected) {
+  throw CorruptFileError(cat(entry.key, ": expected ", expected, ", got ", excerpt(entry.text)), entry.offset);
+}
+
+std::array<double, 9> parse_lattice(const Entry& entry) {
+  Array value;
+  infer_value(entry, value);
+  if (value.kind == Kind::integer) value.widen(Kind::real);
+  if (value.kind != Kind::real || value.reals.size() != 9) fail_value(entry, "nine numbers");
+  std::array<double, 9> lattice;
+  std::ranges::copy(value.reals, lattice.begin());
+  return lattice;
+}
+
+// One flag may stand for all three.
+std::array<uint8_t, 3> parse_pbc(const Entry& entry) {
+  Array value;
+  infer_value(entry, value);
+  if (value.kind == Kind::flag) value.widen(Kind::integer);
+  if (value.kind != Kind::integer || (value.size() != 1 && value.size() != 3)) fail_value(entry, "three flags");
+  std::array<uint8_t, 3> pbc;
+  for (size_t i = 0; i < 3; ++i) pbc[i] = value.integers[value.size() == 1 ? 0 : i] != 0 ? 1 : 0;
+  return pbc;
+}
+
+// Removes and returns the entry of this key.
+std::optional<Entry> take(std::vector<Entry>& entries, std::string_view key) {
+  const auto found = std::ranges::find(entries, key, &Entry::key);
+  if (found == entries.end()) return std::nullopt;
+  std::optional<Entry> entry = std::move(*found);
+  entries.erase(found);
+  return entry;
+}
+
+}  // namespace
+
+const FrameHead* FrameHeadReader::next(LineReader& lines) {
+  const std::optional<std::string_view> first = next_word_line(lines);
+  if (!first) return nullptr;
+  head_.n_atoms = parse_count(*first, lines.line_offset());
+  const std::optional<std::string_view> comment = lines.next();
+  if (!comment) throw CorruptFileError("frame: expected a comment line, got the end of the file", lines.file_bytes());
+  head_.comment_offset = lines.line_offset();
+  try {
+    read_comment(*comment);
+  } catch (DataError& error) {
+    error.shift_offset(head_.comment_offset).at_offset(head_.comment_offset);
+    throw;
+  }
+  check_room(head_, lines);
+  return &head_;
+}
+
+void FrameHeadReader::read_comment(std::string_view line) {
+  head_.entries = parse_comment_line(line);
+  head_.comment_is_plain = head_.entries.empty() && !trimmed(line).empty();
+  head_.lattice.reset();
+  head_.pbc.reset();
+  if (const auto entry = take(head_.entries, "Lattice")) head_.lattice = parse_lattice(*entry);
+  if (const auto entry = take(head_.entries, "pbc")) head_.pbc = parse_pbc(*entry);
+  if (const auto entry = take(head_.entries, "Properties")) return set_layout(entry->text);
+  set_layout(std::nullopt);
+}
+
+void FrameHeadReader::set_layout(const std::optional<std::string>& properties) {
+  if (!head_.layout.columns.empty() && properties == properties_) return;
+  head_.layout = {};
+  head_.layout = properties ? parse_properties(*properties) : plain_layout();
+  properties_ = properties;
+}
+
+}  // namespace atompack::extxyz

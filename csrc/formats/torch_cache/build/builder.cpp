@@ -1,0 +1,120 @@
+#include "formats/torch_cache/build/builder.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "io/file.h"
+
+namespace atompack::torch_cache {
+namespace {
+
+// Where collections begin; HDF5's own head is shorter.
+constexpr uint64_t kFirstCollection = 4096;
+
+std::string journal_path(const std::string& path) { return path + ".journal"; }
+
+void check_free(const std::string& path) {
+  if (io::exists(path)) throw IoError(EEXIST, std::strerror(EEXIST), path);
+}
+
+io::LockedFile resume(const std::string& path) {
+  io::LockedFile file = io::LockedFile::resume_unpublished(path);
+  file.leave();
+  return file;
+}
+
+// Collections lie one after the other, so the last one in the journal tells where the next may begin.
+uint64_t end_of(const io::LockedFile& file, std::span<const EntryRecord> records) {
+  if (records.empty()) return kFirstCollection;
+  std::array<std::byte, 16> head{};
+  const uint64_t last = records.back().address, size = file.size();
+  const bool has_head = file.read_at(last, head) == head.size() && as_text(Bytes(head).first(4)) == "GCOL";
+  const uint64_t bytes = load_le<uint64_t>(head.data() + 8);
+  if (!has_head || bytes > size - last) {
+    throw CorruptFileError(cat(file.present_path(), ": expected the entries of its journal, got ", size,
+                               " bytes without the last one: take both away to build anew"));
+  }
+  return last + bytes;
+}
+
+}  // namespace
+
+Builder::Builder(const std::string& path, CacheHeader header, const std::string& fingerprint, uint64_t checkpoint_bytes)
+    : header_(std::move(header)),
+      checkpoint_bytes_(checkpoint_bytes),
+      file_((check_free(path), resume(path))),
+      journal_file_(resume(journal_path(path))),
+      journal_(journal_file_, fingerprint) {
+  // The journal of a file that took its name just before the process died.
+  if (file_.size() == 0 && !journal_.records().empty()) journal_.start(fingerprint);
+  end_ = end_of(file_, journal_.records());
+  file_.truncate(end_);
+}
+
+Builder::~Builder() = default;
+
+void Builder::append(EncodedEntries entries) {
+  file_.write_at(end_, entries.bytes);
+  file_.start_writing_back(end_, entries.bytes.size());
+  for (EntryRecord& record : entries.records) {
+    record.address += end_;
+    pending_.push_back(std::move(record));
+  }
+  end_ += entries.bytes.size();
+  pending_bytes_ += entries.bytes.size();
+  if (pending_bytes_ >= checkpoint_bytes_) checkpoint();
+}
+
+void Builder::checkpoint() {
+  if (pending_.empty()) return;
+  file_.sync_data();
+  journal_.append(pending_);
+  pending_.clear();
+  pending_bytes_ = 0;
+}
+
+void Builder::absorb(const std::string& part_path, const std::string& fingerprint) {
+  constexpr size_t kMostBytes = size_t{64} << 20;
+  Builder part(part_path, header_, fingerprint);
+  const std::span<const EntryRecord> records = part.journal_.records();
+  for (size_t first = 0; first < records.size();) {
+    size_t last = first + 1;
+    const auto end = [&](size_t i) { return i < records.size() ? records[i].address : part.end_; };
+    while (last < records.size() && end(last + 1) - records[first].address <= kMostBytes) ++last;
+    EncodedEntries some{
+        std::vector<std::byte>(end(last) - records[first].address),
+        {records.begin() + static_cast<ptrdiff_t>(first), records.begin() + static_cast<ptrdiff_t>(last)}};
+    if (part.file_.read_at(records[first].address, some.bytes) < some.bytes.size()) {
+      throw CorruptFileError(cat(part.file_.present_path(), ": the file was cut off"));
+    }
+    for (EntryRecord& record : some.records) record.address -= records[first].address;
+    append(std::move(some));
+    first = last;
+  }
+  checkpoint();
+  part.discard();
+}
+
+void Builder::finish() {
+  checkpoint();
+  // Also what an earlier attempt to finish has written goes.
+  file_.truncate(end_);
+  std::vector<std::byte> head = empty_file();
+  if (head.size() > kFirstCollection) throw InternalError("the head of an HDF5 file is longer than was foreseen");
+  head.resize(kFirstCollection);
+  set_end(head, end_);
+  file_.write_at(0, head);
+  write_tables(file_.present_path(), header_, journal_.records());
+  file_.sync();
+  file_.publish(false);
+  file_.unlock();  // a reader's HDF5 wants a lock of its own
+  journal_file_.leave(false);
+}
+
+void Builder::discard() {
+  file_.leave(false);
+  journal_file_.leave(false);
+}
+
+}  // namespace atompack::torch_cache

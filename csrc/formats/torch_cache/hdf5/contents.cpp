@@ -1,0 +1,225 @@
+#include "formats/torch_cache/hdf5/contents.h"
+
+#include "base/error.h"
+#include "formats/torch_cache/hdf5/h5_dataset.h"
+#include "formats/torch_cache/hdf5/h5_file.h"
+
+namespace atompack::torch_cache {
+namespace {
+
+// The least that a row of some bytes takes in the heap: the header of an object, and its bytes made up to eight.
+constexpr uint64_t kLeastRowBytes = 24;
+
+int64_t to_integer(const std::byte* from, size_t size, bool is_signed) {
+  uint64_t value = 0;
+  std::memcpy(&value, from, size);
+  const auto unused = static_cast<int>(64 - 8 * size);
+  return is_signed ? static_cast<int64_t>(value << unused) >> unused : static_cast<int64_t>(value);
+}
+
+// Tables and columns of one file, and how many rows they may claim.
+class SectionReader {
+ public:
+  SectionReader(const H5File& file, uint64_t file_bytes) : file_(file), file_bytes_(file_bytes) {}
+
+  Contents read() {
+    Contents found;
+    found.base = file_.base();
+    read_entries(found);
+    read_groups(found);
+    return found;
+  }
+
+ private:
+  H5Dataset open(const Parent& parent, const std::string& name) const {
+    return H5Dataset(need_node(parent, name, NodeKind::dataset), parent.path_of(name));
+  }
+
+  std::vector<std::byte> rows_of(const H5Dataset& dataset, ByteRange bytes) const {
+    return dataset.read({&bytes, 1}, {0, dataset.n_rows()}, file_bytes_);
+  }
+
+  // Each row of a section belongs to an entry of its own.
+  static void check_rows(const H5Dataset& dataset, const std::string& name, uint64_t most) {
+    if (dataset.n_rows() > most) {
+      throw CorruptFileError(cat(name, ": expected at most ", most, " rows, got ", dataset.n_rows()));
+    }
+  }
+
+  std::vector<int64_t> integers(const H5Dataset& table, const std::string& name) const {
+    const TableMember member = table.member(name);
+    if (member.kind != TableMember::Kind::signed_integer && member.kind != TableMember::Kind::unsigned_integer) {
+      throw CorruptFileError(cat(name, ": expected a column of integers, got another"));
+    }
+    const std::vector<std::byte> packed = rows_of(table, member.bytes);
+    std::vector<int64_t> values(table.n_rows());
+    const size_t size = member.bytes.length;
+    for (size_t i = 0; i < values.size(); ++i) {
+      values[i] = to_integer(packed.data() + i * size, size, member.kind == TableMember::Kind::signed_integer);
+    }
+    return values;
+  }
+
+  VlenColumn column(const Parent& parent, const std::string& name, const std::string& key, uint64_t n_rows) const {
+    const H5Dataset dataset = open(parent, name);
+    const DType dtype = dataset.vlen_dtype();
+    if (dataset.n_rows() != n_rows) {
+      throw CorruptFileError(
+          cat(parent.path_of(name), ": expected ", n_rows, " rows as in its index, got ", dataset.n_rows()));
+    }
+    return VlenColumn(key, dtype, rows_of(dataset, {0, VlenColumn::kReferenceBytes}));
+  }
+
+  void read_entries(Contents& found) {
+    const H5Handle group = need_node(file_.root(), "entries", NodeKind::group);
+    const Parent entries = file_.root().below(group, "entries");
+    const H5Dataset structures = open(entries, "structures");
+    check_rows(structures, "entries/structures", file_bytes_ / kLeastRowBytes);
+    n_entries_ = structures.n_rows();
+    if (const DType dtype = structures.vlen_dtype(); dtype != DType::uint8) {
+      throw CorruptFileError(cat("entries/structures: expected rows of uint8, got ", name_of(dtype)));
+    }
+    found.structures = VlenColumn("structures", DType::uint8, rows_of(structures, {0, VlenColumn::kReferenceBytes}));
+    read_meta(open(entries, "meta"), found);
+  }
+
+  // A row takes 5 kB and the wanted part 13 bytes; all are taken in one pass over the chunks.
+  void read_meta(const H5Dataset& meta, Contents& found) const {
+    if (meta.n_rows() != n_entries_) {
+      throw CorruptFileError(
+          cat("entries/meta: expected ", n_entries_, " rows as in entries/structures, got ", meta.n_rows()));
+    }
+    const TableMember n_atoms = meta.member("n_atoms");
+    const TableMember energy = meta.member("energy");
+    const TableMember has_forces = meta.member("has_forces");
+    if (n_atoms.kind != TableMember::Kind::signed_integer || energy.kind != TableMember::Kind::floating ||
+        energy.bytes.length != sizeof(double) || has_forces.kind == TableMember::Kind::floating ||
+        has_forces.kind == TableMember::Kind::text) {
+      throw UnsupportedFormatError(
+          "entries/meta: expected n_atoms to be integers, energy float64, has_forces bit fields");
+    }
+    const ByteRange ranges[] = {n_atoms.bytes, energy.bytes, has_forces.bytes};
+    const std::vector<std::byte> packed = meta.read(ranges, {0, n_entries_}, file_bytes_);
+    const std::byte* from = packed.data();
+    for (uint64_t i = 0; i < n_entries_; ++i, from += total_length(ranges)) {
+      found.n_atoms.push_back(to_integer(from, n_atoms.bytes.length, true));
+      found.energy.push_back(load_le<double>(from + n_atoms.bytes.length));
+      const std::byte* const flag = from + n_atoms.bytes.length + sizeof(double);
+      found.has_forces.push_back(to_integer(flag, has_forces.bytes.length, false) != 0);
+    }
+  }
+
+  void read_groups(Contents& found) {
+    found.info.root = read_attributes(file_.root().id, root_names());
+    if (const auto group = find_node(file_.root(), "descriptor_manifest", NodeKind::group)) {
+      found.info.manifest = read_attributes(group->get(), manifest_names());
+    }
+    const std::optional<H5Handle> cache = find_node(file_.root(), "torch_cache", NodeKind::group);
+    if (cache) found.info.cache = read_attributes(cache->get(), cache_names());
+    found.schema = check_schema(found.info);
+    if (found.schema.has_features) read_features(file_.root().below(*cache, "torch_cache"), found);
+    if (cache) {
+      if (found.schema.derivatives) read_derivatives(file_.root().below(*cache, "torch_cache"), found);
+    } else if (find_node(file_.root(), "force_derivatives", NodeKind::group)) {
+      found.schema.is_legacy = true;
+      read_derivatives(file_.root(), found);
+    }
+  }
+
+  void read_features(const Parent& above, Contents& found) const {
+    const H5Handle group = need_node(above, "features", NodeKind::group);
+    const Parent section = above.below(group, "features");
+    const H5Dataset table = open(section, "index");
+    check_rows(table, section.path + "/index", n_entries_);
+    FeatureIndex index{integers(table, "cache_row"), integers(table, "entry_idx"), integers(table, "n_atoms"),
+                       integers(table, "n_features")};
+    VlenColumn values = column(section, "values", "features", table.n_rows());
+    if (!is_floating(values.dtype())) {
+      throw CorruptFileError(cat(section.path, "/values: expected floats, got ", name_of(values.dtype())));
+    }
+    found.features = FeatureSection{std::move(index), std::move(values)};
+  }
+
+  void read_derivatives(const Parent& above, Contents& found) const {
+    const H5Handle group = need_node(above, "force_derivatives", NodeKind::group);
+    found.info.force_derivatives = read_attributes(group.get(), force_derivative_names());
+    check_derivatives(*found.info.force_derivatives, found.schema);
+    const Parent section = above.below(group, "force_derivatives");
+    const H5Dataset table = open(section, "index");
+    check_rows(table, section.path + "/index", n_entries_);
+    DerivativeSection read{{integers(table, "cache_row"), integers(table, "entry_idx"), integers(table, "n_atoms"),
+                            integers(table, "n_radial_edges"), integers(table, "n_angular_triplets")},
+                           {}};
+    const H5Handle radial = need_node(section, "radial", NodeKind::group);
+    const H5Handle angular = need_node(section, "angular", NodeKind::group);
+    for (const ColumnPlace& place : kColumns) {
+      const bool is_radial = std::string_view(place.group) == "radial";
+      const Parent block = section.below(is_radial ? radial : angular, place.group);
+      read.columns.push_back(column(block, place.name, place.key, table.n_rows()));
+      check_column(read.columns.back(), place, block.path);
+    }
+    found.derivatives = std::move(read);
+  }
+
+  static void check_column(const VlenColumn& column, const ColumnPlace& place, const std::string& path) {
+    const bool is_index = column.dtype() == DType::int64 || column.dtype() == DType::int32;
+    if (is_index != place.is_index || column.dtype() == DType::uint8) {
+      throw CorruptFileError(cat(path, "/", place.name, ": expected ", place.is_index ? "int64 or int32" : "floats",
+                                 ", got ", name_of(column.dtype())));
+    }
+  }
+
+  const H5File& file_;
+  uint64_t file_bytes_;
+  uint64_t n_entries_ = 0;
+};
+
+std::string text_of(const std::byte* from, size_t size) {
+  std::string_view text = as_text({from, size});
+  text = text.substr(0, text.find('\0'));
+  return std::string(text);
+}
+
+}  // namespace
+
+Contents read_contents(const std::string& path, const io::FileIdentity& identity, Bytes bytes) {
+  const H5Session session;
+  const H5File file(path, identity, bytes);
+  return SectionReader(file, identity.size).read();
+}
+
+std::vector<EntryLabels> read_labels(const std::string& path, const io::FileIdentity& identity, Bytes bytes,
+                                     int64_t first, int64_t count) {
+  const H5Session session;
+  const H5File file(path, identity, bytes);
+  const H5Handle entries = need_node(file.root(), "entries", NodeKind::group);
+  const H5Dataset meta(need_node(file.root().below(entries, "entries"), "meta", NodeKind::dataset), "entries/meta");
+  const RowRange rows{static_cast<uint64_t>(first), static_cast<uint64_t>(count)};
+  if (rows.first > meta.n_rows() || rows.count > meta.n_rows() - rows.first) {
+    throw CorruptFileError(
+        cat("entries/meta: expected rows from ", first, " to ", first + count, ", got ", meta.n_rows()));
+  }
+  std::vector<EntryLabels> labels(rows.count);
+  const auto read_texts = [&](const std::string& name, std::string EntryLabels::* into) {
+    const TableMember member = meta.member(name);
+    if (member.kind != TableMember::Kind::text) throw CorruptFileError(cat("entries/meta.", name, ": expected text"));
+    const std::vector<std::byte> packed = meta.read({&member.bytes, 1}, rows, identity.size);
+    for (size_t i = 0; i < labels.size(); ++i) {
+      labels[i].*into = text_of(packed.data() + i * member.bytes.length, member.bytes.length);
+    }
+  };
+  read_texts("display_name", &EntryLabels::display_name);
+  read_texts("name", &EntryLabels::name);
+  read_texts("source_id", &EntryLabels::source_id);
+  read_texts("source_kind", &EntryLabels::source_kind);
+  const TableMember frame = meta.member("frame_idx");
+  if (frame.kind != TableMember::Kind::signed_integer)
+    throw CorruptFileError("entries/meta.frame_idx: expected integers");
+  const std::vector<std::byte> packed = meta.read({&frame.bytes, 1}, rows, identity.size);
+  for (size_t i = 0; i < labels.size(); ++i) {
+    labels[i].frame_idx = to_integer(packed.data() + i * frame.bytes.length, frame.bytes.length, true);
+  }
+  return labels;
+}
+
+}  // namespace atompack::torch_cache

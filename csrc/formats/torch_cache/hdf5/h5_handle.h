@@ -1,0 +1,68 @@
+// Owners of HDF5 identifiers, the lock around the library, and its errors. Only for the sources of this folder that
+// call HDF5: its types appear in no other header than h5_*.h.
+#pragma once
+
+#include <hdf5.h>
+
+#include <string>
+#include <utility>
+
+#include "threads/fork_lock.h"
+
+namespace atompack::torch_cache {
+
+// Must be there while HDF5 is called, in one thread at a time. Keeps the library from printing its errors, and leaves
+// it as it was.
+class H5Session {
+ public:
+  H5Session();
+  H5Session(const H5Session&) = delete;
+  H5Session& operator=(const H5Session&) = delete;
+  ~H5Session();
+
+ private:
+  io::ForkLock lock_;
+  H5E_auto2_t report_ = nullptr;
+  void* report_data_ = nullptr;
+};
+
+// One identifier of any kind: file, group, data set, type, space, list or attribute.
+class H5Handle {
+ public:
+  H5Handle() = default;
+  explicit H5Handle(hid_t id) : id_(id) {}
+  H5Handle(H5Handle&& other) noexcept : id_(std::exchange(other.id_, H5I_INVALID_HID)) {}
+  H5Handle& operator=(H5Handle&& other) noexcept {
+    std::swap(id_, other.id_);
+    return *this;
+  }
+  ~H5Handle() {
+    if (id_ >= 0) H5Idec_ref(id_);
+  }
+
+  hid_t get() const { return id_; }
+  explicit operator bool() const { return id_ >= 0; }
+
+ private:
+  hid_t id_ = H5I_INVALID_HID;
+};
+
+// What the library says of its last failure: its innermost message, and whether a lock on the file was the cause.
+struct H5Failure {
+  std::string message;
+  bool is_locked = false;
+};
+H5Failure last_failure();
+
+// Throws CorruptFileError with the library's reason.
+[[noreturn]] void fail_h5(const std::string& what);
+
+// Takes what an HDF5 function gave back; throws if it is a failure.
+H5Handle own(hid_t id, const std::string& what);
+template <typename Status>
+Status require_h5(Status status, const std::string& what) {
+  if (status < 0) fail_h5(what);
+  return status;
+}
+
+}  // namespace atompack::torch_cache

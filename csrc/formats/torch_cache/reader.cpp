@@ -1,0 +1,205 @@
+#include "formats/torch_cache/reader.h"
+
+#include <cerrno>
+
+#include "base/error_context.h"
+#include "formats/torch_cache/rows/index.h"
+
+namespace atompack::torch_cache {
+namespace {
+
+using enum Column;
+
+io::FileIdentity identify_path(const io::UniqueFd& fd, const std::string& path, const OpenOptions& options) {
+  const io::FileIdentity found = io::identify(fd.get(), path);
+  if (options.expected && !found.same_file(*options.expected)) {
+    throw IoError(ESTALE, "another file stands here than the one that was opened first", path);
+  }
+  return found;
+}
+
+io::MappedFile map(const std::string& path, const OpenOptions& options, io::FileIdentity& identity) {
+  io::UniqueFd fd = io::open_for_reading(path);
+  identity = identify_path(fd, path, options);
+  return {std::move(fd), identity.size, path, options.access, options.populate};
+}
+
+std::unique_ptr<const io::PieceReader> pieces_of(const std::string& path, const OpenOptions& options,
+                                                 const io::FileIdentity& identity) {
+  if (options.access != io::Access::read) return nullptr;
+  io::UniqueFd fd = io::open_for_reading(path);
+  identify_path(fd, path, {.expected = identity});
+  return std::make_unique<const io::PieceReader>(std::move(fd), identity.size, path);
+}
+
+template <typename Action>
+auto at_entry(const std::string& path, int64_t entry, const Action& action) {
+  try {
+    return action();
+  } catch (DataError& error) {
+    error.at_molecule(entry).in_file(path);
+    throw;
+  }
+}
+
+[[noreturn]] void fail_absent(const std::string& section, const std::string& path) {
+  throw FieldError(section + ": expected a cache that has them, got one without").in_file(path);
+}
+
+}  // namespace
+
+Cache::Cache(std::string path, const OpenOptions& options)
+    : file_(map(path, options, identity_)),
+      pieces_(pieces_of(path, options, identity_)),
+      contents_(in_file(path, [&] { return read_contents(path, identity_, file_.bytes()); })),
+      heap_(file_.bytes(), contents_.base, pieces_.get()) {
+  in_file(path, [&] {
+    check_claims();
+    if (const auto& features = contents_.features) {
+      const FeatureIndex& index = features->index;
+      feature_rows_ = rows_by_entry("features", index.cache_row, index.entry_idx, n_entries());
+      const int64_t first = index.n_features.empty() ? 0 : index.n_features.front();
+      n_features_ = contents_.schema.descriptor->n_features.value_or(first);
+    }
+    if (const auto& derivatives = contents_.derivatives) {
+      const DerivativeIndex& index = derivatives->index;
+      derivative_rows_ = rows_by_entry("force_derivatives", index.cache_row, index.entry_idx, n_entries());
+    }
+  });
+}
+
+// Each row is stored for itself; what claims more could make a batch of any size out of a small file.
+void Cache::check_claims() const {
+  uint64_t claimed = contents_.structures.total_bytes();
+  if (contents_.features) claimed += contents_.features->values.total_bytes();
+  if (contents_.derivatives) {
+    for (const VlenColumn& column : contents_.derivatives->columns) claimed += column.total_bytes();
+  }
+  if (claimed > identity_.size) {
+    throw CorruptFileError(cat("rows: the file of ", identity_.size, " bytes cannot hold their ", claimed, " bytes"));
+  }
+}
+
+void Cache::require_descriptor(std::string_view compat_json) const {
+  in_file(path(), [&] { torch_cache::require_descriptor(contents_.schema, compat_json); });
+}
+
+int64_t Cache::n_features() const {
+  if (!has_features()) fail_absent("features", path());
+  return n_features_;
+}
+
+const DerivativeSchema& Cache::derivative_schema() const {
+  if (!has_force_derivatives()) fail_absent("force_derivatives", path());
+  return *contents_.schema.derivatives;
+}
+
+DType Cache::feature_dtype() const {
+  if (!has_features()) fail_absent("features", path());
+  return contents_.features->values.dtype();
+}
+
+DType Cache::derivative_dtype(Column column) const {
+  if (!has_force_derivatives()) fail_absent("force_derivatives", path());
+  return contents_.derivatives->columns[static_cast<size_t>(column)].dtype();
+}
+
+int64_t Cache::n_atoms(int64_t entry) const {
+  const int64_t found = contents_.n_atoms[static_cast<size_t>(entry)];
+  if (found < 0)
+    throw CorruptFileError(cat("n_atoms: expected a count, got ", found)).at_molecule(entry).in_file(path());
+  return found;
+}
+
+void Cache::prefetch(int64_t entry) const {
+  contents_.structures.prefetch(heap_, entry);
+  if (has_features() && has_feature_row(entry)) contents_.features->values.prefetch(heap_, feature_row(entry));
+}
+
+Bytes Cache::structure(int64_t entry) const {
+  return at_entry(path(), entry, [&] { return contents_.structures.row(heap_, entry); });
+}
+
+std::vector<EntryLabels> Cache::labels(int64_t first, int64_t count) const {
+  return in_file(path(), [&] {
+    prepare();
+    return read_labels(path(), identity_, file_.bytes(), first, count);
+  });
+}
+
+int64_t Cache::feature_row(int64_t entry) const {
+  if (!has_features()) fail_absent("features", path());
+  return feature_rows_[static_cast<size_t>(entry)];
+}
+
+int64_t Cache::derivative_row(int64_t entry) const {
+  if (!has_force_derivatives()) fail_absent("force_derivatives", path());
+  return derivative_rows_[static_cast<size_t>(entry)];
+}
+
+std::optional<FeatureRow> Cache::features(int64_t entry) const {
+  const int64_t row = feature_row(entry);
+  if (row < 0) return std::nullopt;
+  const int64_t atoms = n_atoms(entry);
+  return at_entry(path(), entry, [&] {
+    const auto& [index, values] = *contents_.features;
+    const auto number = static_cast<size_t>(row);
+    if (index.n_atoms[number] != atoms || index.n_features[number] != n_features_) {
+      throw CorruptFileError(cat("index: expected ", atoms, " atoms and ", n_features_, " features, got ",
+                                 index.n_atoms[number], " and ", index.n_features[number]))
+          .at_field(values.name());
+    }
+    check_length(values, row, atoms, n_features_);
+    return FeatureRow{atoms, n_features_, {values.row(heap_, row), values.dtype()}};
+  });
+}
+
+DerivativeSizes Cache::sizes_of(int64_t row, int64_t entry) const {
+  const auto& [index, columns] = *contents_.derivatives;
+  const DerivativeSchema& schema = *contents_.schema.derivatives;
+  const auto number = static_cast<size_t>(row);
+  if (const int64_t atoms = n_atoms(entry); index.n_atoms[number] != atoms) {
+    throw CorruptFileError(cat("index: expected ", atoms, " atoms, got ", index.n_atoms[number]))
+        .at_field("force_derivatives");
+  }
+  const int64_t edges = index.n_edges[number];
+  const int64_t triplets = index.n_triplets[number];
+  const int64_t weights = schema.multi ? 1 : 0;
+  const int64_t radial[] = {1, 1, 3 * schema.n_radial, weights};
+  const int64_t angular[] = {1, 1, 1, 3 * schema.n_angular, 3 * schema.n_angular, 3 * schema.n_angular, weights};
+  for (size_t i = 0; i < 4; ++i) check_length(columns[i], row, edges, radial[i]);
+  for (size_t i = 0; i < 7; ++i) check_length(columns[4 + i], row, triplets, angular[i]);
+  return {edges, triplets};
+}
+
+std::optional<DerivativeSizes> Cache::derivative_sizes(int64_t entry) const {
+  const int64_t row = derivative_row(entry);
+  if (row < 0) return std::nullopt;
+  return at_entry(path(), entry, [&] { return sizes_of(row, entry); });
+}
+
+DerivativeRow Cache::read_derivatives(int64_t row, int64_t entry) const {
+  DerivativeRow found;
+  found.sizes = sizes_of(row, entry);
+  const std::vector<VlenColumn>& columns = contents_.derivatives->columns;
+  for (size_t i = 0; i < kNumberOfColumns; ++i) found.columns[i] = {columns[i].row(heap_, row), columns[i].dtype()};
+  return found;
+}
+
+void Cache::check_indices(int64_t entry, const DerivativeRow& row) const {
+  const std::vector<VlenColumn>& columns = contents_.derivatives->columns;
+  at_entry(path(), entry, [&] {
+    for (size_t i = 0; i < kNumberOfColumns; ++i) {
+      if (kColumns[i].is_index) torch_cache::check_indices(columns[i], row.columns[i].bytes, n_atoms(entry));
+    }
+    return 0;
+  });
+}
+
+std::optional<DerivativeRow> Cache::derivatives(int64_t entry) const {
+  const int64_t row = derivative_row(entry);
+  if (row < 0) return std::nullopt;
+  return at_entry(path(), entry, [&] { return read_derivatives(row, entry); });
+}
+
+}  // namespace atompack::torch_cache

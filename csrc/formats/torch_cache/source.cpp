@@ -1,0 +1,155 @@
+#include "formats/torch_cache/source.h"
+
+#include <cmath>
+
+#include "formats/torch_cache/structure.h"
+#include "model/element.h"
+
+namespace atompack::torch_cache {
+namespace {
+
+// Places of the labels in the schema of whole entries.
+enum Label : int32_t { kEnergy, kForces, kCell, kPbc, kName };
+
+FieldType label_type(Level level, DType dtype) { return {level, ValueKind::numeric, dtype}; }
+
+Level level_of(Column column) { return column < Column::angular_center_idx ? Level::edge : Level::triplet; }
+
+bool is_typespin(Column column) {
+  return column == Column::radial_neighbor_typespin || column == Column::angular_triplet_typespin;
+}
+
+std::vector<uint8_t> numbers_of(const std::vector<std::string>& species) {
+  std::vector<uint8_t> numbers;
+  for (size_t atom = 0; atom < species.size(); ++atom) {
+    const std::optional<uint8_t> number = atomic_number(species[atom]);
+    if (!number) {
+      throw CorruptFileError(
+          cat("species: expected the symbol of an element, got '", species[atom], "' for atom ", atom))
+          .at_field("atomic_numbers");
+    }
+    numbers.push_back(*number);
+  }
+  return numbers;
+}
+
+template <typename T>
+Bytes bytes_of(const T& values) {
+  return std::as_bytes(std::span(values));
+}
+
+}  // namespace
+
+CacheSource::CacheSource(std::shared_ptr<const Cache> cache, EntryParts parts)
+    : cache_(std::move(cache)), parts_(parts) {
+  schema_.positions = DType::float64;
+  if (parts_ == EntryParts::whole) {  // in the order of Label
+    declare("energy", label_type(Level::molecule, DType::float64), {});
+    declare("forces", label_type(Level::atom, DType::float64), {3});
+    declare("cell", label_type(Level::molecule, DType::float64), {3, 3});
+    declare("pbc", label_type(Level::molecule, DType::boolean), {3});
+    declare("name", {Level::molecule, ValueKind::string, DType::uint8}, {});
+  }
+  if (cache_->has_features()) declare_features();
+  if (cache_->has_force_derivatives()) declare_derivatives();
+}
+
+int32_t CacheSource::declare(std::string_view key, const FieldType& type, const Shape& row_shape) {
+  schema_.fields.push_back({Scope::builtin, std::string(key), type, row_shape});
+  return static_cast<int32_t>(std::ssize(schema_.fields)) - 1;
+}
+
+void CacheSource::declare_features() {
+  features_ = declare("features", label_type(Level::atom, cache_->feature_dtype()), {cache_->n_features()});
+}
+
+void CacheSource::declare_derivatives() {
+  const DerivativeSchema& schema = cache_->derivative_schema();
+  for (size_t i = 0; i < kNumberOfColumns; ++i) {
+    const auto column = static_cast<Column>(i);
+    if (is_typespin(column) && !schema.multi) continue;
+    const Level level = level_of(column);
+    FieldType type = label_type(level, cache_->derivative_dtype(column));
+    type.is_atom_index = place_of(column).is_index;
+    Shape row_shape;
+    if (!type.is_atom_index && !is_typespin(column)) {
+      row_shape = {level == Level::edge ? schema.n_radial : schema.n_angular, 3};
+    }
+    derivatives_.push_back({column, declare(place_of(column).key, type, row_shape)});
+  }
+}
+
+MoleculeExtent CacheSource::extent(int64_t entry) const {
+  Cache::forget_rows();
+  try {
+    MoleculeExtent extent{cache_->n_atoms(entry), 0, 0};
+    if (cache_->has_features()) {
+      extent.decoded_bytes += extent.n_atoms * cache_->n_features() * static_cast<int64_t>(sizeof(double));
+    }
+    if (cache_->has_force_derivatives()) {
+      if (const auto sizes = cache_->derivative_sizes(entry)) {
+        const DerivativeSchema& schema = cache_->derivative_schema();
+        extent.n_edges = sizes->n_edges;
+        extent.n_triplets = sizes->n_triplets;
+        extent.decoded_bytes += 8 * (sizes->n_edges * (3 + 3 * schema.n_radial));
+        extent.decoded_bytes += 8 * (sizes->n_triplets * (4 + 9 * schema.n_angular));
+      }
+    }
+    if (parts_ == EntryParts::whole) extent.decoded_bytes += static_cast<int64_t>(cache_->structure(entry).size());
+    extent.work = extent.decoded_bytes;
+    return extent;
+  } catch (DataError& error) {
+    locate(error, entry);
+    throw;
+  }
+}
+
+void CacheSource::hand_over(int32_t declaration, Bytes data, MoleculeVisitor& visitor) const {
+  const FieldDeclaration& field = schema_.fields[static_cast<size_t>(declaration)];
+  visitor.field({field.scope, field.key, field.type, *field.row_shape, declaration}, data);
+}
+
+void CacheSource::visit_structure(int64_t entry, MoleculeVisitor& visitor) const {
+  thread_local StructureDecoder decoder;
+  const Structure structure = decoder.decode(cache_->structure(entry));
+  if (static_cast<int64_t>(structure.n_atoms()) != cache_->n_atoms(entry)) {
+    throw CorruptFileError(
+        cat("structure: expected ", cache_->n_atoms(entry), " atoms as /entries/meta says, got ", structure.n_atoms()));
+  }
+  const std::vector<uint8_t> numbers = numbers_of(structure.species);
+  visitor.geometry({cache_->n_atoms(entry), DType::float64, bytes_of(structure.positions), bytes_of(numbers)});
+
+  const double energy = cache_->energy(entry);
+  if (!std::isnan(energy)) hand_over(kEnergy, std::as_bytes(std::span(&energy, 1)), visitor);
+  if (structure.forces) hand_over(kForces, bytes_of(*structure.forces), visitor);
+  if (structure.cell) {
+    // A cell without flags is periodic in all directions.
+    const std::array<bool, 3> pbc = structure.pbc.value_or(std::array{true, true, true});
+    hand_over(kCell, bytes_of(*structure.cell), visitor);
+    hand_over(kPbc, bytes_of(pbc), visitor);
+  } else if (structure.pbc) {
+    hand_over(kPbc, bytes_of(*structure.pbc), visitor);
+  }
+  if (structure.name) hand_over(kName, as_bytes(*structure.name), visitor);
+}
+
+void CacheSource::visit(int64_t entry, Bytes, MoleculeVisitor& visitor) const {
+  Cache::forget_rows();
+  try {
+    if (parts_ == EntryParts::whole) visit_structure(entry, visitor);
+    if (features_ >= 0) {
+      if (const auto row = cache_->features(entry)) hand_over(features_, row->values.bytes, visitor);
+    }
+    if (derivatives_.empty()) return;
+    if (const auto row = cache_->derivatives(entry)) {
+      for (const CachedColumn& cached : derivatives_) {
+        hand_over(cached.declaration, (*row)[cached.column].bytes, visitor);
+      }
+    }
+  } catch (DataError& error) {
+    locate(error, entry);
+    throw;
+  }
+}
+
+}  // namespace atompack::torch_cache

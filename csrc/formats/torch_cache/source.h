@@ -1,0 +1,49 @@
+// A cache file as molecules: its entries, or nothing of them but their features and derivatives.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "formats/torch_cache/reader.h"
+#include "model/molecule_source.h"
+
+namespace atompack::torch_cache {
+
+// whole: positions, species and labels too, out of the stored structures. rows: for a JoinedSource, which has
+// molecules of its own.
+enum class EntryParts : uint8_t { whole, rows };
+
+class CacheSource final : public MoleculeSource {
+ public:
+  CacheSource(std::shared_ptr<const Cache> cache, EntryParts parts);
+
+  int64_t size() const override { return cache_->n_entries(); }
+  std::span<const MoleculeSchema> schemas() const override { return {&schema_, 1}; }
+  int32_t schema_of(int64_t) const override { return 0; }
+  void prepare(std::span<const int64_t>) const override { cache_->prepare(); }
+  MoleculeExtent extent(int64_t entry) const override;
+  void prefetch(int64_t entry) const override { cache_->prefetch(entry); }
+  bool needs_scratch(int64_t) const override { return false; }
+  Bytes decode(int64_t, std::span<std::byte>) const override { return {}; }  // rows lie scattered: visit() finds them
+  void visit(int64_t entry, Bytes record, MoleculeVisitor& visitor) const override;
+  void locate(DataError& error, int64_t entry) const override { error.at_molecule(entry).in_file(cache_->path()); }
+
+ private:
+  struct CachedColumn {
+    Column column;
+    int32_t declaration;
+  };
+  int32_t declare(std::string_view key, const FieldType& type, const Shape& row_shape);
+  void declare_features();
+  void declare_derivatives();
+  void visit_structure(int64_t entry, MoleculeVisitor& visitor) const;
+  void hand_over(int32_t declaration, Bytes data, MoleculeVisitor& visitor) const;
+
+  std::shared_ptr<const Cache> cache_;
+  EntryParts parts_;
+  MoleculeSchema schema_;
+  int32_t features_ = -1;
+  std::vector<CachedColumn> derivatives_;
+};
+
+}  // namespace atompack::torch_cache

@@ -1,0 +1,48 @@
+// One entry of /entries/structures: a pickled object of aenet.torch_training.config.Structure, read without running
+// the pickle.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "serial/pickle/machine.h"
+
+namespace atompack::torch_cache {
+
+// Values as the file has them: no unit is converted, what is absent stays absent.
+struct Structure {
+  std::vector<double> positions = {};              // (N, 3)
+  std::vector<std::string> species = {};           // N labels
+  std::optional<double> energy = {};               // NaN where the file says so
+  std::optional<std::vector<double>> forces = {};  // (N, 3)
+  std::optional<std::array<double, 9>> cell = {};  // (3, 3), lattice vectors as rows
+  std::optional<std::array<bool, 3>> pbc = {};     // absent with a cell: periodic in all directions
+  std::optional<std::string> name = {};
+
+  size_t n_atoms() const { return species.size(); }
+  bool operator==(const Structure&) const = default;
+};
+
+// Keeps its memory from structure to structure. For one thread at a time.
+class StructureDecoder {
+ public:
+  StructureDecoder();
+
+  // Throws CorruptFileError with the field's name where an attribute is absent or of another shape or type,
+  // UnsafePickleError for a pickle of anything else, UnsupportedFormatError for numbers wider than float64 and int64.
+  Structure decode(Bytes pickle);
+
+ private:
+  pickle::Machine machine_;
+};
+
+Structure decode_structure(Bytes pickle);
+
+// A pickle that the original program reads. InternalError where the sizes do not fit each other.
+std::vector<std::byte> encode_structure(const Structure& structure);
+
+}  // namespace atompack::torch_cache

@@ -1,0 +1,40 @@
+// Several sources as one index space, in order: a folder of shards.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "model/molecule_source.h"
+
+namespace atompack {
+
+class ConcatSource final : public MoleculeSource {
+ public:
+  explicit ConcatSource(std::vector<std::shared_ptr<const MoleculeSource>> parts);
+
+  int64_t size() const override { return starts_.back(); }
+  std::span<const MoleculeSchema> schemas() const override { return schemas_; }
+  int32_t schema_of(int64_t index) const override;
+  void prepare(std::span<const int64_t> indices) const override;
+  MoleculeExtent extent(int64_t index) const override;
+  void prefetch(int64_t index) const override;
+  bool needs_scratch(int64_t index) const override;
+  Bytes decode(int64_t index, std::span<std::byte> scratch) const override;
+  void visit(int64_t index, Bytes record, MoleculeVisitor& visitor) const override;
+  void locate(DataError& error, int64_t index) const override;
+
+ private:
+  struct Place {
+    size_t part;
+    int64_t local;
+  };
+  Place place(int64_t index) const;
+  int32_t number_of(const MoleculeSchema& schema);
+
+  std::vector<std::shared_ptr<const MoleculeSource>> parts_;
+  std::vector<int64_t> starts_;                      // one more than parts
+  std::vector<MoleculeSchema> schemas_;              // distinct ones
+  std::vector<std::vector<int32_t>> schema_number_;  // part, its own number -> number here
+};
+
+}  // namespace atompack

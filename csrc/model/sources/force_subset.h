@@ -1,0 +1,35 @@
+// Molecules of which only chosen ones have forces: what training on forces from a part of the data sees.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "model/molecule_source.h"
+
+namespace atompack {
+
+// The others come without forces and without rows of edges and triplets, which are neither planned for nor copied.
+class ForceSubsetSource final : public MoleculeSource {
+ public:
+  // chosen: one flag a molecule. Throws FieldError where there are more or fewer.
+  ForceSubsetSource(std::shared_ptr<const MoleculeSource> all, std::vector<uint8_t> chosen);
+
+  int64_t size() const override { return all_->size(); }
+  std::span<const MoleculeSchema> schemas() const override { return all_->schemas(); }
+  int32_t schema_of(int64_t index) const override { return all_->schema_of(index); }
+  void prepare(std::span<const int64_t> indices) const override { all_->prepare(indices); }
+  MoleculeExtent extent(int64_t index) const override;
+  void prefetch(int64_t index) const override { all_->prefetch(index); }
+  bool needs_scratch(int64_t index) const override { return all_->needs_scratch(index); }
+  Bytes decode(int64_t index, std::span<std::byte> scratch) const override { return all_->decode(index, scratch); }
+  void visit(int64_t index, Bytes record, MoleculeVisitor& visitor) const override;
+  void locate(DataError& error, int64_t index) const override { all_->locate(error, index); }
+
+ private:
+  bool is_chosen(int64_t index) const { return chosen_[static_cast<size_t>(index)] != 0; }
+
+  std::shared_ptr<const MoleculeSource> all_;
+  std::vector<uint8_t> chosen_;
+};
+
+}  // namespace atompack

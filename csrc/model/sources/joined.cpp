@@ -1,0 +1,82 @@
+#include "model/sources/joined.h"
+
+namespace atompack {
+namespace {
+
+// Hands fields on, their declarations counted in the joined schema.
+class FieldsOnly final : public MoleculeVisitor {
+ public:
+  FieldsOnly(MoleculeVisitor& visitor, int32_t n_before) : visitor_(visitor), n_before_(n_before) {}
+
+  void geometry(const Geometry&) override {}
+  void field(const FieldView& field, Bytes data) override {
+    FieldView joined = field;
+    if (field.declaration >= 0) joined.declaration += n_before_;
+    visitor_.field(joined, data);
+  }
+
+ private:
+  MoleculeVisitor& visitor_;
+  int32_t n_before_;
+};
+
+}  // namespace
+
+JoinedSource::JoinedSource(std::shared_ptr<const MoleculeSource> molecules, std::shared_ptr<const MoleculeSource> extra)
+    : molecules_(std::move(molecules)), extra_(std::move(extra)) {
+  if (molecules_->size() != extra_->size()) {
+    throw FieldError(
+        cat("cache: expected an entry for each of ", molecules_->size(), " molecules, got ", extra_->size()));
+  }
+  for (const MoleculeSchema& schema : molecules_->schemas()) {
+    for (const MoleculeSchema& other : extra_->schemas()) {
+      MoleculeSchema& joined = schemas_.emplace_back(schema);
+      joined.fields.insert(joined.fields.end(), other.fields.begin(), other.fields.end());
+    }
+  }
+}
+
+int32_t JoinedSource::schema_of(int64_t index) const {
+  const auto n_extra = static_cast<int32_t>(extra_->schemas().size());
+  return molecules_->schema_of(index) * n_extra + extra_->schema_of(index);
+}
+
+void JoinedSource::prepare(std::span<const int64_t> indices) const {
+  molecules_->prepare(indices);
+  extra_->prepare(indices);
+}
+
+MoleculeExtent JoinedSource::extent(int64_t index) const {
+  MoleculeExtent extent = molecules_->extent(index);
+  const MoleculeExtent more = extra_->extent(index);
+  if (extent.n_atoms != more.n_atoms) {
+    FieldError error(cat("cache: expected an entry of ", extent.n_atoms, " atoms, got ", more.n_atoms));
+    locate(error, index);
+    throw error;
+  }
+  extent.decoded_bytes += more.decoded_bytes;
+  extent.work += more.work;
+  extent.n_edges += more.n_edges;
+  extent.n_triplets += more.n_triplets;
+  return extent;
+}
+
+void JoinedSource::prefetch(int64_t index) const {
+  molecules_->prefetch(index);
+  extra_->prefetch(index);
+}
+
+Bytes JoinedSource::decode(int64_t index, std::span<std::byte> scratch) const {
+  if (!needs_scratch(index)) return molecules_->decode(index, {});
+  // extent() counts what the extra fields take as well.
+  return molecules_->decode(index, scratch.first(static_cast<size_t>(molecules_->extent(index).decoded_bytes)));
+}
+
+void JoinedSource::visit(int64_t index, Bytes record, MoleculeVisitor& visitor) const {
+  molecules_->visit(index, record, visitor);
+  const auto& schema = molecules_->schemas()[static_cast<size_t>(molecules_->schema_of(index))];
+  FieldsOnly fields(visitor, static_cast<int32_t>(schema.fields.size()));
+  extra_->visit(index, {}, fields);
+}
+
+}  // namespace atompack

@@ -1,0 +1,35 @@
+// Molecules of one source with the fields that another holds for the same numbers: labels from a file of molecules,
+// features from a cache.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "model/molecule_source.h"
+
+namespace atompack {
+
+class JoinedSource final : public MoleculeSource {
+ public:
+  // Of `extra`, only fields are used: its molecules need no scratch, and it may pass geometry() over. Throws FieldError
+  // where the sizes differ.
+  JoinedSource(std::shared_ptr<const MoleculeSource> molecules, std::shared_ptr<const MoleculeSource> extra);
+
+  int64_t size() const override { return molecules_->size(); }
+  std::span<const MoleculeSchema> schemas() const override { return schemas_; }
+  int32_t schema_of(int64_t index) const override;
+  void prepare(std::span<const int64_t> indices) const override;
+  // Throws FieldError where the two count other atoms.
+  MoleculeExtent extent(int64_t index) const override;
+  void prefetch(int64_t index) const override;
+  bool needs_scratch(int64_t index) const override { return molecules_->needs_scratch(index); }
+  Bytes decode(int64_t index, std::span<std::byte> scratch) const override;
+  void visit(int64_t index, Bytes record, MoleculeVisitor& visitor) const override;
+  void locate(DataError& error, int64_t index) const override { molecules_->locate(error, index); }
+
+ private:
+  std::shared_ptr<const MoleculeSource> molecules_, extra_;
+  std::vector<MoleculeSchema> schemas_;  // each of the first's with each of the second's, whose fields stand behind
+};
+
+}  // namespace atompack

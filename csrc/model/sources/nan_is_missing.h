@@ -1,0 +1,31 @@
+// Molecules whose labels are missing where every stored number of them is NaN.
+#pragma once
+
+#include <memory>
+
+#include "model/molecule_source.h"
+
+namespace atompack {
+
+// A view of another source, for files whose writers had NaN stand for "not computed". Labels and custom properties of
+// floats are judged; positions, features and rows of edges and triplets are not.
+class NanIsMissingSource final : public MoleculeSource {
+ public:
+  explicit NanIsMissingSource(std::shared_ptr<const MoleculeSource> all) : all_(std::move(all)) {}
+
+  int64_t size() const override { return all_->size(); }
+  std::span<const MoleculeSchema> schemas() const override { return all_->schemas(); }
+  int32_t schema_of(int64_t index) const override { return all_->schema_of(index); }
+  void prepare(std::span<const int64_t> indices) const override { all_->prepare(indices); }
+  MoleculeExtent extent(int64_t index) const override { return all_->extent(index); }
+  void prefetch(int64_t index) const override { all_->prefetch(index); }
+  bool needs_scratch(int64_t index) const override { return all_->needs_scratch(index); }
+  Bytes decode(int64_t index, std::span<std::byte> scratch) const override { return all_->decode(index, scratch); }
+  void visit(int64_t index, Bytes record, MoleculeVisitor& visitor) const override;
+  void locate(DataError& error, int64_t index) const override { all_->locate(error, index); }
+
+ private:
+  std::shared_ptr<const MoleculeSource> all_;
+};
+
+}  // namespace atompack

@@ -1,0 +1,151 @@
+// Values as programs that know no schema store them: numbers, text, containers, arrays, in a tree. Readers of such
+// formats fill a ValueTree; everything else looks at it through Value.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/bytes.h"
+#include "model/array.h"
+
+namespace atompack {
+
+// A reader may use numbers from 128 on for what is no value yet.
+enum class Kind : uint8_t {
+  none,
+  boolean,
+  integer,
+  big_integer,  // of more than 64 bits
+  real,
+  text,
+  bytes,
+  list,
+  tuple,
+  dict,
+  record,  // an object of a class that the reader was told of: its class and its attributes
+  array,   // of NumPy
+  scalar,  // of NumPy: an array without dimensions
+  tensor,  // of torch
+  dtype,   // of NumPy
+};
+
+std::string_view name_of(Kind kind);
+
+// One value: itself, a view of the bytes that hold it, or the number of its node. Trees are made of millions of these.
+struct Cell {
+  uint64_t size : 56;  // of `data`
+  uint64_t code : 8;
+  union {
+    int64_t integer;
+    double real;
+    const std::byte* data;
+    uint64_t node;
+  };
+
+  Kind kind() const { return static_cast<Kind>(code); }
+  Bytes bytes() const { return {data, static_cast<size_t>(size)}; }
+  std::string_view text() const { return as_text(bytes()); }
+
+  static Cell make(Kind kind, uint64_t node = 0) {
+    Cell cell;
+    cell.size = 0;
+    cell.code = static_cast<uint8_t>(kind);
+    cell.node = node;
+    return cell;
+  }
+  static Cell of_integer(int64_t value) { return make(Kind::integer, static_cast<uint64_t>(value)); }
+  static Cell of_boolean(bool value) { return make(Kind::boolean, value ? 1 : 0); }
+  static Cell of_real(double value) {
+    Cell cell = make(Kind::real);
+    cell.real = value;
+    return cell;
+  }
+  static Cell view(Kind kind, Bytes bytes) {
+    Cell cell = make(kind);
+    cell.size = bytes.size();
+    cell.data = bytes.data();
+    return cell;
+  }
+};
+static_assert(sizeof(Cell) == 16);
+
+// A container: cells [first, first + size) of the tree; of dicts and records key and value take turns.
+struct SequenceNode {
+  Kind kind;
+  uint32_t first = 0, size = 0, capacity = 0;
+  uint32_t class_number = 0;  // of records
+};
+
+// An array; of an object array, the cells of its objects, always in C order (NumPy stores them so, even where its
+// array is in Fortran order).
+struct ArrayNode {
+  uint32_t type = 0;
+  uint32_t first_extent = 0;  // shape, then strides
+  uint8_t rank = 0;
+  Order order = Order::c;
+  bool requires_grad = false;
+  bool filled = false;
+  Bytes data = {};
+  uint32_t first_object = 0, n_objects = 0;
+};
+
+// All nodes of one tree. Clearing keeps the memory. Views point into bytes that the reader was given or keeps.
+struct ValueTree {
+  std::vector<Cell> cells;
+  std::vector<SequenceNode> sequences;
+  std::vector<ArrayNode> arrays;
+  std::vector<int64_t> extents;
+  std::vector<ElementType> types;
+  std::vector<ElementField> fields;
+  std::vector<std::string> class_names;
+
+  void clear();
+  uint64_t bytes() const;  // of memory
+  uint32_t add_sequence(Kind kind, std::span<const Cell> items);
+  void append(uint32_t sequence, std::span<const Cell> items);
+  std::span<const Cell> items(const Cell& container) const;
+  TypeTable table() const { return {types, fields}; }
+  Array array(const ArrayNode& node) const;
+};
+
+// A look at one value; valid as long as its tree and the bytes behind it. What does not fit the kind is an
+// InternalError: callers ask for kind() first.
+class Value {
+ public:
+  Value(const ValueTree& tree, Cell cell) : tree_(&tree), cell_(cell) {}
+
+  Kind kind() const { return cell_.kind(); }
+  bool boolean() const { return expect(Kind::boolean).node != 0; }
+  int64_t integer() const { return expect(Kind::integer).integer; }
+  Bytes big_integer() const { return expect(Kind::big_integer).bytes(); }  // two's complement, little-endian
+  double real() const { return expect(Kind::real).real; }
+  std::string_view text() const { return expect(Kind::text).text(); }  // UTF-8, lone surrogates in three bytes
+  Bytes bytes() const { return expect(Kind::bytes).bytes(); }
+
+  // Items of a list or tuple, objects of an object array in C order, entries of a dict or record.
+  size_t size() const;
+  Value item(size_t i) const;
+  Value key(size_t i) const;
+  Value value(size_t i) const;
+  std::optional<Value> find(std::string_view key) const;
+  std::string_view class_name() const;  // of a record: "module.name"
+
+  bool has_array() const { return kind() >= Kind::array && kind() <= Kind::tensor; }
+  Array array() const;               // of arrays, scalars, tensors
+  const ElementType& dtype() const;  // of dtypes
+  TypeTable table() const { return tree_->table(); }
+  const Cell& cell() const { return cell_; }
+
+ private:
+  const Cell& expect(Kind kind) const;
+  std::span<const Cell> cells() const;
+
+  const ValueTree* tree_;
+  Cell cell_;
+};
+
+}  // namespace atompack

@@ -1,0 +1,220 @@
+#include "ops/contraction.h"
+
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <span>
+#include <vector>
+
+#include "base/error.h"
+#include "collate/tensor_checks.h"
+#include "collate/torch_threads.h"
+#include "physics/chebyshev/contract.h"
+#include "threads/adaptive_parallelism.h"
+
+namespace atompack::collate {
+namespace {
+
+using physics::DerivativeView;
+using physics::RowRange;
+using physics::RowRanges;
+
+// Reading these takes longer than waking a thread.
+constexpr int64_t kLeastBytes = 128 * 1024;
+
+int64_t order_of(const at::Tensor& grads, const char* name) {
+  if (grads.dim() != 3) throw FieldError(cat(name, ": expected three dimensions, got ", grads.dim())).at_field(name);
+  return grads.size(1);
+}
+
+// Types and shapes fit each other; all are contiguous.
+DerivativeTensors checked(const DerivativeTensors& rows, at::ScalarType type) {
+  const int64_t n_edges = rows.radial_center.numel(), n_triplets = rows.angular_center.numel();
+  const int64_t n_radial = order_of(rows.radial_grads, "radial_dG_drij");
+  const int64_t n_angular = order_of(rows.grads_i, "angular_grads_i");
+  expect_tensor(rows.radial_center, "radial_center_idx", at::kLong, {n_edges});
+  expect_tensor(rows.radial_neighbor, "radial_neighbor_idx", at::kLong, {n_edges});
+  expect_tensor(rows.radial_grads, "radial_dG_drij", type, {n_edges, n_radial, 3});
+  expect_tensor(rows.angular_center, "angular_center_idx", at::kLong, {n_triplets});
+  expect_tensor(rows.angular_j, "angular_neighbor_j_idx", at::kLong, {n_triplets});
+  expect_tensor(rows.angular_k, "angular_neighbor_k_idx", at::kLong, {n_triplets});
+  expect_tensor(rows.grads_i, "angular_grads_i", type, {n_triplets, n_angular, 3});
+  expect_tensor(rows.grads_j, "angular_grads_j", type, {n_triplets, n_angular, 3});
+  expect_tensor(rows.grads_k, "angular_grads_k", type, {n_triplets, n_angular, 3});
+  if (rows.radial_spin.has_value() != rows.angular_spin.has_value()) {
+    throw FieldError("typespin: expected that of edges and of triplets, or none, got one of them");
+  }
+  if (rows.radial_spin) expect_tensor(*rows.radial_spin, "radial_neighbor_typespin", type, {n_edges});
+  if (rows.angular_spin) expect_tensor(*rows.angular_spin, "angular_triplet_typespin", type, {n_triplets});
+  DerivativeTensors all = rows;
+  for (at::Tensor* tensor : {&all.radial_center, &all.radial_neighbor, &all.radial_grads, &all.angular_center,
+                             &all.angular_j, &all.angular_k, &all.grads_i, &all.grads_j, &all.grads_k}) {
+    *tensor = in_plain_memory(*tensor);
+  }
+  if (all.radial_spin) all.radial_spin = in_plain_memory(*all.radial_spin);
+  if (all.angular_spin) all.angular_spin = in_plain_memory(*all.angular_spin);
+  return all;
+}
+
+template <typename Real>
+DerivativeView<Real> view_of(const DerivativeTensors& rows) {
+  return {.radial_center = rows.radial_center.const_data_ptr<int64_t>(),
+          .radial_neighbor = rows.radial_neighbor.const_data_ptr<int64_t>(),
+          .radial_grads = rows.radial_grads.const_data_ptr<Real>(),
+          .radial_spin = rows.radial_spin ? rows.radial_spin->const_data_ptr<Real>() : nullptr,
+          .angular_center = rows.angular_center.const_data_ptr<int64_t>(),
+          .angular_j = rows.angular_j.const_data_ptr<int64_t>(),
+          .angular_k = rows.angular_k.const_data_ptr<int64_t>(),
+          .grads_i = rows.grads_i.const_data_ptr<Real>(),
+          .grads_j = rows.grads_j.const_data_ptr<Real>(),
+          .grads_k = rows.grads_k.const_data_ptr<Real>(),
+          .angular_spin = rows.angular_spin ? rows.angular_spin->const_data_ptr<Real>() : nullptr,
+          .n_radial = static_cast<size_t>(rows.radial_grads.size(1)),
+          .n_angular = static_cast<size_t>(rows.grads_i.size(1))};
+}
+
+struct CenterRange {
+  int64_t first, last;
+};
+
+std::span<const int64_t> indices(const at::Tensor& tensor) {
+  return {tensor.const_data_ptr<int64_t>(), static_cast<size_t>(tensor.numel())};
+}
+
+const int64_t* find_outside(std::span<const int64_t> all, RowRange rows, CenterRange atoms) {
+  const auto some = all.subspan(rows.first, rows.last - rows.first);
+  const auto is_outside = [&](int64_t atom) { return atom < atoms.first || atom >= atoms.last; };
+  // Counting needs no branch for each: almost always there is none.
+  if (std::ranges::count_if(some, is_outside) == 0) return nullptr;
+  return &*std::ranges::find_if(some, is_outside);
+}
+
+// The columns of indices, with the range of rows that belongs to each.
+template <typename Visit>
+void for_each_index(const DerivativeTensors& rows, const RowRanges& ranges, const Visit& visit) {
+  visit("radial_center_idx", indices(rows.radial_center), ranges.edges);
+  visit("radial_neighbor_idx", indices(rows.radial_neighbor), ranges.edges);
+  visit("angular_center_idx", indices(rows.angular_center), ranges.triplets);
+  visit("angular_neighbor_j_idx", indices(rows.angular_j), ranges.triplets);
+  visit("angular_neighbor_k_idx", indices(rows.angular_k), ranges.triplets);
+}
+
+bool are_inside(const DerivativeTensors& rows, const RowRanges& ranges, CenterRange atoms) {
+  bool inside = true;
+  for_each_index(rows, ranges, [&](const char*, std::span<const int64_t> all, RowRange some) {
+    inside = inside && find_outside(all, some, atoms) == nullptr;
+  });
+  return inside;
+}
+
+void check_inside(const DerivativeTensors& rows, const RowRanges& ranges, int64_t n_atoms) {
+  for_each_index(rows, ranges, [&](const char* name, std::span<const int64_t> all, RowRange some) {
+    const int64_t* const wrong = find_outside(all, some, {0, n_atoms});
+    if (wrong == nullptr) return;
+    throw FieldError(cat(name, ": expected atoms from 0 to below ", n_atoms, ", got ", *wrong)).at_field(name);
+  });
+}
+
+// Rows whose centers lie from one atom to before another, where centers ascend.
+RowRange rows_between(std::span<const int64_t> centers, CenterRange atoms) {
+  const auto place = [&](int64_t atom) {
+    return static_cast<size_t>(std::ranges::lower_bound(centers, atom) - centers.begin());
+  };
+  return {place(atoms.first), place(atoms.last)};
+}
+
+// Rows of whole molecules, in ranges that share no atom and so may run at once; one range where rows allow no cut.
+std::vector<RowRanges> cut(const DerivativeTensors& rows, std::span<const int64_t> ptr, int64_t n_atoms,
+                           int64_t n_ranges) {
+  const RowRanges whole{{0, static_cast<size_t>(rows.radial_center.numel())},
+                        {0, static_cast<size_t>(rows.angular_center.numel())}};
+  std::vector<RowRanges> ranges;
+  int64_t first = 0;
+  for (int64_t range = 1; range <= n_ranges && n_ranges > 1; ++range) {
+    const int64_t last = range == n_ranges ? n_atoms : *std::ranges::lower_bound(ptr, n_atoms * range / n_ranges);
+    ranges.push_back({rows_between(indices(rows.radial_center), {first, last}),
+                      rows_between(indices(rows.angular_center), {first, last})});
+    if (!are_inside(rows, ranges.back(), {first, last})) {
+      ranges.clear();
+      break;
+    }
+    first = last;
+  }
+  const auto ends_with = [&](const RowRanges& last) {
+    return last.edges.last == whole.edges.last && last.triplets.last == whole.triplets.last;
+  };
+  if (!ranges.empty() && ranges.front().edges.first == 0 && ranges.front().triplets.first == 0 &&
+      ends_with(ranges.back())) {
+    return ranges;
+  }
+  check_inside(rows, whole, n_atoms);
+  return {whole};
+}
+
+int64_t bytes_of(const DerivativeTensors& rows) {
+  return static_cast<int64_t>(rows.radial_grads.nbytes() + 3 * rows.grads_i.nbytes());
+}
+
+// Calls body(range) for ranges that share no atom.
+template <typename Body>
+void for_each_cut(const DerivativeTensors& rows, const at::Tensor& ptr, int64_t n_atoms, const Body& body) {
+  static ParallelPace pace;
+  const int64_t bytes = bytes_of(rows);
+  const int64_t most = std::clamp(usable_threads(0), int64_t{1}, std::max(bytes / kLeastBytes, int64_t{1}));
+  run_paced(pace, bytes, most, [&](int64_t n_threads) {
+    const std::vector<RowRanges> ranges = cut(rows, indices(ptr), n_atoms, n_threads);
+    for_each_range(std::ssize(ranges), [&](int64_t range) { body(ranges[static_cast<size_t>(range)]); });
+  });
+}
+
+void check_type(const at::Tensor& tensor, const char* what) {
+  if (tensor.scalar_type() == at::kFloat || tensor.scalar_type() == at::kDouble) return;
+  throw FieldError(cat(what, ": expected Float or Double, got ", c10::toString(tensor.scalar_type())));
+}
+
+int64_t n_features_of(const DerivativeTensors& rows) {
+  return (rows.radial_grads.size(1) + rows.grads_i.size(1)) * (rows.radial_spin ? 2 : 1);
+}
+
+template <typename Real>
+at::Tensor contract_as(const at::Tensor& weights, const DerivativeTensors& rows, const at::Tensor& ptr) {
+  const at::Tensor forces = at::zeros({weights.size(0), 3}, weights.options());
+  const DerivativeView<Real> view = view_of<Real>(rows);
+  const Real* const from = weights.const_data_ptr<Real>();
+  Real* const to = forces.mutable_data_ptr<Real>();
+  for_each_cut(rows, ptr, weights.size(0), [&](const RowRanges& ranges) { contract(view, ranges, from, to); });
+  return forces;
+}
+
+template <typename Real>
+at::Tensor transpose_as(const at::Tensor& forces, const DerivativeTensors& rows, const at::Tensor& ptr) {
+  const at::Tensor weights = at::zeros({forces.size(0), n_features_of(rows)}, forces.options());
+  const DerivativeView<Real> view = view_of<Real>(rows);
+  const Real* const from = forces.const_data_ptr<Real>();
+  Real* const to = weights.mutable_data_ptr<Real>();
+  for_each_cut(rows, ptr, forces.size(0),
+               [&](const RowRanges& ranges) { contract_transposed(view, ranges, from, to); });
+  return weights;
+}
+
+}  // namespace
+
+at::Tensor contract(const at::Tensor& weights, const DerivativeTensors& rows, const at::Tensor& ptr) {
+  check_type(weights, "dE_dfeatures");
+  const DerivativeTensors all = checked(rows, weights.scalar_type());
+  expect_tensor(weights, "dE_dfeatures", weights.scalar_type(), {weights.size(0), n_features_of(all)});
+  expect_ptr(ptr, weights.size(0));
+  const auto as = weights.scalar_type() == at::kFloat ? contract_as<float> : contract_as<double>;
+  return as(in_plain_memory(weights), all, ptr);
+}
+
+at::Tensor contract_transposed(const at::Tensor& forces, const DerivativeTensors& rows, const at::Tensor& ptr) {
+  check_type(forces, "forces");
+  const DerivativeTensors all = checked(rows, forces.scalar_type());
+  expect_tensor(forces, "forces", forces.scalar_type(), {forces.size(0), 3});
+  expect_ptr(ptr, forces.size(0));
+  const auto as = forces.scalar_type() == at::kFloat ? transpose_as<float> : transpose_as<double>;
+  return as(in_plain_memory(forces), all, ptr);
+}
+
+}  // namespace atompack::collate

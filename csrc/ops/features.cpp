@@ -1,0 +1,286 @@
+#include "ops/features.h"
+
+#include <algorithm>
+#include <array>
+#include <span>
+
+#include "base/checked_math.h"
+#include "base/error.h"
+#include "collate/arena/arena.h"
+#include "collate/tensor_checks.h"
+#include "collate/torch_threads.h"
+#include "plan/molecules/batch_plan.h"
+
+namespace atompack::collate {
+namespace {
+
+using physics::CenterTask;
+using physics::Chebyshev;
+using physics::DerivativeRows;
+using physics::Lattice;
+using physics::Matrix3;
+using physics::Neighborhoods;
+
+// An atom takes some microseconds; waking a thread takes as long as several.
+constexpr int64_t kLeastAtoms = 16;
+
+template <typename T>
+std::span<const T> values_of(const at::Tensor& tensor) {
+  return {tensor.const_data_ptr<T>(), static_cast<size_t>(tensor.numel())};
+}
+
+// Types and shapes fit each other; all are in plain memory.
+Structures checked(const Structures& structures) {
+  const int64_t n_atoms = structures.atomic_numbers.numel();
+  expect_tensor(structures.positions, "positions", at::kDouble, {n_atoms, 3});
+  expect_tensor(structures.atomic_numbers, "atomic_numbers", at::kLong, {n_atoms});
+  expect_ptr(structures.ptr, n_atoms);
+  const int64_t n_molecules = structures.ptr.numel() - 1;
+  if (structures.cell) expect_tensor(*structures.cell, "cell", at::kDouble, {n_molecules, 3, 3});
+  expect_tensor(structures.periodic, "pbc", at::kBool, {n_molecules, 3});
+  Structures all = structures;
+  for (at::Tensor* tensor : {&all.positions, &all.atomic_numbers, &all.periodic}) *tensor = in_plain_memory(*tensor);
+  if (all.cell) all.cell = in_plain_memory(*all.cell);
+  return all;
+}
+
+Lattice lattice_of(const Structures& structures, size_t molecule) {
+  std::array<bool, 3> periodic;
+  std::copy_n(structures.periodic.const_data_ptr<bool>() + 3 * molecule, 3, periodic.begin());
+  Matrix3 cell{};
+  if (structures.cell) {
+    const double* from = structures.cell->const_data_ptr<double>() + 9 * molecule;
+    for (auto& row : cell) {
+      for (double& x : row) x = *from++;
+    }
+  }
+  return Lattice(cell, periodic);
+}
+
+// Some molecules of the batch, next to each other, and the neighborhoods of all their atoms.
+struct Part {
+  size_t first_molecule, last_molecule;
+  int64_t first_atom, last_atom;
+  size_t first_edge = 0, first_triplet = 0;  // in the batch
+  Neighborhoods near = {};
+};
+
+// Whole molecules, cut where about equally many atoms lie.
+std::vector<Part> cut(std::span<const int64_t> ptr, int64_t n_parts) {
+  std::vector<Part> parts;
+  size_t first = 0;
+  for (int64_t part = 1; part <= n_parts; ++part) {
+    size_t last = ptr.size() - 1;
+    if (part < n_parts) {
+      last = static_cast<size_t>(std::ranges::lower_bound(ptr, ptr.back() * part / n_parts) - ptr.begin());
+    }
+    parts.push_back({.first_molecule = first, .last_molecule = last, .first_atom = ptr[first], .last_atom = ptr[last]});
+    first = last;
+  }
+  return parts;
+}
+
+void search(const Chebyshev& descriptor, const Structures& structures, Part& part) {
+  const auto positions = values_of<double>(structures.positions);
+  const auto ptr = values_of<int64_t>(structures.ptr);
+  physics::NeighborhoodSearch search = descriptor.search();
+  for (size_t molecule = part.first_molecule; molecule < part.last_molecule; ++molecule) {
+    const auto first = static_cast<size_t>(3 * ptr[molecule]), last = static_cast<size_t>(3 * ptr[molecule + 1]);
+    try {
+      search.find(positions.subspan(first, last - first), lattice_of(structures, molecule), part.near);
+    } catch (DataError& error) {
+      error.at_molecule(static_cast<int64_t>(molecule));
+      throw;
+    }
+  }
+}
+
+// Centers of one part.
+struct Piece {
+  const Part* part;
+  size_t first, last;
+};
+
+// All centers in shares of about equal work, wherever molecules and parts end.
+std::vector<std::vector<Piece>> share(const std::vector<Part>& parts, size_t n_shares) {
+  constexpr size_t kEdge = 1, kTriplet = 4;
+  const auto work_before = [](const Part& part, size_t center) {
+    return kEdge * (part.near.edge_ends[center] + center) + kTriplet * part.near.triplet_ends[center];
+  };
+  size_t total = 0;
+  for (const Part& part : parts) total += work_before(part, part.near.n_centers());
+  std::vector<std::vector<Piece>> shares(n_shares);
+  size_t done = 0, number = 0;
+  for (const Part& part : parts) {
+    size_t first = 0;
+    for (size_t center = 0; center < part.near.n_centers(); ++center) {
+      const bool is_last = center + 1 == part.near.n_centers();
+      const bool is_full = done + work_before(part, center + 1) > total * (number + 1) / n_shares;
+      if (!is_last && !is_full) continue;
+      shares[number].push_back({&part, first, center + 1});
+      first = center + 1;
+      if (is_full && number + 1 < n_shares) ++number;
+    }
+    done += work_before(part, part.near.n_centers());
+  }
+  return shares;
+}
+
+// Places in one arena, in the order in which they are asked for.
+class FeatureLayout {
+ public:
+  void add(DType dtype, std::vector<int64_t> sizes) {
+    size_t bytes = item_bytes(dtype);
+    for (const int64_t size : sizes) bytes = checked_mul(bytes, static_cast<uint64_t>(size), "derivatives");
+    places_.push_back({dtype, end_, std::move(sizes)});
+    end_ = checked_add(end_, (checked_add(bytes, kAlignment - 1, "derivatives")) / kAlignment * kAlignment, "features");
+  }
+
+  std::vector<at::Tensor> tensors() const {
+    const at::Tensor arena = allocate_arena(end_, ArenaKind::heap);
+    std::vector<at::Tensor> views;
+    for (const auto& [dtype, offset, sizes] : places_) views.push_back(view_arena(arena, dtype, offset, sizes));
+    return views;
+  }
+
+ private:
+  struct Place {
+    DType dtype;
+    size_t offset;
+    std::vector<int64_t> sizes;
+  };
+  std::vector<Place> places_;
+  size_t end_ = 0;
+};
+
+// Where the rows of the batch go: tensors of Features, in that order.
+template <typename Real>
+DerivativeRows<Real> rows_in(const std::vector<at::Tensor>& tensors, bool multi) {
+  auto next = tensors.begin();
+  const auto atoms = [&] { return (next++)->mutable_data_ptr<int64_t>(); };
+  const auto reals = [&] { return (next++)->mutable_data_ptr<Real>(); };
+  DerivativeRows<Real> rows;
+  rows.radial_center = atoms();
+  rows.radial_neighbor = atoms();
+  rows.radial_grads = reals();
+  if (multi) rows.radial_spin = reals();
+  rows.angular_center = atoms();
+  rows.angular_j = atoms();
+  rows.angular_k = atoms();
+  rows.grads_i = reals();
+  rows.grads_j = reals();
+  rows.grads_k = reals();
+  if (multi) rows.angular_spin = reals();
+  return rows;
+}
+
+// The same rows, from the first of a part.
+template <typename Real>
+DerivativeRows<Real> rows_of(const Part& part, const Chebyshev& descriptor, DerivativeRows<Real> rows) {
+  const auto pass = [](auto*& pointer, size_t n) {
+    if (pointer != nullptr) pointer += n;
+  };
+  for (auto** atoms : {&rows.radial_center, &rows.radial_neighbor}) pass(*atoms, part.first_edge);
+  for (auto** atoms : {&rows.angular_center, &rows.angular_j, &rows.angular_k}) pass(*atoms, part.first_triplet);
+  pass(rows.radial_grads, part.first_edge * descriptor.n_radial() * 3);
+  for (auto** grads : {&rows.grads_i, &rows.grads_j, &rows.grads_k}) {
+    pass(*grads, part.first_triplet * descriptor.n_angular() * 3);
+  }
+  pass(rows.radial_spin, part.first_edge);
+  pass(rows.angular_spin, part.first_triplet);
+  return rows;
+}
+
+// Tensors of all parts; sets where in them each begins.
+Features allocate(const Chebyshev& descriptor, std::vector<Part>& parts, bool derivatives, DType dtype) {
+  size_t n_edges = 0, n_triplets = 0;
+  for (Part& part : parts) {
+    part.first_edge = n_edges;
+    part.first_triplet = n_triplets;
+    n_edges += part.near.n_edges();
+    n_triplets += part.near.n_triplets();
+  }
+  FeatureLayout layout;
+  layout.add(dtype, {parts.back().last_atom, static_cast<int64_t>(descriptor.n_features())});
+  if (derivatives) {
+    const auto edges = static_cast<int64_t>(n_edges), triplets = static_cast<int64_t>(n_triplets);
+    for (int i = 0; i < 2; ++i) layout.add(DType::int64, {edges});
+    layout.add(dtype, {edges, static_cast<int64_t>(descriptor.n_radial()), 3});
+    if (descriptor.multi()) layout.add(dtype, {edges});
+    for (int i = 0; i < 3; ++i) layout.add(DType::int64, {triplets});
+    for (int i = 0; i < 3; ++i) layout.add(dtype, {triplets, static_cast<int64_t>(descriptor.n_angular()), 3});
+    if (descriptor.multi()) layout.add(dtype, {triplets});
+  }
+  std::vector<at::Tensor> tensors = layout.tensors();
+  Features made{.features = tensors.front(), .derivatives = {}};
+  made.derivatives.assign(tensors.begin() + 1, tensors.end());
+  return made;
+}
+
+template <typename Real>
+void fill(const Chebyshev& descriptor, const std::vector<Part>& parts, std::span<const int32_t> species,
+          const Features& features) {
+  const bool has_rows = !features.derivatives.empty();
+  const DerivativeRows<Real> all =
+      has_rows ? rows_in<Real>(features.derivatives, descriptor.multi()) : DerivativeRows<Real>{};
+  auto* const first = features.features.mutable_data_ptr<Real>();
+  const auto shares = share(parts, parts.size());
+  for_each_range(std::ssize(shares), [&](int64_t number) {
+    physics::ChebyshevScratch scratch = descriptor.scratch();
+    for (const Piece& piece : shares[static_cast<size_t>(number)]) {
+      const Part& part = *piece.part;
+      const DerivativeRows<Real> rows = rows_of(part, descriptor, all);
+      const auto first_atom = static_cast<size_t>(part.first_atom);
+      descriptor.compute(part.near,
+                         CenterTask<Real>{.first = piece.first,
+                                          .last = piece.last,
+                                          .species = species.subspan(first_atom, part.near.n_centers()),
+                                          .first_atom = part.first_atom,
+                                          .features = first + first_atom * descriptor.n_features(),
+                                          .rows = has_rows ? &rows : nullptr},
+                         scratch);
+    }
+  });
+}
+
+}  // namespace
+
+Featurizer::Featurizer(physics::ChebyshevOptions options, std::vector<int64_t> atomic_numbers)
+    : descriptor_(std::move(options)), atomic_numbers_(std::move(atomic_numbers)) {}
+
+// Atoms as places among the species.
+std::vector<int32_t> Featurizer::species_of(const Structures& structures) const {
+  const auto numbers = values_of<int64_t>(structures.atomic_numbers);
+  std::vector<int32_t> species(numbers.size());
+  for (size_t atom = 0; atom < numbers.size(); ++atom) {
+    const auto found = std::ranges::find(atomic_numbers_, numbers[atom]);
+    if (found == atomic_numbers_.end()) {
+      const auto ptr = values_of<int64_t>(structures.ptr);
+      const auto molecule = std::ranges::upper_bound(ptr, static_cast<int64_t>(atom)) - ptr.begin() - 1;
+      std::string labels;
+      for (const std::string& label : descriptor_.options().species) labels += (labels.empty() ? "" : ", ") + label;
+      throw FieldError(cat("atomic_numbers: expected one of the species ", labels, ", got number ", numbers[atom]))
+          .at_molecule(molecule)
+          .at_field("atomic_numbers");
+    }
+    species[atom] = static_cast<int32_t>(found - atomic_numbers_.begin());
+  }
+  return species;
+}
+
+Features Featurizer::compute(const Structures& given, bool derivatives, DType dtype) const {
+  const Structures structures = checked(given);
+  const std::vector<int32_t> species = species_of(structures);
+  const int64_t n_atoms = structures.positions.size(0);
+  const int64_t most = std::clamp(usable_threads(0), int64_t{1}, std::max(n_atoms / kLeastAtoms, int64_t{1}));
+  return run_paced(pace_, n_atoms, most, [&](int64_t n_threads) {
+    std::vector<Part> parts = cut(values_of<int64_t>(structures.ptr), n_threads);
+    for_each_range(std::ssize(parts),
+                   [&](int64_t part) { search(descriptor_, structures, parts[static_cast<size_t>(part)]); });
+    Features made = allocate(descriptor_, parts, derivatives, dtype);
+    (dtype == DType::float32 ? fill<float> : fill<double>)(descriptor_, parts, species, made);
+    return made;
+  });
+}
+
+}  // namespace atompack::collate

@@ -1,0 +1,74 @@
+// Statistics of a data set, gathered in one pass over it.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "collate/collator.h"
+#include "passes/moments.h"
+#include "passes/normal_equations.h"
+#include "passes/sweep.h"
+
+namespace atompack::collate {
+
+struct Statistics {
+  int64_t n_molecules = 0;
+  int64_t n_atoms = 0;
+  std::unordered_map<int64_t, int64_t> sizes;  // atoms -> molecules of that many
+  std::array<int64_t, kElements> atoms_of{};   // by atomic number
+  std::array<int64_t, kElements> molecules_of{};
+  Moments energy;
+  Moments energy_per_atom;                            // of molecules with atoms
+  Moments forces;                                     // of their components
+  double largest_force = 0;                           // the longest vector of finite components
+  int64_t largest_force_at = -1;                      // the first molecule that has it; -1: there is none
+  std::array<double, kElements> force_squares{};      // sums of squares of finite force components, by element
+  std::array<int64_t, kElements> force_components{};  // their number
+  std::array<Moments, kElements> isolated_atoms;      // energies of molecules of one atom without images near
+  int64_t n_pairs = 0;                                // neighbors within the cutoff, both (i, j, S) and (j, i, -S)
+  NormalEquations equations;                          // of molecules with atoms and a finite energy
+  NormalEquations equations_per_atom;                 // the same, each divided by its number of atoms
+  FieldTable unlisted;           // fields that records hold and no schema lists, numbered behind those of the set
+  std::vector<int64_t> present;  // by field: molecules that have it
+
+  // Of equally long forces that of the earlier call stays.
+  void keep_larger(double length, int64_t molecule);
+  // `other`: of the molecules behind these.
+  void join(const Statistics& other, size_t n_listed);
+};
+
+// Looks at the molecules as the request of a collator wants them: its fields, its rule for missing ones.
+class StatisticsPass {
+ public:
+  using References = std::array<double, kElements>;
+
+  // `references` by atomic number are taken off the energies before these enter the equations: with a fair guess
+  // nothing large is left that could swamp the residual. `cutoff` absent: neighbors are not counted.
+  StatisticsPass(std::shared_ptr<const Collator> collator, std::optional<at::Tensor> selection,
+                 const References& references, std::optional<double> cutoff)
+      : collator_(std::move(collator)),
+        sweep_(collator_->source(), std::move(selection), collator_->request().max_threads),
+        references_(references),
+        cutoff_(cutoff) {}
+
+  int64_t size() const { return sweep_.size(); }
+
+  // Goes on for a while; returns how many molecules are done. Throws CorruptFileError, FieldError, IoError, also
+  // where the neighbor search does.
+  int64_t advance();
+
+  const Collator& collator() const { return *collator_; }
+  const Statistics& found() const { return found_; }
+
+ private:
+  std::shared_ptr<const Collator> collator_;
+  Sweep sweep_;
+  References references_;
+  std::optional<double> cutoff_;
+  Statistics found_;
+};
+
+}  // namespace atompack::collate

@@ -1,0 +1,28 @@
+#include "passes/sweep.h"
+
+#include <numeric>
+
+namespace atompack::collate {
+
+void visit_molecule(const MoleculeSource& source, int64_t index, std::vector<std::byte>& scratch,
+                    MoleculeVisitor& visitor) {
+  const auto decoded_bytes = static_cast<size_t>(source.extent(index).decoded_bytes);
+  std::span<std::byte> room;
+  if (source.needs_scratch(index)) {
+    if (scratch.size() < decoded_bytes) scratch.resize(decoded_bytes);
+    room = std::span(scratch).first(decoded_bytes);
+  }
+  source.visit(index, source.decode(index, room), visitor);
+}
+
+std::vector<int64_t> Sweep::numbers(int64_t first, int64_t last) const {
+  std::vector<int64_t> all(static_cast<size_t>(last - first));
+  if (selection_) {
+    std::copy_n(selection_->const_data_ptr<int64_t>() + first, all.size(), all.begin());
+  } else {
+    std::iota(all.begin(), all.end(), first);
+  }
+  return all;
+}
+
+}  // namespace atompack::collate

@@ -1,0 +1,45 @@
+// Chebyshev polynomials of many arguments at once.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <vector>
+
+namespace atompack::physics {
+
+// T_n(x) for n = 0..order, and their derivatives, at up to kColumns arguments: a row for each n, so that one step of
+// the recurrence is a loop over neighboring doubles. For one thread.
+class ChebyshevBlock {
+ public:
+  static constexpr size_t kColumns = 64;
+
+  explicit ChebyshevBlock(size_t order);
+
+  // Arguments and what their terms weigh in the sums, all finite; `x` within [-1, 1].
+  std::array<double, kColumns> x{}, weight{}, spin_weight{};
+
+  // Makes the rows for the first `n_columns` arguments.
+  void evaluate(size_t n_columns);
+
+  // Those of the derivatives. Near x = 1 and -1 they are damped as aenet does it: where the sine of arccos x is below
+  // 1e-5, they are divided by 1e-5 instead.
+  void differentiate();
+
+  const double* values(size_t n) const { return &values_[n * kColumns]; }
+  const double* slopes(size_t n) const { return &slopes_[n * kColumns]; }
+
+  // sum[n] += sum of T_n weighted, over the arguments. The order of additions depends on the number of columns alone.
+  void add_sums(double* sum) const { add_weighted(weight, sum); }
+  void add_spin_sums(double* sum) const { add_weighted(spin_weight, sum); }
+
+ private:
+  using Columns = std::array<double, kColumns>;
+  void add_weighted(const Columns& weights, double* sum) const;
+
+  size_t n_rows_;
+  size_t n_filled_ = 0, n_padded_ = 0;
+  std::vector<double> values_, slopes_;
+  Columns current_{}, previous_{};  // U_n and U_n-1
+};
+
+}  // namespace atompack::physics

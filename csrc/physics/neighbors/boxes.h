@@ -1,0 +1,76 @@
+// Space cut into boxes, so that what is near an atom lies in those around its own.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "physics/neighbors/lattice.h"
+
+namespace atompack::physics {
+
+// Boxes along a lattice's normals. Those along the last normal are numbered one after the other and are narrow, so that
+// all that are near a box lie in few rows of numbers.
+class Boxes {
+ public:
+  struct Side {
+    double first, length;
+    double reach;  // what is farther away than this is not near
+  };
+  explicit Boxes(const std::array<Side, 3>& sides);
+
+  // The share of one coordinate in a box's number, which is the sum of the three.
+  uint64_t share(size_t direction, double x) const {
+    const Cut& cut = cuts_[direction];
+    const double box = (x - cut.first) * cut.per_length;
+    const double inside = box > 0 ? (box < cut.last ? box : cut.last) : 0;
+    return cut.offset + cut.stride * static_cast<uint64_t>(inside);
+  }
+
+  // What is added to a box's number to get to the rows around it: each begins there and is row_length() boxes long.
+  std::span<const int64_t> rows() const { return std::span(rows_).first(n_rows_); }
+  static constexpr uint64_t row_length() { return 2 * kNarrow + 1; }
+
+  // All numbers, those of rows too, are smaller.
+  uint64_t n_numbers() const { return n_numbers_; }
+
+ private:
+  static constexpr uint64_t kNarrow = 8;  // boxes to a reach, along the last normal
+
+  struct Cut {
+    double first = 0, per_length = 0;
+    double last = 0;  // number of the last box
+    uint64_t stride = 1, offset = 0;
+  };
+  std::array<Cut, 3> cuts_;
+  std::array<int64_t, 9> rows_{};
+  size_t n_rows_ = 0;
+  uint64_t n_numbers_ = 0;
+};
+
+// Things sorted by the number of the box that each is in.
+class BoxOrder {
+ public:
+  // All numbers are below `n_numbers`.
+  void sort(std::span<const uint64_t> numbers, uint64_t n_numbers);
+
+  // Where each thing comes.
+  std::span<const uint32_t> places() const { return places_; }
+
+  // The place of the first thing in this box or behind it.
+  size_t first(uint64_t number) const { return is_dense_ ? firsts_[number] : search(number); }
+
+ private:
+  void count(std::span<const uint64_t> numbers, uint64_t n_numbers);
+  void compare(std::span<const uint64_t> numbers);
+  size_t search(uint64_t number) const;
+
+  bool is_dense_ = true;
+  std::vector<uint32_t> places_;
+  std::vector<uint32_t> firsts_;                         // where dense: of each number
+  std::vector<std::pair<uint64_t, uint32_t>> in_order_;  // where not: number and thing
+};
+
+}  // namespace atompack::physics

@@ -1,0 +1,114 @@
+#include "physics/neighbors/lattice.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+
+namespace atompack::physics {
+namespace {
+
+// Volume of the cell whose vectors are scaled to length 1. Rounding alone reaches 1e-16; no crystal comes near this.
+constexpr double kSingular = 1e-10;
+
+// Lengths whose third power a double still holds.
+constexpr double kLongest = 1e50;
+
+Vector3 cross(const Vector3& a, const Vector3& b) {
+  return {a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]};
+}
+
+double length(const Vector3& a) { return std::hypot(a[0], a[1], a[2]); }
+
+Vector3 scaled(const Vector3& a, double factor) { return {a[0] * factor, a[1] * factor, a[2] * factor}; }
+
+Vector3 unit(const Vector3& a) { return scaled(a, 1 / length(a)); }
+
+Vector3 any_normal(const Vector3& a) {
+  const Vector3 away = std::abs(a[0]) < 0.9 * length(a) ? Vector3{1, 0, 0} : Vector3{0, 1, 0};
+  return unit(cross(a, away));
+}
+
+}  // namespace
+
+double dot(const Vector3& a, const Vector3& b) { return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]; }
+
+Lattice::Lattice(const Matrix3& cell, const std::array<bool, 3>& periodic) : cell_(cell), periodic_(periodic) {
+  if (is_open()) {
+    cell_ = {};
+    return;
+  }
+  for (size_t direction = 0; direction < 3; ++direction) {
+    for (const double x : cell[direction]) {
+      if (periodic[direction] && !std::isfinite(x)) {
+        throw FieldError(cat("cell: expected finite numbers, got ", x)).at_field("cell");
+      }
+    }
+  }
+  complete();
+  if (!measure()) {
+    throw FieldError("cell: expected independent vectors where pbc is set, got a singular cell").at_field("cell");
+  }
+}
+
+// Puts vectors of length 1 in the place of open directions, at right angles to all others.
+void Lattice::complete() {
+  size_t n_periodic = 0, open = 0, repeated = 0;
+  for (size_t direction = 0; direction < 3; ++direction) {
+    (periodic_[direction] ? repeated : open) = direction;
+    n_periodic += periodic_[direction] ? 1 : 0;
+  }
+  if (n_periodic == 3 || !(length(cell_[repeated]) > 0)) return;
+  if (n_periodic == 1) cell_[(repeated + 1) % 3] = any_normal(unit(cell_[repeated]));
+  if (n_periodic == 1) open = (repeated + 2) % 3;
+  const Vector3 &a = cell_[(open + 1) % 3], &b = cell_[(open + 2) % 3];
+  if (length(a) > 0 && length(b) > 0) {
+    const Vector3 normal = cross(unit(a), unit(b));
+    if (length(normal) > kSingular) cell_[open] = unit(normal);
+  }
+}
+
+// False: singular.
+bool Lattice::measure() {
+  Matrix3 units;
+  for (size_t direction = 0; direction < 3; ++direction) {
+    const double size = length(cell_[direction]);
+    if (!(size > 1 / kLongest && size < kLongest)) return false;
+    units[direction] = unit(cell_[direction]);
+  }
+  const double volume = dot(units[0], cross(units[1], units[2]));
+  if (!(std::abs(volume) > kSingular)) return false;
+  for (size_t direction = 0; direction < 3; ++direction) {
+    const Vector3 normal = cross(units[(direction + 1) % 3], units[(direction + 2) % 3]);
+    normals_[direction] = scaled(normal, std::copysign(1 / length(normal), volume));
+    heights_[direction] = dot(normals_[direction], cell_[direction]);
+  }
+  return true;
+}
+
+Extents extents_of(std::span<const double> positions, const Lattice& lattice) {
+  Extents extents;
+  for (size_t direction = 0; direction < 3; ++direction) {
+    const Vector3& normal = lattice.normal(direction);
+    const double start = dot({positions[0], positions[1], positions[2]}, normal);
+    Extent& extent = extents[direction] = {start, start};
+    for (size_t k = 3; k < positions.size(); k += 3) {
+      const double x = dot({positions[k], positions[k + 1], positions[k + 2]}, normal);
+      extent.first = std::min(extent.first, x);
+      extent.last = std::max(extent.last, x);
+    }
+  }
+  return extents;
+}
+
+Lattice without_far_images(const Lattice& lattice, const Extents& extents, double cutoff) {
+  constexpr double kRounding = 1 + 1e-6;
+  std::array<bool, 3> periodic = lattice.periodic();
+  for (size_t direction = 0; direction < 3; ++direction) {
+    const double farthest = (extents[direction].length() + cutoff) * kRounding;
+    periodic[direction] = periodic[direction] && lattice.height(direction) < farthest;
+  }
+  return periodic == lattice.periodic() ? lattice : Lattice(lattice.cell(), periodic);
+}
+
+}  // namespace atompack::physics

@@ -1,0 +1,53 @@
+// A cell of which some directions repeat, ready for a neighbor search.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+namespace atompack::physics {
+
+using Vector3 = std::array<double, 3>;
+using Matrix3 = std::array<Vector3, 3>;  // rows
+
+// In each direction: the unit normal of the plane that the two other cell vectors span, and how far such planes lie
+// apart. Of an open direction the distance stands for nothing.
+class Lattice {
+ public:
+  // Cell vectors of open directions stand for nothing and are replaced. Throws FieldError where the repeated ones are
+  // not finite, or lie in one plane or line.
+  Lattice(const Matrix3& cell, const std::array<bool, 3>& periodic);
+
+  const Matrix3& cell() const { return cell_; }
+  const std::array<bool, 3>& periodic() const { return periodic_; }
+  bool is_open() const { return !periodic_[0] && !periodic_[1] && !periodic_[2]; }
+
+  const Vector3& normal(size_t direction) const { return normals_[direction]; }
+  double height(size_t direction) const { return heights_[direction]; }
+
+ private:
+  void complete();
+  bool measure();
+
+  Matrix3 cell_;
+  std::array<bool, 3> periodic_;
+  Matrix3 normals_{{{1, 0, 0}, {0, 1, 0}, {0, 0, 1}}};
+  Vector3 heights_{1, 1, 1};
+};
+
+double dot(const Vector3& a, const Vector3& b);
+
+// Where atoms lie along one of the lattice's normals.
+struct Extent {
+  double first, last;
+  double length() const { return last - first; }
+};
+using Extents = std::array<Extent, 3>;
+
+// `positions` holds x, y, z of each atom, of which there is one at least.
+Extents extents_of(std::span<const double> positions, const Lattice& lattice);
+
+// The same lattice without the directions in which no image comes as near as the cutoff.
+Lattice without_far_images(const Lattice& lattice, const Extents& extents, double cutoff);
+
+}  // namespace atompack::physics

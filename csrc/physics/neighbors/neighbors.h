@@ -1,0 +1,43 @@
+// Neighbor lists of one structure at a time.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "physics/neighbors/images.h"
+#include "physics/neighbors/lattice.h"
+#include "physics/neighbors/pair_list.h"
+
+namespace atompack::physics {
+
+struct NeighborOptions {
+  double cutoff;  // pairs closer than this
+  // Both (i, j, S) and (j, i, -S). Else one of them: i < j, or of an atom and its own image the S with a positive sum;
+  // where the sum is 0, with a positive third number, or a positive second where that is 0 too.
+  bool full = true;
+  bool vectors = false;
+  bool self_interaction = false;  // each atom with itself, before its other pairs
+};
+
+// Finds the pairs that vesin finds: r_j - r_i + (S[0] cell[0] + S[1] cell[1] + S[2] cell[2]) is evaluated in this order
+// in float64, so that both agree on pairs at the cutoff. Keeps its memory between structures. For one thread.
+class NeighborSearch {
+ public:
+  explicit NeighborSearch(const NeighborOptions& options) : options_(options) {}
+
+  // Adds the pairs of one structure, sorted by i; the pairs of an atom are in the order of the places of their images.
+  // `positions` holds x, y, z of each atom. Throws FieldError where positions are not finite or too far out, or there
+  // is more to look at than so many atoms can account for; `pairs` is as before then.
+  void find(std::span<const double> positions, const Lattice& lattice, PairList& pairs);
+
+ private:
+  size_t pick_near(size_t i);
+  void add_pairs(std::span<const double> positions, const Matrix3& cell, uint32_t i, size_t n_near, PairList& pairs);
+  bool is_wanted(uint32_t i, uint32_t j, const Vector3& cells) const;
+
+  NeighborOptions options_;
+  Images images_;
+  std::vector<uint32_t> near_;  // places of images
+};
+
+}  // namespace atompack::physics

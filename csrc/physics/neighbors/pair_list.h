@@ -1,0 +1,37 @@
+// Growing room for the neighbor pairs of many structures, one after the other.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace atompack::physics {
+
+// A neighbor as one of its two atoms sees it: r_j - r_i + S cell points to it.
+struct Shift {
+  float cells[3];  // S, whole numbers
+};
+struct Vector {
+  double xyz[3];
+};
+
+// Pairs of a structure are sorted by i; atoms are numbered within their structure.
+struct PairList {
+  std::vector<uint32_t> i, j;
+  std::vector<Shift> shifts;
+  std::vector<Vector> vectors;  // empty unless asked for
+  std::vector<size_t> ends;     // of each structure: the number of pairs up to it
+
+  size_t size() const { return ends.empty() ? 0 : ends.back(); }
+
+  // Keeps its memory.
+  void clear() {
+    i.clear();
+    j.clear();
+    shifts.clear();
+    vectors.clear();
+    ends.clear();
+  }
+};
+
+}  // namespace atompack::physics

@@ -1,0 +1,20 @@
+// Neighbor lists that are kept for the next batch: fresh memory costs more than the pairs that are written to it.
+#pragma once
+
+#include <memory>
+
+#include "physics/neighbors/pair_list.h"
+
+namespace atompack::physics {
+
+struct GiveBackPairs {
+  void operator()(PairList* pairs) const noexcept;
+};
+
+// An empty list, which returns to the pool, with its memory, when its owner drops it.
+using PooledPairs = std::unique_ptr<PairList, GiveBackPairs>;
+
+// Thread-safe.
+PooledPairs take_pairs();
+
+}  // namespace atompack::physics

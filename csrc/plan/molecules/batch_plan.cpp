@@ -1,0 +1,141 @@
+#include "plan/molecules/batch_plan.h"
+
+#include <algorithm>
+
+#include "base/checked_math.h"
+
+namespace atompack::collate {
+namespace {
+
+// Hands out aligned places one after the other.
+class Layout {
+ public:
+  size_t place(uint64_t count, size_t item) {
+    const size_t at = end_;
+    const uint64_t bytes = checked_mul(count, item, "batch size");
+    end_ = checked_add(at, (bytes + kAlignment - 1) / kAlignment * kAlignment, "batch size");
+    return at;
+  }
+  size_t end() const { return end_; }
+
+ private:
+  size_t end_ = 0;
+};
+
+std::string place_name(Scope scope, std::string_view key) {
+  std::string name(1, static_cast<char>(scope));
+  return name += key;
+}
+
+// A schema may promise more than any record holds, and what is absent takes room all the same. Far above what the
+// records of the batch can account for, it is not a batch but a damaged file.
+void check_arena(const BatchPlan& plan, size_t arena_bytes) {
+  constexpr uint64_t kAlways = uint64_t{64} << 20;
+  constexpr uint64_t kMostForEachByte = 1024;
+  uint64_t decoded = 0;
+  for (const MoleculeExtent& extent : plan.extents) decoded += static_cast<uint64_t>(extent.decoded_bytes);
+  if (arena_bytes > kAlways && (arena_bytes - kAlways) / kMostForEachByte > decoded) {
+    throw CorruptFileError(
+        cat("the schema promises fields of ", arena_bytes, " bytes for records of ", decoded, " bytes"));
+  }
+}
+
+void place_ragged(const BatchPlan& plan, FieldPlan& field, Layout& layout) {
+  for (size_t molecule = 0; molecule < field.rows.size(); ++molecule) {
+    RaggedRow& row = field.rows[molecule];
+    if (!row.present) continue;
+    const auto elements = static_cast<uint64_t>(plan.n_rows(field.type.level, molecule) * row.row_shape.numel());
+    row.offset = layout.place(elements, item_bytes(field.type.dtype));
+  }
+}
+
+}  // namespace
+
+int32_t FieldTable::find(Scope scope, std::string_view key) const {
+  const auto found = places_.find(place_name(scope, key));
+  return found == places_.end() ? -1 : found->second;
+}
+
+int32_t FieldTable::add(const FieldHead& head) {
+  const auto next = static_cast<int32_t>(fields_.size());
+  const auto [place, is_new] = places_.try_emplace(place_name(head.id.scope, head.id.key), next);
+  if (is_new) fields_.push_back(head);
+  return place->second;
+}
+
+void append_rows(BatchPlan& plan, const MoleculeExtent& extent) {
+  // Below 2^32 atoms each, and no more rows than bytes in the file: no overflow.
+  const auto append = [](std::vector<int64_t>& starts, int64_t n) { starts.push_back(starts.back() + n); };
+  append(plan.ptr, extent.n_atoms);
+  append(plan.edge_ptr, extent.n_edges);
+  append(plan.triplet_ptr, extent.n_triplets);
+  plan.extents.push_back(extent);
+}
+
+void count_rows(const MoleculeSource& source, BatchPlan& plan) {
+  for (std::vector<int64_t>* const starts : {&plan.ptr, &plan.edge_ptr, &plan.triplet_ptr}) {
+    starts->reserve(plan.indices.size() + 1);
+    starts->assign(1, 0);
+  }
+  plan.extents.reserve(plan.indices.size());
+  for (size_t i = 0; i < plan.indices.size(); ++i) {
+    // The bound of a compressed record is read off its bytes, so they are fetched ahead of it.
+    const size_t ahead = i + kPrefetchAhead;
+    if (ahead < plan.indices.size() && source.needs_scratch(plan.indices[ahead])) source.prefetch(plan.indices[ahead]);
+    append_rows(plan, source.extent(plan.indices[i]));
+  }
+}
+
+void lay_out(BatchPlan& plan) {
+  const auto molecules = static_cast<uint64_t>(plan.n_molecules());
+  const auto atoms = static_cast<uint64_t>(plan.n_atoms());
+  Layout layout;
+  plan.core.positions = layout.place(3 * atoms, item_bytes(plan.positions));
+  plan.core.atomic_numbers = layout.place(atoms, sizeof(int64_t));
+  plan.core.batch = layout.place(atoms, sizeof(int64_t));
+  plan.core.ptr = layout.place(molecules + 1, sizeof(int64_t));
+  plan.core.n_atoms = layout.place(molecules, sizeof(int64_t));
+  plan.core.index = layout.place(molecules, sizeof(int64_t));
+  for (FieldPlan& field : plan.fields) {
+    if (field.ragged) {
+      place_ragged(plan, field, layout);
+    } else if (field.type.kind == ValueKind::numeric) {
+      const auto rows = static_cast<uint64_t>(plan.n_rows(field.type.level));
+      const uint64_t elements = checked_mul(rows, static_cast<uint64_t>(field.row_elements), "batch size");
+      field.offset = layout.place(elements, item_bytes(field.type.dtype));
+    }
+  }
+  plan.core.masks = layout.place(checked_mul(plan.fields.size(), molecules, "batch size"), 1);
+  check_arena(plan, layout.end());
+  if (plan.edges) {
+    const auto edges = static_cast<uint64_t>(plan.edges->count());
+    plan.edges->index = layout.place(2 * edges, sizeof(int64_t));
+    plan.edges->shift = layout.place(3 * edges, item_bytes(plan.positions));
+    if (plan.edges->has_vectors) plan.edges->vector = layout.place(3 * edges, item_bytes(plan.positions));
+  }
+  plan.arena_bytes = layout.end();
+}
+
+int64_t total_work(const BatchPlan& plan) {
+  int64_t total = 0;
+  for (const MoleculeExtent& extent : plan.extents) total += extent.work;
+  return total;
+}
+
+std::vector<int64_t> split_by_work(const BatchPlan& plan) {
+  const int64_t n = plan.n_molecules();
+  std::vector<int64_t> borders{0};
+  if (plan.most_ranges > 1) {
+    const int64_t share = total_work(plan) / plan.most_ranges;
+    int64_t sum = 0;
+    for (int64_t i = 0; i < n; ++i) {
+      sum += plan.extents[static_cast<size_t>(i)].work;
+      const auto cut = std::ssize(borders);
+      if (cut < plan.most_ranges && sum >= share * cut) borders.push_back(i + 1);
+    }
+  }
+  if (borders.back() != n || n == 0) borders.push_back(n);
+  return borders;
+}
+
+}  // namespace atompack::collate

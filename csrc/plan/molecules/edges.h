@@ -1,0 +1,26 @@
+// The neighbor lists of a batch, and their places in its arena.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "physics/neighbors/pair_pool.h"
+
+namespace atompack::collate {
+
+struct Edges {
+  // One for each range of molecules, which `borders` cut.
+  std::vector<physics::PooledPairs> parts;
+  std::vector<int64_t> borders;
+  bool has_vectors = false;
+  size_t index = 0, shift = 0, vector = 0;  // places in the arena
+
+  int64_t count() const {
+    size_t sum = 0;
+    for (const physics::PooledPairs& part : parts) sum += part->size();
+    return static_cast<int64_t>(sum);
+  }
+};
+
+}  // namespace atompack::collate

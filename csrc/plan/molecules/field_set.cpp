@@ -1,0 +1,154 @@
+#include "plan/molecules/field_set.h"
+
+#include <algorithm>
+
+namespace atompack::collate {
+namespace {
+
+std::string describe(const FieldType& type) {
+  if (type.kind == ValueKind::string) return "string";
+  if (type.kind == ValueKind::none) return "None";
+  return std::string(name_of(type.dtype));
+}
+
+// The type that holds both without loss: widths mix, kinds do not.
+std::optional<FieldType> common_type(const FieldType& a, const FieldType& b) {
+  if (a == b) return a;
+  const bool both_numeric = a.kind == ValueKind::numeric && b.kind == ValueKind::numeric && a.level == b.level &&
+                            a.is_atom_index == b.is_atom_index;
+  if (both_numeric && is_floating(a.dtype) && is_floating(b.dtype)) return {{a.level, a.kind, DType::float64}};
+  const auto is_integer = [](DType dtype) { return dtype == DType::int32 || dtype == DType::int64; };
+  if (both_numeric && is_integer(a.dtype) && is_integer(b.dtype)) return {{a.level, a.kind, DType::int64}};
+  return std::nullopt;
+}
+
+FieldType widen(const FieldType& a, const FieldType& b, const FieldId& id) {
+  if (const auto both = common_type(a, b)) return *both;
+  throw FieldError(cat("types that cannot share a batch: ", describe(a), " and ", describe(b))).at_field(id.key);
+}
+
+bool any_with_rows(std::span<const Observation* const> observed) {
+  return std::ranges::any_of(observed, &Observation::has_rows);
+}
+
+// One row shape for all, if there is one. That of values of no atoms counts only where there is no other, and no
+// molecule could need rows of that shape.
+std::optional<Shape> common_shape(std::span<const Observation* const> observed, int64_t n_molecules) {
+  const bool need_rows = any_with_rows(observed) || std::ssize(observed) < n_molecules;
+  const Observation* first = nullptr;
+  for (const Observation* seen : observed) {
+    if (need_rows && !seen->has_rows) continue;
+    if (first != nullptr && first->row_shape != seen->row_shape) return std::nullopt;
+    if (first == nullptr) first = seen;
+  }
+  return first == nullptr ? std::nullopt : std::optional(first->row_shape);
+}
+
+// One tensor where there is one row shape, else one a molecule. `widest` is what the values are widened to.
+FieldPlan make_plan(const FieldId& id, const FieldType& type, DType widest, const std::optional<Shape>& row_shape,
+                    std::span<const Observation* const> observed, int64_t n_molecules, const Request& request) {
+  FieldPlan plan;
+  plan.type = type;
+  plan.stored = type.dtype;
+  plan.absent_is_zero = is_geometry(id.scope, id.key);
+  if (type.kind == ValueKind::numeric) plan.type.dtype = request.output_dtype(id, widest);
+  if (type.is_atom_index) plan.type.dtype = DType::int64;
+  plan.ragged = type.kind == ValueKind::numeric && !row_shape;
+  if (row_shape) plan.row_shape = *row_shape;
+  plan.row_elements = plan.row_shape.numel();
+  if (!plan.ragged) return plan;
+  plan.rows.resize(static_cast<size_t>(n_molecules));
+  for (const Observation* seen : observed) plan.rows[static_cast<size_t>(seen->molecule)] = {true, seen->row_shape, 0};
+  return plan;
+}
+
+}  // namespace
+
+FieldSet::FieldSet(std::span<const MoleculeSchema> schemas, const Request& request) : request_(request) {
+  auto heads = std::make_shared<FieldTable>();
+  heads_ = heads;
+  const auto number_of = [&](const FieldDeclaration& declaration) {
+    const FieldId id{declaration.scope, declaration.key};
+    const int32_t number = heads->add({id, declaration.type.level, declaration.type.kind});
+    declared_.resize(heads->fields().size());
+    return number;
+  };
+  for (size_t schema = 0; schema < schemas.size(); ++schema) {
+    auto& slots = slots_.emplace_back();
+    for (const FieldDeclaration& declaration : schemas[schema].fields) {
+      slots.push_back(kSkip);
+      if (!request.selects({declaration.scope, declaration.key})) continue;
+      slots.back() = number_of(declaration);
+      declared_[static_cast<size_t>(slots.back())].push_back(
+          {static_cast<int32_t>(schema), declaration.type, declaration.row_shape});
+    }
+  }
+  for (const FieldDeclaration& declaration : request.defaults) {
+    auto& declared = declared_[static_cast<size_t>(number_of(declaration))];
+    if (declared.empty()) declared.push_back({kSkip, declaration.type, declaration.row_shape});
+  }
+}
+
+std::vector<const FieldSet::Declared*> FieldSet::declarations(size_t field, std::span<const int32_t> touched) const {
+  std::vector<const Declared*> all, of_touched;
+  for (const Declared& declared : declared_[field]) {
+    all.push_back(&declared);
+    if (std::ranges::find(touched, declared.schema) != touched.end()) of_touched.push_back(&declared);
+  }
+  return of_touched.empty() ? all : of_touched;
+}
+
+bool FieldSet::is_settled_by(int32_t schema) const {
+  const auto settles = [&](const Declared& declared) { return declared.schema != schema || declared.row_shape; };
+  return std::ranges::all_of(declared_, [&](const auto& of_field) { return std::ranges::all_of(of_field, settles); });
+}
+
+// The width of a field in every batch: of all files, but for those in which the key stands for something else.
+FieldType FieldSet::widest(size_t field, const FieldType& touched) const {
+  FieldType type = touched;
+  for (const Declared& declared : declared_[field]) {
+    // A default stands for no stored value.
+    if (declared.schema != kSkip) type = common_type(type, declared.type).value_or(type);
+  }
+  return type;
+}
+
+FieldPlan FieldSet::resolve(size_t field, std::span<const int32_t> touched,
+                            std::span<const Observation* const> observed, int64_t n_molecules) const {
+  const FieldId& id = heads_->fields()[field].id;
+  const std::vector<const Declared*> declared = declarations(field, touched);
+  FieldType type = declared.front()->type;
+  for (const Declared* other : declared) type = widen(type, other->type, id);
+  for (const Observation* seen : observed) type = widen(type, seen->type, id);
+
+  std::optional<Shape> shape = declared.front()->row_shape;
+  for (const Declared* other : declared) {
+    if (other->row_shape != shape) shape = std::nullopt;
+  }
+  if (!declared.front()->row_shape || any_with_rows(observed)) shape = common_shape(observed, n_molecules);
+
+  FieldPlan plan = make_plan(id, type, widest(field, type).dtype, shape, observed, n_molecules, request_);
+  plan.must_be_present = request_.missing == Missing::error && !plan.absent_is_zero;
+  return plan;
+}
+
+FieldPlan resolve_unlisted(const FieldHead& head, std::span<const Observation* const> observed, int64_t n_molecules,
+                           const Request& request) {
+  if (observed.empty()) {  // every value of it is damaged
+    const FieldType none{head.level, ValueKind::none, {}};
+    return make_plan(head.id, none, none.dtype, std::nullopt, observed, n_molecules, request);
+  }
+  FieldType type = observed.front()->type;
+  for (const Observation* seen : observed) type = widen(type, seen->type, head.id);
+  return make_plan(head.id, type, type.dtype, common_shape(observed, n_molecules), observed, n_molecules, request);
+}
+
+DType resolve_positions(std::span<const MoleculeSchema> schemas, const Request& request) {
+  std::optional<DType> stored;
+  for (const MoleculeSchema& schema : schemas) {
+    stored = !stored || *stored == schema.positions ? schema.positions : DType::float64;
+  }
+  return request.output_dtype({Scope::builtin, "positions"}, stored.value_or(DType::float32));
+}
+
+}  // namespace atompack::collate

@@ -1,0 +1,45 @@
+// What the user wants in a batch.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include "model/molecule_source.h"
+#include "physics/neighbors/neighbors.h"
+
+namespace atompack::collate {
+
+struct FieldId {
+  Scope scope;
+  std::string key;
+  auto operator<=>(const FieldId&) const = default;
+};
+
+// The cell and the periodic directions: a molecule without them is open, which is no value that is missing. They are
+// zeros and false there, never NaN (a shift of no cells times NaN would be NaN), and `Missing` does not judge them.
+inline bool is_geometry(Scope scope, std::string_view key) {
+  return scope == Scope::builtin && (key == "cell" || key == "pbc");
+}
+
+enum class Missing : uint8_t { nan, error, drop };
+
+struct Request {
+  std::optional<std::set<FieldId>> fields;  // absent: all there are
+  std::set<FieldId> excluded;
+  std::vector<FieldDeclaration> defaults;  // named by the user; made, as missing, even where no schema has them
+  std::optional<DType> floating;           // of every floating field but the energy
+  std::map<FieldId, DType> casts;
+  Missing missing = Missing::nan;
+  std::optional<physics::NeighborOptions> neighbors;  // absent: no edges
+  int max_threads = 0;                                // 0: as many as torch uses
+
+  bool selects(const FieldId& id) const { return (!fields || fields->contains(id)) && !excluded.contains(id); }
+  DType output_dtype(const FieldId& id, DType stored) const;
+};
+
+}  // namespace atompack::collate

@@ -1,0 +1,226 @@
+#include "serial/json/reader.h"
+
+#include <charconv>
+#include <cmath>
+
+#include "base/ascii.h"
+#include "base/error.h"
+#include "base/real.h"
+#include "base/utf8.h"
+
+namespace atompack::atlas_store {
+namespace {
+
+// Characters of a text that stand for themselves and do not end it.
+bool is_plain(char c) { return static_cast<unsigned char>(c) >= 0x20 && c != '"' && c != '\\'; }
+
+void append_utf8(uint32_t code, std::string& text) {
+  const auto tail = [&](int shift) { return static_cast<char>(0x80 | (code >> shift & 0x3F)); };
+  if (code < 0x80) {
+    text += static_cast<char>(code);
+  } else if (code < 0x800) {
+    text += {static_cast<char>(0xC0 | code >> 6), tail(0)};
+  } else if (code < 0x10000) {
+    text += {static_cast<char>(0xE0 | code >> 12), tail(6), tail(0)};
+  } else {
+    text += {static_cast<char>(0xF0 | code >> 18), tail(12), tail(6), tail(0)};
+  }
+}
+
+Number number_of(std::string_view token, bool integral) {
+  const char* const end = token.data() + token.size();
+  uint64_t natural = 0;
+  int64_t negative = 0;
+  if (integral && std::from_chars(token.data(), end, natural).ec == std::errc()) return natural;
+  // "-0" is a real number, whose sign an integer would lose.
+  if (integral && std::from_chars(token.data(), end, negative).ec == std::errc() && negative != 0) return negative;
+  double real = 0;
+  if (std::from_chars(token.data(), end, real).ec == std::errc::result_out_of_range) real = limit_of(token);
+  return real;
+}
+
+}  // namespace
+
+JsonReader::JsonReader(Bytes text) : text_(as_text(text)) {
+  if (!is_utf8(text)) throw CorruptFileError("JSON: expected UTF-8, got other bytes");
+}
+
+void JsonReader::fail(std::string_view expected) const {
+  if (at_ >= text_.size()) throw CorruptFileError(cat("JSON: expected ", expected, ", got its end"), at_);
+  throw CorruptFileError(cat("JSON: expected ", expected, ", got something else"), at_);
+}
+
+void JsonReader::skip_space() {
+  while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n' || text_[at_] == '\r' || text_[at_] == '\t')) {
+    ++at_;
+  }
+}
+
+char JsonReader::front() {
+  skip_space();
+  return at_ < text_.size() ? text_[at_] : '\0';
+}
+
+bool JsonReader::take(char c) {
+  if (at_ >= text_.size() || text_[at_] != c) return false;
+  ++at_;
+  return true;
+}
+
+Token JsonReader::peek() {
+  switch (const char c = front()) {
+    case '{':
+      return Token::map;
+    case '[':
+      return Token::list;
+    case '"':
+      return Token::text;
+    case 't':
+    case 'f':
+      return Token::boolean;
+    case 'n':
+      return Token::null;
+    default:
+      if (c != '-' && !is_digit(c)) fail("a value");
+      return Token::number;
+  }
+}
+
+uint64_t JsonReader::position() {
+  skip_space();
+  return at_;
+}
+
+JsonReader::Scope JsonReader::enter(char bracket) {
+  skip_space();
+  if (!take(bracket)) fail(bracket == '{' ? "a map" : "a list");
+  return {};
+}
+
+bool JsonReader::next(Scope& scope, char end) {
+  skip_space();
+  if (take(end)) return false;
+  if (!scope.first && !take(',')) fail("a comma or an end");
+  scope.first = false;
+  return true;
+}
+
+bool JsonReader::next_key(Scope& scope, std::string_view& key) {
+  if (!next(scope, '}')) return false;
+  key = text();
+  skip_space();
+  if (!take(':')) fail("a colon");
+  return true;
+}
+
+std::string_view JsonReader::text() {
+  skip_space();
+  if (!take('"')) fail("a text");
+  const size_t begin = at_;
+  while (at_ < text_.size() && is_plain(text_[at_])) ++at_;
+  escaped_ = at_ < text_.size() && text_[at_] == '\\';
+  if (escaped_) return escaped_text(begin);
+  if (!take('"')) fail("the rest of a text");
+  return text_.substr(begin, at_ - 1 - begin);
+}
+
+std::string_view JsonReader::escaped_text(size_t begin) {
+  unescaped_ = text_.substr(begin, at_ - begin);
+  while (!take('"')) {
+    if (take('\\')) {
+      take_escape();
+      continue;
+    }
+    const size_t plain = at_;
+    while (at_ < text_.size() && is_plain(text_[at_])) ++at_;
+    if (at_ == plain) fail("the rest of a text");
+    unescaped_ += text_.substr(plain, at_ - plain);
+  }
+  return unescaped_;
+}
+
+void JsonReader::take_escape() {
+  constexpr std::string_view kNames = "\"\\/bfnrt", kMeanings = "\"\\/\b\f\n\r\t";
+  if (take('u')) return take_code_point();
+  const size_t which = at_ < text_.size() ? kNames.find(text_[at_]) : std::string_view::npos;
+  if (which == std::string_view::npos) fail("an escape");
+  unescaped_ += kMeanings[which];
+  ++at_;
+}
+
+// Beyond 16 bits it takes two escapes, each of which stands for nothing alone.
+void JsonReader::take_code_point() {
+  uint32_t code = take_hex();
+  if (code >= 0xD800 && code < 0xDC00) {
+    const uint32_t low = take('\\') && take('u') ? take_hex() : 0;
+    if (low < 0xDC00 || low > 0xDFFF) fail("the other half of a surrogate pair");
+    code = 0x10000 + ((code & 0x3FF) << 10) + (low & 0x3FF);
+  } else if (code >= 0xDC00 && code < 0xE000) {
+    fail("a surrogate pair");
+  }
+  append_utf8(code, unescaped_);
+}
+
+uint32_t JsonReader::take_hex() {
+  constexpr size_t kDigits = 4;
+  uint32_t code = 0;
+  const std::string_view digits = text_.substr(at_, kDigits);
+  const char* const end = digits.data() + digits.size();
+  if (digits.size() != kDigits || std::from_chars(digits.data(), end, code, 16).ptr != end) fail("four hex digits");
+  at_ += kDigits;
+  return code;
+}
+
+void JsonReader::take_digits() {
+  const size_t begin = at_;
+  while (at_ < text_.size() && is_digit(text_[at_])) ++at_;
+  if (at_ == begin) fail("a digit");
+}
+
+Number JsonReader::number() {
+  skip_space();
+  const size_t begin = at_;
+  take('-');
+  if (!take('0')) take_digits();
+  bool integral = true;
+  if (take('.')) {
+    take_digits();
+    integral = false;
+  }
+  if (take('e') || take('E')) {
+    if (!take('-')) take('+');
+    take_digits();
+    integral = false;
+  }
+  const Number number = number_of(text_.substr(begin, at_ - begin), integral);
+  if (const double* const real = std::get_if<double>(&number); real != nullptr && std::isinf(*real)) {
+    throw CorruptFileError("JSON: expected a number that fits, got a larger one", begin);
+  }
+  return number;
+}
+
+bool JsonReader::boolean() {
+  const bool value = front() == 't';
+  literal(value ? "true" : "false");
+  return value;
+}
+
+void JsonReader::literal(std::string_view word) {
+  skip_space();
+  if (!text_.substr(at_).starts_with(word)) fail(word);
+  at_ += word.size();
+}
+
+bool JsonReader::skip_same(Bytes value) {
+  skip_space();
+  if (!text_.substr(at_).starts_with(as_text(value))) return false;
+  at_ += value.size();
+  return true;
+}
+
+void JsonReader::finish() {
+  skip_space();
+  if (at_ != text_.size()) fail("nothing more");
+}
+
+}  // namespace atompack::atlas_store

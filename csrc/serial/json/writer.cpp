@@ -1,0 +1,135 @@
+#include "serial/json/writer.h"
+
+#include <array>
+#include <charconv>
+#include <cmath>
+
+#include "base/error.h"
+
+namespace atompack::atlas_store {
+namespace {
+
+constexpr std::string_view kHexDigits = "0123456789abcdef";
+
+void append_code(char c, std::string& out) {
+  const auto code = static_cast<unsigned char>(c);
+  out += "\\u00";
+  out += {kHexDigits[code >> 4], kHexDigits[code & 15]};
+}
+
+template <typename Integer>
+void append_integer(Integer value, std::string& out) {
+  std::array<char, 24> digits;
+  out.append(digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr);
+}
+
+// The fewest digits that read back as this number, and the power of ten of the first one.
+struct Decimal {
+  std::string digits;
+  int power = 0;
+};
+
+Decimal decimal_of(double value) {
+  std::array<char, 32> text;
+  const char* const end =
+      std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::scientific).ptr;
+  const std::string_view all(text.data(), static_cast<size_t>(end - text.data()));
+  const size_t mark = all.find('e');
+  Decimal decimal;
+  for (const char c : all.substr(0, mark)) {
+    if (c != '.') decimal.digits += c;
+  }
+  const size_t sign = all[mark + 1] == '+' ? 1 : 0;  // which from_chars does not take
+  std::from_chars(all.data() + mark + 1 + sign, end, decimal.power);
+  return decimal;
+}
+
+std::string plain(const Decimal& decimal) {
+  const auto n = static_cast<int>(decimal.digits.size());
+  if (decimal.power < 0) return "0." + std::string(static_cast<size_t>(-1 - decimal.power), '0') + decimal.digits;
+  if (n <= decimal.power + 1)
+    return decimal.digits + std::string(static_cast<size_t>(decimal.power + 1 - n), '0') + ".0";
+  const auto point = static_cast<size_t>(decimal.power) + 1;
+  return decimal.digits.substr(0, point) + '.' + decimal.digits.substr(point);
+}
+
+std::string with_exponent(const Decimal& decimal) {
+  const std::string rest = decimal.digits.substr(1);
+  return cat(decimal.digits[0], rest.empty() ? "" : ".", rest, 'e', decimal.power < 0 ? "" : "+", decimal.power);
+}
+
+}  // namespace
+
+void JsonWriter::open(char bracket) {
+  out_ += bracket;
+  ++depth_;
+  first_ = true;
+}
+
+void JsonWriter::close(char bracket) {
+  --depth_;
+  if (!first_) {
+    out_ += '\n';
+    out_.append(2 * depth_, ' ');
+  }
+  out_ += bracket;
+  first_ = false;
+}
+
+void JsonWriter::next_line() {
+  out_ += first_ ? "\n" : ",\n";
+  out_.append(2 * depth_, ' ');
+  first_ = false;
+}
+
+void JsonWriter::key(std::string_view key) {
+  next_line();
+  text(key);
+  out_ += ": ";
+}
+
+void JsonWriter::text(std::string_view text) {
+  out_ += '"';
+  escaped(text);
+  out_ += '"';
+}
+
+void JsonWriter::text_like_a_moment(std::string_view text) {
+  out_ += '"';
+  append_code(text.front(), out_);
+  escaped(text.substr(1));
+  out_ += '"';
+}
+
+void JsonWriter::escaped(std::string_view text) {
+  constexpr std::string_view kMeanings = "\"\\\b\f\n\r\t", kNames = "\"\\bfnrt";
+  size_t begin = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (static_cast<unsigned char>(c) >= 0x20 && c != '"' && c != '\\') continue;
+    out_ += text.substr(begin, i - begin);
+    begin = i + 1;
+    if (const size_t which = kMeanings.find(c); which != std::string_view::npos) {
+      out_ += {'\\', kNames[which]};
+    } else {
+      append_code(c, out_);
+    }
+  }
+  out_ += text.substr(begin);
+}
+
+void JsonWriter::natural(uint64_t value) { append_integer(value, out_); }
+
+void JsonWriter::integer(int64_t value) { append_integer(value, out_); }
+
+// An integer would come back as one, so there is always a point or an exponent.
+void JsonWriter::real(double value) {
+  constexpr int kLeastPlain = -5, kMostPlain = 15;  // powers of ten
+  if (!std::isfinite(value)) throw FieldError(cat("number: expected a finite one in JSON, got ", value));
+  if (std::signbit(value)) out_ += '-';
+  const Decimal decimal = decimal_of(std::fabs(value));
+  const bool is_plain = decimal.power >= kLeastPlain && decimal.power <= kMostPlain;
+  out_ += is_plain ? plain(decimal) : with_exponent(decimal);
+}
+
+}  // namespace atompack::atlas_store

@@ -1,0 +1,55 @@
+// The names that a pickle may use, and what they mean here. Nothing is imported, nothing of Python's is called.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "model/array.h"
+
+namespace atompack::pickle {
+
+enum class Global : uint8_t {
+  reconstruct,      // numpy: an array to be filled by BUILD
+  ndarray,          // numpy: the class
+  dtype,            // numpy
+  from_buffer,      // numpy: an array over bytes
+  scalar,           // numpy
+  encode,           // text back to bytes, protocol 2
+  bytes,            // the empty one, protocol 2
+  rebuild_tensor,   // torch
+  load_from_bytes,  // torch: a storage
+  ordered_dict,     // the hooks of a tensor
+  storage,          // torch: the class of a storage, inside its stream
+  record,           // a class that the caller allows
+};
+
+// A class whose objects may be made of a dict of attributes; they come out as records.
+struct RecordClass {
+  std::string_view module, name;
+};
+
+struct Meaning {
+  Global global;
+  uint32_t number = 0;  // of the record class, or of the storage class
+};
+
+// What a torch storage class holds.
+struct StorageClass {
+  std::string_view name;
+  ElementType element;
+};
+
+// Nothing where the pair of names is not on the list; it is compared as a whole.
+std::optional<Meaning> find_global(std::string_view module, std::string_view name,
+                                   std::span<const RecordClass> classes);
+// Inside the stream of a storage.
+std::optional<Meaning> find_storage_class(std::string_view module, std::string_view name);
+
+const StorageClass& storage_class(uint32_t number);
+// Nothing for element types without a storage class.
+std::optional<uint32_t> storage_class_of(const ElementType& element);
+
+}  // namespace atompack::pickle

@@ -1,0 +1,69 @@
+// The stack machine: reads one pickle, opcode by opcode, in a loop.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "base/bytes.h"
+#include "serial/pickle/globals.h"
+#include "serial/pickle/memo.h"
+#include "serial/pickle/opcodes.h"
+#include "serial/pickle/state.h"
+
+namespace atompack::pickle {
+
+class Interpreter {
+ public:
+  // With `stream`, an interpreter of storage streams, a pickle of values; without, a pickle of such a stream itself.
+  // What is given must outlive this.
+  Interpreter(State& state, std::span<const RecordClass> classes, Interpreter* stream)
+      : state_(state), classes_(classes), stream_(stream) {}
+
+  // The value at STOP, behind which `cursor` then stands. Nothing of it is checked that the opcodes did not need.
+  Cell run(ByteCursor& cursor);
+
+ private:
+  void start();
+  void step(Op opcode);
+  [[noreturn]] void refuse(Op opcode) const;
+
+  uint64_t read_size(Op opcode);
+  void push_long(uint64_t size);
+  void push_real();
+  void push_text(uint64_t size);
+  void push_tuple(size_t size);
+  void push_global(std::string_view module, std::string_view name);
+  std::string_view read_line();
+
+  void append(size_t n);
+  void set_items(size_t n);
+  void put(uint64_t number);
+  void get(uint64_t number);
+  void stack_global();
+  void reduce();
+  void build();
+  void new_object();
+  void persistent_load();
+  Cell stop();
+
+  void push(const Cell& cell) { stack_.push_back(cell); }
+  Cell pop();
+  // The container below `n` items.
+  Cell below(size_t n);
+  std::span<const Cell> top(size_t n) { return std::span(stack_).last(n); }
+  void drop(size_t n) { stack_.resize(stack_.size() - n); }
+  size_t pop_mark();
+  // Cells on the stack above the last mark.
+  size_t available() const { return stack_.size() - (marks_.empty() ? 0 : marks_.back()); }
+  void expect_available(size_t n) const;
+
+  State& state_;
+  std::span<const RecordClass> classes_;
+  Interpreter* stream_;
+  ByteCursor* cursor_ = nullptr;
+  std::vector<Cell> stack_;
+  std::vector<size_t> marks_;
+  Memo memo_;
+};
+
+}  // namespace atompack::pickle

@@ -1,0 +1,27 @@
+// A value that outlives the machine's next run.
+#pragma once
+
+#include <memory>
+
+#include "model/value.h"
+#include "serial/pickle/state.h"
+
+namespace atompack::pickle {
+
+// Owns the tree; the block that it was read from must live as long. Const methods are thread-safe.
+class KeptValue {
+ public:
+  KeptValue(std::unique_ptr<const ValueTree> tree, DecodedBytes decoded, const Cell& root)
+      : tree_(std::move(tree)), decoded_(std::move(decoded)), root_(root) {}
+
+  Value value() const { return {*tree_, root_}; }
+  // Memory that it takes, the block aside.
+  uint64_t bytes() const { return tree_->bytes() + decoded_.used(); }
+
+ private:
+  std::unique_ptr<const ValueTree> tree_;  // values refer to it, so it stays where it is
+  DecodedBytes decoded_;
+  Cell root_;
+};
+
+}  // namespace atompack::pickle

@@ -1,0 +1,41 @@
+#include "serial/pickle/machine.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "serial/pickle/check.h"
+
+namespace atompack::pickle {
+namespace {
+
+// Numbers of nodes have 32 bits.
+constexpr uint64_t kMostValues = uint64_t{1} << 26;
+
+}  // namespace
+
+Machine::Machine(std::span<const RecordClass> classes, const Limits& limits)
+    : classes_(classes.begin(), classes.end()), stream_(state_, {}, nullptr), values_(state_, classes_, &stream_) {
+  state_.limits = limits;
+  state_.limits.max_values = std::min(limits.max_values, kMostValues);
+  for (const RecordClass& known : classes_) state_.tree.class_names.push_back(cat(known.module, '.', known.name));
+}
+
+Value Machine::run(Bytes block) {
+  state_.tree.clear();
+  state_.storages.clear();
+  state_.decoded.clear();
+  state_.block = block;
+  ByteCursor cursor(block);
+  const Cell root = values_.run(cursor);
+  check_values(state_, root);
+  settle_dicts(state_);
+  return {state_.tree, root};
+}
+
+// A copy is as large as it has to be, and the machine goes on with the memory that it has.
+KeptValue Machine::run_and_keep(Bytes block) {
+  const Value value = run(block);
+  return {std::make_unique<const ValueTree>(state_.tree), std::exchange(state_.decoded, {}), value.cell()};
+}
+
+}  // namespace atompack::pickle

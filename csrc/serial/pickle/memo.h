@@ -1,0 +1,48 @@
+// What a pickle has put aside under a number.
+#pragma once
+
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "model/value.h"
+
+namespace atompack::pickle {
+
+// Python counts the numbers up from 0, and those lie in a row; any other number is kept by itself, so that a large one
+// costs no more than a small one.
+class Memo {
+ public:
+  void clear() {
+    row_.clear();
+    others_.clear();
+  }
+
+  void put_next(const Cell& cell) { put(row_.size() + others_.size(), cell); }
+
+  void put(uint64_t number, const Cell& cell) {
+    if (number < row_.size()) {
+      row_[number] = cell;
+    } else if (number == row_.size()) {
+      row_.push_back(cell);
+      if (!others_.empty()) [[unlikely]] {
+        others_.erase(number);
+      }
+    } else {
+      others_.insert_or_assign(number, cell);
+    }
+  }
+
+  // nullptr where nothing was put.
+  const Cell* get(uint64_t number) const {
+    if (number < row_.size()) return &row_[number];
+    const auto found = others_.find(number);
+    return found == others_.end() ? nullptr : &found->second;
+  }
+
+ private:
+  std::vector<Cell> row_;
+  std::unordered_map<uint64_t, Cell> others_;
+};
+
+}  // namespace atompack::pickle

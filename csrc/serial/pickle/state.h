@@ -1,0 +1,87 @@
+// What the opcodes of one pickle work on, and how they say what is wrong.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "base/bytes.h"
+#include "model/value.h"
+
+namespace atompack::pickle {
+
+// Kinds of cells that are no values yet.
+inline constexpr Kind kGlobal{128};       // node: which; size: the number that goes with it
+inline constexpr Kind kByteArray{129};    // only ever the buffer of an array
+inline constexpr Kind kStorage{130};      // of torch; node: its number
+inline constexpr Kind kOrderedDict{131};  // the empty one
+
+// How far a pickle may go. Values and bytes are counted as often as they are referred to, so that few bytes cannot
+// stand for endless data. A block may always hold as many bytes as it has.
+struct Limits {
+  uint32_t max_depth = 64;  // containers around a value, without the outermost
+  uint64_t max_values = uint64_t{1} << 24;
+  uint64_t max_bytes = uint64_t{1} << 30;
+};
+
+struct Storage {
+  uint32_t type = 0;  // of the tree
+  uint64_t count = 0;
+  Bytes data;
+};
+
+// Bytes that do not lie in the block as such: protocol 2 stores them as text.
+class DecodedBytes {
+ public:
+  void clear() {
+    blocks_.clear();
+    used_ = 0;
+  }
+  uint64_t used() const { return used_; }
+  std::span<std::byte> add(size_t size) {
+    used_ += size;
+    return {blocks_.emplace_back(std::make_unique<std::byte[]>(size)).get(), size};
+  }
+
+ private:
+  std::vector<std::unique_ptr<std::byte[]>> blocks_;
+  uint64_t used_ = 0;
+};
+
+struct State {
+  ValueTree tree;
+  std::vector<Storage> storages;
+  DecodedBytes decoded;
+  Bytes block;
+  Limits limits;
+
+  std::span<const Cell> items(const Cell& container) const { return tree.items(container); }
+};
+
+// The place is added by who knows it.
+template <typename... Parts>
+[[noreturn]] void corrupt(const Parts&... parts) {
+  throw CorruptFileError(cat("pickle: ", parts...));
+}
+
+template <typename... Parts>
+[[noreturn]] void unsafe(const Parts&... parts) {
+  throw UnsafePickleError(cat("pickle: ", parts...));
+}
+
+// "a list", "a global": for messages.
+std::string_view describe(const Cell& cell);
+
+inline void expect_kind(const Cell& cell, Kind kind, std::string_view what) {
+  if (cell.kind() != kind) corrupt(what, ": expected ", describe(Cell::make(kind)), ", got ", describe(cell));
+}
+
+inline void expect_count(std::span<const Cell> items, size_t least, size_t most, std::string_view what) {
+  if (items.size() < least || items.size() > most) {
+    corrupt(what, ": expected ", least, " entries, got ", items.size());
+  }
+}
+
+}  // namespace atompack::pickle

@@ -1,0 +1,250 @@
+#include "serial/pickle/writer.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "base/error.h"
+#include "serial/pickle/storage_stream.h"
+
+namespace atompack::pickle {
+namespace {
+
+constexpr int kProtocol = 4;
+
+}  // namespace
+
+std::string Writer::named(char kind, std::string_view what) {
+  std::string name(1, kind);
+  name += what;
+  return name;
+}
+
+Writer::Writer(std::vector<std::byte>& out) : out_(out) {
+  op(Op::proto);
+  put(static_cast<uint8_t>(kProtocol));
+}
+
+template <std::integral T>
+void Writer::put(T number) {
+  put(std::as_bytes(std::span(&number, 1)));
+}
+
+void Writer::none() { op(Op::none); }
+
+void Writer::boolean(bool value) { op(value ? Op::new_true : Op::new_false); }
+
+void Writer::integer(int64_t value) {
+  if (value >= 0 && value <= UINT8_MAX) {
+    op(Op::bin_int1);
+    put(static_cast<uint8_t>(value));
+  } else if (value >= 0 && value <= UINT16_MAX) {
+    op(Op::bin_int2);
+    put(static_cast<uint16_t>(value));
+  } else if (value >= INT32_MIN && value <= INT32_MAX) {
+    op(Op::bin_int);
+    put(static_cast<int32_t>(value));
+  } else {
+    big_integer(std::as_bytes(std::span(&value, 1)));
+  }
+}
+
+void Writer::big_integer(Bytes bytes) {
+  const auto repeats_sign = [&](size_t n) {
+    const auto last = static_cast<uint8_t>(bytes[n - 1]), before = static_cast<uint8_t>(bytes[n - 2]);
+    return last == (before >= 0x80 ? 0xFF : 0);
+  };
+  while (bytes.size() > 1 && repeats_sign(bytes.size())) bytes = bytes.first(bytes.size() - 1);
+  if (bytes.size() <= UINT8_MAX) {
+    op(Op::long1);
+    put(static_cast<uint8_t>(bytes.size()));
+  } else if (bytes.size() <= INT32_MAX) {
+    op(Op::long4);
+    put(static_cast<int32_t>(bytes.size()));
+  } else {
+    throw UnsupportedFormatError(cat("pickle: int: expected at most ", INT32_MAX, " bytes, got ", bytes.size()));
+  }
+  put(bytes);
+}
+
+void Writer::real(double value) {
+  op(Op::bin_float);
+  put(__builtin_bswap64(std::bit_cast<uint64_t>(value)));
+}
+
+void Writer::sized(Op short_form, Op long_form, Op huge_form, Bytes bytes) {
+  if (bytes.size() <= UINT8_MAX) {
+    op(short_form);
+    put(static_cast<uint8_t>(bytes.size()));
+  } else if (bytes.size() <= UINT32_MAX) {
+    op(long_form);
+    put(static_cast<uint32_t>(bytes.size()));
+  } else {
+    op(huge_form);
+    put(static_cast<uint64_t>(bytes.size()));
+  }
+  put(bytes);
+}
+
+void Writer::text(std::string_view text) {
+  sized(Op::short_bin_unicode, Op::bin_unicode, Op::bin_unicode8, as_bytes(text));
+}
+
+void Writer::bytes(Bytes bytes) { sized(Op::short_bin_bytes, Op::bin_bytes, Op::bin_bytes8, bytes); }
+
+bool Writer::recall(std::string_view what) {
+  const auto found = memo_.find(what);
+  if (found == memo_.end()) return false;
+  if (found->second <= UINT8_MAX) {
+    op(Op::bin_get);
+    put(static_cast<uint8_t>(found->second));
+  } else {
+    op(Op::long_bin_get);
+    put(found->second);
+  }
+  return true;
+}
+
+void Writer::remember(std::string_view what) {
+  op(Op::memoize);
+  memo_.emplace(what, n_remembered_++);
+}
+
+void Writer::key(std::string_view key) {
+  const std::string known = named('t', key);
+  if (recall(known)) return;
+  text(key);
+  remember(known);
+}
+
+void Writer::global(std::string_view module, std::string_view name) {
+  const std::string known = named('g', module) + '\n' + std::string(name);
+  if (recall(known)) return;
+  key(module);
+  key(name);
+  op(Op::stack_global);
+  remember(known);
+}
+
+void Writer::begin_list() {
+  op(Op::empty_list);
+  op(Op::mark);
+}
+
+void Writer::end_list() { op(Op::appends); }
+
+void Writer::begin_tuple() { op(Op::mark); }
+
+void Writer::end_tuple() { op(Op::tuple); }
+
+void Writer::begin_dict() {
+  op(Op::empty_dict);
+  op(Op::mark);
+}
+
+void Writer::end_dict() { op(Op::set_items); }
+
+void Writer::shape(std::span<const int64_t> shape) {
+  constexpr Op kTuples[] = {Op::empty_tuple, Op::tuple1, Op::tuple2, Op::tuple3};
+  const bool is_short = shape.size() < std::size(kTuples);
+  if (!is_short) op(Op::mark);
+  for (const int64_t dim : shape) integer(dim);
+  op(is_short ? kTuples[shape.size()] : Op::tuple);
+}
+
+void Writer::bytes_of(const Array& array) {
+  const uint64_t size = array.bytes();
+  if (size <= UINT8_MAX) {
+    op(Op::short_bin_bytes);
+    put(static_cast<uint8_t>(size));
+  } else if (size <= UINT32_MAX) {
+    op(Op::bin_bytes);
+    put(static_cast<uint32_t>(size));
+  } else {
+    op(Op::bin_bytes8);
+    put(size);
+  }
+  const size_t at = out_.size();
+  out_.resize(at + size);
+  copy_out(array, std::span(out_).subspan(at));
+}
+
+void Writer::tensor(const Array& array) {
+  global("torch._utils", "_rebuild_tensor_v2");
+  op(Op::mark);
+  global("torch.storage", "_load_from_bytes");
+  bytes(encode_storage(array));
+  op(Op::tuple1);
+  op(Op::reduce);
+  integer(0);
+  shape(array.shape);
+  std::vector<int64_t> strides(array.shape.size());
+  int64_t stride = 1;
+  for (size_t axis = strides.size(); axis-- > 0;) {
+    strides[axis] = stride;
+    stride *= std::max<int64_t>(array.shape[axis], 1);
+  }
+  shape(strides);
+  boolean(array.requires_grad);
+  global("collections", "OrderedDict");
+  op(Op::empty_tuple);
+  op(Op::reduce);
+  op(Op::tuple);
+  op(Op::reduce);
+}
+
+void Writer::value(const Value& value) {
+  switch (value.kind()) {
+    case Kind::none:
+      return none();
+    case Kind::boolean:
+      return boolean(value.boolean());
+    case Kind::integer:
+      return integer(value.integer());
+    case Kind::big_integer:
+      return big_integer(value.big_integer());
+    case Kind::real:
+      return real(value.real());
+    case Kind::text:
+      return text(value.text());
+    case Kind::bytes:
+      return bytes(value.bytes());
+    case Kind::list:
+      begin_list();
+      for (size_t i = 0; i < value.size(); ++i) this->value(value.item(i));
+      return end_list();
+    case Kind::tuple:
+      begin_tuple();
+      for (size_t i = 0; i < value.size(); ++i) this->value(value.item(i));
+      return end_tuple();
+    case Kind::dict:
+      begin_dict();
+      for (size_t i = 0; i < value.size(); ++i) {
+        value.key(i).kind() == Kind::text ? key(value.key(i).text()) : this->value(value.key(i));
+        this->value(value.value(i));
+      }
+      return end_dict();
+    case Kind::array: {
+      const Array array = value.array();
+      return array.type.kind == ElementKind::object ? objects(value) : this->array(array);
+    }
+    case Kind::scalar:
+      return scalar(value.array());
+    case Kind::tensor:
+      return tensor(value.array());
+    case Kind::dtype:
+      return dtype(value.table(), value.dtype());
+    case Kind::record:
+      break;
+  }
+  throw UnsupportedFormatError(cat("pickle: expected plain data, got an object of ", value.class_name()));
+}
+
+void Writer::finish() { op(Op::stop); }
+
+void Writer::return_to(const Place& place) {
+  out_.resize(place.bytes);
+  std::erase_if(memo_, [&](const auto& known) { return known.second >= place.n_remembered; });
+  n_remembered_ = place.n_remembered;
+}
+
+}  // namespace atompack::pickle

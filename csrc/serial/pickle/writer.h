@@ -1,0 +1,94 @@
+// Writes values as pickles that NumPy 1 and 2 read alike (FORMAT.md#writing).
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "model/value.h"
+#include "serial/pickle/opcodes.h"
+
+namespace atompack::pickle {
+
+// One pickle, appended to `out`. Containers are opened, filled and ended; in a dict, key and value take turns.
+class Writer {
+ public:
+  explicit Writer(std::vector<std::byte>& out);
+
+  void none();
+  void boolean(bool value);
+  void integer(int64_t value);
+  void big_integer(Bytes twos_complement);  // little-endian
+  void real(double value);
+  void text(std::string_view text);
+  void key(std::string_view text);  // one that comes again costs two bytes
+  void bytes(Bytes bytes);
+
+  void begin_list();
+  void end_list();
+  void begin_tuple();
+  void end_tuple();
+  void begin_dict();
+  void end_dict();
+
+  // In this machine's byte order; C or Fortran order stays, others become C. UnsupportedFormatError for element types
+  // that the other program does not have.
+  void array(const Array& array);
+  void scalar(const Array& array);
+  void tensor(const Array& array);
+  void dtype(const TypeTable& table, const ElementType& type);
+  // An object array: its values follow, in the order that is named.
+  void begin_objects(std::span<const int64_t> shape, bool fortran);
+  void end_objects();
+
+  // With all that is in it; objects of classes are an UnsupportedFormatError.
+  void value(const Value& value);
+
+  // The value is whole; nothing may follow.
+  void finish();
+
+  // Forgets what was written since, so that it can be left out.
+  struct Place {
+    size_t bytes;
+    uint32_t n_remembered;
+  };
+  Place place() const { return {out_.size(), n_remembered_}; }
+  void return_to(const Place& place);
+
+ private:
+  // Found without making a string.
+  struct Hash {
+    using is_transparent = void;
+    size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
+  };
+
+  void op(Op opcode) { out_.push_back(static_cast<std::byte>(opcode)); }
+  template <std::integral T>
+  void put(T number);
+  void put(Bytes bytes) { out_.insert(out_.end(), bytes.begin(), bytes.end()); }
+  void sized(Op short_form, Op long_form, Op huge_form, Bytes bytes);
+  void bytes_of(const Array& array);
+  // The kinds of things in the memo are told apart by their first letter: texts, globals, element types.
+  static std::string named(char kind, std::string_view what);
+  bool recall(std::string_view what);
+  void remember(std::string_view what);
+  void global(std::string_view module, std::string_view name);
+
+  void begin_array(std::span<const int64_t> shape, const TypeTable& table, const ElementType& type, bool fortran);
+  void end_array();
+  void native_dtype(const TypeTable& table, const ElementType& type);
+  void write_dtype(const TypeTable& table, const ElementType& type, bool native);
+  void fields(const TypeTable& table, const ElementType& type, bool native);
+  void objects(const Value& array);
+  void shape(std::span<const int64_t> shape);
+
+  std::vector<std::byte>& out_;
+  uint32_t n_remembered_ = 0;
+  std::unordered_map<std::string, uint32_t, Hash, std::equal_to<>> memo_;
+};
+
+}  // namespace atompack::pickle

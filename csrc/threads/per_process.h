@@ -1,0 +1,46 @@
+// What one process keeps, and a fork of it begins anew.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "threads/process.h"
+
+namespace atompack::io {
+
+// A fork must not use what its parent kept: locks may be held by threads that it does not have, and a change may be
+// half made. So it begins with a fresh one, and what it inherited stays where it is until the process ends.
+// Thread-safe, but for destruction.
+template <typename T>
+class PerProcess {
+ public:
+  explicit PerProcess(std::function<std::unique_ptr<T>()> make) : make_(std::move(make)), kept_(fresh()) {}
+  PerProcess(const PerProcess&) = delete;
+  PerProcess& operator=(const PerProcess&) = delete;
+  ~PerProcess() {
+    if (Kept* const kept = kept_; kept->process == process_id()) delete kept;
+  }
+
+  T& get() const {
+    Kept* kept = kept_;
+    if (kept->process == process_id()) return *kept->value;
+    std::unique_ptr<Kept> made(fresh());
+    // Threads of the fork may come here together; only one of them puts its own in place.
+    return kept_.compare_exchange_strong(kept, made.get()) ? *made.release()->value : *kept->value;
+  }
+
+ private:
+  struct Kept {
+    int64_t process;
+    std::unique_ptr<T> value;
+  };
+
+  Kept* fresh() const { return new Kept{process_id(), make_()}; }
+
+  std::function<std::unique_ptr<T>()> make_;
+  mutable std::atomic<Kept*> kept_;
+};
+
+}  // namespace atompack::io

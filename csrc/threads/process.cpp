@@ -1,0 +1,35 @@
+#include "threads/process.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+
+#include "base/error.h"
+
+namespace atompack::io {
+namespace {
+
+std::atomic<bool> forked{false};
+
+// Runs when the library is loaded; the handler is inherited by every fork.
+const int handler_error = pthread_atfork(nullptr, nullptr, [] { forked.store(true); });
+
+}  // namespace
+
+bool is_forked_child() { return handler_error != 0 || forked.load(std::memory_order_relaxed); }
+
+bool is_running(int64_t process) { return ::kill(static_cast<pid_t>(process), 0) == 0 || errno == EPERM; }
+
+int64_t process_id() { return ::getpid(); }
+
+int64_t thread_id() { return ::gettid(); }
+
+void check_writer_of(int64_t process, const std::string& path) {
+  if (process == process_id()) return;
+  throw LockedError(cat(path, ": this writer belongs to the process that opened it, this is a fork"));
+}
+
+}  // namespace atompack::io

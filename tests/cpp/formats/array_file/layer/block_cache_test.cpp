@@ -1,0 +1,98 @@
+#include "formats/array_file/layer/block_cache.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+#include <vector>
+
+namespace atompack::array_file {
+namespace {
+
+using Key = std::tuple<uint64_t, uint32_t, uint64_t>;
+
+std::shared_ptr<const DecodedBytes> block_of(size_t size, int value) {
+  auto block = std::make_shared<DecodedBytes>(size);
+  std::ranges::fill(block->writable(), static_cast<std::byte>(value));
+  return block;
+}
+
+TEST(BlockCache, KeepsWhatWasUsedLast) {
+  BlockCache cache(250);
+  for (int i = 0; i < 2; ++i) cache.keep({1, i, kWholeBlock}, block_of(100, i), 100);
+  ASSERT_TRUE(cache.find({1, 0, kWholeBlock}));
+  cache.keep({1, 2, kWholeBlock}, block_of(100, 2), 100);
+  EXPECT_TRUE(cache.find({1, 0, kWholeBlock}));
+  EXPECT_FALSE(cache.find({1, 1, kWholeBlock}));
+  EXPECT_EQ(cache.used(), 200U);
+}
+
+TEST(BlockCache, TellsLayersBlocksAndStretchesApart) {
+  BlockCache cache(1000);
+  const std::vector<Key> keys{{1, 1, kWholeBlock}, {1, 1, 0}, {1, 1, 4}, {1, 2, 0}, {2, 1, 0}};
+  for (size_t i = 0; i < keys.size(); ++i) cache.keep(keys[i], block_of(1, static_cast<int>(i)), 1);
+  for (size_t i = 0; i < keys.size(); ++i) EXPECT_EQ(cache.find(keys[i])->bytes()[0], static_cast<std::byte>(i));
+}
+
+TEST(BlockCache, TheFirstOfTwoStays) {
+  BlockCache cache(100);
+  const auto first = cache.keep({1, 1, 0}, block_of(1, 1), 1);
+  EXPECT_EQ(cache.keep({1, 1, 0}, block_of(1, 2), 1), first);
+  EXPECT_EQ(cache.used(), 1U);
+}
+
+TEST(BlockCache, WhatIsLargerThanAllOfItIsNotKept) {
+  BlockCache cache(100);
+  cache.keep({1, 1, 0}, block_of(60, 1), 60);
+  EXPECT_EQ(cache.keep({1, 2, 0}, block_of(101, 2), 101)->bytes().size(), 101U);
+  EXPECT_FALSE(cache.find({1, 2, 0}));
+  EXPECT_TRUE(cache.find({1, 1, 0}));
+}
+
+TEST(BlockCache, WhoeverGotABlockKeepsIt) {
+  BlockCache cache(100);
+  const auto mine = cache.keep({1, 1, 0}, block_of(100, 7), 100);
+  cache.keep({1, 2, 0}, block_of(100, 8), 100);
+  EXPECT_FALSE(cache.find({1, 1, 0}));
+  EXPECT_EQ(mine->bytes()[99], std::byte{7});
+}
+
+TEST(BlockCache, ThreadsShareIt) {
+  BlockCache cache(1000);
+  std::atomic<int> wrong{0}, found{0};
+  std::vector<std::jthread> threads;
+  for (uint32_t thread = 0; thread < 4; ++thread) {
+    threads.emplace_back([&, thread] {
+      for (uint32_t i = 0; i < 4000; ++i) {
+        const uint32_t number = (i * 7 + thread * 3) % 20;
+        const Key key{1, number, 0};
+        auto block = cache.find(key);
+        found += block ? 1 : 0;
+        if (!block) block = cache.keep(key, block_of(100, static_cast<int>(number)), 100);
+        wrong += std::ranges::count(block->bytes(), static_cast<std::byte>(number)) == 100 ? 0 : 1;
+      }
+    });
+  }
+  threads.clear();
+  EXPECT_EQ(wrong, 0);
+  EXPECT_GT(found, 0);
+  EXPECT_LE(cache.used(), 1000U);
+}
+
+TEST(BlockCache, AForkBeginsWithAnEmptyOne) {
+  const Key key{0, 1, 0};  // of no layer
+  block_cache().keep(key, block_of(10, 1), 10);
+  ASSERT_TRUE(block_cache().find(key));
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(block_cache().used() == 0 && &block_cache() == &block_cache() ? 0 : 1);
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_TRUE(block_cache().find(key));
+}
+
+}  // namespace
+}  // namespace atompack::array_file

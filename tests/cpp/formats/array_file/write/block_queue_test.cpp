@@ -1,0 +1,85 @@
+#include "formats/array_file/write/block_queue.h"
+
+#include <gtest/gtest.h>
+
+#include "formats/array_file/layer/block.h"
+#include "io/faulty_file_system.h"
+#include "io/temporary_folder.h"
+
+namespace atompack::array_file {
+namespace {
+
+using codec::Codec;
+using test::FaultyFileSystem;
+
+class BlockQueueTest : public testing::TestWithParam<Codec> {
+ protected:
+  static std::vector<std::byte> block(uint32_t i) { return std::vector<std::byte>(100 * i + 1, std::byte(i)); }
+  static void push(BlockQueue& queue, uint32_t i) {
+    Buffer buffer;
+    store(buffer.extend(block(i).size(), 0), block(i));
+    queue.push(buffer, 1000);
+    EXPECT_EQ(buffer.size(), 0U);
+  }
+  // All blocks are where the queue says, one behind the other.
+  void expect_blocks(const BlockQueue& queue, uint32_t n) const {
+    ASSERT_EQ(queue.blocks().size(), n);
+    uint64_t end = 0;
+    std::vector<std::byte> decoded;
+    for (uint32_t i = 0; i < n; ++i) {
+      const StoredBlock& found = queue.blocks()[i];
+      EXPECT_EQ(found.offset, end);
+      std::vector<std::byte> stored(found.stored_bytes);
+      ASSERT_EQ(file_->read_at(found.offset, stored), stored.size());
+      BlockRecord record{i, 0, found.stored_bytes, found.decoded_bytes, std::nullopt};
+      if (GetParam() != Codec::none) record.codec = name_of(GetParam());
+      EXPECT_TRUE(std::ranges::equal(decode_block(find_block(record, stored), decoded), block(i))) << i;
+      end += found.stored_bytes;
+    }
+    EXPECT_EQ(queue.end(), end);
+  }
+
+  test::TemporaryFolder folder_;
+  FaultyFileSystem files_;
+  std::unique_ptr<io::NewFile> file_ = files_.create(folder_ / "a");
+};
+
+TEST_P(BlockQueueTest, PutsBlocksInOrder) {
+  BlockQueue queue(*file_, GetParam(), 0, 3);
+  for (uint32_t i = 0; i < 30; ++i) {
+    i % 7 == 3 ? queue.put(block(i)) : push(queue, i);
+  }
+  queue.drain();
+  expect_blocks(queue, 30);
+}
+
+TEST_P(BlockQueueTest, TriesAgainWhatFailed) {
+  for (size_t at = 1; at < 8; ++at) {
+    file_.reset();
+    file_ = files_.create(folder_ / "a");
+    BlockQueue queue(*file_, GetParam(), 0, 2);
+    files_.refuse_at = files_.n_operations() + at - 1;
+    int n_failures = 0;
+    const auto insist = [&](const auto& action) {
+      try {
+        action();
+      } catch (const IoError&) {
+        ++n_failures;
+        queue.resume();
+        action();
+      }
+    };
+    for (uint32_t i = 0; i < 8; ++i) {
+      insist([&] { i == 4 ? queue.put(block(i)) : push(queue, i); });
+    }
+    insist([&] { queue.drain(); });
+    EXPECT_EQ(n_failures, 1);
+    expect_blocks(queue, 8);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, BlockQueueTest, testing::Values(Codec::none, Codec::lz4, Codec::zstd),
+                         [](const auto& instance) { return std::string(name_of(instance.param)); });
+
+}  // namespace
+}  // namespace atompack::array_file

@@ -1,0 +1,136 @@
+#include "formats/atlas_shards/index.h"
+
+#include <gtest/gtest.h>
+
+#include "formats/atlas_shards/npy_bytes.h"
+#include "message_of.h"
+
+namespace atompack::atlas_shards {
+namespace {
+
+using test::corrupt;
+using test::npy_of;
+using test::npy_with_header;
+using test::owned;
+
+BlockIndex index_of(const test::ByteString& file, uint64_t n_blocks, uint64_t data_bytes = 1000) {
+  return BlockIndex(owned(file.bytes()), n_blocks, data_bytes);
+}
+
+template <typename T>
+test::ByteString offsets(std::string_view type, std::initializer_list<T> values) {
+  return npy_of(type, values.size()).put_all(values);
+}
+
+TEST(AtlasShardsIndex, AllWidths) {
+  const auto ends = [](const BlockIndex& index) { return std::pair(index.range(0).end, index.range(1).end); };
+  const std::pair<uint64_t, uint64_t> expected(7, 200);
+  EXPECT_EQ(ends(index_of(offsets<uint8_t>("|u1", {0, 7, 200}), 2)), expected);
+  EXPECT_EQ(ends(index_of(offsets<uint16_t>("<u2", {0, 7, 200}), 2)), expected);
+  EXPECT_EQ(ends(index_of(offsets<uint32_t>("<u4", {0, 7, 200}), 2)), expected);
+  EXPECT_EQ(ends(index_of(offsets<int64_t>("<i8", {0, 7, 200}), 2)), expected);
+  EXPECT_EQ(ends(index_of(offsets<uint16_t>(">u2", {0, 0x0700, 0xC800}), 2)), expected);
+  EXPECT_EQ(ends(index_of(offsets<uint32_t>(">i4", {0, 0x07000000, 0xC8000000}), 2)), expected);
+}
+
+// The difference of narrow numbers must not wrap.
+TEST(AtlasShardsIndex, WidensBeforeItSubtracts) {
+  const BlockIndex index = index_of(offsets<uint8_t>("|u1", {0, 255}), 1);
+  EXPECT_EQ(index.range(0).size(), 255u);
+  EXPECT_EQ(index.n_blocks(), 1u);
+}
+
+TEST(AtlasShardsIndex, OffsetsThatContradict) {
+  EXPECT_EQ(corrupt([] { index_of(offsets<uint8_t>("|u1", {0, 9, 8}), 2); }),
+            "index: expected offset 2 to be at least 9, got 8");
+  EXPECT_EQ(corrupt([] { index_of(offsets<uint8_t>("|u1", {0, 9}), 1, 8); }),
+            "index: expected blocks inside the 8 bytes of data, got an end at 9");
+  EXPECT_EQ(corrupt([] { index_of(offsets<int8_t>("|i1", {0, -1}), 1); }),
+            "index: expected no negative offset, got one at 1");
+  EXPECT_EQ(corrupt([] { index_of(offsets<int64_t>("<i8", {0, -1}), 1, UINT64_MAX); }),
+            "index: expected no negative offset, got one at 1");
+  EXPECT_EQ(corrupt([] { index_of(offsets<uint8_t>("|u1", {0, 9}), 2); }), "index: expected 3 offsets, got 2");
+}
+
+// Neither memory nor bounds follow what a header claims.
+TEST(AtlasShardsIndex, SizesThatAreClaimed) {
+  EXPECT_EQ(corrupt([] { index_of(npy_of("<u8", UINT64_MAX), UINT64_MAX - 1); }),
+            "index bytes: 18446744073709551615 x 8 overflows 64 bits");
+  EXPECT_EQ(corrupt([] { index_of(npy_of("<u8", 1), UINT64_MAX); }),
+            "index offsets: 18446744073709551615 + 1 overflows 64 bits");
+  EXPECT_EQ(corrupt([] { index_of(npy_of("<u8", uint64_t{1} << 40), (uint64_t{1} << 40) - 1); }),
+            "index offsets: expected 8796093022208 bytes, got 0 (offset 82)");
+  EXPECT_EQ(BlockIndex::most_file_bytes(uint64_t{1} << 40), uint64_t{1} << 32);
+  EXPECT_EQ(BlockIndex::most_file_bytes(1), 65536u + 16);
+}
+
+TEST(AtlasShardsIndex, HeadersOfOtherWritersAreRead) {
+  EXPECT_EQ(parse_npy_header(npy_with_header("{\"shape\":(3),'fortran_order':True,'descr':\"<u4\"}").bytes()).count,
+            3u);
+  test::ByteString second("\x93NUMPY");
+  second.put(uint8_t{2}).put(uint8_t{0});
+  const std::string_view text = "{'descr': '<u2', 'fortran_order': False, 'shape': (5,)}";
+  second.put(static_cast<uint32_t>(text.size())).append(as_bytes(text));
+  EXPECT_EQ(parse_npy_header(second.bytes()).data_begin, 12 + text.size());
+}
+
+TEST(AtlasShardsIndex, HeadersThatAreRefused) {
+  const auto message = [](std::string_view header) {
+    return corrupt([&] { parse_npy_header(npy_with_header(header).bytes()); });
+  };
+  const auto of = [](std::string_view type, std::string_view shape) {
+    return cat("{'descr': '", type, "', 'fortran_order': False, 'shape': ", shape, "}");
+  };
+  for (const char* type : {"<f8", "|b1", "<u3", "<u16", "u4", "|u2", "=u4", "", "|O"}) {
+    EXPECT_TRUE(message(of(type, "(1,)")).starts_with("npy element type: expected integers, got ")) << type;
+  }
+  EXPECT_EQ(message(of("<u2", "(1, 2)")), "npy shape: expected 1 dimension, got 2");
+  EXPECT_EQ(message(of("<u2", "()")), "npy shape: expected 1 dimension, got 0");
+  for (const char* header : {"", "{", "{}", "{'descr'", "{'descr': '<u2'}", "{'descr': [('a', '<u2')]}", "[]"}) {
+    EXPECT_TRUE(message(header).starts_with("npy header: expected ")) << message(header);
+  }
+  EXPECT_TRUE(message(of("<u2", "(99999999999999999999,)")).starts_with("npy header: expected a size")) << "overflow";
+  EXPECT_TRUE(message(of("<u2", "(-1,)")).starts_with("npy header: expected a size"));
+  EXPECT_TRUE(message(of("<u2", "(1,)") + "x").starts_with("npy header: expected nothing after the dict"));
+  EXPECT_TRUE(message("{'shape': (1,), 'shape': (2,)}").starts_with("npy header: expected each of descr"));
+}
+
+TEST(AtlasShardsIndex, FilesThatAreNoNpy) {
+  test::ByteString other("\x93NUMPY\x04");
+  other.put(uint8_t{0});
+  EXPECT_EQ(test::unsupported([&] { parse_npy_header(other.bytes()); }),
+            "npy version: expected 1.0, 2.0 or 3.0, got 4.0");
+  EXPECT_EQ(corrupt([] { parse_npy_header(as_bytes("PK\x03\x04..")); }), "not an npy file");
+  EXPECT_EQ(corrupt([] { parse_npy_header({}); }), "npy magic: expected 6 bytes, got 0 (offset 0)");
+}
+
+TEST(AtlasShardsIndex, CutAnywhere) {
+  const test::ByteString whole = offsets<uint16_t>("<u2", {0, 7, 200});
+  for (size_t size = 0; size < whole.size(); ++size) {
+    EXPECT_THROW(BlockIndex(owned(whole.bytes().first(size)), 2, 1000), CorruptFileError) << size;
+  }
+}
+
+// Any flipped bit ends in a named error or in ranges that lie inside the data.
+TEST(AtlasShardsIndex, FlippedBits) {
+  const test::ByteString whole = offsets<uint16_t>("<u2", {0, 7, 200});
+  int n_read = 0;
+  for (size_t bit = 0; bit < 8 * whole.size(); ++bit) {
+    std::vector<std::byte> file = owned(whole.bytes());
+    file[bit / 8] ^= std::byte(1 << bit % 8);
+    try {
+      const BlockIndex index(std::move(file), 2, 200);
+      EXPECT_LE(index.range(0).begin, index.range(0).end);
+      EXPECT_EQ(index.range(0).end, index.range(1).begin);
+      EXPECT_LE(index.range(1).end, 200u);
+      ++n_read;
+    } catch (const DataError& error) {
+      const std::string_view what = error.what();
+      EXPECT_TRUE(what.find("npy") != what.npos || what.starts_with("index")) << what;
+    }
+  }
+  EXPECT_GT(n_read, 0);
+}
+
+}  // namespace
+}  // namespace atompack::atlas_shards

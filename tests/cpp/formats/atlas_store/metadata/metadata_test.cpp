@@ -1,0 +1,131 @@
+#include "formats/atlas_store/metadata/metadata.h"
+
+#include <gtest/gtest.h>
+
+#include "formats/atlas_store/metadata/lists.h"
+#include "formats/atlas_store/metadata/names.h"
+#include "message_of.h"
+
+namespace atompack::atlas_store {
+namespace {
+
+TEST(AtlasNameTable, NumbersNamesInOrder) {
+  NameTable table;
+  EXPECT_EQ(table.find("a"), std::nullopt);
+  for (uint32_t i = 0; i < 1000; ++i) EXPECT_EQ(table.add(cat("name", i)), i);
+  for (uint32_t i = 0; i < 1000; ++i) {
+    EXPECT_EQ(table.add(cat("name", i)), i);
+    EXPECT_EQ(table.find(cat("name", i)), i);
+    EXPECT_EQ(table[i], cat("name", i));
+  }
+  EXPECT_EQ(table.add(""), 1000U);
+  EXPECT_EQ(table[1000], "");
+  EXPECT_EQ(table.find("name"), std::nullopt);
+}
+
+// Against vectors of vectors.
+TEST(AtlasLists, GrowInAnyOrder) {
+  Lists<uint32_t> lists;
+  std::vector<std::vector<uint32_t>> expected;
+  uint32_t state = 1;
+  const auto random = [&](uint32_t below) { return (state = state * 1664525 + 1013904223) / 65536 % below; };
+  for (int i = 0; i < 20000; ++i) {
+    if (expected.size() < 2 || random(50) == 0) {
+      lists.add_list();
+      expected.emplace_back();
+    }
+    const uint32_t at = random(static_cast<uint32_t>(expected.size()));
+    std::vector<uint32_t>& list = expected[at];
+    const uint32_t choice = random(20);
+    if (choice == 0) {
+      lists.clear(at);
+      list.clear();
+    } else if (choice < 5 && !list.empty()) {
+      const uint32_t index = random(static_cast<uint32_t>(list.size()));
+      lists.erase(at, index);
+      list.erase(list.begin() + index);
+    } else {
+      lists.append(at, random(1000));
+      list.push_back(lists[at].back());
+    }
+  }
+  for (uint32_t i = 0; i < expected.size(); ++i) {
+    EXPECT_EQ(std::vector<uint32_t>(lists[i].begin(), lists[i].end()), expected[i]);
+  }
+}
+
+TEST(AtlasMetadata, DatasetsComeAndGo) {
+  Metadata metadata;
+  EXPECT_EQ(metadata.add_dataset("a"), 0U);
+  EXPECT_EQ(metadata.add_dataset("b"), 1U);
+  metadata.set_attribute(0, "k", int64_t{1});
+  metadata.add_array(0, {metadata.add_variable("v"), metadata.add_schema({})});
+  metadata.remove_dataset(0);
+  EXPECT_FALSE(metadata.exists(0));
+  EXPECT_EQ(metadata.find_dataset("a"), std::nullopt);
+  EXPECT_EQ(metadata.add_dataset("a"), 2U);
+  EXPECT_TRUE(metadata.exists(2));
+  EXPECT_FALSE(metadata.exists(0));
+  EXPECT_TRUE(metadata.arrays(2).empty());
+  EXPECT_EQ(metadata.n_attributes(2), 0U);
+}
+
+TEST(AtlasMetadata, AttributesKeepTheirPlace) {
+  Metadata metadata;
+  metadata.add_dataset("a");
+  metadata.set_attribute(0, "x", int64_t{1});
+  metadata.set_attribute(0, "y", std::string_view("text"));
+  metadata.set_attribute(0, "x", true);
+  ASSERT_EQ(metadata.n_attributes(0), 2U);
+  EXPECT_EQ(metadata.attribute(0, 0).key, "x");
+  EXPECT_TRUE(std::get<bool>(metadata.attribute(0, 0).value));
+  EXPECT_EQ(std::get<std::string_view>(metadata.attribute(0, 1).value), "text");
+}
+
+TEST(AtlasMetadata, ArraysAreFoundAndRemoved) {
+  Metadata metadata;
+  metadata.add_dataset("a");
+  const Schema wide{
+      .dtype = {}, .shape = {3}, .chunk_shape = {3}, .dimension_names = {"x"}, .codec = codec::Codec::lz4};
+  EXPECT_EQ(metadata.add_schema(wide), 0U);
+  EXPECT_EQ(metadata.add_schema({}), 1U);
+  EXPECT_EQ(metadata.add_schema(wide), 0U);
+  for (const char* const name : {"u", "v", "w"}) metadata.add_array(0, {metadata.add_variable(name), 0});
+  metadata.remove_array(0, *metadata.find_variable("v"));
+  EXPECT_EQ(metadata.arrays(0).size(), 2U);
+  EXPECT_EQ(metadata.schema_number(0, 1), std::nullopt);
+  EXPECT_EQ(metadata.schema_number(0, 2), 0U);
+}
+
+TEST(AtlasNames, ThoseThatTheOriginalLosesAreRefused) {
+  for (const char* const name : {"temperature", "station name", "a.b", "x:y", "!$&'()+,-.:;=@_"})
+    check_array_name(name);
+  const auto error = [](std::string_view name) {
+    return test::message_of<FieldError>([&] { check_array_name(name); });
+  };
+  for (const char* const name : {"\xC3\xA9", "a#b", "a%20", "a\\b", "a~", "tab\t", "a\x7f", "`"}) {
+    EXPECT_NE(error(name).find("loses the values"), std::string::npos) << name;
+  }
+  EXPECT_EQ(error("_x"), "array name: expected a name that does not begin with '_', got '_x'");
+  EXPECT_EQ(error(".x"), "array name: expected a name that does not begin with '.', as hidden folders do, got '.x'");
+  EXPECT_EQ(error("atlas.json"), "array name: expected no name of a metadata file, got 'atlas.json'");
+  EXPECT_NE(error(std::string(256, 'x')).find("at most 255 bytes"), std::string::npos);
+}
+
+TEST(AtlasNames, OfDatasetsAreFree) {
+  for (const char* const name : {"a", "Z\xC3\xBCrich", "hash#", ".hidden", "nl\nname"}) check_dataset_name(name);
+  for (const char* const name : {"", ".", "..", "a/b", "_a", "\xFF"}) {
+    EXPECT_THROW(check_dataset_name(name), FieldError) << name;
+  }
+}
+
+TEST(AtlasNames, FoldersOfOtherNames) {
+  EXPECT_EQ(folder_of_array("station name"), "station name");
+  EXPECT_EQ(folder_of_array("\xC3\xA9"), "%C3%A9");
+  EXPECT_EQ(lost_folder_of_array("\xC3\xA9"), "%25C3%25A9");
+  EXPECT_EQ(folder_of_array("a%20b"), "a%2520b");
+  for (const char* const name : {"", ".", "..", "../x", "a/b"}) EXPECT_THROW(folder_of_array(name), CorruptFileError);
+}
+
+}  // namespace
+}  // namespace atompack::atlas_store

@@ -1,0 +1,231 @@
+#include "formats/atp/encoder.h"
+
+#include <gtest/gtest.h>
+
+#include "formats/atp/atp_bytes.h"
+#include "formats/atp/sample_columns.h"
+#include "message_of.h"
+
+namespace atompack::atp {
+namespace {
+
+using codec::Codec;
+using test::ByteString;
+using test::doubles;
+using test::floats;
+using test::integers;
+using test::kAtom;
+using test::kBuiltin;
+using test::kMolecule;
+using test::section;
+
+constexpr auto kProperty = Scope::molecule_property;
+constexpr auto kAtomProperty = Scope::atom_property;
+
+// Two molecules, of two atoms and of one, with the positions and numbers of test::geometry().
+class Two {
+ public:
+  explicit Two(std::vector<Column> fields) {
+    columns = {floats(positions_, {3, 3}), integers(numbers_, {3}), ptr_, std::move(fields), std::nullopt};
+  }
+
+  std::string refusal(RecordRules rules = {}) const {
+    return test::message_of<FieldError>([&] { Encoder(columns, Codec::none, rules); });
+  }
+
+  ByteString first_record() const {
+    RecordRules rules;
+    const Encoder encoder(columns, Codec::none, rules);
+    std::vector<std::byte> record(encoder.record_bytes(0));
+    encoder.encode(0, record.data());
+    return ByteString().append(record);
+  }
+
+  Columns columns;
+
+ private:
+  std::vector<float> positions_{0, 0.5, 1, 1.5, 2, 2.5, 0, 0.5, 1};
+  std::vector<int64_t> numbers_{1, 2, 1};
+  std::vector<int64_t> ptr_{0, 2, 3};
+};
+
+Column stacked(Scope scope, std::string key, Value value) { return {scope, std::move(key), value, {}, nullptr}; }
+Column listed(Scope scope, std::string key, std::vector<Value> each) {
+  return {scope, std::move(key), std::nullopt, std::move(each), nullptr};
+}
+
+std::string hex(const ByteString& bytes) { return std::string(as_text(bytes.bytes())); }
+
+const std::vector<double> kDoubles{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18};
+const std::vector<float> kFloats{1, 2, 3, 4, 5, 6, 7, 8, 9};
+const std::vector<int64_t> kIntegers{7, 8, 9};
+
+TEST(Encoder, GeometryAlone) { EXPECT_EQ(hex(Two({}).first_record()), hex(test::record(2))); }
+
+TEST(Encoder, SectionsComeInTheOrderOfTheFormat) {
+  const Two two({stacked(kProperty, "b", integers(kIntegers, {2})), stacked(kProperty, "a", doubles(kDoubles, {2})),
+                 stacked(kAtomProperty, "z", doubles(kDoubles, {3})),
+                 listed(Scope::builtin, "name", {test::text("one"), test::text("two")}),
+                 stacked(Scope::builtin, "forces", floats(kFloats, {3, 3})),
+                 stacked(Scope::builtin, "energy", doubles(kDoubles, {2})),
+                 stacked(Scope::builtin, "charges", doubles(kDoubles, {3}))});
+  const ByteString expected = test::record(
+      2, {section(kBuiltin, "charges", 3, ByteString().put_all({1.0, 2.0})),
+          section(kBuiltin, "energy", 0, ByteString().put(1.0)),
+          section(kBuiltin, "forces", 4, ByteString().put_all({1.F, 2.F, 3.F, 4.F, 5.F, 6.F})),
+          section(kBuiltin, "name", 2, ByteString("one")), section(kAtom, "z", 3, ByteString().put_all({1.0, 2.0})),
+          section(kMolecule, "a", 0, ByteString().put(1.0)), section(kMolecule, "b", 1, ByteString().put<int64_t>(7))});
+  EXPECT_EQ(hex(two.first_record()), hex(expected));
+}
+
+TEST(Encoder, ArraysVectorsAndTensors) {
+  const Two two({stacked(kProperty, "array", doubles(kDoubles, {2, 2})),
+                 stacked(kProperty, "tensor", doubles(kDoubles, {2, 1, 2})),
+                 stacked(kProperty, "vectors", doubles(kDoubles, {2, 1, 3})),
+                 stacked(kAtomProperty, "rows", doubles(kDoubles, {3, 2})),
+                 stacked(kAtomProperty, "threes", doubles(kDoubles, {3, 3}))});
+  const ByteString expected =
+      test::record(2, {section(kAtom, "rows", 15, test::tensor({2, 2}, {1.0, 2.0, 3.0, 4.0})),
+                       section(kAtom, "threes", 7, ByteString().put_all({1.0, 2.0, 3.0, 4.0, 5.0, 6.0})),
+                       section(kMolecule, "array", 3, ByteString().put_all({1.0, 2.0})),
+                       section(kMolecule, "tensor", 15, test::tensor({1, 2}, {1.0, 2.0})),
+                       section(kMolecule, "vectors", 7, ByteString().put_all({1.0, 2.0, 3.0}))});
+  EXPECT_EQ(hex(two.first_record()), hex(expected));
+}
+
+TEST(Encoder, NoneAndAbsentDiffer) {
+  const bool present[] = {false, true};
+  Column masked = stacked(kProperty, "masked", doubles(kDoubles, {2}));
+  masked.present = present;
+  const Two two(
+      {masked, listed(kProperty, "none", {Value{}, Value{}}), listed(Scope::builtin, "name", {Value{}, Value{}})});
+  EXPECT_EQ(hex(two.first_record()), hex(test::record(2, {section(kMolecule, "none", 13, {})})));
+}
+
+TEST(Encoder, RowsChooseAndOrder) {
+  Two two({stacked(Scope::builtin, "energy", doubles(kDoubles, {2}))});
+  const std::vector<int64_t> rows{1, 0, 1};
+  two.columns.rows = rows;
+  RecordRules rules;
+  const Encoder encoder(two.columns, Codec::none, rules);
+  ASSERT_EQ(encoder.size(), 3);
+  EXPECT_EQ(encoder.n_atoms(0), 1U);
+  EXPECT_EQ(encoder.n_atoms(1), 2U);
+  std::vector<std::byte> record(encoder.record_bytes(2));
+  encoder.encode(2, record.data());
+  const ByteString expected = test::record(1, {section(kBuiltin, "energy", 0, ByteString().put(2.0))});
+  EXPECT_EQ(as_text(record), as_text(expected.bytes()));
+}
+
+TEST(Encoder, TheFirstMoleculesSettleTheFormat) {
+  for (const bool wide : {false, true}) {
+    RecordRules rules;
+    const Value energies = wide ? floats(kFloats, {2}) : doubles(kDoubles, {2});
+    Encoder(Two({stacked(Scope::builtin, "energy", energies)}).columns, Codec::none, rules);
+    EXPECT_EQ(rules.format, wide ? 3U : 2U);
+    EXPECT_EQ(rules.positions, DType::float32);
+    ASSERT_EQ(rules.schema.entries.size(), 1U);
+    EXPECT_EQ(rules.schema.entries[0].tag, wide ? 11 : 0);
+  }
+  RecordRules settled;
+  settled.settled = true;
+  settled.positions = DType::float32;
+  EXPECT_EQ(Two({stacked(Scope::builtin, "energy", floats(kFloats, {2}))}).refusal(settled),
+            "type: expected float64 as records of format 2 have it, got float32 (field 'energy')");
+}
+
+TEST(Encoder, RefusesWhatTheFormatDoesNotHold) {
+  const std::string long_key(256, 'k');
+  EXPECT_EQ(Two({stacked(kProperty, long_key, doubles(kDoubles, {2}))}).refusal(),
+            "key: expected at most 255 bytes, got 256 (field '" + long_key + "')");
+  EXPECT_EQ(Two({stacked(kProperty, "stress", doubles(kDoubles, {2}))}).refusal(),
+            "key: the format keeps this name to itself, no property can have it (field 'stress')");
+  EXPECT_EQ(Two({stacked(Scope::builtin, "features", doubles(kDoubles, {2}))}).refusal(),
+            "key: not the name of a builtin field (field 'features')");
+  EXPECT_EQ(Two({stacked(kProperty, "x", floats(kFloats, {2}))}).refusal(),
+            "type: the format has no value here that is float32 number (molecule 0, field 'x')");
+  EXPECT_EQ(Two({stacked(Scope::builtin, "forces", floats(kFloats, {3, 2}))}).refusal(),
+            "type: the format has no value for each atom here that is float32 array of shape (2,) (molecule 0, field "
+            "'forces')");
+  EXPECT_EQ(Two({listed(kAtomProperty, "x", {Value{}, Value{}})}).refusal(),
+            "type: the format has no value for each atom here that is None (molecule 0, field 'x')");
+  EXPECT_EQ(Two({stacked(kProperty, "x", doubles({}, {2, int64_t{1} << 33, 0}))}).refusal(),
+            "shape: the format has no dimensions like those of (8589934592, 0) (molecule 0, field 'x')");
+}
+
+TEST(Encoder, RefusesWrongRows) {
+  EXPECT_EQ(Two({stacked(kProperty, "x", doubles(kDoubles, {3}))}).refusal(),
+            "shape: expected 2 rows, got (3,) (field 'x')");
+  EXPECT_EQ(Two({stacked(kAtomProperty, "x", doubles(kDoubles, {2}))}).refusal(),
+            "shape: expected 3 rows, got (2,) (field 'x')");
+  EXPECT_EQ(Two({listed(kProperty, "x", {Value{}})}).refusal(),
+            "values: expected one for each of 2 molecules, got 1 (field 'x')");
+  EXPECT_EQ(Two({listed(kAtomProperty, "x", {doubles(kDoubles, {2}), doubles(kDoubles, {2})})}).refusal(),
+            "shape: expected 1 rows, got (2,) (molecule 1, field 'x')");
+}
+
+TEST(Encoder, RefusesClashesWithinACall) {
+  EXPECT_EQ(
+      Two({listed(kProperty, "x", {doubles(kDoubles, {2}), doubles(kDoubles, {3})})}).refusal(),
+      "type: expected float64 array of length 2 as in the molecules before, got float64 array of length 3 (molecule "
+      "1, field 'x')");
+  EXPECT_EQ(Two({listed(kProperty, "x", {test::text("a"), Value{}})}).refusal(),
+            "type: expected text as in the molecules before, got None (molecule 1, field 'x')");
+  EXPECT_EQ(
+      Two({stacked(kProperty, "x", doubles(kDoubles, {2})), stacked(kProperty, "x", doubles(kDoubles, {2}))}).refusal(),
+      "key: given twice (field 'x')");
+  EXPECT_EQ(Two({stacked(kProperty, "x", doubles(kDoubles, {2})), stacked(kAtomProperty, "x", doubles(kDoubles, {3}))})
+                .refusal(),
+            "key: a molecule cannot have it as a property of its own and of its atoms (molecule 0, field 'x')");
+}
+
+TEST(Encoder, OneScopeHereAndTheOtherThereIsFine) {
+  const bool first[] = {true, false};
+  const bool second[] = {false, true};
+  Column own = stacked(kProperty, "x", doubles(kDoubles, {2}));
+  Column of_atoms = stacked(kAtomProperty, "x", doubles(kDoubles, {3}));
+  own.present = first;
+  of_atoms.present = second;
+  RecordRules rules;
+  EXPECT_NO_THROW(Encoder(Two({own, of_atoms}).columns, Codec::none, rules));
+}
+
+TEST(Encoder, RefusesClashesWithTheFile) {
+  RecordRules rules;
+  Encoder(Two({stacked(kProperty, "x", doubles(kDoubles, {2, 3})), stacked(kAtomProperty, "y", doubles(kDoubles, {3}))})
+              .columns,
+          Codec::none, rules);
+  rules.settled = true;
+  EXPECT_EQ(
+      Two({stacked(kProperty, "x", doubles(kDoubles, {2}))}).refusal(rules),
+      "type: expected float64 array of length 3 as in the molecules before, got float64 number (molecule 0, field "
+      "'x')");
+  EXPECT_EQ(Two({stacked(kAtomProperty, "y", integers(kIntegers, {3}))}).refusal(rules),
+            "type: expected float64 array for each atom as in the molecules before, got int64 array for each atom "
+            "(molecule 0, field 'y')");
+}
+
+TEST(Encoder, RefusesAtomicNumbersOfMoreThanAByte) {
+  for (const int64_t number : {int64_t{-1}, int64_t{256}, int64_t{1} << 40}) {
+    Two two({});
+    const std::vector<int64_t> numbers{1, 2, number};
+    two.columns.numbers = integers(numbers, {3});
+    EXPECT_EQ(two.refusal(),
+              cat("atomic number: expected 0 to 255, got ", number, " (molecule 1, field 'atomic_numbers')"));
+  }
+}
+
+TEST(Encoder, RefusesRecordsOfFourGigabytes) {
+  // Never looked at: the size alone is refused.
+  const Value huge{
+      ValueKind::numeric, DType::float64, {2, int64_t{1} << 28}, Bytes(static_cast<const std::byte*>(nullptr), 0)};
+  EXPECT_EQ(Two({stacked(kProperty, "a", huge), stacked(kProperty, "b", huge)}).refusal(),
+            "record: expected less than 4 GiB, got 4294967344 bytes (molecule 0)");
+  RecordRules rules;
+  const Two large({stacked(kProperty, "a", huge)});
+  EXPECT_EQ(test::data_error([&] { Encoder(large.columns, Codec::lz4, rules); }),
+            "record: lz4 takes at most 2113929216 bytes, got 2147483688 (molecule 0)");
+}
+
+}  // namespace
+}  // namespace atompack::atp

@@ -1,0 +1,364 @@
+#include "formats/atp/reader.h"
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <limits>
+#include <thread>
+
+#include "codec/all_codecs.h"
+#include "formats/atp/atp_bytes.h"
+#include "formats/atp/collecting_visitor.h"
+#include "io/temporary_file.h"
+#include "message_of.h"
+
+namespace atompack::atp {
+namespace {
+
+using codec::Codec;
+using codec::kAllCodecs;
+using test::atp_file;
+using test::AtpFile;
+using test::ByteString;
+using test::CollectingVisitor;
+using test::kAtom;
+using test::kBuiltin;
+using test::kDataStart;
+using test::kMolecule;
+using test::record;
+using test::section;
+using test::TemporaryFile;
+
+// A file on disk and a reader of it; messages come without the path in front.
+class Opened {
+ public:
+  explicit Opened(const ByteString& bytes, const ReadOptions& options = {})
+      : file(bytes.bytes()), reader(file.path(), take_snapshot(file.path()), options) {}
+
+  CollectingVisitor read(int64_t i) const {
+    std::vector<std::byte> scratch(static_cast<size_t>(reader.extent(i).decoded_bytes));
+    CollectingVisitor visitor;
+    reader.visit(i, reader.decode(i, scratch), visitor);
+    return visitor;
+  }
+
+  std::string error_of(int64_t i) const {
+    const std::string message = test::corrupt([&] { read(i); });
+    return message.starts_with(file.path() + ": ") ? message.substr(file.path().size() + 2) : message;
+  }
+
+  TemporaryFile file;
+  Reader reader;
+};
+
+std::string open_error(const ByteString& bytes) {
+  const TemporaryFile file(bytes.bytes());
+  const std::string message = test::data_error([&] { Reader(file.path(), take_snapshot(file.path()), {}); });
+  return message.starts_with(file.path() + ": ") ? message.substr(file.path().size() + 2) : message;
+}
+
+ByteString energy(double value) { return section(kBuiltin, "energy", 0, ByteString().put(value)); }
+
+std::vector<ByteString> three_records() {
+  return {record(2, {energy(-1.25)}), record(0),
+          record(70, {section(kMolecule, "note", 2, ByteString(std::string(500, 'n')))})};
+}
+
+ByteString three_schema() { return test::schema({{kBuiltin, "energy", 0, 8}, {kMolecule, "note", 2, 0}}); }
+
+TEST(Reader, ReadsEveryCodec) {
+  for (const Codec codec : kAllCodecs) {
+    SCOPED_TRACE(name_of(codec));
+    const AtpFile made = atp_file({.records = three_records(), .schema = three_schema(), .codec = codec});
+    const Opened opened(made.bytes);
+    ASSERT_EQ(opened.reader.size(), 3);
+    EXPECT_EQ(opened.reader.needs_scratch(0), codec != Codec::none);
+    EXPECT_EQ(opened.read(0).fields.at(0).data, as_text(ByteString().put(-1.25).bytes()));
+    EXPECT_EQ(opened.read(1).n_atoms, 0);
+    EXPECT_EQ(opened.read(2).fields.at(0).data, std::string(500, 'n'));
+    EXPECT_EQ(opened.reader.extent(2).n_atoms, 70);
+    EXPECT_EQ(static_cast<size_t>(opened.reader.extent(2).decoded_bytes), three_records()[2].size());
+    opened.reader.prepare({});
+  }
+}
+
+TEST(Reader, EveryWayToOpenReadsTheSame) {
+  const AtpFile made = atp_file({.records = three_records(), .schema = three_schema()});
+  for (const io::Access access : {io::Access::automatic, io::Access::random, io::Access::sequential}) {
+    EXPECT_EQ(Opened(made.bytes, {access, true}).read(2).n_atoms, 70);
+  }
+}
+
+TEST(Reader, Format3TakesTheTypeOfPositionsFromTheSchema) {
+  const AtpFile made = atp_file({.records = {record<double>(2)}, .schema = test::schema({}, 7), .record_format = 3});
+  EXPECT_EQ(Opened(made.bytes).read(0).positions_dtype, DType::float64);
+  EXPECT_EQ(open_error(atp_file({.records = {record(2)}, .record_format = 3}).bytes),
+            "schema: records of format 3 need one to tell the type of positions, got none");
+}
+
+TEST(Reader, FilesWithoutMolecules) {
+  const ByteString created = test::header_slot(test::fresh_header()).append(test::header_slot(test::fresh_header()));
+  EXPECT_EQ(Opened(created).reader.size(), 0);
+  EXPECT_EQ(Opened(atp_file({}).bytes).reader.size(), 0);
+}
+
+TEST(Reader, IgnoresATail) {
+  AtpFile made = atp_file({.records = three_records(), .schema = three_schema()});
+  EXPECT_EQ(Opened(made.bytes.append(ByteString("uncommitted"))).read(2).n_atoms, 70);
+}
+
+TEST(Reader, ASchemaBehindTheIndexIsStillInsideTheFile) {
+  AtpFile made = atp_file({.records = three_records()});
+  const ByteString schema = three_schema();
+  made.header.schema_offset = made.bytes.size();
+  made.header.schema_length = schema.size();
+  made.bytes.append(schema);
+  std::ranges::copy(test::header_slot(made.header).bytes(), made.bytes.writable().begin() + test::kSlotBytes);
+  const Opened opened(made.bytes);
+  EXPECT_EQ(opened.reader.schemas()[0].fields.size(), 2U);
+  EXPECT_EQ(opened.read(0).fields.at(0).declaration, 0);
+}
+
+TEST(Reader, ASchemaWithoutAnIndexIsStillInsideTheFile) {
+  Header header = test::fresh_header();
+  const ByteString schema = three_schema();
+  header.schema_offset = kDataStart + 5000;
+  header.schema_length = schema.size();
+  const ByteString slot = test::header_slot(header);
+  const Opened opened(ByteString(slot).append(slot).zeros(5000).append(schema));
+  EXPECT_EQ(opened.reader.size(), 0);
+  EXPECT_EQ(opened.reader.schemas()[0].fields.size(), 2U);
+}
+
+// An index entry of molecule 0 that lies, and what is said of it.
+struct Lie {
+  size_t at;
+  uint32_t value;
+  std::string message;
+};
+
+TEST(Reader, EntriesAreHeldAgainstTheFile) {
+  const AtpFile made = atp_file({.records = three_records(), .schema = three_schema()});
+  const uint64_t end = made.bytes.size();
+  const Lie lies[] = {
+      {0, 8191, cat("index entry: expected a record between 8192 and ", end, ", got 53 bytes at 8191 (molecule 0)")},
+      {4, 1, cat("index entry: expected a record between 8192 and ", end, ", got 53 bytes at 4294975488 (molecule 0)")},
+      {8, 0xFFFFFFFF,
+       cat("index entry: expected a record between 8192 and ", end, ", got 4294967295 bytes at 8192 (molecule 0)")},
+      {12, 54, "index entry: 53 stored bytes (none) hold at most 53, got an uncompressed size of 54 (molecule 0)"},
+      {12, 52, "index entry: 53 stored bytes (none) hold at most 53, got an uncompressed size of 52 (molecule 0)"},
+      {16, 4, "index entry: a record of 4 atoms takes at least 58 bytes, got 53 (molecule 0)"},
+      {16, 0xFFFFFFFF,
+       "index entry: a record of 4294967295 atoms takes at least 55834574841 bytes, got 53 (molecule 0)"},
+      {16, 3, "atom count: expected 3 as in the index, got 2 (molecule 0, offset 8192)"},
+  };
+  for (const Lie& lie : lies) {
+    ByteString bytes = made.bytes;
+    bytes.patch(made.entry_at(0) + lie.at, lie.value);
+    const Opened opened(bytes);
+    opened.reader.prefetch(0);  // a hint: no error of its own
+    EXPECT_EQ(opened.error_of(0), lie.message);
+    EXPECT_EQ(opened.read(2).n_atoms, 70);
+  }
+}
+
+TEST(Reader, DecodeChecksTheEntryByItself) {
+  AtpFile made = atp_file({.records = three_records(), .schema = three_schema()});
+  made.bytes.patch<uint64_t>(made.entry_at(0), std::numeric_limits<uint64_t>::max());
+  const Opened opened(made.bytes);
+  EXPECT_THROW(opened.reader.decode(0, {}), CorruptFileError);
+}
+
+TEST(Reader, AClaimedSizeIsHeldAgainstWhatTheUnitCanHold) {
+  for (const Codec codec : {Codec::lz4, Codec::zstd}) {
+    AtpFile made = atp_file({.records = three_records(), .schema = three_schema(), .codec = codec});
+    made.bytes.patch<uint32_t>(made.entry_at(0) + 12, 0xFFFFFFFF);
+    const std::string message = Opened(made.bytes).error_of(0);
+    EXPECT_NE(message.find("got an uncompressed size of 4294967295 (molecule 0)"), std::string::npos) << message;
+  }
+}
+
+TEST(Reader, DamagedUnitsSayWhereTheyLie) {
+  AtpFile zstd = atp_file({.records = three_records(), .schema = three_schema(), .codec = Codec::zstd});
+  zstd.bytes.patch<uint8_t>(kDataStart, 0);
+  EXPECT_EQ(Opened(zstd.bytes).error_of(0), "not a zstd frame (molecule 0, offset 8192)");
+  AtpFile lz4 = atp_file({.records = three_records(), .schema = three_schema(), .codec = Codec::lz4});
+  lz4.bytes.patch<uint32_t>(lz4.entry_at(0) + 12, 54);
+  EXPECT_EQ(Opened(lz4.bytes).error_of(0), "lz4 block: expected 54 bytes, got 53 (molecule 0, offset 8192)");
+}
+
+TEST(Reader, OffsetsInDecompressedRecordsSaySo) {
+  ByteString cut = record(2, {energy(1)});
+  cut.cut(cut.size() - 1);
+  const auto error_with = [&](Codec codec) {
+    return Opened(atp_file({.records = {record(0), cut}, .schema = test::schema({}), .codec = codec}).bytes)
+        .error_of(1);
+  };
+  EXPECT_EQ(error_with(Codec::none), "payload: expected 8 bytes, got 7 (molecule 1, offset 8243)");
+  EXPECT_EQ(error_with(Codec::lz4),
+            "payload: expected 8 bytes, got 7 (molecule 1, offset 45 of the decompressed record)");
+}
+
+TEST(Reader, LocateNamesFileAndMolecule) {
+  const Opened opened(atp_file({.records = three_records(), .schema = three_schema()}).bytes);
+  FieldError error("absent");
+  opened.reader.locate(error, 2);
+  EXPECT_EQ(std::string(error.what()), opened.file.path() + ": absent (molecule 2)");
+}
+
+TEST(Reader, GoesOnReadingItsGenerationWhileAWriterAppends) {
+  const AtpFile made = atp_file({.records = three_records(), .schema = three_schema()});
+  const Opened opened(made.bytes);
+  ByteString later = made.bytes;
+  std::ranges::fill(later.writable().first(kDataStart), std::byte{0xEE});  // both slots are another commit's now
+  opened.file.write(later.append(ByteString("more records")).bytes());
+  opened.reader.prepare({});
+  EXPECT_EQ(opened.read(2).n_atoms, 70);
+}
+
+TEST(Reader, AFileThatShrankIsNoticedBeforeItIsTouched) {
+  const AtpFile made = atp_file({.records = three_records(), .schema = three_schema()});
+  const Opened opened(made.bytes);
+  opened.file.resize(made.bytes.size() - 1);
+  EXPECT_EQ(test::corrupt([&] { opened.reader.prepare({}); }),
+            cat(opened.file.path(), ": the file shrank while it was open: expected ", made.bytes.size(), " bytes, got ",
+                made.bytes.size() - 1));
+}
+
+TEST(Reader, AFileThatShrankSinceItsSnapshotIsRefused) {
+  const AtpFile made = atp_file({.records = three_records(), .schema = three_schema()});
+  const TemporaryFile file(made.bytes.bytes());
+  const Snapshot snapshot = take_snapshot(file.path());
+  file.resize(9);
+  const std::string message =
+      cat(file.path(), ": the file shrank since it was opened first: expected ", made.bytes.size(), " bytes, got 9");
+  EXPECT_EQ(test::corrupt([&] { Reader(file.path(), snapshot, {}); }), message);
+  std::vector<int64_t> counts(3);
+  EXPECT_EQ(test::corrupt([&] { read_atom_counts(file.path(), snapshot, counts); }), message);
+}
+
+TEST(Reader, AnotherFileAtThePathIsStale) {
+  const AtpFile made = atp_file({.records = three_records(), .schema = three_schema()});
+  const TemporaryFile file(made.bytes.bytes());
+  const Snapshot snapshot = take_snapshot(file.path());
+  const Reader before(file.path(), snapshot, {});
+  file.replace(made.bytes.bytes());
+  try {
+    const Reader after(file.path(), snapshot, {});
+    FAIL();
+  } catch (const IoError& error) {
+    EXPECT_EQ(error.code(), ESTALE);
+    EXPECT_EQ(error.path(), file.path());
+    EXPECT_NE(std::string(error.what()).find("another file stands here than the one that was opened first"),
+              std::string::npos);
+  }
+  before.prepare({});  // who has the old one open may keep it
+}
+
+TEST(Reader, AnotherFileUnderTheNumberOfTheFirstIsStale) {
+  const AtpFile made = atp_file({.records = three_records(), .schema = three_schema()});
+  const TemporaryFile file(made.bytes.bytes());
+  const Snapshot now = take_snapshot(file.path());
+  const auto stale = [&](auto change) {
+    Snapshot other = now;  // of a file that is gone, whose number this one got
+    change(other.header);
+    try {
+      const Reader after(file.path(), other, {});
+      return false;
+    } catch (const IoError& error) {
+      return error.code() == ESTALE;
+    }
+  };
+  EXPECT_FALSE(stale([](Header&) {}));
+  EXPECT_TRUE(stale([](Header& header) { ++header.generation; }));
+  EXPECT_TRUE(stale([](Header& header) { header.n_molecules = 2; }));
+}
+
+TEST(Reader, ReadsAtomCountsWithoutRecords) {
+  AtpFile made = atp_file({.records = three_records(), .schema = three_schema()});
+  std::ranges::fill(made.bytes.writable().subspan(kDataStart, 100), std::byte{0xEE});
+  const TemporaryFile file(made.bytes.bytes());
+  std::vector<int64_t> counts(3, -1);
+  read_atom_counts(file.path(), take_snapshot(file.path()), counts);
+  EXPECT_EQ(counts, (std::vector<int64_t>{2, 0, 70}));
+  const TemporaryFile empty(atp_file({}).bytes.bytes());
+  read_atom_counts(empty.path(), take_snapshot(empty.path()), {});
+}
+
+ByteString schema_of_slots(const std::vector<uint32_t>& slots) {
+  std::vector<std::string> keys;
+  for (size_t i = 0; i < slots.size(); ++i) keys.push_back(cat("k", 1000 + i));
+  std::vector<test::EntryFields> entries;
+  for (size_t i = 0; i < slots.size(); ++i) entries.push_back({kMolecule, keys[i], 3, slots[i]});
+  return test::schema(entries);
+}
+
+TEST(Reader, LargeSlotsMustBeBorneOutByARecord) {
+  const ByteString large = record(0, {section(kMolecule, "k1000", 3, ByteString().zeros(80000))});
+  EXPECT_NO_THROW(Opened(atp_file({.records = {record(0), large}, .schema = schema_of_slots({80000})}).bytes));
+  EXPECT_NO_THROW(
+      Opened(atp_file({.records = {large}, .schema = schema_of_slots({80000, 8}), .codec = Codec::zstd}).bytes));
+  EXPECT_EQ(open_error(atp_file({.records = {record(0), large}, .schema = schema_of_slots({8, 800000})}).bytes),
+            "schema slot bytes: the longest record holds 80018, got 800000 (field 'k1001')");
+  EXPECT_EQ(open_error(atp_file({.records = {record(0)}, .schema = schema_of_slots({0xFFFFFFF8})}).bytes),
+            "schema slot bytes: the longest record holds 6, got 4294967288 (field 'k1000')");
+}
+
+TEST(Reader, ManySlotsMustBeBorneOutByAllRecordsTogether) {
+  const ByteString large = record(0, {section(kMolecule, "k1000", 3, ByteString().zeros(80000))});
+  EXPECT_EQ(
+      open_error(
+          atp_file({.records = {large, large}, .schema = schema_of_slots(std::vector<uint32_t>(1000, 65536))}).bytes),
+      "schema slot bytes: all records hold 160036, got 65536000 in all");
+}
+
+TEST(Reader, TheSameRecordOverAndOverBearsNoSlots) {
+  const ByteString large = record(0, {section(kMolecule, "k1000", 3, ByteString().zeros(80000))});
+  AtpFile made =
+      atp_file({.records = std::vector(5, large), .schema = schema_of_slots(std::vector<uint32_t>(6, 65536))});
+  EXPECT_EQ(Opened(made.bytes).reader.size(), 5);
+  for (size_t i = 1; i < 5; ++i) made.bytes.patch<uint64_t>(made.entry_at(i), kDataStart);
+  EXPECT_EQ(Opened(made.bytes).reader.size(), 5);  // no more bytes than the file has
+}
+
+TEST(Reader, ADamagedEntryDoesNotHideTheRecordThatBearsALargeSlot) {
+  const ByteString large = record(0, {section(kMolecule, "k1000", 3, ByteString().zeros(80000))});
+  AtpFile made = atp_file({.records = {record(0), large}, .schema = schema_of_slots({80000})});
+  made.bytes.patch<uint32_t>(made.entry_at(0) + 12, 0xFFFFFFFF);
+  const Opened opened(made.bytes);
+  EXPECT_EQ(opened.read(1).fields.size(), 1U);
+  EXPECT_NE(opened.error_of(0), "nothing was thrown");
+}
+
+TEST(Reader, RefusesEveryTruncation) {
+  const AtpFile made = atp_file({.records = three_records(), .schema = three_schema()});
+  for (size_t size = kDataStart; size < made.bytes.size(); ++size) {
+    const TemporaryFile file(made.bytes.bytes().first(size));
+    ASSERT_EQ(take_snapshot(file.path()).header.generation, 0U) << size;  // back to the empty first commit
+  }
+}
+
+TEST(Reader, OneReaderServesManyThreads) {
+  const Opened opened(atp_file({.records = three_records(), .schema = three_schema(), .codec = Codec::zstd}).bytes);
+  std::vector<int> right(4);
+  std::vector<std::jthread> threads;
+  for (int& count : right) {
+    threads.emplace_back([&] {
+      constexpr int64_t kAtoms[] = {2, 0, 70};
+      for (int i = 0; i < 300; ++i) count += opened.read(i % 3).n_atoms == kAtoms[i % 3];
+    });
+  }
+  threads.clear();
+  EXPECT_EQ(right, std::vector<int>(4, 300));
+}
+
+TEST(Reader, ClosesWhatItOpened) {
+  const TemporaryFile file(atp_file({.records = three_records(), .schema = three_schema()}).bytes.bytes());
+  const Snapshot snapshot = take_snapshot(file.path());
+  const size_t before = test::count_open_descriptors();
+  for (int i = 0; i < 200; ++i) Reader(file.path(), snapshot, {});
+  EXPECT_EQ(test::count_open_descriptors(), before);
+}
+
+}  // namespace
+}  // namespace atompack::atp

@@ -1,0 +1,197 @@
+#include "formats/atp/schema.h"
+
+#include <gtest/gtest.h>
+
+#include "formats/atp/atp_bytes.h"
+#include "message_of.h"
+
+namespace atompack::atp {
+namespace {
+
+using test::ByteString;
+using test::corrupt;
+using test::EntryFields;
+using test::kAtom;
+using test::kBuiltin;
+using test::kMolecule;
+
+constexpr uint64_t kBlobAt = 9000;
+
+Schema decode(const ByteString& blob, uint32_t record_format = 2, uint64_t n_molecules = 1) {
+  Header header = test::fresh_header();
+  header.record_format = record_format;
+  header.n_molecules = n_molecules;
+  header.schema_length = blob.size();
+  header.schema_offset = blob.size() == 0 ? 0 : kBlobAt;
+  return decode_schema(blob.bytes(), header);
+}
+
+Schema decode_entry(const EntryFields& entry) { return decode(test::schema({entry})); }
+
+TEST(Schema, ReadsEntriesSortedByScopeAndKey) {
+  const Schema schema = decode(test::schema({{kMolecule, "b", 1, 8},
+                                             {kMolecule, "", 2, 0},
+                                             {kAtom, "z", 14, 0, true},
+                                             {kBuiltin, "forces", 4, 12, true},
+                                             {kBuiltin, "energy", 0, 8},
+                                             {kMolecule, "a", 4, 36}}));
+  EXPECT_TRUE(schema.is_stored);
+  EXPECT_EQ(schema.positions, DType::float32);
+  std::string order;
+  for (const SchemaEntry& entry : schema.entries) order += cat(int(entry.scope), entry.key, ':', int{entry.tag}, ' ');
+  EXPECT_EQ(order, "0energy:0 0forces:4 1z:14 2:2 2a:4 2b:1 ");
+}
+
+TEST(Schema, SlotBytesMatterForSizedMoleculeFieldsOnly) {
+  EXPECT_EQ(decode_entry({kMolecule, "a", 4, 36}).entries[0].slot_bytes, 36U);
+  EXPECT_EQ(decode_entry({kMolecule, "a", 3, 0}).entries[0].slot_bytes, 0U);
+  EXPECT_EQ(decode_entry({kBuiltin, "energy", 0, 8}).entries[0].slot_bytes, 8U);
+  EXPECT_EQ(decode_entry({kBuiltin, "forces", 4, 12, true}).entries[0].slot_bytes, std::nullopt);
+  EXPECT_EQ(decode_entry({kAtom, "q", 3, 80, true}).entries[0].slot_bytes, std::nullopt);  // release 0.3.0: n x 8
+  EXPECT_EQ(decode_entry({kMolecule, "a", 2, 0}).entries[0].slot_bytes, std::nullopt);
+  EXPECT_EQ(decode_entry({kMolecule, "a", 13, 0}).entries[0].slot_bytes, std::nullopt);
+  EXPECT_EQ(decode_entry({kMolecule, "a", 15, 0}).entries[0].slot_bytes, std::nullopt);
+}
+
+TEST(Schema, TheSameKeyMayStandInEachScope) {
+  EXPECT_EQ(
+      decode(test::schema({{kBuiltin, "energy", 0, 8}, {kMolecule, "energy", 0, 8}, {kAtom, "energy", 3, 8, true}}))
+          .entries.size(),
+      3U);
+}
+
+TEST(Schema, TypeOfPositions) {
+  EXPECT_EQ(decode(test::schema({}, 4), 3).positions, DType::float32);
+  EXPECT_EQ(decode(test::schema({}, 7), 3).positions, DType::float64);
+  EXPECT_EQ(decode(test::schema({}, 7), 2).positions, DType::float32);  // format 2 is not asked
+  EXPECT_EQ(decode(test::schema({}, 255), 2).positions, DType::float32);
+  EXPECT_NO_THROW(decode(test::schema({}, 255), 3, 0));
+  EXPECT_EQ(corrupt([] { decode(test::schema({}, 255), 3); }),
+            "schema positions type: records of format 3 need one, got 255 (offset 9004)");
+  EXPECT_EQ(corrupt([] { decode(test::schema({}, 5)); }),
+            "schema positions type: expected 4, 7 or 255, got 5 (offset 9004)");
+}
+
+TEST(Schema, MayBeAbsentFromFormat2) {
+  const Schema schema = decode(ByteString());
+  EXPECT_FALSE(schema.is_stored);
+  EXPECT_EQ(schema.positions, DType::float32);
+  EXPECT_TRUE(schema.entries.empty());
+  EXPECT_NO_THROW(decode(ByteString(), 3, 0));
+  EXPECT_EQ(corrupt([] { decode(ByteString(), 3); }),
+            "schema: records of format 3 need one to tell the type of positions, got none");
+}
+
+TEST(Schema, OtherVersionsAreNotRead) {
+  ByteString blob = test::schema({});
+  EXPECT_EQ(test::unsupported([&] { decode(blob.patch<uint32_t>(0, 2)); }),
+            "schema version: expected 1, got 2 (offset 9000)");
+}
+
+TEST(Schema, RefusesImpossibleEntries) {
+  const auto said = [](const EntryFields& entry) { return corrupt([&] { decode_entry(entry); }); };
+  EXPECT_EQ(said({kMolecule, "k", 18, 0}), "schema type tag: expected 0 to 17, got 18 (field 'k', offset 9009)");
+  EXPECT_EQ(said({kMolecule, "k", 9, 3}), "schema type tag: 9 is not legal here (field 'k', offset 9009)");
+  EXPECT_EQ(said({kBuiltin, "energy", 1, 8}), "schema type tag: 1 is not legal here (field 'energy', offset 9009)");
+  EXPECT_EQ(said({kAtom, "k", 13, 0, true}), "schema type tag: 13 is not legal here (field 'k', offset 9009)");
+  EXPECT_EQ(said({kMolecule, "k", 0, 8, true}), "schema per-atom flag: expected 0, got 1 (field 'k', offset 9009)");
+  EXPECT_EQ(said({kAtom, "k", 3, 8, false}), "schema per-atom flag: expected 1, got 0 (field 'k', offset 9009)");
+  EXPECT_EQ(said({kBuiltin, "forces", 4, 12}), "schema per-atom flag: expected 1, got 0 (field 'forces', offset 9009)");
+  const auto slot = [](int n) {
+    return cat("schema slot bytes: ", n, " are impossible for this type tag (field 'k', offset 9009)");
+  };
+  EXPECT_EQ(said({kMolecule, "k", 0, 4}), slot(4));
+  EXPECT_EQ(said({kMolecule, "k", 0, 16}), slot(16));
+  EXPECT_EQ(said({kMolecule, "k", 2, 1}), slot(1));
+  EXPECT_EQ(said({kMolecule, "k", 13, 1}), slot(1));
+  EXPECT_EQ(said({kMolecule, "k", 14, 4}), slot(4));
+  EXPECT_EQ(said({kMolecule, "k", 3, 12}), slot(12));
+  EXPECT_EQ(said({kAtom, "k", 4, 16, true}), slot(16));
+}
+
+TEST(Schema, RefusesWrongFlagAndElementBytes) {
+  ByteString blob = test::schema({{kMolecule, "k", 0, 8}});
+  EXPECT_EQ(corrupt([&] { decode(ByteString(blob).patch<uint8_t>(11, 2)); }),
+            "schema per-atom flag: expected 0 or 1, got 2 (field 'k', offset 9009)");
+  EXPECT_EQ(corrupt([&] { decode(ByteString(blob).patch<uint32_t>(14, 4)); }),
+            "schema element bytes: expected 8, got 4 (field 'k', offset 9009)");
+}
+
+TEST(Schema, PassesOverWhatNoReaderShows) {
+  ByteString unknown_kind = test::schema({{kMolecule, "k", 0, 8}, {kMolecule, "b", 0, 8}});
+  unknown_kind.patch<uint8_t>(9, 3);
+  EXPECT_EQ(decode(unknown_kind).entries.size(), 1U);
+  EXPECT_TRUE(decode_entry({kBuiltin, "dipole", 0, 8}).entries.empty());
+}
+
+TEST(Schema, AKeyThatNoSectionCanHoldIsPassedOver) {
+  const std::string longest(255, 'k');
+  EXPECT_EQ(decode_entry({kMolecule, longest, 0, 8}).entries.size(), 1U);
+  EXPECT_TRUE(decode_entry({kMolecule, longest + 'k', 0, 8}).entries.empty());
+}
+
+TEST(Schema, RefusesTheSameKeyTwice) {
+  EXPECT_EQ(
+      corrupt([] { decode(test::schema({{kMolecule, "k", 0, 8}, {kMolecule, "a", 1, 8}, {kMolecule, "k", 1, 8}})); }),
+      "schema: the same key stands there twice (field 'k')");
+}
+
+TEST(Schema, KeysAreUtf8) {
+  EXPECT_NO_THROW(decode_entry({kMolecule, "\xC3\xA9", 0, 8}));
+  EXPECT_EQ(corrupt([] { decode_entry({kMolecule, "\xFF", 0, 8}); }), "schema key: not UTF-8 (offset 9009)");
+}
+
+TEST(Schema, RefusesATruncatedBlobAtEveryByte) {
+  const ByteString blob = test::schema({{kBuiltin, "energy", 0, 8}, {kMolecule, "", 2, 0}, {kMolecule, "key", 3, 16}});
+  EXPECT_EQ(decode(blob).entries.size(), 3U);
+  for (size_t size = 1; size < blob.size(); ++size) {
+    EXPECT_THROW(decode(ByteString(blob).cut(size)), CorruptFileError) << size;
+  }
+  EXPECT_EQ(corrupt([&] { decode(ByteString(blob).cut(11)); }),
+            "schema per-atom flag: expected 1 bytes, got 0 (offset 9011)");
+}
+
+TEST(Schema, AClaimedCountTakesNoMemory) {
+  ByteString blob = test::schema({});
+  blob.patch<uint32_t>(5, 0xFFFFFFFF);
+  EXPECT_EQ(corrupt([&] { decode(blob); }), "schema kind: expected 1 bytes, got 0 (offset 9009)");
+}
+
+TEST(Schema, RefusesBytesAfterTheLastEntry) {
+  EXPECT_EQ(corrupt([] { decode(test::schema({}).put<uint8_t>(0)); }),
+            "schema: 1 bytes after the last entry (offset 9009)");
+}
+
+TEST(Schema, EncodesWhatItDecodes) {
+  const ByteString blob = test::schema({{test::kBuiltin, "energy", 0, 8},
+                                        {test::kBuiltin, "forces", 4, 12, true},
+                                        {test::kBuiltin, "unheard of", 3, 16},
+                                        {test::kAtom, "t", 14, 0, true},
+                                        {test::kMolecule, "array", 5, 24},
+                                        {test::kMolecule, "text", 2, 0},
+                                        {static_cast<test::Kind>(9), "unknown kind", 1, 8}});
+  Header header = test::fresh_header();
+  header.schema_length = blob.size();
+  const std::vector<std::byte> back = encode_schema(decode_schema(blob.bytes(), header));
+  EXPECT_EQ(as_text(back), as_text(blob.bytes()));
+}
+
+TEST(Schema, TheUnionKeepsItsBaseAndRefusesOtherTypes) {
+  Schema base;
+  const FieldType number{Level::molecule, ValueKind::numeric, DType::float64};
+  base.entries.push_back(entry_for(Scope::molecule_property, "b", 0, number, Shape{}));
+  SchemaUnion both(base);
+  both.add(base.entries[0]);
+  both.add(entry_for(Scope::molecule_property, "a", 3, number, Shape{4}));
+  both.add(entry_for(Scope::molecule_property, "a", 3, number, Shape{4}));
+  ASSERT_EQ(both.added().size(), 1U);
+  EXPECT_EQ(both.added()[0].slot_bytes, 32U);
+  EXPECT_EQ(both.joined().entries.at(0).key, "a");
+  EXPECT_EQ(both.joined().entries.at(1).key, "b");
+  EXPECT_EQ(
+      test::message_of<FieldError>([&] { both.add(entry_for(Scope::molecule_property, "a", 3, number, Shape{5})); }),
+      "type: expected float64 array of length 4 as in the molecules before, got float64 array of length 5");
+}
+
+}  // namespace
+}  // namespace atompack::atp

@@ -1,0 +1,96 @@
+#include "formats/extxyz/frame_head.h"
+
+#include <gtest/gtest.h>
+
+#include "byte_string.h"
+#include "io/temporary_file.h"
+#include "message_of.h"
+
+namespace atompack::extxyz {
+namespace {
+
+using test::corrupt;
+
+FrameHead head_of(const std::string& text) {
+  const test::TemporaryFile file(test::ByteString(text).bytes());
+  LineReader lines(file.path());
+  FrameHeadReader heads;
+  const FrameHead* const head = heads.next(lines);
+  return head == nullptr ? FrameHead{} : *head;
+}
+
+FrameHead commented(const std::string& comment) { return head_of("0\n" + comment + "\n"); }
+
+std::string refused_head(const std::string& text) {
+  return corrupt([&] { head_of(text); });
+}
+
+TEST(FrameHead, SaysHowManyAtomsInWhichColumns) {
+  const FrameHead head = head_of("\n 2 \na=1 Properties=Z:I:1:pos:R:3 b=2\nxxxxxxxxxxxxxxxxxxxx");
+  EXPECT_EQ(head.n_atoms, 2);
+  EXPECT_EQ(head.layout.columns[0].role, Role::numbers);
+  ASSERT_EQ(head.entries.size(), 2U);
+  EXPECT_EQ(head.entries[1].key, "b");
+  EXPECT_EQ(head.comment_offset, 5U);
+  EXPECT_FALSE(head.comment_is_plain);
+}
+
+TEST(FrameHead, EachFrameHasItsOwnColumns) {
+  const std::string text = "0\nProperties=Z:I:1:pos:R:3\n0\nplain words\n0\nProperties=Z:I:1:pos:R:3:a:R:1\n0\n\n";
+  const test::TemporaryFile file(test::ByteString(text).bytes());
+  LineReader lines(file.path());
+  FrameHeadReader heads;
+  std::string words;
+  while (const FrameHead* const head = heads.next(lines)) {
+    words += cat(head->layout.n_words, head->layout.declared ? "+" : "", head->comment_is_plain ? "p " : " ");
+  }
+  EXPECT_EQ(words, "4+ 4p 5+ 4 ");
+}
+
+TEST(FrameHead, Lattice) {
+  const FrameHead head = commented("Lattice=\"1 2 3 4 5 6 7 8 9.5\"");
+  EXPECT_EQ(head.lattice, (std::array<double, 9>{1, 2, 3, 4, 5, 6, 7, 8, 9.5}));
+  EXPECT_TRUE(head.entries.empty());
+  EXPECT_EQ(commented("Lattice=[[1,0,0],[0,2,0],[0,0,3]]").lattice, (std::array<double, 9>{1, 0, 0, 0, 2, 0, 0, 0, 3}));
+  EXPECT_EQ(commented("a=1").lattice, std::nullopt);
+  EXPECT_EQ(refused_head("0\na=1 Lattice=\"1 2\"\n"), "Lattice: expected nine numbers, got '1 2' (offset 6)");
+}
+
+TEST(FrameHead, Pbc) {
+  using Pbc = std::array<uint8_t, 3>;
+  EXPECT_EQ(commented("pbc=\"T F T\"").pbc, (Pbc{1, 0, 1}));
+  EXPECT_EQ(commented("pbc=\"0 5 1\"").pbc, (Pbc{0, 1, 1}));
+  EXPECT_EQ(commented("pbc=T").pbc, (Pbc{1, 1, 1}));
+  EXPECT_EQ(commented("pbc").pbc, std::nullopt);  // without any '=' the line is a remark
+  EXPECT_EQ(refused_head("0\npbc=\"T F\"\n"), "pbc: expected three flags, got 'T F' (offset 2)");
+  EXPECT_EQ(refused_head("0\npbc=" + std::string(50, 'x') + "\n"),
+            "pbc: expected three flags, got '" + std::string(40, 'x') + "...' (offset 2)");
+}
+
+TEST(FrameHead, AClaimedCountNeedsRoom) {
+  EXPECT_NO_THROW(head_of("2\n\nH 0 0 0\nH 0 0 0"));
+  EXPECT_NO_THROW(head_of("1\n\n1234567"));
+  EXPECT_EQ(refused_head("1\n\n123456"), "frame: expected 1 atom lines, got 6 bytes to the end (offset 3)");
+  EXPECT_EQ(refused_head("9223372036854775807\n\nH 0 0 0\n"),
+            "frame: expected 9223372036854775807 atom lines, got 8 bytes to the end (offset 21)");
+}
+
+TEST(FrameHead, RefusedCounts) {
+  EXPECT_EQ(refused_head("H\n\n"), "frame: expected the number of atoms, got 'H' (offset 0)");
+  EXPECT_EQ(refused_head("\n-1\n\n"), "frame: expected the number of atoms, got '-1' (offset 1)");
+  EXPECT_EQ(refused_head("1 2\n\n"), "frame: expected the number of atoms, got '1 2' (offset 0)");
+  EXPECT_EQ(refused_head("9223372036854775808\n\n"),
+            "frame: expected the number of atoms, got '9223372036854775808' (offset 0)");
+  EXPECT_EQ(refused_head("0"), "frame: expected a comment line, got the end of the file (offset 1)");
+  EXPECT_EQ(test::unsupported([] { head_of("VEC1 1 0 0\n"); }),
+            "lattice vectors in VEC lines: expected Lattice in the comment line (offset 0)");
+}
+
+TEST(FrameHead, OffsetsCountFromTheStartOfTheFile) {
+  EXPECT_EQ(refused_head("0\na=1 b=\"\n"), "comment line: expected a closing \", got none (offset 8)");
+  EXPECT_EQ(refused_head("0\nProperties=x\n"),
+            "Properties: expected name:type:width for each column, got 1 parts (offset 2)");
+}
+
+}  // namespace
+}  // namespace atompack::extxyz

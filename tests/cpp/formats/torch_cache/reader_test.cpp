@@ -1,0 +1,212 @@
+#include "formats/torch_cache/reader.h"
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <thread>
+
+#include "fixtures.h"
+#include "io/temporary_file.h"
+#include "message_of.h"
+
+// On damaged headers libhdf5 1.10.8 wants memory that nobody has, where it takes no for an answer, and copies from
+// behind its own buffers, and forgets what it had. These tests are of our own code.
+extern "C" const char* __asan_default_options() { return "allocator_may_return_null=1"; }
+extern "C" const char* __asan_default_suppressions() { return "interceptor_via_lib:libhdf5"; }
+extern "C" const char* __lsan_default_suppressions() { return "leak:libhdf5"; }
+
+namespace atompack::torch_cache {
+namespace {
+
+using test::TemporaryFile;
+using Buffer = std::vector<std::byte>;
+
+std::string fixture(const std::string& name) {
+  return (test::fixtures_root() / "torch_cache" / (name + ".h5")).string();
+}
+
+Buffer contents(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  EXPECT_TRUE(in) << path;
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  const Bytes bytes = as_bytes(text);
+  return {bytes.begin(), bytes.end()};
+}
+
+// Every byte that an entry has, so that a sanitizer sees each view used.
+uint64_t sum_of(Bytes bytes) {
+  uint64_t sum = 0;
+  for (const std::byte byte : bytes) sum += static_cast<uint64_t>(byte);
+  return sum;
+}
+
+template <typename Action>
+void ignoring_damage(const Action& action) {
+  try {
+    action();
+  } catch (const DataError&) {  // what a damaged row is allowed to do
+  }
+}
+
+uint64_t read_entry(const Cache& cache, int64_t entry) {
+  uint64_t sum = 0;
+  ignoring_damage([&] { sum += sum_of(cache.structure(entry)); });
+  if (cache.has_features()) {
+    ignoring_damage([&] {
+      const auto row = cache.features(entry);
+      if (row) sum += sum_of(row->values.bytes);
+    });
+  }
+  if (cache.has_force_derivatives()) {
+    ignoring_damage([&] {
+      const auto row = cache.derivatives(entry);
+      if (!row) return;
+      for (const View& view : row->columns) sum += sum_of(view.bytes);
+    });
+  }
+  return sum;
+}
+
+void read_all(const std::string& path) {
+  try {
+    const Cache cache(path);
+    for (int64_t i = 0; i < cache.n_entries(); ++i) read_entry(cache, i);
+    cache.labels(0, cache.n_entries());
+  } catch (const DataError&) {
+  } catch (const IoError&) {
+  }
+}
+
+TEST(Cache, OfBothSections) {
+  const Cache cache(fixture("v2_both_f32_three"));
+  EXPECT_EQ(cache.n_entries(), 11);
+  EXPECT_EQ(cache.storage_dtype(), DType::float32);
+  EXPECT_EQ(cache.feature_dtype(), DType::float32);
+  EXPECT_EQ(cache.derivative_dtype(Column::radial_dG_drij), DType::float32);
+  EXPECT_EQ(cache.derivative_dtype(Column::radial_center_idx), DType::int64);
+  const auto features = cache.features(0);
+  ASSERT_TRUE(features);
+  EXPECT_EQ(features->n_atoms, cache.n_atoms(0));
+  EXPECT_EQ(features->values.bytes.size(), static_cast<size_t>(features->n_atoms * cache.n_features()) * 4);
+  const auto sizes = cache.derivative_sizes(0);
+  const auto row = cache.derivatives(0);
+  ASSERT_TRUE(sizes && row);
+  EXPECT_EQ((*row)[Column::angular_center_idx].bytes.size(), static_cast<size_t>(sizes->n_triplets) * 8);
+  EXPECT_EQ((*row)[Column::angular_grads_k].bytes.size(),
+            static_cast<size_t>(sizes->n_triplets * cache.derivative_schema().n_angular) * 3 * 4);
+}
+
+TEST(Cache, ViewsLieInTheMappingAndStayTheSame) {
+  const Cache cache(fixture("v2_both_f64_two"));
+  const auto first = cache.features(0);
+  const auto again = cache.features(0);
+  ASSERT_TRUE(first && again);
+  EXPECT_EQ(first->values.bytes.data(), again->values.bytes.data());
+}
+
+TEST(Cache, NothingButTheMappingStaysOpen) {
+  const size_t before = test::count_open_descriptors();
+  const Cache cache(fixture("v2_both_f64_two"));
+  EXPECT_EQ(test::count_open_descriptors(), before + 1);
+}
+
+TEST(Cache, AnotherFileAtThePathIsStale) {
+  const TemporaryFile file(contents(fixture("v2_both_f64_two")));
+  const Cache before(file.path());
+  file.replace(contents(fixture("v2_both_f64_two")));
+  OpenOptions options;
+  options.expected = before.identity();
+  try {
+    const Cache after(file.path(), options);
+    FAIL();
+  } catch (const IoError& error) {
+    EXPECT_EQ(error.code(), ESTALE);
+  }
+  EXPECT_EQ(test::message_of<IoError>([&] { before.labels(0, 1); }),
+            file.path() + ": another file took its place while it was opened");
+  before.prepare();  // who has the old one open may keep it
+  EXPECT_TRUE(before.features(0));
+}
+
+TEST(Cache, AFileThatShrankIsNoticed) {
+  const TemporaryFile file(contents(fixture("v2_both_f64_two")));
+  const Cache cache(file.path());
+  file.resize(4096);
+  EXPECT_EQ(test::corrupt([&] { cache.prepare(); }),
+            cat(file.path(), ": the file shrank while it was open: expected 81000 bytes, got 4096"));
+}
+
+TEST(Cache, RefusesTruncations) {
+  const Buffer whole = contents(fixture("v2_features_f32_two"));
+  for (size_t size = 0; size < whole.size(); size += size < 700 ? 13 : 809) {
+    const TemporaryFile file(Bytes(whole).first(size));
+    EXPECT_THROW(Cache(file.path()), CorruptFileError) << size;
+  }
+}
+
+TEST(Cache, DamagedBytesDoNoHarm) {
+  for (const char* const name : {"v2_features_f32_two", "legacy_v1_f64_two"}) {
+    const Buffer whole = contents(fixture(name));
+    for (size_t at = 0; at < whole.size(); at += 97) {
+      Buffer changed = whole;
+      changed[at] = at % 2 == 0 ? std::byte{0xFF} : changed[at] ^ std::byte{0x10};
+      read_all(TemporaryFile(changed).path());
+    }
+  }
+}
+
+// libhdf5 divides by the zeros that it finds in such layouts.
+TEST(Cache, LayoutsOfOlderVersionsAreRefusedBeforeTheLibrarySeesThem) {
+  const Buffer whole = contents(fixture("v2_features_f32_two"));
+  const std::string_view layout("\x08\0\x18\0\0\0\0\0\x03\x02\x02", 11);
+  int n_found = 0;
+  for (size_t at = as_text(whole).find(layout); at != std::string_view::npos;
+       at = as_text(whole).find(layout, at + 1)) {
+    Buffer changed = whole;
+    changed[at + 8] = std::byte{2};
+    const TemporaryFile file(changed);
+    EXPECT_NE(test::unsupported([&] { Cache{file.path()}; }).find("layout: expected version 3 or 4, got 2"),
+              std::string::npos);
+    ++n_found;
+  }
+  EXPECT_EQ(n_found, 4);
+}
+
+// Damage where the rows lie reaches this code; the library sees none of it.
+TEST(Cache, DamagedHeapsDoNoHarm) {
+  const std::string path = fixture("v2_derivatives_f64_two");
+  const Buffer whole = contents(path);
+  const std::string_view text = as_text(whole);
+  for (size_t heap = text.find("GCOL"); heap != std::string_view::npos; heap = text.find("GCOL", heap + 4)) {
+    for (size_t at = heap; at < heap + 256; at += 3) {
+      for (const std::byte value : {std::byte{0}, std::byte{0x7F}, std::byte{0xFF}}) {
+        Buffer changed = whole;
+        changed[at] = value;
+        const TemporaryFile file(changed);
+        read_all(file.path());
+      }
+    }
+  }
+}
+
+TEST(Cache, OneCacheServesManyThreads) {
+  for (int round = 0; round < 20; ++round) {
+    const Cache cache(fixture("v2_both_f64_three"));
+    std::vector<uint64_t> sums(3);
+    std::vector<std::jthread> threads;
+    for (uint64_t& sum : sums) {
+      threads.emplace_back([&] {
+        for (int64_t i = 0; i < cache.n_entries(); ++i) sum += read_entry(cache, i);
+      });
+    }
+    threads.clear();
+    EXPECT_EQ(sums, std::vector<uint64_t>(3, sums[0]));
+  }
+}
+
+}  // namespace
+}  // namespace atompack::torch_cache

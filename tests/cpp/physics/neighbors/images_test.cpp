@@ -1,0 +1,92 @@
+#include "physics/neighbors/images.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "base/error.h"
+#include "physics/neighbors/periodicity.h"
+
+namespace atompack::physics {
+namespace {
+
+Lattice box(double x, double y, double z, const std::array<bool, 3>& periodic) {
+  return Lattice({{{x, 0, 0}, {0, y, 0}, {0, 0, z}}}, periodic);
+}
+
+Images gathered(std::span<const double> positions, const Lattice& lattice, double cutoff) {
+  Images images;
+  images.gather(positions, lattice, cutoff);
+  return images;
+}
+
+size_t n_candidates(const Images& images, size_t atom) {
+  size_t n = 0;
+  images.visit_near(atom, [&](const Range& range) { n += range.size(); });
+  return n;
+}
+
+TEST(Images, AreThoseThatCanBeNear) {
+  const std::vector<double> one{1, 1, 1};
+  EXPECT_EQ(gathered(one, Lattice({}, {}), 3).size(), 1U);
+  EXPECT_EQ(gathered(one, box(2, 2, 2, {true, false, false}), 3).size(), 3U);
+  EXPECT_EQ(gathered(one, box(2, 2, 2, kAll), 3).size(), 27U);
+  EXPECT_EQ(gathered(one, box(2, 2, 2, kAll), 4.5).size(), 125U);
+  const std::vector<double> two{0.1, 0.1, 0.1, 5, 5, 5};
+  EXPECT_EQ(gathered(two, box(10, 10, 10, kAll), 3).size(), 2U);
+  EXPECT_EQ(gathered(two, box(6, 20, 20, kAll), 3).size(), 4U);  // one of each atom, on the other one's side
+}
+
+TEST(Images, OfAtomsOutsideTheCellAreCountedFromWhereTheyAre) {
+  const Images images = gathered(std::vector<double>{-0.5, 8.5, 0.5}, box(2, 4, 1, kAll), 0.4);
+  ASSERT_EQ(images.size(), 1U);
+  EXPECT_EQ(images.cells(0), (Vector3{1, -2, 0}));
+  EXPECT_EQ(images.image(0).cells, images.cells(0));
+  EXPECT_EQ(images.image(0).atom, 0U);
+}
+
+// What is compared roughly must not lose what is near.
+TEST(Images, TheLimitCoversTheRounding) {
+  const std::vector<double> positions{1e6, 1e6, 1e6, 1e6 + 0.6, 1e6 + 0.8, 1e6, 0, 0, 0};
+  const Images images = gathered(positions, Lattice({}, {}), 1.0000001);
+  const auto a = images.point(0), b = images.point(1);
+  const float square = std::pow(b[0] - a[0], 2.0F) + std::pow(b[1] - a[1], 2.0F) + std::pow(b[2] - a[2], 2.0F);
+  EXPECT_LE(square, images.square_limit());
+  EXPECT_GT(images.square_limit(), 1);
+  EXPECT_LT(gathered(std::vector<double>{0, 0, 0, 9, 9, 9}, Lattice({}, {}), 1).square_limit(), 1.00002F);
+}
+
+// Not many more than there are neighbors: else the search would be slow and refuse sound structures.
+TEST(Images, CandidatesAreFew) {
+  std::mt19937 random;
+  std::uniform_real_distribution<double> uniform(0, 60);
+  std::vector<double> positions(6000);
+  for (double& x : positions) x = uniform(random);
+  const Images images = gathered(positions, box(60, 60, 60, kAll), 5);
+  double n = 0;
+  for (size_t atom = 0; atom < 2000; ++atom) n += static_cast<double>(n_candidates(images, atom));
+  const double density = 2000.0 / (60 * 60 * 60), sphere = 4.0 / 3 * 3.1416 * 125;
+  EXPECT_GT(n / 2000, density * sphere);
+  EXPECT_LT(n / 2000, 6 * density * sphere);
+}
+
+TEST(Images, AreRefusedWhereTheyHaveNoEnd) {
+  const auto expect_refused = [](std::span<const double> positions, const Lattice& lattice, const std::string& what) {
+    try {
+      gathered(positions, lattice, 5);
+      FAIL() << "expected a FieldError";
+    } catch (const FieldError& error) {
+      EXPECT_NE(std::string(error.what()).find(what), std::string::npos) << error.what();
+    }
+  };
+  expect_refused(std::vector<double>{0, 0, 0}, box(1e-3, 1e-3, 1e-3, kAll),
+                 "neighbors: expected at most 1.04864e+06 images for 1 atoms, got ");
+  expect_refused(std::vector<double>(60000, 1.0), Lattice({}, {}),
+                 "expected at most 1.64889e+08 pairs to look at for 20000 atoms, got 4e+08");
+  expect_refused(std::vector<double>(60000, 1.0), box(50, 50, 50, kAll), "for 20000 atoms");
+}
+
+}  // namespace
+}  // namespace atompack::physics

@@ -1,0 +1,283 @@
+#include "physics/neighbors/neighbors.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <random>
+#include <set>
+#include <tuple>
+
+#include "base/error.h"
+#include "cpu_time.h"
+#include "physics/neighbors/periodicity.h"
+
+namespace atompack::physics {
+namespace {
+
+// i, j, S
+using Pair = std::tuple<uint32_t, uint32_t, int, int, int>;
+using Pairs = std::multiset<Pair>;
+
+Matrix3 cube(double length) { return {{{length, 0, 0}, {0, length, 0}, {0, 0, length}}}; }
+
+std::vector<double> random_positions(size_t n_atoms, double extent) {
+  std::mt19937 random(static_cast<unsigned>(n_atoms));
+  std::uniform_real_distribution<double> uniform(0, extent);
+  std::vector<double> positions(3 * n_atoms);
+  for (double& x : positions) x = uniform(random);
+  return positions;
+}
+
+PairList pairs_of(const NeighborOptions& options, std::span<const double> positions, const Lattice& lattice) {
+  PairList pairs;
+  NeighborSearch(options).find(positions, lattice, pairs);
+  return pairs;
+}
+
+Pairs as_set(const PairList& pairs) {
+  Pairs all;
+  for (size_t k = 0; k < pairs.size(); ++k) {
+    const auto& cells = pairs.shifts[k].cells;
+    all.insert(
+        {pairs.i[k], pairs.j[k], static_cast<int>(cells[0]), static_cast<int>(cells[1]), static_cast<int>(cells[2])});
+  }
+  return all;
+}
+
+// Every pair of every image within `reach` cells.
+Pairs slowly(std::span<const double> positions, const Matrix3& cell, const std::array<bool, 3>& periodic, double cutoff,
+             int reach) {
+  Pairs all;
+  std::array<int, 3> most;
+  for (size_t d = 0; d < 3; ++d) most[d] = periodic[d] ? reach : 0;
+  const auto n = static_cast<uint32_t>(positions.size() / 3);
+  for (int a = -most[0]; a <= most[0]; ++a)
+    for (int b = -most[1]; b <= most[1]; ++b)
+      for (int c = -most[2]; c <= most[2]; ++c)
+        for (uint32_t i = 0; i < n; ++i)
+          for (uint32_t j = 0; j < n; ++j) {
+            if (i == j && a == 0 && b == 0 && c == 0) continue;
+            double square = 0;
+            for (size_t d = 0; d < 3; ++d) {
+              const double x =
+                  positions[3 * j + d] - positions[3 * i + d] + a * cell[0][d] + b * cell[1][d] + c * cell[2][d];
+              square += x * x;
+            }
+            if (square < cutoff * cutoff) all.insert({i, j, a, b, c});
+          }
+  return all;
+}
+
+void expect_refused(const NeighborOptions& options, std::span<const double> positions, const Lattice& lattice,
+                    const std::string& what) {
+  PairList pairs;
+  NeighborSearch search(options);
+  try {
+    search.find(positions, lattice, pairs);
+    FAIL() << "expected a FieldError";
+  } catch (const FieldError& error) {
+    EXPECT_NE(std::string(error.what()).find(what), std::string::npos) << error.what();
+  }
+  EXPECT_TRUE(pairs.i.empty() && pairs.ends.empty());
+  search.find(random_positions(2, 1), Lattice({}, kNone), pairs);  // it goes on after that
+  EXPECT_EQ(pairs.size(), 2U);
+}
+
+TEST(Neighbors, EqualTheSlowSearch) {
+  const Matrix3 skewed{{{4, 0, 0}, {1.5, 4, 0}, {1, -1.5, 3.5}}};
+  const Matrix3 left{{{0, 4, 0}, {4, 0, 0}, {0, 0, 4}}};
+  for (int mask = 0; mask < 8; ++mask) {
+    const std::array periodic{(mask & 1) != 0, (mask & 2) != 0, (mask & 4) != 0};
+    for (const Matrix3& cell : {cube(4), cube(1.3), skewed, left}) {
+      const std::vector<double> positions = random_positions(7, 5);
+      const PairList pairs = pairs_of({.cutoff = 3.1}, positions, Lattice(cell, periodic));
+      EXPECT_EQ(as_set(pairs), slowly(positions, cell, periodic, 3.1, 6)) << mask;
+      EXPECT_TRUE(std::ranges::is_sorted(pairs.i));
+    }
+  }
+}
+
+// Among them atoms many cells away from the others, and cells of which the cutoff covers many.
+TEST(Neighbors, OfUnwrappedAtomsEqualTheSlowSearch) {
+  const Matrix3 skewed{{{3, 0, 0}, {1.5, 3.2, 0}, {-1, -1.5, 2.8}}};
+  std::vector<double> positions = random_positions(9, 4);
+  const Vector3 away{-4 * 3 + 3 * 1.5, 3 * 3.2, 0};
+  for (size_t d = 0; d < 3; ++d) positions[d] += away[d];
+  for (int mask = 0; mask < 8; ++mask) {
+    const std::array periodic{(mask & 1) != 0, (mask & 2) != 0, (mask & 4) != 0};
+    const PairList pairs = pairs_of({.cutoff = 4.3}, positions, Lattice(skewed, periodic));
+    EXPECT_EQ(as_set(pairs), slowly(positions, skewed, periodic, 4.3, 14)) << mask;
+  }
+}
+
+// More atoms than one box holds, in cells of any shape.
+TEST(Neighbors, OfManyAtomsEqualTheSlowSearch) {
+  const Matrix3 needle{{{3, 0, 0}, {0.4, 4, 0}, {0, 0, 90}}}, plate{{{40, 0, 0}, {0, 2, 0}, {9, 0, 50}}};
+  for (const auto& periodic : {kNone, kAll, std::array{false, true, false}}) {
+    for (const Matrix3& cell : {cube(15), needle, plate}) {
+      std::vector<double> positions = random_positions(150, 1);
+      for (size_t k = 0; k < positions.size(); k += 3) {
+        const Vector3 f{positions[k], positions[k + 1], positions[k + 2]};
+        for (size_t d = 0; d < 3; ++d) positions[k + d] = f[0] * cell[0][d] + f[1] * cell[1][d] + f[2] * cell[2][d];
+      }
+      EXPECT_EQ(as_set(pairs_of({.cutoff = 2.9}, positions, Lattice(cell, periodic))),
+                slowly(positions, cell, periodic, 2.9, 2));
+    }
+  }
+}
+
+TEST(Neighbors, VectorsAreEvaluatedInOrder) {
+  const Matrix3 cell{{{4.1, 0.3, 0.2}, {1.7, 3.9, 0.1}, {-1.3, 0.7, 4.3}}};
+  const std::vector<double> positions = random_positions(12, 11);
+  const PairList pairs = pairs_of({.cutoff = 4.5, .vectors = true}, positions, Lattice(cell, kAll));
+  EXPECT_GT(pairs.size(), 100U);
+  ASSERT_EQ(pairs.vectors.size(), pairs.size());
+  for (size_t k = 0; k < pairs.size(); ++k) {
+    const auto& s = pairs.shifts[k].cells;
+    for (size_t d = 0; d < 3; ++d) {
+      const double cells = s[0] * cell[0][d] + s[1] * cell[1][d] + s[2] * cell[2][d];
+      EXPECT_EQ(pairs.vectors[k].xyz[d], positions[3 * pairs.j[k] + d] - positions[3 * pairs.i[k] + d] + cells);
+    }
+  }
+}
+
+TEST(Neighbors, AreCloserThanTheCutoff) {
+  const std::vector<double> positions{0, 0, 0, 1, 0, 0};
+  EXPECT_EQ(pairs_of({.cutoff = 1}, positions, Lattice({}, kNone)).size(), 0U);
+  EXPECT_EQ(pairs_of({.cutoff = 1}, positions, Lattice(cube(9), kAll)).size(), 0U);
+  EXPECT_EQ(pairs_of({.cutoff = std::nextafter(1, 2)}, positions, Lattice({}, kNone)).size(), 2U);
+  EXPECT_EQ(pairs_of({.cutoff = std::nextafter(1, 2)}, positions, Lattice(cube(9), kAll)).size(), 2U);
+}
+
+TEST(Neighbors, HalfAListIsHalfOfIt) {
+  const std::vector<double> positions = random_positions(9, 4);
+  for (const auto& periodic : {kNone, kAll}) {
+    const Lattice lattice(cube(4), periodic);
+    Pairs both;
+    for (const auto& [i, j, a, b, c] : as_set(pairs_of({.cutoff = 5, .full = false}, positions, lattice))) {
+      both.insert({i, j, a, b, c});
+      both.insert({j, i, -a, -b, -c});
+    }
+    EXPECT_EQ(both, as_set(pairs_of({.cutoff = 5}, positions, lattice)));
+  }
+}
+
+TEST(Neighbors, OfHalfAListPointForward) {
+  const PairList pairs = pairs_of({.cutoff = 5, .full = false}, random_positions(5, 3), Lattice(cube(2.5), kAll));
+  size_t n_own = 0;
+  for (const auto& [i, j, a, b, c] : as_set(pairs)) {
+    EXPECT_LE(i, j);
+    if (i != j) continue;
+    const int sum = a + b + c;
+    EXPECT_TRUE(sum > 0 || (sum == 0 && (c > 0 || (c == 0 && b > 0)))) << a << b << c;
+    ++n_own;
+  }
+  EXPECT_EQ(n_own, 5U * 13U);  // of the 26 images nearer than twice the cell and 5
+}
+
+// Distances that equal the cutoff, or would but for rounding.
+TEST(Neighbors, OfACrystalEqualTheSlowSearch) {
+  for (const double spacing : {1.0, 0.1, 2.55, 3.61, 1.0 / 3}) {
+    const Matrix3 fcc{{{0, spacing / 2, spacing / 2}, {spacing / 2, 0, spacing / 2}, {spacing / 2, spacing / 2, 0}}};
+    const std::vector<double> positions{0, 0, 0, spacing / 4, spacing / 4, spacing / 4};
+    for (const double cutoff : {spacing, spacing * std::sqrt(0.5), spacing * std::sqrt(1.5), spacing * 2}) {
+      EXPECT_EQ(as_set(pairs_of({.cutoff = cutoff}, positions, Lattice(fcc, kAll))),
+                slowly(positions, fcc, kAll, cutoff, 5))
+          << spacing << ' ' << cutoff;
+    }
+  }
+}
+
+TEST(Neighbors, SelfInteractionAddsEachAtomOnce) {
+  const std::vector<double> positions = random_positions(5, 4);
+  for (const auto& periodic : {kNone, kAll}) {
+    for (const bool full : {false, true}) {
+      const Lattice lattice(cube(4), periodic);
+      Pairs expected = as_set(pairs_of({.cutoff = 5, .full = full}, positions, lattice));
+      for (uint32_t atom = 0; atom < 5; ++atom) expected.insert({atom, atom, 0, 0, 0});
+      const PairList pairs =
+          pairs_of({.cutoff = 5, .full = full, .vectors = true, .self_interaction = true}, positions, lattice);
+      EXPECT_EQ(as_set(pairs), expected);
+      EXPECT_TRUE(std::ranges::is_sorted(pairs.i));
+      EXPECT_EQ(pairs.vectors.size(), pairs.size());
+    }
+  }
+}
+
+TEST(Neighbors, OfSeveralStructuresFollowOneAnother) {
+  PairList pairs;
+  NeighborSearch search({.cutoff = 2});
+  search.find(std::vector<double>{0, 0, 0, 1, 0, 0}, Lattice({}, kNone), pairs);
+  search.find({}, Lattice({}, kNone), pairs);
+  search.find(std::vector<double>{0, 0, 0}, Lattice(cube(1.9), kAll), pairs);
+  search.find(std::vector<double>{0, 0, 0}, Lattice({}, kNone), pairs);
+  EXPECT_EQ(pairs.ends, (std::vector<size_t>{2, 2, 8, 8}));
+}
+
+TEST(Neighbors, RefuseWhatIsNotFinite) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  for (const Lattice& lattice : {Lattice({}, kNone), Lattice(cube(4), kAll)}) {
+    expect_refused({.cutoff = 3}, std::vector<double>{0, 0, 0, 0, -infinity, 0}, lattice,
+                   "positions: expected finite numbers, got -inf for atom 1 (field 'positions')");
+    expect_refused({.cutoff = 3}, std::vector<double>{0, std::nan(""), 0}, lattice, "for atom 0");
+  }
+}
+
+TEST(Neighbors, RefusePositionsTooFarOut) {
+  expect_refused({.cutoff = 3}, std::vector<double>{0, 0, 0, 1e9, 0, 0}, Lattice(cube(4), kAll),
+                 "cells from the origin, got 2.5e+08");
+  expect_refused({.cutoff = 3}, std::vector<double>{0, 0, 0, 1e300, 0, 0}, Lattice({}, kNone),
+                 "positions: expected numbers below 1e+15, got 1e+300 for atom 1");
+  EXPECT_EQ(pairs_of({.cutoff = 3}, std::vector<double>{0, 0, 0, 1e14, 0, 0}, Lattice({}, kNone)).size(), 0U);
+}
+
+TEST(Neighbors, RefuseWhatHasNoEnd) {
+  expect_refused({.cutoff = 5}, std::vector<double>{0, 0, 0}, Lattice(cube(1e-3), kAll), "images for 1 atoms");
+  const std::vector<double> on_one_place(3 * 20000, 1.0);
+  expect_refused({.cutoff = 5}, on_one_place, Lattice({}, kNone), "for 20000 atoms");
+  expect_refused({.cutoff = 5}, on_one_place, Lattice(cube(50), kAll), "for 20000 atoms");
+}
+
+TEST(Neighbors, OfLongStructuresAreFound) {
+  for (const Vector3& shape : {Vector3{1, 1, 1e6}, {1e4, 1e4, 1}, {1, 1e9, 1e9}, {1e6, 1, 1}, {1, 1.3e5, 1}}) {
+    std::vector<double> positions = random_positions(150, 1);
+    for (size_t k = 0; k < positions.size(); ++k) positions[k] *= shape[k % 3];
+    for (size_t k = 0; k < 3; ++k) positions[k + 3] = positions[k];  // two that are near each other for certain
+    const Pairs pairs = as_set(pairs_of({.cutoff = 0.7}, positions, Lattice({}, kNone)));
+    EXPECT_EQ(pairs, slowly(positions, {}, kNone, 0.7, 0));
+    EXPECT_TRUE(pairs.contains({0, 1, 0, 0, 0}));
+  }
+}
+
+// A few atoms, strung over ten thousands of cells or out of all proportion.
+TEST(Neighbors, OfAbsurdShapesAreFoundAtOnce) {
+  const auto start = test::cpu_time();
+  const auto n_pairs = [](std::span<const double> positions, const Matrix3& cell, const std::array<bool, 3>& periodic,
+                          double cutoff) {
+    return pairs_of({.cutoff = cutoff}, positions, Lattice(cell, periodic)).size();
+  };
+  const std::array wire{true, false, false}, slab{true, true, false};
+  EXPECT_EQ(n_pairs(std::vector<double>{0, 0, 0, 4e4, 0, 0, 9e5, 1e-3, 0}, cube(1), wire, 2.5), 3 * (3 * 5 - 1));
+  EXPECT_EQ(n_pairs(std::vector<double>{0, 0, 0, 1e9, 1e9, 1e-9}, cube(1e3), slab, 1), 2U);
+  EXPECT_EQ(n_pairs(std::vector<double>{0, 0, 0}, cube(1e-3), wire, 20), 2U * 19999);
+  EXPECT_EQ(
+      n_pairs(std::vector<double>{0, 0, 0, 1e14, 1, 0}, {{{1e-2, 0, 0}, {0, 1e14, 0}, {}}}, {false, true, false}, 1e2),
+      0U);
+  EXPECT_LT(test::cpu_time() - start, std::chrono::milliseconds(500));
+}
+
+// Cells so large that no image is near.
+TEST(Neighbors, OfHugeCellsAreThoseOfOpenOnes) {
+  const std::vector<double> positions = random_positions(150, 9);
+  const Pairs expected = as_set(pairs_of({.cutoff = 2}, positions, Lattice({}, kNone)));
+  for (const double length : {11.1, 1e6, 1e19, 1e49}) {
+    const Lattice lattice({{{length, 0, 0}, {0, length, 0}, {0, 0.1 * length, length}}}, kAll);
+    EXPECT_EQ(as_set(pairs_of({.cutoff = 2}, positions, lattice)), expected) << length;
+  }
+}
+
+}  // namespace
+}  // namespace atompack::physics

@@ -1,0 +1,214 @@
+#include "plan/examples/example_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <functional>
+
+#include "message_of.h"
+#include "serial/pickle/machine.h"
+#include "serial/pickle/writer.h"
+
+namespace atompack::collate {
+namespace {
+
+using Form = ExampleNode::Form;
+
+// Examples by way of a pickle, and the plan of their batch.
+class Planned {
+ public:
+  Planned(int n, const std::function<void(pickle::Writer&, int)>& write, bool jagged = false) {
+    pickle::Writer writer(bytes_);
+    writer.begin_list();
+    for (int i = 0; i < n; ++i) write(writer, i);
+    writer.end_list();
+    writer.finish();
+    const Value list = machine_.run(bytes_);
+    std::vector<int64_t> numbers;
+    for (size_t i = 0; i < list.size(); ++i) {
+      values_.push_back(list.item(i));
+      numbers.push_back(static_cast<int64_t>(10 * i));
+    }
+    learn_levels(values_, levels_);
+    plan_ = plan_examples(values_, numbers, levels_, jagged);
+  }
+
+  explicit operator bool() const { return plan_.has_value(); }
+  const ExampleNode& root() const { return plan_->root; }
+  const Leaf& leaf(size_t i) const { return plan_->leaves[i]; }
+  const std::vector<Leaf>& leaves() const { return plan_->leaves; }
+  const KeyLevels& levels() const { return levels_; }
+  const ExamplePlan& plan() const { return *plan_; }
+
+ private:
+  std::vector<std::byte> bytes_;
+  pickle::Machine machine_;
+  std::vector<Value> values_;
+  KeyLevels levels_;
+  std::optional<ExamplePlan> plan_;
+};
+
+void put_array(pickle::Writer& out, std::vector<int64_t> shape, uint32_t item_bytes = 4,
+               ElementKind kind = ElementKind::floating) {
+  std::vector<int64_t> strides(shape.size());
+  int64_t n = 1;
+  for (size_t axis = shape.size(); axis-- > 0;) {
+    strides[axis] = n;
+    n *= shape[axis];
+  }
+  const std::vector<std::byte> data(static_cast<size_t>(n) * item_bytes);
+  out.array({.type = {.kind = kind, .item_bytes = item_bytes}, .shape = shape, .strides = strides, .data = data});
+}
+
+void put_molecule(pickle::Writer& out, int64_t n_atoms) {
+  out.begin_dict();
+  out.key("positions");
+  put_array(out, {n_atoms, 3});
+  out.key("atomic_numbers");
+  put_array(out, {n_atoms}, 2, ElementKind::signed_integer);
+}
+
+std::vector<int64_t> content_of(const Leaf& leaf) {
+  std::vector<int64_t> numbers(leaf.content.size() / 8);
+  std::memcpy(numbers.data(), leaf.content.data(), leaf.content.size());
+  return numbers;
+}
+
+TEST(ExamplePlan, NumbersAndTexts) {
+  const Planned batch(3, [](pickle::Writer& out, int i) {
+    out.begin_dict();
+    out.key("n");
+    out.integer(i);
+    out.key("x");
+    out.real(i);
+    out.key("flag");
+    out.boolean(true);
+    out.key("text");
+    out.text(cat("t", i));
+    out.end_dict();
+  });
+  ASSERT_TRUE(batch);
+  EXPECT_EQ(batch.root().form, Form::dict);
+  EXPECT_EQ(batch.root().keys, (std::vector<std::string>{"n", "x", "flag", "text"}));
+  EXPECT_EQ(batch.leaf(0).dtype, DType::int64);
+  EXPECT_EQ(batch.leaf(1).dtype, DType::float64);
+  EXPECT_EQ(batch.leaf(2).dtype, DType::boolean);
+  EXPECT_EQ(batch.leaf(2).shape, std::vector<int64_t>{3});
+  EXPECT_EQ(batch.root().children[3].texts[2], "t2");
+}
+
+TEST(ExamplePlan, LeavesDoNotOverlap) {
+  const Planned batch(5, [](pickle::Writer& out, int i) {
+    out.begin_list();
+    put_array(out, {i + 1, 3});
+    put_array(out, {2, 5}, 1, ElementKind::unsigned_integer);
+    out.end_list();
+  });
+  ASSERT_TRUE(batch);
+  size_t end = 0;
+  for (const Leaf& leaf : batch.leaves()) {
+    EXPECT_GE(leaf.offset, end);
+    EXPECT_EQ(leaf.offset % 64, 0u);
+    end = leaf.offset + leaf.bytes();
+    for (const Leaf::Part& part : leaf.parts) EXPECT_LE(part.at + part.length, leaf.bytes());
+  }
+  EXPECT_LE(end, batch.plan().arena_bytes);
+  EXPECT_EQ(batch.root().children[0].form, Form::tensors);
+  EXPECT_EQ(batch.root().children[1].form, Form::tensor);
+}
+
+TEST(ExamplePlan, Jagged) {
+  const auto rows = [](pickle::Writer& out, int i) { put_array(out, {i, 2}); };
+  const Planned batch(3, rows, true);
+  ASSERT_TRUE(batch);
+  EXPECT_EQ(batch.root().form, Form::jagged);
+  EXPECT_EQ(batch.leaf(0).shape, (std::vector<int64_t>{3, 2}));
+  EXPECT_EQ(content_of(batch.leaf(1)), (std::vector<int64_t>{0, 0, 1, 3}));
+  const Planned other(3, [](pickle::Writer& out, int i) { put_array(out, {i, i}); }, true);
+  EXPECT_EQ(other.root().form, Form::tensors);
+}
+
+TEST(ExamplePlan, RowsOfNothing) {
+  constexpr int64_t kMany = int64_t{1} << 61;
+  const auto rows = [](pickle::Writer& out, int i) {
+    put_array(out, {kMany + i, 0}, 1, ElementKind::unsigned_integer);
+  };
+  const Planned batch(3, rows, true);
+  EXPECT_EQ(batch.leaf(0).shape, (std::vector<int64_t>{3 * kMany + 3, 0}));
+  EXPECT_EQ(test::corrupt([&] { Planned(4, rows, true); }),
+            "rows of a batch: expected at most 9223372036854775807, got 9223372036854775814");
+}
+
+TEST(ExamplePlan, WhatIsNotAlike) {
+  using Write = std::function<void(pickle::Writer&, int)>;
+  const std::vector<Write> odd = {
+      [](pickle::Writer& out, int) { out.none(); },
+      [](pickle::Writer& out, int i) { i ? out.integer(i) : out.real(i); },
+      [](pickle::Writer& out, int i) { i ? out.text("x") : out.bytes(as_bytes("x")); },
+      [](pickle::Writer& out, int i) { put_array(out, {2}, i ? 4 : 8); },
+      [](pickle::Writer& out, int) { put_array(out, {2}, 4, ElementKind::byte_string); },
+      [](pickle::Writer& out, int i) {
+        out.begin_dict();
+        out.key(i ? "a" : "b");
+        out.integer(1);
+        out.end_dict();
+      },
+      [](pickle::Writer& out, int i) {
+        out.begin_list();
+        for (int k = 0; k < i; ++k) out.integer(1);
+        out.end_list();
+      },
+      [](pickle::Writer& out, int i) {
+        put_molecule(out, 2);
+        out.key("forces");
+        put_array(out, {2, i + 1});
+        out.end_dict();
+      },
+      [](pickle::Writer& out, int i) {
+        put_molecule(out, 2);
+        out.key("energy");
+        i ? out.real(1) : out.none();
+        out.end_dict();
+      },
+  };
+  for (size_t k = 0; k < odd.size(); ++k) EXPECT_FALSE(Planned(2, odd[k])) << k;
+  EXPECT_FALSE(Planned(0, odd[0]));
+}
+
+TEST(ExamplePlan, Molecules) {
+  const Planned batch(3, [](pickle::Writer& out, int i) {
+    put_molecule(out, i + 1);
+    if (i != 1) {
+      out.key("energy");
+      out.real(1);
+    }
+    out.key("charge");
+    put_array(out, {i + 1}, 8);
+    out.key("dipole");
+    put_array(out, {3});
+    out.end_dict();
+  });
+  ASSERT_TRUE(batch);
+  const ExampleNode& root = batch.root();
+  EXPECT_EQ(root.form, Form::molecules);
+  EXPECT_EQ(batch.leaf(0).shape, (std::vector<int64_t>{6, 3}));
+  EXPECT_EQ(batch.leaf(1).dtype, DType::int64);
+  EXPECT_EQ(content_of(batch.leaf(2)), (std::vector<int64_t>{0, 1, 1, 2, 2, 2}));
+  EXPECT_EQ(content_of(batch.leaf(3)), (std::vector<int64_t>{0, 1, 3, 6}));
+  EXPECT_EQ(content_of(batch.leaf(4)), (std::vector<int64_t>{1, 2, 3}));
+  EXPECT_EQ(content_of(batch.leaf(5)), (std::vector<int64_t>{0, 10, 20}));
+  EXPECT_EQ(
+      batch.levels(),
+      (KeyLevels{
+          {"atomic_numbers", true}, {"charge", true}, {"dipole", false}, {"energy", false}, {"positions", true}}));
+  ASSERT_EQ(root.fields.size(), 3u);
+  for (size_t i = 0; i < 3; ++i) {
+    const Leaf& leaf = batch.leaf(*root.children[i].leaves[0]);
+    EXPECT_EQ(leaf.shape[0], root.fields[i].per_atom ? 6 : 3) << root.fields[i].key;
+    EXPECT_EQ(leaf.has_gaps, root.fields[i].key == "energy");
+  }
+  EXPECT_EQ(batch.leaf(*root.leaves.back()).shape, (std::vector<int64_t>{3, 3}));
+}
+
+}  // namespace
+}  // namespace atompack::collate
