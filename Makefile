@@ -22,7 +22,9 @@ NINJA := -G Ninja -DCMAKE_MAKE_PROGRAM="$(CURDIR)/.venv/bin/ninja"
 DONE := .venv/done
 PACKAGE := build/package
 CXX_FILES := $(shell find csrc tests/cpp tests/fuzz -name '*.h' -o -name '*.cpp')
-BUILD_FILES := $(shell find csrc cmake -type f) CMakeLists.txt pyproject.toml
+# Folders of Python modules too: an editable installation knows the modules that there were when it was made.
+BUILD_FILES := $(shell find csrc cmake -type f) CMakeLists.txt pyproject.toml \
+  $(shell find atompack_torch -type d -not -name __pycache__)
 
 # .venv and build work only where they were made (DONE/python holds the place): a moved or copied tree starts afresh.
 MOVED := $(shell [ ! -e $(DONE)/python ] || [ "$$(cat $(DONE)/python)" = "$(CURDIR)" ] || echo moved)
@@ -138,8 +140,10 @@ $(DONE)/build-tools: $(DONE)/python
 	$(call quietly,Installing the build tools,$(PIP_INSTALL) scikit-build-core pybind11 cmake ninja)
 	@touch $@
 
-# Dated from its start: a source that is saved during the build is newer.
+# Dated from its start: a source that is saved during the build is newer. Bytecode is written before it, because the
+# first import would otherwise change the folders.
 $(DONE)/extension: $(DONE)/torch $(DONE)/build-tools $(BUILD_FILES)
+	@$(PY) -m compileall -q atompack_torch
 	@touch $@.started
 	$(call quietly,Building the package (minutes the first time),$(PIP_INSTALL) --no-build-isolation --config-settings build-dir=$(PACKAGE) -e .)
 	@mv $@.started $@

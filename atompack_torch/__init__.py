@@ -10,28 +10,29 @@ for batch in DataLoader(apt.AtpDataset("data.atp"), batch_size=64, shuffle=True)
 from __future__ import annotations
 
 import importlib
+import importlib.abc
+import importlib.machinery
 import sys
+from collections.abc import Sequence
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from atompack_torch import hub as hub
-    from atompack_torch.array_file import ArrayFile
-    from atompack_torch.array_schema import ArraySchema
-    from atompack_torch.array_statistics import ArrayStatistics
-    from atompack_torch.atlas_store import AtlasStore
-    from atompack_torch.batch import MoleculeBatch
-    from atompack_torch.cache_building import build_cache
-    from atompack_torch.cache_verification import CacheVerification, verify_cache
-    from atompack_torch.column_scan import ColumnScan
-    from atompack_torch.compaction import compact
-    from atompack_torch.contraction import contract_forces
+    from atompack_torch.batch.joining import collate
+    from atompack_torch.batch.molecule import Molecule
+    from atompack_torch.batch.molecule_batch import MoleculeBatch
+    from atompack_torch.caches.building import build_cache
+    from atompack_torch.caches.verification import CacheVerification, verify_cache
     from atompack_torch.datasets._collated import collate_identity
     from atompack_torch.datasets.atlas_shards import ShardDataset
     from atompack_torch.datasets.atlas_store import AtlasDataset
     from atompack_torch.datasets.atp import AtpDataset
     from atompack_torch.datasets.mixture import MixtureDataset
+    from atompack_torch.datasets.neighbors import NeighborList
     from atompack_torch.datasets.torch_cache import TorchCache, TorchCacheDataset
-    from atompack_torch.descriptors import ChebyshevDescriptor
+    from atompack_torch.descriptors.chebyshev import ChebyshevDescriptor
+    from atompack_torch.descriptors.contraction import contract_forces
     from atompack_torch.errors import (
         AtompackError,
         CorruptFileError,
@@ -41,63 +42,66 @@ if TYPE_CHECKING:
         WriterLockedError,
     )
     from atompack_torch.fields import FieldSpec
-    from atompack_torch.joining import collate
-    from atompack_torch.loader import Loader
-    from atompack_torch.molecule import Molecule
-    from atompack_torch.neighbors import NeighborList
-    from atompack_torch.samplers import (
+    from atompack_torch.loading.loader import Loader
+    from atompack_torch.loading.samplers import (
         AtomBudgetBatchSampler,
         BlockShuffleSampler,
         DistributedMoleculeSampler,
     )
-    from atompack_torch.shard_writer import ShardWriter
-    from atompack_torch.statistics import Statistics
-    from atompack_torch.verification import Verification, verify
-    from atompack_torch.writer import AtpWriter
+    from atompack_torch.passes.statistics import Statistics
+    from atompack_torch.passes.verification import Verification, verify
+    from atompack_torch.stores.array_file import ArrayFile
+    from atompack_torch.stores.array_schema import ArraySchema
+    from atompack_torch.stores.array_statistics import ArrayStatistics
+    from atompack_torch.stores.atlas_store import AtlasStore
+    from atompack_torch.stores.column_scan import ColumnScan
+    from atompack_torch.writers.atp import AtpWriter
+    from atompack_torch.writers.compaction import compact
+    from atompack_torch.writers.shards import ShardWriter
 
     __version__: str
 else:
     # The library loads on first use of a name (PEP 562), so that the command line answers --help
     # without importing torch; at once where torch is imported already. Name -> module that has it.
     _HOMES = {
-        "ArrayFile": "array_file",
-        "ArraySchema": "array_schema",
-        "ArrayStatistics": "array_statistics",
+        "ArrayFile": "stores.array_file",
+        "ArraySchema": "stores.array_schema",
+        "ArrayStatistics": "stores.array_statistics",
         "AtlasDataset": "datasets.atlas_store",
-        "AtlasStore": "atlas_store",
-        "AtomBudgetBatchSampler": "samplers",
+        "AtlasStore": "stores.atlas_store",
+        "AtomBudgetBatchSampler": "loading.samplers",
         "AtompackError": "errors",
         "AtpDataset": "datasets.atp",
-        "AtpWriter": "writer",
-        "BlockShuffleSampler": "samplers",
-        "CacheVerification": "cache_verification",
-        "ChebyshevDescriptor": "descriptors",
-        "ColumnScan": "column_scan",
+        "AtpWriter": "writers.atp",
+        "BlockShuffleSampler": "loading.samplers",
+        "CacheVerification": "caches.verification",
+        "ChebyshevDescriptor": "descriptors.chebyshev",
+        "ColumnScan": "stores.column_scan",
         "CorruptFileError": "errors",
-        "DistributedMoleculeSampler": "samplers",
+        "DistributedMoleculeSampler": "loading.samplers",
         "FieldError": "errors",
         "FieldSpec": "fields",
-        "Loader": "loader",
+        "Loader": "loading.loader",
         "MixtureDataset": "datasets.mixture",
-        "Molecule": "molecule",
-        "MoleculeBatch": "batch",
-        "NeighborList": "neighbors",
+        "Molecule": "batch.molecule",
+        "MoleculeBatch": "batch.molecule_batch",
+        "NeighborList": "datasets.neighbors",
         "ShardDataset": "datasets.atlas_shards",
-        "ShardWriter": "shard_writer",
-        "Statistics": "statistics",
+        "ShardWriter": "writers.shards",
+        "Statistics": "passes.statistics",
         "TorchCache": "datasets.torch_cache",
         "TorchCacheDataset": "datasets.torch_cache",
         "UnsafePickleError": "errors",
         "UnsupportedFormatError": "errors",
-        "Verification": "verification",
+        "Verification": "passes.verification",
         "WriterLockedError": "errors",
-        "build_cache": "cache_building",
-        "collate": "joining",
+        "build_cache": "caches.building",
+        "collate": "batch.joining",
         "collate_identity": "datasets._collated",
-        "compact": "compaction",
-        "contract_forces": "contraction",
-        "verify": "verification",
-        "verify_cache": "cache_verification",
+        "compact": "writers.compaction",
+        "contract_forces": "descriptors.contraction",
+        "verify": "passes.verification",
+        "verify_cache": "caches.verification",
     }
     _MODULES = {"hub", *(home.split(".")[0] for home in _HOMES.values())}
 
@@ -118,11 +122,34 @@ else:
     def _load_library() -> None:
         """All of it, not just the name asked for: a process may give up rights after its start."""
         importlib.import_module(f"{__name__}._core")  # first, because it checks the installed torch
-        importlib.import_module(f"{__name__}._pytree")  # registers batches as pytree nodes
-        importlib.import_module(f"{__name__}._sending")  # registers how batches cross processes
+        importlib.import_module(f"{__name__}.batch.pytree")  # registers batches as pytree nodes
+        importlib.import_module(
+            f"{__name__}.datasets.transport"
+        )  # registers how batches cross processes
         importlib.import_module(f"{__name__}.hub")
         for name, home in _HOMES.items():
             globals()[name] = getattr(importlib.import_module(f"{__name__}.{home}"), name)
+
+    # Old name → new name of modules that version 0.1 had, and pickles made by it may name.
+    _FORMER = {
+        f"{__name__}._storage": f"{__name__}.batch.storage",
+        f"{__name__}.atlas_store": f"{__name__}.stores.atlas_store",
+        f"{__name__}.molecule": f"{__name__}.batch.molecule",
+        f"{__name__}.samplers": f"{__name__}.loading.samplers",
+    }
+
+    class _FormerModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+        """Imports former modules as what has taken their place."""
+
+        def find_spec(
+            self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+        ) -> importlib.machinery.ModuleSpec | None:
+            return importlib.machinery.ModuleSpec(name, self) if name in _FORMER else None
+
+        def exec_module(self, module: ModuleType) -> None:
+            sys.modules[module.__name__] = importlib.import_module(_FORMER[module.__name__])
+
+    sys.meta_path.append(_FormerModules())
 
     if "torch" in sys.modules:  # nothing to be gained by waiting
         _load_library()

@@ -52,7 +52,7 @@ def make_extxyz(path: Path, count: int) -> None:
 
 def ours(source: Path, target: Path) -> float:
     """Convert; return the seconds."""
-    from atompack_torch.convert import convert
+    from atompack_torch.conversion import convert
 
     start = time.perf_counter()
     convert(source, target, progress=False)
@@ -81,7 +81,7 @@ def theirs(source: Path, target: Path) -> float:
 def peak_memory(source: Path, target: Path) -> int:
     """Convert in a fresh interpreter; return its peak memory in bytes."""
     code = (
-        "import resource, sys; from atompack_torch.convert import convert; "
+        "import resource, sys; from atompack_torch.conversion import convert; "
         "convert(sys.argv[1], sys.argv[2], progress=False); "
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
     )

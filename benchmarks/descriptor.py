@@ -23,7 +23,7 @@ from torch import Tensor
 from turns import take_turns
 
 import atompack_torch as apt
-from atompack_torch.contraction import Rows, by_index_add
+from atompack_torch.descriptors.contraction import Rows, by_index_add
 from atompack_torch.fields import DERIVATIVES
 
 SETTINGS = (["Ti", "O"], 10, 3.4, 3, 2.9)

@@ -12,10 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from atompack_torch._core import ArrayFileVerification, AtlasVerification
-from atompack_torch.array_file import ArrayFile
-from atompack_torch.array_schema import ArraySchema
-from atompack_torch.array_statistics import ArrayStatistics
-from atompack_torch.atlas_store import FORMS, AtlasStore
 from atompack_torch.cli._output import (
     are_all,
     print_json,
@@ -25,10 +21,14 @@ from atompack_torch.cli._output import (
     table,
 )
 from atompack_torch.cli._values import first_of, plain
-from atompack_torch.convert.formats import bytes_at
+from atompack_torch.conversion.formats import bytes_at
 from atompack_torch.errors import AtompackError
 from atompack_torch.options import MAX_METADATA_BYTES
 from atompack_torch.progress import Progress
+from atompack_torch.stores.array_file import ArrayFile
+from atompack_torch.stores.array_schema import ArraySchema
+from atompack_torch.stores.array_statistics import ArrayStatistics
+from atompack_torch.stores.atlas_store import FORMS, AtlasStore
 
 _MOST_VALUES = 8  # of an array, in text
 

@@ -37,7 +37,7 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 def files_at(paths: Sequence[str]) -> list[str]:
     """The files behind all paths, shards of folders included."""
-    from atompack_torch.datasets.atp import files_of
+    from atompack_torch.passes.atp_files import files_of
 
     return [file for path in paths for file in files_of(path)]
 

@@ -21,7 +21,7 @@ from atompack_torch.cli._output import (
     table,
 )
 from atompack_torch.cli._values import plain
-from atompack_torch.convert.formats import bytes_at, is_shards
+from atompack_torch.conversion.formats import bytes_at, is_shards
 from atompack_torch.datasets.atlas_shards import ShardDataset
 from atompack_torch.errors import AtompackError
 from atompack_torch.progress import Progress

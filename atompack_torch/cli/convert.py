@@ -132,7 +132,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _report(options: argparse.Namespace) -> Any:
-    from atompack_torch.convert import Changes, convert
+    from atompack_torch.conversion import Changes, convert
 
     return convert(
         options.source,
@@ -162,7 +162,7 @@ def _report(options: argparse.Namespace) -> Any:
 
 
 def _are_datasets(options: argparse.Namespace) -> bool:
-    from atompack_torch.convert.xarray_files import datasets_at
+    from atompack_torch.conversion.xarray_files import datasets_at
 
     if options.target_format == "atlas":
         return True
@@ -175,7 +175,7 @@ _FOR_STORES |= {"overwrite", "append", "on_error"}
 
 
 def _stored(options: argparse.Namespace) -> Any:
-    from atompack_torch.convert import convert_datasets
+    from atompack_torch.conversion import convert_datasets
 
     others = [name for name, value in vars(options).items() if value and name not in _FOR_STORES]
     if others or options.on_error != "raise":

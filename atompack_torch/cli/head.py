@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
 
 def formula(atomic_numbers: list[int]) -> str:
     """Hill's order: carbon, hydrogen, then by symbol; all by symbol where there is no carbon."""
-    from atompack_torch.elements import symbol
+    from atompack_torch.batch.elements import symbol
 
     counts = Counter(symbol(number) for number in atomic_numbers)
     first = ["C", "H"] if "C" in counts else []

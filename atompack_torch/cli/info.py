@@ -142,8 +142,8 @@ def _sample(dataset: AtpDataset, full: bool) -> AtpDataset:
 def describe(path: str) -> dict[str, Any]:
     """What is known of one file; ``error`` in place of all but the slots if it cannot be read."""
     from atompack_torch._core import AtpSpaceUse, describe_slots
-    from atompack_torch.datasets.atp import snapshot_of
     from atompack_torch.errors import AtompackError
+    from atompack_torch.passes.atp_files import snapshot_of
 
     slots = [
         {"generation": generation, "n_molecules": n_molecules, "problem": problem}

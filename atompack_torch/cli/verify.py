@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
         return _atlas.verify(options)
     if _shards.are_shards(options.path):
         return _shards.verify(options)
-    from atompack_torch.verification import verify
+    from atompack_torch.passes.verification import verify
 
     found = verify(
         files_at(options.path),

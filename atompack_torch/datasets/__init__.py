@@ -1,3 +1,3 @@
 """Map-style data sets for ``torch.utils.data.DataLoader``, one module a format."""
 
-from atompack_torch import _sending as _sending  # registers how batches cross processes
+from atompack_torch.datasets import transport as transport  # registers how batches cross processes

@@ -17,11 +17,13 @@ from atompack_torch._core import (
     MoleculeSource,
     Prefetcher,
 )
-from atompack_torch.batch import RESERVED, MoleculeBatch
+from atompack_torch.batch.molecule import Molecule
+from atompack_torch.batch.molecule_batch import RESERVED, MoleculeBatch
 from atompack_torch.datasets._batches import BatchDataset, transformed
 from atompack_torch.datasets._computed import Computing, structure_request
 from atompack_torch.datasets._forces import ForceChoice
 from atompack_torch.datasets._request import Request, declared_by
+from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.fields import (
     EDGE_INFO,
     STRUCTURE,
@@ -32,10 +34,8 @@ from atompack_torch.fields import (
     public_names,
 )
 from atompack_torch.indices import Indices, is_batch
-from atompack_torch.molecule import Molecule
-from atompack_torch.neighbors import NeighborList
-from atompack_torch.statistics import Statistics, gather
-from atompack_torch.sweeping import Report, reporting
+from atompack_torch.passes.statistics import Statistics, gather
+from atompack_torch.passes.sweeping import Report, reporting
 
 Self = TypeVar("Self", bound="MoleculeDataset")
 

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 from torch.utils.data._utils.collate import default_collate_fn_map
 
-from atompack_torch.batch import MoleculeBatch
+from atompack_torch.batch.molecule_batch import MoleculeBatch
 
 
 def collate_identity(items: Any) -> Any:

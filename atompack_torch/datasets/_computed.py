@@ -9,9 +9,9 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from atompack_torch.batch import MoleculeBatch
+from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets._request import FORCE_DERIVATIVES, DTypes, Request
-from atompack_torch.descriptors import ChebyshevDescriptor
+from atompack_torch.descriptors.chebyshev import ChebyshevDescriptor
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import ATOM_INDICES, BUILTIN, DERIVATIVES, FieldInfo, FieldSpec
 from atompack_torch.options import check_choice

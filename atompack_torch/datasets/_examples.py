@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import default_collate
 
-from atompack_torch.batch import RESERVED, MoleculeBatch
+from atompack_torch.batch.molecule import Molecule
+from atompack_torch.batch.molecule_batch import RESERVED, MoleculeBatch
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import (
     ATOM_PROPERTY,
@@ -23,7 +24,6 @@ from atompack_torch.fields import (
     prefixed_id,
     public_names,
 )
-from atompack_torch.molecule import Molecule
 
 Heads = tuple[tuple[int, str, Any], ...]
 

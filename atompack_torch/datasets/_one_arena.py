@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.utils.data import get_worker_info
 
 from atompack_torch._core import view_arena
-from atompack_torch._storage import Place, Structure, place_of
-from atompack_torch.batch import MoleculeBatch
+from atompack_torch.batch.molecule_batch import MoleculeBatch
+from atompack_torch.batch.storage import Place, Structure, place_of
 from atompack_torch.datasets._collated import as_items
 
 

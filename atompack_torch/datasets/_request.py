@@ -8,7 +8,8 @@ from typing import Any, Literal, NamedTuple
 import torch
 
 from atompack_torch._core import Collator, MoleculeSource, NanIsMissingSource
-from atompack_torch.batch import RESERVED, MoleculeBatch
+from atompack_torch.batch.molecule_batch import RESERVED, MoleculeBatch
+from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import (
     ATOM_INDICES,
@@ -26,7 +27,6 @@ from atompack_torch.fields import (
     public_names,
     similar_names,
 )
-from atompack_torch.neighbors import NeighborList
 from atompack_torch.options import check_choice, check_threads, utf8
 
 DTypes = torch.dtype | Mapping[str, torch.dtype]

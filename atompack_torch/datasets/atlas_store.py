@@ -17,12 +17,12 @@ from atompack_torch._core import (
     resolve_index,
     resolve_indices,
 )
-from atompack_torch.atlas_store import AtlasStore
-from atompack_torch.column_scan import Layout
 from atompack_torch.datasets._batches import BatchDataset, transformed
 from atompack_torch.datasets._one_arena import sent_whole
 from atompack_torch.indices import Indices, is_batch
 from atompack_torch.options import short_list
+from atompack_torch.stores.atlas_store import AtlasStore
+from atompack_torch.stores.column_scan import Layout
 
 Batch = dict[str, Any]
 Transform = Callable[[Batch], Any]

@@ -5,16 +5,13 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor
 
-from atompack_torch import formats
 from atompack_torch._core import (
     AtpReader,
-    AtpSnapshot,
     ConcatSource,
     JoinedSource,
     MoleculeSource,
@@ -30,9 +27,10 @@ from atompack_torch.datasets._computed import (
 )
 from atompack_torch.datasets._forces import ForceChoice
 from atompack_torch.datasets._request import DTypes, Missing, Request, Transform
-from atompack_torch.descriptors import ChebyshevDescriptor
-from atompack_torch.neighbors import NeighborList
-from atompack_torch.options import absolute_path, check_choice
+from atompack_torch.datasets.neighbors import NeighborList
+from atompack_torch.descriptors.chebyshev import ChebyshevDescriptor
+from atompack_torch.options import check_choice
+from atompack_torch.passes.atp_files import files_of, snapshot_of
 
 _AT_ONCE = 1024  # molecules of a batch, where the data set itself looks through its files
 
@@ -245,33 +243,3 @@ class AtpDataset(MoleculeDataset):
     def __repr__(self) -> str:
         files = f"{self._files[0]!r}" if len(self._files) == 1 else f"{len(self._files)} files"
         return f"AtpDataset({len(self)} molecules in {files})"
-
-
-def snapshot_of(file: str) -> AtpSnapshot:
-    """The last commit of a file.
-
-    Raises:
-        CorruptFileError: header or index contradict the format.
-        UnsupportedFormatError: a version that is not read here, or a file of another format.
-    """
-    with formats.opening(file):
-        return AtpSnapshot.take(file)
-
-
-def files_of(path: Any) -> list[str]:
-    """Of a data set; absolute, so that a worker with another current folder finds them too."""
-    if isinstance(path, (str, os.PathLike)):
-        whole = absolute_path(path)
-        return _shards_of(Path(whole)) if Path(whole).is_dir() else [whole]
-    files = [absolute_path(file) for file in path]
-    if not files:
-        raise ValueError("path: expected at least one file, got an empty list")
-    return files
-
-
-def _shards_of(folder: Path) -> list[str]:
-    files = [file for file in folder.rglob("*.atp") if file.is_file()]
-    if not files:
-        with formats.opening(folder, "a folder of .atp files", "atp-folder"):
-            raise FileNotFoundError(f"{folder}: no .atp file in this folder")
-    return [str(file) for file in sorted(files, key=lambda file: file.as_posix())]

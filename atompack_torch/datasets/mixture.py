@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from atompack_torch._core import MixtureSource, MoleculeSource
-from atompack_torch.batch import MoleculeBatch
+from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets._base import Made, MoleculeDataset
 
 _MOST_SHOWN = 4  # data sets, in repr

@@ -20,7 +20,7 @@ from atompack_torch._core import (
     TorchCacheSource,
     resolve_index,
 )
-from atompack_torch.batch import MoleculeBatch
+from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets._base import MoleculeDataset
 from atompack_torch.datasets._computed import CacheFeatures, Options, Stored, planned
 from atompack_torch.datasets._forces import ForceChoice
@@ -31,10 +31,10 @@ from atompack_torch.datasets._request import (
     Request,
     Transform,
 )
-from atompack_torch.descriptors import ChebyshevDescriptor
+from atompack_torch.datasets.neighbors import NeighborList
+from atompack_torch.descriptors.chebyshev import ChebyshevDescriptor
 from atompack_torch.errors import FieldError, UnsupportedFormatError
 from atompack_torch.indices import Indices
-from atompack_torch.neighbors import NeighborList
 from atompack_torch.options import absolute_path
 
 

@@ -463,7 +463,7 @@ def test_forces_of_the_chosen(sources: Sources) -> None:
 
 
 def test_a_build_of_other_forces_is_not_resumed(sources: Sources, tmp_path: Path) -> None:
-    from atompack_torch.cache_building import _fingerprint, _header
+    from atompack_torch.caches.building import _fingerprint, _header
 
     header = _header(sources.descriptor, True, True, "float64")
     prints = {

@@ -15,7 +15,7 @@ from golden.description import FIXTURES
 
 import atompack_torch as apt
 from atompack_torch import cli
-from atompack_torch.convert import convert
+from atompack_torch.conversion import convert
 
 ATP = FIXTURES / "labels.atp"
 CACHE = FIXTURES / "cache" / "water.h5"

@@ -9,7 +9,7 @@ from typing import Any
 
 import atompack_torch as apt
 
-MODULES = ("hub", "samplers", "convert")
+MODULES = ("hub", "loading.samplers", "conversion")
 # What Python calls for users: `with`, `len`, `in`, `[]`, iteration, comparison, construction.
 _CALLED = (
     "__call__",

@@ -1,6 +1,6 @@
 """Decode one .atp record, slowly and obviously: bytes in, NumPy values out.
 
-The layout is that of ``csrc/formats/atp/FORMAT.md#record``; nothing here is shared with the package.
+The layout is that of ``csrc/formats/atp/FORMAT.md#record``; nothing is shared with the package.
 """
 
 from __future__ import annotations

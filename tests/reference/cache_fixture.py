@@ -12,7 +12,7 @@ import torch
 from reference.compare import assert_same
 from reference.fixture_files import names_of
 
-from atompack_torch.elements import SYMBOLS
+from atompack_torch.batch.elements import SYMBOLS
 
 # The one file that no reader here takes has a filter that is not ours.
 READABLE = [name for name in names_of("torch_cache/*", ".h5") if name != "v2_both_f64_blosc"]

@@ -221,7 +221,7 @@ def _by_options(options: argparse.Namespace, rank: int) -> ChebyshevDescriptor:
 
 
 def _species(options: argparse.Namespace, rank: int) -> list[str]:
-    from atompack_torch.elements import SYMBOLS
+    from atompack_torch.batch.elements import SYMBOLS
 
     if options.species is None:
         return _species_in(options, rank)
@@ -233,7 +233,7 @@ def _species(options: argparse.Namespace, rank: int) -> list[str]:
 
 
 def _species_in(options: argparse.Namespace, rank: int) -> list[str]:
-    from atompack_torch.elements import symbol
+    from atompack_torch.batch.elements import symbol
 
     progress = shows_progress(options) and rank == 0
     elements = _source(options.source, []).statistics(progress).elements

@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Runs the command."""
-    from atompack_torch.cache_upgrade import upgrade_cache
+    from atompack_torch.caches.upgrade import upgrade_cache
 
     cache = upgrade_cache(
         options.source,

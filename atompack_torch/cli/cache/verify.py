@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Runs the command."""
-    from atompack_torch.cache_verification import verify_cache
+    from atompack_torch.caches.verification import verify_cache
 
     if options.tolerance is not None and not options.tolerance >= 0:
         raise UsageError(f"--tolerance: expected a number from 0, got {options.tolerance}")

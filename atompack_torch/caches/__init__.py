@@ -1,0 +1,1 @@
+"""Feature caches: building, verifying and upgrading them."""

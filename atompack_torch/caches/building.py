@@ -1,0 +1,370 @@
+"""Feature caches made before training."""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import json
+import os
+from collections import deque
+from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from atompack_torch._core import (
+    CacheBuilder,
+    CacheHeader,
+    EncodedEntries,
+    work_alone,
+)
+from atompack_torch.batch.molecule_batch import MoleculeBatch
+from atompack_torch.caches.entries import encode
+from atompack_torch.datasets._base import MoleculeDataset
+from atompack_torch.datasets.torch_cache import TorchCache
+from atompack_torch.errors import (
+    AtompackError,
+    CorruptFileError,
+    FieldError,
+    WriterLockedError,
+    file_exists,
+)
+from atompack_torch.options import absolute_path
+from atompack_torch.passes.sweeping import Report, reporting
+
+# A thread computes a chunk at once: enough work for a call, little memory. Derivatives of an atom
+# may take hundreds of kilobytes, so the first chunk is small and shows how large others may be.
+_FIRST_ATOMS = 128
+_MOST_ATOMS = 4096
+_MOST_MOLECULES = 256
+_CHUNK_BYTES = 8 << 20
+
+# Written and not durable: lost if the machine stops.
+_CHECKPOINT_BYTES = 256 << 20
+
+
+class Descriptor(Protocol):
+    """What may stand in for ``ChebyshevDescriptor``.
+
+    ``compat`` is what two descriptors must share for their features to be the same; ``compute``
+    adds ``features`` and, if asked, the derivative fields to a batch.
+    """
+
+    @property
+    def compat(self) -> dict[str, Any]:
+        """The settings, by the names of the format's compatibility JSON."""
+
+    def compute(self, batch: MoleculeBatch, derivatives: bool = False) -> MoleculeBatch:
+        """The batch with ``features``, and derivatives if asked for."""
+
+
+def build_cache(
+    dataset: MoleculeDataset,
+    descriptor: Descriptor,
+    path: str | os.PathLike[str],
+    *,
+    features: bool = True,
+    force_derivatives: bool = False,
+    dtype: Literal["float32", "float64"] = "float64",
+    num_threads: int | None = None,
+    progress: bool | Report = True,
+    resume: bool = True,
+) -> TorchCache:
+    """Computes features of all molecules and writes them to an HDF5 file that aenet-python reads.
+
+    Molecules come in order, in bounded memory, computed by several threads. Every entry gets a row
+    of features, those with forces a row of derivatives; an absent energy is NaN. The file appears
+    under its name when it is whole. A build that was stopped, by whatever, leaves two hidden files
+    beside it and goes on from there when it is called again for the same molecules, descriptor and
+    options.
+
+    Where ``torch.distributed`` is initialised, all ranks must call this: each computes a part, and
+    rank 0 joins them.
+
+    Args:
+        dataset: what is cached; entry i of the file is ``dataset[i]``.
+        descriptor: a ``ChebyshevDescriptor``, or an object with ``compat`` and ``compute``.
+        path: of the new file.
+        features: store features.
+        force_derivatives: store local derivatives too.
+        dtype: of what is stored.
+        num_threads: how many molecules' chunks are computed at once; None: one for each core.
+        progress: show a bar, or a function that is told how many more molecules are done.
+        resume: False: what an earlier build has left is thrown away.
+
+    Returns:
+        The new cache, open.
+
+    Raises:
+        FileExistsError: something stands at the path.
+        WriterLockedError: another process builds this file.
+        FieldError: nothing to store was asked for, or an element that the descriptor does not know.
+    """
+    if not (features or force_derivatives):
+        raise FieldError("build_cache: expected features, force_derivatives or both, got neither")
+    if dtype not in ("float32", "float64"):
+        raise ValueError(f"dtype: expected 'float32' or 'float64', got {dtype!r}")
+    target = Path(absolute_path(path))
+    if target.exists():
+        raise file_exists(target, "remove it, or choose another path: caches have no append")
+    header = _header(descriptor, features, force_derivatives, dtype)
+    header.source_id, header.source_kind = _source_of(dataset)
+    job = _Job(dataset, descriptor, header, _fingerprint(dataset, descriptor, header), target)
+    threads = num_threads or len(os.sched_getaffinity(0))
+    job.run(threads, progress, resume)
+    return TorchCache(target)
+
+
+@dataclass
+class _Job:
+    dataset: MoleculeDataset
+    descriptor: Descriptor
+    header: CacheHeader
+    fingerprint: str
+    target: Path
+
+    def run(self, threads: int, progress: bool | Report, resume: bool) -> None:
+        rank, world = _rank_and_world()
+        parts = [self._part(k, world) for k in range(world)]
+        if world == 1:
+            with self._open(self.target, resume) as builder:
+                self._fill(builder, parts[0].entries, threads, progress)
+                builder.finish()
+            return self._sweep()
+        quiet = progress if rank == 0 else False
+        with _all_ranks(world), self._open(parts[rank].path, resume) as builder:
+            self._fill(builder, parts[rank].entries, threads, quiet)
+        with _all_ranks(world):
+            if rank == 0:
+                self._join(parts)
+                self._sweep()
+
+    def _part(self, rank: int, world: int) -> _Part:
+        n = len(self.dataset)
+        path = self.target.with_name(f"{self.target.name}.part{rank}of{world}")
+        return _Part(path, range(n * rank // world, n * (rank + 1) // world))
+
+    @contextmanager
+    def _open(self, path: Path, resume: bool) -> Iterator[CacheBuilder]:
+        """Closed at the end, though the traceback of an error still holds it."""
+        builder = CacheBuilder(path, self.header, self.fingerprint, _CHECKPOINT_BYTES)
+        if not resume and len(builder):
+            builder.discard()
+            builder.close()
+            builder = CacheBuilder(path, self.header, self.fingerprint, _CHECKPOINT_BYTES)
+        try:
+            yield builder
+        except BaseException:
+            if not len(builder):  # nothing to go on with
+                builder.discard()
+            raise
+        finally:
+            builder.close()
+
+    def _fill(
+        self, builder: CacheBuilder, entries: range, threads: int, progress: bool | Report
+    ) -> None:
+        """Appends what is not there yet of these entries; what was made is kept, come what may."""
+        with reporting(progress, len(entries), "build_cache") as report:
+            tell = report or (lambda n: None)
+            tell(len(builder))
+            try:
+                with closing(self._encoded(entries[len(builder) :], threads)) as made:
+                    for encoded, n in made:
+                        builder.append(encoded)
+                        tell(n)
+            except OSError:
+                raise  # the file may not hold what was written: the last checkpoint stands
+            except BaseException:
+                builder.checkpoint()
+                raise
+            builder.checkpoint()
+
+    def _join(self, parts: Sequence[_Part]) -> None:
+        with self._open(self.target, resume=False) as whole:
+            for path, entries in parts:
+                whole.absorb(path, self.fingerprint)
+                if len(whole) != entries.stop:
+                    got = len(whole) - entries.start
+                    raise CorruptFileError(
+                        f"{path}: expected {len(entries)} entries of its rank, got {got}: all "
+                        "ranks must see the same folder"
+                    )
+            whole.finish()
+
+    def _sweep(self) -> None:
+        """Takes away what an earlier build by another number of ranks has left."""
+        pattern = f".{glob.escape(self.target.name)}.part*of*[0-9].new"
+        for stale in self.target.parent.glob(pattern):
+            part = self.target.with_name(stale.name[1 : -len(".new")])
+            with suppress(WriterLockedError), self._open(part, resume=True) as builder:
+                builder.discard()
+
+    def _encoded(
+        self, entries: range, threads: int
+    ) -> Generator[tuple[EncodedEntries, int], None, None]:
+        """Entries in order; at most two chunks a thread are on their way, one of one thread."""
+        n_atoms = self.dataset.n_atoms[entries.start : entries.stop]
+        chunks = _Chunks(n_atoms, entries.start)
+        waiting: deque[tuple[Future[EncodedEntries], int]] = deque()
+        most_waiting = 2 * threads if threads > 1 else 1
+        with ThreadPoolExecutor(threads, initializer=work_alone) as pool:
+            try:
+                while True:
+                    while len(waiting) < most_waiting and (chunk := chunks.take()):
+                        waiting.append((pool.submit(self._encode, chunk), len(chunk)))
+                    if not waiting:
+                        return
+                    future, n = waiting.popleft()
+                    encoded = future.result()
+                    chunks.took(n, encoded.n_bytes)
+                    yield encoded, n
+            finally:
+                for future, _ in waiting:
+                    future.cancel()
+
+    def _encode(self, chunk: range) -> EncodedEntries:
+        batch = self.dataset.batch(chunk)
+        _check_whole(batch, len(chunk), "the data set")
+        made = self.descriptor.compute(batch, derivatives=self.header.force_derivatives)
+        _check_whole(made, len(chunk), "compute()")
+        return encode(made, self.header)
+
+
+class _Part(NamedTuple):
+    """What one rank computes."""
+
+    path: Path
+    entries: range
+
+
+@contextmanager
+def _all_ranks(world: int) -> Iterator[None]:
+    """Ends on all ranks together: what fails on one fails on all, which would wait else."""
+    failures: list[str | None] = [None] * world
+    try:
+        yield
+    except Exception as error:
+        torch.distributed.all_gather_object(failures, f"{type(error).__name__}: {error}")
+        raise
+    torch.distributed.all_gather_object(failures, None)
+    for rank, failure in enumerate(failures):
+        if failure is not None:
+            raise AtompackError(f"build_cache: rank {rank} failed: {failure}")
+
+
+def _check_whole(batch: Any, n_molecules: int, source: str) -> None:
+    if not isinstance(batch, MoleculeBatch):
+        raise TypeError(f"{source}: expected a MoleculeBatch, got {type(batch).__name__}")
+    if len(batch) != n_molecules:
+        raise FieldError(f"{source}: expected a batch of {n_molecules} molecules, got {len(batch)}")
+
+
+class _Chunks:
+    """Runs of molecules, one at least, that become about ``_CHUNK_BYTES`` of a file."""
+
+    def __init__(self, n_atoms: Tensor, first: int) -> None:
+        self._first = first
+        self._ends = n_atoms.cumsum(0)
+        self._taken = self._done = 0
+        self._most = _FIRST_ATOMS
+
+    def take(self) -> range | None:
+        """The next run; None at the end."""
+        begin = self._taken
+        if begin == len(self._ends):
+            return None
+        end = int(torch.searchsorted(self._ends, self._atoms(begin) + self._most, right=True))
+        self._taken = min(max(end, begin + 1), begin + _MOST_MOLECULES, len(self._ends))
+        return range(self._first + begin, self._first + self._taken)
+
+    def took(self, n_molecules: int, n_bytes: int) -> None:
+        """Tells what the oldest run that is not told of yet came to."""
+        n_atoms = self._atoms(self._done + n_molecules) - self._atoms(self._done)
+        self._done += n_molecules
+        self._most = min(_MOST_ATOMS, max(1, _CHUNK_BYTES * n_atoms // max(n_bytes, 1)))
+
+    def _atoms(self, n_molecules: int) -> int:
+        return int(self._ends[n_molecules - 1]) if n_molecules else 0
+
+
+def _header(
+    descriptor: Descriptor, features: bool, force_derivatives: bool, dtype: str
+) -> CacheHeader:
+    compat = descriptor.compat
+    header = CacheHeader()
+    header.features, header.force_derivatives = features, force_derivatives
+    header.storage_dtype = dtype
+    header.n_radial, header.n_angular = compat["rad_order"] + 1, compat["ang_order"] + 1
+    header.multi = compat["multi"]
+    header.n_features = (header.n_radial + header.n_angular) * (2 if header.multi else 1)
+    header.compat_json = canonical_json(compat)
+    header.compat_sha256 = _sha256(header.compat_json)
+    config = {
+        **{key: compat[key] for key in _CONFIG},
+        "device": "cpu",
+        "dtype": dtype,
+        "n_features": header.n_features,
+    }
+    config_json = canonical_json(config)
+    header.set_manifest(compat["descriptor_class"], config_json, _sha256(config_json))
+    return header
+
+
+_CONFIG = ("ang_cutoff", "ang_order", "min_cutoff", "rad_cutoff", "rad_order", "species")
+
+
+def canonical_json(value: dict[str, Any]) -> str:
+    """As cache files hold settings: sorted keys, no spaces, ASCII."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def _source_of(dataset: MoleculeDataset) -> tuple[str, str]:
+    """Where the molecules are from, for the reader of the file's table of entries."""
+    path = dataset._path
+    return (str(path) if isinstance(path, (str, os.PathLike)) else ""), "file"
+
+
+def _fingerprint(dataset: MoleculeDataset, descriptor: Descriptor, header: CacheHeader) -> str:
+    """What is built, from what: the same only if the work of an earlier build is of use."""
+    facts = {
+        "compat": header.compat_json,
+        "descriptor": [type(descriptor).__qualname__, str(getattr(descriptor, "dtype", None))],
+        "features": header.features,
+        "force_derivatives": header.force_derivatives,
+        "dtype": header.storage_dtype,
+        "source": dataset._identity(),
+        "options": {
+            name: _text_of(value)
+            for name, value in dataset._options().items()
+            if name not in ("access", "populate", "num_threads")  # how it is read, not what
+        },
+        "force_fraction": dataset._forces and [*dataset._forces, dataset._epoch],
+        "n_atoms": hashlib.sha256(np.asarray(dataset.n_atoms).tobytes()).hexdigest(),
+        "selection": None
+        if dataset._selection is None
+        else hashlib.sha256(np.asarray(dataset._selection).tobytes()).hexdigest(),
+    }
+    return canonical_json(facts)
+
+
+def _text_of(option: Any) -> str:
+    """The same in every process, which the address in the repr of a function is not."""
+    return f"{option.__module__}.{option.__qualname__}" if callable(option) else repr(option)
+
+
+def _rank_and_world() -> tuple[int, int]:
+    distributed = torch.distributed
+    if not (distributed.is_available() and distributed.is_initialized()):
+        return 0, 1
+    return distributed.get_rank(), distributed.get_world_size()

@@ -1,0 +1,118 @@
+"""Feature caches of the legacy version, written anew in the one of today."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Literal
+
+import torch
+
+from atompack_torch.batch.molecule_batch import MoleculeBatch
+from atompack_torch.caches.building import build_cache
+from atompack_torch.datasets.torch_cache import TorchCache, TorchCacheDataset, descriptor_in
+from atompack_torch.descriptors.chebyshev import ChebyshevDescriptor
+from atompack_torch.errors import CorruptFileError, FieldError, UnsupportedFormatError
+from atompack_torch.fields import DERIVATIVES
+from atompack_torch.passes.sweeping import Report
+
+
+def upgrade_cache(
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    *,
+    features: bool = False,
+    num_threads: int | None = None,
+    progress: bool | Report = True,
+    resume: bool = True,
+) -> TorchCache:
+    """Writes the entries of a legacy file (version 1) into a new one (schema 2).
+
+    Positions, species, labels, names and derivatives are those of the old file to the bit, and the
+    new one holds a descriptor manifest. A cell without flags gets those that it stands for: all
+    true. Other texts of an entry (display_name, source_id, source_kind), its frame_idx, and the
+    settings of the energy filter are not carried over.
+
+    Args:
+        source: the legacy file.
+        target: the new file.
+        features: compute features too, by the descriptor that the old file names.
+        num_threads: how much is worked on at once, as in ``build_cache``.
+        progress: as in ``build_cache``.
+        resume: as in ``build_cache``.
+
+    Returns:
+        The new cache, open.
+
+    Raises:
+        UnsupportedFormatError: the source is not of version 1, or names another descriptor.
+        FieldError: an entry with forces has no derivatives, or the other way round: a file of
+            schema 2 cannot say so.
+        CorruptFileError, OSError: the source is damaged; a file cannot be read or written.
+        FileExistsError: something stands at the target.
+    """
+    cache = TorchCache(source)
+    if not cache._reader().is_legacy:
+        raise UnsupportedFormatError(
+            f"{cache.path}: expected a legacy cache (/force_derivatives, version 1), got "
+            + (f"schema {found}" if (found := cache.info.get("schema_version")) else "no cache")
+        )
+    stored = _StoredRows(cache, features)
+    return build_cache(
+        TorchCacheDataset(cache),
+        stored,
+        target,
+        features=features,
+        force_derivatives=True,
+        dtype=stored.dtype,
+        num_threads=num_threads,
+        progress=progress,
+        resume=resume,
+    )
+
+
+class _StoredRows:
+    """Stands in for the descriptor of a build: derivatives are in the batch already."""
+
+    def __init__(self, cache: TorchCache, features: bool) -> None:
+        self._path = cache.path
+        descriptor = _rebuilt(cache)
+        schema = TorchCacheDataset(cache).schema
+        double = any(schema[name].dtype == torch.float64 for name in DERIVATIVES if name in schema)
+        self.dtype: Literal["float32", "float64"] = "float64" if double else "float32"
+        self.compat = descriptor.compat
+        self._features = None
+        if features:
+            self._features = descriptor._of_dtype(self.dtype)
+
+    def compute(self, batch: MoleculeBatch, derivatives: bool = False) -> MoleculeBatch:
+        """The batch, with features where they were asked for."""
+        rows, forces = batch.mask("radial_dG_drij"), batch.mask("forces")
+        for i in torch.nonzero(rows != forces).flatten().tolist():
+            words = ("none", "a row")
+            raise FieldError(
+                f"{self._path}: force_derivatives: expected {words[int(forces[i])]} for an entry "
+                f"{'with' if forces[i] else 'without'} forces, got {words[int(rows[i])]} "
+                f"(molecule {int(batch.index[i])}, field 'force_derivatives')"
+            )
+        return batch if self._features is None else self._features.compute(batch)
+
+
+def _rebuilt(cache: TorchCache) -> ChebyshevDescriptor:
+    """The descriptor that the derivatives' own group names; a manifest may be of another."""
+    text = str(cache.info["descriptor_compat_json"])
+    descriptor = descriptor_in(text, "float64", cache)
+    if descriptor.compat != json.loads(text):
+        raise UnsupportedFormatError(
+            f"{cache.path}: descriptor_compat_json: expected {descriptor.compat_json}, "
+            f"got {text[:400]}"
+        )
+    reader = cache._reader()
+    got = (reader.n_radial, reader.n_angular)
+    if got != (descriptor.n_radial, descriptor.n_angular):
+        raise CorruptFileError(
+            f"{cache.path}: force_derivatives: expected {descriptor.n_radial} radial and "
+            f"{descriptor.n_angular} angular functions as its descriptor has, "
+            f"got {got[0]} and {got[1]}"
+        )
+    return descriptor

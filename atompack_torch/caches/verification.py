@@ -1,0 +1,322 @@
+"""Reading everything in a feature cache with all checks, and computing it again."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import Counter, deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from atompack_torch._core import work_alone
+from atompack_torch.batch.molecule_batch import MoleculeBatch
+from atompack_torch.caches.recomputation import Difference, Recomputation
+from atompack_torch.datasets.torch_cache import TorchCache, TorchCacheDataset
+from atompack_torch.errors import AtompackError, UnsupportedFormatError
+from atompack_torch.fields import DERIVATIVES
+from atompack_torch.passes.sweeping import Report, reporting
+from atompack_torch.passes.verification import Fault
+
+# Read at once by each thread, unless one entry is larger.
+_BYTES_AT_ONCE = 32 << 20
+_ENTRIES_AT_ONCE = 64
+
+# What a reader gets over, but somebody should know; counted in entries.
+_NO_FEATURES = "have no features, where others have"
+_NO_DERIVATIVES = "have forces but no derivatives, where others have both"
+_NO_FORCES = "have derivatives but no forces"
+_NON_FINITE = "store NaN or infinite values"
+
+
+@dataclass
+class CacheVerification:
+    """What ``verify_cache`` found.
+
+    Attributes:
+        path: the file.
+        n_entries: that were looked at.
+        n_feature_rows: sound rows of features.
+        n_derivative_rows: sound rows of derivatives.
+        n_recomputed: entries with rows that were computed again and compared.
+        n_faults: contradictions to the format, or of the file to itself.
+        faults: the first ones, at most ``max_faults``.
+        n_differences: rows that are not what their structure gives.
+        differences: the first ones, at most ``max_faults``.
+        warnings: what a reader gets over, but somebody should know.
+    """
+
+    path: str
+    n_entries: int = 0
+    n_feature_rows: int = 0
+    n_derivative_rows: int = 0
+    n_recomputed: int = 0
+    n_faults: int = 0
+    faults: list[Fault] = field(default_factory=list)
+    n_differences: int = 0
+    differences: list[Difference] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """No faults and no differences; warnings do not count."""
+        return self.n_faults == self.n_differences == 0
+
+    @property
+    def spoiled(self) -> list[int]:
+        """Entries among ``differences`` that the original has computed wrongly."""
+        return sorted({found.entry for found in self.differences if found.cause is not None})
+
+    def __repr__(self) -> str:
+        return (
+            f"CacheVerification({self.path!r}, {self.n_entries:,} entries: {self.n_faults:,} "
+            f"faults, {self.n_differences:,} differences, {len(self.warnings):,} warnings)"
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it as plain JSON values; None stands for a difference without bounds."""
+        plain = {"ok": self.ok, **asdict(self), "spoiled": self.spoiled}
+        for difference in plain["differences"]:
+            if not math.isfinite(difference["largest"]):
+                difference["largest"] = None
+        return plain
+
+
+def verify_cache(
+    path: str | os.PathLike[str],
+    *,
+    recompute: bool = True,
+    tolerance: float | None = None,
+    max_faults: int = 100_000,
+    num_threads: int | None = None,
+    progress: bool | Report = False,
+) -> CacheVerification:
+    """Reads every entry of a cache file with all checks, and computes its rows again.
+
+    Attributes with their hashes, indexes, structures, and every row with the range of its indices
+    are held against the format and each other. Then features and derivatives are computed from the
+    structures by the file's own descriptor. Features are compared number by number. Rows of
+    derivatives may stand in any order, and those at a cutoff may be there or not: they are
+    contracted with fixed weights, and the forces compared. Entries that differ are listed; those
+    that the original computes wrongly (atoms outside of their cell, where there are forces, and
+    atoms outside in a direction that is open) are named as such.
+
+    Entries are looked at in order, by several threads, in memory that does not grow with the file.
+
+    Args:
+        path: of the file, schema 2 or legacy 1, or without a cache.
+        recompute: False: only read.
+        tolerance: differences that pass, in parts of the largest number of an entry, or of 1 if
+            that is more. None: 1e-9 for float64; 1e-4 for float32, and more where triplets are
+            straight, whose gradients single precision loses.
+        max_faults: list at most this many faults and this many differences; others are counted.
+        num_threads: how many parts are looked at at once; None: one for each core.
+        progress: show a bar, or a function that is told how many more entries are done.
+
+    Raises:
+        OSError: the file cannot be opened.
+    """
+    result = CacheVerification(os.fspath(path))
+    try:
+        cache = TorchCache(path)._by_reading()
+        again = _recomputation(cache, tolerance, result) if recompute else None
+        examiner = _Examiner(cache, again)
+    except AtompackError as error:
+        result.n_faults = 1
+        result.faults.append(Fault(result.path, None, str(error)))
+        return result
+    unusual: Counter[str] = Counter()
+    threads = num_threads or len(os.sched_getaffinity(0))
+    with reporting(progress, len(cache), "verifying") as report:
+        for found in _in_order(examiner, threads):
+            _add(found, result, unusual, max_faults)
+            if report is not None:
+                report(found.n_entries)
+    result.warnings += [f"{result.path}: {n} entries {what}" for what, n in sorted(unusual.items())]
+    return result
+
+
+def _recomputation(
+    cache: TorchCache, tolerance: float | None, result: CacheVerification
+) -> Recomputation | None:
+    if not (cache.has_features or cache.has_force_derivatives):
+        return None
+    try:
+        return Recomputation(cache, tolerance)
+    except UnsupportedFormatError as error:
+        result.warnings.append(f"nothing is computed again: {error}")
+        return None
+
+
+@dataclass
+class _Findings:
+    """What is found in some entries."""
+
+    n_entries: int
+    n_feature_rows: int = 0
+    n_derivative_rows: int = 0
+    n_recomputed: int = 0
+    faults: list[Fault] = field(default_factory=list)
+    differences: list[Difference] = field(default_factory=list)
+    unusual: Counter[str] = field(default_factory=Counter)
+
+
+def _add(
+    found: _Findings, result: CacheVerification, unusual: Counter[str], max_faults: int
+) -> None:
+    result.n_entries += found.n_entries
+    result.n_feature_rows += found.n_feature_rows
+    result.n_derivative_rows += found.n_derivative_rows
+    result.n_recomputed += found.n_recomputed
+    result.n_faults += len(found.faults)
+    result.n_differences += len(found.differences)
+    found.faults.sort(key=lambda fault: fault.molecule or 0)
+    found.differences.sort(key=lambda difference: (difference.entry, difference.field))
+    result.faults += found.faults[: max(0, max_faults - len(result.faults))]
+    result.differences += found.differences[: max(0, max_faults - len(result.differences))]
+    unusual += found.unusual
+
+
+class _Examiner:
+    """Looks at entries; thread-safe."""
+
+    def __init__(self, cache: TorchCache, again: Recomputation | None) -> None:
+        self._path = cache.path
+        self._reader = cache._reader()
+        self._again = again
+        self._dataset = TorchCacheDataset(cache, dtype=torch.float64, num_threads=1)
+        self._n_atoms = self._dataset.n_atoms.tolist()
+        self._atom_bytes = 96 + 8 * (self._reader.n_features if cache.has_features else 0)
+
+    def parts(self) -> Iterator[range]:
+        """All entries, a part at a time."""
+        first = n_bytes = 0
+        for entry, n_atoms in enumerate(self._n_atoms):
+            more = self._atom_bytes * max(n_atoms, 0) + self._row_bytes(entry)
+            is_full = entry - first == _ENTRIES_AT_ONCE or n_bytes + more > _BYTES_AT_ONCE
+            if is_full and entry > first:
+                yield range(first, entry)
+                first, n_bytes = entry, 0
+            n_bytes += more
+        if first < len(self._n_atoms):
+            yield range(first, len(self._n_atoms))
+
+    def _row_bytes(self, entry: int) -> int:
+        reader = self._reader
+        if not reader.has_force_derivatives:
+            return 0
+        try:
+            n_edges, n_triplets = reader.derivative_sizes(entry) or (0, 0)
+        except AtompackError:  # reading the row will tell
+            return 0
+        of_edge = 16 + 8 * (3 * reader.n_radial + 1)
+        return n_edges * of_edge + n_triplets * (24 + 8 * (9 * reader.n_angular + 1))
+
+    def examine(self, part: range) -> _Findings:
+        """Reads the entries, and computes them again where that is asked for."""
+        findings = _Findings(len(part))
+        sound = list(self._read(list(part), findings))
+        if self._again is not None:
+            for share in self._again.shares(sound):
+                self._recompute(self._again, share, findings)
+        return findings
+
+    def _read(self, entries: list[int], findings: _Findings) -> Iterator[int]:
+        """Gives back the entries that can be read."""
+        try:
+            batch = self._dataset.batch(entries)
+            self._survey(batch, findings)
+        except AtompackError as error:
+            if len(entries) == 1:
+                findings.faults.append(Fault(self._path, entries[0], str(error)))
+                return
+            half = len(entries) // 2
+            yield from self._read(entries[:half], findings)
+            yield from self._read(entries[half:], findings)
+            return
+        yield from entries
+
+    def _survey(self, batch: MoleculeBatch, findings: _Findings) -> None:
+        forces = batch.mask("forces").numpy()
+        claimed = np.array([self._reader.has_forces(entry) for entry in batch.index.tolist()], bool)
+        for i in np.flatnonzero(forces != claimed):
+            entry, words = int(batch.index[i]), ("none", "forces")
+            message = (
+                f"{self._path}: structure: expected {words[int(claimed[i])]} as /entries/meta "
+                f"says, got {words[int(forces[i])]} (molecule {entry}, field 'forces')"
+            )
+            findings.faults.append(Fault(self._path, entry, message))
+        if "features" in batch:
+            rows = batch.mask("features").numpy()
+            findings.n_feature_rows += int(rows.sum())
+            findings.unusual[_NO_FEATURES] += int((~rows).sum())
+        if "radial_dG_drij" in batch:
+            rows = batch.mask("radial_dG_drij").numpy()
+            findings.n_derivative_rows += int(rows.sum())
+            findings.unusual[_NO_DERIVATIVES] += int((forces & ~rows).sum())
+            findings.unusual[_NO_FORCES] += int((rows & ~forces).sum())
+        findings.unusual[_NON_FINITE] += _n_non_finite(batch)
+        findings.unusual = +findings.unusual  # without zeros
+
+    def _recompute(self, again: Recomputation, entries: list[int], findings: _Findings) -> None:
+        try:
+            if len(entries) == 1:
+                again.check_size(entries[0])
+            found = list(again.compare(self._dataset.batch(entries)))
+        except AtompackError as error:
+            if len(entries) == 1:
+                message = _with_entry(str(error), self._path, entries[0])
+                findings.faults.append(Fault(self._path, entries[0], message))
+                return
+            for entry in entries:
+                self._recompute(again, [entry], findings)
+            return
+        findings.n_recomputed += len(entries)
+        findings.differences += found
+
+
+def _n_non_finite(batch: MoleculeBatch) -> int:
+    """Entries of which any row that is there holds no number."""
+    bad = np.zeros(len(batch), bool)
+    for name in ("features", *DERIVATIVES):
+        if name not in batch or not batch[name].is_floating_point():
+            continue
+        values = batch[name].numpy()
+        rows = np.unique(np.nonzero(~np.isfinite(values))[0])
+        begins = batch.ptr if name == "features" else batch._first_rows(_centers_of(name))
+        owners = np.searchsorted(begins.numpy(), rows, side="right") - 1
+        present = batch.mask(name).numpy()
+        bad[owners[present[owners]]] = True
+    return int(bad.sum())
+
+
+def _centers_of(name: str) -> str:
+    return f"{name.partition('_')[0]}_center_idx"
+
+
+def _with_entry(message: str, path: str, entry: int) -> str:
+    """What is said of a batch of one, said of the entry."""
+    if message.startswith(path):
+        return message
+    return f"{path}: {message.replace('molecule 0', f'molecule {entry}', 1)}"
+
+
+def _in_order(examiner: _Examiner, threads: int) -> Iterator[_Findings]:
+    """What is found in each part, in their order; at most two parts a thread are on their way."""
+    parts = examiner.parts()
+    waiting: deque[Future[_Findings]] = deque()
+    with ThreadPoolExecutor(threads, initializer=work_alone) as pool:
+        try:
+            while True:
+                while len(waiting) < 2 * threads and (part := next(parts, None)):
+                    waiting.append(pool.submit(examiner.examine, part))
+                if not waiting:
+                    return
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()

@@ -1,0 +1,281 @@
+"""Structures from arrays in NPZ and HDF5 files."""
+
+from __future__ import annotations
+
+import os
+import re
+import zipfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, NamedTuple
+
+from atompack_torch._core import check_regular_file
+from atompack_torch.conversion.report import Report, described
+from atompack_torch.conversion.rows import HdfRows, NpzRows, Rows
+from atompack_torch.conversion.systems import Level, Member, System, said_level
+from atompack_torch.errors import AtompackError, CorruptFileError, FieldError
+from atompack_torch.fields import ATOM_PROPERTY, MOLECULE_PROPERTY, PREFIXES
+from atompack_torch.writers.columns import Columns
+
+_Path = str | os.PathLike[str]
+Systems = Iterator[System]
+
+# What well-known collections call their arrays; ``keys`` overrides.
+_KNOWN = {
+    "positions": ("positions", "R", "coords", "coordinates", "pos"),
+    "atomic_numbers": ("atomic_numbers", "z", "Z", "nuclear_charges", "species", "numbers"),
+    "energy": ("energy", "E", "energies"),
+    "forces": ("forces", "F"),
+    "cell": ("cell", "lattice"),
+    "n_atoms": ("n_atoms", "natoms", "N"),
+}
+_NAMES = {key: name for name, keys in _KNOWN.items() for key in keys}
+
+
+def count_npz(path: _Path, *, keys: Mapping[str, str] | None = None) -> int:
+    """Number of structures."""
+    return _Survey(_Request(str(path), keys or {}, None, Counter()), _npz_systems).n_structures
+
+
+def count_hdf5(path: _Path, *, keys: Mapping[str, str] | None = None) -> int:
+    """Number of structures."""
+    return _Survey(_Request(str(path), keys or {}, None, Counter()), _hdf5_systems).n_structures
+
+
+def read_npz(
+    path: _Path,
+    *,
+    keys: Mapping[str, str] | None = None,
+    report: Report,
+    padding: int | None = None,
+) -> Iterator[Columns]:
+    """Blocks of the structures in an ``.npz`` file, in order, in the types of the file.
+
+    Layouts: see ``systems.System``. Members are read as streams, compressed or not: memory holds
+    one block, and ``n_atoms`` or ``ptr`` (8 bytes a structure).
+
+    Args:
+        path: a file.
+        keys: the file's name → ours: ``positions``, ``atomic_numbers``, ``n_atoms``, ``ptr``, a
+            label, or the name of a custom property, with its scope (``atom_properties/q``) where
+            the shape does not tell it. Common names (``R``, ``z``, ``E``, ``F``, ``coords``, ...)
+            are known.
+        report: told how names were understood and what was left out.
+        padding: the atomic number of rows that are no atoms; None: there are none.
+
+    Raises:
+        FieldError: an array is missing, or shapes do not fit together.
+        CorruptFileError: the file is damaged.
+        UnsupportedFormatError: pickled objects or Fortran order.
+    """
+    return _read(_Request(str(path), keys or {}, padding, Counter()), _npz_systems, report)
+
+
+def read_hdf5(
+    path: _Path,
+    *,
+    keys: Mapping[str, str] | None = None,
+    report: Report,
+    padding: int | None = None,
+) -> Iterator[Columns]:
+    """Blocks of the structures in an HDF5 file, in the types of the file.
+
+    As ``read_npz``; every group that holds positions is a system of its own, in the order of their
+    names, and its path becomes the ``name`` of its structures. ``keys`` names datasets, not paths.
+    """
+    return _read(_Request(str(path), keys or {}, padding, Counter()), _hdf5_systems, report)
+
+
+class _Request(NamedTuple):
+    """A file, and how to understand it.
+
+    Attributes:
+        path: of the file.
+        keys: the file's name → ours.
+        padding: atomic number of rows that are no atoms.
+        stray: name of a dataset in a group without positions → how many there are; filled while
+            the file is walked.
+    """
+
+    path: str
+    keys: Mapping[str, str]
+    padding: int | None
+    stray: Counter[str]
+
+
+_Opener = Callable[[_Request], AbstractContextManager[Systems]]
+
+
+class _Survey:
+    """What is to be known before the first block: how many, and the level of each member.
+
+    A shape alone may not tell: (M, 9) are nine numbers a structure, or one for each of nine atoms.
+    """
+
+    def __init__(self, request: _Request, systems: _Opener) -> None:
+        self.n_structures = 0
+        self.seen: set[str] = set()
+        self._sizes: set[int | None] = set()
+        self._possible: dict[str, set[Level]] = {}
+        self._shapes: dict[str, tuple[int, ...]] = {}
+        with systems(request) as found:
+            for system in found:
+                self._add(system)
+        if not self._sizes:
+            raise FieldError(
+                f"{request.path}: expected an array of positions, got none: name it in keys"
+            )
+
+    def _add(self, system: System) -> None:
+        self.n_structures += system.n_structures
+        self._sizes.add(system.n_atoms)
+        self.seen.update(member.key for member in system.members.values())
+        for member in system.fields():
+            possible = system.levels(member)
+            if said_level(member.name) is None:
+                self._possible[member.key] = self._possible.get(member.key, possible) & possible
+                self._shapes[member.key] = member.rows.shape[1:]
+
+    def levels(self, report: Report) -> dict[str, Level]:
+        """The levels of custom members; those whose rows are nothing are missing, and reported."""
+        levels: dict[str, Level] = {}
+        for key, possible in self._possible.items():
+            if possible >= {"atom", "molecule"} and len(self._sizes) == 1:
+                level: Level = "molecule" if self._shapes[key] == (3,) else "atom"
+                what = "each atom" if level == "atom" else "the structure"
+                report.note(f"{key!r} taken as a property of {what}; keys can say otherwise")
+                levels[key] = level
+            elif possible:
+                levels[key] = min(possible, key=("atom", "molecule", "shared").index)
+            else:
+                report.skip(f"array {key!r}", "its rows are neither structures nor atoms")
+        return levels
+
+
+def _read(request: _Request, systems: _Opener, report: Report) -> Iterator[Columns]:
+    survey = _Survey(request, systems)
+    for key in sorted({*request.keys} - survey.seen):
+        raise FieldError(f"{request.path}: keys: no array {key!r}")
+    custom = survey.levels(report)
+    for name, n in request.stray.items():
+        report.skip(f"array {name!r}", "there are no positions in its group", n)
+    with systems(request) as found:
+        for system in found:
+            levels = dict(custom)
+            for member in system.members.values():
+                if member.key != member.name:
+                    report.note(f"{member.key!r} read as {member.name}")
+            for member in system.fields():
+                if said_level(member.name) is not None:
+                    (levels[member.key],) = system.levels(member)
+                elif levels.get(member.key) == "shared" and not system.name:
+                    del levels[member.key]
+                    report.skip(f"array {member.key!r}", "one value for the whole file")
+                    _warn_of_unit(member, report)
+            for member in system.members.values():
+                if member.key != member.name:
+                    report.origin(_field_name(member, levels), member.key)
+            for key in system.left_out:
+                report.skip(f"array {key!r}", "keys give its name to another")
+            yield from system.blocks(levels, report)
+
+
+def _field_name(member: Member, levels: Mapping[str, Level]) -> str:
+    """The name of a member's field, with its scope."""
+    if said_level(member.name) is not None or member.name in ("positions", "atomic_numbers"):
+        return member.name
+    scope = ATOM_PROPERTY if levels.get(member.key) == "atom" else MOLECULE_PROPERTY
+    return PREFIXES[scope] + member.name
+
+
+def _warn_of_unit(member: Member, report: Report) -> None:
+    """Some collections (sGDML) say in an array what units the others have."""
+    if not re.search(r"units?$", member.key, re.IGNORECASE) or member.rows.dtype.kind not in "SU":
+        return
+    value = member.rows.read(0, 1).reshape(-1)[0]
+    text = value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+    report.warn(f"{member.key!r} says {text!r}: units are those of the source unless one is given")
+
+
+def _system(
+    request: _Request, arrays: Iterable[tuple[str, Rows]], where: str, name: str = ""
+) -> System:
+    """Arrays under the names that they have here."""
+    members: dict[str, Member] = {}
+    left_out = []
+    mapped = {*request.keys.values()}
+    for key, rows in arrays:
+        known = _NAMES.get(key, key)
+        here = request.keys.get(key, key if known in mapped else known)
+        if here in mapped and key not in request.keys:
+            left_out.append(key)
+        elif here in members:
+            both = f"{members[here].key!r} and {key!r}"
+            raise FieldError(f"{where}: {both} could both be {here}: say which in keys")
+        else:
+            members[here] = Member(key, here, rows)
+    return System(where, members, request.padding, name, left_out)
+
+
+@contextmanager
+def _npz_systems(request: _Request) -> Iterator[Systems]:
+    path = request.path
+    check_regular_file(path)
+    try:
+        archive = zipfile.ZipFile(path)
+    except OSError:
+        raise
+    except Exception as error:  # damaged tables fail in many ways
+        raise CorruptFileError(f"{path}: no .npz file: {described(error)}") from error
+    with archive:
+        names = [name for name in archive.namelist() if name.endswith(".npy")]
+        arrays = [(name.removesuffix(".npy"), NpzRows(path, archive, name)) for name in names]
+        yield iter([_system(request, arrays, path)])
+
+
+@contextmanager
+def _hdf5_systems(request: _Request) -> Iterator[Systems]:
+    import h5py
+
+    check_regular_file(request.path)
+    try:
+        file = h5py.File(request.path, "r")
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise CorruptFileError(f"{request.path}: no HDF5 file: {described(error)}") from error
+    with file:
+        yield _guarded(request.path, _systems_below(request, file, frozenset()))
+
+
+def _guarded(path: str, systems: Systems) -> Systems:
+    """In a damaged file, any step from group to group may fail in its own way."""
+    try:
+        yield from systems
+    except AtompackError:
+        raise
+    except Exception as error:
+        raise CorruptFileError(f"{path}: {described(error)}") from error
+
+
+def _systems_below(request: _Request, group: Any, above: frozenset[Any]) -> Systems:
+    """Systems of a group and of those in it, depth first. Only hard links are followed."""
+    import h5py
+
+    here, where = h5py.h5o.get_info(group.id).addr, f"{request.path}: {group.name}"
+    if here in above:
+        raise CorruptFileError(f"{where}: expected a tree of groups, got a circle")
+    own = [name for name in group if group.get(name, getlink=True, getclass=True) is h5py.HardLink]
+    kinds = {name: group.get(name, getclass=True) for name in own}
+    datasets = [name for name, kind in kinds.items() if kind is h5py.Dataset]
+    datasets = [name for name in datasets if group[name].shape is not None]  # holds nothing
+    keys = request.keys
+    if any(keys.get(name, _NAMES.get(name)) == "positions" for name in datasets):
+        arrays = [(name, HdfRows(request.path, group[name])) for name in datasets]
+        yield _system(request, arrays, where, group.name.strip("/"))
+    else:
+        request.stray.update(datasets)
+    for name, kind in kinds.items():
+        if kind is h5py.Group:
+            yield from _systems_below(request, group[name], above | {here})

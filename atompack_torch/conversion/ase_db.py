@@ -1,0 +1,279 @@
+"""ASE databases: SQLite (``.db``), and LMDB (``.aselmdb``) by the package ase-db-backends."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import warnings
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from atompack_torch._core import check_regular_file
+from atompack_torch.batch.conversions import Parts, atoms_of, parts_of, plain_value
+from atompack_torch.conversion.ase_files import converted
+from atompack_torch.conversion.lmdb_pages import LmdbFile, checked_ids
+from atompack_torch.conversion.records import BLOCK_STRUCTURES, blocks, records_of
+from atompack_torch.conversion.report import Report, described
+from atompack_torch.errors import AtompackError, CorruptFileError, file_exists
+from atompack_torch.fields import (
+    ATOM_PROPERTY,
+    BUILTIN,
+    BUILTINS,
+    MOLECULE_PROPERTY,
+    PREFIXES,
+    prefixed_id,
+)
+from atompack_torch.writers.columns import Columns
+from atompack_torch.writers.committing import Committing
+
+_Path = str | os.PathLike[str]
+_TYPES = {".json": "json", ".aselmdb": "aselmdb"}
+_BOOKKEEPING = "ids, times, users and calculator settings of the rows are not carried over"
+
+
+def count(path: _Path) -> int:
+    """Number of rows.
+
+    Raises:
+        CorruptFileError, ImportError, OSError: as ``read`` does.
+    """
+    database = _connect(path)
+    try:
+        return len(database)
+    except AtompackError:
+        raise
+    except Exception as error:  # whatever the database stumbles over
+        raise CorruptFileError(f"{path}: {described(error)}") from error
+
+
+def read(path: _Path, *, report: Report) -> Iterator[Columns]:
+    """Blocks of the rows, ordered by id.
+
+    Key-value pairs and data become molecule properties; an entry of ``data`` named after a scope
+    (``atom_properties/KEY``) or a label, as ``Writer`` puts it there, becomes what its name says.
+
+    Raises:
+        CorruptFileError: a row cannot be read.
+        ImportError: the database needs a package that is not installed.
+        OSError: the file cannot be opened.
+    """
+    return blocks(_records(path, report))
+
+
+def _records(path: _Path, report: Report) -> Iterator[Parts]:
+    report.note(_BOOKKEEPING)
+    database = _connect(path)
+    for number, row in enumerate(_rows(database, str(path))):
+        yield from converted(partial(_parts, database, row, report), path, number, report)
+
+
+def _rows(database: Any, path: str) -> Iterator[Any]:
+    """All rows by id, or ids of rows that fail when they are read with others."""
+    if hasattr(database, "ids"):  # LMDB: one row at a time
+        yield from database.ids
+        return
+    last = 0
+    while True:
+        # ASE fetches everything that is selected before it hands out the first row.
+        piece = {"sort": "id", "limit": BLOCK_STRUCTURES}
+        try:
+            rows = list(database.select(f"id>{last}", **piece))
+        except Exception:
+            try:
+                bare = database.select(f"id>{last}", columns=["id"], include_data=False, **piece)
+                rows = [row.id for row in bare]
+            except Exception as error:  # whatever the database stumbles over
+                raise CorruptFileError(f"{path}: {described(error)}") from error
+        if not rows:
+            return
+        yield from rows
+        last = rows[-1] if isinstance(rows[-1], int) else rows[-1].id
+
+
+def _connect(path: _Path) -> Any:
+    import ase.db
+
+    check_regular_file(os.fspath(path))
+    suffix = Path(path).suffix
+    kind = _TYPES.get(suffix, "db")
+    try:
+        if kind == "aselmdb":
+            return _lmdb_class()(os.fspath(path), use_lock_file=False, readonly=True)
+        return ase.db.connect(os.fspath(path), kind, use_lock_file=False)
+    except ImportError as error:
+        raise ImportError(f"{path}: reading it needs the package ase-db-backends") from error
+    except (OSError, AtompackError):
+        raise
+    except Exception as error:
+        raise CorruptFileError(f"{path}: {described(error)}") from error
+
+
+def _lmdb_class() -> Any:
+    """The backend's database over our own reader of LMDB, which a cut file does not kill."""
+    backend: Any = importlib.import_module("ase_db_backends.aselmdb")
+
+    class Database(backend.LMDBDatabase):  # type: ignore[misc]
+        def _open_lmdb_env(self) -> None:
+            self._env = LmdbFile(self.filename)
+            self._env_pid = os.getpid()
+
+        def _load_ids(self) -> None:
+            deleted = self.env.get(b"deleted_ids")
+            n_deleted = len(backend.decode_bytestream(deleted, json_decode=True)) if deleted else 0
+            checked_ids(self.filename, self._nextid, n_deleted, self.env.entries)
+            super()._load_ids()
+
+        def close(self) -> None:
+            if getattr(self, "_env", None) is not None:
+                self._env.close()
+
+    return Database
+
+
+def _parts(database: Any, row: Any, report: Report) -> Parts:
+    if isinstance(row, int):
+        row = database.get(id=row)
+    parts = parts_of(row.toatoms(), report.skip)
+    for key, value in row.key_value_pairs.items():
+        _put(parts, key, value, f"key-value pair {key!r}", report)
+    for key, value in row.data.items():
+        _put(parts, key, value, f"data {key!r}", report)
+    return parts
+
+
+def _put(parts: Parts, key: str, value: Any, what: str, report: Report) -> None:
+    plain = plain_value(value)
+    if plain is None and value is not None:
+        report.skip(what, f"no number, string or array of numbers: {type(value).__name__}")
+        return
+    scope, own = prefixed_id(key) or (_scope_of(key, plain), key)
+    target = (parts.labels, parts.atom_properties, parts.properties)[scope]
+    if own in target:
+        report.skip(what, "the row has another value of that name")
+    else:
+        target[own] = plain
+
+
+def _scope_of(key: str, value: Any) -> int:
+    """``Writer`` leaves in pairs and data what a row has no place of its own for."""
+    is_label = (key == "name" and isinstance(value, str)) or (
+        key == "stress" and np.shape(value) == BUILTINS[key].shape
+    )
+    return BUILTIN if is_label else MOLECULE_PROPERTY
+
+
+class Writer(Committing):
+    """Writes structures as rows of a new database; a context manager.
+
+    Labels go where ASE keeps them, numbers and strings to key-value pairs where ASE takes them, all
+    else to ``data``: atom properties as ``atom_properties/KEY``, properties whose name is a scope
+    or a label as ``properties/KEY``. Each block is one transaction. The file appears under its
+    name when the block of ``with`` ends without an error.
+
+    Args:
+        path: the SQLite database to be made.
+        report: told what a row cannot hold.
+        overwrite: replace a file that is there.
+
+    Raises:
+        FileExistsError: the file is there.
+    """
+
+    def __init__(self, path: _Path, *, report: Report, overwrite: bool = False) -> None:
+        self._path = Path(path)
+        self._report = report
+        if self._path.exists() and not overwrite:
+            raise file_exists(path, "mode='w' replaces it")
+        name = f".{self._path.name}.{os.getpid()}.tmp"
+        self._temporary = self._path.with_name(name)
+        self._temporary.unlink(missing_ok=True)
+
+    def __enter__(self) -> Writer:
+        import ase.db
+
+        self._database = ase.db.connect(os.fspath(self._temporary), "db", use_lock_file=False)
+        len(self._database)  # makes the tables, also for a database without rows
+        return self
+
+    def write(self, columns: Columns) -> None:
+        """Adds a block."""
+        with self._database:
+            for parts in records_of(columns):
+                self._write_row(parts)
+
+    def _write_row(self, parts: Parts) -> None:
+        pairs: dict[str, Any] = {}
+        data: dict[str, Any] = {}
+        labels = self._held_labels(parts.labels, data)
+        if "name" in labels:
+            _file("name", labels.pop("name"), pairs, data)
+        arrays = {}
+        for key, value in parts.atom_properties.items():
+            if key == "masses" and _are_masses(value, len(parts.positions)):
+                arrays[key] = value  # of the row itself: ASE divides the momenta by them
+            else:
+                data[PREFIXES[ATOM_PROPERTY] + key] = value
+        for key, value in parts.properties.items():
+            is_taken = key in BUILTINS or prefixed_id(key) is not None
+            prefix = PREFIXES[MOLECULE_PROPERTY] if is_taken else ""
+            _file(prefix + key, value, pairs, data)
+        atoms = atoms_of(Parts(parts.positions, parts.atomic_numbers, labels, {}, arrays))
+        self._database.write(atoms, key_value_pairs=pairs, data=data)
+
+    def _held_labels(self, labels: Mapping[str, Any], data: dict[str, Any]) -> dict[str, Any]:
+        """What ASE can hold as a label; of the rest, to data what it can hold there."""
+        held = dict(labels)
+        if "velocities" in held:
+            self._report.note("velocities: kept as momenta, so their last digits may change")
+        if "pbc" not in held:
+            self._report.note("pbc: F F F where it was absent, as ASE has no other word for it")
+        if "cell" in held and not np.any(held["cell"]):
+            self._report.skip("cell", "a cell of zeros means none to ASE")
+            del held["cell"]
+        if "energy" in held and np.isnan(held["energy"]):
+            self._report.skip("energy", "SQLite cannot hold NaN")
+            del held["energy"]
+        stress = held.get("stress")
+        if stress is not None and not np.array_equal(stress, stress.T, equal_nan=True):
+            data["stress"] = held.pop("stress")  # ASE keeps the six numbers of a symmetric one
+        return held
+
+    def close(self) -> None:
+        """The database gets its name."""
+        del self._database
+        self._temporary.replace(self._path)
+
+    def discard(self) -> None:
+        """Nothing of it stays."""
+        del self._database
+        for left in self._temporary.parent.glob(f"{self._temporary.name}*"):
+            left.unlink()
+
+    def _is_unfinished(self) -> bool:
+        return hasattr(self, "_database")
+
+
+def _are_masses(value: Any, n_atoms: int) -> bool:
+    """True if a row of ASE holds the values as its masses, in their type."""
+    return np.shape(value) == (n_atoms,) and value.dtype == np.float64 and n_atoms > 0
+
+
+def _file(key: str, value: Any, pairs: dict[str, Any], data: dict[str, Any]) -> None:
+    """To the pairs if ASE takes it there, else to data."""
+    from ase.db.core import check
+
+    if isinstance(value, (np.generic, np.ndarray)) and value.ndim == 0:
+        value = value.item()
+    fits = isinstance(value, (int, float, str))
+    if fits:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # a key that reads like a formula confuses queries
+            try:
+                check({key: value})
+            except (ValueError, UserWarning):
+                fits = False
+    (pairs if fits else data)[key] = value

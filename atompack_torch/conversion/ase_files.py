@@ -1,0 +1,78 @@
+"""Structures from any file that ASE reads."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from atompack_torch._core import check_regular_file
+from atompack_torch.batch.conversions import Parts, parts_of
+from atompack_torch.conversion.records import blocks
+from atompack_torch.conversion.report import Report, described
+from atompack_torch.errors import AtompackError, CorruptFileError
+from atompack_torch.writers.columns import Columns
+
+
+def read(
+    path: str | os.PathLike[str], *, report: Report, ase_format: str | None = None
+) -> Iterator[Columns]:
+    """Blocks of the structures in a file, in order, as float64.
+
+    Memory is bounded where ASE's reader for the format hands out one structure at a time
+    (trajectories, extended XYZ, most logs of relaxations).
+
+    Args:
+        path: a file.
+        report: told what a structure holds that has no place in columns.
+        ase_format: ASE's name of the format; None: ASE finds out.
+
+    Raises:
+        CorruptFileError: ASE's reader fails; it cannot go on behind a fault.
+        OSError: the file cannot be opened.
+    """
+    return blocks(_records(path, report, ase_format))
+
+
+def _records(
+    path: str | os.PathLike[str], report: Report, ase_format: str | None
+) -> Iterator[Parts]:
+    import ase.io
+
+    if not Path(path).is_dir():  # some of ASE's formats are folders
+        check_regular_file(os.fspath(path))
+    images = ase.io.iread(
+        os.fspath(path), ":", format=ase_format, parallel=False, do_not_split_by_at_sign=True
+    )
+    number = 0
+    while True:
+        try:
+            atoms = next(images, None)
+        except (OSError, ImportError):
+            raise
+        except Exception as error:  # whatever a parser stumbles over
+            fault = f"{path}: {described(error)} (molecule {number})"
+            raise CorruptFileError(fault) from error
+        if atoms is None:
+            return
+        yield from converted(partial(parts_of, atoms, report.skip), path, number, report)
+        number += 1
+
+
+def converted(make: Callable[[], Parts], path: Any, number: int, report: Report) -> Iterator[Parts]:
+    """One structure, or none if it was refused and that was asked for."""
+    try:
+        made = make()
+    except (OSError, ImportError):
+        raise
+    except Exception as error:  # odd values: shapes, types, units that ASE itself rejects
+        what = described(error)
+        if isinstance(error, AtompackError):  # of our own: it tells the path
+            what = str(error).removeprefix(f"{path}: ")
+        fault = CorruptFileError(f"{path}: {what} (molecule {number})")
+        fault.__cause__ = error
+        report.refuse(fault)
+        return
+    yield made

@@ -1,0 +1,60 @@
+"""``.atp`` files as a source and as a target of conversions."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import numpy as np
+
+from atompack_torch.conversion.forwarding import WritesThrough, readable
+from atompack_torch.conversion.records import BLOCK_ATOMS, BLOCK_STRUCTURES
+from atompack_torch.conversion.report import Report
+from atompack_torch.datasets.atp import AtpDataset
+from atompack_torch.writers.atp import AtpWriter, Codec
+from atompack_torch.writers.columns import Columns
+
+_Path = str | os.PathLike[str]
+
+
+def count(path: _Path) -> int:
+    """Number of molecules in a file or a folder of shards."""
+    return len(AtpDataset(path))
+
+
+def read(path: _Path, *, report: Report) -> Iterator[Columns]:
+    """Blocks of the molecules of a file, or of a folder of shards, in order, as stored.
+
+    Raises:
+        CorruptFileError: a record is damaged.
+    """
+    with AtpDataset(path, access="sequential") as dataset:
+        n_atoms = dataset.n_atoms.numpy()  # reads the index
+        ends = np.cumsum(n_atoms)
+        first = 0
+        while first < len(ends):
+            before = ends[first] - n_atoms[first]
+            by_atoms = int(np.searchsorted(ends, before + BLOCK_ATOMS, side="right"))
+            last = max(min(by_atoms, first + BLOCK_STRUCTURES), first + 1)
+            yield from readable(lambda i, j: dataset[i:j], first, last, report)
+            first = last
+
+
+class Writer(WritesThrough):
+    """Writes one file, committed once, when the block of ``with`` ends without an error.
+
+    Args:
+        path: of the file.
+        codec: as for ``AtpWriter``.
+        level: of the codec.
+        append: to the file that is there; otherwise it is replaced at the commit.
+    """
+
+    _writer: AtpWriter
+
+    def __init__(self, path: _Path, codec: Codec | None, level: int, *, append: bool) -> None:
+        self._writer = AtpWriter(path, codec=codec, level=level, mode="a" if append else "w")
+
+    def write(self, columns: Columns) -> None:
+        """Adds a block."""
+        self._writer.write_columns(columns)

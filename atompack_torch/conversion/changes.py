@@ -1,0 +1,270 @@
+"""Changes of values that a conversion makes on request, and on request only."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from atompack_torch.conversion.virials import with_stress
+from atompack_torch.errors import FieldError
+from atompack_torch.fields import BUILTIN
+from atompack_torch.writers.columns import Array, Column, Columns
+
+if TYPE_CHECKING:
+    from atompack_torch.conversion.report import Report
+
+# Dimension → name of a unit → its names in ase.units, as a product of powers.
+_UNITS: dict[str, dict[str, dict[str, int]]] = {
+    "energy": {
+        "eV": {"eV": 1},
+        "Ha": {"Hartree": 1},
+        "Hartree": {"Hartree": 1},
+        "Ry": {"Rydberg": 1},
+        "kcal/mol": {"kcal": 1, "mol": -1},
+        "kJ/mol": {"kJ": 1, "mol": -1},
+        "J": {"J": 1},
+    },
+    "length": {
+        "Angstrom": {"Angstrom": 1},
+        "Ang": {"Angstrom": 1},
+        "Å": {"Angstrom": 1},
+        "Bohr": {"Bohr": 1},
+        "nm": {"nm": 1},
+        "m": {"m": 1},
+    },
+    "stress": {"GPa": {"GPa": 1}, "Pa": {"Pascal": 1}, "bar": {"bar": 1}},
+}
+_SCALES = {"meV": (1e-3, "eV"), "mHa": (1e-3, "Ha"), "MPa": (1e6, "Pa"), "kbar": (1e3, "bar")}
+_DTYPES = ("float32", "float64")
+_OF_DTYPE = ("positions", "forces", "velocities")
+# In names of custom properties.
+_WITH_UNIT = re.compile(
+    r"energ|enthalp|force|grad|stress|virial|pressure|dipol|quadrupol|polari[sz]"
+    r"|(^|_)(e\d?|u0|homo|lumo|gap)(_|$)",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What to change on the way.
+
+    Attributes:
+        force_sign: ``"flip"`` changes the sign of ``forces``: a gradient dE/dr becomes -dE/dr.
+        stress_sign: ``"flip"`` changes the sign of ``stress``.
+        stress_from: ``"virial"``: what the source has as ``stress`` is a virial, an energy; it
+            becomes -virial / volume. See ``virials``.
+        energy_unit: unit of the source's ``energy``; it becomes eV. One of eV, meV, Ha, Hartree,
+            mHa, Ry, kcal/mol, kJ/mol, J.
+        length_unit: of ``positions`` and ``cell``; they become Å. Angstrom, Ang, Å, Bohr, nm, m.
+        force_unit: of ``forces``, as ENERGY/LENGTH; they become eV/Å.
+        stress_unit: of ``stress``, as ENERGY/LENGTH^3 or GPa, MPa, Pa, kbar, bar; it becomes eV/Å³.
+            A virial is in ``energy_unit``.
+        dtype: ``"float32"`` or ``"float64"`` for positions, forces and velocities.
+
+    Only the labels named here change; custom properties never do. Factors are those of
+    ``ase.units``; they are applied in float64, and the type of the values stays.
+
+    Raises:
+        ValueError: a choice or unit that is not known.
+    """
+
+    stress_sign: Literal["flip"] | None = None
+    energy_unit: str | None = None
+    length_unit: str | None = None
+    force_unit: str | None = None
+    stress_unit: str | None = None
+    dtype: Literal["float32", "float64"] | None = None
+    force_sign: Literal["flip"] | None = None
+    stress_from: Literal["virial"] | None = None
+
+    def __post_init__(self) -> None:
+        for name, choice in (("stress", self.stress_sign), ("force", self.force_sign)):
+            if choice not in (None, "flip"):
+                raise ValueError(f"{name}_sign: expected flip or None, got {choice!r}")
+        if self.stress_from not in (None, "virial"):
+            raise ValueError(f"stress_from: expected virial or None, got {self.stress_from!r}")
+        if self.stress_from is not None and self.stress_unit is not None:
+            raise ValueError("stress_unit: a virial is an energy, give energy_unit instead")
+        if self.dtype not in (None, *_DTYPES):
+            raise ValueError(f"dtype: expected one of {', '.join(_DTYPES)}, got {self.dtype!r}")
+        self._factors()
+
+    def _factors(self) -> dict[str, float]:
+        """Label → what its values are multiplied by."""
+        factors: dict[str, float] = {}
+        if self.energy_unit is not None:
+            factors["energy"] = _factor("energy", self.energy_unit)
+        if self.length_unit is not None:
+            factors["positions"] = factors["cell"] = _factor("length", self.length_unit)
+        if self.force_unit is not None:
+            factors["forces"] = _factor("force", self.force_unit)
+        if self.force_sign == "flip":
+            factors["forces"] = -factors.get("forces", 1.0)
+        if self.stress_unit is not None:
+            factors["stress"] = _factor("stress", self.stress_unit)
+        if self.stress_from is not None and self.energy_unit is not None:
+            factors["stress"] = _factor("energy", self.energy_unit)
+        if self.stress_sign == "flip":
+            factors["stress"] = -factors.get("stress", 1.0)
+        return factors
+
+    def _units(self) -> list[tuple[str, str, str | None, str]]:
+        """(label, option, unit, what it becomes)."""
+        virial = self.stress_from is not None
+        return [
+            ("energy", "energy_unit", self.energy_unit, "eV"),
+            ("positions", "length_unit", self.length_unit, "Å"),
+            ("cell", "length_unit", self.length_unit, "Å"),
+            ("forces", "force_unit", self.force_unit, "eV/Å"),
+            ("stress", "energy_unit", self.energy_unit, "eV (as a virial)")
+            if virial
+            else ("stress", "stress_unit", self.stress_unit, "eV/Å³"),
+        ]
+
+    def _others(self) -> list[tuple[str, str, str | None, str]]:
+        """(label, option, choice, what it does)."""
+        return [
+            ("forces", "force_sign", self.force_sign, "sign flipped"),
+            ("stress", "stress_from", self.stress_from, "virial to stress, -virial / volume"),
+            ("stress", "stress_sign", self.stress_sign, "sign flipped"),
+        ]
+
+    def describe(self, changed: Mapping[str, int] | None = None) -> list[str]:
+        """One line for each change, for a report.
+
+        Args:
+            changed: label (``positions``, too) → number of structures that have it, and
+                ``"dtype LABEL"`` → of those whose type changed: only what was done is described.
+                None: what was asked for.
+        """
+        factors = self._factors()
+        lines = []
+        for label, _, unit, target in self._units():
+            if unit is not None and (changed is None or changed.get(label)):
+                times = f"times {abs(factors[label])!r}"
+                lines.append(f"{label}: {unit} to {target}, {times}{_in(changed, label)}")
+        for label, _, choice, what in self._others():
+            if choice is not None and (changed is None or changed.get(label)):
+                lines.append(f"{label}: {what}{_in(changed, label)}")
+        if self.dtype is not None:
+            cast = [k for k in _OF_DTYPE if changed is None or changed.get(f"dtype {k}")]
+            if cast:
+                lines.append(f"{', '.join(cast)}: to {self.dtype}")
+        return lines
+
+    def unused(self, changed: Mapping[str, int]) -> list[str]:
+        """One line for each option that met no label, for a report."""
+        options: dict[str, list[str]] = {}
+        for label, option, choice, _ in (*self._units(), *self._others()):
+            if choice is not None:
+                options.setdefault(option, []).append(label)
+        return [
+            f"{option}: no structure has {labels[0]}, so nothing was changed"
+            for option, labels in options.items()
+            if not any(changed.get(label) for label in labels)
+        ]
+
+    def source_units(self, fields: Collection[str]) -> list[str]:
+        """Fields like energies, forces, stresses and dipoles that stay in the source's units.
+
+        Args:
+            fields: labels, and properties with their scope as ``properties/KEY``.
+        """
+        converted = {label for label, _, unit, _ in self._units() if unit is not None}
+        return [field for field in fields if field not in converted and has_unit(field)]
+
+    def cautions(self, fields: Collection[str]) -> list[str]:
+        """Fields that stayed in the source's units where others were converted."""
+        if all(unit is None for _, _, unit, _ in self._units()):
+            return []
+        return [
+            f"{field}: left in the unit of the source, "
+            + ("only labels are converted" if "/" in field else "no unit was given for it")
+            for field in self.source_units(fields)
+        ]
+
+    def apply(self, columns: Columns, report: Report | None = None) -> Columns:
+        """A block with the changes made.
+
+        Args:
+            columns: the block.
+            report: told of virials that have no volume; None: nobody is.
+
+        Raises:
+            FieldError: a finite value does not fit into float32.
+        """
+        if self == Changes():
+            return columns
+        factors = self._factors()
+        positions = self._changed("positions", columns.positions, factors)
+        fields = [self._changed_column(column, factors) for column in columns.fields]
+        changed = columns._replace(positions=positions, fields=fields)
+        return changed if self.stress_from is None else with_stress(changed, report)
+
+    def _changed_column(self, column: Column, factors: dict[str, float]) -> Column:
+        if column.scope != BUILTIN:
+            return column
+        if isinstance(column.values, np.ndarray):
+            return column._replace(values=self._changed(column.key, column.values, factors))
+        values = [
+            self._changed(column.key, value, factors) if isinstance(value, np.ndarray) else value
+            for value in column.values
+        ]
+        return column._replace(values=values)
+
+    def _changed(self, label: str, values: Array, factors: dict[str, float]) -> Array:
+        dtype = values.dtype if values.dtype.kind == "f" else np.dtype(np.float64)
+        if self.dtype is not None and label in _OF_DTYPE:
+            dtype = np.dtype(self.dtype)
+        if (label not in factors and dtype == values.dtype) or label in ("pbc", "name"):
+            return values
+        with np.errstate(over="ignore"):
+            exact = values.astype(np.float64) * factors.get(label, 1.0)
+            changed: Array = exact.astype(dtype)
+        if (np.isfinite(values) & ~np.isfinite(changed)).any():
+            raise FieldError(f"{label}: a value is too large for {dtype}")
+        return changed
+
+
+def has_unit(field: str) -> bool:
+    """True if a field is named like an energy, a force, a stress or a dipole."""
+    scope, _, key = field.rpartition("/")
+    return field in ("velocities", "energy", "forces", "stress") or bool(
+        scope and _WITH_UNIT.search(key)
+    )
+
+
+def _in(changed: Mapping[str, int] | None, label: str) -> str:
+    return "" if changed is None else f", in {changed[label]:,} structures"
+
+
+def _factor(quantity: str, unit: str) -> float:
+    if quantity == "force":
+        energy, _, length = unit.rpartition("/")
+        if energy:
+            return _factor("energy", energy) / _factor("length", length)
+    volume = re.fullmatch(r"(.+)/([^/^]+)(?:\^3|³)", unit)
+    if quantity == "stress" and volume:
+        return _factor("energy", volume[1]) / _factor("length", volume[2]) ** 3
+    scale, name = _SCALES.get(unit, (1.0, unit))
+    known = _UNITS.get(quantity, {})
+    if name not in known:
+        raise ValueError(f"{quantity}_unit: expected {_choices(quantity)}, got {unit!r}")
+    import ase.units
+
+    factor = scale
+    for base, power in known[name].items():
+        factor *= getattr(ase.units, base) ** power
+    return factor
+
+
+def _choices(quantity: str) -> str:
+    names = [*_UNITS.get(quantity, {})]
+    names += [name for name, (_, base) in _SCALES.items() if base in names]
+    forms = {"force": "ENERGY/LENGTH such as kcal/mol/Ang", "stress": "ENERGY/LENGTH^3 or one of "}
+    return forms.get(quantity, "one of ") + ", ".join(names)

@@ -1,0 +1,85 @@
+"""What every structure must satisfy, whatever format it comes from or goes to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from atompack_torch.conversion.records import is_per_atom, select
+from atompack_torch.conversion.report import Report
+from atompack_torch.errors import FieldError
+from atompack_torch.fields import BUILTIN, BUILTINS
+from atompack_torch.writers.columns import Array, Column, Columns
+
+_MAX_ATOMIC_NUMBER = 255
+
+
+def checked(columns: Columns, source: str, first: int, report: Report) -> Columns:
+    """The structures of a block whose labels have the shapes that the format gives them.
+
+    Args:
+        columns: a block.
+        source: the path it came from, for messages.
+        first: the number of its first structure there.
+        report: refuses the others (an error, or counted).
+
+    Raises:
+        FieldError: a label has another shape or type, or an atomic number is out of range.
+    """
+    faults: dict[int, str] = {}
+    _find_wrong_numbers(columns, faults)
+    for column in columns.fields:
+        if column.scope == BUILTIN:
+            _find_wrong_values(column, columns.ptr, faults)
+    if not faults:
+        return columns
+    keep = np.ones(len(columns.ptr) - 1, dtype=bool)
+    for i, fault in sorted(faults.items()):
+        report.refuse(FieldError(f"{source}: {fault} (molecule {first + i})"))
+        keep[i] = False
+    return select(columns, keep)
+
+
+def _find_wrong_numbers(columns: Columns, faults: dict[int, str]) -> None:
+    numbers = columns.atomic_numbers
+    wrong = np.flatnonzero((numbers < 0) | (numbers > _MAX_ATOMIC_NUMBER))
+    for atom in wrong:
+        i = int(np.searchsorted(columns.ptr, atom, side="right")) - 1
+        faults.setdefault(
+            i, f"atomic_numbers: expected 0 to {_MAX_ATOMIC_NUMBER}, got {numbers[atom]}"
+        )
+
+
+def _find_wrong_values(column: Column, ptr: Array, faults: dict[int, str]) -> None:
+    present = np.ones(len(ptr) - 1, dtype=bool) if column.mask is None else column.mask
+    molecules = np.flatnonzero(present).tolist()
+    if isinstance(column.values, np.ndarray):
+        fault = _fault(column.key, column.values.dtype, column.values.shape[1:], None)
+        if fault is not None:
+            faults.update((i, fault) for i in molecules if i not in faults)
+        return
+    for i in molecules:
+        value = column.values[i]
+        rows = int(ptr[i + 1] - ptr[i]) if is_per_atom(column) else None
+        if value is None or isinstance(value, str):
+            fault = None if BUILTINS[column.key].dtype == _kind(value) else f"got {value!r:.40}"
+            fault = fault and f"{column.key}: expected {BUILTINS[column.key].dtype}, {fault}"
+        else:
+            fault = _fault(column.key, value.dtype, value.shape, rows)
+        if fault is not None:
+            faults.setdefault(i, fault)
+
+
+def _kind(value: str | None) -> str:
+    return "none" if value is None else "string"
+
+
+def _fault(key: str, dtype: Any, shape: tuple[int, ...], rows: int | None) -> str | None:
+    builtin = BUILTINS[key]
+    expected = builtin.shape if rows is None else (rows, *builtin.shape)
+    if builtin.dtype == "string":
+        return f"{key}: expected string, got {dtype}"
+    if shape != expected or dtype.kind not in "biuf":
+        return f"{key}: expected {expected} numbers, got {shape} {dtype}"
+    return None

@@ -1,0 +1,345 @@
+"""Extended XYZ files as columns, and back; the dialect is that of csrc/formats/extxyz/FORMAT.md."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from atompack_torch import _core
+from atompack_torch.batch.conversions import masses_of
+from atompack_torch.batch.molecule_batch import MoleculeBatch
+from atompack_torch.conversion.extxyz_keys import (
+    NULL,
+    TRANSPOSED,
+    FoundKey,
+    Report,
+    Target,
+    targets_of,
+)
+from atompack_torch.conversion.extxyz_momenta import Momenta
+from atompack_torch.conversion.extxyz_text import text_of
+from atompack_torch.conversion.text_files import Text
+from atompack_torch.errors import FieldError, file_exists
+from atompack_torch.fields import BUILTIN, BUILTINS, FileLevel
+from atompack_torch.writers.columns import Array, Column, Columns, of_batch
+from atompack_torch.writers.committing import Committing
+
+
+class Reader(Iterator[Columns]):
+    """The frames of an extended XYZ file as columns, a block at a time, in bounded memory.
+
+    Positions are float64 (Å by custom), labels float64 in the file's own units and signs; ``pbc``
+    is always there, by default true with a lattice and false without, as ASE has it. Custom values
+    are float64, int64, bool or text. The comment lines are looked at once before, so that a key has
+    one type throughout: integers beside reals are reals, numbers beside text are text.
+
+    Args:
+        path: the file, plain or compressed (gzip, bzip2, xz); a FIFO or ``"-"`` for standard input.
+        keys: key in the file → name of a field (``{"REF_energy": "energy"}``) or of a custom
+            property; goes before the names that are known anyway.
+        report: is told what columns cannot hold; without one, there are warnings.
+        max_frames: most frames of a block.
+        max_bytes: a block ends with the frame that brings its text to this many bytes.
+
+    Attributes:
+        n_frames: frames of the file, up to damage.
+
+    Raises:
+        CorruptFileError: the text contradicts the format; the frames before have been handed out.
+        FieldError: a label is not of its shape or no number, two keys mean one field, or one of
+            ``keys`` is nowhere.
+        OSError: the file cannot be read.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | Text,
+        *,
+        keys: Mapping[str, str] | None = None,
+        report: Report | None = None,
+        max_frames: int = 1024,
+        max_bytes: int = 4 << 20,
+    ) -> None:
+        self._text = path if isinstance(path, Text) else Text(path)  # lives as long as its readers
+        self._path = self._text.name
+        self._report = _Warnings() if report is None else report
+        self._limits = (max_frames, max_bytes)
+        self._reader = _core.ExtxyzReader(self._text.path, self._path)
+        self.n_frames, found = _core.survey_extxyz(self._text.path)
+        found_keys = [FoundKey(*field) for field in found]
+        self._targets = targets_of(self._path, found_keys, keys or {}, self._report)
+        for (level, key), target in self._targets.items():
+            # Labels that must be numbers stay as they are, so that text in their place is found.
+            if target.kind != "text" or target.scope != BUILTIN or target.key == "name":
+                self._reader.widen(level, key, target.kind)
+
+    @property
+    def bytes_read(self) -> int:
+        """How far reading has got."""
+        return self._reader.bytes_read
+
+    @property
+    def file_bytes(self) -> int:
+        """How far it goes."""
+        return self._reader.file_bytes
+
+    def __next__(self) -> Columns:
+        made = self._reader.next_block(*self._limits)
+        if made is None:
+            if self._reader.ends_open:
+                self._report.note(f"{self._path}: the last line has no end; it may have been cut")
+            raise StopIteration
+        first, positions, numbers, ptr, lattices, has_lattice, pbc, fields, n_remarks, n_wide = made
+        if n_remarks:
+            self._report.skip("comment lines", "there is no key=value in them", n_remarks)
+        if n_wide:
+            self._report.skip("columns after the positions", "the file does not name them", n_wide)
+        block = _Block(self._path, first, numbers, ptr)
+        columns = [Column(BUILTIN, "pbc", pbc), *_cell(lattices, has_lattice)]
+        momenta = None
+        for level, key, values, present in fields:
+            if level == "atom":
+                values, present = self._without_text(key, values, present)
+            if not present.any():
+                continue
+            if self._targets[level, key].from_momenta:
+                momenta = Momenta(block.label("velocities", key, values, present), present)
+            else:
+                columns.append(self._column(block, level, key, values, present))
+        if momenta is not None:
+            masses = [v for where, name, v, _ in fields if (where, name) == ("atom", "masses")]
+            columns = momenta.joined(columns, block.masses(masses, momenta.present), ptr)
+        return Columns(positions, numbers, ptr, columns)
+
+    def _without_text(self, key: str, values: Any, present: Array) -> tuple[Any, Array]:
+        if isinstance(values, np.ndarray):
+            return values, present
+        is_text = np.array([isinstance(rows, list) for rows in values])
+        if is_text.any():
+            self._report.skip(f"column {key!r}", "text of atoms", int(is_text.sum()))
+            values = [None if isinstance(rows, list) else rows for rows in values]
+        return values, present & ~is_text
+
+    def _column(
+        self, block: _Block, level: FileLevel, key: str, values: Any, present: Array
+    ) -> Column:
+        target = self._targets[level, key]
+        if target.scope == BUILTIN and target.key != "name":
+            values = block.label(target.key, key, values, present)
+        elif level == "molecule":
+            values = _custom_values(key, target, values)
+        return Column(target.scope, target.key, values, None if present.all() else present)
+
+
+def read(
+    path: str | os.PathLike[str] | Text,
+    *,
+    keys: Mapping[str, str] | None = None,
+    report: Report | None = None,
+    max_frames: int = 1024,
+    max_bytes: int = 4 << 20,
+) -> Reader:
+    """The frames of a file as columns, a block at a time; see ``Reader``."""
+    return Reader(path, keys=keys, report=report, max_frames=max_frames, max_bytes=max_bytes)
+
+
+def count(path: str | os.PathLike[str]) -> int:
+    """Number of frames, up to damage: a look at the comment lines."""
+    with contextlib.closing(Text(path)) as text:
+        return _core.survey_extxyz(text.path)[0]
+
+
+class _Warnings:
+    """A report for those who gave none: each thing once."""
+
+    def __init__(self) -> None:
+        self._told: set[str] = set()
+
+    def skip(self, what: str, why: str, count: int = 1) -> None:
+        self.note(f"{what} left out: {why}")
+
+    def note(self, text: str) -> None:
+        if text not in self._told:
+            self._told.add(text)
+            warnings.warn(text, stacklevel=4)
+
+
+class _Block(NamedTuple):
+    """A block whose labels are being made, and how to say where something is wrong."""
+
+    path: str
+    first_frame: int
+    numbers: Array
+    ptr: Array
+
+    def label(self, name: str, key: str, values: Any, present: Array) -> Array:
+        """The values as field ``name``: float64, stacked; NaN where absent."""
+        if isinstance(values, np.ndarray):
+            return self._fitted(name, key, values, values.shape[1:], int(present.argmax()))
+        per_atom = BUILTINS[name].level == "atom"
+        n_rows = len(self.numbers) if per_atom else len(present)
+        stacked = np.full((n_rows, *BUILTINS[name].shape), np.nan)
+        for i in np.flatnonzero(present):
+            value = np.asarray(values[i])
+            rows = slice(self.ptr[i], self.ptr[i + 1]) if per_atom else i
+            stacked[rows] = self._fitted(name, key, value, value.shape[per_atom:], int(i))
+        return stacked
+
+    def _fitted(
+        self, name: str, key: str, array: Array, shape: tuple[int, ...], frame: int
+    ) -> Array:
+        expected = BUILTINS[name].shape
+        if array.dtype.kind in "if":
+            rows = array.shape[: array.ndim - len(shape)]
+            if name == "stress" and shape == (9,):
+                array = array.reshape(*rows, 3, 3).swapaxes(-1, -2)
+            elif name == "stress" and shape == (6,):
+                array = array[..., [0, 5, 4, 5, 1, 3, 4, 3, 2]].reshape(*rows, 3, 3)
+            if array.shape == (*rows, *expected):
+                return array.astype(np.float64, copy=False)
+        got = "text" if array.dtype.kind == "U" else f"{array.dtype} of shape {shape}"
+        raise FieldError(
+            f"{self.path}: {name}: expected numbers of shape {expected}, got {got} "
+            f"(molecule {self.first_frame + frame}, field {key!r})"
+        )
+
+    def masses(self, given: Sequence[Any], used: Array) -> Array:
+        """(N,) float64, those of the file where it has them; ``used`` (B,): where they matter."""
+        masses: Array = masses_of(self.numbers)
+        for values in given:
+            for i, rows in enumerate(self._by_frame(values)):
+                if rows is not None and np.ndim(rows) == 1:
+                    rows = np.asarray(rows, dtype=np.float64)
+                    own = masses[self.ptr[i] : self.ptr[i + 1]]
+                    np.copyto(own, rows, where=~np.isnan(rows))
+        unknown = np.isnan(masses) & np.repeat(used, np.diff(self.ptr))
+        if unknown.any():
+            i = int(unknown.argmax())
+            frame = self.first_frame + int(np.searchsorted(self.ptr, i, side="right")) - 1
+            raise FieldError(
+                f"{self.path}: momenta: expected an element, got atomic number {self.numbers[i]} "
+                f"(molecule {frame}, field 'momenta')"
+            )
+        return masses
+
+    def _by_frame(self, values: Any) -> list[Any]:
+        return np.split(values, self.ptr[1:-1]) if isinstance(values, np.ndarray) else [*values]
+
+
+def _cell(lattices: Array, has_lattice: Array) -> list[Column]:
+    """A lattice of zeros means none."""
+    mask = has_lattice & lattices.any(axis=(1, 2))
+    return [Column(BUILTIN, "cell", lattices, None if mask.all() else mask)] if mask.any() else []
+
+
+def _custom_values(key: str, target: Target, values: Any) -> Any:
+    if isinstance(values, np.ndarray):
+        return _custom_numbers(key, target, values, 1)
+    return [
+        _custom_numbers(key, target, value, 0)
+        if isinstance(value, np.ndarray)
+        else None
+        if value == NULL
+        else value
+        for value in values
+    ]
+
+
+def _custom_numbers(key: str, target: Target, array: Array, n_leading: int) -> Array:
+    shape = array.shape[n_leading:]
+    if key in TRANSPOSED and shape == (9,):
+        return array.reshape(*array.shape[:n_leading], 3, 3).swapaxes(-1, -2)
+    if not shape and target.varies and target.kind != "text":
+        return array[..., None]  # the text of one number does not tell it from an array of one
+    return array
+
+
+class Writer(Committing):
+    """Writes columns or batches as an extended XYZ file, which appears when it is complete.
+
+    A context manager; leaving it by an exception leaves no file. Numbers are written so that they
+    read back as the same float64. A custom property whose key would be taken for something else is
+    written as ``properties/KEY`` or ``atom_properties/KEY``.
+
+    Args:
+        path: the file.
+        mode: ``"x"``: nothing may stand there; ``"w"``: what stands there is replaced.
+        report: is told what the format cannot hold; without one, there are warnings.
+
+    Raises:
+        FileExistsError: mode ``"x"``, and the path exists.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        mode: Literal["x", "w"] = "x",
+        report: Report | None = None,
+    ) -> None:
+        if mode not in ("x", "w"):
+            raise ValueError(f"mode: expected x or w, got {mode!r}")
+        self._path = Path(path)
+        if mode == "x" and self._path.exists():
+            raise file_exists(self._path, "mode='w' replaces it")
+        self._mode = mode
+        self._report = _Warnings() if report is None else report
+        self._part = self._path.with_name(f".{self._path.name}.{secrets.token_hex(8)}.part")
+        self._file = self._part.open("xb")
+        self.n_frames = 0
+
+    def write(self, molecules: Columns | MoleculeBatch) -> None:
+        """Appends molecules.
+
+        Raises:
+            FieldError: columns are not of one length, or an atomic number is not from 0 to 255.
+        """
+        columns = of_batch(molecules) if isinstance(molecules, MoleculeBatch) else molecules
+        self._file.write(text_of(columns, self._report))
+        self.n_frames += len(columns.ptr) - 1
+
+    def close(self) -> None:
+        """Publishes the file; the second time nothing happens."""
+        if self._file.closed:
+            return
+        try:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            if self._mode == "x" and self._path.exists():
+                raise file_exists(self._path, "mode='w' replaces it")
+            self._part.replace(self._path)
+        except BaseException:
+            self.discard()
+            raise
+        self._file.close()
+
+    def discard(self) -> None:
+        """Leaves nothing of the file."""
+        if not self._file.closed:
+            self._part.unlink()
+            with contextlib.suppress(OSError):  # what cannot be flushed is not wanted either
+                self._file.close()
+
+    def _is_unfinished(self) -> bool:
+        return not getattr(getattr(self, "_file", None), "closed", True)
+
+
+def write(
+    path: str | os.PathLike[str],
+    batches: Iterable[Columns | MoleculeBatch],
+    *,
+    mode: Literal["x", "w"] = "x",
+    report: Report | None = None,
+) -> int:
+    """Writes all batches and returns the number of frames; see ``Writer``."""
+    with Writer(path, mode=mode, report=report) as writer:
+        for batch in batches:
+            writer.write(batch)
+    return writer.n_frames

@@ -1,0 +1,139 @@
+"""Velocities in extended XYZ: ASE reads and writes them as momenta, velocities times masses."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from atompack_torch.batch.conversions import are_same, masses_of, momenta_of
+from atompack_torch.conversion.extxyz_keys import MOMENTA, Report
+from atompack_torch.fields import ATOM_PROPERTY, BUILTIN
+from atompack_torch.writers.columns import Array, Column
+
+
+class Momenta(NamedTuple):
+    """Momenta of a block as they were read.
+
+    Attributes:
+        values: (N, 3) float64, NaN where absent.
+        present: (B,) bool, the frames that have them.
+    """
+
+    values: Array
+    present: Array
+
+    def joined(self, columns: list[Column], masses: Array, ptr: Array) -> list[Column]:
+        """The columns of the block with the velocities that follow from the momenta.
+
+        Where a frame also has velocities and they agree, these are taken: they have not been
+        rounded on the way. Where they differ, they become an atom property, as by way of ASE.
+
+        Args:
+            columns: the other columns, perhaps with velocities.
+            masses: (N,) float64.
+            ptr: (B + 1,) int64.
+        """
+        with np.errstate(all="ignore"):  # a mass of 0 or of no element: NaN or infinite
+            derived = self.values / masses[:, None]
+        given = next((c for c in columns if c[:2] == (BUILTIN, "velocities")), None)
+        if given is None:
+            return [*columns, Column(BUILTIN, "velocities", derived, _mask(self.present))]
+        own = np.ones(len(ptr) - 1, dtype=bool) if given.mask is None else given.mask
+        velocities = np.asarray(given.values, dtype=np.float64)
+        differ = own & self.present & (_sums(~are_same(velocities, derived), ptr) > 0)
+        rows = np.repeat(own & ~differ, np.diff(ptr))
+        merged = np.where(rows[:, None], velocities, derived)
+        columns = [column for column in columns if column is not given]
+        columns.append(Column(BUILTIN, "velocities", merged, _mask(own | self.present)))
+        if differ.any():
+            columns.append(Column(ATOM_PROPERTY, "velocities", velocities, _mask(differ)))
+        return columns
+
+
+def as_momenta(columns: list[Column], numbers: Array, ptr: Array, report: Report) -> list[Column]:
+    """The columns with velocities as ASE reads them: a column ``momenta``.
+
+    Masses are those of the atom property ``masses`` where a molecule has it, else those of the
+    elements. The column ``velocities`` stands beside it in molecules of which some quotient
+    momentum / mass is not the very velocity, and alone where no momenta come near (masses of 0,
+    numbers that are no element, overflow).
+
+    Args:
+        columns: of a block.
+        numbers: (N,) int64.
+        ptr: (B + 1,) int64.
+        report: told what ASE will not read.
+    """
+    given = next((c for c in columns if c[:2] == (BUILTIN, "velocities")), None)
+    if given is None:
+        return columns
+    n = len(ptr) - 1
+    mask = np.ones(n, dtype=bool) if given.mask is None else np.asarray(given.mask, dtype=bool)
+    own = next((c for c in columns if c[:2] == (ATOM_PROPERTY, "masses")), None)
+    velocities = _stacked(given, mask, ptr)
+    if velocities is None or len(mask) != n:
+        return columns  # of another shape: left to those who say so
+    masses = _masses(own, numbers, ptr)
+    momenta = momenta_of(velocities, masses)
+    with np.errstate(all="ignore"):
+        back = momenta / masses[:, None]
+        exact = np.asarray(_are_identical(back, velocities).all(axis=1))
+    # NaN agrees with what any mass makes of it, also with that of no element.
+    wrong = ~are_same(velocities, back) | ~(masses > 0)
+    lost = mask & (_sums(wrong, ptr) > 0)
+    rounded = lost | (mask & (_sums(~exact, ptr) > 0))
+    if lost.any():
+        report.note("velocities: no momenta give some of them back; ASE reads 0 there")
+    held = [column for column in columns if column is not given]
+    if not lost.all() and (mask & ~lost).any():
+        held.append(Column(BUILTIN, MOMENTA, momenta, mask & ~lost))
+    if rounded.any():
+        held.append(Column(BUILTIN, "velocities", velocities, rounded))
+    return held
+
+
+def _are_identical(a: Array, b: Array) -> Array:
+    """Elements of the same bits, NaN payloads aside."""
+    equal = (a == b) & (np.signbit(a) == np.signbit(b))
+    return np.asarray(equal | (np.isnan(a) & np.isnan(b)))
+
+
+def _stacked(column: Column, mask: Array, ptr: Array) -> Array | None:
+    """(N, 3) float64 with zeros where absent; None where the shapes do not fit."""
+    stacked = np.zeros((int(ptr[-1]), 3))
+    if isinstance(column.values, np.ndarray):
+        return column.values.astype(np.float64) if column.values.shape == stacked.shape else None
+    if len(column.values) != len(mask):
+        return None
+    for i in np.flatnonzero(mask).tolist():
+        rows, value = stacked[ptr[i] : ptr[i + 1]], np.asarray(column.values[i])
+        if value.shape != rows.shape:
+            return None
+        rows[:] = value
+    return stacked
+
+
+def _masses(own: Column | None, numbers: Array, ptr: Array) -> Array:
+    masses = masses_of(numbers)
+    if own is None:
+        return np.asarray(masses)
+    for i in range(len(ptr) - 1):
+        if own.mask is not None and not own.mask[i]:
+            continue
+        rows = slice(ptr[i], ptr[i + 1])
+        of_all = isinstance(own.values, np.ndarray)
+        value = np.asarray(own.values[rows] if of_all else own.values[i])
+        if value.dtype.kind in "biuf" and value.size == len(masses[rows]):
+            masses[rows] = value.reshape(-1)
+    return np.asarray(masses)
+
+
+def _sums(flags: Array, ptr: Array) -> Array:
+    """Number of True rows of each molecule."""
+    sums = np.concatenate([[0], np.cumsum(flags)])
+    return np.asarray(sums[ptr[1:]] - sums[ptr[:-1]])
+
+
+def _mask(present: Array) -> Array | None:
+    return None if present.all() else present

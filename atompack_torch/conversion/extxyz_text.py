@@ -1,0 +1,170 @@
+"""Columns as the text of an extended XYZ file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from atompack_torch import _core
+from atompack_torch.conversion.extxyz_keys import MOMENTA, NULL, Report, Shape, written_key
+from atompack_torch.conversion.extxyz_momenta import as_momenta
+from atompack_torch.errors import FieldError
+from atompack_torch.fields import ATOM_PROPERTY, BUILTIN, BUILTINS, FieldId, FileLevel
+from atompack_torch.writers.columns import Array, Column, Columns
+
+_DEEPEST = 16  # lists in lists that are read back
+
+_Written = tuple[FileLevel, str, Any, Array]
+
+
+def text_of(columns: Columns, report: Report) -> bytes:
+    """The frames of these molecules; ``report`` is told what the format cannot hold.
+
+    Raises:
+        FieldError: columns are not of one length, or an atomic number is not from 0 to 255.
+    """
+    ptr = np.ascontiguousarray(columns.ptr, dtype=np.int64)
+    positions = np.ascontiguousarray(columns.positions, dtype=np.float64)
+    numbers = np.ascontiguousarray(columns.atomic_numbers, dtype=np.int64)
+    _check_structure(ptr, positions, numbers)
+    size = _Size(len(ptr) - 1, np.diff(ptr).tolist())
+    known = {(c.scope, c.key): c for c in as_momenta([*columns.fields], numbers, ptr, report)}
+    cell = known.pop((BUILTIN, "cell"), None)
+    pbc = known.pop((BUILTIN, "pbc"), None)
+    fields = [written for c in known.values() if (written := _written(c, size, report))]
+    return _core.format_extxyz(
+        ptr,
+        positions,
+        numbers,
+        _rows(cell, size, (3, 3), np.float64),
+        _rows(pbc, size, (3,), np.bool_),
+        fields,
+    )
+
+
+class _Size(NamedTuple):
+    n_molecules: int
+    n_atoms: list[int]  # of each
+
+
+def _check_structure(ptr: Array, positions: Array, numbers: Array) -> None:
+    n = len(numbers)
+    if positions.shape != (n, 3):
+        raise FieldError(f"positions: expected shape ({n}, 3), got {positions.shape}")
+    if len(ptr) == 0 or ptr[0] != 0 or ptr[-1] != n or (np.diff(ptr) < 0).any():
+        raise FieldError(f"ptr: expected to rise from 0 to {n}")
+    wrong = numbers[(numbers < 0) | (numbers > 255)]
+    if wrong.size:
+        raise FieldError(f"atomic_numbers: expected 0 to 255, got {wrong[0]}")
+
+
+def _mask(column: Column, n: int) -> Array:
+    if column.mask is None:
+        return np.ones(n, dtype=bool)
+    mask = np.ascontiguousarray(column.mask, dtype=bool)
+    _check_length(column, len(mask), n)
+    return mask
+
+
+def _check_length(column: Column, got: int, expected: int) -> None:
+    if got != expected:
+        raise FieldError(f"column: expected {expected} rows, got {got} (field {column.key!r})")
+
+
+def _rows(
+    column: Column | None, size: _Size, shape: Shape, dtype: type[np.generic]
+) -> tuple[Array, Array]:
+    """A column of fixed shape, stacked, and its mask."""
+    rows: Array = np.zeros((size.n_molecules, *shape), dtype=dtype)
+    if column is None:
+        return rows, np.zeros(size.n_molecules, dtype=bool)
+    mask = _mask(column, size.n_molecules)
+    _check_length(column, len(column.values), size.n_molecules)
+    for i in np.flatnonzero(mask).tolist():
+        rows[i] = column.values[i]
+    return rows, mask
+
+
+def _written(column: Column, size: _Size, report: Report) -> _Written | None:
+    """The column as the formatter takes it; None where nothing of it can be held."""
+    level = _level_of(column)
+    mask = _mask(column, size.n_molecules)
+    values: Any
+    if isinstance(column.values, np.ndarray):
+        _check_length(
+            column, len(column.values), sum(size.n_atoms) if level == "atom" else len(mask)
+        )
+        values = _held(column, column.values, 1, report, int(mask.sum()))
+        shapes: list[Shape | None] = [] if values is None else [values.shape[1:]]
+    else:
+        values = _held_each(column, column.values, mask, size, report)
+        shapes = [None if isinstance(v, str) else v.shape for v in values if v is not None]
+        mask = np.array([value is not None for value in values], dtype=bool)
+    if values is None or not mask.any():
+        return None
+    key = written_key(FieldId(column.scope, column.key), level, shapes)
+    if key is None:
+        report.skip(_name(column), "no key can stand for it", int(mask.sum()))
+        return None
+    return level, key, values, mask
+
+
+def _level_of(column: Column) -> FileLevel:
+    if column.scope == BUILTIN and column.key == MOMENTA:
+        return "atom"
+    if column.scope == BUILTIN and column.key in BUILTINS:
+        return BUILTINS[column.key].level
+    return "atom" if column.scope == ATOM_PROPERTY else "molecule"
+
+
+def _name(column: Column) -> str:
+    return f"{'field' if column.scope == BUILTIN else 'property'} {column.key!r}"
+
+
+def _held_each(
+    column: Column, values: Sequence[Any], mask: Array, size: _Size, report: Report
+) -> list[Array | str | None]:
+    """One entry a molecule; None where there is nothing to write."""
+    _check_length(column, len(values), size.n_molecules)
+    per_atom = _level_of(column) == "atom"
+    held: list[Array | str | None] = []
+    for value, present, n_atoms in zip(values, mask, size.n_atoms, strict=True):
+        if not present:
+            held.append(None)
+        elif not per_atom and (value is None or isinstance(value, str)):
+            held.append(NULL if value is None else value)
+        else:
+            array = np.asarray(value)
+            if per_atom:
+                _check_length(column, array.shape[0] if array.ndim else 1, n_atoms)
+            held.append(_held(column, array, int(per_atom), report, 1))
+    return held
+
+
+def _held(column: Column, array: Array, n_leading: int, report: Report, count: int) -> Array | None:
+    """The array in one of the formatter's types."""
+    per_atom = _level_of(column) == "atom"
+    why = _why_not(array, array.shape[n_leading:], per_atom)
+    if why is not None:
+        report.skip(_name(column), why, count)
+        return None
+    if per_atom and (array.ndim > 2 or array.shape[1:] == (1,)):
+        report.note(f"{_name(column)}: rows of shape {array.shape[1:]} are written as flat columns")
+        array = array.reshape(len(array), int(np.prod(array.shape[1:])))
+    dtype = {"f": np.float64, "b": np.bool_}.get(array.dtype.kind, np.int64)
+    # Not ascontiguousarray alone: it makes a number an array of one.
+    return np.ascontiguousarray(array, dtype=dtype).reshape(array.shape)
+
+
+def _why_not(array: Array, shape: Shape, per_atom: bool) -> str | None:
+    if array.dtype.kind not in "fiub":
+        return f"values of type {array.dtype}"
+    if array.dtype.kind == "u" and array.size and int(array.max()) > np.iinfo(np.int64).max:
+        return "an integer beyond 64 bits with sign"
+    if per_atom and 0 in shape:
+        return "no values for an atom"
+    if 0 in shape[:-1] or len(shape) > _DEEPEST:
+        return f"the shape {shape} has no text"
+    return None

@@ -1,0 +1,137 @@
+"""Fields under other names: which key of a source is which label."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from atompack_torch.batch.conversions import full_stress
+from atompack_torch.conversion.records import is_per_atom
+from atompack_torch.conversion.report import Report
+from atompack_torch.errors import FieldError
+from atompack_torch.fields import (
+    ATOM_PROPERTY,
+    BUILTIN,
+    BUILTINS,
+    MOLECULE_PROPERTY,
+    PREFIXES,
+    FieldId,
+    prefixed_id,
+)
+from atompack_torch.writers.columns import Array, Column, Columns
+
+
+def label_of(column: Column) -> str:
+    """How reports and key maps name a field."""
+    return PREFIXES.get(column.scope, "") + column.key
+
+
+class KeyMap:
+    """Renames the fields of blocks.
+
+    Args:
+        keys: the source's name (a key, or with its scope as ``properties/KEY``) → a label such as
+            ``energy``, or the name of a custom property. Where a label is mapped, a field of the
+            source that bears its name already is left out, everywhere.
+        report: told what was renamed.
+    """
+
+    def __init__(self, keys: Mapping[str, str], report: Report) -> None:
+        for key, name in keys.items():
+            if name in ("positions", "atomic_numbers"):
+                raise ValueError(f"keys: {key!r} cannot become {name} of this kind of source")
+        if len({*keys.values()}) < len(keys):
+            raise ValueError("keys: expected each name once, got one twice")
+        self._keys = dict(keys)
+        self._missing = set(keys)
+        self._report = report
+
+    def apply(self, columns: Columns) -> Columns:
+        """A block with its fields renamed.
+
+        Raises:
+            FieldError: a value has not the shape of the label it is to become.
+        """
+        if not self._keys:
+            return columns
+        fields = [
+            renamed for column in columns.fields if (renamed := self._renamed(column, columns))
+        ]
+        return columns._replace(fields=fields)
+
+    def check_all_found(self) -> None:
+        """After the last block.
+
+        Raises:
+            FieldError: a key was in no structure.
+        """
+        for key in sorted(self._missing):
+            raise FieldError(f"keys: no structure has a field {key!r}")
+
+    def _renamed(self, column: Column, columns: Columns) -> Column | None:
+        source = column.key if column.key in self._keys else label_of(column)
+        if source not in self._keys:
+            target = field_of(label_of(column), column.scope)
+            taken = [k for k, name in self._keys.items() if field_of(name, column.scope) == target]
+            if not taken:
+                return column
+            count = len(columns.ptr) - 1 if column.mask is None else int(column.mask.sum())
+            self._report.skip(label_of(column), f"{taken[0]!r} takes its name", count)
+            return None
+        self._missing.discard(source)
+        scope = column.scope
+        if scope == BUILTIN:
+            scope = ATOM_PROPERTY if is_per_atom(column) else MOLECULE_PROPERTY
+        target = field_of(self._keys[source], scope)
+        renamed = Column(*target, column.values, column.mask)
+        self._report.note(f"{source!r} became {label_of(renamed)!r}")
+        self._report.origin(label_of(renamed), source)
+        if is_per_atom(renamed) != is_per_atom(column):
+            renamed = _of_the_atoms(source, renamed, columns.ptr)
+        return shaped(renamed, self._report) if target.scope == BUILTIN else renamed
+
+
+def field_of(name: str, scope: int) -> FieldId:
+    """The field that a name means; a custom one without its scope is of ``scope``."""
+    return FieldId(BUILTIN, name) if name in BUILTINS else prefixed_id(name) or FieldId(scope, name)
+
+
+def _of_the_atoms(source: str, column: Column, ptr: Array) -> Column:
+    """A value of the structure with a row for each atom, as rows of the atoms."""
+    if not is_per_atom(column):
+        raise FieldError(f"keys: {source!r} has rows for atoms, {label_of(column)!r} has none")
+    counts = np.diff(ptr)
+    values = column.values
+    if isinstance(values, np.ndarray):
+        values = [*values]
+    has = np.ones(len(counts), bool) if column.mask is None else column.mask
+    for i in np.flatnonzero(has).tolist():
+        value = values[i]
+        got = value.shape if isinstance(value, np.ndarray) else ()
+        if got[:1] != (counts[i],):
+            raise FieldError(f"keys: {source!r}: expected {counts[i]} rows, one an atom, got {got}")
+    return column._replace(values=values)
+
+
+def shaped(column: Column, report: Report) -> Column:
+    """A label in the shape that the format gives it, where it is only written differently."""
+    shape = BUILTINS[column.key].shape
+    start = 1 if isinstance(column.values, np.ndarray) or is_per_atom(column) else 0
+
+    def fitting(value: Array | str | None) -> Array | str | None:
+        if not isinstance(value, np.ndarray) or value.shape[start:] == shape:
+            return value
+        own = value.shape[start:]
+        if column.key == "stress" and own == (6,):
+            report.note("stress: xx, yy, zz, yz, xz, xy became 3 x 3")
+            return np.asarray(full_stress(value))
+        if own == (1, *shape) or (own == (9,) and shape == (3, 3)) or own == (*shape, 1):
+            return value.reshape((*value.shape[:start], *shape))
+        return value
+
+    if isinstance(column.values, np.ndarray):
+        whole = fitting(column.values)
+        assert isinstance(whole, np.ndarray)
+        return column._replace(values=whole)
+    return column._replace(values=[fitting(value) for value in column.values])

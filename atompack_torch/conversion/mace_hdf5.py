@@ -1,0 +1,189 @@
+"""Structures from the HDF5 files that ``mace_prepare_data`` of MACE writes.
+
+A file has groups ``config_batch_N`` of groups ``config_M``, each with ``positions``,
+``atomic_numbers``, ``cell``, ``pbc``, ``weight`` and ``config_type``. In newer files labels are in
+a group ``properties`` and their weights in a group ``property_weights``; in older ones they are
+beside the positions, as ``energy`` and ``energy_weight``. The string "None" means that there is no
+value, and so does a weight of 0: MACE puts zeros in the place of labels that it does not know.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from atompack_torch.batch.conversions import Parts, full_stress, is_numeric, native
+from atompack_torch.conversion.ase_files import converted
+from atompack_torch.conversion.records import blocks
+from atompack_torch.conversion.report import Report, described
+from atompack_torch.errors import AtompackError, CorruptFileError, UnsupportedFormatError
+from atompack_torch.writers.columns import Columns
+
+_Path = str | os.PathLike[str]
+_BATCH = re.compile(r"config_batch_(\d+)")
+_CONFIG = re.compile(r"config_(\d+)")
+_LABELS = ("energy", "forces", "stress", "charges")
+# Values of a structure, whatever their shape; others with a row for each atom are the atoms'.
+_OF_STRUCTURE = {
+    *("energy", "stress", "virials", "dipole", "polarizability", "head"),
+    *("total_charge", "total_spin", "elec_temp", "weight", "config_type"),
+}
+
+
+def is_mace(path: _Path) -> bool:
+    """True if an HDF5 file is MACE's; False also if it cannot be read."""
+    import h5py
+
+    try:
+        with h5py.File(path, "r") as file:
+            return any(_BATCH.fullmatch(name) or _CONFIG.fullmatch(name) for name in file)
+    except (OSError, RuntimeError, KeyError, ValueError):
+        return False  # the reader that is chosen then says what is wrong
+
+
+def count(path: _Path) -> int:
+    """Number of structures.
+
+    Raises:
+        CorruptFileError: the file is damaged.
+    """
+    with _opened(path) as file:
+        return sum(len(names) for _, names in _batches(file, str(path)))
+
+
+def read(path: _Path, *, report: Report) -> Iterator[Columns]:
+    """Blocks of the structures, in the order in which MACE reads them.
+
+    Energy, forces, stress and charges become labels, in eV and Å as MACE has them; virials, dipoles
+    and all else properties; so do weights that are neither 0 nor 1.
+
+    Args:
+        path: the file.
+        report: counts labels of weight 0, which are missing.
+
+    Raises:
+        CorruptFileError: the file is damaged.
+        UnsupportedFormatError: its atoms are one-hot rows of a table that is not in it.
+    """
+    return blocks(_records(path, report))
+
+
+def _records(path: _Path, report: Report) -> Iterator[Parts]:
+    number = 0
+    with _opened(path) as file:
+        for batch, names in _batches(file, str(path)):
+            for name in names:
+                make = partial(_parts, file, f"{batch}/{name}", str(path), report)
+                yield from converted(make, path, number, report)
+                number += 1
+
+
+def _opened(path: _Path) -> Any:
+    import h5py
+
+    try:
+        return h5py.File(path, "r")
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise CorruptFileError(f"{path}: no HDF5 file: {described(error)}") from error
+
+
+def _batches(file: Any, path: str) -> Iterator[tuple[str, list[str]]]:
+    """Names of the batches and of their structures, by number."""
+    if any(_CONFIG.fullmatch(name) for name in file):
+        raise UnsupportedFormatError(
+            f"{path}: expected groups config_batch_N, got config_N of prepared graphs, whose atoms "
+            "are rows of an element table that is not in the file: convert the source of it"
+        )
+    try:
+        for batch in _by_number(file, _BATCH):
+            yield batch, _by_number(file[batch], _CONFIG)
+    except Exception as error:  # a damaged table of contents fails in many ways
+        raise CorruptFileError(f"{path}: {described(error)}") from error
+
+
+def _by_number(group: Any, pattern: re.Pattern[str]) -> list[str]:
+    found = [(int(match[1]), name) for name in group if (match := pattern.fullmatch(name))]
+    return [name for _, name in sorted(found)]
+
+
+def _parts(file: Any, name: str, path: str, report: Report) -> Parts:
+    try:
+        values, weights = _values(file[name])
+    except AtompackError:
+        raise
+    except Exception as error:
+        raise CorruptFileError(f"{path}: {name}: {described(error)}") from error
+    positions, numbers = values.pop("positions"), values.pop("atomic_numbers")
+    parts = Parts(positions, numbers, {}, {}, {})
+    for key, weight in weights.items():
+        if weight == 0:
+            if values.pop(key, None) is not None:
+                report.skip(key, "its weight is 0: taken as missing")
+        elif weight != 1 and key in values:
+            parts.properties[f"{key}_weight"] = weight
+    if "charges" in values and "charges" not in weights and not np.any(values["charges"]):
+        del values["charges"]
+        report.skip("charges", "all are 0 and have no weight: MACE's word for none")
+    for key, value in values.items():
+        _put(parts, key, value, report)
+    return parts
+
+
+def _values(group: Any) -> tuple[dict[str, Any], dict[str, float]]:
+    """Values and weights of one structure, in either layout."""
+    values: dict[str, Any] = {}
+    weights: dict[str, float] = {}
+    for key in group:
+        if key == "properties":
+            values |= {k: found for k in group[key] if (found := _value(group[key][k])) is not None}
+        elif key == "property_weights":
+            weights |= {k: float(w) for k in group[key] if (w := _value(group[key][k])) is not None}
+        elif (value := _value(group[key])) is not None:
+            if key.endswith("_weight"):
+                weights[key.removesuffix("_weight")] = float(value)
+            else:
+                values[key] = value
+    for key in ("positions", "atomic_numbers"):
+        if key not in values:
+            raise CorruptFileError(f"{group.file.filename}: {group.name}: expected {key}, got none")
+    return values, weights
+
+
+def _value(dataset: Any) -> Any:
+    """A string, a number or an array; None for MACE's "None"."""
+    value = dataset[()]
+    if isinstance(value, bytes):
+        value = value.decode()
+    return None if isinstance(value, str) and value == "None" else value
+
+
+def _put(parts: Parts, key: str, value: Any, report: Report) -> None:
+    n = len(parts.positions)
+    if isinstance(value, str):
+        parts.properties[key] = value
+        return
+    array = np.asarray(value)
+    if not is_numeric(array):
+        report.skip(f"array {key!r}", f"no numbers: {array.dtype}")
+    elif key == "cell":
+        if array.any():
+            parts.labels[key] = native(array)
+    elif key == "pbc":
+        parts.labels[key] = array.astype(bool)
+    elif key == "stress":
+        parts.labels[key] = np.asarray(full_stress(array)).reshape(3, 3)
+    elif key in _LABELS:
+        parts.labels[key] = native(array)
+    elif key == "weight" and float(array) == 1.0:
+        pass  # MACE's default
+    elif key not in _OF_STRUCTURE and array.ndim and len(array) == n:
+        parts.atom_properties[key] = native(array)
+    else:
+        parts.properties[key] = native(array)

@@ -1,0 +1,64 @@
+"""Labels that are NaN throughout, as some collections mark what was not computed."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from atompack_torch.conversion.records import is_per_atom
+from atompack_torch.conversion.report import Report
+from atompack_torch.fields import BUILTIN
+from atompack_torch.writers.columns import Array, Column, Columns
+
+
+def nan_as_missing(columns: Columns, report: Report) -> Columns:
+    """A block in which labels that are NaN throughout are missing.
+
+    A label with some values that are NaN stays as it is. Custom properties do, too.
+
+    Args:
+        columns: of the block, its labels in their shapes.
+        report: counts both.
+    """
+    fields = [_without_nan(column, columns.ptr, report) for column in columns.fields]
+    if all(new is old for new, old in zip(fields, columns.fields, strict=True)):
+        return columns
+    return columns._replace(fields=[column for column in fields if column is not None])
+
+
+def _without_nan(column: Column, ptr: Array, report: Report) -> Column | None:
+    if column.scope != BUILTIN:
+        return column
+    counts = _nan_counts(column, ptr)
+    if counts is None:
+        return column
+    n_nan, n_values = counts
+    mask = np.ones(len(ptr) - 1, dtype=bool) if column.mask is None else column.mask
+    partly = mask & (n_nan > 0) & (n_nan < n_values)
+    if partly.any():
+        report.partly_nan[column.key] += int(partly.sum())
+    whole = mask & (n_nan > 0) & (n_nan == n_values)
+    if not whole.any():
+        return column
+    report.nan_as_missing[column.key] += int(whole.sum())
+    kept = mask & ~whole
+    return column._replace(mask=kept) if kept.any() else None
+
+
+def _nan_counts(column: Column, ptr: Array) -> tuple[Array, Array] | None:
+    """(B,) values that are NaN, (B,) values; None where nothing is NaN."""
+    values, n = column.values, len(ptr) - 1
+    if isinstance(values, np.ndarray):
+        if values.dtype.kind != "f" or not np.isnan(values).any():
+            return None
+        rows = np.isnan(values).reshape(len(values), -1)
+        width = rows.shape[1]
+        if not is_per_atom(column):
+            return rows.sum(axis=1), np.full(n, width)
+        sums = np.concatenate([[0], np.cumsum(rows.sum(axis=1))])
+        return sums[ptr[1:]] - sums[ptr[:-1]], np.diff(ptr) * width
+    arrays = [
+        value if isinstance(value, np.ndarray) and value.dtype.kind == "f" else np.zeros(0)
+        for value in values
+    ]
+    n_nan = np.array([np.isnan(array).sum() for array in arrays])
+    return (n_nan, np.array([array.size for array in arrays])) if n_nan.any() else None

@@ -1,0 +1,269 @@
+"""From sources to a target, block by block."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from atompack_torch.conversion.changes import Changes
+from atompack_torch.conversion.checks import checked
+from atompack_torch.conversion.formats import Source, bytes_at, open_target, source_of, target_kind
+from atompack_torch.conversion.hints import name_warnings, no_labels_warning
+from atompack_torch.conversion.keys import KeyMap, label_of
+from atompack_torch.conversion.missing import nan_as_missing
+from atompack_torch.conversion.report import OnError, Report
+from atompack_torch.conversion.schema_unification import Fit
+from atompack_torch.conversion.text_files import STDIN
+from atompack_torch.errors import CorruptFileError, file_exists
+from atompack_torch.fields import BUILTIN
+from atompack_torch.options import check_level, checked_path
+from atompack_torch.progress import Progress
+from atompack_torch.writers.atp import Codec
+from atompack_torch.writers.columns import Column, Columns
+
+_Path = str | os.PathLike[str]
+
+
+def convert(
+    src: _Path | Sequence[_Path],
+    dst: _Path,
+    *,
+    format: str | None = None,  # noqa: A002  (the word users look for)
+    target: str | None = None,
+    codec: Codec | None = None,
+    level: int = 3,
+    shards: tuple[int, int, int] | None = None,
+    mode: Literal["x", "w", "a"] = "x",
+    keys: Mapping[str, str] | None = None,
+    padding: int | None = None,
+    changes: Changes | None = None,
+    nan_is_missing: bool = True,
+    on_error: OnError = "raise",
+    progress: bool = True,
+) -> Report:
+    """Converts atomistic data to ``.atp``, or from it to shards, extended XYZ or an ASE database.
+
+    Structures are streamed in blocks, so memory does not grow with the files (save where ASE's own
+    reader holds a whole one). The output appears under its name when all of it is there; after an
+    error or an interrupt nothing new is at ``dst``. Values, units and signs stay as they are, but
+    for ``changes`` and labels that are NaN throughout, which are missing; what the target has no
+    place for is left out and counted in the report, which also warns of what looks wrong.
+
+    The types of a property must agree within an ``.atp`` file: where they differ between
+    structures, and a wider one holds all of them, that one is taken (the sources are then read a
+    second time).
+
+    Args:
+        src: a file, a folder of ``.atp`` shards or of Atlas shards, or several of them, which are
+            joined. Extended XYZ may be compressed (gzip, bzip2, xz), a FIFO, or ``"-"`` for
+            standard input; its text is then kept in a temporary file (see ``TMPDIR``).
+        dst: the file to make.
+        format: of the sources: ``"atp"``, ``"shards"``, ``"extxyz"``, ``"ase-db"``, ``"npz"``,
+            ``"hdf5"``, ``"mace-hdf5"``, ``"ase"`` (any that ASE reads) or ``"ase:NAME"`` (with
+            ASE's name for it); None: found by suffix or first bytes.
+        target: ``"atp"``, ``"shards"``, ``"extxyz"`` or ``"ase-db"``; None: by the suffix of
+            ``dst``, which shards do not have.
+        codec: of an ``.atp``, as for ``AtpWriter``.
+        level: of the codec.
+        shards: examples in a shard, examples in a block and strategy, as for ``ShardWriter``; None:
+            10000, 100 and 2.
+        mode: ``"x"`` refuses a ``dst`` that is there, ``"w"`` replaces it (but no shards), ``"a"``
+            appends to an ``.atp``.
+        keys: name in the source → label or property here, e.g. ``{"REF_energy": "energy"}``.
+        padding: atomic number of rows that are no atoms, in NPZ and HDF5 files.
+        changes: of units, signs and types.
+        nan_is_missing: labels that are NaN throughout in a structure become missing, and are
+            counted; False: they stay NaN.
+        on_error: ``"skip"`` leaves out structures that cannot be read, and counts them.
+        progress: show a progress bar on stderr.
+
+    Raises:
+        FileExistsError: ``mode="x"`` and ``dst`` is there.
+        CorruptFileError: a structure cannot be read.
+        UnsupportedFormatError: a source is a socket or a device, or a pipe and no extended XYZ.
+        FieldError: a label has the wrong shape, or ``keys`` names what no structure has.
+    """
+    if mode not in ("x", "w", "a"):
+        raise ValueError(f"mode: expected x, w or a, got {mode!r}")
+    if on_error not in ("raise", "skip"):
+        raise ValueError(f"on_error: expected raise or skip, got {on_error!r}")
+    paths = [src] if isinstance(src, (str, os.PathLike)) else [*src]
+    if not paths:
+        raise ValueError("src: expected at least one file, got none")
+    for path in (*paths, dst):
+        checked_path(path)
+    kind = target_kind(dst, target)
+    if mode == "a" and kind != "atp":
+        raise ValueError(f"mode: only .atp files are appended to, {dst} is of format {kind}")
+    if mode == "w" and kind == "shards" and Path(dst).exists():
+        raise ValueError(f"mode: shards are not replaced, take {dst} away first")
+    if shards is not None and kind != "shards":
+        raise ValueError(f"shards: only shards have them, {dst} is of format {kind}")
+    files = [path for path in paths if os.fspath(path) != STDIN and Path(path).exists()]
+    if any(Path(dst).exists() and Path(dst).samefile(path) for path in files):
+        raise ValueError(f"{dst}: is a source itself")
+    if mode == "x" and Path(dst).exists():
+        modes = {"atp": "mode='w' replaces it, mode='a' appends to it"}
+        modes["shards"] = "remove it, or choose another folder"
+        raise file_exists(dst, modes.get(kind, "mode='w' replaces it"))
+    if kind in ("atp", "shards"):
+        check_level("zstd" if kind == "shards" else codec, level)
+    sources = [source_of(path, format, keys or {}, padding) for path in paths]
+    fit = None if kind != "atp" else Fit.of_file(dst) if mode == "a" else Fit()
+    changes = changes or Changes()
+    job = _Job(
+        sources, dst, kind, codec, level, shards, mode == "a", changes, nan_is_missing, progress
+    )
+    try:
+        return _run(job, on_error, fit)
+    finally:
+        for source in sources:
+            source.close()
+
+
+def _run(job: _Job, on_error: OnError, fit: Fit | None) -> Report:
+    report = Report(on_error)
+    if not job.run(report, fit):  # types were too narrow; now all of them are known
+        report = Report(on_error)
+        if not job.run(report, fit):
+            raise CorruptFileError(f"{job.dst}: expected sources that stay as they are")
+    return report
+
+
+class _Job(NamedTuple):
+    """One conversion, ready to run."""
+
+    sources: list[Source]
+    dst: _Path
+    kind: str
+    codec: Codec | None
+    level: int
+    shards: tuple[int, int, int] | None
+    append: bool
+    changes: Changes
+    nan_is_missing: bool
+    progress: bool
+
+    def run(self, report: Report, fit: Fit | None) -> bool:
+        """Converts everything; False if types turned out too narrow, and nothing was written."""
+        counts = [source.n_structures() for source in self.sources]
+        total = None if None in counts else sum(n for n in counts if n is not None)
+        blocks = self._blocks(report)
+        label = Path(self.dst).name
+        with Progress(total, "structures", label=label, enabled=self.progress) as bar:
+            try:
+                self._write(blocks, report, fit, bar)
+            except _TooNarrowError:
+                assert fit is not None
+                for columns in blocks:
+                    fit.learn(columns)
+                    bar.update(len(columns.ptr) - 1)
+                return False
+        self._say(report)
+        report.bytes_read = sum(source.n_bytes() for source in self.sources)
+        report.bytes_written = bytes_at(Path(self.dst))
+        report.finish()
+        return True
+
+    def _say(self, report: Report) -> None:
+        """Tells the report what was changed, and what looks wrong."""
+        report.changes += self.changes.describe(report.changed)
+        report.source_units += self.changes.source_units(report.labels)
+        n = report.structures_written
+        warnings = [
+            *name_warnings(report.sources, self.changes),
+            *(self.changes.unused(report.changed) if n else ()),
+        ]
+        for caution in self.changes.cautions(report.labels):
+            report.note(caution)
+        for warning in warnings:
+            report.warn(warning)
+
+    def _write(
+        self, blocks: Iterator[Columns], report: Report, fit: Fit | None, bar: Progress
+    ) -> None:
+        with open_target(
+            self.dst,
+            self.kind,
+            report,
+            append=self.append,
+            codec=self.codec,
+            level=self.level,
+            shards=self.shards,
+        ) as target:
+            for columns in blocks:
+                if fit is not None:
+                    if fit.learn(columns):
+                        raise _TooNarrowError
+                    columns = fit.fit(columns, report)
+                target.write(columns)
+                _count(columns, report)
+                bar.update(len(columns.ptr) - 1)
+
+    def _blocks(self, report: Report) -> Iterator[Columns]:
+        """Checked and changed blocks of all sources."""
+        for source in self.sources:
+            keys = KeyMap({} if source.maps_keys_itself else source.keys, report)
+            first = 0
+            fields: dict[str, None] = {}
+            for columns in _until_fault(source.blocks(report), report):
+                n = len(columns.ptr) - 1
+                report.structures_read += n
+                columns = checked(keys.apply(columns), source.path, first, report)
+                if self.nan_is_missing:
+                    columns = nan_as_missing(columns, report)
+                _count_changes(columns, changed := self.changes.apply(columns, report), report)
+                fields |= {label_of(column): None for column in changed.fields}
+                yield changed
+                first += n
+            keys.check_all_found()
+            is_arrays = source.kind in ("npz", "hdf5", "mace-hdf5")
+            warning = no_labels_warning(fields, report.skipped, is_arrays=is_arrays)
+            if first and warning:
+                report.warn(f"{source.path}: {warning}")
+
+
+def _until_fault(blocks: Iterator[Columns], report: Report) -> Iterator[Columns]:
+    """The blocks before a fault that a reader cannot go on behind; others it skips itself."""
+    try:
+        yield from blocks
+    except CorruptFileError as error:
+        if report.on_error == "raise":
+            raise
+        report.skip("the rest of a file", str(error))
+
+
+class _TooNarrowError(Exception):
+    """A type that was written already has to be wider."""
+
+
+def _count_changes(before: Columns, after: Columns, report: Report) -> None:
+    """Counts the structures that have each label, and those whose label got another type."""
+    n = len(after.ptr) - 1
+    report.changed["positions"] += n
+    if after.positions.dtype != before.positions.dtype:
+        report.changed["dtype positions"] += n
+    old = {column[:2]: column for column in before.fields}
+    for column in after.fields:
+        if column.scope == BUILTIN:
+            count = n if column.mask is None else int(np.sum(column.mask))
+            report.changed[column.key] += count
+            if _dtypes(column) != _dtypes(old[column[:2]]):
+                report.changed[f"dtype {column.key}"] += count
+
+
+def _dtypes(column: Column) -> set[str]:
+    values = [column.values] if isinstance(column.values, np.ndarray) else column.values
+    return {str(value.dtype) for value in values if isinstance(value, np.ndarray)}
+
+
+def _count(columns: Columns, report: Report) -> None:
+    n = len(columns.ptr) - 1
+    report.structures_written += n
+    report.atoms_written += len(columns.positions)
+    for column in columns.fields:
+        report.labels[label_of(column)] += n if column.mask is None else int(np.sum(column.mask))

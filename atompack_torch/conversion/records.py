@@ -1,0 +1,102 @@
+"""Single structures to columns and back, for libraries that hand out one structure at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+
+import numpy as np
+
+from atompack_torch.batch.conversions import Parts
+from atompack_torch.fields import ATOM_PROPERTY, BUILTIN, BUILTINS, MOLECULE_PROPERTY
+from atompack_torch.writers.columns import Array, Column, Columns
+
+# A block is handed on when it has this many of either.
+BLOCK_STRUCTURES = 256
+BLOCK_ATOMS = 1 << 16
+
+_Entry = Array | str | None
+
+
+def blocks(records: Iterable[Parts]) -> Iterator[Columns]:
+    """Structures in blocks of bounded size."""
+    block: list[Parts] = []
+    n_atoms = 0
+    for record in records:
+        block.append(record)
+        n_atoms += len(record.positions)
+        if len(block) == BLOCK_STRUCTURES or n_atoms >= BLOCK_ATOMS:
+            yield columns_of(block)
+            block, n_atoms = [], 0
+    if block:
+        yield columns_of(block)
+
+
+def columns_of(records: list[Parts]) -> Columns:
+    """The columns of structures; what differs between them in shape or type stays a list."""
+    entries: dict[tuple[int, str], list[_Entry]] = {}
+    masks: dict[tuple[int, str], Array] = {}
+    for i, record in enumerate(records):
+        scopes = (record.labels, record.atom_properties, record.properties)
+        for scope, values in zip((BUILTIN, ATOM_PROPERTY, MOLECULE_PROPERTY), scopes, strict=True):
+            for key, value in values.items():
+                if (scope, key) not in entries:
+                    entries[scope, key] = [None] * len(records)
+                    masks[scope, key] = np.zeros(len(records), dtype=bool)
+                entries[scope, key][i] = _entry(value)
+                masks[scope, key][i] = True
+    ptr = np.zeros(len(records) + 1, dtype=np.int64)
+    np.cumsum([len(record.positions) for record in records], out=ptr[1:])
+    return Columns(
+        np.concatenate([record.positions for record in records]),
+        np.concatenate([record.atomic_numbers for record in records]),
+        ptr,
+        [Column(*field, entries[field], masks[field]) for field in entries],
+    )
+
+
+def _entry(value: object) -> _Entry:
+    return value if value is None or isinstance(value, str) else np.asarray(value)
+
+
+def records_of(columns: Columns) -> Iterator[Parts]:
+    """The structures of a block, one by one: views, with numbers as scalars of NumPy."""
+    for i, (first, last) in enumerate(pairwise(columns.ptr.tolist())):
+        record = Parts(
+            columns.positions[first:last], columns.atomic_numbers[first:last], {}, {}, {}
+        )
+        scopes = (record.labels, record.atom_properties, record.properties)
+        for column in columns.fields:
+            if column.mask is not None and not column.mask[i]:
+                continue
+            rows = slice(first, last) if is_per_atom(column) else i
+            value = column.values[i if isinstance(column.values, list) else rows]
+            scopes[column.scope][column.key] = value
+        yield record
+
+
+def is_per_atom(column: Column) -> bool:
+    """Whether a column has rows for atoms, not for structures."""
+    if column.scope == BUILTIN:
+        return BUILTINS[column.key].level == "atom"
+    return column.scope == ATOM_PROPERTY
+
+
+def select(columns: Columns, keep: Array) -> Columns:
+    """The structures of a block where ``keep`` (B,) bool is True."""
+    counts = np.diff(columns.ptr)
+    atoms = np.repeat(keep, counts)
+    ptr = np.zeros(int(keep.sum()) + 1, dtype=np.int64)
+    np.cumsum(counts[keep], out=ptr[1:])
+    fields = [_selected(column, keep, atoms) for column in columns.fields]
+    return Columns(columns.positions[atoms], columns.atomic_numbers[atoms], ptr, fields)
+
+
+def _selected(column: Column, keep: Array, atoms: Array) -> Column:
+    values: Array | list[_Entry]
+    if isinstance(column.values, np.ndarray):
+        values = column.values[atoms if is_per_atom(column) else keep]
+    else:
+        values = [value for value, kept in zip(column.values, keep, strict=True) if kept]
+    mask = None if column.mask is None else column.mask[keep]
+    return Column(column.scope, column.key, values, mask)

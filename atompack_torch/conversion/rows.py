@@ -1,0 +1,155 @@
+"""Arrays in files, read by rows from the first to the last, so that no array is held whole."""
+
+from __future__ import annotations
+
+import math
+import zipfile
+from typing import IO, Any, Protocol
+
+import numpy as np
+
+from atompack_torch.batch.conversions import native
+from atompack_torch.conversion.report import described
+from atompack_torch.errors import CorruptFileError, FieldError, UnsupportedFormatError
+from atompack_torch.writers.columns import Array
+
+# A row this large must be borne out by stored bytes; deflate does not pack tighter than this.
+_LARGE_ROW_BYTES = 1 << 26
+_MAX_RATIO = 1100
+
+
+class Rows(Protocol):
+    """An array in a file."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    def read(self, first: int, last: int) -> Array:
+        """Rows ``first`` to ``last``, or the one value of an array without dimensions.
+
+        Calls go forward through the array.
+        """
+
+
+class NpzRows:
+    """A member of an ``.npz`` file, as a stream: compressed or not, only what is asked for is held.
+
+    Raises:
+        UnsupportedFormatError: the member holds pickled objects, or lies in Fortran order.
+        CorruptFileError: its header is damaged.
+    """
+
+    def __init__(self, path: str, archive: zipfile.ZipFile, member: str) -> None:
+        self._where = f"{path}: {member}"
+        self._archive, self._member = archive, member
+        with self._opened() as stream:
+            self.shape, self.dtype = self._header(stream)
+        self._stream: IO[bytes] | None = None
+        self._next = 0
+
+    def _opened(self) -> IO[bytes]:
+        try:
+            return self._archive.open(self._member)
+        except Exception as error:  # damaged, encrypted, compressed in an unknown way
+            raise CorruptFileError(f"{self._where}: {described(error)}") from error
+
+    def _header(self, stream: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
+        try:
+            version = np.lib.format.read_magic(stream)
+            read = {(1, 0): np.lib.format.read_array_header_1_0}.get(
+                version, np.lib.format.read_array_header_2_0
+            )
+            shape, fortran, dtype = read(stream)
+        except Exception as error:  # of the decompressor or of the parser
+            raise CorruptFileError(f"{self._where}: no array: {described(error)}") from error
+        if dtype.hasobject:
+            raise UnsupportedFormatError(f"{self._where}: pickled objects are not read")
+        if fortran and len(shape) > 1:
+            raise UnsupportedFormatError(f"{self._where}: expected C order, got Fortran order")
+        if min(shape, default=0) < 0:
+            raise CorruptFileError(f"{self._where}: expected sizes from 0 up, got {shape}")
+        return shape, dtype
+
+    def read(self, first: int, last: int) -> Array:
+        """See ``Rows``."""
+        if self._stream is None or first < self._next:
+            self._stream, self._next = self._opened(), 0
+            self._header(self._stream)
+        row = self.shape[1:]
+        row_bytes = self.dtype.itemsize * math.prod(row)
+        self._skip((first - self._next) * row_bytes)
+        data = self._take((last - first) * row_bytes)
+        self._next = last
+        shape = (last - first, *row) if self.shape else ()
+        return native(np.frombuffer(data, self.dtype).reshape(shape))
+
+    def _skip(self, n_bytes: int) -> None:
+        while n_bytes > 0:
+            n_bytes -= len(self._take(min(n_bytes, 1 << 20)))
+
+    def _take(self, n_bytes: int) -> bytes:
+        """In pieces: what the file declares takes memory only as it is there."""
+        assert self._stream is not None
+        pieces, missing = [], n_bytes
+        try:
+            while missing and (piece := self._stream.read(min(missing, 1 << 24))):
+                pieces.append(piece)
+                missing -= len(piece)
+        except Exception as error:  # each way to compress has errors of its own
+            raise CorruptFileError(f"{self._where}: {described(error)}") from error
+        if missing:
+            got = n_bytes - missing
+            raise CorruptFileError(f"{self._where}: expected {n_bytes} bytes, got {got}")
+        return b"".join(pieces)
+
+
+class HdfRows:
+    """An HDF5 dataset.
+
+    Raises:
+        FieldError: some of it was declared but never written: those values would be made up.
+        CorruptFileError: one row is larger than the stored bytes can bear out.
+        UnsupportedFormatError: its values lie in other files.
+    """
+
+    def __init__(self, path: str, dataset: Any) -> None:
+        self._where = f"{path}: {dataset.name}"
+        self._dataset = dataset
+        self.shape, self.dtype = tuple(dataset.shape), dataset.dtype
+        if dataset.external or dataset.is_virtual:
+            raise UnsupportedFormatError(f"{self._where}: values in other files are not read")
+        stored = dataset.id.get_storage_size()
+        if dataset.size and (not stored or _n_missing_chunks(dataset)):
+            raise FieldError(f"{self._where}: expected values, got parts that were never written")
+        row_bytes = dataset.nbytes // max(self.shape[0], 1) if self.shape else 0
+        if row_bytes > _LARGE_ROW_BYTES and dataset.nbytes > _MAX_RATIO * stored:
+            raise CorruptFileError(
+                f"{self._where}: expected stored bytes for rows of {row_bytes} bytes, got {stored}"
+            )
+
+    def read(self, first: int, last: int) -> Array:
+        """See ``Rows``."""
+        try:
+            values = self._dataset[first:last] if self.shape else self._dataset[()]
+        except OSError as error:
+            raise CorruptFileError(f"{self._where}: {described(error)}") from error
+        return native(np.asarray(values))
+
+
+def _n_missing_chunks(dataset: Any) -> int:
+    if dataset.chunks is None:
+        return 0
+    sizes = zip(dataset.shape, dataset.chunks, strict=True)
+    expected = math.prod(-(-size // chunk) for size, chunk in sizes)
+    return int(expected - dataset.id.get_num_chunks())
+
+
+class HeldRows:
+    """An array in memory, in the words of ``Rows``."""
+
+    def __init__(self, values: Array) -> None:
+        self.shape, self.dtype, self._values = values.shape, values.dtype, values
+
+    def read(self, first: int, last: int) -> Array:
+        """See ``Rows``."""
+        return self._values[first:last]

@@ -1,0 +1,245 @@
+"""Types that one ``.atp`` file can hold: they must agree between all of its molecules.
+
+Other formats let a property be an integer here and a float there, or give it another length. A
+``Fit`` learns the types of all fields; what can share a type without loss is widened to it, the
+rest is left out and reported.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from atompack_torch.batch.exact_values import converted
+from atompack_torch.conversion.keys import label_of
+from atompack_torch.conversion.kinds import (
+    Kind,
+    holds,
+    joined,
+    kind_of_array,
+    kind_of_entry,
+    kinds,
+    stored,
+    widest,
+)
+from atompack_torch.conversion.records import is_per_atom
+from atompack_torch.conversion.report import Report
+from atompack_torch.datasets.atp import AtpDataset
+from atompack_torch.errors import FieldError
+from atompack_torch.fields import ATOM_PROPERTY, BUILTIN, MOLECULE_PROPERTY, STRUCTURE, FieldSpec
+from atompack_torch.writers.columns import Array, Column, Columns
+
+_MAX_KEY_BYTES = 255
+
+
+class Fit:
+    """The types of the fields of one file, learnt block by block."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[tuple[int, str], Kind] = {}
+        self._positions: np.dtype[Any] | None = None
+        self._appended_to: str | None = None
+
+    @classmethod
+    def of_file(cls, path: str | os.PathLike[str]) -> Fit:
+        """The types of a file that is to be appended to; these cannot be widened."""
+        fit = cls()
+        if not Path(path).exists():
+            return fit
+        with AtpDataset(path) as dataset:
+            schema = dataset.schema
+            if len(dataset):
+                fit._positions = _dtype(schema["positions"].dtype)
+            specs = [spec for name, spec in schema.items() if name not in STRUCTURE]
+            for field, spec in zip(dataset._declared(), specs, strict=True):
+                fit._kinds[field] = _kind_of_spec(spec)
+        fit._appended_to = str(path)
+        return fit
+
+    def learn(self, columns: Columns) -> bool:
+        """Takes in the types of a block; True if one changed that was known before it.
+
+        Raises:
+            FieldError: a type of a file that is appended to would have to change.
+        """
+        before = dict(self._kinds)
+        positions = stored(columns.positions.dtype, scalar=False)
+        old, self._positions = self._positions, widest(self._positions, positions)
+        for column in columns.fields:
+            if _refusal(column) is not None:
+                continue
+            for kind in dict.fromkeys(kinds(column)):
+                known = self._kinds.get(column[:2])
+                self._kinds[column[:2]] = kind if known is None else joined(known, kind, column)
+        changed = [field for field, kind in before.items() if self._kinds[field] != kind]
+        if self._appended_to is not None and changed:
+            scope, key = changed[0]
+            clash = f"expected {before[scope, key]}, got {self._kinds[scope, key]}"
+            raise FieldError(f"{self._appended_to}: type: {clash} (field {key!r})")
+        if self._appended_to is not None and old not in (None, self._positions):
+            clash = f"expected {old}, got {self._positions}"
+            raise FieldError(f"{self._appended_to}: type: {clash} (field 'positions')")
+        return bool(changed) or (old is not None and old != self._positions)
+
+    def fit(self, columns: Columns, report: Report) -> Columns:
+        """The block in the types learnt so far; the report tells what has no place in them."""
+        fields = [self._fitted(column, columns.ptr, report) for column in columns.fields]
+        numbers = converted("atomic_numbers", columns.atomic_numbers, np.uint8)
+        positions = columns.positions
+        if positions.dtype != self._positions:
+            report.note(f"positions: {positions.dtype} stored as {self._positions}")
+            positions = converted("positions", positions, self._positions, rounds=True)
+        there = _without_doubles([field for field in fields if field], report)
+        return Columns(positions, numbers, columns.ptr, there)
+
+    def _fitted(self, column: Column, ptr: Array, report: Report) -> Column | None:
+        n = len(ptr) - 1
+        mask = np.ones(n, dtype=bool) if column.mask is None else column.mask.copy()
+        if not mask.any():
+            return None
+        refusal = _refusal(column)
+        if refusal is not None:
+            report.skip(label_of(column), refusal, int(mask.sum()))
+            return None
+        kind = self._kinds.get(column[:2])
+        if kind is None:
+            why = f"the format has no place for {_described(column, mask)}"
+            report.skip(label_of(column), why, int(mask.sum()))
+            return None
+        fitting = _Fitting(column, kind, ptr, mask, report)
+        values = fitting.array() if isinstance(column.values, np.ndarray) else fitting.entries()
+        return Column(column.scope, column.key, values, mask) if mask.any() else None
+
+
+def _without_doubles(fields: list[Column], report: Report) -> list[Column]:
+    """A molecule's own property yields to one of its atoms of the same key."""
+    of_atoms = {field.key: field.mask for field in fields if field.scope == ATOM_PROPERTY}
+    for field in fields:
+        if field.scope != MOLECULE_PROPERTY or field.key not in of_atoms:
+            continue
+        assert field.mask is not None
+        both = field.mask & of_atoms[field.key]
+        if both.any():
+            report.skip(label_of(field), "the atoms have a property of this key", int(both.sum()))
+            field.mask[both] = False
+    return [field for field in fields if field.mask is None or field.mask.any()]
+
+
+class _Fitting:
+    """One column on its way to a kind; ``mask`` loses the molecules whose values do not fit."""
+
+    def __init__(self, column: Column, kind: Kind, ptr: Array, mask: Array, report: Report) -> None:
+        self.column, self.kind, self.ptr, self.mask, self.report = column, kind, ptr, mask, report
+        self.per_atom = is_per_atom(column)
+
+    def array(self) -> Array:
+        values = self.column.values
+        assert isinstance(values, np.ndarray)
+        own = kind_of_array(self.column, values.dtype, values.shape[1:])
+        if not holds(self.kind, own, self.column):
+            self._leave_out(own, np.flatnonzero(self.mask))
+            return values
+        return self._cast(values, self.ptr if self.per_atom else np.arange(len(self.ptr)))
+
+    def entries(self) -> Array | list[Array | str | None]:
+        values: list[Any] = [*self.column.values]
+        for i in np.flatnonzero(self.mask).tolist():
+            own = kind_of_entry(self.column, values[i])
+            if not holds(self.kind, own, self.column):
+                self._leave_out(own, np.array([i]))
+            elif self.kind.form == "number":
+                rows = np.array([0, len(values[i])]) if self.per_atom else np.array([0, 1])
+                whole = values[i] if self.per_atom else values[i][None]
+                cast = self._cast(whole, rows, i)
+                values[i] = cast if self.per_atom else cast[0]
+        values = [v if has else None for v, has in zip(values, self.mask.tolist(), strict=True)]
+        return values if self.kind.form != "number" else self._stacked(values)
+
+    def _stacked(self, values: list[Any]) -> Array | list[Array | str | None]:
+        """One array where all values have one shape; absent ones are zeros, and masked."""
+        there = [value for value in values if value is not None]
+        shapes = {value.shape[1:] if self.per_atom else value.shape for value in there}
+        if len(shapes) != 1:
+            return values
+        shape = shapes.pop()
+        if not self.per_atom:
+            empty = np.zeros(shape, there[0].dtype)
+            return np.stack([empty if value is None else value for value in values])
+        counts = np.diff(self.ptr).tolist()
+        return np.concatenate(
+            [
+                np.zeros((n, *shape), there[0].dtype) if value is None else value
+                for value, n in zip(values, counts, strict=True)
+            ]
+        )
+
+    def _cast(self, values: Array, rows: Array, first: int = 0) -> Array:
+        """The values in the type of the kind; rows[i] to rows[i + 1] belong to one molecule."""
+        if values.dtype == self.kind.dtype:
+            return values
+        self._note_cast(values.dtype)
+        with np.errstate(invalid="ignore"):
+            cast = values.astype(self.kind.dtype)
+            back = cast.astype(values.dtype)
+        if values.dtype.kind in "iu":
+            in_range = (
+                np.abs(cast) < 2.0**63 if cast.dtype.kind == "f" else (cast >= 0) | (values < 0)
+            )
+            exact = in_range & (back == values)
+            lossy = [
+                first + i
+                for i in range(len(rows) - 1)
+                if self.mask[first + i] and not exact[rows[i] : rows[i + 1]].all()
+            ]
+            self._leave_out(f"an integer that {cast.dtype} cannot hold", np.array(lossy, int))
+        return cast
+
+    def _note_cast(self, dtype: np.dtype[Any]) -> None:
+        if dtype.kind == "b":
+            text = f"booleans stored as 0 and 1 ({self.kind.dtype})"
+        elif self.kind.shape == () and dtype.kind == np.dtype(self.kind.dtype).kind:
+            return  # scalars have one width in the format
+        else:
+            text = f"{dtype} stored as {self.kind.dtype}"
+        self.report.note(f"{label_of(self.column)}: {text}")
+
+    def _leave_out(self, got: object, molecules: Array) -> None:
+        if len(molecules):
+            why = f"expected {self.kind} as in other structures, got {got}"
+            self.report.skip(label_of(self.column), why, len(molecules))
+            self.mask[molecules] = False
+
+
+def _refusal(column: Column) -> str | None:
+    """Why the format has no place for a field at all."""
+    if column.scope == BUILTIN:
+        return None
+    try:
+        n_bytes = len(column.key.encode())
+    except UnicodeEncodeError:
+        return "the key is no valid text"
+    if n_bytes > _MAX_KEY_BYTES:
+        return f"the key is longer than {_MAX_KEY_BYTES} bytes"
+    if column.key == "stress":
+        return "the format keeps this name for the label stress"
+    return None
+
+
+def _described(column: Column, mask: Array) -> str:
+    """What the values of a column are that is of no kind at all."""
+    if isinstance(column.values, np.ndarray):
+        return str(kind_of_array(column, column.values.dtype, column.values.shape[1:]))
+    return str(kind_of_entry(column, column.values[int(np.flatnonzero(mask)[0])]))
+
+
+def _kind_of_spec(spec: FieldSpec) -> Kind:
+    if isinstance(spec.dtype, str):
+        return Kind(spec.dtype)
+    return Kind("number", _dtype(spec.dtype), spec.shape)
+
+
+def _dtype(dtype: Any) -> np.dtype[Any]:
+    return np.dtype(str(dtype).removeprefix("torch."))

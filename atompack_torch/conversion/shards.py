@@ -1,0 +1,104 @@
+"""Data sets of shards as a source and as a target of conversions."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from atompack_torch.batch.conversions import Parts
+from atompack_torch.batch.molecule_batch import RESERVED, MoleculeBatch
+from atompack_torch.conversion.forwarding import WritesThrough, readable
+from atompack_torch.conversion.records import BLOCK_STRUCTURES, records_of
+from atompack_torch.conversion.report import Report
+from atompack_torch.datasets.atlas_shards import ShardDataset
+from atompack_torch.errors import FieldError
+from atompack_torch.fields import ATOM_PROPERTY, BUILTINS, MOLECULE_PROPERTY, PREFIXES, prefixed_id
+from atompack_torch.writers.columns import Columns
+from atompack_torch.writers.shards import ShardWriter
+
+_Path = str | os.PathLike[str]
+
+
+class Shape(NamedTuple):
+    """Of the shards to write, as for ``ShardWriter``."""
+
+    shard_size: int = 10_000
+    block_size: int = 100
+    strategy: Any = 2
+
+
+def count(path: _Path) -> int:
+    """Number of examples."""
+    return len(ShardDataset(path))
+
+
+def read(path: _Path, *, report: Report) -> Iterator[Columns]:
+    """Blocks of the examples, which are all molecules, in order.
+
+    Raises:
+        CorruptFileError: a block is damaged.
+        FieldError: an example is no dict with positions and atomic numbers.
+    """
+    dataset = ShardDataset(path)
+    read_block = partial(_molecules, dataset)
+    for first in range(0, len(dataset), BLOCK_STRUCTURES):
+        last = min(first + BLOCK_STRUCTURES, len(dataset))
+        yield from readable(read_block, first, last, report)
+
+
+def _molecules(dataset: ShardDataset, first: int, last: int) -> MoleculeBatch:
+    try:
+        batch = dataset.batch(range(first, last))
+    except (KeyError, TypeError) as error:  # keys or types that no batch can have
+        raise FieldError(str(error)) from None
+    if not isinstance(batch, MoleculeBatch):
+        raise FieldError(
+            f"{dataset.root}: expected dicts with positions and atomic_numbers, got others "
+            f"(examples {first} to {last - 1})"
+        )
+    return batch
+
+
+class Writer(WritesThrough):
+    """Writes one data set; it is there when the block of ``with`` ends without an error.
+
+    Examples are dicts: positions, atomic numbers and labels by name, properties by their key. An
+    array of a molecule goes by ``properties/KEY``, so that no reader takes its rows for atoms.
+    """
+
+    _writer: ShardWriter
+
+    def __init__(self, path: _Path, shape: Shape, level: int) -> None:
+        self._writer = ShardWriter(path, *shape, level=level)
+
+    def write(self, columns: Columns) -> None:
+        """Adds a block."""
+        for record in records_of(columns):
+            self._writer.write(_example(record))
+
+
+def _example(record: Parts) -> dict[str, Any]:
+    example = {"positions": record.positions, "atomic_numbers": record.atomic_numbers}
+    example |= {key: _plain(value) for key, value in record.labels.items()}
+    for key, value in record.atom_properties.items():
+        taken = _is_taken(key) or key in record.properties
+        example[PREFIXES[ATOM_PROPERTY] + key if taken else key] = value
+    for key, value in record.properties.items():
+        taken = _is_taken(key) or np.ndim(value) > 0
+        example[PREFIXES[MOLECULE_PROPERTY] + key if taken else key] = _plain(value)
+    return example
+
+
+def _is_taken(key: str) -> bool:
+    return key in BUILTINS or key in RESERVED or prefixed_id(key) is not None
+
+
+def _plain(value: Any) -> Any:
+    """Single numbers as Python has them."""
+    return (
+        value.item() if isinstance(value, (np.generic, np.ndarray)) and value.ndim == 0 else value
+    )

@@ -1,0 +1,252 @@
+"""Structures that lie in a few large arrays: how their rows belong to structures and atoms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from atompack_torch.conversion.keys import field_of, shaped
+from atompack_torch.conversion.report import Report
+from atompack_torch.conversion.rows import HeldRows, Rows
+from atompack_torch.errors import CorruptFileError, FieldError
+from atompack_torch.fields import ATOM_PROPERTY, BUILTIN, BUILTINS, MOLECULE_PROPERTY, FieldId
+from atompack_torch.writers.columns import Array, Column, Columns
+
+BLOCK_STRUCTURES = 4096
+BLOCK_ATOMS = 1 << 16
+
+Level = Literal["molecule", "atom", "shared"]
+_COUNTS = ("n_atoms", "ptr")
+
+
+class Member(NamedTuple):
+    """One array of a file: its key there, what it is here, its rows."""
+
+    key: str
+    name: str
+    rows: Rows
+
+
+class System:
+    """Arrays of M structures, in one of three layouts.
+
+    Stacked: positions (M, n, 3), atomic numbers (n,) or (M, n). Flat: positions (N, 3), with
+    ``n_atoms`` (M,) or ``ptr`` (M + 1,). Single: positions (n, 3) and neither of them.
+
+    Args:
+        where: path and group, for messages.
+        members: the arrays by their names here.
+        padding: the atomic number of rows that are no atoms; None: there are none.
+        name: of every structure, if not empty and there is no array of names.
+        left_out: keys of arrays whose names others took.
+
+    Raises:
+        FieldError: no positions or atomic numbers, or shapes that fit no layout.
+    """
+
+    def __init__(
+        self,
+        where: str,
+        members: Mapping[str, Member],
+        padding: int | None,
+        name: str = "",
+        left_out: Sequence[str] = (),
+    ) -> None:
+        self.where, self._padding, self.name, self.left_out = where, padding, name, left_out
+        self.members = dict(members)
+        for name in ("positions", "atomic_numbers"):
+            if name not in self.members:
+                raise FieldError(f"{where}: expected an array of {name}, got none: name it in keys")
+        shape = self._shape("positions")
+        counted = [name for name in _COUNTS if name in self.members]
+        if len(shape) == 2 and not counted:
+            self._hold_as_stacked()
+            shape = self._shape("positions")
+        if len(shape) not in (2, 3) or shape[-1] != 3:
+            raise FieldError(f"{where}: positions: expected (M, n, 3) or (N, 3), got {shape}")
+        if shape[0] and 0 in shape:  # else a few bytes could declare any number of structures
+            raise FieldError(f"{where}: positions: expected atoms, got {shape}")
+        self.is_stacked = len(shape) == 3
+        self._ptr = np.zeros(0, dtype=np.int64) if self.is_stacked else self._read_ptr(counted)
+        self.n_structures = shape[0] if self.is_stacked else len(self._ptr) - 1
+        self.n_atoms = shape[1] if self.is_stacked else None  # of each structure
+        self._check_numbers()
+
+    def _shape(self, name: str) -> tuple[int, ...]:
+        return self.members[name].rows.shape
+
+    def _hold_as_stacked(self) -> None:
+        """A single structure becomes a stack of one."""
+        for name, (key, _, rows) in self.members.items():
+            values = rows.read(0, rows.shape[0] if rows.shape else 1)
+            is_shared = name == "atomic_numbers"
+            self.members[name] = Member(key, name, HeldRows(values if is_shared else values[None]))
+
+    def _read_ptr(self, counted: list[str]) -> Array:
+        if len(counted) == 2:
+            raise FieldError(f"{self.where}: expected n_atoms or ptr, got both")
+        rows = self.members[counted[0]].rows
+        if len(rows.shape) != 1 or rows.dtype.kind not in "iu":
+            got = f"{rows.shape} {rows.dtype}"
+            raise FieldError(f"{self.where}: {counted[0]}: expected integers (M,), got {got}")
+        values = rows.read(0, rows.shape[0]).astype(np.int64)
+        ptr = values if counted[0] == "ptr" else np.concatenate([[0], np.cumsum(values)])
+        n = self._shape("positions")[0]
+        if len(ptr) == 0 or ptr[0] != 0 or ptr[-1] != n or (np.diff(ptr) < 0).any():
+            what = "ascending from 0" if counted[0] == "ptr" else "counts"
+            raise CorruptFileError(f"{self.where}: {counted[0]}: expected {what}, up to {n} atoms")
+        return ptr
+
+    def _check_numbers(self) -> None:
+        shape = self._shape("atomic_numbers")
+        positions = self._shape("positions")
+        allowed = [positions[:-1], positions[1:2]] if self.is_stacked else [positions[:1]]
+        if shape not in allowed:
+            expected = " or ".join(map(str, allowed))
+            raise FieldError(f"{self.where}: atomic_numbers: expected {expected}, got {shape}")
+
+    def fields(self) -> list[Member]:
+        """The members that are labels or properties."""
+        structure = ("positions", "atomic_numbers", *_COUNTS)
+        return [member for name, member in self.members.items() if name not in structure]
+
+    def levels(self, member: Member) -> set[Level]:
+        """What the rows of a member can be by its shape; one alone where its name decides.
+
+        Raises:
+            FieldError: the shape does not fit the name.
+        """
+        shape, of_structures = member.rows.shape, (self.n_structures,)
+        of_atoms = self._shape("positions")[: 2 if self.is_stacked else 1]
+        possible: set[Level] = set()
+        if shape[: len(of_atoms)] == of_atoms:
+            possible.add("atom")
+        if shape[:1] == of_structures:
+            possible.add("molecule")
+        if shape in ((), (1,)):
+            possible.add("shared")
+        said = said_level(member.name)
+        if said is None:
+            return possible
+        if member.name in BUILTINS and shape == BUILTINS[member.name].shape != ():
+            return {"shared"}  # one cell for all
+        if member.name == "name" and "molecule" not in possible and "shared" in possible:
+            return {"shared"}  # as sGDML names a data set
+        if said not in possible:
+            expected = of_atoms if said == "atom" else of_structures
+            raise FieldError(f"{self.where}: {member.key}: expected {expected} rows, got {shape}")
+        return {said}
+
+    def blocks(self, levels: Mapping[str, Level], report: Report) -> Iterator[Columns]:
+        """All structures in order.
+
+        Args:
+            levels: of the members to take, by key.
+            report: told of changes of representation.
+        """
+        first = 0
+        while first < self.n_structures:
+            last = self._end_of_block(first)
+            yield self._block(first, last, levels, report)
+            first = last
+
+    def _end_of_block(self, first: int) -> int:
+        last = min(first + BLOCK_STRUCTURES, self.n_structures)
+        if self.n_atoms is not None:
+            return min(last, first + max(BLOCK_ATOMS // max(self.n_atoms, 1), 1))
+        by_atoms = int(np.searchsorted(self._ptr, self._ptr[first] + BLOCK_ATOMS, side="right")) - 1
+        return max(min(last, by_atoms), first + 1)
+
+    def _block(self, first: int, last: int, levels: Mapping[str, Level], report: Report) -> Columns:
+        if self.n_atoms is not None:
+            atoms = (first, last)
+            ptr = np.arange(last - first + 1, dtype=np.int64) * self.n_atoms
+        else:
+            atoms = int(self._ptr[first]), int(self._ptr[last])
+            ptr = self._ptr[first : last + 1] - self._ptr[first]
+        numbers = self._numbers(atoms, last - first)
+        if self._padding is None and self.is_stacked and not numbers.all():
+            report.note("atomic number 0 occurs: padding=0 would leave such rows out")
+        kept = slice(None)
+        if self._padding is not None:
+            kept = numbers != self._padding
+            starts = np.concatenate([[0], np.cumsum(kept)])
+            ptr = starts[ptr]
+        fields = []
+        for member in self.fields():
+            level = levels.get(member.key)
+            if level is None:
+                continue
+            rows = atoms if level == "atom" else (first, last)
+            values = self._values(member, level, rows)
+            fields.append(self._column(member, level, values[kept] if level == "atom" else values))
+        fields = [shaped(f, report) if f.scope == BUILTIN else f for f in fields]
+        if self.name and "name" not in self.members:
+            report.note("name: the group of the structure")
+            fields.append(Column(BUILTIN, "name", [self.name] * (last - first)))
+        positions = self._values(self.members["positions"], "atom", atoms)
+        return Columns(positions[kept], numbers[kept], ptr, fields)
+
+    def _numbers(self, atoms: tuple[int, int], n_structures: int) -> Array:
+        member = self.members["atomic_numbers"]
+        shape = member.rows.shape
+        if self.is_stacked and len(shape) == 1:
+            shared = numbers_of(member.rows.read(0, shape[0]), self.where)
+            return np.tile(shared, n_structures)
+        return numbers_of(member.rows.read(*atoms), self.where).reshape(-1)
+
+    def _values(self, member: Member, level: Level, rows: tuple[int, int]) -> Array:
+        """Rows of atoms (n, ...), or of structures."""
+        if level == "shared":
+            shape = member.rows.shape
+            value = member.rows.read(0, shape[0] if shape else 1)
+            value = value.reshape(()) if shape == (1,) else value
+            return np.repeat(value[None], rows[1] - rows[0], axis=0)
+        values = member.rows.read(*rows)
+        if level == "atom" and self.is_stacked:
+            return values.reshape(-1, *values.shape[2:])
+        return values
+
+    def _column(self, member: Member, level: Level, values: Array) -> Column:
+        scope = ATOM_PROPERTY if level == "atom" else MOLECULE_PROPERTY
+        target: FieldId = field_of(member.name, scope)
+        if values.dtype.kind in "SUO" and level != "atom" and values.ndim == 1:
+            return Column(*target, [_text(value, self.where) for value in values.tolist()])
+        return Column(*target, values)
+
+
+def _text(value: Any, where: str) -> str:
+    try:
+        return value.decode() if isinstance(value, bytes) else str(value)
+    except UnicodeDecodeError:
+        raise CorruptFileError(f"{where}: expected UTF-8 text, got {value!r:.40}") from None
+
+
+def said_level(name: str) -> Level | None:
+    """The level that a name decides: that of a label, or of the scope in front of it."""
+    field = field_of(name, BUILTIN)
+    if field.scope == BUILTIN:
+        return BUILTINS[field.key].level if field.key in BUILTINS else None
+    return "atom" if field.scope == ATOM_PROPERTY else "molecule"
+
+
+def numbers_of(values: Array, where: str) -> Array:
+    """Atomic numbers from numbers or element symbols.
+
+    Raises:
+        CorruptFileError: neither.
+    """
+    if values.dtype.kind in "iu":
+        return values
+    if values.dtype.kind not in "SUO":
+        raise CorruptFileError(f"{where}: atomic_numbers: expected integers, got {values.dtype}")
+    from ase.data import atomic_numbers
+
+    symbols = [_text(value, where) for value in values.reshape(-1).tolist()]
+    unknown = sorted({symbol for symbol in symbols if symbol not in atomic_numbers})
+    if unknown:
+        raise CorruptFileError(f"{where}: expected element symbols, got {unknown[0]!r:.40}")
+    found = [atomic_numbers[symbol] for symbol in symbols]
+    return np.array(found, dtype=np.int64).reshape(values.shape)

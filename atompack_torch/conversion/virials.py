@@ -1,0 +1,73 @@
+"""Stresses from virials.
+
+ASE's stress is dE/dε / V, the derivative of the energy by a symmetric strain over the volume, in
+eV/Å³; a compressed crystal has a negative one (``ase.stress``, ``Atoms.get_stress``). The virial of
+MACE (``virials``), libAtoms, QUIP and GAP (``virial``) is the energy -dE/dε, so
+stress = -virial / V. ``mace.modules.utils`` computes both this way.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from atompack_torch.fields import BUILTIN
+from atompack_torch.writers.columns import Array, Column, Columns
+
+if TYPE_CHECKING:
+    from atompack_torch.conversion.report import Report
+
+
+def with_stress(columns: Columns, report: Report | None) -> Columns:
+    """A block whose ``stress``, so far a virial in eV, is -virial / volume in eV/Å³.
+
+    Where there is no cell of nonzero volume, the stress is missing.
+
+    Args:
+        columns: of the block; cells in Å.
+        report: told of virials without a volume; None: nobody is.
+    """
+    virial = next((c for c in columns.fields if c[:2] == (BUILTIN, "stress")), None)
+    if virial is None:
+        return columns
+    n = len(columns.ptr) - 1
+    mask = np.ones(n, dtype=bool) if virial.mask is None else virial.mask
+    volumes = _volumes(columns, n)
+    lost = mask & ~(volumes > 0)
+    if lost.any() and report is not None:
+        report.skip("stress", "a virial needs a cell with a volume", int(lost.sum()))
+    kept = mask & ~lost
+    values = virial.values
+    made: Array | list[Array | str | None]
+    if isinstance(values, np.ndarray):
+        divisors = np.where(kept, volumes, 1.0)[:, None, None]
+        made = _over(values, divisors)
+    else:
+        made = [
+            _over(value, volume) if has and isinstance(value, np.ndarray) else None
+            for value, volume, has in zip(values, volumes, kept, strict=True)
+        ]
+    stress = [Column(BUILTIN, "stress", made, kept)] if kept.any() else []
+    fields = [column for column in columns.fields if column is not virial]
+    return columns._replace(fields=[*fields, *stress])
+
+
+def _over(virial: Array, volume: Any) -> Array:
+    dtype = virial.dtype if virial.dtype.kind == "f" else np.dtype(np.float64)
+    stress: Array = (virial.astype(np.float64) / -volume).astype(dtype)
+    return stress
+
+
+def _volumes(columns: Columns, n: int) -> Array:
+    """(B,) float64 in Å³; 0 where there is no cell."""
+    volumes = np.zeros(n)
+    cell = next((c for c in columns.fields if c[:2] == (BUILTIN, "cell")), None)
+    if cell is None:
+        return volumes
+    has = np.ones(n, dtype=bool) if cell.mask is None else cell.mask
+    for i in np.flatnonzero(has).tolist():
+        a, b, c = np.asarray(cell.values[i], dtype=np.float64)
+        volume = abs(np.dot(a, np.cross(b, c)))
+        volumes[i] = volume if np.isfinite(volume) else 0.0
+    return volumes

@@ -1,0 +1,1 @@
+"""Descriptors of atomic environments, and forces from their derivatives."""

@@ -1,0 +1,255 @@
+"""Atomic descriptors computed here, and forces from their derivatives."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from atompack_torch._core import Featurizer
+from atompack_torch.batch.elements import SYMBOLS
+from atompack_torch.batch.molecule_batch import MoleculeBatch
+from atompack_torch.batch.storage import Value
+from atompack_torch.errors import FieldError
+from atompack_torch.fields import BUILTIN, DERIVATIVES, FieldInfo
+from atompack_torch.options import utf8
+
+_LEAST_CUTOFF = 1e-3  # of the neighbor search
+_HIGHEST_ORDER = 1000
+_DTYPES = {"float32": torch.float32, "float64": torch.float64}
+
+
+class ChebyshevDescriptor:
+    """The Chebyshev descriptor with species as weights (Artrith, Urban, Ceder 2017), as aenet's.
+
+        descriptor = apt.ChebyshevDescriptor(["O", "H"], 10, 4.0, 3, 1.5)
+        batch = descriptor.compute(ds.batch([0, 1]), derivatives=True)
+        batch.features, batch.radial_dG_drij
+
+    Features and derivatives are those of aenet-python's descriptor of the same settings, and go by
+    the same ``compat_sha256``, but for what is wrong there: atoms outside of their cell are taken
+    where they are, and open directions of a cell are open. Results are computed in float64 and
+    rounded once; they are the same to the bit on any number of threads. Objects never change, may
+    be shared between threads, and can be pickled.
+
+    Args:
+        species: labels of elements, whose order counts: each has a weight by its place.
+        rad_order: highest order of the radial functions; there are ``rad_order + 1``.
+        rad_cutoff: in the unit of the positions (Å).
+        ang_order: highest order of the angular functions.
+        ang_cutoff: as ``rad_cutoff``; either may be the larger one.
+        min_cutoff: neighbors at this distance or nearer are left out.
+        dtype: of the results, ``"float32"`` or ``"float64"``.
+
+    Raises:
+        TypeError: a setting of another type.
+        ValueError: no species, or one twice; an order or a cutoff out of range; another dtype.
+    """
+
+    def __init__(
+        self,
+        species: Sequence[str],
+        rad_order: int,
+        rad_cutoff: float,
+        ang_order: int,
+        ang_cutoff: float,
+        min_cutoff: float = 0.55,
+        dtype: Literal["float32", "float64"] = "float64",
+    ) -> None:
+        self.species = _labels(species)
+        self.rad_order = _order("rad_order", rad_order)
+        self.rad_cutoff = _cutoff("rad_cutoff", rad_cutoff, _LEAST_CUTOFF)
+        self.ang_order = _order("ang_order", ang_order)
+        self.ang_cutoff = _cutoff("ang_cutoff", ang_cutoff, _LEAST_CUTOFF)
+        self.min_cutoff = _cutoff("min_cutoff", min_cutoff, 0.0)
+        if dtype not in _DTYPES:
+            raise ValueError(f"dtype: expected 'float32' or 'float64', got {dtype!r}")
+        self.dtype = dtype
+        numbers = {symbol: number for number, symbol in enumerate(SYMBOLS)}
+        self._featurizer = Featurizer(
+            species=list(self.species),
+            atomic_numbers=[numbers.get(label, -1) for label in self.species],
+            radial=(self.rad_order, self.rad_cutoff),
+            angular=(self.ang_order, self.ang_cutoff),
+            min_cutoff=self.min_cutoff,
+        )
+
+    @property
+    def multi(self) -> bool:
+        """Whether there are weighted features: those of more than one species."""
+        return len(self.species) > 1
+
+    @property
+    def n_radial(self) -> int:
+        """Number of radial functions."""
+        return self.rad_order + 1
+
+    @property
+    def n_angular(self) -> int:
+        """Number of angular functions."""
+        return self.ang_order + 1
+
+    @property
+    def n_features(self) -> int:
+        """F: radial and angular functions, and with several species the weighted ones."""
+        return int(self._featurizer.n_features)
+
+    @property
+    def typespin(self) -> tuple[float, ...]:
+        """The weight of each species."""
+        return tuple(self._featurizer.typespin)
+
+    @property
+    def compat(self) -> dict[str, Any]:
+        """The settings that tell whether stored features are those of this descriptor."""
+        return {
+            "ang_cutoff": self.ang_cutoff,
+            "ang_order": self.ang_order,
+            "descriptor_class": "aenet.torch_featurize.featurize.ChebyshevDescriptor",
+            "min_cutoff": self.min_cutoff,
+            "multi": self.multi,
+            "rad_cutoff": self.rad_cutoff,
+            "rad_order": self.rad_order,
+            "species": list(self.species),
+        }
+
+    @property
+    def compat_json(self) -> str:
+        """``compat`` as cache files hold it."""
+        return json.dumps(self.compat, sort_keys=True, separators=(",", ":"))
+
+    @property
+    def compat_sha256(self) -> str:
+        """The hash of ``compat_json``: 64 hexadecimal digits."""
+        return hashlib.sha256(self.compat_json.encode("ascii")).hexdigest()
+
+    def compute(self, batch: MoleculeBatch, derivatives: bool = False) -> MoleculeBatch:
+        """The batch with ``features`` and, if asked for, their derivatives.
+
+        Molecules and atoms are worked on by torch's threads, without the GIL. A molecule without
+        ``cell`` is open; with a cell but without ``pbc`` it is periodic in all directions, as aenet
+        has it. Nothing is differentiable here: forces come from ``contract_forces``.
+
+        Args:
+            batch: on the CPU; ``positions``, ``cell`` and the cutoffs in one unit.
+            derivatives: those of each atom's features with respect to the positions of its
+                neighbors (an edge each, E in all) and of its pairs of neighbors (T in all).
+
+        Returns:
+            A new batch of all fields of the old one, and ``features`` (N, F) of the descriptor's
+            dtype; with derivatives ``radial_center_idx``, ``radial_neighbor_idx`` (E,) int64,
+            ``radial_dG_drij`` (E, n_radial, 3), ``radial_neighbor_typespin`` (E,),
+            ``angular_center_idx``, ``angular_neighbor_j_idx``, ``angular_neighbor_k_idx`` (T,)
+            int64, ``angular_grads_i``, ``_j``, ``_k`` (T, n_angular, 3) and
+            ``angular_triplet_typespin`` (T,). Atoms are numbered in the batch. One species has no
+            typespins.
+
+        Raises:
+            TypeError: not a batch.
+            FieldError: the batch is not on the CPU, an atom is of no species of the descriptor,
+                positions or cell are not finite, or an atom has neighbors without end.
+        """
+        if not isinstance(batch, MoleculeBatch):
+            raise TypeError(f"compute: expected a MoleculeBatch, got {type(batch).__name__}")
+        if batch.positions.device.type != "cpu":
+            raise FieldError(f"compute: expected a batch on cpu, got {batch.positions.device}")
+        structures = (
+            batch.positions.detach().double().contiguous(),
+            batch.atomic_numbers.contiguous(),
+            batch.ptr.contiguous(),
+            batch.cell.detach().double().contiguous() if "cell" in batch else None,
+            _periodic(batch),
+        )
+        features, rows = self._featurizer.compute(structures, derivatives, _DTYPES[self.dtype])
+        names = [name for name in DERIVATIVES if self.multi or not name.endswith("typespin")]
+        made: dict[str, Value] = {"features": features}
+        made |= dict(zip(names, rows, strict=True)) if derivatives else {}
+        return _with(batch, made, set(DERIVATIVES) if derivatives else set())
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ChebyshevDescriptor):
+            return NotImplemented
+        return self._settings() == other._settings()
+
+    def __hash__(self) -> int:
+        return hash(self._settings())
+
+    def _settings(self) -> tuple[Any, ...]:
+        return (
+            self.species,
+            self.rad_order,
+            self.rad_cutoff,
+            self.ang_order,
+            self.ang_cutoff,
+            self.min_cutoff,
+            self.dtype,
+        )
+
+    def _of_dtype(self, dtype: str) -> ChebyshevDescriptor:
+        settings = (*self._settings()[:-1], dtype)
+        return ChebyshevDescriptor(*settings)
+
+    def __reduce__(self) -> tuple[type[ChebyshevDescriptor], tuple[Any, ...]]:
+        return ChebyshevDescriptor, self._settings()
+
+    def __repr__(self) -> str:
+        species, *others, dtype = self._settings()
+        return f"ChebyshevDescriptor({[*species]}, {', '.join(map(repr, others))}, dtype={dtype!r})"
+
+
+def _labels(species: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(species, str) or not all(isinstance(label, str) for label in species):
+        raise TypeError("species: expected a list of labels")
+    for label in species:
+        utf8("species", label)
+    labels = tuple(map(str, species))
+    if not labels:
+        raise ValueError("species: expected at least one label, got none")
+    if len(set(labels)) < len(labels):
+        raise ValueError(f"species: expected different labels, got {list(labels)}")
+    return labels
+
+
+def _order(name: str, value: int) -> int:
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{name}: expected an integer, got {type(value).__name__}")
+    order = value.__index__()
+    if not 0 <= order <= _HIGHEST_ORDER:
+        raise ValueError(f"{name}: expected 0 to {_HIGHEST_ORDER}, got {order}")
+    return order
+
+
+def _cutoff(name: str, value: float, least: float) -> float:
+    if isinstance(value, bool) or not hasattr(value, "__float__"):
+        raise TypeError(f"{name}: expected a number, got {type(value).__name__}")
+    cutoff = float(value)
+    if not math.isfinite(cutoff) or cutoff < least:
+        raise ValueError(f"{name}: expected a finite number, at least {least}, got {cutoff}")
+    return cutoff
+
+
+def _periodic(batch: MoleculeBatch) -> Tensor:
+    """(B, 3) bool: the directions in which each molecule repeats."""
+    shape = (len(batch), 3)
+    if "cell" not in batch:
+        return torch.zeros(shape, dtype=torch.bool)
+    has_cell = batch.mask("cell").unsqueeze(1).expand(shape)
+    if "pbc" not in batch:
+        return has_cell.contiguous()
+    pbc: Tensor = batch.pbc | ~batch.mask("pbc").unsqueeze(1)
+    return has_cell & pbc
+
+
+def _with(batch: MoleculeBatch, made: dict[str, Value], replaced: set[str]) -> MoleculeBatch:
+    """A batch with these fields besides; they are there for all molecules."""
+    dropped = replaced | made.keys()
+    fields = {name: value for name, value in batch._fields.items() if name not in dropped}
+    infos = {name: batch._infos[name] for name in fields}
+    infos |= {name: FieldInfo(BUILTIN, name, DERIVATIVES.get(name, "atom")) for name in made}
+    rows = {name: row for name, row in batch._mask_rows.items() if name not in dropped}
+    return MoleculeBatch(fields | made, infos, batch._masks, rows, batch._arena)

@@ -1,0 +1,166 @@
+"""Forces from the stored derivatives of features."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from atompack_torch._core import contract, contract_transposed
+from atompack_torch.batch.host_arrays import check_values
+from atompack_torch.batch.molecule_batch import MoleculeBatch
+from atompack_torch.errors import FieldError
+from atompack_torch.fields import DERIVATIVES
+
+
+class Rows(NamedTuple):
+    """The derivative fields of a batch, in their order; one species has no typespins."""
+
+    radial_center: Tensor
+    radial_neighbor: Tensor
+    radial_grads: Tensor
+    radial_spin: Tensor | None
+    angular_center: Tensor
+    angular_j: Tensor
+    angular_k: Tensor
+    grads_i: Tensor
+    grads_j: Tensor
+    grads_k: Tensor
+    angular_spin: Tensor | None
+
+
+def contract_forces(batch: MoleculeBatch, dE_dfeatures: Tensor) -> Tensor:  # noqa: N803
+    """Forces of an energy that is a function of the features.
+
+        energy = model(batch.features.requires_grad_())
+        (weights,) = torch.autograd.grad(energy.sum(), batch.features, create_graph=True)
+        forces = apt.contract_forces(batch, weights)
+
+    F_a = - sum over atoms i and features f of ``dE_dfeatures[i, f]`` times the derivative of
+    feature f of atom i with respect to the position of atom a. That is linear in ``dE_dfeatures``,
+    and differentiable in it any number of times, as training on forces asks; the stored derivatives
+    are constants. On the CPU it runs natively, on torch's threads, the same to the bit on any
+    number of them; on other devices by ``index_add``, whose order of additions CUDA leaves open.
+
+    Args:
+        batch: with the derivative fields, as ``ChebyshevDescriptor.compute`` or a cache gives them.
+            A molecule whose derivatives are masked, because nobody stored them, gets forces of
+            NaN, through which no gradient flows.
+        dE_dfeatures: (N, F), energy / unit of the features; of the derivatives' dtype and device.
+
+    Returns:
+        (N, 3) of the same dtype: energy / unit of the positions.
+
+    Raises:
+        FieldError: the batch has no derivatives, types or shapes differ, or (on the CPU) a row
+            names an atom that is not there.
+    """
+    rows = _rows_of(batch, dE_dfeatures)
+    forces: Tensor
+    if dE_dfeatures.device.type == "cpu":
+        forces = _Contraction.apply(  # type: ignore[no-untyped-call]
+            dE_dfeatures, batch.ptr.contiguous(), *rows
+        )
+    else:
+        forces = by_index_add(dE_dfeatures, rows)
+    if "radial_center_idx" not in batch._mask_rows:
+        return forces
+    is_known = batch.mask("radial_center_idx")[batch.batch]
+    return forces.where(is_known.unsqueeze(1), float("nan"))
+
+
+def _rows_of(batch: MoleculeBatch, weights: Tensor) -> Rows:
+    """Checked, but for what the native core looks at: each index, and the shapes of the rows."""
+    if not weights.is_meta:
+        check_values("dE_dfeatures", weights)
+    found: dict[str, Tensor | None] = dict.fromkeys(DERIVATIVES)
+    for name in DERIVATIVES:
+        row = batch._fields.get(name)
+        if isinstance(row, Tensor):
+            found[name] = _checked_row(name, row, weights)
+        elif not name.endswith("typespin"):
+            raise FieldError(f"contract_forces: the batch has no derivatives (field {name!r})")
+    rows = Rows(*found.values())  # type: ignore[arg-type]
+    n_plain = rows.radial_grads.shape[1] + rows.grads_i.shape[1]
+    spins = [spin for spin in (rows.radial_spin, rows.angular_spin) if spin is not None]
+    if not any(map(len, spins)) and weights.shape[1:] == (n_plain,):
+        rows = rows._replace(radial_spin=None, angular_spin=None)  # files have empty ones
+    expected = (len(batch.positions), n_plain if rows.radial_spin is None else 2 * n_plain)
+    if tuple(weights.shape) != expected:
+        got = tuple(weights.shape)
+        raise FieldError(f"dE_dfeatures: expected shape {expected}, got {got}")
+    return rows
+
+
+def _checked_row(name: str, row: Tensor, weights: Tensor) -> Tensor:
+    def fail(what: str, expected: object, got: object) -> FieldError:
+        return FieldError(f"{what}: expected {expected}, got {got} (field {name!r})")
+
+    check_values(name, row)
+    n_dims = 3 if "_grads_" in name or name == "radial_dG_drij" else 1
+    if row.dim() != n_dims:
+        raise fail("contract_forces", f"{n_dims} dimensions", row.dim())
+    if row.requires_grad:
+        raise fail("contract_forces", "constant derivatives", "some with a gradient")
+    if row.is_floating_point() and row.dtype != weights.dtype:
+        raise fail("dE_dfeatures", *(str(t.dtype).removeprefix("torch.") for t in (row, weights)))
+    if row.device != weights.device:
+        raise fail("dE_dfeatures", f"a tensor on {row.device}", weights.device)
+    return row
+
+
+class _Contraction(torch.autograd.Function):
+    """Forces from weights; its gradient is the transpose."""
+
+    @staticmethod
+    def forward(ctx: Any, weights: Tensor, ptr: Tensor, *rows: Tensor | None) -> Tensor:
+        ctx.save_for_backward(ptr, *rows)
+        return contract(weights, list(rows), ptr)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        none = (None,) * len(ctx.saved_tensors)
+        return _Transpose.apply(grad, *ctx.saved_tensors), *none  # type: ignore[no-untyped-call]
+
+
+class _Transpose(torch.autograd.Function):
+    """Weights from forces; its gradient is the contraction."""
+
+    @staticmethod
+    def forward(ctx: Any, forces: Tensor, ptr: Tensor, *rows: Tensor | None) -> Tensor:
+        ctx.save_for_backward(ptr, *rows)
+        return contract_transposed(forces, list(rows), ptr)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        none = (None,) * len(ctx.saved_tensors)
+        return _Contraction.apply(grad, *ctx.saved_tensors), *none  # type: ignore[no-untyped-call]
+
+
+def by_index_add(weights: Tensor, rows: Rows) -> Tensor:
+    """The same in operations of torch, for devices other than the CPU."""
+    n_radial = rows.radial_grads.shape[1]
+    n_plain = n_radial + rows.grads_i.shape[1]
+    plain, of_spins = weights[:, :n_plain], weights[:, n_plain:]
+    forces = torch.zeros(len(weights), 3, dtype=weights.dtype, device=weights.device)
+
+    v = plain[:, :n_radial].index_select(0, rows.radial_center)
+    if rows.radial_spin is not None:
+        more = of_spins[:, :n_radial].index_select(0, rows.radial_center)
+        v = v + rows.radial_spin[:, None] * more
+    pull = torch.einsum("en,enx->ex", v, rows.radial_grads)
+    forces = forces.index_add(0, rows.radial_center, pull)
+    forces = forces.index_add(0, rows.radial_neighbor, -pull)
+
+    v = plain[:, n_radial:].index_select(0, rows.angular_center)
+    if rows.angular_spin is not None:
+        more = of_spins[:, n_radial:].index_select(0, rows.angular_center)
+        v = v + rows.angular_spin[:, None] * more
+    for atoms, grads in (
+        (rows.angular_center, rows.grads_i),
+        (rows.angular_j, rows.grads_j),
+        (rows.angular_k, rows.grads_k),
+    ):
+        forces = forces.index_add(0, atoms, -torch.einsum("tn,tnx->tx", v, grads))
+    return forces

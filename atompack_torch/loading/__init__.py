@@ -1,0 +1,1 @@
+"""Batches in the order of a sampler, made ahead of their use."""

@@ -1,0 +1,147 @@
+"""Checks of what a ``Loader`` is given: each error says what to write instead."""
+
+from __future__ import annotations
+
+import operator
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from torch import Tensor
+from torch.utils.data import BatchSampler
+
+from atompack_torch.datasets._batches import BatchDataset
+from atompack_torch.loading.samplers import AtomBudgetBatchSampler
+from atompack_torch.loading.samplers.distributed import IndexSampler
+
+# Options of torch's DataLoader that a Loader has no use for, and what stands in their place.
+INSTEAD = {
+    "num_workers": "give num_threads, the threads of this process that make batches",
+    "collate_fn": "batches are made collated; give transform to the data set to change them",
+    "prefetch_factor": "give prefetch, the batches that are made ahead by all threads together",
+    "pin_memory_device": "give device, where to move batches to",
+    "generator": "give seed",
+    "persistent_workers": "there are no worker processes",
+    "worker_init_fn": "there are no worker processes",
+    "multiprocessing_context": "there are no worker processes",
+    "timeout": "there are no worker processes",
+    "in_order": "batches always come in the order of the sampler",
+}
+
+
+def check_dataset(dataset: Any) -> None:
+    """Refuses anything but a data set of this package.
+
+    Raises:
+        TypeError: it is something else.
+    """
+    if isinstance(dataset, BatchDataset):
+        return
+    name = type(dataset).__name__
+    hint = "torch.utils.data.DataLoader takes any"
+    inner = getattr(dataset, "dataset", None)
+    if isinstance(inner, BatchDataset) and hasattr(dataset, "indices"):
+        hint = "in place of Subset(dataset, indices) give dataset.subset(indices)"
+    elif isinstance(inner, BatchDataset):
+        hint = f"give the data set that it is made of, {type(inner).__name__}"
+    elif isinstance(getattr(dataset, "datasets", None), list):
+        hint = "give one data set of several files (AtpDataset takes a list), or a MixtureDataset"
+    elif isinstance(dataset, (str, os.PathLike)):
+        hint = f"open it first: AtpDataset({str(dataset)!r})"
+    elif isinstance(dataset, type) and issubclass(dataset, BatchDataset):
+        hint = f"give an object of the class, {dataset.__name__}(path)"
+    raise TypeError(f"dataset: expected a data set of this package, got {name}; {hint}")
+
+
+def check_no_others(options: dict[str, Any], known: Iterable[str]) -> None:
+    """Refuses options that a Loader does not have.
+
+    Raises:
+        TypeError: there is one.
+    """
+    for name in options:
+        hint = INSTEAD.get(name)
+        if hint is None:
+            close = get_close_matches(name, [*known], n=1)
+            hint = f"did you mean {close[0]}?" if close else f"it takes {', '.join(known)}"
+        raise TypeError(f"Loader has no option {name!r}: {hint}")
+
+
+def count(name: str, value: Any) -> int:
+    """An option that is a positive integer.
+
+    Raises:
+        TypeError: it is no integer.
+        ValueError: it is below 1.
+    """
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        hint = "; samplers go to sampler or batch_sampler" if hasattr(value, "__iter__") else ""
+        raise TypeError(f"{name}: expected an integer, got {type(value).__name__}{hint}")
+    number = operator.index(value)
+    if number < 1:
+        raise ValueError(f"{name}: expected a positive number, got {number}")
+    return number
+
+
+def check_sampler(sampler: Any) -> None:
+    """Refuses what cannot be a sampler of single items.
+
+    Raises:
+        TypeError: it yields batches, or nothing.
+    """
+    if isinstance(sampler, (AtomBudgetBatchSampler, BatchSampler)):
+        raise _yields_batches(sampler)
+    _check_iterable("sampler", sampler)
+
+
+def check_batch_sampler(sampler: Any) -> None:
+    """Refuses what cannot be a sampler of batches.
+
+    Raises:
+        TypeError: it yields single items, or nothing.
+    """
+    if isinstance(sampler, IndexSampler):
+        raise _yields_items(sampler)
+    _check_iterable("batch_sampler", sampler)
+
+
+def _check_iterable(name: str, sampler: Any) -> None:
+    if isinstance(sampler, (str, bytes)) or not hasattr(sampler, "__iter__"):
+        raise TypeError(f"{name}: expected an iterable, got {type(sampler).__name__}")
+
+
+def check_item(item: Any, sampler: Any) -> None:
+    """Refuses what a sampler yields unless it is a single item.
+
+    Raises:
+        TypeError: it is a batch.
+    """
+    if isinstance(item, Sequence) or getattr(item, "ndim", 0) > 0:
+        raise _yields_batches(sampler)
+
+
+def batches_of(sampler: Iterable[Any]) -> Iterator[Sequence[int] | Tensor]:
+    """The batches of a sampler, checked to be sequences.
+
+    Raises:
+        TypeError: the sampler yields single items.
+    """
+    for batch in sampler:
+        if not hasattr(batch, "__len__") or getattr(batch, "ndim", 1) == 0:
+            raise _yields_items(sampler)
+        yield batch
+
+
+def _yields_batches(sampler: Any) -> TypeError:
+    return TypeError(
+        f"sampler: expected item numbers, got batches of {type(sampler).__name__}; "
+        "give it as batch_sampler, without batch_size"
+    )
+
+
+def _yields_items(sampler: Any) -> TypeError:
+    return TypeError(
+        f"batch_sampler: expected lists of item numbers, got numbers of {type(sampler).__name__}; "
+        "give it as sampler, with a batch_size"
+    )

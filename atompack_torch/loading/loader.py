@@ -1,0 +1,359 @@
+"""Batches made ahead on native threads, in the training process itself."""
+
+from __future__ import annotations
+
+import atexit
+import inspect
+import operator
+import os
+import reprlib
+import warnings
+import weakref
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_map_only
+from torch.utils.data import SequentialSampler
+
+from atompack_torch.batch.molecule_batch import MoleculeBatch
+from atompack_torch.datasets._batches import Ahead, BatchDataset
+from atompack_torch.loading.checks import (
+    INSTEAD,
+    batches_of,
+    check_batch_sampler,
+    check_dataset,
+    check_item,
+    check_no_others,
+    check_sampler,
+    count,
+)
+from atompack_torch.loading.order import OwnOrder, chunks
+
+_MOST_THREADS = 4  # unless asked for: a training step wants cores too
+
+# Threads must not outlive the interpreter.
+_running: weakref.WeakSet[_Pass] = weakref.WeakSet()
+
+
+class Loader:
+    """Iterates over a data set in batches that native threads make ahead.
+
+        loader = Loader(AtpDataset("data.atp"), batch_size=64, shuffle=True)
+        for epoch in range(10):
+            for batch in loader:
+                ...
+
+    Like a ``DataLoader``, but without worker processes: the kernels hold no GIL, so threads of the
+    training process make batches while Python trains, and nothing has to cross a process boundary.
+    Batches come in the order of the sampler, whatever the number of threads. An error in a thread
+    is raised where its batch would have come; the pass goes on behind it if it is iterated again.
+
+    Each pass is the next epoch, unless ``set_epoch`` was called. The order of a shuffled pass
+    depends on ``seed`` and epoch alone.
+
+    Args:
+        dataset: a data set of this package.
+        batch_size: items in a batch.
+        batch_sampler: yields lists (or int64 tensors) of item numbers; in place of
+            ``batch_size``, ``shuffle``, ``sampler`` and ``drop_last``.
+        sampler: yields item numbers; in place of ``shuffle``. Where someone (Lightning, say) calls
+            its ``set_epoch`` between two passes, the loader follows.
+        shuffle: draw a new order for every epoch.
+        seed: of that order.
+        drop_last: leave out the last batch if it is not full.
+        num_threads: that make a batch each; None: all cores of this process but one, at most four.
+            For uncompressed files one is mostly enough, and quickest on few cores.
+        prefetch: batches that are made ahead (at least one for each thread).
+        pin_memory: make them in page-locked memory, which torch recycles (only with CUDA).
+        device: where to move batches to. To a CUDA device they are copied on a stream of
+            their own, which the current stream waits for: pinned ones without holding anybody up.
+        others: none; options of torch's ``DataLoader`` are named in the error.
+
+    Raises:
+        TypeError: the data set is not one of this package (use torch's ``DataLoader``); an option
+            that does not exist or is of the wrong type.
+        ValueError: options that exclude one another.
+    """
+
+    def __init__(
+        self,
+        dataset: BatchDataset[Any],
+        batch_size: int | None = None,
+        *,
+        batch_sampler: Iterable[Sequence[int]] | None = None,
+        sampler: Iterable[int] | None = None,
+        shuffle: bool = False,
+        seed: int = 0,
+        drop_last: bool = False,
+        num_threads: int | None = None,
+        prefetch: int = 4,
+        pin_memory: bool = False,
+        device: torch.device | str | int | None = None,
+        **others: Any,
+    ) -> None:
+        check_dataset(dataset)
+        check_no_others(others, _OPTIONS)
+        if sampler is not None:
+            check_sampler(sampler)
+        if batch_sampler is not None:
+            check_batch_sampler(batch_sampler)
+        if batch_sampler is not None and (
+            batch_size is not None or sampler is not None or shuffle or drop_last
+        ):
+            raise ValueError("batch_sampler: excludes batch_size, sampler, shuffle and drop_last")
+        if sampler is not None and shuffle:
+            raise ValueError("sampler: excludes shuffle")
+        if batch_size is not None:
+            batch_size = count("batch_size", batch_size)
+        if num_threads is not None:
+            num_threads = count("num_threads", num_threads)
+        prefetch = count("prefetch", prefetch)
+        self.dataset = dataset
+        self.batch_size = None if batch_sampler is not None else batch_size or 1
+        self.shuffle, self.seed, self.drop_last = shuffle, operator.index(seed), drop_last
+        self._has_own_order = sampler is None and batch_sampler is None
+        if self._has_own_order:
+            sampler = OwnOrder(dataset, self.seed) if shuffle else SequentialSampler(dataset)
+        self.batch_sampler, self.sampler = batch_sampler, sampler
+        cores = len(os.sched_getaffinity(0))
+        self.num_threads = num_threads or min(max(cores - 1, 1), _MOST_THREADS)
+        self.prefetch = max(prefetch, self.num_threads)
+        self.device = None if device is None else torch.device(device)
+        if pin_memory and not torch.cuda.is_available():
+            warnings.warn("pin_memory: no CUDA device, so memory is not pinned", stacklevel=2)
+        self.pin_memory = pin_memory and torch.cuda.is_available()
+        self._epoch = 0  # of the pass under way, or of the next one
+        self._handed = 0  # batches of it that were handed out
+        self._resumed = False  # the next pass goes on inside the epoch
+        self._sampler_state: Mapping[str, Any] | None = None  # for the next pass
+        self._is_begun = False  # the sampler's pass is that of this epoch
+        self._before = 0  # batches of the epoch that were handed out before the sampler's pass
+        self._seen_epoch = getattr(self._chosen_sampler, "epoch", None)  # of the sampler
+        self._is_warned = False
+
+    @property
+    def _chosen_sampler(self) -> Any:
+        return self.sampler if self.batch_sampler is None else self.batch_sampler
+
+    @property
+    def epoch(self) -> int:
+        """Of the pass under way, or of the next one."""
+        return self._epoch
+
+    def set_epoch(self, epoch: int) -> None:
+        """Chooses the epoch of the next pass, which starts from its beginning."""
+        self._epoch, self._handed, self._resumed, self._sampler_state = epoch, 0, False, None
+        self._is_begun = False
+
+    def __len__(self) -> int:
+        """Batches of a whole pass.
+
+        Raises:
+            TypeError: the sampler does not know its length.
+        """
+        if self.batch_sampler is not None:
+            return len(self.batch_sampler)  # type: ignore[arg-type]
+        n = len(self.sampler)  # type: ignore[arg-type]
+        assert self.batch_size is not None
+        return n // self.batch_size if self.drop_last else -(-n // self.batch_size)
+
+    def __iter__(self) -> Iterator[Any]:
+        """A pass over the data set; a new one ends that under way."""
+        if self._handed and not self._resumed:  # the pass before was left early
+            self.set_epoch(self._epoch + 1)
+        self._follow_sampler()
+        self._warn_of_ranks()
+        skip, self._resumed, self._is_begun, self._before = self._handed, False, True, 0
+        asked = _Pass(self, self._indices(skip))
+        return self._hand_out(asked)
+
+    def _follow_sampler(self) -> None:
+        """Takes up an epoch that someone else has chosen on the sampler itself: Lightning, say."""
+        chosen = getattr(self._chosen_sampler, "epoch", None)
+        if isinstance(chosen, int) and chosen != self._seen_epoch and chosen != self._epoch:
+            self.set_epoch(chosen)
+
+    def _warn_of_ranks(self) -> None:
+        distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
+        if not self.shuffle or self._is_warned or not distributed:
+            return
+        if (n_ranks := torch.distributed.get_world_size()) > 1:
+            self._is_warned = True
+            warnings.warn(
+                f"shuffle=True: each of the {n_ranks} ranks gets the whole data set; to share it "
+                "give sampler=DistributedMoleculeSampler(dataset, pad=True) or another sampler of "
+                "this package in place of shuffle",
+                stacklevel=3,
+            )
+
+    def _hand_out(self, batches: _Pass) -> Iterator[Any]:
+        epoch = self._epoch
+        try:
+            for batch in batches:
+                if self._epoch == epoch:
+                    self._handed += 1
+                yield batch
+        finally:
+            batches.close()
+        if self._epoch == epoch:
+            self.set_epoch(epoch + 1)
+
+    def _indices(self, skip: int) -> Iterator[Sequence[int] | Tensor]:
+        """The molecule numbers of each batch, from batch ``skip`` on."""
+        sampler = self._chosen_sampler
+        if hasattr(sampler, "set_epoch"):
+            sampler.set_epoch(self._epoch)
+        if self._sampler_state is not None:
+            sampler.load_state_dict(self._sampler_state)
+            self._sampler_state, self._before, skip = None, skip, 0
+        self._seen_epoch = getattr(sampler, "epoch", None)
+        if self.batch_sampler is not None:
+            return islice(batches_of(self.batch_sampler), skip, None)
+        assert self.batch_size is not None
+        if self._has_own_order:
+            order = sampler.numbers() if self.shuffle else None
+            return chunks(order, len(self.dataset), self.batch_size, self.drop_last, skip)
+        return islice(self._chunks(sampler), skip, None)
+
+    def _chunks(self, sampler: Iterable[int]) -> Iterator[list[int]]:
+        numbers = iter(sampler)
+        assert self.batch_size is not None
+        while chunk := list(islice(numbers, self.batch_size)):
+            check_item(chunk[0], sampler)
+            if len(chunk) == self.batch_size or not self.drop_last:
+                yield chunk
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where this loader is: for a checkpoint, together with the model.
+
+        Counted in batches handed out, not in those made ahead. A sampler of this package adds its
+        own state, with which the pass can be resumed on another number of ranks.
+        """
+        state: dict[str, Any] = {"epoch": self._epoch, "batches": self._handed, "seed": self.seed}
+        sampler = self._chosen_sampler
+        if self._sampler_state is not None:
+            state["sampler"] = dict(self._sampler_state)
+        elif _takes_consumed(sampler):
+            if not self._is_begun and hasattr(sampler, "set_epoch"):
+                sampler.set_epoch(self._epoch)
+                self._seen_epoch = getattr(sampler, "epoch", None)
+            used = (self._handed - self._before) if self._is_begun else 0
+            items = used * (self.batch_size or 1)
+            state["sampler"] = sampler.state_dict(consumed=items)
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on where ``state_dict`` was taken: the next pass starts with the batch after it.
+
+        Raises:
+            ValueError: the state is of a loader with another seed.
+        """
+        if state["seed"] != self.seed:
+            raise ValueError(f"state: expected seed {self.seed}, got {state['seed']}")
+        self._epoch, self._handed, self._resumed = state["epoch"], state["batches"], True
+        self._sampler_state = state.get("sampler")
+        self._is_begun = False
+
+    def __getattr__(self, name: str) -> Any:
+        hint = INSTEAD.get(name)
+        if hint is None:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        raise AttributeError(
+            f"Loader has no {name!r}: {hint}. What prepares a loader for several ranks (Ray's "
+            "prepare_data_loader, say) wants a DataLoader; a Loader goes without: its samplers "
+            "know the ranks",
+        )
+
+    def __repr__(self) -> str:
+        shown: dict[str, Any] = {}
+        if self.batch_sampler is not None:
+            shown["batch_sampler"] = _short(self.batch_sampler)
+        else:
+            shown["batch_size"] = self.batch_size
+            if self._has_own_order:
+                shown |= {"shuffle": self.shuffle, "seed": self.seed}
+            else:
+                shown["sampler"] = _short(self.sampler)
+            shown["drop_last"] = self.drop_last
+        shown |= {"num_threads": self.num_threads, "prefetch": self.prefetch}
+        shown |= {"pin_memory": self.pin_memory, "device": self.device, "epoch": self._epoch}
+        options = ", ".join(f"{name}={value}" for name, value in shown.items())
+        return f"Loader({self.dataset!r}, {options})"
+
+
+_OPTIONS = [name for name in inspect.signature(Loader).parameters if name != "others"]
+
+
+def _short(sampler: Any) -> str:
+    """A sampler for repr; others than objects of a class may be long."""
+    return reprlib.repr(sampler) if isinstance(sampler, (list, tuple)) else repr(sampler)
+
+
+def _takes_consumed(sampler: Any) -> bool:
+    state_dict = getattr(sampler, "state_dict", None)
+    return state_dict is not None and "consumed" in inspect.signature(state_dict).parameters
+
+
+class _Pass:
+    """One pass: asks for batches ahead, and takes them in order."""
+
+    def __init__(self, loader: Loader, indices: Iterator[Sequence[int] | Tensor]) -> None:
+        self._dataset = loader.dataset
+        self._indices = indices
+        self._prefetch = loader.prefetch
+        self._native: Ahead | None = loader.dataset._ahead(loader.num_threads, loader.pin_memory)
+        self._device = loader.device
+        self._stream = None
+        if self._device is not None and self._device.type == "cuda":
+            self._stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
+        _running.add(self)
+
+    def __iter__(self) -> _Pass:
+        return self
+
+    def __next__(self) -> Any:
+        native = self._native
+        if native is None:
+            raise StopIteration
+        for indices in islice(self._indices, self._prefetch - len(native)):
+            native.ask(indices)
+        if len(native) == 0:
+            raise StopIteration
+        return self._dataset._finished(self._moved(native.take()))
+
+    def _moved(self, batch: Any) -> Any:
+        if self._stream is None:
+            return batch if self._device is None else _on(batch, self._device)
+        with torch.cuda.stream(self._stream):
+            moved = _on(batch, self._device, non_blocking=True)
+        current = torch.cuda.current_stream(self._device)
+        current.wait_stream(self._stream)
+        _record_stream(moved, current)
+        return moved
+
+    def close(self) -> None:
+        """Stops the threads; waits for the batches that they are making."""
+        self._native = None
+
+
+def _on(batch: Any, device: torch.device | None, non_blocking: bool = False) -> Any:
+    """A batch whose tensors are on the device; one transfer for a MoleculeBatch."""
+    if isinstance(batch, MoleculeBatch):
+        return batch.to(device, non_blocking=non_blocking)
+    return tree_map_only(Tensor, lambda t: t.to(device, non_blocking=non_blocking), batch)
+
+
+def _record_stream(batch: Any, stream: torch.cuda.Stream) -> None:
+    if isinstance(batch, MoleculeBatch):
+        batch.record_stream(stream)
+    else:
+        tree_map_only(Tensor, lambda t: t.record_stream(stream), batch)
+
+
+@atexit.register
+def _stop_all() -> None:
+    for batches in list(_running):
+        batches.close()

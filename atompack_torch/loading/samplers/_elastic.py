@@ -1,0 +1,281 @@
+"""What the samplers share: a place in the epoch that holds for any number of ranks."""
+
+from __future__ import annotations
+
+import operator
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol, TypeVar
+
+import torch.distributed
+from torch.utils.data import Sampler
+
+from atompack_torch.loading.samplers._sizes import integer, optional_positive
+from atompack_torch.loading.samplers._wrappers import dealer, refuse_dispatching
+
+Item = TypeVar("Item")
+
+# How far all ranks together are in the sequence of an epoch: "position" counts its items.
+Place = dict[str, int]
+
+
+class Share(Protocol[Item]):
+    """What one rank gets in one pass."""
+
+    def chunks(self) -> Iterator[list[Item]]:
+        """Its items, in order, many at a time."""
+
+    def place_after(self, n_items: int) -> Place:
+        """The place when every rank has used so many items of this pass."""
+
+    def end(self) -> Place:
+        """The end of the epoch."""
+
+
+class ElasticSampler(Sampler[Item]):
+    """The items of an epoch form one sequence that depends on seed and epoch alone.
+
+    Ranks take turns: rank r of W gets the items at r, r + W, r + 2 W, ... behind the place where
+    the pass began. So the number of items used on each rank tells what all of them have used, and
+    any other number of ranks can go on from there.
+
+    A pass without ``set_epoch`` is the same epoch again, as with torch's ``DistributedSampler``.
+
+    Where a framework deals what a sampler yields to the ranks itself (accelerate, or a wrapper in
+    the manner of torch's ``DistributedSampler``), the sampler notices and yields the items of all
+    ranks.
+    """
+
+    _shown: tuple[str, ...] = ()  # options of the subclass, for repr
+
+    def __init__(
+        self,
+        *,
+        shuffle: bool,
+        seed: int,
+        drop_last: bool,
+        num_replicas: int | None,
+        rank: int | None,
+        pad: bool,
+    ) -> None:
+        num_replicas = optional_positive("num_replicas", num_replicas)
+        rank = None if rank is None else integer("rank", rank)
+        if rank is not None and (rank < 0 or (num_replicas is not None and rank >= num_replicas)):
+            raise ValueError(f"rank: expected one of {num_replicas or 'at least 0'}, got {rank}")
+        if drop_last and pad:
+            raise ValueError("drop_last and pad exclude one another")
+        self.shuffle = shuffle
+        self.seed = integer("seed", seed)
+        self.drop_last = drop_last
+        self.num_replicas = num_replicas
+        self.rank = rank
+        self.pad = pad
+        self._epoch = 0
+        self._loaded: dict[str, Any] | None = (
+            None  # where the next pass begins, if not at the start
+        )
+        self._pass: Pass[Item] | None = None  # the last one that began
+
+    @abstractmethod
+    def _start(self) -> Place:
+        """The place at which an epoch begins."""
+
+    @abstractmethod
+    def _share(
+        self, seed: int, epoch: int, start: Place, ranks: range, n_ranks: int
+    ) -> Share[Item]:
+        """The items of some ranks in turn, from ``start`` to the end of the epoch."""
+
+    @abstractmethod
+    def _planned(self) -> dict[str, Any]:
+        """All that the sequence depends on, but for seed and epoch: by it states are told apart."""
+
+    @property
+    def epoch(self) -> int:
+        """Of the next pass."""
+        return self._epoch if self._loaded is None else int(self._loaded["epoch"])
+
+    def set_epoch(self, epoch: int) -> None:
+        """Chooses the epoch of the next pass.
+
+        A place that was loaded is kept if it is in this epoch, and forgotten if it is in another.
+        """
+        refuse_dispatching()
+        self._epoch = operator.index(epoch)
+        if self._loaded is not None and self._loaded["epoch"] != epoch:
+            self._loaded = None
+        if self._pass is not None and self._pass.epoch != epoch:
+            self._pass = None
+
+    def ranks(self) -> tuple[int, int]:
+        """(rank, number of ranks): those given, else torch.distributed's, else (0, 1).
+
+        Raises:
+            ValueError: only one of them is known, or they contradict each other.
+        """
+        rank, n_ranks = self.rank, self.num_replicas
+        if rank is None or n_ranks is None:
+            distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
+            if distributed:
+                rank = torch.distributed.get_rank() if rank is None else rank
+                n_ranks = torch.distributed.get_world_size() if n_ranks is None else n_ranks
+            elif rank is None and n_ranks in (None, 1):
+                rank, n_ranks = 0, 1
+        if rank is None or n_ranks is None or rank >= n_ranks:
+            raise ValueError(
+                "rank and num_replicas: expected both or a torch.distributed that knows them, "
+                f"got rank {rank} of {n_ranks}"
+            )
+        return rank, n_ranks
+
+    def _ranks_of_pass(self) -> tuple[range, int]:
+        """(ranks whose items a pass yields, number of ranks).
+
+        Those of all ranks if a wrapper deals them, else those of this rank.
+        """
+        wrapper = dealer(ElasticSampler)
+        if wrapper is None:
+            rank, n_ranks = self.ranks()
+            return range(rank, rank + 1), n_ranks
+        if self.num_replicas not in (None, 1) or self.rank not in (None, 0):
+            raise ValueError(
+                f"{wrapper.name} deals to the ranks itself: expected neither rank nor "
+                f"num_replicas, got rank {self.rank} of {self.num_replicas}"
+            )
+        return self._all_ranks(wrapper.n_ranks)
+
+    def _all_ranks(self, n_ranks: int) -> tuple[range, int]:
+        """(ranks, their number) for a wrapper that deals to so many."""
+        return range(n_ranks), n_ranks
+
+    def __iter__(self) -> Pass[Item]:
+        """One pass of this rank; it begins when its first item is asked for."""
+        return Pass(self)
+
+    def __repr__(self) -> str:
+        shared = ("shuffle", "seed", "epoch", "drop_last", "pad", "num_replicas", "rank")
+        options = [f"{name}={getattr(self, name)!r}" for name in (*self._shown, *shared)]
+        return f"{type(self).__name__}({', '.join([self._extent(), *options])})"
+
+    def _extent(self) -> str:
+        """The number of items to draw from, for repr."""
+        return f"{self._planned()['molecules']} molecules"
+
+    def _begin(self, begun: Pass[Item], resumed: dict[str, Any] | None) -> Share[Item]:
+        if resumed is None and self._loaded is not None:
+            resumed, self._loaded = self._loaded, None
+            self.seed, self._epoch = resumed["seed"], resumed["epoch"]
+        self._pass = begun
+        begun.seed = self.seed if resumed is None else resumed["seed"]
+        begun.epoch = self._epoch if resumed is None else resumed["epoch"]
+        start = self._start()
+        if resumed is not None:
+            start = {key: resumed[key] for key in start}
+        return self._share(begun.seed, begun.epoch, start, *self._ranks_of_pass())
+
+    def state_dict(self, consumed: int | None = None) -> dict[str, Any]:
+        """The place in the epoch; it holds for every rank, and for any number of them.
+
+        Args:
+            consumed: how many items of this pass (what iterating yields) this rank has really used;
+                None: all that were yielded. A DataLoader with workers runs ahead, so who uses one
+                counts, or uses a StatefulDataLoader, which counts for itself.
+
+        Returns:
+            Plain numbers and texts.
+
+        Raises:
+            ValueError: this pass has not yielded so many.
+        """
+        if self._loaded is None and self._pass is not None:
+            return self._pass.state_dict(consumed)
+        if consumed:
+            raise ValueError(f"consumed: expected 0 before the pass began, got {consumed}")
+        if self._loaded is not None:
+            return dict(self._loaded)
+        return self._state(self.seed, self._epoch, self._start())
+
+    def _state(self, seed: int, epoch: int, place: Place) -> dict[str, Any]:
+        return {"seed": seed, "epoch": epoch, **place, "planned": self._planned()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """The next pass goes on from this place, in the epoch and with the seed of the state.
+
+        ``drop_last``, ``pad`` and the ranks may be others than those of the sampler that it is
+        from.
+
+        Raises:
+            ValueError: the state is of other data or other options, or is none.
+        """
+        numbers = ("seed", "epoch", *self._start())
+        for key in (*numbers, "planned"):
+            if key not in state:
+                raise ValueError(f"state: expected the entry {key!r}, got {list(state)}")
+        for key, ours in self._planned().items():
+            theirs = state["planned"].get(key)
+            if theirs != ours:
+                raise ValueError(f"state: another plan: expected {key}={ours!r}, got {theirs!r}")
+        loaded = {key: operator.index(state[key]) for key in numbers}
+        for key in self._start():
+            if loaded[key] < 0:
+                raise ValueError(f"state: expected {key} of at least 0, got {loaded[key]}")
+        self._loaded = {**loaded, "planned": dict(state["planned"])}
+        self._pass = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_pass": None}  # a copy begins passes of its own
+
+
+class Pass(Iterator[Item]):
+    """One pass of one rank over an epoch.
+
+    It has a state of its own besides the sampler's, so that a StatefulDataLoader can put back the
+    pass it was in and then begin others at the start.
+    """
+
+    seed: int
+    epoch: int
+
+    def __init__(self, sampler: ElasticSampler[Item]) -> None:
+        self._sampler = sampler
+        self._resumed: dict[str, Any] | None = None
+        self._share: Share[Item] | None = None
+        self._n_dealt = 0
+        self._chunk: Iterator[Item] = iter(())
+        self._ended = False
+        self._items = self._run()
+
+    def __iter__(self) -> Iterator[Item]:
+        return self._items  # a generator over lists: loops in C (zip, islice) pass this class by
+
+    def __next__(self) -> Item:
+        return next(self._items)
+
+    def _run(self) -> Iterator[Item]:
+        self._share = self._sampler._begin(self, self._resumed)
+        for chunk in self._share.chunks():
+            self._n_dealt += len(chunk)
+            self._chunk = iter(chunk)
+            yield from self._chunk
+        self._ended = True
+
+    def state_dict(self, consumed: int | None = None) -> dict[str, Any]:
+        """As that of the sampler."""
+        if self._share is None:
+            if self._resumed is None or consumed:
+                return self._sampler.state_dict(consumed)
+            return dict(self._resumed)
+        n_yielded = self._n_dealt - operator.length_hint(self._chunk)
+        used = n_yielded if consumed is None else operator.index(consumed)
+        if used < 0 or (used > n_yielded and not self._ended):
+            raise ValueError(f"consumed: expected 0 to {n_yielded}, got {used}")
+        at_end = self._ended and (consumed is None or used > n_yielded)
+        place = self._share.end() if at_end else self._share.place_after(used)
+        return self._sampler._state(self.seed, self.epoch, place)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Puts this pass alone at a place, before it begins."""
+        if self._share is not None:
+            raise ValueError("state: this pass began already")
+        self._sampler.load_state_dict(state)
+        self._resumed, self._sampler._loaded = self._sampler._loaded, None

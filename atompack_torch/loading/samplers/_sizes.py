@@ -1,0 +1,152 @@
+"""Reading what samplers are given: a count, an array, or a data set."""
+
+from __future__ import annotations
+
+import operator
+import os
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from atompack_torch.loading.samplers._random import mixed
+
+_CHUNK = 1 << 16  # numbers that are looked at together
+
+
+def integer(what: str, value: Any) -> int:
+    """An option that counts, as an int.
+
+    Raises:
+        TypeError: it is no integer.
+    """
+    if isinstance(value, (bool, np.bool_)) or not hasattr(value, "__index__"):
+        raise TypeError(f"{what}: expected an integer, got {value!r}")
+    return operator.index(value)
+
+
+def positive(what: str, value: Any) -> int:
+    """An option that counts at least one thing.
+
+    Raises:
+        TypeError: it is no integer.
+        ValueError: it is below 1.
+    """
+    number = integer(what, value)
+    if number < 1:
+        raise ValueError(f"{what}: expected a positive number, got {number}")
+    return number
+
+
+def optional_positive(what: str, value: Any) -> int | None:
+    """An option that counts at least one thing, or None.
+
+    Raises:
+        TypeError: it is no integer.
+        ValueError: it is below 1.
+    """
+    return None if value is None else positive(what, value)
+
+
+def real(what: str, value: Any) -> Any:
+    """An option that is a number, not necessarily a whole one.
+
+    Raises:
+        TypeError: it is none.
+    """
+    if isinstance(value, (bool, np.bool_)) or not hasattr(value, "__float__"):
+        raise TypeError(f"{what}: expected a number, got {value!r}")
+    return value
+
+
+def is_array(source: Any) -> bool:
+    """Whether it is one number for each of many: a tensor, an array, a list."""
+    if isinstance(source, (torch.Tensor, np.ndarray)):
+        return source.ndim > 0
+    return isinstance(source, (list, tuple))
+
+
+def n_molecules(source: Any) -> int:
+    """How many molecules a count, an array with a number for each, or a data set speaks of."""
+    if is_array(source):
+        return len(source)
+    if isinstance(source, bool) or not hasattr(source, "__index__"):
+        if not _has_molecules(source):
+            hint = "; give the data set of the loader" if _is_loader(source) else ""
+            raise TypeError(
+                "expected a count, numbers of atoms, or a data set, "
+                f"got {type(source).__name__}{hint}"
+            )
+        return len(source if hasattr(source, "__len__") else source.n_atoms)
+    count = source.__index__()
+    if count < 0:
+        raise ValueError(f"expected a count of at least 0, got {count}")
+    return int(count)
+
+
+def _has_molecules(source: Any) -> bool:
+    if isinstance(source, (str, bytes, dict, set)) or _is_loader(source):
+        return False
+    return hasattr(source, "__len__") or hasattr(source, "n_atoms")
+
+
+def _is_loader(source: Any) -> bool:
+    """True if the length counts batches."""
+    return hasattr(source, "dataset") and hasattr(source, "batch_sampler")
+
+
+def atom_counts(source: Any) -> Any:
+    """The atoms of each molecule: those of a data set that knows them, else the source itself.
+
+    Raises:
+        TypeError: it is a path, a loader, or torch's Subset of a data set.
+    """
+    if hasattr(source, "n_atoms"):
+        return source.n_atoms
+    if hasattr(source, "dataset"):
+        hint = "its data set" if _is_loader(source) else "dataset.subset(indices), which knows them"
+        raise TypeError(
+            "n_atoms: expected numbers of atoms or a data set that knows them, "
+            f"got {type(source).__name__}; give {hint}"
+        )
+    if isinstance(source, (str, bytes, os.PathLike)):
+        raise TypeError(
+            "n_atoms: expected numbers of atoms or a data set that knows them, "
+            f"got a path; give AtpDataset({str(source)!r})"
+        )
+    return source
+
+
+def numbers(what: str, source: Any) -> NDArray[Any]:
+    """One finite number of at least 0 for each molecule; in the caller's memory where it can be.
+
+    Raises:
+        TypeError: these are no numbers.
+        ValueError: not one-dimensional, negative, infinite or NaN.
+    """
+    if isinstance(source, torch.Tensor):
+        is_dense = not source.is_nested and source.layout == torch.strided
+        if not is_dense or source.is_meta or source.is_quantized:
+            raise TypeError(f"{what}: expected a dense tensor with values, got another")
+        tensor = source.detach().cpu().resolve_neg()
+        source = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
+    array = np.asarray(source)
+    if array.size == 0:
+        array = array.astype(np.int64)
+    if array.dtype.kind not in "iuf":
+        raise TypeError(f"{what}: expected numbers, got {array.dtype}")
+    if array.ndim != 1:
+        raise ValueError(f"{what}: expected one number a molecule, got the shape {array.shape}")
+    if array.size and not (array.min() >= 0 and array.max() < np.inf):
+        raise ValueError(f"{what}: expected finite numbers of at least 0, got others")
+    return array
+
+
+def digest(array: NDArray[Any]) -> str:
+    """Tells other numbers apart, whatever type they are stored in."""
+    words = len(array)
+    for first in range(0, len(array), _CHUNK):
+        bits = array[first : first + _CHUNK].astype(np.float64).view(np.uint64)
+        words = mixed(words, int(np.add.reduce(bits)))
+    return f"{words:016x}"

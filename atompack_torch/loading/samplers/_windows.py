@@ -1,0 +1,133 @@
+"""The batches of an epoch, planned window by window: no window needs another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from atompack_torch.loading.samplers._dealing import Costs, deal_within, fill_in_order
+from atompack_torch.loading.samplers._random import Integers, RandomOrder, mixed, shuffled
+
+_WINDOW = 1 << 17  # molecules whose batches are planned together
+_LARGEST_WINDOW = 1 << 20  # where few of them make a batch
+_BATCHES = 64  # in a window, so that what the last one lacks is little
+
+
+@dataclass(frozen=True)
+class Batches:
+    """Molecules of several batches: those of batch i lie at ptr[i] to ptr[i + 1]."""
+
+    molecules: Integers
+    ptr: Integers
+
+    def __len__(self) -> int:
+        return len(self.ptr) - 1
+
+    @property
+    def spare(self) -> int:
+        """How many more batches these molecules could make."""
+        return len(self.molecules) - len(self)
+
+    def lists(self, numbers: range) -> list[list[int]]:
+        """The molecules of some of the batches."""
+        ptr = self.ptr.tolist()
+        return [self.molecules[ptr[i] : ptr[i + 1]].tolist() for i in numbers]
+
+    def without(self, n_batches: int, n_molecules: int = 0) -> Batches:
+        """Leaves out the first batches, and molecules of the one behind them."""
+        first = int(self.ptr[n_batches]) + n_molecules
+        ptr = np.maximum(self.ptr[n_batches:] - first, 0)
+        return Batches(self.molecules[first:], ptr)
+
+
+def joined(parts: list[Batches]) -> Batches:
+    """All of them, in order."""
+    ptrs, n_molecules = [np.zeros(1, np.int64)], 0
+    for part in parts:
+        ptrs.append(part.ptr[1:] + n_molecules)
+        n_molecules += len(part.molecules)
+    molecules = [np.zeros(0, np.int64), *(part.molecules for part in parts)]
+    return Batches(np.concatenate(molecules), np.concatenate(ptrs))
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a batch may hold."""
+
+    budget: float
+    most: int  # molecules
+
+
+class Windows:
+    """How the molecules of a data set are cut into windows, the same in every epoch."""
+
+    def __init__(self, costs: NDArray[Any], limits: Limits, shuffle: bool) -> None:
+        self.costs = costs
+        self.limits = limits
+        self.shuffle = shuffle
+        n = len(costs)
+        total = float(costs.sum(dtype=np.float64))
+        wanted = _BATCHES * limits.budget * n / total if total else 0.0
+        self.n = -(-n // int(min(max(wanted, _WINDOW), _LARGEST_WINDOW)))
+
+    def costs_of(self, molecules: Integers) -> Costs:
+        """Their costs, as float64."""
+        return self.costs[molecules].astype(np.float64, copy=False)
+
+
+class Plan:
+    """The batches of one epoch."""
+
+    def __init__(self, windows: Windows, key: int) -> None:
+        self.windows = windows
+        self._key = key
+        self._order = RandomOrder(key, len(windows.costs)) if windows.shuffle else None
+
+    def batches(self, window: int) -> Batches:
+        """Those of one window."""
+        molecules = self._molecules(window)
+        if self._order is None:
+            return Batches(molecules, self._in_order(molecules))
+        dealt, n_batches = self._dealt(molecules)
+        # Batches in a random order, molecules in each in that of the epoch.
+        places = shuffled(mixed(self._key, 1 + window), n_batches)[dealt]
+        by_batch = places * len(molecules) + np.arange(len(molecules))
+        by_batch.sort()
+        ptr = np.zeros(n_batches + 1, np.int64)
+        np.cumsum(np.bincount(places, minlength=n_batches), out=ptr[1:])
+        return Batches(molecules[by_batch % len(molecules)], ptr)
+
+    def n_batches(self) -> int:
+        """Of the whole epoch; costs as much as going through it without its batches."""
+        total = 0
+        for window in range(self.windows.n):
+            molecules = self._molecules(window)
+            if self._order is None:
+                total += len(self._in_order(molecules)) - 1
+            else:
+                total += self._dealt(molecules)[1]
+        return total
+
+    def _molecules(self, window: int) -> Integers:
+        n, n_windows = len(self.windows.costs), self.windows.n
+        positions = np.arange(n * window // n_windows, n * (window + 1) // n_windows)
+        return positions if self._order is None else self._order.at(positions)
+
+    def _in_order(self, molecules: Integers) -> Integers:
+        limits = self.windows.limits
+        return fill_in_order(self.windows.costs_of(molecules), limits.budget, limits.most)
+
+    def _dealt(self, molecules: Integers) -> tuple[Integers, int]:
+        """The batch of each molecule; those above the budget stand alone."""
+        costs, limits = self.windows.costs_of(molecules), self.windows.limits
+        above = costs > limits.budget
+        n_above = int(np.count_nonzero(above))
+        batches, n_batches = np.empty(len(costs), np.int64), 0
+        if n_above < len(costs):
+            fitting = ~above
+            batches[fitting], n_batches = deal_within(costs[fitting], limits.budget, limits.most)
+        batches[above] = n_batches + np.arange(n_above)
+        return batches, n_batches + n_above

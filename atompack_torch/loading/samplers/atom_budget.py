@@ -1,0 +1,178 @@
+"""Batches under a budget of atoms."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, Literal
+
+import numpy as np
+
+from atompack_torch.loading.samplers._elastic import ElasticSampler, Place
+from atompack_torch.loading.samplers._random import mixed
+from atompack_torch.loading.samplers._sizes import (
+    atom_counts,
+    digest,
+    n_molecules,
+    numbers,
+    optional_positive,
+    real,
+)
+from atompack_torch.loading.samplers._steps import BatchShare
+from atompack_torch.loading.samplers._windows import Limits, Plan, Windows
+from atompack_torch.loading.samplers._wrappers import overfits
+
+
+class EpochSetter:
+    """Forwards ``set_epoch`` to a batch sampler.
+
+    Frameworks choose the epoch of a loader by ``loader.sampler`` and
+    ``loader.batch_sampler.sampler`` alone.
+    """
+
+    def __init__(self, sampler: AtomBudgetBatchSampler) -> None:
+        self._sampler = sampler
+
+    def set_epoch(self, epoch: int) -> None:
+        """Chooses the epoch of the next pass; kept while Lightning overfits a few batches."""
+        if not overfits():
+            self._sampler.set_epoch(epoch)
+
+
+class AtomBudgetBatchSampler(ElasticSampler[list[int]]):
+    """Yields batches, lists of molecule numbers, of nearly as many atoms as a budget allows.
+
+        sampler = AtomBudgetBatchSampler(dataset, max_atoms=4096)
+        loader = DataLoader(dataset, batch_sampler=sampler)
+
+    Every rank gets as many batches, and the batches of a step cost nearly the same. A shuffled
+    epoch is planned in windows of some 100,000 molecules in random order: inside a window, batches
+    are made as equal as can be, so all are well filled. In the stored order (``shuffle=False``)
+    each batch takes the next molecules as long as they fit.
+
+    Any window is planned without the others, in some 20 ms: an epoch begins or is resumed at once,
+    however large the data. ``len`` has to plan a whole epoch (a second for ten million molecules,
+    kept until the next one).
+
+    Args:
+        n_atoms: atoms of each molecule, or a data set that knows them (``n_atoms``); a count, where
+            ``costs`` are given.
+        max_atoms: the budget of a batch, in atoms or in what ``costs`` count.
+        max_molecules: at most so many in a batch.
+        costs: of each molecule, in place of its atoms: numbers of edges, say.
+        shuffle: draw an order for every epoch; else the stored one.
+        seed: of these orders.
+        drop_last: leave out the batches that do not divide among the ranks. Else the last ones are
+            split until they do, and no molecule comes twice.
+        num_replicas: how many ranks; None: asks torch.distributed when a pass begins, 1 without it.
+        rank: of this process; None likewise.
+        pad: repeat batches from the start of the epoch instead of splitting the last ones.
+        oversized: what to do with a molecule above the budget: ``"alone"`` in a batch of its own,
+            with one warning for all of them, or ``"error"``.
+
+    Raises:
+        TypeError: no numbers of atoms.
+        ValueError: an option has no sense, costs are negative or of another number of molecules, or
+            a molecule is above the budget and ``oversized="error"``. While iterating: there are too
+            few molecules to split batches for every rank.
+    """
+
+    _shown = ("max_atoms", "max_molecules")
+
+    def __init__(
+        self,
+        n_atoms: Any,
+        max_atoms: float,
+        *,
+        max_molecules: int | None = None,
+        costs: Any = None,
+        shuffle: bool = True,
+        seed: int = 0,
+        drop_last: bool = False,
+        num_replicas: int | None = None,
+        rank: int | None = None,
+        pad: bool = False,
+        oversized: Literal["alone", "error"] = "alone",
+    ) -> None:
+        super().__init__(
+            shuffle=shuffle,
+            seed=seed,
+            drop_last=drop_last,
+            num_replicas=num_replicas,
+            rank=rank,
+            pad=pad,
+        )
+        max_atoms = real("max_atoms", max_atoms)
+        if not 0 < max_atoms < float("inf"):
+            raise ValueError(f"max_atoms: expected a positive number, got {max_atoms}")
+        max_molecules = optional_positive("max_molecules", max_molecules)
+        if oversized not in ("alone", "error"):
+            raise ValueError(f"oversized: expected 'alone' or 'error', got {oversized!r}")
+        self.max_atoms = max_atoms
+        self.max_molecules = max_molecules
+        of_each = _costs(n_atoms, costs)
+        self._report_oversized(of_each, oversized)
+        most = len(of_each) if max_molecules is None else max_molecules
+        self._windows = Windows(of_each, Limits(float(max_atoms), max(most, 1)), shuffle)
+        self._digest: str | None = None
+        self._counted: tuple[int, int, int] | None = None  # seed, epoch, batches of it
+
+    def _report_oversized(self, costs: np.ndarray[Any, Any], oversized: str) -> None:
+        if not len(costs) or costs.max() <= self.max_atoms:
+            return
+        count = int(np.count_nonzero(costs > self.max_atoms))
+        largest = int(costs.argmax())
+        what = (
+            f"{count} of {len(costs)} molecules cost more than the budget of {self.max_atoms}, "
+            f"the largest is molecule {largest} with {costs[largest]}"
+        )
+        if oversized == "error":
+            raise ValueError(what)
+        warnings.warn(f"{what}; each makes a batch by itself", stacklevel=3)
+
+    def _start(self) -> Place:
+        return {"position": 0, "offset": 0, "window": 0, "window_position": 0}
+
+    @property
+    def sampler(self) -> EpochSetter:
+        """The object on which Lightning and accelerate call ``set_epoch`` for this sampler."""
+        return EpochSetter(self)
+
+    def _share(self, seed: int, epoch: int, start: Place, ranks: range, n_ranks: int) -> BatchShare:
+        plan = Plan(self._windows, mixed(seed, epoch))
+        return BatchShare(plan, start, ranks, n_ranks, self.drop_last, self.pad)
+
+    def __len__(self) -> int:
+        """Batches that this rank gets in a whole pass of this epoch."""
+        if self._counted is None or self._counted[:2] != (self.seed, self.epoch):
+            n_batches = Plan(self._windows, mixed(self.seed, self.epoch)).n_batches()
+            self._counted = self.seed, self.epoch, n_batches
+        ranks, n_ranks = self._ranks_of_pass()
+        n_batches = self._counted[2]
+        n_steps = n_batches // n_ranks if self.drop_last else -(-n_batches // n_ranks)
+        return n_steps * len(ranks)
+
+    def _planned(self) -> dict[str, Any]:
+        if self._digest is None:
+            self._digest = digest(self._windows.costs)
+        return {
+            "sampler": type(self).__name__,
+            "molecules": len(self._windows.costs),
+            "costs": self._digest,
+            "max_atoms": self.max_atoms,
+            "max_molecules": self.max_molecules,
+            "shuffle": self.shuffle,
+        }
+
+
+def _costs(n_atoms: Any, costs: Any) -> np.ndarray[Any, Any]:
+    if costs is None:
+        n_atoms = atom_counts(n_atoms)
+        if hasattr(n_atoms, "__index__") and not getattr(n_atoms, "ndim", 0):
+            raise TypeError("n_atoms: a count alone does not tell the atoms: give costs too")
+        return numbers("n_atoms", n_atoms)
+    of_each = numbers("costs", costs)
+    if len(of_each) != n_molecules(n_atoms):
+        raise ValueError(
+            f"costs: expected one for each of {n_molecules(n_atoms)} molecules, got {len(of_each)}"
+        )
+    return of_each

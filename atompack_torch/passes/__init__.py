@@ -1,0 +1,1 @@
+"""One look at every molecule of a data set: statistics and verification."""

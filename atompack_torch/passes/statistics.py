@@ -1,0 +1,374 @@
+"""Statistics of data sets: counts, elements, the spread of labels, atomic reference energies."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from atompack_torch._core import Collator, StatisticsPass
+from atompack_torch.batch.elements import symbol
+from atompack_torch.batch.molecule_batch import RESERVED
+from atompack_torch.fields import FieldId, public_names
+from atompack_torch.passes.sweeping import Report, steps
+
+_MOST_LABELS = 30  # in repr
+N_ELEMENTS = 256  # atomic numbers are one byte
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+Equations = tuple[Tensor, Tensor, float]  # sums of c c^T, c e and e^2 (composition, energy)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The finite ones among some values; NaN where there are none.
+
+    Attributes:
+        count: finite values.
+        n_non_finite: values that are NaN or infinite; they are left out of everything else.
+        mean: arithmetic mean.
+        std: square root of the mean squared distance from the mean (divided by ``count``).
+        rms: square root of the mean square.
+        min: the least.
+        max: the largest.
+    """
+
+    count: int
+    n_non_finite: int
+    mean: float
+    std: float
+    rms: float
+    min: float
+    max: float
+
+
+@dataclass(frozen=True)
+class ElementCount:
+    """Occurrence of an element, and the forces on its atoms.
+
+    Attributes:
+        n_atoms: its atoms.
+        n_molecules: molecules that contain it.
+        force_rms: square root of the mean square of the finite force components on its atoms; None
+            where there are none.
+    """
+
+    n_atoms: int
+    n_molecules: int
+    force_rms: float | None = None
+
+
+@dataclass(frozen=True)
+class ReferenceEnergies:
+    """One energy an element, fitted to the total energies: E = sum of count x reference.
+
+    Ordinary least squares over all molecules that have atoms and a finite energy. Where
+    compositions do not tell the elements apart (``rank`` below their number), the solution of
+    least norm is given; it predicts the same energies as any other. Compositions whose ratios
+    differ by less than about one in a million count as the same.
+
+    Attributes:
+        energies: atomic number → energy, in the unit of the stored ones.
+        rank: independent compositions.
+        n_molecules: that were fitted.
+        residual_rms: of what the references leave over, a molecule.
+        residual_rms_per_atom: the same, each molecule's remainder divided by its number of atoms.
+    """
+
+    energies: dict[int, float]
+    rank: int
+    n_molecules: int
+    residual_rms: float
+    residual_rms_per_atom: float
+
+
+@dataclass(frozen=True, repr=False)
+class Statistics:
+    """The result of ``dataset.statistics()``; values are in the units of the file.
+
+    Attributes:
+        n_molecules: molecules looked at (without those that ``missing="drop"`` leaves out).
+        n_atoms: their atoms in all.
+        sizes: number of atoms → number of molecules, ascending.
+        elements: atomic number → atoms and molecules, ascending.
+        energy: of total energies; None where no molecule has one.
+        energy_per_atom: of energy over number of atoms, molecules without atoms aside.
+        forces: of force components; None where no molecule has forces.
+        max_force: length of the longest force vector (of finite components).
+        max_force_molecule: number, in this data set, of the first molecule that has it; None where
+            there is none.
+        reference_energies: None where no molecule has atoms and a finite energy.
+        coverage: label → molecules that have it, for every label of the data set.
+        isolated_atoms: atomic number → energies of single atoms: molecules of one atom that has no
+            periodic image of its own within 6 Å, or within ``cutoff`` where that is more.
+        cutoff: of the neighbors that were counted; None: they were not.
+        mean_neighbors: neighbors of an atom within ``cutoff``, periodic images included, on
+            average over all atoms; NaN where there are no atoms, None without ``cutoff``.
+    """
+
+    n_molecules: int
+    n_atoms: int
+    sizes: dict[int, int]
+    elements: dict[int, ElementCount]
+    energy: Spread | None
+    energy_per_atom: Spread | None
+    forces: Spread | None
+    max_force: float | None
+    reference_energies: ReferenceEnergies | None
+    coverage: dict[str, int]
+    max_force_molecule: int | None = None
+    isolated_atoms: dict[int, Spread] = field(default_factory=dict)
+    cutoff: float | None = None
+    mean_neighbors: float | None = None
+
+    @property
+    def min_atoms(self) -> int:
+        """Atoms of the smallest molecule; 0 in an empty data set."""
+        return min(self.sizes, default=0)
+
+    @property
+    def max_atoms(self) -> int:
+        """Atoms of the largest molecule; 0 in an empty data set."""
+        return max(self.sizes, default=0)
+
+    @property
+    def mean_atoms(self) -> float:
+        """Atoms a molecule; NaN in an empty data set."""
+        return _ratio(self.n_atoms, self.n_molecules)
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it as plain JSON values: keys are strings, what is not finite is None."""
+        spreads = {name: getattr(self, name) for name in ("energy", "energy_per_atom", "forces")}
+        plain: dict[str, Any] = {
+            "n_molecules": self.n_molecules,
+            "n_atoms": self.n_atoms,
+            "min_atoms": self.min_atoms,
+            "max_atoms": self.max_atoms,
+            "mean_atoms": self.mean_atoms,
+            "sizes": self.sizes,
+            "elements": {z: vars(count) for z, count in self.elements.items()},
+            **{name: spread and vars(spread) for name, spread in spreads.items()},
+            "max_force": self.max_force,
+            "max_force_molecule": self.max_force_molecule,
+            "reference_energies": self.reference_energies and vars(self.reference_energies),
+            "isolated_atoms": {z: vars(spread) for z, spread in self.isolated_atoms.items()},
+            "cutoff": self.cutoff,
+            "mean_neighbors": self.mean_neighbors,
+            "coverage": self.coverage,
+        }
+        result: dict[str, Any] = _plain(plain)
+        return result
+
+    def __repr__(self) -> str:
+        lines = [
+            f"{self.n_molecules:,} molecules, {self.n_atoms:,} atoms "
+            f"({self.min_atoms:,} to {self.max_atoms:,} a molecule, mean {self.mean_atoms:.4g})"
+        ]
+        for name in ("energy", "energy_per_atom", "forces"):
+            spread: Spread | None = getattr(self, name)
+            if spread is not None:
+                lines.append(f"{name}: {_described(spread)}")
+        if self.max_force is not None:
+            molecule = self.max_force_molecule
+            where = "" if molecule is None else f" (molecule {molecule})"
+            lines.append(f"longest force: {self.max_force:.6g}{where}")
+        if self.mean_neighbors is not None:
+            lines.append(f"neighbors within {self.cutoff:g}: {self.mean_neighbors:.6g} an atom")
+        lines += self._elements_table()
+        lines += [
+            f"{name}: {count:,} of {self.n_molecules:,} molecules"
+            for name, count in islice(self.coverage.items(), _MOST_LABELS)
+        ]
+        if (more := len(self.coverage) - _MOST_LABELS) > 0:
+            lines.append(f"... and {more:,} more labels (see coverage)")
+        return "\n".join(lines)
+
+    def _elements_table(self) -> list[str]:
+        fit = self.reference_energies
+        columns: dict[str, Mapping[int, str]] = {
+            "force RMS": {
+                z: f"{count.force_rms:.6g}"
+                for z, count in self.elements.items()
+                if count.force_rms is not None
+            },
+            "E0": {} if fit is None else {z: f"{energy:.6f}" for z, energy in fit.energies.items()},
+            "isolated": {z: f"{spread.mean:.6f}" for z, spread in self.isolated_atoms.items()},
+        }
+        shown = {name: column for name, column in columns.items() if column}
+        head = "".join(f"{name:>16}" for name in shown)
+        lines = [f"{'element':<8}{'atoms':>14}{'molecules':>14}{head}"]
+        for z, count in self.elements.items():
+            line = f"{symbol(z):<8}{count.n_atoms:>14,}{count.n_molecules:>14,}"
+            line += "".join(f"{column.get(z, ''):>16}" for column in shown.values())
+            lines.append(line.rstrip())
+        for z, spread in self.isolated_atoms.items():
+            if spread.count > 1 and spread.min != spread.max:
+                lines.append(f"isolated {symbol(z)}: {_described(spread)}")
+        if fit is not None:
+            lines.append(
+                f"E0 fitted to {fit.n_molecules:,} molecules: residual RMS {fit.residual_rms:.4g} "
+                f"a molecule, {fit.residual_rms_per_atom:.4g} an atom"
+            )
+            if fit.rank < len(fit.energies):
+                lines.append(
+                    f"E0 are not unique: {fit.rank} independent compositions for "
+                    f"{len(fit.energies)} elements; the solution of least norm is shown"
+                )
+        return lines
+
+
+def gather(
+    collator: Collator,
+    selection: Tensor | None,
+    report: Report | None,
+    cutoff: float | None = None,
+) -> Statistics:
+    """Looks at every molecule of a selection (None: all) as a collator's request wants them.
+
+    Raises:
+        CorruptFileError: a record is damaged.
+        FieldError: a value is missing and ``missing="error"``, or a neighbor search fails.
+    """
+    guess = _solve_normal(_sampled(collator, selection)["equations"])[0]
+    found = _found_by(StatisticsPass(collator, selection, guess.tolist(), cutoff), report)
+    forces = _spread(found["forces"])
+    finite_forces = forces is not None and forces.count > 0
+    return Statistics(
+        n_molecules=found["n_molecules"],
+        n_atoms=found["n_atoms"],
+        sizes=dict(sorted(found["sizes"].items())),
+        elements={
+            z: ElementCount(atoms, found["molecules_of"][z], _force_rms(found, z))
+            for z, atoms in enumerate(found["atoms_of"])
+            if atoms
+        },
+        energy=_spread(found["energy"]),
+        energy_per_atom=_spread(found["energy_per_atom"]),
+        forces=forces,
+        max_force=found["largest_force"] if finite_forces else None,
+        reference_energies=_fit(found, guess),
+        coverage=_coverage(found["coverage"]),
+        max_force_molecule=_place_of(found["largest_force_at"], selection),
+        isolated_atoms={
+            z: spread
+            for z, moments in found["isolated_atoms"].items()
+            if (spread := _spread(moments)) is not None
+        },
+        cutoff=cutoff,
+        mean_neighbors=None if cutoff is None else _ratio(found["n_pairs"], found["n_atoms"]),
+    )
+
+
+def _force_rms(found: Mapping[str, Any], z: int) -> float | None:
+    n_components = found["force_components"][z]
+    return math.sqrt(found["force_squares"][z] / n_components) if n_components else None
+
+
+def _place_of(index: int, selection: Tensor | None) -> int | None:
+    """The number in the selection of a molecule that is numbered in the source; -1: none."""
+    if index < 0 or selection is None:
+        return None if index < 0 else index
+    return int(np.flatnonzero(selection.numpy() == index)[0])
+
+
+def _ratio(count: int, total: int) -> float:
+    return count / total if total else math.nan
+
+
+def _sampled(collator: Collator, selection: Tensor | None) -> Mapping[str, Any]:
+    """A few molecules from all over: enough for a guess at the reference energies."""
+    n = len(collator.source) if selection is None else len(selection)
+    sample = torch.arange(0, n, max(1, n // 4096))
+    if selection is not None:
+        sample = selection[sample]
+    return _found_by(StatisticsPass(collator, sample, [0.0] * N_ELEMENTS, None), None)
+
+
+def _found_by(native: StatisticsPass, report: Report | None) -> dict[str, Any]:
+    for _ in steps(native, report):
+        pass
+    return native.found()
+
+
+def _spread(moments: tuple[int, int, float, float, float, float]) -> Spread | None:
+    count, n_non_finite, mean, scatter, low, high = moments
+    if count == 0:
+        nothing = (math.nan,) * 5
+        return Spread(0, n_non_finite, *nothing) if n_non_finite else None
+    std = math.sqrt(scatter / count)
+    return Spread(count, n_non_finite, mean, std, math.hypot(mean, std), low, high)
+
+
+def _coverage(fields: list[tuple[int, str, str, int]]) -> dict[str, int]:
+    names = public_names([FieldId(scope, key) for scope, key, *_ in fields], RESERVED)
+    return {name: field[3] for name, field in zip(names, fields, strict=True)}
+
+
+# NumPy, not torch, whose parallel regions would hang in a forked child.
+def _solve_normal(equations: Equations) -> tuple[Array, int, Array]:
+    """Solves G x = b where G may be singular.
+
+    Returns:
+        A solution (256,), the rank, and an orthonormal basis (256, k) of what may be added to it.
+    """
+    gram, right = equations[0].numpy(), equations[1].numpy()
+    present = gram.diagonal() > 0
+    # Scaled so that rare elements weigh as much as common ones when the rank is judged.
+    scale = 1 / np.sqrt(gram.diagonal()[present])
+    values, vectors = np.linalg.eigh(gram[present][:, present] * scale[:, None] * scale)
+    is_kept = values > 1e-12 * values.max(initial=0.0)
+    kept = vectors[:, is_kept]
+    solution = np.zeros(N_ELEMENTS)
+    solution[present] = scale * (kept @ ((kept.T @ (scale * right[present])) / values[is_kept]))
+    free = np.zeros((N_ELEMENTS, int((~is_kept).sum())))
+    free[present] = np.linalg.qr(scale[:, None] * vectors[:, ~is_kept])[0]
+    return solution, int(is_kept.sum()), free
+
+
+def _fit(found: Mapping[str, Any], guess: Array) -> ReferenceEnergies | None:
+    """The equations are about what the guess has left over of the energies."""
+    n_molecules = found["energy_per_atom"][0]
+    if n_molecules == 0:
+        return None
+    change, rank, free = _solve_normal(found["equations"])
+    energies = guess + change
+    energies = energies - free @ (free.T @ energies)  # of all solutions the one of least norm
+    present = found["equations"][0].numpy().diagonal() > 0
+    return ReferenceEnergies(
+        energies={int(z): float(energies[z]) for z in np.flatnonzero(present)},
+        rank=rank,
+        n_molecules=n_molecules,
+        residual_rms=_residual(found["equations"], change, n_molecules),
+        residual_rms_per_atom=_residual(found["equations_per_atom"], change, n_molecules),
+    )
+
+
+def _residual(equations: Equations, change: Array, n_molecules: int) -> float:
+    gram, right, squares = equations[0].numpy(), equations[1].numpy(), equations[2]
+    with np.errstate(over="ignore", invalid="ignore"):  # absurd energies leave an absurd residual
+        left_over = squares - float(2 * change @ right) + float(change @ gram @ change)
+    return math.sqrt(max(left_over, 0.0) / n_molecules)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def _described(spread: Spread) -> str:
+    text = (
+        f"mean {spread.mean:.6g}, std {spread.std:.6g}, RMS {spread.rms:.6g}, "
+        f"{spread.min:.6g} to {spread.max:.6g}"
+    )
+    if spread.n_non_finite:
+        text += f" ({spread.n_non_finite:,} values are not finite and left out)"
+    return text

@@ -1,0 +1,1 @@
+"""ATLAS stores and array files."""

@@ -1,0 +1,196 @@
+"""Values on their way into stored arrays: converted, and never changed by that."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from atompack_torch.batch.exact_values import as_array, converted
+from atompack_torch.batch.host_arrays import host_array
+from atompack_torch.errors import FieldError
+from atompack_torch.options import utf8
+
+# Names of element types that arrays may have; "timestamp_ns" is int64 nanoseconds since 1970.
+NUMERIC = (
+    *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("float32", "float64", "timestamp_ns"),
+)
+TEXTS = ("string", "binary")
+DTYPES = (*NUMERIC, *TEXTS)
+
+
+def checked_dtype(dtype: Any) -> str:
+    """The name of an element type, given as such, as NumPy's or as torch's.
+
+    Raises:
+        ValueError: no array can have it.
+    """
+    name = dtype if isinstance(dtype, str) else str(dtype).removeprefix("torch.")
+    if not isinstance(dtype, str) and not name.startswith(("int", "uint", "float")):
+        name = str(np.dtype(dtype))
+    if name == "datetime64[ns]":
+        name = "timestamp_ns"
+    if name not in DTYPES:
+        raise ValueError(f"dtype: expected one of {', '.join(DTYPES)}, got {dtype!r}")
+    return name
+
+
+def checked_fill(dtype: str, fill: Any) -> int | float | str | None:
+    """A fill value in the type that an array of this dtype stores it in.
+
+    Raises:
+        FieldError: it is no value of the dtype.
+    """
+    if fill is None:
+        return None
+    if dtype in TEXTS:
+        if not isinstance(fill, str):
+            raise FieldError(f"fill_value: expected str for {dtype}, got {type(fill).__name__}")
+        return fill
+    if np.ndim(fill):
+        raise FieldError(f"fill_value: expected one number, got shape {np.shape(fill)}")
+    return numbers(dtype, fill).item()  # type: ignore[no-any-return]
+
+
+def definition(
+    dtype: Any,
+    shape: Sequence[int],
+    dimension_names: Sequence[str] | None,
+    chunk_shape: Sequence[int] | None,
+    fill_value: Any,
+) -> tuple[str, list[int], list[str] | None, list[int] | None, int | float | str | None]:
+    """What an array is to be, as the native core takes it.
+
+    Raises:
+        ValueError: no array can have this dtype.
+        FieldError: the fill value is no value of it, or there is not one name an axis.
+    """
+    name = checked_dtype(dtype)
+    names = None
+    if dimension_names is not None:
+        names = [utf8("dimension_names", name) for name in dimension_names]
+        if len(names) != len(shape):
+            raise FieldError(
+                f"dimension_names: expected one for each of {len(shape)} axes, got {len(names)}"
+            )
+    if isinstance(fill_value, str):
+        utf8("fill_value", fill_value)
+    chunks = extents("chunk_shape", chunk_shape)
+    extent_of_axes = extents("shape", shape) or []
+    return name, extent_of_axes, names, chunks, checked_fill(name, fill_value)
+
+
+def extents(name: str, given: Sequence[int] | None) -> list[int] | None:
+    """Extents as the native core takes them.
+
+    Raises:
+        TypeError: one is no integer.
+        ValueError: one is negative.
+    """
+    if given is None:
+        return None
+    found = []
+    for extent in given:
+        try:
+            found.append(operator.index(extent))
+        except TypeError:
+            raise TypeError(f"{name}: expected integers, got {extent!r}") from None
+    if any(extent < 0 for extent in found):
+        raise ValueError(f"{name}: expected numbers from 0, got {found}")
+    return found
+
+
+def numbers(dtype: str, values: Any) -> np.ndarray[Any, Any]:
+    """A contiguous array of a stored numeric dtype (timestamps as int64).
+
+    Args:
+        dtype: one of ``NUMERIC``.
+        values: an array, a tensor, a number or lists of numbers. Integers go into any dtype that
+            holds their values, floats into floats (float64 is rounded to float32, as long as that
+            makes no infinity of a number); timestamps are ``datetime64`` of any unit, or integers
+            in nanoseconds. Nothing may be masked.
+
+    Raises:
+        FieldError: a value does not fit, or is of another kind.
+    """
+    if isinstance(values, Tensor):
+        given = host_array("values", values)
+    else:
+        given = as_array("values", values)
+    target = np.dtype("int64" if dtype == "timestamp_ns" else dtype)
+    if given.dtype.kind == "M" and dtype == "timestamp_ns":
+        with np.errstate(over="ignore"):
+            moments = given.astype("datetime64[ns]")
+        if not np.array_equal(moments.astype(given.dtype), given, equal_nan=True):
+            raise FieldError("values: expected moments that nanoseconds hold exactly")
+        given = moments.view(np.int64)
+    kinds = "iuf" if target.kind == "f" else "iu"
+    if given.dtype.kind not in kinds:
+        raise FieldError(f"values: expected {dtype}, got {given.dtype}")
+    return converted("values", given, target, rounds=True)
+
+
+def texts(dtype: str, values: Any) -> tuple[list[bytes], tuple[int, ...]]:
+    """Strings or binary values as bytes in row-major order, and their shape.
+
+    Args:
+        dtype: ``"string"`` or ``"binary"``.
+        values: ``str`` (or ``bytes``), lists of them in lists for each axis, or a NumPy array.
+
+    Raises:
+        FieldError: a value is of another kind, or lists differ in length.
+    """
+    flat: list[bytes] = []
+    shape = _flatten(dtype, values, flat)
+    return flat, shape
+
+
+def _flatten(dtype: str, values: Any, flat: list[bytes]) -> tuple[int, ...]:
+    if isinstance(values, np.ndarray):
+        values = values.tolist()
+    if isinstance(values, (str, bytes)):
+        flat.append(_encoded(dtype, values))
+        return ()
+    if not isinstance(values, Sequence):
+        raise FieldError(f"values: expected {dtype}, got {type(values).__name__}")
+    shapes = {_flatten(dtype, value, flat) for value in values}
+    if len(shapes) > 1:
+        raise FieldError("values: expected lists of equal length")
+    return (len(values), *(shapes.pop() if shapes else ()))
+
+
+def _encoded(dtype: str, value: str | bytes) -> bytes:
+    if dtype == "binary" and isinstance(value, bytes):
+        return value
+    if dtype == "string" and isinstance(value, str):
+        try:
+            return value.encode()
+        except UnicodeEncodeError as error:
+            raise FieldError(f"values: a string is no UTF-8: {error.reason}") from None
+    raise FieldError(f"values: expected {dtype}, got {type(value).__name__}")
+
+
+def attribute(value: Any) -> Any:
+    """An attribute as the native core takes it.
+
+    Raises:
+        TypeError: no attribute can have this value.
+        FieldError: an integer of more than 64 bits.
+    """
+    if isinstance(value, np.datetime64):
+        return ("ns", int(numbers("timestamp_ns", value)))
+    if isinstance(value, np.generic) and not isinstance(value, np.timedelta64):
+        value = value.item()
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise FieldError(f"attribute: expected an integer of 64 bits, got {value}")
+    if isinstance(value, str):
+        utf8("attribute", value)
+    if not isinstance(value, (bool, int, float, str)):
+        raise TypeError(
+            f"attribute: expected bool, int, float, str or datetime64, got {type(value).__name__}"
+        )
+    return value

@@ -1,0 +1,232 @@
+"""Datasets of ATLAS stores as xarray has them, by the conventions of atlas-python."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import torch
+
+from atompack_torch.errors import FieldError
+from atompack_torch.stores.xarray_attributes import COORDS, FILL, flattened, parted
+
+if TYPE_CHECKING:
+    import xarray
+
+    from atompack_torch.stores.atlas_store import AtlasStore
+
+_NOT_A_TIME = np.iinfo(np.int64).min
+_NUMBERS = {np.dtype(f"{kind}{size}") for kind in "iu" for size in (1, 2, 4, 8)}
+_NUMBERS |= {np.dtype("f4"), np.dtype("f8")}
+
+
+class XarrayDatasets:
+    """The part of a store's handle that knows xarray."""
+
+    def to_xarray(self, dataset: str, arrays: Sequence[str] | None = None) -> xarray.Dataset:
+        """One dataset, read whole, as xarray has it; needs the extra ``xarray``.
+
+        Coordinates, dimensions, attributes of variables and ``_FillValue`` come back as
+        ``from_xarray``, or atlas-python, stored them.
+
+        Args:
+            dataset: its name.
+            arrays: names; None: all.
+
+        Raises:
+            FieldError: no such dataset or array; dimensions of arrays contradict each other.
+        """
+        return _read(cast("AtlasStore", self), dataset, arrays)
+
+    def from_xarray(
+        self,
+        name: str,
+        dataset: xarray.Dataset,
+        *,
+        chunks: Mapping[str, Sequence[int]] | None = None,
+        fill_value: Any = None,
+    ) -> None:
+        """Adds a dataset of xarray, as atlas-python does it; needs the extra ``xarray``.
+
+        Args:
+            name: of the new dataset.
+            dataset: numbers, moments and strings; its chunks of dask are written one by one.
+            chunks: chunk shapes by variable; else those of dask, or of the file it came from.
+            fill_value: what is missing: one value for all numbers, or a dict by variable; else
+                ``_FillValue`` among the attributes, NaN, NaT and ``""``.
+
+        Raises:
+            FieldError: names, dtypes or attributes that cannot be stored; a dataset of this name.
+        """
+        _add(cast("AtlasStore", self), name, dataset, chunks, fill_value)
+
+
+def _read(store: AtlasStore, dataset: str, arrays: Sequence[str] | None) -> xarray.Dataset:
+    import xarray
+
+    names = store.arrays_of(dataset) if arrays is None else list(arrays)
+    of_variables, attributes = parted(store.attrs(dataset), store.arrays_of(dataset))
+    coords = attributes.pop(COORDS, "[]")
+    variables = {
+        name: _variable(store, dataset, name, of_variables.get(name, {})) for name in names
+    }
+    try:
+        made = xarray.Dataset(variables, attrs=attributes)
+    except ValueError as error:
+        raise FieldError(f"{store.path}: dataset {dataset!r} as xarray: {error}") from error
+    listed = json.loads(coords) if isinstance(coords, str) else coords
+    return made.set_coords([name for name in listed if name in variables])
+
+
+def _variable(
+    store: AtlasStore, dataset: str, name: str, attributes: dict[str, Any]
+) -> xarray.Variable:
+    import xarray
+
+    schema, values = store.schema(name, dataset), store.read(dataset, name)
+    if isinstance(values, torch.Tensor):
+        found = values.numpy()
+        data = found.view("M8[ns]") if schema.dtype == "timestamp_ns" else found
+    else:
+        data = np.empty(schema.shape, object)
+        data[...] = np.array(values, object).reshape(schema.shape)
+    if schema.fill_value is not None and not _is_usual(schema.dtype, schema.fill_value):
+        attributes = attributes | {FILL: schema.fill_value}
+    dims = _dimensions(schema.dimension_names, len(schema.shape))
+    return xarray.Variable(dims, data, attributes)
+
+
+def _dimensions(names: Sequence[str], rank: int) -> list[str]:
+    """Those that were given, if there is one an axis and no two are alike."""
+    if len(names) == rank and len(set(names)) == rank and all(names):
+        return list(names)
+    return [f"dim{axis}" for axis in range(rank)]
+
+
+def _is_usual(dtype: str, fill: Any) -> bool:
+    return bool(fill != fill) or (dtype, fill) in (("timestamp_ns", _NOT_A_TIME), ("string", ""))
+
+
+def _usual_fill(dtype: str) -> Any:
+    """What stands for missing values where nothing else is said; None: nothing does."""
+    if dtype.startswith("float"):
+        return math.nan
+    return {"timestamp_ns": _NOT_A_TIME, "string": ""}.get(dtype)
+
+
+def _add(
+    store: AtlasStore,
+    name: str,
+    dataset: xarray.Dataset,
+    chunks: Mapping[str, Sequence[int]] | None,
+    fill_value: Any,
+) -> None:
+    if missing := set(chunks or {}) - set(map(str, dataset.variables)):
+        raise FieldError(f"chunks: the dataset has no variable {', '.join(sorted(missing))}")
+    plans = [_plan(str(key), dataset.variables[key], fill_value) for key in _ordered(dataset)]
+    attributes = list(flattened(dataset, _ordered(dataset)))
+    store.create_dataset(name)
+    for key, value in attributes:
+        store.set_attr(name, key, value)
+    for variable, dtype, fill in plans:
+        _write(store, name, dataset, variable, dtype, fill, (chunks or {}).get(variable))
+
+
+def _ordered(dataset: xarray.Dataset) -> list[Any]:
+    return [*dataset.coords, *dataset.data_vars]
+
+
+def _plan(name: str, variable: xarray.Variable, fill_value: Any) -> tuple[str, str, Any]:
+    """Name, dtype and fill value of the array."""
+    dtype = _dtype_of(name, variable.dtype)
+    if isinstance(fill_value, Mapping) and name in fill_value:
+        return name, dtype, fill_value[name]
+    if fill_value is not None and not isinstance(fill_value, Mapping) and dtype != "string":
+        return name, dtype, fill_value
+    own = variable.attrs.get(FILL)
+    if isinstance(own, (np.generic, np.ndarray)):
+        own = own.item()
+    return name, dtype, _usual_fill(dtype) if own is None else own
+
+
+def _dtype_of(name: str, dtype: np.dtype[Any]) -> str:
+    if dtype.kind == "M":
+        return "timestamp_ns"
+    if dtype.kind in "OSUT":
+        return "string"
+    if dtype.newbyteorder("=") not in _NUMBERS:
+        raise FieldError(f"variable {name!r}: no array can have the dtype {dtype}")
+    return dtype.newbyteorder("=").name
+
+
+def _write(
+    store: AtlasStore,
+    name: str,
+    dataset: xarray.Dataset,
+    key: str,
+    dtype: str,
+    fill: Any,
+    chunk_shape: Sequence[int] | None,
+) -> None:
+    variable = dataset.variables[key]
+    dims = [str(dim) for dim in variable.dims]
+    shape = chunk_shape or _chunk_shape(variable)
+    store.define_array(name, key, dtype, variable.shape, dims, shape, fill)
+    for start, part in _parts(variable):
+        values = _texts(key, part, fill) if dtype == "string" else part
+        if values.size:
+            store.write(name, key, values, start)
+
+
+def _chunk_shape(variable: xarray.Variable) -> list[int] | None:
+    """That of dask, else the one that the file had; None: the whole array."""
+    if variable.chunks is not None:
+        return [max(max(sizes), 1) for sizes in variable.chunks]
+    sizes = variable.encoding.get("preferred_chunks", {})
+    if not sizes or 0 in variable.shape:
+        return None
+    return [
+        min(int(sizes.get(dim, extent)), extent)
+        for dim, extent in zip(variable.dims, variable.shape, strict=True)
+    ]
+
+
+def _parts(variable: xarray.Variable) -> Iterator[tuple[list[int], np.ndarray[Any, Any]]]:
+    """Chunks of dask one after the other, so that one at a time is in memory."""
+    if variable.chunks is None:
+        yield [0] * variable.ndim, variable.values
+        return
+    starts = [[0, *itertools.accumulate(sizes)] for sizes in variable.chunks]
+    for bounds in itertools.product(*(itertools.pairwise(axis) for axis in starts)):
+        box = tuple(slice(first, last) for first, last in bounds)
+        yield [first for first, _ in bounds], variable[box].values
+
+
+def _texts(name: str, values: np.ndarray[Any, Any], fill: Any) -> np.ndarray[Any, Any]:
+    """Missing ones as the fill value, as there is nothing else for them."""
+    texts = [_text(name, value) for value in values.astype(object).reshape(-1)]
+    if None in texts:
+        warnings.warn(f"variable {name!r}: missing strings are stored as {fill!r}", stacklevel=5)
+        texts = [str(fill or "") if text is None else text for text in texts]
+    found = np.empty(len(texts), object)
+    found[:] = texts
+    return found.reshape(values.shape)
+
+
+def _text(name: str, value: Any) -> str | None:
+    if value is None or (isinstance(value, (float, np.floating)) and value != value):
+        return None
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError as error:
+            raise FieldError(f"variable {name!r}: bytes are no UTF-8: {error.reason}") from None
+    if not isinstance(value, str):
+        got = type(value).__name__
+        raise FieldError(f"variable {name!r}: expected strings, got {got}: convert it to them")
+    return value

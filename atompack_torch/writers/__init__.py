@@ -1,0 +1,1 @@
+"""Writers of molecules and examples, and rewriting of files."""

@@ -1,0 +1,232 @@
+"""Writing ``.atp`` files."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from atompack_torch import _core, formats
+from atompack_torch.batch.conversions import from_ase
+from atompack_torch.batch.molecule import Molecule
+from atompack_torch.batch.molecule_batch import MoleculeBatch
+from atompack_torch.errors import CorruptFileError, file_exists
+from atompack_torch.options import check_level, checked_path
+from atompack_torch.writers import columns
+from atompack_torch.writers.columns import Columns
+from atompack_torch.writers.committing import Committing
+
+Codec = Literal["none", "lz4", "zstd"]
+CODECS = ("none", "lz4", "zstd")
+
+
+class AtpWriter(Committing):
+    """Appends molecules to an ``.atp`` file, commit by commit.
+
+        with AtpWriter("data.atp", codec="zstd") as writer:
+            for batch in batches:
+                writer.write(batch)
+
+    ``flush()`` is the commit point: when it returns, what was written is durable, and whatever
+    happens later, the file opens at that commit or a later complete one. Leaving the ``with`` block
+    commits; leaving it by an exception commits nothing more, and where nothing was committed
+    before, no file is left behind. Readers are never disturbed: those that are open go on with
+    their generation, ``ds.refresh()`` takes up the new one.
+
+    A file has one writer at a time, in one process or several. Values are stored as they are, in
+    their own types; only types that the format does not have are widened (float16 to float32, small
+    integers and booleans to int32, numbers of molecules to float64 and int64). All molecules of
+    a file share the type of their positions, and a key stands for one type: what clashes is refused
+    before anything of the call is written, and the writer stays usable.
+
+    Molecules are compressed and written by threads behind the scenes, in bounded memory. After an
+    ``OSError`` (a full disk) the file stays at its last commit and nothing that was accepted is
+    lost: once there is room, calls go on where they stopped.
+
+    Args:
+        path: of the file; a symbolic link is followed.
+        codec: ``"none"``, ``"lz4"`` or ``"zstd"``; None: that of the file when appending, else
+            none.
+        level: of the codec. zstd: -131072 to 22. lz4: 0 to 2 its fast mode, 3 to 12 its
+            high-compression mode (12 is what atompack-db uses). Appending without ``codec`` to
+            a zstd file goes on with the file's.
+        mode: ``"x"``: make a new file, at once; ``"w"``: make a new file that replaces the old one
+            with the first commit (readers of the old one keep it); ``"a"``: append to a file, or
+            make it.
+
+    Raises:
+        FileExistsError: ``mode="x"`` and something stands at the path; with ``mode="w"`` from the
+            first commit, if somebody made a file there since the writer was opened.
+        WriterLockedError: another writer has the file open.
+        FieldError: another codec than that of the file that is appended to.
+        ValueError: a level that the codec does not take.
+        CorruptFileError: the file that is appended to is damaged.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        codec: Codec | None = None,
+        level: int = 3,
+        mode: Literal["x", "w", "a"] = "x",
+    ) -> None:
+        if codec is not None and codec not in CODECS:
+            raise ValueError(f"codec: expected one of {', '.join(CODECS)} or None, got {codec!r}")
+        if mode not in ("x", "w", "a"):
+            raise ValueError(f"mode: expected x, w or a, got {mode!r}")
+        check_level(codec, level)
+        self._path = os.path.realpath(checked_path(path))
+        try:
+            with formats.opening(self._path):
+                self._native = _core.AtpWriter(self._path, mode, codec, level)
+        except FileExistsError:
+            raise file_exists(self._path, "mode='a' appends to it, mode='w' replaces it") from None
+
+    def write(self, molecules: Any) -> None:
+        """Appends molecules in their order: all of them, or none if it raises.
+
+        Args:
+            molecules: a ``Molecule``, a ``MoleculeBatch``, an ``ase.Atoms`` (as
+                ``MoleculeBatch.from_ase`` takes it), or a sequence of them. What is masked in
+                a batch is absent from the file.
+
+        Raises:
+            FieldError: a type, shape or length differs from that of the molecules before, or the
+                format cannot hold it; names the key, and the molecule within this call.
+            CorruptFileError: a molecule holds a damaged value.
+            OSError: the file could not take it, or what was written before.
+        """
+        self._write([*_runs(molecules)])
+
+    def write_arrays(
+        self,
+        *,
+        positions: Any,
+        atomic_numbers: Any,
+        n_atoms: Any = None,
+        properties: Mapping[str, Any] | None = None,
+        atom_properties: Mapping[str, Any] | None = None,
+        **labels: Any,
+    ) -> None:
+        """Appends B molecules given as arrays or tensors, N atoms in all.
+
+        Args:
+            positions: (B, n, 3), or (N, 3) with ``n_atoms``; float32 or float64.
+            atomic_numbers: (B, n), (n,) for all, or (N,) with ``n_atoms``; integers 0 to 255.
+            n_atoms: (B,) integers, where the molecules differ in size.
+            properties: key → (B, ...) array, or a list of ``str``.
+            atom_properties: key → (B, n, ...), or (N, ...) with ``n_atoms``.
+            labels: ``energy`` (B,), ``forces`` and ``velocities`` (B, n, 3), ``charges`` (B, n),
+                ``cell`` and ``stress`` (B, 3, 3), ``pbc`` (B, 3), ``name`` (list of B ``str``); per
+                atom (N, ...) with ``n_atoms``. None means absent.
+
+        Raises:
+            FieldError, OSError: as ``write`` does.
+        """
+        given = columns.of_arrays(
+            positions, atomic_numbers, n_atoms, labels, properties or {}, atom_properties or {}
+        )
+        self.write_columns(given)
+
+    def write_columns(self, run: Columns) -> None:
+        """Appends molecules given as columns."""
+        self._write([columns.stored(run)])
+
+    def _write(self, runs: list[columns.StoredRun]) -> None:
+        self._opened().write(runs)
+
+    def flush(self) -> None:
+        """Commits: when it returns, all molecules written so far are durable and readable.
+
+        Raises:
+            OSError: the file stays at its last commit; the call can be made again.
+        """
+        self._opened().commit(publish=True)
+
+    def close(self) -> None:
+        """Commits and lets the file go; the second time nothing happens."""
+        if self._native.is_open:
+            self._native.close()
+
+    def discard(self) -> None:
+        """Lets the file go as it was at the last commit.
+
+        A file that this writer made and never committed to is removed.
+        """
+        if self._native.is_open:
+            self._native.discard()
+
+    def _opened(self) -> _core.AtpWriter:
+        if not self._native.is_open:
+            raise ValueError(f"{self._path}: the writer is closed")
+        return self._native
+
+    def __len__(self) -> int:
+        """Molecules in the file, with those that are not committed yet."""
+        return self._opened().n_molecules
+
+    @property
+    def path(self) -> Path:
+        """Of the file."""
+        return Path(self._path)
+
+    @property
+    def codec(self) -> str:
+        """Of the file."""
+        return self._opened().codec
+
+    def _is_unfinished(self) -> bool:
+        native = getattr(self, "_native", None)
+        return native is not None and native.is_open
+
+    def __repr__(self) -> str:
+        return f"AtpWriter({self._path!r})"
+
+
+def _runs(molecules: Any) -> Iterator[columns.StoredRun]:
+    """Neighbours that are views of one batch stay together."""
+    if isinstance(molecules, MoleculeBatch):
+        yield columns.stored(columns.of_batch(molecules))
+        return
+    if isinstance(molecules, Molecule) or _is_atoms(molecules):
+        molecules = [molecules]
+    if not isinstance(molecules, Sequence):
+        raise TypeError(
+            "expected a Molecule, MoleculeBatch, ase.Atoms or a sequence of them, got "
+            f"{type(molecules).__name__}"
+        )
+    batch: MoleculeBatch | None = None
+    rows: list[int] = []
+    for item in molecules:
+        if isinstance(item, Molecule):
+            for fault in item._faults.values():
+                raise CorruptFileError(fault)
+            if item._batch is not batch:
+                yield from _rows_of(batch, rows)
+                batch, rows = item._batch, []
+            rows.append(item._row)
+            continue
+        yield from _rows_of(batch, rows)
+        batch, rows = None, []
+        if isinstance(item, MoleculeBatch):
+            yield columns.stored(columns.of_batch(item))
+        elif _is_atoms(item):
+            yield columns.stored(columns.of_batch(from_ase([item])))
+        else:
+            raise TypeError(
+                f"expected Molecule, MoleculeBatch or ase.Atoms, got {type(item).__name__}"
+            )
+    yield from _rows_of(batch, rows)
+
+
+def _rows_of(batch: MoleculeBatch | None, rows: list[int]) -> Iterator[columns.StoredRun]:
+    if batch is not None:
+        yield columns.stored(columns.of_batch(batch), rows)
+
+
+def _is_atoms(item: Any) -> bool:
+    ase = sys.modules.get("ase")  # whoever has Atoms has imported it
+    return ase is not None and isinstance(item, ase.Atoms)

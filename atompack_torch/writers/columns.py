@@ -1,0 +1,275 @@
+"""Molecules as columns of plain arrays: what writers take and converters make."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from torch import Tensor
+
+from atompack_torch.batch.exact_values import as_array, check_unmasked, converted
+from atompack_torch.batch.host_arrays import host_array
+from atompack_torch.batch.molecule_batch import MoleculeBatch
+from atompack_torch.errors import FieldError
+from atompack_torch.fields import (
+    ATOM_PROPERTY,
+    BUILTIN,
+    BUILTINS,
+    DERIVED,
+    MOLECULE_PROPERTY,
+    STRUCTURE,
+    squeeze_hint,
+)
+
+Array = np.ndarray[Any, Any]
+
+
+class Column(NamedTuple):
+    """One field of a run of B molecules with N atoms in all.
+
+    Attributes:
+        scope: ``BUILTIN``, ``ATOM_PROPERTY`` or ``MOLECULE_PROPERTY`` of ``fields``.
+        key: its name there.
+        values: one array, (N, ...) per atom or (B, ...) per molecule; or a list with one entry a
+            molecule: an array of any shape (per atom: n rows), a ``str``, or None (as a molecule
+            property: the value None).
+        mask: (B,) bool, which molecules have the field; None: all of them.
+    """
+
+    scope: int
+    key: str
+    values: Array | Sequence[Array | str | None]
+    mask: Array | None = None
+
+
+class Columns(NamedTuple):
+    """A run of B molecules with N atoms in all.
+
+    Attributes:
+        positions: (N, 3) float32 or float64.
+        atomic_numbers: (N,) integers.
+        ptr: (B + 1,) int64, the first atom of each molecule.
+        fields: labels and properties.
+    """
+
+    positions: Array
+    atomic_numbers: Array
+    ptr: Array
+    fields: list[Column]
+
+
+def of_batch(batch: MoleculeBatch) -> Columns:
+    """The columns of a batch, over the same memory where it is on the CPU.
+
+    Without what is derived from the rest: edges, features, the number of a mixture's source.
+    """
+    fields = []
+    for name, value in batch._fields.items():
+        if name in STRUCTURE or name in DERIVED:
+            continue
+        scope, key, _ = batch._infos[name]
+        values: Any = array_of(value) if isinstance(value, Tensor) else [*map(_entry, value)]
+        mask = array_of(batch.mask(name)) if name in batch._mask_rows else None
+        fields.append(Column(scope, key, values, mask))
+    positions, numbers, ptr = map(array_of, (batch.positions, batch.atomic_numbers, batch.ptr))
+    return Columns(positions, numbers, ptr, fields)
+
+
+def _entry(value: Any) -> Any:
+    return array_of(value) if isinstance(value, Tensor) else value
+
+
+def array_of(tensor: Tensor) -> Array:
+    """NumPy's view of a tensor; bfloat16, which NumPy does not know, is widened.
+
+    Raises:
+        FieldError: NumPy has nothing like it.
+    """
+    return host_array("type", tensor)
+
+
+def of_arrays(
+    positions: Any,
+    atomic_numbers: Any,
+    n_atoms: Any,
+    labels: Mapping[str, Any],
+    properties: Mapping[str, Any],
+    atom_properties: Mapping[str, Any],
+) -> Columns:
+    """The columns of stacked arrays; see ``AtpWriter.write_arrays``."""
+    places = _as_array("positions", positions)
+    numbers = _as_array("atomic_numbers", atomic_numbers)
+    flatten: Callable[[str, Array], Array]
+    if n_atoms is not None:
+        counts = _integers("n_atoms", _as_array("n_atoms", n_atoms))
+        if counts.ndim != 1:
+            raise FieldError(f"n_atoms: expected (B,), got {counts.shape}")
+        ptr = np.concatenate([[0], np.cumsum(counts)])
+
+        def flatten(name: str, array: Array) -> Array:
+            return array
+    else:
+        if places.ndim != 3:
+            raise FieldError(f"positions: expected (B, n, 3), or n_atoms too, got {places.shape}")
+        n_molecules, n = places.shape[:2]
+        ptr = np.arange(n_molecules + 1, dtype=np.int64) * n
+        if numbers.shape == (n,):
+            numbers = np.broadcast_to(numbers, (n_molecules, n))
+
+        def flatten(name: str, array: Array) -> Array:
+            if array.shape[:2] != (n_molecules, n):
+                raise FieldError(f"{name}: expected ({n_molecules}, {n}, ...), got {array.shape}")
+            return array.reshape(n_molecules * n, *array.shape[2:])
+
+    fields = []
+    given = [(BUILTIN, labels), (MOLECULE_PROPERTY, properties), (ATOM_PROPERTY, atom_properties)]
+    for scope, values in given:
+        for key, value in values.items():
+            if scope == BUILTIN and key not in BUILTINS:
+                raise TypeError(f"{key!r} is no label: custom values go into properties= and so on")
+            if scope == BUILTIN and value is None:
+                continue
+            column: Any = _as_array(key, value)
+            if column.dtype.kind in "UO":
+                if column.ndim == 0:
+                    what = type(value).__name__
+                    raise FieldError(f"{key}: expected one value for each molecule, got a {what}")
+                column = list(value)
+            elif scope == ATOM_PROPERTY or (scope == BUILTIN and BUILTINS[key].level == "atom"):
+                column = flatten(key, column)
+            fields.append(Column(scope, key, column))
+    return Columns(flatten("positions", places), flatten("atomic_numbers", numbers), ptr, fields)
+
+
+def _as_array(name: str, value: Any) -> Array:
+    if isinstance(value, Tensor):
+        return array_of(value)
+    return as_array(name, value)
+
+
+# As the native core takes them.
+StoredColumn = tuple[int, str, Any, "Array | None"]
+StoredRun = tuple[Array, Array, Array, list[StoredColumn], "Array | None"]
+
+
+def stored(columns: Columns, rows: Iterable[int] | None = None) -> StoredRun:
+    """The columns in types that the format has, for the molecules ``rows`` (None: all).
+
+    What it does not have is widened without loss: float16 to float32, small integers and booleans
+    to int32, numbers of molecules to float64 and int64.
+
+    Raises:
+        FieldError: a type that has no such counterpart, a mask of another length, a key or scope
+            that the format cannot have.
+        TypeError: a key is no ``str``.
+    """
+    for column in columns.fields:
+        _check_column(column, len(columns.ptr) - 1)
+        _check_axes(column, len(columns.positions), len(columns.ptr) - 1)
+    return (
+        _plain("positions", as_array("positions", columns.positions), floating=True),
+        np.ascontiguousarray(
+            _integers("atomic_numbers", as_array("atomic_numbers", columns.atomic_numbers))
+        ),
+        np.ascontiguousarray(columns.ptr, dtype=np.int64),
+        [_stored_column(column) for column in columns.fields],
+        None if rows is None else np.fromiter(rows, np.int64),
+    )
+
+
+def _check_column(column: Column, n_molecules: int) -> None:
+    if not isinstance(column.key, str):
+        raise TypeError(f"key: expected str, got {type(column.key).__name__}")
+    where = f"(field {column.key!r})"
+    if column.scope not in (BUILTIN, ATOM_PROPERTY, MOLECULE_PROPERTY):
+        raise FieldError(f"scope: expected 0, 1 or 2, got {column.scope} {where}")
+    try:
+        column.key.encode()
+    except UnicodeEncodeError:
+        raise FieldError(f"key: holds characters that UTF-8 has no bytes for {where}") from None
+    if column.mask is not None and np.shape(column.mask) != (n_molecules,):
+        shape = np.shape(column.mask)
+        raise FieldError(f"mask: expected ({n_molecules},), got {shape} {where}")
+
+
+def _check_axes(column: Column, n_atoms: int, n_molecules: int) -> None:
+    """Says what to do about an axis too many; other shapes are checked natively."""
+    is_label = column.scope == BUILTIN and column.key in BUILTINS
+    if not is_label or not isinstance(column.values, np.ndarray):
+        return
+    builtin = BUILTINS[column.key]
+    expected = (n_atoms if builtin.level == "atom" else n_molecules, *builtin.shape)
+    got = column.values.shape
+    if hint := squeeze_hint(expected, got):
+        where = f"(molecule 0, field {column.key!r})"
+        raise FieldError(f"shape: expected {expected}, got {got}{hint} {where}")
+
+
+def _stored_column(column: Column) -> StoredColumn:
+    values: Any
+    if isinstance(column.values, np.ndarray):
+        check_unmasked(column.key, column.values)
+        scalars = column.scope == MOLECULE_PROPERTY and column.values.ndim == 1
+        values = _field(column, column.values, scalars)
+    else:
+        values = [
+            value if value is None or isinstance(value, str) else _stored_value(column, value)
+            for value in column.values
+        ]
+    mask = None if column.mask is None else converted("mask", as_array("mask", column.mask), bool)
+    return column.scope, column.key, values, mask
+
+
+def _stored_value(column: Column, value: Any) -> Array:
+    array = _as_array(column.key, value)
+    return _field(column, array, scalars=column.scope == MOLECULE_PROPERTY and array.ndim == 0)
+
+
+def _field(column: Column, array: Array, scalars: bool) -> Array:
+    if column.scope == BUILTIN:
+        if column.key == "pbc":
+            if array.dtype.kind not in "biu" and array.size:
+                raise FieldError(f"type: expected booleans, got {array.dtype} (field 'pbc')")
+            return converted("pbc", array, bool)
+        return _plain(column.key, array, floating=True)
+    array = _plain(column.key, array)
+    if scalars:
+        array = array.astype(np.float64 if array.dtype.kind == "f" else np.int64, copy=False)
+    return array
+
+
+_WIDENED: dict[str, type[np.generic]] = {
+    "b1": np.int32,
+    "i1": np.int32,
+    "u1": np.int32,
+    "i2": np.int32,
+    "u2": np.int32,
+    "u4": np.int64,
+    "f2": np.float32,
+}
+
+
+def _plain(name: str, array: Array, floating: bool = False) -> Array:
+    """Contiguous, in native byte order, of a type that the format has."""
+    kind = array.dtype.kind + str(array.dtype.itemsize)
+    if floating and array.dtype.kind in "biu":
+        return converted(name, array, np.float64)
+    if kind == "u8":
+        return np.ascontiguousarray(_integers(name, array))
+    wanted = _WIDENED.get(kind) or (array.dtype.newbyteorder("=") if kind in _KEPT else None)
+    if wanted is None:
+        raise FieldError(f"type: the format has none for {array.dtype} (field {name!r})")
+    # Not ascontiguousarray alone: it makes a number an array of one.
+    return np.ascontiguousarray(array, dtype=wanted).reshape(array.shape)
+
+
+_KEPT = ("i4", "i8", "f4", "f8")
+
+
+def _integers(name: str, array: Array) -> Array:
+    if array.dtype.kind not in "iu" and array.size:
+        raise FieldError(f"type: expected integers, got {array.dtype} (field {name!r})")
+    if array.dtype.kind == "u" and array.size and int(array.max()) > np.iinfo(np.int64).max:
+        raise FieldError(f"type: {array.max()} does not fit in int64 (field {name!r})")
+    return array.astype(np.int64, copy=False)

@@ -1,0 +1,152 @@
+"""Rewriting ``.atp`` files: without dead space, in another codec, order or selection."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from atompack_torch._core import (
+    ZSTD_LEVELS,
+    AtpReader,
+    AtpSnapshot,
+    AtpWriter,
+    check_same_records,
+)
+from atompack_torch.errors import FieldError, file_exists
+from atompack_torch.options import check_level, checked_path
+from atompack_torch.passes.atp_files import files_of, snapshot_of
+from atompack_torch.passes.sweeping import Report, reporting
+from atompack_torch.writers.atp import CODECS, Codec
+from atompack_torch.writers.columns import Array
+
+_RUN = 4096  # molecules between two reports
+
+
+def compact(
+    src: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    dst: str | os.PathLike[str],
+    codec: Codec | None = None,
+    order: Sequence[int] | torch.Tensor | Array | None = None,
+    *,
+    level: int | None = None,
+    progress: bool | Report = False,
+) -> None:
+    """Writes the newest generation of ``src`` to a new file, record by record as they are.
+
+    What earlier commits left behind is not copied. Every record is checked on the way, and compared
+    with its source before the new file gets its name, so that ``dst`` is whole or not there.
+
+    Args:
+        src: a file, a list of files, or a folder of shards, which become one file.
+        dst: the new file. It may be ``src`` itself, which is then replaced; no other file is.
+        codec: ``"none"``, ``"lz4"`` or ``"zstd"``; None: that of the source, whose records are then
+            not compressed anew.
+        order: (m,) numbers of the molecules to keep, in their new order; None: all.
+        level: of the codec; None: that of the source if it has the same codec, else 3.
+        progress: show a bar, or a function that is told how many more molecules are done; each
+            counts twice, when it is copied and when it is compared.
+
+    Raises:
+        FileExistsError: ``dst`` is another file than ``src``.
+        CorruptFileError: a record or a value of the source is damaged.
+        FieldError: the sources differ in codec and ``codec`` is not given, or in the type of
+            a field.
+        IndexError: ``order`` names a molecule that there is not.
+        WriterLockedError: another writer has ``dst`` open.
+    """
+    if codec is not None and codec not in CODECS:
+        raise ValueError(f"codec: expected one of {', '.join(CODECS)} or None, got {codec!r}")
+    files, target = files_of(src), os.path.realpath(checked_path(dst))
+    in_place = [os.path.realpath(file) for file in files] == [target]
+    if Path(target).exists() and not in_place:
+        raise file_exists(dst, "only the source itself is replaced: choose another path")
+    snapshots = [snapshot_of(file) for file in files]
+    native = AtpWriter(target, "w", *_codec_of(snapshots, codec, level))  # locks what it replaces
+    try:
+        if in_place:
+            snapshots = [snapshot_of(file) for file in files]  # behind the lock it stays
+        sources = [
+            AtpReader(file, snapshot, "read", False)
+            for file, snapshot in zip(files, snapshots, strict=True)
+        ]
+        numbers = _checked_order(order, sum(snapshot.n_molecules for snapshot in snapshots))
+        with reporting(progress, 2 * len(numbers), "compacting") as report:
+            _copy(native, sources, numbers, report or (lambda _: None))
+        native.close()
+    except BaseException:
+        if native.is_open:
+            native.discard()
+        raise
+
+
+def _codec_of(
+    snapshots: list[AtpSnapshot], codec: Codec | None, level: int | None
+) -> tuple[str, int]:
+    found = {(snapshot.codec, snapshot.level) for snapshot in snapshots}
+    if codec is None:
+        if len({name for name, _ in found}) > 1:
+            raise FieldError("codec: the sources differ in it, so one has to be named")
+        codec_name, its_level = next(iter(found))
+    else:
+        codec_name, its_level = codec, 3
+        if len(found) == 1 and codec == snapshots[0].codec:
+            its_level = snapshots[0].level
+    if level is None:  # another writer may have put any number into the header
+        low, high = ZSTD_LEVELS
+        return codec_name, min(max(its_level, low), high)
+    check_level(codec_name, level)
+    return codec_name, level
+
+
+def _checked_order(order: Any, n_molecules: int) -> Array:
+    if order is None:
+        return np.arange(n_molecules, dtype=np.int64)
+    numbers = np.asarray(order)
+    if numbers.dtype.kind not in "iu" and numbers.size:
+        raise TypeError(f"order: expected integers, got {numbers.dtype}")
+    outside = (numbers < -n_molecules) | (numbers >= n_molecules)
+    if outside.any():
+        raise IndexError(
+            f"order: molecule {numbers[outside][0]} is out of range for {n_molecules} molecules"
+        )
+    numbers = numbers.astype(np.int64).reshape(-1)
+    return np.where(numbers < 0, numbers + n_molecules, numbers)
+
+
+def _copy(
+    native: AtpWriter,
+    sources: list[AtpReader],
+    numbers: Array,
+    report: Report,
+) -> None:
+    for _, source, indices in _pieces(sources, numbers):
+        native.copy(source, indices)
+        report(len(indices))
+    native.commit(publish=False)
+    path = native.present_path
+    copied = AtpReader(path, AtpSnapshot.take(path), "read", False)
+    for done, source, indices in _pieces(sources, numbers):
+        check_same_records(source, indices, copied, done)
+        report(len(indices))
+
+
+def _pieces(sources: list[AtpReader], numbers: Array) -> Iterator[tuple[int, AtpReader, Array]]:
+    """Short runs of molecules of one file: how many came before, the file, the numbers in it."""
+    firsts = np.cumsum([0, *(len(source) for source in sources)])
+    for start in range(0, len(numbers), _RUN):
+        run = numbers[start : start + _RUN]
+        which = np.searchsorted(firsts, run, side="right") - 1
+        bounds = [0, *(np.flatnonzero(np.diff(which)) + 1), len(run)]
+        for first, last in itertools.pairwise(bounds):
+            source = which[first]
+            yield (
+                start + first,
+                sources[source],
+                np.ascontiguousarray(run[first:last] - firsts[source]),
+            )

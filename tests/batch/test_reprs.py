@@ -1,0 +1,80 @@
+"""``repr`` stays short, however much there is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import atompack_torch as apt
+from atompack_torch.passes.verification import Fault
+
+LONG = 1_000
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Objects with very many, or very long, parts."""
+    root = tmp_path_factory.mktemp("large")
+    with apt.AtpWriter(root / "a.atp") as writer:
+        writer.write_arrays(
+            positions=np.zeros((2, 3, 3)),
+            atomic_numbers=np.ones((2, 3), np.uint8),
+            properties={f"property {i} {'x' * 100}": np.zeros(2) for i in range(LONG)},
+        )
+    with apt.AtlasStore(root / "store", "x") as store:
+        for i in range(LONG):
+            store.create_dataset(f"dataset {i} {'x' * 100}")
+        for i in range(60):
+            name = f"array {i} {'x' * 80}"
+            store.define_array(store.datasets[0], name, "float32", (100, 100))
+        store.write(store.datasets[0], name, np.zeros((100, 100), np.float32))
+        store.define_array(store.datasets[0], "s", "string", (1,))
+        store.write(store.datasets[0], "s", ["y" * 100_000])
+    store = apt.AtlasStore(root / "store")
+    dataset = apt.AtpDataset(root / "a.atp")
+    descriptor = apt.ChebyshevDescriptor([f"E{i}" for i in range(50)], 4, 4.0, 2, 3.0)
+    faults = [Fault("a.atp", i, "z" * 100) for i in range(LONG)]
+    return {
+        "AtpDataset": dataset,
+        "AtpDataset of many": apt.AtpDataset([root / "a.atp"] * 200),
+        "subset": dataset.subset([0]),
+        "molecule": dataset[0],
+        "statistics": dataset.statistics(),
+        "mixture": apt.MixtureDataset([dataset] * 50),
+        "stacked": store.scan(name),
+        "list": store.scan(name, layout="list"),
+        "strings": store.scan("s", layout="list"),
+        "jagged": store.scan(name, layout="jagged"),
+        "store": store,
+        "array statistics": store.stats("s")[store.datasets[0]],
+        "AtlasDataset": apt.AtlasDataset(store, store.arrays),
+        "verification": apt.Verification(["a.atp"] * LONG, n_faults=LONG, faults=faults),
+        "cache verification": apt.CacheVerification("a.h5", n_faults=LONG, faults=faults),
+        "descriptor": descriptor,
+    }
+
+
+def test_all_are_short(large: dict[str, Any]) -> None:
+    most = {"statistics": 6_000, "mixture": 2_000}
+    for name, value in large.items():
+        assert 10 < len(repr(value)) < most.get(name, 1_000), (name, len(repr(value)))
+
+
+def test_a_scan_says_what_it_is(large: dict[str, Any]) -> None:
+    for layout in ("stacked", "jagged", "list"):
+        text = repr(large[layout])
+        assert text.startswith(f"ColumnScan({layout}, values: ")
+        assert "1,000 datasets (999 without the array)" in text
+    assert "float32" in repr(large["stacked"])
+    small = apt.ColumnScan(torch.zeros(2, 3), None, torch.ones(2, dtype=torch.bool), ["a", "b"])
+    assert repr(small) == "ColumnScan(stacked, values: (2, 3) float32, 2 datasets: a, b)"
+
+
+def test_what_is_not_open_shows_its_path(tmp_path: Path) -> None:
+    store = apt.AtlasStore(tmp_path / "s", "x")
+    store.discard()
+    assert repr(store) == f"AtlasStore('{tmp_path / 's'}', not open)"

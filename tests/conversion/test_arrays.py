@@ -1,0 +1,443 @@
+"""Arrays in NPZ and HDF5 files: layouts, names, padding, damage."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+
+import atompack_torch as apt
+from atompack_torch.batch.conversions import Parts
+from atompack_torch.conversion import Report, convert
+from atompack_torch.conversion.arrays import count_hdf5, count_npz, read_hdf5, read_npz
+from atompack_torch.conversion.records import records_of
+from atompack_torch.conversion.rows import HdfRows, NpzRows, Rows
+from atompack_torch.errors import (
+    AtompackError,
+    CorruptFileError,
+    FieldError,
+    UnsupportedFormatError,
+)
+
+Arrays = Mapping[str, Any]
+RNG = np.random.default_rng(5)
+M, N = 7, 5
+STACKED = {
+    "positions": RNG.normal(size=(M, N, 3)),
+    "atomic_numbers": np.array([6, 1, 1, 8, 1], dtype=np.uint8),
+    "energy": RNG.normal(size=M),
+    "forces": RNG.normal(size=(M, N, 3)).astype("f4"),
+}
+
+
+def write_npz(path: Path, arrays: Arrays) -> None:
+    np.savez_compressed(path, **arrays)
+
+
+def write_npz_plain(path: Path, arrays: Arrays) -> None:
+    np.savez(path, **arrays)
+
+
+def write_hdf5(path: Path, arrays: Arrays) -> None:
+    with h5py.File(path, "w") as file:
+        for key, value in arrays.items():
+            file[key] = value
+
+
+def write_hdf5_chunked(path: Path, arrays: Arrays) -> None:
+    with h5py.File(path, "w") as file:
+        for key, value in arrays.items():
+            value = np.asarray(value)
+            options = {"compression": "gzip", "chunks": True} if value.ndim and value.size else {}
+            file.create_dataset(key, data=value, **options)
+
+
+WRITERS = {
+    "npz": write_npz,
+    "npz_plain": write_npz_plain,
+    "hdf5": write_hdf5,
+    "hdf5_chunked": write_hdf5_chunked,
+}
+
+
+@pytest.fixture(params=WRITERS)
+def make(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., Path]:
+    """Writes arrays in each of the formats."""
+
+    def write(arrays: Arrays) -> Path:
+        path = tmp_path / f"arrays.{'h5' if 'hdf5' in request.param else 'npz'}"
+        WRITERS[request.param](path, arrays)
+        return path
+
+    return write
+
+
+def read(path: Path, report: Report | None = None, **options: Any) -> list[Parts]:
+    reader = read_npz if path.suffix == ".npz" else read_hdf5
+    blocks = reader(path, report=Report() if report is None else report, **options)
+    return [record for block in blocks for record in records_of(block)]
+
+
+def count(path: Path) -> int:
+    return count_npz(path) if path.suffix == ".npz" else count_hdf5(path)
+
+
+def assert_stacked(records: list[Parts]) -> None:
+    assert len(records) == M
+    for i, record in enumerate(records):
+        assert record.positions.tolist() == STACKED["positions"][i].tolist()
+        assert record.atomic_numbers.tolist() == STACKED["atomic_numbers"].tolist()
+        assert record.labels["energy"] == STACKED["energy"][i]
+        assert record.labels["forces"].tolist() == STACKED["forces"][i].tolist()
+        assert record.labels["forces"].dtype == np.float32
+
+
+def test_stacked_with_numbers_for_all(make: Callable[..., Path]) -> None:
+    path = make(STACKED)
+    assert_stacked(read(path))
+    assert count(path) == M
+
+
+def test_stacked_with_numbers_for_each(make: Callable[..., Path]) -> None:
+    numbers = np.tile(STACKED["atomic_numbers"], (M, 1))
+    assert_stacked(read(make(STACKED | {"atomic_numbers": numbers})))
+
+
+@pytest.mark.parametrize("counted", ["n_atoms", "ptr"])
+def test_flat(make: Callable[..., Path], counted: str) -> None:
+    n_atoms = np.array([2, 0, 4, 1])
+    ptr = np.concatenate([[0], np.cumsum(n_atoms)])
+    arrays = {
+        "positions": RNG.normal(size=(7, 3)).astype("f4"),
+        "atomic_numbers": np.arange(1, 8),
+        counted: n_atoms if counted == "n_atoms" else ptr,
+        "energy": np.arange(4.0),
+        "cell": RNG.normal(size=(4, 3, 3)),
+        "q": np.arange(7),
+        "name": np.array([b"a", b"bb", b"c", b""]),
+        "gap": np.arange(4.0) * 2,
+    }
+    path = make(arrays)
+    records = read(path)
+    assert count(path) == 4
+    for i, record in enumerate(records):
+        rows = slice(ptr[i], ptr[i + 1])
+        assert record.positions.dtype == np.float32
+        assert record.positions.tolist() == arrays["positions"][rows].tolist()
+        assert record.atomic_numbers.tolist() == arrays["atomic_numbers"][rows].tolist()
+        assert record.labels["cell"].tolist() == arrays["cell"][i].tolist()
+        assert record.labels["name"] == ["a", "bb", "c", ""][i]
+        assert record.properties == {"gap": 2.0 * i}
+        assert record.atom_properties["q"].tolist() == arrays["q"][rows].tolist()
+
+
+def test_a_single_structure(make: Callable[..., Path]) -> None:
+    arrays = {
+        "positions": RNG.normal(size=(3, 3)),
+        "atomic_numbers": np.array([8, 1, 1]),
+        "energy": np.float64(-1.5),
+        "forces": RNG.normal(size=(3, 3)),
+        "cell": np.eye(3),
+    }
+    (record,) = read(make(arrays))
+    assert record.positions.tolist() == arrays["positions"].tolist()
+    assert record.labels["energy"] == -1.5
+    assert record.labels["forces"].tolist() == arrays["forces"].tolist()
+    assert record.labels["cell"].tolist() == np.eye(3).tolist()
+
+
+def test_names_of_well_known_collections(make: Callable[..., Path]) -> None:
+    keys = {"R": "positions", "z": "atomic_numbers", "E": "energy", "F": "forces"}
+    arrays = {theirs: STACKED[ours] for theirs, ours in keys.items()}
+    arrays["E"] = arrays["E"][:, None]  # a column, as some write it
+    arrays["theory"] = np.bytes_(b"PBE")
+    report = Report()
+    assert_stacked(read(make(arrays), report))
+    assert "'R' read as positions" in report.notes
+    assert report.skipped == {("array 'theory'", "one value for the whole file"): 1}
+
+
+def test_names_that_are_given(make: Callable[..., Path]) -> None:
+    arrays = dict(STACKED) | {"E_dft": STACKED["energy"] + 1, "energies": STACKED["energy"] + 2}
+    report = Report()
+    records = read(make(arrays), report, keys={"E_dft": "energy", "energies": "E_old"})
+    assert [r.labels["energy"] for r in records] == (STACKED["energy"] + 1).tolist()
+    assert [r.properties["E_old"] for r in records] == (STACKED["energy"] + 2).tolist()
+    assert report.skipped == {("array 'energy'", "keys give its name to another"): 1}
+
+
+def test_two_arrays_of_one_name(make: Callable[..., Path]) -> None:
+    path = make(dict(STACKED) | {"E": STACKED["energy"]})
+    with pytest.raises(FieldError, match="could both be energy: say which in keys"):
+        read(path)
+
+
+def test_a_key_that_is_nowhere(make: Callable[..., Path]) -> None:
+    with pytest.raises(FieldError, match="keys: no array 'REF'"):
+        read(make(STACKED), keys={"REF": "energy"})
+
+
+def test_padding_only_where_it_is_asked_for(make: Callable[..., Path]) -> None:
+    numbers = np.tile(STACKED["atomic_numbers"], (M, 1))
+    numbers[2, 3:] = 0
+    numbers[4] = 0
+    charges = RNG.normal(size=(M, N))
+    path = make(STACKED | {"atomic_numbers": numbers, "charges": charges})
+    report = Report()
+    assert [len(r.positions) for r in read(path, report)] == [N] * M
+    assert any("padding" in note for note in report.notes)
+    records = read(path, padding=0)
+    assert [len(r.positions) for r in records] == [5, 5, 3, 5, 0, 5, 5]
+    assert records[2].positions.tolist() == STACKED["positions"][2, :3].tolist()
+    assert records[2].labels["charges"].tolist() == charges[2, :3].tolist()
+    assert records[2].labels["energy"] == STACKED["energy"][2]
+    assert records[5].labels["forces"].tolist() == STACKED["forces"][5].tolist()
+
+
+def test_stress_of_six_and_one_cell_for_all(make: Callable[..., Path]) -> None:
+    arrays = STACKED | {"stress": np.tile(np.arange(6.0), (M, 1)), "cell": 2 * np.eye(3)}
+    arrays["pbc"] = np.array([True, True, False])
+    report = Report()
+    record = read(make(arrays), report)[3]
+    assert record.labels["stress"].tolist() == [[0, 5, 4], [5, 1, 3], [4, 3, 2]]
+    assert record.labels["cell"].tolist() == (2 * np.eye(3)).tolist()
+    assert record.labels["pbc"].tolist() == [True, True, False]
+    assert "stress: xx, yy, zz, yz, xz, xy became 3 x 3" in report.notes
+
+
+def test_levels_of_custom_arrays(make: Callable[..., Path]) -> None:
+    arrays = STACKED | {
+        "q": np.zeros((M, N)),
+        "dipole": np.zeros((M, 3)),
+        "five": np.zeros((M, N)),
+        "odd": np.zeros(M + 1),
+    }
+    report = Report()
+    record = read(make(arrays), report, keys={"five": "properties/five"})[0]
+    assert record.atom_properties.keys() == {"q"}
+    assert record.properties.keys() == {"dipole", "five"}
+    assert "'q' taken as a property of each atom; keys can say otherwise" in report.notes
+    assert report.skipped == {("array 'odd'", "its rows are neither structures nor atoms"): 1}
+
+
+def test_three_atoms_or_a_vector(make: Callable[..., Path]) -> None:
+    arrays = {"R": np.zeros((4, 3, 3)), "z": np.array([8, 1, 1]), "mu": np.ones((4, 3))}
+    report = Report()
+    assert read(make(arrays), report)[0].properties.keys() == {"mu"}
+    assert "'mu' taken as a property of the structure; keys can say otherwise" in report.notes
+    told = read(make(arrays), keys={"mu": "atom_properties/mu"})[0]
+    assert told.atom_properties.keys() == {"mu"}
+
+
+def make_groups(path: Path) -> dict[str, tuple[int, int]]:
+    """A group for each formula, some of three atoms."""
+    groups = {"CH4O/a": (4, 6), "CH4O/b": (1, 6), "H2O": (5, 3)}
+    with h5py.File(path, "w") as file:
+        for name, (m, n) in groups.items():
+            group = file.create_group(name)
+            group["coordinates"] = np.full((m, n, 3), float(n))
+            group["species"] = [b"O", b"H", b"H", b"C", b"H", b"H"][:n]
+            group["dft.energy"] = np.arange(m) + 10.0 * n
+            group["dipole"] = np.ones((m, 3))
+            group["hirshfeld"] = np.ones((m, n))
+            group["smiles"] = ["x" * n]
+        file["about"] = "a collection"
+    return groups
+
+
+def test_groups_are_systems(tmp_path: Path) -> None:
+    path = tmp_path / "groups.h5"
+    groups = make_groups(path)
+    report = Report()
+    records = read(path, report, keys={"dft.energy": "energy"})
+    assert count(path) == len(records) == 10
+    sizes = [n for m, n in groups.values() for _ in range(m)]
+    assert [len(r.positions) for r in records] == sizes
+    names = [name for name, (m, _) in groups.items() for _ in range(m)]
+    assert [r.labels["name"] for r in records] == names
+    assert records[-1].atomic_numbers.tolist() == [8, 1, 1]
+    assert [r.labels["energy"] for r in records[-5:]] == [30.0, 31.0, 32.0, 33.0, 34.0]
+    for record, n in zip(records, sizes, strict=True):  # water has three atoms: no dipole of each
+        assert record.properties == {"dipole": pytest.approx(np.ones(3)), "smiles": "x" * n}
+        assert record.atom_properties.keys() == {"hirshfeld"}
+    assert "name: the group of the structure" in report.notes
+
+
+def test_links_that_lead_away_are_not_followed(tmp_path: Path) -> None:
+    path = tmp_path / "links.h5"
+    write_hdf5(path, {f"a/{key}": value for key, value in STACKED.items()})
+    with h5py.File(path, "a") as file:
+        file["soft"] = h5py.SoftLink("/a")
+        file["a/broken"] = h5py.SoftLink("/nowhere")
+        file["elsewhere"] = h5py.ExternalLink("/etc/passwd", "/")
+    assert len(read(path)) == M
+    with h5py.File(path, "a") as file:
+        file["a/circle"] = file["a"]
+    with pytest.raises(CorruptFileError, match="expected a tree of groups, got a circle"):
+        read(path)
+
+
+def test_values_that_were_never_written_are_not_made_up(tmp_path: Path) -> None:
+    path = tmp_path / "empty.h5"
+    write_hdf5(path, {key: STACKED[key] for key in ("positions", "atomic_numbers")})
+    with h5py.File(path, "a") as file:
+        energy = file.create_dataset("energy", (M,), chunks=(2,), dtype="f8")
+        energy[:2] = 1.0
+    with pytest.raises(FieldError, match="/energy: expected values, got parts that were never"):
+        read(path)
+    with h5py.File(path, "a") as file:
+        file["energy"][:] = 1.0
+    assert len(read(path)) == M
+
+
+def test_values_in_other_files_are_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "outside.h5"
+    write_hdf5(path, {key: STACKED[key] for key in ("positions", "atomic_numbers")})
+    (tmp_path / "raw").write_bytes(bytes(8 * M))
+    with h5py.File(path, "a") as file:
+        outside = [(str(tmp_path / "raw"), 0, 8 * M)]
+        file.create_dataset("energy", (M,), dtype="f8", external=outside)
+    with pytest.raises(UnsupportedFormatError, match="values in other files"):
+        read(path)
+
+
+WRONG = {
+    "no positions": {"atomic_numbers": np.ones(3, int), "E": np.ones(3)},
+    "no numbers": {"R": np.ones((2, 3, 3))},
+    "two columns": {"R": np.ones((2, 3, 2)), "z": np.ones(3, int)},
+    "numbers of others": {"R": np.ones((2, 3, 3)), "z": np.ones(4, int)},
+    "counts beyond": {"R": np.ones((5, 3)), "z": np.ones(5, int), "n_atoms": np.array([2, 4])},
+    "counts below": {"R": np.ones((5, 3)), "z": np.ones(5, int), "n_atoms": np.array([2, 2])},
+    "negative": {"R": np.ones((5, 3)), "z": np.ones(5, int), "n_atoms": np.array([7, -2])},
+    "ptr": {"R": np.ones((5, 3)), "z": np.ones(5, int), "ptr": np.array([1, 5])},
+    "both": {"R": np.ones((5, 3)), "z": np.ones(5, int), "ptr": [0, 5], "n_atoms": [5]},
+    "float counts": {"R": np.ones((5, 3)), "z": np.ones(5, int), "n_atoms": np.array([5.0])},
+    "float numbers": {"R": np.ones((2, 3, 3)), "z": np.ones(3)},
+    "symbols": {"R": np.ones((2, 3, 3)), "z": np.array([b"H", b"Q", b"H"])},
+    "forces": {"R": np.ones((2, 3, 3)), "z": np.ones(3, int), "F": np.ones((2, 4, 3))},
+    "energy": {"R": np.ones((2, 3, 3)), "z": np.ones(3, int), "E": np.ones(3)},
+    "no atoms": {"R": np.ones((2, 0, 3)), "z": np.ones(0, int)},
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_shapes_that_do_not_fit(make: Callable[..., Path], case: str) -> None:
+    path = make(WRONG[case])
+    with pytest.raises((FieldError, CorruptFileError), match=f"{path}.*expected"):
+        read(path)
+
+
+def test_objects_are_not_unpickled(tmp_path: Path) -> None:
+    write_npz(tmp_path / "x.npz", STACKED | {"o": np.array([{}], dtype=object)})
+    with pytest.raises(UnsupportedFormatError, match="pickled objects"):
+        read(tmp_path / "x.npz")
+
+
+def test_fortran_order_is_an_error(tmp_path: Path) -> None:
+    arrays = STACKED | {"forces": np.asfortranarray(STACKED["forces"])}
+    write_npz(tmp_path / "x.npz", arrays)
+    with pytest.raises(UnsupportedFormatError, match="Fortran order"):
+        read(tmp_path / "x.npz")
+
+
+def test_other_byte_orders(make: Callable[..., Path]) -> None:
+    arrays = {key: value.astype(value.dtype.newbyteorder(">")) for key, value in STACKED.items()}
+    assert_stacked(read(make(arrays)))
+
+
+def test_rows_are_read_forward_and_from_the_start_again(make: Callable[..., Path]) -> None:
+    values = np.arange(40.0).reshape(10, 2, 2)
+    path = make({"x": values})
+    with contextlib.ExitStack() as stack:
+        if path.suffix == ".npz":
+            rows: Rows = NpzRows("x", stack.enter_context(zipfile.ZipFile(path)), "x.npy")
+        else:
+            rows = HdfRows("x", stack.enter_context(h5py.File(path))["x"])
+        for first, last in ((2, 4), (7, 7), (8, 10), (0, 1), (0, 10)):
+            assert rows.read(first, last).tolist() == values[first:last].tolist()
+
+
+def test_blocks_are_bounded(make: Callable[..., Path]) -> None:
+    path = make({"R": np.zeros((20, 10_000, 3), "f4"), "z": np.ones(10_000, int)})
+    reader = read_npz if path.suffix == ".npz" else read_hdf5
+    assert [len(b.ptr) - 1 for b in reader(path, report=Report())] == [6, 6, 6, 2]
+    n_atoms = np.array([60_000, 5_000, 70_000, 10, 10])
+    n = int(n_atoms.sum())
+    path = make({"R": np.zeros((n, 3), "f4"), "z": np.ones(n, int), "n_atoms": n_atoms})
+    assert [len(b.ptr) - 1 for b in reader(path, report=Report())] == [2, 1, 2]
+
+
+def test_numbers_out_of_range_are_refused(tmp_path: Path) -> None:
+    numbers = np.tile(STACKED["atomic_numbers"].astype(int), (M, 1))
+    numbers[1, 2], numbers[3, 0] = -1, 300
+    write_npz(tmp_path / "x.npz", STACKED | {"atomic_numbers": numbers})
+    expected = r"x\.npz: atomic_numbers: expected 0 to 255, got -1 \(molecule 1\)"
+    with pytest.raises(FieldError, match=expected):
+        convert(tmp_path / "x.npz", tmp_path / "x.atp", progress=False)
+    report = convert(tmp_path / "x.npz", tmp_path / "x.atp", on_error="skip", progress=False)
+    assert report.structures_written == len(apt.AtpDataset(tmp_path / "x.atp")) == M - 2
+    assert sum(report.skipped.values()) == 2
+
+
+@pytest.mark.parametrize("name", ["npz", "npz_plain"])
+def test_a_cut_archive(tmp_path: Path, name: str) -> None:
+    WRITERS[name](tmp_path / "x.npz", STACKED)
+    whole = (tmp_path / "x.npz").read_bytes()
+    for end in range(0, len(whole), 61):
+        (tmp_path / "x.npz").write_bytes(whole[:end])
+        with pytest.raises(CorruptFileError, match=r"x\.npz"):
+            read(tmp_path / "x.npz")
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_damaged_bytes_give_an_error_or_the_shape(tmp_path: Path, name: str) -> None:
+    """NPZ has checksums; a changed number in HDF5 is a number, so only the outcome is judged."""
+    path = tmp_path / ("x.h5" if "hdf5" in name else "x.npz")
+    WRITERS[name](path, STACKED)
+    whole = path.read_bytes()
+    outcomes = set()
+    for place in range(0, len(whole), 37):
+        damaged = bytearray(whole)
+        damaged[place] ^= 0xFF
+        path.write_bytes(damaged)
+        outcomes.add(outcome(path))
+    assert outcomes == {"error", "read"}
+
+
+def outcome(path: Path) -> str:
+    try:
+        records = read(path)
+    except AtompackError as error:
+        return "error" if str(path) in str(error) else f"without a path: {error}"
+    return "read" if len(records) == M else f"{len(records)} structures"
+
+
+def test_a_declared_size_takes_no_memory(tmp_path: Path) -> None:
+    """A header that declares far more than is there."""
+    stream = io.BytesIO()
+    header = {"descr": "<f8", "fortran_order": False, "shape": (2**40, 3, 3)}
+    np.lib.format.write_array_header_1_0(stream, header)
+    with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
+        archive.writestr("R.npy", stream.getvalue() + bytes(72))
+        numbers = io.BytesIO()
+        np.save(numbers, np.array([8, 1, 1]))
+        archive.writestr("z.npy", numbers.getvalue())
+    with pytest.raises(CorruptFileError, match=r"expected .* bytes, got 72"):
+        read(tmp_path / "x.npz")
+
+
+def test_no_file_and_no_format(tmp_path: Path) -> None:
+    for reader, suffix in ((read_npz, "npz"), (read_hdf5, "h5")):
+        path = tmp_path / f"x.{suffix}"
+        with pytest.raises(FileNotFoundError):
+            list(reader(path, report=Report()))
+        path.write_bytes(b"something else")
+        with pytest.raises(CorruptFileError, match=f"x.{suffix}: no "):
+            list(reader(path, report=Report()))

@@ -1,0 +1,214 @@
+"""ASE databases, both ways."""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+from pathlib import Path
+from typing import Any
+
+import ase
+import ase.db
+import numpy as np
+import pytest
+import torch
+from ase.calculators.singlepoint import SinglePointCalculator
+
+import atompack_torch as apt
+from atompack_torch.batch.conversions import Parts
+from atompack_torch.conversion import Report, convert
+from atompack_torch.conversion.ase_db import Writer, count, read
+from atompack_torch.conversion.records import BLOCK_STRUCTURES, columns_of, records_of
+from atompack_torch.errors import CorruptFileError
+
+
+def make(path: Path, images: list[ase.Atoms]) -> None:
+    with ase.db.connect(path, use_lock_file=False) as database:
+        for i, atoms in enumerate(images):
+            data = {"weights": np.arange(3.0) + i, "nested": {"a": [1, {}]}, "nothing": None}
+            database.write(atoms, key_value_pairs={"k": i, "label": f"row {i}"}, data=data)
+
+
+@pytest.mark.parametrize("suffix", [".db", ".aselmdb", ".json"])
+def test_rows_become_molecules(images: list[ase.Atoms], tmp_path: Path, suffix: str) -> None:
+    source, target = tmp_path / f"rows{suffix}", tmp_path / "rows.atp"
+    make(source, images)
+    assert count(source) == len(images)
+    report = convert(source, target, format="ase-db", progress=False)
+    got = apt.AtpDataset(target)[:]
+    want = apt.MoleculeBatch.from_ase(images)
+    for key in ("positions", "atomic_numbers", "n_atoms", "energy", "forces", "stress", "pbc"):
+        assert torch.equal(got[key].nan_to_num(7.0), want[key].nan_to_num(7.0)), key
+        assert got.mask(key).tolist() == want.mask(key).tolist(), key
+    assert got["k"].tolist() == list(range(len(images)))
+    assert got["label"] == [f"row {i}" for i in range(len(images))]
+    assert got["weights"].tolist() == [[i, i + 1.0, i + 2.0] for i in range(len(images))]
+    assert [what for what, _ in report.skipped] == ["data 'nested'"]
+    assert sum(report.skipped.values()) == len(images)
+    assert "ids, times" in report.notes[0]
+
+
+def test_rows_come_by_id_in_bounded_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "many.db"
+    with ase.db.connect(path, use_lock_file=False) as database:
+        for i in range(2 * BLOCK_STRUCTURES + 7):
+            database.write(ase.Atoms("H"), k=i)
+        database.delete([3, BLOCK_STRUCTURES])
+    fetched = []
+    select = type(database).select
+    monkeypatch.setattr(
+        type(database),
+        "select",
+        lambda *a, **k: fetched.append([*select(*a, **k)]) or iter(fetched[-1]),
+    )
+    blocks = list(read(path, report=Report()))
+    assert list(map(len, fetched)) == [BLOCK_STRUCTURES, BLOCK_STRUCTURES, 5, 0]
+    got = [int(r.properties["k"]) for block in blocks for r in records_of(block)]
+    assert got == [i for i in range(2 * BLOCK_STRUCTURES + 7) if i + 1 not in (3, BLOCK_STRUCTURES)]
+
+
+def test_there_and_back(images: list[ase.Atoms], tmp_path: Path) -> None:
+    first, database, second = (tmp_path / name for name in ("1.atp", "2.db", "3.atp"))
+    apt_images = [*images]
+    with apt.AtpWriter(first) as writer:
+        writer.write(apt_images)
+    report = convert(first, database, progress=False)
+    assert not report.skipped
+    convert(database, second, progress=False)
+    assert_same(apt.AtpDataset(first)[:], apt.AtpDataset(second)[:])
+    rows = [row.toatoms() for row in ase.db.connect(database).select(sort="id")]
+    for row, image in zip(rows, images, strict=True):
+        assert (row.positions == image.positions).all()
+        if image.calc is not None:
+            assert row.get_potential_energy() == image.get_potential_energy()
+    row = ase.db.connect(database).get(1)
+    assert row.key_value_pairs["origin"] == "run 0"
+    assert row.data["weights"].tolist() == images[0].info["weights"].tolist()
+
+
+def assert_same(got: Any, want: Any) -> None:
+    assert set(got.keys()) == set(want.keys())
+    for key in want.keys():
+        assert got.mask(key).tolist() == want.mask(key).tolist(), key
+        assert got.level(key) == want.level(key), key
+        for g, w in zip(got[key], want[key], strict=True):
+            if isinstance(w, torch.Tensor):
+                assert g.dtype == w.dtype, key
+                assert g.numpy().tobytes() == w.numpy().tobytes(), key
+            else:
+                assert g == w, key
+
+
+ODD = {
+    "energy": 1.5,  # names of labels and of ASE
+    "forces": np.arange(6.0).reshape(2, 3),
+    "name": 3,
+    "id": 7,
+    "calculator": "text",
+    "CO": 2,
+    "a b": 1,
+    "1": 4,
+    "": 0.5,
+    "properties/x": 1.25,
+    "atom_properties/x": 2.5,
+    "number": "12",  # text that reads like one
+    "true": "True",
+    "nan": float("nan"),
+    "infinite": float("-inf"),
+    "large": 2**62 + 1,
+    "none": None,
+    "f4": np.float32([0.1, 0.2]),
+    "tensor": np.arange(8, dtype=np.int32).reshape(2, 2, 2),
+    "empty": np.zeros((0, 3)),
+    "é中": "ü\n\0",
+}
+
+
+def test_odd_keys_and_values_survive(tmp_path: Path) -> None:
+    first, database, second = (tmp_path / name for name in ("1.atp", "2.db", "3.atp"))
+    arrays = {"q": np.float32([0.1, 0.2]), "charges": np.ones((2, 3)), "z": np.arange(2)}
+    labels = {"stress": np.arange(9.0).reshape(3, 3), "name": "12", "pbc": np.ones(3, bool)}
+    labels |= {"cell": np.eye(3), "charges": np.array([0.1, -0.1])}
+    record = Parts(np.zeros((2, 3)), np.array([0, 118]), labels, ODD, arrays)
+    with apt.AtpWriter(first) as writer:
+        writer.write_columns(columns_of([record]))
+    report = convert(first, database, progress=False)
+    assert not report.skipped
+    convert(database, second, progress=False)
+    assert_same(apt.AtpDataset(second)[:], apt.AtpDataset(first)[:])
+
+
+def test_what_a_row_cannot_hold_is_named(tmp_path: Path) -> None:
+    labels = {"energy": np.nan, "cell": np.zeros((3, 3)), "velocities": np.ones((1, 3))}
+    record = Parts(np.zeros((1, 3)), np.array([1]), labels, {}, {})
+    report = Report()
+    with Writer(tmp_path / "x.db", report=report) as writer:
+        writer.write(columns_of([record]))
+    assert {what for what, _ in report.skipped} == {"energy", "cell"}
+    assert any("velocities" in note for note in report.notes)
+    assert any("pbc" in note for note in report.notes)
+    (block,) = read(tmp_path / "x.db", report=report)
+    (back,) = records_of(block)
+    assert back.labels.keys() == {"pbc", "velocities"}
+    assert np.allclose(back.labels["velocities"], 1.0, rtol=1e-15)
+
+
+def test_values_that_clash_are_named(tmp_path: Path) -> None:
+    with ase.db.connect(tmp_path / "x.db") as database:
+        database.write(ase.Atoms("H"), key_value_pairs={"k": 1}, data={"k": 2})
+    report = Report()
+    (block,) = read(tmp_path / "x.db", report=report)
+    assert next(records_of(block)).properties == {"k": 1}
+    assert report.skipped == {("data 'k'", "the row has another value of that name"): 1}
+
+
+def test_an_error_leaves_nothing_behind(tmp_path: Path) -> None:
+    def fail() -> None:
+        with Writer(tmp_path / "x.db", report=Report()) as writer:
+            writer.write(columns_of([Parts(np.zeros((1, 3)), np.array([1]), {}, {}, {})]))
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_an_empty_database(tmp_path: Path) -> None:
+    with Writer(tmp_path / "x.db", report=Report()):
+        pass
+    assert count(tmp_path / "x.db") == 0
+    report = convert(tmp_path / "x.db", tmp_path / "x.atp", progress=False)
+    assert report.structures_written == len(apt.AtpDataset(tmp_path / "x.atp")) == 0
+
+
+def test_a_row_that_cannot_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "x.db"
+    calculated = ase.Atoms("H")
+    calculated.calc = SinglePointCalculator(calculated, energy=1.0)
+    with ase.db.connect(path, use_lock_file=False) as database:
+        for _ in range(3):
+            database.write(calculated)
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE systems SET positions = x'0102030405' WHERE id = 2")
+    with pytest.raises(CorruptFileError, match=rf"{path}: .* \(molecule 1\)"):
+        list(read(path, report=Report()))
+    report = Report("skip")
+    (block,) = read(path, report=report)
+    assert len(block.ptr) - 1 == 2
+    assert sum(report.skipped.values()) == 1
+
+
+def test_no_database(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        count(tmp_path / "none.db")
+    assert not (tmp_path / "none.db").exists()
+    (tmp_path / "text.db").write_text("no database at all" * 100)
+    with pytest.raises(CorruptFileError, match=r"text\.db: DatabaseError"):
+        convert(tmp_path / "text.db", tmp_path / "x.atp", progress=False)
+
+
+def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "x.aselmdb").write_bytes(b"")
+    monkeypatch.setitem(sys.modules, "ase_db_backends.aselmdb", None)
+    with pytest.raises(ImportError, match="needs the package ase-db-backends"):
+        count(tmp_path / "x.aselmdb")

@@ -1,0 +1,163 @@
+"""LMDB without a mapping: what the library wrote, cut files, damage."""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+from pathlib import Path
+
+import ase
+import ase.db
+import lmdb
+import numpy as np
+import pytest
+from ase.calculators.singlepoint import SinglePointCalculator
+
+import atompack_torch as apt
+from atompack_torch.conversion import Report, convert
+from atompack_torch.conversion.ase_db import count, read
+from atompack_torch.conversion.lmdb_pages import LmdbFile
+
+
+def write(path: Path, values: dict[bytes, bytes]) -> None:
+    with lmdb.open(str(path), subdir=False, map_size=1 << 30, lock=False) as env:
+        items = [*values.items()]
+        for first in range(0, max(len(items), 1), 500):  # several commits
+            with env.begin(write=True) as transaction:
+                for key, value in items[first : first + 500]:
+                    transaction.put(key, value)
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 100, 5000])
+def test_every_key_is_found(tmp_path: Path, n: int) -> None:
+    source = random.Random(n)
+    values = {
+        source.randbytes(source.randint(1, 40)): source.randbytes(
+            source.choice([0, 10, 1000, 2030, 2040, 5000, 70_000 if n < 500 else 3])
+        )
+        for _ in range(n)
+    }
+    write(tmp_path / "x.mdb", values)
+    file = LmdbFile(tmp_path / "x.mdb")
+    assert file.entries == len(values)
+    assert all(file.get(key) == value for key, value in values.items())
+    for _ in range(1000):
+        key = source.randbytes(source.randint(1, 5))
+        assert file.get(key) == values.get(key)
+    file.close()
+    file.close()
+
+
+def test_deleted_and_rewritten_keys(tmp_path: Path) -> None:
+    values = {str(i).encode(): os.urandom(i) for i in range(3000)}
+    write(tmp_path / "x.mdb", values)
+    with (
+        lmdb.open(str(tmp_path / "x.mdb"), subdir=False, map_size=1 << 30, lock=False) as env,
+        env.begin(write=True) as transaction,
+    ):
+        for i in range(0, 3000, 3):
+            transaction.delete(str(i).encode())
+            values.pop(str(i).encode())
+        for i in range(1, 3000, 3):
+            values[str(i).encode()] = bytes(3000 - i)
+            transaction.put(str(i).encode(), bytes(3000 - i))
+    file = LmdbFile(tmp_path / "x.mdb")
+    for i in range(3000):
+        assert file.get(str(i).encode()) == values.get(str(i).encode())
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    path = tmp_path / "rows.aselmdb"
+    with ase.db.connect(path, use_lock_file=False) as database:
+        for i in range(400):
+            atoms = ase.Atoms("CHO" * 9, np.random.default_rng(i).normal(size=(27, 3)))
+            atoms.calc = SinglePointCalculator(atoms, energy=float(i))
+            database.write(atoms)
+        database.delete([7])
+    whole = path.read_bytes()
+    path.unlink()  # a copy without the holes and the lock of the library
+    path.write_bytes(whole)
+    return path
+
+
+def test_a_database_cut_anywhere_is_an_error(rows: Path, tmp_path: Path) -> None:
+    """The library's mapping ends the process by SIGBUS."""
+    whole = rows.read_bytes()
+    report = convert(rows, tmp_path / "whole.atp", progress=False)
+    assert report.structures_written == 399
+    for part in (0.9, 0.5, 0.1, 0.01):
+        rows.write_bytes(whole[: int(len(whole) * part)])
+        with pytest.raises(apt.CorruptFileError, match=f"^{rows}: .*it was cut"):
+            convert(rows, tmp_path / "x.atp", progress=False)
+    for size in (0, 10, 100, 4096, 5000):
+        rows.write_bytes(whole[:size])
+        with pytest.raises(apt.CorruptFileError, match=f"^{rows}: "):
+            convert(rows, tmp_path / "x.atp", progress=False)
+    assert not (tmp_path / "x.atp").exists()
+
+
+def test_a_database_that_is_cut_while_it_is_read(rows: Path) -> None:
+    blocks = read(rows, report=Report())
+    next(blocks)
+    os.truncate(rows, rows.stat().st_size // 3)
+    with pytest.raises(apt.CorruptFileError, match=r"it was cut.*\(molecule \d+\)"):
+        list(blocks)
+
+
+def test_a_database_that_is_cut_at_any_moment(rows: Path) -> None:
+    whole = rows.read_bytes()
+    done, messages = threading.Event(), list[str]()
+
+    def cut() -> None:
+        sizes = random.Random(1)
+        while not done.is_set():
+            os.truncate(rows, sizes.randrange(len(whole)))
+            rows.write_bytes(whole)
+
+    thread = threading.Thread(target=cut)
+    thread.start()
+    try:
+        for _ in range(10):
+            try:
+                list(read(rows, report=Report()))
+            except apt.CorruptFileError as error:
+                messages.append(str(error))
+    finally:
+        done.set()
+        thread.join()
+    assert all(message.startswith(f"{rows}: ") for message in messages)
+
+
+def test_damaged_bytes_give_errors_or_rows(tmp_path: Path) -> None:
+    path = tmp_path / "x.mdb"
+    values = {str(i).encode(): os.urandom(i * 10) for i in range(300)}
+    write(path, values)
+    whole = path.read_bytes()
+    source, messages = random.Random(2), list[str]()
+    for _ in range(300):
+        damaged = bytearray(whole)
+        page = source.randrange(len(whole) // 4096) * 4096
+        damaged[page + source.randrange(200)] ^= 1 << source.randrange(8)
+        path.write_bytes(damaged)
+        try:
+            file = LmdbFile(path)
+            for key in values:
+                file.get(key)
+        except (apt.CorruptFileError, apt.UnsupportedFormatError) as error:
+            messages.append(str(error))
+    assert messages
+    assert all(message.startswith(f"{path}: ") for message in messages)
+
+
+def test_more_ids_than_keys(rows: Path) -> None:
+    from ase_db_backends.aselmdb import encode_object
+
+    with (
+        lmdb.open(str(rows), subdir=False, map_size=1 << 30, lock=False) as env,
+        env.begin(write=True) as transaction,
+    ):
+        transaction.put(b"nextid", encode_object(2**62, json_encode=True))
+    with pytest.raises(apt.CorruptFileError, match="nextid: expected at most"):
+        count(rows)

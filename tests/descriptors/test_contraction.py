@@ -1,0 +1,188 @@
+"""``contract_forces``: equal to dense gradients and to torch's operations, twice differentiable."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from reference import gradients
+from torch.autograd import gradcheck, gradgradcheck
+
+import atompack_torch as apt
+from atompack_torch.descriptors.contraction import Rows, by_index_add
+from atompack_torch.fields import DERIVATIVES
+
+ONE = ["O"]
+MANY = ["O", "H", "Si"]
+
+
+def batch_of(
+    species: list[str], sizes: tuple[int, ...] = (4, 1, 0, 5), dtype: Any = "float64"
+) -> apt.MoleculeBatch:
+    rng = np.random.default_rng(0)
+    numbers = {"O": 8, "H": 1, "Si": 14}
+    molecules = []
+    for k, n in enumerate(sizes):
+        labels = [numbers[species[i]] for i in rng.integers(len(species), size=n)]
+        cell = np.eye(3) * (n**0.33 * 2 + 1) if k % 2 else None
+        molecules.append(
+            apt.Molecule(rng.random((n, 3)) * 3, np.array(labels, dtype=int), cell=cell)
+        )
+    descriptor = apt.ChebyshevDescriptor(species, 3, 3.1, 2, 2.6, dtype=dtype)
+    return descriptor.compute(apt.collate(molecules), derivatives=True)
+
+
+def rows_of(batch: apt.MoleculeBatch) -> Rows:
+    return Rows(*(batch._fields.get(name) for name in DERIVATIVES))
+
+
+def random_like(features: torch.Tensor, seed: int = 0) -> torch.Tensor:
+    return torch.randn(
+        features.shape, dtype=features.dtype, generator=torch.Generator().manual_seed(seed)
+    )
+
+
+@pytest.mark.parametrize("species", [ONE, MANY], ids=["one", "many"])
+def test_equals_dense_gradients(species: list[str]) -> None:
+    batch = batch_of(species)
+    weights = random_like(batch.features)
+    rows = {n: batch[n].numpy() if n in batch else None for n in DERIVATIVES}
+    expected = gradients.forces(weights.numpy(), gradients.dense(rows, len(batch.positions)))
+    np.testing.assert_allclose(apt.contract_forces(batch, weights), expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("species", [ONE, MANY], ids=["one", "many"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_equals_index_add_with_both_gradients(species: list[str], dtype: str) -> None:
+    """The path for other devices, run on the CPU, is the same map, and so are its gradients."""
+    batch = batch_of(species, dtype=dtype)
+    limit = 1e-4 if dtype == "float32" else 1e-11
+    found = []
+    for way in (apt.contract_forces, lambda batch, w: by_index_add(w, rows_of(batch))):
+        weights = random_like(batch.features).requires_grad_()
+        other = random_like(batch.positions.to(weights.dtype), 1).requires_grad_()
+        forces = way(batch, weights)
+        assert forces.dtype == weights.dtype
+        (first,) = torch.autograd.grad((forces**2 * other).sum(), weights, create_graph=True)
+        second = torch.autograd.grad((first**2).sum(), (weights, other))
+        found.append((forces, first, *second))
+    for ours, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=limit, atol=limit)
+
+
+@pytest.mark.parametrize("species", [ONE, MANY], ids=["one", "many"])
+def test_gradients_of_both_orders(species: list[str]) -> None:
+    batch = batch_of(species, (3, 2))
+    weights = random_like(batch.features).requires_grad_()
+
+    def contract(weights: torch.Tensor) -> torch.Tensor:
+        return apt.contract_forces(batch, weights)
+
+    assert gradcheck(contract, weights)
+    assert gradgradcheck(contract, weights)
+    assert gradgradcheck(lambda w: contract(w.sin()), weights)
+
+
+def test_training_on_forces() -> None:
+    """Features need gradients, weights come from autograd, the loss of forces goes back to them."""
+    batch = batch_of(MANY)
+    model = torch.nn.Sequential(
+        torch.nn.Linear(batch.features.shape[1], 8), torch.nn.Tanh(), torch.nn.Linear(8, 1)
+    ).double()
+    batch.features.requires_grad_()
+    energy = model(batch.features).sum()
+    (weights,) = torch.autograd.grad(energy, batch.features, create_graph=True)
+    apt.contract_forces(batch, weights).pow(2).sum().backward()
+    gradient = model[0].weight.grad
+    step = 1e-6
+    with torch.no_grad():
+        model[0].weight[3, 2] += step
+    losses = []
+    for change in (0.0, -2 * step):
+        with torch.no_grad():
+            model[0].weight[3, 2] += change
+        energy = model(batch.features).sum()
+        (weights,) = torch.autograd.grad(energy, batch.features)
+        losses.append(float(apt.contract_forces(batch, weights).pow(2).sum()))
+    assert gradient is not None
+    assert float(gradient[3, 2]) == pytest.approx((losses[0] - losses[1]) / (2 * step), rel=1e-5)
+
+
+def test_threads_change_no_bit() -> None:
+    batch = batch_of(MANY, (30, 2, 41, 17, 1, 25))
+    weights = random_like(batch.features)
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        serial = apt.contract_forces(batch, weights)
+        torch.set_num_threads(2)
+        for _ in range(4):
+            assert torch.equal(apt.contract_forces(batch, weights), serial)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_rows_may_come_in_any_order() -> None:
+    batch = batch_of(MANY, (30, 2, 41, 17, 1, 25))
+    weights = random_like(batch.features)
+    expected = apt.contract_forces(batch, weights)
+    for level in ("edge", "triplet"):
+        names = [name for name in DERIVATIVES if DERIVATIVES[name] == level]
+        order = torch.randperm(len(batch[names[0]]))
+        for name in names:
+            batch.set_field(name, batch[name][order], level)
+    for _ in range(3):
+        torch.testing.assert_close(apt.contract_forces(batch, weights), expected)
+
+
+def test_a_molecule_without_rows_has_no_forces() -> None:
+    batch = batch_of(MANY, (4, 1, 1))
+    forces = apt.contract_forces(batch, torch.ones_like(batch.features))
+    assert (forces[4] == 0).all()
+    empty = batch_of(MANY, (0,))
+    assert apt.contract_forces(empty, torch.ones_like(empty.features)).shape == (0, 3)
+
+
+def test_weights_need_not_be_contiguous() -> None:
+    batch = batch_of(MANY)
+    weights = random_like(batch.features)
+    expected = apt.contract_forces(batch, weights)
+    assert torch.equal(apt.contract_forces(batch, weights.t().contiguous().t()), expected)
+    expanded = torch.ones(1, 1, dtype=torch.float64).expand(weights.shape)
+    torch.testing.assert_close(
+        apt.contract_forces(batch, expanded),
+        apt.contract_forces(batch, torch.ones_like(weights)),
+    )
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    batch = batch_of(MANY)
+    weights = random_like(batch.features)
+
+    def refused(message: str, weights: torch.Tensor = weights, **changed: torch.Tensor) -> None:
+        other = batch.clone()
+        for name, value in changed.items():
+            other._fields[name] = value
+        with pytest.raises(apt.FieldError, match=message):
+            apt.contract_forces(other, weights)
+
+    refused(r"dE_dfeatures: expected shape \(10, 14\), got \(10, 13\)", weights[:, 1:])
+    refused(r"dE_dfeatures: expected shape \(10, 14\), got \(10, 7\)", weights[:, 7:])
+    refused(r"dE_dfeatures: expected shape \(10, 14\), got \(9, 14\)", weights[1:])
+    refused("dE_dfeatures: expected float64, got float32", weights.float())
+    refused("dE_dfeatures: expected a tensor on cpu, got meta", weights.to("meta"))
+    refused("got some with a gradient", radial_dG_drij=batch.radial_dG_drij.requires_grad_())
+    batch.radial_dG_drij.requires_grad_(False)
+    refused("3 dimensions, got 2", angular_grads_j=batch.angular_grads_j[:, 0])
+    refused("angular_grads_k: expected Double of shape", angular_grads_k=batch.angular_grads_k[1:])
+    refused("radial_center_idx: expected Long", radial_center_idx=batch.radial_center_idx.int())
+    for name in (name for name in DERIVATIVES if name.endswith("_idx")):
+        for atom in (-1, 10, 2**62):
+            wrong = batch[name].clone()
+            wrong[-1] = atom
+            refused(f"{name}: expected atoms from 0 to below 10, got {atom}", **{name: wrong})
+    plain = apt.collate([apt.Molecule(np.zeros((1, 3)), [8])])
+    with pytest.raises(apt.FieldError, match="the batch has no derivatives"):
+        apt.contract_forces(plain, weights)

@@ -1,0 +1,41 @@
+"""The example that trains from a feature cache, as a user runs it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "04_descriptor_potential.py"
+
+
+def run(folder: Path, *options: str) -> str:
+    command = [sys.executable, str(EXAMPLE), "--structures", "60", "--out", str(folder), *options]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=200)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_example(tmp_path: Path) -> None:
+    printed = run(tmp_path, "--epochs", "6", "--recompute", "2", "--batch-size", "4")
+    assert "48 + 6 + 6 to train, validate and test" in printed
+    losses = [float(loss) for loss in re.findall(r"loss (\S+)", printed)]
+    *cached, first, second = losses
+    assert len(cached) == 6
+    assert cached[-1] < 0.8 * cached[0]
+    # What is computed for the batch trains as what is stored: the same rows, the same forces.
+    assert abs(first - cached[0]) < 0.01 * cached[0]
+    assert abs(second - cached[1]) < 0.01 * cached[1]
+    assert re.search(r"this potential +\d+\.\d +\d\.\d{3}\n", printed)
+    assert re.search(r"from the cache +\S+ s an epoch.*\ncomputed +\S+ s an epoch", printed)
+    assert (tmp_path / "descriptor_potential.png").stat().st_size > 10_000
+
+    cache = next(tmp_path.glob("*.h5"))
+    before = cache.stat()
+    printed = run(tmp_path, "--epochs", "1", "--recompute", "0", "--force-fraction", "0")
+    assert "without" not in printed
+    assert cache.stat().st_ino == before.st_ino
+    assert cache.stat().st_mtime_ns == before.st_mtime_ns

@@ -1,0 +1,357 @@
+"""What all samplers promise: one sequence for any number of ranks, a place that holds for all."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import chain, islice
+from typing import Any
+
+import numpy as np
+import pytest
+import torch.distributed
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.testing._internal.distributed.fake_pg import FakeStore
+
+from atompack_torch import (
+    AtomBudgetBatchSampler,
+    BlockShuffleSampler,
+    DistributedMoleculeSampler,
+)
+from atompack_torch.loading.samplers import _windows
+
+Make = Callable[..., Any]
+
+
+def sizes_of(n: int) -> np.ndarray:
+    return np.random.default_rng(n).integers(1, 30, n)
+
+
+def budget(n: int, **options: Any) -> AtomBudgetBatchSampler:
+    return AtomBudgetBatchSampler(sizes_of(n), 40, **options)
+
+
+def blocks(n: int, **options: Any) -> BlockShuffleSampler:
+    return BlockShuffleSampler(n, block=3, window=4, **options)
+
+
+def workers(n: int, **options: Any) -> BlockShuffleSampler:
+    return BlockShuffleSampler(n, block=3, window=4, workers=2, batch_size=5, **options)
+
+
+MAKERS: dict[str, Make] = {
+    "single": DistributedMoleculeSampler,
+    "blocks": blocks,
+    "workers": workers,
+    "budget": budget,
+}
+every_sampler = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS.keys())
+
+
+@pytest.fixture(autouse=True)
+def _small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Epochs of many windows, of 10 molecules or so."""
+    monkeypatch.setattr(_windows, "_WINDOW", 10)
+    monkeypatch.setattr(_windows, "_LARGEST_WINDOW", 10)
+
+
+def molecules(items: list[Any]) -> list[int]:
+    return list(chain.from_iterable(items)) if items and isinstance(items[0], list) else items
+
+
+def all_ranks(make: Make, n: int, n_ranks: int, **options: Any) -> list[list[Any]]:
+    return [list(make(n, num_replicas=n_ranks, rank=rank, **options)) for rank in range(n_ranks)]
+
+
+def in_turn(ranks: list[list[Any]]) -> list[Any]:
+    """The items of all ranks in the order of the sequence."""
+    return [items[k] for k in range(len(ranks[0])) for items in ranks if k < len(items)]
+
+
+@every_sampler
+@given(n=st.integers(0, 90), n_ranks=st.integers(1, 7), shuffle=st.booleans())
+def test_every_molecule_comes_once(make: Make, n: int, n_ranks: int, shuffle: bool) -> None:
+    if make is budget and n < 10 * n_ranks:
+        return  # too few to split: test_atom_budget.py
+    ranks = all_ranks(make, n, n_ranks, shuffle=shuffle)
+    assert sorted(molecules(in_turn(ranks))) == list(range(n))
+    lengths = {len(items) for items in ranks}
+    assert max(lengths) - min(lengths) <= (0 if make is budget else 1)
+    for rank, items in enumerate(ranks):
+        assert len(make(n, num_replicas=n_ranks, rank=rank, shuffle=shuffle)) == len(items)
+
+
+@every_sampler
+@pytest.mark.parametrize("n_ranks", [2, 3, 8])
+def test_the_order_is_the_same_for_any_number_of_ranks(make: Make, n_ranks: int) -> None:
+    one = list(make(500))
+    many = in_turn(all_ranks(make, 500, n_ranks))
+    n_same = len(one) // n_ranks * n_ranks
+    assert many[:n_same] == one[:n_same]
+
+
+@every_sampler
+@pytest.mark.parametrize("n_ranks", [1, 3, 8])
+@pytest.mark.parametrize("n", [1, 5, 123, 500])
+def test_drop_last_and_pad(make: Make, n: int, n_ranks: int) -> None:
+    one = list(make(n))
+    over = len(one) % n_ranks
+    dropped = all_ranks(make, n, n_ranks, drop_last=True)
+    assert in_turn(dropped) == one[: len(one) - over]
+    padded = all_ranks(make, n, n_ranks, pad=True)
+    repeated = list(islice(chain.from_iterable([one] * n_ranks), (n_ranks - over) % n_ranks))
+    assert in_turn(padded) == one + repeated
+    for option, ranks in (("drop_last", dropped), ("pad", padded)):
+        assert len({len(items) for items in ranks}) == 1
+        assert len(make(n, num_replicas=n_ranks, rank=0, **{option: True})) == len(ranks[0])
+
+
+@every_sampler
+def test_seed_and_epoch_make_the_order(make: Make) -> None:
+    sampler = make(200, seed=3)
+    first = list(sampler)
+    assert list(sampler) == first  # the same epoch again, until another is chosen
+    sampler.set_epoch(1)
+    second = list(sampler)
+    sampler.set_epoch(0)
+    assert list(sampler) == first
+    others = [list(make(200, seed=seed)) for seed in (0, 1, 2, 4)]
+    assert len({str(order) for order in [first, second, *others]}) == 6
+    stored = make(200, shuffle=False)
+    assert molecules(list(stored)) == list(range(200))
+    stored.set_epoch(5)
+    assert molecules(list(stored)) == list(range(200))
+
+
+legs = st.lists(st.tuples(st.integers(1, 6), st.integers(0, 30)), max_size=6)
+
+
+@every_sampler
+@given(n=st.integers(0, 150), epoch=st.integers(0, 3), legs=legs)
+def test_resumed_again_and_again_on_any_number_of_ranks(
+    make: Make, n: int, epoch: int, legs: list[tuple[int, int]]
+) -> None:
+    """Every molecule comes once, whoever saves and however many go on."""
+    begun = make(n)
+    begun.set_epoch(epoch)
+    state, used = begun.state_dict(), []
+    for n_ranks, n_steps in [*legs, (1, n + 1)]:
+        samplers = [make(n, num_replicas=n_ranks, rank=rank) for rank in range(n_ranks)]
+        for sampler in samplers:
+            sampler.load_state_dict(state)
+            assert sampler.epoch == epoch
+        try:
+            taken = [list(islice(iter(sampler), n_steps)) for sampler in samplers]
+        except ValueError:
+            assert make is budget  # with too few molecules left for all these ranks
+            assert n - len(used) < n_ranks * n_steps
+            continue
+        used += molecules(in_turn(taken))
+        state = json.loads(json.dumps(samplers[0].state_dict(consumed=len(taken[0]))))
+        for sampler, items in zip(samplers, taken, strict=True):
+            if len(items) == n_steps:
+                assert sampler.state_dict() == state
+    assert Counter(used) == Counter(range(n))
+
+
+@every_sampler
+@pytest.mark.parametrize("option", ["drop_last", "pad"])
+def test_resumed_with_other_endings(make: Make, option: str) -> None:
+    one = list(make(300))
+    samplers = [make(300, num_replicas=4, rank=rank, **{option: True}) for rank in range(4)]
+    taken = [list(islice(iter(sampler), 7)) for sampler in samplers]
+    states = [sampler.state_dict() for sampler in samplers]
+    assert all(state == states[0] for state in states)
+    rest = []
+    for rank in range(3):
+        sampler = make(300, num_replicas=3, rank=rank, **{option: True})
+        sampler.load_state_dict(states[0])
+        rest.append(list(sampler))
+        ended = sampler.state_dict()
+        assert ended["position"] == len(one)
+        sampler.load_state_dict(ended)
+        assert list(sampler) == []
+    found = in_turn(taken) + in_turn(rest)
+    over = (len(one) - 28) % 3
+    if option == "drop_last":
+        assert found == one[: len(one) - over]
+    else:
+        assert found == one + one[: -over % 3]
+
+
+@every_sampler
+def test_consumed_counts_what_was_used(make: Make) -> None:
+    """Who reads ahead says how much of it was used."""
+    order = list(make(300))
+    sampler = make(300)
+    items = iter(sampler)
+    ahead = list(islice(items, 20))
+    for used in (0, 1, 13, 20):
+        other = make(300)
+        other.load_state_dict(sampler.state_dict(consumed=used))
+        assert list(other) == order[used:]
+    assert sampler.state_dict() == sampler.state_dict(consumed=20)
+    for wrong in (-1, 21):
+        with pytest.raises(ValueError, match=f"consumed: expected 0 to 20, got {wrong}"):
+            sampler.state_dict(consumed=wrong)
+    assert ahead + list(items) == order
+    assert (
+        sampler.state_dict(consumed=len(order) + 1) == sampler.state_dict()
+    )  # a last, short batch
+    with pytest.raises(ValueError, match="consumed: expected 0 before the pass began, got 3"):
+        make(300).state_dict(consumed=3)
+
+
+@every_sampler
+def test_a_resumed_pass_counts_from_its_own_beginning(make: Make) -> None:
+    order = list(make(300))
+    first = make(300)
+    list(islice(iter(first), 5))
+    second = make(300)
+    second.load_state_dict(first.state_dict())
+    assert second.state_dict() == first.state_dict()
+    assert list(islice(iter(second), 8)) == order[5:13]
+    third = make(300)
+    third.load_state_dict(second.state_dict(consumed=2))
+    assert list(third) == order[7:]
+    assert list(third) == order  # the next pass is the whole epoch
+
+
+@every_sampler
+def test_set_epoch_and_a_loaded_place(make: Make) -> None:
+    sampler = make(300, seed=8)
+    sampler.set_epoch(4)
+    order = list(sampler)
+    list(islice(iter(sampler), 9))
+    state = sampler.state_dict()
+    assert (state["seed"], state["epoch"]) == (8, 4)
+
+    resumed = make(300)  # the seed comes with the state
+    resumed.load_state_dict(state)
+    resumed.set_epoch(4)
+    assert list(resumed) == order[9:]
+    assert resumed.seed == 8
+
+    other = make(300, seed=8)
+    other.load_state_dict(state)
+    other.set_epoch(5)
+    assert other.state_dict()["position"] == 0
+    whole = list(other)
+    assert len(molecules(whole)) == 300
+    assert whole != order
+
+
+@every_sampler
+def test_the_end_of_an_epoch_is_a_place_too(make: Make) -> None:
+    sampler = make(100)
+    order = list(sampler)
+    state = sampler.state_dict()
+    resumed = make(100)
+    resumed.load_state_dict(state)
+    assert list(resumed) == []
+    assert list(resumed) == order
+
+
+@every_sampler
+def test_a_pass_begins_with_its_first_item(make: Make) -> None:
+    """A DataLoader with workers makes two passes and throws the first away."""
+    sampler = make(300)
+    order = list(sampler)
+    list(islice(iter(sampler), 9))
+    state = sampler.state_dict()
+    resumed = make(300)
+    resumed.load_state_dict(state)
+    thrown_away = iter(resumed)
+    assert resumed.state_dict() == state
+    assert list(resumed) == order[9:]
+    del thrown_away
+
+
+@every_sampler
+def test_states_of_other_plans_are_refused(make: Make) -> None:
+    state = make(300).state_dict()
+    with pytest.raises(ValueError, match="another plan: expected molecules=299, got 300"):
+        make(299).load_state_dict(state)
+    with pytest.raises(ValueError, match="another plan: expected shuffle=False, got True"):
+        make(300, shuffle=False).load_state_dict(state)
+    with pytest.raises(ValueError, match="expected the entry 'position'"):
+        make(300).load_state_dict({"seed": 0, "epoch": 0})
+    with pytest.raises(ValueError, match="position of at least 0, got -1"):
+        make(300).load_state_dict({**state, "position": -1})
+    for other in set(MAKERS.values()) - {make}:
+        with pytest.raises(ValueError, match="state: "):
+            make(300).load_state_dict(other(300).state_dict())
+
+
+@every_sampler
+def test_copies_begin_passes_of_their_own(make: Make) -> None:
+    sampler = make(100)
+    order = list(sampler)
+    items = iter(sampler)
+    next(items)
+    for twin in (copy.deepcopy(sampler), pickle.loads(pickle.dumps(sampler))):
+        assert list(twin) == order
+    assert list(items) == order[1:]
+
+
+@every_sampler
+def test_fast_and_slow_iteration_are_one(make: Make) -> None:
+    """next() goes through the pass, islice() and zip() past it: the state knows of both."""
+    order = list(make(300))
+    sampler = make(300)
+    items = iter(sampler)
+    found = [next(items), *islice(items, 3), next(items)]
+    found += [item for pair in islice(zip(items, items, strict=False), 2) for item in pair]
+    assert found == order[:9]
+    assert sampler.state_dict() == sampler.state_dict(consumed=9)
+
+
+@contextmanager
+def process_group(rank: int, n_ranks: int) -> Iterator[None]:
+    torch.distributed.init_process_group("fake", store=FakeStore(), rank=rank, world_size=n_ranks)
+    try:
+        yield
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+@every_sampler
+def test_ranks_of_torch_distributed(make: Make) -> None:
+    sampler = make(300)  # asked for when a pass begins, not here
+    for rank in range(3):
+        with process_group(rank, 3):
+            assert sampler.ranks() == (rank, 3)
+            assert list(sampler) == list(make(300, num_replicas=3, rank=rank))
+            assert make(300, num_replicas=1, rank=0).ranks() == (0, 1)
+    assert sampler.ranks() == (0, 1)
+
+
+@every_sampler
+def test_ranks_that_make_no_sense(make: Make) -> None:
+    for options in ({"rank": 0}, {"num_replicas": 2}):
+        with pytest.raises(ValueError, match="rank and num_replicas: expected both"):
+            list(make(10, **options))
+    assert make(10, num_replicas=1).ranks() == (0, 1)
+    with pytest.raises(ValueError, match="rank: "):
+        make(10, num_replicas=2, rank=2)
+    with pytest.raises(ValueError, match="rank: "):
+        make(10, num_replicas=2, rank=-1)
+    with pytest.raises(ValueError, match="num_replicas: expected a positive number, got 0"):
+        make(10, num_replicas=0, rank=0)
+    with pytest.raises(ValueError, match="exclude one another"):
+        make(10, drop_last=True, pad=True)
+
+
+@every_sampler
+def test_they_can_be_looked_at(make: Make) -> None:
+    sampler = make(10, seed=3, num_replicas=2, rank=1)
+    sampler.set_epoch(7)
+    shown = repr(sampler)
+    assert shown.startswith(f"{type(sampler).__name__}(10 molecules")
+    assert ", shuffle=True, seed=3, epoch=7, " in shown
+    assert shown.endswith("num_replicas=2, rank=1)")

@@ -1,0 +1,94 @@
+"""README and docs: every block of Python in them runs as it is written, from top to bottom."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+# What the reader of a document has before its first block: files, and names like `model`.
+COMMON = """
+import numpy as np, torch
+import atompack_torch as apt
+
+def molecules(path, n):
+    rng = np.random.default_rng(n)
+    with apt.AtpWriter(path) as writer:
+        for atoms in (5, 9, 14):
+            writer.write_arrays(
+                positions=rng.uniform(0, 6, (n, atoms, 3)).astype(np.float32),
+                atomic_numbers=rng.choice([29, 79], (n, atoms)).astype(np.uint8),
+                energy=rng.normal(size=n),
+                forces=rng.normal(size=(n, atoms, 3)).astype(np.float32),
+                cell=np.tile(np.eye(3) * 7.0, (n, 1, 1)),
+                pbc=np.ones((n, 3), bool),
+                stress=rng.normal(size=(n, 3, 3)),
+            )
+"""
+BEFORE = {
+    "README.md": """
+molecules("alloys.atp", 50)
+dataset = apt.AtpDataset("alloys.atp")
+(atoms,) = dataset[:1].to_ase()
+r = np.random.default_rng(0).normal(size=(4, 3, 3)).astype(np.float32)
+z = np.array([8, 1, 1])
+e, f = np.zeros(4, np.float32), np.zeros((4, 3, 3), np.float32)
+""",
+    "docs/index.md": 'molecules("alloys.atp", 50)',
+    "docs/atlas_stores.md": "",
+    "docs/training.md": """
+for name, n in (("train", 400), ("bulk", 50), ("surfaces", 30)):
+    molecules(f"{name}.atp", n)
+with apt.ShardWriter("train", 300, 10) as writer:
+    for i in range(600):
+        writer.write({"image": np.full((4, 4), i % 256, np.uint8), "label": i})
+model = torch.nn.Flatten()
+""",
+}
+RUNNER = """
+import sys
+from pathlib import Path
+
+document, before = sys.argv[1:]
+names = {"__name__": "__main__"}
+exec(compile(before, "what the reader has", "exec"), names)
+lines, block = Path(document).read_text().splitlines(), None
+for number, line in enumerate(lines, 1):
+    if line == "```python":
+        block = number, []
+    elif line == "```" and block:
+        # Where they stand in the document is where an error is reported.
+        source = "\\n" * block[0] + "\\n".join(block[1])
+        exec(compile(source, document, "exec"), names)
+        block = None
+    elif block:
+        block[1].append(line)
+"""
+
+
+def documents() -> list[str]:
+    """Those with Python in them."""
+    found = [REPOSITORY / "README.md", *sorted(REPOSITORY.glob("docs/**/*.md"))]
+    with_code = [path for path in found if "```python\n" in path.read_text()]
+    return [str(path.relative_to(REPOSITORY)) for path in with_code]
+
+
+@pytest.mark.parametrize("document", documents())
+def test_blocks_run_as_written(document: str, tmp_path: Path) -> None:
+    torchrun = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}
+    where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
+    done = subprocess.run(
+        [sys.executable, "-c", RUNNER, REPOSITORY / document, COMMON + BEFORE[document]],
+        cwd=tmp_path,
+        env={**os.environ, **torchrun, **where},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr

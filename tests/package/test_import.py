@@ -1,0 +1,232 @@
+"""Importing the package: its names, its version, and a torch it was not built for."""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import inspect
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import atompack_torch as apt
+
+PUBLIC = {
+    "AtompackError",
+    "AtpDataset",
+    "CorruptFileError",
+    "FieldError",
+    "Molecule",
+    "MoleculeBatch",
+    "UnsupportedFormatError",
+    "collate",
+    "collate_identity",
+}
+
+
+def run(script: str) -> subprocess.CompletedProcess[str]:
+    """A script in a fresh interpreter."""
+    return subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=200, check=False
+    )
+
+
+def test_public_names() -> None:
+    assert set(apt.__all__) >= PUBLIC
+    for name in apt.__all__:
+        assert hasattr(apt, name), name
+    assert {n for n in dir(apt) if n in PUBLIC} == PUBLIC
+
+
+def test_version_is_that_of_the_distribution() -> None:
+    assert apt.__version__ == importlib.metadata.version("atompack-torch")
+
+
+def test_types_are_shipped() -> None:
+    folder = Path(inspect.getfile(apt)).parent
+    assert (folder / "py.typed").is_file()
+    assert (folder / "_C.pyi").is_file()
+
+
+@pytest.mark.parametrize("other", ["2.12.1", "2.14.0+cpu", "3.0.0"])
+def test_another_torch_gives_one_plain_line(other: str) -> None:
+    done = run(f"import torch\ntorch.__version__ = {other!r}\nimport atompack_torch\n")
+    assert done.returncode == 1
+    (last,) = done.stderr.strip().splitlines()[-1:]
+    assert last.startswith("ImportError: ")
+    assert other in last
+    built_for = torch.__version__.split("+")[0].rsplit(".", 1)[0]
+    assert built_for in last
+    assert "undefined symbol" not in done.stderr
+    # One error, not a chain of them.
+    assert done.stderr.count("Traceback") == 1
+
+
+def test_the_right_torch_imports_quietly() -> None:
+    done = run("import atompack_torch")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_import_starts_no_threads_and_opens_no_files() -> None:
+    script = (
+        "import os, torch\n"
+        "before = len(os.listdir('/proc/self/task')), len(os.listdir('/proc/self/fd'))\n"
+        "import atompack_torch\n"
+        "after = len(os.listdir('/proc/self/task')), len(os.listdir('/proc/self/fd'))\n"
+        "assert before == after, (before, after)\n"
+    )
+    done = run(script)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "name", ["AtompackError", "CorruptFileError", "UnsupportedFormatError", "FieldError"]
+)
+def test_errors_take_one_string(name: str) -> None:
+    """DataLoader workers rebuild an exception as ``type(text)``."""
+    error = getattr(apt, name)
+    assert issubclass(error, apt.AtompackError)
+    text = "some text: expected 1, got 2"
+    assert str(error(text)) == text
+    for wrong in ((), ("one", "two")):
+        with pytest.raises(TypeError):
+            error(*wrong)
+    assert str(pickle.loads(pickle.dumps(error(text)))) == text
+
+
+def test_errors_are_also_builtin_ones() -> None:
+    assert issubclass(apt.CorruptFileError, ValueError)
+    assert issubclass(apt.UnsupportedFormatError, NotImplementedError)
+    assert issubclass(apt.FieldError, ValueError)
+
+
+def test_names_are_listed_once_each() -> None:
+    """Those that load on first use, those that type checkers see, and those that ``*`` imports."""
+    source = Path(inspect.getfile(apt)).read_text()
+    (block,) = (
+        node
+        for node in ast.parse(source).body
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    )
+    seen = {
+        alias.name: (node.module or "").removeprefix("atompack_torch").removeprefix(".")
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert set(seen) == set(apt.__all__)
+    assert {name: home for name, home in seen.items() if home} == apt._HOMES
+    assert set(apt.__all__) <= set(dir(apt))
+
+
+def test_nothing_heavy_is_imported_before_a_name_is_used() -> None:
+    done = run(
+        "import sys, atompack_torch as apt\n"
+        "assert 'torch' not in sys.modules and 'numpy' not in sys.modules\n"
+        "assert 'AtpDataset' in dir(apt) and not hasattr(apt, 'NoSuchName')\n"
+        "assert 'torch' not in sys.modules\n"
+        "apt.AtpDataset\n"
+        "assert 'torch' in sys.modules\n"
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_functions_are_not_hidden_by_modules() -> None:
+    """Whatever was imported before."""
+    done = run(
+        "import types, atompack_torch as apt\n"
+        "from atompack_torch import caches, conversion, passes, writers\n"
+        "for name in ('build_cache', 'verify', 'compact', 'collate'):\n"
+        "    assert isinstance(getattr(apt, name), types.FunctionType), name\n"
+        "for name in ('hub', 'loading'):\n"
+        "    assert isinstance(getattr(apt, name), types.ModuleType), name\n"
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_first_use_from_many_threads() -> None:
+    done = run(
+        "import threading, atompack_torch as apt\n"
+        "found = []\n"
+        "def look(name):\n"
+        "    found.append(getattr(apt, name).__name__)\n"
+        "threads = [threading.Thread(target=look, args=(n,)) for n in apt.__all__]\n"
+        "[t.start() for t in threads], [t.join() for t in threads]\n"
+        "assert len(found) == len(apt.__all__), found\n"
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("apt.Molecule([[0.0, 0, 0]], [1])", "MoleculeBatch"),
+        ("apt.collate([apt.Molecule([[0.0, 0, 0]], [1])])", "MoleculeBatch"),
+    ],
+)
+def test_pickles_bring_their_collation_along(tmp_path: Path, value: str, expected: str) -> None:
+    """In a process that imports nothing but what a pickle names."""
+    path = tmp_path / "items.pickle"
+    done = run(
+        f"import pickle, atompack_torch as apt\n"
+        f"pickle.dump([{value}] * 2, open({str(path)!r}, 'wb'))\n"
+    )
+    assert done.returncode == 0, done.stderr
+    done = run(
+        "import pickle, torch.utils.data as data\n"
+        f"items = pickle.load(open({str(path)!r}, 'rb'))\n"
+        "(batch,) = data.DataLoader(items, batch_size=2)\n"
+        "print(type(batch).__name__, len(batch))\n"
+    )
+    assert (done.stdout, done.stderr) == (f"{expected} 2\n", "")
+
+
+def test_data_sets_register_how_their_batches_travel() -> None:
+    """Also where only a pickle, or the module itself, brings the class."""
+    done = run(
+        "from multiprocessing.reduction import ForkingPickler\n"
+        "from atompack_torch.datasets.atp import AtpDataset\n"
+        "from atompack_torch.batch.molecule_batch import MoleculeBatch\n"
+        "assert MoleculeBatch in ForkingPickler._extra_reducers\n"
+    )
+    assert done.returncode == 0, done.stderr
+
+
+BROKEN = {
+    "no torch": (
+        "import sys\nsys.modules['torch'] = None\n",
+        [f"pip install torch=={torch.__version__.split('+')[0]}"],
+    ),
+    "no extension": (
+        "import sys\nsys.modules['atompack_torch._C'] = None\n",
+        ["_C", "pip install --no-build-isolation", "outside of the source folder"],
+    ),
+    "never built": (
+        "import sys\nsys.modules['atompack_torch._build_info'] = None\n",
+        ["_C", "pip install --no-build-isolation", "outside of the source folder"],
+    ),
+    "cannot be loaded": (
+        "import sys, types\nsys.modules['atompack_torch._C'] = types.ModuleType('_C')\n",
+        ["cannot import name", "cannot be loaded", "pip install --no-build-isolation", "libhdf5"],
+    ),
+    "another torch": (
+        "import torch\ntorch.__version__ = '2.1.0'\n",
+        ["pip install torch==", "2.1.0", "pip install --no-build-isolation"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_an_installation_that_does_not_work_says_what_to_do(case: str) -> None:
+    before, expected = BROKEN[case]
+    done = run(before + "import atompack_torch\natompack_torch.AtpDataset\n")
+    assert done.returncode == 1
+    (last,) = done.stderr.strip().splitlines()[-1:]
+    assert last.startswith("ImportError: ")
+    for part in expected:
+        assert part in last
+    assert done.stderr.count("Traceback") == 1

@@ -1,0 +1,257 @@
+"""The layers of DESIGN: reads every #include and every import, and fails on a breach."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+CSRC = REPOSITORY / "csrc"
+PACKAGE = REPOSITORY / "atompack_torch"
+
+FORMATS = ("atp", "array_file", "atlas_store", "atlas_shards", "torch_cache", "extxyz")
+FORMAT_LAYERS = tuple(f"formats/{name}" for name in FORMATS)
+# Layer -> our own layers it may include from, besides itself. A format is a layer by itself.
+BELOW_FORMATS = {"base", "threads", "io", "codec", "serial", "model"}
+BELOW_TENSORS = {"base", "threads", "model", "physics", "plan"}
+OWN = {
+    "base": set(),
+    "threads": {"base"},
+    "io": {"base", "threads"},
+    "codec": {"base"},
+    "model": {"base"},
+    "serial": {"base", "model"},
+    **dict.fromkeys(FORMAT_LAYERS, BELOW_FORMATS),
+    "formats/atlas_store": {*BELOW_FORMATS, "formats/array_file"},
+    "physics": {"base"},
+    "plan": {"base", "model", "physics"},
+    "collate": BELOW_TENSORS,
+    "passes": {*BELOW_TENSORS, "collate"},
+    "ops": {*BELOW_TENSORS, "collate"},
+    "bindings": {*BELOW_FORMATS, *BELOW_TENSORS, *FORMAT_LAYERS, "collate", "passes", "ops"},
+}
+# Single headers from other layers: memory as the system gives it.
+EXTRA = {"collate": {"io/shared_memory.h", "io/shared_ring.h", "io/huge_pages.h"}}
+OPERATING_SYSTEM = re.compile(
+    r"(sys|linux|asm|netinet|arpa)/[\w/]+\.h|(unistd|fcntl|errno|pthread|sched|signal|dirent)\.h"
+)
+STANDARD = re.compile(r"[a-z_]+")  # <vector>, <cstdint>; everything else has a dot or a slash
+TORCH = re.compile(r"(ATen|c10|torch)/[\w/]+\.h")
+JSON = re.compile(r"nlohmann/json(_fwd)?\.hpp")
+OUTSIDE: dict[str, list[re.Pattern[str]]] = {
+    "threads": [OPERATING_SYSTEM],
+    "io": [OPERATING_SYSTEM],
+    "codec": [re.compile(r"zstd(_errors)?\.h|zdict\.h|lz4(hc)?\.h|zlib\.h")],
+    **{layer: [JSON] for layer in FORMAT_LAYERS[:4]},
+    "formats/torch_cache": [re.compile(r"hdf5\.h"), JSON],
+    "collate": [TORCH, re.compile(r"omp\.h")],
+    "passes": [TORCH],
+    "ops": [TORCH],
+    "bindings": [TORCH, re.compile(r"pybind11/[\w/]+\.h|Python\.h")],
+}
+INCLUDE = re.compile(r'^\s*#\s*include\s*(?:<([^>]+)>|"([^"]+)")', re.MULTILINE)
+
+SOURCES = sorted(p for p in CSRC.rglob("*") if p.suffix in {".h", ".cpp", ".hpp", ".cc"})
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+
+def layer_of(path: str) -> str:
+    """The layer of a path below csrc: its folder, or format."""
+    parts = path.split("/")
+    return "/".join(parts[: 2 if parts[0] == "formats" else 1])
+
+
+def breaches(source: Path, layer: str, text: str) -> list[str]:
+    """The includes of a C++ file that its layer does not allow."""
+    found = []
+    for outside, own in INCLUDE.findall(text):
+        name = outside or own
+        ours = (CSRC / name).is_file() or (source.parent / name).is_file()
+        if ours and not _may_include(layer, name):
+            found.append(f"{layer} includes {name}")
+        if not ours and not (STANDARD.fullmatch(name) or _matches(OUTSIDE.get(layer, []), name)):
+            found.append(f"{layer} includes <{name}>")
+    return found
+
+
+def _may_include(layer: str, name: str) -> bool:
+    target = layer_of(name) if "/" in name else layer
+    return target == layer or target in OWN[layer] or name in EXTRA.get(layer, ())
+
+
+def _matches(patterns: list[re.Pattern[str]], name: str) -> bool:
+    return any(p.fullmatch(name) for p in patterns)
+
+
+def test_there_is_something_to_check() -> None:
+    assert {layer_of(str(p.relative_to(CSRC))) for p in SOURCES} == set(OWN)
+    assert {p.name for p in MODULES} >= {"__init__.py", "_core.py", "errors.py", "fields.py"}
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda p: str(p.relative_to(CSRC)))
+def test_includes(source: Path) -> None:
+    layer = layer_of(str(source.relative_to(CSRC)))
+    assert layer in OWN, f"csrc/{layer} is no layer of the design"
+    assert breaches(source, layer, source.read_text()) == []
+
+
+def test_a_breach_is_found() -> None:
+    """The check itself: what it must not let pass."""
+    wrong = {
+        "base": ['"io/file.h"', "<sys/mman.h>", "<ATen/ATen.h>"],
+        "threads": ['"io/file.h"', '"model/value.h"'],
+        "io": ['"codec/codec.h"', "<zstd.h>"],
+        "codec": ['"io/file.h"', '"formats/atp/reader.h"'],
+        "serial": ['"io/file.h"', '"codec/codec.h"', "<Python.h>"],
+        "formats/atp": ["<torch/torch.h>", "<Python.h>", '"formats/array_file/layer/layer.h"'],
+        "plan": ["<ATen/core/Tensor.h>", '"collate/collator.h"', '"io/file.h"'],
+        "collate": ['"formats/atp/reader.h"', '"io/file.h"', "<pybind11/pybind11.h>"],
+        "bindings": ["<zstd.h>", "<sys/mman.h>"],
+    }
+    for layer, includes in wrong.items():
+        for name in includes:
+            found = breaches(CSRC / layer / "x.cpp", layer, f"#include {name}\n")
+            assert found, f"{layer}: {name}"
+    assert breaches(CSRC / "io" / "x.cpp", "io", "#include <sys/mman.h>\n#include <vector>\n") == []
+
+
+def imports(module: Path) -> set[str]:
+    """Modules of ours that a Python file imports, as dotted names below the package."""
+    here = module.relative_to(PACKAGE).with_suffix("").parts
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(module.read_text())):
+        if isinstance(node, ast.Import):
+            for name in node.names:
+                found |= _below(name.name)
+        elif isinstance(node, ast.ImportFrom) and node.level:
+            base = ".".join((*here[: len(here) - node.level], *filter(None, [node.module])))
+            found |= _named(base, node)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            for base in _below(node.module):
+                found |= _named(base, node)
+    return found
+
+
+def _below(name: str) -> set[str]:
+    top, _, rest = name.partition(".")
+    return {rest} if top == PACKAGE.name else set()
+
+
+def _named(base: str, node: ast.ImportFrom) -> set[str]:
+    """``from base import name`` means a module where there is one, else the base."""
+    found = set()
+    for name in node.names:
+        dotted = f"{base}.{name.name}".strip(".")
+        path = PACKAGE / dotted.replace(".", "/")
+        is_module = path.with_suffix(".py").is_file() or path.is_dir() or dotted == "_C"
+        found.add(dotted if is_module else base)
+    return found
+
+
+# Package -> those of ours that it may import from, besides itself and the modules at the top.
+BELOW = {
+    "batch": set(),
+    "descriptors": {"batch"},
+    "passes": {"batch"},
+    "writers": {"batch", "passes"},
+    "stores": {"batch", "writers"},
+    "datasets": {"batch", "descriptors", "passes", "stores"},
+    "loading": {"batch", "datasets"},
+    "caches": {"batch", "descriptors", "passes", "datasets"},
+    "conversion": {"batch", "writers", "stores", "datasets"},
+}
+# The same of the modules at the top, of which all else may import.
+TOP = {
+    "_core": {"_C", "_build_info", "errors"},
+    "errors": set(),
+    "fields": set(),
+    "formats": {"errors"},
+    "indices": {"errors"},
+    "options": {"errors", "_core"},
+    "progress": set(),
+}
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_imports(module: Path) -> None:
+    name = ".".join(module.relative_to(PACKAGE).with_suffix("").parts)
+    ours = imports(module)
+    if name != "_core":
+        assert not {i for i in ours if i.split(".")[0] == "_C"}, "only _core imports _C"
+    top = name.split(".")[0]
+    if top in TOP:
+        assert ours <= TOP[top]
+    if top in BELOW:
+        assert {i.split(".")[0] for i in ours} <= {top, *BELOW[top], *TOP}
+    if top == "datasets" and not name.endswith("__init__"):
+        siblings = {i for i in ours if i.startswith("datasets.")}
+        shared = {i for i in siblings if i.startswith("datasets._")} | {"datasets.neighbors"}
+        assert siblings <= shared, "data sets do not import each other"
+    if name.startswith("loading.samplers") and not name.endswith("__init__"):
+        others = {i for i in ours if not i.startswith("loading.samplers")}
+        assert not others, "samplers get atom counts and use nothing of ours"
+
+
+def test_few_modules_at_the_top() -> None:
+    """A newcomer finds packages, not a hall of modules."""
+    assert len(list(PACKAGE.glob("*.py"))) <= 10 + 1  # _build_info.py is the build's
+    assert {p.parent.name for p in PACKAGE.glob("*/__init__.py")} == {*BELOW, "cli", "bench"}
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_no_bytes_on_disk_in_python(module: Path) -> None:
+    """The package knows no file format: nothing decodes structures or maps files here."""
+    text = module.read_text()
+    forbidden = {"struct", "mmap", "zlib", "zstandard", "lz4", "h5py"}
+    if module.parent == PACKAGE / "conversion" and module.name in ("arrays.py", "mace_hdf5.py"):
+        forbidden -= {"h5py"}  # converters meet foreign formats through their own libraries
+    if module == PACKAGE / "conversion" / "lmdb_pages.py":
+        forbidden -= {"struct"}  # LMDB's own library maps files, and dies with those that are cut
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            names = {n.name.split(".")[0] for n in node.names}
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            names = {(node.module or "").split(".")[0]}
+        else:
+            continue
+        assert not names & forbidden
+
+
+def test_libraries_below_tensors_link_neither_torch_nor_python() -> None:
+    """All layers but collate, passes, ops and bindings build without torch and Python."""
+    text = (CSRC / "CMakeLists.txt").read_text()
+    for library in ("core", "physics", "hdf5"):
+        linked = re.findall(rf"target_link_libraries\(\s*atompack_{library}\b([^)]*)\)", text)
+        assert linked
+        assert not re.search(r"(?i)torch_|python|pybind", " ".join(linked))
+
+
+@pytest.mark.parametrize("folder", sorted(p.parent for p in CSRC.glob("**/CMakeLists.txt")))
+def test_every_source_is_listed_once(folder: Path) -> None:
+    listed = re.findall(
+        r"^\s+([\w/]+\.cpp)$", (folder / "CMakeLists.txt").read_text(), re.MULTILINE
+    )
+    nested = {p.parent for p in folder.glob("*/**/CMakeLists.txt")}
+    there = [p for p in folder.rglob("*.cpp") if not nested & set(p.parents)]
+    assert sorted(listed) == sorted(str(p.relative_to(folder)) for p in there)
+
+
+UNLOCKED = re.compile(r"call_guard|gil_scoped_release")
+# Where the GIL is released: around the work alone, by what these headers offer.
+RELEASING = {"unlocked.h", "locked.h", "wait_interruptibly.h"}
+
+
+@pytest.mark.parametrize(
+    "source", [p for p in SOURCES if p.parent.name == "bindings"], ids=lambda p: p.name
+)
+def test_the_gil_is_released_around_work_alone(source: Path) -> None:
+    """pybind11 keeps a table of instances that only the GIL guards.
+
+    A call_guard around py::init() releases the GIL while an instance is put into that table, so
+    bindings release it by unlocked(), without_gil() and Serial, which run no code of pybind11.
+    """
+    code = re.sub(r"//[^\n]*", "", source.read_text())
+    assert source.name in RELEASING or not UNLOCKED.search(code)
