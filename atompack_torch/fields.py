@@ -6,9 +6,11 @@ import difflib
 from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-import torch
+if TYPE_CHECKING:
+    import torch
+
 
 FileLevel = Literal["molecule", "atom"]  # of molecules' own values
 Level = Literal[FileLevel, "edge", "triplet"]
@@ -112,6 +114,32 @@ DERIVED = frozenset(("features", *EDGES, "source", *DERIVATIVES))
 
 # Always means the field of the format, never a custom property of that name.
 CANONICAL = frozenset((*STRUCTURE, *BUILTINS, *DERIVED))
+
+# Attributes of batches and molecules, whose modules cannot be imported without torch.
+ATTRIBUTES = frozenset(
+    (
+        "clone",
+        "from_ase",
+        "from_molecules",
+        "get",
+        "items",
+        "keys",
+        "level",
+        "mask",
+        "pin_memory",
+        "record_stream",
+        "set_field",
+        "share_memory_",
+        "to",
+        "to_ase",
+        "to_dict",
+        "to_pyg",
+        "values",
+    )
+)
+
+# No custom property goes by one of these names without its scope in front.
+RESERVED = CANONICAL | ATTRIBUTES
 
 # Short names; they yield to a custom property of that name and are never listed.
 ALIASES = {"pos": "positions", "z": "atomic_numbers", "natoms": "n_atoms"}

@@ -231,3 +231,21 @@ def check_store(folder: str) -> None:
         sought = ", ".join(STORE_METADATA)
         text = f"no ATLAS store in this folder: expected one of {sought}; mode='x' makes a store"
         raise FileNotFoundError(errno.ENOENT, text, folder)
+
+
+def is_store(path: Path) -> bool:
+    """Tells whether a path is an ATLAS store or, by its suffix, an array file."""
+    if path.is_dir():
+        return any((path / name).is_file() for name in STORE_METADATA)
+    return path.suffix == ".af"
+
+
+def is_shards(path: Path) -> bool:
+    """Tells a folder with a data set of shards from one of .atp files."""
+    return (path / "meta.json").is_file()
+
+
+def bytes_at(path: Path, pattern: str = "*") -> int:
+    """Size on disk; of a folder that of its files whose names match."""
+    files = path.rglob(pattern) if path.is_dir() else [path]
+    return sum(file.stat().st_size for file in files if file.is_file())

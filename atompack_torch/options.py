@@ -99,7 +99,7 @@ def check_level(codec: str | None, level: int) -> None:
         TypeError: it is no integer.
         ValueError: it is out of range.
     """
-    from atompack_torch._core import LZ4_LEVELS, ZSTD_LEVELS  # not where only names are checked
+    from atompack_torch._native import LZ4_LEVELS, ZSTD_LEVELS
 
     if isinstance(level, bool) or not hasattr(level, "__index__"):
         raise TypeError(f"level: expected an int, got {level!r}")

@@ -1,6 +1,6 @@
 """The symbols of the chemical elements."""
 
-from atompack_torch._core import element_symbols
+from atompack_torch._native import element_symbols
 
 # By atomic number; X stands for what is no element.
 SYMBOLS = tuple(element_symbols())

@@ -18,7 +18,7 @@ from torch.utils.data import get_worker_info
 from atompack_torch._core import allocate_arena, view_arena
 from atompack_torch.batch.exact_values import check_unmasked, check_unmasked_items, converted
 from atompack_torch.batch.molecule import Molecule
-from atompack_torch.batch.molecule_batch import RESERVED, MoleculeBatch
+from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.batch.storage import Value
 from atompack_torch.errors import CorruptFileError, FieldError
 from atompack_torch.fields import (
@@ -30,6 +30,7 @@ from atompack_torch.fields import (
     EDGES,
     GEOMETRY,
     MOLECULE_PROPERTY,
+    RESERVED,
     STRUCTURE,
     STRUCTURE_INFO,
     FieldId,

@@ -21,6 +21,7 @@ from atompack_torch.fields import (
     BUILTINS,
     CANONICAL,
     EDGES,
+    RESERVED,
     FieldInfo,
     Level,
     centers_of,
@@ -376,14 +377,6 @@ _set_fields, _set_infos, _set_masks, _set_mask_rows, _set_arena = (
     getattr(MoleculeBatch, slot).__set__
     for slot in ("_fields", "_infos", "_masks", "_mask_rows", "_arena")
 )
-
-
-def _attributes(kind: type) -> set[str]:
-    return {name for name in dir(kind) if not name.startswith("_")}
-
-
-# No custom property goes by one of these names without its scope in front.
-RESERVED = CANONICAL | _attributes(MoleculeBatch) | _attributes(Molecule)
 
 
 def _restore(

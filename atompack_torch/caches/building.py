@@ -18,12 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from atompack_torch._core import (
-    CacheBuilder,
-    CacheHeader,
-    EncodedEntries,
-    work_alone,
-)
+from atompack_torch._core import CacheBuilder, CacheHeader, EncodedEntries, work_alone
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.caches.entries import encode
 from atompack_torch.datasets._base import MoleculeDataset

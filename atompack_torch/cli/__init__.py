@@ -56,8 +56,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(command: ModuleType, options: argparse.Namespace) -> int:
     try:
+        needs_torch = getattr(command, "needs_torch", lambda _: True)(options)
         with _exiting_on_interrupt():
-            importlib.import_module("atompack_torch._core")
+            importlib.import_module(
+                "atompack_torch._core" if needs_torch else "atompack_torch._native"
+            )
         status: int = command.run(options)
         return status
     except BrokenPipeError:

@@ -1,9 +1,8 @@
-"""What info, head, stats and verify say of ATLAS stores and array files."""
+"""What head, stats and verify say of ATLAS stores and array files."""
 
 from __future__ import annotations
 
 import argparse
-import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -11,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from atompack_torch._core import ArrayFileVerification, AtlasVerification
+from atompack_torch._native import ArrayFileVerification, AtlasVerification
 from atompack_torch.cli._output import (
     are_all,
     print_json,
@@ -20,28 +19,22 @@ from atompack_torch.cli._output import (
     shows_progress,
     table,
 )
-from atompack_torch.cli._values import first_of, plain
-from atompack_torch.conversion.formats import bytes_at
 from atompack_torch.errors import AtompackError
+from atompack_torch.formats import is_store
+from atompack_torch.inspection.values import first_of, plain
 from atompack_torch.options import MAX_METADATA_BYTES
 from atompack_torch.progress import Progress
 from atompack_torch.stores.array_file import ArrayFile
 from atompack_torch.stores.array_schema import ArraySchema
 from atompack_torch.stores.array_statistics import ArrayStatistics
-from atompack_torch.stores.atlas_store import FORMS, AtlasStore
+from atompack_torch.stores.atlas_store import AtlasStore
 
 _MOST_VALUES = 8  # of an array, in text
 
 
 def are_stores(paths: Sequence[str]) -> bool:
     """Whether the paths are stores or array files, and nothing else."""
-    return are_all(paths, _is_store, "ATLAS stores")
-
-
-def _is_store(path: Path) -> bool:
-    if path.is_dir():
-        return any((path / f"atlas.{form}").is_file() for form in FORMS)
-    return path.suffix == ".af"
+    return are_all(paths, is_store, "ATLAS stores")
 
 
 class _Opened:
@@ -85,60 +78,6 @@ class _Opened:
         else:
             assert self.file is not None
             yield "", self.file.stats()
-
-    def n_bytes(self) -> int:
-        path = Path(self.path)
-        if path.is_dir():
-            return bytes_at(path)
-        layers = [path, *path.parent.glob(f"{path.stem}.*.af")]
-        return sum(map(bytes_at, layers))
-
-
-def info(paths: Sequence[str], as_json: bool) -> int:
-    """Datasets, arrays with their dtypes and shapes, use of space."""
-    described = [_describe(_Opened(path)) for path in paths]
-    if as_json:
-        print_json(described)
-        return 0
-    for one in described:
-        print(
-            f"{printable(one['path'])}: {one['n_datasets']:,} datasets, {one['file_bytes']:,} bytes"
-        )
-        rows = [("array", "datasets", "dtype", "shape")]
-        for array in one["arrays"]:
-            shape = str(array["shape"]) if array["shape"] is not None else "differs"
-            dtype = array["dtype"] or "differs"
-            rows.append((printable(array["name"]), f"{array['n_datasets']:,}", dtype, shape))
-        print(table(rows, "  "))
-    return 0
-
-
-def _describe(opened: _Opened) -> dict[str, Any]:
-    schemas: dict[str, list[ArraySchema]] = {}
-    for dataset in opened.datasets:
-        for array in opened.arrays_of(dataset):
-            schemas.setdefault(array, []).append(opened.schema(dataset, array))
-    arrays = [
-        {
-            "name": name,
-            "n_datasets": len(found),
-            "dtype": _common(schema.dtype for schema in found),
-            "shape": _common(schema.shape for schema in found),
-            "values": sum(math.prod(schema.shape) for schema in found),
-        }
-        for name, found in sorted(schemas.items())
-    ]
-    return {
-        "path": opened.path,
-        "n_datasets": len(opened.datasets),
-        "file_bytes": opened.n_bytes(),
-        "arrays": arrays,
-    }
-
-
-def _common(values: Any) -> Any:
-    found = set(values)
-    return found.pop() if len(found) == 1 else None
 
 
 def head(paths: Sequence[str], n: int, as_json: bool) -> int:

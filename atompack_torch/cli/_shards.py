@@ -1,17 +1,17 @@
-"""What info, head and verify say of data sets of Atlas shards."""
+"""What head and verify say of data sets of Atlas shards."""
 
 from __future__ import annotations
 
 import argparse
 import warnings
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from torch import Tensor
 
-from atompack_torch._core import ShardReader
+from atompack_torch._core import read_example
+from atompack_torch._native import ShardReader
 from atompack_torch.cli._output import (
     are_all,
     print_json,
@@ -20,57 +20,19 @@ from atompack_torch.cli._output import (
     shows_progress,
     table,
 )
-from atompack_torch.cli._values import plain
-from atompack_torch.conversion.formats import bytes_at, is_shards
 from atompack_torch.datasets.atlas_shards import ShardDataset
 from atompack_torch.errors import AtompackError
+from atompack_torch.formats import is_shards
+from atompack_torch.inspection.values import plain
 from atompack_torch.progress import Progress
 
-_STRATEGIES = ("bare", "zstd", "zstd, shared dictionary", "zstd, own dictionary")
-_MOST_SHARDS = 20  # of a data set, in text
+_MOST_ITEMS = 20  # of a list, in text
 _MOST_CHARACTERS = 60  # of a value, in text
 
 
 def are_shards(paths: Sequence[str]) -> bool:
     """Whether the paths are data sets of shards, and not .atp files."""
     return are_all(paths, is_shards, "data sets of Atlas shards")
-
-
-def info(paths: Sequence[str], as_json: bool) -> int:
-    """Examples, shards, strategies, use of space."""
-    sets = [_describe(path) for path in paths]
-    if as_json:
-        print_json({"n_examples": sum(s["n_examples"] for s in sets), "data_sets": sets})
-        return 0
-    for described in sets:
-        print(
-            f"{printable(described['path'])}: {described['n_examples']:,} examples in "
-            f"{len(described['shards']):,} shards, {described['file_bytes']:,} bytes"
-        )
-        rows = [("shard", "examples", "in a block", "stored")]
-        for shard in described["shards"][:_MOST_SHARDS]:
-            numbers = f"{shard['n_examples']:,}", f"{shard['block_size']:,}"
-            stored = _STRATEGIES[shard["strategy"]]
-            level = f" (level {shard['level']})" if shard["strategy"] else ""
-            rows.append((printable(shard["name"]), *numbers, stored + level))
-        print(table(rows, "  "))
-        if len(described["shards"]) > _MOST_SHARDS:
-            print(f"  ... and {len(described['shards']) - _MOST_SHARDS:,} more")
-        if described["warning"] is not None:
-            print(f"  warning: {printable(described['warning'])}")
-    return 0
-
-
-def _describe(path: str) -> dict[str, Any]:
-    reader = ShardReader(path, None)
-    keys = ("name", "strategy", "block_size", "n_examples", "level")
-    return {
-        "path": path,
-        "n_examples": len(reader),
-        "file_bytes": bytes_at(Path(path)),
-        "warning": reader.shard_sizes_warning(),
-        "shards": [dict(zip(keys, shard, strict=True)) for shard in reader.shards()],
-    }
 
 
 def head(paths: Sequence[str], n: int, as_json: bool) -> int:
@@ -108,7 +70,7 @@ def verify(options: argparse.Namespace) -> int:
     with Progress(len(blocks), "blocks", label="verifying", enabled=shows) as progress:
         for reader, first in blocks:
             try:
-                reader.read_example(first)  # its block is parsed as a whole
+                read_example(reader, first)  # its block is parsed as a whole
             except (AtompackError, OSError) as error:
                 n_faults += 1
                 faults += [str(error)] if len(faults) < options.max_faults else []
@@ -151,7 +113,7 @@ def _rows(name: str, value: Any) -> list[tuple[str, str, str]]:
     parts: list[tuple[Any, Any]] = []
     if isinstance(value, dict):
         parts = list(value.items())
-    elif isinstance(value, (list, tuple)) and len(value) <= _MOST_SHARDS:
+    elif isinstance(value, (list, tuple)) and len(value) <= _MOST_ITEMS:
         parts = list(enumerate(value))
     if not parts:
         return [(name, _kind(value), _shown(value))]

@@ -73,7 +73,7 @@ def formula(atomic_numbers: list[int]) -> str:
 
 
 def _text(number: int, molecule: Molecule) -> str:
-    from atompack_torch.cli._values import first_of
+    from atompack_torch.inspection.values import first_of
 
     numbers = molecule["atomic_numbers"].tolist()
     rows = []
@@ -89,7 +89,7 @@ def _text(number: int, molecule: Molecule) -> str:
 
 
 def _plain(number: int, molecule: Molecule) -> dict[str, Any]:
-    from atompack_torch.cli._values import plain
+    from atompack_torch.inspection.values import plain
 
     fields: dict[str, Any] = {}
     for name in molecule.keys():

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NamedTuple
 
-from atompack_torch._core import check_regular_file
+from atompack_torch._native import check_regular_file
 from atompack_torch.conversion.report import Report, described
 from atompack_torch.conversion.rows import HdfRows, NpzRows, Rows
 from atompack_torch.conversion.systems import Level, Member, System, said_level

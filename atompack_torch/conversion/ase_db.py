@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from atompack_torch._core import check_regular_file
+from atompack_torch._native import check_regular_file
 from atompack_torch.batch.conversions import Parts, atoms_of, parts_of, plain_value
 from atompack_torch.conversion.ase_files import converted
 from atompack_torch.conversion.lmdb_pages import LmdbFile, checked_ids

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from atompack_torch._core import check_regular_file
+from atompack_torch._native import check_regular_file
 from atompack_torch.batch.conversions import Parts, parts_of
 from atompack_torch.conversion.records import blocks
 from atompack_torch.conversion.report import Report, described

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from atompack_torch import _core
+from atompack_torch import _native
 from atompack_torch.batch.conversions import masses_of
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.conversion.extxyz_keys import (
@@ -71,8 +71,8 @@ class Reader(Iterator[Columns]):
         self._path = self._text.name
         self._report = _Warnings() if report is None else report
         self._limits = (max_frames, max_bytes)
-        self._reader = _core.ExtxyzReader(self._text.path, self._path)
-        self.n_frames, found = _core.survey_extxyz(self._text.path)
+        self._reader = _native.ExtxyzReader(self._text.path, self._path)
+        self.n_frames, found = _native.survey_extxyz(self._text.path)
         found_keys = [FoundKey(*field) for field in found]
         self._targets = targets_of(self._path, found_keys, keys or {}, self._report)
         for (level, key), target in self._targets.items():
@@ -153,7 +153,7 @@ def read(
 def count(path: str | os.PathLike[str]) -> int:
     """Number of frames, up to damage: a look at the comment lines."""
     with contextlib.closing(Text(path)) as text:
-        return _core.survey_extxyz(text.path)[0]
+        return _native.survey_extxyz(text.path)[0]
 
 
 class _Warnings:

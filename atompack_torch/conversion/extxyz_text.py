@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from atompack_torch import _core
+from atompack_torch import _native
 from atompack_torch.conversion.extxyz_keys import MOMENTA, NULL, Report, Shape, written_key
 from atompack_torch.conversion.extxyz_momenta import as_momenta
 from atompack_torch.errors import FieldError
@@ -34,7 +34,7 @@ def text_of(columns: Columns, report: Report) -> bytes:
     cell = known.pop((BUILTIN, "cell"), None)
     pbc = known.pop((BUILTIN, "pbc"), None)
     fields = [written for c in known.values() if (written := _written(c, size, report))]
-    return _core.format_extxyz(
+    return _native.format_extxyz(
         ptr,
         positions,
         numbers,

@@ -8,12 +8,12 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from atompack_torch._core import check_regular_file
+from atompack_torch._native import check_regular_file
 from atompack_torch.conversion.report import Report
 from atompack_torch.conversion.text_files import STDIN, Text, is_pipe
 from atompack_torch.errors import FieldError, UnsupportedFormatError
 from atompack_torch.fields import PREFIXES
-from atompack_torch.formats import recognize
+from atompack_torch.formats import bytes_at, is_shards, recognize
 from atompack_torch.writers.columns import Columns
 
 if TYPE_CHECKING:
@@ -137,17 +137,6 @@ class Source(NamedTuple):
             return self.text.n_bytes
         pattern = "*" if self.kind == "shards" else "*.atp"
         return bytes_at(Path(self.path), pattern)
-
-
-def bytes_at(path: Path, pattern: str = "*") -> int:
-    """Size on disk, of a folder that of its files of such names."""
-    files = path.rglob(pattern) if path.is_dir() else [path]
-    return sum(file.stat().st_size for file in files if file.is_file())
-
-
-def is_shards(path: Path) -> bool:
-    """Tells a folder with a data set of shards from one of .atp files."""
-    return (path / "meta.json").is_file()
 
 
 def source_of(

@@ -11,7 +11,7 @@ import numpy as np
 
 from atompack_torch.conversion.changes import Changes
 from atompack_torch.conversion.checks import checked
-from atompack_torch.conversion.formats import Source, bytes_at, open_target, source_of, target_kind
+from atompack_torch.conversion.formats import Source, open_target, source_of, target_kind
 from atompack_torch.conversion.hints import name_warnings, no_labels_warning
 from atompack_torch.conversion.keys import KeyMap, label_of
 from atompack_torch.conversion.missing import nan_as_missing
@@ -20,6 +20,7 @@ from atompack_torch.conversion.schema_unification import Fit
 from atompack_torch.conversion.text_files import STDIN
 from atompack_torch.errors import CorruptFileError, file_exists
 from atompack_torch.fields import BUILTIN
+from atompack_torch.formats import bytes_at
 from atompack_torch.options import check_level, checked_path
 from atompack_torch.progress import Progress
 from atompack_torch.writers.atp import Codec

@@ -10,13 +10,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from atompack_torch.batch.conversions import Parts
-from atompack_torch.batch.molecule_batch import RESERVED, MoleculeBatch
+from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.conversion.forwarding import WritesThrough, readable
 from atompack_torch.conversion.records import BLOCK_STRUCTURES, records_of
 from atompack_torch.conversion.report import Report
 from atompack_torch.datasets.atlas_shards import ShardDataset
 from atompack_torch.errors import FieldError
-from atompack_torch.fields import ATOM_PROPERTY, BUILTINS, MOLECULE_PROPERTY, PREFIXES, prefixed_id
+from atompack_torch.fields import (
+    ATOM_PROPERTY,
+    BUILTINS,
+    MOLECULE_PROPERTY,
+    PREFIXES,
+    RESERVED,
+    prefixed_id,
+)
 from atompack_torch.writers.columns import Columns
 from atompack_torch.writers.shards import ShardWriter
 

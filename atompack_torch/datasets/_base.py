@@ -10,22 +10,19 @@ import torch
 from torch import Tensor
 from torch.utils.data import get_worker_info
 
-from atompack_torch._core import (
-    Collator,
-    FieldTable,
-    ForceSubsetSource,
-    MoleculeSource,
-    Prefetcher,
-)
+from atompack_torch._core import Collator, FieldTable, Prefetcher
+from atompack_torch._native import ForceSubsetSource, MoleculeSource
+from atompack_torch.batch.indices import Indices, is_batch
 from atompack_torch.batch.molecule import Molecule
-from atompack_torch.batch.molecule_batch import RESERVED, MoleculeBatch
+from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets._batches import BatchDataset, transformed
 from atompack_torch.datasets._computed import Computing, structure_request
 from atompack_torch.datasets._forces import ForceChoice
-from atompack_torch.datasets._request import Request, declared_by
+from atompack_torch.datasets._request import Request, declared_by, specs_of
 from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.fields import (
     EDGE_INFO,
+    RESERVED,
     STRUCTURE,
     STRUCTURE_INFO,
     FieldId,
@@ -33,9 +30,8 @@ from atompack_torch.fields import (
     FieldSpec,
     public_names,
 )
-from atompack_torch.indices import Indices, is_batch
 from atompack_torch.passes.statistics import Statistics, gather
-from atompack_torch.passes.sweeping import Report, reporting
+from atompack_torch.passes.sweeping import Report, available_threads, reporting
 
 Self = TypeVar("Self", bound="MoleculeDataset")
 
@@ -133,12 +129,8 @@ class MoleculeDataset(BatchDataset[Molecule]):
         another has the dtype of the first, and no batch can hold both. A file without a stored
         schema (written by release 0.2) is looked through once for it.
         """
-        source = self._collator().source
-        specs = {
-            "positions": FieldSpec(self._request.positions_dtype(source), "atom", (3,)),
-            "atomic_numbers": FieldSpec(torch.int64, "atom", ()),
-        }
-        specs |= self._request.specs(source, self._path)
+        collator = self._collator()
+        specs = specs_of(collator.source, collator.request)
         return specs if self._computing is None else specs | self._computing.specs()
 
     @overload
@@ -258,7 +250,10 @@ class MoleculeDataset(BatchDataset[Molecule]):
         """
         cutoff = None if cutoff is None else NeighborList(cutoff).as_tuple()[0]
         with reporting(progress, len(self), "statistics") as report:
-            return gather(self._by_reading()._collator(), self._selection, report, cutoff)
+            collator = self._by_reading()._collator()
+            selection = None if self._selection is None else self._selection.numpy()
+            threads = available_threads(self._request.num_threads)
+            return gather(collator.source, collator.request, selection, threads, report, cutoff)
 
     def _copied(self: Self) -> Self:
         part = copy.copy(self)

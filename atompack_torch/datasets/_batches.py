@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from atompack_torch._core import resolve_indices
+from atompack_torch.batch.indices import Indices
 from atompack_torch.datasets._collated import as_items
-from atompack_torch.indices import Indices
 
 Item = TypeVar("Item", covariant=True)
 Self = TypeVar("Self", bound="BatchDataset[Any]")

@@ -12,11 +12,12 @@ from torch import Tensor
 from torch.utils.data import default_collate
 
 from atompack_torch.batch.molecule import Molecule
-from atompack_torch.batch.molecule_batch import RESERVED, MoleculeBatch
+from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import (
     ATOM_PROPERTY,
     BUILTINS,
+    RESERVED,
     STRUCTURE,
     STRUCTURE_INFO,
     FieldId,

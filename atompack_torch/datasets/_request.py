@@ -7,12 +7,12 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 
-from atompack_torch._core import Collator, MoleculeSource, NanIsMissingSource
-from atompack_torch.batch.molecule_batch import RESERVED, MoleculeBatch
+from atompack_torch._core import Collator
+from atompack_torch._native import BatchRequest, MoleculeSource, NanIsMissingSource
+from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import (
-    ATOM_INDICES,
     ATOM_PROPERTY,
     BUILTIN,
     BUILTINS,
@@ -20,6 +20,7 @@ from atompack_torch.fields import (
     DERIVATIVES,
     GEOMETRY,
     MOLECULE_PROPERTY,
+    RESERVED,
     STRUCTURE,
     FieldId,
     FieldSpec,
@@ -98,8 +99,8 @@ class Request(NamedTuple):
         """The molecules of a source, without the labels that count as missing."""
         return NanIsMissingSource(source) if self.nan_is_missing else source
 
-    def collator(self, source: MoleculeSource, path: Any) -> Collator:
-        """What makes such batches of a source; ``path`` is for errors.
+    def native(self, source: MoleculeSource, path: Any) -> BatchRequest:
+        """The request as the native core takes it, for one source; ``path`` is for errors.
 
         Raises:
             FieldError: a name that the source does not know. Of a source without molecules nothing
@@ -116,8 +117,7 @@ class Request(NamedTuple):
             # What the source says of itself is no label, and always there.
             fields += [field for field in declared if field == SOURCE]
         floating, casts = _casts_of(self.dtype, names, path)
-        return Collator(
-            source,
+        return BatchRequest(
             fields=fields,
             excluded=[field for name in self.exclude for field in _any_scope(name, names)],
             defaults=[
@@ -132,67 +132,36 @@ class Request(NamedTuple):
             max_threads=self.num_threads or 0,
         )
 
-    def specs(self, source: MoleculeSource, path: Any) -> dict[str, FieldSpec]:
-        """Every field of a source as its batches hold it; positions and numbers are not listed."""
-        declared = declared_by(source)
-        names = dict(zip(public_names(declared, RESERVED), declared, strict=True))
-        floating, casts = _casts_of(self.dtype, names, path)
-        named = dict(casts)
-        specs = {}
-        for name, field in names.items():
-            spec = _joined_spec(name, declared[field])
-            dtype: Any = spec.dtype
-            if isinstance(dtype, torch.dtype):
-                if floating and dtype.is_floating_point and name != "energy":
-                    dtype = getattr(torch, floating)
-                dtype = getattr(torch, named[field]) if field in named else dtype
-            specs[name] = FieldSpec(dtype, spec.level, spec.shape)
-        return specs
+    def collator(self, source: MoleculeSource, path: Any) -> Collator:
+        """Makes such batches of a source.
 
-    def positions_dtype(self, source: MoleculeSource) -> torch.dtype:
-        """That of positions in every batch of a source."""
-        if isinstance(self.dtype, torch.dtype):
-            return self.dtype
-        if self.dtype and "positions" in self.dtype:
-            return self.dtype["positions"]
-        types = {positions for positions, _ in source.schemas()}
-        found: torch.dtype = getattr(torch, types.pop()) if len(types) == 1 else torch.float64
-        return found
+        Raises:
+            FieldError: as ``native`` does.
+        """
+        return Collator(source, self.native(source, path))
+
+
+def specs_of(source: MoleculeSource, request: BatchRequest) -> dict[str, FieldSpec]:
+    """Every field of a source as batches of a request hold it, asked for or not."""
+    positions: torch.dtype = getattr(torch, request.positions(source))
+    specs = {
+        "positions": FieldSpec(positions, "atom", (3,)),
+        "atomic_numbers": FieldSpec(torch.int64, "atom", ()),
+    }
+    promises = request.promises(source)
+    names = public_names([FieldId(scope, key) for scope, key, *_ in promises], RESERVED)
+    for name, (_, _, level, kind, shape) in zip(names, promises, strict=True):
+        dtype: Any = kind if kind in ("string", "none") else getattr(torch, kind)
+        specs[name] = FieldSpec(dtype, level, shape)
+    return specs
 
 
 SOURCE = FieldId(BUILTIN, "source")  # of a mixture
 
 
-def declared_by(source: MoleculeSource) -> dict[FieldId, list[FieldSpec]]:
-    """Every field that some file declares, with the differing declarations."""
-    declared: dict[FieldId, list[FieldSpec]] = {}
-    for _, fields in source.schemas():
-        for scope, key, level, dtype, shape in fields:
-            kind: Any = dtype if dtype in ("string", "none") else getattr(torch, dtype)
-            declared.setdefault(FieldId(scope, key), []).append(FieldSpec(kind, level, shape))
-    return declared
-
-
-def _joined_spec(name: str, specs: Sequence[FieldSpec]) -> FieldSpec:
-    """Widths mix to the widest; of kinds that do not mix, the first."""
-    dtype = specs[0].dtype
-    for spec in specs:
-        dtype = _wider(dtype, spec.dtype)
-    if name == "energy":
-        dtype = torch.float64
-    elif name in ATOM_INDICES:
-        dtype = torch.int64
-    shapes = {spec.shape for spec in specs}
-    return FieldSpec(dtype, specs[0].level, shapes.pop() if len(shapes) == 1 else None)
-
-
-def _wider(one: Any, other: Any) -> Any:
-    both = {one, other}
-    if len(both) == 1 or not all(isinstance(dtype, torch.dtype) for dtype in both):
-        return one
-    if all(dtype.is_floating_point for dtype in both):
-        return torch.float64
-    return torch.int64 if both == {torch.int32, torch.int64} else one
+def declared_by(source: MoleculeSource) -> list[FieldId]:
+    """Every field that some file of a source declares."""
+    return [FieldId(scope, key) for scope, key, *_ in BatchRequest().promises(source)]
 
 
 def _refuse_neighbors(neighbors: Any) -> None:

@@ -19,14 +19,15 @@ from atompack_torch import formats
 from atompack_torch._core import (
     ExampleCollator,
     ExamplePrefetcher,
-    ShardReader,
+    read_example,
     resolve_index,
     resolve_indices,
 )
+from atompack_torch._native import ShardReader
+from atompack_torch.batch.indices import Indices, is_batch
 from atompack_torch.datasets._batches import Ahead, BatchDataset
 from atompack_torch.datasets._examples import Examples, molecules_of
 from atompack_torch.datasets._one_arena import sent_whole
-from atompack_torch.indices import Indices, is_batch
 from atompack_torch.options import absolute_path, utf8
 
 Layout = Literal["list", "jagged"]
@@ -257,7 +258,7 @@ class _Opened:
     def example(self, number: int) -> Any:
         if self.pickles is not None:
             return self.pickles.example(number)
-        return self.reader.read_example(number)
+        return read_example(self.reader, number)
 
     def one_by_one(self, numbers: Sequence[int]) -> Any:
         """A batch of examples that the native core does not collate."""

@@ -11,15 +11,10 @@ import torch
 from torch import Tensor
 from torch.utils.data import get_worker_info
 
-from atompack_torch._core import (
-    ColumnPrefetcher,
-    ColumnScanner,
-    resolve_index,
-    resolve_indices,
-)
+from atompack_torch._core import ColumnPrefetcher, ColumnScanner, resolve_index, resolve_indices
+from atompack_torch.batch.indices import Indices, is_batch
 from atompack_torch.datasets._batches import BatchDataset, transformed
 from atompack_torch.datasets._one_arena import sent_whole
-from atompack_torch.indices import Indices, is_batch
 from atompack_torch.options import short_list
 from atompack_torch.stores.atlas_store import AtlasStore
 from atompack_torch.stores.column_scan import Layout

@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol
 import torch
 from torch import Tensor
 
-from atompack_torch._core import (
+from atompack_torch._native import (
     AtpReader,
     ConcatSource,
     JoinedSource,

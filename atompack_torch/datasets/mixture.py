@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from atompack_torch._core import MixtureSource, MoleculeSource
+from atompack_torch._native import MixtureSource, MoleculeSource
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets._base import Made, MoleculeDataset
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from atompack_torch._core import Collator
+from atompack_torch._native import BatchRequest
 from atompack_torch.fields import EDGES, STRUCTURE
 from atompack_torch.passes.sweeping import Report, reporting, steps
 
@@ -123,17 +124,8 @@ class _Counting:
 
     def __init__(self, neighbors: NeighborList, dataset: _Molecules) -> None:
         self._selection = dataset._selection
-        self._collator = Collator(
-            dataset._collator().source,
-            fields=[],
-            excluded=[],
-            defaults=[],
-            floating=None,
-            casts=[],
-            missing="nan",
-            neighbors=neighbors.as_tuple(),
-            max_threads=0,
-        )
+        request = BatchRequest(fields=[], neighbors=neighbors.as_tuple())
+        self._collator = Collator(dataset._collator().source, request)
         n_atoms = dataset.n_atoms.numpy()
         self._ends = np.cumsum(n_atoms)  # of each molecule's atoms, were all in one batch
         self._done = 0

@@ -14,12 +14,9 @@ import torch
 from torch import Tensor
 
 from atompack_torch import formats
-from atompack_torch._core import (
-    MoleculeSource,
-    TorchCacheReader,
-    TorchCacheSource,
-    resolve_index,
-)
+from atompack_torch._core import resolve_index
+from atompack_torch._native import MoleculeSource, TorchCacheReader, TorchCacheSource
+from atompack_torch.batch.indices import Indices
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets._base import MoleculeDataset
 from atompack_torch.datasets._computed import CacheFeatures, Options, Stored, planned
@@ -34,7 +31,7 @@ from atompack_torch.datasets._request import (
 from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.descriptors.chebyshev import ChebyshevDescriptor
 from atompack_torch.errors import FieldError, UnsupportedFormatError
-from atompack_torch.indices import Indices
+from atompack_torch.inspection.caches import attributes_of
 from atompack_torch.options import absolute_path
 
 
@@ -113,14 +110,7 @@ class TorchCache:
         (``energy_filter_...``); ``"descriptor_manifest"`` and ``"force_derivatives"`` hold those
         of these groups, where they are there.
         """
-        found = self._reader().info
-        of_cache = found["torch_cache"] or found["force_derivatives"] or {}
-        groups = {
-            name: found[name]
-            for name in ("descriptor_manifest", "force_derivatives")
-            if found[name] is not None
-        }
-        return {**(found["root"] or {}), **of_cache, **groups}
+        return attributes_of(self._reader())
 
     @property
     def descriptor(self) -> ChebyshevDescriptor | None:

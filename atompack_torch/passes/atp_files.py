@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from atompack_torch import formats
-from atompack_torch._core import AtpSnapshot
+from atompack_torch._native import AtpSnapshot
 from atompack_torch.options import absolute_path
 
 

@@ -9,20 +9,18 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from atompack_torch._core import Collator, StatisticsPass
+from atompack_torch._native import BatchRequest, MoleculeSource, StatisticsPass
 from atompack_torch.batch.elements import symbol
-from atompack_torch.batch.molecule_batch import RESERVED
-from atompack_torch.fields import FieldId, public_names
+from atompack_torch.fields import RESERVED, FieldId, public_names
 from atompack_torch.passes.sweeping import Report, steps
 
 _MOST_LABELS = 30  # in repr
 N_ELEMENTS = 256  # atomic numbers are one byte
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
-Equations = tuple[Tensor, Tensor, float]  # sums of c c^T, c e and e^2 (composition, energy)
+Numbers = np.ndarray[Any, np.dtype[np.int64]]
+Equations = tuple[Array, Array, float]  # sums of c c^T, c e and e^2 (composition, energy)
 
 
 @dataclass(frozen=True)
@@ -224,19 +222,30 @@ class Statistics:
 
 
 def gather(
-    collator: Collator,
-    selection: Tensor | None,
-    report: Report | None,
+    source: MoleculeSource,
+    request: BatchRequest,
+    selection: Numbers | None,
+    n_threads: int,
+    report: Report | None = None,
     cutoff: float | None = None,
 ) -> Statistics:
-    """Looks at every molecule of a selection (None: all) as a collator's request wants them.
+    """Looks at every molecule of a selection (None: all) as a request wants them.
 
     Raises:
         CorruptFileError: a record is damaged.
         FieldError: a value is missing and ``missing="error"``, or a neighbor search fails.
     """
-    guess = _solve_normal(_sampled(collator, selection)["equations"])[0]
-    found = _found_by(StatisticsPass(collator, selection, guess.tolist(), cutoff), report)
+    # A few molecules from all over: enough for a guess at the reference energies.
+    n = len(source) if selection is None else len(selection)
+    sample: Numbers = np.arange(0, n, max(1, n // 4096), dtype=np.int64)
+    if selection is not None:
+        sample = selection[sample]
+    no_references = [0.0] * N_ELEMENTS
+    first = StatisticsPass(source, request, sample, no_references, None, n_threads)
+    guess = _solve_normal(_found_by(first, None)["equations"])[0]
+    references = guess.tolist()
+    whole = StatisticsPass(source, request, selection, references, cutoff, n_threads)
+    found = _found_by(whole, report)
     forces = _spread(found["forces"])
     finite_forces = forces is not None and forces.count > 0
     return Statistics(
@@ -270,24 +279,15 @@ def _force_rms(found: Mapping[str, Any], z: int) -> float | None:
     return math.sqrt(found["force_squares"][z] / n_components) if n_components else None
 
 
-def _place_of(index: int, selection: Tensor | None) -> int | None:
+def _place_of(index: int, selection: Numbers | None) -> int | None:
     """The number in the selection of a molecule that is numbered in the source; -1: none."""
     if index < 0 or selection is None:
         return None if index < 0 else index
-    return int(np.flatnonzero(selection.numpy() == index)[0])
+    return int(np.flatnonzero(selection == index)[0])
 
 
 def _ratio(count: int, total: int) -> float:
     return count / total if total else math.nan
-
-
-def _sampled(collator: Collator, selection: Tensor | None) -> Mapping[str, Any]:
-    """A few molecules from all over: enough for a guess at the reference energies."""
-    n = len(collator.source) if selection is None else len(selection)
-    sample = torch.arange(0, n, max(1, n // 4096))
-    if selection is not None:
-        sample = selection[sample]
-    return _found_by(StatisticsPass(collator, sample, [0.0] * N_ELEMENTS, None), None)
 
 
 def _found_by(native: StatisticsPass, report: Report | None) -> dict[str, Any]:
@@ -317,7 +317,7 @@ def _solve_normal(equations: Equations) -> tuple[Array, int, Array]:
     Returns:
         A solution (256,), the rank, and an orthonormal basis (256, k) of what may be added to it.
     """
-    gram, right = equations[0].numpy(), equations[1].numpy()
+    gram, right = equations[0], equations[1]
     present = gram.diagonal() > 0
     # Scaled so that rare elements weigh as much as common ones when the rank is judged.
     scale = 1 / np.sqrt(gram.diagonal()[present])
@@ -339,7 +339,7 @@ def _fit(found: Mapping[str, Any], guess: Array) -> ReferenceEnergies | None:
     change, rank, free = _solve_normal(found["equations"])
     energies = guess + change
     energies = energies - free @ (free.T @ energies)  # of all solutions the one of least norm
-    present = found["equations"][0].numpy().diagonal() > 0
+    present = found["equations"][0].diagonal() > 0
     return ReferenceEnergies(
         energies={int(z): float(energies[z]) for z in np.flatnonzero(present)},
         rank=rank,
@@ -350,7 +350,7 @@ def _fit(found: Mapping[str, Any], guess: Array) -> ReferenceEnergies | None:
 
 
 def _residual(equations: Equations, change: Array, n_molecules: int) -> float:
-    gram, right, squares = equations[0].numpy(), equations[1].numpy(), equations[2]
+    gram, right, squares = equations[0], equations[1], equations[2]
     with np.errstate(over="ignore", invalid="ignore"):  # absurd energies leave an absurd residual
         left_over = squares - float(2 * change @ right) + float(change @ gram @ change)
     return math.sqrt(max(left_over, 0.0) / n_molecules)

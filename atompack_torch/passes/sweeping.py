@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
@@ -33,6 +35,13 @@ def steps(sweep: Sweep, report: Report | None) -> Iterator[int]:
         if report is not None:
             report(reached - done)
         done = reached
+
+
+def available_threads(wanted: int | None) -> int:
+    """The number of threads for a pass: as many as torch uses, or, without torch, as there are."""
+    torch = sys.modules.get("torch")
+    most = torch.get_num_threads() if torch else len(os.sched_getaffinity(0))
+    return min(wanted or most, most)
 
 
 @contextmanager

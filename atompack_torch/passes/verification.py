@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass, field
 from os import PathLike
 from typing import Any
 
-from atompack_torch._core import AtpReader, AtpSnapshot, AtpSpaceUse, Verifier, describe_slots
+from atompack_torch._native import AtpReader, AtpSnapshot, AtpSpaceUse, Verifier, describe_slots
 from atompack_torch.errors import AtompackError
 from atompack_torch.fields import BUILTIN, PREFIXES
 from atompack_torch.passes.atp_files import files_of, snapshot_of
-from atompack_torch.passes.sweeping import Report, reporting, steps
+from atompack_torch.passes.sweeping import Report, available_threads, reporting, steps
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ def _verify_records(
 ) -> None:
     if not _check_overlap(file, snapshot, result, max_faults):
         return
-    verifier = Verifier(AtpReader(file, snapshot, "read", False))
+    verifier = Verifier(AtpReader(file, snapshot, "read", False), available_threads(None))
     non_finite: Counter[str] = Counter()
     for n_molecules in steps(verifier, report):
         n_faults, faults, n_bytes, fields = verifier.take()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from atompack_torch import formats
-from atompack_torch._core import ArrayFileReader, ArrayFileWriter, read_array_statistics
+from atompack_torch._native import ArrayFileReader, ArrayFileWriter, read_array_statistics
 from atompack_torch.errors import file_exists
 from atompack_torch.options import (
     MAX_METADATA_BYTES,

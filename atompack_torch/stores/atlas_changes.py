@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from atompack_torch._core import AtlasReader, AtlasWriter
+from atompack_torch._native import AtlasReader, AtlasWriter
 from atompack_torch.errors import FieldError
 from atompack_torch.options import utf8
 from atompack_torch.stores.array_schema import put

@@ -10,9 +10,10 @@ from typing import Any, Literal
 import torch
 
 from atompack_torch import formats
-from atompack_torch._core import AtlasReader, AtlasWriter, ColumnScanner, resolve_indices
+from atompack_torch._core import ColumnScanner, resolve_indices
+from atompack_torch._native import AtlasReader, AtlasWriter
+from atompack_torch.batch.indices import Indices, names_in
 from atompack_torch.errors import FieldError, file_exists
-from atompack_torch.indices import Indices, names_in
 from atompack_torch.options import (
     MAX_METADATA_BYTES,
     absolute_path,

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from atompack_torch import _core, formats
+from atompack_torch import _native, formats
 from atompack_torch.batch.conversions import from_ase
 from atompack_torch.batch.molecule import Molecule
 from atompack_torch.batch.molecule_batch import MoleculeBatch
@@ -81,7 +81,7 @@ class AtpWriter(Committing):
         self._path = os.path.realpath(checked_path(path))
         try:
             with formats.opening(self._path):
-                self._native = _core.AtpWriter(self._path, mode, codec, level)
+                self._native = _native.AtpWriter(self._path, mode, codec, level)
         except FileExistsError:
             raise file_exists(self._path, "mode='a' appends to it, mode='w' replaces it") from None
 
@@ -159,7 +159,7 @@ class AtpWriter(Committing):
         if self._native.is_open:
             self._native.discard()
 
-    def _opened(self) -> _core.AtpWriter:
+    def _opened(self) -> _native.AtpWriter:
         if not self._native.is_open:
             raise ValueError(f"{self._path}: the writer is closed")
         return self._native

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from atompack_torch._core import (
+from atompack_torch._native import (
     ZSTD_LEVELS,
     AtpReader,
     AtpSnapshot,

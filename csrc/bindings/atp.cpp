@@ -2,6 +2,7 @@
 
 #include <pybind11/stl.h>
 
+#include "bindings/choices.h"
 #include "bindings/path.h"
 #include "bindings/unlocked.h"
 #include "formats/atp/reader.h"
@@ -43,34 +44,13 @@ Snapshot restore_snapshot(const py::tuple& state) {
   return snapshot;
 }
 
-py::object shape_of(const FieldDeclaration& field) {
-  if (!field.row_shape) return py::none();
-  return py::tuple(py::cast(std::vector<int64_t>(field.row_shape->dims().begin(), field.row_shape->dims().end())));
-}
-
-// [(positions dtype, [(scope, key, level, dtype or "string" or "none", shape or None)])]
-py::list describe_schemas(const MoleculeSource& source) {
-  py::list all;
-  for (const MoleculeSchema& schema : source.schemas()) {
-    py::list fields;
-    for (const FieldDeclaration& field : schema.fields) {
-      const std::string_view type = field.type.kind == ValueKind::numeric  ? name_of(field.type.dtype)
-                                    : field.type.kind == ValueKind::string ? "string"
-                                                                           : "none";
-      fields.append(
-          py::make_tuple(static_cast<int>(field.scope), field.key, name_of(field.type.level), type, shape_of(field)));
-    }
-    all.append(py::make_tuple(name_of(schema.positions), fields));
-  }
-  return all;
-}
-
 std::shared_ptr<atp::Reader> open_reader(const Path& path, const Snapshot& snapshot, const std::string& access,
                                          bool populate) {
-  const io::Access mode = access == "random"       ? io::Access::random
-                          : access == "sequential" ? io::Access::sequential
-                          : access == "read"       ? io::Access::read
-                                                   : io::Access::automatic;
+  const auto mode = choice<io::Access>("access", access,
+                                       {{"auto", io::Access::automatic},
+                                        {"random", io::Access::random},
+                                        {"sequential", io::Access::sequential},
+                                        {"read", io::Access::read}});
   return make_shared_handle<atp::Reader>(path.bytes, snapshot, atp::ReadOptions{mode, populate});
 }
 
@@ -112,8 +92,7 @@ void bind_atp(py::module_& module) {
       .def(py::pickle(&snapshot_state, &restore_snapshot));
 
   py::class_<MoleculeSource, std::shared_ptr<MoleculeSource>>(module, "MoleculeSource")
-      .def("__len__", &MoleculeSource::size)
-      .def("schemas", &describe_schemas);
+      .def("__len__", &MoleculeSource::size);
   py::class_<atp::Reader, MoleculeSource, std::shared_ptr<atp::Reader>>(module, "AtpReader")
       .def(py::init(unlocked(&open_reader)), py::arg("path"), py::arg("snapshot"), py::arg("access"),
            py::arg("populate"));

@@ -7,6 +7,7 @@
 #include "bindings/path.h"
 #include "bindings/plain_arrays.h"
 #include "bindings/unlocked.h"
+#include "codec/level.h"
 #include "formats/atp/path_writer.h"
 #include "formats/atp/same_records.h"
 
@@ -136,6 +137,12 @@ void bind_atp_writer(py::module_& module) {
       });
   module.def("check_same_records", &check_same_records, py::arg("original"), py::arg("indices"), py::arg("copy"),
              py::arg("first"));
+  const auto range_of = [](codec::Codec codec) {
+    const codec::LevelRange range = codec::level_range(codec);
+    return py::make_tuple(range.min, range.max);
+  };
+  module.attr("ZSTD_LEVELS") = range_of(codec::Codec::zstd);
+  module.attr("LZ4_LEVELS") = range_of(codec::Codec::lz4);
 }
 
 }  // namespace atompack::bindings

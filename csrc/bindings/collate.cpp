@@ -22,55 +22,10 @@ using collate::ArenaKind;
 using collate::Batch;
 using collate::Collator;
 using collate::FieldTable;
-using collate::Missing;
 using collate::Prefetcher;
 using collate::Request;
 
-using PyFieldId = std::pair<int, std::string>;
-
-collate::FieldId field_id(const PyFieldId& id) { return {static_cast<Scope>(id.first), id.second}; }
-
-std::set<collate::FieldId> field_ids(const std::vector<PyFieldId>& ids) {
-  std::set<collate::FieldId> set;
-  for (const PyFieldId& id : ids) set.insert(field_id(id));
-  return set;
-}
-
-// (scope, key, level, dtype or "string", row shape)
-using PyDeclaration = std::tuple<int, std::string, std::string, std::string, std::vector<int64_t>>;
-
-FieldDeclaration declaration(const PyDeclaration& from) {
-  const auto& [scope, key, level, type, dims] = from;
-  Shape shape;
-  for (const int64_t dim : dims) shape.push_back(dim);
-  const bool text = type == "string";
-  return {static_cast<Scope>(scope),
-          key,
-          {level == "atom" ? Level::atom : Level::molecule, text ? ValueKind::string : ValueKind::numeric,
-           text ? DType::uint8 : dtype_named(type)},
-          shape};
-}
-
-// (cutoff, full, vectors, self_interaction)
-using PyNeighbors = std::tuple<double, bool, bool, bool>;
-
-std::shared_ptr<Collator> make_collator(
-    std::shared_ptr<MoleculeSource> source, const std::optional<std::vector<PyFieldId>>& fields,
-    const std::vector<PyFieldId>& excluded, const std::vector<PyDeclaration>& defaults,
-    const std::optional<std::string>& floating, const std::vector<std::pair<PyFieldId, std::string>>& casts,
-    const std::string& missing, const std::optional<PyNeighbors>& neighbors, int max_threads) {
-  Request request;
-  if (fields) request.fields = field_ids(*fields);
-  request.excluded = field_ids(excluded);
-  for (const PyDeclaration& from : defaults) request.defaults.push_back(declaration(from));
-  if (floating) request.floating = dtype_named(*floating);
-  for (const auto& [id, dtype] : casts) request.casts.emplace(field_id(id), dtype_named(dtype));
-  request.missing = missing == "error" ? Missing::error : missing == "drop" ? Missing::drop : Missing::nan;
-  if (neighbors) {
-    const auto& [cutoff, full, vectors, self_interaction] = *neighbors;
-    request.neighbors = {cutoff, full, vectors, self_interaction};
-  }
-  request.max_threads = max_threads;
+std::shared_ptr<Collator> make_collator(std::shared_ptr<MoleculeSource> source, std::shared_ptr<Request> request) {
   return make_shared_handle<Collator>(std::move(source), std::move(request));
 }
 
@@ -172,11 +127,11 @@ void bind_collate(py::module_& module) {
   py::class_<FieldTable, std::shared_ptr<FieldTable>>(module, "FieldTable", py::dynamic_attr())
       .def("fields", &describe);
   py::class_<Collator, std::shared_ptr<Collator>>(module, "Collator")
-      .def(py::init(unlocked(&make_collator)), py::arg("source"), py::kw_only(), py::arg("fields"), py::arg("excluded"),
-           py::arg("defaults"), py::arg("floating"), py::arg("casts"), py::arg("missing"), py::arg("neighbors"),
-           py::arg("max_threads"))
+      .def(py::init(unlocked(&make_collator)), py::arg("source"), py::arg("request"))
       .def_property_readonly("table",
                              [](const Collator& self) { return std::const_pointer_cast<FieldTable>(self.table()); })
+      .def_property_readonly("request",
+                             [](const Collator& self) { return std::const_pointer_cast<Request>(self.request()); })
       .def_property_readonly(
           "source", [](const Collator& self) { return std::const_pointer_cast<MoleculeSource>(self.source()); })
       .def("collate", &collate_indices, py::arg("indices"), py::arg("selection"), py::arg("shared"))

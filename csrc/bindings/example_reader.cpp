@@ -11,7 +11,7 @@ namespace {
 
 namespace py = pybind11;
 
-py::object text_of(std::string_view text) {
+py::object string_object(std::string_view text) {
   auto decoded = py::reinterpret_steal<py::object>(
       PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "surrogatepass"));
   if (!decoded) throw py::error_already_set();
@@ -93,7 +93,7 @@ py::object to_python(const Value& value) {
     case Kind::real:
       return py::float_(value.real());
     case Kind::text:
-      return text_of(value.text());
+      return string_object(value.text());
     case Kind::bytes:
       return bytes_of(value.bytes());
     case Kind::list:

@@ -6,7 +6,6 @@
 #include "bindings/example_writer.h"
 #include "bindings/path.h"
 #include "bindings/unlocked.h"
-#include "codec/level.h"
 #include "formats/atlas_shards/writer.h"
 
 namespace atompack::bindings {
@@ -98,12 +97,6 @@ void bind_shard_writer(py::module_& module) {
       .def("discard", &ShardWriter::discard)
       .def_property_readonly("is_open", &ShardWriter::is_open)
       .def("__len__", &ShardWriter::size);
-  const auto range_of = [](codec::Codec codec) {
-    const codec::LevelRange range = codec::level_range(codec);
-    return py::make_tuple(range.min, range.max);
-  };
-  module.attr("ZSTD_LEVELS") = range_of(codec::Codec::zstd);
-  module.attr("LZ4_LEVELS") = range_of(codec::Codec::lz4);
 }
 
 }  // namespace atompack::bindings

@@ -30,8 +30,8 @@ void release_large_scratch() {
 
 }  // namespace
 
-Collator::Collator(std::shared_ptr<const MoleculeSource> source, Request request)
-    : source_(std::move(source)), request_(std::move(request)), fields_(source_->schemas(), request_) {
+Collator::Collator(std::shared_ptr<const MoleculeSource> source, std::shared_ptr<const Request> request)
+    : source_(std::move(source)), request_(std::move(request)), fields_(source_->schemas(), *request_) {
   const auto n_schemas = static_cast<int32_t>(source_->schemas().size());
   settled_.resize(static_cast<size_t>(n_schemas));
   for (int32_t schema = 0; schema < n_schemas; ++schema) {
@@ -70,7 +70,7 @@ void Collator::place_outputs(BatchPlan& plan) const {
 
 void Collator::count_work(BatchPlan& plan) const {
   count_rows(*source_, plan);
-  if (!request_.neighbors) return;
+  if (!request_->neighbors) return;
   for (MoleculeExtent& extent : plan.extents) extent.work += kSearchWork * extent.n_atoms;
 }
 
@@ -89,7 +89,7 @@ Batch Collator::make(std::vector<int64_t> indices, ArenaKind kind, bool single) 
   plan.indices = std::move(indices);
   count_work(plan);
   const int64_t work = total_work(plan);
-  const int64_t most = std::min(work / kLeastWork, usable_threads(request_.max_threads));
+  const int64_t most = std::min(work / kLeastWork, usable_threads(request_->max_threads));
   return run_paced(pace_, work, most, [&](int64_t n_threads) {
     plan.most_ranges = n_threads;
     return make_planned(plan, kind, single);
@@ -98,7 +98,7 @@ Batch Collator::make(std::vector<int64_t> indices, ArenaKind kind, bool single) 
 
 Batch Collator::make_planned(BatchPlan& plan, ArenaKind kind, bool single) const {
   std::vector<int32_t> touched = touched_schemas(plan.indices);
-  if (is_settled(touched) && (single || request_.missing != Missing::drop)) {
+  if (is_settled(touched) && (single || request_->missing != Missing::drop)) {
     try {
       return make_by_schema(plan, touched, kind, single);
     } catch (const PlanMismatch&) {
@@ -114,28 +114,28 @@ Batch Collator::make_by_schema(BatchPlan& plan, std::span<const int32_t> touched
   for (FieldPlan& field : plan.fields) {
     if (field.ragged) field.rows.resize(plan.indices.size());
   }
-  plan.positions = resolve_positions(source_->schemas(), request_);
+  plan.positions = resolve_positions(source_->schemas(), *request_);
   std::optional<StagedRecords> staged;
-  if (request_.neighbors) {
+  if (request_->neighbors) {
     staged = stage_records(*source_, plan, split_by_work(plan));
-    plan.edges = find_edges(*source_, *request_.neighbors, plan, *staged);
+    plan.edges = find_edges(*source_, *request_->neighbors, plan, *staged);
   }
   place_outputs(plan);
   return fill(plan, staged ? &*staged : nullptr, kind,
-              {.tolerant = single, .settled_by = touched.front(), .all_fields = !request_.fields});
+              {.tolerant = single, .settled_by = touched.front(), .all_fields = !request_->fields});
 }
 
 Batch Collator::make_by_survey(BatchPlan& plan, std::vector<int32_t> touched, ArenaKind kind, bool single) const {
   const std::vector<int64_t> borders = split_by_work(plan);
   StagedRecords staged = stage_records(*source_, plan, borders);
-  Survey survey = survey_records(*source_, fields_, request_, plan, staged, borders, single);
-  if (request_.missing == Missing::drop && !single) {
+  Survey survey = survey_records(*source_, fields_, *request_, plan, staged, borders, single);
+  if (request_->missing == Missing::drop && !single) {
     drop_incomplete(fields_, plan, staged, survey);
     touched = touched_schemas(plan.indices);
   }
   plan_by_survey(plan, touched, survey);
   // Found already where a plan by the schema was given up.
-  if (request_.neighbors && !plan.edges) plan.edges = find_edges(*source_, *request_.neighbors, plan, staged);
+  if (request_->neighbors && !plan.edges) plan.edges = find_edges(*source_, *request_->neighbors, plan, staged);
   place_outputs(plan);
   try {
     Batch batch = fill(plan, &staged, kind, {.surveyed = true, .tolerant = single});
@@ -155,10 +155,10 @@ void Collator::plan_by_survey(BatchPlan& plan, std::span<const int32_t> touched,
   for (size_t field = 0; field < table->fields().size(); ++field) {
     plan.fields.push_back(field < fields_.size() ? fields_.resolve(field, touched, observed[field], plan.n_molecules())
                                                  : resolve_unlisted(table->fields()[field], observed[field],
-                                                                    plan.n_molecules(), request_));
+                                                                    plan.n_molecules(), *request_));
   }
   plan.table = survey.unlisted.fields().empty() ? fields_.heads() : std::move(table);
-  plan.positions = resolve_positions(source_->schemas(), request_);
+  plan.positions = resolve_positions(source_->schemas(), *request_);
 }
 
 Batch Collator::fill(const BatchPlan& plan, const StagedRecords* staged, ArenaKind kind,

@@ -18,14 +18,11 @@ namespace atompack::collate {
 // Makes batches of one source as one request wants them. Thread-safe.
 class Collator {
  public:
-  Collator(std::shared_ptr<const MoleculeSource> source, Request request);
-  Collator(const Collator&) = delete;  // fields_ refers to request_
-  Collator& operator=(const Collator&) = delete;
+  Collator(std::shared_ptr<const MoleculeSource> source, std::shared_ptr<const Request> request);
 
   const std::shared_ptr<const MoleculeSource>& source() const { return source_; }
 
-  const Request& request() const { return request_; }
-  const FieldSet& fields() const { return fields_; }
+  const std::shared_ptr<const Request>& request() const { return request_; }
 
   // The fields of every batch, but for those that only a survey finds.
   const std::shared_ptr<const FieldTable>& table() const { return fields_.heads(); }
@@ -55,7 +52,7 @@ class Collator {
   Batch fill(const BatchPlan& plan, const StagedRecords* staged, ArenaKind kind, const FillOptions& options) const;
 
   std::shared_ptr<const MoleculeSource> source_;
-  Request request_;
+  std::shared_ptr<const Request> request_;
   FieldSet fields_;
   std::vector<std::vector<FieldPlan>> settled_;  // by schema: its plans, where it settles them without a survey
   mutable ParallelPace pace_;

@@ -1,61 +1,41 @@
 #include "collate/edges.h"
 
 #include <algorithm>
-#include <array>
 
 #include "collate/fill/copy.h"
 #include "collate/survey.h"
 #include "collate/torch_threads.h"
+#include "plan/molecules/structure.h"
 
 namespace atompack::collate {
 namespace {
 
-using physics::Lattice;
-using physics::Matrix3;
 using physics::NeighborOptions;
 using physics::NeighborSearch;
 using physics::PairList;
 
-// Takes of each record what a neighbor search needs, in float64, whether or not it was selected for the batch.
 class Finder final : public MoleculeVisitor {
  public:
   Finder(const MoleculeSource& source, const NeighborOptions& options) : source_(source), search_(options) {}
 
   void find(int64_t index, Bytes record, PairList& pairs) {
-    cell_.reset();
-    periodic_ = {};
+    structure_.clear();
     source_.visit(index, record, *this);
     try {
-      const bool is_open = !cell_;
-      search_.find(positions_, Lattice(cell_.value_or(Matrix3{}), is_open ? std::array<bool, 3>{} : periodic_), pairs);
+      structure_.find_pairs(search_, pairs);
     } catch (DataError& error) {
       source_.locate(error, index);
       throw;
     }
   }
 
-  void geometry(const Geometry& geometry) override {
-    positions_.resize(static_cast<size_t>(geometry.n_atoms) * 3);
-    copy_values(reinterpret_cast<std::byte*>(positions_.data()), DType::float64, geometry.positions.data(),
-                geometry.positions_dtype, positions_.size());
-  }
-
-  void field(const FieldView& view, Bytes data) override {
-    if (view.scope != Scope::builtin) return;
-    if (view.key == "cell") {
-      copy_values(reinterpret_cast<std::byte*>(cell_.emplace().data()), DType::float64, data.data(), view.type.dtype,
-                  9);
-    } else if (view.key == "pbc") {
-      for (size_t direction = 0; direction < 3; ++direction) periodic_[direction] = data[direction] != std::byte{0};
-    }
-  }
+  void geometry(const Geometry& geometry) override { structure_.set_positions(geometry); }
+  void field(const FieldView& view, Bytes data) override { structure_.take(view, data); }
 
  private:
   const MoleculeSource& source_;
   NeighborSearch search_;
-  std::vector<double> positions_;
-  std::optional<Matrix3> cell_;
-  std::array<bool, 3> periodic_{};
+  Structure structure_;
 };
 
 // Atom numbers of one row of the index: those of the molecule, counted in the batch.

@@ -1,7 +1,5 @@
 #include "passes/normal_equations.h"
 
-#include <ATen/ops/empty.h>
-
 #include <algorithm>
 
 namespace atompack::collate {
@@ -27,18 +25,11 @@ void NormalEquations::join(const NormalEquations& other) {
   squares_ += other.squares_;
 }
 
-// Not at::zeros, which fills large tensors in a parallel region: in a forked child that would hang.
-at::Tensor NormalEquations::gram() const {
-  at::Tensor all = at::empty({static_cast<int64_t>(kElements), static_cast<int64_t>(kElements)}, at::kDouble);
-  auto* const first = all.mutable_data_ptr<double>();
-  std::fill_n(first, kElements * kElements, 0.0);
-  for (size_t i = 0; i < kElements; ++i) std::ranges::copy(rows_[i], first + i * kElements);
-  return all;
-}
-
-at::Tensor NormalEquations::right() const {
-  at::Tensor all = at::empty({static_cast<int64_t>(kElements)}, at::kDouble);
-  std::ranges::copy(right_, all.mutable_data_ptr<double>());
+std::vector<double> NormalEquations::gram() const {
+  std::vector<double> all(kElements * kElements);
+  for (size_t i = 0; i < kElements; ++i) {
+    std::ranges::copy(rows_[i], all.begin() + static_cast<std::ptrdiff_t>(i * kElements));
+  }
   return all;
 }
 

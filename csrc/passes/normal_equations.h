@@ -1,8 +1,6 @@
 // Least squares of energies over compositions: energy = sum over elements of count x reference energy.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <array>
 #include <cstdint>
 #include <span>
@@ -23,9 +21,9 @@ class NormalEquations {
   void add(std::span<const ElementCount> composition, double energy, double weight);
   void join(const NormalEquations& other);
 
-  at::Tensor gram() const;                     // (256, 256) float64: sum of w c c^T
-  at::Tensor right() const;                    // (256,) float64: sum of w c e
-  double squares() const { return squares_; }  // sum of w e^2
+  std::vector<double> gram() const;                                      // (256, 256), row by row: sum of w c c^T
+  const std::array<double, kElements>& right() const { return right_; }  // sum of w c e
+  double squares() const { return squares_; }                            // sum of w e^2
 
  private:
   std::array<std::vector<double>, kElements> rows_;  // of the gram matrix; empty until the element occurs

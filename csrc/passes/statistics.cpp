@@ -1,13 +1,10 @@
 #include "passes/statistics.h"
 
-#include "collate/fill/copy.h"
-#include "physics/neighbors/neighbors.h"
+#include "plan/molecules/structure.h"
 
 namespace atompack::collate {
 namespace {
 
-using physics::Lattice;
-using physics::Matrix3;
 using physics::NeighborSearch;
 using physics::PairList;
 
@@ -86,8 +83,11 @@ double scalar(DType dtype, Bytes data) {
 // the record's end.
 class Adder final : public MoleculeVisitor {
  public:
-  Adder(const Collator& collator, const StatisticsPass::References& references, std::optional<double> cutoff)
-      : collator_(collator),
+  Adder(const MoleculeSource& source, const Request& request, const FieldSet& fields,
+        const StatisticsPass::References& references, std::optional<double> cutoff)
+      : source_(source),
+        request_(request),
+        fields_(fields),
         references_(references),
         counts_pairs_(cutoff.has_value()),
         search_({.cutoff = cutoff.value_or(kIsolation)}),
@@ -96,14 +96,13 @@ class Adder final : public MoleculeVisitor {
   void add(int64_t index, std::vector<std::byte>& scratch) {
     index_ = index;
     ++serial_;
-    schema_ = collator_.source()->schema_of(index);
+    schema_ = source_.schema_of(index);
     present_.clear();
     energy_.reset();
     forces_.reset();
-    cell_.reset();
-    periodic_ = {};
-    visit_molecule(*collator_.source(), index, scratch, *this);
-    if (collator_.request().missing != Missing::nan && !is_complete()) return;
+    structure_.clear();
+    visit_molecule(source_, index, scratch, *this);
+    if (request_.missing != Missing::nan && !is_complete()) return;
     add_composition();
     if (counts_pairs_) add_pairs();
     if (energy_) add_energy();
@@ -114,7 +113,7 @@ class Adder final : public MoleculeVisitor {
   void geometry(const Geometry& geometry) override { geometry_ = geometry; }
 
   void field(const FieldView& view, Bytes data) override {
-    take_cell(view, data);
+    structure_.take(view, data);
     const int32_t number = find(view);
     if (number == FieldSet::kSkip) return;
     if (view.fault != nullptr) throw *view.fault;
@@ -145,24 +144,23 @@ class Adder final : public MoleculeVisitor {
   }
 
   int32_t find(const FieldView& view) {
-    const FieldSet& fields = collator_.fields();
-    if (view.declaration >= 0) return fields.of_declaration(schema_, view.declaration);
-    if (const int32_t known = fields.heads()->find(view.scope, view.key); known >= 0) return known;
+    if (view.declaration >= 0) return fields_.of_declaration(schema_, view.declaration);
+    if (const int32_t known = fields_.heads()->find(view.scope, view.key); known >= 0) return known;
     FieldId id{view.scope, std::string(view.key)};
-    if (!collator_.request().selects(id)) return FieldSet::kSkip;
-    return static_cast<int32_t>(fields.size()) + sums.unlisted.add({std::move(id), view.type.level, view.type.kind});
+    if (!request_.selects(id)) return FieldSet::kSkip;
+    return static_cast<int32_t>(fields_.size()) + sums.unlisted.add({std::move(id), view.type.level, view.type.kind});
   }
 
   // Whether it has all fields that are asked for; throws where one without is an error.
   bool is_complete() {
-    const auto n_listed = static_cast<int32_t>(collator_.fields().size());
+    const auto n_listed = static_cast<int32_t>(fields_.size());
     for (int32_t field = 0; field < n_listed; ++field) {
-      const FieldId& id = collator_.table()->fields()[static_cast<size_t>(field)].id;
+      const FieldId& id = fields_.heads()->fields()[static_cast<size_t>(field)].id;
       if (at_field(last_seen_, field) == serial_ || is_geometry(id.scope, id.key)) continue;
-      if (collator_.request().missing == Missing::drop) return false;
+      if (request_.missing == Missing::drop) return false;
       FieldError error("the molecule has no such value");
       error.at_field(id.key);
-      collator_.source()->locate(error, index_);
+      source_.locate(error, index_);
       throw error;
     }
     return true;
@@ -186,38 +184,25 @@ class Adder final : public MoleculeVisitor {
     ++sums.sizes[geometry_.n_atoms];
   }
 
-  // Whether or not cell and pbc are among the fields that were asked for.
-  void take_cell(const FieldView& view, Bytes data) {
-    if (view.scope != Scope::builtin || view.fault != nullptr) return;
-    if (view.key == "cell") {
-      copy_values(reinterpret_cast<std::byte*>(cell_.emplace().data()), DType::float64, data.data(), view.type.dtype,
-                  9);
-    } else if (view.key == "pbc") {
-      for (size_t direction = 0; direction < 3; ++direction) periodic_[direction] = data[direction] != std::byte{0};
-    }
-  }
-
   // Those of the molecule that was visited last, in `pairs_`.
   void find_pairs(NeighborSearch& search) {
-    positions_.resize(static_cast<size_t>(geometry_.n_atoms) * 3);
-    copy_values(reinterpret_cast<std::byte*>(positions_.data()), DType::float64, geometry_.positions.data(),
-                geometry_.positions_dtype, positions_.size());
+    structure_.set_positions(geometry_);
     pairs_.clear();
-    search.find(positions_, Lattice(cell_.value_or(Matrix3{}), cell_ ? periodic_ : std::array<bool, 3>{}), pairs_);
+    structure_.find_pairs(search, pairs_);
   }
 
   void add_pairs() {
     try {
       find_pairs(search_);
     } catch (DataError& error) {
-      collator_.source()->locate(error, index_);
+      source_.locate(error, index_);
       throw;
     }
     sums.n_pairs += static_cast<int64_t>(pairs_.size());
   }
 
   bool is_isolated() {
-    if (!cell_ || periodic_ == std::array<bool, 3>{}) return true;
+    if (structure_.is_open()) return true;
     try {
       find_pairs(isolation_);
     } catch (const DataError&) {
@@ -253,7 +238,9 @@ class Adder final : public MoleculeVisitor {
     }
   }
 
-  const Collator& collator_;
+  const MoleculeSource& source_;
+  const Request& request_;
+  const FieldSet& fields_;
   const StatisticsPass::References& references_;
   bool counts_pairs_;
   NeighborSearch search_, isolation_;
@@ -263,9 +250,7 @@ class Adder final : public MoleculeVisitor {
   Geometry geometry_{};
   std::optional<double> energy_;
   std::optional<Vectors> forces_;
-  std::optional<Matrix3> cell_;
-  std::array<bool, 3> periodic_{};
-  std::vector<double> positions_;
+  Structure structure_;
   PairList pairs_;
   std::vector<int32_t> present_;
   std::vector<int64_t> last_seen_;  // by field: the molecule that had it last
@@ -311,8 +296,8 @@ void Statistics::join(const Statistics& other, size_t n_listed) {
 
 int64_t StatisticsPass::advance() {
   const auto look = [](Adder& adder, int64_t index, std::vector<std::byte>& scratch) { adder.add(index, scratch); };
-  const auto join = [&](const Adder& adder) { found_.join(adder.sums, collator_->fields().size()); };
-  return sweep_.advance(Adder(*collator_, references_, cutoff_), look, join);
+  const auto join = [&](const Adder& adder) { found_.join(adder.sums, fields_.size()); };
+  return sweep_.advance(Adder(sweep_.source(), *request_, fields_, references_, cutoff_), look, join);
 }
 
 }  // namespace atompack::collate

@@ -7,10 +7,10 @@
 #include <unordered_map>
 #include <vector>
 
-#include "collate/collator.h"
 #include "passes/moments.h"
 #include "passes/normal_equations.h"
 #include "passes/sweep.h"
+#include "plan/molecules/field_set.h"
 
 namespace atompack::collate {
 
@@ -40,17 +40,19 @@ struct Statistics {
   void join(const Statistics& other, size_t n_listed);
 };
 
-// Looks at the molecules as the request of a collator wants them: its fields, its rule for missing ones.
+// Looks at molecules as a request wants them: its fields, its rule for missing ones.
 class StatisticsPass {
  public:
   using References = std::array<double, kElements>;
 
   // `references` by atomic number are taken off the energies before these enter the equations: with a fair guess
   // nothing large is left that could swamp the residual. `cutoff` absent: neighbors are not counted.
-  StatisticsPass(std::shared_ptr<const Collator> collator, std::optional<at::Tensor> selection,
-                 const References& references, std::optional<double> cutoff)
-      : collator_(std::move(collator)),
-        sweep_(collator_->source(), std::move(selection), collator_->request().max_threads),
+  StatisticsPass(std::shared_ptr<const MoleculeSource> source, std::shared_ptr<const Request> request,
+                 std::optional<Selection> selection, const References& references, std::optional<double> cutoff,
+                 int n_threads)
+      : request_(std::move(request)),
+        fields_(source->schemas(), *request_),
+        sweep_(std::move(source), std::move(selection), n_threads),
         references_(references),
         cutoff_(cutoff) {}
 
@@ -60,11 +62,12 @@ class StatisticsPass {
   // where the neighbor search does.
   int64_t advance();
 
-  const Collator& collator() const { return *collator_; }
+  const FieldSet& fields() const { return fields_; }
   const Statistics& found() const { return found_; }
 
  private:
-  std::shared_ptr<const Collator> collator_;
+  std::shared_ptr<const Request> request_;
+  FieldSet fields_;
   Sweep sweep_;
   References references_;
   std::optional<double> cutoff_;

@@ -18,7 +18,7 @@ void visit_molecule(const MoleculeSource& source, int64_t index, std::vector<std
 std::vector<int64_t> Sweep::numbers(int64_t first, int64_t last) const {
   std::vector<int64_t> all(static_cast<size_t>(last - first));
   if (selection_) {
-    std::copy_n(selection_->const_data_ptr<int64_t>() + first, all.size(), all.begin());
+    std::copy_n(selection_->numbers.begin() + first, all.size(), all.begin());
   } else {
     std::iota(all.begin(), all.end(), first);
   }

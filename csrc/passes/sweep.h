@@ -1,21 +1,19 @@
 // Looking at every molecule of a source once: in chunks of fixed borders, on all threads, for a while at a time.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <exception>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
-#include "collate/torch_threads.h"
 #include "model/molecule_source.h"
 #include "plan/molecules/batch_plan.h"
+#include "threads/parallel_for_each.h"
 
 namespace atompack::collate {
 
@@ -23,15 +21,23 @@ namespace atompack::collate {
 void visit_molecule(const MoleculeSource& source, int64_t index, std::vector<std::byte>& scratch,
                     MoleculeVisitor& visitor);
 
+// Numbers of molecules, in range, and what keeps them in memory.
+struct Selection {
+  std::span<const int64_t> numbers;
+  std::shared_ptr<const void> owner;
+};
+
 // Not thread-safe: one caller, who may stop between two calls of advance().
 class Sweep {
  public:
-  // `selection`: the numbers to look at, contiguous int64 and in range; absent: all of the source.
-  Sweep(std::shared_ptr<const MoleculeSource> source, std::optional<at::Tensor> selection, int max_threads)
-      : source_(std::move(source)), selection_(std::move(selection)), max_threads_(max_threads) {}
+  // `selection`: the molecules to look at; absent: all of the source.
+  Sweep(std::shared_ptr<const MoleculeSource> source, std::optional<Selection> selection, int n_threads)
+      : source_(std::move(source)),
+        selection_(std::move(selection)),
+        n_threads_(static_cast<size_t>(std::max(n_threads, 1))) {}
 
   const MoleculeSource& source() const { return *source_; }
-  int64_t size() const { return selection_ ? selection_->numel() : source_->size(); }
+  int64_t size() const { return selection_ ? std::ssize(selection_->numbers) : source_->size(); }
 
   // Goes on for about a tenth of a second; returns how many molecules are done. Each chunk becomes a copy of `empty`
   // on which look(part, index, scratch) is called for its molecules in order; join(part) gets the parts in order, so
@@ -54,29 +60,24 @@ class Sweep {
 
   template <typename Part, typename Look, typename Join>
   void next_chunks(const Part& empty, const Look& look, const Join& join) {
-    const int64_t most_threads = usable_threads(max_threads_);
-    const int64_t last = std::min(size(), done_ + kChunk * kChunksAThread * most_threads);
+    const int64_t last = std::min(size(), done_ + kChunk * kChunksAThread * static_cast<int64_t>(n_threads_));
     const std::vector<int64_t> indices = numbers(done_, last);
     source_->prepare(indices);
     const auto n_chunks = static_cast<size_t>((last - done_ + kChunk - 1) / kChunk);
     std::vector<Part> parts(n_chunks, empty);
     std::vector<std::exception_ptr> thrown(n_chunks);
-    std::atomic<size_t> taken{0};
-    // Chunks differ in work, so each thread takes the next. Whatever is thrown, all chunks before it get done.
-    for_each_range(std::min(most_threads, static_cast<int64_t>(n_chunks)), [&](int64_t) {
+    // Whatever is thrown, all chunks get done, so that the first molecule's error is known.
+    side_by_side(n_chunks, static_cast<unsigned>(n_threads_), [&](size_t chunk) {
       std::vector<std::byte> scratch;
-      for (size_t chunk = taken++; chunk < n_chunks; chunk = taken++) {
-        try {
-          const auto first_of_chunk = chunk * kChunk;
-          const auto last_of_chunk = std::min(first_of_chunk + kChunk, indices.size());
-          for (size_t i = first_of_chunk; i < last_of_chunk; ++i) {
-            if (selection_ && i + kPrefetchAhead < indices.size()) source_->prefetch(indices[i + kPrefetchAhead]);
-            look(parts[chunk], indices[i], scratch);
-          }
-        } catch (...) {
-          thrown[chunk] = std::current_exception();  // thrown again below, in order
-          taken = n_chunks;
+      try {
+        const auto first_of_chunk = chunk * kChunk;
+        const auto last_of_chunk = std::min(first_of_chunk + kChunk, indices.size());
+        for (size_t i = first_of_chunk; i < last_of_chunk; ++i) {
+          if (selection_ && i + kPrefetchAhead < indices.size()) source_->prefetch(indices[i + kPrefetchAhead]);
+          look(parts[chunk], indices[i], scratch);
         }
+      } catch (...) {
+        thrown[chunk] = std::current_exception();  // thrown again below, in order
       }
     });
     for (size_t chunk = 0; chunk < n_chunks; ++chunk) {
@@ -87,8 +88,8 @@ class Sweep {
   }
 
   std::shared_ptr<const MoleculeSource> source_;
-  std::optional<at::Tensor> selection_;
-  int max_threads_;
+  std::optional<Selection> selection_;
+  size_t n_threads_;
   int64_t done_ = 0;
 };
 

@@ -28,7 +28,8 @@ struct Findings {
 
 class Verifier {
  public:
-  explicit Verifier(std::shared_ptr<const MoleculeSource> source) : sweep_(std::move(source), std::nullopt, 0) {}
+  Verifier(std::shared_ptr<const MoleculeSource> source, int n_threads)
+      : sweep_(std::move(source), std::nullopt, n_threads) {}
 
   int64_t size() const { return sweep_.size(); }
 

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from reference.fixture_files import fixtures_root
 
 from atompack_torch import cli
 
@@ -92,7 +93,7 @@ def test_usage_errors_as_json(
     assert message in captured.err
 
 
-@pytest.mark.parametrize("command", [["info", "x.atp"], ["convert", "a.xyz", "b.atp"]])
+@pytest.mark.parametrize("command", [["stats", "x.atp"], ["convert", "a.xyz", "b.atp"]])
 def test_ctrl_c_while_torch_is_imported(command: list[str], tmp_path: Path) -> None:
     """No traceback, though modules within torch may make another error of the interrupt."""
     (tmp_path / "torch.py").write_text(
@@ -120,7 +121,7 @@ def test_an_ignored_ctrl_c_stays_ignored(fixtures: Path, tmp_path: Path) -> None
         "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nraise ImportError('as planned')\n"
     )
     done = subprocess.run(
-        [*RUN, "info", str(fixtures / "gen3.atp")],
+        [*RUN, "stats", str(fixtures / "gen3.atp")],
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
         capture_output=True,
@@ -130,3 +131,28 @@ def test_an_ignored_ctrl_c_stays_ignored(fixtures: Path, tmp_path: Path) -> None
     )
     assert done.returncode == 2
     assert "as planned" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["info", "atp/custom_all_types.atp"],
+        ["info", "--json", "atlas/dtypes_none"],
+        ["info", "atlas_shards/data/aliases"],
+        ["cache", "info", "torch_cache/legacy_v1_f64_two.h5"],
+    ],
+    ids=lambda arguments: arguments[-1],
+)
+def test_files_are_described_without_torch(arguments: list[str]) -> None:
+    path = fixtures_root() / arguments[-1]
+    script = WITHOUT_TORCH.replace('{"torch", "numpy", "ase", "h5py"}', '{"torch", "ase", "h5py"}')
+    done = subprocess.run(
+        [sys.executable, "-c", script, *arguments[:-1], str(path)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+    assert not done.stderr

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import atompack_torch as apt
-from atompack_torch._core import check_regular_file
+from atompack_torch._native import check_regular_file
 from atompack_torch.cli import main
 from atompack_torch.conversion import convert
 

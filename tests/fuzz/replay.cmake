@@ -22,7 +22,7 @@ add_executable(atompack_fuzz_replay
 )
 target_include_directories(atompack_fuzz_replay PRIVATE ${PROJECT_SOURCE_DIR}/tests/cpp)
 target_compile_options(atompack_fuzz_replay PRIVATE -Wall -Wextra -Werror -O0)
-target_link_libraries(atompack_fuzz_replay PRIVATE atompack_hdf5 atompack_physics atompack_core)
+target_link_libraries(atompack_fuzz_replay PRIVATE atompack_plan atompack_hdf5)
 add_test(NAME fuzz_replay
   COMMAND atompack_fuzz_replay ${PROJECT_SOURCE_DIR}/tests/fixtures ${FUZZ_FOLDER}/corpus
           ${PROJECT_SOURCE_DIR}/tests/fixtures/pickle)

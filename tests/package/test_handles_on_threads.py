@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import atompack_torch as apt
 from atompack_torch import _core as core
+from atompack_torch import _native as native
 
 THREADS = 4
 cache, folder, seconds = sys.argv[1], Path(sys.argv[2]), float(sys.argv[3])
@@ -35,9 +36,9 @@ with apt.ArrayFile(file, "x") as changed:
 with apt.ShardWriter(shards, 3, 2, 0) as changed:
     changed.write({"n": 1})
 Path(text).write_text("1\\n\\nH 0 0 0\\n")
-snapshot = core.AtpSnapshot.take(atp)
-reader, entries = core.AtpReader(atp, snapshot, "auto", False), core.TorchCacheReader(cache)
-columns, examples = core.AtlasReader(store, None, 1 << 30), core.ShardReader(shards, None)
+snapshot = native.AtpSnapshot.take(atp)
+reader, entries = native.AtpReader(atp, snapshot, "auto", False), native.TorchCacheReader(cache)
+columns, examples = native.AtlasReader(store, None, 1 << 30), native.ShardReader(shards, None)
 header = core.CacheHeader()
 numbers = itertools.count()
 
@@ -72,28 +73,28 @@ def examples_ahead():
     return asked(core.ExamplePrefetcher(source, 1, False), source)
 
 READERS = {
-    "TorchCacheReader": lambda: core.TorchCacheReader(cache),
-    "TorchCacheSource": lambda: core.TorchCacheSource(entries, whole=True),
-    "AtpSnapshot": lambda: core.AtpSnapshot.take(atp),
-    "AtpReader": lambda: core.AtpReader(atp, snapshot, "auto", False),
-    "ConcatSource": lambda: core.ConcatSource([reader, reader]),
-    "MixtureSource": lambda: core.MixtureSource([reader, reader]),
-    "ForceSubsetSource": lambda: core.ForceSubsetSource(reader, [1, 0]),
+    "TorchCacheReader": lambda: native.TorchCacheReader(cache),
+    "TorchCacheSource": lambda: native.TorchCacheSource(entries, whole=True),
+    "AtpSnapshot": lambda: native.AtpSnapshot.take(atp),
+    "AtpReader": lambda: native.AtpReader(atp, snapshot, "auto", False),
+    "ConcatSource": lambda: native.ConcatSource([reader, reader]),
+    "MixtureSource": lambda: native.MixtureSource([reader, reader]),
+    "ForceSubsetSource": lambda: native.ForceSubsetSource(reader, [1, 0]),
     "Collator": collator,
-    "Verifier": lambda: core.Verifier(reader),
-    "AtlasReader": lambda: core.AtlasReader(store, None, 1 << 30),
+    "Verifier": lambda: native.Verifier(reader, 2),
+    "AtlasReader": lambda: native.AtlasReader(store, None, 1 << 30),
     "ColumnScanner": scanner,
-    "ArrayFileReader": lambda: core.ArrayFileReader(file, 1 << 30),
-    "ShardReader": lambda: core.ShardReader(shards, None),
+    "ArrayFileReader": lambda: native.ArrayFileReader(file, 1 << 30),
+    "ShardReader": lambda: native.ShardReader(shards, None),
     "ExampleCollator": example_collator,
-    "ExtxyzReader": lambda: core.ExtxyzReader(text, text),
+    "ExtxyzReader": lambda: native.ExtxyzReader(text, text),
 }
 WRITERS = {
-    "AtpWriter": lambda: core.AtpWriter(new_path(), "x", None, 3),
-    "AtlasWriter": lambda: core.AtlasWriter(
+    "AtpWriter": lambda: native.AtpWriter(new_path(), "x", None, 3),
+    "AtlasWriter": lambda: native.AtlasWriter(
         new_path(), True, None, 0, 3, 1 << 20, False, 1 << 30, None
     ),
-    "ArrayFileWriter": lambda: core.ArrayFileWriter(
+    "ArrayFileWriter": lambda: native.ArrayFileWriter(
         new_path() + ".af", "zstd", 3, 1 << 20, False, 1 << 30, None
     ),
     "ShardFileWriter": lambda: core.ShardFileWriter(

@@ -29,7 +29,7 @@ OWN = {
     "physics": {"base"},
     "plan": {"base", "model", "physics"},
     "collate": BELOW_TENSORS,
-    "passes": {*BELOW_TENSORS, "collate"},
+    "passes": BELOW_TENSORS,
     "ops": {*BELOW_TENSORS, "collate"},
     "bindings": {*BELOW_FORMATS, *BELOW_TENSORS, *FORMAT_LAYERS, "collate", "passes", "ops"},
 }
@@ -48,7 +48,6 @@ OUTSIDE: dict[str, list[re.Pattern[str]]] = {
     **{layer: [JSON] for layer in FORMAT_LAYERS[:4]},
     "formats/torch_cache": [re.compile(r"hdf5\.h"), JSON],
     "collate": [TORCH, re.compile(r"omp\.h")],
-    "passes": [TORCH],
     "ops": [TORCH],
     "bindings": [TORCH, re.compile(r"pybind11/[\w/]+\.h|Python\.h")],
 }
@@ -146,7 +145,8 @@ def _named(base: str, node: ast.ImportFrom) -> set[str]:
     for name in node.names:
         dotted = f"{base}.{name.name}".strip(".")
         path = PACKAGE / dotted.replace(".", "/")
-        is_module = path.with_suffix(".py").is_file() or path.is_dir() or dotted == "_C"
+        native = dotted in ("_C", "_formats")
+        is_module = native or path.with_suffix(".py").is_file() or path.is_dir()
         found.add(dotted if is_module else base)
     return found
 
@@ -156,21 +156,22 @@ BELOW = {
     "batch": set(),
     "descriptors": {"batch"},
     "passes": {"batch"},
+    "inspection": {"passes"},
     "writers": {"batch", "passes"},
     "stores": {"batch", "writers"},
-    "datasets": {"batch", "descriptors", "passes", "stores"},
+    "datasets": {"batch", "descriptors", "inspection", "passes", "stores"},
     "loading": {"batch", "datasets"},
     "caches": {"batch", "descriptors", "passes", "datasets"},
     "conversion": {"batch", "writers", "stores", "datasets"},
 }
 # The same of the modules at the top, of which all else may import.
 TOP = {
-    "_core": {"_C", "_build_info", "errors"},
+    "_native": {"_formats", "_build_info"},
+    "_core": {"_C", "_native"},
     "errors": set(),
     "fields": set(),
     "formats": {"errors"},
-    "indices": {"errors"},
-    "options": {"errors", "_core"},
+    "options": {"errors", "_native"},
     "progress": set(),
 }
 
@@ -179,8 +180,9 @@ TOP = {
 def test_imports(module: Path) -> None:
     name = ".".join(module.relative_to(PACKAGE).with_suffix("").parts)
     ours = imports(module)
-    if name != "_core":
-        assert not {i for i in ours if i.split(".")[0] == "_C"}, "only _core imports _C"
+    doors = {"_core": "_C", "_native": "_formats"}
+    extensions = {i.split(".")[0] for i in ours} & {"_C", "_formats"}
+    assert extensions <= {doors.get(name)}, "extensions have one door each"
     top = name.split(".")[0]
     if top in TOP:
         assert ours <= TOP[top]

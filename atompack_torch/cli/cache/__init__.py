@@ -34,6 +34,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         module.add_arguments(command)
 
 
+def needs_torch(options: argparse.Namespace) -> bool:
+    """Tells whether torch is imported before the command runs."""
+    return bool(options.subcommand != info.NAME)
+
+
 def run(options: argparse.Namespace) -> int:
     """Runs the command."""
     module = next(m for m in _COMMANDS if options.subcommand == m.NAME)

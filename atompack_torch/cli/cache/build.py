@@ -178,7 +178,7 @@ def _source(paths: list[str], labels: list[str]) -> MoleculeDataset:
 
 
 def _is_hdf5(path: str) -> bool:
-    from atompack_torch._core import check_regular_file
+    from atompack_torch._native import check_regular_file
 
     if not Path(path).is_file():
         return False

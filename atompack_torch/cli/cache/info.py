@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import sys
-from pathlib import Path
 from typing import Any
 
 from atompack_torch.cli._output import add_json, print_json, printable, table
@@ -29,7 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Runs the command."""
-    from atompack_torch import AtompackError
+    from atompack_torch.errors import AtompackError
+    from atompack_torch.inspection.caches import describe
 
     files, errors = [], []
     for path in options.path:
@@ -46,55 +45,6 @@ def run(options: argparse.Namespace) -> int:
     for message in errors:
         print(f"atompack-torch cache info: {printable(message)}", file=sys.stderr)
     return 1 if errors else 0
-
-
-def describe(path: str) -> dict[str, Any]:
-    """What is known of a file without reading rows, as plain JSON values."""
-    from atompack_torch import TorchCache
-    from atompack_torch.cli._values import plain
-
-    cache = TorchCache(path)
-    reader = cache._reader()
-    entries = range(len(cache))
-    return {
-        "path": path,
-        "file_bytes": Path(path).stat().st_size,
-        "version": 1 if reader.is_legacy else cache.info.get("schema_version"),
-        "n_entries": len(cache),
-        "n_atoms": int(reader.atom_counts().sum()),
-        "n_with_energy": sum(not math.isnan(reader.energy(entry)) for entry in entries),
-        "n_with_forces": sum(reader.has_forces(entry) for entry in entries),
-        "storage_dtype": cache.info.get("storage_dtype"),
-        "features": {"n_features": reader.n_features} if cache.has_features else None,
-        "force_derivatives": _rows(reader) if cache.has_force_derivatives else None,
-        "descriptor": _settings(cache.info),
-        "descriptor_compat_sha256": cache.info.get("descriptor_compat_sha256"),
-        "attributes": plain(cache.info),
-    }
-
-
-def _rows(reader: Any) -> dict[str, int]:
-    sizes = [reader.derivative_sizes(entry) for entry in range(len(reader))]
-    there = [size for size in sizes if size is not None]
-    return {
-        "n_rows": len(there),
-        "n_edges": sum(edges for edges, _ in there),
-        "n_triplets": sum(triplets for _, triplets in there),
-        "n_radial": reader.n_radial,
-        "n_angular": reader.n_angular,
-    }
-
-
-def _settings(info: dict[str, Any]) -> Any:
-    """What the file says of its descriptor, whether it can be rebuilt here or not."""
-    from atompack_torch.cli._values import plain
-
-    manifest = info.get("descriptor_manifest")
-    text = info.get("descriptor_compat_json") or (manifest and manifest["config_json"])
-    try:
-        return None if text is None else plain(json.loads(text))
-    except (ValueError, RecursionError):  # the text itself is among the attributes
-        return None
 
 
 def _text(file: dict[str, Any]) -> str:

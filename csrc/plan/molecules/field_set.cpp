@@ -132,6 +132,30 @@ FieldPlan FieldSet::resolve(size_t field, std::span<const int32_t> touched,
   return plan;
 }
 
+std::vector<FieldPromise> promised_fields(std::span<const MoleculeSchema> schemas, const Request& request) {
+  FieldTable numbers;
+  std::vector<FieldPromise> promises;
+  for (const MoleculeSchema& schema : schemas) {
+    for (const FieldDeclaration& declared : schema.fields) {
+      FieldId id{declared.scope, declared.key};
+      const auto number = static_cast<size_t>(numbers.add({id, declared.type.level, declared.type.kind}));
+      if (number == promises.size()) {
+        promises.push_back({std::move(id), declared.type, declared.row_shape});
+        continue;
+      }
+      FieldPromise& promise = promises[number];
+      promise.type = common_type(promise.type, declared.type).value_or(promise.type);
+      if (promise.row_shape != declared.row_shape) promise.row_shape = std::nullopt;
+    }
+  }
+  for (FieldPromise& promise : promises) {
+    if (promise.type.kind != ValueKind::numeric) continue;
+    const DType stored = promise.type.is_atom_index ? DType::int64 : promise.type.dtype;
+    promise.type.dtype = request.wanted_dtype(promise.id, stored);
+  }
+  return promises;
+}
+
 FieldPlan resolve_unlisted(const FieldHead& head, std::span<const Observation* const> observed, int64_t n_molecules,
                            const Request& request) {
   if (observed.empty()) {  // every value of it is damaged

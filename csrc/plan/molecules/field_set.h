@@ -60,6 +60,17 @@ class FieldSet {
   std::vector<std::vector<int32_t>> slots_;      // schema, declaration -> field
 };
 
+// What every batch of these schemas holds of a field, selected or not.
+struct FieldPromise {
+  FieldId id;
+  FieldType type;                  // dtype: that of the output
+  std::optional<Shape> row_shape;  // absent: differs from molecule to molecule
+};
+
+// A promise for each field that a schema lists, in the order in which they first occur. Of types that do not mix, the
+// first counts. Casts need not be possible: a batch will tell.
+std::vector<FieldPromise> promised_fields(std::span<const MoleculeSchema> schemas, const Request& request);
+
 // The plan of a field that no schema lists.
 FieldPlan resolve_unlisted(const FieldHead& head, std::span<const Observation* const> observed, int64_t n_molecules,
                            const Request& request);

@@ -39,7 +39,10 @@ struct Request {
   int max_threads = 0;                                // 0: as many as torch uses
 
   bool selects(const FieldId& id) const { return (!fields || fields->contains(id)) && !excluded.contains(id); }
+  // The type that values of this stored type have in a batch. Throws FieldError where they cannot be cast to it.
   DType output_dtype(const FieldId& id, DType stored) const;
+  // The same without a check.
+  DType wanted_dtype(const FieldId& id, DType stored) const;
 };
 
 }  // namespace atompack::collate

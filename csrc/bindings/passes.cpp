@@ -1,12 +1,11 @@
-#include "bindings/inspect.h"
+#include "bindings/passes.h"
 
+#include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
 #include "bindings/errors.h"
-#include "bindings/indices.h"
 #include "bindings/locked.h"
 #include "bindings/path.h"
-#include "bindings/tensor_caster.h"
 #include "bindings/unlocked.h"
 #include "formats/atp/inspect.h"
 #include "io/file.h"
@@ -17,11 +16,12 @@ namespace atompack::bindings {
 namespace {
 
 namespace py = pybind11;
-using collate::Collator;
 using collate::FieldHead;
 using collate::Findings;
 using collate::Moments;
 using collate::NormalEquations;
+using collate::Request;
+using collate::Selection;
 using collate::Statistics;
 using collate::StatisticsPass;
 using collate::Verifier;
@@ -29,16 +29,30 @@ using collate::Verifier;
 using SerialStatistics = Serial<StatisticsPass>;
 using SerialVerifier = Serial<Verifier>;
 
-UniqueHandle<SerialStatistics> start_statistics(std::shared_ptr<Collator> collator,
-                                                const std::optional<at::Tensor>& selection,
-                                                const StatisticsPass::References& references,
-                                                std::optional<double> cutoff) {
-  if (selection) check_selection(*selection);
-  return make_unique_handle<SerialStatistics>(std::move(collator), selection, references, cutoff);
+using PySelection = py::array_t<int64_t, py::array::c_style | py::array::forcecast>;
+
+// Keeps the array until the pass has ended, on whichever thread that is.
+std::optional<Selection> selection_of(const std::optional<PySelection>& numbers) {
+  if (!numbers) return std::nullopt;
+  const auto drop = [](PySelection* array) {
+    const py::gil_scoped_acquire acquire;
+    delete array;
+  };
+  const std::shared_ptr<PySelection> owner(new PySelection(*numbers), drop);
+  return Selection{{owner->data(), static_cast<size_t>(owner->size())}, owner};
 }
 
-UniqueHandle<SerialVerifier> start_verifier(std::shared_ptr<MoleculeSource> source) {
-  return make_unique_handle<SerialVerifier>(std::move(source));
+UniqueHandle<SerialStatistics> start_statistics(std::shared_ptr<MoleculeSource> source,
+                                                std::shared_ptr<Request> request,
+                                                const std::optional<PySelection>& selection,
+                                                const StatisticsPass::References& references,
+                                                std::optional<double> cutoff, int n_threads) {
+  return make_unique_handle<SerialStatistics>(std::move(source), std::move(request), selection_of(selection),
+                                              references, cutoff, n_threads);
+}
+
+UniqueHandle<SerialVerifier> start_verifier(std::shared_ptr<MoleculeSource> source, int n_threads) {
+  return make_unique_handle<SerialVerifier>(std::move(source), n_threads);
 }
 
 // (count, non-finite, mean, sum of squared distances from the mean, least, largest)
@@ -47,7 +61,10 @@ py::tuple moments_of(const Moments& moments) {
 }
 
 py::tuple equations_of(const NormalEquations& equations) {
-  return py::make_tuple(equations.gram(), equations.right(), equations.squares());
+  constexpr auto kSize = static_cast<py::ssize_t>(collate::kElements);
+  const std::vector<double> gram = equations.gram();
+  return py::make_tuple(py::array_t<double>({kSize, kSize}, gram.data()),
+                        py::array_t<double>({kSize}, equations.right().data()), equations.squares());
 }
 
 // atomic number -> moments, of elements that have any
@@ -69,7 +86,7 @@ py::list coverage_of(const StatisticsPass& pass) {
     all.append(py::make_tuple(static_cast<int>(head.id.scope), head.id.key, name_of(head.level),
                               number < found.present.size() ? found.present[number] : 0));
   };
-  for (const FieldHead& head : pass.collator().table()->fields()) add(head);
+  for (const FieldHead& head : pass.fields().heads()->fields()) add(head);
   for (const FieldHead& head : found.unlisted.fields()) add(head);
   return all;
 }
@@ -114,15 +131,15 @@ py::list slots_of(const Path& path) {
 
 }  // namespace
 
-void bind_inspect(py::module_& module) {
+void bind_passes(py::module_& module) {
   py::class_<SerialStatistics, UniqueHandle<SerialStatistics>>(module, "StatisticsPass")
-      .def(py::init(&start_statistics), py::arg("collator"), py::arg("selection"), py::arg("references"),
-           py::arg("cutoff"))
+      .def(py::init(&start_statistics), py::arg("source"), py::arg("request"), py::arg("selection"),
+           py::arg("references"), py::arg("cutoff"), py::arg("n_threads"))
       .def("__len__", [](SerialStatistics& self) { return self.use([](auto& pass) { return pass.size(); }); })
       .def("advance", [](SerialStatistics& self) { return self.use([](auto& pass) { return pass.advance(); }); })
       .def("found", [](const SerialStatistics& self) { return self.look(&statistics_of); });
   py::class_<SerialVerifier, UniqueHandle<SerialVerifier>>(module, "Verifier")
-      .def(py::init(&start_verifier), py::arg("source"))
+      .def(py::init(&start_verifier), py::arg("source"), py::arg("n_threads"))
       .def("__len__", [](SerialVerifier& self) { return self.use([](auto& verifier) { return verifier.size(); }); })
       .def("advance", [](SerialVerifier& self) { return self.use([](auto& verifier) { return verifier.advance(); }); })
       .def("take", &take_findings);

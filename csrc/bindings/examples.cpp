@@ -1,11 +1,9 @@
-#include "bindings/shards.h"
+#include "bindings/examples.h"
 
 #include <pybind11/stl.h>
 
-#include "bindings/errors.h"
 #include "bindings/example_reader.h"
 #include "bindings/indices.h"
-#include "bindings/path.h"
 #include "bindings/tensor_caster.h"
 #include "bindings/unlocked.h"
 #include "bindings/wait_interruptibly.h"
@@ -23,32 +21,10 @@ using collate::ExampleCollator;
 using collate::ExampleNode;
 using collate::ExamplePrefetcher;
 
-std::shared_ptr<Reader> open_reader(const Path& root, std::optional<uint64_t> cache_blocks) {
-  atlas_shards::ReaderOptions options;
-  options.cache_blocks = cache_blocks;
-  return make_shared_handle<Reader>(root.bytes, options);
-}
-
 py::object read_example(const Reader& reader, uint64_t example) {
   const atlas_shards::Place place = reader.locate(example);
   const auto block = without_gil([&] { return reader.block(place.shard, place.block); });
   return to_python(block->example(place.position));
-}
-
-py::bytes read_block(const Reader& reader, uint64_t shard, uint64_t number) {
-  const atlas_shards::Block block = without_gil([&] { return reader.read_block(shard, number); });
-  return {reinterpret_cast<const char*>(block.bytes().data()), block.bytes().size()};
-}
-
-// (name, strategy, block size, examples, level) of each shard
-py::list shards_of(const Reader& reader) {
-  py::list all;
-  for (const atlas_shards::Shard& shard : reader.shards()) {
-    const atlas_shards::ShardMeta& meta = shard.meta;
-    all.append(py::make_tuple(text_of(shard.name), static_cast<int>(meta.strategy), meta.block_size,
-                              meta.stored_examples, meta.level));
-  }
-  return all;
 }
 
 std::shared_ptr<ExampleCollator> make_collator(std::shared_ptr<Reader> reader, bool jagged,
@@ -182,21 +158,8 @@ py::tuple take(ExamplePrefetcher& self, const py::function& molecules) {
 
 }  // namespace
 
-void bind_shards(py::module_& module) {
-  py::class_<Reader, std::shared_ptr<Reader>>(module, "ShardReader")
-      .def(py::init(unlocked(&open_reader)), py::arg("root"), py::arg("cache_blocks"))
-      .def("__len__", &Reader::size)
-      .def("shards", &shards_of)
-      .def("shard_sizes_warning", &Reader::shard_sizes_warning)
-      .def(
-          "locate",
-          [](const Reader& self, uint64_t example) {
-            const atlas_shards::Place place = self.locate(example);
-            return py::make_tuple(place.shard, place.block, place.position);
-          },
-          py::arg("example"))
-      .def("read_example", &read_example, py::arg("example"))
-      .def("read_block", &read_block, py::arg("shard"), py::arg("number"));
+void bind_examples(py::module_& module) {
+  module.def("read_example", &read_example, py::arg("reader"), py::arg("example"));
   py::class_<ExampleCollator, std::shared_ptr<ExampleCollator>>(module, "ExampleCollator")
       .def(py::init(&make_collator), py::arg("reader"), py::kw_only(), py::arg("jagged"), py::arg("levels"),
            py::arg("max_threads"))

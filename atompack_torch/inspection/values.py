@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any
 
 import numpy as np
-from torch import Tensor
 
 
 def plain(value: Any) -> Any:
@@ -19,7 +19,7 @@ def plain(value: Any) -> Any:
         return {str(key): plain(part) for key, part in value.items()}
     if isinstance(value, (list, tuple)):
         return [plain(part) for part in value]
-    if isinstance(value, Tensor):
+    if _is_tensor(value):
         return plain([value.real, value.imag] if value.is_complex() else value.tolist())
     if isinstance(value, np.ndarray):
         return plain((value if value.dtype.kind in "US" else value.astype(str)).tolist())
@@ -30,9 +30,14 @@ def plain(value: Any) -> Any:
     return value if isinstance(value, (str, int, float, type(None))) else str(value)
 
 
+def _is_tensor(value: Any) -> bool:
+    torch = sys.modules.get("torch")  # without it there are none
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
 def first_of(value: Any, most: int) -> str:
     """The first values of a tensor, or of lists in lists."""
-    if isinstance(value, Tensor):
+    if _is_tensor(value):
         flat, n = value.flatten()[:most].tolist(), value.numel()
     else:
         flat, n = [], 0

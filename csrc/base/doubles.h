@@ -1,0 +1,23 @@
+// Stored floating values as double.
+#pragma once
+
+#include <cstddef>
+
+#include "base/bytes.h"
+#include "base/dtype.h"
+#include "base/error.h"
+
+namespace atompack {
+
+// `from` holds `count` unaligned values of type `in`, which is float32 or float64.
+inline void load_doubles(double* to, const std::byte* from, DType in, size_t count) {
+  if (in == DType::float64) {
+    for (size_t i = 0; i < count; ++i) to[i] = load_le<double>(from + i * sizeof(double));
+  } else if (in == DType::float32) {
+    for (size_t i = 0; i < count; ++i) to[i] = load_le<float>(from + i * sizeof(float));
+  } else {
+    throw InternalError(cat("no floating type: ", name_of(in)));
+  }
+}
+
+}  // namespace atompack

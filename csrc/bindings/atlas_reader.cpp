@@ -1,0 +1,83 @@
+#include "bindings/atlas_reader.h"
+
+#include <pybind11/stl.h>
+
+#include "bindings/atlas_metadata.h"
+#include "bindings/atlas_values.h"
+#include "bindings/locked.h"
+#include "bindings/path.h"
+#include "bindings/unlocked.h"
+#include "formats/atlas_store/store.h"
+#include "formats/atlas_store/verification.h"
+
+namespace atompack::bindings {
+namespace {
+
+namespace py = pybind11;
+using atlas_store::Store;
+
+// (device, inode, size, seconds, nanoseconds) of the metadata file and of the record of a flush, or None
+using PyFileVersion = std::optional<std::tuple<uint64_t, uint64_t, uint64_t, int64_t, int64_t>>;
+using PyVersion = std::pair<PyFileVersion, PyFileVersion>;
+
+PyFileVersion plain(const std::optional<io::FileVersion>& version) {
+  if (!version) return std::nullopt;
+  return std::tuple(version->device, version->inode, version->size, version->seconds, version->nanoseconds);
+}
+
+std::optional<io::FileVersion> version_of(const PyFileVersion& plain) {
+  if (!plain) return std::nullopt;
+  const auto& [device, inode, size, seconds, nanoseconds] = *plain;
+  return io::FileVersion{device, inode, size, seconds, nanoseconds};
+}
+
+std::shared_ptr<Store> open_store(const Path& path, const std::optional<PyVersion>& version,
+                                  uint64_t max_metadata_bytes) {
+  std::optional<atlas_store::Version> expected;
+  if (version) expected = {version_of(version->first), version_of(version->second)};
+  return make_shared_handle<Store>(path.bytes, expected, max_metadata_bytes);
+}
+
+py::tuple array_of(const Store& self, uint32_t variable, uint32_t dataset) {
+  array_file::ArrayDefinition array =
+      without_gil([&] { return array_file::definition_of(self.array(variable, dataset)); });
+  // The metadata keeps the names that the caller gave, however many.
+  const auto schema = self.metadata().schema_number(dataset, variable);
+  if (schema) array.dimension_names = self.metadata().schema(*schema).dimension_names;
+  return describe(array);
+}
+
+}  // namespace
+
+void bind_atlas_reader(py::module_& module) {
+  py::class_<Store, std::shared_ptr<Store>> reader(module, "AtlasReader");
+  bind_metadata(reader);
+  reader.def(py::init(unlocked(&open_store)), py::arg("path"), py::arg("version"), py::arg("max_metadata_bytes"))
+      .def_property_readonly(
+          "version",
+          [](const Store& self) { return PyVersion{plain(self.version().metadata), plain(self.version().intent)}; })
+      .def_property_readonly("warnings", [](const Store& self) { return self.warnings(); })
+      .def("array", &array_of, py::arg("variable"), py::arg("dataset"))
+      .def(
+          "statistics",
+          [](const Store& self, uint32_t variable) {
+            return statistics_object(without_gil([&] { return self.statistics(variable); }));
+          },
+          py::arg("variable"))
+      .def("blocks", unlocked([](const Store& self, uint32_t variable, const std::vector<int64_t>& datasets) {
+             return self.blocks(variable, datasets);
+           }),
+           py::arg("variable"), py::arg("datasets"));
+  using Verification = Serial<atlas_store::Verification>;
+  py::class_<Verification, UniqueHandle<Verification>>(module, "AtlasVerification")
+      .def(py::init([](std::shared_ptr<Store> store) { return make_unique_handle<Verification>(std::move(store)); }),
+           py::arg("store"))
+      .def(
+          "check",
+          [](Verification& self, uint32_t variable, uint32_t dataset) {
+            self.use([&](auto& verification) { verification.check(variable, dataset); });
+          },
+          py::arg("variable"), py::arg("dataset"));
+}
+
+}  // namespace atompack::bindings

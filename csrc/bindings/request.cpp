@@ -1,0 +1,104 @@
+#include "bindings/request.h"
+
+#include <pybind11/stl.h>
+
+#include "bindings/choices.h"
+#include "bindings/dtypes.h"
+#include "plan/molecules/field_set.h"
+#include "plan/molecules/request.h"
+
+namespace atompack::bindings {
+namespace {
+
+namespace py = pybind11;
+using collate::FieldPromise;
+using collate::Missing;
+using collate::Request;
+
+using PyFieldId = std::pair<int, std::string>;
+
+collate::FieldId field_id(const PyFieldId& id) { return {static_cast<Scope>(id.first), id.second}; }
+
+std::set<collate::FieldId> field_ids(const std::vector<PyFieldId>& ids) {
+  std::set<collate::FieldId> set;
+  for (const PyFieldId& id : ids) set.insert(field_id(id));
+  return set;
+}
+
+// (scope, key, level, dtype or "string", row shape)
+using PyDeclaration = std::tuple<int, std::string, std::string, std::string, std::vector<int64_t>>;
+
+FieldDeclaration declaration(const PyDeclaration& from) {
+  const auto& [scope, key, level, type, dims] = from;
+  Shape shape;
+  for (const int64_t dim : dims) shape.push_back(dim);
+  const bool text = type == "string";
+  return {static_cast<Scope>(scope),
+          key,
+          {choice<Level>("level", level, {{"atom", Level::atom}, {"molecule", Level::molecule}}),
+           text ? ValueKind::string : ValueKind::numeric, text ? DType::uint8 : dtype_named(type)},
+          shape};
+}
+
+// (cutoff, full, vectors, self_interaction)
+using PyNeighbors = std::tuple<double, bool, bool, bool>;
+
+std::shared_ptr<Request> make_request(const std::optional<std::vector<PyFieldId>>& fields,
+                                      const std::vector<PyFieldId>& excluded,
+                                      const std::vector<PyDeclaration>& defaults,
+                                      const std::optional<std::string>& floating,
+                                      const std::vector<std::pair<PyFieldId, std::string>>& casts,
+                                      const std::string& missing, const std::optional<PyNeighbors>& neighbors,
+                                      int max_threads) {
+  auto request = std::make_shared<Request>();
+  if (fields) request->fields = field_ids(*fields);
+  request->excluded = field_ids(excluded);
+  for (const PyDeclaration& from : defaults) request->defaults.push_back(declaration(from));
+  if (floating) request->floating = dtype_named(*floating);
+  for (const auto& [id, dtype] : casts) request->casts.emplace(field_id(id), dtype_named(dtype));
+  request->missing =
+      choice<Missing>("missing", missing, {{"nan", Missing::nan}, {"error", Missing::error}, {"drop", Missing::drop}});
+  if (neighbors) {
+    const auto& [cutoff, full, vectors, self_interaction] = *neighbors;
+    request->neighbors = {cutoff, full, vectors, self_interaction};
+  }
+  request->max_threads = max_threads;
+  return request;
+}
+
+py::object shape_of(const FieldPromise& promise) {
+  if (!promise.row_shape) return py::none();
+  return py::tuple(py::cast(std::vector<int64_t>(promise.row_shape->dims().begin(), promise.row_shape->dims().end())));
+}
+
+// [(scope, key, level, dtype or "string" or "none", shape or None)]
+py::list promises_of(const Request& request, const MoleculeSource& source) {
+  py::list all;
+  for (const FieldPromise& promise : promised_fields(source.schemas(), request)) {
+    const std::string_view type = promise.type.kind == ValueKind::numeric  ? name_of(promise.type.dtype)
+                                  : promise.type.kind == ValueKind::string ? "string"
+                                                                           : "none";
+    all.append(py::make_tuple(static_cast<int>(promise.id.scope), promise.id.key, name_of(promise.type.level), type,
+                              shape_of(promise)));
+  }
+  return all;
+}
+
+}  // namespace
+
+void bind_request(py::module_& module) {
+  py::class_<Request, std::shared_ptr<Request>>(module, "BatchRequest")
+      .def(py::init(&make_request), py::kw_only(), py::arg("fields") = py::none(),
+           py::arg("excluded") = std::vector<PyFieldId>(), py::arg("defaults") = std::vector<PyDeclaration>(),
+           py::arg("floating") = py::none(), py::arg("casts") = std::vector<std::pair<PyFieldId, std::string>>(),
+           py::arg("missing") = "nan", py::arg("neighbors") = py::none(), py::arg("max_threads") = 0)
+      .def("promises", &promises_of, py::arg("source"))
+      .def(
+          "positions",
+          [](const Request& request, const MoleculeSource& source) {
+            return name_of(resolve_positions(source.schemas(), request));
+          },
+          py::arg("source"));
+}
+
+}  // namespace atompack::bindings

@@ -1,0 +1,56 @@
+#include "bindings/shard_reader.h"
+
+#include <pybind11/stl.h>
+
+#include "bindings/errors.h"
+#include "bindings/path.h"
+#include "bindings/unlocked.h"
+#include "formats/atlas_shards/reader.h"
+
+namespace atompack::bindings {
+namespace {
+
+namespace py = pybind11;
+using ShardReader = atlas_shards::Reader;
+
+std::shared_ptr<ShardReader> open_shards(const Path& root, std::optional<uint64_t> cache_blocks) {
+  atlas_shards::ReaderOptions options;
+  options.cache_blocks = cache_blocks;
+  return make_shared_handle<ShardReader>(root.bytes, options);
+}
+
+py::bytes read_block(const ShardReader& reader, uint64_t shard, uint64_t number) {
+  const atlas_shards::Block block = without_gil([&] { return reader.read_block(shard, number); });
+  return {reinterpret_cast<const char*>(block.bytes().data()), block.bytes().size()};
+}
+
+// (name, strategy, block size, examples, level) of each shard
+py::list shards_of(const ShardReader& reader) {
+  py::list all;
+  for (const atlas_shards::Shard& shard : reader.shards()) {
+    const atlas_shards::ShardMeta& meta = shard.meta;
+    all.append(py::make_tuple(text_of(shard.name), static_cast<int>(meta.strategy), meta.block_size,
+                              meta.stored_examples, meta.level));
+  }
+  return all;
+}
+
+}  // namespace
+
+void bind_shard_reader(py::module_& module) {
+  py::class_<ShardReader, std::shared_ptr<ShardReader>>(module, "ShardReader")
+      .def(py::init(unlocked(&open_shards)), py::arg("root"), py::arg("cache_blocks"))
+      .def("__len__", &ShardReader::size)
+      .def("shards", &shards_of)
+      .def("shard_sizes_warning", &ShardReader::shard_sizes_warning)
+      .def(
+          "locate",
+          [](const ShardReader& self, uint64_t example) {
+            const atlas_shards::Place place = self.locate(example);
+            return py::make_tuple(place.shard, place.block, place.position);
+          },
+          py::arg("example"))
+      .def("read_block", &read_block, py::arg("shard"), py::arg("number"));
+}
+
+}  // namespace atompack::bindings
