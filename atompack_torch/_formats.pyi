@@ -59,6 +59,11 @@ class AtpSpaceUse:
 class MoleculeSource:
     def __len__(self) -> int: ...
 
+# key, level, dtype or "string", shape of a row, unit
+BUILTIN_FIELDS: Final[list[tuple[str, Literal["molecule", "atom"], str, tuple[int, ...], str]]]
+# key, level, whether its values are atoms
+DERIVATIVE_FIELDS: Final[list[tuple[str, _Level, bool]]]
+
 class BatchRequest:
     def __init__(
         self,

@@ -48,6 +48,8 @@ def not_loadable(error: ImportError) -> str:
 
 try:
     from atompack_torch._formats import (
+        BUILTIN_FIELDS,
+        DERIVATIVE_FIELDS,
         LZ4_LEVELS,
         ZSTD_LEVELS,
         ArrayFileReader,
@@ -90,6 +92,8 @@ except ImportError as error:
     raise ImportError(not_loadable(error)) from None
 
 __all__ = [
+    "BUILTIN_FIELDS",
+    "DERIVATIVE_FIELDS",
     "LZ4_LEVELS",
     "ZSTD_LEVELS",
     "ArrayFileReader",

@@ -8,6 +8,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from atompack_torch._native import BUILTIN_FIELDS, DERIVATIVE_FIELDS
+
 if TYPE_CHECKING:
     import torch
 
@@ -61,16 +63,9 @@ class Builtin:
     unit: str
 
 
-# Labels and state that .atp knows by name.
+# Labels and state that every format knows by name; the table is csrc/model/fields.def.
 BUILTINS = {
-    "energy": Builtin("molecule", "float64", (), "eV"),
-    "forces": Builtin("atom", "float32", (3,), "eV/Å"),
-    "charges": Builtin("atom", "float64", (), "e"),
-    "velocities": Builtin("atom", "float32", (3,), "Å/fs"),
-    "cell": Builtin("molecule", "float64", (3, 3), "Å, lattice vectors as rows"),
-    "stress": Builtin("molecule", "float64", (3, 3), "eV/Å³, sign as written"),
-    "pbc": Builtin("molecule", "bool", (3,), ""),
-    "name": Builtin("molecule", "string", (), ""),
+    key: Builtin(level, dtype, shape, unit) for key, level, dtype, shape, unit in BUILTIN_FIELDS
 }
 
 # A structure without them is open: zeros and False there, never NaN, and `missing` does not judge
@@ -93,22 +88,10 @@ EDGES = ("edge_index", "edge_shift", "edge_vector")
 EDGE_INFO = {name: FieldInfo(BUILTIN, name, "edge") for name in EDGES}
 
 # Local derivatives of descriptor features, in the order of the torch cache.
-DERIVATIVES: dict[str, Level] = {
-    "radial_center_idx": "edge",
-    "radial_neighbor_idx": "edge",
-    "radial_dG_drij": "edge",
-    "radial_neighbor_typespin": "edge",
-    "angular_center_idx": "triplet",
-    "angular_neighbor_j_idx": "triplet",
-    "angular_neighbor_k_idx": "triplet",
-    "angular_grads_i": "triplet",
-    "angular_grads_j": "triplet",
-    "angular_grads_k": "triplet",
-    "angular_triplet_typespin": "triplet",
-}
+DERIVATIVES: dict[str, Level] = {key: level for key, level, _ in DERIVATIVE_FIELDS}
 
 # Their values are atoms: numbers in the batch, or in the molecule that stands alone.
-ATOM_INDICES = frozenset(("edge_index", *(n for n in DERIVATIVES if n.endswith("_idx"))))
+ATOM_INDICES = frozenset(("edge_index", *(key for key, _, is_atom in DERIVATIVE_FIELDS if is_atom)))
 
 DERIVED = frozenset(("features", *EDGES, "source", *DERIVATIVES))
 

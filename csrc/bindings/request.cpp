@@ -84,9 +84,31 @@ py::list promises_of(const Request& request, const MoleculeSource& source) {
   return all;
 }
 
+// [(key, level, dtype or "string", shape of a row, unit)]
+py::list builtin_fields() {
+  py::list all;
+  for (const BuiltinField& field : kBuiltinFields) {
+    const std::string_view type = field.kind == ValueKind::string ? "string" : name_of(field.dtype);
+    const py::tuple shape = py::cast(std::vector<int64_t>(field.row.dims().begin(), field.row.dims().end()));
+    all.append(py::make_tuple(field.key, name_of(field.level), type, shape, field.unit));
+  }
+  return all;
+}
+
+// [(key, level, whether its values are atoms)]
+py::list derivative_fields() {
+  py::list all;
+  for (const DerivativeField& field : kDerivativeFields) {
+    all.append(py::make_tuple(field.key, name_of(field.level), field.is_atom_index));
+  }
+  return all;
+}
+
 }  // namespace
 
 void bind_request(py::module_& module) {
+  module.attr("BUILTIN_FIELDS") = builtin_fields();
+  module.attr("DERIVATIVE_FIELDS") = derivative_fields();
   py::class_<Request, std::shared_ptr<Request>>(module, "BatchRequest")
       .def(py::init(&make_request), py::kw_only(), py::arg("fields") = py::none(),
            py::arg("excluded") = std::vector<PyFieldId>(), py::arg("defaults") = std::vector<PyDeclaration>(),

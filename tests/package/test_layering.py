@@ -169,7 +169,7 @@ TOP = {
     "_native": {"_formats", "_build_info"},
     "_core": {"_C", "_native"},
     "errors": set(),
-    "fields": set(),
+    "fields": {"_native"},
     "formats": {"errors"},
     "options": {"errors", "_native"},
     "progress": set(),

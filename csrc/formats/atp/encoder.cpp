@@ -5,6 +5,8 @@
 #include <limits>
 #include <tuple>
 
+#include "model/fields.h"
+
 namespace atompack::atp {
 namespace {
 
@@ -24,9 +26,7 @@ auto writing_place(const Column& column) {
 // Row shape and level of a value as a schema sees it.
 Level level_of(const Column& column) {
   if (column.scope != Scope::builtin) return column.scope == Scope::atom_property ? Level::atom : Level::molecule;
-  for (uint8_t tag = 0; tag < kTagCount; ++tag) {
-    if (const auto type = field_type(Scope::builtin, column.key, tag)) return type->level;
-  }
+  if (const BuiltinField* const builtin = find_builtin(column.key)) return builtin->level;
   throw FieldError("key: not the name of a builtin field").at_field(column.key);
 }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "model/fields.h"
+
 namespace atompack::atp {
 namespace {
 
@@ -27,26 +29,19 @@ constexpr std::array<TagTraits, kTagCount> kTraits{{
     {Form::tensor, DType::int64, 8},      // 17
 }};
 
-struct Builtin {
-  std::string_view key;
-  Level level;
-  std::array<uint8_t, 2> tags;  // float64 and float32 form, or the same twice
-};
+// The form in which a builtin field is stored.
+constexpr Form form_of(const BuiltinField& field) {
+  if (field.kind == ValueKind::string) return Form::text;
+  if (field.dtype == DType::boolean) return Form::flags;
+  if (field.row.rank == 2) return Form::matrix;
+  if (field.level == Level::molecule) return Form::scalar;
+  return field.row.rank == 0 ? Form::array : Form::vectors;
+}
 
-constexpr std::array<Builtin, 8> kBuiltins{{
-    {"energy", Level::molecule, {0, 11}},
-    {"forces", Level::atom, {7, 4}},
-    {"charges", Level::atom, {3, 6}},
-    {"velocities", Level::atom, {7, 4}},
-    {"cell", Level::molecule, {10, 12}},
-    {"stress", Level::molecule, {10, 12}},
-    {"pbc", Level::molecule, {9, 9}},
-    {"name", Level::molecule, {2, 2}},
-}};
-
-const Builtin* find_builtin(std::string_view key) {
-  const auto found = std::ranges::find(kBuiltins, key, &Builtin::key);
-  return found == kBuiltins.end() ? nullptr : &*found;
+// Whether a builtin field may be stored with this tag: floats in both widths.
+constexpr bool is_legal_for(const BuiltinField& field, const TagTraits& traits) {
+  return traits.form == form_of(field) && (traits.dtype == field.dtype || is_floating(field.dtype)) &&
+         is_floating(traits.dtype) == is_floating(field.dtype);
 }
 
 FieldType typed(Level level, const TagTraits& traits) {
@@ -82,8 +77,8 @@ bool is_builtin(std::string_view key) { return find_builtin(key) != nullptr; }
 std::optional<FieldType> field_type(Scope scope, std::string_view key, uint8_t tag) {
   if (tag >= kTagCount) return std::nullopt;
   if (scope == Scope::builtin) {
-    const Builtin* builtin = find_builtin(key);
-    if (builtin == nullptr || (tag != builtin->tags[0] && tag != builtin->tags[1])) return std::nullopt;
+    const BuiltinField* builtin = find_builtin(key);
+    if (builtin == nullptr || !is_legal_for(*builtin, kTraits[tag])) return std::nullopt;
     return typed(builtin->level, kTraits[tag]);
   }
   constexpr uint8_t kFloat32Scalar = 11;  // of the energy only
@@ -110,12 +105,12 @@ std::optional<uint8_t> property_tag(Form form, DType dtype) {
 }
 
 std::optional<uint8_t> builtin_tag(std::string_view key, const FieldType& type, const Shape& row_shape) {
-  const Builtin* builtin = find_builtin(key);
+  const BuiltinField* const builtin = find_builtin(key);
   if (builtin == nullptr) return std::nullopt;
-  for (const uint8_t tag : builtin->tags) {
+  for (uint8_t tag = 0; tag < kTagCount; ++tag) {
     const TagTraits& traits = kTraits[tag];
-    const std::optional<Shape> shape = atp::row_shape(traits, builtin->level, traits.element_bytes, 1);
-    if (typed(builtin->level, traits) == type && shape == row_shape) return tag;
+    if (!is_legal_for(*builtin, traits) || typed(builtin->level, traits) != type) continue;
+    if (atp::row_shape(traits, builtin->level, traits.element_bytes, 1) == row_shape) return tag;
   }
   return std::nullopt;
 }

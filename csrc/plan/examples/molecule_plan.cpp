@@ -4,6 +4,8 @@
 #include <cstring>
 #include <utility>
 
+#include "model/fields.h"
+
 #include "plan/examples/example_planner.h"
 
 namespace atompack::collate {
@@ -14,26 +16,8 @@ using Form = ExampleNode::Form;
 constexpr std::string_view kPositions = "positions", kNumbers = "atomic_numbers";
 constexpr int kBuiltin = 0, kAtomProperty = 1, kMoleculeProperty = 2;  // as in fields.py
 
-struct Builtin {
-  std::string_view key;
-  bool per_atom;
-  std::array<int64_t, 2> shape;  // of a row
-  size_t rank;
-};
-
-constexpr std::array kBuiltins = {
-    Builtin{"energy", false, {}, 0},     Builtin{"forces", true, {3}, 1},   Builtin{"charges", true, {}, 0},
-    Builtin{"velocities", true, {3}, 1}, Builtin{"cell", false, {3, 3}, 2}, Builtin{"stress", false, {3, 3}, 2},
-    Builtin{"pbc", false, {3}, 1},       Builtin{"name", false, {}, 0},
-};
-
 constexpr std::array<std::pair<std::string_view, int>, 2> kPrefixes = {
     {{"atom_properties/", kAtomProperty}, {"properties/", kMoleculeProperty}}};
-
-const Builtin* find_builtin(std::string_view key) {
-  const auto found = std::ranges::find(kBuiltins, key, &Builtin::key);
-  return found == kBuiltins.end() ? nullptr : &*found;
-}
 
 // The values of one key; nothing for molecules that do not have it.
 struct KeyColumn {
@@ -120,8 +104,8 @@ class FieldPlanner {
       : planner_(planner), atoms_(atoms), levels_(levels) {}
 
   MoleculeField identify(const KeyColumn& column) const {
-    if (const Builtin* const builtin = find_builtin(column.key)) {
-      return {kBuiltin, std::string(column.key), builtin->per_atom};
+    if (const BuiltinField* const builtin = find_builtin(column.key)) {
+      return {kBuiltin, std::string(column.key), builtin->level == Level::atom};
     }
     for (const auto& [prefix, scope] : kPrefixes) {
       if (!column.key.starts_with(prefix)) continue;
@@ -136,13 +120,12 @@ class FieldPlanner {
     const Value& first = **std::ranges::find_if(column.values, [](const auto& value) { return value.has_value(); });
     if (first.kind() == Kind::text) return plan_texts(column, field);
     const TensorType type = common_type(column, first);
-    const Builtin* const builtin = field.scope == kBuiltin ? find_builtin(field.key) : nullptr;
+    const BuiltinField* const builtin = field.scope == kBuiltin ? find_builtin(field.key) : nullptr;
     const DType dtype = dtype_of(type, builtin);
     const auto shapes = row_shapes(column, field);
     const std::span<const int64_t> row = **std::ranges::find_if(shapes, [](const auto& s) { return s.has_value(); });
     const bool equal = std::ranges::all_of(shapes, [&](const auto& s) { return !s || std::ranges::equal(*s, row); });
-    if (builtin && !(equal && std::ranges::equal(row, std::span(builtin->shape).first(builtin->rank))))
-      throw NotAlike();
+    if (builtin && !(equal && std::ranges::equal(row, builtin->row.dims()))) throw NotAlike();
     return equal ? plan_stacked(column, field, dtype, row) : plan_separate(column, dtype);
   }
 
@@ -173,7 +156,7 @@ class FieldPlanner {
   }
 
   // As molecules that are made by hand have them: numbers of a molecule are float64 and int64.
-  static DType dtype_of(const TensorType& type, const Builtin* builtin) {
+  static DType dtype_of(const TensorType& type, const BuiltinField* builtin) {
     const bool number = is_floating(type.dtype) || is_integer(type.dtype);
     if (builtin != nullptr) {
       if (builtin->key == "name") throw NotAlike();
@@ -211,7 +194,7 @@ class FieldPlanner {
     const auto n_molecules = static_cast<int64_t>(atoms_.n_molecules());
     Leaf leaf{.dtype = dtype, .shape = {field.per_atom ? atoms_.n_atoms() : n_molecules}};
     leaf.shape.insert(leaf.shape.end(), row.begin(), row.end());
-    leaf.gaps_are_zero = field.scope == kBuiltin && (field.key == "cell" || field.key == "pbc");  // as is_geometry()
+    leaf.gaps_are_zero = is_geometry(static_cast<Scope>(field.scope), field.key);
     const size_t row_bytes = TensorType{dtype, row}.bytes();
     for (size_t i = 0; i < column.values.size(); ++i) {
       const auto first = field.per_atom ? static_cast<size_t>(atoms_.first(i)) : i;

@@ -9,6 +9,7 @@
 #include <tuple>
 #include <vector>
 
+#include "model/fields.h"
 #include "model/molecule_source.h"
 #include "physics/neighbors/neighbors.h"
 
@@ -19,12 +20,6 @@ struct FieldId {
   std::string key;
   auto operator<=>(const FieldId&) const = default;
 };
-
-// The cell and the periodic directions: a molecule without them is open, which is no value that is missing. They are
-// zeros and false there, never NaN (a shift of no cells times NaN would be NaN), and `Missing` does not judge them.
-inline bool is_geometry(Scope scope, std::string_view key) {
-  return scope == Scope::builtin && (key == "cell" || key == "pbc");
-}
 
 enum class Missing : uint8_t { nan, error, drop };
 

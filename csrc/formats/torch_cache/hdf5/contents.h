@@ -4,43 +4,28 @@
 #include "formats/torch_cache/rows/vlen_column.h"
 #include "formats/torch_cache/schema.h"
 #include "io/file.h"
+#include "model/fields.h"
 
 namespace atompack::torch_cache {
 
-// The eleven columns of derivatives, in the order of FORMAT.md#force-derivatives.
+// The columns of derivatives, in the order of FORMAT.md#force-derivatives.
 enum class Column : uint8_t {
-  radial_center_idx,
-  radial_neighbor_idx,
-  radial_dG_drij,
-  radial_neighbor_typespin,
-  angular_center_idx,
-  angular_neighbor_j_idx,
-  angular_neighbor_k_idx,
-  angular_grads_i,
-  angular_grads_j,
-  angular_grads_k,
-  angular_triplet_typespin,
+#define ATOMPACK_DERIVATIVE(key, level, is_atom_index) key,
+#include "model/fields.def"
 };
-inline constexpr size_t kNumberOfColumns = 11;
+inline constexpr size_t kNumberOfColumns = kDerivativeFields.size();
 
 // Where a column lies in the section, and what it holds.
 struct ColumnPlace {
   const char *group, *name;
-  const char* key;  // what the column is called in a batch
+  const char* key;  // what the column is called in a batch: group and name
   bool is_index;
 };
 inline constexpr ColumnPlace kColumns[kNumberOfColumns] = {
-    {"radial", "center_idx", "radial_center_idx", true},
-    {"radial", "neighbor_idx", "radial_neighbor_idx", true},
-    {"radial", "dG_drij", "radial_dG_drij", false},
-    {"radial", "neighbor_typespin", "radial_neighbor_typespin", false},
-    {"angular", "center_idx", "angular_center_idx", true},
-    {"angular", "neighbor_j_idx", "angular_neighbor_j_idx", true},
-    {"angular", "neighbor_k_idx", "angular_neighbor_k_idx", true},
-    {"angular", "grads_i", "angular_grads_i", false},
-    {"angular", "grads_j", "angular_grads_j", false},
-    {"angular", "grads_k", "angular_grads_k", false},
-    {"angular", "triplet_typespin", "angular_triplet_typespin", false},
+#define ATOMPACK_DERIVATIVE(key, level, is_atom_index)                                                   \
+  Level::level == Level::edge ? ColumnPlace{"radial", #key + sizeof("radial_") - 1, #key, is_atom_index} \
+                              : ColumnPlace{"angular", #key + sizeof("angular_") - 1, #key, is_atom_index},
+#include "model/fields.def"
 };
 
 constexpr const ColumnPlace& place_of(Column column) { return kColumns[static_cast<size_t>(column)]; }
