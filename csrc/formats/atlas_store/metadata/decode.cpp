@@ -173,7 +173,7 @@ class Decoder {
 
 }  // namespace
 
-Metadata decode_json(Bytes text) { return Decoder<JsonReader>(text).decode(); }
-Metadata decode_msgpack(Bytes bytes) { return Decoder<MsgpackReader>(bytes).decode(); }
+Metadata decode_json(Bytes text) { return Decoder<serial::JsonReader>(text).decode(); }
+Metadata decode_msgpack(Bytes bytes) { return Decoder<serial::MsgpackReader>(bytes).decode(); }
 
 }  // namespace atompack::atlas_store
