@@ -12,7 +12,7 @@ PYTEST_ARGS ?=
 BENCH_ARGS ?=
 TORCH_LIBRARIES := $(addprefix --exclude ,libtorch.so libtorch_cpu.so libtorch_python.so libtorch_cuda.so libc10.so libgomp.so.1)
 
-DEBIAN := g++ make pkg-config ccache libhdf5-dev libzstd-dev liblz4-dev zlib1g-dev nlohmann-json3-dev
+DEBIAN := g++ make pkg-config ccache libhdf5-dev libzstd-dev liblz4-dev zlib1g-dev libssl-dev nlohmann-json3-dev
 DEBIAN_PYTHON := python3 python3-venv python3-dev
 
 PY := .venv/bin/python
@@ -21,7 +21,7 @@ CMAKE := .venv/bin/cmake
 NINJA := -G Ninja -DCMAKE_MAKE_PROGRAM="$(CURDIR)/.venv/bin/ninja"
 DONE := .venv/done
 PACKAGE := build/package
-CXX_FILES := $(shell find csrc tests/cpp tests/fuzz -name '*.h' -o -name '*.cpp')
+CXX_FILES := $(shell find csrc tests/cpp tests/fuzz benchmarks/cpp -name '*.h' -o -name '*.cpp')
 # Folders of Python modules too: an editable installation knows the modules that there were when it was made.
 BUILD_FILES := $(shell find csrc cmake -type f) CMakeLists.txt pyproject.toml \
   $(shell find atompack_torch -type d -not -name __pycache__)

@@ -42,7 +42,7 @@ def not_loadable(error: ImportError) -> str:
     return (
         f"atompack_torch: its native extension, built for torch {built_for()}, cannot be loaded "
         f"({error}): if a library is missing, install it (libhdf5, libzstd, liblz4, "
-        f"zlib; libtorch and libgomp come with torch); else {REBUILD}"
+        f"zlib, libcrypto; libtorch and libgomp come with torch); else {REBUILD}"
     )
 
 

@@ -1,4 +1,4 @@
-// The Adler-32 checksum of RFC 1950, start value 1.
+// The Adler-32 checksum of RFC 1950 with start value 1, by zlib: docs/decisions/checksums.md.
 #pragma once
 
 #include <cstdint>

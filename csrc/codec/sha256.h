@@ -1,4 +1,4 @@
-// SHA-256 (FIPS 180-4) of texts that files are recognised by.
+// SHA-256 (FIPS 180-4), by OpenSSL: docs/decisions/checksums.md.
 #pragma once
 
 #include <string>

@@ -1,13 +1,13 @@
-// What the readers of JSON and of MessagePack have in common: both hand out a document value by value.
-//   Token peek();                       what comes next
-//   Scope enter_map(); bool next_key(Scope&, std::string_view& key);    valid until the next text or key
+// Interface of the readers of JSON and of MessagePack, which hand out a document value by value:
+//   Token peek();                       kind of the next value
+//   Scope enter_map(); bool next_key(Scope&, std::string_view& key);    the key is valid until the next string or key
 //   Scope enter_list(); bool next_item(Scope&);
-//   std::string_view text(); Number number(); bool boolean(); void null();    what peek() said
-//   bool text_was_escaped();            of the last text
+//   std::string_view text(); Number number(); bool boolean(); void null();    the next value, of the kind of peek()
+//   bool text_was_escaped();            the last string contained escapes
 //   uint64_t position(); Bytes since(uint64_t position);
-//   bool skip_same(Bytes value);        the next value if it has these bytes, which were a map before
-//   void finish();                      nothing more may follow
-// All of them throw CorruptFileError.
+//   bool skip_same(Bytes value);        skips the next value if it equals these bytes, which were read as a map before
+//   void finish();                      checks that the document ends here
+// All methods throw CorruptFileError.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 #include "base/error.h"
 
-namespace atompack::atlas_store {
+namespace atompack::serial {
 
 enum class Token : uint8_t { null, boolean, number, text, list, map };
 
@@ -25,15 +25,15 @@ constexpr std::string_view name_of(Token token) {
   return kNames[static_cast<size_t>(token)];
 }
 
-// Integers from 0, integers below, and all others.
+// Integers >= 0 that fit, integers < 0 that fit, all other numbers.
 using Number = std::variant<uint64_t, int64_t, double>;
 
-// Passes over the next value, which is checked all the same. Deep documents are refused, before the stack is full.
+// Skips the next value, which is checked like any other. Rejects deep documents before they exhaust the stack.
 template <typename In>
 void skip_value(In& in, int depth = 0) {
-  constexpr int kMostDepth = 128;
-  if (depth == kMostDepth) {
-    throw CorruptFileError(cat("metadata: expected at most ", kMostDepth, " values in each other"), in.position());
+  constexpr int kMaxDepth = 128;
+  if (depth == kMaxDepth) {
+    throw CorruptFileError(cat("metadata: expected at most ", kMaxDepth, " values in each other"), in.position());
   }
   std::string_view key;
   switch (in.peek()) {
@@ -53,4 +53,4 @@ void skip_value(In& in, int depth = 0) {
   }
 }
 
-}  // namespace atompack::atlas_store
+}  // namespace atompack::serial

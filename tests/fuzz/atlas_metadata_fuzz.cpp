@@ -30,7 +30,7 @@ std::string again(Bytes document, bool is_json) {
 // Nothing where values lie too deep in each other: that is a limit of ours alone.
 std::optional<bool> is_json(Bytes text) {
   try {
-    JsonReader in(text);
+    serial::JsonReader in(text);
     skip_value(in);
     in.finish();
     return true;

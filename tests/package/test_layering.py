@@ -44,7 +44,7 @@ JSON = re.compile(r"nlohmann/json(_fwd)?\.hpp")
 OUTSIDE: dict[str, list[re.Pattern[str]]] = {
     "threads": [OPERATING_SYSTEM],
     "io": [OPERATING_SYSTEM],
-    "codec": [re.compile(r"zstd(_errors)?\.h|zdict\.h|lz4(hc)?\.h|zlib\.h")],
+    "codec": [re.compile(r"zstd(_errors)?\.h|zdict\.h|lz4(hc)?\.h|zlib\.h|openssl/sha\.h")],
     **{layer: [JSON] for layer in FORMAT_LAYERS[:4]},
     "formats/torch_cache": [re.compile(r"hdf5\.h"), JSON],
     "collate": [TORCH, re.compile(r"omp\.h")],

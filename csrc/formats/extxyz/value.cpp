@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <optional>
 
-#include "formats/extxyz/json.h"
+#include "formats/extxyz/json_value.h"
 #include "formats/extxyz/number.h"
+#include "formats/extxyz/number_list.h"
 
 namespace atompack::extxyz {
 namespace {
@@ -80,7 +81,7 @@ bool infer_structured(const Entry& entry, Array& out) {
     return is_other_json(json);
   }
   const bool nested = entry.bracketed && entry.text.find_first_of("[{") != std::string::npos;
-  return nested && parse_nested('[' + entry.text + ']', out);
+  return nested && parse_number_list('[' + entry.text + ']', ListStyle::loose, out);
 }
 
 bool is_read_as_text(std::string_view key, std::string_view text) {

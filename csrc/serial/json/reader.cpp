@@ -8,7 +8,7 @@
 #include "base/real.h"
 #include "base/utf8.h"
 
-namespace atompack::atlas_store {
+namespace atompack::serial {
 namespace {
 
 // Characters of a text that stand for themselves and do not end it.
@@ -223,4 +223,4 @@ void JsonReader::finish() {
   if (at_ != text_.size()) fail("nothing more");
 }
 
-}  // namespace atompack::atlas_store
+}  // namespace atompack::serial

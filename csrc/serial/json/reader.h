@@ -1,4 +1,4 @@
-// JSON (RFC 8259), strict, value by value; document.h describes the methods.
+// Strict JSON (RFC 8259), value by value; document.h describes the methods, docs/decisions/json.md why it is our own.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 #include "base/bytes.h"
 #include "serial/document.h"
 
-namespace atompack::atlas_store {
+namespace atompack::serial {
 
 // Keeps a view of the text. Not thread-safe.
 class JsonReader {
@@ -52,4 +52,4 @@ class JsonReader {
   std::string unescaped_;
 };
 
-}  // namespace atompack::atlas_store
+}  // namespace atompack::serial

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 
-namespace atompack::atlas_store {
+namespace atompack::serial {
 namespace {
 
 constexpr std::string_view kHexDigits = "0123456789abcdef";
@@ -132,4 +132,4 @@ void JsonWriter::real(double value) {
   out_ += is_plain ? plain(decimal) : with_exponent(decimal);
 }
 
-}  // namespace atompack::atlas_store
+}  // namespace atompack::serial

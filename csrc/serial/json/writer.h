@@ -1,11 +1,11 @@
-// JSON as the original writes it: two spaces a level, every value of a list on a line of its own, no final newline.
+// JSON as atlas-python writes it: two spaces a level, every value of a list on a line of its own, no final newline.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <string_view>
 
-namespace atompack::atlas_store {
+namespace atompack::serial {
 
 // Lists and maps say beforehand how much they hold, which other formats need. Texts are UTF-8.
 class JsonWriter {
@@ -39,4 +39,4 @@ class JsonWriter {
   bool first_ = true;  // of the innermost list or map
 };
 
-}  // namespace atompack::atlas_store
+}  // namespace atompack::serial

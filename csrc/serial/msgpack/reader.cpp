@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/utf8.h"
 
-namespace atompack::atlas_store {
+namespace atompack::serial {
 namespace {
 
 enum Code : uint8_t {
@@ -158,4 +158,4 @@ void MsgpackReader::finish() const {
   throw CorruptFileError(cat("MessagePack: expected nothing more, got ", bytes_.size() - at_, " bytes"), at_);
 }
 
-}  // namespace atompack::atlas_store
+}  // namespace atompack::serial

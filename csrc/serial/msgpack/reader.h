@@ -4,7 +4,7 @@
 #include "base/bytes.h"
 #include "serial/document.h"
 
-namespace atompack::atlas_store {
+namespace atompack::serial {
 
 // Keeps a view of the bytes. Not thread-safe.
 class MsgpackReader {
@@ -41,4 +41,4 @@ class MsgpackReader {
   uint64_t at_ = 0;
 };
 
-}  // namespace atompack::atlas_store
+}  // namespace atompack::serial

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/excerpt.h"
 
-namespace atompack::atlas_store {
+namespace atompack::serial {
 namespace {
 
 char code(int value) { return static_cast<char>(value); }
@@ -92,4 +92,4 @@ void MsgpackWriter::real(double value) {
   big_endian(value);
 }
 
-}  // namespace atompack::atlas_store
+}  // namespace atompack::serial

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace atompack::atlas_store {
+namespace atompack::serial {
 
 // The same methods as JsonWriter.
 class MsgpackWriter {
@@ -37,4 +37,4 @@ class MsgpackWriter {
   std::string out_;
 };
 
-}  // namespace atompack::atlas_store
+}  // namespace atompack::serial

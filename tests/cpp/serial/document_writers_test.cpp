@@ -11,7 +11,7 @@
 #include "serial/msgpack/reader.h"
 #include "serial/msgpack/writer.h"
 
-namespace atompack::atlas_store {
+namespace atompack::serial {
 namespace {
 
 using nlohmann::json;
@@ -23,7 +23,7 @@ std::string json_of(double value) {
 }
 
 // The spellings are those of the original.
-TEST(AtlasJsonWriter, RealNumbers) {
+TEST(JsonWriter, RealNumbers) {
   const std::pair<double, const char*> kExpected[] = {{1e15, "1000000000000000.0"},
                                                       {1e16, "1e+16"},
                                                       {123456789012345680.0, "1.2345678901234568e+17"},
@@ -46,7 +46,7 @@ TEST(AtlasJsonWriter, RealNumbers) {
             "number: expected a finite one in JSON, got nan");
 }
 
-TEST(AtlasJsonWriter, RealNumbersComeBack) {
+TEST(JsonWriter, RealNumbersComeBack) {
   std::mt19937_64 random(5);
   for (int i = 0; i < 20000; ++i) {
     const auto value = std::bit_cast<double>(random());
@@ -56,7 +56,7 @@ TEST(AtlasJsonWriter, RealNumbersComeBack) {
   }
 }
 
-TEST(AtlasJsonWriter, Texts) {
+TEST(JsonWriter, Texts) {
   JsonWriter out;
   out.text("\"\\\b\f\n\r\t\x01\x1f\x7f/é🙂");
   EXPECT_EQ(out.take(), "\"\\\"\\\\\\b\\f\\n\\r\\t\\u0001\\u001f\x7f/é🙂\"");
@@ -65,7 +65,7 @@ TEST(AtlasJsonWriter, Texts) {
   EXPECT_EQ(like.take(), "\"\\u0032023-11-15T07:33:20Z\"");
 }
 
-TEST(AtlasJsonWriter, ListsAndMaps) {
+TEST(JsonWriter, ListsAndMaps) {
   JsonWriter out;
   out.map(3);
   out.key("a");
@@ -95,7 +95,7 @@ constexpr int64_t kIntegers[] = {0,      1,          127,        128,       255,
                                  65536,  -1,         -32,        -33,       -128,      -129,        -32768,
                                  -32769, 4294967295, 4294967296, INT64_MAX, INT64_MIN, -2147483648, -2147483649};
 
-TEST(AtlasMsgpack, IsWrittenInTheShortestForms) {
+TEST(Msgpack, IsWrittenInTheShortestForms) {
   MsgpackWriter out;
   json expected = json::array();
   const auto texts = texts_of_all_lengths();
@@ -126,7 +126,7 @@ TEST(AtlasMsgpack, IsWrittenInTheShortestForms) {
   EXPECT_EQ(bytes, std::string(theirs.begin(), theirs.end()));
 }
 
-TEST(AtlasMsgpack, ReadsEveryFormOfNumbers) {
+TEST(Msgpack, ReadsEveryFormOfNumbers) {
   const auto number = [](std::initializer_list<int> bytes) {
     std::string text;
     for (const int byte : bytes) text += static_cast<char>(byte);
@@ -145,7 +145,7 @@ TEST(AtlasMsgpack, ReadsEveryFormOfNumbers) {
   EXPECT_EQ(std::get<uint64_t>(number({0xcf, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff})), UINT64_MAX);
 }
 
-TEST(AtlasMsgpack, RefusesWhatIsNoValue) {
+TEST(Msgpack, RefusesWhatIsNoValue) {
   const auto error = [](std::string_view bytes) {
     return test::corrupt([&] {
       MsgpackReader in(as_bytes(bytes));
@@ -165,4 +165,4 @@ TEST(AtlasMsgpack, RefusesWhatIsNoValue) {
 }
 
 }  // namespace
-}  // namespace atompack::atlas_store
+}  // namespace atompack::serial

@@ -11,6 +11,9 @@
 namespace atompack::atlas_store {
 namespace {
 
+using serial::JsonReader;
+using serial::JsonWriter;
+
 constexpr size_t kChecksumDigits = 64;
 
 void write_fingerprint(JsonWriter& out, const Fingerprint& fingerprint) {

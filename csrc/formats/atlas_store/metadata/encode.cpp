@@ -130,7 +130,7 @@ class Encoder {
 
 }  // namespace
 
-std::string encode_json(const Metadata& metadata) { return Encoder<JsonWriter>(metadata).encode(); }
-std::string encode_msgpack(const Metadata& metadata) { return Encoder<MsgpackWriter>(metadata).encode(); }
+std::string encode_json(const Metadata& metadata) { return Encoder<serial::JsonWriter>(metadata).encode(); }
+std::string encode_msgpack(const Metadata& metadata) { return Encoder<serial::MsgpackWriter>(metadata).encode(); }
 
 }  // namespace atompack::atlas_store

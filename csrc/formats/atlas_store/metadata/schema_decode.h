@@ -11,6 +11,10 @@
 
 namespace atompack::atlas_store {
 
+using serial::Number;
+using serial::skip_value;
+using serial::Token;
+
 template <typename In>
 void expect(In& in, Token expected, std::string_view what) {
   const Token got = in.peek();

@@ -9,7 +9,7 @@
 #include "formats/array_file/npz.h"
 #include "message_of.h"
 
-namespace atompack::atlas_store {
+namespace atompack::serial {
 namespace {
 
 using nlohmann::json;
@@ -60,7 +60,7 @@ bool is_accepted(std::string_view text) {
   }
 }
 
-TEST(AtlasJsonReader, ReadsValues) {
+TEST(JsonReader, ReadsValues) {
   EXPECT_EQ(read(R"( { "a" : [ 1 , -2, 3.5e1, true , false,null, "x" ], "b": {} } )"),
             json::parse(R"({"a": [1, -2, 35.0, true, false, null, "x"], "b": {}})"));
   EXPECT_EQ(read(R"("\"\\\/\b\f\n\r\t\u0041\u00e9\u65e5\ud83d\ude42 \u0000")"),
@@ -68,7 +68,7 @@ TEST(AtlasJsonReader, ReadsValues) {
   EXPECT_EQ(read("[[],{}]"), json::parse("[[],{}]"));
 }
 
-TEST(AtlasJsonReader, KindsOfNumbers) {
+TEST(JsonReader, KindsOfNumbers) {
   const auto number = [](std::string_view text) { return JsonReader(as_bytes(text)).number(); };
   EXPECT_EQ(std::get<uint64_t>(number("18446744073709551615")), UINT64_MAX);
   EXPECT_EQ(std::get<double>(number("18446744073709551616")), 18446744073709551616.0);
@@ -79,7 +79,7 @@ TEST(AtlasJsonReader, KindsOfNumbers) {
   EXPECT_EQ(std::get<double>(number("1E5")), 1e5);
 }
 
-TEST(AtlasJsonReader, SaysWhichTextsHadEscapes) {
+TEST(JsonReader, SaysWhichTextsHadEscapes) {
   JsonReader in(as_bytes(R"(["a", "\u0061", "a"])"));
   auto scope = in.enter_list();
   for (const bool escaped : {false, true, false}) {
@@ -89,7 +89,7 @@ TEST(AtlasJsonReader, SaysWhichTextsHadEscapes) {
   }
 }
 
-TEST(AtlasJsonReader, RefusesWhatIsNoJson) {
+TEST(JsonReader, RefusesWhatIsNoJson) {
   for (const char* const text : {"",
                                  " ",
                                  "{",
@@ -130,13 +130,13 @@ TEST(AtlasJsonReader, RefusesWhatIsNoJson) {
   EXPECT_EQ(test::corrupt([] { read("[1"); }), "JSON: expected a comma or an end, got its end (offset 2)");
 }
 
-TEST(AtlasJsonReader, DeepDocumentsEndBeforeTheStackDoes) {
+TEST(JsonReader, DeepDocumentsEndBeforeTheStackDoes) {
   const std::string deep(1 << 20, '[');
   JsonReader in(as_bytes(deep));
   EXPECT_EQ(test::corrupt([&] { skip_value(in); }), "metadata: expected at most 128 values in each other (offset 128)");
 }
 
-TEST(AtlasJsonReader, SkipsWhatStandsThereAgain) {
+TEST(JsonReader, SkipsWhatStandsThereAgain) {
   JsonReader in(as_bytes(R"([{"a": 1}, {"a": 1}, {"a": 2}])"));
   auto scope = in.enter_list();
   ASSERT_TRUE(in.next_item(scope));
@@ -151,7 +151,7 @@ TEST(AtlasJsonReader, SkipsWhatStandsThereAgain) {
 }
 
 // Of documents that one or two bytes are changed in.
-TEST(AtlasJsonReader, AgreesWithAnotherReader) {
+TEST(JsonReader, AgreesWithAnotherReader) {
   std::minstd_rand random(7);
   const std::string characters = "{}[]\",:\\u0123eE+-.tfn \n\xC3\xA9\x01";
   std::vector<std::string> documents{
@@ -175,4 +175,4 @@ TEST(AtlasJsonReader, AgreesWithAnotherReader) {
 }
 
 }  // namespace
-}  // namespace atompack::atlas_store
+}  // namespace atompack::serial
