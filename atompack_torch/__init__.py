@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from atompack_torch.batch.molecule_batch import MoleculeBatch
     from atompack_torch.caches.building import build_cache
     from atompack_torch.caches.verification import CacheVerification, verify_cache
+    from atompack_torch.conversion.pipeline import convert
     from atompack_torch.datasets._collated import collate_identity
     from atompack_torch.datasets.atlas_shards import ShardDataset
     from atompack_torch.datasets.atlas_store import AtlasDataset
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
         WriterLockedError,
     )
     from atompack_torch.fields import FieldSpec
+    from atompack_torch.inspection.dispatch import head, info, statistics, verify
+    from atompack_torch.inspection.dispatch import open as open  # noqa: A004
     from atompack_torch.loading.loader import Loader
     from atompack_torch.loading.samplers import (
         AtomBudgetBatchSampler,
@@ -49,7 +52,7 @@ if TYPE_CHECKING:
         DistributedMoleculeSampler,
     )
     from atompack_torch.passes.statistics import Statistics
-    from atompack_torch.passes.verification import Verification, verify
+    from atompack_torch.passes.verification import Verification
     from atompack_torch.stores.array_file import ArrayFile
     from atompack_torch.stores.array_schema import ArraySchema
     from atompack_torch.stores.array_statistics import ArrayStatistics
@@ -100,7 +103,12 @@ else:
         "collate_identity": "datasets._collated",
         "compact": "writers.compaction",
         "contract_forces": "descriptors.contraction",
-        "verify": "passes.verification",
+        "convert": "conversion.pipeline",
+        "head": "inspection.dispatch",
+        "info": "inspection.dispatch",
+        "open": "inspection.dispatch",
+        "statistics": "inspection.dispatch",
+        "verify": "inspection.dispatch",
         "verify_cache": "caches.verification",
     }
     _MODULES = {"hub", *(home.split(".")[0] for home in _HOMES.values())}
@@ -191,7 +199,11 @@ __all__ = [
     "collate_identity",
     "compact",
     "contract_forces",
+    "convert",
+    "head",
     "hub",
+    "info",
+    "statistics",
     "verify",
     "verify_cache",
 ]

@@ -40,6 +40,8 @@ class Format(NamedTuple):
         source: name of the format for ``convert``; "" where it does not read it, "ase" where ASE
             is asked.
         suffixes: by which ``convert`` knows the format; others need ``--from``.
+        entry: the module that answers for it, with the functions of ``inspection.entry.Entry``;
+            "" where nothing here reads it.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Format(NamedTuple):
     opens: str = ""
     source: str = ""
     suffixes: tuple[str, ...] = ()
+    entry: str = ""
 
 
 def _is_text(head: bytes) -> bool:
@@ -69,8 +72,10 @@ def _is_pickle(head: bytes) -> bool:
     return len(head) > 2 and head[0] == 0x80 and 2 <= head[1] <= 5 and head[2] < 0x99
 
 
-FORMATS = (
-    Format("atp", "an .atp file", ((0, b"ATPK"),), opens="AtpDataset", source="atp"),
+_ATP, _STORES = "atompack_torch.inspection.atp", "atompack_torch.inspection.stores"
+
+FORMATS = [
+    Format("atp", "an .atp file", ((0, b"ATPK"),), opens="AtpDataset", source="atp", entry=_ATP),
     Format(
         "hdf5",
         "an HDF5 file",
@@ -78,6 +83,7 @@ FORMATS = (
         opens="TorchCache (a feature cache)",
         source="hdf5",
         suffixes=(".h5", ".hdf5"),
+        entry="atompack_torch.inspection.caches",
     ),
     Format(
         "sqlite",
@@ -116,15 +122,27 @@ FORMATS = (
         suffixes=(".xyz", ".extxyz"),
     ),
     Format("json", "a JSON file", matches=_is_json, source="ase", suffixes=(".json",)),
-    Format("atlas-store", "an ATLAS store", holds=STORE_METADATA, opens="AtlasStore"),
-    Format("shards", "a folder of Atlas shards", holds=("meta.json",), opens="ShardDataset"),
+    Format(
+        "atlas-store", "an ATLAS store", holds=STORE_METADATA, opens="AtlasStore", entry=_STORES
+    ),
+    Format(
+        "shards",
+        "a folder of Atlas shards",
+        holds=("meta.json",),
+        opens="ShardDataset",
+        entry="atompack_torch.inspection.shards",
+    ),
     Format("zarr", "a Zarr group", holds=("zarr.json", ".zgroup", ".zarray")),
     Format("text", "a text file", matches=_is_text, source="ase"),
-)
+]
 # Array files end in their magic bytes, and folders are told by what is in them.
-_ARRAY_FILE = Format("array-file", "an array file", opens="ArrayFile")
+_ARRAY_FILE = Format(
+    "array-file", "an array file", opens="ArrayFile", suffixes=(".af",), entry=_STORES
+)
 _ARRAY_FILE_END = b"ARRF"
-_ATP_FOLDER = Format("atp-folder", "a folder of .atp files", opens="AtpDataset", source="atp")
+_ATP_FOLDER = Format(
+    "atp-folder", "a folder of .atp files", opens="AtpDataset", source="atp", entry=_ATP
+)
 _DATABASES = Format("databases", "a folder of .aselmdb databases", source="ase-db")
 
 
@@ -233,11 +251,20 @@ def check_store(folder: str) -> None:
         raise FileNotFoundError(errno.ENOENT, text, folder)
 
 
+def entry_name(path: str | os.PathLike[str]) -> str:
+    """The module that answers for what is at a path.
+
+    What nobody knows, or is only converted, is left to ``.atp``'s, whose messages say what it is.
+    """
+    if Path(path).suffix in _ARRAY_FILE.suffixes:
+        return _ARRAY_FILE.entry
+    found = recognize(path)
+    return found.entry if found is not None and found.entry else _ATP
+
+
 def is_store(path: Path) -> bool:
-    """Tells whether a path is an ATLAS store or, by its suffix, an array file."""
-    if path.is_dir():
-        return any((path / name).is_file() for name in STORE_METADATA)
-    return path.suffix == ".af"
+    """Tells an ATLAS store or, by its suffix, an array file."""
+    return entry_name(path) == _STORES
 
 
 def is_shards(path: Path) -> bool:

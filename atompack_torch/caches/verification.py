@@ -19,6 +19,7 @@ from atompack_torch.caches.recomputation import Difference, Recomputation
 from atompack_torch.datasets.torch_cache import TorchCache, TorchCacheDataset
 from atompack_torch.errors import AtompackError, UnsupportedFormatError
 from atompack_torch.fields import DERIVATIVES
+from atompack_torch.passes.check_report import CheckReport
 from atompack_torch.passes.sweeping import Report, reporting
 from atompack_torch.passes.verification import Fault
 
@@ -84,6 +85,20 @@ class CacheVerification:
             if not math.isfinite(difference["largest"]):
                 difference["largest"] = None
         return plain
+
+    def report(self) -> CheckReport:
+        """All of it for people."""
+        return CheckReport(
+            {
+                "faults": ([fault.message for fault in self.faults], self.n_faults),
+                "differences": ([one.message for one in self.differences], self.n_differences),
+            },
+            self.warnings,
+            f"{self.path}: {self.n_entries:,} entries, {self.n_feature_rows:,} rows "
+            f"of features, {self.n_derivative_rows:,} of derivatives, {self.n_recomputed:,} "
+            f"entries computed again: {self.n_faults:,} faults, {self.n_differences:,} "
+            f"differences, {len(self.warnings):,} warnings",
+        )
 
 
 def verify_cache(

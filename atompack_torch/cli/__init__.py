@@ -20,8 +20,9 @@ from collections.abc import Iterator, Sequence
 from types import ModuleType
 from typing import Any, NoReturn
 
-from atompack_torch.cli._output import UsageError, error_document, print_json, printable
+from atompack_torch.cli._output import UsageError, error_document, print_json
 from atompack_torch.errors import AtompackError
+from atompack_torch.inspection.text import printable
 
 DESCRIPTION = """\
 Looks into, checks and rewrites files of atomistic data.

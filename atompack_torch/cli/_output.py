@@ -6,14 +6,13 @@ import argparse
 import contextlib
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from atompack_torch.errors import FieldError
+from atompack_torch.inspection.text import printable
 
 if TYPE_CHECKING:
-    from atompack_torch import AtpDataset
+    from atompack_torch.inspection.entry import Check, Entry
 
 
 class UsageError(Exception):
@@ -42,23 +41,30 @@ def files_at(paths: Sequence[str]) -> list[str]:
     return [file for path in paths for file in files_of(path)]
 
 
-def open_dataset(paths: Sequence[str], fields: list[str] | None, **options: Any) -> AtpDataset:
-    """All paths as one data set; asking for a label that no file has is wrong usage."""
-    from atompack_torch import AtpDataset
+def entry_of(paths: Sequence[str]) -> Entry:
+    """The module that answers for the format of all paths.
 
-    files = files_at(paths)
+    Raises:
+        UsageError: paths of several formats.
+    """
+    from atompack_torch.errors import UnsupportedFormatError
+    from atompack_torch.inspection.dispatch import entry_of
+
     try:
-        return AtpDataset(files[0] if len(files) == 1 else files, fields=fields, **options)
-    except FieldError as error:
+        return entry_of(paths)
+    except UnsupportedFormatError as error:
         raise UsageError(str(error)) from None
 
 
-def are_all(paths: Sequence[str], is_one: Callable[[Path], bool], what: str) -> bool:
-    """Whether all paths are of a kind, or none is: a mixture is wrong usage."""
-    found = {is_one(Path(path)) for path in paths}
-    if len(found) > 1:
-        raise UsageError(f"expected {what} or other files, got both")
-    return found == {True}
+@contextlib.contextmanager
+def usage_errors() -> Iterator[None]:
+    """Makes wrong usage of options that do not fit the data: a label that no file has, say."""
+    from atompack_torch.inspection.entry import WrongOptionError
+
+    try:
+        yield
+    except (WrongOptionError, TypeError) as error:
+        raise UsageError(str(error)) from None
 
 
 def shows_progress(options: argparse.Namespace) -> bool:
@@ -66,38 +72,26 @@ def shows_progress(options: argparse.Namespace) -> bool:
     return not options.json and sys.stderr.isatty()
 
 
-def report_faults(
-    document: dict[str, Any],
-    as_json: bool,
-    found: Mapping[str, tuple[Sequence[str], int]],
-    warnings: Sequence[str],
-    summary: str,
-) -> int:
+def report_check(found: Check, as_json: bool) -> int:
     """Writes what a check found.
-
-    Args:
-        document: all of it, for other programs.
-        as_json: print that alone.
-        found: by their kind the faults to list, and how many there are of it.
-        warnings: what readers get over.
-        summary: the last line.
 
     Returns:
         The exit status: 1 if there is a fault.
     """
+    report = found.report()
     with contextlib.suppress(BrokenPipeError):  # the exit status stands
         if as_json:
-            print_json(document)
+            print_json(found.as_dict())
         else:
-            for kind, (faults, n) in found.items():
+            for kind, (faults, n) in report.faults.items():
                 for fault in faults:
                     print(printable(fault))
                 if more := n - len(faults):
                     print(f"... and {more:,} more {kind}")
-            for warning in warnings:
+            for warning in report.warnings:
                 print(f"warning: {printable(warning)}")
-            print(summary)
-    return 1 if any(n for _, n in found.values()) else 0
+            print(printable(report.summary))
+    return 0 if found.ok else 1
 
 
 def error_document(kind: str, message: str, status: int) -> dict[str, Any]:
@@ -108,18 +102,3 @@ def error_document(kind: str, message: str, status: int) -> dict[str, Any]:
 def print_json(value: Any) -> None:
     """Strict JSON in plain ASCII."""
     print(json.dumps(value, indent=2, allow_nan=False))
-
-
-def printable(text: str) -> str:
-    """One line without control characters: keys in files may hold what a terminal would obey."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
-def table(rows: Sequence[Sequence[str]], indent: str = "") -> str:
-    """Columns as wide as they need to be, the last one unpadded."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        for row in rows
-    ]
-    return "\n".join(indent + line.rstrip() for line in lines)

@@ -13,14 +13,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from atompack_torch.cli._output import (
-    UsageError,
-    add_json,
-    files_at,
-    print_json,
-    printable,
-    shows_progress,
-)
+from atompack_torch.cli._output import UsageError, add_json, files_at, print_json, shows_progress
+from atompack_torch.inspection.text import printable
 
 NAME = "compact"
 HELP = "rewrite files without dead space, or with another codec"
@@ -49,9 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Runs the command."""
     from atompack_torch import AtompackError, AtpDataset, compact
-    from atompack_torch.cli import _atlas
+    from atompack_torch.formats import is_store
 
-    if _atlas.are_stores(options.source):
+    if all(is_store(Path(path)) for path in options.source):
         raise UsageError('compact is for .atp files; AtlasStore(path, "a").compact() is for stores')
     files = files_at(options.source)
     order = None if options.order is None else numbers_in(options.order)

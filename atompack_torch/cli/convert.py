@@ -27,8 +27,9 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from atompack_torch.cli._output import UsageError, add_json, print_json, printable
+from atompack_torch.cli._output import UsageError, add_json, print_json
 from atompack_torch.errors import AtompackError
+from atompack_torch.inspection.text import printable
 
 NAME = "convert"
 HELP = "convert other formats to .atp, and back"

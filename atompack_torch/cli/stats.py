@@ -14,24 +14,19 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Sequence
 
 from atompack_torch.cli._output import (
     UsageError,
     add_json,
     add_paths,
-    files_at,
-    open_dataset,
+    entry_of,
     print_json,
-    printable,
     shows_progress,
+    usage_errors,
 )
 
 NAME = "stats"
 HELP = "count molecules and elements, show the spread of energies and forces"
-
-_BINS = 10
-_WIDTH = 40
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,54 +53,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Runs the command."""
-    from atompack_torch.cli import _atlas, _shards
-
     if options.cutoff is not None and not 0.001 <= options.cutoff < math.inf:
         raise UsageError(f"--cutoff: expected a number from 0.001, got {options.cutoff}")
-    if _atlas.are_stores(options.path):
-        return _atlas.stats(options.path, options.json)
-    if _shards.are_shards(options.path):
-        raise UsageError("stats is for .atp files and ATLAS stores, not for Atlas shards")
-    dataset = open_dataset(
-        options.path, options.fields, missing=options.missing, access="sequential"
-    )
-    found = dataset.statistics(progress=shows_progress(options), cutoff=options.cutoff)
+    given = {
+        "fields": options.fields,
+        "missing": options.missing if options.missing != "nan" else None,
+        "cutoff": options.cutoff,
+    }
+    asked = {name: value for name, value in given.items() if value is not None}
+    with usage_errors():
+        found = entry_of(options.path).statistics(options.path, asked, shows_progress(options))
     if options.json:
-        print_json(found.as_dict())
-        return 0
-    for line in repr(found).splitlines():
-        print(printable(line))
-    if found.max_force_molecule is not None:
-        print(f"longest force: {printable(_place(options.path, found.max_force_molecule))}")
-    print("\n".join(histogram(found.sizes)))
+        print_json(found.document)
+    else:
+        print(found.text)
     return 0
-
-
-def _place(paths: Sequence[str], number: int) -> str:
-    """File and number in that file of a molecule, given its number in all files."""
-    from atompack_torch import AtpDataset
-
-    for file in files_at(paths):
-        n_molecules = len(AtpDataset(file))
-        if number < n_molecules:
-            return f"{file}: molecule {number}"
-        number -= n_molecules
-    raise AssertionError("the statistics name a molecule that no file has")
-
-
-def histogram(sizes: dict[int, int]) -> list[str]:
-    """Bars for the number of molecules by number of atoms."""
-    if not sizes:
-        return []
-    low, high = min(sizes), max(sizes)
-    step = (high - low) // _BINS + 1
-    counts = [0] * ((high - low) // step + 1)
-    for n_atoms, molecules in sizes.items():
-        counts[(n_atoms - low) // step] += molecules
-    lines = ["atoms a molecule:"]
-    for i, count in enumerate(counts):
-        first, last = low + i * step, min(low + (i + 1) * step - 1, high)
-        name = f"{first:,}" if first == last else f"{first:,} to {last:,}"
-        bar = "#" * -(-count * _WIDTH // max(counts))
-        lines.append(f"{name:>16} {count:>12,} {bar}".rstrip())
-    return lines

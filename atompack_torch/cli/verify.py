@@ -17,8 +17,8 @@ import argparse
 from atompack_torch.cli._output import (
     add_json,
     add_paths,
-    files_at,
-    report_faults,
+    entry_of,
+    report_check,
     shows_progress,
 )
 
@@ -37,24 +37,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Runs the command."""
-    from atompack_torch.cli import _atlas, _shards
-
-    if _atlas.are_stores(options.path):
-        return _atlas.verify(options)
-    if _shards.are_shards(options.path):
-        return _shards.verify(options)
-    from atompack_torch.passes.verification import verify
-
-    found = verify(
-        files_at(options.path),
-        max_faults=options.max_faults,
-        progress=shows_progress(options),
-    )
-    return report_faults(
-        found.as_dict(),
-        options.json,
-        {"faults": ([fault.message for fault in found.faults], found.n_faults)},
-        found.warnings,
-        f"{len(found.files):,} files, {found.n_molecules:,} molecules, {found.n_bytes:,} bytes of "
-        f"records: {found.n_faults:,} faults, {len(found.warnings):,} warnings",
-    )
+    entry = entry_of(options.path)
+    found = entry.verify(options.path, options.max_faults, shows_progress(options))
+    return report_check(found, options.json)

@@ -31,8 +31,8 @@ from atompack_torch.datasets._request import (
 from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.descriptors.chebyshev import ChebyshevDescriptor
 from atompack_torch.errors import FieldError, UnsupportedFormatError
-from atompack_torch.inspection.caches import attributes_of
 from atompack_torch.options import absolute_path
+from atompack_torch.passes.cache_files import attributes_of
 
 
 class TorchCache:

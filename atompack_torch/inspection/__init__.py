@@ -1,1 +1,4 @@
-"""Descriptions of files as plain JSON values, a module a format; importing them needs no torch."""
+"""What can be asked of a path whatever its format: a module a format, and the public functions.
+
+Describing files needs no torch, so what needs it is imported where it is used.
+"""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -17,10 +17,17 @@ from atompack_torch._native import (
     StatisticsPass,
     describe_slots,
 )
-from atompack_torch.errors import AtompackError
+from atompack_torch.errors import AtompackError, FieldError
 from atompack_torch.fields import RESERVED, FieldId, public_names
+from atompack_torch.inspection.entry import Description, Head, Summary, WrongOptionError
+from atompack_torch.inspection.molecules import histogram, molecule_document, molecule_text
+from atompack_torch.inspection.text import printable, table
 from atompack_torch.passes.atp_files import files_of, snapshot_of
 from atompack_torch.passes.sweeping import Report, available_threads, reporting, steps
+
+if TYPE_CHECKING:
+    from atompack_torch.datasets.atp import AtpDataset
+    from atompack_torch.passes.verification import Verification
 
 _SAMPLE = 10_000  # molecules whose records are read, unless all are asked for
 _SUMMED = (
@@ -52,9 +59,16 @@ class Labels(NamedTuple):
     exact: bool
 
 
+def open_dataset(path: Any, options: Mapping[str, Any]) -> AtpDataset:
+    """Opens a file, a list of files or a folder of them."""
+    from atompack_torch.datasets.atp import AtpDataset
+
+    return AtpDataset(path, **options)
+
+
 def describe(
-    paths: Sequence[str], *, full: bool = False, progress: bool | Report = False
-) -> tuple[dict[str, Any], list[str]]:
+    paths: Sequence[str], full: bool = False, progress: bool | Report = False
+) -> Description:
     """Describes files, or folders of them, as one data set.
 
     Args:
@@ -63,8 +77,7 @@ def describe(
         progress: show a bar, or a function that is told how many more molecules are done.
 
     Returns:
-        Sums over all files, ``schema``, ``labels`` and ``files``; and the messages about what is
-        damaged.
+        Sums over all files, ``schema``, ``labels`` and ``files``.
     """
     files = [describe_file(file) for path in paths for file in files_of(path)]
     sound = [file["path"] for file in files if "error" not in file]
@@ -79,8 +92,65 @@ def describe(
     except AtompackError as error:
         errors.append(str(error))
     total = {key: _sum(file[key] for file in files if "error" not in file) for key in _SUMMED}
-    plain = labels and labels._asdict()
-    return {**total, "schema": schema, "labels": plain, "files": files}, errors
+    plain_labels = labels and labels._asdict()
+    document = {**total, "schema": schema, "labels": plain_labels, "files": files}
+    return Description(document, _text(document), errors)
+
+
+def head(paths: Sequence[str], n: int, fields: Sequence[str] | None = None) -> Head:
+    """Reads the first molecules.
+
+    Raises:
+        WrongOptionError: a label that no file has.
+    """
+    dataset = open_files(paths, fields=fields)
+    molecules = [dataset[i] for i in range(min(n, len(dataset)))]
+    texts = [molecule_text(i, molecule) for i, molecule in enumerate(molecules)]
+    texts.append(f"{len(molecules):,} of {len(dataset):,} molecules")
+    documents = [molecule_document(i, molecule) for i, molecule in enumerate(molecules)]
+    return Head(molecules, documents, "\n".join(texts))
+
+
+def verify(paths: Sequence[str], max_faults: int, progress: bool | Report) -> Verification:
+    """Reads every record with all checks."""
+    from atompack_torch.passes.verification import verify as verify_files
+
+    files = [file for path in paths for file in files_of(path)]
+    return verify_files(files, max_faults=max_faults, progress=progress)
+
+
+def statistics(
+    paths: Sequence[str], options: Mapping[str, Any], progress: bool | Report
+) -> Summary:
+    """Looks at every molecule.
+
+    Args:
+        paths: files and folders, as one data set.
+        options: ``cutoff``, and options of ``AtpDataset``.
+        progress: show a bar, or a function that is told how many more molecules are done.
+    """
+    of_dataset = {"access": "sequential", **options}
+    cutoff = of_dataset.pop("cutoff", None)
+    found = open_files(paths, **of_dataset).statistics(progress, cutoff=cutoff)
+    lines = [printable(line) for line in repr(found).splitlines()]
+    if found.max_force_molecule is not None:
+        lines.append(f"longest force: {printable(_place(paths, found.max_force_molecule))}")
+    return Summary(found, found.as_dict(), "\n".join([*lines, *histogram(found.sizes)]))
+
+
+def open_files(paths: Sequence[str], **options: Any) -> AtpDataset:
+    """Opens files, and those in folders, as one data set.
+
+    Raises:
+        WrongOptionError: an option names a label that no file has.
+    """
+    from atompack_torch.datasets.atp import AtpDataset
+
+    files = [file for path in paths for file in files_of(path)]
+    try:
+        return AtpDataset(files[0] if len(files) == 1 else files, **options)
+    except FieldError as error:
+        raise WrongOptionError(str(error)) from None
 
 
 def describe_file(path: str) -> dict[str, Any]:
@@ -170,3 +240,101 @@ def _schema(source: MoleculeSource) -> dict[str, Any]:
 def _sum(values: Any) -> int | None:
     numbers = list(values)
     return None if None in numbers else sum(numbers)
+
+
+def _text(described: dict[str, Any]) -> str:
+    files, labels = described["files"], described["labels"]
+    name = f"{len(files)} files" if len(files) > 1 else printable(files[0]["path"])
+    lines = []
+    if len(files) > 1 or "error" not in files[0]:
+        counts = f"{described['n_molecules']:,} molecules, {described['n_atoms']:,} atoms"
+        lines.append(f"{name}: {counts}")
+    if described["schema"]:
+        lines.append(_labels_text(described["schema"], labels))
+    lines += _nan_lines(labels)
+    if len(files) > 1:
+        lines.append(f"  {_space_text(described)}")
+    lines += [_file_text(file, with_counts=len(files) > 1) for file in files]
+    return "\n".join(lines)
+
+
+def _labels_text(schema: dict[str, Any], labels: dict[str, Any] | None) -> str:
+    rows = [("field", "level", "dtype", "shape of a row", "molecules that have it")]
+    for name, spec in schema.items():
+        shape = "differs" if spec["shape"] is None else str(spec["shape"])
+        count = _count_text(name, labels)
+        rows.append((printable(name), spec["level"], spec["dtype"], shape, count))
+    found = () if labels is None else labels["molecules"]
+    for name in (name for name in found if name not in schema):  # in records alone
+        rows.append((printable(name), "", "", "", _count_text(name, labels)))
+    return table(rows, "  ")
+
+
+def _count_text(name: str, labels: dict[str, Any] | None) -> str:
+    """The count of one field; positions and atomic numbers are no labels and always there."""
+    if labels is None:
+        return "not counted"
+    n = labels["n_looked_at"]
+    count = labels["molecules"].get(name, n)
+    if n == 0:
+        return "none"
+    if labels["exact"]:
+        return "all" if count == n else f"{count:,} of {n:,}"
+    return f"about {count / n:.1%} ({count:,} of {n:,} sampled)"
+
+
+def _nan_lines(labels: dict[str, Any] | None) -> list[str]:
+    """A note for each label that some molecules hold as NaN."""
+    if labels is None:
+        return []
+    of = f"{labels['n_looked_at']:,} {'molecules' if labels['exact'] else 'sampled'}"
+    return [
+        f"  {printable(name)}: NaN throughout in {n:,} of {of}: "
+        "AtpDataset(nan_is_missing=True) takes these as absent"
+        for name, n in labels["nan"].items()
+    ]
+
+
+def _file_text(file: dict[str, Any], with_counts: bool) -> str:
+    path = printable(file["path"])
+    slots = "; ".join(f"slot {name}: {_slot_text(slot)}" for name, slot in file["slots"].items())
+    if "error" in file:
+        return f"{path}: cannot be read\n  {slots}"
+    level = f" (level {file['level']})" if file["codec"] == "zstd" else ""
+    counts = f"{path}: {file['n_molecules']:,} molecules, {file['n_atoms']:,} atoms\n"
+    return (
+        f"{counts if with_counts else ''}"
+        f"  codec {file['codec']}{level}, record format {file['record_format']}, "
+        f"generation {file['generation']}\n"
+        f"  {slots}\n"
+        f"  {_space_text(file)}"
+    )
+
+
+def _slot_text(slot: dict[str, Any]) -> str:
+    if slot["problem"] is not None:
+        return f"damaged: {printable(slot['problem'])}"
+    in_use = ", in use" if slot.get("in_use") else ""
+    return f"generation {slot['generation']}, {slot['n_molecules']:,} molecules{in_use}"
+
+
+def _space_text(space: dict[str, Any]) -> str:
+    dead = "not known (records lie over one another)"
+    if space["dead_bytes"] is not None:
+        share = space["dead_bytes"] / space["file_bytes"] if space["file_bytes"] else 0.0
+        dead = f"{space['dead_bytes']:,} ({share:.1%})"
+    return (
+        f"{space['file_bytes']:,} bytes: records {space['record_bytes']:,} "
+        f"(uncompressed {space['uncompressed_bytes']:,}), schema {space['schema_bytes']:,}, "
+        f"index {space['index_bytes']:,}, dead {dead}, tail {space['tail_bytes']:,}"
+    )
+
+
+def _place(paths: Sequence[str], number: int) -> str:
+    """File and number in that file of a molecule, given its number in all files."""
+    for file in (file for path in paths for file in files_of(path)):
+        n_molecules = snapshot_of(file).n_molecules
+        if number < n_molecules:
+            return f"{file}: molecule {number}"
+        number -= n_molecules
+    raise AssertionError("the statistics name a molecule that no file has")

@@ -4,17 +4,92 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from atompack_torch._native import TorchCacheReader
+from atompack_torch.errors import AtompackError
 from atompack_torch.formats import opening
-from atompack_torch.inspection.values import plain
+from atompack_torch.inspection.entry import Description, Head, Summary
+from atompack_torch.inspection.molecules import histogram, molecule_document, molecule_text
+from atompack_torch.inspection.text import plain, printable, table
 from atompack_torch.options import absolute_path
+from atompack_torch.passes.cache_files import attributes_of
+from atompack_torch.passes.sweeping import Report
+
+if TYPE_CHECKING:
+    from atompack_torch.caches.verification import CacheVerification
+    from atompack_torch.datasets.torch_cache import TorchCacheDataset
 
 
-def describe(path: str) -> dict[str, Any]:
-    """Describes a file from its indexes; no row is read."""
+def open_dataset(path: Any, options: Mapping[str, Any]) -> TorchCacheDataset:
+    """Opens the molecules of a cache file."""
+    from atompack_torch.datasets.torch_cache import TorchCacheDataset
+
+    return TorchCacheDataset(path, **options)
+
+
+def describe(
+    paths: Sequence[str], full: bool = False, progress: bool | Report = False
+) -> Description:
+    """Describes files from their indexes; no row is read."""
+    files: list[dict[str, Any]] = []
+    errors = []
+    for path in paths:
+        try:
+            files.append(_document(path))
+        except AtompackError as error:
+            files.append({"path": path, "error": str(error)})
+            errors.append(str(error))
+    return Description({"files": files}, "\n".join(map(_text, files)), errors)
+
+
+def head(paths: Sequence[str], n: int, fields: Sequence[str] | None = None) -> Head:
+    """Reads the first molecules of each file."""
+    values, documents, lines = [], [], []
+    for path in paths:
+        dataset = open_dataset(path, {} if fields is None else {"fields": fields})
+        for i in range(min(n, len(dataset))):
+            molecule = dataset[i]
+            values.append(molecule)
+            documents.append(molecule_document(i, molecule))
+            lines.append(molecule_text(i, molecule))
+        lines.append(f"{min(n, len(dataset)):,} of {len(dataset):,} molecules")
+    return Head(values, documents, "\n".join(lines))
+
+
+def verify(paths: Sequence[str], max_faults: int, progress: bool | Report) -> CacheVerification:
+    """Reads one file with all checks, and computes its rows again.
+
+    Raises:
+        TypeError: several files.
+    """
+    from atompack_torch.caches.verification import verify_cache
+
+    if len(paths) != 1:
+        raise TypeError(f"path: expected one feature cache, got {len(paths)}")
+    return verify_cache(paths[0], max_faults=max_faults, progress=progress)
+
+
+def statistics(
+    paths: Sequence[str], options: Mapping[str, Any], progress: bool | Report
+) -> Summary:
+    """Looks at every molecule of one file.
+
+    Raises:
+        TypeError: several files.
+    """
+    if len(paths) != 1:
+        raise TypeError(f"path: expected one feature cache, got {len(paths)}")
+    of_dataset = dict(options)
+    cutoff = of_dataset.pop("cutoff", None)
+    found = open_dataset(paths[0], of_dataset).statistics(progress, cutoff=cutoff)
+    lines = [printable(line) for line in repr(found).splitlines()]
+    return Summary(found, found.as_dict(), "\n".join([*lines, *histogram(found.sizes)]))
+
+
+def _document(path: str) -> dict[str, Any]:
     with opening(path, "a feature cache (HDF5)", "hdf5"):
         reader = TorchCacheReader(absolute_path(path))
     info = attributes_of(reader)
@@ -34,18 +109,6 @@ def describe(path: str) -> dict[str, Any]:
         "descriptor_compat_sha256": info.get("descriptor_compat_sha256"),
         "attributes": plain(info),
     }
-
-
-def attributes_of(reader: TorchCacheReader) -> dict[str, Any]:
-    """The file's attributes under its own names: those of the cache, the root, and two groups."""
-    found = reader.info
-    of_cache = found["torch_cache"] or found["force_derivatives"] or {}
-    groups = {
-        name: found[name]
-        for name in ("descriptor_manifest", "force_derivatives")
-        if found[name] is not None
-    }
-    return {**(found["root"] or {}), **of_cache, **groups}
 
 
 def _rows(reader: TorchCacheReader) -> dict[str, int]:
@@ -68,3 +131,48 @@ def _settings(info: dict[str, Any]) -> Any:
         return None if text is None else plain(json.loads(text))
     except (ValueError, RecursionError):  # the text itself is among the attributes
         return None
+
+
+def _text(file: dict[str, Any]) -> str:
+    path = printable(file["path"])
+    if "error" in file:
+        return f"{path}: cannot be read"
+    lines = [
+        f"{path}: {file['n_entries']:,} entries, {file['n_atoms']:,} atoms, "
+        f"{file['file_bytes']:,} bytes",
+        f"  {file['n_with_energy']:,} with energy, {file['n_with_forces']:,} with forces",
+        f"  {_sections_text(file)}",
+    ]
+    settings = file["descriptor"]
+    if settings is not None:
+        words = ", ".join(f"{key} {json.dumps(value)}" for key, value in settings.items())
+        lines.append(f"  descriptor: {printable(words)}")
+    rows = [
+        (printable(f"{group}{name}"), printable(json.dumps(value)))
+        for group, name, value in _attributes(file["attributes"])
+    ]
+    return "\n".join([*lines, *([table(rows, indent="  ")] if rows else [])])
+
+
+def _sections_text(file: dict[str, Any]) -> str:
+    found = []
+    if file["features"]:
+        found.append(f"features: {file['features']['n_features']:,} an atom")
+    if rows := file["force_derivatives"]:
+        found.append(
+            f"force derivatives: {rows['n_rows']:,} entries, {rows['n_edges']:,} edges "
+            f"({rows['n_radial']} functions), {rows['n_triplets']:,} triplets "
+            f"({rows['n_angular']} functions)"
+        )
+    version = "no cache" if file["version"] is None else f"version {file['version']}"
+    return "; ".join([version, *found, *([file["storage_dtype"]] if found else [])])
+
+
+def _attributes(attributes: dict[str, Any]) -> list[tuple[str, str, Any]]:
+    """Those of the cache first, then what its groups say besides; settings have their own line."""
+    groups = {group: values for group, values in attributes.items() if isinstance(values, dict)}
+    own = {name: value for name, value in attributes.items() if name not in groups}
+    found = [("", name, value) for name, value in own.items()]
+    for group, values in groups.items():
+        found += [(f"{group}/", *item) for item in values.items() if item not in own.items()]
+    return [item for item in found if not item[1].endswith(("compat_json", "config_json"))]

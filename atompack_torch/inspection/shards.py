@@ -1,16 +1,197 @@
-"""Description of data sets of Atlas shards: examples, shards, strategies, use of space."""
+"""Atlas shards: description, first examples, verification."""
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from atompack_torch._native import ShardReader
+from atompack_torch.errors import AtompackError
 from atompack_torch.formats import bytes_at
+from atompack_torch.inspection.entry import Description, Head, Summary
+from atompack_torch.inspection.text import is_tensor, plain, printable, table
+from atompack_torch.passes.check_report import CheckReport
+from atompack_torch.passes.sweeping import Report, reporting
+
+if TYPE_CHECKING:
+    from atompack_torch.datasets.atlas_shards import ShardDataset
+
+_STRATEGIES = ("bare", "zstd", "zstd, shared dictionary", "zstd, own dictionary")
+_MOST_SHARDS = 20  # of a data set, in text
+_MOST_ITEMS = 20  # of a list, in text
+_MOST_CHARACTERS = 60  # of a value, in text
 
 
-def describe(path: str) -> dict[str, Any]:
-    """Describes a data set; no block is read."""
+def open_dataset(path: Any, options: Mapping[str, Any]) -> ShardDataset:
+    """Opens a data set."""
+    from atompack_torch.datasets.atlas_shards import ShardDataset
+
+    return ShardDataset(path, **options)
+
+
+def describe(
+    paths: Sequence[str], full: bool = False, progress: bool | Report = False
+) -> Description:
+    """Describes data sets; no block is read."""
+    sets = [_document(path) for path in paths]
+    document = {"n_examples": sum(s["n_examples"] for s in sets), "data_sets": sets}
+    return Description(document, "\n".join(map(_text, sets)))
+
+
+def _text(described: dict[str, Any]) -> str:
+    rows = [("shard", "examples", "in a block", "stored")]
+    for shard in described["shards"][:_MOST_SHARDS]:
+        numbers = f"{shard['n_examples']:,}", f"{shard['block_size']:,}"
+        stored = _STRATEGIES[shard["strategy"]]
+        level = f" (level {shard['level']})" if shard["strategy"] else ""
+        rows.append((printable(shard["name"]), *numbers, stored + level))
+    lines = [
+        f"{printable(described['path'])}: {described['n_examples']:,} examples in "
+        f"{len(described['shards']):,} shards, {described['file_bytes']:,} bytes",
+        table(rows, "  "),
+    ]
+    if len(described["shards"]) > _MOST_SHARDS:
+        lines.append(f"  ... and {len(described['shards']) - _MOST_SHARDS:,} more")
+    if described["warning"] is not None:
+        lines.append(f"  warning: {printable(described['warning'])}")
+    return "\n".join(lines)
+
+
+def head(paths: Sequence[str], n: int, fields: Sequence[str] | None = None) -> Head:
+    """Reads the first examples."""
+    values, documents, lines = [], [], []
+    for path in paths:
+        dataset = _opened(path)
+        numbers = range(min(n, len(dataset)))
+        for i in numbers:
+            value = dataset[i]
+            values.append(value)
+            documents.append({"example": i, "value": plain(value)})
+            rows = [(printable(key), kind, shown) for key, kind, shown in _rows("", value)]
+            lines.append(f"example {i}: {_kind(value)}\n{table(rows, '  ')}")
+        lines.append(f"{len(numbers):,} of {len(dataset):,} examples")
+    return Head(values, documents, "\n".join(lines))
+
+
+@dataclass
+class ShardVerification:
+    """What ``verify`` found in Atlas shards.
+
+    Attributes:
+        n_examples: examples of the data sets.
+        n_blocks: blocks that were read.
+        n_faults: blocks that are damaged, or hold more than data.
+        faults: messages about the first ones, at most ``max_faults``.
+        warnings: what a reader gets over, but somebody should know.
+    """
+
+    n_examples: int = 0
+    n_blocks: int = 0
+    n_faults: int = 0
+    faults: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """True if every block could be read."""
+        return self.n_faults == 0
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it as plain JSON values."""
+        return asdict(self)
+
+    def report(self) -> CheckReport:
+        """All of it for people."""
+        counts = f"{self.n_examples:,} examples, {self.n_blocks:,} blocks"
+        faults = {"faults": (self.faults, self.n_faults)}
+        return CheckReport(faults, self.warnings, f"{counts}: {self.n_faults:,} faults")
+
+
+def verify(paths: Sequence[str], max_faults: int, progress: bool | Report) -> ShardVerification:
+    """Reads every block.
+
+    Raises:
+        OSError: a data set cannot be opened.
+    """
+    from atompack_torch._core import read_example
+
+    readers = [ShardReader(path, 0) for path in paths]
+    warned = [reader.shard_sizes_warning() for reader in readers]
+    blocks = [
+        (reader, first)
+        for reader, path in zip(readers, paths, strict=True)
+        for first in _first_examples(_opened(path))
+    ]
+    found = ShardVerification(sum(map(len, readers)), len(blocks))
+    found.warnings = [warning for warning in warned if warning is not None]
+    with reporting(progress, len(blocks), "verifying", "blocks") as report:
+        for reader, first in blocks:
+            try:
+                read_example(reader, first)  # its block is parsed as a whole
+            except (AtompackError, OSError) as error:
+                found.n_faults += 1
+                found.faults += [str(error)] if len(found.faults) < max_faults else []
+            if report is not None:
+                report(1)
+    return found
+
+
+def statistics(
+    paths: Sequence[str], options: Mapping[str, Any], progress: bool | Report
+) -> Summary:
+    """Raises TypeError: examples may be anything."""
+    raise TypeError(f"{paths[0]}: stats is for .atp files and ATLAS stores, not for Atlas shards")
+
+
+def _first_examples(dataset: ShardDataset) -> list[int]:
+    """Of each block."""
+    ends: list[int] = np.cumsum(dataset.block_sizes).tolist()
+    return [0, *ends[:-1]] if ends else []
+
+
+def _opened(path: str) -> ShardDataset:
+    from atompack_torch.datasets.atlas_shards import ShardDataset
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # told by info and verify
+        return ShardDataset(path)
+
+
+def _kind(value: Any) -> str:
+    if is_tensor(value):
+        return f"{str(value.dtype).removeprefix('torch.')} {tuple(value.shape)}"
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype} {value.shape}"
+    if isinstance(value, (dict, list, tuple)):
+        return f"{type(value).__name__} of {len(value)}"
+    return type(value).__name__
+
+
+def _rows(name: str, value: Any) -> list[tuple[str, str, str]]:
+    """Name, kind and beginning of each value, those inside of others behind them."""
+    parts: list[tuple[Any, Any]] = []
+    if isinstance(value, dict):
+        parts = list(value.items())
+    elif isinstance(value, (list, tuple)) and len(value) <= _MOST_ITEMS:
+        parts = list(enumerate(value))
+    if not parts:
+        return [(name, _kind(value), _shown(value))]
+    return [
+        row for key, part in parts for row in _rows(f"{name}.{key}" if name else str(key), part)
+    ]
+
+
+def _shown(value: Any) -> str:
+    text = " ".join(repr(value.tolist() if is_tensor(value) else value).split())
+    return text if len(text) <= _MOST_CHARACTERS else text[: _MOST_CHARACTERS - 4] + " ..."
+
+
+def _document(path: str) -> dict[str, Any]:
     reader = ShardReader(path, None)
     keys = ("name", "strategy", "block_size", "n_examples", "level")
     return {

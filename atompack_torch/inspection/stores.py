@@ -3,19 +3,258 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from atompack_torch._native import ArrayFileReader, AtlasReader
+from atompack_torch._native import (
+    ArrayFileReader,
+    ArrayFileVerification,
+    AtlasReader,
+    AtlasVerification,
+)
+from atompack_torch.errors import AtompackError
 from atompack_torch.formats import bytes_at, check_store, opening
-from atompack_torch.options import MAX_METADATA_BYTES
+from atompack_torch.inspection.entry import Description, Head, Summary
+from atompack_torch.inspection.text import first_of, plain, printable, table
+from atompack_torch.options import MAX_METADATA_BYTES, absolute_path
+from atompack_torch.passes.check_report import CheckReport
+from atompack_torch.passes.sweeping import Report, reporting
+
+if TYPE_CHECKING:
+    from atompack_torch.datasets.atlas_store import AtlasDataset
+    from atompack_torch.stores.array_schema import ArraySchema
+    from atompack_torch.stores.array_statistics import ArrayStatistics
+
+_MOST_VALUES = 8  # of an array, in text
 
 _Array = tuple[str, tuple[int, ...]]  # dtype and shape
 
 
-def describe(path: str) -> dict[str, Any]:
-    """Describes a store, or an array file as a store whose datasets have one array each."""
+def open_dataset(path: Any, options: Mapping[str, Any]) -> AtlasDataset:
+    """Opens a store; ``arrays`` is among the options."""
+    from atompack_torch.datasets.atlas_store import AtlasDataset
+    from atompack_torch.stores.atlas_store import AtlasStore
+
+    if "arrays" not in options:
+        names = ", ".join(map(repr, AtlasStore(path).arrays))
+        raise TypeError(f"arrays: expected names of arrays of the store ({names}), got none")
+    rest = {name: value for name, value in options.items() if name != "arrays"}
+    return AtlasDataset(path, options["arrays"], **rest)
+
+
+def describe(
+    paths: Sequence[str], full: bool = False, progress: bool | Report = False
+) -> Description:
+    """Describes stores and array files from their metadata."""
+    documents = [_document(path) for path in paths]
+    return Description(documents, "\n".join(map(_text, documents)))
+
+
+def _text(store: dict[str, Any]) -> str:
+    path = printable(store["path"])
+    rows = [("array", "datasets", "dtype", "shape")]
+    for array in store["arrays"]:
+        shape = str(array["shape"]) if array["shape"] is not None else "differs"
+        dtype = array["dtype"] or "differs"
+        rows.append((printable(array["name"]), f"{array['n_datasets']:,}", dtype, shape))
+    first = f"{path}: {store['n_datasets']:,} datasets, {store['file_bytes']:,} bytes"
+    return f"{first}\n{table(rows, '  ')}"
+
+
+def head(paths: Sequence[str], n: int, fields: Sequence[str] | None = None) -> Head:
+    """Reads the first datasets: attributes and all arrays."""
+    values, documents, lines = [], [], []
+    for path in paths:
+        opened = _Opened(path)
+        for dataset in opened.datasets[:n]:
+            attributes = opened.attrs(dataset)
+            arrays = {name: opened.read(dataset, name) for name in opened.arrays_of(dataset)}
+            value = {"dataset": dataset, "attributes": attributes, "arrays": arrays}
+            values.append(value)
+            documents.append(
+                {"dataset": dataset, "attributes": plain(attributes), "arrays": plain(arrays)}
+            )
+            lines.append(_dataset_text(opened, value))
+        lines.append(f"{min(n, len(opened.datasets)):,} of {len(opened.datasets):,} datasets")
+    return Head(values, documents, "\n".join(lines))
+
+
+def _dataset_text(opened: _Opened, value: dict[str, Any]) -> str:
+    dataset, attributes = value["dataset"], plain(value["attributes"])
+    rows = [(printable(k), "attribute", "", printable(repr(v))) for k, v in attributes.items()]
+    for name, array in value["arrays"].items():
+        schema = opened.schema(dataset, name)
+        shown = printable(first_of(array, _MOST_VALUES))
+        rows.append((printable(name), schema.dtype, str(schema.shape), shown))
+    title = f"dataset {printable(dataset)}"
+    return f"{title}\n{table(rows, '  ')}" if rows else title
+
+
+@dataclass
+class StoreVerification:
+    """What ``verify`` found in stores and array files.
+
+    Attributes:
+        n_datasets: datasets looked at; of an array file, its arrays.
+        n_arrays: arrays that were read.
+        n_faults: arrays that cannot be read.
+        faults: messages about the first ones, at most ``max_faults``.
+    """
+
+    n_datasets: int = 0
+    n_arrays: int = 0
+    n_faults: int = 0
+    faults: list[str] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """True if every array could be read."""
+        return self.n_faults == 0
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it as plain JSON values."""
+        return asdict(self)
+
+    def report(self) -> CheckReport:
+        """All of it for people."""
+        counts = f"{self.n_datasets:,} datasets, {self.n_arrays:,} arrays"
+        faults = {"faults": (self.faults, self.n_faults)}
+        return CheckReport(faults, [], f"{counts}: {self.n_faults:,} faults")
+
+
+def verify(paths: Sequence[str], max_faults: int, progress: bool | Report) -> StoreVerification:
+    """Reads every array of every dataset.
+
+    Raises:
+        OSError: a store cannot be opened.
+    """
+    checks = [
+        _checks_of_store(path) if Path(path).is_dir() else _checks_of_file(path) for path in paths
+    ]
+    found = StoreVerification(n_datasets=sum(n for n, _ in checks))
+    with reporting(progress, found.n_datasets, "verifying", "datasets") as report:
+        for arrays in chain.from_iterable(arrays for _, arrays in checks):
+            for check in arrays:
+                found.n_arrays += 1
+                try:
+                    check()
+                except (AtompackError, OSError) as error:
+                    found.n_faults += 1
+                    found.faults += [str(error)] if len(found.faults) < max_faults else []
+            if report is not None:
+                report(1)
+    return found
+
+
+# For each dataset, the functions that read its arrays, one each.
+_Checks = Iterator[Sequence[Callable[[], None]]]
+
+
+def _checks_of_store(path: str) -> tuple[int, _Checks]:
+    reader = _open_store(path)
+    check = AtlasVerification(reader).check
+    checks = (
+        [partial(check, array, dataset) for array in reader.variables_of(dataset)]
+        for dataset in range(len(reader))
+    )
+    return len(reader), checks
+
+
+def _checks_of_file(path: str) -> tuple[int, _Checks]:
+    """Each array of a file is a dataset. No mapping: a file that is cut meanwhile is an error."""
+    file = ArrayFileVerification(path, MAX_METADATA_BYTES)
+    names = file.names()
+    return len(names), ([partial(file.check, name)] for name in names)
+
+
+def statistics(
+    paths: Sequence[str], options: Mapping[str, Any], progress: bool | Report
+) -> Summary:
+    """Sums up the stored statistics; no data is read."""
+    _refuse_options(options)
+    values = []
+    rows = [["array", "datasets", "values", "missing", "min", "max"]]
+    for path in paths:
+        for array, found in _Opened(path).statistics():
+            total = _total(array, list(found.values()))
+            values.append({"path": path, **total})
+            counts = [f"{total[key]:,}" for key in ("datasets", "values", "missing")]
+            extremes = [printable(str(plain(total[key]))) for key in ("min", "max")]
+            rows.append([printable(array), *counts, *extremes])
+    return Summary(values, [plain(value) for value in values], table(rows))
+
+
+def _refuse_options(options: Mapping[str, Any]) -> None:
+    if options:
+        raise TypeError(f"options: expected none for stores, got {', '.join(options)}")
+
+
+def _total(array: str, found: list[ArrayStatistics]) -> dict[str, Any]:
+    least = [one.min for one in found if one.min is not None and one.min == one.min]
+    most = [one.max for one in found if one.max is not None and one.max == one.max]
+    kinds = Counter(isinstance(value, bytes) for value in least + most)
+    comparable = len(kinds) == 1
+    return {
+        "array": array,
+        "datasets": len(found),
+        "values": sum(one.row_count for one in found),
+        "missing": sum(one.null_count for one in found),
+        "min": min(least) if comparable else None,
+        "max": max(most) if comparable else None,
+    }
+
+
+class _Opened:
+    """A store, or an array file as a store of one array: name of the dataset → its arrays."""
+
+    def __init__(self, path: str) -> None:
+        from atompack_torch.stores.array_file import ArrayFile
+        from atompack_torch.stores.atlas_store import AtlasStore
+
+        self.store = AtlasStore(path) if Path(path).is_dir() else None
+        self.file = ArrayFile(path) if self.store is None else None
+
+    @property
+    def datasets(self) -> list[str]:
+        if self.store is not None:
+            return self.store.datasets
+        assert self.file is not None
+        return self.file.names
+
+    def arrays_of(self, dataset: str) -> list[str]:
+        return [""] if self.store is None else self.store.arrays_of(dataset)
+
+    def attrs(self, dataset: str) -> dict[str, Any]:
+        return {} if self.store is None else self.store.attrs(dataset)
+
+    def schema(self, dataset: str, array: str) -> ArraySchema:
+        if self.store is not None:
+            found: ArraySchema = self.store.schema(array, dataset)
+            return found
+        assert self.file is not None
+        return self.file.schema(dataset)
+
+    def read(self, dataset: str, array: str) -> Any:
+        if self.store is not None:
+            return self.store.read(dataset, array)
+        assert self.file is not None
+        return self.file.read(dataset)
+
+    def statistics(self) -> Iterator[tuple[str, dict[str, ArrayStatistics]]]:
+        if self.store is not None:
+            for array in self.store.arrays:
+                yield array, self.store.stats(array)
+        else:
+            assert self.file is not None
+            yield "", self.file.stats()
+
+
+def _document(path: str) -> dict[str, Any]:
     is_store = Path(path).is_dir()
     n_datasets, arrays = _of_store(path) if is_store else _of_file(path)
     found: dict[str, list[_Array]] = {}
@@ -39,9 +278,7 @@ def describe(path: str) -> dict[str, Any]:
 
 
 def _of_store(path: str) -> tuple[int, Iterator[tuple[str, _Array]]]:
-    with opening(path, "an ATLAS store", "atlas-store"):
-        check_store(path)
-        store = AtlasReader(path, None, MAX_METADATA_BYTES)
+    store = _open_store(path)
     names = store.variable_names()
     arrays = (
         (str(names[variable]), _array(store.array(variable, dataset)))
@@ -49,6 +286,13 @@ def _of_store(path: str) -> tuple[int, Iterator[tuple[str, _Array]]]:
         for variable in store.variables_of(dataset)
     )
     return len(store), arrays
+
+
+def _open_store(path: str) -> AtlasReader:
+    with opening(path, "an ATLAS store (a folder)", "atlas-store"):
+        reader = AtlasReader(absolute_path(path), None, MAX_METADATA_BYTES)
+        check_store(path)
+    return reader
 
 
 def _of_file(path: str) -> tuple[int, Iterator[tuple[str, _Array]]]:

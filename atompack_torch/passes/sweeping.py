@@ -45,12 +45,14 @@ def available_threads(wanted: int | None) -> int:
 
 
 @contextmanager
-def reporting(progress: bool | Report, total: int, label: str) -> Iterator[Report | None]:
+def reporting(
+    progress: bool | Report, total: int, label: str, unit: str = "molecules"
+) -> Iterator[Report | None]:
     """What ``progress=`` of a long call stands for: nothing, a bar, or the caller's function."""
     if callable(progress):
         yield progress
     elif progress:
-        with Progress(total, "molecules", label=label) as bar:
+        with Progress(total, unit, label=label) as bar:
             yield bar.update
     else:
         yield None

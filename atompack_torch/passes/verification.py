@@ -12,6 +12,7 @@ from atompack_torch._native import AtpReader, AtpSnapshot, AtpSpaceUse, Verifier
 from atompack_torch.errors import AtompackError
 from atompack_torch.fields import BUILTIN, PREFIXES
 from atompack_torch.passes.atp_files import files_of, snapshot_of
+from atompack_torch.passes.check_report import CheckReport
 from atompack_torch.passes.sweeping import Report, available_threads, reporting, steps
 
 
@@ -64,6 +65,15 @@ class Verification:
     def as_dict(self) -> dict[str, Any]:
         """All of it as plain JSON values."""
         return {"ok": self.ok, **asdict(self)}
+
+    def report(self) -> CheckReport:
+        """All of it for people."""
+        return CheckReport(
+            {"faults": ([fault.message for fault in self.faults], self.n_faults)},
+            self.warnings,
+            f"{len(self.files):,} files, {self.n_molecules:,} molecules, {self.n_bytes:,} bytes of "
+            f"records: {self.n_faults:,} faults, {len(self.warnings):,} warnings",
+        )
 
 
 def verify(

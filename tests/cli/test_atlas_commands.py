@@ -87,7 +87,7 @@ def test_array_files(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 
 def test_a_store_beside_others(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["info", str(folder / "tiny_json"), "nothing.atp"]) == 2
-    assert "got both" in capsys.readouterr().err
+    assert "got several" in capsys.readouterr().err
 
 
 def test_commands_for_other_files(

@@ -9,7 +9,7 @@ import pytest
 
 import atompack_torch as apt
 from atompack_torch import cli
-from atompack_torch.cli.head import formula
+from atompack_torch.inspection.molecules import formula
 
 
 def test_text(fixtures: Path, capsys: pytest.CaptureFixture[str]) -> None:

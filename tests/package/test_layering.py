@@ -156,13 +156,13 @@ BELOW = {
     "batch": set(),
     "descriptors": {"batch"},
     "passes": {"batch"},
-    "inspection": {"passes"},
     "writers": {"batch", "passes"},
     "stores": {"batch", "writers"},
-    "datasets": {"batch", "descriptors", "inspection", "passes", "stores"},
+    "datasets": {"batch", "descriptors", "passes", "stores"},
     "loading": {"batch", "datasets"},
     "caches": {"batch", "descriptors", "passes", "datasets"},
     "conversion": {"batch", "writers", "stores", "datasets"},
+    "inspection": {"batch", "passes", "stores", "datasets", "caches"},
 }
 # The same of the modules at the top, of which all else may import.
 TOP = {

@@ -26,12 +26,11 @@ from typing import TYPE_CHECKING
 from atompack_torch.cli._output import (
     UsageError,
     add_json,
-    open_dataset,
     print_json,
-    printable,
     shows_progress,
 )
 from atompack_torch.cli.cache._options import add_resume, add_threads, checked_threads
+from atompack_torch.inspection.text import printable
 
 if TYPE_CHECKING:
     from atompack_torch import ChebyshevDescriptor, TorchCache
@@ -164,12 +163,13 @@ def _cores_of_a_rank() -> int:
 def _source(paths: list[str], labels: list[str]) -> MoleculeDataset:
     """The molecules with these labels, where they have them."""
     from atompack_torch import TorchCacheDataset
+    from atompack_torch.inspection.atp import open_files
 
     caches = [path for path in paths if _is_hdf5(path)]
     if not caches:
-        present = open_dataset(paths, [], access="sequential").schema if labels else {}
+        present = open_files(paths, fields=[], access="sequential").schema if labels else {}
         found = [label for label in labels if label in present]
-        return open_dataset(paths, found, access="sequential")
+        return open_files(paths, fields=found, access="sequential")
     if len(paths) > 1:
         raise UsageError(
             f"expected one cache file alone, got {len(paths)} sources with {caches[0]}"

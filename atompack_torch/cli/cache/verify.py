@@ -14,13 +14,7 @@ from __future__ import annotations
 
 import argparse
 
-from atompack_torch.cli._output import (
-    UsageError,
-    add_json,
-    printable,
-    report_faults,
-    shows_progress,
-)
+from atompack_torch.cli._output import UsageError, add_json, report_check, shows_progress
 from atompack_torch.cli.cache._options import add_threads, checked_threads
 
 NAME = "verify"
@@ -59,16 +53,4 @@ def run(options: argparse.Namespace) -> int:
         num_threads=checked_threads(options),
         progress=shows_progress(options),
     )
-    return report_faults(
-        found.as_dict(),
-        options.json,
-        {
-            "faults": ([fault.message for fault in found.faults], found.n_faults),
-            "differences": ([one.message for one in found.differences], found.n_differences),
-        },
-        found.warnings,
-        f"{printable(found.path)}: {found.n_entries:,} entries, {found.n_feature_rows:,} rows "
-        f"of features, {found.n_derivative_rows:,} of derivatives, {found.n_recomputed:,} "
-        f"entries computed again: {found.n_faults:,} faults, {found.n_differences:,} "
-        f"differences, {len(found.warnings):,} warnings",
-    )
+    return report_check(found, options.json)
