@@ -14,8 +14,8 @@
 #include "bindings/unlocked.h"
 #include "bindings/wait_interruptibly.h"
 #include "collate/columns.h"
+#include "collate/prefetcher.h"
 #include "formats/atlas_store/verification.h"
-#include "threads/ordered_workers.h"
 
 namespace atompack::bindings {
 namespace {
@@ -26,7 +26,7 @@ using atlas_store::Store;
 using collate::ArenaKind;
 using collate::ScannedColumn;
 
-using Prefetcher = collate::OrderedWorkers<std::vector<int64_t>, collate::Scan>;
+using Prefetcher = collate::Prefetcher<collate::Scan>;
 
 // What a data set makes of any of its rows.
 class ColumnScanner {
@@ -117,16 +117,16 @@ py::tuple scan(const ColumnScanner& self, const py::object& rows, const std::opt
   return hand_over(without_gil([&] { return self.scan(numbers, shared ? ArenaKind::shared : ArenaKind::heap, 0); }));
 }
 
-UniqueHandle<Prefetcher> make_prefetcher(std::shared_ptr<ColumnScanner> scanner, int n_threads, bool pinned) {
+UniqueHandle<Prefetcher> make_prefetcher(std::shared_ptr<ColumnScanner> scanner, unsigned n_threads, bool pinned) {
   const ArenaKind kind = pinned ? ArenaKind::pinned : ArenaKind::heap;
-  return make_unique_handle<Prefetcher>(
-      [scanner = std::move(scanner), kind](const std::vector<int64_t>& rows) { return scanner->scan(rows, kind, 1); },
-      n_threads);
+  return make_unique_handle<Prefetcher>(n_threads, [scanner = std::move(scanner), kind](auto& task) {
+    task.batch = scanner->scan(task.indices, kind, 1);
+  });
 }
 
 void ask(Prefetcher& self, const ColumnScanner& scanner, const py::object& rows,
          const std::optional<at::Tensor>& selection) {
-  self.ask(Shown(scanner.size(), selection, "dataset").numbers(rows));
+  self.push({Shown(scanner.size(), selection, "dataset").numbers(rows)});
 }
 
 // (device, inode, size, seconds, nanoseconds) of the metadata file and of the record of a flush, or None
@@ -198,8 +198,8 @@ void bind_atlas_store(py::module_& module) {
   py::class_<Prefetcher, UniqueHandle<Prefetcher>>(module, "ColumnPrefetcher")
       .def(py::init(&make_prefetcher), py::arg("scanner"), py::arg("n_threads"), py::arg("pinned"))
       .def("ask", &ask, py::arg("scanner"), py::arg("datasets"), py::arg("selection"))
-      .def("take", [](Prefetcher& self) { return hand_over(take_patiently(self)); })
-      .def("__len__", &Prefetcher::n_outstanding);
+      .def("take", [](Prefetcher& self) { return hand_over(take_patiently(self).batch); })
+      .def("__len__", &Prefetcher::size);
 }
 
 }  // namespace atompack::bindings
