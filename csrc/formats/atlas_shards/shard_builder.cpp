@@ -10,7 +10,7 @@
 namespace atompack::atlas_shards {
 namespace {
 
-constexpr uint64_t kTaskBytes = uint64_t{256} << 10;  // worth waking a thread
+constexpr uint64_t kTaskBytes = uint64_t{128} << 10;  // worth waking a thread
 constexpr uint64_t kQueueBytes = uint64_t{4} << 20;
 constexpr size_t kLeastBlocks = 7;  // for a dictionary
 constexpr uint64_t kLeastDictionaryBytes = 1024;
@@ -55,8 +55,9 @@ std::vector<std::byte> ShardBuilder::finish() {
   std::vector<std::byte> dictionary;
   if (plan_.trains) dictionary = train();
   for (std::vector<std::byte>& block : samples_) enqueue(std::move(block));
-  if (!open_.empty()) push();
+  compress(open_);  // on this thread: a small shard needs no other
   pipeline_.drain();
+  if (!open_.empty()) store(open_);
   if (data_) data_->sync();
   io::write_new(folder_ + '/' + kIndexFile, encode_index(offsets_));
   io::write_new(folder_ + '/' + kMetaFile, as_bytes(text_of(plan_.meta)));
@@ -78,10 +79,7 @@ std::vector<std::byte> ShardBuilder::train() {
 void ShardBuilder::enqueue(std::vector<std::byte> block) {
   open_bytes_ += block.size();
   open_.push_back(std::move(block));
-  if (open_bytes_ >= kTaskBytes) push();
-}
-
-void ShardBuilder::push() {
+  if (open_bytes_ < kTaskBytes) return;
   pipeline_.push(open_, open_bytes_);
   open_bytes_ = 0;
 }

@@ -39,7 +39,6 @@ class ShardBuilder {
 
   std::vector<std::byte> train();
   void enqueue(std::vector<std::byte> block);
-  void push();
   void compress(Blocks& blocks) const;
   void store(Blocks& blocks);
 
