@@ -131,25 +131,24 @@ TEST(TakingPipeline, StopsAtAnyTime) {
   }
 }
 
-// Collects what it finishes, and fails where it is told to, once for each number.
+// Records the finished tasks; each of its steps fails once, at the given number.
 struct Recorder {
   explicit Recorder(unsigned n_threads, uint64_t capacity = Pipeline::kUnbounded)
       : pipeline(n_threads, [this](Task& task) { work(task); }, [this](Task& task) { finish(task); }, capacity) {}
 
   void work(Task& task) {
     if (task.number % 3 == 0) std::this_thread::sleep_for(100us);
-    if (work_fails_at.exchange(task.number == work_fails_at ? -1 : work_fails_at.load()) == task.number) {
-      throw FieldError("work");
-    }
+    if (fails_once(work_fails_at, task)) throw FieldError("work");
     make(task);
   }
   void finish(Task& task) {
-    if (task.number == finish_fails_at) {
-      finish_fails_at = -1;
-      throw FieldError("finish");
-    }
+    if (fails_once(finish_fails_at, task)) throw FieldError("finish");
     EXPECT_EQ(task.made, repeated(task.number));
     finished.push_back(task.number);
+  }
+  static bool fails_once(std::atomic<int>& at, const Task& task) {
+    int number = task.number;
+    return at.compare_exchange_strong(number, -1);
   }
   // Pushes and drains as a caller who tries again after each failure. Returns the number of failures.
   int push_all(int n) {
