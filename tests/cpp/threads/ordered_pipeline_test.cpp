@@ -268,24 +268,33 @@ TEST(FinishingPipeline, TheNewestAreDroppedAndTheRestFinishes) {
 }
 
 TEST(FinishingPipeline, DroppingKeepsAFailure) {
-  Recorder recorder(2);
-  recorder.finish_fails_at = 0;
-  push(recorder.pipeline, 0, 5);
-  EXPECT_THROW(recorder.pipeline.drain(), FieldError);
-  recorder.pipeline.drop_newest([](Task& task) { return task.number < 3; });
-  EXPECT_EQ(recorder.pipeline.size(), 3U);
-  EXPECT_THROW(recorder.pipeline.drain(), FieldError);
-  recorder.pipeline.resume();
-  recorder.pipeline.drain();
-  EXPECT_EQ(recorder.finished, first_numbers(3));
+  std::atomic<bool> all_pushed = false;
+  bool has_failed = false;
+  std::vector<int> finished;
+  const auto finish = [&](int number) {
+    if (!std::exchange(has_failed, true)) throw FieldError("finish");
+    finished.push_back(number);
+  };
+  OrderedPipeline<int> pipeline(2, [&](int) { all_pushed.wait(false); }, finish);
+  for (int i = 0; i < 5; ++i) pipeline.push(int{i});
+  all_pushed = true;
+  all_pushed.notify_all();
+  EXPECT_THROW(pipeline.drain(), FieldError);
+  pipeline.drop_newest([](int number) { return number < 3; });
+  EXPECT_EQ(pipeline.size(), 3U);
+  EXPECT_THROW(pipeline.drain(), FieldError);
+  pipeline.resume();
+  pipeline.drain();
+  EXPECT_EQ(finished, first_numbers(3));
 }
 
 TEST(FinishingPipeline, StopsAtAnyTime) {
   std::mt19937 random(0);
   for (int round = 0; round < 1000; ++round) {
+    const auto n_pushed = static_cast<int>(random() % 6);
     Recorder recorder(1 + round % 4, 3);
-    recorder.finish_fails_at = round % 5 == 0 ? 100 : -1;
-    push(recorder.pipeline, 1, 1 + static_cast<int>(random() % 6));
+    if (round % 5 == 0) recorder.finish_fails_at = n_pushed - 1;
+    push(recorder.pipeline, 0, n_pushed);
   }
 }
 
