@@ -7,7 +7,6 @@ SHELL := /bin/bash
 PYTHON ?= python3
 TORCH ?= torch==2.13.0
 FUZZ_SECONDS ?= 60
-THREADED_TESTS := OrderedWorkers.*:Writer.*:SharedRing.*:Reader.*:ConcatSource.*:MappedFile.*:AtlasShardsReader.ManyThreads:ArrayFileReader.*:BlockCache.*:WrittenStore.*:AtlasWriter.*:AtlasStops.*:ArrayWriter*:*/ArrayWriterCodecs.*:*/WriterStops.*
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 TORCH_LIBRARIES := $(addprefix --exclude ,libtorch.so libtorch_cpu.so libtorch_python.so libtorch_cuda.so libc10.so libgomp.so.1)
@@ -108,14 +107,20 @@ wheel: $(DONE)/torch $(DONE)/build-tools $(DONE)/extra-wheel  ## build a wheel w
 	  cd build/wheel && venv/bin/python ../../tests/smoke.py)
 	@ls dist/*.whl
 
-.PHONY: sanitize
-sanitize: $(DONE)/build-tools  ## fuzz the C++ core under sanitizers, FUZZ_SECONDS=60 a target; look for races
-	@.ci/setup clang-19 libclang-rt-19-dev libgtest-dev
+# All tests, so that no list of those with threads must be kept.
+.PHONY: races
+races: $(DONE)/build-tools  ## run all tests of the C++ core under ThreadSanitizer
+	@.ci/setup libgtest-dev
 	$(call quietly,Building the C++ tests with ThreadSanitizer,\
-	  $(CMAKE) -S . -B build/threads $(NINJA) -DCMAKE_BUILD_TYPE=Debug -DATOMPACK_BUILD_TESTS=ON \
+	  $(CMAKE) -S . -B build/threads $(NINJA) -DCMAKE_BUILD_TYPE=RelWithDebInfo -DATOMPACK_BUILD_TESTS=ON \
 	    -DATOMPACK_BUILD_EXTENSION=OFF -DATOMPACK_SANITIZE=thread -DPython_EXECUTABLE="$(CURDIR)/$(PY)" && \
 	  $(CMAKE) --build build/threads --target atompack_tests)
-	@build/threads/tests/cpp/atompack_core_tests --gtest_brief=1 --gtest_filter='$(THREADED_TESTS)'
+	$(call quietly,Running them,.venv/bin/ctest --test-dir build/threads --output-on-failure -j$$(nproc) | tee build/threads/ctest.log)
+	@grep 'tests passed' build/threads/ctest.log
+
+.PHONY: sanitize
+sanitize: races  ## look for races, then fuzz the C++ core under sanitizers, FUZZ_SECONDS=60 a target
+	@.ci/setup clang-19 libclang-rt-19-dev
 	@PATH="$(CURDIR)/.venv/bin:$$PATH" sh tests/fuzz/run.sh build/sanitize $(FUZZ_SECONDS)
 
 .PHONY: clean

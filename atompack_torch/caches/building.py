@@ -6,9 +6,7 @@ import glob
 import hashlib
 import json
 import os
-from collections import deque
-from collections.abc import Generator, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,9 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from atompack_torch._core import CacheBuilder, CacheHeader, EncodedEntries, work_alone
+from atompack_torch._core import CacheBuilder, CacheHeader, EncodedEntries
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.caches.entries import encode
+from atompack_torch.caches.ordered_map import ordered_map
 from atompack_torch.datasets._base import MoleculeDataset
 from atompack_torch.datasets.torch_cache import TorchCache
 from atompack_torch.errors import (
@@ -170,10 +169,14 @@ class _Job:
             tell = report or (lambda n: None)
             tell(len(builder))
             try:
-                with closing(self._encoded(entries[len(builder) :], threads)) as made:
-                    for encoded, n in made:
+                left = entries[len(builder) :]
+                chunks = _Chunks(self.dataset.n_atoms[left.start : left.stop], left.start)
+                ahead = 2 * threads if threads > 1 else 1
+                with closing(ordered_map(self._encode, chunks, threads, ahead)) as made:
+                    for chunk, encoded in made:
+                        chunks.record(len(chunk), encoded.n_bytes)
                         builder.append(encoded)
-                        tell(n)
+                        tell(len(chunk))
             except OSError:
                 raise  # the file may not hold what was written: the last checkpoint stands
             except BaseException:
@@ -201,35 +204,12 @@ class _Job:
             with suppress(WriterLockedError), self._open(part, resume=True) as builder:
                 builder.discard()
 
-    def _encoded(
-        self, entries: range, threads: int
-    ) -> Generator[tuple[EncodedEntries, int], None, None]:
-        """Entries in order; at most two chunks a thread are on their way, one of one thread."""
-        n_atoms = self.dataset.n_atoms[entries.start : entries.stop]
-        chunks = _Chunks(n_atoms, entries.start)
-        waiting: deque[tuple[Future[EncodedEntries], int]] = deque()
-        most_waiting = 2 * threads if threads > 1 else 1
-        with ThreadPoolExecutor(threads, initializer=work_alone) as pool:
-            try:
-                while True:
-                    while len(waiting) < most_waiting and (chunk := chunks.take()):
-                        waiting.append((pool.submit(self._encode, chunk), len(chunk)))
-                    if not waiting:
-                        return
-                    future, n = waiting.popleft()
-                    encoded = future.result()
-                    chunks.took(n, encoded.n_bytes)
-                    yield encoded, n
-            finally:
-                for future, _ in waiting:
-                    future.cancel()
-
-    def _encode(self, chunk: range) -> EncodedEntries:
+    def _encode(self, chunk: range) -> tuple[range, EncodedEntries]:
         batch = self.dataset.batch(chunk)
         _check_whole(batch, len(chunk), "the data set")
         made = self.descriptor.compute(batch, derivatives=self.header.force_derivatives)
         _check_whole(made, len(chunk), "compute()")
-        return encode(made, self.header)
+        return chunk, encode(made, self.header)
 
 
 class _Part(NamedTuple):
@@ -261,8 +241,8 @@ def _check_whole(batch: Any, n_molecules: int, source: str) -> None:
         raise FieldError(f"{source}: expected a batch of {n_molecules} molecules, got {len(batch)}")
 
 
-class _Chunks:
-    """Runs of molecules, one at least, that become about ``_CHUNK_BYTES`` of a file."""
+class _Chunks(Iterator[range]):
+    """Ranges of at least one molecule, each of about ``_CHUNK_BYTES`` when encoded."""
 
     def __init__(self, n_atoms: Tensor, first: int) -> None:
         self._first = first
@@ -270,17 +250,16 @@ class _Chunks:
         self._taken = self._done = 0
         self._most = _FIRST_ATOMS
 
-    def take(self) -> range | None:
-        """The next run; None at the end."""
+    def __next__(self) -> range:
         begin = self._taken
         if begin == len(self._ends):
-            return None
+            raise StopIteration
         end = int(torch.searchsorted(self._ends, self._atoms(begin) + self._most, right=True))
         self._taken = min(max(end, begin + 1), begin + _MOST_MOLECULES, len(self._ends))
         return range(self._first + begin, self._first + self._taken)
 
-    def took(self, n_molecules: int, n_bytes: int) -> None:
-        """Tells what the oldest run that is not told of yet came to."""
+    def record(self, n_molecules: int, n_bytes: int) -> None:
+        """Records the encoded size of the oldest chunk still unaccounted for."""
         n_atoms = self._atoms(self._done + n_molecules) - self._atoms(self._done)
         self._done += n_molecules
         self._most = min(_MOST_ATOMS, max(1, _CHUNK_BYTES * n_atoms // max(n_bytes, 1)))

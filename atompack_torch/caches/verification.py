@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 import os
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
 
-from atompack_torch._core import work_alone
 from atompack_torch.batch.molecule_batch import MoleculeBatch
+from atompack_torch.caches.ordered_map import ordered_map
 from atompack_torch.caches.recomputation import Difference, Recomputation
 from atompack_torch.datasets.torch_cache import TorchCache, TorchCacheDataset
 from atompack_torch.errors import AtompackError, UnsupportedFormatError
@@ -147,7 +146,7 @@ def verify_cache(
     unusual: Counter[str] = Counter()
     threads = num_threads or len(os.sched_getaffinity(0))
     with reporting(progress, len(cache), "verifying") as report:
-        for found in _in_order(examiner, threads):
+        for found in ordered_map(examiner.examine, examiner.parts(), threads, 2 * threads):
             _add(found, result, unusual, max_faults)
             if report is not None:
                 report(found.n_entries)
@@ -318,20 +317,3 @@ def _with_entry(message: str, path: str, entry: int) -> str:
     if message.startswith(path):
         return message
     return f"{path}: {message.replace('molecule 0', f'molecule {entry}', 1)}"
-
-
-def _in_order(examiner: _Examiner, threads: int) -> Iterator[_Findings]:
-    """What is found in each part, in their order; at most two parts a thread are on their way."""
-    parts = examiner.parts()
-    waiting: deque[Future[_Findings]] = deque()
-    with ThreadPoolExecutor(threads, initializer=work_alone) as pool:
-        try:
-            while True:
-                while len(waiting) < 2 * threads and (part := next(parts, None)):
-                    waiting.append(pool.submit(examiner.examine, part))
-                if not waiting:
-                    return
-                yield waiting.popleft().result()
-        finally:
-            for future in waiting:
-                future.cancel()

@@ -22,7 +22,6 @@ using collate::ArenaKind;
 using collate::Batch;
 using collate::Collator;
 using collate::FieldTable;
-using collate::Prefetcher;
 using collate::Request;
 
 std::shared_ptr<Collator> make_collator(std::shared_ptr<MoleculeSource> source, std::shared_ptr<Request> request) {
@@ -67,17 +66,21 @@ py::tuple collate_one(const Collator& self, py::handle item, const std::optional
   return hand_over(without_gil([&] { return self.collate_one(index); }));
 }
 
-UniqueHandle<Prefetcher> make_prefetcher(std::shared_ptr<Collator> collator, int n_threads, bool pinned) {
+using Prefetcher = collate::Prefetcher<Batch>;
+
+UniqueHandle<Prefetcher> make_prefetcher(std::shared_ptr<Collator> collator, unsigned n_threads, bool pinned) {
   const ArenaKind kind = pinned ? ArenaKind::pinned : ArenaKind::heap;
-  return UniqueHandle<Prefetcher>(collate::make_prefetcher(std::move(collator), kind, n_threads).release());
+  return make_unique_handle<Prefetcher>(n_threads, [collator = std::move(collator), kind](auto& task) {
+    task.batch = collator->collate_serially(std::move(task.indices), kind);
+  });
 }
 
 void ask(Prefetcher& self, const Collator& collator, const py::object& indices,
          const std::optional<at::Tensor>& selection) {
-  self.ask(shown(collator, selection).numbers(indices));
+  self.push({shown(collator, selection).numbers(indices)});
 }
 
-py::tuple take(Prefetcher& self) { return hand_over(take_patiently(self)); }
+py::tuple take(Prefetcher& self) { return hand_over(take_patiently(self).batch); }
 
 using PyAddress = std::tuple<int64_t, int, uint64_t>;
 using PyTicket = std::tuple<PyAddress, uint32_t, uint64_t>;
@@ -140,7 +143,7 @@ void bind_collate(py::module_& module) {
       .def(py::init(&make_prefetcher), py::arg("collator"), py::arg("n_threads"), py::arg("pinned"))
       .def("ask", &ask, py::arg("collator"), py::arg("indices"), py::arg("selection"))
       .def("take", &take)
-      .def("__len__", &Prefetcher::n_outstanding);
+      .def("__len__", &Prefetcher::size);
   module.def(
       "allocate_arena",
       [](size_t bytes, bool shared) {

@@ -10,8 +10,8 @@
 #include "bindings/unlocked.h"
 #include "bindings/wait_interruptibly.h"
 #include "collate/columns.h"
+#include "collate/prefetcher.h"
 #include "formats/atlas_store/store.h"
-#include "threads/ordered_workers.h"
 
 namespace atompack::bindings {
 namespace {
@@ -23,7 +23,7 @@ using collate::ArenaKind;
 using collate::Layout;
 using collate::ScannedColumn;
 
-using ColumnPrefetcher = collate::OrderedWorkers<std::vector<int64_t>, collate::Scan>;
+using ColumnPrefetcher = collate::Prefetcher<collate::Scan>;
 
 // What a data set makes of any of its rows.
 class ColumnScanner {
@@ -114,17 +114,17 @@ py::tuple scan_columns(const ColumnScanner& self, const py::object& rows, const 
       without_gil([&] { return self.scan(numbers, shared ? ArenaKind::shared : ArenaKind::heap, 0); }));
 }
 
-UniqueHandle<ColumnPrefetcher> make_column_prefetcher(std::shared_ptr<ColumnScanner> scanner, int n_threads,
+UniqueHandle<ColumnPrefetcher> make_column_prefetcher(std::shared_ptr<ColumnScanner> scanner, unsigned n_threads,
                                                       bool pinned) {
   const ArenaKind kind = pinned ? ArenaKind::pinned : ArenaKind::heap;
-  return make_unique_handle<ColumnPrefetcher>(
-      [scanner = std::move(scanner), kind](const std::vector<int64_t>& rows) { return scanner->scan(rows, kind, 1); },
-      n_threads);
+  return make_unique_handle<ColumnPrefetcher>(n_threads, [scanner = std::move(scanner), kind](auto& task) {
+    task.batch = scanner->scan(task.indices, kind, 1);
+  });
 }
 
 void ask_columns(ColumnPrefetcher& self, const ColumnScanner& scanner, const py::object& rows,
                  const std::optional<at::Tensor>& selection) {
-  self.ask(Shown(scanner.size(), selection, "dataset").numbers(rows));
+  self.push({Shown(scanner.size(), selection, "dataset").numbers(rows)});
 }
 
 }  // namespace
@@ -137,8 +137,8 @@ void bind_columns(py::module_& module) {
   py::class_<ColumnPrefetcher, UniqueHandle<ColumnPrefetcher>>(module, "ColumnPrefetcher")
       .def(py::init(&make_column_prefetcher), py::arg("scanner"), py::arg("n_threads"), py::arg("pinned"))
       .def("ask", &ask_columns, py::arg("scanner"), py::arg("datasets"), py::arg("selection"))
-      .def("take", [](ColumnPrefetcher& self) { return hand_over_scan(take_patiently(self)); })
-      .def("__len__", &ColumnPrefetcher::n_outstanding);
+      .def("take", [](ColumnPrefetcher& self) { return hand_over_scan(take_patiently(self).batch); })
+      .def("__len__", &ColumnPrefetcher::size);
 }
 
 }  // namespace atompack::bindings

@@ -8,6 +8,7 @@
 #include "bindings/unlocked.h"
 #include "bindings/wait_interruptibly.h"
 #include "collate/examples.h"
+#include "collate/prefetcher.h"
 #include "formats/atlas_shards/source.h"
 
 namespace atompack::bindings {
@@ -19,7 +20,6 @@ using collate::ArenaKind;
 using collate::ExampleBatch;
 using collate::ExampleCollator;
 using collate::ExampleNode;
-using collate::ExamplePrefetcher;
 
 py::object read_example(const Reader& reader, uint64_t example) {
   const atlas_shards::Place place = reader.locate(example);
@@ -140,20 +140,26 @@ py::object collate_examples(const ExampleCollator& self, const py::object& indic
                    molecules);
 }
 
-UniqueHandle<ExamplePrefetcher> make_prefetcher(std::shared_ptr<ExampleCollator> collator, int n_threads, bool pinned) {
+// A batch is absent where examples are not alike: Python makes it of the examples one by one.
+using ExamplePrefetcher = collate::Prefetcher<std::optional<ExampleBatch>>;
+
+UniqueHandle<ExamplePrefetcher> make_prefetcher(std::shared_ptr<ExampleCollator> collator, unsigned n_threads,
+                                                bool pinned) {
   const ArenaKind kind = pinned ? ArenaKind::pinned : ArenaKind::heap;
-  return UniqueHandle<ExamplePrefetcher>(collate::make_prefetcher(std::move(collator), kind, n_threads).release());
+  return make_unique_handle<ExamplePrefetcher>(n_threads, [collator = std::move(collator), kind](auto& task) {
+    task.batch = collator->collate_serially(task.indices, kind);
+  });
 }
 
 void ask(ExamplePrefetcher& self, const ExampleCollator& collator, const py::object& indices,
          const std::optional<at::Tensor>& selection) {
-  self.ask(shown(collator, selection).numbers(indices));
+  self.push({shown(collator, selection).numbers(indices)});
 }
 
 // (indices, what hand_over() gives)
 py::tuple take(ExamplePrefetcher& self, const py::function& molecules) {
-  const collate::AskedExamples asked = take_patiently(self);
-  return py::make_tuple(asked.indices, hand_over(asked.batch, molecules));
+  const auto task = take_patiently(self);
+  return py::make_tuple(task.indices, hand_over(task.batch, molecules));
 }
 
 }  // namespace
@@ -172,7 +178,7 @@ void bind_examples(py::module_& module) {
       .def(py::init(&make_prefetcher), py::arg("collator"), py::arg("n_threads"), py::arg("pinned"))
       .def("ask", &ask, py::arg("collator"), py::arg("indices"), py::arg("selection"))
       .def("take", &take, py::arg("molecules"))
-      .def("__len__", &ExamplePrefetcher::n_outstanding);
+      .def("__len__", &ExamplePrefetcher::size);
 }
 
 }  // namespace atompack::bindings

@@ -8,14 +8,14 @@
 
 namespace atompack::bindings {
 
-// The oldest result of OrderedWorkers; looks for Ctrl-C from time to time.
-template <typename Workers>
-auto take_patiently(Workers& workers) {
+// Takes the oldest task of an OrderedPipeline; checks for Ctrl-C from time to time.
+template <typename Pipeline>
+auto take_patiently(Pipeline& pipeline) {
   constexpr std::chrono::milliseconds kPatience{50};
   for (;;) {
     {
       const pybind11::gil_scoped_release release;
-      if (auto result = workers.take(kPatience)) return std::move(*result);
+      if (auto task = pipeline.take(kPatience)) return std::move(*task);
     }
     if (PyErr_CheckSignals() != 0) throw pybind11::error_already_set();
   }

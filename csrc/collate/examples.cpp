@@ -59,13 +59,4 @@ std::optional<ExampleBatch> ExampleCollator::make(std::span<const int64_t> indic
   return batch;
 }
 
-std::unique_ptr<ExamplePrefetcher> make_prefetcher(std::shared_ptr<const ExampleCollator> collator, ArenaKind kind,
-                                                   int n_threads) {
-  const auto make = [collator = std::move(collator), kind](std::vector<int64_t> indices) {
-    std::optional<ExampleBatch> batch = collator->collate_serially(indices, kind);
-    return AskedExamples{std::move(indices), std::move(batch)};
-  };
-  return std::make_unique<ExamplePrefetcher>(make, n_threads);
-}
-
 }  // namespace atompack::collate

@@ -14,7 +14,6 @@
 #include "model/example_source.h"
 #include "plan/examples/example_plan.h"
 #include "threads/adaptive_parallelism.h"
-#include "threads/ordered_workers.h"
 
 namespace atompack::collate {
 
@@ -59,15 +58,5 @@ class ExampleCollator {
   mutable std::atomic<const KeyLevels*> levels_{nullptr};
   mutable ParallelPace pace_;
 };
-
-// Nothing: to be made of the examples one by one.
-struct AskedExamples {
-  std::vector<int64_t> indices;
-  std::optional<ExampleBatch> batch;
-};
-using ExamplePrefetcher = OrderedWorkers<std::vector<int64_t>, AskedExamples>;
-
-std::unique_ptr<ExamplePrefetcher> make_prefetcher(std::shared_ptr<const ExampleCollator> collator, ArenaKind kind,
-                                                   int n_threads);
 
 }  // namespace atompack::collate

@@ -1,23 +1,21 @@
-// Whole batches made ahead of their use.
+// Whole batches made ahead of their use, each by one thread.
 #pragma once
 
-#include <memory>
+#include <cstdint>
 #include <vector>
 
-#include "collate/collator.h"
-#include "threads/ordered_workers.h"
+#include "threads/ordered_pipeline.h"
 
 namespace atompack::collate {
 
-using Prefetcher = OrderedWorkers<std::vector<int64_t>, Batch>;
+template <typename Batch>
+struct BatchTask {
+  std::vector<int64_t> indices;
+  Batch batch{};
+};
 
-// Each thread makes whole batches by itself.
-inline std::unique_ptr<Prefetcher> make_prefetcher(std::shared_ptr<const Collator> collator, ArenaKind kind,
-                                                   int n_threads) {
-  const auto make = [collator = std::move(collator), kind](std::vector<int64_t> indices) {
-    return collator->collate_serially(std::move(indices), kind);
-  };
-  return std::make_unique<Prefetcher>(make, n_threads);
-}
+// The caller bounds the number of batches that are not taken yet; push() never blocks.
+template <typename Batch>
+using Prefetcher = OrderedPipeline<BatchTask<Batch>>;
 
 }  // namespace atompack::collate

@@ -67,7 +67,7 @@ class Sweep {
     std::vector<Part> parts(n_chunks, empty);
     std::vector<std::exception_ptr> thrown(n_chunks);
     // Whatever is thrown, all chunks get done, so that the first molecule's error is known.
-    side_by_side(n_chunks, static_cast<unsigned>(n_threads_), [&](size_t chunk) {
+    parallel_for_each(n_chunks, static_cast<unsigned>(n_threads_), [&](size_t chunk) {
       std::vector<std::byte> scratch;
       try {
         const auto first_of_chunk = chunk * kChunk;

@@ -14,7 +14,7 @@ namespace atompack {
 // Calls body(i) for each number below n, on this thread and up to n_threads - 1 others. After a failure no more are
 // begun, and the first one reaches the caller once all have ended.
 template <typename Body>
-void side_by_side(size_t n, unsigned n_threads, const Body& body) {
+void parallel_for_each(size_t n, unsigned n_threads, const Body& body) {
   std::atomic<size_t> next{0};
   std::atomic<bool> failed{false};
   std::exception_ptr failure;

@@ -6,23 +6,22 @@
 
 #include "formats/atlas_shards/index.h"
 #include "formats/atlas_shards/layout.h"
-#include "threads/parallel_for_each.h"
 
 namespace atompack::atlas_shards {
 namespace {
 
-constexpr uint64_t kWaitingBytes = uint64_t{4} << 20;  // worth waking threads up for
-constexpr size_t kLeastBlocks = 7;                     // for a dictionary
+constexpr uint64_t kTaskBytes = uint64_t{128} << 10;  // worth waking a thread
+constexpr uint64_t kQueueBytes = uint64_t{4} << 20;
+constexpr size_t kLeastBlocks = 7;  // for a dictionary
 constexpr uint64_t kLeastDictionaryBytes = 1024;
 // Training takes several passes, and libzstd takes no more than 4 GiB; from so many times as much as a dictionary holds
 // more samples hardly make it better.
 constexpr uint64_t kSamplesPerByte = 32;
 constexpr uint64_t kLeastSampleBytes = uint64_t{1} << 20, kMostSampleBytes = uint64_t{64} << 20;
 
-using Blocks = std::vector<std::vector<std::byte>>;
-
 // Evenly spaced blocks, of large ones the front.
-std::vector<Bytes> samples_of(const Blocks& blocks, uint64_t total_bytes, uint64_t dictionary_bytes) {
+std::vector<Bytes> samples_of(const std::vector<std::vector<std::byte>>& blocks, uint64_t total_bytes,
+                              uint64_t dictionary_bytes) {
   const uint64_t enough = std::clamp(kSamplesPerByte * dictionary_bytes, kLeastSampleBytes, kMostSampleBytes);
   const uint64_t average = total_bytes / blocks.size() + 1;
   const size_t n = std::min<size_t>(blocks.size(), std::max<uint64_t>(enough / average, kLeastBlocks));
@@ -36,21 +35,29 @@ std::vector<Bytes> samples_of(const Blocks& blocks, uint64_t total_bytes, uint64
 
 }  // namespace
 
-ShardBuilder::ShardBuilder(std::string folder, ShardPlan plan) : folder_(std::move(folder)), plan_(std::move(plan)) {
+ShardBuilder::ShardBuilder(std::string folder, ShardPlan plan)
+    : folder_(std::move(folder)),
+      plan_(std::move(plan)),
+      pipeline_(
+          plan_.n_threads, [this](Blocks& blocks) { compress(blocks); }, [this](Blocks& blocks) { store(blocks); },
+          kQueueBytes) {
   plan_.meta.stored_examples = 0;
 }
 
 void ShardBuilder::add(std::vector<std::byte> block, uint64_t n_examples) {
   plan_.meta.stored_examples += n_examples;
-  waiting_bytes_ += block.size();
-  waiting_.push_back(std::move(block));
-  if (!plan_.trains && waiting_bytes_ >= kWaitingBytes) flush();
+  if (!plan_.trains) return enqueue(std::move(block));
+  sample_bytes_ += block.size();
+  samples_.push_back(std::move(block));
 }
 
 std::vector<std::byte> ShardBuilder::finish() {
   std::vector<std::byte> dictionary;
   if (plan_.trains) dictionary = train();
-  flush();
+  for (std::vector<std::byte>& block : samples_) enqueue(std::move(block));
+  compress(open_);  // on this thread: a small shard needs no other
+  pipeline_.drain();
+  if (!open_.empty()) store(open_);
   if (data_) data_->sync();
   io::write_new(folder_ + '/' + kIndexFile, encode_index(offsets_));
   io::write_new(folder_ + '/' + kMetaFile, as_bytes(text_of(plan_.meta)));
@@ -59,30 +66,36 @@ std::vector<std::byte> ShardBuilder::finish() {
 
 std::vector<std::byte> ShardBuilder::train() {
   std::vector<std::byte> dictionary;
-  if (waiting_.size() >= kLeastBlocks) {
-    const double share = std::floor(plan_.meta.dictionary_fraction * static_cast<double>(waiting_bytes_)) + 1;
+  if (samples_.size() >= kLeastBlocks) {
+    const double share = std::floor(plan_.meta.dictionary_fraction * static_cast<double>(sample_bytes_)) + 1;
     const auto most = std::max(kLeastDictionaryBytes, static_cast<uint64_t>(share));
-    dictionary = codec::train_zstd_dictionary(samples_of(waiting_, waiting_bytes_, most), most);
+    dictionary = codec::train_zstd_dictionary(samples_of(samples_, sample_bytes_, most), most);
   }
   if (dictionary.empty()) plan_.meta.strategy = Strategy::zstd;
   plan_.encoder = std::make_shared<const codec::ZstdEncoder>(static_cast<int>(plan_.meta.level), dictionary);
   return dictionary;
 }
 
-void ShardBuilder::flush() {
-  if (plan_.encoder) {
-    side_by_side(waiting_.size(), plan_.n_threads,
-                 [&](size_t i) { waiting_[i] = plan_.encoder->compress(waiting_[i]); });
-  }
-  for (const std::vector<std::byte>& block : waiting_) store(block);
-  waiting_.clear();
-  waiting_bytes_ = 0;
+void ShardBuilder::enqueue(std::vector<std::byte> block) {
+  open_bytes_ += block.size();
+  open_.push_back(std::move(block));
+  if (open_bytes_ < kTaskBytes) return;
+  pipeline_.push(open_, open_bytes_);
+  open_bytes_ = 0;
 }
 
-void ShardBuilder::store(Bytes block) {
+void ShardBuilder::compress(Blocks& blocks) const {
+  if (!plan_.encoder) return;
+  for (std::vector<std::byte>& block : blocks) block = plan_.encoder->compress(block);
+}
+
+void ShardBuilder::store(Blocks& blocks) {
   if (!data_) data_.emplace(folder_ + '/' + kDataFile);
-  data_->append(block);
-  offsets_.push_back(data_->size());
+  for (const std::vector<std::byte>& block : blocks) {
+    data_->append(block);
+    offsets_.push_back(data_->size());
+  }
+  blocks.clear();
 }
 
 }  // namespace atompack::atlas_shards

@@ -1,4 +1,4 @@
-// One shard on its way to its files (FORMAT.md#writing).
+// Writes one shard to its files (FORMAT.md#writing).
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,14 @@
 #include "codec/zstd_encoder.h"
 #include "formats/atlas_shards/meta.h"
 #include "io/output_file.h"
+#include "threads/ordered_pipeline.h"
 
 namespace atompack::atlas_shards {
 
 struct ShardPlan {
   ShardMeta meta;                                       // without the number of examples
   std::shared_ptr<const codec::ZstdEncoder> encoder{};  // null: bare blocks, or a dictionary that is yet to be trained
-  bool trains = false;                                  // a dictionary of its blocks, which wait in memory for that
+  bool trains = false;                                  // a dictionary of its blocks, which are kept in memory for it
   unsigned n_threads = 1;
 };
 
@@ -34,16 +35,22 @@ class ShardBuilder {
   std::vector<std::byte> finish();
 
  private:
+  using Blocks = std::vector<std::vector<std::byte>>;
+
   std::vector<std::byte> train();
-  void flush();
-  void store(Bytes block);
+  void enqueue(std::vector<std::byte> block);
+  void compress(Blocks& blocks) const;
+  void store(Blocks& blocks);
 
   std::string folder_;
   ShardPlan plan_;
-  std::vector<std::vector<std::byte>> waiting_;
-  uint64_t waiting_bytes_ = 0;
+  Blocks samples_;  // all blocks, until there is a dictionary
+  uint64_t sample_bytes_ = 0;
+  Blocks open_;  // the next task of the pipeline
+  uint64_t open_bytes_ = 0;
   std::optional<io::OutputFile> data_;  // from the first block on
   std::vector<uint64_t> offsets_{0};
+  OrderedPipeline<Blocks> pipeline_;  // the last member: its threads use the others
 };
 
 }  // namespace atompack::atlas_shards

@@ -20,7 +20,8 @@ std::optional<std::string_view> footer_name(codec::Codec codec) {
 LayerWriter::LayerWriter(std::unique_ptr<io::NewFile> file, const LayerOptions& options)
     : file_(std::move(file)),
       options_(options),
-      queue_(std::make_unique<BlockQueue>(*file_, options.codec, options.level, options.n_threads)) {}
+      queue_(std::make_unique<BlockQueue>(*file_, options.codec, options.level, options.n_threads,
+                                          (options.n_threads + 1) * options.block_bytes)) {}
 
 LayerWriter::~LayerWriter() = default;
 
@@ -29,21 +30,19 @@ std::unique_ptr<io::NewFile> LayerWriter::release() {
   return std::move(file_);
 }
 
-uint64_t LayerWriter::most_held_bytes() const { return (options_.n_threads + 1) * options_.block_bytes; }
-
 // Closes the one that is full, or would have more than a footer can say.
 void LayerWriter::open_block_for(uint64_t bytes) {
   const uint64_t most = most_block_bytes(options_.codec);
   if (bytes > most) throw FieldError(cat("chunk: expected at most ", most, " bytes, got ", bytes));
-  if (open_.size() > 0 && (open_.size() >= options_.block_bytes || bytes > most - open_.size())) {
-    queue_->push(open_, most_held_bytes());
-  }
+  const size_t held = queue_->open().size();
+  if (held > 0 && (held >= options_.block_bytes || bytes > most - held)) queue_->push();
 }
 
 std::byte* LayerWriter::add(uint64_t bytes, ChunkPlace& place) {
   open_block_for(bytes);
-  place = {queue_->n_blocks(), static_cast<uint32_t>(open_.size()), static_cast<uint32_t>(bytes)};
-  return open_.extend(bytes, kFirstBytes);
+  Buffer& open = queue_->open();
+  place = {queue_->n_blocks(), static_cast<uint32_t>(open.size()), static_cast<uint32_t>(bytes)};
+  return open.extend(bytes, kFirstBytes);
 }
 
 ChunkPlace LayerWriter::append(Bytes chunk) {
@@ -55,7 +54,7 @@ ChunkPlace LayerWriter::append(Bytes chunk) {
     return place;
   }
   open_block_for(chunk.size());
-  if (open_.size() > 0) queue_->push(open_, most_held_bytes());
+  if (queue_->open().size() > 0) queue_->push();
   place = {queue_->n_blocks(), 0, static_cast<uint32_t>(chunk.size())};
   queue_->put(chunk);
   return place;
@@ -63,11 +62,11 @@ ChunkPlace LayerWriter::append(Bytes chunk) {
 
 std::span<std::byte> LayerWriter::changeable(const ChunkPlace& place) const {
   if (place.block != queue_->n_blocks()) return {};
-  return {open_.data() + place.offset, place.bytes};
+  return {queue_->open().data() + place.offset, place.bytes};
 }
 
 Bytes LayerWriter::read(const ChunkPlace& place) {
-  if (place.block == queue_->n_blocks()) return open_.bytes().subspan(place.offset, place.bytes);
+  if (place.block == queue_->n_blocks()) return queue_->open().bytes().subspan(place.offset, place.bytes);
   queue_->drain();
   if (options_.codec == codec::Codec::none) return read_stored(place.block, place.offset, place.bytes);
   if (decoded_block_ != place.block) {
@@ -99,9 +98,9 @@ LayerContents LayerWriter::contents() const {
 void LayerWriter::finish(std::vector<const LayerArray*> arrays, uint32_t number, const std::string& base_hint) {
   queue_->resume();
   queue_->drain();
-  if (open_.size() > 0) {
-    queue_->put(open_.bytes());
-    open_.shrink(0);
+  if (Buffer& open = queue_->open(); open.size() > 0) {
+    queue_->put(open.bytes());
+    open.shrink(0);
   }
   LayerContents contents = this->contents();
   contents.arrays = std::move(arrays);

@@ -46,14 +46,12 @@ class LayerWriter {
 
  private:
   void open_block_for(uint64_t bytes);
-  uint64_t most_held_bytes() const;
   Bytes read_stored(uint32_t block, uint64_t offset, uint64_t bytes);
   LayerContents contents() const;
 
   std::unique_ptr<io::NewFile> file_;
   const LayerOptions options_;
   std::unique_ptr<BlockQueue> queue_;
-  Buffer open_;  // the block that is being filled
   std::vector<std::byte> stored_, decoded_;
   uint32_t decoded_block_ = kNoBlock;
 

@@ -12,7 +12,7 @@ Flush::Flush(std::string store, io::FileSystem& files, Form form, std::optional<
 
 void Flush::prepare(const std::vector<Touched>& variables, Bytes document) {
   intent_.layers.resize(variables.size());
-  side_by_side(variables.size(), n_threads_, [&](size_t i) {
+  parallel_for_each(variables.size(), n_threads_, [&](size_t i) {
     const auto& [variable, writer] = variables[i];
     writer->stage();
     intent_.layers[i] = {variable, writer->staged_number(), writer->staged_digest()};
@@ -39,7 +39,7 @@ void Flush::promise() {
 // The metadata is what tells that all is there, so it comes last. Where it is the same as before it cannot tell; then
 // the record does.
 void Flush::publish() {
-  side_by_side(staged_.size(), n_threads_, [&](size_t i) {
+  parallel_for_each(staged_.size(), n_threads_, [&](size_t i) {
     if (!staged_[i].published) staged_[i].writer->publish();
     staged_[i].published = true;
   });
@@ -52,7 +52,7 @@ void Flush::publish() {
 }
 
 void Flush::tidy() {
-  side_by_side(staged_.size(), n_threads_, [&](size_t i) { staged_[i].writer->write_statistics(); });
+  parallel_for_each(staged_.size(), n_threads_, [&](size_t i) { staged_[i].writer->write_statistics(); });
   files_.remove(intent_path(store_));
   for (size_t i = 0; i < kFileNames.size(); ++i) {
     const std::string other = path_of(store_, static_cast<Form>(i));

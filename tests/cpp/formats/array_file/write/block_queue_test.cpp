@@ -16,10 +16,9 @@ class BlockQueueTest : public testing::TestWithParam<Codec> {
  protected:
   static std::vector<std::byte> block(uint32_t i) { return std::vector<std::byte>(100 * i + 1, std::byte(i)); }
   static void push(BlockQueue& queue, uint32_t i) {
-    Buffer buffer;
-    store(buffer.extend(block(i).size(), 0), block(i));
-    queue.push(buffer, 1000);
-    EXPECT_EQ(buffer.size(), 0U);
+    if (queue.open().size() == 0) store(queue.open().extend(block(i).size(), 0), block(i));
+    queue.push();
+    EXPECT_EQ(queue.open().size(), 0U);
   }
   // All blocks are where the queue says, one behind the other.
   void expect_blocks(const BlockQueue& queue, uint32_t n) const {
@@ -45,7 +44,7 @@ class BlockQueueTest : public testing::TestWithParam<Codec> {
 };
 
 TEST_P(BlockQueueTest, PutsBlocksInOrder) {
-  BlockQueue queue(*file_, GetParam(), 0, 3);
+  BlockQueue queue(*file_, GetParam(), 0, 3, 1000);
   for (uint32_t i = 0; i < 30; ++i) {
     i % 7 == 3 ? queue.put(block(i)) : push(queue, i);
   }
@@ -57,7 +56,7 @@ TEST_P(BlockQueueTest, TriesAgainWhatFailed) {
   for (size_t at = 1; at < 8; ++at) {
     file_.reset();
     file_ = files_.create(folder_ / "a");
-    BlockQueue queue(*file_, GetParam(), 0, 2);
+    BlockQueue queue(*file_, GetParam(), 0, 2, 1000);
     files_.refuse_at = files_.n_operations() + at - 1;
     int n_failures = 0;
     const auto insist = [&](const auto& action) {
