@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from atompack_torch._native import TorchCacheReader
-from atompack_torch.errors import AtompackError
-from atompack_torch.formats import opening
+from atompack_torch.errors import AtompackError, CorruptFileError, UnsupportedFormatError
+from atompack_torch.formats import FORMATS, conversion, opening
 from atompack_torch.inspection.entry import Description, Head, Summary
 from atompack_torch.inspection.molecules import histogram, molecule_document, molecule_text
 from atompack_torch.inspection.text import plain, printable, table
@@ -27,6 +27,7 @@ def open_dataset(path: Any, options: Mapping[str, Any]) -> TorchCacheDataset:
     """Opens the molecules of a cache file."""
     from atompack_torch.datasets.torch_cache import TorchCacheDataset
 
+    _check_is_cache(path)
     return TorchCacheDataset(path, **options)
 
 
@@ -69,6 +70,7 @@ def verify(paths: Sequence[str], max_faults: int, progress: bool | Report) -> Ca
 
     if len(paths) != 1:
         raise TypeError(f"path: expected one feature cache, got {len(paths)}")
+    _check_is_cache(paths[0])
     return verify_cache(paths[0], max_faults=max_faults, progress=progress)
 
 
@@ -89,7 +91,28 @@ def statistics(
     return Summary(found, found.as_dict(), "\n".join([*lines, *histogram(found.sizes)]))
 
 
+def _check_is_cache(path: Any) -> None:
+    """Refuses HDF5 files of another kind, such as arrays to be converted.
+
+    Raises:
+        UnsupportedFormatError: the file has no entries.
+    """
+    try:
+        TorchCacheReader(absolute_path(path))
+    except CorruptFileError as error:
+        if not str(error).endswith("entries: expected a group, got none"):
+            return  # a damaged cache: whoever opens it says what is wrong
+        command = conversion(path, next(known for known in FORMATS if known.name == "hdf5"))
+        raise UnsupportedFormatError(
+            f"{path}: expected an .atp file, got an HDF5 file without the entries of a feature "
+            f"cache: `{command}` converts it"
+        ) from None
+    except (AtompackError, OSError):
+        return
+
+
 def _document(path: str) -> dict[str, Any]:
+    _check_is_cache(path)
     with opening(path, "a feature cache (HDF5)", "hdf5"):
         reader = TorchCacheReader(absolute_path(path))
     info = attributes_of(reader)

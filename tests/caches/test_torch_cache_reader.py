@@ -18,7 +18,7 @@ import pytest
 from reference.cache_fixture import READABLE
 
 from atompack_torch import CorruptFileError, FieldError, UnsupportedFormatError
-from atompack_torch._C import TorchCacheReader
+from atompack_torch._native import TorchCacheReader
 
 # Key in the expected values -> field of a batch.
 DERIVATIVES = {
@@ -577,7 +577,7 @@ import {0}
 import {1}
 import {2}
 import h5py, numpy, sys, tables
-from atompack_torch._C import TorchCacheReader
+from atompack_torch._native import TorchCacheReader
 
 path, broken = sys.argv[1:]
 def ours():

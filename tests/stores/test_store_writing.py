@@ -90,9 +90,11 @@ def test_changed_by_turns(
         else:
             if turn == "we compact":
                 apply(path, [("compact",)])
+                # The original leaves some deleted arrays, and panics where one comes back with
+                # another number of axes.
+                plan.deleted.clear()
             else:
                 atlas_python.apply(path, [("compact",)])
-            plan.deleted.clear()
         assert_agreed(path, plan, atlas_python)
 
 

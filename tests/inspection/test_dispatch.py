@@ -1,0 +1,157 @@
+"""``apt.open``, ``info``, ``head``, ``verify`` and ``statistics`` for every format."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import atompack_torch as apt
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, Path]:
+    """A small file of each format, under names that say nothing."""
+    places = {name: tmp_path / name for name in ("atp", "folder", "store", "shards", "cache")}
+    places["array"] = tmp_path / "array.af"
+    arrays = {
+        "positions": np.arange(15.0).reshape(5, 3),
+        "atomic_numbers": np.array([1, 8, 1, 8, 1]),
+        "n_atoms": [3, 2],
+        "energy": [-1.0, -2.0],
+        "forces": np.zeros((5, 3)),
+    }
+    places["folder"].mkdir()
+    for path in (places["atp"], places["folder"] / "a.atp"):
+        with apt.AtpWriter(path) as writer:
+            writer.write_arrays(**arrays)
+    with apt.AtlasStore(places["store"], "x") as store:
+        store.create_dataset("d")
+        store.define_array("d", "x", "int64", (2,))
+        store.write("d", "x", np.arange(2))
+    with apt.ArrayFile(places["array"], "x") as file:
+        file.define("x", "int64", (2,))
+        file.write("x", np.arange(2))
+    with apt.ShardWriter(places["shards"], 2, 1) as shards:
+        shards.write({"y": 1})
+    descriptor = apt.ChebyshevDescriptor(["H", "O"], 2, 3.0, 1, 2.0)
+    apt.build_cache(apt.AtpDataset(places["atp"]), descriptor, places["cache"], progress=False)
+    return places
+
+
+def test_open(files: dict[str, Path]) -> None:
+    classes = {
+        "atp": apt.AtpDataset,
+        "folder": apt.AtpDataset,
+        "shards": apt.ShardDataset,
+        "cache": apt.TorchCacheDataset,
+    }
+    for name, kind in classes.items():
+        opened = apt.open(files[name])
+        assert type(opened) is kind
+        assert len(opened) == (1 if name == "shards" else 2)
+    assert len(apt.open([files["atp"], files["atp"]])) == 4
+    chosen = apt.open(str(files["atp"]), fields=["energy"])
+    assert "forces" not in chosen[0]
+    store = apt.open(files["store"], arrays=["x"])
+    assert isinstance(store, apt.AtlasDataset)
+    assert store[0]["x"].tolist() == [0, 1]
+
+
+def test_what_open_refuses(files: dict[str, Path], tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match=r"arrays: expected names of arrays of the store \('x'\)"):
+        apt.open(files["store"])
+    with pytest.raises(TypeError, match="nonsense"):
+        apt.open(files["atp"], nonsense=1)
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        apt.open(tmp_path / "nowhere")
+    with pytest.raises(ValueError, match="at least one path"):
+        apt.open([])
+    with pytest.raises(apt.UnsupportedFormatError, match="one format, got several"):
+        apt.open([files["atp"], files["cache"]])
+    strange = tmp_path / "strange"
+    strange.write_bytes(b"\x00\x01\x02\x03" * 10)
+    with pytest.raises(
+        apt.UnsupportedFormatError, match=r"expected an \.atp file, .* none of them"
+    ):
+        apt.open(strange)
+    frames = tmp_path / "a.xyz"
+    frames.write_text("1\nenergy=1\nH 0 0 0\n")
+    with pytest.raises(apt.UnsupportedFormatError, match="atompack-torch convert"):
+        apt.open(frames)
+
+
+def test_info(files: dict[str, Path]) -> None:
+    counts = {
+        "atp": ("n_molecules", 2),
+        "folder": ("n_molecules", 2),
+        "store": ("n_datasets", 1),
+        "array": ("n_datasets", 1),
+        "shards": ("n_examples", 1),
+    }
+    for name, (key, n) in counts.items():
+        described = apt.info(files[name])
+        assert described[key] == n
+        assert described["errors"] == []
+        json.dumps(described, allow_nan=False)
+    assert apt.info(files["cache"])["files"][0]["n_entries"] == 2
+    assert apt.info(files["atp"], full=True)["labels"]["molecules"]["energy"] == 2
+
+
+def test_info_of_a_damaged_file(files: dict[str, Path]) -> None:
+    data = bytearray(files["atp"].read_bytes())
+    data[0] ^= 0xFF
+    data[4096] ^= 0xFF
+    files["atp"].write_bytes(data)
+    with pytest.raises(apt.AtompackError):
+        apt.AtpDataset(files["atp"])
+    assert apt.info(files["atp"])["errors"]
+
+
+def test_head(files: dict[str, Path]) -> None:
+    first: Any = apt.head(files["atp"], 1)
+    assert len(first) == 1
+    assert float(first[0].energy) == -1.0
+    assert len(apt.head(files["folder"])) == 2
+    assert apt.head(files["shards"]) == [{"y": 1}]
+    assert "features" in apt.head(files["cache"], 1)[0]
+    (dataset,) = apt.head(files["store"])
+    assert dataset["dataset"] == "d"
+    assert dataset["arrays"]["x"].tolist() == [0, 1]
+    assert apt.head(files["array"])[0]["arrays"][""].tolist() == [0, 1]
+    with pytest.raises(ValueError, match="-1"):
+        apt.head(files["atp"], -1)
+
+
+def test_verify(files: dict[str, Path]) -> None:
+    for path in files.values():
+        done: list[int] = []
+        found = apt.verify(path, progress=done.append)
+        assert found.ok
+        assert found.n_faults == 0
+        assert found.as_dict()["faults"] == []
+        assert sum(done) >= 1
+    block = next(files["store"].glob("x/*.af"))
+    block.write_bytes(b"\xff" * 8 + block.read_bytes()[8:])
+    damaged = apt.verify(files["store"])
+    assert not damaged.ok
+    assert damaged.n_faults == 1
+
+
+def test_statistics(files: dict[str, Path]) -> None:
+    for name in ("atp", "folder", "cache"):
+        found = apt.statistics(files[name])
+        assert isinstance(found, apt.Statistics)
+        assert found.n_molecules == 2
+    with_neighbors = apt.statistics(files["atp"], cutoff=3.0, fields=["energy"])
+    assert isinstance(with_neighbors, apt.Statistics)
+    assert with_neighbors.mean_neighbors is not None
+    (array,) = apt.statistics(files["store"])  # type: ignore[misc]
+    assert (array["array"], array["max"]) == ("x", 1)
+    with pytest.raises(TypeError, match="not for Atlas shards"):
+        apt.statistics(files["shards"])
+    with pytest.raises(apt.FieldError, match="nothing"):
+        apt.statistics(files["atp"], fields=["nothing"])

@@ -1,0 +1,54 @@
+"""A sixth format of molecules, as a plugin would add it: a text file of one energy a line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import atompack_torch as apt
+from atompack_torch.inspection.entry import Description, Head, Summary
+from atompack_torch.inspection.molecules import molecule_document, molecule_text
+from atompack_torch.passes.verification import Verification
+
+MAGIC = b"TOY\n"
+
+
+class ToyDataset(torch.utils.data.Dataset[apt.Molecule]):
+    """Hydrogen atoms with the energies of the file."""
+
+    def __init__(self, path: Any) -> None:
+        self._energies = [float(line) for line in Path(path).read_text().splitlines()[1:]]
+
+    def __len__(self) -> int:
+        return len(self._energies)
+
+    def __getitem__(self, i: int) -> apt.Molecule:
+        return apt.Molecule(torch.zeros(1, 3), torch.ones(1, dtype=int), energy=self._energies[i])
+
+
+def open_dataset(path: Any, options: Mapping[str, Any]) -> ToyDataset:
+    return ToyDataset(path, **options)
+
+
+def describe(paths: Sequence[str], full: bool = False, progress: Any = False) -> Description:
+    n = sum(len(ToyDataset(path)) for path in paths)
+    return Description({"n_molecules": n}, f"{n} toys")
+
+
+def head(paths: Sequence[str], n: int, fields: Sequence[str] | None = None) -> Head:
+    dataset = ToyDataset(paths[0])
+    molecules = [dataset[i] for i in range(min(n, len(dataset)))]
+    documents = [molecule_document(i, molecule) for i, molecule in enumerate(molecules)]
+    return Head(molecules, documents, "\n".join(map(molecule_text, range(n), molecules)))
+
+
+def verify(paths: Sequence[str], max_faults: int, progress: Any) -> Verification:
+    return Verification(list(paths), n_molecules=len(ToyDataset(paths[0])))
+
+
+def statistics(paths: Sequence[str], options: Mapping[str, Any], progress: Any) -> Summary:
+    energies = [float(molecule.energy) for molecule in head(paths, 1000).values]
+    return Summary(energies, energies, f"{len(energies)} energies")
