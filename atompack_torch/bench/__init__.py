@@ -21,7 +21,7 @@ from atompack_torch import AtpDataset
 from atompack_torch.bench.race import Entry, Setting, Standing, in_own_process, race
 from atompack_torch.bench.readers import atompack_db, fingerprint, make_atp, ours
 from atompack_torch.cli._bench_options import add_options as add_options
-from atompack_torch.cli._bench_options import settle as settle
+from atompack_torch.cli._bench_options import resolve_options as resolve_options
 from atompack_torch.errors import AtompackError
 
 
@@ -154,14 +154,14 @@ def script_options(
     if add is not None:
         add(parser)
     options = parser.parse_args()
-    settle(options)
+    resolve_options(options)
     warn_if_busy()
     return options
 
 
 def run(options: argparse.Namespace) -> int:
     """Measure the files named, or run the standard comparison; returns the exit status."""
-    settle(options)
+    resolve_options(options)
     warn_if_busy()
     if options.paths:
         _print_files(bench_files(options.paths, options), options.json)

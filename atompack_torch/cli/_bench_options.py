@@ -24,7 +24,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(seconds=0.25)  # of one round of one contestant
 
 
-def settle(options: argparse.Namespace) -> None:
+def resolve_options(options: argparse.Namespace) -> None:
     """Let ``--quick`` have its say."""
     if options.quick:
         options.rounds, options.seconds = min(options.rounds, 3), 0.02

@@ -27,8 +27,8 @@ from atompack_torch.fields import (
     PREFIXES,
     prefixed_id,
 )
+from atompack_torch.writers.base import WriterBase
 from atompack_torch.writers.columns import Columns
-from atompack_torch.writers.committing import Committing
 
 _Path = str | os.PathLike[str]
 _TYPES = {".json": "json", ".aselmdb": "aselmdb"}
@@ -166,7 +166,7 @@ def _scope_of(key: str, value: Any) -> int:
     return BUILTIN if is_label else MOLECULE_PROPERTY
 
 
-class Writer(Committing):
+class Writer(WriterBase):
     """Writes structures as rows of a new database; a context manager.
 
     Labels go where ASE keeps them, numbers and strings to key-value pairs where ASE takes them, all

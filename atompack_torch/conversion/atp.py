@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from atompack_torch.conversion.forwarding import WritesThrough, readable
+from atompack_torch.conversion.forwarding import ForwardingWriter, readable
 from atompack_torch.conversion.records import BLOCK_ATOMS, BLOCK_STRUCTURES
 from atompack_torch.conversion.report import Report
 from atompack_torch.datasets.atp import AtpDataset
@@ -40,7 +40,7 @@ def read(path: _Path, *, report: Report) -> Iterator[Columns]:
             first = last
 
 
-class Writer(WritesThrough):
+class Writer(ForwardingWriter):
     """Writes one file, committed once, when the block of ``with`` ends without an error.
 
     Args:

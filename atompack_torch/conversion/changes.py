@@ -178,7 +178,7 @@ class Changes:
         converted = {label for label, _, unit, _ in self._units() if unit is not None}
         return [field for field in fields if field not in converted and has_unit(field)]
 
-    def cautions(self, fields: Collection[str]) -> list[str]:
+    def unit_warnings(self, fields: Collection[str]) -> list[str]:
         """Fields that stayed in the source's units where others were converted."""
         if all(unit is None for _, _, unit, _ in self._units()):
             return []

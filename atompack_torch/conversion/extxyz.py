@@ -28,8 +28,8 @@ from atompack_torch.conversion.extxyz_text import text_of
 from atompack_torch.conversion.text_files import Text
 from atompack_torch.errors import FieldError, file_exists
 from atompack_torch.fields import BUILTIN, BUILTINS, FileLevel
+from atompack_torch.writers.base import WriterBase
 from atompack_torch.writers.columns import Array, Column, Columns, of_batch
-from atompack_torch.writers.committing import Committing
 
 
 class Reader(Iterator[Columns]):
@@ -261,7 +261,7 @@ def _custom_numbers(key: str, target: Target, array: Array, n_leading: int) -> A
     return array
 
 
-class Writer(Committing):
+class Writer(WriterBase):
     """Writes columns or batches as an extended XYZ file, which appears when it is complete.
 
     A context manager; leaving it by an exception leaves no file. Numbers are written so that they

@@ -8,8 +8,8 @@ from typing import Protocol
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.conversion.report import Report
 from atompack_torch.errors import AtompackError
+from atompack_torch.writers.base import WriterBase
 from atompack_torch.writers.columns import Columns, of_batch
-from atompack_torch.writers.committing import Committing
 
 
 def readable(
@@ -44,7 +44,7 @@ class _Finishing(Protocol):
     def discard(self) -> None: ...
 
 
-class WritesThrough(Committing):
+class ForwardingWriter(WriterBase):
     """A target of conversions that is another writer's."""
 
     _writer: _Finishing

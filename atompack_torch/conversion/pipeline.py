@@ -16,7 +16,7 @@ from atompack_torch.conversion.hints import name_warnings, no_labels_warning
 from atompack_torch.conversion.keys import KeyMap, label_of
 from atompack_torch.conversion.missing import nan_as_missing
 from atompack_torch.conversion.report import OnError, Report
-from atompack_torch.conversion.schema_unification import Fit
+from atompack_torch.conversion.schema_unification import SchemaUnifier
 from atompack_torch.conversion.text_files import STDIN
 from atompack_torch.errors import CorruptFileError, file_exists
 from atompack_torch.fields import BUILTIN
@@ -114,7 +114,7 @@ def convert(
     if kind in ("atp", "shards"):
         check_level("zstd" if kind == "shards" else codec, level)
     sources = [source_of(path, format, keys or {}, padding) for path in paths]
-    fit = None if kind != "atp" else Fit.of_file(dst) if mode == "a" else Fit()
+    fit = None if kind != "atp" else SchemaUnifier.of_file(dst) if mode == "a" else SchemaUnifier()
     changes = changes or Changes()
     job = _Job(
         sources, dst, kind, codec, level, shards, mode == "a", changes, nan_is_missing, progress
@@ -126,7 +126,7 @@ def convert(
             source.close()
 
 
-def _run(job: _Job, on_error: OnError, fit: Fit | None) -> Report:
+def _run(job: _Job, on_error: OnError, fit: SchemaUnifier | None) -> Report:
     report = Report(on_error)
     if not job.run(report, fit):  # types were too narrow; now all of them are known
         report = Report(on_error)
@@ -149,7 +149,7 @@ class _Job(NamedTuple):
     nan_is_missing: bool
     progress: bool
 
-    def run(self, report: Report, fit: Fit | None) -> bool:
+    def run(self, report: Report, fit: SchemaUnifier | None) -> bool:
         """Converts everything; False if types turned out too narrow, and nothing was written."""
         counts = [source.n_structures() for source in self.sources]
         total = None if None in counts else sum(n for n in counts if n is not None)
@@ -179,13 +179,13 @@ class _Job(NamedTuple):
             *name_warnings(report.sources, self.changes),
             *(self.changes.unused(report.changed) if n else ()),
         ]
-        for caution in self.changes.cautions(report.labels):
+        for caution in self.changes.unit_warnings(report.labels):
             report.note(caution)
         for warning in warnings:
             report.warn(warning)
 
     def _write(
-        self, blocks: Iterator[Columns], report: Report, fit: Fit | None, bar: Progress
+        self, blocks: Iterator[Columns], report: Report, fit: SchemaUnifier | None, bar: Progress
     ) -> None:
         with open_target(
             self.dst,

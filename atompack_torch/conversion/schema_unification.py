@@ -1,8 +1,8 @@
 """Types that one ``.atp`` file can hold: they must agree between all of its molecules.
 
 Other formats let a property be an integer here and a float there, or give it another length. A
-``Fit`` learns the types of all fields; what can share a type without loss is widened to it, the
-rest is left out and reported.
+``SchemaUnifier`` learns the types of all fields; what can share a type without loss is widened to
+it, the rest is left out and reported.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from atompack_torch.writers.columns import Array, Column, Columns
 _MAX_KEY_BYTES = 255
 
 
-class Fit:
+class SchemaUnifier:
     """The types of the fields of one file, learnt block by block."""
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class Fit:
         self._appended_to: str | None = None
 
     @classmethod
-    def of_file(cls, path: str | os.PathLike[str]) -> Fit:
+    def of_file(cls, path: str | os.PathLike[str]) -> SchemaUnifier:
         """The types of a file that is to be appended to; these cannot be widened."""
         fit = cls()
         if not Path(path).exists():

@@ -11,7 +11,7 @@ import numpy as np
 
 from atompack_torch.batch.conversions import Parts
 from atompack_torch.batch.molecule_batch import MoleculeBatch
-from atompack_torch.conversion.forwarding import WritesThrough, readable
+from atompack_torch.conversion.forwarding import ForwardingWriter, readable
 from atompack_torch.conversion.records import BLOCK_STRUCTURES, records_of
 from atompack_torch.conversion.report import Report
 from atompack_torch.datasets.atlas_shards import ShardDataset
@@ -70,7 +70,7 @@ def _molecules(dataset: ShardDataset, first: int, last: int) -> MoleculeBatch:
     return batch
 
 
-class Writer(WritesThrough):
+class Writer(ForwardingWriter):
     """Writes one data set; it is there when the block of ``with`` ends without an error.
 
     Examples are dicts: positions, atomic numbers and labels by name, properties by their key. An

@@ -21,10 +21,10 @@ from atompack_torch.options import (
 from atompack_torch.stores.array_schema import ArraySchema, put
 from atompack_torch.stores.array_statistics import ArrayStatistics
 from atompack_torch.stores.stored_values import definition
-from atompack_torch.writers.committing import Flushing
+from atompack_torch.writers.base import FlushingWriter
 
 
-class ArrayFile(Flushing):
+class ArrayFile(FlushingWriter):
     """Named arrays in one file with the layers that were laid over it.
 
         with ArrayFile("data.af", "x") as file:

@@ -10,10 +10,10 @@ from atompack_torch.errors import FieldError
 from atompack_torch.options import utf8
 from atompack_torch.stores.array_schema import put
 from atompack_torch.stores.stored_values import attribute, definition
-from atompack_torch.writers.committing import Flushing
+from atompack_torch.writers.base import FlushingWriter
 
 
-class StoreChanges(Flushing):
+class StoreChanges(FlushingWriter):
     """The part of a store's handle that changes it."""
 
     _path: str

@@ -15,14 +15,14 @@ from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.errors import CorruptFileError, file_exists
 from atompack_torch.options import check_level, checked_path
 from atompack_torch.writers import columns
+from atompack_torch.writers.base import WriterBase
 from atompack_torch.writers.columns import Columns
-from atompack_torch.writers.committing import Committing
 
 Codec = Literal["none", "lz4", "zstd"]
 CODECS = ("none", "lz4", "zstd")
 
 
-class AtpWriter(Committing):
+class AtpWriter(WriterBase):
     """Appends molecules to an ``.atp`` file, commit by commit.
 
         with AtpWriter("data.atp", codec="zstd") as writer:

@@ -9,12 +9,12 @@ from atompack_torch import _core
 from atompack_torch.batch.molecule import Molecule
 from atompack_torch.errors import file_exists
 from atompack_torch.options import absolute_path, check_level
-from atompack_torch.writers.committing import Committing
+from atompack_torch.writers.base import WriterBase
 
 _MOST_THREADS = 8  # that compress
 
 
-class ShardWriter(Committing):
+class ShardWriter(WriterBase):
     """Makes a data set of shards, example by example.
 
         with ShardWriter("train", shard_size=10_000, block_size=100) as writer:

@@ -12,9 +12,9 @@ namespace atompack {
 
 // Thread-safe. Whoever got a value keeps it alive, also when it is no longer kept here.
 template <typename Key, typename T>
-class Recent {
+class LruCache {
  public:
-  explicit Recent(uint64_t limit) : limit_(limit) {}
+  explicit LruCache(uint64_t limit) : limit_(limit) {}
 
   // nullptr where it is not kept.
   std::shared_ptr<const T> find(const Key& key) {

@@ -68,7 +68,7 @@ void bind_atlas_reader(py::module_& module) {
              return self.blocks(variable, datasets);
            }),
            py::arg("variable"), py::arg("datasets"));
-  using Verification = Serial<atlas_store::Verification>;
+  using Verification = Locked<atlas_store::Verification>;
   py::class_<Verification, UniqueHandle<Verification>>(module, "AtlasVerification")
       .def(py::init([](std::shared_ptr<Store> store) { return make_unique_handle<Verification>(std::move(store)); }),
            py::arg("store"))

@@ -25,8 +25,8 @@ using array_file::Box;
 using array_file::Type;
 
 using Extents = std::vector<uint64_t>;
-using StoreWriter = Serial<atlas_store::Writer>;
-using FileWriter = Serial<array_file::Writer>;
+using StoreWriter = Locked<atlas_store::Writer>;
+using FileWriter = Locked<array_file::Writer>;
 
 std::optional<codec::Codec> codec_named(const std::optional<std::string>& name) {
   if (!name) return std::nullopt;
@@ -76,7 +76,7 @@ bool are_stored_as(const Items& items, Type type) {
 
 // Writes values from the first element on, if they lie in memory as the array at `place` stores them; else nothing.
 template <typename Writer, typename... Place>
-bool write_as_they_lie(Serial<Writer>& writer, const py::array& values, const Place&... place) {
+bool write_as_they_lie(Locked<Writer>& writer, const py::array& values, const Place&... place) {
   const char order = values.dtype().byteorder();
   if ((order != '=' && order != '|') || (values.flags() & py::array::c_style) == 0) return false;
   const Items items{values.dtype().kind(), static_cast<uint64_t>(values.itemsize())};
@@ -280,7 +280,7 @@ void bind_file_reader(py::module_& module) {
           });
         });
       });
-  using Verification = Serial<array_file::Verification>;
+  using Verification = Locked<array_file::Verification>;
   py::class_<Verification, UniqueHandle<Verification>>(module, "ArrayFileVerification")
       .def(py::init(unlocked([](const Path& path, uint64_t max_metadata_bytes) {
              return make_unique_handle<Verification>(path.bytes, max_metadata_bytes);

@@ -115,7 +115,7 @@ class ClosableBuilder {
   std::unique_ptr<Builder> builder_;
 };
 
-using SerialBuilder = Serial<ClosableBuilder>;
+using SerialBuilder = Locked<ClosableBuilder>;
 
 UniqueHandle<SerialBuilder> open_builder(const Path& path, const CacheHeader& header, const std::string& fingerprint,
                                          uint64_t checkpoint_bytes) {

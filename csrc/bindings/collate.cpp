@@ -80,7 +80,7 @@ void ask(Prefetcher& self, const Collator& collator, const py::object& indices,
   self.push({shown(collator, selection).numbers(indices)});
 }
 
-py::tuple take(Prefetcher& self) { return hand_over(take_patiently(self).batch); }
+py::tuple take(Prefetcher& self) { return hand_over(take_interruptibly(self).batch); }
 
 using PyAddress = std::tuple<int64_t, int, uint64_t>;
 using PyTicket = std::tuple<PyAddress, uint32_t, uint64_t>;

@@ -137,7 +137,7 @@ void bind_columns(py::module_& module) {
   py::class_<ColumnPrefetcher, UniqueHandle<ColumnPrefetcher>>(module, "ColumnPrefetcher")
       .def(py::init(&make_column_prefetcher), py::arg("scanner"), py::arg("n_threads"), py::arg("pinned"))
       .def("ask", &ask_columns, py::arg("scanner"), py::arg("datasets"), py::arg("selection"))
-      .def("take", [](ColumnPrefetcher& self) { return hand_over_scan(take_patiently(self).batch); })
+      .def("take", [](ColumnPrefetcher& self) { return hand_over_scan(take_interruptibly(self).batch); })
       .def("__len__", &ColumnPrefetcher::size);
 }
 

@@ -158,7 +158,7 @@ void ask(ExamplePrefetcher& self, const ExampleCollator& collator, const py::obj
 
 // (indices, what hand_over() gives)
 py::tuple take(ExamplePrefetcher& self, const py::function& molecules) {
-  const auto task = take_patiently(self);
+  const auto task = take_interruptibly(self);
   return py::make_tuple(task.indices, hand_over(task.batch, molecules));
 }
 

@@ -20,7 +20,7 @@ using extxyz::Array;
 using extxyz::Block;
 using extxyz::Field;
 using extxyz::Kind;
-using Reader = Serial<extxyz::Reader>;
+using Reader = Locked<extxyz::Reader>;
 
 using Shape = std::vector<py::ssize_t>;
 

@@ -10,10 +10,10 @@ namespace atompack::bindings {
 
 // Calls wait for one another, and hold no GIL meanwhile.
 template <typename T>
-class Serial {
+class Locked {
  public:
   template <typename... Arguments>
-  explicit Serial(Arguments&&... arguments) : value_(std::forward<Arguments>(arguments)...) {}
+  explicit Locked(Arguments&&... arguments) : value_(std::forward<Arguments>(arguments)...) {}
 
   template <typename Action>
   auto use(const Action& action) {

@@ -26,8 +26,8 @@ using collate::Statistics;
 using collate::StatisticsPass;
 using collate::Verifier;
 
-using SerialStatistics = Serial<StatisticsPass>;
-using SerialVerifier = Serial<Verifier>;
+using SerialStatistics = Locked<StatisticsPass>;
+using SerialVerifier = Locked<Verifier>;
 
 using PySelection = py::array_t<int64_t, py::array::c_style | py::array::forcecast>;
 

@@ -10,7 +10,7 @@ namespace atompack::bindings {
 
 // Takes the oldest task of an OrderedPipeline; checks for Ctrl-C from time to time.
 template <typename Pipeline>
-auto take_patiently(Pipeline& pipeline) {
+auto take_interruptibly(Pipeline& pipeline) {
   constexpr std::chrono::milliseconds kPatience{50};
   for (;;) {
     {

@@ -149,8 +149,8 @@ void LockedFile::remove() {
 std::vector<std::string> unpublished_in(const std::string& folder) {
   std::vector<std::string> names;
   for (const std::string& name : names_in(folder)) {
-    if (name.size() > 1 + kNotYet.size() && name.starts_with('.') && name.ends_with(kNotYet)) {
-      names.push_back(name.substr(1, name.size() - 1 - kNotYet.size()));
+    if (name.size() > 1 + kStagingSuffix.size() && name.starts_with('.') && name.ends_with(kStagingSuffix)) {
+      names.push_back(name.substr(1, name.size() - 1 - kStagingSuffix.size()));
     }
   }
   return names;

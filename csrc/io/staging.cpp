@@ -13,7 +13,7 @@ namespace atompack::io {
 std::string unpublished_path(const std::string& path) {
   const size_t slash = path.rfind('/');
   const size_t name = slash == std::string::npos ? 0 : slash + 1;
-  return cat(path.substr(0, name), ".", path.substr(name), kNotYet);
+  return cat(path.substr(0, name), ".", path.substr(name), kStagingSuffix);
 }
 
 bool rename_unless_taken(const std::string& from, const std::string& to) {

@@ -1,4 +1,4 @@
-// How what is written under another name gets its own.
+// Staging: files are written under a hidden name and renamed into place.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 namespace atompack::io {
 
 // What the names of files and folders end in that do not have their own yet.
-inline constexpr std::string_view kNotYet = ".new";
+inline constexpr std::string_view kStagingSuffix = ".new";
 
 // Hidden, beside the path, and the same for every writer of it: so its lock is the one that they meet.
 std::string unpublished_path(const std::string& path);

@@ -122,9 +122,9 @@ def test_changes_are_named() -> None:
     assert lines[0].startswith("energy: Ha to eV, times 27.2113")
     assert "stress: sign flipped" in lines
     assert "positions, forces, velocities: to float32" in lines
-    (caution,) = changes.cautions(["energy", "forces"])
+    (caution,) = changes.unit_warnings(["energy", "forces"])
     assert caution.startswith("forces: left in the unit of the source")
-    assert Changes(energy_unit="Ha", force_unit="Ha/Bohr").cautions(["forces"]) == []
+    assert Changes(energy_unit="Ha", force_unit="Ha/Bohr").unit_warnings(["forces"]) == []
 
 
 @pytest.mark.parametrize(

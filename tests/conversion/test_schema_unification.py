@@ -16,7 +16,7 @@ import atompack_torch as apt
 from atompack_torch.batch.conversions import Parts
 from atompack_torch.conversion import Report
 from atompack_torch.conversion.records import columns_of, records_of, select
-from atompack_torch.conversion.schema_unification import Fit
+from atompack_torch.conversion.schema_unification import SchemaUnifier
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import ATOM_PROPERTY, BUILTIN, MOLECULE_PROPERTY
 from atompack_torch.writers.columns import Column, Columns
@@ -33,7 +33,7 @@ def atoms(n: int, **properties: Any) -> Parts:
 def fitted(*records: Parts) -> tuple[list[Any], Report]:
     """Everything learnt first, then fitted in one block: key → one entry a molecule."""
     report = Report()
-    fit = Fit()
+    fit = SchemaUnifier()
     columns = columns_of(list(records))
     fit.learn(columns)
     return list(records_of(fit.fit(columns, report))), report
@@ -131,14 +131,14 @@ def test_what_has_no_kind_is_left_out() -> None:
     keys = [Column(MOLECULE_PROPERTY, key, np.ones(1)) for key in ("k" * 256, "stress", "\ud800")]
     text = Column(MOLECULE_PROPERTY, "t", ["\ud800"])
     columns = Columns(np.zeros((2, 3)), np.ones(2, int), np.array([0, 2]), [words, *keys, text])
-    fit, report = Fit(), Report()
+    fit, report = SchemaUnifier(), Report()
     fit.learn(columns)
     assert fit.fit(columns, report).fields == []
     assert len(report.skipped) == 5
 
 
 def test_a_later_block_may_widen() -> None:
-    fit, report = Fit(), Report()
+    fit, report = SchemaUnifier(), Report()
     assert not fit.learn(columns_of([molecule(x=1, y="a")]))
     assert not fit.learn(columns_of([molecule(z=0.5)]))
     assert fit.learn(columns_of([molecule(x=1.5)]))
@@ -146,7 +146,7 @@ def test_a_later_block_may_widen() -> None:
     (record,) = records_of(fit.fit(columns_of([molecule(x=1)]), report))
     assert record.properties["x"].dtype == np.float64
     narrow = columns_of([molecule()])
-    fit = Fit()
+    fit = SchemaUnifier()
     fit.learn(narrow._replace(positions=narrow.positions.astype("f4")))
     assert fit.learn(narrow)
     narrow = narrow._replace(positions=narrow.positions.astype("f4"))
@@ -166,7 +166,7 @@ def test_appending_takes_the_types_of_the_file(tmp_path: Path) -> None:
     columns = Columns(np.zeros((2, 3), "f4"), np.ones(2, int), np.array([0, 2]), fields)
     with apt.AtpWriter(path) as writer:
         writer.write_columns(columns)
-    fit = Fit.of_file(path)
+    fit = SchemaUnifier.of_file(path)
     assert not fit.learn(columns)
     assert not fit.learn(columns._replace(fields=[Column(MOLECULE_PROPERTY, "x", np.ones(1, int))]))
     wider = [
@@ -175,10 +175,10 @@ def test_appending_takes_the_types_of_the_file(tmp_path: Path) -> None:
     ]
     for column in wider:
         with pytest.raises(FieldError, match=f"{path}: type: expected .*field '{column.key}'"):
-            Fit.of_file(path).learn(columns._replace(fields=[column]))
+            SchemaUnifier.of_file(path).learn(columns._replace(fields=[column]))
     with pytest.raises(FieldError, match=r"expected float32, got float64 .*positions"):
-        Fit.of_file(path).learn(columns._replace(positions=np.zeros((2, 3))))
-    assert not Fit.of_file(tmp_path / "none.atp").learn(columns)
+        SchemaUnifier.of_file(path).learn(columns._replace(positions=np.zeros((2, 3))))
+    assert not SchemaUnifier.of_file(tmp_path / "none.atp").learn(columns)
 
 
 def test_select_keeps_whole_structures() -> None:
@@ -221,7 +221,7 @@ def test_every_value_is_there_or_counted(
     new_path: Callable[[], Path], records: list[Parts], block: int
 ) -> None:
     """Against what was given: equal in value, or one of those that the report counts."""
-    path, report, fit = new_path(), Report(), Fit()
+    path, report, fit = new_path(), Report(), SchemaUnifier()
     blocks = [columns_of(records[i : i + block]) for i in range(0, len(records), block)]
     for columns in blocks:
         fit.learn(columns)

@@ -45,8 +45,8 @@ struct Reader::Opened {
       : shards(std::max<uint64_t>(options.max_open_shards, 1)),
         blocks(options.cache_blocks.value_or(options.cache_bytes)) {}
 
-  Recent<uint64_t, OpenShard> shards;
-  Recent<std::pair<uint64_t, uint64_t>, ParsedBlock> blocks;
+  LruCache<uint64_t, OpenShard> shards;
+  LruCache<std::pair<uint64_t, uint64_t>, ParsedBlock> blocks;
 };
 
 Reader::Reader(std::string root, const ReaderOptions& options)

@@ -7,8 +7,8 @@
 namespace atompack {
 namespace {
 
-TEST(Recent, DropsAsManyAsItTakes) {
-  Recent<std::string, int> recent(10);
+TEST(LruCache, DropsAsManyAsItTakes) {
+  LruCache<std::string, int> recent(10);
   for (const char* const key : {"a", "b", "c"}) recent.keep(key, std::make_shared<int>(1), 3);
   recent.keep("d", std::make_shared<int>(2), 7);
   EXPECT_FALSE(recent.find("a"));
@@ -22,8 +22,8 @@ TEST(Recent, DropsAsManyAsItTakes) {
   EXPECT_EQ(recent.used(), 10U);
 }
 
-TEST(Recent, WhatCostsNothingIsKeptBesideWhatFillsIt) {
-  Recent<int, int> recent(1);
+TEST(LruCache, WhatCostsNothingIsKeptBesideWhatFillsIt) {
+  LruCache<int, int> recent(1);
   recent.keep(1, std::make_shared<int>(1), 1);
   recent.keep(2, std::make_shared<int>(2), 0);
   EXPECT_TRUE(recent.find(1));

@@ -27,7 +27,7 @@ class DecodedBytes {
 };
 
 // By serial number of the layer, id of the block, and where a stretch of it begins (kWholeBlock: all of it).
-using BlockCache = Recent<std::tuple<uint64_t, uint32_t, uint64_t>, DecodedBytes>;
+using BlockCache = LruCache<std::tuple<uint64_t, uint32_t, uint64_t>, DecodedBytes>;
 inline constexpr uint64_t kWholeBlock = ~uint64_t{0};
 
 // That of this process; a fork has its own, which begins empty. Up to 256 MiB.

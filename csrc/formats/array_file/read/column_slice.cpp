@@ -100,12 +100,12 @@ void Slice::add_pieces(Row& row) {
 
 // Pieces by block, in the order in which they lie there.
 void Slice::group_pieces() {
-  const auto place = [](const Piece& piece) { return std::tuple(piece.block, piece.chunk->offset, piece.row); };
+  const auto place = [](const ChunkRef& piece) { return std::tuple(piece.block, piece.chunk->offset, piece.row); };
   if (!std::ranges::is_sorted(pieces_, {}, place)) std::ranges::sort(pieces_, {}, place);
   for (size_t first = 0; first < pieces_.size();) {
-    const Piece& piece = pieces_[first];
+    const ChunkRef& piece = pieces_[first];
     const Layer& layer = column_->layers().layer(piece.chunk->layer);
-    Unit unit{first, first, in_layer(layer, name_of(piece), [&] { return layer.block(piece.chunk->block); })};
+    BlockTask unit{first, first, in_layer(layer, name_of(piece), [&] { return layer.block(piece.chunk->block); })};
     const bool is_plain = unit.block.codec == codec::Codec::none;
     for (; unit.last < pieces_.size() && pieces_[unit.last].block == piece.block; ++unit.last) {
       if (is_plain && unit.wanted >= kStretch) break;
@@ -125,7 +125,7 @@ void Slice::group_pieces() {
 }
 
 // Before any memory is taken for what the piece is said to hold.
-void Slice::check_piece(const Piece& piece, uint64_t block_bytes) const {
+void Slice::check_piece(const ChunkRef& piece, uint64_t block_bytes) const {
   const ColumnLayout& layout = *rows_[piece.row].layout;
   const ColumnChunk& chunk = *piece.chunk;
   in_layer(column_->layers().layer(chunk.layer), name_of(piece), [&] {
@@ -180,7 +180,7 @@ uint64_t Slice::stored_bytes_of(const std::vector<bool>& repeated) const {
     const uint64_t block = pieces_[units_[i].first].block, decoded = units_[i].block.decoded_bytes;
     uint64_t claimed = 0;
     for (; i < units_.size() && pieces_[units_[i].first].block == block; ++i) {
-      for (const Piece& piece : pieces_of(units_[i])) claimed += repeated[piece.row] ? 0 : piece.chunk->bytes;
+      for (const ChunkRef& piece : pieces_of(units_[i])) claimed += repeated[piece.row] ? 0 : piece.chunk->bytes;
     }
     stored += std::min(claimed, decoded);
   }
@@ -201,19 +201,19 @@ void Slice::fill(ColumnVisitor& visitor) const {
 }
 
 uint64_t Slice::work(size_t number) const {
-  const Unit& unit = units_[number];
+  const BlockTask& unit = units_[number];
   if (unit.block.codec == codec::Codec::none || kept(unit)) return unit.copied;
   return unit.block.decoded_bytes * static_cast<uint64_t>(codec::work_factor(unit.block.codec));
 }
 
-std::shared_ptr<const DecodedBytes> Slice::kept(const Unit& unit) const {
+std::shared_ptr<const DecodedBytes> Slice::kept(const BlockTask& unit) const {
   const ColumnChunk& chunk = *pieces_[unit.first].chunk;
   return cache_.find({column_->layers().layer(chunk.layer).serial(), chunk.block, kWholeBlock});
 }
 
 void Slice::read(size_t number, ColumnVisitor& visitor) const {
-  const Unit& unit = units_[number];
-  const Piece& piece = pieces_[unit.first];
+  const BlockTask& unit = units_[number];
+  const ChunkRef& piece = pieces_[unit.first];
   const Layer& layer = column_->layers().layer(piece.chunk->layer);
   in_layer(layer, name_of(piece), [&] {
     if (unit.block.codec == codec::Codec::none) return hand_out(unit, unit.block.stored, visitor);
@@ -236,14 +236,14 @@ void Slice::read(size_t number, ColumnVisitor& visitor) const {
 }
 
 // Of many blocks that are wanted in small part each, whole ones would drive one another out of the cache.
-bool Slice::keeps_stretches(const Unit& unit) const {
+bool Slice::keeps_stretches(const BlockTask& unit) const {
   constexpr uint64_t kWorthAnEntry = 4096;
   return partly_wanted_ > cache_.limit() / 4 && unit.wanted / (unit.last - unit.first) >= kWorthAnEntry;
 }
 
-bool Slice::read_stretches(const Unit& unit, uint64_t serial, ColumnVisitor& visitor) const {
+bool Slice::read_stretches(const BlockTask& unit, uint64_t serial, ColumnVisitor& visitor) const {
   std::vector<std::shared_ptr<const DecodedBytes>> kept;
-  for (const Piece& piece : pieces_of(unit)) {
+  for (const ChunkRef& piece : pieces_of(unit)) {
     kept.push_back(cache_.find({serial, piece.chunk->block, piece.chunk->offset}));
     if (!kept.back() || kept.back()->bytes().size() != piece.chunk->bytes) return false;
   }
@@ -251,13 +251,13 @@ bool Slice::read_stretches(const Unit& unit, uint64_t serial, ColumnVisitor& vis
   return true;
 }
 
-void Slice::decode_stretches(const Unit& unit, uint64_t serial, ColumnVisitor& visitor) const {
+void Slice::decode_stretches(const BlockTask& unit, uint64_t serial, ColumnVisitor& visitor) const {
   thread_local std::vector<std::byte> scratch;
   if (scratch.size() < unit.end) scratch.resize(unit.end);
   const std::span front = std::span(scratch).first(unit.end);
   decode_front(unit.block, front);
   hand_out(unit, front, visitor);
-  for (const Piece& piece : pieces_of(unit)) {
+  for (const ChunkRef& piece : pieces_of(unit)) {
     auto stretch = std::make_shared<DecodedBytes>(piece.chunk->bytes);
     store(stretch->writable().data(), Bytes(front).subspan(piece.chunk->offset, piece.chunk->bytes));
     cache_.keep({serial, piece.chunk->block, piece.chunk->offset}, stretch, piece.chunk->bytes);
@@ -265,11 +265,11 @@ void Slice::decode_stretches(const Unit& unit, uint64_t serial, ColumnVisitor& v
 }
 
 // Where a whole block goes, as it is, into one stretch of the output: decodes it there.
-bool Slice::decode_in_place(const Unit& unit, ColumnVisitor& visitor) const {
+bool Slice::decode_in_place(const BlockTask& unit, ColumnVisitor& visitor) const {
   if (unit.wanted != unit.block.decoded_bytes) return false;
   std::byte* begin = nullptr;
   uint64_t offset = 0;
-  for (const Piece& piece : pieces_of(unit)) {
+  for (const ChunkRef& piece : pieces_of(unit)) {
     const Row& row = rows_[piece.row];
     if (piece.chunk->offset != offset || !row.is_whole || row.layout->n_cells != 1) return false;
     if (row.type.kind != ColumnKind::numeric) return false;
@@ -282,14 +282,14 @@ bool Slice::decode_in_place(const Unit& unit, ColumnVisitor& visitor) const {
   return true;
 }
 
-void Slice::hand_out(const Unit& unit, Bytes block, ColumnVisitor& visitor) const {
-  for (const Piece& piece : pieces_of(unit)) {
+void Slice::hand_out(const BlockTask& unit, Bytes block, ColumnVisitor& visitor) const {
+  for (const ChunkRef& piece : pieces_of(unit)) {
     in_layer(column_->layers().layer(piece.chunk->layer), name_of(piece),
              [&] { hand_out(piece, block.subspan(piece.chunk->offset, piece.chunk->bytes), visitor); });
   }
 }
 
-void Slice::hand_out(const Piece& piece, Bytes chunk, ColumnVisitor& visitor) const {
+void Slice::hand_out(const ChunkRef& piece, Bytes chunk, ColumnVisitor& visitor) const {
   const Row& row = rows_[piece.row];
   const ColumnLayout& layout = *row.layout;
   const bool is_numeric = row.type.kind == ColumnKind::numeric;

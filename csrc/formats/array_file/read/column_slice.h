@@ -46,13 +46,13 @@ class Slice final : public ColumnSlice {
     bool is_whole = false;
     bool is_complete = false;  // each cell of the slice has a chunk
   };
-  struct Piece {
+  struct ChunkRef {
     uint64_t block = 0;  // layer and id
     uint64_t row = 0;
     const ColumnChunk* chunk = nullptr;
   };
   // Pieces of one block that is decoded for all of them; of a block that is stored as it is, a stretch of them.
-  struct Unit {
+  struct BlockTask {
     size_t first = 0, last = 0;
     BlockView block;
     uint64_t wanted = 0;  // bytes of its chunks
@@ -67,36 +67,36 @@ class Slice final : public ColumnSlice {
   }
   static size_t rank_of(const Row& row) { return row.layout->shape.size(); }
 
-  std::string_view name_of(const Piece& piece) const { return column_->name(rows_[piece.row].number); }
+  std::string_view name_of(const ChunkRef& piece) const { return column_->name(rows_[piece.row].number); }
   Box box_of(const Row& row) const;
 
   void add_row(uint64_t number, const SliceRequest& request);
   void add_axes(Row& row, const SliceRequest& request);
   void add_pieces(Row& row);
   void group_pieces();
-  void check_piece(const Piece& piece, uint64_t block_bytes) const;
+  void check_piece(const ChunkRef& piece, uint64_t block_bytes) const;
   void check_unwritten() const;
   void check_unstored(std::optional<uint64_t> chosen) const;
   uint64_t stored_bytes_of(const std::vector<bool>& repeated) const;
 
-  std::span<const Piece> pieces_of(const Unit& unit) const {
+  std::span<const ChunkRef> pieces_of(const BlockTask& unit) const {
     return std::span(pieces_).subspan(unit.first, unit.last - unit.first);
   }
-  std::shared_ptr<const DecodedBytes> kept(const Unit& unit) const;
-  bool is_mostly_wanted(const Unit& unit) const { return 2 * unit.wanted >= unit.block.decoded_bytes; }
-  bool keeps_stretches(const Unit& unit) const;
-  bool read_stretches(const Unit& unit, uint64_t serial, ColumnVisitor& visitor) const;
-  void decode_stretches(const Unit& unit, uint64_t serial, ColumnVisitor& visitor) const;
-  bool decode_in_place(const Unit& unit, ColumnVisitor& visitor) const;
-  void hand_out(const Unit& unit, Bytes block, ColumnVisitor& visitor) const;
-  void hand_out(const Piece& piece, Bytes chunk, ColumnVisitor& visitor) const;
+  std::shared_ptr<const DecodedBytes> kept(const BlockTask& unit) const;
+  bool is_mostly_wanted(const BlockTask& unit) const { return 2 * unit.wanted >= unit.block.decoded_bytes; }
+  bool keeps_stretches(const BlockTask& unit) const;
+  bool read_stretches(const BlockTask& unit, uint64_t serial, ColumnVisitor& visitor) const;
+  void decode_stretches(const BlockTask& unit, uint64_t serial, ColumnVisitor& visitor) const;
+  bool decode_in_place(const BlockTask& unit, ColumnVisitor& visitor) const;
+  void hand_out(const BlockTask& unit, Bytes block, ColumnVisitor& visitor) const;
+  void hand_out(const ChunkRef& piece, Bytes chunk, ColumnVisitor& visitor) const;
 
   std::shared_ptr<const Column> column_;
   BlockCache& cache_;
   std::vector<Row> rows_;
   std::vector<uint64_t> axes_;
-  std::vector<Piece> pieces_;
-  std::vector<Unit> units_;
+  std::vector<ChunkRef> pieces_;
+  std::vector<BlockTask> units_;
   uint64_t decoded_bytes_ = 0;  // of all blocks
   uint64_t partly_wanted_ = 0;  // bytes of blocks of which less than half is wanted
 };

@@ -12,14 +12,14 @@ namespace atompack::array_file {
 namespace {
 
 // A chunk, and the elements that it holds.
-struct Piece {
+struct ChunkRef {
   const StoredChunk* stored = nullptr;
   Box box;
 };
 
 // The chunks that a box needs, those of one block together.
 struct Pieces {
-  std::vector<Piece> pieces;
+  std::vector<ChunkRef> pieces;
   bool complete = true;  // each cell has one
 };
 
@@ -37,7 +37,7 @@ Pieces find_pieces(const Array& array, const Box& box) {
     found.pieces.push_back({&stored, grid.box_of(grid.cell_at(stored.cell))});
   });
   found.complete = found.pieces.size() == cells->n_elements();
-  std::ranges::sort(found.pieces, {}, [](const Piece& piece) {
+  std::ranges::sort(found.pieces, {}, [](const ChunkRef& piece) {
     return std::tuple(piece.stored->layer, piece.stored->chunk.block, piece.stored->chunk.offset);
   });
   return found;
@@ -57,7 +57,7 @@ void for_array(const Array& array, const Action& action) {
 // The pieces of a box that was checked. Calls use(piece, its bytes).
 template <typename Use>
 void read_pieces(const Layers& layers, const Pieces& pieces, DecodedBlock& last, const Use& use) {
-  for (const Piece& piece : pieces.pieces) {
+  for (const ChunkRef& piece : pieces.pieces) {
     const Layer& layer = layers.layer(piece.stored->layer);
     const Bytes bytes = layer.read(piece.stored->chunk, last);
     try {
@@ -74,7 +74,7 @@ void read_pieces(const Layers& layers, const Pieces& pieces, DecodedBlock& last,
 uint64_t decoded_bytes_for(const Layers& layers, const Array& array, const Box& box) {
   uint64_t bytes = 0;
   const StoredChunk* last = nullptr;
-  for (const Piece& piece : find_pieces(array, box).pieces) {  // those of one block together
+  for (const ChunkRef& piece : find_pieces(array, box).pieces) {  // those of one block together
     const StoredChunk& chunk = *piece.stored;
     const bool is_counted = last != nullptr && last->layer == chunk.layer && last->chunk.block == chunk.chunk.block;
     if (!is_counted) bytes += layers.layer(chunk.layer).decoded_bytes(chunk.chunk.block);
@@ -146,7 +146,7 @@ void read_numbers(const Layers& layers, const Array& array, const Box& box, std:
     const std::array<std::byte, 8> fill = fill_item(array.type, array.fill);
     if (!pieces.complete) repeat(Bytes(fill).first(item), out);
     read_pieces(layers, pieces, last,
-                [&](const Piece& piece, Bytes bytes) { copy_numbers(bytes, piece.box, item, box, out); });
+                [&](const ChunkRef& piece, Bytes bytes) { copy_numbers(bytes, piece.box, item, box, out); });
   });
 }
 
@@ -163,7 +163,7 @@ void read_texts(const Layers& layers, const Array& array, const Box& box, std::s
     if (!pieces.complete) check_cells_are_known(layers, array.foreign_layer);
     for (std::string& text : out) text.clear();  // a fill value is not used for texts
     read_pieces(layers, pieces, last,
-                [&](const Piece& piece, Bytes bytes) { copy_texts(bytes, piece.box, array.type, box, out); });
+                [&](const ChunkRef& piece, Bytes bytes) { copy_texts(bytes, piece.box, array.type, box, out); });
   });
 }
 

@@ -1,4 +1,4 @@
-// Reading elements of an array out of its chunks.
+// Reads the elements of a box of an array out of its chunks.
 #pragma once
 
 #include <optional>

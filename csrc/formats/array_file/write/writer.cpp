@@ -96,7 +96,7 @@ void Writer::flush() {
   use().keep();
 }
 
-void Writer::discard() { use().forget(); }
+void Writer::discard() { use().reset_pending(); }
 
 void Writer::abandon() { use().abandon(); }
 

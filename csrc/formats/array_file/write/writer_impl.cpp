@@ -90,7 +90,7 @@ PendingArray* Writer::Impl::find(std::string_view name) {
 }
 
 // An array of which nothing is pending.
-std::unique_ptr<PendingArray> Writer::Impl::take_up(std::string_view name) {
+std::unique_ptr<PendingArray> Writer::Impl::load_pending(std::string_view name) {
   auto below = std::make_unique<const Array>(committed().array(name));
   check_can_be_rewritten(*below);
   ArrayDefinition definition = definition_of(*below);
@@ -146,7 +146,7 @@ void Writer::Impl::remove(std::string_view name) {
   begin_change();
   if (!contains(name)) throw FieldError("no such array").in_file(path_);
   if (!committed().contains(name)) return erase(name);
-  auto tombstone = take_up(name);
+  auto tombstone = load_pending(name);
   tombstone->layer.deleted = true;
   if (find(name) != nullptr) erase(name);
   insert(std::move(tombstone));
@@ -179,7 +179,7 @@ void Writer::Impl::put(std::string_view name, const Box& box, const Values& valu
   check_usable();
   PendingArray* array = find(name);
   if (array != nullptr && array->layer.deleted) throw FieldError("no such array").in_file(path_);
-  std::unique_ptr<PendingArray> fresh = array == nullptr ? take_up(name) : nullptr;
+  std::unique_ptr<PendingArray> fresh = array == nullptr ? load_pending(name) : nullptr;
   const ArrayDefinition& definition = (fresh ? *fresh : *array).definition();
   check_can_be_written(definition);
   check_box(definition.shape, box);
@@ -277,10 +277,10 @@ void Writer::Impl::publish() {
     const bool holds = array->summary_holds && !again;
     changed_.push_back({array->definition().name, holds ? std::optional(std::move(array->summary)) : std::nullopt});
   }
-  forget();
+  reset_pending();
 }
 
-void Writer::Impl::forget() {
+void Writer::Impl::reset_pending() {
   committed_.reset();
   by_name_.clear();
   arrays_.clear();
@@ -289,7 +289,7 @@ void Writer::Impl::forget() {
 }
 
 void Writer::Impl::abandon() {
-  forget();
+  reset_pending();
   if (!made_ || io::version_of(path_) != made_ || layer_files(path_).size() > 1) return;
   files_.remove(path_);
   lock_.reset();
@@ -319,7 +319,7 @@ void Writer::Impl::compact() {
   keep();
   LayerWriter base(files_.create(path_), layer_options(options_));
   const StatisticsList statistics = write_compacted(committed(), base);
-  become(base.release());
+  adopt_base(base.release());
   // From the oldest on: those that are left are newer than what the base has of the ones that are gone.
   for (const LayerFile& layer : merged) {
     if (layer.number > 0) files_.remove(layer.path);
@@ -330,7 +330,7 @@ void Writer::Impl::compact() {
 }
 
 // The base and its lock.
-void Writer::Impl::become(std::unique_ptr<io::NewFile> base) {
+void Writer::Impl::adopt_base(std::unique_ptr<io::NewFile> base) {
   committed_.reset();
   try {
     base->publish(true);

@@ -1,4 +1,4 @@
-// What a writer does, less what it says of errors. Members are explained in writer.h.
+// Implementation of Writer, which adds path and array name to its errors. Members are explained in writer.h.
 #pragma once
 
 #include <memory>
@@ -41,7 +41,7 @@ class Writer::Impl {
   void publish();
   void write_statistics();
   // What was pending is committed, or given up.
-  void forget();
+  void reset_pending();
   // The base stays, though this writer made it.
   void keep() { made_.reset(); }
   void abandon();
@@ -57,14 +57,14 @@ class Writer::Impl {
   LayerWriter& layer();
   ChunkStore chunks();
   PendingArray* find(std::string_view name);
-  std::unique_ptr<PendingArray> take_up(std::string_view name);
+  std::unique_ptr<PendingArray> load_pending(std::string_view name);
   PendingArray& insert(std::unique_ptr<PendingArray> array);
   void erase(std::string_view name);
   void begin_change();
   void check_usable() const;
   void check_values(const ArrayDefinition& array, const Box& box, Bytes numbers) const;
   void check_values(const ArrayDefinition& array, const Box& box, std::span<const std::string_view> texts) const;
-  void become(std::unique_ptr<io::NewFile> base);
+  void adopt_base(std::unique_ptr<io::NewFile> base);
 
   const std::string path_;
   const WriterOptions options_;

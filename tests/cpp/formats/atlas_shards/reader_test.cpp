@@ -139,7 +139,7 @@ TEST(AtlasShardsReader, BlocksAreKept) {
 }
 
 TEST(AtlasShardsReader, RecentIsBounded) {
-  Recent<int, int> recent(10);
+  LruCache<int, int> recent(10);
   const auto keep = [&](int key, uint64_t cost) { return recent.keep(key, std::make_shared<const int>(key), cost); };
   const auto first = keep(1, 4);
   EXPECT_EQ(keep(1, 4), first) << "the first one stays";

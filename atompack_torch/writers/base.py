@@ -1,4 +1,4 @@
-"""Writers in a ``with`` block: finished at its end, given up where an exception leaves it."""
+"""Context-manager base of all writers: commits on normal exit, discards on an exception."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import warnings
 from types import TracebackType
 from typing import Any, TypeVar
 
-Self = TypeVar("Self", bound="Committing")
+Self = TypeVar("Self", bound="WriterBase")
 
 
-class Committing:
+class WriterBase:
     """A writer that either finishes its work or leaves nothing of it."""
 
     def close(self) -> None:
@@ -43,7 +43,7 @@ class Committing:
             self.discard()
 
 
-class Flushing(Committing):
+class FlushingWriter(WriterBase):
     """A handle; open for writing, its native writer holds what was not flushed yet."""
 
     _writer: Any
