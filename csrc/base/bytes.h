@@ -1,4 +1,4 @@
-// Reading little-endian values out of untrusted bytes, with bounds checked at every step.
+// Reads little-endian values from untrusted bytes, with bounds checked at every step.
 #pragma once
 
 #include <bit>

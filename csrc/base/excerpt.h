@@ -1,4 +1,4 @@
-// What of a text goes into a message.
+// Excerpts of strings for messages.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// What was used last, up to a limit.
+// A bounded cache that drops the least recently used values.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Whether bytes are well-formed UTF-8 (Unicode 15, table 3-7).
+// Validation of UTF-8 (Unicode 15, table 3-7).
 #pragma once
 
 #include "base/bytes.h"

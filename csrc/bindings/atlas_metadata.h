@@ -1,4 +1,4 @@
-// What readers and writers of stores tell alike.
+// Properties that readers and writers of stores share.
 #pragma once
 
 #include <pybind11/pybind11.h>

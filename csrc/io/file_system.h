@@ -1,4 +1,4 @@
-// What a crash-safe writer of several files does to a folder. An interface, so that tests can stop it after any step.
+// Operations of a crash-safe writer on a folder of files. An interface, so that tests can stop it after any step.
 #pragma once
 
 #include <memory>

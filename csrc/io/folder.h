@@ -1,4 +1,4 @@
-// What lies in a folder, and making that durable.
+// Listing of folders, and making them durable.
 #pragma once
 
 #include <string>

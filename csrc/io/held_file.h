@@ -1,4 +1,4 @@
-// Files that are recognised by being kept open.
+// Files identified by being kept open.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// What a crash-safe writer does to its file. An interface, so that tests can stop it after any step.
+// Operations of a crash-safe writer on its file. An interface, so that tests can stop it after any step.
 #pragma once
 
 #include "io/readable_file.h"

@@ -1,4 +1,4 @@
-// Looking at every molecule of a source once: in chunks of fixed borders, on all threads, for a while at a time.
+// A pass over every molecule of a source: in chunks of fixed borders, on all threads, for a while at a time.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Reading every record of a source with all checks; what is wrong is collected, not thrown.
+// Verification: reads every record of a source with all checks; faults are collected, not thrown.
 #pragma once
 
 #include <map>

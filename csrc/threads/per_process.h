@@ -1,4 +1,4 @@
-// What one process keeps, and a fork of it begins anew.
+// Values that belong to one process, and that a fork of it makes anew.
 #pragma once
 
 #include <atomic>

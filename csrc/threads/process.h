@@ -1,4 +1,4 @@
-// What a kernel must know of the process and thread it runs in.
+// Facts about the current process and thread that kernels depend on.
 #pragma once
 
 #include <cstdint>

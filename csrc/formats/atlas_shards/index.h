@@ -1,4 +1,4 @@
-// Where the blocks of a shard lie (FORMAT.md#indexnpy).
+// The index of a shard: offsets of its blocks (FORMAT.md#indexnpy).
 #pragma once
 
 #include <cstdint>

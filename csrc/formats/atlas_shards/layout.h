@@ -1,4 +1,4 @@
-// What the files of a data set are called (FORMAT.md).
+// File names of a data set (FORMAT.md).
 #pragma once
 
 namespace atompack::atlas_shards {

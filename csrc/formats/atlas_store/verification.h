@@ -1,4 +1,4 @@
-// Reading everything of a store, to find damage.
+// Verification: reads everything of a store to find damage.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// Writing a store.
+// Writer of a store.
 #pragma once
 
 #include <memory>

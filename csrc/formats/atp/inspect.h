@@ -1,4 +1,4 @@
-// What a file holds besides molecules: the state of its header slots, and where its bytes go.
+// Inspection of a file beyond its molecules: the state of its header slots, and its use of space.
 #pragma once
 
 #include <array>

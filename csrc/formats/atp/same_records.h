@@ -1,4 +1,4 @@
-// Whether two files hold the same records.
+// Comparison of the records of two files.
 #pragma once
 
 #include "formats/atp/reader.h"

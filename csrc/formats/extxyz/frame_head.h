@@ -1,4 +1,4 @@
-// The first two lines of a frame: how many atoms, in which columns, and what is said of the frame as a whole.
+// The first two lines of a frame: how many atoms, in which columns, and the values of the frame as a whole.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// What keys a file has, of which kinds: one look at the comment lines, atom lines are passed over.
+// Survey of a file's keys and their kinds: one pass over the comment lines that skips atom lines.
 #pragma once
 
 #include <cstdint>

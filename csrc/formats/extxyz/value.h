@@ -1,4 +1,4 @@
-// What the text of a comment line's value is: numbers, flags, or just text; FORMAT.md#values.
+// Classification of a comment line's value: numbers, flags, or a string; FORMAT.md#values.
 #pragma once
 
 #include <string_view>

@@ -1,4 +1,4 @@
-// What a cache file says of itself; FORMAT.md#attributes. No HDF5 here: attributes in, checked facts out.
+// The schema of a cache file; FORMAT.md#attributes. No HDF5 here: attributes in, checked facts out.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// What a pickle has put aside under a number.
+// The memo of a pickle: values stored under numbers.
 #pragma once
 
 #include <cstdint>

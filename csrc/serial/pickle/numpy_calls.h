@@ -1,4 +1,4 @@
-// What NumPy's functions of pickles do with their arguments (csrc/serial/pickle/FORMAT.md#numpy).
+// Effects of NumPy's functions in pickles (csrc/serial/pickle/FORMAT.md#numpy).
 #pragma once
 
 #include <span>

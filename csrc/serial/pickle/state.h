@@ -1,4 +1,4 @@
-// What the opcodes of one pickle work on, and how they say what is wrong.
+// State of one pickle's opcodes, and its errors.
 #pragma once
 
 #include <cstddef>

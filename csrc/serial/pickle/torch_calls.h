@@ -1,4 +1,4 @@
-// What torch's functions of pickles do with their arguments (csrc/serial/pickle/FORMAT.md#torch).
+// Effects of torch's functions in pickles (csrc/serial/pickle/FORMAT.md#torch).
 #pragma once
 
 #include <span>

@@ -1,4 +1,4 @@
-// Making an archive (FORMAT.md, "Archive"): what a record points at is put before the record, in the order of its
+// Writer of an archive (FORMAT.md, "Archive"): targets of a record's pointers precede the record, in the order of its
 // fields.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Whether a footer is one: bounds, tags, texts, and its version.
+// Validation of a footer: bounds, tags, strings, and its version.
 #pragma once
 
 #include "base/bytes.h"

@@ -1,4 +1,4 @@
-// What tells one layer from another one.
+// The digest that distinguishes layers.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Where the fields of each record of a footer lie, from its first byte.
+// Offsets of the fields of each record of a footer, from its first byte.
 #pragma once
 
 #include "formats/array_file/layer/archive.h"

@@ -1,4 +1,4 @@
-// Which of an array's chunks lie in a box of its cells.
+// The chunks of an array that overlap a box of its cells.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// How the elements of an array are divided into cells, each of which one chunk fills.
+// The grid that divides the elements of an array into cells, each filled by one chunk.
 #pragma once
 
 #include <cstdint>

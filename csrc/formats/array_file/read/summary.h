@@ -1,4 +1,4 @@
-// What statistics tell of an array, gathered chunk by chunk.
+// Statistics of one array, gathered chunk by chunk.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// Reading everything of an array, to find damage.
+// Verification: reads everything of an array to find damage.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// What an array is to be, as a writer is told.
+// The definition of an array, as given to a writer.
 #pragma once
 
 #include <cstdint>

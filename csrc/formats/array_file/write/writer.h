@@ -1,4 +1,4 @@
-// Writing an array file: STEM.af with its sidecars (FORMAT.md, "Writing").
+// Writer of an array file: STEM.af with its sidecars (FORMAT.md, "Writing").
 #pragma once
 
 #include <cstdint>

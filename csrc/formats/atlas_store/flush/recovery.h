@@ -1,4 +1,4 @@
-// What a flush that was stopped leaves behind.
+// Recovery from a flush that was stopped.
 #pragma once
 
 #include <optional>

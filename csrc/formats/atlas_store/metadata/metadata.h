@@ -1,4 +1,4 @@
-// What a store is made of: its datasets, their arrays and attributes.
+// The metadata of a store: its datasets, their arrays and attributes.
 #pragma once
 
 #include <cstdint>

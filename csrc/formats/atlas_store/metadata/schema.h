@@ -1,4 +1,4 @@
-// What the metadata says of one array.
+// The schema of one array in the metadata.
 #pragma once
 
 #include <cstdint>

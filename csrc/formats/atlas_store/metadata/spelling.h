@@ -1,4 +1,4 @@
-// How types and codecs are spelled in the metadata.
+// Spelling of types and codecs in the metadata.
 #pragma once
 
 #include <array>

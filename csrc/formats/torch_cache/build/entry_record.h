@@ -1,4 +1,4 @@
-// What a builder keeps of each entry that it has written: enough to make indexes and references of it at the end.
+// The record that a builder keeps of each entry written: enough to make indexes and references of it at the end.
 #pragma once
 
 #include <cstdint>

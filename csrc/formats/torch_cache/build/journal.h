@@ -1,4 +1,4 @@
-// What a build has done so far, beside the file that it makes: lets a build that was stopped go on.
+// The journal of a build, beside the file that it makes: lets a stopped build go on.
 #pragma once
 
 #include <cstdint>

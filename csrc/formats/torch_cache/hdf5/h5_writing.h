@@ -1,4 +1,4 @@
-// Making groups, attributes, tables and references. Needs an H5Session.
+// Writes groups, attributes, tables and references. Needs an H5Session.
 #pragma once
 
 #include <functional>
