@@ -58,6 +58,7 @@ class TorchCache:
             self._native: TorchCacheReader | None = TorchCacheReader(self._file)
         self._identity = self._native.identity
         self._reads = False  # by pread, without a mapping
+        self._last: tuple[tuple[str, ...], TorchCacheDataset] | None = None  # of batch()
 
     def _reader(self) -> TorchCacheReader:
         if self._native is None:
@@ -77,7 +78,15 @@ class TorchCache:
         return part
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_native": None, "_reads": False}
+        return {**self.__dict__, "_native": None, "_reads": False, "_last": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update({"_last": None, **state})  # version 0.1 had no such attribute
+
+    def __copy__(self) -> TorchCache:
+        made = TorchCache.__new__(type(self))
+        made.__dict__.update({**self.__dict__, "_last": None})
+        return made
 
     def _open_rows(self) -> MoleculeSource:
         """Features and derivatives by entry, for a data set that has molecules of its own."""
@@ -189,7 +198,11 @@ class TorchCache:
             there = {"features": self.has_features, FORCE_DERIVATIVES: self.has_force_derivatives}
             if not there.get(name, True):
                 raise FieldError(f"{self._file}: no {name} are stored (field {name!r})")
-        batch: MoleculeBatch = TorchCacheDataset(self, fields=fields).batch(indices)
+        asked = tuple(fields)
+        if self._last is None or self._last[0] != asked:
+            # Over a copy: a cycle would keep the file mapped until the collector runs.
+            self._last = asked, TorchCacheDataset(copy.copy(self), fields=asked)
+        batch: MoleculeBatch = self._last[1].batch(indices)
         return batch
 
     def __repr__(self) -> str:
