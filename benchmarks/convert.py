@@ -19,11 +19,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+import races as bench
+from races.race import in_own_process
+from races.readers import structures
 from results import Result, note
-
-from atompack_torch import bench
-from atompack_torch.bench.race import in_own_process
-from atompack_torch.bench.readers import structures
 
 LEAST_RATIO, LEAST_VERIFY, TIMES = 5.0, 1.0, 10  # the last: how much longer the longer file is
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from races.race import Build, Setting, tensors, touch
 from torch.utils.data import DataLoader
 
 from atompack_torch import AtpDataset
-from atompack_torch.bench.race import Build, Setting, tensors, touch
 
 Open = Callable[[Path], Any]
 

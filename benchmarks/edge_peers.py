@@ -23,12 +23,12 @@ import numpy as np
 import torch
 import vesin
 from peers import Peer
+from races.race import Setting
+from races.readers import identity
 from torch import Tensor
 from torch.utils.data import DataLoader
 
 import atompack_torch as apt
-from atompack_torch.bench.race import Setting
-from atompack_torch.bench.readers import identity
 
 CUTOFF = 5.0  # Å
 NAMES = ("positions", "atomic_numbers", "energy", "forces", "edge_index", "edge_shift")

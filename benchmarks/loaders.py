@@ -24,11 +24,9 @@ from pathlib import Path
 
 import edge_peers
 import peers
+import races as bench
 import torch
-from results import noted
-
-from atompack_torch import AtpDataset, Loader, bench
-from atompack_torch.bench.race import (
+from races.race import (
     Build,
     Contestant,
     Entry,
@@ -38,7 +36,10 @@ from atompack_torch.bench.race import (
     race,
     touch,
 )
-from atompack_torch.bench.readers import atompack_db, fingerprint, make_atp, ours
+from races.readers import atompack_db, fingerprint, make_atp, ours
+from results import noted
+
+from atompack_torch import AtpDataset, Loader
 
 MOST_WITH_EDGES = 2048  # molecules; making edges takes longer than reading by far
 

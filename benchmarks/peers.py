@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from races.race import Contestant, Setting
+from races.readers import AtompackDb, identity, make_loader, structures
 from torch.utils.data import Dataset
-
-from atompack_torch.bench.race import Contestant, Setting
-from atompack_torch.bench.readers import AtompackDb, identity, make_loader, structures
 
 
 def numbering(n_atoms: np.ndarray, indices: Sequence[int]) -> dict[str, torch.Tensor]:

@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from races.race import in_own_process, touch
+from races.readers import CODECS, make_atp
 from torch.utils.data import DataLoader
 
 from atompack_torch import AtpDataset
-from atompack_torch.bench.race import in_own_process, touch
-from atompack_torch.bench.readers import CODECS, make_atp
 
 GEOMETRY_ONLY: tuple[str, ...] = ()
 SIZES = (0, 1, 16, 64, 256, 1024)

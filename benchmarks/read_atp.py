@@ -21,12 +21,11 @@ from typing import Any
 
 import costs
 import peers
+import races as bench
 import torch
+from races.race import Entry, Setting, in_own_process, race
+from races.readers import atompack_db, fingerprint, make_atp, ours
 from results import noted
-
-from atompack_torch import bench
-from atompack_torch.bench.race import Entry, Setting, in_own_process, race
-from atompack_torch.bench.readers import atompack_db, fingerprint, make_atp, ours
 
 LARGE = 1_000_000  # molecules
 FLOOR = "memcpy (the floor)"

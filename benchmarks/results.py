@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from atompack_torch.bench import Row
+    from races import Row
 
 VARIABLE = "BENCH_RESULTS"
 

@@ -25,11 +25,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import races as bench
+from races.race import Standing, own_process
+from races.readers import ELEMENTS, structures
 from results import noted
-
-from atompack_torch import bench
-from atompack_torch.bench.race import Standing, own_process
-from atompack_torch.bench.readers import ELEMENTS, structures
 
 LZ4_LEVEL = 3  # of ours; atompack-db's is 12
 ATOMS = 35  # of every molecule in a stacked write

@@ -200,7 +200,7 @@ def test_imports(module: Path) -> None:
 def test_few_modules_at_the_top() -> None:
     """A newcomer finds packages, not a hall of modules."""
     assert len(list(PACKAGE.glob("*.py"))) <= 10 + 1  # _build_info.py is the build's
-    assert {p.parent.name for p in PACKAGE.glob("*/__init__.py")} == {*BELOW, "cli", "bench"}
+    assert {p.parent.name for p in PACKAGE.glob("*/__init__.py")} == {*BELOW, "cli"}
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))

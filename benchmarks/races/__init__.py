@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from atompack_torch import AtpDataset
-from atompack_torch.bench.race import Entry, Setting, Standing, in_own_process, race
-from atompack_torch.bench.readers import atompack_db, fingerprint, make_atp, ours
-from atompack_torch.cli._bench_options import add_options as add_options
-from atompack_torch.cli._bench_options import resolve_options as resolve_options
 from atompack_torch.errors import AtompackError
+from races.options import add_options as add_options
+from races.options import resolve_options as resolve_options
+from races.race import Entry, Setting, Standing, in_own_process, race
+from races.readers import atompack_db, fingerprint, make_atp, ours
 
 
 @dataclass(frozen=True)

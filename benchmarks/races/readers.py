@@ -11,7 +11,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, RandomSampler
 
 from atompack_torch import AtpDataset
-from atompack_torch.bench.race import Build, Contestant, Setting
+from races.race import Build, Contestant, Setting
 
 CODECS = ("none", "lz4", "zstd")
 ELEMENTS = np.array([1, 6, 7, 8, 13, 14, 22, 26, 29, 78], np.uint8)
