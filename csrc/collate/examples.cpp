@@ -50,9 +50,9 @@ std::optional<ExampleBatch> ExampleCollator::make(std::span<const int64_t> indic
   std::optional<ExamplePlan> plan =
       plan_examples(examples.values, indices, molecules ? levels() : options_.levels, options_.jagged);
   if (!plan) return std::nullopt;
-  ExampleBatch batch{.arena = allocate_arena(plan->arena_bytes, kind), .root = {}, .tensors = {}};
-  const bool large = !alone && plan->arena_bytes >= kParallelBytes;
-  run_paced(pace_, static_cast<int64_t>(plan->arena_bytes), large ? usable_threads(options_.max_threads) : 1,
+  ExampleBatch batch{.arena = allocate_arena(plan->arena.size(), kind), .root = {}, .tensors = {}};
+  const bool large = !alone && plan->arena.size() >= kParallelBytes;
+  run_paced(pace_, static_cast<int64_t>(plan->arena.size()), large ? usable_threads(options_.max_threads) : 1,
             [&](int64_t n_threads) { fill_examples(*plan, batch.arena, n_threads); });
   batch.tensors = wrap_examples(*plan, batch.arena);
   batch.root = std::move(plan->root);

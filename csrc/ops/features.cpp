@@ -4,12 +4,11 @@
 #include <array>
 #include <span>
 
-#include "base/checked_math.h"
 #include "base/error.h"
 #include "collate/arena/arena.h"
 #include "collate/tensor_checks.h"
 #include "collate/torch_threads.h"
-#include "plan/molecules/batch_plan.h"
+#include "plan/arena_layout.h"
 
 namespace atompack::collate {
 namespace {
@@ -130,14 +129,12 @@ std::vector<std::vector<Piece>> share(const std::vector<Part>& parts, size_t n_s
 class FeatureLayout {
  public:
   void add(DType dtype, std::vector<int64_t> sizes) {
-    size_t bytes = item_bytes(dtype);
-    for (const int64_t size : sizes) bytes = checked_mul(bytes, static_cast<uint64_t>(size), "derivatives");
-    places_.push_back({dtype, end_, std::move(sizes)});
-    end_ = checked_add(end_, (checked_add(bytes, kAlignment - 1, "derivatives")) / kAlignment * kAlignment, "features");
+    const size_t offset = layout_.add(dtype, sizes);
+    places_.push_back({dtype, offset, std::move(sizes)});
   }
 
   std::vector<at::Tensor> tensors() const {
-    const at::Tensor arena = allocate_arena(end_, ArenaKind::heap);
+    const at::Tensor arena = allocate_arena(layout_.size(), ArenaKind::heap);
     std::vector<at::Tensor> views;
     for (const auto& [dtype, offset, sizes] : places_) views.push_back(view_arena(arena, dtype, offset, sizes));
     return views;
@@ -150,7 +147,7 @@ class FeatureLayout {
     std::vector<int64_t> sizes;
   };
   std::vector<Place> places_;
-  size_t end_ = 0;
+  ArenaLayout layout_;
 };
 
 // Where the rows of the batch go: tensors of Features, in that order.

@@ -43,7 +43,7 @@ class PlanCheck {
       end = leaf.offset + leaf.bytes();
       check_parts(leaf);
     }
-    require(end <= plan_.arena_bytes, "leaves lie in the arena");
+    require(end <= plan_.arena.size(), "leaves lie in the arena");
     check(plan_.root);
     for (const bool used : used_) require(used, "each leaf has a place in the batch");
   }

@@ -5,6 +5,7 @@
 #include "collate/arena/arena.h"
 #include "collate/fill/copy.h"
 #include "collate/torch_threads.h"
+#include "plan/type_rules.h"
 
 namespace atompack::collate {
 namespace {

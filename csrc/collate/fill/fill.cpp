@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "collate/fill/copy.h"
+#include "plan/type_rules.h"
 
 namespace atompack::collate {
 

@@ -4,7 +4,6 @@
 #include <cstring>
 #include <utility>
 
-#include "base/checked_math.h"
 #include "plan/examples/example_planner.h"
 
 namespace atompack::collate {
@@ -12,7 +11,6 @@ namespace {
 
 using Form = ExampleNode::Form;
 
-constexpr size_t kTensorAlignment = 64;
 constexpr size_t kMostRank = 62;  // torch stops at 64
 
 ExampleNode text_node(std::span<const Value> column, Kind kind) {
@@ -56,8 +54,8 @@ void expect_kind(std::span<const Value> column, Kind kind) {
 }  // namespace
 
 size_t Leaf::bytes() const {
-  uint64_t n = item_bytes(dtype);
-  for (const int64_t dim : shape) n = checked_mul(n, static_cast<uint64_t>(dim), "bytes of a batch");
+  size_t n = item_bytes(dtype);
+  for (const int64_t dim : shape) n *= static_cast<size_t>(dim);
   return n;
 }
 
@@ -98,9 +96,7 @@ Leaf leaf_of(std::span<const int64_t> content) {
 }
 
 size_t ExamplePlanner::add(Leaf leaf) {
-  leaf.offset = plan_.arena_bytes;
-  const uint64_t end = checked_add(leaf.offset, leaf.bytes(), "bytes of a batch");
-  plan_.arena_bytes = checked_add(end, kTensorAlignment - 1, "bytes of a batch") / kTensorAlignment * kTensorAlignment;
+  leaf.offset = plan_.arena.add(leaf.dtype, leaf.shape);
   plan_.leaves.push_back(std::move(leaf));
   return plan_.leaves.size() - 1;
 }

@@ -11,6 +11,7 @@
 
 #include "base/dtype.h"
 #include "model/value.h"
+#include "plan/arena_layout.h"
 
 namespace atompack::collate {
 
@@ -68,7 +69,7 @@ using KeyLevels = std::map<std::string, bool, std::less<>>;
 struct ExamplePlan {
   ExampleNode root;
   std::vector<Leaf> leaves;
-  size_t arena_bytes = 0;
+  ArenaLayout arena;
 };
 
 // Nothing where examples differ in more than what the forms allow; what to make of those is not decided here.

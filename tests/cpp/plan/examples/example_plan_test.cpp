@@ -112,7 +112,7 @@ TEST(ExamplePlan, LeavesDoNotOverlap) {
     end = leaf.offset + leaf.bytes();
     for (const Leaf::Part& part : leaf.parts) EXPECT_LE(part.at + part.length, leaf.bytes());
   }
-  EXPECT_LE(end, batch.plan().arena_bytes);
+  EXPECT_LE(end, batch.plan().arena.size());
   EXPECT_EQ(batch.root().children[0].form, Form::tensors);
   EXPECT_EQ(batch.root().children[1].form, Form::tensor);
 }
