@@ -13,6 +13,7 @@
 #include "collate/collator.h"
 #include "collate/prefetcher.h"
 #include "collate/torch_threads.h"
+#include "plan/type_rules.h"
 
 namespace atompack::bindings {
 namespace {
@@ -121,6 +122,15 @@ std::vector<at::Tensor> view_arena(const at::Tensor& arena, const std::vector<Py
   return views;
 }
 
+// The type that tensors of these types are joined in; nothing where they do not mix.
+std::optional<at::ScalarType> common_dtype(const std::vector<at::ScalarType>& types) {
+  std::optional<DType> common = collate::dtype_of(types.at(0));
+  for (size_t i = 1; common && i < types.size(); ++i) {
+    common = collate::common_dtype(*common, collate::dtype_of(types[i]));
+  }
+  return common ? std::optional(collate::scalar_type_of(*common)) : std::nullopt;
+}
+
 }  // namespace
 
 void bind_collate(py::module_& module) {
@@ -141,12 +151,14 @@ void bind_collate(py::module_& module) {
       .def("ask", &ask, py::arg("collator"), py::arg("indices"), py::arg("selection"))
       .def("take", &take)
       .def("__len__", &Prefetcher::n_outstanding);
+  module.def("common_dtype", &common_dtype, py::arg("dtypes"));
   module.def(
-      "allocate_arena",
-      [](size_t bytes, bool shared) {
-        return collate::allocate_arena(bytes, shared ? ArenaKind::shared : ArenaKind::heap);
+      "pack_tensors",
+      [](const std::vector<at::Tensor>& tensors) {
+        collate::PackedTensors packed = collate::pack_tensors(tensors, ArenaKind::shared);
+        return std::make_tuple(std::move(packed.arena), std::move(packed.views));
       },
-      py::arg("bytes"), py::arg("shared"));
+      py::arg("tensors"));
   module.def("ring_to_attach", &ring_to_attach);
   module.def(
       "attach_ring", [](const PyAddress& address) { return collate::attach_ring(address_of(address)); },

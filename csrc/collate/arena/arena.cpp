@@ -15,6 +15,7 @@
 #include "collate/arena/ring_arena.h"
 #include "io/huge_pages.h"
 #include "io/shared_memory.h"
+#include "plan/arena_layout.h"
 
 namespace atompack::collate {
 namespace {
@@ -176,6 +177,20 @@ at::ScalarType scalar_type_of(DType dtype) {
       return at::kComplexDouble;
   }
   throw InternalError("dtype out of range");
+}
+
+PackedTensors pack_tensors(std::span<const at::Tensor> tensors, ArenaKind kind) {
+  ArenaLayout layout;
+  std::vector<size_t> offsets;
+  for (const at::Tensor& tensor : tensors)
+    offsets.push_back(layout.add(dtype_of(tensor.scalar_type()), tensor.sizes()));
+  PackedTensors packed{allocate_arena(layout.size(), kind), {}};
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const DType dtype = dtype_of(tensors[i].scalar_type());
+    packed.views.push_back(view_arena(packed.arena, dtype, offsets[i], tensors[i].sizes()));
+    packed.views.back().copy_(tensors[i]);
+  }
+  return packed;
 }
 
 DType dtype_of(at::ScalarType type) {
