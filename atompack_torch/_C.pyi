@@ -20,8 +20,8 @@ _Indices = Sequence[int] | Sequence[bool] | Tensor | np.ndarray[Any, Any]
 _Made = tuple[Tensor, FieldTable, list[Any], Tensor, list[tuple[int, str]]]
 _RingAddress = tuple[int, int, int]
 _RingTicket = tuple[_RingAddress, int, int]
-_MadeExamples = tuple[Tensor, Any] | None
-_MakeMolecules = Callable[[Tensor, tuple[tuple[int, str, Any], ...], list[Any], Tensor], Any]
+_MadeExamples = tuple[Tensor | None, Any, list[int] | None]
+_MakeMolecules = Callable[[Tensor, FieldTable, list[Any], Tensor, list[Any]], Any]
 _Nested = Any  # str, bytes or lists of them in lists
 _ScannedColumn = tuple[Tensor | list[Tensor | None] | list[_Nested], Tensor | None, Tensor]
 _Scan = tuple[Tensor, list[_ScannedColumn]]
@@ -173,7 +173,7 @@ class ExamplePrefetcher:
     def ask(
         self, collator: ExampleCollator, indices: _Indices, selection: Tensor | None
     ) -> None: ...
-    def take(self, molecules: _MakeMolecules) -> tuple[list[int], _MadeExamples]: ...
+    def take(self, molecules: _MakeMolecules) -> _MadeExamples: ...
     def __len__(self) -> int: ...
 
 def work_alone() -> None: ...

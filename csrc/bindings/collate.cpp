@@ -5,6 +5,7 @@
 #include <array>
 
 #include "bindings/dtypes.h"
+#include "bindings/example_reader.h"
 #include "bindings/indices.h"
 #include "bindings/tensor_caster.h"
 #include "bindings/unlocked.h"
@@ -30,9 +31,15 @@ std::shared_ptr<Collator> make_collator(std::shared_ptr<MoleculeSource> source, 
   return make_shared_handle<Collator>(std::move(source), std::move(request));
 }
 
-Shown shown(const Collator& collator, const std::optional<at::Tensor>& selection) {
-  return Shown(collator.source()->size(), selection, "molecule");
-}
+constexpr auto to_object = []<typename Held>(Held& held) -> py::object {
+  if constexpr (std::is_same_v<Held, collate::Strings>) {
+    py::list texts(held.size());
+    for (size_t i = 0; i < held.size(); ++i) texts[i] = held[i] ? to_str(*held[i]) : py::object(py::none());
+    return texts;
+  } else {
+    return py::cast(std::move(held));
+  }
+};
 
 // positions, atomic_numbers, batch, ptr, n_atoms, index, then edges, then the fields of the table
 py::list values_of(Batch& batch) {
@@ -43,17 +50,13 @@ py::list values_of(Batch& batch) {
   for (const at::Tensor* tensor : structure) all[place++] = py::cast(*tensor);
   for (const at::Tensor& tensor : batch.edges) all[place++] = py::cast(tensor);
   for (auto& value : batch.values) {
-    all[place++] = std::visit([](auto& held) { return py::cast(std::move(held)); }, value);
+    all[place++] = std::visit(to_object, value);
   }
   return all;
 }
 
-// (arena, table, values, masks, [(field, fault)])
-py::tuple hand_over(Batch batch) {
-  py::list faults;
-  for (const auto& fault : batch.faults) faults.append(py::make_tuple(fault.field, fault.message));
-  return py::make_tuple(batch.arena, std::const_pointer_cast<FieldTable>(batch.table), values_of(batch), batch.masks,
-                        faults);
+Shown shown(const Collator& collator, const std::optional<at::Tensor>& selection) {
+  return Shown(collator.source()->size(), selection, "molecule");
 }
 
 py::tuple collate_indices(const Collator& self, const py::object& indices, const std::optional<at::Tensor>& selection,
@@ -105,7 +108,7 @@ at::Tensor receive_arena(const PyTicket& ticket, size_t bytes) {
 py::list describe(const FieldTable& table) {
   py::list all;
   for (const auto& head : table.fields()) {
-    all.append(py::make_tuple(static_cast<int>(head.id.scope), head.id.key, name_of(head.level)));
+    all.append(py::make_tuple(static_cast<int>(head.id.scope), to_str(head.id.key), name_of(head.level)));
   }
   return all;
 }
@@ -132,6 +135,13 @@ std::optional<at::ScalarType> common_dtype(const std::vector<at::ScalarType>& ty
 }
 
 }  // namespace
+
+py::tuple hand_over(Batch batch) {
+  py::list faults;
+  for (const auto& fault : batch.faults) faults.append(py::make_tuple(fault.field, fault.message));
+  return py::make_tuple(batch.arena, std::const_pointer_cast<FieldTable>(batch.table), values_of(batch), batch.masks,
+                        faults);
+}
 
 void bind_collate(py::module_& module) {
   py::class_<FieldTable, std::shared_ptr<FieldTable>>(module, "FieldTable", py::dynamic_attr())

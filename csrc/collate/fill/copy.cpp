@@ -101,6 +101,10 @@ void copy_values(std::byte* to, DType out, const std::byte* from, DType in, size
       return convert_from<int32_t>(to, out, from, count);
     case DType::int64:
       return convert_from<int64_t>(to, out, from, count);
+    case DType::float16:
+      return convert_from<c10::Half>(to, out, from, count);
+    case DType::bfloat16:
+      return convert_from<c10::BFloat16>(to, out, from, count);
     case DType::float32:
       return convert_from<float>(to, out, from, count);
     case DType::float64:

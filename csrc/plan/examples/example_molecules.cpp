@@ -1,0 +1,63 @@
+#include "plan/examples/example_molecules.h"
+
+#include <array>
+#include <numeric>
+
+namespace atompack::collate {
+namespace {
+
+const Request kEverything;
+
+// The values of one field, one observation a molecule that has it.
+using Observed = std::vector<std::vector<const Observation*>>;
+
+std::vector<Observation> observe(const ValueMolecules& source) {
+  std::vector<Observation> all;
+  for (int64_t molecule = 0; molecule < source.size(); ++molecule) {
+    for (const ValueMolecules::Entry& entry : source.entries(molecule)) {
+      const bool has_rows = entry.type.level == Level::molecule || source.extent(molecule).n_atoms > 0;
+      all.push_back({molecule, entry.field, entry.type, {}, has_rows});
+      for (const int64_t dim : entry.row_shape) all.back().row_shape.push_back(dim);
+    }
+  }
+  return all;
+}
+
+DType common_positions(const ValueMolecules& source) {
+  DType common = source.positions_dtype(0);
+  for (int64_t i = 1; i < source.size(); ++i) common = *common_dtype(common, source.positions_dtype(i));
+  return common;
+}
+
+}  // namespace
+
+std::optional<MoleculesPlan> plan_molecules(std::span<const Value> dicts, std::span<const int64_t> numbers,
+                                            const KeyLevels& levels, ArenaLayout& arena) {
+  MoleculesPlan plan{.source = ValueMolecules::make(dicts, levels), .fields = {}, .batch = {}, .numbers = {}};
+  if (plan.source == nullptr) return std::nullopt;
+  const ValueMolecules& source = *plan.source;
+  plan.fields = std::make_unique<FieldSet>(source.schemas(), kEverything);
+  plan.numbers.assign(numbers.begin(), numbers.end());
+  BatchPlan& batch = plan.batch;
+  batch.indices.resize(dicts.size());
+  std::iota(batch.indices.begin(), batch.indices.end(), 0);
+  count_rows(source, batch);
+  batch.table = plan.fields->heads();
+  batch.positions = common_positions(source);
+  const std::vector<Observation> all = source.is_uniform() ? std::vector<Observation>{} : observe(source);
+  Observed observed(plan.fields->size());
+  for (const Observation& seen : all) observed[static_cast<size_t>(seen.field)].push_back(&seen);
+  for (size_t field = 0; field < plan.fields->size(); ++field) {
+    try {
+      batch.fields.push_back(plan.fields->resolve(field, std::array{0}, observed[field], batch.n_molecules()));
+    } catch (const FieldError&) {
+      return std::nullopt;
+    }
+    DType& dtype = batch.fields.back().type.dtype;
+    if (source.has_numbers(field)) dtype = number_dtype(dtype);
+  }
+  lay_out(batch, arena);
+  return plan;
+}
+
+}  // namespace atompack::collate
