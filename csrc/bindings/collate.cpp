@@ -165,7 +165,11 @@ void bind_collate(py::module_& module) {
   module.def(
       "pack_tensors",
       [](const std::vector<at::Tensor>& tensors) {
-        collate::PackedTensors packed = collate::pack_tensors(tensors, ArenaKind::shared);
+        std::vector<collate::TensorSpec> specs;
+        for (const at::Tensor& one : tensors)
+          specs.push_back({collate::dtype_of(one.scalar_type()), one.sizes().vec()});
+        collate::ArenaTensors packed = collate::allocate_tensors(specs, ArenaKind::shared);
+        for (size_t i = 0; i < tensors.size(); ++i) packed.views[i].copy_(tensors[i]);
         return std::make_tuple(std::move(packed.arena), std::move(packed.views));
       },
       py::arg("tensors"));

@@ -36,15 +36,7 @@ const KeyLevels& ExampleCollator::levels() const {
   return levels_.compare_exchange_strong(none, learnt.get()) ? *learnt.release() : *none;
 }
 
-CollatedExamples ExampleCollator::collate(std::span<const int64_t> indices, ArenaKind kind) const {
-  return make(indices, kind, false);
-}
-
-CollatedExamples ExampleCollator::collate_serially(std::span<const int64_t> indices, ArenaKind kind) const {
-  return make(indices, kind, true);
-}
-
-CollatedExamples ExampleCollator::make(std::span<const int64_t> indices, ArenaKind kind, bool alone) const {
+CollatedExamples ExampleCollator::collate(std::span<const int64_t> indices, ArenaKind kind, bool alone) const {
   Examples examples = source_->read(indices);
   const bool molecules = !examples.values.empty() && has_molecules(examples.values.front());
   std::optional<ExamplePlan> plan =
@@ -67,7 +59,7 @@ CollatedExamples ExampleCollator::make(std::span<const int64_t> indices, ArenaKi
 std::unique_ptr<ExamplePrefetcher> make_prefetcher(std::shared_ptr<const ExampleCollator> collator, ArenaKind kind,
                                                    int n_threads) {
   const auto make = [collator = std::move(collator), kind](std::vector<int64_t> indices) {
-    CollatedExamples collated = collator->collate_serially(indices, kind);
+    CollatedExamples collated = collator->collate(indices, kind, true);
     return AskedExamples{std::move(indices), std::move(collated)};
   };
   return std::make_unique<ExamplePrefetcher>(make, n_threads);

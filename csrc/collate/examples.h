@@ -45,17 +45,13 @@ class ExampleCollator {
 
   // `indices` in any order, repeats allowed, all in range. Where the examples are not alike, returns them as they are:
   // what to make of them is the caller's to decide. Throws what reading throws.
-  CollatedExamples collate(std::span<const int64_t> indices, ArenaKind kind) const;
-
-  // The same on the calling thread alone: for threads that make a batch each.
-  CollatedExamples collate_serially(std::span<const int64_t> indices, ArenaKind kind) const;
+  // `alone`: on the calling thread, for threads that make a batch each.
+  CollatedExamples collate(std::span<const int64_t> indices, ArenaKind kind, bool alone = false) const;
 
   // Which keys of molecules have rows for atoms, by a look at some examples of the whole source.
   const KeyLevels& levels() const;
 
  private:
-  CollatedExamples make(std::span<const int64_t> indices, ArenaKind kind, bool alone) const;
-
   std::shared_ptr<const ExampleSource> source_;
   ExampleOptions options_;
   // Made on first use, without a lock, which a fork could inherit locked.

@@ -179,18 +179,15 @@ at::ScalarType scalar_type_of(DType dtype) {
   throw InternalError("dtype out of range");
 }
 
-PackedTensors pack_tensors(std::span<const at::Tensor> tensors, ArenaKind kind) {
+ArenaTensors allocate_tensors(std::span<const TensorSpec> specs, ArenaKind kind) {
   ArenaLayout layout;
   std::vector<size_t> offsets;
-  for (const at::Tensor& tensor : tensors)
-    offsets.push_back(layout.add(dtype_of(tensor.scalar_type()), tensor.sizes()));
-  PackedTensors packed{allocate_arena(layout.size(), kind), {}};
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    const DType dtype = dtype_of(tensors[i].scalar_type());
-    packed.views.push_back(view_arena(packed.arena, dtype, offsets[i], tensors[i].sizes()));
-    packed.views.back().copy_(tensors[i]);
+  for (const TensorSpec& spec : specs) offsets.push_back(layout.add(spec.dtype, spec.shape));
+  ArenaTensors made{allocate_arena(layout.size(), kind), {}};
+  for (size_t i = 0; i < specs.size(); ++i) {
+    made.views.push_back(view_arena(made.arena, specs[i].dtype, offsets[i], specs[i].shape));
   }
-  return packed;
+  return made;
 }
 
 DType dtype_of(at::ScalarType type) {

@@ -29,26 +29,13 @@ bool fits_label(const BuiltinField& field, DType dtype) {
   return is_floating(dtype) || (field.key == "energy" && is_integer(dtype) && dtype != DType::uint64);
 }
 
-Bytes data_of(const StoredTensor& tensor, const Value& value) {
-  if (value.has_array() || value.kind() == Kind::text) return tensor.data;
-  return std::as_bytes(std::span(&value.cell().integer, 1)).first(tensor.bytes);  // in this copy of the cell
+// The bytes of a value. Those that decode() has copied come next in `record`, which loses them.
+Bytes take_data(const ValueMolecules::Entry& entry, Bytes& record) {
+  const StoredTensor& tensor = entry.tensor;
+  if (tensor.is_copied) return std::exchange(record, record.subspan(tensor.bytes)).first(tensor.bytes);
+  if (entry.value.has_array() || entry.value.kind() == Kind::text) return tensor.data;
+  return std::as_bytes(std::span(&entry.value.cell().integer, 1)).first(tensor.bytes);  // in this copy of the cell
 }
-
-// Takes what decode() has copied, one value after another.
-class CopiedValues {
- public:
-  explicit CopiedValues(Bytes record) : rest_(record) {}
-
-  Bytes next(const StoredTensor& tensor, const Value& value) {
-    if (!tensor.is_copied) return data_of(tensor, value);
-    const Bytes data = rest_.first(tensor.bytes);
-    rest_ = rest_.subspan(tensor.bytes);
-    return data;
-  }
-
- private:
-  Bytes rest_;
-};
 
 }  // namespace
 
@@ -117,86 +104,56 @@ std::optional<StoredTensor> stored_tensor(const Value& value) {
 
 std::unique_ptr<ValueMolecules> ValueMolecules::make(std::span<const Value> dicts, const KeyLevels& levels) {
   auto made = std::make_unique<ValueMolecules>();
-  if (!made->gather(dicts) || !made->settle_structure()) return nullptr;
-  made->identify_columns(levels);
-  if (!made->has_distinct_fields()) return nullptr;
-  for (Molecule& molecule : made->molecules_) {
-    for (size_t i = molecule.first_entry; i < molecule.last_entry; ++i) {
-      Entry& entry = made->entries_[i];
-      if (!made->settle(entry, molecule.n_atoms)) return nullptr;
-      molecule.bytes += entry.tensor.bytes;
-      if (entry.tensor.is_copied) molecule.copied_bytes += entry.tensor.bytes;
+  for (const Value& dict : dicts) {
+    const size_t first = made->entries_.size();
+    if (!made->gather(dict) || !made->settle_structure(std::span(made->entries_).subspan(first))) return nullptr;
+    made->starts_.push_back(made->entries_.size());
+  }
+  made->identify_keys(levels);
+  for (int64_t i = 0; i < made->size(); ++i) {
+    for (size_t k = made->starts_[i] + kStructure; k < made->starts_[i + 1]; ++k) {
+      if (!made->settle(made->entries_[k], made->n_atoms(i))) return nullptr;
     }
   }
-  for (size_t field = 0; field < made->columns_.size(); ++field) {
-    if (!made->columns_[field].same_shape) made->schema_.fields[field].row_shape = std::nullopt;
+  for (size_t field = 0; field < made->keys_.size(); ++field) {
+    if (made->ragged_[field]) made->schema_.fields[field].row_shape = std::nullopt;
   }
+  if (!dicts.empty()) made->schema_.positions = made->positions_dtype(0);
   return made;
 }
 
-bool ValueMolecules::gather(std::span<const Value> dicts) {
-  molecules_.reserve(dicts.size());
-  for (const Value& dict : dicts) {
-    if (!is_molecule(dict)) return false;
-    const size_t first = entries_.size();
-    if (!gather_keys(dict, std::ssize(molecules_))) return false;
-    molecules_.push_back({*dict.find(kPositionsKey), *dict.find(kNumbersKey), first, entries_.size()});
-  }
-  return true;
-}
-
-bool ValueMolecules::gather_keys(const Value& dict, int64_t molecule) {
-  size_t guess = 0;
+bool ValueMolecules::gather(const Value& dict) {
+  if (!is_molecule(dict)) return false;
+  for (const std::string_view key : {kPositionsKey, kNumbersKey}) entries_.push_back({-1, *dict.find(key)});
+  size_t guess = 0;  // mostly all molecules have the same keys in the same order
   for (size_t k = 0; k < dict.size(); ++k) {
-    const Value key = dict.key(k);
-    if (key.kind() != Kind::text) return false;
-    if (key.text() == kPositionsKey || key.text() == kNumbersKey) continue;
-    const size_t number = column_of(key.text(), guess);
-    guess = number + 1;
-    Column& column = columns_[number];
-    if (column.last_molecule == molecule) {
-      entries_[column.last_entry].value = dict.value(k);
-      continue;
+    if (dict.key(k).kind() != Kind::text) return false;
+    const std::string_view key = dict.key(k).text();
+    if (key == kPositionsKey || key == kNumbersKey) continue;
+    if (guess >= keys_.size() || keys_[guess] != key) {
+      guess = static_cast<size_t>(std::ranges::find(keys_, key) - keys_.begin());
+      if (guess == keys_.size()) keys_.push_back(key);
     }
-    column.last_molecule = molecule;
-    column.last_entry = entries_.size();
-    entries_.push_back({static_cast<int32_t>(number), dict.value(k)});
+    entries_.push_back({static_cast<int32_t>(guess++), dict.value(k)});
   }
   return true;
 }
 
-// Mostly all molecules have the same keys in the same order.
-size_t ValueMolecules::column_of(std::string_view key, size_t guess) {
-  if (guess < columns_.size() && columns_[guess].key == key) return guess;
-  const auto found = std::ranges::find(columns_, key, &Column::key);
-  if (found == columns_.end()) {
-    columns_.push_back({.key = key});
-    return columns_.size() - 1;
+bool ValueMolecules::settle_structure(std::span<Entry> structure) const {
+  for (Entry& entry : structure.first(kStructure)) {
+    const auto tensor = stored_tensor(entry.value);
+    if (!tensor) return false;
+    entry.tensor = *tensor;
   }
-  return static_cast<size_t>(found - columns_.begin());
+  const StoredTensor &positions = structure[0].tensor, &numbers = structure[1].tensor;
+  if (numbers.shape.size() != 1 || !is_integer(numbers.dtype) || numbers.shape[0] >= kMostAtoms) return false;
+  return is_floating(positions.dtype) && std::ranges::equal(positions.shape, std::array{numbers.shape[0], int64_t{3}});
 }
 
-bool ValueMolecules::settle_structure() {
-  for (Molecule& molecule : molecules_) {
-    const auto positions = stored_tensor(molecule.positions_value), numbers = stored_tensor(molecule.numbers_value);
-    if (!positions || !numbers) return false;
-    if (numbers->shape.size() != 1 || !is_integer(numbers->dtype) || numbers->shape[0] >= kMostAtoms) return false;
-    molecule.n_atoms = numbers->shape[0];
-    const std::array<int64_t, 2> expected{molecule.n_atoms, 3};
-    if (!is_floating(positions->dtype) || !std::ranges::equal(positions->shape, expected)) return false;
-    molecule.positions = *positions;
-    molecule.numbers = *numbers;
-    molecule.bytes = positions->bytes + numbers->bytes;
-    if (positions->is_copied) molecule.copied_bytes += positions->bytes;
-    if (numbers->is_copied) molecule.copied_bytes += numbers->bytes;
-  }
-  if (!molecules_.empty()) schema_.positions = molecules_.front().positions.dtype;
-  return true;
-}
-
-void ValueMolecules::identify_columns(const KeyLevels& levels) {
-  for (size_t number = 0; number < columns_.size(); ++number) {
-    const std::string_view key = columns_[number].key;
+void ValueMolecules::identify_keys(const KeyLevels& levels) {
+  known_.resize(keys_.size());
+  ragged_.resize(keys_.size());
+  for (const std::string_view key : keys_) {
     FieldDeclaration field{Scope::builtin, std::string(key), {}, std::nullopt};
     const auto prefix = std::ranges::find_if(kPrefixes, [&](const auto& one) { return key.starts_with(one.first); });
     if (const BuiltinField* const builtin = find_builtin(key)) {
@@ -206,7 +163,8 @@ void ValueMolecules::identify_columns(const KeyLevels& levels) {
       field.key = key.substr(prefix->first.size());
     } else {
       const auto known = levels.find(key);
-      const bool per_atom = known != levels.end() ? known->second : every_value_has_rows(static_cast<int32_t>(number));
+      const auto number = static_cast<int32_t>(schema_.fields.size());
+      const bool per_atom = known != levels.end() ? known->second : every_value_has_rows(number);
       field.scope = per_atom ? Scope::atom_property : Scope::molecule_property;
     }
     if (field.scope == Scope::atom_property) field.type.level = Level::atom;
@@ -215,104 +173,73 @@ void ValueMolecules::identify_columns(const KeyLevels& levels) {
 }
 
 bool ValueMolecules::every_value_has_rows(int32_t field) const {
-  return std::ranges::all_of(molecules_, [&](const Molecule& molecule) {
-    const auto of_molecule =
-        std::span(entries_).subspan(molecule.first_entry, molecule.last_entry - molecule.first_entry);
-    return std::ranges::all_of(of_molecule, [&](const Entry& entry) {
-      return entry.field != field || has_rows(entry.value, molecule.n_atoms);
-    });
-  });
-}
-
-// A key may name the field of another one that has its scope in front.
-bool ValueMolecules::has_distinct_fields() const {
-  for (size_t i = 0; i < columns_.size(); ++i) {
-    const FieldDeclaration& field = schema_.fields[i];
-    if (field.key == columns_[i].key) continue;
-    const auto same = [&](const FieldDeclaration& other) {
-      return other.scope == field.scope && other.key == field.key;
-    };
-    if (std::ranges::count_if(schema_.fields, same) > 1) return false;
+  for (int64_t i = 0; i < size(); ++i) {
+    for (const Entry& entry : entries(i)) {
+      if (entry.field == field && !has_rows(entry.value, n_atoms(i))) return false;
+    }
   }
   return true;
 }
 
 // Types and shapes of one value; false where the field cannot have it.
 bool ValueMolecules::settle(Entry& entry, int64_t n_atoms) {
-  Column& column = columns_[static_cast<size_t>(entry.field)];
-  FieldDeclaration& field = schema_.fields[static_cast<size_t>(entry.field)];
+  const auto number = static_cast<size_t>(entry.field);
+  FieldDeclaration& field = schema_.fields[number];
   const bool per_atom = field.type.level == Level::atom;
   const BuiltinField* const builtin = field.scope == Scope::builtin ? find_builtin(field.key) : nullptr;
-  entry.type.level = field.type.level;
   if (entry.value.kind() == Kind::text) {
     if (per_atom || (builtin != nullptr && builtin->kind != ValueKind::string)) return false;
-    entry.type.kind = ValueKind::string;
-    entry.type.dtype = DType::uint8;
+    entry.type = {.level = field.type.level, .kind = ValueKind::string, .dtype = DType::uint8};
     entry.tensor.data = as_bytes(entry.value.text());
   } else {
     const auto tensor = stored_tensor(entry.value);
     if (!tensor || (per_atom && (tensor->shape.empty() || tensor->shape[0] != n_atoms))) return false;
     entry.tensor = *tensor;
-    entry.type.dtype = tensor->dtype;
-    entry.row_shape = per_atom ? tensor->shape.subspan(1) : tensor->shape;
-    if (builtin != nullptr) {
-      if (!fits_label(*builtin, tensor->dtype) || !std::ranges::equal(entry.row_shape, builtin->row.dims()))
-        return false;
-    } else if (tensor->shape.empty()) {
-      if (tensor->dtype == DType::uint64) return false;
-      column.has_numbers = true;
-    }
+    entry.type = {.level = field.type.level, .kind = ValueKind::numeric, .dtype = tensor->dtype};
+    entry.row_shape = tensor->shape.subspan(per_atom ? 1 : 0);
+    const bool fits = builtin != nullptr ? fits_label(*builtin, tensor->dtype) &&
+                                               std::ranges::equal(entry.row_shape, builtin->row.dims())
+                                         : !tensor->shape.empty() || tensor->dtype != DType::uint64;
+    if (!fits) return false;
   }
-  if (!column.known) {
-    column.known = true;
+  if (!known_[number]) {
+    known_[number] = true;
     field.type = entry.type;
-    field.row_shape.emplace();
-    for (const int64_t dim : entry.row_shape) field.row_shape->push_back(dim);
-  } else {
-    column.same_shape = column.same_shape && std::ranges::equal(entry.row_shape, field.row_shape->dims());
-    uniform_ = uniform_ && column.same_shape && entry.type == field.type;
+    field.row_shape = Shape(entry.row_shape);
+  } else if (entry.type != field.type || !std::ranges::equal(entry.row_shape, field.row_shape->dims())) {
+    ragged_[number] = ragged_[number] || !std::ranges::equal(entry.row_shape, field.row_shape->dims());
+    uniform_ = false;
   }
   return true;
 }
 
 MoleculeExtent ValueMolecules::extent(int64_t index) const {
-  const Molecule& molecule = at(index);
-  return {molecule.n_atoms, static_cast<int64_t>(molecule.copied_bytes), static_cast<int64_t>(molecule.bytes)};
+  size_t bytes = 0, copied = 0;
+  for (const Entry& entry : all(index)) {
+    bytes += entry.tensor.bytes;
+    if (entry.tensor.is_copied) copied += entry.tensor.bytes;
+  }
+  return {n_atoms(index), static_cast<int64_t>(copied), static_cast<int64_t>(bytes)};
 }
 
 Bytes ValueMolecules::decode(int64_t index, std::span<std::byte> scratch) const {
-  const Molecule& molecule = at(index);
-  const std::span<std::byte> record = scratch.first(molecule.copied_bytes);
-  std::span<std::byte> rest = record;
-  const auto copy = [&](const StoredTensor& tensor, const Value& value) {
-    if (!tensor.is_copied) return;
-    copy_out(value.array(), rest.first(tensor.bytes));
-    rest = rest.subspan(tensor.bytes);
-  };
-  copy(molecule.positions, molecule.positions_value);
-  copy(molecule.numbers, molecule.numbers_value);
-  for (const Entry& entry : entries(index)) copy(entry.tensor, entry.value);
-  return record;
+  size_t end = 0;
+  for (const Entry& entry : all(index)) {
+    if (!entry.tensor.is_copied) continue;
+    copy_out(entry.value.array(), scratch.subspan(end, entry.tensor.bytes));
+    end += entry.tensor.bytes;
+  }
+  return scratch.first(end);
 }
 
 void ValueMolecules::visit(int64_t index, Bytes record, MoleculeVisitor& visitor) const {
-  const Molecule& molecule = at(index);
-  CopiedValues values(record);
-  const Bytes positions = values.next(molecule.positions, molecule.positions_value);
-  const Bytes numbers = values.next(molecule.numbers, molecule.numbers_value);
-  visitor.geometry({molecule.n_atoms, molecule.positions.dtype, positions, numbers, molecule.numbers.dtype});
+  const std::span<const Entry> structure = all(index);
+  const Bytes positions = take_data(structure[0], record), numbers = take_data(structure[1], record);
+  visitor.geometry({n_atoms(index), positions_dtype(index), positions, numbers, structure[1].tensor.dtype});
   for (const Entry& entry : entries(index)) {
     const FieldDeclaration& field = schema_.fields[static_cast<size_t>(entry.field)];
-    FieldView view{
-        .scope = field.scope, .key = field.key, .type = entry.type, .row_shape = {}, .declaration = entry.field};
-    for (const int64_t dim : entry.row_shape) view.row_shape.push_back(dim);
-    visitor.field(view, values.next(entry.tensor, entry.value));
+    visitor.field({field.scope, field.key, entry.type, Shape(entry.row_shape), entry.field}, take_data(entry, record));
   }
-}
-
-std::span<const ValueMolecules::Entry> ValueMolecules::entries(int64_t index) const {
-  const Molecule& molecule = at(index);
-  return std::span(entries_).subspan(molecule.first_entry, molecule.last_entry - molecule.first_entry);
 }
 
 }  // namespace atompack

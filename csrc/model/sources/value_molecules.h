@@ -56,53 +56,40 @@ class ValueMolecules final : public MoleculeSource {
   // Nothing where a value cannot be a field (None, a list), or a label has another type or shape than formats know.
   static std::unique_ptr<ValueMolecules> make(std::span<const Value> dicts, const KeyLevels& levels);
 
-  int64_t size() const override { return std::ssize(molecules_); }
+  int64_t size() const override { return std::ssize(starts_) - 1; }
   std::span<const MoleculeSchema> schemas() const override { return {&schema_, 1}; }
   int32_t schema_of(int64_t) const override { return 0; }
   void prepare(std::span<const int64_t>) const override {}
   MoleculeExtent extent(int64_t index) const override;
-  bool needs_scratch(int64_t index) const override { return at(index).copied_bytes > 0; }
+  bool needs_scratch(int64_t index) const override { return extent(index).decoded_bytes > 0; }
   Bytes decode(int64_t index, std::span<std::byte> scratch) const override;
   void visit(int64_t index, Bytes record, MoleculeVisitor& visitor) const override;
   void locate(DataError& error, int64_t index) const override { error.at_molecule(index); }
 
-  std::span<const Entry> entries(int64_t index) const;
-  DType positions_dtype(int64_t index) const { return at(index).positions.dtype; }
+  std::span<const Entry> entries(int64_t index) const { return all(index).subspan(kStructure); }
+  DType positions_dtype(int64_t index) const { return all(index)[0].tensor.dtype; }
 
   // Whether all values have the types and row shapes that the schema declares.
   bool is_uniform() const { return uniform_; }
 
-  // Whether a molecule has a single number for this field, which is a custom one.
-  bool has_numbers(size_t field) const { return columns_[field].has_numbers; }
-
  private:
-  struct Column {
-    std::string_view key;
-    int64_t last_molecule = -1;
-    size_t last_entry = 0;
-    bool known = false, same_shape = true, has_numbers = false;
-  };
-  struct Molecule {
-    Value positions_value, numbers_value;
-    size_t first_entry, last_entry;
-    StoredTensor positions = {}, numbers = {};
-    int64_t n_atoms = 0;
-    size_t copied_bytes = 0, bytes = 0;
-  };
+  static constexpr size_t kStructure = 2;  // entries of each molecule in front: positions, atomic numbers
 
-  const Molecule& at(int64_t index) const { return molecules_[static_cast<size_t>(index)]; }
-  bool gather(std::span<const Value> dicts);
-  bool gather_keys(const Value& dict, int64_t molecule);
-  size_t column_of(std::string_view key, size_t guess);
-  bool settle_structure();
-  void identify_columns(const KeyLevels& levels);
+  std::span<const Entry> all(int64_t index) const {
+    const auto i = static_cast<size_t>(index);
+    return std::span(entries_).subspan(starts_[i], starts_[i + 1] - starts_[i]);
+  }
+  int64_t n_atoms(int64_t index) const { return all(index)[1].tensor.shape[0]; }
+  bool gather(const Value& dict);
+  bool settle_structure(std::span<Entry> structure) const;
+  void identify_keys(const KeyLevels& levels);
   bool every_value_has_rows(int32_t field) const;
-  bool has_distinct_fields() const;
   bool settle(Entry& entry, int64_t n_atoms);
 
-  std::vector<Molecule> molecules_;
-  std::vector<Entry> entries_;  // by molecule
-  std::vector<Column> columns_;
+  std::vector<Entry> entries_;     // by molecule
+  std::vector<size_t> starts_{0};  // of each molecule, and the end
+  std::vector<std::string_view> keys_;
+  std::vector<bool> known_, ragged_;  // by field
   MoleculeSchema schema_;
   bool uniform_ = true;
 };

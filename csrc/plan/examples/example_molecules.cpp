@@ -1,5 +1,6 @@
 #include "plan/examples/example_molecules.h"
 
+#include <algorithm>
 #include <array>
 #include <numeric>
 
@@ -8,16 +9,12 @@ namespace {
 
 const Request kEverything;
 
-// The values of one field, one observation a molecule that has it.
-using Observed = std::vector<std::vector<const Observation*>>;
-
 std::vector<Observation> observe(const ValueMolecules& source) {
   std::vector<Observation> all;
   for (int64_t molecule = 0; molecule < source.size(); ++molecule) {
     for (const ValueMolecules::Entry& entry : source.entries(molecule)) {
       const bool has_rows = entry.type.level == Level::molecule || source.extent(molecule).n_atoms > 0;
-      all.push_back({molecule, entry.field, entry.type, {}, has_rows});
-      for (const int64_t dim : entry.row_shape) all.back().row_shape.push_back(dim);
+      all.push_back({molecule, entry.field, entry.type, Shape(entry.row_shape), has_rows});
     }
   }
   return all;
@@ -44,8 +41,10 @@ std::optional<MoleculesPlan> plan_molecules(std::span<const Value> dicts, std::s
   count_rows(source, batch);
   batch.table = plan.fields->heads();
   batch.positions = common_positions(source);
+  // A key may name the field of another one that has its scope in front.
+  if (plan.fields->size() != source.schemas().front().fields.size()) return std::nullopt;
   const std::vector<Observation> all = source.is_uniform() ? std::vector<Observation>{} : observe(source);
-  Observed observed(plan.fields->size());
+  std::vector<std::vector<const Observation*>> observed(plan.fields->size());
   for (const Observation& seen : all) observed[static_cast<size_t>(seen.field)].push_back(&seen);
   for (size_t field = 0; field < plan.fields->size(); ++field) {
     try {
@@ -53,8 +52,13 @@ std::optional<MoleculesPlan> plan_molecules(std::span<const Value> dicts, std::s
     } catch (const FieldError&) {
       return std::nullopt;
     }
+    const FieldDeclaration& declared = source.schemas().front().fields[field];
+    const auto is_number = [](const Observation* seen) { return seen->row_shape.rank() == 0; };
+    const bool has_numbers =
+        declared.row_shape ? declared.row_shape->rank() == 0 : std::ranges::any_of(observed[field], is_number);
+    if (declared.scope != Scope::molecule_property || !has_numbers) continue;
     DType& dtype = batch.fields.back().type.dtype;
-    if (source.has_numbers(field)) dtype = number_dtype(dtype);
+    dtype = number_dtype(dtype);
   }
   lay_out(batch, arena);
   return plan;

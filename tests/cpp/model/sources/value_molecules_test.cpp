@@ -119,7 +119,6 @@ TEST(ValueMolecules, FieldsAreViewsOfTheValues) {
   EXPECT_EQ(fields[1].scope, Scope::atom_property);
   EXPECT_EQ(fields[3].scope, Scope::molecule_property);
   EXPECT_EQ(fields[3].key, "flag");
-  EXPECT_TRUE(molecules->has_numbers(3));
   const ValueRecorder seen = visited(*molecules, 1);
   EXPECT_EQ(seen.n_atoms, 2);
   EXPECT_EQ(seen.numbers_dtype, DType::int16);
@@ -172,19 +171,6 @@ TEST(ValueMolecules, TypesAndShapesThatDiffer) {
   EXPECT_FALSE(shapes.molecules()->schemas().front().fields[0].row_shape);
 }
 
-TEST(ValueMolecules, LastValueOfAKeyCounts) {
-  const Dicts dicts(2, [](pickle::Writer& out, int) {
-    put_structure(out, 1);
-    for (const int64_t value : {1, 2}) {
-      out.key("x");
-      out.integer(value);
-    }
-  });
-  const ValueRecorder seen = visited(*dicts.molecules(), 1);
-  ASSERT_EQ(seen.fields.size(), 1u);
-  EXPECT_EQ(load_le<int64_t>(seen.fields[0].data.data()), 2);
-}
-
 TEST(ValueMolecules, WhatNoFieldHolds) {
   using Write = std::function<void(pickle::Writer&)>;
   const std::vector<std::pair<std::string, Write>> odd = {
@@ -208,14 +194,6 @@ TEST(ValueMolecules, WhatNoFieldHolds) {
     });
     EXPECT_FALSE(dicts.molecules()) << i;
   }
-  const Dicts twice(1, [](pickle::Writer& out, int) {
-    put_structure(out, 2);
-    for (const char* const key : {"x", "properties/x"}) {
-      out.key(key);
-      out.integer(1);
-    }
-  });
-  EXPECT_FALSE(twice.molecules()) << "two keys of one field";
 }
 
 }  // namespace

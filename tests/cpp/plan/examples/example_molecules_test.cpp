@@ -80,6 +80,15 @@ TEST(ExampleMolecules, KindsDoNot) {
                }).plan);
 }
 
+TEST(ExampleMolecules, TwoKeysOfOneField) {
+  EXPECT_FALSE(PlannedMolecules(1, [](pickle::Writer& out, int) {
+                 for (const char* const key : {"x", "properties/x"}) {
+                   out.key(key);
+                   out.integer(1);
+                 }
+               }).plan);
+}
+
 TEST(ExampleMolecules, NumbersAreWide) {
   const PlannedMolecules batch(2, [](pickle::Writer& out, int) {
     out.key("x");
