@@ -207,7 +207,8 @@ def _stack_if_equal(name: str, level: Level, entries: list[Any], ptr: Value) -> 
     others = [entry for entry in entries if entry is not None and not isinstance(entry, Tensor)]
     if tensors and others:
         raise FieldError(f"types that cannot share a batch: tensors and strings (field {name!r})")
-    if (common := _common(tensors)) is not None:
+    dtypes = {tensor.dtype for tensor in tensors}
+    if len(dtypes) > 1 and (common := common_dtype(list(dtypes))) is not None:
         entries = [e.to(common) if isinstance(e, Tensor) else e for e in entries]
         tensors = [entry for entry in entries if isinstance(entry, Tensor)]
     start = 1 if level == "atom" else 0
@@ -229,17 +230,13 @@ def _stack_if_equal(name: str, level: Level, entries: list[Any], ptr: Value) -> 
 
 def _cat(name: str, tensors: list[Tensor]) -> Tensor:
     """Widths mix to the widest, kinds do not mix."""
-    if (common := _common(tensors)) is None:
-        dtypes = {tensor.dtype for tensor in tensors}
+    dtypes = {tensor.dtype for tensor in tensors}
+    if len(dtypes) == 1:
+        return torch.cat(tensors)
+    if (common := common_dtype(list(dtypes))) is None:
         kinds = " and ".join(sorted(str(dtype).removeprefix("torch.") for dtype in dtypes))
         raise FieldError(f"types that cannot share a batch: {kinds} (field {name!r})")
     return torch.cat([tensor.to(common) for tensor in tensors])
-
-
-def _common(tensors: list[Tensor]) -> torch.dtype | None:
-    """The type that all tensors are widened to, or None if there is none."""
-    dtypes = {tensor.dtype for tensor in tensors}
-    return dtypes.pop() if len(dtypes) == 1 else common_dtype(list(dtypes)) if dtypes else None
 
 
 def _packed(batch: MoleculeBatch) -> MoleculeBatch:

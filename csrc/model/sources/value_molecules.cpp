@@ -111,8 +111,10 @@ std::unique_ptr<ValueMolecules> ValueMolecules::make(std::span<const Value> dict
   }
   made->identify_keys(levels);
   for (int64_t i = 0; i < made->size(); ++i) {
-    for (size_t k = made->starts_[i] + kStructure; k < made->starts_[i + 1]; ++k) {
-      if (!made->settle(made->entries_[k], made->n_atoms(i))) return nullptr;
+    for (size_t k = made->starts_[i]; k < made->starts_[i + 1]; ++k) {
+      Entry& entry = made->entries_[k];
+      if (entry.field >= 0 && !made->settle(entry, made->n_atoms(i))) return nullptr;
+      made->any_copied_ = made->any_copied_ || entry.tensor.is_copied;
     }
   }
   for (size_t field = 0; field < made->keys_.size(); ++field) {

@@ -61,7 +61,7 @@ class ValueMolecules final : public MoleculeSource {
   int32_t schema_of(int64_t) const override { return 0; }
   void prepare(std::span<const int64_t>) const override {}
   MoleculeExtent extent(int64_t index) const override;
-  bool needs_scratch(int64_t index) const override { return extent(index).decoded_bytes > 0; }
+  bool needs_scratch(int64_t index) const override { return any_copied_ && extent(index).decoded_bytes > 0; }
   Bytes decode(int64_t index, std::span<std::byte> scratch) const override;
   void visit(int64_t index, Bytes record, MoleculeVisitor& visitor) const override;
   void locate(DataError& error, int64_t index) const override { error.at_molecule(index); }
@@ -91,7 +91,7 @@ class ValueMolecules final : public MoleculeSource {
   std::vector<std::string_view> keys_;
   std::vector<bool> known_, ragged_;  // by field
   MoleculeSchema schema_;
-  bool uniform_ = true;
+  bool uniform_ = true, any_copied_ = false;
 };
 
 }  // namespace atompack
