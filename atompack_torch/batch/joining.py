@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import get_worker_info
 
-from atompack_torch._core import allocate_arena, view_arena
+from atompack_torch._core import common_dtype, pack_tensors
 from atompack_torch.batch.exact_values import check_unmasked, check_unmasked_items, converted
 from atompack_torch.batch.molecule import Molecule
 from atompack_torch.batch.molecule_batch import MoleculeBatch
@@ -193,7 +193,11 @@ def _stacked(name: str, piece: _Piece, level: Level, like: Tensor) -> Tensor:
 
 
 def _missing(name: str, shape: tuple[int, ...], like: Tensor) -> Tensor:
-    value = float("nan") if like.is_floating_point() and name not in GEOMETRY else 0
+    value: complex = 0
+    if like.is_complex():
+        value = complex("nan+nanj")
+    elif like.is_floating_point() and name not in GEOMETRY:
+        value = float("nan")
     return torch.full(shape, value, dtype=like.dtype, device=like.device)
 
 
@@ -203,6 +207,10 @@ def _stack_if_equal(name: str, level: Level, entries: list[Any], ptr: Value) -> 
     others = [entry for entry in entries if entry is not None and not isinstance(entry, Tensor)]
     if tensors and others:
         raise FieldError(f"types that cannot share a batch: tensors and strings (field {name!r})")
+    dtypes = {tensor.dtype for tensor in tensors}
+    if len(dtypes) > 1 and (common := common_dtype(list(dtypes))) is not None:
+        entries = [e.to(common) if isinstance(e, Tensor) else e for e in entries]
+        tensors = [entry for entry in entries if isinstance(entry, Tensor)]
     start = 1 if level == "atom" else 0
     with_rows = [t for t in tensors if level == "molecule" or len(t)]
     shapes = {tuple(t.shape[start:]) for t in with_rows}
@@ -223,15 +231,12 @@ def _stack_if_equal(name: str, level: Level, entries: list[Any], ptr: Value) -> 
 def _cat(name: str, tensors: list[Tensor]) -> Tensor:
     """Widths mix to the widest, kinds do not mix."""
     dtypes = {tensor.dtype for tensor in tensors}
-    if len(dtypes) > 1:
-        if all(dtype.is_floating_point for dtype in dtypes):
-            tensors = [tensor.double() for tensor in tensors]
-        elif dtypes == {torch.int32, torch.int64}:
-            tensors = [tensor.long() for tensor in tensors]
-        else:
-            kinds = " and ".join(sorted(str(dtype).removeprefix("torch.") for dtype in dtypes))
-            raise FieldError(f"types that cannot share a batch: {kinds} (field {name!r})")
-    return torch.cat(tensors)
+    if len(dtypes) == 1:
+        return torch.cat(tensors)
+    if (common := common_dtype(list(dtypes))) is None:
+        kinds = " and ".join(sorted(str(dtype).removeprefix("torch.") for dtype in dtypes))
+        raise FieldError(f"types that cannot share a batch: {kinds} (field {name!r})")
+    return torch.cat([tensor.to(common) for tensor in tensors])
 
 
 def _packed(batch: MoleculeBatch) -> MoleculeBatch:
@@ -239,14 +244,7 @@ def _packed(batch: MoleculeBatch) -> MoleculeBatch:
     if get_worker_info() is None:
         return batch
     structure, tensors = batch._take_apart()
-    places, end = [], 0
-    for tensor in tensors:
-        places.append((tensor.dtype, end, tuple(tensor.shape)))
-        end += -(-tensor.nbytes // 64) * 64
-    arena = allocate_arena(end, shared=True)
-    views = view_arena(arena, places)
-    for view, tensor in zip(views, tensors, strict=True):
-        view.copy_(tensor)
+    arena, views = pack_tensors(tensors)
     return MoleculeBatch._put_together(structure, views, batch._mask_rows.values(), arena)
 
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import default_collate
 
+from atompack_torch._core import FieldTable
 from atompack_torch.batch.molecule import Molecule
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.errors import FieldError
@@ -29,9 +30,11 @@ from atompack_torch.fields import (
 Heads = tuple[tuple[int, str, Any], ...]
 
 
-def molecules_of(arena: Tensor, heads: Heads, values: list[Any], masks: Tensor) -> MoleculeBatch:
-    """A batch of what the native core hands over: structure, then the fields of ``heads``."""
-    names, infos, rows = _described(heads)
+def molecules_of(
+    arena: Tensor, table: FieldTable, values: list[Any], masks: Tensor, faults: list[Any]
+) -> MoleculeBatch:
+    """A batch from what the native core hands over: structure, then the fields of ``table``."""
+    names, infos, rows = _described(tuple(table.fields()))
     fields = dict(zip(names, values, strict=True))
     return MoleculeBatch(fields, infos, masks if rows else None, rows, arena)
 

@@ -213,11 +213,12 @@ class ShardDataset(BatchDataset[Any]):
     def _collated(self, indices: Indices) -> tuple[Tensor | None, Any]:
         """A batch, and the arena that it lies in if it does."""
         opened = self._open()
-        made = None
-        if opened.native is not None:
-            in_worker = get_worker_info() is not None
-            made = opened.native.collate(indices, self._selection, in_worker, molecules_of)
-        return (None, opened.one_by_one(self._numbers(indices))) if made is None else made
+        if opened.native is None:
+            return None, opened.one_by_one(self._numbers(indices))
+        in_worker = get_worker_info() is not None
+        return opened.whole(
+            opened.native.collate(indices, self._selection, in_worker, molecules_of)
+        )
 
     def _numbers(self, indices: Indices) -> list[int]:
         """The numbers in the whole data set."""
@@ -260,10 +261,18 @@ class _Opened:
             return self.pickles.example(number)
         return read_example(self.reader, number)
 
-    def one_by_one(self, numbers: Sequence[int]) -> Any:
+    def whole(
+        self, made: tuple[Tensor | None, Any, Sequence[int] | None]
+    ) -> tuple[Tensor | None, Any]:
+        """The arena and the batch of what the native core made, or of the examples it read."""
+        arena, batch, numbers = made
+        return (arena, batch) if numbers is None else (None, self.one_by_one(numbers, batch))
+
+    def one_by_one(self, numbers: Sequence[int], examples: list[Any] | None = None) -> Any:
         """A batch of examples that the native core does not collate."""
         levels = self._levels if self.native is None else self.native.levels()
-        examples = [self.example(number) for number in numbers]
+        if examples is None:
+            examples = [self.example(number) for number in numbers]
         return Examples(numbers, levels, jagged=self._jagged).collate(examples)
 
 
@@ -298,8 +307,7 @@ class _ExamplesAhead:
         self._native.ask(self._opened.native, indices, self._selection)
 
     def take(self) -> Any:
-        numbers, made = self._native.take(molecules_of)
-        return self._opened.one_by_one(numbers) if made is None else made[1]
+        return self._opened.whole(self._native.take(molecules_of))[1]
 
     def __len__(self) -> int:
         return len(self._native)

@@ -16,8 +16,10 @@ class Shape {
   static constexpr int kMaxRank = 62;
 
   Shape() = default;
-  Shape(std::initializer_list<int64_t> dims) {
-    for (const int64_t dim : dims) push_back(dim);
+  Shape(std::initializer_list<int64_t> dims) : Shape(std::span(dims.begin(), dims.size())) {}
+
+  explicit Shape(std::span<const int64_t> dims) : rank_(static_cast<int>(dims.size())) {
+    std::ranges::copy(dims, dims_.begin());
   }
 
   // Copies only the dimensions in use.

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "bindings/dtypes.h"
+#include "bindings/example_reader.h"
 #include "bindings/indices.h"
 #include "bindings/tensor_caster.h"
 #include "bindings/unlocked.h"
@@ -13,6 +14,7 @@
 #include "collate/collator.h"
 #include "collate/prefetcher.h"
 #include "collate/torch_threads.h"
+#include "plan/type_rules.h"
 
 namespace atompack::bindings {
 namespace {
@@ -28,9 +30,15 @@ std::shared_ptr<Collator> make_collator(std::shared_ptr<MoleculeSource> source, 
   return make_shared_handle<Collator>(std::move(source), std::move(request));
 }
 
-Shown shown(const Collator& collator, const std::optional<at::Tensor>& selection) {
-  return Shown(collator.source()->size(), selection, "molecule");
-}
+constexpr auto to_object = []<typename Held>(Held& held) -> py::object {
+  if constexpr (std::is_same_v<Held, collate::Strings>) {
+    py::list texts(held.size());
+    for (size_t i = 0; i < held.size(); ++i) texts[i] = held[i] ? to_str(*held[i]) : py::object(py::none());
+    return texts;
+  } else {
+    return py::cast(std::move(held));
+  }
+};
 
 // positions, atomic_numbers, batch, ptr, n_atoms, index, then edges, then the fields of the table
 py::list values_of(Batch& batch) {
@@ -41,17 +49,13 @@ py::list values_of(Batch& batch) {
   for (const at::Tensor* tensor : structure) all[place++] = py::cast(*tensor);
   for (const at::Tensor& tensor : batch.edges) all[place++] = py::cast(tensor);
   for (auto& value : batch.values) {
-    all[place++] = std::visit([](auto& held) { return py::cast(std::move(held)); }, value);
+    all[place++] = std::visit(to_object, value);
   }
   return all;
 }
 
-// (arena, table, values, masks, [(field, fault)])
-py::tuple hand_over(Batch batch) {
-  py::list faults;
-  for (const auto& fault : batch.faults) faults.append(py::make_tuple(fault.field, fault.message));
-  return py::make_tuple(batch.arena, std::const_pointer_cast<FieldTable>(batch.table), values_of(batch), batch.masks,
-                        faults);
+Shown shown(const Collator& collator, const std::optional<at::Tensor>& selection) {
+  return Shown(collator.source()->size(), selection, "molecule");
 }
 
 py::tuple collate_indices(const Collator& self, const py::object& indices, const std::optional<at::Tensor>& selection,
@@ -107,7 +111,7 @@ at::Tensor receive_arena(const PyTicket& ticket, size_t bytes) {
 py::list describe(const FieldTable& table) {
   py::list all;
   for (const auto& head : table.fields()) {
-    all.append(py::make_tuple(static_cast<int>(head.id.scope), head.id.key, name_of(head.level)));
+    all.append(py::make_tuple(static_cast<int>(head.id.scope), to_str(head.id.key), name_of(head.level)));
   }
   return all;
 }
@@ -124,7 +128,23 @@ std::vector<at::Tensor> view_arena(const at::Tensor& arena, const std::vector<Py
   return views;
 }
 
+// The type that tensors of these types are joined in; nothing where they do not mix.
+std::optional<at::ScalarType> common_dtype(const std::vector<at::ScalarType>& types) {
+  std::optional<DType> common = collate::dtype_of(types.at(0));
+  for (size_t i = 1; common && i < types.size(); ++i) {
+    common = collate::common_dtype(*common, collate::dtype_of(types[i]));
+  }
+  return common ? std::optional(collate::scalar_type_of(*common)) : std::nullopt;
+}
+
 }  // namespace
+
+py::tuple hand_over(Batch batch) {
+  py::list faults;
+  for (const auto& fault : batch.faults) faults.append(py::make_tuple(fault.field, fault.message));
+  return py::make_tuple(batch.arena, std::const_pointer_cast<FieldTable>(batch.table), values_of(batch), batch.masks,
+                        faults);
+}
 
 void bind_collate(py::module_& module) {
   py::class_<FieldTable, std::shared_ptr<FieldTable>>(module, "FieldTable", py::dynamic_attr())
@@ -144,12 +164,18 @@ void bind_collate(py::module_& module) {
       .def("ask", &ask, py::arg("collator"), py::arg("indices"), py::arg("selection"))
       .def("take", &take)
       .def("__len__", &Prefetcher::size);
+  module.def("common_dtype", &common_dtype, py::arg("dtypes"));
   module.def(
-      "allocate_arena",
-      [](size_t bytes, bool shared) {
-        return collate::allocate_arena(bytes, shared ? ArenaKind::shared : ArenaKind::heap);
+      "pack_tensors",
+      [](const std::vector<at::Tensor>& tensors) {
+        std::vector<collate::TensorSpec> specs;
+        for (const at::Tensor& one : tensors)
+          specs.push_back({collate::dtype_of(one.scalar_type()), one.sizes().vec()});
+        collate::ArenaTensors packed = collate::allocate_tensors(specs, ArenaKind::shared);
+        for (size_t i = 0; i < tensors.size(); ++i) packed.views[i].copy_(tensors[i]);
+        return std::make_tuple(std::move(packed.arena), std::move(packed.views));
       },
-      py::arg("bytes"), py::arg("shared"));
+      py::arg("tensors"));
   module.def("ring_to_attach", &ring_to_attach);
   module.def(
       "attach_ring", [](const PyAddress& address) { return collate::attach_ring(address_of(address)); },

@@ -11,13 +11,6 @@ namespace {
 
 namespace py = pybind11;
 
-py::object string_object(std::string_view text) {
-  auto decoded = py::reinterpret_steal<py::object>(
-      PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "surrogatepass"));
-  if (!decoded) throw py::error_already_set();
-  return decoded;
-}
-
 py::bytes bytes_of(Bytes bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
 
 py::object big_integer(Bytes bytes) {
@@ -80,6 +73,13 @@ py::object dict_of(const Value& value) {
 
 }  // namespace
 
+py::object to_str(std::string_view text) {
+  auto decoded = py::reinterpret_steal<py::object>(
+      PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "surrogatepass"));
+  if (!decoded) throw py::error_already_set();
+  return decoded;
+}
+
 py::object to_python(const Value& value) {
   switch (value.kind()) {
     case Kind::none:
@@ -93,7 +93,7 @@ py::object to_python(const Value& value) {
     case Kind::real:
       return py::float_(value.real());
     case Kind::text:
-      return string_object(value.text());
+      return to_str(value.text());
     case Kind::bytes:
       return bytes_of(value.bytes());
     case Kind::list:

@@ -2,6 +2,7 @@
 
 #include <pybind11/stl.h>
 
+#include "bindings/collate.h"
 #include "bindings/example_reader.h"
 #include "bindings/indices.h"
 #include "bindings/tensor_caster.h"
@@ -17,6 +18,7 @@ namespace {
 namespace py = pybind11;
 using atlas_shards::Reader;
 using collate::ArenaKind;
+using collate::CollatedExamples;
 using collate::ExampleBatch;
 using collate::ExampleCollator;
 using collate::ExampleNode;
@@ -38,116 +40,90 @@ std::shared_ptr<ExampleCollator> make_collator(std::shared_ptr<Reader> reader, b
 // Builds the objects of a batch.
 class Unfolding {
  public:
-  // `molecules` makes a batch of (arena, heads, values, masks).
-  Unfolding(const ExampleBatch& batch, const py::function& molecules) : batch_(batch), molecules_(molecules) {}
+  // `molecules` makes a batch of what hand_over() returns.
+  Unfolding(ExampleBatch& batch, const py::function& molecules) : batch_(batch), molecules_(molecules) {}
 
-  py::object node(const ExampleNode& node) const {
+  py::object node(const ExampleNode& node) {
     switch (node.form) {
       case ExampleNode::Form::tensor:
         return tensor(node.leaves.front());
       case ExampleNode::Form::tensors:
-        return tensors(node);
+        return list(node.leaves, [&](size_t leaf) { return tensor(leaf); });
       case ExampleNode::Form::jagged:
         return py::make_tuple(tensor(node.leaves[0]), tensor(node.leaves[1]));
       case ExampleNode::Form::texts:
+        return list(node.texts, to_str);
       case ExampleNode::Form::bytes:
-        return texts(node);
+        return list(node.texts, [](const std::string& bytes) { return py::bytes(bytes); });
       case ExampleNode::Form::dict:
         return dict(node);
       case ExampleNode::Form::list:
-        return list(node);
+        return list(node.children, [&](const ExampleNode& child) { return this->node(child); });
       case ExampleNode::Form::molecules:
-        return molecules(node);
+        return molecules_(*hand_over(std::move(batch_.molecules[node.molecules])));
     }
     throw InternalError("form of a batch out of range");
   }
 
  private:
-  py::object tensor(const std::optional<size_t>& leaf) const {
-    return leaf ? py::cast(batch_.tensors[*leaf]) : py::object(py::none());
-  }
+  py::object tensor(size_t leaf) const { return py::cast(batch_.tensors[leaf]); }
 
-  py::list tensors(const ExampleNode& node) const {
-    py::list all;
-    for (const auto& leaf : node.leaves) all.append(tensor(leaf));
-    return all;
-  }
-
-  static py::object text(const std::string& bytes, bool is_text) {
-    const auto size = static_cast<Py_ssize_t>(bytes.size());
-    auto made = py::reinterpret_steal<py::object>(is_text ? PyUnicode_DecodeUTF8(bytes.data(), size, "surrogatepass")
-                                                          : PyBytes_FromStringAndSize(bytes.data(), size));
-    if (!made) throw py::error_already_set();
+  template <typename Items, typename Make>
+  static py::list list(const Items& items, const Make& make) {
+    py::list made;
+    for (const auto& item : items) made.append(make(item));
     return made;
   }
 
-  static py::list texts(const ExampleNode& node) {
-    py::list all;
-    const bool is_text = node.form == ExampleNode::Form::texts;
-    for (const auto& held : node.texts) all.append(held ? text(*held, is_text) : py::object(py::none()));
-    return all;
-  }
-
-  py::dict dict(const ExampleNode& parent) const {
+  py::dict dict(const ExampleNode& parent) {
     py::dict made;
     for (size_t i = 0; i < parent.children.size(); ++i) {
       const ExampleNode& child = parent.children[i];
-      const py::object key = text(parent.keys[i], true);
+      const py::object key = to_str(parent.keys[i]);
       if (child.form != ExampleNode::Form::jagged) {
         made[key] = node(child);
         continue;
       }
       made[key] = tensor(child.leaves[0]);
-      made[text(parent.keys[i] + "_offsets", true)] = tensor(child.leaves[1]);
+      made[to_str(parent.keys[i] + "_offsets")] = tensor(child.leaves[1]);
     }
     return made;
   }
 
-  py::list list(const ExampleNode& parent) const {
-    py::list made;
-    for (const ExampleNode& child : parent.children) made.append(node(child));
-    return made;
-  }
-
-  py::object molecules(const ExampleNode& parent) const {
-    py::list heads, values;
-    for (size_t i = 0; i + 1 < parent.leaves.size(); ++i) values.append(tensor(parent.leaves[i]));
-    for (const collate::MoleculeField& field : parent.fields) {
-      heads.append(py::make_tuple(field.scope, text(field.key, true), field.per_atom ? "atom" : "molecule"));
-    }
-    for (const ExampleNode& child : parent.children) values.append(node(child));
-    return molecules_(batch_.arena, py::tuple(heads), values, tensor(parent.leaves.back()));
-  }
-
-  const ExampleBatch& batch_;
+  ExampleBatch& batch_;
   const py::function& molecules_;
 };
 
-// (arena, batch), or None where examples are not alike
-py::object hand_over(const std::optional<ExampleBatch>& batch, const py::function& molecules) {
-  if (!batch) return py::none();
-  return py::make_tuple(batch->arena, Unfolding(*batch, molecules).node(batch->root));
+// (arena, batch, None); where examples are not alike, (None, [example], numbers)
+py::tuple hand_over_examples(const std::vector<int64_t>& numbers, CollatedExamples collated,
+                             const py::function& molecules) {
+  if (auto* const batch = std::get_if<ExampleBatch>(&collated)) {
+    return py::make_tuple(batch->arena, Unfolding(*batch, molecules).node(batch->root), py::none());
+  }
+  py::list examples;
+  for (const Value& value : std::get<Examples>(collated).values) examples.append(to_python(value));
+  return py::make_tuple(py::none(), examples, numbers);
 }
 
 Shown shown(const ExampleCollator& collator, const std::optional<at::Tensor>& selection) {
   return Shown(collator.source().size(), selection, "example");
 }
 
-py::object collate_examples(const ExampleCollator& self, const py::object& indices,
-                            const std::optional<at::Tensor>& selection, bool shared, const py::function& molecules) {
+py::tuple collate_examples(const ExampleCollator& self, const py::object& indices,
+                           const std::optional<at::Tensor>& selection, bool shared, const py::function& molecules) {
   const std::vector<int64_t> numbers = shown(self, selection).numbers(indices);
-  return hand_over(without_gil([&] { return self.collate(numbers, shared ? ArenaKind::shared : ArenaKind::heap); }),
-                   molecules);
+  CollatedExamples collated =
+      without_gil([&] { return self.collate(numbers, shared ? ArenaKind::shared : ArenaKind::heap); });
+  return hand_over_examples(numbers, std::move(collated), molecules);
 }
 
-// A batch is absent where examples are not alike: Python makes it of the examples one by one.
-using ExamplePrefetcher = collate::Prefetcher<std::optional<ExampleBatch>>;
+using ExamplePrefetcher = collate::Prefetcher<CollatedExamples>;
 
 UniqueHandle<ExamplePrefetcher> make_prefetcher(std::shared_ptr<ExampleCollator> collator, unsigned n_threads,
                                                 bool pinned) {
   const ArenaKind kind = pinned ? ArenaKind::pinned : ArenaKind::heap;
   return make_unique_handle<ExamplePrefetcher>(n_threads, [collator = std::move(collator), kind](auto& task) {
-    task.batch = collator->collate_serially(task.indices, kind);
+    task.batch = collator->collate(task.indices, kind, true);
   });
 }
 
@@ -156,10 +132,9 @@ void ask(ExamplePrefetcher& self, const ExampleCollator& collator, const py::obj
   self.push({shown(collator, selection).numbers(indices)});
 }
 
-// (indices, what hand_over() gives)
 py::tuple take(ExamplePrefetcher& self, const py::function& molecules) {
-  const auto task = take_interruptibly(self);
-  return py::make_tuple(task.indices, hand_over(task.batch, molecules));
+  auto task = take_interruptibly(self);
+  return hand_over_examples(std::move(task.indices), std::move(task.batch), molecules);
 }
 
 }  // namespace

@@ -2,11 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 
 #include "collate/edges.h"
 #include "collate/torch_threads.h"
-#include "collate/wrap.h"
 
 namespace atompack::collate {
 namespace {
@@ -16,17 +14,6 @@ constexpr int64_t kLeastWork = 192 * 1024;
 
 // Bytes that are copied in the time that one atom's neighbors take to be found.
 constexpr int64_t kSearchWork = 8 * 1024;
-
-// Decoded bytes of one record at a time; grown once per thread.
-std::vector<std::byte>& thread_scratch() {
-  thread_local std::vector<std::byte> scratch;
-  return scratch;
-}
-
-void release_large_scratch() {
-  constexpr size_t kMostKept = size_t{64} << 20;
-  if (thread_scratch().capacity() > kMostKept) std::vector<std::byte>().swap(thread_scratch());
-}
 
 }  // namespace
 
@@ -163,39 +150,7 @@ void Collator::plan_by_survey(BatchPlan& plan, std::span<const int32_t> touched,
 
 Batch Collator::fill(const BatchPlan& plan, const StagedRecords* staged, ArenaKind kind,
                      const FillOptions& options) const {
-  const at::Tensor arena = allocate_arena(plan.arena_bytes, kind);
-  auto* const bytes = static_cast<std::byte*>(arena.mutable_data_ptr());
-  std::vector<Strings> strings(plan.fields.size());
-  for (size_t i = 0; i < strings.size(); ++i) {
-    if (plan.fields[i].type.kind != ValueKind::numeric) strings[i].resize(plan.indices.size());
-  }
-  std::memcpy(bytes + plan.core.ptr, plan.ptr.data(), plan.ptr.size() * sizeof(int64_t));
-  const std::vector<int64_t> borders = split_by_work(plan);
-  for_each_range(std::ssize(borders) - 1, [&](int64_t range) {
-    Filler filler(*source_, fields_, plan, options, bytes, strings);
-    std::vector<std::byte>& scratch = thread_scratch();
-    for (auto i = static_cast<size_t>(borders[range]); i < static_cast<size_t>(borders[range + 1]); ++i) {
-      const int64_t index = plan.indices[i];
-      const size_t ahead = i + kPrefetchAhead;
-      if (ahead < plan.indices.size() && !source_->needs_scratch(plan.indices[ahead])) {
-        source_->prefetch(plan.indices[ahead]);
-      }
-      if (staged != nullptr) {
-        filler.fill(static_cast<int64_t>(i), staged->records[i]);
-        continue;
-      }
-      std::span<std::byte> room;
-      if (source_->needs_scratch(index)) {
-        const auto decoded = static_cast<size_t>(plan.extents[i].decoded_bytes);
-        if (scratch.size() < decoded) scratch.resize(decoded);
-        room = std::span(scratch).first(decoded);
-      }
-      filler.fill(static_cast<int64_t>(i), source_->decode(index, room));
-    }
-    release_large_scratch();
-  });
-  if (plan.edges) write_edges(plan, bytes);
-  return wrap(plan, arena, std::move(strings));
+  return fill_batch(*source_, fields_, plan, options, staged, allocate_arena(plan.arena_bytes, kind));
 }
 
 }  // namespace atompack::collate

@@ -48,7 +48,6 @@ class Collator {
   void count_work(BatchPlan& plan) const;
   void place_outputs(BatchPlan& plan) const;
   bool is_settled(std::span<const int32_t> touched) const;
-  // Decodes each record again unless it was staged.
   Batch fill(const BatchPlan& plan, const StagedRecords* staged, ArenaKind kind, const FillOptions& options) const;
 
   std::shared_ptr<const MoleculeSource> source_;

@@ -7,7 +7,8 @@
 #include "base/checked_math.h"
 #include "collate/fill/copy.h"
 #include "collate/torch_threads.h"
-#include "plan/molecules/batch_plan.h"
+#include "plan/arena_layout.h"
+#include "plan/type_rules.h"
 #include "threads/adaptive_parallelism.h"
 
 namespace atompack::collate {
@@ -51,20 +52,6 @@ struct ColumnPlan {
   const ColumnSlice& slice() const { return *part->slice; }
   size_t n_rows() const { return part->slice->n_rows(); }
   bool is_numeric() const { return type.kind == ColumnKind::numeric; }
-};
-
-class Arena {
- public:
-  // Room for this many bytes; returns where it begins.
-  size_t add(uint64_t bytes) {
-    const size_t at = size_;
-    size_ = (checked_add(size_, bytes, "bytes of the columns") + kAlignment - 1) / kAlignment * kAlignment;
-    return at;
-  }
-  size_t size() const { return size_; }
-
- private:
-  uint64_t size_ = 0;
 };
 
 uint64_t n_elements(std::span<const uint64_t> shape) {
@@ -160,13 +147,13 @@ void plan_rows(ColumnPlan& plan, const ScanOptions& options) {
   if (common.known()) plan.sizes.insert(plan.sizes.end(), common.rest().begin(), common.rest().end());
 }
 
-void lay_out(ColumnPlan& plan, Layout layout, Arena& arena) {
-  plan.mask = arena.add(plan.n_rows());
-  if (layout == Layout::jagged) plan.offsets = arena.add(plan.row_offsets.size() * sizeof(int64_t));
+void lay_out(ColumnPlan& plan, Layout layout, ArenaLayout& arena) {
+  plan.mask = arena.add(plan.n_rows(), 1);
+  if (layout == Layout::jagged) plan.offsets = arena.add(plan.row_offsets.size(), sizeof(int64_t));
   if (!plan.is_numeric()) return;
   const size_t item = item_bytes(plan.type.dtype);
   if (layout == Layout::list) {
-    for (RowPlan& row : plan.rows) row.offset = arena.add(checked_mul(row.n_elements, item_bytes(row.out), "bytes"));
+    for (RowPlan& row : plan.rows) row.offset = arena.add(row.n_elements, item_bytes(row.out));
     return;
   }
   uint64_t row_elements = 1;  // of a row, or of one element along its first axis
@@ -175,7 +162,7 @@ void lay_out(ColumnPlan& plan, Layout layout, Arena& arena) {
   }
   plan.stacked_elements = row_elements;
   const uint64_t row_bytes = checked_mul(row_elements, item, "bytes of a row");
-  plan.values = arena.add(checked_mul(static_cast<uint64_t>(plan.sizes[0]), row_bytes, "bytes of the column"));
+  plan.values = arena.add(static_cast<uint64_t>(plan.sizes[0]), row_bytes);
   for (size_t i = 0; i < plan.rows.size(); ++i) {
     const auto before = layout == Layout::jagged ? static_cast<uint64_t>(plan.row_offsets[i]) : i;
     plan.rows[i].offset = plan.values + before * row_bytes;
@@ -295,7 +282,7 @@ ScannedColumn wrap(const ColumnPlan& plan, Layout layout, const at::Tensor& aren
 Scan scan(std::span<const ColumnPart> parts, const ScanOptions& options, ArenaKind kind) {
   std::vector<ColumnPlan> plans(parts.size());
   std::vector<std::vector<std::optional<TextRow>>> texts(parts.size());
-  Arena room;
+  ArenaLayout room;
   for (size_t i = 0; i < parts.size(); ++i) {
     plans[i].part = &parts[i];
     settle_type(plans[i], options);

@@ -36,24 +36,21 @@ const KeyLevels& ExampleCollator::levels() const {
   return levels_.compare_exchange_strong(none, learnt.get()) ? *learnt.release() : *none;
 }
 
-std::optional<ExampleBatch> ExampleCollator::collate(std::span<const int64_t> indices, ArenaKind kind) const {
-  return make(indices, kind, false);
-}
-
-std::optional<ExampleBatch> ExampleCollator::collate_serially(std::span<const int64_t> indices, ArenaKind kind) const {
-  return make(indices, kind, true);
-}
-
-std::optional<ExampleBatch> ExampleCollator::make(std::span<const int64_t> indices, ArenaKind kind, bool alone) const {
-  const Examples examples = source_->read(indices);
+CollatedExamples ExampleCollator::collate(std::span<const int64_t> indices, ArenaKind kind, bool alone) const {
+  Examples examples = source_->read(indices);
   const bool molecules = !examples.values.empty() && has_molecules(examples.values.front());
   std::optional<ExamplePlan> plan =
       plan_examples(examples.values, indices, molecules ? levels() : options_.levels, options_.jagged);
-  if (!plan) return std::nullopt;
-  ExampleBatch batch{.arena = allocate_arena(plan->arena_bytes, kind), .root = {}, .tensors = {}};
-  const bool large = !alone && plan->arena_bytes >= kParallelBytes;
-  run_paced(pace_, static_cast<int64_t>(plan->arena_bytes), large ? usable_threads(options_.max_threads) : 1,
-            [&](int64_t n_threads) { fill_examples(*plan, batch.arena, n_threads); });
+  if (!plan) return examples;
+  ExampleBatch batch{.arena = allocate_arena(plan->arena.size(), kind), .root = {}, .tensors = {}, .molecules = {}};
+  const bool large = !alone && plan->arena.size() >= kParallelBytes;
+  run_paced(pace_, static_cast<int64_t>(plan->arena.size()), large ? usable_threads(options_.max_threads) : 1,
+            [&](int64_t n_threads) {
+              fill_examples(*plan, batch.arena, n_threads);
+              for (MoleculesPlan& molecules : plan->molecules) {
+                batch.molecules.push_back(fill_molecules(molecules, batch.arena, n_threads));
+              }
+            });
   batch.tensors = wrap_examples(*plan, batch.arena);
   batch.root = std::move(plan->root);
   return batch;

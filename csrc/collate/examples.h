@@ -5,12 +5,12 @@
 
 #include <atomic>
 #include <memory>
-#include <optional>
 #include <span>
-#include <string>
+#include <variant>
 #include <vector>
 
 #include "collate/arena/arena.h"
+#include "collate/batch.h"
 #include "model/example_source.h"
 #include "plan/examples/example_plan.h"
 #include "threads/adaptive_parallelism.h"
@@ -21,7 +21,10 @@ struct ExampleBatch {
   at::Tensor arena;
   ExampleNode root;
   std::vector<at::Tensor> tensors;  // by leaf, views of the arena
+  std::vector<Batch> molecules;     // in the same arena
 };
+
+using CollatedExamples = std::variant<ExampleBatch, Examples>;
 
 struct ExampleOptions {
   bool jagged = false;
@@ -39,19 +42,15 @@ class ExampleCollator {
 
   const ExampleSource& source() const { return *source_; }
 
-  // `indices` in any order, repeats allowed, all in range. Nothing where the examples are not alike: what to make of
-  // them is the caller's to decide. Throws what reading throws.
-  std::optional<ExampleBatch> collate(std::span<const int64_t> indices, ArenaKind kind) const;
-
-  // The same on the calling thread alone: for threads that make a batch each.
-  std::optional<ExampleBatch> collate_serially(std::span<const int64_t> indices, ArenaKind kind) const;
+  // `indices` in any order, repeats allowed, all in range. Where the examples are not alike, returns them as they are:
+  // what to make of them is the caller's to decide. Throws what reading throws.
+  // `alone`: on the calling thread, for threads that make a batch each.
+  CollatedExamples collate(std::span<const int64_t> indices, ArenaKind kind, bool alone = false) const;
 
   // Which keys of molecules have rows for atoms, by a look at some examples of the whole source.
   const KeyLevels& levels() const;
 
  private:
-  std::optional<ExampleBatch> make(std::span<const int64_t> indices, ArenaKind kind, bool alone) const;
-
   std::shared_ptr<const ExampleSource> source_;
   ExampleOptions options_;
   // Made on first use, without a lock, which a fork could inherit locked.

@@ -66,8 +66,9 @@ struct MoleculeExtent {
 struct Geometry {
   int64_t n_atoms;
   DType positions_dtype;
-  Bytes positions;  // (n_atoms, 3), unaligned
-  Bytes numbers;    // (n_atoms,) uint8
+  Bytes positions;                     // (n_atoms, 3), unaligned
+  Bytes numbers;                       // (n_atoms,), unaligned
+  DType numbers_dtype = DType::uint8;  // so in every format
 };
 
 // What one value of one molecule is; its bytes come beside it. Both live as long as the call that hands them over.

@@ -4,12 +4,10 @@
 #include <array>
 #include <span>
 
-#include "base/checked_math.h"
 #include "base/error.h"
 #include "collate/arena/arena.h"
 #include "collate/tensor_checks.h"
 #include "collate/torch_threads.h"
-#include "plan/molecules/batch_plan.h"
 
 namespace atompack::collate {
 namespace {
@@ -126,33 +124,6 @@ std::vector<std::vector<Piece>> share(const std::vector<Part>& parts, size_t n_s
   return shares;
 }
 
-// Places in one arena, in the order in which they are asked for.
-class FeatureLayout {
- public:
-  void add(DType dtype, std::vector<int64_t> sizes) {
-    size_t bytes = item_bytes(dtype);
-    for (const int64_t size : sizes) bytes = checked_mul(bytes, static_cast<uint64_t>(size), "derivatives");
-    places_.push_back({dtype, end_, std::move(sizes)});
-    end_ = checked_add(end_, (checked_add(bytes, kAlignment - 1, "derivatives")) / kAlignment * kAlignment, "features");
-  }
-
-  std::vector<at::Tensor> tensors() const {
-    const at::Tensor arena = allocate_arena(end_, ArenaKind::heap);
-    std::vector<at::Tensor> views;
-    for (const auto& [dtype, offset, sizes] : places_) views.push_back(view_arena(arena, dtype, offset, sizes));
-    return views;
-  }
-
- private:
-  struct Place {
-    DType dtype;
-    size_t offset;
-    std::vector<int64_t> sizes;
-  };
-  std::vector<Place> places_;
-  size_t end_ = 0;
-};
-
 // Where the rows of the batch go: tensors of Features, in that order.
 template <typename Real>
 DerivativeRows<Real> rows_in(const std::vector<at::Tensor>& tensors, bool multi) {
@@ -200,18 +171,19 @@ Features allocate(const Chebyshev& descriptor, std::vector<Part>& parts, bool de
     n_edges += part.near.n_edges();
     n_triplets += part.near.n_triplets();
   }
-  FeatureLayout layout;
-  layout.add(dtype, {parts.back().last_atom, static_cast<int64_t>(descriptor.n_features())});
+  std::vector<TensorSpec> specs;
+  const auto add = [&](DType type, std::vector<int64_t> shape) { specs.push_back({type, std::move(shape)}); };
+  add(dtype, {parts.back().last_atom, static_cast<int64_t>(descriptor.n_features())});
   if (derivatives) {
     const auto edges = static_cast<int64_t>(n_edges), triplets = static_cast<int64_t>(n_triplets);
-    for (int i = 0; i < 2; ++i) layout.add(DType::int64, {edges});
-    layout.add(dtype, {edges, static_cast<int64_t>(descriptor.n_radial()), 3});
-    if (descriptor.multi()) layout.add(dtype, {edges});
-    for (int i = 0; i < 3; ++i) layout.add(DType::int64, {triplets});
-    for (int i = 0; i < 3; ++i) layout.add(dtype, {triplets, static_cast<int64_t>(descriptor.n_angular()), 3});
-    if (descriptor.multi()) layout.add(dtype, {triplets});
+    for (int i = 0; i < 2; ++i) add(DType::int64, {edges});
+    add(dtype, {edges, static_cast<int64_t>(descriptor.n_radial()), 3});
+    if (descriptor.multi()) add(dtype, {edges});
+    for (int i = 0; i < 3; ++i) add(DType::int64, {triplets});
+    for (int i = 0; i < 3; ++i) add(dtype, {triplets, static_cast<int64_t>(descriptor.n_angular()), 3});
+    if (descriptor.multi()) add(dtype, {triplets});
   }
-  std::vector<at::Tensor> tensors = layout.tensors();
+  const std::vector<at::Tensor> tensors = allocate_tensors(specs, ArenaKind::heap).views;
   Features made{.features = tensors.front(), .derivatives = {}};
   made.derivatives.assign(tensors.begin() + 1, tensors.end());
   return made;

@@ -75,6 +75,25 @@ def ragged(rng: np.random.Generator, i: int) -> Any:
     return {"a": rng.normal(size=(i % 5, 2)), "b": np.arange(3), "c": [np.ones(i % 2 + 1)]}
 
 
+def labels_of_two_widths(rng: np.random.Generator, i: int) -> Any:
+    """Types and shapes that differ from molecule to molecule, and molecules without atoms."""
+    n = i % 4
+    wide = i % 3 == 0
+    example = {
+        "positions": np.asfortranarray(rng.normal(size=(n, 3)).astype("f8" if wide else "f4")),
+        "atomic_numbers": np.ones(n, "u1" if wide else "i4"),
+        "forces": rng.normal(size=(n, 3)).astype(">f4" if wide else "f8"),
+        "charge": np.int8(i) if wide else i,
+        "half": np.float16(0.5),
+        "states": np.arange(2 + i % 2, dtype="f8" if wide else "f4"),
+        "amplitude": np.complex64(1 + 2j),
+        "text": f"lone \ud800 surrogate {i}",
+    }
+    if i % 5 == 0:
+        del example["amplitude"], example["forces"]
+    return example
+
+
 def nested_molecules(rng: np.random.Generator, i: int) -> Any:
     return {"system": atoms(rng, i), "target": i}
 
@@ -94,7 +113,16 @@ def labels_of_two_types(rng: np.random.Generator, i: int) -> Any:
     return example
 
 
-KINDS = [image, atoms, some_labels, tensors, ragged, nested_molecules, numbers]
+KINDS = [
+    image,
+    atoms,
+    some_labels,
+    tensors,
+    ragged,
+    nested_molecules,
+    numbers,
+    labels_of_two_widths,
+]
 ODD_KINDS = [of_two_types, labels_of_two_types]  # left to Python
 
 
@@ -204,6 +232,21 @@ def test_loader(root_of: Callable[[Make], Path], kind: Make) -> None:
         numbers = list(range(10 * k, min(10 * k + 10, 64)))
         assert_same(batch, collated([reference[i] for i in numbers], numbers))
     assert k == 6
+
+
+@pytest.mark.parametrize("kind", [atoms, of_two_types])
+def test_a_batch_of_a_subset_is_one_native_call(
+    root_of: Callable[[Make], Path], kind: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reference = Reader(root_of(kind))
+    subset = apt.ShardDataset(root_of(kind)).subset([40, 3, 9])
+
+    def refuse(*arguments: Any) -> Any:
+        raise AssertionError("another native call")
+
+    for name in ("read_example", "resolve_indices", "resolve_index"):
+        monkeypatch.setattr(f"atompack_torch.datasets.atlas_shards.{name}", refuse)
+    assert_same(subset.batch([2, 0]), collated([reference[9], reference[40]], [9, 40]))
 
 
 def test_block_shuffle(root_of: Callable[[Make], Path]) -> None:

@@ -15,6 +15,7 @@
 #include "collate/arena/ring_arena.h"
 #include "io/huge_pages.h"
 #include "io/shared_memory.h"
+#include "plan/arena_layout.h"
 
 namespace atompack::collate {
 namespace {
@@ -176,6 +177,17 @@ at::ScalarType scalar_type_of(DType dtype) {
       return at::kComplexDouble;
   }
   throw InternalError("dtype out of range");
+}
+
+ArenaTensors allocate_tensors(std::span<const TensorSpec> specs, ArenaKind kind) {
+  ArenaLayout layout;
+  std::vector<size_t> offsets;
+  for (const TensorSpec& spec : specs) offsets.push_back(layout.add(spec.dtype, spec.shape));
+  ArenaTensors made{allocate_arena(layout.size(), kind), {}};
+  for (size_t i = 0; i < specs.size(); ++i) {
+    made.views.push_back(view_arena(made.arena, specs[i].dtype, offsets[i], specs[i].shape));
+  }
+  return made;
 }
 
 DType dtype_of(at::ScalarType type) {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "base/dtype.h"
 
@@ -24,6 +25,18 @@ at::Tensor allocate_arena(size_t bytes, ArenaKind kind);
 
 // A typed, contiguous view of the arena (of any device); `offset` counts bytes.
 at::Tensor view_arena(const at::Tensor& arena, DType dtype, size_t offset, std::span<const int64_t> sizes);
+
+struct TensorSpec {
+  DType dtype;
+  std::vector<int64_t> shape;
+};
+
+// Tensors in one arena of their own, contents undefined.
+struct ArenaTensors {
+  at::Tensor arena;
+  std::vector<at::Tensor> views;
+};
+ArenaTensors allocate_tensors(std::span<const TensorSpec> specs, ArenaKind kind);
 
 DType dtype_of(at::ScalarType type);
 at::ScalarType scalar_type_of(DType dtype);

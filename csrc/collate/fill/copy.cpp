@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
 
 #include "base/error.h"
 
@@ -102,6 +101,10 @@ void copy_values(std::byte* to, DType out, const std::byte* from, DType in, size
       return convert_from<int32_t>(to, out, from, count);
     case DType::int64:
       return convert_from<int64_t>(to, out, from, count);
+    case DType::float16:
+      return convert_from<c10::Half>(to, out, from, count);
+    case DType::bfloat16:
+      return convert_from<c10::BFloat16>(to, out, from, count);
     case DType::float32:
       return convert_from<float>(to, out, from, count);
     case DType::float64:
@@ -118,22 +121,6 @@ void copy_atom_indices(std::byte* to, const std::byte* from, DType in, size_t co
   if (n_wrong == 0) return;
   throw CorruptFileError(
       cat("atom numbers: expected numbers below ", atoms.n, ", got ", n_wrong, " of ", count, " outside"));
-}
-
-void fill_missing(std::byte* to, DType out, size_t count) {
-  switch (out) {
-    case DType::float16:
-      return void(std::fill_n(reinterpret_cast<c10::Half*>(to), count, std::numeric_limits<c10::Half>::quiet_NaN()));
-    case DType::bfloat16:
-      return void(
-          std::fill_n(reinterpret_cast<c10::BFloat16*>(to), count, std::numeric_limits<c10::BFloat16>::quiet_NaN()));
-    case DType::float32:
-      return void(std::fill_n(reinterpret_cast<float*>(to), count, std::numeric_limits<float>::quiet_NaN()));
-    case DType::float64:
-      return void(std::fill_n(reinterpret_cast<double*>(to), count, std::numeric_limits<double>::quiet_NaN()));
-    default:
-      std::memset(to, 0, count * item_bytes(out));
-  }
 }
 
 }  // namespace atompack::collate

@@ -19,7 +19,4 @@ struct AtomRange {
 // CorruptFileError for a number that is not below `atoms.n`.
 void copy_atom_indices(std::byte* to, const std::byte* from, DType in, size_t count, const AtomRange& atoms);
 
-// NaN for floats, 0 for integers, false for booleans.
-void fill_missing(std::byte* to, DType out, size_t count);
-
 }  // namespace atompack::collate

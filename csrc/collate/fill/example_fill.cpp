@@ -1,39 +1,27 @@
 #include "collate/fill/example_fill.h"
 
-#include <cstring>
+#include <algorithm>
 
 #include "collate/arena/arena.h"
-#include "collate/fill/copy.h"
+#include "collate/fill/fill.h"
 #include "collate/torch_threads.h"
 
 namespace atompack::collate {
 namespace {
 
-template <typename T>
-void put_number(std::byte* to, DType out, DType in, T value) {
-  std::array<std::byte, sizeof(T)> bytes;
-  store_le(bytes.data(), value);
-  copy_values(to, out, bytes.data(), in, 1);
-}
-
-void put_array(std::byte* to, DType out, size_t length, const Array& array) {
-  const DType in = *atompack::dtype_of(array.type);
-  if (in == out) return copy_out(array, {to, length});
-  std::vector<std::byte> stored(array.bytes());
-  copy_out(array, stored);
-  copy_values(to, out, stored.data(), in, array.size());
-}
-
-void put(std::byte* to, DType out, const Leaf::Part& part) {
+void put(std::byte* to, const Leaf::Part& part) {
   switch (part.value.kind()) {
     case Kind::boolean:
-      return put_number(to, out, DType::boolean, part.value.boolean());
+      *to = std::byte{part.value.boolean()};
+      return;
     case Kind::integer:
-      return put_number(to, out, DType::int64, part.value.integer());
+      store_le(to, part.value.integer());
+      return;
     case Kind::real:
-      return put_number(to, out, DType::float64, part.value.real());
+      store_le(to, part.value.real());
+      return;
     default:
-      return put_array(to, out, part.length, part.value.array());
+      return copy_out(part.value.array(), {to, part.length});
   }
 }
 
@@ -71,21 +59,24 @@ std::vector<size_t> cut(const std::vector<Task>& tasks, int64_t n_ranges) {
 void fill_examples(const ExamplePlan& plan, const at::Tensor& arena, int64_t n_threads) {
   auto* const memory = static_cast<std::byte*>(arena.mutable_data_ptr());
   for (const Leaf& leaf : plan.leaves) {
-    std::byte* const to = memory + leaf.offset;
-    if (leaf.has_gaps && leaf.gaps_are_zero) {
-      std::memset(to, 0, leaf.bytes());
-    } else if (leaf.has_gaps) {
-      fill_missing(to, leaf.dtype, leaf.bytes() / item_bytes(leaf.dtype));
-    }
-    store(to, leaf.content);
+    store(memory + leaf.offset, leaf.content);
   }
   const std::vector<Task> tasks = tasks_of(plan);
   const std::vector<size_t> begins = cut(tasks, n_threads);
   for_each_range(std::ssize(begins) - 1, [&](int64_t range) {
     for (size_t i = begins[static_cast<size_t>(range)]; i < begins[static_cast<size_t>(range) + 1]; ++i) {
-      put(memory + tasks[i].leaf->offset + tasks[i].part->at, tasks[i].leaf->dtype, *tasks[i].part);
+      put(memory + tasks[i].leaf->offset + tasks[i].part->at, *tasks[i].part);
     }
   });
+}
+
+Batch fill_molecules(MoleculesPlan& plan, const at::Tensor& arena, int64_t n_threads) {
+  plan.batch.most_ranges = n_threads;
+  FillOptions options{.surveyed = true};
+  if (plan.source->is_uniform()) options = {.settled_by = 0};
+  Batch batch = fill_batch(*plan.source, *plan.fields, plan.batch, options, nullptr, arena);
+  std::ranges::copy(plan.numbers, batch.index.mutable_data_ptr<int64_t>());
+  return batch;
 }
 
 std::vector<at::Tensor> wrap_examples(const ExamplePlan& plan, const at::Tensor& arena) {

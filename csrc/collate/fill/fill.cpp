@@ -3,9 +3,28 @@
 #include <algorithm>
 #include <cstring>
 
+#include "collate/edges.h"
 #include "collate/fill/copy.h"
+#include "collate/survey.h"
+#include "collate/torch_threads.h"
+#include "collate/wrap.h"
+#include "plan/type_rules.h"
 
 namespace atompack::collate {
+namespace {
+
+// Decoded bytes of one record at a time; grown once per thread.
+std::vector<std::byte>& thread_scratch() {
+  thread_local std::vector<std::byte> scratch;
+  return scratch;
+}
+
+void release_large_scratch() {
+  constexpr size_t kMostKept = size_t{64} << 20;
+  if (thread_scratch().capacity() > kMostKept) std::vector<std::byte>().swap(thread_scratch());
+}
+
+}  // namespace
 
 Filler::Filler(const MoleculeSource& source, const FieldSet& fields, const BatchPlan& plan, const FillOptions& options,
                std::byte* arena, std::vector<Strings>& strings)
@@ -85,7 +104,7 @@ void Filler::geometry(const Geometry& geometry) {
   copy_values(at<std::byte>(plan_.core.positions) + static_cast<size_t>(3 * first) * item_bytes(plan_.positions),
               plan_.positions, geometry.positions.data(), geometry.positions_dtype, 3 * n);
   copy_values(at<std::byte>(plan_.core.atomic_numbers) + static_cast<size_t>(first) * sizeof(int64_t), DType::int64,
-              geometry.numbers.data(), DType::uint8, n);
+              geometry.numbers.data(), geometry.numbers_dtype, n);
   std::fill_n(at<int64_t>(plan_.core.batch) + first, n, row_);
   at<int64_t>(plan_.core.n_atoms)[row] = geometry.n_atoms;
   at<int64_t>(plan_.core.index)[row] = plan_.indices[row];
@@ -158,6 +177,42 @@ void Filler::write_missing(const FieldPlan& field, int32_t number) {
   } else {
     fill_missing(arena_ + at_byte, field.type.dtype, n_elements(field));
   }
+}
+
+Batch fill_batch(const MoleculeSource& source, const FieldSet& fields, const BatchPlan& plan,
+                 const FillOptions& options, const StagedRecords* staged, const at::Tensor& arena) {
+  auto* const bytes = static_cast<std::byte*>(arena.mutable_data_ptr());
+  std::vector<Strings> strings(plan.fields.size());
+  for (size_t i = 0; i < strings.size(); ++i) {
+    if (plan.fields[i].type.kind != ValueKind::numeric) strings[i].resize(plan.indices.size());
+  }
+  std::memcpy(bytes + plan.core.ptr, plan.ptr.data(), plan.ptr.size() * sizeof(int64_t));
+  const std::vector<int64_t> borders = split_by_work(plan);
+  for_each_range(std::ssize(borders) - 1, [&](int64_t range) {
+    Filler filler(source, fields, plan, options, bytes, strings);
+    std::vector<std::byte>& scratch = thread_scratch();
+    for (auto i = static_cast<size_t>(borders[range]); i < static_cast<size_t>(borders[range + 1]); ++i) {
+      const int64_t index = plan.indices[i];
+      const size_t ahead = i + kPrefetchAhead;
+      if (ahead < plan.indices.size() && !source.needs_scratch(plan.indices[ahead])) {
+        source.prefetch(plan.indices[ahead]);
+      }
+      if (staged != nullptr) {
+        filler.fill(static_cast<int64_t>(i), staged->records[i]);
+        continue;
+      }
+      std::span<std::byte> room;
+      if (source.needs_scratch(index)) {
+        const auto decoded = static_cast<size_t>(plan.extents[i].decoded_bytes);
+        if (scratch.size() < decoded) scratch.resize(decoded);
+        room = std::span(scratch).first(decoded);
+      }
+      filler.fill(static_cast<int64_t>(i), source.decode(index, room));
+    }
+    release_large_scratch();
+  });
+  if (plan.edges) write_edges(plan, bytes);
+  return wrap(plan, arena, std::move(strings));
 }
 
 }  // namespace atompack::collate

@@ -70,4 +70,10 @@ class Filler final : public MoleculeVisitor {
   std::vector<Target> targets_;  // by declaration; empty where the plan does not come from one schema alone
 };
 
+struct StagedRecords;
+
+// Fills and wraps a whole batch, on as many threads as the plan has ranges. Decodes each record unless it was staged.
+Batch fill_batch(const MoleculeSource& source, const FieldSet& fields, const BatchPlan& plan,
+                 const FillOptions& options, const StagedRecords* staged, const at::Tensor& arena);
+
 }  // namespace atompack::collate

@@ -4,16 +4,13 @@
 #include <cstring>
 #include <utility>
 
-#include "base/checked_math.h"
-#include "plan/examples/example_planner.h"
-
 namespace atompack::collate {
 namespace {
 
 using Form = ExampleNode::Form;
 
-constexpr size_t kTensorAlignment = 64;
-constexpr size_t kMostRank = 62;  // torch stops at 64
+// Thrown, and caught by plan_examples(), where examples are not alike.
+struct NotAlike {};
 
 ExampleNode text_node(std::span<const Value> column, Kind kind) {
   ExampleNode node{.form = kind == Kind::text ? Form::texts : Form::bytes};
@@ -53,54 +50,44 @@ void expect_kind(std::span<const Value> column, Kind kind) {
   }
 }
 
-}  // namespace
-
-size_t Leaf::bytes() const {
-  uint64_t n = item_bytes(dtype);
-  for (const int64_t dim : shape) n = checked_mul(n, static_cast<uint64_t>(dim), "bytes of a batch");
-  return n;
-}
-
-bool TensorType::operator==(const TensorType& other) const {
-  return dtype == other.dtype && std::ranges::equal(shape, other.shape);
-}
-
-size_t TensorType::bytes() const {
-  size_t n = item_bytes(dtype);
-  for (const int64_t dim : shape) n *= static_cast<size_t>(dim);
-  return n;
-}
-
-TensorType tensor_type(const Value& value) {
-  switch (value.kind()) {
-    case Kind::boolean:
-      return {DType::boolean, {}};
-    case Kind::integer:
-      return {DType::int64, {}};
-    case Kind::real:
-      return {DType::float64, {}};
-    case Kind::array:
-    case Kind::scalar:
-    case Kind::tensor: {
-      const Array array = value.array();
-      const std::optional<DType> dtype = dtype_of(array.type);
-      if (!dtype || array.requires_grad || array.shape.size() > kMostRank) throw NotAlike();
-      return {*dtype, array.shape};
-    }
-    default:
-      throw NotAlike();
-  }
-}
-
 Leaf leaf_of(std::span<const int64_t> content) {
   const Bytes bytes = std::as_bytes(content);
   return {.shape = {std::ssize(content)}, .content = {bytes.begin(), bytes.end()}};
 }
 
+StoredTensor tensor_of(const Value& value) {
+  if (const auto tensor = stored_tensor(value)) return *tensor;
+  throw NotAlike();
+}
+
+bool same_shape(const StoredTensor& a, const StoredTensor& b) { return std::ranges::equal(a.shape, b.shape); }
+
+class ExamplePlanner {
+ public:
+  ExamplePlanner(ExamplePlan& plan, std::span<const int64_t> numbers, const KeyLevels& levels, bool jagged)
+      : plan_(plan), numbers_(numbers), levels_(levels), jagged_(jagged) {}
+
+  // Of one value an example.
+  ExampleNode plan(std::span<const Value> column);
+
+ private:
+  // Returns the leaf's number, after placing it in the arena.
+  size_t add(Leaf leaf);
+  ExampleNode plan_tensors(std::span<const Value> column);
+  ExampleNode plan_unequal(std::span<const Value> column, std::span<const StoredTensor> tensors);
+  ExampleNode plan_jagged(std::span<const Value> column, std::span<const StoredTensor> tensors);
+  ExampleNode plan_dict(std::span<const Value> column);
+  ExampleNode plan_list(std::span<const Value> column);
+  ExampleNode plan_molecules(std::span<const Value> column);
+
+  ExamplePlan& plan_;
+  std::span<const int64_t> numbers_;
+  const KeyLevels& levels_;
+  bool jagged_;
+};
+
 size_t ExamplePlanner::add(Leaf leaf) {
-  leaf.offset = plan_.arena_bytes;
-  const uint64_t end = checked_add(leaf.offset, leaf.bytes(), "bytes of a batch");
-  plan_.arena_bytes = checked_add(end, kTensorAlignment - 1, "bytes of a batch") / kTensorAlignment * kTensorAlignment;
+  leaf.offset = plan_.arena.add(leaf.dtype, leaf.shape);
   plan_.leaves.push_back(std::move(leaf));
   return plan_.leaves.size() - 1;
 }
@@ -123,49 +110,48 @@ ExampleNode ExamplePlanner::plan(std::span<const Value> column) {
 
 ExampleNode ExamplePlanner::plan_tensors(std::span<const Value> column) {
   const Kind kind = column.front().kind();
-  std::vector<TensorType> types;
-  types.reserve(column.size());
+  std::vector<StoredTensor> tensors;
+  tensors.reserve(column.size());
   for (const Value& value : column) {
     if (value.kind() != kind) throw NotAlike();
-    types.push_back(tensor_type(value));
-    if (types.back().dtype != types.front().dtype) throw NotAlike();
+    tensors.push_back(tensor_of(value));
+    if (tensors.back().dtype != tensors.front().dtype) throw NotAlike();
   }
-  const TensorType& type = types.front();
-  if (!std::ranges::all_of(types, [&](const TensorType& other) { return other == type; })) {
-    return plan_unequal(column, types);
+  const StoredTensor& first = tensors.front();
+  if (!std::ranges::all_of(tensors, [&](const StoredTensor& other) { return same_shape(other, first); })) {
+    return plan_unequal(column, tensors);
   }
-  Leaf leaf{.dtype = type.dtype, .shape = with_rows(std::ssize(column), type.shape)};
+  Leaf leaf{.dtype = first.dtype, .shape = with_rows(std::ssize(column), first.shape)};
   leaf.parts.reserve(column.size());
-  const size_t length = type.bytes();
-  for (size_t i = 0; i < column.size(); ++i) leaf.parts.push_back({column[i], i * length, length});
+  for (size_t i = 0; i < column.size(); ++i) leaf.parts.push_back({column[i], i * first.bytes, first.bytes});
   return {.leaves = {add(std::move(leaf))}};
 }
 
-ExampleNode ExamplePlanner::plan_unequal(std::span<const Value> column, std::span<const TensorType> types) {
-  const std::span<const int64_t> first = types.front().shape;
-  const bool same_rows = std::ranges::all_of(types, [&](const TensorType& type) {
-    return !type.shape.empty() && !first.empty() && std::ranges::equal(type.shape.subspan(1), first.subspan(1));
+ExampleNode ExamplePlanner::plan_unequal(std::span<const Value> column, std::span<const StoredTensor> tensors) {
+  const std::span<const int64_t> first = tensors.front().shape;
+  const bool same_rows = std::ranges::all_of(tensors, [&](const StoredTensor& tensor) {
+    return !tensor.shape.empty() && !first.empty() && std::ranges::equal(tensor.shape.subspan(1), first.subspan(1));
   });
-  if (jagged_ && same_rows) return plan_jagged(column, types);
+  if (jagged_ && same_rows) return plan_jagged(column, tensors);
   ExampleNode node{.form = Form::tensors};
   for (size_t i = 0; i < column.size(); ++i) {
-    node.leaves.emplace_back(add({.dtype = types[i].dtype,
-                                  .shape = {types[i].shape.begin(), types[i].shape.end()},
-                                  .parts = {{column[i], 0, types[i].bytes()}}}));
+    node.leaves.push_back(add({.dtype = tensors[i].dtype,
+                               .shape = {tensors[i].shape.begin(), tensors[i].shape.end()},
+                               .parts = {{column[i], 0, tensors[i].bytes}}}));
   }
   return node;
 }
 
-ExampleNode ExamplePlanner::plan_jagged(std::span<const Value> column, std::span<const TensorType> types) {
-  Leaf leaf{.dtype = types.front().dtype};
+ExampleNode ExamplePlanner::plan_jagged(std::span<const Value> column, std::span<const StoredTensor> tensors) {
+  Leaf leaf{.dtype = tensors.front().dtype};
   std::vector<int64_t> offsets{0};
   size_t at = 0;
   for (size_t i = 0; i < column.size(); ++i) {
-    leaf.parts.push_back({column[i], at, types[i].bytes()});
-    at += types[i].bytes();
-    offsets.push_back(sum_of_rows(offsets.back(), types[i].shape.front()));
+    leaf.parts.push_back({column[i], at, tensors[i].bytes});
+    at += tensors[i].bytes;
+    offsets.push_back(sum_of_rows(offsets.back(), tensors[i].shape.front()));
   }
-  leaf.shape = with_rows(offsets.back(), types.front().shape.subspan(1));
+  leaf.shape = with_rows(offsets.back(), tensors.front().shape.subspan(1));
   const size_t values = add(std::move(leaf));
   return {.form = Form::jagged, .leaves = {values, add(leaf_of(offsets))}};
 }
@@ -197,6 +183,21 @@ ExampleNode ExamplePlanner::plan_list(std::span<const Value> column) {
     node.children.push_back(plan(values));
   }
   return node;
+}
+
+ExampleNode ExamplePlanner::plan_molecules(std::span<const Value> column) {
+  std::optional<MoleculesPlan> molecules = collate::plan_molecules(column, numbers_, levels_, plan_.arena);
+  if (!molecules) throw NotAlike();
+  plan_.molecules.push_back(std::move(*molecules));
+  return {.form = Form::molecules, .molecules = plan_.molecules.size() - 1};
+}
+
+}  // namespace
+
+size_t Leaf::bytes() const {
+  size_t n = item_bytes(dtype);
+  for (const int64_t dim : shape) n *= static_cast<size_t>(dim);
+  return n;
 }
 
 std::optional<ExamplePlan> plan_examples(std::span<const Value> examples, std::span<const int64_t> numbers,

@@ -7,21 +7,6 @@
 namespace atompack::collate {
 namespace {
 
-// Hands out aligned places one after the other.
-class Layout {
- public:
-  size_t place(uint64_t count, size_t item) {
-    const size_t at = end_;
-    const uint64_t bytes = checked_mul(count, item, "batch size");
-    end_ = checked_add(at, (bytes + kAlignment - 1) / kAlignment * kAlignment, "batch size");
-    return at;
-  }
-  size_t end() const { return end_; }
-
- private:
-  size_t end_ = 0;
-};
-
 std::string place_name(Scope scope, std::string_view key) {
   std::string name(1, static_cast<char>(scope));
   return name += key;
@@ -40,12 +25,12 @@ void check_arena(const BatchPlan& plan, size_t arena_bytes) {
   }
 }
 
-void place_ragged(const BatchPlan& plan, FieldPlan& field, Layout& layout) {
+void place_ragged(const BatchPlan& plan, FieldPlan& field, ArenaLayout& layout) {
   for (size_t molecule = 0; molecule < field.rows.size(); ++molecule) {
     RaggedRow& row = field.rows[molecule];
     if (!row.present) continue;
     const auto elements = static_cast<uint64_t>(plan.n_rows(field.type.level, molecule) * row.row_shape.numel());
-    row.offset = layout.place(elements, item_bytes(field.type.dtype));
+    row.offset = layout.add(elements, item_bytes(field.type.dtype));
   }
 }
 
@@ -86,34 +71,38 @@ void count_rows(const MoleculeSource& source, BatchPlan& plan) {
   }
 }
 
-void lay_out(BatchPlan& plan) {
+void lay_out(BatchPlan& plan, ArenaLayout& layout) {
   const auto molecules = static_cast<uint64_t>(plan.n_molecules());
   const auto atoms = static_cast<uint64_t>(plan.n_atoms());
-  Layout layout;
-  plan.core.positions = layout.place(3 * atoms, item_bytes(plan.positions));
-  plan.core.atomic_numbers = layout.place(atoms, sizeof(int64_t));
-  plan.core.batch = layout.place(atoms, sizeof(int64_t));
-  plan.core.ptr = layout.place(molecules + 1, sizeof(int64_t));
-  plan.core.n_atoms = layout.place(molecules, sizeof(int64_t));
-  plan.core.index = layout.place(molecules, sizeof(int64_t));
+  plan.core.positions = layout.add(3 * atoms, item_bytes(plan.positions));
+  plan.core.atomic_numbers = layout.add(atoms, sizeof(int64_t));
+  plan.core.batch = layout.add(atoms, sizeof(int64_t));
+  plan.core.ptr = layout.add(molecules + 1, sizeof(int64_t));
+  plan.core.n_atoms = layout.add(molecules, sizeof(int64_t));
+  plan.core.index = layout.add(molecules, sizeof(int64_t));
   for (FieldPlan& field : plan.fields) {
     if (field.ragged) {
       place_ragged(plan, field, layout);
     } else if (field.type.kind == ValueKind::numeric) {
       const auto rows = static_cast<uint64_t>(plan.n_rows(field.type.level));
       const uint64_t elements = checked_mul(rows, static_cast<uint64_t>(field.row_elements), "batch size");
-      field.offset = layout.place(elements, item_bytes(field.type.dtype));
+      field.offset = layout.add(elements, item_bytes(field.type.dtype));
     }
   }
-  plan.core.masks = layout.place(checked_mul(plan.fields.size(), molecules, "batch size"), 1);
-  check_arena(plan, layout.end());
+  plan.core.masks = layout.add(plan.fields.size(), plan.indices.size());
+}
+
+void lay_out(BatchPlan& plan) {
+  ArenaLayout layout;
+  lay_out(plan, layout);
+  check_arena(plan, layout.size());
   if (plan.edges) {
     const auto edges = static_cast<uint64_t>(plan.edges->count());
-    plan.edges->index = layout.place(2 * edges, sizeof(int64_t));
-    plan.edges->shift = layout.place(3 * edges, item_bytes(plan.positions));
-    if (plan.edges->has_vectors) plan.edges->vector = layout.place(3 * edges, item_bytes(plan.positions));
+    plan.edges->index = layout.add(2 * edges, sizeof(int64_t));
+    plan.edges->shift = layout.add(3 * edges, item_bytes(plan.positions));
+    if (plan.edges->has_vectors) plan.edges->vector = layout.add(3 * edges, item_bytes(plan.positions));
   }
-  plan.arena_bytes = layout.end();
+  plan.arena_bytes = layout.size();
 }
 
 int64_t total_work(const BatchPlan& plan) {

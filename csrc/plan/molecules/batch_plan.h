@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "model/molecule_source.h"
+#include "plan/arena_layout.h"
 #include "plan/molecules/edges.h"
 #include "plan/molecules/request.h"
 
@@ -88,8 +89,6 @@ struct BatchPlan {
   }
 };
 
-constexpr size_t kAlignment = 64;
-
 // How many records ahead of its use one is fetched: far enough for memory to answer, near enough to stay in the cache.
 constexpr size_t kPrefetchAhead = 4;
 
@@ -99,8 +98,12 @@ void count_rows(const MoleculeSource& source, BatchPlan& plan);
 // Adds the rows of one molecule more.
 void append_rows(BatchPlan& plan, const MoleculeExtent& extent);
 
-// Gives every output its place; types and shapes are settled.
+// Places every output in the arena; types and shapes are settled. Throws CorruptFileError where the outputs are far
+// larger than the records justify.
 void lay_out(BatchPlan& plan);
+
+// The same in an arena that holds more than this batch, without edges and without a limit.
+void lay_out(BatchPlan& plan, ArenaLayout& layout);
 
 int64_t total_work(const BatchPlan& plan);
 

@@ -1,47 +1,14 @@
 #include "plan/molecules/field_set.h"
 
-#include <algorithm>
-
 namespace atompack::collate {
 namespace {
 
-std::string describe(const FieldType& type) {
-  if (type.kind == ValueKind::string) return "string";
-  if (type.kind == ValueKind::none) return "None";
-  return std::string(name_of(type.dtype));
-}
-
-// The type that holds both without loss: widths mix, kinds do not.
-std::optional<FieldType> common_type(const FieldType& a, const FieldType& b) {
-  if (a == b) return a;
-  const bool both_numeric = a.kind == ValueKind::numeric && b.kind == ValueKind::numeric && a.level == b.level &&
-                            a.is_atom_index == b.is_atom_index;
-  if (both_numeric && is_floating(a.dtype) && is_floating(b.dtype)) return {{a.level, a.kind, DType::float64}};
-  const auto is_integer = [](DType dtype) { return dtype == DType::int32 || dtype == DType::int64; };
-  if (both_numeric && is_integer(a.dtype) && is_integer(b.dtype)) return {{a.level, a.kind, DType::int64}};
-  return std::nullopt;
-}
-
-FieldType widen(const FieldType& a, const FieldType& b, const FieldId& id) {
-  if (const auto both = common_type(a, b)) return *both;
-  throw FieldError(cat("types that cannot share a batch: ", describe(a), " and ", describe(b))).at_field(id.key);
-}
-
-bool any_with_rows(std::span<const Observation* const> observed) {
-  return std::ranges::any_of(observed, &Observation::has_rows);
-}
-
-// One row shape for all, if there is one. That of values of no atoms counts only where there is no other, and no
-// molecule could need rows of that shape.
-std::optional<Shape> common_shape(std::span<const Observation* const> observed, int64_t n_molecules) {
-  const bool need_rows = any_with_rows(observed) || std::ssize(observed) < n_molecules;
-  const Observation* first = nullptr;
-  for (const Observation* seen : observed) {
-    if (need_rows && !seen->has_rows) continue;
-    if (first != nullptr && first->row_shape != seen->row_shape) return std::nullopt;
-    if (first == nullptr) first = seen;
+FieldType widen_field(const FieldType& a, const FieldType& b, const FieldId& id) {
+  try {
+    return widen(a, b);
+  } catch (FieldError& error) {
+    throw error.at_field(id.key);
   }
-  return first == nullptr ? std::nullopt : std::optional(first->row_shape);
 }
 
 // One tensor where there is one row shape, else one a molecule. `widest` is what the values are widened to.
@@ -118,14 +85,14 @@ FieldPlan FieldSet::resolve(size_t field, std::span<const int32_t> touched,
   const FieldId& id = heads_->fields()[field].id;
   const std::vector<const Declared*> declared = declarations(field, touched);
   FieldType type = declared.front()->type;
-  for (const Declared* other : declared) type = widen(type, other->type, id);
-  for (const Observation* seen : observed) type = widen(type, seen->type, id);
+  for (const Declared* other : declared) type = widen_field(type, other->type, id);
+  for (const Observation* seen : observed) type = widen_field(type, seen->type, id);
 
   std::optional<Shape> shape = declared.front()->row_shape;
   for (const Declared* other : declared) {
     if (other->row_shape != shape) shape = std::nullopt;
   }
-  if (!declared.front()->row_shape || any_with_rows(observed)) shape = common_shape(observed, n_molecules);
+  if (!declared.front()->row_shape || any_with_rows(observed)) shape = common_row_shape(observed, n_molecules);
 
   FieldPlan plan = make_plan(id, type, widest(field, type).dtype, shape, observed, n_molecules, request_);
   plan.must_be_present = request_.missing == Missing::error && !plan.absent_is_zero;
@@ -163,14 +130,14 @@ FieldPlan resolve_unlisted(const FieldHead& head, std::span<const Observation* c
     return make_plan(head.id, none, none.dtype, std::nullopt, observed, n_molecules, request);
   }
   FieldType type = observed.front()->type;
-  for (const Observation* seen : observed) type = widen(type, seen->type, head.id);
-  return make_plan(head.id, type, type.dtype, common_shape(observed, n_molecules), observed, n_molecules, request);
+  for (const Observation* seen : observed) type = widen_field(type, seen->type, head.id);
+  return make_plan(head.id, type, type.dtype, common_row_shape(observed, n_molecules), observed, n_molecules, request);
 }
 
 DType resolve_positions(std::span<const MoleculeSchema> schemas, const Request& request) {
   std::optional<DType> stored;
   for (const MoleculeSchema& schema : schemas) {
-    stored = !stored || *stored == schema.positions ? schema.positions : DType::float64;
+    stored = stored ? common_dtype(*stored, schema.positions) : schema.positions;
   }
   return request.output_dtype({Scope::builtin, "positions"}, stored.value_or(DType::float32));
 }

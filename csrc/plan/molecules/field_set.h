@@ -9,17 +9,9 @@
 
 #include "plan/molecules/batch_plan.h"
 #include "plan/molecules/request.h"
+#include "plan/type_rules.h"
 
 namespace atompack::collate {
-
-// A value that the survey saw. `molecule` counts within the batch.
-struct Observation {
-  int64_t molecule;
-  int32_t field;
-  FieldType type;
-  Shape row_shape;
-  bool has_rows;  // false: a per-atom value of no atoms, whose row shape stands for nothing
-};
 
 // The selected fields of all schemas of a source, numbered once.
 class FieldSet {

@@ -1,17 +1,8 @@
 #include "plan/molecules/request.h"
 
+#include "plan/type_rules.h"
+
 namespace atompack::collate {
-namespace {
-
-// Floats to floats; integers only to where every value fits.
-bool can_cast(DType from, DType to) {
-  if (from == to) return true;
-  if (is_floating(from)) return is_floating(to);
-  return from == DType::int32 && (to == DType::int64 || to == DType::float64);
-}
-
-}  // namespace
-
 DType Request::wanted_dtype(const FieldId& id, DType stored) const {
   if (const auto named = casts.find(id); named != casts.end()) return named->second;
   // Total energies do not survive float32: they widen on their own and narrow only when named.

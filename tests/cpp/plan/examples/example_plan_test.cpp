@@ -112,7 +112,7 @@ TEST(ExamplePlan, LeavesDoNotOverlap) {
     end = leaf.offset + leaf.bytes();
     for (const Leaf::Part& part : leaf.parts) EXPECT_LE(part.at + part.length, leaf.bytes());
   }
-  EXPECT_LE(end, batch.plan().arena_bytes);
+  EXPECT_LE(end, batch.plan().arena.size());
   EXPECT_EQ(batch.root().children[0].form, Form::tensors);
   EXPECT_EQ(batch.root().children[1].form, Form::tensor);
 }
@@ -175,39 +175,26 @@ TEST(ExamplePlan, WhatIsNotAlike) {
   EXPECT_FALSE(Planned(0, odd[0]));
 }
 
-TEST(ExamplePlan, Molecules) {
+TEST(ExamplePlan, MoleculesShareTheArena) {
   const Planned batch(3, [](pickle::Writer& out, int i) {
+    out.begin_list();
     put_molecule(out, i + 1);
-    if (i != 1) {
-      out.key("energy");
-      out.real(1);
-    }
-    out.key("charge");
-    put_array(out, {i + 1}, 8);
-    out.key("dipole");
-    put_array(out, {3});
     out.end_dict();
+    put_molecule(out, 2);
+    out.end_dict();
+    out.integer(i);
+    out.end_list();
   });
   ASSERT_TRUE(batch);
-  const ExampleNode& root = batch.root();
-  EXPECT_EQ(root.form, Form::molecules);
-  EXPECT_EQ(batch.leaf(0).shape, (std::vector<int64_t>{6, 3}));
-  EXPECT_EQ(batch.leaf(1).dtype, DType::int64);
-  EXPECT_EQ(content_of(batch.leaf(2)), (std::vector<int64_t>{0, 1, 1, 2, 2, 2}));
-  EXPECT_EQ(content_of(batch.leaf(3)), (std::vector<int64_t>{0, 1, 3, 6}));
-  EXPECT_EQ(content_of(batch.leaf(4)), (std::vector<int64_t>{1, 2, 3}));
-  EXPECT_EQ(content_of(batch.leaf(5)), (std::vector<int64_t>{0, 10, 20}));
-  EXPECT_EQ(
-      batch.levels(),
-      (KeyLevels{
-          {"atomic_numbers", true}, {"charge", true}, {"dipole", false}, {"energy", false}, {"positions", true}}));
-  ASSERT_EQ(root.fields.size(), 3u);
-  for (size_t i = 0; i < 3; ++i) {
-    const Leaf& leaf = batch.leaf(*root.children[i].leaves[0]);
-    EXPECT_EQ(leaf.shape[0], root.fields[i].per_atom ? 6 : 3) << root.fields[i].key;
-    EXPECT_EQ(leaf.has_gaps, root.fields[i].key == "energy");
-  }
-  EXPECT_EQ(batch.leaf(*root.leaves.back()).shape, (std::vector<int64_t>{3, 3}));
+  ASSERT_EQ(batch.plan().molecules.size(), 2u);
+  EXPECT_EQ(batch.root().children[1].form, Form::molecules);
+  EXPECT_EQ(batch.root().children[1].molecules, 1u);
+  const MoleculesPlan &first = batch.plan().molecules[0], &second = batch.plan().molecules[1];
+  EXPECT_EQ(first.batch.ptr, (std::vector<int64_t>{0, 1, 3, 6}));
+  EXPECT_EQ(first.numbers, (std::vector<int64_t>{0, 10, 20}));
+  EXPECT_EQ(first.batch.core.positions, 0u);
+  EXPECT_GE(second.batch.core.positions, first.batch.core.index + 3 * sizeof(int64_t));
+  EXPECT_GT(batch.leaf(0).offset, second.batch.core.positions);
 }
 
 }  // namespace
