@@ -104,6 +104,10 @@ std::optional<StoredTensor> stored_tensor(const Value& value) {
 
 std::unique_ptr<ValueMolecules> ValueMolecules::make(std::span<const Value> dicts, const KeyLevels& levels) {
   auto made = std::make_unique<ValueMolecules>();
+  constexpr size_t kMostReserved = 64;  // entries of each molecule
+  if (!dicts.empty() && is_molecule(dicts.front())) {
+    made->entries_.reserve(dicts.size() * std::min(dicts.front().size(), kMostReserved));
+  }
   for (const Value& dict : dicts) {
     const size_t first = made->entries_.size();
     if (!made->gather(dict) || !made->settle_structure(std::span(made->entries_).subspan(first))) return nullptr;
