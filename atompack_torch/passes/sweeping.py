@@ -38,7 +38,7 @@ def steps(sweep: Sweep, report: Report | None) -> Iterator[int]:
 
 
 def available_threads(wanted: int | None) -> int:
-    """Limits the number of threads of a pass to that of torch if it is loaded, else to all cores."""
+    """Limits the threads of a pass to the number of torch if it is loaded, else to all cores."""
     torch = sys.modules.get("torch")
     most = torch.get_num_threads() if torch else len(os.sched_getaffinity(0))
     return min(wanted or most, most)
