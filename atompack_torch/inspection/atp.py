@@ -74,7 +74,8 @@ def describe(
     Args:
         paths: files and folders.
         full: count labels in all records, however many there are.
-        progress: show a bar, or a function that is told how many more molecules are done.
+        progress: show a bar, or a function called with the number of molecules done since the last
+            call.
 
     Returns:
         Sums over all files, ``schema``, ``labels`` and ``files``.
@@ -122,12 +123,13 @@ def verify(paths: Sequence[str], max_faults: int, progress: bool | Report) -> Ve
 def statistics(
     paths: Sequence[str], options: Mapping[str, Any], progress: bool | Report
 ) -> Summary:
-    """Looks at every molecule.
+    """Gathers statistics of every molecule.
 
     Args:
         paths: files and folders, as one data set.
         options: ``cutoff``, and options of ``AtpDataset``.
-        progress: show a bar, or a function that is told how many more molecules are done.
+        progress: show a bar, or a function called with the number of molecules done since the last
+            call.
     """
     of_dataset = {"access": "sequential", **options}
     cutoff = of_dataset.pop("cutoff", None)
