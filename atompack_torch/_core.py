@@ -1,4 +1,4 @@
-"""The door to the native extension with torch: batches. ``_native`` has what needs no torch."""
+"""Sole importer of the native extension with torch; ``_native`` has everything without torch."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from atompack_torch._native import REBUILD, built_for, not_built, not_loadable
 
 
 def _check_torch_version() -> None:
-    # A C++ extension only fits the torch it was compiled for; without this check, the loader
-    # would report an undefined symbol that says nothing to the reader.
+    # A C++ extension works only with the torch it was compiled for; without this check, the loader
+    # would report a cryptic undefined symbol.
     version = built_for().split("+")[0]
     try:
         import torch

@@ -1,4 +1,4 @@
-"""The door to the native extension without torch: files, and what is in them."""
+"""Sole importer of the native extension without torch, which reads and writes files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ REBUILD = (
 
 
 def not_built(name: str) -> str:
-    """The message for a package folder that lacks a native extension for this Python."""
+    """Returns the message for a package folder that lacks a native extension for this Python."""
     folder = Path(__file__).parent
     python = f"Python {sys.version_info.major}.{sys.version_info.minor}"
     others = sorted(file.name for file in folder.glob(f"{name}.*.so"))
@@ -25,10 +25,10 @@ def not_built(name: str) -> str:
 
 
 def built_for() -> str:
-    """The torch version that the extensions were compiled for.
+    """Returns the torch version that the extensions were compiled for.
 
     Raises:
-        ImportError: they are not built.
+        ImportError: the extensions are not built.
     """
     try:
         from atompack_torch._build_info import TORCH_VERSION
@@ -38,7 +38,7 @@ def built_for() -> str:
 
 
 def not_loadable(error: ImportError) -> str:
-    """The message for an extension that the dynamic linker or Python refuses."""
+    """Returns the message for an extension that the dynamic linker or Python cannot load."""
     return (
         f"atompack_torch: its native extension, built for torch {built_for()}, cannot be loaded "
         f"({error}): if a library is missing, install it (libhdf5, libzstd, liblz4, "

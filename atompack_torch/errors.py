@@ -1,35 +1,35 @@
-"""The errors of this package; the native core raises them too.
+"""Exceptions of this package; the native core raises them too.
 
-Every class takes exactly one string, so that a DataLoader worker can hand it to its parent.
-Errors of the system are ``OSError``, a molecule number out of range is ``IndexError``.
+Every class takes exactly one string, so that a DataLoader worker can pass it to its parent.
+System errors are ``OSError``, a molecule index out of range is ``IndexError``.
 """
 
 import errno
 
 
 def file_exists(path: object, instead: str) -> FileExistsError:
-    """The error for a path that is taken.
+    """Builds the error for a path that already exists.
 
     Args:
-        path: what is taken.
-        instead: what the caller can do.
+        path: the existing path.
+        instead: what the caller can do instead.
     """
     return FileExistsError(errno.EEXIST, f"exists already: {instead}", str(path))
 
 
 class AtompackError(Exception):
-    """Base of all errors that are about data."""
+    """Base of all errors about data."""
 
     def __init__(self, message: str, /) -> None:
         super().__init__(message)
 
 
 class CorruptFileError(AtompackError, ValueError):
-    """Bytes contradict the file format: a checksum, a bound, a tag, a count."""
+    """Bytes violate the file format: a checksum, a bound, a tag, a count."""
 
 
 class UnsupportedFormatError(AtompackError, NotImplementedError):
-    """Valid, but of a version, codec, type or option that is not there (yet)."""
+    """Valid data of a version, codec, type or option that is not supported (yet)."""
 
 
 class FieldError(AtompackError, ValueError):
@@ -39,7 +39,7 @@ class FieldError(AtompackError, ValueError):
 class UnknownFieldError(FieldError, KeyError):
     """A batch or molecule has no field of this name."""
 
-    __str__ = Exception.__str__  # not KeyError's, which would put the text in quotes
+    __str__ = Exception.__str__  # not KeyError's, which would quote the message
 
 
 class WriterLockedError(AtompackError):

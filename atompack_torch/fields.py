@@ -1,4 +1,4 @@
-"""The fields that this package knows by name, and how names and fields belong together."""
+"""Builtin fields, and the mapping between names and fields."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ if TYPE_CHECKING:
     import torch
 
 
-FileLevel = Literal["molecule", "atom"]  # of molecules' own values
+FileLevel = Literal["molecule", "atom"]  # levels of values stored in molecules
 Level = Literal[FileLevel, "edge", "triplet"]
 
-# Where a field's key lives, with the numbers of the native core.
+# Scopes of field keys, numbered as in the native core.
 BUILTIN, ATOM_PROPERTY, MOLECULE_PROPERTY = 0, 1, 2
 PREFIXES = {ATOM_PROPERTY: "atom_properties/", MOLECULE_PROPERTY: "properties/"}
 
 
 class FieldId(NamedTuple):
-    """What a field is, whatever it is called in a batch."""
+    """Identity of a field, independent of its name in a batch."""
 
     scope: int
     key: str
 
 
 class FieldInfo(NamedTuple):
-    """What a batch knows of one of its fields."""
+    """Description of a field of a batch."""
 
     scope: int
     key: str
@@ -39,13 +39,13 @@ class FieldInfo(NamedTuple):
 
 @dataclass(frozen=True)
 class FieldSpec:
-    """What a data set promises of a field.
+    """Type of a field as guaranteed by a data set.
 
     Attributes:
-        dtype: of the tensors in a batch; ``"string"`` for lists of ``str``, ``"none"`` for a
+        dtype: dtype of the tensors in a batch; ``"string"`` for lists of ``str``, ``"none"`` for a
             property whose stored value is None.
-        level: one row a ``"molecule"``, an ``"atom"``, an ``"edge"`` or a ``"triplet"``.
-        shape: of one row; None where it differs from molecule to molecule.
+        level: one row per ``"molecule"``, ``"atom"``, ``"edge"`` or ``"triplet"``.
+        shape: shape of one row; None if it varies between molecules.
     """
 
     dtype: torch.dtype | Literal["string", "none"]
@@ -55,24 +55,24 @@ class FieldSpec:
 
 @dataclass(frozen=True)
 class Builtin:
-    """A field of the format itself. ``unit`` is its writers' usual one; files store none."""
+    """A field defined by the format. ``unit`` is the conventional one; files do not store units."""
 
     level: FileLevel
-    dtype: str  # of a missing one that was asked for by name
+    dtype: str  # of a missing field that was requested by name
     shape: tuple[int, ...]
     unit: str
 
 
-# Labels and state that every format knows by name; the table is csrc/model/fields.def.
+# Labels and state that every format has by name; the table is csrc/model/fields.def.
 BUILTINS = {
     key: Builtin(level, dtype, shape, unit) for key, level, dtype, shape, unit in BUILTIN_FIELDS
 }
 
-# A structure without them is open: zeros and False there, never NaN, and `missing` does not judge
-# them. Any edge shift times such a cell stays finite.
+# A molecule without them is not periodic: zeros and False, never NaN, and exempt from `missing`.
+# Any edge shift times such a cell stays finite.
 GEOMETRY = frozenset(("cell", "pbc"))
 
-# What every batch has, in the order in which the native core hands it over.
+# Fields of every batch, in the order in which the native core returns them.
 STRUCTURE: dict[str, Level] = {
     "positions": "atom",
     "atomic_numbers": "atom",
@@ -83,22 +83,22 @@ STRUCTURE: dict[str, Level] = {
 }
 STRUCTURE_INFO = {name: FieldInfo(BUILTIN, name, level) for name, level in STRUCTURE.items()}
 
-# What `neighbors=` adds, in that order too.
+# Fields added by `neighbors=`, also in that order.
 EDGES = ("edge_index", "edge_shift", "edge_vector")
 EDGE_INFO = {name: FieldInfo(BUILTIN, name, "edge") for name in EDGES}
 
 # Local derivatives of descriptor features, in the order of the torch cache.
 DERIVATIVES: dict[str, Level] = {key: level for key, level, _ in DERIVATIVE_FIELDS}
 
-# Their values are atoms: numbers in the batch, or in the molecule that stands alone.
+# Their values are atom indices, in the batch or in a single molecule.
 ATOM_INDICES = frozenset(("edge_index", *(key for key, _, is_atom in DERIVATIVE_FIELDS if is_atom)))
 
 DERIVED = frozenset(("features", *EDGES, "source", *DERIVATIVES))
 
-# Always means the field of the format, never a custom property of that name.
+# These names always denote the field of the format, never a custom property.
 CANONICAL = frozenset((*STRUCTURE, *BUILTINS, *DERIVED))
 
-# Attributes of batches and molecules, whose modules cannot be imported without torch.
+# Attributes of batches and molecules, listed as their modules cannot be imported without torch.
 ATTRIBUTES = frozenset(
     (
         "clone",
@@ -121,26 +121,26 @@ ATTRIBUTES = frozenset(
     )
 )
 
-# No custom property goes by one of these names without its scope in front.
+# A custom property with one of these names always has its scope as a prefix.
 RESERVED = CANONICAL | ATTRIBUTES
 
-# Short names; they yield to a custom property of that name and are never listed.
+# Short names; a custom property of that name takes precedence; they are never listed.
 ALIASES = {"pos": "positions", "z": "atomic_numbers", "natoms": "n_atoms"}
 
 
 def centers_of(name: str) -> str:
-    """For a field of edges or triplets: the one that tells the atom to which each row belongs."""
+    """Returns the field with the center atom of each row of an edge or triplet field."""
     if name in EDGES:
         return "edge_index"
     return "radial_center_idx" if name.startswith("radial_") else "angular_center_idx"
 
 
 def public_names(ids: Iterable[FieldId], reserved: Collection[str]) -> list[str]:
-    """The name of each field in a batch that holds all of them.
+    """Returns the name of each field in a batch that holds all of them.
 
-    A custom property goes by its own key, unless that is a canonical name or an attribute of the
-    batch (``reserved``), exists in both scopes, or looks like a scope itself: then its scope stands
-    in front.
+    The name of a custom property is its key, unless that is a canonical name or an attribute of the
+    batch (``reserved``), exists in both scopes, or looks like a scope itself: then its scope is
+    prepended.
     """
     ids = list(ids)
     n_scopes = Counter(key for scope, key in ids if scope != BUILTIN)
@@ -156,14 +156,14 @@ def public_names(ids: Iterable[FieldId], reserved: Collection[str]) -> list[str]
     return [name(field) for field in ids]
 
 
-_SHORTEST_PART = 3  # of a name that counts as a part of another
+_SHORTEST_PART = 3  # minimum length of a name that counts as a part of another
 
 
 def similar_names(name: str, known: Iterable[str]) -> list[str]:
-    """Known names that ``name`` may be meant for, at most five, the likeliest first.
+    """Returns up to five known names that ``name`` may be a misspelling of, most likely first.
 
-    Those that hold it or are held by it (``REF_forces`` for ``forces``), whatever their case, then
-    those that are spelled almost alike.
+    First those that contain it or are contained in it (``REF_forces`` for ``forces``), ignoring
+    case, then those of similar spelling.
     """
     by_lower = {other.lower(): other for other in known}
     plain = name.lower()
@@ -177,14 +177,14 @@ def similar_names(name: str, known: Iterable[str]) -> list[str]:
 
 
 def squeeze_hint(expected: tuple[int, ...], got: tuple[int, ...]) -> str:
-    """A hint for a shape with surplus axes of length 1; else an empty string."""
+    """Returns a hint for a shape with surplus axes of length 1; else an empty string."""
     if len(got) > len(expected) and [n for n in got if n != 1] == [n for n in expected if n != 1]:
         return ": drop the axis of length 1 (`.squeeze(-1)`)"
     return ""
 
 
 def prefixed_id(name: str) -> FieldId | None:
-    """The field behind ``properties/KEY`` or ``atom_properties/KEY``."""
+    """Returns the field named by ``properties/KEY`` or ``atom_properties/KEY``; else None."""
     for scope, prefix in PREFIXES.items():
         if name.startswith(prefix):
             return FieldId(scope, name[len(prefix) :])

@@ -1,7 +1,7 @@
-"""The file formats that the package recognizes by content, and what to do with a foreign one.
+"""File formats recognized by content, and messages about files of foreign formats.
 
-``FORMATS`` is the one table of magic bytes. Everything here is about error messages and about the
-choice of a converter: nothing is decoded.
+``FORMATS`` is the only table of magic bytes. This module serves error messages and the choice of a
+converter; it decodes nothing.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import NamedTuple
 from atompack_torch.errors import CorruptFileError, FieldError, UnsupportedFormatError
 
 _HEAD_BYTES = 4096
-_USER_BLOCKS = (512, 1024, 2048)  # where an HDF5 file may begin, behind bytes of somebody's own
-# Names of the metadata of an ATLAS store, the first of which that is there counts.
+_USER_BLOCKS = (512, 1024, 2048)  # possible offsets of HDF5 data after a user block
+# Names of the metadata of an ATLAS store; the first that exists counts.
 STORE_METADATA = tuple(
     f"atlas.{form}{codec}" for form in ("json", "msgpack") for codec in ("", ".zst", ".lz4")
 )
@@ -31,17 +31,17 @@ class Format(NamedTuple):
     """A kind of file or folder.
 
     Attributes:
-        name: short and unique.
-        title: with its article, for messages.
-        magics: (offset, bytes), one of which a file of this format has.
-        matches: for formats without magic bytes: tells it by the first bytes of a file.
-        holds: names in a folder of this format, one of which is there.
-        opens: what opens it in Python; "" where nothing here does.
-        source: name of the format for ``convert``; "" where it does not read it, "ase" where ASE
-            is asked.
-        suffixes: by which ``convert`` knows the format; others need ``--from``.
-        entry: the module that answers for it, with the functions of ``inspection.entry.Entry``;
-            "" where nothing here reads it.
+        name: short, unique name.
+        title: name with its article, for messages.
+        magics: (offset, bytes) pairs; a file of this format has one of them.
+        matches: for formats without magic bytes: recognizes the first bytes of a file.
+        holds: file names; a folder of this format contains one of them.
+        opens: name of the Python function or class that opens it; "" if there is none.
+        source: name of the format for ``convert``; "" if it cannot read it, "ase" if it is read by
+            ASE.
+        suffixes: suffixes by which ``convert`` recognizes the format; others need ``--from``.
+        entry: module of the format, with the functions of ``inspection.entry.Entry``; "" if the
+            package cannot read it.
     """
 
     name: str
@@ -68,7 +68,7 @@ def _is_extxyz(head: bytes) -> bool:
 
 
 def _is_pickle(head: bytes) -> bool:
-    """Protocols 2 to 5: the opcode that names it, and another opcode behind it."""
+    """True for pickles of protocols 2 to 5: the protocol opcode followed by another opcode."""
     return len(head) > 2 and head[0] == 0x80 and 2 <= head[1] <= 5 and head[2] < 0x99
 
 
@@ -135,7 +135,7 @@ FORMATS = [
     Format("zarr", "a Zarr group", holds=("zarr.json", ".zgroup", ".zarray")),
     Format("text", "a text file", matches=_is_text, source="ase"),
 ]
-# Array files end in their magic bytes, and folders are told by what is in them.
+# Array files have their magic bytes at the end; folders are recognized by their contents.
 _ARRAY_FILE = Format(
     "array-file", "an array file", opens="ArrayFile", suffixes=(".af",), entry=_STORES
 )
@@ -147,9 +147,9 @@ _DATABASES = Format("databases", "a folder of .aselmdb databases", source="ase-d
 
 
 def recognize(path: str | os.PathLike[str]) -> Format | None:
-    """The format of what is at a path, told by its content; None where nothing matches.
+    """Returns the format of a path, recognized by content; None if nothing matches.
 
-    What is no regular file and no folder is not opened.
+    Only regular files and folders are opened.
     """
     place = Path(path)
     if place.is_dir():
@@ -178,12 +178,12 @@ def _of_folder(folder: Path) -> Format | None:
 
 
 def foreign(path: str | os.PathLike[str], expected: str, names: tuple[str, ...]) -> str | None:
-    """A message about a path that holds another format; None where it does not, or nobody knows.
+    """Returns a message about a path of a foreign format; None if it is not, or is unrecognized.
 
     Args:
-        path: what could not be opened.
-        expected: with its article, what the caller opens.
-        names: of the formats that the caller opens.
+        path: the path that could not be opened.
+        expected: what the caller opens, with its article.
+        names: names of the formats that the caller opens.
     """
     found = recognize(path)
     if found is None or found.name in names:
@@ -198,7 +198,7 @@ def foreign(path: str | os.PathLike[str], expected: str, names: tuple[str, ...])
 
 
 def conversion(path: str | os.PathLike[str], found: Format) -> str:
-    """The command that makes an ``.atp`` file of a foreign file."""
+    """Returns the command that converts a foreign file to ``.atp``."""
     source = Path(path)
     target = source.with_suffix(".atp")
     if target == source:
@@ -214,16 +214,17 @@ def conversion(path: str | os.PathLike[str], found: Format) -> str:
 def opening(
     path: str | os.PathLike[str], expected: str = "an .atp file", *names: str
 ) -> Iterator[None]:
-    """Says what a foreign file is, and what to do with it, where opening calls it damaged.
+    """Replaces errors on opening a foreign file by one that names its format and a remedy.
 
     Args:
-        path: what is opened in the block.
+        path: the path opened in the block.
         expected: what the caller opens, with its article.
-        names: of the formats that it opens; none: ``"atp"``.
+        names: names of the formats that it opens; empty: ``"atp"``.
 
     Raises:
         UnsupportedFormatError: the block failed, and the path holds another format.
-        OSError: the same, where the block raised it (a folder for a file, say); of the same class.
+        OSError: likewise, if the block raised an OSError (for instance, a folder instead of a
+            file); of the same class.
     """
     try:
         yield
@@ -240,10 +241,10 @@ def opening(
 
 
 def check_store(folder: str) -> None:
-    """Refuses a folder without metadata, which is no ATLAS store.
+    """Checks that a folder has the metadata of an ATLAS store.
 
     Raises:
-        FileNotFoundError: none of the metadata files is there.
+        FileNotFoundError: none of the metadata files exists.
     """
     if not any((Path(folder) / name).is_file() for name in STORE_METADATA):
         sought = ", ".join(STORE_METADATA)
@@ -252,9 +253,10 @@ def check_store(folder: str) -> None:
 
 
 def entry_name(path: str | os.PathLike[str]) -> str:
-    """The module that answers for what is at a path.
+    """Returns the name of the module for the format of a path.
 
-    What nobody knows, or is only converted, is left to ``.atp``'s, whose messages say what it is.
+    Unknown formats, and those that can only be converted, get the module of ``.atp``, whose
+    messages name the format.
     """
     if Path(path).suffix in _ARRAY_FILE.suffixes:
         return _ARRAY_FILE.entry
@@ -263,16 +265,16 @@ def entry_name(path: str | os.PathLike[str]) -> str:
 
 
 def is_store(path: Path) -> bool:
-    """Tells an ATLAS store or, by its suffix, an array file."""
+    """True for an ATLAS store or, by its suffix, an array file."""
     return entry_name(path) == _STORES
 
 
 def is_shards(path: Path) -> bool:
-    """Tells a folder with a data set of shards from one of .atp files."""
+    """True if a folder holds a data set of Atlas shards, not .atp files."""
     return (path / "meta.json").is_file()
 
 
 def bytes_at(path: Path, pattern: str = "*") -> int:
-    """Size on disk; of a folder that of its files whose names match."""
+    """Returns the size on disk; for a folder, that of the files whose names match."""
     files = path.rglob(pattern) if path.is_dir() else [path]
     return sum(file.stat().st_size for file in files if file.is_file())

@@ -1,4 +1,4 @@
-"""Data sets of the Hugging Face hub: folders of ``.atp`` shards, one a split.
+"""Data sets on the Hugging Face hub: folders of ``.atp`` shards, one per split.
 
     train = apt.hub.open("some/dataset", "omat/train")
 
@@ -25,26 +25,27 @@ def open(  # noqa: A001  (as in gzip.open)
     local_files_only: bool = False,
     **options: Any,
 ) -> AtpDataset:
-    """Downloads what is not in the local cache yet, and opens it.
+    """Downloads files that are not in the local cache yet, and opens the data set.
 
-    Without a network (``local_files_only=True`` or ``HF_HUB_OFFLINE=1``) the local cache is all
-    there is; shards that were never downloaded are then not noticed to be missing.
+    Without a network (``local_files_only=True`` or ``HF_HUB_OFFLINE=1``) only the local cache is
+    used; shards that were never downloaded are then missing without an error.
 
     Args:
         repo_id: a data set repository.
         name: a folder in it, whose ``**/*.atp`` are the shards; or one file, ending in ``.atp``.
-            None: the one file, or the one folder with files, that the repository has.
+            None: the only file, or the only folder with files, of the repository.
         revision: branch, tag or commit; None: the main branch.
-        cache_dir: of huggingface_hub; None: its usual one.
-        token: of huggingface_hub, for repositories that need one.
-        local_files_only: do not ask the network.
-        options: of ``AtpDataset``.
+        cache_dir: cache folder of huggingface_hub; None: its default.
+        token: access token of huggingface_hub, for repositories that need one.
+        local_files_only: do not use the network.
+        options: options of ``AtpDataset``.
 
     Raises:
         ImportError: huggingface_hub is not installed.
-        ValueError: ``name`` leaves the repository; or there is none and several folders hold files.
-        FileNotFoundError: nothing to open there.
-        CorruptFileError: a file contradicts the format.
+        ValueError: ``name`` points outside the repository, or it is None and several folders hold
+            files.
+        FileNotFoundError: there is nothing to open.
+        CorruptFileError: a file violates the format.
     """
     try:
         from huggingface_hub import snapshot_download
@@ -81,12 +82,12 @@ def _patterns(inside: PurePosixPath | None) -> list[str]:
 
 
 def _literal(inside: PurePosixPath) -> str:
-    """Patterns are those of fnmatch: a bracket in a folder's name must stand for itself."""
+    """Escapes a path for fnmatch patterns, where a bracket in a folder's name is special."""
     return "".join(f"[{c}]" if c in "*?[" else c for c in str(inside))
 
 
 def _place(snapshot: Path, inside: PurePosixPath | None, repo_id: str) -> Path:
-    """What to open: a file, or a folder of shards."""
+    """Returns the path to open: a file, or a folder of shards."""
     if inside is not None:
         place = snapshot / inside
         if not place.exists():

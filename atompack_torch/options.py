@@ -1,4 +1,4 @@
-"""Checks of arguments (choices, levels, limits, names, paths), and lists that stay short."""
+"""Checks of arguments (choices, levels, limits, names, paths), and abbreviation of lists."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ def check_choice(option: str, value: str, choices: tuple[str, ...]) -> None:
 
 
 def check_threads(num_threads: int | None) -> None:
-    """Raises ValueError unless it is None, or 1 and more."""
+    """Raises ValueError unless it is None or at least 1."""
     if num_threads is not None and num_threads < 1:
         raise ValueError(f"num_threads: expected a positive number or None, got {num_threads}")
 
 
 def utf8(what: str, text: Any) -> str:
-    """A string that UTF-8 can hold: one without lone surrogates.
+    """Returns a string, checked to be valid in UTF-8: without lone surrogates.
 
     Args:
-        what: the argument, for the message.
+        what: name of the argument, for the message.
         text: the string.
 
     Raises:
-        TypeError: it is no string.
-        FieldError: it holds characters that UTF-8 has no bytes for.
+        TypeError: it is not a string.
+        FieldError: it holds characters that UTF-8 cannot encode.
     """
     if not isinstance(text, str):
         raise TypeError(f"{what}: expected a string, got {type(text).__name__}")
@@ -50,12 +50,12 @@ def utf8(what: str, text: Any) -> str:
 
 
 def short_list(names: Iterable[Any], n: int, most: int = 10) -> str:
-    """The first names of a list, and how many more there are; for ``repr``.
+    """Formats the first names of a list and the number of others; for ``repr``.
 
     Args:
         names: at least the first ``most`` of them.
-        n: how many there are in all.
-        most: how many to show.
+        n: total number of names.
+        most: maximum number to show.
     """
     shown = [str(name) for name in islice(names, most)]
     shown = [x if len(x) <= _LONGEST_NAME else f"{x[: _LONGEST_NAME - 3]}..." for x in shown]
@@ -63,11 +63,11 @@ def short_list(names: Iterable[Any], n: int, most: int = 10) -> str:
 
 
 def checked_path(path: Any) -> str:
-    """A path as a string.
+    """Returns a path as a string.
 
     Raises:
         TypeError: it is neither a string nor a path.
-        ValueError: no file can have such a name: it holds a NUL character or a lone surrogate.
+        ValueError: it is not a valid file name: it holds a NUL character or a lone surrogate.
     """
     name = os.fspath(path)
     if not isinstance(name, str):
@@ -84,19 +84,19 @@ def checked_path(path: Any) -> str:
 
 
 def absolute_path(path: Any) -> str:
-    """The same, from the root on: a process with another current folder finds it too."""
+    """Returns an absolute path as a string, valid in processes with another working directory."""
     return str(Path(checked_path(path)).absolute())
 
 
 def check_level(codec: str | None, level: int) -> None:
-    """Raises unless the codec takes the level; the libraries would clamp it and say nothing.
+    """Raises unless the codec supports the level; the libraries would silently clamp it.
 
     Args:
-        codec: ``"lz4"``, ``"zstd"``; ``"none"`` and None (a file's own codec) take what zstd does.
-        level: as given by the caller.
+        codec: ``"lz4"``, ``"zstd"``; ``"none"`` and None (a file's own codec) take levels of zstd.
+        level: level given by the caller.
 
     Raises:
-        TypeError: it is no integer.
+        TypeError: it is not an integer.
         ValueError: it is out of range.
     """
     from atompack_torch._native import LZ4_LEVELS, ZSTD_LEVELS
@@ -113,7 +113,7 @@ def check_limits(max_metadata_bytes: int, max_unstored_bytes: int | None) -> Non
     """Checks limits on memory.
 
     Raises:
-        TypeError: one is no whole number.
+        TypeError: one is not an integer.
         ValueError: one is negative.
     """
     limits = {"max_metadata_bytes": max_metadata_bytes, "max_unstored_bytes": max_unstored_bytes}

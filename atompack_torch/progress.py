@@ -17,16 +17,16 @@ class Progress:
         with Progress(len(ds), "molecules", label="verifying") as progress:
             progress.update(64)
 
-    On a terminal one line is kept up to date, with the rate and, where the total is known, the time
-    that is left. Elsewhere (a log file, a pipe) only the last line is written: what was done, and
-    how long it took.
+    On a terminal one line is kept up to date, with the rate and, if the total is known, the
+    remaining time. Elsewhere (a log file, a pipe) only a final line is written, with the amount of
+    work and the elapsed time.
 
     Args:
-        total: how much there is to do; None: not known.
-        unit: what is counted, in the plural.
-        label: what is being done, in front of the line.
+        total: total amount of work; None: unknown.
+        unit: name of the counted items, in the plural.
+        label: name of the activity, at the start of the line.
         enabled: False writes nothing at all; None: True.
-        stream: where to; None: ``sys.stderr``.
+        stream: output stream; None: ``sys.stderr``.
     """
 
     def __init__(
@@ -49,11 +49,11 @@ class Progress:
 
     @property
     def done(self) -> int:
-        """How much was done so far."""
+        """Amount of work done so far."""
         return self._done
 
     def update(self, n: int = 1) -> None:
-        """``n`` more are done."""
+        """Adds ``n`` to the amount of work done."""
         self._done += n
         now = time.monotonic()
         if self._live and now - self._shown >= _SECONDS_BETWEEN:
@@ -92,7 +92,7 @@ class Progress:
         return f"{rate:,.0f}/s" if rate >= 10 else f"{rate:.2g}/s"
 
     def _write(self, line: str, end: str = "") -> None:
-        if self._live:  # back to the start of the line, and clear what was there
+        if self._live:  # return to the start of the line and clear it
             line = "\r\x1b[K" + line[: shutil.get_terminal_size().columns - 1]
         self._stream.write(line + end)
         self._stream.flush()

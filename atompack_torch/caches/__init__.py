@@ -1,1 +1,1 @@
-"""Feature caches: building, verifying and upgrading them."""
+"""Building, verification and upgrade of feature caches."""

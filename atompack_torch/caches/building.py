@@ -1,4 +1,4 @@
-"""Feature caches made before training."""
+"""Building of feature caches ahead of training."""
 
 from __future__ import annotations
 
@@ -32,30 +32,30 @@ from atompack_torch.errors import (
 from atompack_torch.options import absolute_path
 from atompack_torch.passes.sweeping import Report, reporting
 
-# A thread computes a chunk at once: enough work for a call, little memory. Derivatives of an atom
-# may take hundreds of kilobytes, so the first chunk is small and shows how large others may be.
+# A thread computes one chunk per call: enough work for a call, little memory. Derivatives of an
+# atom may take hundreds of kilobytes, so the first chunk is small and calibrates the others.
 _FIRST_ATOMS = 128
 _MOST_ATOMS = 4096
 _MOST_MOLECULES = 256
 _CHUNK_BYTES = 8 << 20
 
-# Written and not durable: lost if the machine stops.
+# Bytes written but not yet durable: lost in a system crash.
 _CHECKPOINT_BYTES = 256 << 20
 
 
 class Descriptor(Protocol):
-    """What may stand in for ``ChebyshevDescriptor``.
+    """Interface of descriptors, such as ``ChebyshevDescriptor``.
 
-    ``compat`` is what two descriptors must share for their features to be the same; ``compute``
-    adds ``features`` and, if asked, the derivative fields to a batch.
+    Two descriptors with equal ``compat`` have the same features; ``compute`` adds ``features`` and,
+    if requested, the derivative fields to a batch.
     """
 
     @property
     def compat(self) -> dict[str, Any]:
-        """The settings, by the names of the format's compatibility JSON."""
+        """Settings, by their names in the format's compatibility JSON."""
 
     def compute(self, batch: MoleculeBatch, derivatives: bool = False) -> MoleculeBatch:
-        """The batch with ``features``, and derivatives if asked for."""
+        """Returns the batch with ``features``, and derivatives if requested."""
 
 
 def build_cache(
@@ -72,33 +72,34 @@ def build_cache(
 ) -> TorchCache:
     """Computes features of all molecules and writes them to an HDF5 file that aenet-python reads.
 
-    Molecules come in order, in bounded memory, computed by several threads. Every entry gets a row
-    of features, those with forces a row of derivatives; an absent energy is NaN. The file appears
-    under its name when it is whole. A build that was stopped, by whatever, leaves two hidden files
-    beside it and goes on from there when it is called again for the same molecules, descriptor and
-    options.
+    Molecules are computed by several threads and written in order, in bounded memory. Every entry
+    gets a row of features, those with forces a row of derivatives; an absent energy is NaN. The
+    file appears under its name when it is complete. An interrupted build leaves two hidden files
+    beside it, and resumes from them when it is called again with the same molecules, descriptor
+    and options.
 
-    Where ``torch.distributed`` is initialised, all ranks must call this: each computes a part, and
+    If ``torch.distributed`` is initialised, all ranks must call this: each computes a part, and
     rank 0 joins them.
 
     Args:
-        dataset: what is cached; entry i of the file is ``dataset[i]``.
+        dataset: the molecules; entry i of the file is ``dataset[i]``.
         descriptor: a ``ChebyshevDescriptor``, or an object with ``compat`` and ``compute``.
-        path: of the new file.
+        path: path of the new file.
         features: store features.
-        force_derivatives: store local derivatives too.
-        dtype: of what is stored.
-        num_threads: how many molecules' chunks are computed at once; None: one for each core.
-        progress: show a bar, or a function that is told how many more molecules are done.
-        resume: False: what an earlier build has left is thrown away.
+        force_derivatives: also store local derivatives.
+        dtype: dtype of the stored values.
+        num_threads: number of chunks of molecules computed in parallel; None: one per core.
+        progress: show a bar, or a function called with the number of molecules done since the last
+            call.
+        resume: False: discard the files of an interrupted build.
 
     Returns:
         The new cache, open.
 
     Raises:
-        FileExistsError: something stands at the path.
-        WriterLockedError: another process builds this file.
-        FieldError: nothing to store was asked for, or an element that the descriptor does not know.
+        FileExistsError: the path exists.
+        WriterLockedError: another process is building this file.
+        FieldError: nothing to store was requested, or the descriptor does not know an element.
     """
     if not (features or force_derivatives):
         raise FieldError("build_cache: expected features, force_derivatives or both, got neither")
@@ -146,7 +147,7 @@ class _Job:
 
     @contextmanager
     def _open(self, path: Path, resume: bool) -> Iterator[CacheBuilder]:
-        """Closed at the end, though the traceback of an error still holds it."""
+        """Opens a builder and closes it at the end, even if a traceback still refers to it."""
         builder = CacheBuilder(path, self.header, self.fingerprint, _CHECKPOINT_BYTES)
         if not resume and len(builder):
             builder.discard()
@@ -155,7 +156,7 @@ class _Job:
         try:
             yield builder
         except BaseException:
-            if not len(builder):  # nothing to go on with
+            if not len(builder):  # nothing to resume
                 builder.discard()
             raise
         finally:
@@ -164,7 +165,7 @@ class _Job:
     def _fill(
         self, builder: CacheBuilder, entries: range, threads: int, progress: bool | Report
     ) -> None:
-        """Appends what is not there yet of these entries; what was made is kept, come what may."""
+        """Appends the missing ones of these entries; entries already built survive any failure."""
         with reporting(progress, len(entries), "build_cache") as report:
             tell = report or (lambda n: None)
             tell(len(builder))
@@ -178,7 +179,7 @@ class _Job:
                         builder.append(encoded)
                         tell(len(chunk))
             except OSError:
-                raise  # the file may not hold what was written: the last checkpoint stands
+                raise  # written data may be incomplete: keep the last checkpoint
             except BaseException:
                 builder.checkpoint()
                 raise
@@ -197,7 +198,7 @@ class _Job:
             whole.finish()
 
     def _sweep(self) -> None:
-        """Takes away what an earlier build by another number of ranks has left."""
+        """Removes files left by an earlier build with another number of ranks."""
         pattern = f".{glob.escape(self.target.name)}.part*of*[0-9].new"
         for stale in self.target.parent.glob(pattern):
             part = self.target.with_name(stale.name[1 : -len(".new")])
@@ -213,7 +214,7 @@ class _Job:
 
 
 class _Part(NamedTuple):
-    """What one rank computes."""
+    """The part of a build that one rank computes."""
 
     path: Path
     entries: range
@@ -221,7 +222,7 @@ class _Part(NamedTuple):
 
 @contextmanager
 def _all_ranks(world: int) -> Iterator[None]:
-    """Ends on all ranks together: what fails on one fails on all, which would wait else."""
+    """Makes a failure on one rank fail on all, which would otherwise wait forever."""
     failures: list[str | None] = [None] * world
     try:
         yield
@@ -295,7 +296,7 @@ _CONFIG = ("ang_cutoff", "ang_order", "min_cutoff", "rad_cutoff", "rad_order", "
 
 
 def canonical_json(value: dict[str, Any]) -> str:
-    """As cache files hold settings: sorted keys, no spaces, ASCII."""
+    """Encodes settings as JSON in the form of cache files: sorted keys, no spaces, ASCII."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
@@ -304,13 +305,13 @@ def _sha256(text: str) -> str:
 
 
 def _source_of(dataset: MoleculeDataset) -> tuple[str, str]:
-    """Where the molecules are from, for the reader of the file's table of entries."""
+    """Describes the origin of the molecules, for the file's table of entries."""
     path = dataset._path
     return (str(path) if isinstance(path, (str, os.PathLike)) else ""), "file"
 
 
 def _fingerprint(dataset: MoleculeDataset, descriptor: Descriptor, header: CacheHeader) -> str:
-    """What is built, from what: the same only if the work of an earlier build is of use."""
+    """Key of inputs and options: equal only if the work of an earlier build can be reused."""
     facts = {
         "compat": header.compat_json,
         "descriptor": [type(descriptor).__qualname__, str(getattr(descriptor, "dtype", None))],
@@ -321,7 +322,7 @@ def _fingerprint(dataset: MoleculeDataset, descriptor: Descriptor, header: Cache
         "options": {
             name: _text_of(value)
             for name, value in dataset._options().items()
-            if name not in ("access", "populate", "num_threads")  # how it is read, not what
+            if name not in ("access", "populate", "num_threads")  # affect only how data is read
         },
         "force_fraction": dataset._forces and [*dataset._forces, dataset._epoch],
         "n_atoms": hashlib.sha256(np.asarray(dataset.n_atoms).tobytes()).hexdigest(),
@@ -333,7 +334,7 @@ def _fingerprint(dataset: MoleculeDataset, descriptor: Descriptor, header: Cache
 
 
 def _text_of(option: Any) -> str:
-    """The same in every process, which the address in the repr of a function is not."""
+    """Returns a string that is equal in every process, unlike the repr of a function."""
     return f"{option.__module__}.{option.__qualname__}" if callable(option) else repr(option)
 
 

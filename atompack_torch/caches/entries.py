@@ -1,4 +1,4 @@
-"""Batches as the entries of a cache file, checked before anything reads them natively."""
+"""Encoding of batches as cache entries, with checks before native code reads them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LABELS = {
 
 
 def _check_made(batch: MoleculeBatch, header: CacheHeader) -> None:
-    """Refuses what is not of the shapes that ``compat`` tells."""
+    """Rejects fields whose shapes contradict ``compat``."""
     for name, shape in _shapes(batch, header).items():
         expected = (torch.int64,) if name.endswith("_idx") else (torch.float32, torch.float64)
         value = batch[name]
@@ -50,7 +50,7 @@ def _shapes(batch: MoleculeBatch, header: CacheHeader) -> dict[str, tuple[int, .
 
 
 def _check_atoms(batch: MoleculeBatch, name: str) -> None:
-    """Rows stand molecule by molecule, and know atoms of their own molecule alone."""
+    """Checks that rows are ordered by molecule and refer only to atoms of their own molecule."""
     atoms, centers = batch[name], batch[centers_of(name)]
     inside = bool(((atoms >= 0) & (atoms < len(batch.positions))).all())
     if not inside or not torch.equal(batch.batch[atoms], batch.batch[centers]):
@@ -60,7 +60,7 @@ def _check_atoms(batch: MoleculeBatch, name: str) -> None:
 
 
 def encode(batch: MoleculeBatch, header: CacheHeader) -> EncodedEntries:
-    """Entries of a batch that must hold what the header promises."""
+    """Encodes a batch, which must have all fields that the header declares."""
     _check_made(batch, header)
     columns: dict[str, Tensor | None] = {
         "ptr": batch.ptr,

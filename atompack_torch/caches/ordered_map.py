@@ -1,4 +1,4 @@
-"""An ordered, bounded map on threads, for work that is Python."""
+"""Ordered, bounded map over threads for Python functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stored features and derivatives held against those that their structures give."""
+"""Comparison of stored features and derivatives with recomputed ones."""
 
 from __future__ import annotations
 
@@ -20,34 +20,35 @@ Array = np.ndarray[Any, Any]
 Field = Literal["features", "force_derivatives"]
 Cause = Literal["unwrapped", "open_axis"]
 
-# Of single precision too: the original has not only stored such files in it but computed them.
+# Default for float32 files: the original library also computed in single precision.
 TOLERANCES = {"float64": 1e-9, "float32": 1e-4}
 
-# Fractional coordinates that are this near to the border of the cell may be rounded to beyond it.
+# Fractional coordinates this close to the cell boundary may be rounded across it.
 _BORDER = {"float64": 1e-9, "float32": 1e-6}
 
-# The original's single precision loses the angle of such triplets, and their gradients with it.
+# In the original's single precision, such triplets lose their angle, hence their gradients.
 _STRAIGHT = 1e-3  # rad
-_STRAIGHT_ERROR = 2e-3  # of one triplet, in the derivative of a function times its weight
+_STRAIGHT_ERROR = 2e-3  # per triplet, in a weighted derivative of a function
 
-_BYTES_AT_ONCE = 32 << 20  # of what is computed, by each thread
-_BYTES_OF_EDGE = 64  # while neighbors are searched
-_MOST_UNSTORED_BYTES = 1 << 30  # of features that come with derivatives, whether wanted or not
+_BYTES_AT_ONCE = 32 << 20  # of computed rows, per thread
+_BYTES_OF_EDGE = 64  # during the neighbor search
+_MOST_UNSTORED_BYTES = 1 << 30  # of features, which are always computed along with derivatives
 
 
 @dataclass(frozen=True)
 class Difference:
-    """An entry whose stored rows are not those of its structure.
+    """An entry whose stored rows differ from those recomputed from its structure.
 
     Attributes:
-        entry: its number.
-        field: ``"features"`` or ``"force_derivatives"``; of derivatives, forces are compared.
-        largest: the largest difference of any two numbers; infinite where one of them is no number.
-        allowed: the difference that would have passed.
-        cause: ``"unwrapped"`` if an atom lies outside of its cell (or so near to the border that
-            rounding decides) and the entry has forces, ``"open_axis"`` if it lies outside in a
-            direction that is not periodic: the original computes wrong rows then. None: not known.
-        message: all of it in words, with the file.
+        entry: index of the entry.
+        field: ``"features"`` or ``"force_derivatives"``; derivatives are compared as forces.
+        largest: the largest difference of any two numbers; infinite where one of them is NaN.
+        allowed: the difference that would have been accepted.
+        cause: ``"unwrapped"`` if an atom is outside its cell (or so close to the boundary that
+            rounding decides) and the entry has forces, ``"open_axis"`` if it is outside in a
+            non-periodic direction: the original library computes wrong rows in both cases. None:
+            unknown.
+        message: readable description, including the file.
     """
 
     entry: int
@@ -67,23 +68,23 @@ _CAUSES = {
 
 
 class RowCounts(NamedTuple):
-    """Rows of derivatives of one entry."""
+    """Numbers of derivative rows of one entry."""
 
     edges: int
     triplets: int
 
     def bytes(self, descriptor: ChebyshevDescriptor) -> int:
-        """Of these rows in double precision."""
+        """Size of these rows in double precision."""
         of_edge = 16 + 8 * (3 * descriptor.n_radial + 1)
         of_triplet = 24 + 8 * (9 * descriptor.n_angular + 1)
         return self.edges * of_edge + self.triplets * of_triplet
 
 
 class Recomputation:
-    """Computes the rows of a cache file again, by the descriptor that it names.
+    """Recomputes the rows of a cache file with the descriptor that it names.
 
-    Thread-safe. ``tolerance``: differences that pass, in parts of the largest number of an entry,
-    or of 1 if that is more; None: by the precision of the file.
+    Thread-safe. ``tolerance``: allowed difference, relative to the largest number of an entry or
+    to 1, whichever is larger; None: chosen by the precision of the file.
     """
 
     def __init__(self, cache: TorchCache, tolerance: float | None) -> None:
@@ -101,7 +102,7 @@ class Recomputation:
         )
 
     def shares(self, entries: Sequence[int]) -> Iterator[list[int]]:
-        """Entries with rows that may be computed at once, those with derivatives by themselves."""
+        """Groups entries that may be computed together; those with derivatives are kept apart."""
         for with_rows in (False, True) if self._reader.has_features else (True,):
             share: list[int] = []
             n_bytes = 0
@@ -123,15 +124,15 @@ class Recomputation:
             return None
         try:
             sizes = self._reader.derivative_sizes(entry)
-        except AtompackError:  # reading the row will tell
+        except AtompackError:  # reading the row will report it
             return RowCounts(0, 0)
         return None if sizes is None else RowCounts(*sizes)
 
     def _count(self, entry: int, stored: RowCounts | None) -> int:
-        """Bytes that computing takes; as good as endless if they cannot be told."""
+        """Estimates the bytes that computing takes; effectively infinite if unknown."""
         try:
             found = self._rows_of(entry)
-        except AtompackError:  # so it is looked at alone, and its error is that of no other
+        except AtompackError:  # so it is processed alone, and its error affects no other entry
             return _BYTES_AT_ONCE
         rows = 0 if stored is None else found.bytes(self._descriptor)
         return _BYTES_OF_EDGE * found.edges + self._feature_bytes(entry) + rows
@@ -148,13 +149,13 @@ class Recomputation:
         return RowCounts(int(near.sum()), int((n * (n - 1) // 2).sum()))
 
     def check_size(self, entry: int) -> None:
-        """Whether what is computed of an entry is no more than a file of its size justifies.
+        """Checks that recomputing an entry takes no more memory than its stored rows justify.
 
         Raises:
-            CorruptFileError: it stores far fewer rows than its structure has; those at a cutoff
-                may be there or not.
-            UnsupportedFormatError: it has many atoms, and a descriptor of many features, of which
-                none are stored.
+            CorruptFileError: it stores far fewer rows than its structure has, beyond the optional
+                ones at a cutoff.
+            UnsupportedFormatError: it has many atoms and a descriptor with many features, none of
+                which are stored.
         """
         stored = self._stored(entry)
         if stored is None:
@@ -174,10 +175,10 @@ class Recomputation:
             )
 
     def compare(self, batch: MoleculeBatch) -> Iterator[Difference]:
-        """What differs in a batch of entries of one share, all floating fields in float64.
+        """Yields the differences in a batch of one share, all floating fields in float64.
 
         Raises:
-            FieldError: an entry that the descriptor cannot compute.
+            FieldError: the descriptor cannot compute an entry.
         """
         has_rows = "radial_dG_drij" in batch and bool(batch.mask("radial_dG_drij").any())
         made = self._descriptor.compute(batch, derivatives=has_rows)
@@ -226,7 +227,7 @@ class Recomputation:
         )
 
     def _straight_error(self, rows: MoleculeBatch, first: int, last: int) -> float:
-        """What triplets that are nearly straight add: errors of any sign, on one atom."""
+        """Estimates the error from nearly straight triplets: errors of any sign, on one atom."""
         centers = rows.angular_center_idx.numpy()
         of_entry = (centers >= first) & (centers < last)
         # Gradients of the function of order 0 point along the legs.
@@ -265,7 +266,7 @@ class Recomputation:
 
 
 def _precision(cache: TorchCache, stored: ChebyshevDescriptor) -> str:
-    """The lower one, where descriptor, attribute and columns do not say the same."""
+    """Returns the lowest precision among those of descriptor, attribute and columns."""
     specs = TorchCacheDataset(cache).schema
     held = [spec for name, spec in specs.items() if name == "features" or spec.level != "molecule"]
     single = any(spec.dtype == torch.float32 for spec in held)
@@ -274,6 +275,6 @@ def _precision(cache: TorchCache, stored: ChebyshevDescriptor) -> str:
 
 
 def _weights(batch: MoleculeBatch, n_features: int) -> torch.Tensor:
-    """Some energy's derivatives by the features: of no symmetry, the same for an entry always."""
+    """Derivatives of an arbitrary energy by the features: asymmetric, deterministic per entry."""
     atoms = np.arange(len(batch.positions)) - batch.ptr.numpy()[batch.batch.numpy()]
     return torch.from_numpy(np.sin(0.5 + 0.37 * atoms[:, None] + 0.11 * np.arange(n_features)))

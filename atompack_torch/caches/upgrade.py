@@ -1,4 +1,4 @@
-"""Feature caches of the legacy version, written anew in the one of today."""
+"""Conversion of legacy feature caches to the current version."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ def upgrade_cache(
     progress: bool | Report = True,
     resume: bool = True,
 ) -> TorchCache:
-    """Writes the entries of a legacy file (version 1) into a new one (schema 2).
+    """Copies the entries of a legacy file (version 1) to a new one (schema 2).
 
-    Positions, species, labels, names and derivatives are those of the old file to the bit, and the
-    new one holds a descriptor manifest. A cell without flags gets those that it stands for: all
-    true. Other texts of an entry (display_name, source_id, source_kind), its frame_idx, and the
+    Positions, species, labels, names and derivatives are copied bit for bit, and the new file gets
+    a descriptor manifest. A cell without periodicity flags gets the ones it implies: all true.
+    Other strings of an entry (display_name, source_id, source_kind), its frame_idx, and the
     settings of the energy filter are not carried over.
 
     Args:
         source: the legacy file.
         target: the new file.
-        features: compute features too, by the descriptor that the old file names.
-        num_threads: how much is worked on at once, as in ``build_cache``.
+        features: also compute features, with the descriptor named in the old file.
+        num_threads: number of threads, as in ``build_cache``.
         progress: as in ``build_cache``.
         resume: as in ``build_cache``.
 
@@ -46,10 +46,10 @@ def upgrade_cache(
 
     Raises:
         UnsupportedFormatError: the source is not of version 1, or names another descriptor.
-        FieldError: an entry with forces has no derivatives, or the other way round: a file of
-            schema 2 cannot say so.
+        FieldError: an entry has forces but no derivatives, or the reverse, which schema 2 cannot
+            express.
         CorruptFileError, OSError: the source is damaged; a file cannot be read or written.
-        FileExistsError: something stands at the target.
+        FileExistsError: the target exists.
     """
     cache = TorchCache(source)
     if not cache._reader().is_legacy:
@@ -72,7 +72,7 @@ def upgrade_cache(
 
 
 class _StoredRows:
-    """Stands in for the descriptor of a build: derivatives are in the batch already."""
+    """Descriptor of a build whose derivatives are already in the batch."""
 
     def __init__(self, cache: TorchCache, features: bool) -> None:
         self._path = cache.path
@@ -86,7 +86,7 @@ class _StoredRows:
             self._features = descriptor._of_dtype(self.dtype)
 
     def compute(self, batch: MoleculeBatch, derivatives: bool = False) -> MoleculeBatch:
-        """The batch, with features where they were asked for."""
+        """Returns the batch, with features if requested."""
         rows, forces = batch.mask("radial_dG_drij"), batch.mask("forces")
         for i in torch.nonzero(rows != forces).flatten().tolist():
             words = ("none", "a row")
@@ -99,7 +99,7 @@ class _StoredRows:
 
 
 def _rebuilt(cache: TorchCache) -> ChebyshevDescriptor:
-    """The descriptor that the derivatives' own group names; a manifest may be of another."""
+    """Rebuilds the descriptor named in the derivatives' group; a manifest may name another."""
     text = str(cache.info["descriptor_compat_json"])
     descriptor = descriptor_in(text, "float64", cache)
     if descriptor.compat != json.loads(text):

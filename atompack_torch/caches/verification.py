@@ -1,4 +1,4 @@
-"""Reading everything in a feature cache with all checks, and computing it again."""
+"""Verification of feature caches: reads all entries with all checks and recomputes their rows."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from atompack_torch.passes.check_report import CheckReport
 from atompack_torch.passes.sweeping import Report, reporting
 from atompack_torch.passes.verification import Fault
 
-# Read at once by each thread, unless one entry is larger.
+# Bytes that each thread reads at once, unless one entry is larger.
 _BYTES_AT_ONCE = 32 << 20
 _ENTRIES_AT_ONCE = 64
 
-# What a reader gets over, but somebody should know; counted in entries.
+# Irregularities that readers tolerate, by number of entries.
 _NO_FEATURES = "have no features, where others have"
 _NO_DERIVATIVES = "have forces but no derivatives, where others have both"
 _NO_FORCES = "have derivatives but no forces"
@@ -35,19 +35,19 @@ _NON_FINITE = "store NaN or infinite values"
 
 @dataclass
 class CacheVerification:
-    """What ``verify_cache`` found.
+    """Result of ``verify_cache``.
 
     Attributes:
         path: the file.
-        n_entries: that were looked at.
-        n_feature_rows: sound rows of features.
-        n_derivative_rows: sound rows of derivatives.
-        n_recomputed: entries with rows that were computed again and compared.
-        n_faults: contradictions to the format, or of the file to itself.
-        faults: the first ones, at most ``max_faults``.
-        n_differences: rows that are not what their structure gives.
-        differences: the first ones, at most ``max_faults``.
-        warnings: what a reader gets over, but somebody should know.
+        n_entries: number of entries examined.
+        n_feature_rows: number of valid feature rows.
+        n_derivative_rows: number of valid derivative rows.
+        n_recomputed: number of entries whose rows were recomputed and compared.
+        n_faults: number of violations of the format or contradictions within the file.
+        faults: the first of them, at most ``max_faults``.
+        n_differences: number of rows that differ from those recomputed from their structure.
+        differences: the first of them, at most ``max_faults``.
+        warnings: irregularities that readers tolerate.
     """
 
     path: str
@@ -63,12 +63,12 @@ class CacheVerification:
 
     @property
     def ok(self) -> bool:
-        """No faults and no differences; warnings do not count."""
+        """True if there are no faults and no differences; warnings do not count."""
         return self.n_faults == self.n_differences == 0
 
     @property
     def spoiled(self) -> list[int]:
-        """Entries among ``differences`` that the original has computed wrongly."""
+        """Entries among ``differences`` that the original library computed wrongly."""
         return sorted({found.entry for found in self.differences if found.cause is not None})
 
     def __repr__(self) -> str:
@@ -78,7 +78,7 @@ class CacheVerification:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it as plain JSON values; None stands for a difference without bounds."""
+        """Returns the result as plain JSON values; None stands for an unbounded difference."""
         plain = {"ok": self.ok, **asdict(self), "spoiled": self.spoiled}
         for difference in plain["differences"]:
             if not math.isfinite(difference["largest"]):
@@ -86,7 +86,7 @@ class CacheVerification:
         return plain
 
     def report(self) -> CheckReport:
-        """All of it for people."""
+        """Returns the result in readable form."""
         return CheckReport(
             {
                 "faults": ([fault.message for fault in self.faults], self.n_faults),
@@ -109,27 +109,28 @@ def verify_cache(
     num_threads: int | None = None,
     progress: bool | Report = False,
 ) -> CacheVerification:
-    """Reads every entry of a cache file with all checks, and computes its rows again.
+    """Reads every entry of a cache file with all checks, and recomputes its rows.
 
     Attributes with their hashes, indexes, structures, and every row with the range of its indices
-    are held against the format and each other. Then features and derivatives are computed from the
-    structures by the file's own descriptor. Features are compared number by number. Rows of
-    derivatives may stand in any order, and those at a cutoff may be there or not: they are
-    contracted with fixed weights, and the forces compared. Entries that differ are listed; those
-    that the original computes wrongly (atoms outside of their cell, where there are forces, and
-    atoms outside in a direction that is open) are named as such.
+    are checked against the format and each other. Then features and derivatives are computed from
+    the structures with the file's own descriptor. Features are compared number by number.
+    Derivative rows may be in any order, and rows exactly at a cutoff are optional, so they are
+    contracted with fixed weights and the resulting forces compared. Entries that differ are listed;
+    those that the original library computes wrongly (atoms outside their cell in entries with
+    forces, and atoms outside in a non-periodic direction) are marked as such.
 
-    Entries are looked at in order, by several threads, in memory that does not grow with the file.
+    Entries are processed in order, by several threads, in memory independent of the file size.
 
     Args:
-        path: of the file, schema 2 or legacy 1, or without a cache.
+        path: path of the file, schema 2 or legacy 1, or without a cache.
         recompute: False: only read.
-        tolerance: differences that pass, in parts of the largest number of an entry, or of 1 if
-            that is more. None: 1e-9 for float64; 1e-4 for float32, and more where triplets are
-            straight, whose gradients single precision loses.
-        max_faults: list at most this many faults and this many differences; others are counted.
-        num_threads: how many parts are looked at at once; None: one for each core.
-        progress: show a bar, or a function that is told how many more entries are done.
+        tolerance: allowed difference, relative to the largest number of an entry or to 1, whichever
+            is larger. None: 1e-9 for float64; 1e-4 for float32, and more where triplets are
+            straight, whose gradients are lost in single precision.
+        max_faults: list at most this many faults and this many differences; count the rest.
+        num_threads: number of parts processed in parallel; None: one per core.
+        progress: show a bar, or a function called with the number of entries done since the last
+            call.
 
     Raises:
         OSError: the file cannot be opened.
@@ -168,7 +169,7 @@ def _recomputation(
 
 @dataclass
 class _Findings:
-    """What is found in some entries."""
+    """Findings in a part of the entries."""
 
     n_entries: int
     n_feature_rows: int = 0
@@ -196,7 +197,7 @@ def _add(
 
 
 class _Examiner:
-    """Looks at entries; thread-safe."""
+    """Examines entries; thread-safe."""
 
     def __init__(self, cache: TorchCache, again: Recomputation | None) -> None:
         self._path = cache.path
@@ -207,7 +208,7 @@ class _Examiner:
         self._atom_bytes = 96 + 8 * (self._reader.n_features if cache.has_features else 0)
 
     def parts(self) -> Iterator[range]:
-        """All entries, a part at a time."""
+        """Yields all entries in parts of bounded size."""
         first = n_bytes = 0
         for entry, n_atoms in enumerate(self._n_atoms):
             more = self._atom_bytes * max(n_atoms, 0) + self._row_bytes(entry)
@@ -225,13 +226,13 @@ class _Examiner:
             return 0
         try:
             n_edges, n_triplets = reader.derivative_sizes(entry) or (0, 0)
-        except AtompackError:  # reading the row will tell
+        except AtompackError:  # reading the row will report it
             return 0
         of_edge = 16 + 8 * (3 * reader.n_radial + 1)
         return n_edges * of_edge + n_triplets * (24 + 8 * (9 * reader.n_angular + 1))
 
     def examine(self, part: range) -> _Findings:
-        """Reads the entries, and computes them again where that is asked for."""
+        """Reads the entries, and recomputes them if requested."""
         findings = _Findings(len(part))
         sound = list(self._read(list(part), findings))
         if self._again is not None:
@@ -240,7 +241,7 @@ class _Examiner:
         return findings
 
     def _read(self, entries: list[int], findings: _Findings) -> Iterator[int]:
-        """Gives back the entries that can be read."""
+        """Yields the entries that can be read."""
         try:
             batch = self._dataset.batch(entries)
             self._survey(batch, findings)
@@ -274,7 +275,7 @@ class _Examiner:
             findings.unusual[_NO_DERIVATIVES] += int((forces & ~rows).sum())
             findings.unusual[_NO_FORCES] += int((rows & ~forces).sum())
         findings.unusual[_NON_FINITE] += _n_non_finite(batch)
-        findings.unusual = +findings.unusual  # without zeros
+        findings.unusual = +findings.unusual  # drops zero counts
 
     def _recompute(self, again: Recomputation, entries: list[int], findings: _Findings) -> None:
         try:
@@ -294,7 +295,7 @@ class _Examiner:
 
 
 def _n_non_finite(batch: MoleculeBatch) -> int:
-    """Entries of which any row that is there holds no number."""
+    """Number of entries with a non-finite value in any present row."""
     bad = np.zeros(len(batch), bool)
     for name in ("features", *DERIVATIVES):
         if name not in batch or not batch[name].is_floating_point():
@@ -313,7 +314,7 @@ def _centers_of(name: str) -> str:
 
 
 def _with_entry(message: str, path: str, entry: int) -> str:
-    """What is said of a batch of one, said of the entry."""
+    """Rewrites a message about a batch of one so that it names the entry."""
     if message.startswith(path):
         return message
     return f"{path}: {message.replace('molecule 0', f'molecule {entry}', 1)}"

@@ -33,7 +33,7 @@ OK, BAD_DATA, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
 
 
 def commands() -> list[str]:
-    """The names of all commands."""
+    """Returns the names of all commands."""
     return [module.name for module in pkgutil.iter_modules(__path__) if module.name[0] != "_"]
 
 
@@ -47,8 +47,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             if hasattr(stream, "reconfigure"):
                 stream.reconfigure(errors="backslashreplace")
         status = _run(command, options)
-        print(end="", flush=True)  # does nothing where there is no stdout
-    except BrokenPipeError:  # whoever reads our output has seen enough
+        print(end="", flush=True)  # does nothing if there is no stdout
+    except BrokenPipeError:  # the reader of our output has exited
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -73,7 +73,7 @@ def _run(command: ModuleType, options: argparse.Namespace) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Prints usage errors as JSON too where ``--json`` is among the arguments."""
+    """Argument parser that also prints usage errors as JSON if ``--json`` is given."""
 
     _given: Sequence[str] = ()
 
@@ -88,7 +88,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 class _Version(argparse.Action):
-    """Prints the version and exits; reads it only when asked."""
+    """Action that prints the version and exits; the version is read only then."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
         from atompack_torch import __version__
@@ -124,7 +124,7 @@ def _parse(argv: Sequence[str]) -> tuple[argparse.Namespace, ModuleType]:
 
 @contextlib.contextmanager
 def _exiting_on_interrupt() -> Iterator[None]:
-    """Ctrl-C ends the process at once: importing torch cannot be unwound without a traceback.
+    """Makes Ctrl-C end the process at once: an interrupted import of torch prints a traceback.
 
     Extension modules turn a KeyboardInterrupt into errors of their own, or print it.
     """
@@ -132,7 +132,7 @@ def _exiting_on_interrupt() -> Iterator[None]:
         yield
         return
     before = signal.getsignal(signal.SIGINT)
-    if before is not signal.default_int_handler:  # ignored, or somebody's own
+    if before is not signal.default_int_handler:  # ignored, or a custom handler
         yield
         return
     signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))

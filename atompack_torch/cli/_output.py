@@ -1,4 +1,4 @@
-"""What the commands share: how results and errors are written."""
+"""Output of results and errors, shared by the commands."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 class UsageError(Exception):
-    """Options that do not go together, or something that is not installed."""
+    """Incompatible options, or a missing package."""
 
 
 def add_paths(parser: argparse.ArgumentParser) -> None:
-    """The files that a command looks at."""
+    """Adds the argument for the files to inspect."""
     parser.add_argument(
         "path",
         nargs="+",
@@ -30,22 +30,22 @@ def add_paths(parser: argparse.ArgumentParser) -> None:
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
-    """Every command can say what it found to other programs."""
+    """Adds the option for machine-readable output."""
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def files_at(paths: Sequence[str]) -> list[str]:
-    """The files behind all paths, shards of folders included."""
+    """Lists the files of all paths, including the shards in folders."""
     from atompack_torch.passes.atp_files import files_of
 
     return [file for path in paths for file in files_of(path)]
 
 
 def entry_of(paths: Sequence[str]) -> Entry:
-    """The module that answers for the format of all paths.
+    """Returns the module of the format that all paths have.
 
     Raises:
-        UsageError: paths of several formats.
+        UsageError: the paths are of several formats.
     """
     from atompack_torch.errors import UnsupportedFormatError
     from atompack_torch.inspection.dispatch import entry_of
@@ -58,7 +58,7 @@ def entry_of(paths: Sequence[str]) -> Entry:
 
 @contextlib.contextmanager
 def usage_errors() -> Iterator[None]:
-    """Makes wrong usage of options that do not fit the data: a label that no file has, say."""
+    """Converts errors on options that do not fit the data (absent labels, say) to usage errors."""
     from atompack_torch.inspection.entry import WrongOptionError
 
     try:
@@ -68,18 +68,18 @@ def usage_errors() -> Iterator[None]:
 
 
 def shows_progress(options: argparse.Namespace) -> bool:
-    """A bar is for people who watch."""
+    """True if a progress bar should be shown, as on a terminal."""
     return not options.json and sys.stderr.isatty()
 
 
 def report_check(found: Check, as_json: bool) -> int:
-    """Writes what a check found.
+    """Prints the result of a check.
 
     Returns:
         The exit status: 1 if there is a fault.
     """
     report = found.report()
-    with contextlib.suppress(BrokenPipeError):  # the exit status stands
+    with contextlib.suppress(BrokenPipeError):  # the exit status is unaffected
         if as_json:
             print_json(found.as_dict())
         else:
@@ -95,10 +95,10 @@ def report_check(found: Check, as_json: bool) -> int:
 
 
 def error_document(kind: str, message: str, status: int) -> dict[str, Any]:
-    """An error for other programs: the class that Python code would catch, text, exit status."""
+    """Describes an error for other programs: exception class, message and exit status."""
     return {"error": {"type": kind, "message": message, "status": status}}
 
 
 def print_json(value: Any) -> None:
-    """Strict JSON in plain ASCII."""
+    """Prints strict JSON in plain ASCII."""
     print(json.dumps(value, indent=2, allow_nan=False))

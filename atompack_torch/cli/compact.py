@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
         )
     except AtompackError:
         raise
-    except ValueError as error:  # a level that the codec does not take
+    except ValueError as error:  # a level that the codec does not support
         raise UsageError(str(error)) from error
     after = Path(options.target).stat().st_size
     molecules = len(AtpDataset(options.target))
@@ -74,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def numbers_in(path: str) -> list[int]:
-    """The whole numbers in a text file."""
+    """Reads the integers in a text file."""
     try:
         return [int(word) for word in Path(path).read_text().split()]
     except ValueError as error:

@@ -120,7 +120,7 @@ def run(options: argparse.Namespace) -> int:
         report = _stored(options) if _are_datasets(options) else _report(options)
     except AtompackError:
         raise
-    except ValueError as error:  # options that do not go together, units that do not exist
+    except ValueError as error:  # incompatible options, unknown units
         raise UsageError(str(error)) from error
     except FileExistsError as error:
         taken = f"{error.filename}: exists already"

@@ -1,4 +1,4 @@
-"""Structures from arrays in NPZ and HDF5 files."""
+"""Reader of structures from arrays in NPZ and HDF5 files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from atompack_torch.writers.columns import Columns
 _Path = str | os.PathLike[str]
 Systems = Iterator[System]
 
-# What well-known collections call their arrays; ``keys`` overrides.
+# Array names used by well-known collections; overridden by ``keys``.
 _KNOWN = {
     "positions": ("positions", "R", "coords", "coordinates", "pos"),
     "atomic_numbers": ("atomic_numbers", "z", "Z", "nuclear_charges", "species", "numbers"),
@@ -34,12 +34,12 @@ _NAMES = {key: name for name, keys in _KNOWN.items() for key in keys}
 
 
 def count_npz(path: _Path, *, keys: Mapping[str, str] | None = None) -> int:
-    """Number of structures."""
+    """Counts the structures in an ``.npz`` file."""
     return _Survey(_Request(str(path), keys or {}, None, Counter()), _npz_systems).n_structures
 
 
 def count_hdf5(path: _Path, *, keys: Mapping[str, str] | None = None) -> int:
-    """Number of structures."""
+    """Counts the structures in an HDF5 file."""
     return _Survey(_Request(str(path), keys or {}, None, Counter()), _hdf5_systems).n_structures
 
 
@@ -50,24 +50,24 @@ def read_npz(
     report: Report,
     padding: int | None = None,
 ) -> Iterator[Columns]:
-    """Blocks of the structures in an ``.npz`` file, in order, in the types of the file.
+    """Yields the structures of an ``.npz`` file in blocks, in order, in the types of the file.
 
-    Layouts: see ``systems.System``. Members are read as streams, compressed or not: memory holds
-    one block, and ``n_atoms`` or ``ptr`` (8 bytes a structure).
+    For the layouts see ``systems.System``. Members are read as streams, compressed or not: memory
+    holds one block, and ``n_atoms`` or ``ptr`` (8 bytes per structure).
 
     Args:
-        path: a file.
-        keys: the file's name → ours: ``positions``, ``atomic_numbers``, ``n_atoms``, ``ptr``, a
-            label, or the name of a custom property, with its scope (``atom_properties/q``) where
-            the shape does not tell it. Common names (``R``, ``z``, ``E``, ``F``, ``coords``, ...)
-            are known.
-        report: told how names were understood and what was left out.
-        padding: the atomic number of rows that are no atoms; None: there are none.
+        path: the file.
+        keys: name in the file → name here: ``positions``, ``atomic_numbers``, ``n_atoms``,
+            ``ptr``, a label, or the name of a custom property, with its scope
+            (``atom_properties/q``) where the shape is ambiguous. Common names (``R``, ``z``,
+            ``E``, ``F``, ``coords``, ...) are known.
+        report: receives the interpretation of names and what was left out.
+        padding: atomic number of padding rows; None: there are none.
 
     Raises:
-        FieldError: an array is missing, or shapes do not fit together.
+        FieldError: an array is missing, or shapes are inconsistent.
         CorruptFileError: the file is damaged.
-        UnsupportedFormatError: pickled objects or Fortran order.
+        UnsupportedFormatError: the file holds pickled objects or arrays in Fortran order.
     """
     return _read(_Request(str(path), keys or {}, padding, Counter()), _npz_systems, report)
 
@@ -79,23 +79,23 @@ def read_hdf5(
     report: Report,
     padding: int | None = None,
 ) -> Iterator[Columns]:
-    """Blocks of the structures in an HDF5 file, in the types of the file.
+    """Yields the structures of an HDF5 file in blocks, in the types of the file.
 
-    As ``read_npz``; every group that holds positions is a system of its own, in the order of their
+    Like ``read_npz``; every group that holds positions is a separate system, in the order of their
     names, and its path becomes the ``name`` of its structures. ``keys`` names datasets, not paths.
     """
     return _read(_Request(str(path), keys or {}, padding, Counter()), _hdf5_systems, report)
 
 
 class _Request(NamedTuple):
-    """A file, and how to understand it.
+    """File to read, with the options for its interpretation.
 
     Attributes:
-        path: of the file.
-        keys: the file's name → ours.
-        padding: atomic number of rows that are no atoms.
-        stray: name of a dataset in a group without positions → how many there are; filled while
-            the file is walked.
+        path: path of the file.
+        keys: name in the file → name here.
+        padding: atomic number of padding rows.
+        stray: name of a dataset in a group without positions → its number of occurrences; filled
+            while the file is traversed.
     """
 
     path: str
@@ -108,9 +108,10 @@ _Opener = Callable[[_Request], AbstractContextManager[Systems]]
 
 
 class _Survey:
-    """What is to be known before the first block: how many, and the level of each member.
+    """First pass over a file: counts the structures and determines the level of each member.
 
-    A shape alone may not tell: (M, 9) are nine numbers a structure, or one for each of nine atoms.
+    A single shape may be ambiguous: (M, 9) is nine numbers per structure, or one for each of nine
+    atoms.
     """
 
     def __init__(self, request: _Request, systems: _Opener) -> None:
@@ -138,7 +139,7 @@ class _Survey:
                 self._shapes[member.key] = member.rows.shape[1:]
 
     def levels(self, report: Report) -> dict[str, Level]:
-        """The levels of custom members; those whose rows are nothing are missing, and reported."""
+        """Returns the levels of custom members; members that fit none are left out and reported."""
         levels: dict[str, Level] = {}
         for key, possible in self._possible.items():
             if possible >= {"atom", "molecule"} and len(self._sizes) == 1:
@@ -182,7 +183,7 @@ def _read(request: _Request, systems: _Opener, report: Report) -> Iterator[Colum
 
 
 def _field_name(member: Member, levels: Mapping[str, Level]) -> str:
-    """The name of a member's field, with its scope."""
+    """Returns the name of a member's field, with its scope."""
     if said_level(member.name) is not None or member.name in ("positions", "atomic_numbers"):
         return member.name
     scope = ATOM_PROPERTY if levels.get(member.key) == "atom" else MOLECULE_PROPERTY
@@ -190,7 +191,7 @@ def _field_name(member: Member, levels: Mapping[str, Level]) -> str:
 
 
 def _warn_of_unit(member: Member, report: Report) -> None:
-    """Some collections (sGDML) say in an array what units the others have."""
+    """Warns of units that some collections (sGDML) state in an array of their own."""
     if not re.search(r"units?$", member.key, re.IGNORECASE) or member.rows.dtype.kind not in "SU":
         return
     value = member.rows.read(0, 1).reshape(-1)[0]
@@ -201,7 +202,7 @@ def _warn_of_unit(member: Member, report: Report) -> None:
 def _system(
     request: _Request, arrays: Iterable[tuple[str, Rows]], where: str, name: str = ""
 ) -> System:
-    """Arrays under the names that they have here."""
+    """Builds a system from arrays, renamed to their names here."""
     members: dict[str, Member] = {}
     left_out = []
     mapped = {*request.keys.values()}
@@ -226,7 +227,7 @@ def _npz_systems(request: _Request) -> Iterator[Systems]:
         archive = zipfile.ZipFile(path)
     except OSError:
         raise
-    except Exception as error:  # damaged tables fail in many ways
+    except Exception as error:  # damaged tables can fail in many ways
         raise CorruptFileError(f"{path}: no .npz file: {described(error)}") from error
     with archive:
         names = [name for name in archive.namelist() if name.endswith(".npy")]
@@ -250,7 +251,7 @@ def _hdf5_systems(request: _Request) -> Iterator[Systems]:
 
 
 def _guarded(path: str, systems: Systems) -> Systems:
-    """In a damaged file, any step from group to group may fail in its own way."""
+    """Converts errors while traversing a damaged file, which vary, to ``CorruptFileError``."""
     try:
         yield from systems
     except AtompackError:
@@ -260,7 +261,7 @@ def _guarded(path: str, systems: Systems) -> Systems:
 
 
 def _systems_below(request: _Request, group: Any, above: frozenset[Any]) -> Systems:
-    """Systems of a group and of those in it, depth first. Only hard links are followed."""
+    """Yields the systems of a group and its subgroups, depth first, along hard links only."""
     import h5py
 
     here, where = h5py.h5o.get_info(group.id).addr, f"{request.path}: {group.name}"
@@ -269,7 +270,7 @@ def _systems_below(request: _Request, group: Any, above: frozenset[Any]) -> Syst
     own = [name for name in group if group.get(name, getlink=True, getclass=True) is h5py.HardLink]
     kinds = {name: group.get(name, getclass=True) for name in own}
     datasets = [name for name, kind in kinds.items() if kind is h5py.Dataset]
-    datasets = [name for name in datasets if group[name].shape is not None]  # holds nothing
+    datasets = [name for name in datasets if group[name].shape is not None]  # skips empty datasets
     keys = request.keys
     if any(keys.get(name, _NAMES.get(name)) == "positions" for name in datasets):
         arrays = [(name, HdfRows(request.path, group[name])) for name in datasets]

@@ -36,10 +36,10 @@ _BOOKKEEPING = "ids, times, users and calculator settings of the rows are not ca
 
 
 def count(path: _Path) -> int:
-    """Number of rows.
+    """Counts the rows.
 
     Raises:
-        CorruptFileError, ImportError, OSError: as ``read`` does.
+        CorruptFileError, ImportError, OSError: as for ``read``.
     """
     database = _connect(path)
     try:
@@ -51,10 +51,10 @@ def count(path: _Path) -> int:
 
 
 def read(path: _Path, *, report: Report) -> Iterator[Columns]:
-    """Blocks of the rows, ordered by id.
+    """Yields the rows in blocks, ordered by id.
 
     Key-value pairs and data become molecule properties; an entry of ``data`` named after a scope
-    (``atom_properties/KEY``) or a label, as ``Writer`` puts it there, becomes what its name says.
+    (``atom_properties/KEY``) or a label, as written by ``Writer``, becomes the field so named.
 
     Raises:
         CorruptFileError: a row cannot be read.
@@ -72,13 +72,13 @@ def _records(path: _Path, report: Report) -> Iterator[Parts]:
 
 
 def _rows(database: Any, path: str) -> Iterator[Any]:
-    """All rows by id, or ids of rows that fail when they are read with others."""
+    """Yields all rows by id; yields ids for rows that fail when read together with others."""
     if hasattr(database, "ids"):  # LMDB: one row at a time
         yield from database.ids
         return
     last = 0
     while True:
-        # ASE fetches everything that is selected before it hands out the first row.
+        # ASE fetches all selected rows before it returns the first.
         piece = {"sort": "id", "limit": BLOCK_STRUCTURES}
         try:
             rows = list(database.select(f"id>{last}", **piece))
@@ -113,7 +113,7 @@ def _connect(path: _Path) -> Any:
 
 
 def _lmdb_class() -> Any:
-    """The backend's database over our own reader of LMDB, which a cut file does not kill."""
+    """Backend database class over our own LMDB reader, which survives truncated files."""
     backend: Any = importlib.import_module("ase_db_backends.aselmdb")
 
     class Database(backend.LMDBDatabase):  # type: ignore[misc]
@@ -159,7 +159,7 @@ def _put(parts: Parts, key: str, value: Any, what: str, report: Report) -> None:
 
 
 def _scope_of(key: str, value: Any) -> int:
-    """``Writer`` leaves in pairs and data what a row has no place of its own for."""
+    """Scope of an entry among pairs and data, where ``Writer`` puts fields without a column."""
     is_label = (key == "name" and isinstance(value, str)) or (
         key == "stress" and np.shape(value) == BUILTINS[key].shape
     )
@@ -169,18 +169,18 @@ def _scope_of(key: str, value: Any) -> int:
 class Writer(WriterBase):
     """Writes structures as rows of a new database; a context manager.
 
-    Labels go where ASE keeps them, numbers and strings to key-value pairs where ASE takes them, all
-    else to ``data``: atom properties as ``atom_properties/KEY``, properties whose name is a scope
-    or a label as ``properties/KEY``. Each block is one transaction. The file appears under its
-    name when the block of ``with`` ends without an error.
+    Labels are stored where ASE keeps them, numbers and strings as key-value pairs where ASE allows
+    it, everything else in ``data``: atom properties as ``atom_properties/KEY``, properties named
+    like a scope or a label as ``properties/KEY``. Each block is one transaction. The file appears
+    under its name when the ``with`` block ends without an error.
 
     Args:
-        path: the SQLite database to be made.
-        report: told what a row cannot hold.
-        overwrite: replace a file that is there.
+        path: the SQLite database to create.
+        report: receives what a row cannot represent.
+        overwrite: replace an existing file.
 
     Raises:
-        FileExistsError: the file is there.
+        FileExistsError: the file exists.
     """
 
     def __init__(self, path: _Path, *, report: Report, overwrite: bool = False) -> None:
@@ -196,7 +196,7 @@ class Writer(WriterBase):
         import ase.db
 
         self._database = ase.db.connect(os.fspath(self._temporary), "db", use_lock_file=False)
-        len(self._database)  # makes the tables, also for a database without rows
+        len(self._database)  # creates the tables, even for a database without rows
         return self
 
     def write(self, columns: Columns) -> None:
@@ -214,7 +214,7 @@ class Writer(WriterBase):
         arrays = {}
         for key, value in parts.atom_properties.items():
             if key == "masses" and _are_masses(value, len(parts.positions)):
-                arrays[key] = value  # of the row itself: ASE divides the momenta by them
+                arrays[key] = value  # the row's own masses: ASE divides the momenta by them
             else:
                 data[PREFIXES[ATOM_PROPERTY] + key] = value
         for key, value in parts.properties.items():
@@ -225,7 +225,7 @@ class Writer(WriterBase):
         self._database.write(atoms, key_value_pairs=pairs, data=data)
 
     def _held_labels(self, labels: Mapping[str, Any], data: dict[str, Any]) -> dict[str, Any]:
-        """What ASE can hold as a label; of the rest, to data what it can hold there."""
+        """Returns the labels that ASE can hold; moves the rest to ``data`` where possible."""
         held = dict(labels)
         if "velocities" in held:
             self._report.note("velocities: kept as momenta, so their last digits may change")
@@ -239,16 +239,16 @@ class Writer(WriterBase):
             del held["energy"]
         stress = held.get("stress")
         if stress is not None and not np.array_equal(stress, stress.T, equal_nan=True):
-            data["stress"] = held.pop("stress")  # ASE keeps the six numbers of a symmetric one
+            data["stress"] = held.pop("stress")  # ASE keeps only six numbers of a symmetric tensor
         return held
 
     def close(self) -> None:
-        """The database gets its name."""
+        """Publishes the database under its name."""
         del self._database
         self._temporary.replace(self._path)
 
     def discard(self) -> None:
-        """Nothing of it stays."""
+        """Removes everything written so far."""
         del self._database
         for left in self._temporary.parent.glob(f"{self._temporary.name}*"):
             left.unlink()
@@ -258,12 +258,12 @@ class Writer(WriterBase):
 
 
 def _are_masses(value: Any, n_atoms: int) -> bool:
-    """True if a row of ASE holds the values as its masses, in their type."""
+    """True if an ASE row can hold the values as its masses, without changing their type."""
     return np.shape(value) == (n_atoms,) and value.dtype == np.float64 and n_atoms > 0
 
 
 def _file(key: str, value: Any, pairs: dict[str, Any], data: dict[str, Any]) -> None:
-    """To the pairs if ASE takes it there, else to data."""
+    """Stores a value among the key-value pairs if ASE accepts it there, else in ``data``."""
     from ase.db.core import check
 
     if isinstance(value, (np.generic, np.ndarray)) and value.ndim == 0:
@@ -271,7 +271,7 @@ def _file(key: str, value: Any, pairs: dict[str, Any], data: dict[str, Any]) -> 
     fits = isinstance(value, (int, float, str))
     if fits:
         with warnings.catch_warnings():
-            warnings.simplefilter("error")  # a key that reads like a formula confuses queries
+            warnings.simplefilter("error")  # a key that looks like a formula breaks queries
             try:
                 check({key: value})
             except (ValueError, UserWarning):

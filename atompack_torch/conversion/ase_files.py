@@ -1,4 +1,4 @@
-"""Structures from any file that ASE reads."""
+"""Reader of structures from any file that ASE can read."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from atompack_torch.writers.columns import Columns
 def read(
     path: str | os.PathLike[str], *, report: Report, ase_format: str | None = None
 ) -> Iterator[Columns]:
-    """Blocks of the structures in a file, in order, as float64.
+    """Yields the structures of a file in blocks, in order, as float64.
 
-    Memory is bounded where ASE's reader for the format hands out one structure at a time
-    (trajectories, extended XYZ, most logs of relaxations).
+    Memory is bounded if ASE's reader for the format yields one structure at a time (trajectories,
+    extended XYZ, most relaxation logs).
 
     Args:
-        path: a file.
-        report: told what a structure holds that has no place in columns.
-        ase_format: ASE's name of the format; None: ASE finds out.
+        path: the file.
+        report: receives values that columns cannot represent.
+        ase_format: ASE's name of the format; None: ASE detects it.
 
     Raises:
-        CorruptFileError: ASE's reader fails; it cannot go on behind a fault.
+        CorruptFileError: ASE's reader failed; it cannot continue after a fault.
         OSError: the file cannot be opened.
     """
     return blocks(_records(path, report, ase_format))
@@ -41,7 +41,7 @@ def _records(
 ) -> Iterator[Parts]:
     import ase.io
 
-    if not Path(path).is_dir():  # some of ASE's formats are folders
+    if not Path(path).is_dir():  # some ASE formats are folders
         check_regular_file(os.fspath(path))
     images = ase.io.iread(
         os.fspath(path), ":", format=ase_format, parallel=False, do_not_split_by_at_sign=True
@@ -62,14 +62,14 @@ def _records(
 
 
 def converted(make: Callable[[], Parts], path: Any, number: int, report: Report) -> Iterator[Parts]:
-    """One structure, or none if it was refused and that was asked for."""
+    """Yields one structure, or none if it was rejected and errors are to be skipped."""
     try:
         made = make()
     except (OSError, ImportError):
         raise
-    except Exception as error:  # odd values: shapes, types, units that ASE itself rejects
+    except Exception as error:  # unusual shapes, types or units that ASE itself rejects
         what = described(error)
-        if isinstance(error, AtompackError):  # of our own: it tells the path
+        if isinstance(error, AtompackError):  # our own errors already name the path
             what = str(error).removeprefix(f"{path}: ")
         fault = CorruptFileError(f"{path}: {what} (molecule {number})")
         fault.__cause__ = error

@@ -1,4 +1,4 @@
-"""``.atp`` files as a source and as a target of conversions."""
+"""``.atp`` files as source and target of conversions."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _Path = str | os.PathLike[str]
 
 
 def count(path: _Path) -> int:
-    """Number of molecules in a file or a folder of shards."""
+    """Counts the molecules in a file or a folder of shards."""
     return len(AtpDataset(path))
 
 
 def read(path: _Path, *, report: Report) -> Iterator[Columns]:
-    """Blocks of the molecules of a file, or of a folder of shards, in order, as stored.
+    """Yields the molecules of a file or of a folder of shards in blocks, in order, as stored.
 
     Raises:
         CorruptFileError: a record is damaged.
@@ -41,13 +41,13 @@ def read(path: _Path, *, report: Report) -> Iterator[Columns]:
 
 
 class Writer(ForwardingWriter):
-    """Writes one file, committed once, when the block of ``with`` ends without an error.
+    """Writes one file, committed once, when the ``with`` block ends without an error.
 
     Args:
-        path: of the file.
-        codec: as for ``AtpWriter``.
-        level: of the codec.
-        append: to the file that is there; otherwise it is replaced at the commit.
+        path: path of the file.
+        codec: codec, as for ``AtpWriter``.
+        level: compression level.
+        append: append to an existing file; otherwise it is replaced at the commit.
     """
 
     _writer: AtpWriter

@@ -1,4 +1,4 @@
-"""Changes of values that a conversion makes on request, and on request only."""
+"""Changes of values that a conversion makes only on request."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _UNITS: dict[str, dict[str, dict[str, int]]] = {
 _SCALES = {"meV": (1e-3, "eV"), "mHa": (1e-3, "Ha"), "MPa": (1e6, "Pa"), "kbar": (1e3, "bar")}
 _DTYPES = ("float32", "float64")
 _OF_DTYPE = ("positions", "forces", "velocities")
-# In names of custom properties.
+# Words in names of custom properties.
 _WITH_UNIT = re.compile(
     r"energ|enthalp|force|grad|stress|virial|pressure|dipol|quadrupol|polari[sz]"
     r"|(^|_)(e\d?|u0|homo|lumo|gap)(_|$)",
@@ -51,26 +51,27 @@ _WITH_UNIT = re.compile(
 
 @dataclass(frozen=True)
 class Changes:
-    """What to change on the way.
+    """Changes of values to make in a conversion.
 
     Attributes:
         force_sign: ``"flip"`` changes the sign of ``forces``: a gradient dE/dr becomes -dE/dr.
         stress_sign: ``"flip"`` changes the sign of ``stress``.
-        stress_from: ``"virial"``: what the source has as ``stress`` is a virial, an energy; it
-            becomes -virial / volume. See ``virials``.
-        energy_unit: unit of the source's ``energy``; it becomes eV. One of eV, meV, Ha, Hartree,
-            mHa, Ry, kcal/mol, kJ/mol, J.
-        length_unit: of ``positions`` and ``cell``; they become Å. Angstrom, Ang, Å, Bohr, nm, m.
-        force_unit: of ``forces``, as ENERGY/LENGTH; they become eV/Å.
-        stress_unit: of ``stress``, as ENERGY/LENGTH^3 or GPa, MPa, Pa, kbar, bar; it becomes eV/Å³.
-            A virial is in ``energy_unit``.
+        stress_from: ``"virial"``: the source's ``stress`` is a virial, an energy; it is converted
+            to -virial / volume. See ``virials``.
+        energy_unit: unit of the source's ``energy``, which is converted to eV. One of eV, meV, Ha,
+            Hartree, mHa, Ry, kcal/mol, kJ/mol, J.
+        length_unit: unit of ``positions`` and ``cell``, which are converted to Å. One of Angstrom,
+            Ang, Å, Bohr, nm, m.
+        force_unit: unit of ``forces`` as ENERGY/LENGTH; they are converted to eV/Å.
+        stress_unit: unit of ``stress`` as ENERGY/LENGTH^3 or GPa, MPa, Pa, kbar, bar; it is
+            converted to eV/Å³. A virial is in ``energy_unit``.
         dtype: ``"float32"`` or ``"float64"`` for positions, forces and velocities.
 
-    Only the labels named here change; custom properties never do. Factors are those of
-    ``ase.units``; they are applied in float64, and the type of the values stays.
+    Only the labels named here change; custom properties never do. Factors come from
+    ``ase.units``; they are applied in float64, and the dtype of the values is preserved.
 
     Raises:
-        ValueError: a choice or unit that is not known.
+        ValueError: an unknown choice or unit.
     """
 
     stress_sign: Literal["flip"] | None = None
@@ -95,7 +96,7 @@ class Changes:
         self._factors()
 
     def _factors(self) -> dict[str, float]:
-        """Label → what its values are multiplied by."""
+        """Label → factor for its values."""
         factors: dict[str, float] = {}
         if self.energy_unit is not None:
             factors["energy"] = _factor("energy", self.energy_unit)
@@ -114,7 +115,7 @@ class Changes:
         return factors
 
     def _units(self) -> list[tuple[str, str, str | None, str]]:
-        """(label, option, unit, what it becomes)."""
+        """(label, option, unit, target unit) of each unit conversion."""
         virial = self.stress_from is not None
         return [
             ("energy", "energy_unit", self.energy_unit, "eV"),
@@ -127,7 +128,7 @@ class Changes:
         ]
 
     def _others(self) -> list[tuple[str, str, str | None, str]]:
-        """(label, option, choice, what it does)."""
+        """(label, option, choice, effect) of the other changes."""
         return [
             ("forces", "force_sign", self.force_sign, "sign flipped"),
             ("stress", "stress_from", self.stress_from, "virial to stress, -virial / volume"),
@@ -135,12 +136,12 @@ class Changes:
         ]
 
     def describe(self, changed: Mapping[str, int] | None = None) -> list[str]:
-        """One line for each change, for a report.
+        """Describes each change in one line, for a report.
 
         Args:
-            changed: label (``positions``, too) → number of structures that have it, and
-                ``"dtype LABEL"`` → of those whose type changed: only what was done is described.
-                None: what was asked for.
+            changed: label (including ``positions``) → number of structures that have it, and
+                ``"dtype LABEL"`` → number of those whose dtype changed; only changes actually made
+                are described. None: all requested changes.
         """
         factors = self._factors()
         lines = []
@@ -158,7 +159,7 @@ class Changes:
         return lines
 
     def unused(self, changed: Mapping[str, int]) -> list[str]:
-        """One line for each option that met no label, for a report."""
+        """Describes each option without effect in one line, for a report."""
         options: dict[str, list[str]] = {}
         for label, option, choice, _ in (*self._units(), *self._others()):
             if choice is not None:
@@ -170,7 +171,7 @@ class Changes:
         ]
 
     def source_units(self, fields: Collection[str]) -> list[str]:
-        """Fields like energies, forces, stresses and dipoles that stay in the source's units.
+        """Lists fields named like energies, forces, stresses or dipoles left in the source's units.
 
         Args:
             fields: labels, and properties with their scope as ``properties/KEY``.
@@ -179,7 +180,7 @@ class Changes:
         return [field for field in fields if field not in converted and has_unit(field)]
 
     def unit_warnings(self, fields: Collection[str]) -> list[str]:
-        """Fields that stayed in the source's units where others were converted."""
+        """Warns of fields left in the source's units although others were converted."""
         if all(unit is None for _, _, unit, _ in self._units()):
             return []
         return [
@@ -189,11 +190,11 @@ class Changes:
         ]
 
     def apply(self, columns: Columns, report: Report | None = None) -> Columns:
-        """A block with the changes made.
+        """Applies the changes to a block.
 
         Args:
             columns: the block.
-            report: told of virials that have no volume; None: nobody is.
+            report: receives notes about virials without a volume; None: they are not reported.
 
         Raises:
             FieldError: a finite value does not fit into float32.

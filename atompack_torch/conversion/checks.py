@@ -1,4 +1,4 @@
-"""What every structure must satisfy, whatever format it comes from or goes to."""
+"""Checks of structures that apply to all source and target formats."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _MAX_ATOMIC_NUMBER = 255
 
 
 def checked(columns: Columns, source: str, first: int, report: Report) -> Columns:
-    """The structures of a block whose labels have the shapes that the format gives them.
+    """Selects the structures of a block whose labels have the shapes required by the format.
 
     Args:
         columns: a block.
-        source: the path it came from, for messages.
-        first: the number of its first structure there.
-        report: refuses the others (an error, or counted).
+        source: path of the source, for messages.
+        first: index of its first structure in the source.
+        report: handles the others (raises, or counts them).
 
     Raises:
         FieldError: a label has another shape or type, or an atomic number is out of range.

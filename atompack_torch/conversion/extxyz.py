@@ -1,4 +1,4 @@
-"""Extended XYZ files as columns, and back; the dialect is that of csrc/formats/extxyz/FORMAT.md."""
+"""Extended XYZ files as columns, and back; for the dialect see csrc/formats/extxyz/FORMAT.md."""
 
 from __future__ import annotations
 
@@ -33,28 +33,29 @@ from atompack_torch.writers.columns import Array, Column, Columns, of_batch
 
 
 class Reader(Iterator[Columns]):
-    """The frames of an extended XYZ file as columns, a block at a time, in bounded memory.
+    """Reads the frames of an extended XYZ file as columns, block by block, in bounded memory.
 
-    Positions are float64 (Å by custom), labels float64 in the file's own units and signs; ``pbc``
-    is always there, by default true with a lattice and false without, as ASE has it. Custom values
-    are float64, int64, bool or text. The comment lines are looked at once before, so that a key has
-    one type throughout: integers beside reals are reals, numbers beside text are text.
+    Positions are float64 (Å by convention), labels float64 in the file's own units and signs;
+    ``pbc`` is always present, by default true with a lattice and false without, as in ASE. Custom
+    values are float64, int64, bool or strings. A first pass over the comment lines gives each key
+    one type throughout: integers mixed with reals become reals, numbers mixed with strings become
+    strings.
 
     Args:
         path: the file, plain or compressed (gzip, bzip2, xz); a FIFO or ``"-"`` for standard input.
         keys: key in the file → name of a field (``{"REF_energy": "energy"}``) or of a custom
-            property; goes before the names that are known anyway.
-        report: is told what columns cannot hold; without one, there are warnings.
-        max_frames: most frames of a block.
+            property; takes precedence over the names known by default.
+        report: receives values that columns cannot represent; without one, warnings are issued.
+        max_frames: maximum number of frames per block.
         max_bytes: a block ends with the frame that brings its text to this many bytes.
 
     Attributes:
-        n_frames: frames of the file, up to damage.
+        n_frames: number of frames in the file, up to any damage.
 
     Raises:
-        CorruptFileError: the text contradicts the format; the frames before have been handed out.
-        FieldError: a label is not of its shape or no number, two keys mean one field, or one of
-            ``keys`` is nowhere.
+        CorruptFileError: the text violates the format; the frames before it were already yielded.
+        FieldError: a label has the wrong shape or is not a number, two keys denote one field, or
+            one of ``keys`` does not occur.
         OSError: the file cannot be read.
     """
 
@@ -67,7 +68,7 @@ class Reader(Iterator[Columns]):
         max_frames: int = 1024,
         max_bytes: int = 4 << 20,
     ) -> None:
-        self._text = path if isinstance(path, Text) else Text(path)  # lives as long as its readers
+        self._text = path if isinstance(path, Text) else Text(path)  # kept alive by its readers
         self._path = self._text.name
         self._report = _Warnings() if report is None else report
         self._limits = (max_frames, max_bytes)
@@ -76,18 +77,18 @@ class Reader(Iterator[Columns]):
         found_keys = [FoundKey(*field) for field in found]
         self._targets = targets_of(self._path, found_keys, keys or {}, self._report)
         for (level, key), target in self._targets.items():
-            # Labels that must be numbers stay as they are, so that text in their place is found.
+            # Labels that must be numbers are not widened, so that strings among them are detected.
             if target.kind != "text" or target.scope != BUILTIN or target.key == "name":
                 self._reader.widen(level, key, target.kind)
 
     @property
     def bytes_read(self) -> int:
-        """How far reading has got."""
+        """Number of bytes read so far."""
         return self._reader.bytes_read
 
     @property
     def file_bytes(self) -> int:
-        """How far it goes."""
+        """Total number of bytes to read."""
         return self._reader.file_bytes
 
     def __next__(self) -> Columns:
@@ -146,18 +147,18 @@ def read(
     max_frames: int = 1024,
     max_bytes: int = 4 << 20,
 ) -> Reader:
-    """The frames of a file as columns, a block at a time; see ``Reader``."""
+    """Yields the frames of a file as columns, block by block; see ``Reader``."""
     return Reader(path, keys=keys, report=report, max_frames=max_frames, max_bytes=max_bytes)
 
 
 def count(path: str | os.PathLike[str]) -> int:
-    """Number of frames, up to damage: a look at the comment lines."""
+    """Counts the frames, up to any damage, by scanning the comment lines."""
     with contextlib.closing(Text(path)) as text:
         return _native.survey_extxyz(text.path)[0]
 
 
 class _Warnings:
-    """A report for those who gave none: each thing once."""
+    """Default report that issues each warning once."""
 
     def __init__(self) -> None:
         self._told: set[str] = set()
@@ -172,7 +173,7 @@ class _Warnings:
 
 
 class _Block(NamedTuple):
-    """A block whose labels are being made, and how to say where something is wrong."""
+    """Block under construction, with the context for its error messages."""
 
     path: str
     first_frame: int
@@ -180,7 +181,7 @@ class _Block(NamedTuple):
     ptr: Array
 
     def label(self, name: str, key: str, values: Any, present: Array) -> Array:
-        """The values as field ``name``: float64, stacked; NaN where absent."""
+        """Converts values to field ``name``: float64, stacked; NaN where absent."""
         if isinstance(values, np.ndarray):
             return self._fitted(name, key, values, values.shape[1:], int(present.argmax()))
         per_atom = BUILTINS[name].level == "atom"
@@ -211,7 +212,7 @@ class _Block(NamedTuple):
         )
 
     def masses(self, given: Sequence[Any], used: Array) -> Array:
-        """(N,) float64, those of the file where it has them; ``used`` (B,): where they matter."""
+        """Masses (N,) float64, from the file where given; ``used`` (B,): frames that need them."""
         masses: Array = masses_of(self.numbers)
         for values in given:
             for i, rows in enumerate(self._by_frame(values)):
@@ -234,7 +235,7 @@ class _Block(NamedTuple):
 
 
 def _cell(lattices: Array, has_lattice: Array) -> list[Column]:
-    """A lattice of zeros means none."""
+    """Builds the cell column; a lattice of zeros means none."""
     mask = has_lattice & lattices.any(axis=(1, 2))
     return [Column(BUILTIN, "cell", lattices, None if mask.all() else mask)] if mask.any() else []
 
@@ -257,21 +258,21 @@ def _custom_numbers(key: str, target: Target, array: Array, n_leading: int) -> A
     if key in TRANSPOSED and shape == (9,):
         return array.reshape(*array.shape[:n_leading], 3, 3).swapaxes(-1, -2)
     if not shape and target.varies and target.kind != "text":
-        return array[..., None]  # the text of one number does not tell it from an array of one
+        return array[..., None]  # one number and an array of one have the same text
     return array
 
 
 class Writer(WriterBase):
     """Writes columns or batches as an extended XYZ file, which appears when it is complete.
 
-    A context manager; leaving it by an exception leaves no file. Numbers are written so that they
-    read back as the same float64. A custom property whose key would be taken for something else is
+    A context manager; an exception in the block leaves no file. Numbers are written so that they
+    read back as the same float64. A custom property whose key has another meaning in the format is
     written as ``properties/KEY`` or ``atom_properties/KEY``.
 
     Args:
         path: the file.
-        mode: ``"x"``: nothing may stand there; ``"w"``: what stands there is replaced.
-        report: is told what the format cannot hold; without one, there are warnings.
+        mode: ``"x"``: the path must not exist; ``"w"``: replace an existing file.
+        report: receives values that the format cannot represent; without one, warnings are issued.
 
     Raises:
         FileExistsError: mode ``"x"``, and the path exists.
@@ -299,14 +300,14 @@ class Writer(WriterBase):
         """Appends molecules.
 
         Raises:
-            FieldError: columns are not of one length, or an atomic number is not from 0 to 255.
+            FieldError: columns differ in length, or an atomic number is not from 0 to 255.
         """
         columns = of_batch(molecules) if isinstance(molecules, MoleculeBatch) else molecules
         self._file.write(text_of(columns, self._report))
         self.n_frames += len(columns.ptr) - 1
 
     def close(self) -> None:
-        """Publishes the file; the second time nothing happens."""
+        """Publishes the file; further calls do nothing."""
         if self._file.closed:
             return
         try:
@@ -321,10 +322,10 @@ class Writer(WriterBase):
         self._file.close()
 
     def discard(self) -> None:
-        """Leaves nothing of the file."""
+        """Removes everything written so far."""
         if not self._file.closed:
             self._part.unlink()
-            with contextlib.suppress(OSError):  # what cannot be flushed is not wanted either
+            with contextlib.suppress(OSError):  # unflushed data is discarded anyway
                 self._file.close()
 
     def _is_unfinished(self) -> bool:

@@ -1,4 +1,4 @@
-"""What the keys of an extended XYZ file mean, and under which keys fields are written."""
+"""Mapping between keys of extended XYZ files and fields, for reading and writing."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from atompack_torch.fields import (
     FileLevel,
 )
 
-# Keys of files that mean a field of .atp. Of several the first that a file has counts, the others
-# are custom properties; the first is also the one that is written.
+# Keys that denote a field of .atp. If a file has several, the first counts and the others are
+# custom properties; the first in the list is also the one that is written.
 LABELS: dict[FileLevel, dict[str, tuple[str, ...]]] = {
     "molecule": {"energy": ("energy",), "stress": ("stress",), "name": ("name",)},
     "atom": {
@@ -28,13 +28,13 @@ LABELS: dict[FileLevel, dict[str, tuple[str, ...]]] = {
         "velocities": ("velocities",),
     },
 }
-# Column of velocities times masses, which ASE reads and writes; a column ``velocities`` goes first.
+# Column of velocities times masses, ASE's convention; a column ``velocities`` takes precedence.
 MOMENTA = "momenta"
-# Nine numbers under these keys are a matrix in Fortran order (as ASE has it).
+# Nine numbers under these keys are a matrix in Fortran order, as in ASE.
 TRANSPOSED = frozenset({"stress", "virial"})
 SCOPES: dict[FileLevel, int] = {"molecule": MOLECULE_PROPERTY, "atom": ATOM_PROPERTY}
 
-# Other keys that readers understand in their own way: a property of that name gets a prefix.
+# Other keys that readers treat specially: a property of that name gets a prefix.
 _TAKEN: dict[FileLevel, frozenset[str]] = {
     "molecule": frozenset({"Lattice", "pbc", "Properties"}),
     "atom": frozenset({"pos", "positions", "species", "symbols", "Z", "numbers", MOMENTA}),
@@ -44,7 +44,7 @@ _UNWRITABLE: dict[FileLevel, re.Pattern[str]] = {
     "atom": re.compile(r"[\x00-\x1f\x7f:]"),
 }
 
-# The text of the value None.
+# The string for the value None.
 NULL = "_JSON null"
 
 Kind = Literal["flag", "integer", "real", "text"]
@@ -52,17 +52,17 @@ Shape = tuple[int, ...]
 
 
 class Report(Protocol):
-    """Where it is told what does not come over."""
+    """Receiver of notices about values that are not carried over."""
 
     def skip(self, what: str, why: str, count: int = 1) -> None:
-        """``count`` values of ``what`` are left out."""
+        """Records that ``count`` values of ``what`` are left out."""
 
     def note(self, text: str) -> None:
-        """Something worth knowing, although nothing is lost."""
+        """Adds a note about something that loses nothing."""
 
 
 class FoundKey(NamedTuple):
-    """A key of a file: the widest kind of its values, their shape (None where it differs)."""
+    """Key of a file, with the widest kind of its values and their shape (None if it varies)."""
 
     level: FileLevel
     key: str
@@ -71,12 +71,12 @@ class FoundKey(NamedTuple):
 
 
 class Target(NamedTuple):
-    """The field that a key means."""
+    """Field that a key denotes."""
 
     scope: int
     key: str
     from_momenta: bool = False
-    # Of a custom value: text in some frame makes it text in all, and a number beside arrays is one.
+    # Of a custom value: one string makes all of them strings; a number among arrays is an array.
     kind: Kind = "real"
     varies: bool = False
 
@@ -84,11 +84,10 @@ class Target(NamedTuple):
 def targets_of(
     path: str, found: Iterable[FoundKey], keys: Mapping[str, str], report: Report
 ) -> dict[tuple[FileLevel, str], Target]:
-    """The field of each key; ``keys``, the user's, go first.
+    """Returns the field of each key; ``keys``, given by the user, take precedence.
 
     Raises:
-        FieldError: two keys mean one field, or a key of the user's is not there or of the wrong
-            level.
+        FieldError: two keys denote one field, or a key of the user is absent or of the wrong level.
     """
     by_place = {(field.level, field.key): field for field in found}
     targets: dict[tuple[FileLevel, str], Target] = {}
@@ -136,7 +135,7 @@ def _known_labels(
 
 
 def _may_be(name: str, field: FoundKey) -> bool:
-    # A number may well be called a name; a label that is no number is an error, found later.
+    # A number may serve as a name; a label that is not a number is an error, detected later.
     return name != "name" or field.kind == "text"
 
 
@@ -164,7 +163,7 @@ def _check_unique(path: str, targets: Mapping[tuple[FileLevel, str], Target]) ->
     seen: dict[FieldId, str] = {}
     for (_, key), target in targets.items():
         field = FieldId(target.scope, target.key)
-        if target.from_momenta:  # may stand beside velocities
+        if target.from_momenta:  # may occur together with velocities
             continue
         if field in seen:
             raise FieldError(
@@ -174,12 +173,12 @@ def _check_unique(path: str, targets: Mapping[tuple[FileLevel, str], Target]) ->
 
 
 def written_key(field: FieldId, level: FileLevel, shapes: Iterable[Shape | None]) -> str | None:
-    """The key under which a field is written; None where none can stand for it.
+    """Returns the key under which a field is written; None if no key can represent it.
 
     Args:
-        field: which.
-        level: its own.
-        shapes: those of its values, one or one for each molecule; None for text.
+        field: the field.
+        level: level of the field.
+        shapes: shapes of its values, one in all or one per molecule; None for strings.
     """
     if field.scope == BUILTIN:
         if field.key == MOMENTA:
@@ -194,7 +193,7 @@ def written_key(field: FieldId, level: FileLevel, shapes: Iterable[Shape | None]
 
 
 def _changes(level: FileLevel, key: str, shapes: Iterable[Shape | None]) -> bool:
-    """Whether a reader makes something else of values under this key."""
+    """True if a reader would interpret values under this key differently."""
     if level == "molecule" and key == "virial":
         return any(shape != (3, 3) for shape in shapes)
     return level == "molecule" and key.lower() == "uid" and any(s is not None for s in shapes)

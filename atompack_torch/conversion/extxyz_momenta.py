@@ -1,4 +1,4 @@
-"""Velocities in extended XYZ: ASE reads and writes them as momenta, velocities times masses."""
+"""Conversion between velocities and ASE's momenta (velocities times masses) in extended XYZ."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from atompack_torch.writers.columns import Array, Column
 
 
 class Momenta(NamedTuple):
-    """Momenta of a block as they were read.
+    """Momenta of a block, as read.
 
     Attributes:
         values: (N, 3) float64, NaN where absent.
-        present: (B,) bool, the frames that have them.
+        present: (B,) bool, True for frames that have momenta.
     """
 
     values: Array
     present: Array
 
     def joined(self, columns: list[Column], masses: Array, ptr: Array) -> list[Column]:
-        """The columns of the block with the velocities that follow from the momenta.
+        """Adds the velocities computed from the momenta to the columns of the block.
 
-        Where a frame also has velocities and they agree, these are taken: they have not been
-        rounded on the way. Where they differ, they become an atom property, as by way of ASE.
+        If a frame also has velocities and they agree, those are used, as they are free of rounding.
+        If they differ, they become an atom property, as in a conversion by ASE.
 
         Args:
-            columns: the other columns, perhaps with velocities.
+            columns: the other columns, possibly with velocities.
             masses: (N,) float64.
             ptr: (B + 1,) int64.
         """
-        with np.errstate(all="ignore"):  # a mass of 0 or of no element: NaN or infinite
+        with np.errstate(all="ignore"):  # masses of 0 or unknown elements: NaN or infinite
             derived = self.values / masses[:, None]
         given = next((c for c in columns if c[:2] == (BUILTIN, "velocities")), None)
         if given is None:
@@ -52,18 +52,18 @@ class Momenta(NamedTuple):
 
 
 def as_momenta(columns: list[Column], numbers: Array, ptr: Array, report: Report) -> list[Column]:
-    """The columns with velocities as ASE reads them: a column ``momenta``.
+    """Converts velocities to the column ``momenta`` that ASE reads.
 
     Masses are those of the atom property ``masses`` where a molecule has it, else those of the
-    elements. The column ``velocities`` stands beside it in molecules of which some quotient
-    momentum / mass is not the very velocity, and alone where no momenta come near (masses of 0,
-    numbers that are no element, overflow).
+    elements. The column ``velocities`` is kept as well in molecules where some quotient
+    momentum / mass does not reproduce the velocity exactly, and kept alone where momenta cannot
+    represent it at all (masses of 0, atomic numbers of no element, overflow).
 
     Args:
-        columns: of a block.
-        numbers: (N,) int64.
+        columns: columns of a block.
+        numbers: (N,) int64, atomic numbers.
         ptr: (B + 1,) int64.
-        report: told what ASE will not read.
+        report: receives notes about values that ASE will not read.
     """
     given = next((c for c in columns if c[:2] == (BUILTIN, "velocities")), None)
     if given is None:
@@ -73,13 +73,13 @@ def as_momenta(columns: list[Column], numbers: Array, ptr: Array, report: Report
     own = next((c for c in columns if c[:2] == (ATOM_PROPERTY, "masses")), None)
     velocities = _stacked(given, mask, ptr)
     if velocities is None or len(mask) != n:
-        return columns  # of another shape: left to those who say so
+        return columns  # wrong shape: reported elsewhere
     masses = _masses(own, numbers, ptr)
     momenta = momenta_of(velocities, masses)
     with np.errstate(all="ignore"):
         back = momenta / masses[:, None]
         exact = np.asarray(_are_identical(back, velocities).all(axis=1))
-    # NaN agrees with what any mass makes of it, also with that of no element.
+    # NaN agrees with NaN times any mass, also the mass of an unknown element.
     wrong = ~are_same(velocities, back) | ~(masses > 0)
     lost = mask & (_sums(wrong, ptr) > 0)
     rounded = lost | (mask & (_sums(~exact, ptr) > 0))
@@ -94,13 +94,13 @@ def as_momenta(columns: list[Column], numbers: Array, ptr: Array, report: Report
 
 
 def _are_identical(a: Array, b: Array) -> Array:
-    """Elements of the same bits, NaN payloads aside."""
+    """Elementwise comparison of bits, ignoring NaN payloads."""
     equal = (a == b) & (np.signbit(a) == np.signbit(b))
     return np.asarray(equal | (np.isnan(a) & np.isnan(b)))
 
 
 def _stacked(column: Column, mask: Array, ptr: Array) -> Array | None:
-    """(N, 3) float64 with zeros where absent; None where the shapes do not fit."""
+    """Stacks a column as (N, 3) float64, zeros where absent; None if the shapes do not fit."""
     stacked = np.zeros((int(ptr[-1]), 3))
     if isinstance(column.values, np.ndarray):
         return column.values.astype(np.float64) if column.values.shape == stacked.shape else None
@@ -130,7 +130,7 @@ def _masses(own: Column | None, numbers: Array, ptr: Array) -> Array:
 
 
 def _sums(flags: Array, ptr: Array) -> Array:
-    """Number of True rows of each molecule."""
+    """Counts the True rows of each molecule."""
     sums = np.concatenate([[0], np.cumsum(flags)])
     return np.asarray(sums[ptr[1:]] - sums[ptr[:-1]])
 

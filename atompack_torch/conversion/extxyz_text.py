@@ -1,4 +1,4 @@
-"""Columns as the text of an extended XYZ file."""
+"""Formatting of columns as the text of an extended XYZ file."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from atompack_torch.errors import FieldError
 from atompack_torch.fields import ATOM_PROPERTY, BUILTIN, BUILTINS, FieldId, FileLevel
 from atompack_torch.writers.columns import Array, Column, Columns
 
-_DEEPEST = 16  # lists in lists that are read back
+_DEEPEST = 16  # maximum nesting of lists that can be read back
 
 _Written = tuple[FileLevel, str, Any, Array]
 
 
 def text_of(columns: Columns, report: Report) -> bytes:
-    """The frames of these molecules; ``report`` is told what the format cannot hold.
+    """Formats molecules as frames; ``report`` receives what the format cannot represent.
 
     Raises:
-        FieldError: columns are not of one length, or an atomic number is not from 0 to 255.
+        FieldError: columns differ in length, or an atomic number is not from 0 to 255.
     """
     ptr = np.ascontiguousarray(columns.ptr, dtype=np.int64)
     positions = np.ascontiguousarray(columns.positions, dtype=np.float64)
@@ -46,7 +46,7 @@ def text_of(columns: Columns, report: Report) -> bytes:
 
 class _Size(NamedTuple):
     n_molecules: int
-    n_atoms: list[int]  # of each
+    n_atoms: list[int]  # per molecule
 
 
 def _check_structure(ptr: Array, positions: Array, numbers: Array) -> None:
@@ -76,7 +76,7 @@ def _check_length(column: Column, got: int, expected: int) -> None:
 def _rows(
     column: Column | None, size: _Size, shape: Shape, dtype: type[np.generic]
 ) -> tuple[Array, Array]:
-    """A column of fixed shape, stacked, and its mask."""
+    """Stacks a column of fixed shape; also returns its mask."""
     rows: Array = np.zeros((size.n_molecules, *shape), dtype=dtype)
     if column is None:
         return rows, np.zeros(size.n_molecules, dtype=bool)
@@ -88,7 +88,7 @@ def _rows(
 
 
 def _written(column: Column, size: _Size, report: Report) -> _Written | None:
-    """The column as the formatter takes it; None where nothing of it can be held."""
+    """Converts a column for the formatter; None if no value of it can be represented."""
     level = _level_of(column)
     mask = _mask(column, size.n_molecules)
     values: Any
@@ -126,7 +126,7 @@ def _name(column: Column) -> str:
 def _held_each(
     column: Column, values: Sequence[Any], mask: Array, size: _Size, report: Report
 ) -> list[Array | str | None]:
-    """One entry a molecule; None where there is nothing to write."""
+    """Converts entries one per molecule; None where there is nothing to write."""
     _check_length(column, len(values), size.n_molecules)
     per_atom = _level_of(column) == "atom"
     held: list[Array | str | None] = []
@@ -144,7 +144,7 @@ def _held_each(
 
 
 def _held(column: Column, array: Array, n_leading: int, report: Report, count: int) -> Array | None:
-    """The array in one of the formatter's types."""
+    """Converts an array to one of the formatter's types."""
     per_atom = _level_of(column) == "atom"
     why = _why_not(array, array.shape[n_leading:], per_atom)
     if why is not None:
@@ -154,7 +154,7 @@ def _held(column: Column, array: Array, n_leading: int, report: Report, count: i
         report.note(f"{_name(column)}: rows of shape {array.shape[1:]} are written as flat columns")
         array = array.reshape(len(array), int(np.prod(array.shape[1:])))
     dtype = {"f": np.float64, "b": np.bool_}.get(array.dtype.kind, np.int64)
-    # Not ascontiguousarray alone: it makes a number an array of one.
+    # Not ascontiguousarray alone: it turns a scalar into an array of one element.
     return np.ascontiguousarray(array, dtype=dtype).reshape(array.shape)
 
 

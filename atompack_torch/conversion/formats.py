@@ -1,4 +1,4 @@
-"""Which formats there are, how a file tells which one it is, and what opens it."""
+"""Formats of conversions: their names, detection, and the functions that open them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from atompack_torch.writers.columns import Columns
 if TYPE_CHECKING:
     from atompack_torch.conversion.extxyz import Reader
 
-# Names for options; "ase" is everything that ASE reads, "ase:NAME" one of its formats.
+# Names for options; "ase" is any format that ASE reads, "ase:NAME" one of its formats.
 SOURCES = ("atp", "shards", "extxyz", "ase-db", "npz", "hdf5", "mace-hdf5", "ase")
 TARGETS = ("atp", "shards", "extxyz", "ase-db")
 _SUFFIXES = {
@@ -36,14 +36,14 @@ _COMPRESSED = (".gz", ".bz2", ".xz")
 
 
 class Source(NamedTuple):
-    """A file to read.
+    """Source of a conversion.
 
     Attributes:
-        path: of the file, or of a folder of shards.
+        path: path of the file, or of a folder of shards.
         kind: one of ``SOURCES``, or ``ase:NAME``.
-        keys: the file's names → ours.
-        padding: of arrays.
-        text: of extended XYZ, what is read.
+        keys: names in the file → names here.
+        padding: atomic number of padding rows in arrays.
+        text: input text, for extended XYZ.
     """
 
     path: str
@@ -54,11 +54,11 @@ class Source(NamedTuple):
 
     @property
     def maps_keys_itself(self) -> bool:
-        """Whether the names of the file are no field names yet."""
+        """True if the reader itself maps names of the file to fields."""
         return self.kind in ("npz", "hdf5", "extxyz")
 
     def n_structures(self) -> int | None:
-        """Number of structures; None: only reading tells."""
+        """Number of structures; None if unknown before reading."""
         if self.kind == "atp":
             from atompack_torch.conversion import atp
 
@@ -85,7 +85,7 @@ class Source(NamedTuple):
         return None
 
     def blocks(self, report: Report) -> Iterator[Columns]:
-        """The structures in order."""
+        """Yields the structures in order."""
         if self.kind == "atp":
             from atompack_torch.conversion import atp
 
@@ -127,12 +127,12 @@ class Source(NamedTuple):
         return extxyz.read(self.text, keys=self.keys, report=report)
 
     def close(self) -> None:
-        """Frees the temporary copy, if there is one."""
+        """Deletes the temporary copy, if there is one."""
         if self.text is not None:
             self.text.close()
 
     def n_bytes(self) -> int:
-        """Size on disk, or of what came through a pipe."""
+        """Size on disk, or number of bytes read from a pipe."""
         if self.text is not None:
             return self.text.n_bytes
         pattern = "*" if self.kind == "shards" else "*.atp"
@@ -145,12 +145,12 @@ def source_of(
     keys: Mapping[str, str],
     padding: int | None,
 ) -> Source:
-    """A file to read, its format found by suffix and first bytes unless it is given.
+    """Returns a source, its format detected by suffix and first bytes unless given.
 
     Raises:
         FileNotFoundError: there is no such file.
-        UnsupportedFormatError: a socket or a device, or a pipe for another format than text.
-        ValueError: a format that is not known.
+        UnsupportedFormatError: a socket or a device, or a pipe for a format that is not text.
+        ValueError: the format is unknown.
     """
     if os.fspath(path) != STDIN and not Path(path).exists():
         raise FileNotFoundError(f"{path}: no such file")
@@ -175,7 +175,7 @@ def source_of(
 
 
 def _kind_by_suffix(path: Path) -> str | None:
-    """The format by suffix (``x.extxyz.gz`` counts as ``x.extxyz``); None: unknown."""
+    """Returns the format by suffix (``x.extxyz.gz`` counts as ``x.extxyz``); None: unknown."""
     if path.suffix in _COMPRESSED:
         inner = _SUFFIXES.get(path.with_suffix("").suffix)
         return inner if inner == "extxyz" else None
@@ -183,7 +183,7 @@ def _kind_by_suffix(path: Path) -> str | None:
 
 
 def _kind_of_pipe(path: Path) -> str:
-    """Text where nothing says otherwise; a pipe is not looked into."""
+    """Returns the format of a pipe: extended XYZ by default, as pipes are not inspected."""
     known = _kind_by_suffix(path)
     if known is None and path.suffix and path.suffix not in _COMPRESSED:
         raise UnsupportedFormatError(
@@ -201,23 +201,23 @@ def _format_of(path: Path) -> str:
         return known
     check_regular_file(os.fspath(path))
     if path.stat().st_size == 0:
-        return "ase"  # and no more: files of /proc have no size, and reading them may hang
+        return "ase"  # without inspection: files in /proc have no size, and reading them may block
     found = recognize(path)
     return found.source or "ase" if found is not None else "ase"
 
 
 class Target(Protocol):
-    """What is being written; it appears when the block of ``with`` ends without an error."""
+    """Target of a conversion; it appears when the ``with`` block ends without an error."""
 
     def write(self, columns: Columns) -> None:
         """Adds a block."""
 
 
 def target_kind(path: str | os.PathLike[str], kind: str | None) -> str:
-    """The format of a file to write, by its suffix unless it is given; shards have none.
+    """Returns the format of a file to write, by its suffix unless given; shards have no suffix.
 
     Raises:
-        ValueError: it is not known, or cannot be written.
+        ValueError: the format is unknown, or cannot be written.
     """
     found = kind or _SUFFIXES.get(Path(path).suffix, "")
     if found not in TARGETS or Path(path).suffix == ".aselmdb":
@@ -236,7 +236,7 @@ def open_target(
     level: int,
     shards: tuple[int, int, int] | None,
 ) -> AbstractContextManager[Target]:
-    """What writes the file; a file that is there is replaced at the end, or appended to."""
+    """Opens the target; an existing file is replaced at the end, or appended to."""
     if kind == "atp":
         from atompack_torch.conversion import atp
 

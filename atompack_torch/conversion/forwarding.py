@@ -1,4 +1,4 @@
-"""What conversions from and to the library's own data sets share."""
+"""Code shared by conversions from and to the library's own data sets."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from atompack_torch.writers.columns import Columns, of_batch
 def readable(
     read: Callable[[int, int], MoleculeBatch], first: int, last: int, report: Report
 ) -> Iterator[Columns]:
-    """A block of molecules, in order; where it is refused as a whole, each by itself.
+    """Yields a block of molecules in order; if reading the block fails, each molecule separately.
 
-    So those that are damaged, or differ from others in a type, stand alone.
+    This isolates molecules that are damaged or differ from others in a type.
 
     Args:
-        read: a block by its bounds.
+        read: reads a block, given its bounds.
         first: the first molecule.
-        last: behind the last one.
-        report: is told of those that cannot be read.
+        last: one past the last molecule.
+        report: receives those that cannot be read.
     """
     try:
         batch = read(first, last)
@@ -38,24 +38,24 @@ def readable(
 
 
 class _Finishing(Protocol):
-    """A writer that says itself when it was forgotten."""
+    """Writer that itself warns if it was not closed."""
 
     def close(self) -> None: ...
     def discard(self) -> None: ...
 
 
 class ForwardingWriter(WriterBase):
-    """A target of conversions that is another writer's."""
+    """Conversion target that forwards to another writer."""
 
     _writer: _Finishing
 
     def close(self) -> None:
-        """The commit."""
+        """Commits the output."""
         self._writer.close()
 
     def discard(self) -> None:
-        """Nothing of it stays."""
+        """Discards the output."""
         self._writer.discard()
 
     def _is_unfinished(self) -> bool:
-        return False  # the writer inside tells
+        return False  # the inner writer warns

@@ -1,4 +1,4 @@
-"""Warnings of names that suggest another quantity than the label they were mapped to."""
+"""Warnings about names that suggest another quantity than the label they were mapped to."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _LABELS = ("energy", "forces", "stress")
 
 
 def name_warnings(sources: Mapping[str, Sequence[str]], changes: Changes) -> list[str]:
-    """One line for each source name that suggests another quantity, or the other sign.
+    """Returns a warning for each source name that suggests another quantity, or the other sign.
 
     Args:
         sources: label → its names in the sources.
-        changes: what was asked for; a change that settles the matter leaves no warning.
+        changes: requested changes; one that resolves the issue suppresses its warning.
     """
     rules = [
         ("forces", r"grad|deriv|de_?d[rx]", "a gradient, minus the force", "force_sign", "flip"),
@@ -39,13 +39,13 @@ def name_warnings(sources: Mapping[str, Sequence[str]], changes: Changes) -> lis
 def no_labels_warning(
     fields: Iterable[str], skipped: Iterable[tuple[str, str]], *, is_arrays: bool
 ) -> str | None:
-    """A line that says that a source gave no label, and what it has instead.
+    """Returns a warning that a source has no labels, with what it has instead.
 
     Args:
-        fields: of the source, properties with their scope.
-        skipped: (what, why) that was left out.
-        is_arrays: of NPZ or HDF5, where labels may hide under any name; of other sources
-            structures without anything are nothing odd.
+        fields: fields of the source, properties with their scope.
+        skipped: (what, why) of values left out.
+        is_arrays: True for NPZ and HDF5, where labels may have any name; in other sources,
+            structures without any fields are normal.
     """
     fields = [*fields]
     if any(label in fields for label in _LABELS):

@@ -1,4 +1,4 @@
-"""Fields under other names: which key of a source is which label."""
+"""Renaming of fields: mapping from keys of a source to labels."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from atompack_torch.writers.columns import Array, Column, Columns
 
 
 def label_of(column: Column) -> str:
-    """How reports and key maps name a field."""
+    """Returns the name of a field in reports and key maps."""
     return PREFIXES.get(column.scope, "") + column.key
 
 
@@ -31,10 +31,10 @@ class KeyMap:
     """Renames the fields of blocks.
 
     Args:
-        keys: the source's name (a key, or with its scope as ``properties/KEY``) → a label such as
-            ``energy``, or the name of a custom property. Where a label is mapped, a field of the
-            source that bears its name already is left out, everywhere.
-        report: told what was renamed.
+        keys: name in the source (a key, or with its scope as ``properties/KEY``) → a label such as
+            ``energy``, or the name of a custom property. If a label is mapped, a field of the
+            source that already has its name is left out in all structures.
+        report: receives the renamings.
     """
 
     def __init__(self, keys: Mapping[str, str], report: Report) -> None:
@@ -48,10 +48,10 @@ class KeyMap:
         self._report = report
 
     def apply(self, columns: Columns) -> Columns:
-        """A block with its fields renamed.
+        """Renames the fields of a block.
 
         Raises:
-            FieldError: a value has not the shape of the label it is to become.
+            FieldError: a value does not have the shape of the label it is mapped to.
         """
         if not self._keys:
             return columns
@@ -61,10 +61,10 @@ class KeyMap:
         return columns._replace(fields=fields)
 
     def check_all_found(self) -> None:
-        """After the last block.
+        """Checks, after the last block, that every key occurred.
 
         Raises:
-            FieldError: a key was in no structure.
+            FieldError: a key occurred in no structure.
         """
         for key in sorted(self._missing):
             raise FieldError(f"keys: no structure has a field {key!r}")
@@ -93,12 +93,12 @@ class KeyMap:
 
 
 def field_of(name: str, scope: int) -> FieldId:
-    """The field that a name means; a custom one without its scope is of ``scope``."""
+    """Returns the field that a name denotes; ``scope`` is that of custom ones without a prefix."""
     return FieldId(BUILTIN, name) if name in BUILTINS else prefixed_id(name) or FieldId(scope, name)
 
 
 def _of_the_atoms(source: str, column: Column, ptr: Array) -> Column:
-    """A value of the structure with a row for each atom, as rows of the atoms."""
+    """Converts a per-structure value with one row per atom to per-atom rows."""
     if not is_per_atom(column):
         raise FieldError(f"keys: {source!r} has rows for atoms, {label_of(column)!r} has none")
     counts = np.diff(ptr)
@@ -115,7 +115,7 @@ def _of_the_atoms(source: str, column: Column, ptr: Array) -> Column:
 
 
 def shaped(column: Column, report: Report) -> Column:
-    """A label in the shape that the format gives it, where it is only written differently."""
+    """Reshapes a label to the format's shape if it is an equivalent form of it."""
     shape = BUILTINS[column.key].shape
     start = 1 if isinstance(column.values, np.ndarray) or is_per_atom(column) else 0
 

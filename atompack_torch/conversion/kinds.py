@@ -1,4 +1,4 @@
-"""The types that values of an ``.atp`` file have."""
+"""Types of values in an ``.atp`` file."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from atompack_torch.writers.columns import Array, Column
 
 
 class Kind(NamedTuple):
-    """The type of a field's values.
+    """Type of a field's values.
 
     Attributes:
         form: None, strings or numbers.
-        dtype: of numbers: int32, int64, float32 or float64; bool for ``pbc``.
-        shape: of a molecule's value or of an atom's row; None: tensors of several shapes.
+        dtype: dtype of numbers: int32, int64, float32 or float64; bool for ``pbc``.
+        shape: shape of a molecule's value or of an atom's row; None: tensors of various shapes.
     """
 
     form: Literal["none", "string", "number"]
@@ -33,7 +33,7 @@ class Kind(NamedTuple):
 
 
 def kinds(column: Column) -> list[Kind]:
-    """The kinds of all values of a column that have one."""
+    """Returns the kinds of all values of a column that have one."""
     mask = column.mask
     if isinstance(column.values, np.ndarray):
         if mask is not None and not mask.any():
@@ -50,7 +50,7 @@ def kinds(column: Column) -> list[Kind]:
 
 
 def kind_of_entry(column: Column, value: Array | str | None) -> Kind | str:
-    """The kind of one molecule's value, or what it is instead."""
+    """Returns the kind of one molecule's value, or a description if it has none."""
     if value is None:
         return "None for atoms" if is_per_atom(column) else Kind("none")
     if isinstance(value, str):
@@ -67,7 +67,7 @@ def kind_of_entry(column: Column, value: Array | str | None) -> Kind | str:
 
 
 def kind_of_array(column: Column, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Kind | str:
-    """The kind of values of this type and shape (of one row), or what they are instead."""
+    """Returns the kind for a dtype and row shape, or a description if there is none."""
     if dtype.kind not in "biuf" or dtype.itemsize > 8:
         return f"{dtype} values" + (" for each atom" if is_per_atom(column) else "")
     if column.scope == BUILTIN and BUILTINS[column.key].dtype == "bool":
@@ -79,7 +79,7 @@ def kind_of_array(column: Column, dtype: np.dtype[Any], shape: tuple[int, ...]) 
 
 
 def stored(dtype: np.dtype[Any], *, scalar: bool) -> np.dtype[Any]:
-    """The narrowest type of the format that holds all values of another (but most of uint64)."""
+    """Returns the narrowest type of the format for a dtype; lossless except for uint64."""
     if dtype.kind == "f":
         return np.dtype(np.float64 if scalar or dtype.itemsize == 8 else np.float32)
     wide = scalar or dtype.itemsize == 8 or (dtype.kind == "u" and dtype.itemsize == 4)
@@ -87,7 +87,7 @@ def stored(dtype: np.dtype[Any], *, scalar: bool) -> np.dtype[Any]:
 
 
 def widest(a: np.dtype[Any] | None, b: np.dtype[Any]) -> np.dtype[Any]:
-    """The type that holds both (int64 beyond 2**53 need not fit into float64)."""
+    """Returns the type that holds both (int64 beyond 2**53 may not fit into float64)."""
     if a is None or a == b:
         return b
     if a.kind != b.kind:
@@ -96,7 +96,7 @@ def widest(a: np.dtype[Any] | None, b: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def joined(known: Kind, new: Kind, column: Column) -> Kind:
-    """The kind that holds both; ``known`` again where there is none."""
+    """Returns the kind that holds both; ``known`` if there is none."""
     if known.form == "none":
         return new
     if known.form != new.form or known.dtype is None or new.dtype is None:
@@ -111,7 +111,7 @@ def joined(known: Kind, new: Kind, column: Column) -> Kind:
 
 
 def holds(kind: Kind, own: Kind | str, column: Column) -> bool:
-    """Whether values of one kind can be stored as another."""
+    """True if values of one kind can be stored as another."""
     if isinstance(own, str) or own.form != kind.form:
         return False
     if kind.shape is None and own.shape is not None and own.dtype is not None:
@@ -121,6 +121,6 @@ def holds(kind: Kind, own: Kind | str, column: Column) -> bool:
 
 
 def _is_tensor(shape: tuple[int, ...], dtype: np.dtype[Any], per_atom: bool) -> bool:
-    """Tensors may differ in shape from molecule to molecule; arrays and rows of three may not."""
+    """True for tensors, whose shape may vary between molecules, unlike arrays and rows of three."""
     rank = len(shape) + per_atom
     return rank >= 2 and not (rank == 2 and shape[-1] == 3 and dtype.kind == "f")

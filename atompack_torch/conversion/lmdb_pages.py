@@ -1,8 +1,8 @@
-"""LMDB files, read page by page with ``pread``.
+"""Reader of LMDB files that reads page by page with ``pread``.
 
-The library maps the file, so that reading one that was cut, before or meanwhile, ends the process
-by SIGBUS. Here a page that is not there is an error. The format is that of LMDB 0.9 on machines of
-64 bits, little-endian; its structures are named as in ``mdb.c``.
+The LMDB library maps the file, so a truncated file, even one truncated while it is read, kills the
+process by SIGBUS. Here a missing page is an error. The format is that of LMDB 0.9 on 64-bit
+little-endian machines; its structures are named as in ``mdb.c``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _CACHED_PAGES = 256
 
 
 class _Meta(NamedTuple):
-    """The header that a commit writes."""
+    """Header written by a commit."""
 
     page_bytes: int
     root: int
@@ -39,19 +39,18 @@ class _Meta(NamedTuple):
 class LmdbFile:
     """The main database of an LMDB file as of its last commit, read-only.
 
-    It stands in for an environment and a transaction of the package ``lmdb``, as far as ASE's
-    databases use them. A file that a writer changes meanwhile gives an error where a page was
-    used again.
+    It replaces an environment and a transaction of the package ``lmdb``, as far as ASE's databases
+    use them. If a writer changes the file meanwhile, reading a reused page is an error.
 
     Args:
-        path: of the file.
+        path: path of the file.
 
     Attributes:
         entries: number of keys.
 
     Raises:
-        CorruptFileError: no LMDB file, or its headers are damaged.
-        UnsupportedFormatError: another version of the format.
+        CorruptFileError: the file is not an LMDB file, or its headers are damaged.
+        UnsupportedFormatError: the version of the format is not supported.
         OSError: the file cannot be opened.
     """
 
@@ -67,25 +66,25 @@ class LmdbFile:
         self.entries = self._meta.entries
 
     def begin(self, *, write: bool = False) -> LmdbFile:
-        """A transaction: the file itself."""
+        """Begins a transaction, which is the file itself."""
         if write:
             raise ValueError(f"{self._path}: opened for reading")
         return self
 
     def commit(self) -> None:
-        """Ends a transaction; there is nothing to do."""
+        """Ends a transaction; does nothing."""
 
     def close(self) -> None:
-        """Closes the file; the second time nothing happens."""
+        """Closes the file; further calls do nothing."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
 
     def get(self, key: bytes) -> bytes | None:
-        """The value of a key, None if there is none.
+        """Returns the value of a key, or None.
 
         Raises:
-            CorruptFileError: a page is not there, or not what it should be.
+            CorruptFileError: a page is missing or invalid.
         """
         if self._meta.root == _NO_ROOT:
             return None
@@ -98,7 +97,7 @@ class LmdbFile:
                 return self._value(number, page, nodes, key)
             if not flags & _BRANCH or not nodes:
                 self._fail(number, f"expected a page of keys, got flags {flags}")
-            # The first key of a branch counts as less than all others.
+            # The first key of a branch page compares less than all others.
             at = self._last_not_above(page, nodes, key, first=1)
             lo, hi, high, _ = _NODE.unpack_from(page, nodes[at])
             number = lo | hi << 16 | high << 32
@@ -124,7 +123,7 @@ class LmdbFile:
         return data[_PAGE_HEADER.size : _PAGE_HEADER.size + size]
 
     def _nodes(self, number: int, page: bytes, lower: int) -> list[int]:
-        """Offsets of the nodes, in the order of their keys."""
+        """Returns the node offsets, in key order."""
         n = (lower - _PAGE_HEADER.size) // 2
         if lower > len(page) or n < 0:
             self._fail(number, f"expected offsets in the page, got {lower}")
@@ -140,7 +139,7 @@ class LmdbFile:
         return page[node + _NODE.size : node + _NODE.size + key_bytes]
 
     def _last_not_above(self, page: bytes, nodes: list[int], key: bytes, first: int) -> int:
-        """Number of the last node from ``first`` on whose key is not above; ``first - 1``: none."""
+        """Index of the last node from ``first`` on with a key <= ``key``; ``first - 1`` if none."""
         low, high = first, len(nodes)
         while low < high:
             middle = (low + high) // 2
@@ -159,13 +158,13 @@ class LmdbFile:
         return page
 
     def _read(self, number: int, n_pages: int, kinds: int) -> bytes:
-        """Pages that belong together; the first says what they are."""
+        """Reads a run of pages; the first one states their kind."""
         page_bytes = self._meta.page_bytes
         if number > self._meta.last_page or n_pages > self._meta.last_page - number + 1:
             self._fail(number, f"expected pages up to {self._meta.last_page}")
         size = os.fstat(self._fd).st_size
         n_bytes = page_bytes * n_pages
-        if n_bytes > size - number * page_bytes:  # before memory is taken for it
+        if n_bytes > size - number * page_bytes:  # checked before allocating
             self._fail_short(number, size)
         data = os.pread(self._fd, n_bytes, number * page_bytes)
         if len(data) < n_bytes:
@@ -184,7 +183,7 @@ class LmdbFile:
         self._fail(number, f"expected a file of {expected} bytes, got {size}: it was cut")
 
     def _last_commit(self) -> _Meta:
-        """The newer of the two headers; each commit writes over the older."""
+        """Returns the newer of the two headers; each commit overwrites the older one."""
         first = self._header_at(0)
         second = self._header_at(first.page_bytes)
         return max(first, second, key=lambda meta: meta.transaction)
@@ -217,10 +216,10 @@ class LmdbFile:
 
 
 def checked_ids(path: str | os.PathLike[str], next_id: int, n_deleted: int, entries: int) -> None:
-    """Holds the ids that a database claims against the number of its keys.
+    """Checks the ids that a database claims against the number of its keys.
 
     Raises:
-        CorruptFileError: it claims more rows than there are keys.
+        CorruptFileError: the database claims more rows than it has keys.
     """
     if next_id - 1 - n_deleted > entries:
         got = f"got ids up to {next_id - 1}, {n_deleted} of them deleted"

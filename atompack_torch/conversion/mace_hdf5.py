@@ -3,8 +3,8 @@
 A file has groups ``config_batch_N`` of groups ``config_M``, each with ``positions``,
 ``atomic_numbers``, ``cell``, ``pbc``, ``weight`` and ``config_type``. In newer files labels are in
 a group ``properties`` and their weights in a group ``property_weights``; in older ones they are
-beside the positions, as ``energy`` and ``energy_weight``. The string "None" means that there is no
-value, and so does a weight of 0: MACE puts zeros in the place of labels that it does not know.
+next to the positions, as ``energy`` and ``energy_weight``. The string "None" and a weight of 0 both
+mark a missing value: MACE stores zeros for labels that it does not know.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _Path = str | os.PathLike[str]
 _BATCH = re.compile(r"config_batch_(\d+)")
 _CONFIG = re.compile(r"config_(\d+)")
 _LABELS = ("energy", "forces", "stress", "charges")
-# Values of a structure, whatever their shape; others with a row for each atom are the atoms'.
+# Per-structure values of any shape; other values with one row per atom are per-atom.
 _OF_STRUCTURE = {
     *("energy", "stress", "virials", "dipole", "polarizability", "head"),
     *("total_charge", "total_spin", "elec_temp", "weight", "config_type"),
@@ -36,14 +36,14 @@ _OF_STRUCTURE = {
 
 
 def is_mace(path: _Path) -> bool:
-    """True if an HDF5 file is MACE's; False also if it cannot be read."""
+    """True if an HDF5 file was written by MACE; False also if it cannot be read."""
     import h5py
 
     try:
         with h5py.File(path, "r") as file:
             return any(_BATCH.fullmatch(name) or _CONFIG.fullmatch(name) for name in file)
     except (OSError, RuntimeError, KeyError, ValueError):
-        return False  # the reader that is chosen then says what is wrong
+        return False  # the reader chosen next reports the problem
 
 
 def count(path: _Path) -> int:
@@ -59,16 +59,16 @@ def count(path: _Path) -> int:
 def read(path: _Path, *, report: Report) -> Iterator[Columns]:
     """Blocks of the structures, in the order in which MACE reads them.
 
-    Energy, forces, stress and charges become labels, in eV and Å as MACE has them; virials, dipoles
-    and all else properties; so do weights that are neither 0 nor 1.
+    Energy, forces, stress and charges become labels, in MACE's units (eV and Å); virials, dipoles,
+    everything else, and weights that are neither 0 nor 1 become properties.
 
     Args:
         path: the file.
-        report: counts labels of weight 0, which are missing.
+        report: counts labels of weight 0, which are treated as missing.
 
     Raises:
         CorruptFileError: the file is damaged.
-        UnsupportedFormatError: its atoms are one-hot rows of a table that is not in it.
+        UnsupportedFormatError: atoms are one-hot rows of a table that the file does not contain.
     """
     return blocks(_records(path, report))
 
@@ -95,7 +95,7 @@ def _opened(path: _Path) -> Any:
 
 
 def _batches(file: Any, path: str) -> Iterator[tuple[str, list[str]]]:
-    """Names of the batches and of their structures, by number."""
+    """Yields batch names with the names of their structures, in numeric order."""
     if any(_CONFIG.fullmatch(name) for name in file):
         raise UnsupportedFormatError(
             f"{path}: expected groups config_batch_N, got config_N of prepared graphs, whose atoms "
@@ -104,7 +104,7 @@ def _batches(file: Any, path: str) -> Iterator[tuple[str, list[str]]]:
     try:
         for batch in _by_number(file, _BATCH):
             yield batch, _by_number(file[batch], _CONFIG)
-    except Exception as error:  # a damaged table of contents fails in many ways
+    except Exception as error:  # a damaged table of contents can fail in many ways
         raise CorruptFileError(f"{path}: {described(error)}") from error
 
 
@@ -137,7 +137,7 @@ def _parts(file: Any, name: str, path: str, report: Report) -> Parts:
 
 
 def _values(group: Any) -> tuple[dict[str, Any], dict[str, float]]:
-    """Values and weights of one structure, in either layout."""
+    """Reads the values and weights of one structure, in either layout."""
     values: dict[str, Any] = {}
     weights: dict[str, float] = {}
     for key in group:
@@ -157,7 +157,7 @@ def _values(group: Any) -> tuple[dict[str, Any], dict[str, float]]:
 
 
 def _value(dataset: Any) -> Any:
-    """A string, a number or an array; None for MACE's "None"."""
+    """Reads a string, a number or an array; None for MACE's "None"."""
     value = dataset[()]
     if isinstance(value, bytes):
         value = value.decode()

@@ -1,4 +1,4 @@
-"""Labels that are NaN throughout, as some collections mark what was not computed."""
+"""Treatment of all-NaN labels, by which some collections mark values not computed."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from atompack_torch.writers.columns import Array, Column, Columns
 
 
 def nan_as_missing(columns: Columns, report: Report) -> Columns:
-    """A block in which labels that are NaN throughout are missing.
+    """Marks labels as missing in structures where all their values are NaN.
 
-    A label with some values that are NaN stays as it is. Custom properties do, too.
+    Labels with only some NaN values and custom properties are left unchanged.
 
     Args:
-        columns: of the block, its labels in their shapes.
-        report: counts both.
+        columns: columns of the block; labels have their standard shapes.
+        report: counts all-NaN and partly-NaN labels.
     """
     fields = [_without_nan(column, columns.ptr, report) for column in columns.fields]
     if all(new is old for new, old in zip(fields, columns.fields, strict=True)):
@@ -45,7 +45,7 @@ def _without_nan(column: Column, ptr: Array, report: Report) -> Column | None:
 
 
 def _nan_counts(column: Column, ptr: Array) -> tuple[Array, Array] | None:
-    """(B,) values that are NaN, (B,) values; None where nothing is NaN."""
+    """Counts NaN values (B,) and all values (B,) per structure; None if nothing is NaN."""
     values, n = column.values, len(ptr) - 1
     if isinstance(values, np.ndarray):
         if values.dtype.kind != "f" or not np.isnan(values).any():

@@ -1,4 +1,4 @@
-"""From sources to a target, block by block."""
+"""Conversion of sources to a target, block by block."""
 
 from __future__ import annotations
 
@@ -48,45 +48,46 @@ def convert(
 ) -> Report:
     """Converts atomistic data to ``.atp``, or from it to shards, extended XYZ or an ASE database.
 
-    Structures are streamed in blocks, so memory does not grow with the files (save where ASE's own
-    reader holds a whole one). The output appears under its name when all of it is there; after an
-    error or an interrupt nothing new is at ``dst``. Values, units and signs stay as they are, but
-    for ``changes`` and labels that are NaN throughout, which are missing; what the target has no
-    place for is left out and counted in the report, which also warns of what looks wrong.
+    Structures are streamed in blocks, so memory does not grow with the files (unless ASE's own
+    reader loads a file whole). The output appears under its name when it is complete; after an
+    error or an interrupt ``dst`` is unchanged. Values, units and signs are preserved, apart from
+    ``changes`` and all-NaN labels, which become missing; values that the target cannot represent
+    are left out and counted in the report, which also warns of likely mistakes.
 
-    The types of a property must agree within an ``.atp`` file: where they differ between
-    structures, and a wider one holds all of them, that one is taken (the sources are then read a
-    second time).
+    The types of a property must agree within an ``.atp`` file: if they differ between structures
+    and a wider type holds all of them, that type is used (the sources are then read a second
+    time).
 
     Args:
         src: a file, a folder of ``.atp`` shards or of Atlas shards, or several of them, which are
-            joined. Extended XYZ may be compressed (gzip, bzip2, xz), a FIFO, or ``"-"`` for
+            concatenated. Extended XYZ may be compressed (gzip, bzip2, xz), a FIFO, or ``"-"`` for
             standard input; its text is then kept in a temporary file (see ``TMPDIR``).
-        dst: the file to make.
-        format: of the sources: ``"atp"``, ``"shards"``, ``"extxyz"``, ``"ase-db"``, ``"npz"``,
-            ``"hdf5"``, ``"mace-hdf5"``, ``"ase"`` (any that ASE reads) or ``"ase:NAME"`` (with
-            ASE's name for it); None: found by suffix or first bytes.
+        dst: the file to create.
+        format: format of the sources: ``"atp"``, ``"shards"``, ``"extxyz"``, ``"ase-db"``,
+            ``"npz"``, ``"hdf5"``, ``"mace-hdf5"``, ``"ase"`` (any that ASE reads) or
+            ``"ase:NAME"`` (with ASE's name for it); None: detected by suffix or first bytes.
         target: ``"atp"``, ``"shards"``, ``"extxyz"`` or ``"ase-db"``; None: by the suffix of
             ``dst``, which shards do not have.
-        codec: of an ``.atp``, as for ``AtpWriter``.
-        level: of the codec.
-        shards: examples in a shard, examples in a block and strategy, as for ``ShardWriter``; None:
+        codec: codec of an ``.atp`` target, as for ``AtpWriter``.
+        level: compression level.
+        shards: examples per shard, examples per block and strategy, as for ``ShardWriter``; None:
             10000, 100 and 2.
-        mode: ``"x"`` refuses a ``dst`` that is there, ``"w"`` replaces it (but no shards), ``"a"``
+        mode: ``"x"`` rejects an existing ``dst``, ``"w"`` replaces it (except shards), ``"a"``
             appends to an ``.atp``.
         keys: name in the source → label or property here, e.g. ``{"REF_energy": "energy"}``.
-        padding: atomic number of rows that are no atoms, in NPZ and HDF5 files.
-        changes: of units, signs and types.
-        nan_is_missing: labels that are NaN throughout in a structure become missing, and are
-            counted; False: they stay NaN.
+        padding: atomic number of padding rows in NPZ and HDF5 files.
+        changes: changes of units, signs and dtypes.
+        nan_is_missing: labels that are all NaN in a structure become missing, and are counted;
+            False: they stay NaN.
         on_error: ``"skip"`` leaves out structures that cannot be read, and counts them.
         progress: show a progress bar on stderr.
 
     Raises:
-        FileExistsError: ``mode="x"`` and ``dst`` is there.
+        FileExistsError: ``mode="x"`` and ``dst`` exists.
         CorruptFileError: a structure cannot be read.
-        UnsupportedFormatError: a source is a socket or a device, or a pipe and no extended XYZ.
-        FieldError: a label has the wrong shape, or ``keys`` names what no structure has.
+        UnsupportedFormatError: a source is a socket or a device, or a pipe with another format than
+            extended XYZ.
+        FieldError: a label has the wrong shape, or a name in ``keys`` occurs in no structure.
     """
     if mode not in ("x", "w", "a"):
         raise ValueError(f"mode: expected x, w or a, got {mode!r}")
@@ -128,7 +129,7 @@ def convert(
 
 def _run(job: _Job, on_error: OnError, fit: SchemaUnifier | None) -> Report:
     report = Report(on_error)
-    if not job.run(report, fit):  # types were too narrow; now all of them are known
+    if not job.run(report, fit):  # types were too narrow; now they are all known
         report = Report(on_error)
         if not job.run(report, fit):
             raise CorruptFileError(f"{job.dst}: expected sources that stay as they are")
@@ -171,7 +172,7 @@ class _Job(NamedTuple):
         return True
 
     def _say(self, report: Report) -> None:
-        """Tells the report what was changed, and what looks wrong."""
+        """Adds changes and warnings to the report."""
         report.changes += self.changes.describe(report.changed)
         report.source_units += self.changes.source_units(report.labels)
         n = report.structures_written
@@ -206,7 +207,7 @@ class _Job(NamedTuple):
                 bar.update(len(columns.ptr) - 1)
 
     def _blocks(self, report: Report) -> Iterator[Columns]:
-        """Checked and changed blocks of all sources."""
+        """Yields the blocks of all sources, checked and changed."""
         for source in self.sources:
             keys = KeyMap({} if source.maps_keys_itself else source.keys, report)
             first = 0
@@ -229,7 +230,7 @@ class _Job(NamedTuple):
 
 
 def _until_fault(blocks: Iterator[Columns], report: Report) -> Iterator[Columns]:
-    """The blocks before a fault that a reader cannot go on behind; others it skips itself."""
+    """Yields blocks up to a fault that the reader cannot recover from; it skips others itself."""
     try:
         yield from blocks
     except CorruptFileError as error:
@@ -239,7 +240,7 @@ def _until_fault(blocks: Iterator[Columns], report: Report) -> Iterator[Columns]
 
 
 class _TooNarrowError(Exception):
-    """A type that was written already has to be wider."""
+    """A type already written turned out too narrow."""
 
 
 def _count_changes(before: Columns, after: Columns, report: Report) -> None:

@@ -1,4 +1,4 @@
-"""Single structures to columns and back, for libraries that hand out one structure at a time."""
+"""Conversion of single structures to columns and back, for libraries that return them singly."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from atompack_torch.batch.conversions import Parts
 from atompack_torch.fields import ATOM_PROPERTY, BUILTIN, BUILTINS, MOLECULE_PROPERTY
 from atompack_torch.writers.columns import Array, Column, Columns
 
-# A block is handed on when it has this many of either.
+# A block is complete when it reaches either limit.
 BLOCK_STRUCTURES = 256
 BLOCK_ATOMS = 1 << 16
 
@@ -19,7 +19,7 @@ _Entry = Array | str | None
 
 
 def blocks(records: Iterable[Parts]) -> Iterator[Columns]:
-    """Structures in blocks of bounded size."""
+    """Groups structures into blocks of bounded size."""
     block: list[Parts] = []
     n_atoms = 0
     for record in records:
@@ -33,7 +33,7 @@ def blocks(records: Iterable[Parts]) -> Iterator[Columns]:
 
 
 def columns_of(records: list[Parts]) -> Columns:
-    """The columns of structures; what differs between them in shape or type stays a list."""
+    """Joins structures into columns; values that differ in shape or type stay a list."""
     entries: dict[tuple[int, str], list[_Entry]] = {}
     masks: dict[tuple[int, str], Array] = {}
     for i, record in enumerate(records):
@@ -60,7 +60,7 @@ def _entry(value: object) -> _Entry:
 
 
 def records_of(columns: Columns) -> Iterator[Parts]:
-    """The structures of a block, one by one: views, with numbers as scalars of NumPy."""
+    """Yields the structures of a block: views, with numbers as NumPy scalars."""
     for i, (first, last) in enumerate(pairwise(columns.ptr.tolist())):
         record = Parts(
             columns.positions[first:last], columns.atomic_numbers[first:last], {}, {}, {}
@@ -76,14 +76,14 @@ def records_of(columns: Columns) -> Iterator[Parts]:
 
 
 def is_per_atom(column: Column) -> bool:
-    """Whether a column has rows for atoms, not for structures."""
+    """True if a column has rows per atom, not per structure."""
     if column.scope == BUILTIN:
         return BUILTINS[column.key].level == "atom"
     return column.scope == ATOM_PROPERTY
 
 
 def select(columns: Columns, keep: Array) -> Columns:
-    """The structures of a block where ``keep`` (B,) bool is True."""
+    """Selects the structures of a block where ``keep`` (B,) bool is True."""
     counts = np.diff(columns.ptr)
     atoms = np.repeat(keep, counts)
     ptr = np.zeros(int(keep.sum()) + 1, dtype=np.int64)

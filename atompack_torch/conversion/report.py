@@ -1,4 +1,4 @@
-"""What a conversion did: what was read and written, what was changed, and what was left out."""
+"""Report of a conversion: what was read, written, changed and left out."""
 
 from __future__ import annotations
 
@@ -12,29 +12,27 @@ OnError = Literal["raise", "skip"]
 
 
 class Report:
-    """The account of one conversion. ``print(report)`` shows it, ``as_dict()`` is for JSON.
+    """Report of one conversion. ``print(report)`` shows it, ``as_dict()`` is for JSON.
 
     Attributes:
-        structures_read: structures that the sources held and that could be read.
+        structures_read: readable structures in the sources.
         structures_written: structures in the output.
         atoms_written: atoms in the output.
         labels: field → number of structures written with it.
-        skipped: (what, why) → how many; nothing is left out without a line here.
-        notes: what else the reader should know: how the source was understood, changes of
-            representation.
-        warnings: what is probably not as it was meant: no labels, names that suggest another
-            quantity, options that met nothing, fields that stayed in another unit.
-        changes: what was done to values.
+        skipped: (what, why) → count; everything left out is listed here.
+        notes: other useful information: interpretation of the source, changes of representation.
+        warnings: likely mistakes: no labels, names that suggest another quantity, options without
+            effect, fields left in another unit.
+        changes: changes made to values.
         changed: label → number of structures that had it when values were changed.
-        sources: field → its names in the sources, where they are others.
+        sources: field → its names in the sources, where they differ.
         source_units: fields that look like energies, forces, stresses or dipoles and are still in
             the unit of the source.
-        nan_as_missing: label → number of structures in which it was NaN throughout and was taken
-            as missing.
+        nan_as_missing: label → number of structures in which it was all NaN and treated as missing.
         partly_nan: label → number of structures in which some of its values are NaN.
         bytes_read: size of the sources on disk.
         bytes_written: size of the output on disk.
-        seconds: how long it took.
+        seconds: duration of the conversion.
     """
 
     def __init__(self, on_error: OnError = "raise") -> None:
@@ -58,27 +56,27 @@ class Report:
         self._start = time.monotonic()
 
     def skip(self, what: str, why: str, count: int = 1) -> None:
-        """``count`` times, ``what`` was left out because of ``why``."""
+        """Records that ``what`` was left out ``count`` times, for the reason ``why``."""
         self.skipped[what, why] += count
 
     def note(self, text: str) -> None:
-        """Something worth knowing; said once."""
+        """Adds a note, unless it was added before."""
         if text not in self.notes:
             self.notes.append(text)
 
     def warn(self, text: str) -> None:
-        """Something that is probably not as it was meant; said once."""
+        """Adds a warning about a likely mistake, unless it was added before."""
         if text not in self.warnings:
             self.warnings.append(text)
 
     def origin(self, field: str, source: str) -> None:
-        """A field of the output has another name in a source."""
+        """Records the name of an output field in a source, if it differs."""
         names = self.sources.setdefault(field, [])
         if source != field and source not in names:
             names.append(source)
 
     def refuse(self, error: AtompackError, count: int = 1) -> None:
-        """Structures that cannot be converted: an error, or counted if that was asked for.
+        """Handles structures that cannot be converted: raises, or counts them if requested.
 
         Raises:
             AtompackError: ``error`` itself, unless ``on_error="skip"``.
@@ -88,7 +86,7 @@ class Report:
         self.skip("structures", str(error), count)
 
     def finish(self) -> None:
-        """Stops the clock, and puts counts into words."""
+        """Stops the clock, and formats the counts."""
         for label, n in self.nan_as_missing.items():
             self.changes.append(f"{label}: NaN in {n:,} structures, taken as missing")
         for label, n in self.partly_nan.items():
@@ -96,7 +94,7 @@ class Report:
         self.seconds = time.monotonic() - self._start
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Returns plain values, for JSON."""
         return {
             "structures_read": self.structures_read,
             "structures_written": self.structures_written,
@@ -157,6 +155,6 @@ def _size(n_bytes: int) -> str:
 
 
 def described(error: Exception) -> str:
-    """An error of another library in one line."""
+    """Formats an error of another library as one line."""
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

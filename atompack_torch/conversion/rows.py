@@ -1,4 +1,4 @@
-"""Arrays in files, read by rows from the first to the last, so that no array is held whole."""
+"""Sequential reading of arrays in files by rows, so that no array is held in memory whole."""
 
 from __future__ import annotations
 
@@ -13,29 +13,31 @@ from atompack_torch.conversion.report import described
 from atompack_torch.errors import CorruptFileError, FieldError, UnsupportedFormatError
 from atompack_torch.writers.columns import Array
 
-# A row this large must be borne out by stored bytes; deflate does not pack tighter than this.
+# A row this large must be backed by stored bytes, up to the maximum compression of deflate.
 _LARGE_ROW_BYTES = 1 << 26
 _MAX_RATIO = 1100
 
 
 class Rows(Protocol):
-    """An array in a file."""
+    """Interface of an array in a file."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
 
     def read(self, first: int, last: int) -> Array:
-        """Rows ``first`` to ``last``, or the one value of an array without dimensions.
+        """Reads rows ``first`` to ``last``, or the one value of an array without dimensions.
 
-        Calls go forward through the array.
+        Successive calls must move forward through the array.
         """
 
 
 class NpzRows:
-    """A member of an ``.npz`` file, as a stream: compressed or not, only what is asked for is held.
+    """Member of an ``.npz`` file, read as a stream: only the requested rows are held in memory.
+
+    Compressed and uncompressed members are supported.
 
     Raises:
-        UnsupportedFormatError: the member holds pickled objects, or lies in Fortran order.
+        UnsupportedFormatError: the member holds pickled objects, or is in Fortran order.
         CorruptFileError: its header is damaged.
     """
 
@@ -50,7 +52,7 @@ class NpzRows:
     def _opened(self) -> IO[bytes]:
         try:
             return self._archive.open(self._member)
-        except Exception as error:  # damaged, encrypted, compressed in an unknown way
+        except Exception as error:  # damaged, encrypted, or an unknown compression
             raise CorruptFileError(f"{self._where}: {described(error)}") from error
 
     def _header(self, stream: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
@@ -60,7 +62,7 @@ class NpzRows:
                 version, np.lib.format.read_array_header_2_0
             )
             shape, fortran, dtype = read(stream)
-        except Exception as error:  # of the decompressor or of the parser
+        except Exception as error:  # from the decompressor or the parser
             raise CorruptFileError(f"{self._where}: no array: {described(error)}") from error
         if dtype.hasobject:
             raise UnsupportedFormatError(f"{self._where}: pickled objects are not read")
@@ -88,14 +90,14 @@ class NpzRows:
             n_bytes -= len(self._take(min(n_bytes, 1 << 20)))
 
     def _take(self, n_bytes: int) -> bytes:
-        """In pieces: what the file declares takes memory only as it is there."""
+        """Reads bytes in pieces, so that memory grows with actual, not declared, data."""
         assert self._stream is not None
         pieces, missing = [], n_bytes
         try:
             while missing and (piece := self._stream.read(min(missing, 1 << 24))):
                 pieces.append(piece)
                 missing -= len(piece)
-        except Exception as error:  # each way to compress has errors of its own
+        except Exception as error:  # each compression has its own errors
             raise CorruptFileError(f"{self._where}: {described(error)}") from error
         if missing:
             got = n_bytes - missing
@@ -107,9 +109,9 @@ class HdfRows:
     """An HDF5 dataset.
 
     Raises:
-        FieldError: some of it was declared but never written: those values would be made up.
-        CorruptFileError: one row is larger than the stored bytes can bear out.
-        UnsupportedFormatError: its values lie in other files.
+        FieldError: parts of it were declared but never written; their values would be invented.
+        CorruptFileError: a row is larger than the stored bytes allow.
+        UnsupportedFormatError: its values are stored in other files.
     """
 
     def __init__(self, path: str, dataset: Any) -> None:
@@ -145,7 +147,7 @@ def _n_missing_chunks(dataset: Any) -> int:
 
 
 class HeldRows:
-    """An array in memory, in the words of ``Rows``."""
+    """Array in memory with the interface of ``Rows``."""
 
     def __init__(self, values: Array) -> None:
         self.shape, self.dtype, self._values = values.shape, values.dtype, values

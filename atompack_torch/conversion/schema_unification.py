@@ -1,8 +1,8 @@
-"""Types that one ``.atp`` file can hold: they must agree between all of its molecules.
+"""Unification of types for an ``.atp`` file, where they must agree between all molecules.
 
-Other formats let a property be an integer here and a float there, or give it another length. A
-``SchemaUnifier`` learns the types of all fields; what can share a type without loss is widened to
-it, the rest is left out and reported.
+In other formats a property may be an integer in one structure and a float in another, or vary in
+length. A ``SchemaUnifier`` learns the types of all fields; values that can share a type without
+loss are widened to it, the rest is left out and reported.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _MAX_KEY_BYTES = 255
 
 
 class SchemaUnifier:
-    """The types of the fields of one file, learnt block by block."""
+    """Types of the fields of one file, learned block by block."""
 
     def __init__(self) -> None:
         self._kinds: dict[tuple[int, str], Kind] = {}
@@ -45,7 +45,7 @@ class SchemaUnifier:
 
     @classmethod
     def of_file(cls, path: str | os.PathLike[str]) -> SchemaUnifier:
-        """The types of a file that is to be appended to; these cannot be widened."""
+        """Returns the types of a file to append to; these cannot be widened."""
         fit = cls()
         if not Path(path).exists():
             return fit
@@ -60,10 +60,10 @@ class SchemaUnifier:
         return fit
 
     def learn(self, columns: Columns) -> bool:
-        """Takes in the types of a block; True if one changed that was known before it.
+        """Learns the types of a block; True if a previously known type changed.
 
         Raises:
-            FieldError: a type of a file that is appended to would have to change.
+            FieldError: a type of the file being appended to would have to change.
         """
         before = dict(self._kinds)
         positions = stored(columns.positions.dtype, scalar=False)
@@ -85,7 +85,7 @@ class SchemaUnifier:
         return bool(changed) or (old is not None and old != self._positions)
 
     def fit(self, columns: Columns, report: Report) -> Columns:
-        """The block in the types learnt so far; the report tells what has no place in them."""
+        """Converts a block to the types learned so far; reports values that do not fit."""
         fields = [self._fitted(column, columns.ptr, report) for column in columns.fields]
         numbers = converted("atomic_numbers", columns.atomic_numbers, np.uint8)
         positions = columns.positions
@@ -115,7 +115,7 @@ class SchemaUnifier:
 
 
 def _without_doubles(fields: list[Column], report: Report) -> list[Column]:
-    """A molecule's own property yields to one of its atoms of the same key."""
+    """Drops molecule properties where the same molecule has an atom property of that key."""
     of_atoms = {field.key: field.mask for field in fields if field.scope == ATOM_PROPERTY}
     for field in fields:
         if field.scope != MOLECULE_PROPERTY or field.key not in of_atoms:
@@ -129,7 +129,7 @@ def _without_doubles(fields: list[Column], report: Report) -> list[Column]:
 
 
 class _Fitting:
-    """One column on its way to a kind; ``mask`` loses the molecules whose values do not fit."""
+    """Conversion of one column to a kind; molecules whose values do not fit leave ``mask``."""
 
     def __init__(self, column: Column, kind: Kind, ptr: Array, mask: Array, report: Report) -> None:
         self.column, self.kind, self.ptr, self.mask, self.report = column, kind, ptr, mask, report
@@ -159,7 +159,7 @@ class _Fitting:
         return values if self.kind.form != "number" else self._stacked(values)
 
     def _stacked(self, values: list[Any]) -> Array | list[Array | str | None]:
-        """One array where all values have one shape; absent ones are zeros, and masked."""
+        """Stacks values of one shape into an array; absent ones are zeros, and masked."""
         there = [value for value in values if value is not None]
         shapes = {value.shape[1:] if self.per_atom else value.shape for value in there}
         if len(shapes) != 1:
@@ -177,7 +177,7 @@ class _Fitting:
         )
 
     def _cast(self, values: Array, rows: Array, first: int = 0) -> Array:
-        """The values in the type of the kind; rows[i] to rows[i + 1] belong to one molecule."""
+        """Casts values to the type of the kind; rows[i] to rows[i + 1] belong to one molecule."""
         if values.dtype == self.kind.dtype:
             return values
         self._note_cast(values.dtype)
@@ -201,7 +201,7 @@ class _Fitting:
         if dtype.kind == "b":
             text = f"booleans stored as 0 and 1 ({self.kind.dtype})"
         elif self.kind.shape == () and dtype.kind == np.dtype(self.kind.dtype).kind:
-            return  # scalars have one width in the format
+            return  # the format has one width for scalars
         else:
             text = f"{dtype} stored as {self.kind.dtype}"
         self.report.note(f"{label_of(self.column)}: {text}")
@@ -214,7 +214,7 @@ class _Fitting:
 
 
 def _refusal(column: Column) -> str | None:
-    """Why the format has no place for a field at all."""
+    """Reason why the format cannot represent a field at all; None if it can."""
     if column.scope == BUILTIN:
         return None
     try:
@@ -229,7 +229,7 @@ def _refusal(column: Column) -> str | None:
 
 
 def _described(column: Column, mask: Array) -> str:
-    """What the values of a column are that is of no kind at all."""
+    """Description of the values of a column that has no kind."""
     if isinstance(column.values, np.ndarray):
         return str(kind_of_array(column, column.values.dtype, column.values.shape[1:]))
     return str(kind_of_entry(column, column.values[int(np.flatnonzero(mask)[0])]))

@@ -1,4 +1,4 @@
-"""Data sets of shards as a source and as a target of conversions."""
+"""Data sets of shards as source and target of conversions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _Path = str | os.PathLike[str]
 
 
 class Shape(NamedTuple):
-    """Of the shards to write, as for ``ShardWriter``."""
+    """Sizes and strategy of the shards to write, as for ``ShardWriter``."""
 
     shard_size: int = 10_000
     block_size: int = 100
@@ -39,16 +39,16 @@ class Shape(NamedTuple):
 
 
 def count(path: _Path) -> int:
-    """Number of examples."""
+    """Counts the examples."""
     return len(ShardDataset(path))
 
 
 def read(path: _Path, *, report: Report) -> Iterator[Columns]:
-    """Blocks of the examples, which are all molecules, in order.
+    """Yields the examples, all of them molecules, in blocks and in order.
 
     Raises:
         CorruptFileError: a block is damaged.
-        FieldError: an example is no dict with positions and atomic numbers.
+        FieldError: an example is not a dict with positions and atomic numbers.
     """
     dataset = ShardDataset(path)
     read_block = partial(_molecules, dataset)
@@ -60,7 +60,7 @@ def read(path: _Path, *, report: Report) -> Iterator[Columns]:
 def _molecules(dataset: ShardDataset, first: int, last: int) -> MoleculeBatch:
     try:
         batch = dataset.batch(range(first, last))
-    except (KeyError, TypeError) as error:  # keys or types that no batch can have
+    except (KeyError, TypeError) as error:  # keys or types not allowed in a batch
         raise FieldError(str(error)) from None
     if not isinstance(batch, MoleculeBatch):
         raise FieldError(
@@ -71,10 +71,11 @@ def _molecules(dataset: ShardDataset, first: int, last: int) -> MoleculeBatch:
 
 
 class Writer(ForwardingWriter):
-    """Writes one data set; it is there when the block of ``with`` ends without an error.
+    """Writes one data set; it appears when the ``with`` block ends without an error.
 
-    Examples are dicts: positions, atomic numbers and labels by name, properties by their key. An
-    array of a molecule goes by ``properties/KEY``, so that no reader takes its rows for atoms.
+    Examples are dicts: positions, atomic numbers and labels by name, properties by their key. A
+    per-molecule array is stored as ``properties/KEY``, so that readers do not mistake its rows for
+    atoms.
     """
 
     _writer: ShardWriter
@@ -105,7 +106,7 @@ def _is_taken(key: str) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """Single numbers as Python has them."""
+    """Converts scalars to Python numbers."""
     return (
         value.item() if isinstance(value, (np.generic, np.ndarray)) and value.ndim == 0 else value
     )

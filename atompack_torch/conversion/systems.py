@@ -1,4 +1,4 @@
-"""Structures that lie in a few large arrays: how their rows belong to structures and atoms."""
+"""Structures stored in a few large arrays, and the assignment of rows to structures and atoms."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _COUNTS = ("n_atoms", "ptr")
 
 
 class Member(NamedTuple):
-    """One array of a file: its key there, what it is here, its rows."""
+    """One array of a file: its key there, its name here, and its rows."""
 
     key: str
     name: str
@@ -37,13 +37,13 @@ class System:
 
     Args:
         where: path and group, for messages.
-        members: the arrays by their names here.
-        padding: the atomic number of rows that are no atoms; None: there are none.
-        name: of every structure, if not empty and there is no array of names.
-        left_out: keys of arrays whose names others took.
+        members: the arrays, by their names here.
+        padding: atomic number of padding rows; None: there are none.
+        name: name of every structure, if not empty and there is no array of names.
+        left_out: keys of arrays whose names were taken by others.
 
     Raises:
-        FieldError: no positions or atomic numbers, or shapes that fit no layout.
+        FieldError: positions or atomic numbers are missing, or shapes fit no layout.
     """
 
     def __init__(
@@ -66,19 +66,19 @@ class System:
             shape = self._shape("positions")
         if len(shape) not in (2, 3) or shape[-1] != 3:
             raise FieldError(f"{where}: positions: expected (M, n, 3) or (N, 3), got {shape}")
-        if shape[0] and 0 in shape:  # else a few bytes could declare any number of structures
+        if shape[0] and 0 in shape:  # otherwise a few bytes could declare any number of structures
             raise FieldError(f"{where}: positions: expected atoms, got {shape}")
         self.is_stacked = len(shape) == 3
         self._ptr = np.zeros(0, dtype=np.int64) if self.is_stacked else self._read_ptr(counted)
         self.n_structures = shape[0] if self.is_stacked else len(self._ptr) - 1
-        self.n_atoms = shape[1] if self.is_stacked else None  # of each structure
+        self.n_atoms = shape[1] if self.is_stacked else None  # per structure
         self._check_numbers()
 
     def _shape(self, name: str) -> tuple[int, ...]:
         return self.members[name].rows.shape
 
     def _hold_as_stacked(self) -> None:
-        """A single structure becomes a stack of one."""
+        """Reshapes a single structure to a stack of one."""
         for name, (key, _, rows) in self.members.items():
             values = rows.read(0, rows.shape[0] if rows.shape else 1)
             is_shared = name == "atomic_numbers"
@@ -108,12 +108,12 @@ class System:
             raise FieldError(f"{self.where}: atomic_numbers: expected {expected}, got {shape}")
 
     def fields(self) -> list[Member]:
-        """The members that are labels or properties."""
+        """Returns the members that are labels or properties."""
         structure = ("positions", "atomic_numbers", *_COUNTS)
         return [member for name, member in self.members.items() if name not in structure]
 
     def levels(self, member: Member) -> set[Level]:
-        """What the rows of a member can be by its shape; one alone where its name decides.
+        """Returns the levels possible for a member's shape; only one if its name decides.
 
         Raises:
             FieldError: the shape does not fit the name.
@@ -133,18 +133,18 @@ class System:
         if member.name in BUILTINS and shape == BUILTINS[member.name].shape != ():
             return {"shared"}  # one cell for all
         if member.name == "name" and "molecule" not in possible and "shared" in possible:
-            return {"shared"}  # as sGDML names a data set
+            return {"shared"}  # one name for all, as in sGDML
         if said not in possible:
             expected = of_atoms if said == "atom" else of_structures
             raise FieldError(f"{self.where}: {member.key}: expected {expected} rows, got {shape}")
         return {said}
 
     def blocks(self, levels: Mapping[str, Level], report: Report) -> Iterator[Columns]:
-        """All structures in order.
+        """Yields all structures in order.
 
         Args:
-            levels: of the members to take, by key.
-            report: told of changes of representation.
+            levels: levels of the members to include, by key.
+            report: receives changes of representation.
         """
         first = 0
         while first < self.n_structures:
@@ -198,7 +198,7 @@ class System:
         return numbers_of(member.rows.read(*atoms), self.where).reshape(-1)
 
     def _values(self, member: Member, level: Level, rows: tuple[int, int]) -> Array:
-        """Rows of atoms (n, ...), or of structures."""
+        """Reads rows of atoms (n, ...), or of structures."""
         if level == "shared":
             shape = member.rows.shape
             value = member.rows.read(0, shape[0] if shape else 1)
@@ -225,7 +225,7 @@ def _text(value: Any, where: str) -> str:
 
 
 def said_level(name: str) -> Level | None:
-    """The level that a name decides: that of a label, or of the scope in front of it."""
+    """Returns the level that a name implies: that of a label, or of its scope prefix."""
     field = field_of(name, BUILTIN)
     if field.scope == BUILTIN:
         return BUILTINS[field.key].level if field.key in BUILTINS else None
@@ -233,10 +233,10 @@ def said_level(name: str) -> Level | None:
 
 
 def numbers_of(values: Array, where: str) -> Array:
-    """Atomic numbers from numbers or element symbols.
+    """Converts numbers or element symbols to atomic numbers.
 
     Raises:
-        CorruptFileError: neither.
+        CorruptFileError: the values are neither.
     """
     if values.dtype.kind in "iu":
         return values

@@ -1,7 +1,7 @@
-"""Text files for readers that go through them more than once: plain, compressed, and from pipes.
+"""Text files for readers that need several passes: plain, compressed, and from pipes.
 
-What is no plain file is copied, decompressed, to a temporary file without a name, in the folder
-that TMPDIR names. Memory does not grow with it.
+Anything but a plain file is decompressed to an unnamed temporary file in the folder given by
+TMPDIR. Memory use does not depend on the size.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ STDIN = "-"
 _PIECE_BYTES = 1 << 20
 _MAGIC_BYTES = 16
 _GZIP = b"\x1f\x8b"
-# First bytes of files that are no text, and what they are.
+# Magic bytes of files that are not text, and their formats.
 _BINARY = {
     b"ATPK": "an .atp file",
     b"SQLite format 3\0": "an SQLite database",
@@ -34,21 +34,21 @@ _BINARY = {
 
 
 class Text:
-    """A text as a regular file.
+    """A text input as a regular file.
 
     Args:
-        path: a plain or compressed file (gzip, bzip2, xz, told by its first bytes), a FIFO, or
+        path: a plain or compressed file (gzip, bzip2, xz, detected by its first bytes), a FIFO, or
             ``"-"`` for standard input.
 
     Attributes:
-        name: of the source, for messages.
+        name: name of the source, for messages.
         path: the file to read: the source itself, or its temporary copy.
         n_bytes: size of the source.
 
     Raises:
         CorruptFileError: compressed data is damaged or cut.
-        UnsupportedFormatError: neither a regular file nor a pipe, or no text.
-        OSError: the system refused, for instance because the temporary folder is full.
+        UnsupportedFormatError: the input is neither a regular file nor a pipe, or is not text.
+        OSError: a system call failed, for instance because the temporary folder is full.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -91,13 +91,13 @@ class Text:
             raise OSError(error.errno, f"{error.strerror}: {where}", self.name) from error
 
     def close(self) -> None:
-        """Frees the temporary copy."""
+        """Deletes the temporary copy."""
         if self._copy is not None:
             self._copy.close()
 
 
 def is_pipe(path: str | os.PathLike[str]) -> bool:
-    """True if a path is standard input or a FIFO; opens nothing.
+    """True if a path is standard input or a FIFO; does not open it.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -110,7 +110,7 @@ def is_pipe(path: str | os.PathLike[str]) -> bool:
     if stat.S_ISFIFO(mode):
         return True
     if found.st_size == 0 and found.st_dev == Path("/proc").stat().st_dev:
-        # Regular to stat, but reading /proc/kmsg waits for ever.
+        # stat reports a regular file, but reading /proc/kmsg blocks forever.
         raise UnsupportedFormatError(f"{os.fspath(path)}: expected a file, got one of /proc")
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
         kind = "a socket" if stat.S_ISSOCK(mode) else "a device"
@@ -125,31 +125,31 @@ def _opened_pipe(path: str | os.PathLike[str]) -> IO[bytes]:
 
 
 def _pieces(stream: IO[bytes], n_bytes: int) -> Iterator[bytes]:
-    """The next bytes of a pipe, which may come in any pieces."""
+    """Yields the next bytes of a pipe, in pieces of any size."""
     while n_bytes and (piece := stream.read(n_bytes)):
         n_bytes -= len(piece)
         yield piece
 
 
 class _Resumed:
-    """A stream of which the first bytes have been read already.
+    """Stream whose first bytes have already been read.
 
     Attributes:
-        n_bytes: how many bytes were handed out.
+        n_bytes: number of bytes returned so far.
     """
 
     def __init__(self, stream: IO[bytes], head: bytes) -> None:
         self._stream, self._head, self.n_bytes = stream, head, 0
 
     def read(self, n_bytes: int) -> bytes:
-        """At most so many bytes; none at the end."""
+        """Reads at most ``n_bytes`` bytes; empty at the end."""
         piece, self._head = self._head[:n_bytes], self._head[n_bytes:]
         piece = piece or self._stream.read(n_bytes)
         self.n_bytes += len(piece)
         return piece
 
     def pieces(self) -> Iterator[bytes]:
-        """The rest."""
+        """Yields the remaining bytes in pieces."""
         while piece := self.read(_PIECE_BYTES):
             yield piece
 
@@ -159,14 +159,14 @@ def _is_compressed(head: bytes) -> bool:
 
 
 def _decoder_of(head: bytes) -> Callable[[], Any] | None:
-    """The factory of a decompressor for data that begin this way."""
+    """Returns the factory of a decompressor for data with these first bytes."""
     if head.startswith(b"BZh") and head[4:10] == b"1AY&SY":
         return bz2.BZ2Decompressor
     return lzma.LZMADecompressor if head.startswith(b"\xfd7zXZ\0") else None
 
 
 def _plain_pieces(source: _Resumed, head: bytes, name: str) -> Iterator[bytes]:
-    """The decompressed content of the source.
+    """Yields the decompressed content of the source.
 
     Raises:
         CorruptFileError: compressed data is damaged or cut.
@@ -177,7 +177,7 @@ def _plain_pieces(source: _Resumed, head: bytes, name: str) -> Iterator[bytes]:
     decoder = _decoder_of(head)
     try:
         yield from _inflated(source) if decoder is None else _decompressed(source, decoder)
-    except Exception as error:  # each way to compress has errors of its own
+    except Exception as error:  # each compression has its own errors
         if isinstance(error, OSError) and error.errno is not None:
             raise
         raise CorruptFileError(f"{name}: compressed data: {error}") from error
@@ -190,14 +190,14 @@ def _inflated(source: _Resumed) -> Iterator[bytes]:
 
 
 def _decompressed(source: _Resumed, make: Callable[[], Any]) -> Iterator[bytes]:
-    """In pieces of bounded size; several streams one after the other are one."""
+    """Yields decompressed pieces of bounded size; concatenated streams are joined."""
     decoder = make()
     for piece in source.pieces():
         data = piece
         while data or not (decoder.eof or decoder.needs_input):
             if decoder.eof:
                 if not data.strip(b"\0"):
-                    break  # padding, as tapes have it
+                    break  # zero padding, as on tapes
                 decoder = make()
             yield decoder.decompress(data, _PIECE_BYTES)
             data = decoder.unused_data if decoder.eof else b""

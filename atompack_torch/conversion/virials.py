@@ -1,9 +1,9 @@
-"""Stresses from virials.
+"""Computation of stresses from virials.
 
-ASE's stress is dE/dε / V, the derivative of the energy by a symmetric strain over the volume, in
-eV/Å³; a compressed crystal has a negative one (``ase.stress``, ``Atoms.get_stress``). The virial of
-MACE (``virials``), libAtoms, QUIP and GAP (``virial``) is the energy -dE/dε, so
-stress = -virial / V. ``mace.modules.utils`` computes both this way.
+ASE's stress is dE/dε / V, the derivative of the energy with respect to a symmetric strain divided
+by the volume, in eV/Å³; it is negative for a compressed crystal (``ase.stress``,
+``Atoms.get_stress``). The virial of MACE (``virials``), libAtoms, QUIP and GAP (``virial``) is the
+energy -dE/dε, so stress = -virial / V. ``mace.modules.utils`` computes both this way.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 
 def with_stress(columns: Columns, report: Report | None) -> Columns:
-    """A block whose ``stress``, so far a virial in eV, is -virial / volume in eV/Å³.
+    """Replaces ``stress``, so far a virial in eV, by -virial / volume in eV/Å³.
 
-    Where there is no cell of nonzero volume, the stress is missing.
+    Without a cell of nonzero volume, the stress is missing.
 
     Args:
-        columns: of the block; cells in Å.
-        report: told of virials without a volume; None: nobody is.
+        columns: columns of the block; cells in Å.
+        report: receives notes about virials without a volume; None: they are not reported.
     """
     virial = next((c for c in columns.fields if c[:2] == (BUILTIN, "stress")), None)
     if virial is None:
@@ -60,7 +60,7 @@ def _over(virial: Array, volume: Any) -> Array:
 
 
 def _volumes(columns: Columns, n: int) -> Array:
-    """(B,) float64 in Å³; 0 where there is no cell."""
+    """Cell volumes (B,) float64 in Å³; 0 where there is no cell."""
     volumes = np.zeros(n)
     cell = next((c for c in columns.fields if c[:2] == (BUILTIN, "cell")), None)
     if cell is None:

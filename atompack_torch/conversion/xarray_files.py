@@ -1,4 +1,4 @@
-"""NetCDF files and Zarr groups to datasets of an ATLAS store."""
+"""Conversion of NetCDF files and Zarr groups to datasets of an ATLAS store."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 _Path = str | os.PathLike[str]
 
 _SUFFIXES = (".nc", ".nc4", ".cdf", ".netcdf", ".zarr")
-_PENDING_BYTES = 256 << 20  # values that wait for a flush
+_PENDING_BYTES = 256 << 20  # values pending until a flush
 
 
 class StoreReport(NamedTuple):
-    """What was written.
+    """Summary of a conversion to a store.
 
     Attributes:
         datasets: number of datasets.
         variables: variable → number of datasets that have it.
-        bytes_read: of values in memory.
+        bytes_read: size of the values in memory.
         bytes_written: size of the store.
-        seconds: how long it took.
+        seconds: duration of the conversion.
     """
 
     datasets: int
@@ -45,7 +45,7 @@ class StoreReport(NamedTuple):
     seconds: float
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Returns plain values, for JSON."""
         return self._asdict()
 
     def __str__(self) -> str:
@@ -56,7 +56,7 @@ class StoreReport(NamedTuple):
 
 
 def datasets_at(path: _Path) -> list[Path]:
-    """NetCDF files and Zarr groups: the path itself, or by name those in the folder."""
+    """Lists NetCDF files and Zarr groups: the path itself, or those in the folder, by name."""
     found = Path(path)
     if _is_dataset(found):
         return [found]
@@ -81,21 +81,21 @@ def convert_datasets(
 ) -> StoreReport:
     """Writes NetCDF files and Zarr groups into an ATLAS store; needs the extra ``xarray``.
 
-    Each becomes a dataset that is named after the file. Packed values are unpacked and moments
-    decoded, as xarray does it. One file at a time is in memory. A new store appears when all of it
-    is there; one that is appended to is flushed now and then.
+    Each becomes a dataset named after the file. Packed values are unpacked and timestamps decoded
+    by xarray. Only one file at a time is in memory. A new store appears when it is complete; an
+    existing one that is appended to is flushed periodically.
 
     Args:
         src: NetCDF files, Zarr groups, folders of them.
         dst: the store.
-        mode: ``"x"`` refuses a ``dst`` that is there, ``"w"`` replaces it, ``"a"`` adds to it.
-        codec: of blocks; None: that of the store, zstd for a new one.
-        level: of zstd.
+        mode: ``"x"`` rejects an existing ``dst``, ``"w"`` replaces it, ``"a"`` appends to it.
+        codec: codec of blocks; None: that of the store, zstd for a new one.
+        level: zstd level.
         progress: show a progress bar on stderr.
 
     Raises:
-        FileExistsError: ``mode="x"`` and ``dst`` is there.
-        FieldError: two files of one name; names, dtypes or attributes that cannot be stored.
+        FileExistsError: ``mode="x"`` and ``dst`` exists.
+        FieldError: two files have the same name, or names, dtypes or attributes cannot be stored.
     """
     check_level(codec, level)
     paths = [src] if isinstance(src, (str, os.PathLike)) else [*src]
@@ -130,7 +130,7 @@ def _check_names(sources: Sequence[Path]) -> None:
 
 @contextmanager
 def _target(path: Path, mode: str) -> Iterator[Path]:
-    """A folder beside the target that takes its place at the end."""
+    """Provides a folder next to the target that replaces it at the end."""
     if mode == "a":
         yield path
         return
@@ -167,7 +167,7 @@ def _opened(path: Path) -> xarray.Dataset:
 
     options: dict[str, Any] = {"decode_timedelta": False}
     if path.is_dir():
-        options |= {"engine": "zarr", "consolidated": False}  # a local folder is listed quickly
+        options |= {"engine": "zarr", "consolidated": False}  # listing a local folder is fast
     else:
         check_regular_file(os.fspath(path))
     dataset: xarray.Dataset = xarray.open_dataset(path, **options)

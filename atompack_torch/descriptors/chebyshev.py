@@ -1,4 +1,4 @@
-"""Atomic descriptors computed here, and forces from their derivatives."""
+"""Chebyshev descriptors of atomic environments, and their derivatives."""
 
 from __future__ import annotations
 
@@ -19,36 +19,37 @@ from atompack_torch.errors import FieldError
 from atompack_torch.fields import BUILTIN, DERIVATIVES, FieldInfo
 from atompack_torch.options import utf8
 
-_LEAST_CUTOFF = 1e-3  # of the neighbor search
+_LEAST_CUTOFF = 1e-3  # minimum cutoff of the neighbor search
 _HIGHEST_ORDER = 1000
 _DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
 class ChebyshevDescriptor:
-    """The Chebyshev descriptor with species as weights (Artrith, Urban, Ceder 2017), as aenet's.
+    """Species-weighted Chebyshev descriptor (Artrith, Urban, Ceder 2017), compatible with aenet.
 
         descriptor = apt.ChebyshevDescriptor(["O", "H"], 10, 4.0, 3, 1.5)
         batch = descriptor.compute(ds.batch([0, 1]), derivatives=True)
         batch.features, batch.radial_dG_drij
 
-    Features and derivatives are those of aenet-python's descriptor of the same settings, and go by
-    the same ``compat_sha256``, but for what is wrong there: atoms outside of their cell are taken
-    where they are, and open directions of a cell are open. Results are computed in float64 and
-    rounded once; they are the same to the bit on any number of threads. Objects never change, may
-    be shared between threads, and can be pickled.
+    Features, derivatives and ``compat_sha256`` are those of aenet-python's descriptor with the same
+    settings, except for two errors there: here atoms outside their cell are used at their actual
+    positions, and non-periodic directions of a cell are not periodic. Results are computed in
+    float64 and rounded once; they are bitwise identical for any number of threads. Objects are
+    immutable, may be shared between threads, and can be pickled.
 
     Args:
-        species: labels of elements, whose order counts: each has a weight by its place.
+        species: element symbols; the order matters, as it determines their weights.
         rad_order: highest order of the radial functions; there are ``rad_order + 1``.
-        rad_cutoff: in the unit of the positions (Å).
+        rad_cutoff: cutoff radius in the unit of the positions (Å).
         ang_order: highest order of the angular functions.
-        ang_cutoff: as ``rad_cutoff``; either may be the larger one.
-        min_cutoff: neighbors at this distance or nearer are left out.
-        dtype: of the results, ``"float32"`` or ``"float64"``.
+        ang_cutoff: like ``rad_cutoff``; either may be the larger one.
+        min_cutoff: neighbors at this distance or closer are left out.
+        dtype: dtype of the results, ``"float32"`` or ``"float64"``.
 
     Raises:
-        TypeError: a setting of another type.
-        ValueError: no species, or one twice; an order or a cutoff out of range; another dtype.
+        TypeError: a setting has the wrong type.
+        ValueError: no species or duplicates, an order or a cutoff is out of range, or another
+            dtype.
     """
 
     def __init__(
@@ -81,7 +82,7 @@ class ChebyshevDescriptor:
 
     @property
     def multi(self) -> bool:
-        """Whether there are weighted features: those of more than one species."""
+        """True if there are weighted features, as with more than one species."""
         return len(self.species) > 1
 
     @property
@@ -96,7 +97,7 @@ class ChebyshevDescriptor:
 
     @property
     def n_features(self) -> int:
-        """F: radial and angular functions, and with several species the weighted ones."""
+        """Number F of features: radial and angular, and with several species the weighted ones."""
         return int(self._featurizer.n_features)
 
     @property
@@ -106,7 +107,7 @@ class ChebyshevDescriptor:
 
     @property
     def compat(self) -> dict[str, Any]:
-        """The settings that tell whether stored features are those of this descriptor."""
+        """Settings that determine whether stored features belong to this descriptor."""
         return {
             "ang_cutoff": self.ang_cutoff,
             "ang_order": self.ang_order,
@@ -120,39 +121,40 @@ class ChebyshevDescriptor:
 
     @property
     def compat_json(self) -> str:
-        """``compat`` as cache files hold it."""
+        """JSON of ``compat``, in the form of cache files."""
         return json.dumps(self.compat, sort_keys=True, separators=(",", ":"))
 
     @property
     def compat_sha256(self) -> str:
-        """The hash of ``compat_json``: 64 hexadecimal digits."""
+        """SHA-256 hash of ``compat_json``: 64 hexadecimal digits."""
         return hashlib.sha256(self.compat_json.encode("ascii")).hexdigest()
 
     def compute(self, batch: MoleculeBatch, derivatives: bool = False) -> MoleculeBatch:
-        """The batch with ``features`` and, if asked for, their derivatives.
+        """Adds ``features`` and, if requested, their derivatives to a batch.
 
-        Molecules and atoms are worked on by torch's threads, without the GIL. A molecule without
-        ``cell`` is open; with a cell but without ``pbc`` it is periodic in all directions, as aenet
-        has it. Nothing is differentiable here: forces come from ``contract_forces``.
+        Molecules and atoms are processed by torch's threads, without the GIL. A molecule without
+        ``cell`` is not periodic; with a cell but without ``pbc`` it is periodic in all directions,
+        as in aenet. The results are not differentiable: use ``contract_forces`` for forces.
 
         Args:
-            batch: on the CPU; ``positions``, ``cell`` and the cutoffs in one unit.
-            derivatives: those of each atom's features with respect to the positions of its
-                neighbors (an edge each, E in all) and of its pairs of neighbors (T in all).
+            batch: a batch on the CPU; ``positions``, ``cell`` and the cutoffs in the same unit.
+            derivatives: also compute the derivatives of each atom's features with respect to the
+                positions of its neighbors (one edge each, E in all) and of its pairs of neighbors
+                (T in all).
 
         Returns:
-            A new batch of all fields of the old one, and ``features`` (N, F) of the descriptor's
+            A new batch with all fields of the old one, and ``features`` (N, F) of the descriptor's
             dtype; with derivatives ``radial_center_idx``, ``radial_neighbor_idx`` (E,) int64,
             ``radial_dG_drij`` (E, n_radial, 3), ``radial_neighbor_typespin`` (E,),
             ``angular_center_idx``, ``angular_neighbor_j_idx``, ``angular_neighbor_k_idx`` (T,)
             int64, ``angular_grads_i``, ``_j``, ``_k`` (T, n_angular, 3) and
-            ``angular_triplet_typespin`` (T,). Atoms are numbered in the batch. One species has no
-            typespins.
+            ``angular_triplet_typespin`` (T,). Atom indices refer to the batch. With a single
+            species there are no typespins.
 
         Raises:
-            TypeError: not a batch.
-            FieldError: the batch is not on the CPU, an atom is of no species of the descriptor,
-                positions or cell are not finite, or an atom has neighbors without end.
+            TypeError: the argument is not a batch.
+            FieldError: the batch is not on the CPU, the descriptor lacks the species of an atom,
+                positions or cell are not finite, or an atom has infinitely many neighbors.
         """
         if not isinstance(batch, MoleculeBatch):
             raise TypeError(f"compute: expected a MoleculeBatch, got {type(batch).__name__}")
@@ -234,7 +236,7 @@ def _cutoff(name: str, value: float, least: float) -> float:
 
 
 def _periodic(batch: MoleculeBatch) -> Tensor:
-    """(B, 3) bool: the directions in which each molecule repeats."""
+    """Periodic directions (B, 3) bool of each molecule."""
     shape = (len(batch), 3)
     if "cell" not in batch:
         return torch.zeros(shape, dtype=torch.bool)
@@ -246,7 +248,7 @@ def _periodic(batch: MoleculeBatch) -> Tensor:
 
 
 def _with(batch: MoleculeBatch, made: dict[str, Value], replaced: set[str]) -> MoleculeBatch:
-    """A batch with these fields besides; they are there for all molecules."""
+    """Adds fields to a batch; they are present for all molecules."""
     dropped = replaced | made.keys()
     fields = {name: value for name, value in batch._fields.items() if name not in dropped}
     infos = {name: batch._infos[name] for name in fields}

@@ -15,7 +15,7 @@ from atompack_torch.fields import DERIVATIVES
 
 
 class Rows(NamedTuple):
-    """The derivative fields of a batch, in their order; one species has no typespins."""
+    """Derivative fields of a batch, in order; with a single species there are no typespins."""
 
     radial_center: Tensor
     radial_neighbor: Tensor
@@ -31,30 +31,32 @@ class Rows(NamedTuple):
 
 
 def contract_forces(batch: MoleculeBatch, dE_dfeatures: Tensor) -> Tensor:  # noqa: N803
-    """Forces of an energy that is a function of the features.
+    """Computes the forces of an energy that is a function of the features.
 
         energy = model(batch.features.requires_grad_())
         (weights,) = torch.autograd.grad(energy.sum(), batch.features, create_graph=True)
         forces = apt.contract_forces(batch, weights)
 
     F_a = - sum over atoms i and features f of ``dE_dfeatures[i, f]`` times the derivative of
-    feature f of atom i with respect to the position of atom a. That is linear in ``dE_dfeatures``,
-    and differentiable in it any number of times, as training on forces asks; the stored derivatives
-    are constants. On the CPU it runs natively, on torch's threads, the same to the bit on any
-    number of them; on other devices by ``index_add``, whose order of additions CUDA leaves open.
+    feature f of atom i with respect to the position of atom a. This is linear in ``dE_dfeatures``,
+    and differentiable with respect to it any number of times, as training on forces requires; the
+    stored derivatives are constants. On the CPU it runs natively on torch's threads, bitwise
+    identical for any number of them; on other devices it uses ``index_add``, whose order of
+    additions is unspecified on CUDA.
 
     Args:
-        batch: with the derivative fields, as ``ChebyshevDescriptor.compute`` or a cache gives them.
-            A molecule whose derivatives are masked, because nobody stored them, gets forces of
-            NaN, through which no gradient flows.
-        dE_dfeatures: (N, F), energy / unit of the features; of the derivatives' dtype and device.
+        batch: a batch with the derivative fields, as from ``ChebyshevDescriptor.compute`` or a
+            cache. A molecule whose derivatives are masked, because they were not stored, gets NaN
+            forces, through which no gradient flows.
+        dE_dfeatures: (N, F), energy / unit of the features; same dtype and device as the
+            derivatives.
 
     Returns:
-        (N, 3) of the same dtype: energy / unit of the positions.
+        Forces (N, 3) of the same dtype, energy / unit of the positions.
 
     Raises:
         FieldError: the batch has no derivatives, types or shapes differ, or (on the CPU) a row
-            names an atom that is not there.
+            has an atom index out of range.
     """
     rows = _rows_of(batch, dE_dfeatures)
     forces: Tensor
@@ -71,7 +73,7 @@ def contract_forces(batch: MoleculeBatch, dE_dfeatures: Tensor) -> Tensor:  # no
 
 
 def _rows_of(batch: MoleculeBatch, weights: Tensor) -> Rows:
-    """Checked, but for what the native core looks at: each index, and the shapes of the rows."""
+    """Returns checked derivative fields; the native core checks indices and shapes of rows."""
     if not weights.is_meta:
         check_values("dE_dfeatures", weights)
     found: dict[str, Tensor | None] = dict.fromkeys(DERIVATIVES)
@@ -85,7 +87,7 @@ def _rows_of(batch: MoleculeBatch, weights: Tensor) -> Rows:
     n_plain = rows.radial_grads.shape[1] + rows.grads_i.shape[1]
     spins = [spin for spin in (rows.radial_spin, rows.angular_spin) if spin is not None]
     if not any(map(len, spins)) and weights.shape[1:] == (n_plain,):
-        rows = rows._replace(radial_spin=None, angular_spin=None)  # files have empty ones
+        rows = rows._replace(radial_spin=None, angular_spin=None)  # files have empty arrays
     expected = (len(batch.positions), n_plain if rows.radial_spin is None else 2 * n_plain)
     if tuple(weights.shape) != expected:
         got = tuple(weights.shape)
@@ -139,7 +141,7 @@ class _Transpose(torch.autograd.Function):
 
 
 def by_index_add(weights: Tensor, rows: Rows) -> Tensor:
-    """The same in operations of torch, for devices other than the CPU."""
+    """Computes the contraction with torch operators, for devices other than the CPU."""
     n_radial = rows.radial_grads.shape[1]
     n_plain = n_radial + rows.grads_i.shape[1]
     plain, of_spins = weights[:, :n_plain], weights[:, n_plain:]

@@ -1,4 +1,4 @@
-"""What can be asked of a path whatever its format: a module a format, and the public functions.
+"""Inspection of paths of any format: one module per format, and the public functions.
 
-Describing files needs no torch, so what needs it is imported where it is used.
+Describing files does not need torch, so it is imported only where it is used.
 """

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from atompack_torch.datasets.atp import AtpDataset
     from atompack_torch.passes.verification import Verification
 
-_SAMPLE = 10_000  # molecules whose records are read, unless all are asked for
+_SAMPLE = 10_000  # molecules whose records are read, unless all are requested
 _SUMMED = (
     "n_molecules",
     "n_atoms",
@@ -47,10 +47,10 @@ class Labels(NamedTuple):
     """Counts of molecules by label.
 
     Attributes:
-        molecules: label → those of the molecules looked at that have it.
-        nan: label → those of them whose label is NaN throughout; labels without any are left out.
-        n_looked_at: molecules whose records were read.
-        exact: these are all; else a sample.
+        molecules: label → number of examined molecules that have it.
+        nan: label → number of those whose label is all NaN; labels without any are left out.
+        n_looked_at: number of molecules whose records were read.
+        exact: True if these are all molecules, not a sample.
     """
 
     molecules: dict[str, int]
@@ -74,7 +74,8 @@ def describe(
     Args:
         paths: files and folders.
         full: count labels in all records, however many there are.
-        progress: show a bar, or a function that is told how many more molecules are done.
+        progress: show a bar, or a function called with the number of molecules done since the last
+            call.
 
     Returns:
         Sums over all files, ``schema``, ``labels`` and ``files``.
@@ -83,7 +84,7 @@ def describe(
     sound = [file["path"] for file in files if "error" not in file]
     errors = [file["error"] for file in files if "error" in file]
     schema: dict[str, Any] = {}
-    labels: Labels | None = None  # a damaged record hinders counting
+    labels: Labels | None = None  # None if a damaged record prevents counting
     try:
         if sound:
             source = _source(sound)
@@ -122,12 +123,13 @@ def verify(paths: Sequence[str], max_faults: int, progress: bool | Report) -> Ve
 def statistics(
     paths: Sequence[str], options: Mapping[str, Any], progress: bool | Report
 ) -> Summary:
-    """Looks at every molecule.
+    """Gathers statistics of every molecule.
 
     Args:
         paths: files and folders, as one data set.
         options: ``cutoff``, and options of ``AtpDataset``.
-        progress: show a bar, or a function that is told how many more molecules are done.
+        progress: show a bar, or a function called with the number of molecules done since the last
+            call.
     """
     of_dataset = {"access": "sequential", **options}
     cutoff = of_dataset.pop("cutoff", None)
@@ -142,7 +144,7 @@ def open_files(paths: Sequence[str], **options: Any) -> AtpDataset:
     """Opens files, and those in folders, as one data set.
 
     Raises:
-        WrongOptionError: an option names a label that no file has.
+        WrongOptionError: no file has a label named in an option.
     """
     from atompack_torch.datasets.atp import AtpDataset
 
@@ -154,7 +156,7 @@ def open_files(paths: Sequence[str], **options: Any) -> AtpDataset:
 
 
 def describe_file(path: str) -> dict[str, Any]:
-    """Describes one file; ``error`` in place of all but the slots if it cannot be read."""
+    """Describes one file; if it cannot be read, gives only the slots and ``error``."""
     slots = [
         {"generation": generation, "n_molecules": n_molecules, "problem": problem}
         for generation, n_molecules, problem in describe_slots(path)
@@ -181,7 +183,7 @@ def describe_file(path: str) -> dict[str, Any]:
         "uncompressed_bytes": space.decoded_bytes,
         "schema_bytes": space.schema_bytes,
         "index_bytes": space.index_bytes,
-        "dead_bytes": space.dead_bytes,  # None: records lie over one another
+        "dead_bytes": space.dead_bytes,  # None: records overlap
         "tail_bytes": snapshot.file_bytes - snapshot.committed_bytes,
     }
 
@@ -213,7 +215,7 @@ def _coverage(source: MoleculeSource, sample: Any, report: Report | None) -> dic
 
 
 def _sample(n: int) -> Any:
-    """One molecule from each of equal stretches of ``n``: the same ones each time."""
+    """Samples one molecule from each of equal parts of ``n``, deterministically."""
     edges = np.arange(_SAMPLE + 1, dtype=np.int64) * n // _SAMPLE
     share = np.random.default_rng(0).random(_SAMPLE)
     return edges[:-1] + (share * np.diff(edges)).astype(np.int64)
@@ -265,13 +267,13 @@ def _labels_text(schema: dict[str, Any], labels: dict[str, Any] | None) -> str:
         count = _count_text(name, labels)
         rows.append((printable(name), spec["level"], spec["dtype"], shape, count))
     found = () if labels is None else labels["molecules"]
-    for name in (name for name in found if name not in schema):  # in records alone
+    for name in (name for name in found if name not in schema):  # only in records
         rows.append((printable(name), "", "", "", _count_text(name, labels)))
     return table(rows, "  ")
 
 
 def _count_text(name: str, labels: dict[str, Any] | None) -> str:
-    """The count of one field; positions and atomic numbers are no labels and always there."""
+    """Formats the count of one field; positions and atomic numbers are in every molecule."""
     if labels is None:
         return "not counted"
     n = labels["n_looked_at"]
@@ -284,7 +286,7 @@ def _count_text(name: str, labels: dict[str, Any] | None) -> str:
 
 
 def _nan_lines(labels: dict[str, Any] | None) -> list[str]:
-    """A note for each label that some molecules hold as NaN."""
+    """Formats a note for each label that is NaN in some molecules."""
     if labels is None:
         return []
     of = f"{labels['n_looked_at']:,} {'molecules' if labels['exact'] else 'sampled'}"
@@ -331,7 +333,7 @@ def _space_text(space: dict[str, Any]) -> str:
 
 
 def _place(paths: Sequence[str], number: int) -> str:
-    """File and number in that file of a molecule, given its number in all files."""
+    """Describes a molecule, given its global index, by file and index in that file."""
     for file in (file for path in paths for file in files_of(path)):
         n_molecules = snapshot_of(file).n_molecules
         if number < n_molecules:

@@ -1,4 +1,4 @@
-"""Description of feature caches: entries, rows, the descriptor, the file's own attributes."""
+"""Description of feature caches: entries, rows, the descriptor and the file's own attributes."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def head(paths: Sequence[str], n: int, fields: Sequence[str] | None = None) -> H
 
 
 def verify(paths: Sequence[str], max_faults: int, progress: bool | Report) -> CacheVerification:
-    """Reads one file with all checks, and computes its rows again.
+    """Reads one file with all checks, and recomputes its rows.
 
     Raises:
         TypeError: several files.
@@ -77,7 +77,7 @@ def verify(paths: Sequence[str], max_faults: int, progress: bool | Report) -> Ca
 def statistics(
     paths: Sequence[str], options: Mapping[str, Any], progress: bool | Report
 ) -> Summary:
-    """Looks at every molecule of one file.
+    """Gathers statistics of every molecule of one file.
 
     Raises:
         TypeError: several files.
@@ -92,7 +92,7 @@ def statistics(
 
 
 def _check_is_cache(path: Any) -> None:
-    """Refuses HDF5 files of another kind, such as arrays to be converted.
+    """Rejects HDF5 files of other kinds, such as arrays to be converted.
 
     Raises:
         UnsupportedFormatError: the file has no entries.
@@ -101,7 +101,7 @@ def _check_is_cache(path: Any) -> None:
         TorchCacheReader(absolute_path(path))
     except CorruptFileError as error:
         if not str(error).endswith("entries: expected a group, got none"):
-            return  # a damaged cache: whoever opens it says what is wrong
+            return  # a damaged cache: opening it reports the problem
         command = conversion(path, next(known for known in FORMATS if known.name == "hdf5"))
         raise UnsupportedFormatError(
             f"{path}: expected an .atp file, got an HDF5 file without the entries of a feature "
@@ -147,12 +147,12 @@ def _rows(reader: TorchCacheReader) -> dict[str, int]:
 
 
 def _settings(info: dict[str, Any]) -> Any:
-    """The stored settings of the descriptor, whether it can be rebuilt here or not."""
+    """Returns the stored settings of the descriptor, even if it cannot be rebuilt here."""
     manifest = info.get("descriptor_manifest")
     text = info.get("descriptor_compat_json") or (manifest and manifest["config_json"])
     try:
         return None if text is None else plain(json.loads(text))
-    except (ValueError, RecursionError):  # the text itself is among the attributes
+    except (ValueError, RecursionError):  # the raw string is among the attributes
         return None
 
 
@@ -192,7 +192,7 @@ def _sections_text(file: dict[str, Any]) -> str:
 
 
 def _attributes(attributes: dict[str, Any]) -> list[tuple[str, str, Any]]:
-    """Those of the cache first, then what its groups say besides; settings have their own line."""
+    """Lists attributes of the cache, then additional ones of its groups, without settings."""
     groups = {group: values for group, values in attributes.items() if isinstance(values, dict)}
     own = {name: value for name, value in attributes.items() if name not in groups}
     found = [("", name, value) for name, value in own.items()]

@@ -1,4 +1,4 @@
-"""Functions for a path of any format: the module of its format answers."""
+"""Functions for paths of any format, dispatched to the module of the format."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Paths = PathLike | Sequence[PathLike]
 
 
 def open(path: Paths, **options: Any) -> Dataset[Any]:  # noqa: A001
-    """Opens whatever is at a path as a data set, told by its content.
+    """Opens a path as a data set; the format is detected by content.
 
         ds = apt.open("train.atp", fields=["energy", "forces"])
         ds = apt.open("profiles.atlas", arrays=["temperature", "salinity"])
@@ -36,16 +36,16 @@ def open(path: Paths, **options: Any) -> Dataset[Any]:  # noqa: A001
     Args:
         path: an ``.atp`` file, a list or a folder of them; a feature cache (HDF5); a folder of
             Atlas shards; an ATLAS store.
-        **options: those of the class: ``AtpDataset``, ``TorchCacheDataset``, ``ShardDataset`` or
-            ``AtlasDataset``, which needs ``arrays=``.
+        **options: options of the class: ``AtpDataset``, ``TorchCacheDataset``, ``ShardDataset`` or
+            ``AtlasDataset``, which requires ``arrays=``.
 
     Returns:
         An object of that class.
 
     Raises:
-        FileNotFoundError: there is nothing at the path.
-        UnsupportedFormatError: what is there is of no format that is opened here.
-        TypeError: an option that the class does not have, or lacks.
+        FileNotFoundError: the path does not exist.
+        UnsupportedFormatError: the format is not supported.
+        TypeError: an option is unknown to the class, or a required one is absent.
     """
     paths = _listed(path)
     for one in paths:
@@ -56,20 +56,20 @@ def open(path: Paths, **options: Any) -> Dataset[Any]:  # noqa: A001
 
 
 def info(path: Paths, *, full: bool = False) -> dict[str, Any]:
-    """Describes what is at a path: counts, types, use of space.
+    """Describes the data at a path: counts, types, use of space.
 
     Args:
-        path: as for ``open``, and an array file; a list of ``.atp`` files counts as one data set.
-        full: of ``.atp`` files: count labels in all records, however many there are, instead of
+        path: as for ``open``, or an array file; a list of ``.atp`` files counts as one data set.
+        full: for ``.atp`` files: count labels in all records, however many there are, instead of
             in a sample of 10,000.
 
     Returns:
-        Plain JSON values, as ``atompack-torch info --json`` prints them; ``"errors"`` lists what
-        is damaged.
+        Plain JSON values, as printed by ``atompack-torch info --json``; ``"errors"`` lists any
+        damage.
 
     Raises:
-        FileNotFoundError: there is nothing at the path.
-        UnsupportedFormatError: what is there is of no format that is described here.
+        FileNotFoundError: the path does not exist.
+        UnsupportedFormatError: the format is not supported.
     """
     paths = _listed(path)
     described = entry_of(paths).describe(paths, full, False)
@@ -84,14 +84,14 @@ def head(path: Paths, n: int = 5) -> list[Molecule | Any]:
 
     Args:
         path: as for ``info``.
-        n: how many; fewer where there are not as many.
+        n: maximum number of items.
 
     Returns:
-        ``Molecule`` objects of ``.atp`` files and feature caches, examples of Atlas shards; of
+        ``Molecule`` objects of ``.atp`` files and feature caches, examples of Atlas shards; for
         ATLAS stores and array files dicts of ``dataset``, ``attributes`` and ``arrays``.
 
     Raises:
-        FileNotFoundError: there is nothing at the path.
+        FileNotFoundError: the path does not exist.
         CorruptFileError: an item is damaged.
         ValueError: ``n`` is negative.
     """
@@ -106,19 +106,20 @@ def verify(
 ) -> Verification | CacheVerification | StoreVerification | ShardVerification:
     """Reads everything at a path with all checks.
 
-    Headers, schema, index, every record, row, block and value are held against the format; all
-    that does not fit is listed. ``.atp`` records carry no checksums, so a changed number that is
-    still a number cannot be found. The rows of a feature cache are computed again
+    Headers, schema, index, every record, row, block and value are checked against the format, and
+    all violations are listed. ``.atp`` records carry no checksums, so an altered number that is
+    still a valid number cannot be detected. The rows of a feature cache are recomputed
     (``verify_cache`` has options for that).
 
     Args:
         path: as for ``info``.
         max_faults: list at most this many; the others are only counted.
-        progress: show a bar, or a function that is told how many more items are done.
+        progress: show a bar, or a function called with the number of items done since the last
+            call.
 
     Returns:
-        An object with ``ok``, ``n_faults``, ``faults`` and ``as_dict()``; which counts it has
-        besides depends on the format.
+        An object with ``ok``, ``n_faults``, ``faults`` and ``as_dict()``; its other counts depend
+        on the format.
 
     Raises:
         OSError: a file cannot be opened.
@@ -132,21 +133,22 @@ def verify(
 def statistics(
     path: Paths, *, progress: bool | Report = False, **options: Any
 ) -> Statistics | list[dict[str, Any]]:
-    """Gathers statistics of what is at a path.
+    """Gathers statistics of the data at a path.
 
     Args:
         path: as for ``info``.
-        progress: show a bar, or a function that is told how many more molecules are done.
-        **options: of molecules: ``cutoff``, and options of the data set (``fields``, ``missing``).
+        progress: show a bar, or a function called with the number of molecules done since the last
+            call.
+        **options: for molecules: ``cutoff``, and options of the data set (``fields``, ``missing``).
 
     Returns:
-        ``Statistics`` of molecules, as ``dataset.statistics()`` gives them; of ATLAS stores and
-        array files a dict an array, summed up from what is stored.
+        For molecules ``Statistics``, as from ``dataset.statistics()``; for ATLAS stores and array
+        files a dict per array, aggregated from the stored statistics.
 
     Raises:
-        TypeError: Atlas shards, whose examples may be anything.
+        TypeError: the path holds Atlas shards, whose examples may be anything.
         CorruptFileError: a record is damaged.
-        FieldError: a label that no file has.
+        FieldError: no file has a requested label.
     """
     paths = _listed(path)
     found: Statistics | list[dict[str, Any]] = (
@@ -165,10 +167,10 @@ def _listed(path: Paths) -> list[str]:
 
 
 def entry_of(paths: Sequence[str]) -> Entry:
-    """The module that answers for the format of all paths.
+    """Returns the module of the format that all paths have.
 
     Raises:
-        UnsupportedFormatError: paths of several formats.
+        UnsupportedFormatError: the paths are of several formats.
     """
     names = dict.fromkeys(entry_name(path) for path in paths)
     if len(names) > 1:

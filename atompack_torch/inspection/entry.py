@@ -1,4 +1,4 @@
-"""The interface of a format's module: what ``formats.Format.entry`` names, and its results."""
+"""Interface of the modules named by ``formats.Format.entry``, and their result types."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from atompack_torch.passes.sweeping import Report
 
 
 class WrongOptionError(FieldError):
-    """An option names what the data does not have."""
+    """An option refers to something that the data does not have."""
 
 
 class Description(NamedTuple):
-    """What is in files, without their data.
+    """Description of files, without their data.
 
     Attributes:
-        document: all of it as plain JSON values.
-        text: the same for people.
-        errors: messages about what is damaged.
+        document: the description as plain JSON values.
+        text: the same in readable form.
+        errors: messages about damage.
     """
 
     document: Any
@@ -32,9 +32,9 @@ class Head(NamedTuple):
     """The first items of files.
 
     Attributes:
-        values: the items, as their data set gives them.
+        values: the items, as returned by their data set.
         documents: the same as plain JSON values.
-        text: the same for people.
+        text: the same in readable form.
     """
 
     values: Sequence[Any]
@@ -43,26 +43,26 @@ class Head(NamedTuple):
 
 
 class Check(Protocol):
-    """The result of a check."""
+    """Interface of the result of a check."""
 
     @property
     def ok(self) -> bool:
         """True if there is no fault."""
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it as plain JSON values."""
+        """Returns the result as plain JSON values."""
 
     def report(self) -> CheckReport:
-        """All of it for people."""
+        """Returns the result in readable form."""
 
 
 class Summary(NamedTuple):
     """Statistics of files.
 
     Attributes:
-        value: as the class of the data set gives them.
+        value: the statistics, as returned by the class of the data set.
         document: the same as plain JSON values.
-        text: the same for people.
+        text: the same in readable form.
     """
 
     value: Any
@@ -71,7 +71,7 @@ class Summary(NamedTuple):
 
 
 class Entry(Protocol):
-    """A module that answers for one format. ``paths`` are all of this format."""
+    """Interface of the module of one format. ``paths`` are all of this format."""
 
     def open_dataset(self, path: Any, options: Mapping[str, Any]) -> Any:
         """Opens a data set with the options of its class."""
@@ -80,7 +80,7 @@ class Entry(Protocol):
         """Describes files without torch; ``full`` counts in all records, not in a sample."""
 
     def head(self, paths: Sequence[str], n: int, fields: Sequence[str] | None) -> Head:
-        """Reads the first items; ``fields``: of molecules, these labels only."""
+        """Reads the first items; ``fields`` restricts molecules to these labels."""
 
     def verify(self, paths: Sequence[str], max_faults: int, progress: bool | Report) -> Check:
         """Reads everything with all checks."""
@@ -88,4 +88,4 @@ class Entry(Protocol):
     def statistics(
         self, paths: Sequence[str], options: Mapping[str, Any], progress: bool | Report
     ) -> Summary:
-        """Gathers statistics, of all data or as they are stored."""
+        """Gathers statistics of all data, or sums up stored ones."""

@@ -1,4 +1,4 @@
-"""Molecules, and the sizes of many, as text and as plain JSON."""
+"""Formatting of molecules and size histograms as text and as plain JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _WIDTH = 40
 
 
 def formula(atomic_numbers: list[int]) -> str:
-    """Hill's order: carbon, hydrogen, then by symbol; all by symbol where there is no carbon."""
+    """Formula in Hill order: carbon, hydrogen, then by symbol; without carbon all by symbol."""
     counts = Counter(symbol(number) for number in atomic_numbers)
     first = ["C", "H"] if "C" in counts else []
     order = sorted(counts, key=lambda s: (first.index(s) if s in first else len(first), s))
@@ -25,7 +25,7 @@ def formula(atomic_numbers: list[int]) -> str:
 
 
 def molecule_text(number: int, molecule: Molecule) -> str:
-    """A line about a molecule, and one for each of its fields."""
+    """Formats a molecule as one line, followed by one per field."""
     numbers = molecule["atomic_numbers"].tolist()
     rows = []
     for name in molecule.keys():
@@ -40,7 +40,7 @@ def molecule_text(number: int, molecule: Molecule) -> str:
 
 
 def molecule_document(number: int, molecule: Molecule) -> dict[str, Any]:
-    """A molecule as plain JSON values."""
+    """Converts a molecule to plain JSON values."""
     fields: dict[str, Any] = {}
     for name in molecule.keys():
         value = molecule[name]
@@ -56,7 +56,7 @@ def molecule_document(number: int, molecule: Molecule) -> dict[str, Any]:
 
 
 def histogram(sizes: dict[int, int]) -> list[str]:
-    """Bars for the number of molecules by number of atoms."""
+    """Draws bars for the number of molecules by number of atoms."""
     if not sizes:
         return []
     low, high = min(sizes), max(sizes)

@@ -1,4 +1,4 @@
-"""Atlas shards: description, first examples, verification."""
+"""Description, first examples and verification of Atlas shards."""
 
 from __future__ import annotations
 
@@ -80,14 +80,14 @@ def head(paths: Sequence[str], n: int, fields: Sequence[str] | None = None) -> H
 
 @dataclass
 class ShardVerification:
-    """What ``verify`` found in Atlas shards.
+    """Result of ``verify`` for Atlas shards.
 
     Attributes:
-        n_examples: examples of the data sets.
-        n_blocks: blocks that were read.
-        n_faults: blocks that are damaged, or hold more than data.
-        faults: messages about the first ones, at most ``max_faults``.
-        warnings: what a reader gets over, but somebody should know.
+        n_examples: number of examples in the data sets.
+        n_blocks: number of blocks read.
+        n_faults: number of blocks that are damaged, or hold more than data.
+        faults: messages about the first faults, at most ``max_faults``.
+        warnings: irregularities that readers tolerate.
     """
 
     n_examples: int = 0
@@ -102,11 +102,11 @@ class ShardVerification:
         return self.n_faults == 0
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it as plain JSON values."""
+        """Returns the result as plain JSON values."""
         return asdict(self)
 
     def report(self) -> CheckReport:
-        """All of it for people."""
+        """Returns the result in readable form."""
         counts = f"{self.n_examples:,} examples, {self.n_blocks:,} blocks"
         faults = {"faults": (self.faults, self.n_faults)}
         return CheckReport(faults, self.warnings, f"{counts}: {self.n_faults:,} faults")
@@ -132,7 +132,7 @@ def verify(paths: Sequence[str], max_faults: int, progress: bool | Report) -> Sh
     with reporting(progress, len(blocks), "verifying", "blocks") as report:
         for reader, first in blocks:
             try:
-                read_example(reader, first)  # its block is parsed as a whole
+                read_example(reader, first)  # parses its whole block
             except (AtompackError, OSError) as error:
                 found.n_faults += 1
                 found.faults += [str(error)] if len(found.faults) < max_faults else []
@@ -149,7 +149,7 @@ def statistics(
 
 
 def _first_examples(dataset: ShardDataset) -> list[int]:
-    """Of each block."""
+    """Index of the first example of each block."""
     ends: list[int] = np.cumsum(dataset.block_sizes).tolist()
     return [0, *ends[:-1]] if ends else []
 
@@ -158,7 +158,7 @@ def _opened(path: str) -> ShardDataset:
     from atompack_torch.datasets.atlas_shards import ShardDataset
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # told by info and verify
+        warnings.simplefilter("ignore", UserWarning)  # reported by info and verify
         return ShardDataset(path)
 
 
@@ -173,7 +173,7 @@ def _kind(value: Any) -> str:
 
 
 def _rows(name: str, value: Any) -> list[tuple[str, str, str]]:
-    """Name, kind and beginning of each value, those inside of others behind them."""
+    """Lists name, kind and beginning of each value; nested values follow their container."""
     parts: list[tuple[Any, Any]] = []
     if isinstance(value, dict):
         parts = list(value.items())

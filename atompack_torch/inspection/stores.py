@@ -1,4 +1,4 @@
-"""Description of ATLAS stores and array files: arrays with dtypes and shapes, use of space."""
+"""Description of ATLAS stores and array files: arrays, dtypes, shapes and use of space."""
 
 from __future__ import annotations
 
@@ -97,13 +97,13 @@ def _dataset_text(opened: _Opened, value: dict[str, Any]) -> str:
 
 @dataclass
 class StoreVerification:
-    """What ``verify`` found in stores and array files.
+    """Result of ``verify`` for stores and array files.
 
     Attributes:
-        n_datasets: datasets looked at; of an array file, its arrays.
-        n_arrays: arrays that were read.
-        n_faults: arrays that cannot be read.
-        faults: messages about the first ones, at most ``max_faults``.
+        n_datasets: number of datasets examined; for an array file, of its arrays.
+        n_arrays: number of arrays read.
+        n_faults: number of arrays that cannot be read.
+        faults: messages about the first faults, at most ``max_faults``.
     """
 
     n_datasets: int = 0
@@ -117,11 +117,11 @@ class StoreVerification:
         return self.n_faults == 0
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it as plain JSON values."""
+        """Returns the result as plain JSON values."""
         return asdict(self)
 
     def report(self) -> CheckReport:
-        """All of it for people."""
+        """Returns the result in readable form."""
         counts = f"{self.n_datasets:,} datasets, {self.n_arrays:,} arrays"
         faults = {"faults": (self.faults, self.n_faults)}
         return CheckReport(faults, [], f"{counts}: {self.n_faults:,} faults")
@@ -151,7 +151,7 @@ def verify(paths: Sequence[str], max_faults: int, progress: bool | Report) -> St
     return found
 
 
-# For each dataset, the functions that read its arrays, one each.
+# For each dataset, one function per array that reads it.
 _Checks = Iterator[Sequence[Callable[[], None]]]
 
 
@@ -166,7 +166,7 @@ def _checks_of_store(path: str) -> tuple[int, _Checks]:
 
 
 def _checks_of_file(path: str) -> tuple[int, _Checks]:
-    """Each array of a file is a dataset. No mapping: a file that is cut meanwhile is an error."""
+    """Checks of an array file, each array a dataset; unmapped, so truncation is an error."""
     file = ArrayFileVerification(path, MAX_METADATA_BYTES)
     names = file.names()
     return len(names), ([partial(file.check, name)] for name in names)
@@ -210,7 +210,7 @@ def _total(array: str, found: list[ArrayStatistics]) -> dict[str, Any]:
 
 
 class _Opened:
-    """A store, or an array file as a store of one array: name of the dataset → its arrays."""
+    """An open store, or an array file presented as a store of one array per dataset."""
 
     def __init__(self, path: str) -> None:
         from atompack_torch.stores.array_file import ArrayFile

@@ -1,4 +1,4 @@
-"""Values and tables as text, and values as plain JSON."""
+"""Formatting of values and tables as text, and of values as plain JSON."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 
 def plain(value: Any) -> Any:
-    """What JSON can hold of a value.
+    """Converts a value to plain JSON values.
 
-    Lists and texts stand for what it does not have: tensors, arrays, bytes, moments, numbers that
-    are not finite, keys that are no texts.
+    Lists and strings represent types that JSON lacks: tensors, arrays, bytes, timestamps,
+    non-finite numbers, keys that are not strings.
     """
     if isinstance(value, dict):
         return {str(key): plain(part) for key, part in value.items()}
@@ -35,13 +35,13 @@ def _is_array(value: Any) -> bool:
 
 
 def is_tensor(value: Any) -> bool:
-    """Tells a tensor of torch, without importing it."""
-    torch = sys.modules.get("torch")  # without it there are none
+    """True if a value is a torch tensor; does not import torch."""
+    torch = sys.modules.get("torch")  # without torch there are no tensors
     return torch is not None and isinstance(value, torch.Tensor)
 
 
 def first_of(value: Any, most: int) -> str:
-    """The first values of a tensor, or of lists in lists."""
+    """Formats the first values of a tensor, or of nested lists."""
     if is_tensor(value):
         flat, n = value.flatten()[:most].tolist(), value.numel()
     else:
@@ -59,12 +59,12 @@ def first_of(value: Any, most: int) -> str:
 
 
 def printable(text: str) -> str:
-    """One line without control characters: keys in files may hold what a terminal would obey."""
+    """Escapes control characters, since keys in files may hold terminal escape sequences."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def table(rows: Sequence[Sequence[str]], indent: str = "") -> str:
-    """Columns as wide as they need to be, the last one unpadded."""
+    """Formats rows in columns of minimal width, the last one unpadded."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))

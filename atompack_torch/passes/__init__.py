@@ -1,1 +1,1 @@
-"""One look at every molecule of a data set: statistics and verification."""
+"""Passes over every molecule of a data set: statistics and verification."""

@@ -1,4 +1,4 @@
-"""The ``.atp`` files of a data set, and the commit of each that is read."""
+"""The ``.atp`` files of a data set, and snapshots of their commits."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from atompack_torch.options import absolute_path
 
 
 def snapshot_of(file: str) -> AtpSnapshot:
-    """The last commit of a file.
+    """Opens the last commit of a file.
 
     Raises:
-        CorruptFileError: header or index contradict the format.
-        UnsupportedFormatError: a version that is not read here, or a file of another format.
+        CorruptFileError: the header or index violates the format.
+        UnsupportedFormatError: the version is not supported, or the file is of another format.
     """
     with formats.opening(file):
         return AtpSnapshot.take(file)
 
 
 def files_of(path: Any) -> list[str]:
-    """The files of a data set, as absolute paths: a worker may have another current folder."""
+    """Lists the files of a data set as absolute paths, as workers may have another directory."""
     if isinstance(path, (str, os.PathLike)):
         whole = absolute_path(path)
         return _shards_of(Path(whole)) if Path(whole).is_dir() else [whole]

@@ -1,4 +1,4 @@
-"""Attributes of feature caches, without torch."""
+"""Attributes of feature caches, read without torch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from atompack_torch._native import TorchCacheReader
 
 
 def attributes_of(reader: TorchCacheReader) -> dict[str, Any]:
-    """The file's attributes under its own names: those of the cache, the root, and two groups."""
+    """Returns the file's attributes by their own names: those of the cache, root and two groups."""
     found = reader.info
     of_cache = found["torch_cache"] or found["force_derivatives"] or {}
     groups = {

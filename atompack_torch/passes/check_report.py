@@ -1,4 +1,4 @@
-"""The result of a check, for people."""
+"""Readable results of checks."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 
 class CheckReport(NamedTuple):
-    """The result of a check, for people.
+    """Result of a check in readable form.
 
     Attributes:
-        faults: kind of fault → messages of the first ones, and the number of all.
-        warnings: what readers get over.
-        summary: one line about all of it.
+        faults: kind of fault → messages of the first ones, and the total number.
+        warnings: irregularities that readers tolerate.
+        summary: one-line summary.
     """
 
     faults: Mapping[str, tuple[Sequence[str], int]]

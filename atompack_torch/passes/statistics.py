@@ -25,16 +25,16 @@ Equations = tuple[Array, Array, float]  # sums of c c^T, c e and e^2 (compositio
 
 @dataclass(frozen=True)
 class Spread:
-    """The finite ones among some values; NaN where there are none.
+    """Statistics of finite values; NaN where there are none.
 
     Attributes:
         count: finite values.
-        n_non_finite: values that are NaN or infinite; they are left out of everything else.
+        n_non_finite: values that are NaN or infinite; excluded from everything else.
         mean: arithmetic mean.
         std: square root of the mean squared distance from the mean (divided by ``count``).
         rms: square root of the mean square.
-        min: the least.
-        max: the largest.
+        min: smallest value.
+        max: largest value.
     """
 
     count: int
@@ -48,11 +48,11 @@ class Spread:
 
 @dataclass(frozen=True)
 class ElementCount:
-    """Occurrence of an element, and the forces on its atoms.
+    """Occurrence of an element and the forces on its atoms.
 
     Attributes:
-        n_atoms: its atoms.
-        n_molecules: molecules that contain it.
+        n_atoms: number of its atoms.
+        n_molecules: number of molecules that contain it.
         force_rms: square root of the mean square of the finite force components on its atoms; None
             where there are none.
     """
@@ -64,19 +64,19 @@ class ElementCount:
 
 @dataclass(frozen=True)
 class ReferenceEnergies:
-    """One energy an element, fitted to the total energies: E = sum of count x reference.
+    """One energy per element, fitted to the total energies: E = sum of count x reference.
 
-    Ordinary least squares over all molecules that have atoms and a finite energy. Where
-    compositions do not tell the elements apart (``rank`` below their number), the solution of
-    least norm is given; it predicts the same energies as any other. Compositions whose ratios
+    Ordinary least squares over all molecules that have atoms and a finite energy. If the
+    compositions do not determine all elements (``rank`` below their number), this is the
+    minimum-norm solution, which predicts the same energies as any other. Compositions whose ratios
     differ by less than about one in a million count as the same.
 
     Attributes:
-        energies: atomic number → energy, in the unit of the stored ones.
-        rank: independent compositions.
-        n_molecules: that were fitted.
-        residual_rms: of what the references leave over, a molecule.
-        residual_rms_per_atom: the same, each molecule's remainder divided by its number of atoms.
+        energies: atomic number → energy, in the unit of the stored energies.
+        rank: number of independent compositions.
+        n_molecules: number of molecules in the fit.
+        residual_rms: RMS of the residual energy per molecule.
+        residual_rms_per_atom: the same, with each residual divided by its number of atoms.
     """
 
     energies: dict[int, float]
@@ -91,23 +91,23 @@ class Statistics:
     """The result of ``dataset.statistics()``; values are in the units of the file.
 
     Attributes:
-        n_molecules: molecules looked at (without those that ``missing="drop"`` leaves out).
-        n_atoms: their atoms in all.
+        n_molecules: number of molecules (without those dropped by ``missing="drop"``).
+        n_atoms: total number of their atoms.
         sizes: number of atoms → number of molecules, ascending.
-        elements: atomic number → atoms and molecules, ascending.
-        energy: of total energies; None where no molecule has one.
-        energy_per_atom: of energy over number of atoms, molecules without atoms aside.
-        forces: of force components; None where no molecule has forces.
-        max_force: length of the longest force vector (of finite components).
-        max_force_molecule: number, in this data set, of the first molecule that has it; None where
+        elements: atomic number → counts of atoms and molecules, ascending.
+        energy: spread of total energies; None if no molecule has one.
+        energy_per_atom: spread of energy per atom, excluding molecules without atoms.
+        forces: spread of force components; None if no molecule has forces.
+        max_force: length of the longest force vector (with finite components).
+        max_force_molecule: index, in this data set, of the first molecule that has it; None if
             there is none.
-        reference_energies: None where no molecule has atoms and a finite energy.
-        coverage: label → molecules that have it, for every label of the data set.
-        isolated_atoms: atomic number → energies of single atoms: molecules of one atom that has no
-            periodic image of its own within 6 Å, or within ``cutoff`` where that is more.
-        cutoff: of the neighbors that were counted; None: they were not.
-        mean_neighbors: neighbors of an atom within ``cutoff``, periodic images included, on
-            average over all atoms; NaN where there are no atoms, None without ``cutoff``.
+        reference_energies: fitted energies; None if no molecule has atoms and a finite energy.
+        coverage: label → number of molecules that have it, for every label of the data set.
+        isolated_atoms: atomic number → energies of single atoms: molecules of one atom without a
+            periodic image of itself within 6 Å, or within ``cutoff`` if that is larger.
+        cutoff: cutoff of the neighbor count; None: neighbors were not counted.
+        mean_neighbors: mean number of neighbors of an atom within ``cutoff``, periodic images
+            included; NaN where there are no atoms, None without ``cutoff``.
     """
 
     n_molecules: int
@@ -127,21 +127,21 @@ class Statistics:
 
     @property
     def min_atoms(self) -> int:
-        """Atoms of the smallest molecule; 0 in an empty data set."""
+        """Number of atoms of the smallest molecule; 0 in an empty data set."""
         return min(self.sizes, default=0)
 
     @property
     def max_atoms(self) -> int:
-        """Atoms of the largest molecule; 0 in an empty data set."""
+        """Number of atoms of the largest molecule; 0 in an empty data set."""
         return max(self.sizes, default=0)
 
     @property
     def mean_atoms(self) -> float:
-        """Atoms a molecule; NaN in an empty data set."""
+        """Mean number of atoms per molecule; NaN in an empty data set."""
         return _ratio(self.n_atoms, self.n_molecules)
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it as plain JSON values: keys are strings, what is not finite is None."""
+        """Returns plain JSON values: keys are strings, non-finite numbers are None."""
         spreads = {name: getattr(self, name) for name in ("energy", "energy_per_atom", "forces")}
         plain: dict[str, Any] = {
             "n_molecules": self.n_molecules,
@@ -229,13 +229,13 @@ def gather(
     report: Report | None = None,
     cutoff: float | None = None,
 ) -> Statistics:
-    """Looks at every molecule of a selection (None: all) as a request wants them.
+    """Gathers statistics of every molecule of a selection (None: all), read as requested.
 
     Raises:
         CorruptFileError: a record is damaged.
         FieldError: a value is missing and ``missing="error"``, or a neighbor search fails.
     """
-    # A few molecules from all over: enough for a guess at the reference energies.
+    # A few molecules spread over the data set suffice to estimate the reference energies.
     n = len(source) if selection is None else len(selection)
     sample: Numbers = np.arange(0, n, max(1, n // 4096), dtype=np.int64)
     if selection is not None:
@@ -280,7 +280,7 @@ def _force_rms(found: Mapping[str, Any], z: int) -> float | None:
 
 
 def _place_of(index: int, selection: Numbers | None) -> int | None:
-    """The number in the selection of a molecule that is numbered in the source; -1: none."""
+    """Converts an index in the source to one in the selection; None if the index is -1."""
     if index < 0 or selection is None:
         return None if index < 0 else index
     return int(np.flatnonzero(selection == index)[0])
@@ -310,16 +310,16 @@ def _coverage(fields: list[tuple[int, str, str, int]]) -> dict[str, int]:
     return {name: field[3] for name, field in zip(names, fields, strict=True)}
 
 
-# NumPy, not torch, whose parallel regions would hang in a forked child.
+# NumPy, because torch's parallel regions would hang in a forked child.
 def _solve_normal(equations: Equations) -> tuple[Array, int, Array]:
     """Solves G x = b where G may be singular.
 
     Returns:
-        A solution (256,), the rank, and an orthonormal basis (256, k) of what may be added to it.
+        A solution (256,), the rank, and an orthonormal basis (256, k) of the null space.
     """
     gram, right = equations[0], equations[1]
     present = gram.diagonal() > 0
-    # Scaled so that rare elements weigh as much as common ones when the rank is judged.
+    # Scaled so that rare elements count as much as common ones in determining the rank.
     scale = 1 / np.sqrt(gram.diagonal()[present])
     values, vectors = np.linalg.eigh(gram[present][:, present] * scale[:, None] * scale)
     is_kept = values > 1e-12 * values.max(initial=0.0)
@@ -332,13 +332,13 @@ def _solve_normal(equations: Equations) -> tuple[Array, int, Array]:
 
 
 def _fit(found: Mapping[str, Any], guess: Array) -> ReferenceEnergies | None:
-    """The equations are about what the guess has left over of the energies."""
+    """Fits the reference energies; the equations describe the residuals of the guess."""
     n_molecules = found["energy_per_atom"][0]
     if n_molecules == 0:
         return None
     change, rank, free = _solve_normal(found["equations"])
     energies = guess + change
-    energies = energies - free @ (free.T @ energies)  # of all solutions the one of least norm
+    energies = energies - free @ (free.T @ energies)  # the minimum-norm solution
     present = found["equations"][0].diagonal() > 0
     return ReferenceEnergies(
         energies={int(z): float(energies[z]) for z in np.flatnonzero(present)},
@@ -351,7 +351,7 @@ def _fit(found: Mapping[str, Any], guess: Array) -> ReferenceEnergies | None:
 
 def _residual(equations: Equations, change: Array, n_molecules: int) -> float:
     gram, right, squares = equations[0], equations[1], equations[2]
-    with np.errstate(over="ignore", invalid="ignore"):  # absurd energies leave an absurd residual
+    with np.errstate(over="ignore", invalid="ignore"):  # absurd energies give absurd residuals
         left_over = squares - float(2 * change @ right) + float(change @ gram @ change)
     return math.sqrt(max(left_over, 0.0) / n_molecules)
 

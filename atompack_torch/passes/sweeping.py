@@ -1,4 +1,4 @@
-"""Looking through a whole data set, with a word now and then on how far it is."""
+"""Full passes over a data set, with progress reports."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from typing import Protocol
 
 from atompack_torch.progress import Progress
 
-Report = Callable[[int], object]  # told how many more molecules are done
+Report = Callable[[int], object]  # called with the number of molecules done since the last call
 
 
 class Sweep(Protocol):
-    """A native pass over molecules."""
+    """Interface of a native pass over molecules."""
 
     def __len__(self) -> int:
-        """Molecules in all."""
+        """Total number of molecules."""
 
     def advance(self) -> int:
-        """Goes on for about a tenth of a second; returns how many molecules are done."""
+        """Runs for about a tenth of a second; returns the number of molecules done."""
 
 
 def steps(sweep: Sweep, report: Report | None) -> Iterator[int]:
-    """Runs a pass to its end; tells after each step how many molecules that was.
+    """Runs a pass to its end; yields the number of molecules done in each step.
 
-    An interrupt gets through between two steps.
+    An interrupt takes effect between two steps.
     """
     done = 0
     while done < len(sweep):
@@ -38,7 +38,7 @@ def steps(sweep: Sweep, report: Report | None) -> Iterator[int]:
 
 
 def available_threads(wanted: int | None) -> int:
-    """The number of threads for a pass: as many as torch uses, or, without torch, as there are."""
+    """Limits the threads of a pass to the number of torch if it is loaded, else to all cores."""
     torch = sys.modules.get("torch")
     most = torch.get_num_threads() if torch else len(os.sched_getaffinity(0))
     return min(wanted or most, most)
@@ -48,7 +48,7 @@ def available_threads(wanted: int | None) -> int:
 def reporting(
     progress: bool | Report, total: int, label: str, unit: str = "molecules"
 ) -> Iterator[Report | None]:
-    """What ``progress=`` of a long call stands for: nothing, a bar, or the caller's function."""
+    """Provides the progress callback for ``progress=``: none, a bar, or the caller's function."""
     if callable(progress):
         yield progress
     elif progress:

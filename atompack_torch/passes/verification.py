@@ -1,4 +1,4 @@
-"""Reading everything in .atp files with all checks, to find what is damaged."""
+"""Verification of .atp files: reads everything with all checks to find damage."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from atompack_torch.passes.sweeping import Report, available_threads, reporting,
 
 @dataclass(frozen=True)
 class Fault:
-    """Bytes that contradict the format.
+    """A violation of the format.
 
     Attributes:
         path: the file.
-        molecule: its number in that file; None where the fault concerns the whole file.
-        message: what is wrong, and where; it names file and molecule too.
+        molecule: index of the molecule in that file; None if the fault concerns the whole file.
+        message: description of the fault and its place, including file and molecule.
     """
 
     path: str
@@ -33,15 +33,15 @@ class Fault:
 
 @dataclass
 class Verification:
-    """What ``verify`` found.
+    """Result of ``verify``.
 
     Attributes:
-        files: that were looked at.
-        n_molecules: whose records were read.
-        n_bytes: of sound records, uncompressed.
-        n_faults: all of them.
-        faults: the first ones: at most ``max_faults`` in all, and a hundred of one molecule.
-        warnings: what a reader gets over, but somebody should know.
+        files: the verified files.
+        n_molecules: number of molecules whose records were read.
+        n_bytes: uncompressed size of the valid records.
+        n_faults: total number of faults.
+        faults: the first faults: at most ``max_faults`` in all, and a hundred per molecule.
+        warnings: irregularities that readers tolerate.
     """
 
     files: list[str]
@@ -53,7 +53,7 @@ class Verification:
 
     @property
     def ok(self) -> bool:
-        """No faults; warnings do not count."""
+        """True if there are no faults; warnings do not count."""
         return self.n_faults == 0
 
     def __repr__(self) -> str:
@@ -63,11 +63,11 @@ class Verification:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it as plain JSON values."""
+        """Returns the result as plain JSON values."""
         return {"ok": self.ok, **asdict(self)}
 
     def report(self) -> CheckReport:
-        """All of it for people."""
+        """Returns the result in readable form."""
         return CheckReport(
             {"faults": ([fault.message for fault in self.faults], self.n_faults)},
             self.warnings,
@@ -84,15 +84,17 @@ def verify(
 ) -> Verification:
     """Reads every record of a file, a list of files, or a folder of shards, with all checks.
 
-    Headers, schema, index, every record and every value in it are held against the format; all
-    that does not fit is listed. ``.atp`` records carry no checksums, so a changed number that is
-    still a number cannot be found. Warnings are about a damaged header slot that another one
-    replaces, bytes behind the last commit, records that overlap, and NaN or infinite values.
+    Headers, schema, index, every record and every value in it are checked against the format, and
+    all violations are listed. ``.atp`` records carry no checksums, so an altered number that is
+    still a valid number cannot be detected. Warnings concern a damaged header slot for which
+    another one substitutes, bytes after the last commit, overlapping records, and NaN or infinite
+    values.
 
     Args:
-        path: as for ``AtpDataset``.
+        path: path or paths, as for ``AtpDataset``.
         max_faults: list at most this many; the others are only counted.
-        progress: show a bar, or a function that is told how many more molecules are done.
+        progress: show a bar, or a function called with the number of molecules done since the last
+            call.
 
     Raises:
         OSError: a file cannot be opened.
@@ -107,7 +109,7 @@ def verify(
                 continue
             try:
                 _verify_records(file, snapshot, result, max_faults, report)
-            except AtompackError as error:  # about the file as a whole
+            except AtompackError as error:  # concerns the whole file
                 _add_fault(result, Fault(file, None, str(error)), max_faults)
     return result
 
@@ -164,7 +166,7 @@ def _verify_records(
 
 
 def _check_overlap(file: str, snapshot: AtpSnapshot, result: Verification, max_faults: int) -> bool:
-    """Whether the records may be read: of many that share bytes, that could take for ever."""
+    """True if the records may be read; with many that share bytes, it could take forever."""
     space = AtpSpaceUse.measure(file, snapshot)
     if space.stored_bytes <= space.record_area:
         return True

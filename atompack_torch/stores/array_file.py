@@ -25,33 +25,34 @@ from atompack_torch.writers.base import FlushingWriter
 
 
 class ArrayFile(FlushingWriter):
-    """Named arrays in one file with the layers that were laid over it.
+    """Named arrays in one file, together with the layers written over it.
 
         with ArrayFile("data.af", "x") as file:
             file.define("jan", "float32", (50, 168), chunk_shape=(50, 24), fill_value=float("nan"))
             file.write("jan", values)
 
-    Opened for reading it sees the layers that exist then. Opened for writing, changes are pending
-    until ``flush``, and ``names``, ``schema`` and ``read`` show them; leaving the ``with`` block
-    flushes, unless an exception leaves it.
+    A handle opened for reading sees the layers that exist at that time. In a handle opened for
+    writing, changes are pending until ``flush``; ``names``, ``schema`` and ``read`` already show
+    them. Leaving the ``with`` block flushes, unless an exception is raised in it.
 
     Args:
-        path: of the base, ending in ``.af``.
-        mode: ``"r"``: read; ``"x"``: make a new file; ``"a"``: go on with one, or make it.
-        codec: of blocks written from now on: ``"zstd"``, ``"lz4"`` or ``"none"``.
-        level: of zstd, -131072 to 22; lz4 has its fast mode only.
+        path: path of the base file, ending in ``.af``.
+        mode: ``"r"``: read; ``"x"``: create a new file; ``"a"``: open an existing file, or create
+            it.
+        codec: codec of blocks written from now on: ``"zstd"``, ``"lz4"`` or ``"none"``.
+        level: zstd level, -131072 to 22; for lz4 only its fast mode is available.
         block_bytes: chunks are compressed together in blocks of about this size.
         durable: ``flush`` waits for the disk; see ``AtlasStore``.
-        max_metadata_bytes: bytes that the footers of all layers may have together.
+        max_metadata_bytes: limit on the total size of the footers of all layers.
         max_unstored_bytes: memory that elements without stored bytes (fill values, empty strings)
-            may take in one ``read``; None: 256 MiB, or 64 times the bytes of the files if that is
-            more. A sparse array that is larger is read in parts (``start``, ``shape``).
+            may take in one ``read``; None: 256 MiB, or 64 times the size of the files if that is
+            more. Read a larger sparse array in parts (``start``, ``shape``).
 
     Raises:
-        OSError: the file cannot be opened; it exists (mode ``"x"``).
+        OSError: the file cannot be opened, or already exists (mode ``"x"``).
         WriterLockedError: another writer has it open.
         CorruptFileError: a layer contradicts the format.
-        UnsupportedFormatError: a version that is not read here.
+        UnsupportedFormatError: the version is not supported.
     """
 
     def __init__(
@@ -97,11 +98,11 @@ class ArrayFile(FlushingWriter):
 
     @property
     def names(self) -> list[str]:
-        """Of the arrays, in the order in which they first appeared."""
+        """Names of the arrays, in the order in which they first appeared."""
         return self._handle().names()
 
     def schema(self, name: str) -> ArraySchema:
-        """How an array is stored.
+        """Storage layout of an array.
 
         Raises:
             FieldError: no such array.
@@ -114,10 +115,10 @@ class ArrayFile(FlushingWriter):
         start: Sequence[int] | None = None,
         shape: Sequence[int] | None = None,
     ) -> Any:
-        """An array, or a slice of it; see ``AtlasStore.read``.
+        """Reads an array, or a slice of it; see ``AtlasStore.read``.
 
         Raises:
-            FieldError: no such array, another number of axes; more unstored elements than
+            FieldError: no such array, a different number of axes, or more unstored elements than
                 ``max_unstored_bytes`` allows.
             CorruptFileError: the file is damaged.
         """
@@ -130,7 +131,7 @@ class ArrayFile(FlushingWriter):
         return schema.loaded(values, counts)
 
     def stats(self) -> dict[str, ArrayStatistics]:
-        """Statistics of each array as of the last flush; none where they are absent or damaged.
+        """Statistics of each array as of the last flush; empty where they are absent or damaged.
 
         Raises:
             FieldError: the file was opened for reading and has been written to since.
@@ -157,21 +158,21 @@ class ArrayFile(FlushingWriter):
         put(self._changing(), values, start, name)
 
     def delete(self, name: str) -> None:
-        """Removes an array; its bytes go with the next ``compact``."""
+        """Removes an array; the next ``compact`` reclaims its space."""
         self._changing().remove(utf8("array", name))
 
     def flush(self) -> None:
-        """Makes all changes visible, together and durably."""
+        """Makes all changes visible atomically and durably."""
         self._changing().flush()
 
     def compact(self) -> None:
-        """Flushes, and makes one layer of all."""
+        """Flushes, and merges all layers into one."""
         self._changing().compact()
 
     def discard(self) -> None:
-        """Lets go of the file; what was not flushed is dropped.
+        """Closes the file and drops unflushed changes.
 
-        A file that this handle made and never flushed is removed.
+        A file that this handle created and never flushed is removed.
         """
         writer, self._writer, self._reader = self._writer, None, None
         if writer is not None:

@@ -1,4 +1,4 @@
-"""How a stored array is laid out."""
+"""Storage layout of an array."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from atompack_torch.stores.stored_values import TEXTS, extents, numbers, texts
 
 
 class ArraySchema(NamedTuple):
-    """How an array is stored.
+    """Storage layout of an array.
 
     Attributes:
         dtype: NumPy's name, or ``"timestamp_ns"`` (int64 nanoseconds since 1970, UTC),
             ``"string"``, ``"binary"``.
         shape: extents, () for a scalar.
-        chunk_shape: elements that are stored as one piece.
-        dimension_names: as whoever defined the array gave them; not always one an axis.
-        fill_value: what elements hold that were never written; None: 0 (strings: ``""``).
+        chunk_shape: extents of the chunks the array is stored in.
+        dimension_names: names given when the array was defined; not always one per axis.
+        fill_value: value of elements that were never written; None: 0 (strings: ``""``).
     """
 
     dtype: str
@@ -36,21 +36,21 @@ class ArraySchema(NamedTuple):
 
     @classmethod
     def of(cls, stored: tuple[str, Any, Any, Any, Any]) -> ArraySchema:
-        """As the native core tells it."""
+        """Builds a schema from the native core's tuple."""
         dtype, shape, chunk_shape, names, fill = stored
         return cls(dtype, tuple(shape), tuple(chunk_shape), tuple(names), fill)
 
     def start(self, given: Sequence[int] | None) -> list[int]:
-        """Where a box begins: at the first element unless it is said."""
+        """Returns the first element of a box: zeros unless given."""
         return [0] * len(self.shape) if given is None else extents("start", given) or []
 
     def box(
         self, start: Sequence[int] | None, shape: Sequence[int] | None
     ) -> tuple[list[int], list[int]]:
-        """Where a slice begins, and its extents: both clamped to the array.
+        """Returns the start and extents of a slice, both clamped to the array.
 
         Raises:
-            FieldError: another number of axes.
+            FieldError: a different number of axes.
         """
         first, counts = self.start(start), extents("shape", shape)
         for given in (first, counts):
@@ -61,12 +61,12 @@ class ArraySchema(NamedTuple):
         return first, rest if counts is None else list(map(min, counts, rest))
 
     def loaded(self, values: Any, shape: Sequence[int]) -> Any:
-        """What the native core read, as a tensor; texts as they are."""
+        """Converts data read by the native core to a tensor; strings are returned unchanged."""
         if self.dtype in TEXTS:
             return values
         name = "int64" if self.dtype == "timestamp_ns" else self.dtype
         dtype = getattr(torch, name)
-        if len(values) == 0:  # such bytes have no stride that a view of wider items could take
+        if len(values) == 0:  # an empty buffer cannot be viewed with wider items
             return torch.empty(list(shape), dtype=dtype)
         return torch.from_numpy(values).view(dtype).reshape(list(shape))
 
@@ -77,17 +77,17 @@ def put(writer: Any, values: Any, start: Sequence[int] | None, *place: str) -> N
     Args:
         writer: an ``AtlasWriter`` or an ``ArrayFileWriter``.
         values: see ``AtlasStore.write``.
-        start: where the box begins; None: at the first element.
-        place: what the writer calls the array.
+        start: first element of the box along each axis; None: 0.
+        place: name by which the writer identifies the array.
 
     Raises:
-        FieldError: values that the dtype does not hold; a box that does not lie in the array.
+        FieldError: the dtype cannot represent the values, or the box extends beyond the array.
     """
     for name in place:
         utf8("name", name)
     given = host_array("values", values) if isinstance(values, Tensor) else values
     check_unmasked("values", given)
-    # Most arrays are written as a whole and need no conversion.
+    # Most arrays are written whole and need no conversion.
     as_it_is = start is None and isinstance(given, np.ndarray)
     if as_it_is and writer.write_as_they_lie(*place, given):
         return

@@ -1,4 +1,4 @@
-"""What a flush noted of an array."""
+"""Statistics of a stored array, as computed when it was flushed."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Bound = int | float | str | np.datetime64
 
 
 class ArrayStatistics(NamedTuple):
-    """What a flush noted of an array.
+    """Statistics of a stored array, as computed when it was flushed.
 
     Attributes:
         min: the smallest value that differs from the fill value; strings as ``bytes``; None if
             there is none.
-        max: the largest one.
-        null_count: elements that are the fill value, or were never written.
-        row_count: elements.
+        max: the largest such value.
+        null_count: number of elements that equal the fill value or were never written.
+        row_count: number of elements.
     """
 
     min: int | float | bytes | None
@@ -44,15 +44,15 @@ def _short(bound: int | float | bytes | None) -> str:
 
 
 def check_bounds(where: str, stored: Iterable[tuple[Any, Any, int, int]], *bounds: Any) -> None:
-    """Refuses bounds that the values of an array cannot be compared with.
+    """Rejects bounds that cannot be compared with the values of an array.
 
     Args:
-        where: what errors call the array.
-        stored: (min, max, nulls, rows) of an array in each dataset.
-        bounds: as ``comparable`` gives them.
+        where: name of the array in error messages.
+        stored: (min, max, null_count, row_count) of the array in each dataset.
+        bounds: results of ``comparable``.
 
     Raises:
-        FieldError: numbers for an array of strings, or strings for one of numbers.
+        FieldError: numeric bounds for an array of strings, or the reverse.
         TypeError: a bound is neither a number nor a string.
     """
     given = [bound for bound in bounds if bound is not None]
@@ -67,7 +67,7 @@ def check_bounds(where: str, stored: Iterable[tuple[Any, Any, int, int]], *bound
 
 
 def comparable(bound: Bound | None) -> Any:
-    """A bound as statistics hold values: texts as bytes, moments as nanoseconds."""
+    """Converts a bound to the form of statistics: strings as bytes, timestamps as nanoseconds."""
     if isinstance(bound, str):
         return utf8("min, max", bound).encode()
     if isinstance(bound, np.datetime64):
@@ -76,7 +76,7 @@ def comparable(bound: Bound | None) -> Any:
 
 
 def may_match(stored: tuple[Any, Any, int, int] | None, least: Any, most: Any) -> bool:
-    """Whether an array of which this was noted may hold a value from least to most."""
+    """True if an array with these statistics may hold a value from ``least`` to ``most``."""
     if stored is None or (least is None and most is None):
         return True
     low, high, _, _ = stored

@@ -1,4 +1,4 @@
-"""Changes of an ATLAS store."""
+"""Modification of ATLAS stores."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from atompack_torch.writers.base import FlushingWriter
 
 
 class StoreChanges(FlushingWriter):
-    """The part of a store's handle that changes it."""
+    """Mixin with the methods of a store handle that modify the store."""
 
     _path: str
     _mode: Literal["r", "a", "x"]
@@ -44,7 +44,7 @@ class StoreChanges(FlushingWriter):
             return handle.find_datasets(datasets)
         except FieldError as error:
             raise FieldError(f"{self._path}: {error}") from None
-        except TypeError:  # no strings, or such as UTF-8 cannot hold
+        except TypeError:  # not strings, or not representable in UTF-8
             for name in datasets:
                 utf8(f"{self._path}: dataset", name)
             raise
@@ -53,7 +53,7 @@ class StoreChanges(FlushingWriter):
         """Adds a dataset without arrays.
 
         Raises:
-            FieldError: there is one of this name, or the name is none that a dataset may have.
+            FieldError: the dataset exists already, or the name is not valid for a dataset.
         """
         self._changing().create_dataset(utf8("dataset", name))
 
@@ -70,18 +70,19 @@ class StoreChanges(FlushingWriter):
         """Adds an array to a dataset; its elements are the fill value until they are written.
 
         Args:
-            dataset: its name.
-            array: its name; names that the original library would lose are refused.
-            dtype: NumPy's name, ``"timestamp_ns"``, ``"string"`` or ``"binary"``; or such a dtype.
+            dataset: name of the dataset.
+            array: name of the array; names that the original library would lose are refused.
+            dtype: a dtype or NumPy's name of one, ``"timestamp_ns"``, ``"string"`` or
+                ``"binary"``.
             shape: extents, () for a scalar.
-            dimension_names: one an axis; None: ``dim0``, ``dim1`` and so on.
-            chunk_shape: elements that are stored as one piece; None: the whole array.
-            fill_value: what is missing; None: 0. It is never used for strings.
+            dimension_names: one per axis; None: ``dim0``, ``dim1`` and so on.
+            chunk_shape: extents of the chunks the array is stored in; None: the whole array.
+            fill_value: value of missing elements; None: 0. It is never used for strings.
 
         Raises:
-            FieldError: the dataset has the array already; a name, shape or fill value that cannot
+            FieldError: the dataset has the array already, or the name, shape or fill value cannot
                 be stored.
-            ValueError: no array can have this dtype.
+            ValueError: arrays cannot have this dtype.
         """
         stored = definition(dtype, shape, dimension_names, chunk_shape, fill_value)
         self._changing().define(utf8("dataset", dataset), utf8("array", array), *stored)
@@ -89,17 +90,17 @@ class StoreChanges(FlushingWriter):
     def write(
         self, dataset: str, array: str, values: Any, start: Sequence[int] | None = None
     ) -> None:
-        """Writes a box of elements; chunks that it covers in part are read and completed.
+        """Writes a box of elements; chunks that it covers only partly are read and merged.
 
         Args:
-            dataset: its name.
-            array: its name.
+            dataset: name of the dataset.
+            array: name of the array.
             values: tensor, array or (lists of) numbers, strings or bytes, in the array's rank.
-            start: where the box begins; None: at the first element.
+            start: first element of the box along each axis; None: 0.
 
         Raises:
-            FieldError: no such array; a box that does not lie in it; values that its dtype does
-                not hold.
+            FieldError: no such array, the box extends beyond it, or its dtype cannot represent
+                the values.
         """
         put(self._changing(), values, start, dataset, array)
 
@@ -107,45 +108,46 @@ class StoreChanges(FlushingWriter):
         """Sets an attribute: bool, int (64 bits), float, str or ``numpy.datetime64``.
 
         Raises:
-            FieldError: a value that would not come back as it is: a float that is not finite (in
-                JSON metadata), a string that reads as a moment, an integer of more than 64 bits.
-            TypeError: a value of another kind.
+            FieldError: the value would not survive a round trip: a non-finite float (in JSON
+                metadata), a string that parses as a timestamp, an integer of more than 64 bits.
+            TypeError: the value is of another type.
         """
         place = utf8("dataset", dataset), utf8("attribute", key)
         self._changing().set_attribute(*place, attribute(value))
 
     def delete_array(self, dataset: str, array: str) -> None:
-        """Removes an array from a dataset; its bytes go with the next ``compact``."""
+        """Removes an array from a dataset; the next ``compact`` reclaims its space."""
         self._changing().delete_array(utf8("dataset", dataset), utf8("array", array))
 
     def delete_dataset(self, name: str) -> None:
-        """Removes a dataset with its arrays."""
+        """Removes a dataset and its arrays."""
         self._changing().delete_dataset(utf8("dataset", name))
 
     def flush(self) -> None:
-        """Makes all changes visible, together and durably.
+        """Makes all changes visible atomically and durably.
 
         Raises:
-            OSError: the system refused; the store is as the last flush left it, and the call can
-                be made again. ``ESTALE``: a program that takes no lock, the original say, has
-                written to the store since it was opened; what is pending here cannot be added.
+            OSError: a system call failed; the store is unchanged since the last flush, and the
+                call can be repeated. ``ESTALE``: a program that takes no lock, such as the
+                original library, has written to the store since it was opened; the changes
+                pending here cannot be added.
         """
         self._changing().flush()
         self._native = self._version = None
 
     def compact(self) -> None:
-        """Flushes, and rewrites each variable as one file without what was replaced or deleted."""
+        """Flushes, and rewrites each variable as one file without replaced or deleted data."""
         self._changing().compact()
         self._native = self._version = None
 
     def discard(self) -> None:
-        """Lets go of the files; what was not flushed is dropped.
+        """Closes the files and drops unflushed changes.
 
-        A store that this handle made and never flushed is removed.
+        A store that this handle created and never flushed is removed.
         """
         writer = self._writer
         if writer is not None:
-            self._names = self._variables = None  # with what was pending
+            self._names = self._variables = None  # they included pending changes
         self._native = self._writer = None
         if writer is not None:
             writer.abandon()

@@ -1,4 +1,4 @@
-"""ATLAS stores: thousands of named datasets whose arrays lie together by variable."""
+"""ATLAS stores: thousands of named datasets whose arrays are stored together by variable."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ FORMS = ("json", "json.zst", "json.lz4", "msgpack", "msgpack.zst", "msgpack.lz4"
 
 
 class AtlasStore(StoreChanges, XarrayDatasets):
-    """A folder of datasets.
+    """Handle of an ATLAS store, a folder of named datasets.
 
         with AtlasStore("profiles") as store:
             column = store.scan("temperature", layout="jagged")
@@ -49,39 +49,42 @@ class AtlasStore(StoreChanges, XarrayDatasets):
             store.define_array("cast-1", "temperature", "float32", (50,))
             store.write("cast-1", "temperature", values)
 
-    Opened for reading, a handle goes on showing the same datasets while others write; where it
-    would have to read files of a later flush it raises, and ``refresh`` takes that up. It can be
-    pickled and used in forked processes.
+    A handle opened for reading keeps showing the same datasets while other processes write. It
+    raises when it would have to read files of a later flush; ``refresh`` then moves it to that
+    flush. It can be pickled and used in forked processes.
 
-    Opened for writing, changes are pending until ``flush``, which makes them visible all together:
-    a stop at any moment leaves the store as the last flush left it, or as this one. ``datasets``,
-    ``attrs``, ``schema`` and ``read`` show what is pending; ``scan``, ``stats`` and ``select`` show
-    the last flush. Leaving the ``with`` block flushes, unless an exception leaves it.
+    In a handle opened for writing, changes are pending until ``flush``, which makes them visible
+    atomically: after a crash at any point the store is in the state of the last flush or of this
+    one. ``datasets``, ``attrs``, ``schema`` and ``read`` include pending changes; ``scan``,
+    ``stats`` and ``select`` show the last flush. Leaving the ``with`` block flushes, unless an
+    exception is raised in it.
 
     Args:
         path: the folder.
-        mode: ``"r"``: read; ``"x"``: make a new store; ``"a"``: go on with one, or make it.
-        codec: of blocks written from now on: ``"zstd"``, ``"lz4"``, ``"none"``; None: the store's.
-        level: of zstd, -131072 to 22; lz4 has its fast mode only.
-        block_bytes: chunks are compressed together in blocks of about this size. A block is decoded
-            whole: small ones suit random access, large ones compress better.
-        durable: ``flush`` waits for the disk, so that it survives a loss of power. False: it
-            survives the end of the process at any moment, and costs milliseconds less for each
+        mode: ``"r"``: read; ``"x"``: create a new store; ``"a"``: open an existing store, or create
+            it.
+        codec: codec of blocks written from now on: ``"zstd"``, ``"lz4"``, ``"none"``; None: the
+            store's.
+        level: zstd level, -131072 to 22; for lz4 only its fast mode is available.
+        block_bytes: chunks are compressed together in blocks of about this size. A block is always
+            decoded as a whole: small blocks suit random access, large ones compress better.
+        durable: ``flush`` waits for the disk, so that it survives a power failure. False: it
+            survives only the end of the process, at any point, and saves milliseconds per
             variable.
-        metadata: form of a new store's metadata file: ``"json"`` or ``"msgpack"``, perhaps with
-            ``".zst"`` or ``".lz4"`` behind it.
-        max_metadata_bytes: bytes that the metadata file may have, decompressed, and the footers of
-            each variable.
+        metadata: format of a new store's metadata file: ``"json"`` or ``"msgpack"``, optionally
+            followed by ``".zst"`` or ``".lz4"``.
+        max_metadata_bytes: limit on the decompressed size of the metadata file, and on the footers
+            of each variable.
         max_unstored_bytes: memory that elements without stored bytes (fill values) may take in one
             ``read`` or, for each array, one ``scan``; None: 256 MiB, or 64 times the bytes of the
-            array's files. Larger sparse arrays are read in parts (``start``, ``shape``).
+            array's files. Read larger sparse arrays in parts (``start``, ``shape``).
 
     Raises:
-        FileNotFoundError: no such folder, or one without metadata (mode ``"r"``).
-        OSError: the folder or a file cannot be opened; it exists (mode ``"x"``).
+        FileNotFoundError: no such folder, or it has no metadata (mode ``"r"``).
+        OSError: the folder or a file cannot be opened, or the store already exists (mode ``"x"``).
         WriterLockedError: another writer has the store open.
         CorruptFileError: the metadata contradict the format.
-        UnsupportedFormatError: a version that is not read here, or something of another format.
+        UnsupportedFormatError: the version is not supported, or the path is of another format.
     """
 
     def __init__(
@@ -134,7 +137,7 @@ class AtlasStore(StoreChanges, XarrayDatasets):
             warnings.warn(text, stacklevel=2)
 
     def _reader(self) -> AtlasReader:
-        # Without a lock (a fork could inherit it locked): opening twice does no harm.
+        # No lock, which a fork could inherit in the locked state; opening twice is harmless.
         native = self._native
         if native is None:
             native = self._opened(self._version)
@@ -148,7 +151,7 @@ class AtlasStore(StoreChanges, XarrayDatasets):
         return native
 
     def _last_flush(self) -> AtlasStore:
-        """A handle of its own for reading, at the last flush that this one shows."""
+        """Opens a separate read handle at the last flush that this handle shows."""
         native = self._reader()
         view = AtlasStore.__new__(AtlasStore)
         state = {"_path": self._path, "_version": native.version, "_mode": "r"}
@@ -157,7 +160,7 @@ class AtlasStore(StoreChanges, XarrayDatasets):
         return view
 
     def _handle(self) -> AtlasReader | AtlasWriter:
-        """Knows what is there: with what is pending, where this handle writes."""
+        """Native handle that shows the current state, pending changes of a writer included."""
         return self._reader() if self._writer is None else self._writer
 
     def __getstate__(self) -> dict[str, Any]:
@@ -172,16 +175,16 @@ class AtlasStore(StoreChanges, XarrayDatasets):
 
     @property
     def path(self) -> str:
-        """The folder."""
+        """Path of the folder."""
         return self._path
 
     @property
     def datasets(self) -> list[str]:
-        """Names, in stored order."""
+        """Names of the datasets, in stored order."""
         return list(self._dataset_names())
 
     def _flushed_names(self) -> list[str]:
-        """Of the datasets that the reader numbers."""
+        """Names of the flushed datasets, in the order of the reader's numbering."""
         return self._dataset_names() if self._writer is None else self._reader().dataset_names()
 
     def _dataset_names(self) -> list[str]:
@@ -191,7 +194,7 @@ class AtlasStore(StoreChanges, XarrayDatasets):
 
     @property
     def arrays(self) -> list[str]:
-        """Names of the arrays that any dataset has, sorted."""
+        """Names of the arrays of all datasets, sorted."""
         return sorted(self._variable_numbers())
 
     def arrays_of(self, dataset: str) -> list[str]:
@@ -211,7 +214,7 @@ class AtlasStore(StoreChanges, XarrayDatasets):
         return self._variables
 
     def _stored_variable(self, array: str) -> int:
-        """Its number to the reader: what was flushed."""
+        """Returns the reader's number for a flushed array."""
         if self._writer is None:
             return self._variable(array)
         try:
@@ -237,14 +240,14 @@ class AtlasStore(StoreChanges, XarrayDatasets):
         return self._handle().attributes(self._number(dataset))
 
     def schema(self, array: str, dataset: str | None = None) -> Any:
-        """How an array is stored.
+        """Storage layout of an array.
 
         Args:
             array: its name.
-            dataset: of which dataset; None: of all that have it.
+            dataset: name of one dataset; None: all that have the array.
 
         Returns:
-            An ``ArraySchema``, or a dict of them by dataset.
+            An ``ArraySchema``, or a dict from dataset to ``ArraySchema``.
 
         Raises:
             FieldError: no such array or dataset.
@@ -271,20 +274,21 @@ class AtlasStore(StoreChanges, XarrayDatasets):
         start: Sequence[int] | None = None,
         shape: Sequence[int] | None = None,
     ) -> Any:
-        """One array of one dataset, or a slice of it.
+        """Reads one array of one dataset, or a slice of it.
 
         Args:
-            dataset: its name.
-            array: its name.
+            dataset: name of the dataset.
+            array: name of the array.
             start: the first element along each axis; None: 0.
-            shape: how many, clamped to the array; None: to the end.
+            shape: number of elements along each axis, clamped to the array; None: to the end.
 
         Returns:
             A tensor of the stored dtype, timestamps as int64 nanoseconds; strings and binary values
-            as ``str`` or ``bytes``, in lists for each axis.
+            as ``str`` or ``bytes`` in lists nested once per axis.
 
         Raises:
-            FieldError: no such dataset or array, another number of axes; see max_unstored_bytes.
+            FieldError: no such dataset or array, a different number of axes, or
+                ``max_unstored_bytes`` is exceeded.
             CorruptFileError: the file is damaged.
         """
         if self._writer is not None:
@@ -308,26 +312,26 @@ class AtlasStore(StoreChanges, XarrayDatasets):
         *,
         num_threads: int | None = None,
     ) -> ColumnScan:
-        """The same slice of one array over many datasets.
+        """Reads the same slice of one array from many datasets.
 
-        Each block that holds a piece of it is decompressed once, on threads.
+        Each block that holds a part of it is decompressed once, on several threads.
 
         Args:
-            array: its name.
-            datasets: names, or numbers as ``datasets`` counts them, in any order, repeats allowed;
-                or a mask, a bool for each dataset; None: all, in stored order.
+            array: name of the array.
+            datasets: names, or indices into ``datasets``, in any order, repeats allowed; or a bool
+                mask with one entry per dataset; None: all, in stored order.
             start: the first element along each axis; None: 0.
-            shape: how many, clamped to each array; None: to the end.
+            shape: number of elements along each axis, clamped to each array; None: to the end.
             layout: see ``ColumnScan``.
-            dtype: cast numbers in the copy: floats and integers to floats, integers to integers
-                that hold every one of them.
-            num_threads: at most as many; None: as many as torch uses.
+            dtype: cast numbers while copying: floats and integers to floats, integers to integer
+                dtypes that can represent all of them.
+            num_threads: maximum number of threads; None: as many as torch uses.
 
         Raises:
-            FieldError: no such array or dataset; shapes or dtypes differ where the layout joins
-                them; another number of axes; a cast that loses range.
-            IndexError: a number is out of range, or a mask has another length.
-            TypeError: ``datasets`` are neither names nor integers nor a mask.
+            FieldError: no such array or dataset, shapes or dtypes differ where the layout joins
+                them, a different number of axes, or a cast that loses range.
+            IndexError: an index is out of range, or the mask has the wrong length.
+            TypeError: ``datasets`` is neither names nor integers nor a mask.
             CorruptFileError: a file is damaged.
         """
         scans = self.scan_many(
@@ -346,7 +350,7 @@ class AtlasStore(StoreChanges, XarrayDatasets):
         *,
         num_threads: int | None = None,
     ) -> dict[str, ColumnScan]:
-        """The same as ``scan`` for several arrays at once; all tensors share one memory."""
+        """Runs ``scan`` for several arrays at once; all tensors share one allocation."""
         scanner = self._scanner(arrays, start, shape, layout, dtype, num_threads)
         reader = self._reader()
         names, rows = self._rows(reader, datasets)
@@ -357,7 +361,7 @@ class AtlasStore(StoreChanges, XarrayDatasets):
         }
 
     def _rows(self, reader: AtlasReader, datasets: Any) -> tuple[list[str], Sequence[int]]:
-        """Names of datasets, and their numbers to the reader."""
+        """Resolves a selection of datasets to their names and the reader's numbers for them."""
         names = self._flushed_names()
         if datasets is None:
             return names, range(len(names))
@@ -391,9 +395,9 @@ class AtlasStore(StoreChanges, XarrayDatasets):
         )
 
     def stats(self, array: str) -> dict[str, ArrayStatistics]:
-        """What the last flushes noted of an array, by dataset; no data is read.
+        """Stored statistics of an array, by dataset; no data is read.
 
-        Datasets whose array was never written have none.
+        Datasets whose array was never written are left out.
 
         Raises:
             FieldError: no such array.
@@ -412,19 +416,19 @@ class AtlasStore(StoreChanges, XarrayDatasets):
     ) -> list[str]:
         """Datasets whose array may hold a value from ``min`` to ``max``; no data is read.
 
-        Judged by the stored statistics, which leave fill values out: those without statistics may
-        match, those that hold nothing but fill values do not.
+        The decision rests on the stored statistics, which ignore fill values: arrays without
+        statistics may match, arrays that hold only fill values do not.
 
         Args:
-            array: its name.
-            min: the least value that is looked for; None: no bound.
-            max: the largest one.
+            array: name of the array.
+            min: lower bound, inclusive; None: no bound.
+            max: upper bound, inclusive; None: no bound.
 
         Returns:
             Names, in stored order.
 
         Raises:
-            FieldError: no such array; a number for an array of strings, or the other way round.
+            FieldError: no such array, or a numeric bound for an array of strings or the reverse.
             TypeError: a bound is neither a number nor a string nor a ``datetime64``.
         """
         variable = self._stored_variable(array)
@@ -439,7 +443,7 @@ class AtlasStore(StoreChanges, XarrayDatasets):
         ]
 
     def refresh(self) -> bool:
-        """Takes up what was flushed since; True if there was anything."""
+        """Moves to the latest flush; True if there was a newer one."""
         native = self._opened(None)
         if is_news := native.version != self._version:
             self._native, self._version = native, native.version

@@ -1,4 +1,4 @@
-"""What a scan over many datasets of a store gives."""
+"""Result of a scan over many datasets of a store."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ LAYOUTS = ("stacked", "jagged", "list")
 
 @dataclass(frozen=True, repr=False)
 class ColumnScan:
-    """One array of D datasets.
+    """Values of one array in D datasets.
 
     Attributes:
         values: layout ``"stacked"``: (D, *shape), rows of datasets without the array are NaN (0 for
-            integers) and masked; ``"jagged"``: (sum of lengths, *rest), one dataset after another
-            along the first axis; ``"list"``: D tensors, each in its own shape, None where the array
-            is missing. Strings and binary values: a list with one entry a dataset (``"jagged"``:
-            one a value) of ``str`` or ``bytes``, in lists for each axis. Timestamps are int64
-            nanoseconds since 1970 (UTC).
+            integers) and masked; ``"jagged"``: (sum of lengths, *rest), concatenated along the
+            first axis; ``"list"``: D tensors, each in its own shape, None where the array is
+            missing. Strings and binary values: a list with one entry per dataset (``"jagged"``:
+            one per value) of ``str`` or ``bytes``, in lists nested once per axis. Timestamps are
+            int64 nanoseconds since 1970 (UTC).
         offsets: (D + 1,) int64, layout ``"jagged"``: dataset i has rows ``offsets[i]`` to
             ``offsets[i + 1]``.
-        mask: (D,) bool: which datasets have the array.
-        datasets: their names.
+        mask: (D,) bool, True for datasets that have the array.
+        datasets: names of the datasets.
     """
 
     values: Tensor | list[Any]
@@ -59,7 +59,7 @@ class ColumnScan:
         """The jagged values as a ``torch.nested`` tensor of layout ``torch.jagged``; no copy.
 
         Raises:
-            ValueError: another layout, or strings.
+            ValueError: the layout is not ``"jagged"``, or the values are strings.
         """
         if self.offsets is None or not isinstance(self.values, Tensor):
             raise ValueError('nested: expected a column of numbers with layout="jagged"')

@@ -1,4 +1,4 @@
-"""Values on their way into stored arrays: converted, and never changed by that."""
+"""Lossless conversion of values to the types of stored arrays."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from atompack_torch.batch.host_arrays import host_array
 from atompack_torch.errors import FieldError
 from atompack_torch.options import utf8
 
-# Names of element types that arrays may have; "timestamp_ns" is int64 nanoseconds since 1970.
+# Names of the supported element types; "timestamp_ns" is int64 nanoseconds since 1970.
 NUMERIC = (
     *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
     *("float32", "float64", "timestamp_ns"),
@@ -24,10 +24,10 @@ DTYPES = (*NUMERIC, *TEXTS)
 
 
 def checked_dtype(dtype: Any) -> str:
-    """The name of an element type, given as such, as NumPy's or as torch's.
+    """Returns the name of an element type given by name or as a NumPy or torch dtype.
 
     Raises:
-        ValueError: no array can have it.
+        ValueError: arrays cannot have this dtype.
     """
     name = dtype if isinstance(dtype, str) else str(dtype).removeprefix("torch.")
     if not isinstance(dtype, str) and not name.startswith(("int", "uint", "float")):
@@ -40,10 +40,10 @@ def checked_dtype(dtype: Any) -> str:
 
 
 def checked_fill(dtype: str, fill: Any) -> int | float | str | None:
-    """A fill value in the type that an array of this dtype stores it in.
+    """Converts a fill value to the type in which an array of this dtype stores it.
 
     Raises:
-        FieldError: it is no value of the dtype.
+        FieldError: it is not a value of the dtype.
     """
     if fill is None:
         return None
@@ -63,11 +63,11 @@ def definition(
     chunk_shape: Sequence[int] | None,
     fill_value: Any,
 ) -> tuple[str, list[int], list[str] | None, list[int] | None, int | float | str | None]:
-    """What an array is to be, as the native core takes it.
+    """Builds the definition of an array in the form that the native core takes.
 
     Raises:
-        ValueError: no array can have this dtype.
-        FieldError: the fill value is no value of it, or there is not one name an axis.
+        ValueError: arrays cannot have this dtype.
+        FieldError: the fill value is not a value of it, or there is not one name per axis.
     """
     name = checked_dtype(dtype)
     names = None
@@ -85,10 +85,10 @@ def definition(
 
 
 def extents(name: str, given: Sequence[int] | None) -> list[int] | None:
-    """Extents as the native core takes them.
+    """Converts extents to the form that the native core takes.
 
     Raises:
-        TypeError: one is no integer.
+        TypeError: one is not an integer.
         ValueError: one is negative.
     """
     if given is None:
@@ -105,17 +105,17 @@ def extents(name: str, given: Sequence[int] | None) -> list[int] | None:
 
 
 def numbers(dtype: str, values: Any) -> np.ndarray[Any, Any]:
-    """A contiguous array of a stored numeric dtype (timestamps as int64).
+    """Converts values to a contiguous array of a stored numeric dtype (timestamps as int64).
 
     Args:
         dtype: one of ``NUMERIC``.
-        values: an array, a tensor, a number or lists of numbers. Integers go into any dtype that
-            holds their values, floats into floats (float64 is rounded to float32, as long as that
-            makes no infinity of a number); timestamps are ``datetime64`` of any unit, or integers
-            in nanoseconds. Nothing may be masked.
+        values: an array, a tensor, a number or lists of numbers. Integers are accepted for any
+            dtype that can represent them, floats for floating dtypes (float64 is rounded to
+            float32 as long as a finite number stays finite); timestamps are ``datetime64`` of any
+            unit, or integers in nanoseconds. Masked values are not allowed.
 
     Raises:
-        FieldError: a value does not fit, or is of another kind.
+        FieldError: a value does not fit, or is of another type.
     """
     if isinstance(values, Tensor):
         given = host_array("values", values)
@@ -135,14 +135,14 @@ def numbers(dtype: str, values: Any) -> np.ndarray[Any, Any]:
 
 
 def texts(dtype: str, values: Any) -> tuple[list[bytes], tuple[int, ...]]:
-    """Strings or binary values as bytes in row-major order, and their shape.
+    """Encodes strings or binary values as bytes in row-major order; also returns their shape.
 
     Args:
         dtype: ``"string"`` or ``"binary"``.
-        values: ``str`` (or ``bytes``), lists of them in lists for each axis, or a NumPy array.
+        values: ``str`` (or ``bytes``), lists of them nested once per axis, or a NumPy array.
 
     Raises:
-        FieldError: a value is of another kind, or lists differ in length.
+        FieldError: a value is of another type, or lists differ in length.
     """
     flat: list[bytes] = []
     shape = _flatten(dtype, values, flat)
@@ -175,10 +175,10 @@ def _encoded(dtype: str, value: str | bytes) -> bytes:
 
 
 def attribute(value: Any) -> Any:
-    """An attribute as the native core takes it.
+    """Converts an attribute to the form that the native core takes.
 
     Raises:
-        TypeError: no attribute can have this value.
+        TypeError: the value is of a type that attributes cannot have.
         FieldError: an integer of more than 64 bits.
     """
     if isinstance(value, np.datetime64):

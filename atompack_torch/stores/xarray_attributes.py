@@ -1,8 +1,9 @@
-"""Attributes of xarray's datasets as those of stores, by the conventions of atlas-python.
+"""Conversion of xarray attributes to store attributes, following atlas-python's conventions.
 
-Attributes of a variable are attributes ``VARIABLE.ATTRIBUTE`` of the dataset. What is no plain
-value, or would not come back as it is, is stored as ``json:`` and its JSON. ``_pyatlas_coords``
-lists the coordinates. ``_FillValue`` is no attribute but the fill value of the array.
+Attributes of a variable become attributes ``VARIABLE.ATTRIBUTE`` of the dataset. A value that is
+not a plain one, or would not survive a round trip, is stored as ``json:`` followed by its JSON.
+``_pyatlas_coords`` lists the coordinates. ``_FillValue`` is not stored as an attribute: it is the
+fill value of the array.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _JSON = "json:"
 def parted(
     stored: Mapping[str, Any], variables: Sequence[str]
 ) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
-    """Attributes of the variables, and of the dataset."""
+    """Splits stored attributes into those of the variables and those of the dataset."""
     of_variables: dict[str, dict[str, Any]] = {}
     own: dict[str, Any] = {}
     for key, value in stored.items():
@@ -46,11 +47,11 @@ def _decoded(value: Any) -> Any:
     try:
         return json.loads(value[len(_JSON) :])
     except ValueError:
-        return value  # a text that happens to begin so
+        return value  # a string that happens to have this prefix
 
 
 def flattened(dataset: xarray.Dataset, variables: Sequence[Any]) -> Iterator[tuple[str, Any]]:
-    """Attributes of the dataset and of these variables, as a store has them."""
+    """Yields the attributes of the dataset and of these variables in the form of a store."""
     for variable in variables:
         for key, value in dataset.variables[variable].attrs.items():
             if key != FILL:
@@ -61,7 +62,7 @@ def flattened(dataset: xarray.Dataset, variables: Sequence[Any]) -> Iterator[tup
 
 
 def _encoded(key: str, value: Any) -> Any:
-    """As it is where it comes back so, else as JSON."""
+    """Returns a value unchanged if it survives a round trip, else its JSON."""
     if isinstance(value, np.ndarray):
         value = value.item() if value.ndim == 0 else value.tolist()
     elif isinstance(value, np.generic) and not isinstance(value, np.datetime64):
@@ -88,7 +89,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _reads_as_moment(text: str) -> bool:
-    """Perhaps: texts that begin like a date and a time are not stored as they are."""
+    """True if a string begins like a date and a time, and so might be read as a timestamp."""
     return len(text) >= 20 and text[:4].isdigit() and text[4] == "-" and text[10] in "Tt "
 
 

@@ -1,4 +1,4 @@
-"""Datasets of ATLAS stores as xarray has them, by the conventions of atlas-python."""
+"""Conversion between ATLAS datasets and xarray, following the conventions of atlas-python."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ _NUMBERS |= {np.dtype("f4"), np.dtype("f8")}
 
 
 class XarrayDatasets:
-    """The part of a store's handle that knows xarray."""
+    """Mixin with the methods of a store handle that convert to and from xarray."""
 
     def to_xarray(self, dataset: str, arrays: Sequence[str] | None = None) -> xarray.Dataset:
-        """One dataset, read whole, as xarray has it; needs the extra ``xarray``.
+        """Reads one dataset completely into an xarray dataset; needs the extra ``xarray``.
 
-        Coordinates, dimensions, attributes of variables and ``_FillValue`` come back as
-        ``from_xarray``, or atlas-python, stored them.
+        Coordinates, dimensions, attributes of variables and ``_FillValue`` are restored as
+        ``from_xarray`` or atlas-python stored them.
 
         Args:
-            dataset: its name.
-            arrays: names; None: all.
+            dataset: name of the dataset.
+            arrays: names of the arrays to read; None: all.
 
         Raises:
-            FieldError: no such dataset or array; dimensions of arrays contradict each other.
+            FieldError: no such dataset or array, or the dimensions of arrays are inconsistent.
         """
         return _read(cast("AtlasStore", self), dataset, arrays)
 
@@ -51,17 +51,18 @@ class XarrayDatasets:
         chunks: Mapping[str, Sequence[int]] | None = None,
         fill_value: Any = None,
     ) -> None:
-        """Adds a dataset of xarray, as atlas-python does it; needs the extra ``xarray``.
+        """Adds an xarray dataset the way atlas-python does; needs the extra ``xarray``.
 
         Args:
-            name: of the new dataset.
-            dataset: numbers, moments and strings; its chunks of dask are written one by one.
-            chunks: chunk shapes by variable; else those of dask, or of the file it came from.
-            fill_value: what is missing: one value for all numbers, or a dict by variable; else
-                ``_FillValue`` among the attributes, NaN, NaT and ``""``.
+            name: name of the new dataset.
+            dataset: numbers, timestamps and strings; dask chunks are written one by one.
+            chunks: chunk shapes by variable; default: those of dask, or of the file it came from.
+            fill_value: value of missing elements: one for all numeric variables, or a dict by
+                variable; default: the attribute ``_FillValue``, else NaN, NaT and ``""``.
 
         Raises:
-            FieldError: names, dtypes or attributes that cannot be stored; a dataset of this name.
+            FieldError: names, dtypes or attributes cannot be stored, or the dataset exists
+                already.
         """
         _add(cast("AtlasStore", self), name, dataset, chunks, fill_value)
 
@@ -102,7 +103,7 @@ def _variable(
 
 
 def _dimensions(names: Sequence[str], rank: int) -> list[str]:
-    """Those that were given, if there is one an axis and no two are alike."""
+    """Returns the given names if there is one per axis and they are distinct."""
     if len(names) == rank and len(set(names)) == rank and all(names):
         return list(names)
     return [f"dim{axis}" for axis in range(rank)]
@@ -113,7 +114,7 @@ def _is_usual(dtype: str, fill: Any) -> bool:
 
 
 def _usual_fill(dtype: str) -> Any:
-    """What stands for missing values where nothing else is said; None: nothing does."""
+    """Default fill value of a dtype; None if it has none."""
     if dtype.startswith("float"):
         return math.nan
     return {"timestamp_ns": _NOT_A_TIME, "string": ""}.get(dtype)
@@ -184,7 +185,7 @@ def _write(
 
 
 def _chunk_shape(variable: xarray.Variable) -> list[int] | None:
-    """That of dask, else the one that the file had; None: the whole array."""
+    """Chunk shape from dask, else from the source file; None: the whole array."""
     if variable.chunks is not None:
         return [max(max(sizes), 1) for sizes in variable.chunks]
     sizes = variable.encoding.get("preferred_chunks", {})
@@ -197,7 +198,7 @@ def _chunk_shape(variable: xarray.Variable) -> list[int] | None:
 
 
 def _parts(variable: xarray.Variable) -> Iterator[tuple[list[int], np.ndarray[Any, Any]]]:
-    """Chunks of dask one after the other, so that one at a time is in memory."""
+    """Yields dask chunks one by one, so that only one is in memory at a time."""
     if variable.chunks is None:
         yield [0] * variable.ndim, variable.values
         return
@@ -208,7 +209,7 @@ def _parts(variable: xarray.Variable) -> Iterator[tuple[list[int], np.ndarray[An
 
 
 def _texts(name: str, values: np.ndarray[Any, Any], fill: Any) -> np.ndarray[Any, Any]:
-    """Missing ones as the fill value, as there is nothing else for them."""
+    """Replaces missing strings by the fill value, the only representation they have."""
     texts = [_text(name, value) for value in values.astype(object).reshape(-1)]
     if None in texts:
         warnings.warn(f"variable {name!r}: missing strings are stored as {fill!r}", stacklevel=5)

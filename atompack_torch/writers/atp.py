@@ -1,4 +1,4 @@
-"""Writing ``.atp`` files."""
+"""Writer of ``.atp`` files."""
 
 from __future__ import annotations
 
@@ -29,40 +29,40 @@ class AtpWriter(WriterBase):
             for batch in batches:
                 writer.write(batch)
 
-    ``flush()`` is the commit point: when it returns, what was written is durable, and whatever
-    happens later, the file opens at that commit or a later complete one. Leaving the ``with`` block
-    commits; leaving it by an exception commits nothing more, and where nothing was committed
-    before, no file is left behind. Readers are never disturbed: those that are open go on with
-    their generation, ``ds.refresh()`` takes up the new one.
+    ``flush()`` is the commit point: once it returns, everything written so far is durable, and
+    whatever happens later, the file opens at that commit or a later complete one. Leaving the
+    ``with`` block commits; if an exception is raised in it, nothing more is committed, and a file
+    without any commit is removed. Readers are never disturbed: open readers keep their generation,
+    and ``ds.refresh()`` moves them to the new one.
 
-    A file has one writer at a time, in one process or several. Values are stored as they are, in
-    their own types; only types that the format does not have are widened (float16 to float32, small
-    integers and booleans to int32, numbers of molecules to float64 and int64). All molecules of
-    a file share the type of their positions, and a key stands for one type: what clashes is refused
-    before anything of the call is written, and the writer stays usable.
+    A file has one writer at a time, across all processes. Values are stored unchanged in their own
+    types; only types that the format lacks are widened (float16 to float32, small integers and
+    booleans to int32, scalars of molecules to float64 and int64). All molecules of a file share the
+    dtype of their positions, and each key has one type: a conflicting value is rejected before
+    anything of the call is written, and the writer stays usable.
 
-    Molecules are compressed and written by threads behind the scenes, in bounded memory. After an
-    ``OSError`` (a full disk) the file stays at its last commit and nothing that was accepted is
-    lost: once there is room, calls go on where they stopped.
+    Molecules are compressed and written by background threads, in bounded memory. After an
+    ``OSError`` (a full disk) the file stays at its last commit and no accepted molecule is lost:
+    once there is space, calls resume from the point of failure.
 
     Args:
-        path: of the file; a symbolic link is followed.
-        codec: ``"none"``, ``"lz4"`` or ``"zstd"``; None: that of the file when appending, else
+        path: path of the file; a symbolic link is followed.
+        codec: ``"none"``, ``"lz4"`` or ``"zstd"``; None: the file's codec when appending, else
             none.
-        level: of the codec. zstd: -131072 to 22. lz4: 0 to 2 its fast mode, 3 to 12 its
-            high-compression mode (12 is what atompack-db uses). Appending without ``codec`` to
-            a zstd file goes on with the file's.
-        mode: ``"x"``: make a new file, at once; ``"w"``: make a new file that replaces the old one
-            with the first commit (readers of the old one keep it); ``"a"``: append to a file, or
-            make it.
+        level: compression level. zstd: -131072 to 22. lz4: 0 to 2 for its fast mode, 3 to 12 for
+            its high-compression mode (atompack-db uses 12). When appending to a zstd file without
+            ``codec``, the file's level is used.
+        mode: ``"x"``: create a new file immediately; ``"w"``: create a new file that replaces the
+            old one at the first commit (readers of the old one keep it); ``"a"``: append to an
+            existing file, or create it.
 
     Raises:
-        FileExistsError: ``mode="x"`` and something stands at the path; with ``mode="w"`` from the
-            first commit, if somebody made a file there since the writer was opened.
+        FileExistsError: ``mode="x"`` and the path exists; with ``mode="w"``, raised by the first
+            commit if a file was created there after the writer was opened.
         WriterLockedError: another writer has the file open.
-        FieldError: another codec than that of the file that is appended to.
-        ValueError: a level that the codec does not take.
-        CorruptFileError: the file that is appended to is damaged.
+        FieldError: the codec differs from that of the file being appended to.
+        ValueError: the codec does not support the level.
+        CorruptFileError: the file being appended to is damaged.
     """
 
     def __init__(
@@ -86,18 +86,19 @@ class AtpWriter(WriterBase):
             raise file_exists(self._path, "mode='a' appends to it, mode='w' replaces it") from None
 
     def write(self, molecules: Any) -> None:
-        """Appends molecules in their order: all of them, or none if it raises.
+        """Appends molecules in order: all of them, or none if it raises.
 
         Args:
-            molecules: a ``Molecule``, a ``MoleculeBatch``, an ``ase.Atoms`` (as
-                ``MoleculeBatch.from_ase`` takes it), or a sequence of them. What is masked in
-                a batch is absent from the file.
+            molecules: a ``Molecule``, a ``MoleculeBatch``, an ``ase.Atoms`` (as accepted by
+                ``MoleculeBatch.from_ase``), or a sequence of them. Masked values of a batch are
+                absent from the file.
 
         Raises:
-            FieldError: a type, shape or length differs from that of the molecules before, or the
-                format cannot hold it; names the key, and the molecule within this call.
+            FieldError: a type, shape or length differs from that of earlier molecules, or the
+                format does not support it; the message names the key and the molecule's position
+                in this call.
             CorruptFileError: a molecule holds a damaged value.
-            OSError: the file could not take it, or what was written before.
+            OSError: writing these or earlier molecules failed.
         """
         self._write([*_runs(molecules)])
 
@@ -116,7 +117,7 @@ class AtpWriter(WriterBase):
         Args:
             positions: (B, n, 3), or (N, 3) with ``n_atoms``; float32 or float64.
             atomic_numbers: (B, n), (n,) for all, or (N,) with ``n_atoms``; integers 0 to 255.
-            n_atoms: (B,) integers, where the molecules differ in size.
+            n_atoms: (B,) integers, required if molecules differ in size.
             properties: key → (B, ...) array, or a list of ``str``.
             atom_properties: key → (B, n, ...), or (N, ...) with ``n_atoms``.
             labels: ``energy`` (B,), ``forces`` and ``velocities`` (B, n, 3), ``charges`` (B, n),
@@ -124,7 +125,7 @@ class AtpWriter(WriterBase):
                 atom (N, ...) with ``n_atoms``. None means absent.
 
         Raises:
-            FieldError, OSError: as ``write`` does.
+            FieldError, OSError: as for ``write``.
         """
         given = columns.of_arrays(
             positions, atomic_numbers, n_atoms, labels, properties or {}, atom_properties or {}
@@ -139,22 +140,22 @@ class AtpWriter(WriterBase):
         self._opened().write(runs)
 
     def flush(self) -> None:
-        """Commits: when it returns, all molecules written so far are durable and readable.
+        """Commits: once it returns, all molecules written so far are durable and readable.
 
         Raises:
-            OSError: the file stays at its last commit; the call can be made again.
+            OSError: writing failed; the file stays at its last commit, the call can be repeated.
         """
         self._opened().commit(publish=True)
 
     def close(self) -> None:
-        """Commits and lets the file go; the second time nothing happens."""
+        """Commits and closes the file; further calls do nothing."""
         if self._native.is_open:
             self._native.close()
 
     def discard(self) -> None:
-        """Lets the file go as it was at the last commit.
+        """Closes the file as of the last commit.
 
-        A file that this writer made and never committed to is removed.
+        A file that this writer created and never committed to is removed.
         """
         if self._native.is_open:
             self._native.discard()
@@ -165,17 +166,17 @@ class AtpWriter(WriterBase):
         return self._native
 
     def __len__(self) -> int:
-        """Molecules in the file, with those that are not committed yet."""
+        """Number of molecules in the file, including uncommitted ones."""
         return self._opened().n_molecules
 
     @property
     def path(self) -> Path:
-        """Of the file."""
+        """Path of the file."""
         return Path(self._path)
 
     @property
     def codec(self) -> str:
-        """Of the file."""
+        """Codec of the file."""
         return self._opened().codec
 
     def _is_unfinished(self) -> bool:
@@ -187,7 +188,7 @@ class AtpWriter(WriterBase):
 
 
 def _runs(molecules: Any) -> Iterator[columns.StoredRun]:
-    """Neighbours that are views of one batch stay together."""
+    """Groups molecules into runs; adjacent views of one batch form one run."""
     if isinstance(molecules, MoleculeBatch):
         yield columns.stored(columns.of_batch(molecules))
         return
@@ -228,5 +229,5 @@ def _rows_of(batch: MoleculeBatch | None, rows: list[int]) -> Iterator[columns.S
 
 
 def _is_atoms(item: Any) -> bool:
-    ase = sys.modules.get("ase")  # whoever has Atoms has imported it
+    ase = sys.modules.get("ase")  # an Atoms object implies that ase is imported
     return ase is not None and isinstance(item, ase.Atoms)

@@ -10,18 +10,18 @@ Self = TypeVar("Self", bound="WriterBase")
 
 
 class WriterBase:
-    """A writer that either finishes its work or leaves nothing of it."""
+    """Base of writers that either complete their output or leave none."""
 
     def close(self) -> None:
-        """Finishes; does nothing the second time."""
+        """Completes the output; further calls do nothing."""
         raise NotImplementedError
 
     def discard(self) -> None:
-        """Gives up what was not committed yet."""
+        """Discards everything that was not committed."""
         raise NotImplementedError
 
     def _is_unfinished(self) -> bool:
-        """Whether neither of the two was called; also asked of what could not be made."""
+        """True until ``close`` or ``discard`` is called; also works if ``__init__`` failed."""
         raise NotImplementedError
 
     def __del__(self) -> None:
@@ -44,18 +44,18 @@ class WriterBase:
 
 
 class FlushingWriter(WriterBase):
-    """A handle; open for writing, its native writer holds what was not flushed yet."""
+    """Base of store handles; when open for writing, the native writer holds unflushed changes."""
 
     _writer: Any
 
     def flush(self) -> None:
-        """The commit."""
+        """Commits pending changes."""
         raise NotImplementedError
 
     def close(self) -> None:
-        """Lets go of the files: open for writing, after a flush; the second time nothing happens.
+        """Closes the files, after a flush if open for writing; further calls do nothing.
 
-        A store that is open for reading opens them again with the next read.
+        A store that is open for reading reopens them at the next read.
         """
         if self._writer is not None:
             self.flush()

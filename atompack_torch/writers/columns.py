@@ -1,4 +1,4 @@
-"""Molecules as columns of plain arrays: what writers take and converters make."""
+"""Molecules as columns of plain arrays, the form that converters produce and writers accept."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Column(NamedTuple):
 
     Attributes:
         scope: ``BUILTIN``, ``ATOM_PROPERTY`` or ``MOLECULE_PROPERTY`` of ``fields``.
-        key: its name there.
-        values: one array, (N, ...) per atom or (B, ...) per molecule; or a list with one entry a
-            molecule: an array of any shape (per atom: n rows), a ``str``, or None (as a molecule
+        key: name of the field in its scope.
+        values: one array, (N, ...) per atom or (B, ...) per molecule; or a list with one entry per
+            molecule: an array of any shape (per atom: n rows), a ``str``, or None (in a molecule
             property: the value None).
-        mask: (B,) bool, which molecules have the field; None: all of them.
+        mask: (B,) bool, True for molecules that have the field; None: all of them.
     """
 
     scope: int
@@ -49,7 +49,7 @@ class Columns(NamedTuple):
     Attributes:
         positions: (N, 3) float32 or float64.
         atomic_numbers: (N,) integers.
-        ptr: (B + 1,) int64, the first atom of each molecule.
+        ptr: (B + 1,) int64, index of the first atom of each molecule.
         fields: labels and properties.
     """
 
@@ -60,9 +60,9 @@ class Columns(NamedTuple):
 
 
 def of_batch(batch: MoleculeBatch) -> Columns:
-    """The columns of a batch, over the same memory where it is on the CPU.
+    """Returns the columns of a batch, sharing its memory if it is on the CPU.
 
-    Without what is derived from the rest: edges, features, the number of a mixture's source.
+    Derived fields are left out: edges, features, and the source index of a mixture.
     """
     fields = []
     for name, value in batch._fields.items():
@@ -81,10 +81,10 @@ def _entry(value: Any) -> Any:
 
 
 def array_of(tensor: Tensor) -> Array:
-    """NumPy's view of a tensor; bfloat16, which NumPy does not know, is widened.
+    """Views a tensor as a NumPy array; bfloat16, which NumPy lacks, is widened.
 
     Raises:
-        FieldError: NumPy has nothing like it.
+        FieldError: NumPy has no equivalent type.
     """
     return host_array("type", tensor)
 
@@ -97,7 +97,7 @@ def of_arrays(
     properties: Mapping[str, Any],
     atom_properties: Mapping[str, Any],
 ) -> Columns:
-    """The columns of stacked arrays; see ``AtpWriter.write_arrays``."""
+    """Returns the columns of stacked arrays; see ``AtpWriter.write_arrays``."""
     places = _as_array("positions", positions)
     numbers = _as_array("atomic_numbers", atomic_numbers)
     flatten: Callable[[str, Array], Array]
@@ -148,21 +148,21 @@ def _as_array(name: str, value: Any) -> Array:
     return as_array(name, value)
 
 
-# As the native core takes them.
+# A run of molecules in the form that the native core takes.
 StoredColumn = tuple[int, str, Any, "Array | None"]
 StoredRun = tuple[Array, Array, Array, list[StoredColumn], "Array | None"]
 
 
 def stored(columns: Columns, rows: Iterable[int] | None = None) -> StoredRun:
-    """The columns in types that the format has, for the molecules ``rows`` (None: all).
+    """Converts columns to types of the format, for the molecules ``rows`` (None: all).
 
-    What it does not have is widened without loss: float16 to float32, small integers and booleans
-    to int32, numbers of molecules to float64 and int64.
+    Types that the format lacks are widened without loss: float16 to float32, small integers and
+    booleans to int32, scalars of molecules to float64 and int64.
 
     Raises:
-        FieldError: a type that has no such counterpart, a mask of another length, a key or scope
-            that the format cannot have.
-        TypeError: a key is no ``str``.
+        FieldError: a type has no counterpart in the format, a mask has the wrong length, or a key
+            or scope is invalid in the format.
+        TypeError: a key is not a ``str``.
     """
     for column in columns.fields:
         _check_column(column, len(columns.ptr) - 1)
@@ -194,7 +194,7 @@ def _check_column(column: Column, n_molecules: int) -> None:
 
 
 def _check_axes(column: Column, n_atoms: int, n_molecules: int) -> None:
-    """Says what to do about an axis too many; other shapes are checked natively."""
+    """Raises, with a hint, if a column has a surplus axis; other shapes are checked natively."""
     is_label = column.scope == BUILTIN and column.key in BUILTINS
     if not is_label or not isinstance(column.values, np.ndarray):
         return
@@ -251,7 +251,7 @@ _WIDENED: dict[str, type[np.generic]] = {
 
 
 def _plain(name: str, array: Array, floating: bool = False) -> Array:
-    """Contiguous, in native byte order, of a type that the format has."""
+    """Converts an array to a contiguous one in native byte order, of a type of the format."""
     kind = array.dtype.kind + str(array.dtype.itemsize)
     if floating and array.dtype.kind in "biu":
         return converted(name, array, np.float64)
@@ -260,7 +260,7 @@ def _plain(name: str, array: Array, floating: bool = False) -> Array:
     wanted = _WIDENED.get(kind) or (array.dtype.newbyteorder("=") if kind in _KEPT else None)
     if wanted is None:
         raise FieldError(f"type: the format has none for {array.dtype} (field {name!r})")
-    # Not ascontiguousarray alone: it makes a number an array of one.
+    # Not ascontiguousarray alone: it turns a scalar into an array of one element.
     return np.ascontiguousarray(array, dtype=wanted).reshape(array.shape)
 
 

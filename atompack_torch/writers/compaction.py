@@ -1,4 +1,4 @@
-"""Rewriting ``.atp`` files: without dead space, in another codec, order or selection."""
+"""Rewriting of ``.atp`` files: without dead space, in another codec, order or selection."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from atompack_torch.passes.sweeping import Report, reporting
 from atompack_torch.writers.atp import CODECS, Codec
 from atompack_torch.writers.columns import Array
 
-_RUN = 4096  # molecules between two reports
+_RUN = 4096  # molecules between two progress reports
 
 
 def compact(
@@ -37,27 +37,29 @@ def compact(
     level: int | None = None,
     progress: bool | Report = False,
 ) -> None:
-    """Writes the newest generation of ``src`` to a new file, record by record as they are.
+    """Copies the newest generation of ``src`` to a new file, record by record, unchanged.
 
-    What earlier commits left behind is not copied. Every record is checked on the way, and compared
-    with its source before the new file gets its name, so that ``dst`` is whole or not there.
+    Dead space left by earlier commits is not copied. Every record is checked while copying, and
+    compared with its source before the new file gets its name, so that ``dst`` is either complete
+    or absent.
 
     Args:
-        src: a file, a list of files, or a folder of shards, which become one file.
-        dst: the new file. It may be ``src`` itself, which is then replaced; no other file is.
+        src: a file, a list of files, or a folder of shards, merged into one file.
+        dst: the new file. It may be ``src`` itself, which is then replaced; any other existing
+            file is an error.
         codec: ``"none"``, ``"lz4"`` or ``"zstd"``; None: that of the source, whose records are then
-            not compressed anew.
-        order: (m,) numbers of the molecules to keep, in their new order; None: all.
-        level: of the codec; None: that of the source if it has the same codec, else 3.
-        progress: show a bar, or a function that is told how many more molecules are done; each
-            counts twice, when it is copied and when it is compared.
+            not recompressed.
+        order: (m,) indices of the molecules to keep, in their new order; None: all.
+        level: compression level; None: that of the source if it has the same codec, else 3.
+        progress: show a bar, or a function called with the number of molecules done since the last
+            call; each counts twice, once when copied and once when compared.
 
     Raises:
-        FileExistsError: ``dst`` is another file than ``src``.
+        FileExistsError: ``dst`` exists and is not ``src``.
         CorruptFileError: a record or a value of the source is damaged.
         FieldError: the sources differ in codec and ``codec`` is not given, or in the type of
             a field.
-        IndexError: ``order`` names a molecule that there is not.
+        IndexError: an index in ``order`` is out of range.
         WriterLockedError: another writer has ``dst`` open.
     """
     if codec is not None and codec not in CODECS:
@@ -67,10 +69,10 @@ def compact(
     if Path(target).exists() and not in_place:
         raise file_exists(dst, "only the source itself is replaced: choose another path")
     snapshots = [snapshot_of(file) for file in files]
-    native = AtpWriter(target, "w", *_codec_of(snapshots, codec, level))  # locks what it replaces
+    native = AtpWriter(target, "w", *_codec_of(snapshots, codec, level))  # locks the target
     try:
         if in_place:
-            snapshots = [snapshot_of(file) for file in files]  # behind the lock it stays
+            snapshots = [snapshot_of(file) for file in files]  # cannot change while locked
         sources = [
             AtpReader(file, snapshot, "read", False)
             for file, snapshot in zip(files, snapshots, strict=True)
@@ -137,7 +139,7 @@ def _copy(
 
 
 def _pieces(sources: list[AtpReader], numbers: Array) -> Iterator[tuple[int, AtpReader, Array]]:
-    """Short runs of molecules of one file: how many came before, the file, the numbers in it."""
+    """Yields short runs of molecules of one file: number of preceding ones, reader, indices."""
     firsts = np.cumsum([0, *(len(source) for source in sources)])
     for start in range(0, len(numbers), _RUN):
         run = numbers[start : start + _RUN]

@@ -1,4 +1,4 @@
-"""Writing data sets of Atlas shards."""
+"""Writer of Atlas shards."""
 
 from __future__ import annotations
 
@@ -11,42 +11,43 @@ from atompack_torch.errors import file_exists
 from atompack_torch.options import absolute_path, check_level
 from atompack_torch.writers.base import WriterBase
 
-_MOST_THREADS = 8  # that compress
+_MOST_THREADS = 8  # maximum number of compression threads
 
 
 class ShardWriter(WriterBase):
-    """Makes a data set of shards, example by example.
+    """Writes a data set of shards, example by example.
 
         with ShardWriter("train", shard_size=10_000, block_size=100) as writer:
             for image, label in images:
                 writer.write({"image": image, "label": label})
 
     An example is None, a bool, int, float, str or bytes, a NumPy array or scalar, a CPU tensor, or
-    a list, tuple or dict of such values; a ``Molecule`` is written as a dict of its fields. It is
-    converted when it is written: what becomes of the object afterwards does not matter. What is
-    written is what torch_atlas_ds reads, with NumPy 1 and 2 alike.
+    a list, tuple or dict of such values; a ``Molecule`` is written as a dict of its fields. The
+    example is converted by ``write``, so the object may be modified afterwards. The output can be
+    read by torch_atlas_ds, with NumPy 1 and 2 alike.
 
-    Nothing is at ``root`` before the ``with`` block ends (or ``close()`` is called); then all of it
-    is, durably. If the block is left by an exception, nothing is left. With strategy 2 the first
-    shard, with strategy 3 each shard is kept in memory, uncompressed, for its dictionary.
+    Nothing appears at ``root`` until the ``with`` block ends (or ``close()`` is called); then the
+    complete data set does, durably. If an exception is raised in the block, nothing is left. To
+    train the dictionary, strategy 2 keeps the first shard, strategy 3 each shard in memory,
+    uncompressed.
 
     Args:
-        root: the folder to make; the one that it lies in is there.
-        shard_size: examples in a shard; of 0 come an empty shard and then one example a shard.
-        block_size: examples in a block: what is read and decompressed for any one of them.
+        root: the folder to create; its parent must exist.
+        shard_size: examples per shard; 0 gives an empty shard and then one example per shard.
+        block_size: examples per block, the unit that is read and decompressed for any one of them.
         strategy: 0: not compressed; 1: zstd; 2: zstd with one dictionary, trained on the first
-            shard; 3: with one for each shard. With fewer than seven blocks to train on there is
-            none: then 1 is what happens.
-        level: of zstd, -131072 to 22.
+            shard; 3: zstd with one dictionary per shard. With fewer than seven blocks to train on,
+            no dictionary is made, as with 1.
+        level: zstd level, -131072 to 22.
         tensors: ``"tensor"`` stores tensors as such; ``"numpy"`` stores them as arrays: smaller and
-            much quicker to load for torch_atlas_ds, the same to ``ShardDataset``.
-        dictionary: its size as a share of what it is trained for.
-        num_threads: that compress; None: all cores of this process, at most eight.
+            much faster to load with torch_atlas_ds, equivalent for ``ShardDataset``.
+        dictionary: its size as a fraction of its training data.
+        num_threads: number of compression threads; None: all cores of this process, at most eight.
 
     Raises:
-        FileExistsError: something is at ``root``.
-        WriterLockedError: another writer is making it.
-        ValueError: a size, strategy or level out of its range.
+        FileExistsError: ``root`` exists.
+        WriterLockedError: another writer is creating it.
+        ValueError: a size, strategy or level is out of range.
     """
 
     def __init__(
@@ -91,31 +92,31 @@ class ShardWriter(WriterBase):
         """Adds an example.
 
         Raises:
-            TypeError: it holds what is no plain data; names the place. Nothing of the example is
-                written then, and the writer stays usable.
-            UnsupportedFormatError: its block becomes too large to be read; likewise.
-            OSError: the disk is full, say; the data set cannot be finished any more.
+            TypeError: the example holds something other than plain data; the message names its
+                place. Nothing of the example is written, and the writer stays usable.
+            UnsupportedFormatError: its block would be too large to read; otherwise as above.
+            OSError: writing failed, for instance on a full disk; the data set cannot be finished.
         """
         if isinstance(example, Molecule):
             example = {name: example[name] for name in example.keys()}
         self._native.write(example)
 
     def __len__(self) -> int:
-        """Examples written so far."""
+        """Number of examples written so far."""
         return len(self._native)
 
     def close(self) -> None:
-        """Writes what is left and gives the data set its name; does nothing the second time.
+        """Writes the remaining examples and publishes the data set; further calls do nothing.
 
         Raises:
-            FileExistsError: something came to be at ``root`` meanwhile.
-            OSError: something could not be written; nothing is at ``root``.
+            FileExistsError: ``root`` was created by somebody else in the meantime.
+            OSError: writing failed; ``root`` does not exist.
         """
         if self._native.is_open:
             self._native.close()
 
     def discard(self) -> None:
-        """Leaves nothing of the data set."""
+        """Removes everything written so far."""
         self._native.discard()
 
     def _is_unfinished(self) -> bool:

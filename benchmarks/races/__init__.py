@@ -1,4 +1,4 @@
-"""``atompack-torch bench``: how fast batches come out of ``.atp`` files, next to atompack-db.
+"""``atompack-torch bench``: speed of reading batches from ``.atp`` files, beside atompack-db.
 
 ``race.py`` measures, ``readers.py`` holds the data and the contestants. `run` is the command.
 """
@@ -27,7 +27,7 @@ from races.readers import atompack_db, fingerprint, make_atp, ours
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table: ours, theirs, and the ratio that is asked for."""
+    """One line of the table: our speed, theirs, and the required ratio."""
 
     case: str
     required: float | None
@@ -35,7 +35,7 @@ class Row:
     theirs: Standing
 
     def text(self) -> str:
-        """Lay out the line, the ratio first."""
+        """Format the line, the ratio first."""
         mark = ""
         if self.required is not None:
             mark = f"{self.required:g}x {'ok' if self.theirs.ratio >= self.required else 'SHORT'}"
@@ -57,12 +57,12 @@ def _speed(standing: Standing) -> str:
 
 
 def progress(text: str) -> None:
-    """Say on stderr what is going on."""
+    """Print a progress message on stderr."""
     print(f"bench: {text}", file=sys.stderr, flush=True)
 
 
 def warn_if_busy() -> None:
-    """Say so when other work shares the processor: the ratios will mean little."""
+    """Warn if other work shares the processor, which makes the ratios unreliable."""
     load, cores = os.getloadavg()[0], os.cpu_count() or 1
     if load > 0.5 * cores:
         progress(f"the machine is busy (load {load:.1f} on {cores} cores): mind the spread")
@@ -105,7 +105,7 @@ def compare(paths: Mapping[str, Path], options: argparse.Namespace) -> Iterator[
 
 
 def check(paths: Mapping[str, Path], molecules: int) -> None:
-    """Make sure that both sides deliver the same tensors, else their speeds mean nothing."""
+    """Check that both sides deliver the same tensors, else their speeds are not comparable."""
     indices = list(range(0, molecules, max(1, molecules // 64)))
     for codec, path in paths.items():
         mine, other = (
@@ -136,7 +136,7 @@ def bench_files(paths: Sequence[Path], options: argparse.Namespace) -> list[dict
 def _race_files(entries: list[Entry], options: argparse.Namespace) -> list[Standing]:
     try:
         return race(entries, options.rounds, options.seconds)
-    except ValueError as error:  # what atompack-db raises for sections it cannot lay side by side
+    except ValueError as error:  # raised by atompack-db for sections it cannot concatenate
         if len(entries) == 1:
             raise
         progress(f"ours alone, because a reader refused: {error}")

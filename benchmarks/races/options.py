@@ -1,4 +1,4 @@
-"""Options of ``bench`` and of the benchmark scripts; apart from them, so that --help is quick."""
+"""Options of ``bench`` and the benchmark scripts; a separate module, so that --help is fast."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def positive(text: str) -> int:
-    """Read a number from 1."""
+    """Parse an integer of at least 1."""
     number = int(text)
     if number < 1:
         raise argparse.ArgumentTypeError(f"expected a number from 1, got {number}")
@@ -25,7 +25,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def resolve_options(options: argparse.Namespace) -> None:
-    """Let ``--quick`` have its say."""
+    """Apply ``--quick`` to the options."""
     if options.quick:
         options.rounds, options.seconds = min(options.rounds, 3), 0.02
         options.molecules = min(options.molecules, 2000)

@@ -1,10 +1,10 @@
-"""Run contestants in turn, each in a process of its own, and compare their speeds.
+"""Run contestants in turn, each in a separate process, and compare their speeds.
 
-A process of its own, because atompack-db hangs in forked children once their parent has used it,
-and because thread pools disturb each other. Rounds are interleaved (ours, theirs, ours, ...), so
-that a change of the machine's speed hits both sides; the figure that counts is the median of the
-ratios of the rounds. The timed loop asks every tensor of every batch for its address, so that
-nothing counts as delivered before it exists.
+Separate processes are needed because atompack-db hangs in forked children once their parent has
+used it, and because thread pools interfere with each other. Rounds are interleaved (ours, theirs,
+ours, ...), so that a change of the machine's speed affects both sides; the reported figure is the
+median of the ratios of the rounds. The timed loop asks every tensor of every batch for its address,
+so that nothing counts as delivered before it exists.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Setting:
-    """What is read, and how: a random epoch in batches, by a DataLoader or by batch calls alone."""
+    """Benchmark setting: a random epoch in batches, by a DataLoader or by batch calls alone."""
 
     path: Path
     molecules: int
@@ -39,7 +39,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Contestant:
-    """A loader of random epochs, and a call that makes one batch, with ``keys()`` and ``[]``."""
+    """A loader of random epochs, and a function that makes a batch with ``keys()`` and ``[]``."""
 
     loader: Iterable[Any]
     batch: Callable[[list[int]], Any]
@@ -59,7 +59,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Standing:
-    """How one contestant fared; ``ratio`` is the first contestant's speed over this one's."""
+    """Result of one contestant; ``ratio`` is the first contestant's speed over this one's."""
 
     name: str
     ratio: float
@@ -86,7 +86,7 @@ class _Runner:
         return map(self._contestant.batch, chunks)
 
     def run(self, epochs: int) -> float:
-        """Return the seconds for so many random epochs."""
+        """Return the seconds that this many random epochs take."""
         seconds = 0.0
         for _ in range(epochs):
             batches = self._batches()  # the order of batch calls is not part of their cost
@@ -114,7 +114,7 @@ def tensors(batch: Any) -> Iterator[Tensor]:
 
 
 def touch(batch: Any) -> int:
-    """Ask every tensor of a batch for its address; quickly, for this is part of what is timed."""
+    """Ask every tensor of a batch for its address; fast, as it is part of the timed loop."""
     total = 0
     keys = batch.keys()
     for key in keys:
@@ -127,7 +127,7 @@ def touch(batch: Any) -> int:
 def _open(entry: Entry) -> int:
     global _runner
     _runner = _Runner(entry)
-    return _runner.epoch_bytes()  # the first epoch: pages are faulted in, workers started
+    return _runner.epoch_bytes()  # warm-up epoch: faults in pages, starts workers
 
 
 def _run(epochs: int) -> float:
@@ -136,7 +136,7 @@ def _run(epochs: int) -> float:
 
 
 def own_process() -> ProcessPoolExecutor:
-    """One fresh interpreter that runs what it is given, in order."""
+    """Create an executor with one fresh interpreter, which runs its tasks in order."""
     return ProcessPoolExecutor(1, mp_context=get_context("spawn"))
 
 
@@ -158,7 +158,7 @@ class Racer:
         self.speeds: list[float] = []  # molecules/s of every round
 
     def round(self) -> None:
-        """Run for about the time asked for and note the speed."""
+        """Run for about the requested time and record the speed."""
         seconds = self._process.submit(_run, self._epochs).result()
         self.speeds.append(self._epochs * self._molecules / seconds)
 

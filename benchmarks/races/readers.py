@@ -47,14 +47,14 @@ def make_atp(folder: Path, count: int, codecs: Sequence[str] = CODECS) -> dict[s
 
 
 def identity(batch: Any) -> Any:
-    """Collate nothing: the data set makes whole batches itself."""
+    """Return the batch unchanged: the data set makes whole batches itself."""
     return batch
 
 
 def make_loader(
     dataset: Dataset[Any], setting: Setting, collate_fn: Callable[[Any], Any] | None = None
 ) -> DataLoader[Any]:
-    """Make the same DataLoader for everyone: shuffled, its workers kept between epochs."""
+    """Make the DataLoader used for all contestants: shuffled, with persistent workers."""
     return DataLoader(
         dataset,
         batch_size=setting.batch_size,
@@ -67,7 +67,7 @@ def make_loader(
 
 
 def ours(setting: Setting) -> Contestant:
-    """``DataLoader(AtpDataset(path))`` and ``AtpDataset(path).batch``."""
+    """Build the contestant of ``DataLoader(AtpDataset(path))`` and ``AtpDataset(path).batch``."""
     dataset = AtpDataset(setting.path)
     return Contestant(make_loader(dataset, setting), dataset.batch)
 
@@ -75,8 +75,8 @@ def ours(setting: Setting) -> Contestant:
 def torch_batch(flat: Mapping[str, Any], indices: list[int]) -> dict[str, Any]:
     """Turn a flat read into the complete torch batch.
 
-    NumPy does the conversions: at these sizes that is quicker than torch's operators, which also
-    enter a thread pool for ``repeat_interleave``.
+    NumPy does the conversions: at these sizes it is faster than torch's operators, which also use a
+    thread pool for ``repeat_interleave``.
     """
     n_atoms = flat["n_atoms"].astype(np.int64)
     ptr = np.zeros(len(indices) + 1, np.int64)
@@ -102,7 +102,7 @@ def _tensor(value: Any) -> Any:
 
 
 class AtompackDb(Dataset[Any]):
-    """atompack-db behind a DataLoader; opens where it reads, so that it survives a fork."""
+    """atompack-db behind a DataLoader; opens lazily in the reading process, to survive a fork."""
 
     def __init__(self, setting: Setting, convert: Callable[..., Any] = torch_batch) -> None:
         self._setting = setting
@@ -121,13 +121,13 @@ class AtompackDb(Dataset[Any]):
 
 
 def atompack_db(setting: Setting) -> Contestant:
-    """atompack-db's flat read as a complete torch batch, in the process that reads."""
+    """Build the contestant of atompack-db, whose readers make complete torch batches."""
     dataset = AtompackDb(setting)
     return Contestant(make_loader(dataset, setting, identity), dataset.__getitems__)
 
 
 def fingerprint(build: Build, setting: Setting, indices: list[int]) -> dict[str, Any]:
-    """Tell dtype, shape and sum of every tensor in a batch."""
+    """Return dtype, shape and sum of every tensor in a batch."""
     batch = build(setting).batch(indices)
     keys = sorted(batch.keys())
     return {

@@ -22,7 +22,7 @@ _COMMANDS = (build, info, verify, convert_v1)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the commands of the command."""
+    """Adds the subcommands."""
     subparsers = parser.add_subparsers(dest="subcommand", required=True, metavar="COMMAND")
     for module in _COMMANDS:
         command = subparsers.add_parser(
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def needs_torch(options: argparse.Namespace) -> bool:
-    """Tells whether torch is imported before the command runs."""
+    """True if torch is imported before the command runs."""
     return bool(options.subcommand != info.NAME)
 
 

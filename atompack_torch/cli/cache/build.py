@@ -42,7 +42,7 @@ HELP = "compute features of molecules into a new file"
 _LABELS = ["energy", "forces", "cell", "pbc", "name"]
 _SETTINGS = ("rad_order", "rad_cutoff", "ang_order", "ang_cutoff")
 _HDF5 = b"\x89HDF\r\n\x1a\n"
-_PATIENCE = timedelta(days=7)  # of ranks that are done, with one that is not
+_PATIENCE = timedelta(days=7)  # time that finished ranks wait for the others
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -114,7 +114,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def tell(options: argparse.Namespace, cache: TorchCache) -> None:
-    """Prints what was made."""
+    """Prints a summary of the new cache."""
     n_bytes = Path(options.target).stat().st_size
     dtype = cache.info["storage_dtype"]
     if options.json:
@@ -138,7 +138,7 @@ def tell(options: argparse.Namespace, cache: TorchCache) -> None:
 
 @contextmanager
 def _ranks() -> Iterator[int]:
-    """The number of this process among those that torchrun has started."""
+    """Provides the rank of this process among those started by torchrun."""
     if "RANK" not in os.environ or os.environ.get("WORLD_SIZE", "1") == "1":
         yield 0
         return
@@ -155,13 +155,13 @@ def _ranks() -> Iterator[int]:
 
 
 def _cores_of_a_rank() -> int:
-    """Those of this machine, shared with the other processes that torchrun has started on it."""
+    """Number of cores of this machine per process started on it by torchrun."""
     n_processes = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     return max(1, len(os.sched_getaffinity(0)) // n_processes)
 
 
 def _source(paths: list[str], labels: list[str]) -> MoleculeDataset:
-    """The molecules with these labels, where they have them."""
+    """Opens the molecules with those of the labels that they have."""
     from atompack_torch import TorchCacheDataset
     from atompack_torch.inspection.atp import open_files
 
@@ -182,7 +182,7 @@ def _is_hdf5(path: str) -> bool:
 
     if not Path(path).is_file():
         return False
-    check_regular_file(path)  # one in /proc may block
+    check_regular_file(path)  # reading one in /proc may block
     with Path(path).open("rb") as file:
         return file.read(len(_HDF5)) == _HDF5
 
