@@ -77,11 +77,12 @@ def test_bad_data(command: str, fixtures: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_something_that_is_not_installed(
-    fixtures: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
-    assert cli.main(["bench", "--quick"]) == 2
-    assert "pip install atompack-db" in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "ase", None)
+    (tmp_path / "a.traj").write_bytes(b"- of UlmASE-Trajectory")
+    assert cli.main(["convert", str(tmp_path / "a.traj"), str(tmp_path / "b.atp")]) == 2
+    assert "No module named 'ase" in capsys.readouterr().err
 
 
 def test_interrupt(fixtures: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,40 +28,6 @@ UNCONVERTED = (
     "csrc/plan",
     "csrc/collate",
 )
-# Headers of other folders that are not converted yet.
-UNCONVERTED_HEADERS = {
-    "csrc/base/excerpt.h",
-    "csrc/base/lru_cache.h",
-    "csrc/base/utf8.h",
-    "csrc/bindings/atlas_metadata.h",
-    "csrc/formats/array_file/layer/footer_check.h",
-    "csrc/formats/array_file/layer/layer_digest.h",
-    "csrc/formats/array_file/read/grid.h",
-    "csrc/formats/array_file/read/summary.h",
-    "csrc/formats/array_file/write/definition.h",
-    "csrc/formats/atlas_shards/layout.h",
-    "csrc/formats/atlas_store/flush/recovery.h",
-    "csrc/formats/atlas_store/metadata/metadata.h",
-    "csrc/formats/atlas_store/metadata/schema.h",
-    "csrc/formats/atlas_store/metadata/spelling.h",
-    "csrc/formats/atp/inspect.h",
-    "csrc/formats/atp/same_records.h",
-    "csrc/formats/extxyz/frame_head.h",
-    "csrc/formats/extxyz/survey.h",
-    "csrc/formats/extxyz/value.h",
-    "csrc/formats/torch_cache/build/entry_record.h",
-    "csrc/formats/torch_cache/build/journal.h",
-    "csrc/formats/torch_cache/schema.h",
-    "csrc/io/file_system.h",
-    "csrc/io/folder.h",
-    "csrc/io/writable_file.h",
-    "csrc/serial/pickle/memo.h",
-    "csrc/serial/pickle/numpy_calls.h",
-    "csrc/serial/pickle/state.h",
-    "csrc/serial/pickle/torch_calls.h",
-    "csrc/threads/per_process.h",
-    "csrc/threads/process.h",
-}
 CPP_STRING_OR_COMMENT = re.compile(
     r"""R"(?P<tag>[^()\\\s]*)\(.*?\)(?P=tag)" | "(?:\\.|[^"\\\n])*"
     | (?<![0-9a-fA-F])'(?:\\.|[^'\\\n])+'
@@ -141,7 +107,7 @@ def sources(folder: Path, *suffixes: str) -> list[str]:
     paths = sorted(path for path in folder.rglob("*") if path.suffix in suffixes)
     names = [path.relative_to(REPOSITORY).as_posix() for path in paths]
     folders = tuple(f"{folder}/" for folder in UNCONVERTED)
-    return [n for n in names if not n.startswith(folders) and n not in UNCONVERTED_HEADERS]
+    return [n for n in names if not n.startswith(folders)]
 
 
 @pytest.mark.parametrize("name", sources(PACKAGE, ".py"))
