@@ -194,12 +194,12 @@ class TorchCache:
             IndexError, CorruptFileError: as ``load_features``.
             FieldError: a field that the file does not store.
         """
-        for name in fields:
-            there = {"features": self.has_features, FORCE_DERIVATIVES: self.has_force_derivatives}
-            if not there.get(name, True):
-                raise FieldError(f"{self._file}: no {name} are stored (field {name!r})")
         asked = tuple(fields)
         if self._last is None or self._last[0] != asked:
+            there = {"features": self.has_features, FORCE_DERIVATIVES: self.has_force_derivatives}
+            for name in asked:
+                if not there.get(name, True):
+                    raise FieldError(f"{self._file}: no {name} are stored (field {name!r})")
             # Over a copy: a cycle would keep the file mapped until the collector runs.
             self._last = asked, TorchCacheDataset(copy.copy(self), fields=asked)
         batch: MoleculeBatch = self._last[1].batch(indices)
