@@ -108,7 +108,7 @@ def head(paths: Sequence[str], n: int, fields: Sequence[str] | None = None) -> H
     molecules = [dataset[i] for i in range(min(n, len(dataset)))]
     texts = [molecule_text(i, molecule) for i, molecule in enumerate(molecules)]
     texts.append(f"{len(molecules):,} of {len(dataset):,} molecules")
-    documents = [molecule_document(i, molecule) for i, molecule in enumerate(molecules)]
+    documents = (molecule_document(i, molecule) for i, molecule in enumerate(molecules))
     return Head(molecules, documents, "\n".join(texts))
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from atompack_torch.passes.cache_files import attributes_of
 from atompack_torch.passes.sweeping import Report
 
 if TYPE_CHECKING:
+    from atompack_torch.batch.molecule import Molecule
     from atompack_torch.caches.verification import CacheVerification
     from atompack_torch.datasets.torch_cache import TorchCacheDataset
 
@@ -27,8 +29,8 @@ def open_dataset(path: Any, options: Mapping[str, Any]) -> TorchCacheDataset:
     """Opens the molecules of a cache file."""
     from atompack_torch.datasets.torch_cache import TorchCacheDataset
 
-    _check_is_cache(path)
-    return TorchCacheDataset(path, **options)
+    with _opening(path):
+        return TorchCacheDataset(path, **options)
 
 
 def describe(
@@ -48,16 +50,17 @@ def describe(
 
 def head(paths: Sequence[str], n: int, fields: Sequence[str] | None = None) -> Head:
     """Reads the first molecules of each file."""
-    values, documents, lines = [], [], []
+    values, lines = [], []
+    documents: list[tuple[int, Molecule]] = []
     for path in paths:
         dataset = open_dataset(path, {} if fields is None else {"fields": fields})
         for i in range(min(n, len(dataset))):
             molecule = dataset[i]
             values.append(molecule)
-            documents.append(molecule_document(i, molecule))
+            documents.append((i, molecule))
             lines.append(molecule_text(i, molecule))
         lines.append(f"{min(n, len(dataset)):,} of {len(dataset):,} molecules")
-    return Head(values, documents, "\n".join(lines))
+    return Head(values, (molecule_document(*one) for one in documents), "\n".join(lines))
 
 
 def verify(paths: Sequence[str], max_faults: int, progress: bool | Report) -> CacheVerification:
@@ -70,8 +73,10 @@ def verify(paths: Sequence[str], max_faults: int, progress: bool | Report) -> Ca
 
     if len(paths) != 1:
         raise TypeError(f"path: expected one feature cache, got {len(paths)}")
-    _check_is_cache(paths[0])
-    return verify_cache(paths[0], max_faults=max_faults, progress=progress)
+    found = verify_cache(paths[0], max_faults=max_faults, progress=progress)
+    if any(fault.message.endswith(_NO_ENTRIES) for fault in found.faults):
+        raise _other_kind(paths[0])
+    return found
 
 
 def statistics(
@@ -91,29 +96,35 @@ def statistics(
     return Summary(found, found.as_dict(), "\n".join([*lines, *histogram(found.sizes)]))
 
 
-def _check_is_cache(path: Any) -> None:
-    """Rejects HDF5 files of other kinds, such as arrays to be converted.
+_NO_ENTRIES = "entries: expected a group, got none"
+
+
+def _other_kind(path: Any) -> UnsupportedFormatError:
+    command = conversion(path, next(known for known in FORMATS if known.name == "hdf5"))
+    return UnsupportedFormatError(
+        f"{path}: expected an .atp file, got an HDF5 file without the entries of a feature "
+        f"cache: `{command}` converts it"
+    )
+
+
+@contextmanager
+def _opening(path: Any) -> Iterator[None]:
+    """Refuses HDF5 files of another kind, such as arrays to be converted.
 
     Raises:
         UnsupportedFormatError: the file has no entries.
     """
     try:
-        TorchCacheReader(absolute_path(path))
+        with opening(path, "a feature cache (HDF5)", "hdf5"):
+            yield
     except CorruptFileError as error:
-        if not str(error).endswith("entries: expected a group, got none"):
-            return  # a damaged cache: opening it reports the problem
-        command = conversion(path, next(known for known in FORMATS if known.name == "hdf5"))
-        raise UnsupportedFormatError(
-            f"{path}: expected an .atp file, got an HDF5 file without the entries of a feature "
-            f"cache: `{command}` converts it"
-        ) from None
-    except (AtompackError, OSError):
-        return
+        if not str(error).endswith(_NO_ENTRIES):
+            raise
+        raise _other_kind(path) from None
 
 
 def _document(path: str) -> dict[str, Any]:
-    _check_is_cache(path)
-    with opening(path, "a feature cache (HDF5)", "hdf5"):
+    with _opening(path):
         reader = TorchCacheReader(absolute_path(path))
     info = attributes_of(reader)
     entries = range(len(reader))

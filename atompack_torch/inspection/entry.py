@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from atompack_torch.errors import FieldError
@@ -33,12 +33,12 @@ class Head(NamedTuple):
 
     Attributes:
         values: the items, as returned by their data set.
-        documents: the same as plain JSON values.
+        documents: the same as plain JSON values, each made when it is iterated over.
         text: the same in readable form.
     """
 
     values: Sequence[Any]
-    documents: Sequence[Any]
+    documents: Iterable[Any]
     text: str
 
 

@@ -64,18 +64,18 @@ def _text(described: dict[str, Any]) -> str:
 
 def head(paths: Sequence[str], n: int, fields: Sequence[str] | None = None) -> Head:
     """Reads the first examples."""
-    values, documents, lines = [], [], []
+    numbered, lines = [], []
     for path in paths:
         dataset = _opened(path)
         numbers = range(min(n, len(dataset)))
         for i in numbers:
             value = dataset[i]
-            values.append(value)
-            documents.append({"example": i, "value": plain(value)})
+            numbered.append((i, value))
             rows = [(printable(key), kind, shown) for key, kind, shown in _rows("", value)]
             lines.append(f"example {i}: {_kind(value)}\n{table(rows, '  ')}")
         lines.append(f"{len(numbers):,} of {len(dataset):,} examples")
-    return Head(values, documents, "\n".join(lines))
+    documents = ({"example": i, "value": plain(value)} for i, value in numbered)
+    return Head([value for _, value in numbered], documents, "\n".join(lines))
 
 
 @dataclass

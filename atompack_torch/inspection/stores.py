@@ -68,7 +68,7 @@ def _text(store: dict[str, Any]) -> str:
 
 def head(paths: Sequence[str], n: int, fields: Sequence[str] | None = None) -> Head:
     """Reads the first datasets: attributes and all arrays."""
-    values, documents, lines = [], [], []
+    values, lines = [], []
     for path in paths:
         opened = _Opened(path)
         for dataset in opened.datasets[:n]:
@@ -76,12 +76,9 @@ def head(paths: Sequence[str], n: int, fields: Sequence[str] | None = None) -> H
             arrays = {name: opened.read(dataset, name) for name in opened.arrays_of(dataset)}
             value = {"dataset": dataset, "attributes": attributes, "arrays": arrays}
             values.append(value)
-            documents.append(
-                {"dataset": dataset, "attributes": plain(attributes), "arrays": plain(arrays)}
-            )
             lines.append(_dataset_text(opened, value))
         lines.append(f"{min(n, len(opened.datasets)):,} of {len(opened.datasets):,} datasets")
-    return Head(values, documents, "\n".join(lines))
+    return Head(values, map(plain, values), "\n".join(lines))
 
 
 def _dataset_text(opened: _Opened, value: dict[str, Any]) -> str:

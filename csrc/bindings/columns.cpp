@@ -25,7 +25,7 @@ using collate::ScannedColumn;
 
 using ColumnPrefetcher = collate::Prefetcher<collate::Scan>;
 
-// What a data set makes of any of its rows.
+// Scans variables of a store for any of its datasets.
 class ColumnScanner {
  public:
   ColumnScanner(std::shared_ptr<const Store> store, std::vector<uint32_t> variables, SliceRequest request,

@@ -38,7 +38,7 @@ constexpr Form form_of(const BuiltinField& field) {
   return field.row.rank == 0 ? Form::array : Form::vectors;
 }
 
-// Whether a builtin field may be stored with this tag: floats in both widths.
+// True if a builtin field may be stored with this tag: floats in both widths.
 constexpr bool is_legal_for(const BuiltinField& field, const TagTraits& traits) {
   return traits.form == form_of(field) && (traits.dtype == field.dtype || is_floating(field.dtype)) &&
          is_floating(traits.dtype) == is_floating(field.dtype);

@@ -22,7 +22,7 @@ bool has_rows(const Value& value, int64_t n_atoms) {
   return !shape.empty() && shape[0] == n_atoms;
 }
 
-// Whether a label may hold values of this type; ones of integers only where every format widens them.
+// True if a label may hold values of this type: integers only where every format widens them.
 bool fits_label(const BuiltinField& field, DType dtype) {
   if (field.kind != ValueKind::numeric) return false;
   if (field.dtype == DType::boolean) return dtype == DType::boolean;

@@ -18,10 +18,10 @@ namespace atompack {
 // For each key that no format knows: whether its values have rows for atoms.
 using KeyLevels = std::map<std::string, bool, std::less<>>;
 
-// Whether this is a dict with positions and atomic numbers.
+// True for a dict with positions and atomic numbers.
 bool is_molecule(const Value& value);
 
-// Whether there is such a dict in the value.
+// True if there is such a dict anywhere in the value.
 bool has_molecules(const Value& value);
 
 // Adds the keys of all molecules in these values: a key has rows for atoms if its arrays do in every molecule.

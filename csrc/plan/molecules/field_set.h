@@ -52,7 +52,7 @@ class FieldSet {
   std::vector<std::vector<int32_t>> slots_;      // schema, declaration -> field
 };
 
-// What every batch of these schemas holds of a field, selected or not.
+// The type and row shape of a field in every batch of these schemas, selected or not.
 struct FieldPromise {
   FieldId id;
   FieldType type;                  // dtype: that of the output

@@ -1,4 +1,4 @@
-// What a neighbor search needs of a molecule, taken from its record.
+// Input of a neighbor search, taken from a molecule's record.
 #pragma once
 
 #include <array>
