@@ -45,6 +45,16 @@ Store::~Store() {
   for (const auto& variable : variables_) delete variable.load();
 }
 
+std::string_view Store::dataset_name(int64_t dataset) const {
+  return metadata().dataset_name(static_cast<uint32_t>(dataset));
+}
+
+int64_t Store::find_dataset(std::string_view name) const {
+  const auto dataset = metadata().find_dataset(name);
+  if (!dataset) throw FieldError(cat("no dataset ", excerpt(name))).in_file(path_);
+  return *dataset;
+}
+
 std::unique_ptr<ColumnSlice> Store::slice(uint32_t number, std::span<const int64_t> datasets,
                                           const SliceRequest& request) const {
   const Variable& variable = opened(number);

@@ -12,13 +12,6 @@
 
 namespace atompack::array_file {
 
-// From `start` on (absent: from the first element) as many as `count` (absent: to the end) along each axis, both
-// clamped to the extent of each array.
-struct SliceRequest {
-  std::optional<std::vector<uint64_t>> start, count;
-  std::optional<uint64_t> max_unstored_bytes = {};  // see limits.h
-};
-
 class Slice final : public ColumnSlice {
  public:
   // Rows of `column`, any order, repeats allowed. Throws FieldError for another number of axes than the arrays have;
