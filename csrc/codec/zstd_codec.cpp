@@ -28,20 +28,20 @@ ZSTD_DCtx* decompression_context() {
   return context.get();
 }
 
-// For decompression in pieces.
+// Context for streaming decompression.
 ZSTD_DCtx* fresh_context() {
   ZSTD_DCtx* const context = decompression_context();
   ZSTD_DCtx_reset(context, ZSTD_reset_session_and_parameters);
   return context;
 }
 
-// RFC 8878, 3.1.1.1.2: no block is larger than the window; eight steps from one power of two to the next.
+// RFC 8878, 3.1.1.1.2: no block is larger than the window, whose sizes come in eight steps per power of two.
 uint64_t most_block_bytes(uint8_t window_descriptor) {
   const uint64_t base = uint64_t{1024} << (window_descriptor >> 3);
   return std::min(kMostBlockBytes, base + base / 8 * (window_descriptor & 7));
 }
 
-// RFC 8878, 3.1.1.1: what follows the descriptor byte; returns the declared content size if there is one.
+// RFC 8878, 3.1.1.1: reads the header after the descriptor byte; returns the declared content size, if any.
 std::optional<uint64_t> skip_frame_header(ByteCursor& cursor, uint8_t descriptor, uint64_t& most_in_block) {
   const bool single_segment = (descriptor & 0x20) != 0;
   constexpr std::array<uint64_t, 4> kDictionaryIdBytes{0, 1, 2, 4};
@@ -60,7 +60,7 @@ std::optional<uint64_t> skip_frame_header(ByteCursor& cursor, uint8_t descriptor
   }
 }
 
-// RFC 8878, 3.1.1.2: three header bytes hold the last mark, the type and the size.
+// RFC 8878, 3.1.1.2: three header bytes hold the last-block flag, the type and the size.
 uint64_t skip_blocks(ByteCursor& cursor, uint64_t most) {
   uint64_t bound = 0;
   for (bool last = false; !last;) {
@@ -70,7 +70,7 @@ uint64_t skip_blocks(ByteCursor& cursor, uint64_t most) {
     last = (header & 1) != 0;
     const uint32_t type = header >> 1 & 3;
     const uint64_t size = header >> 3;
-    // The library decodes longer raw and repeated blocks all the same; no encoder makes them.
+    // The library accepts longer raw and repeated blocks, but no encoder makes them.
     if (size > most) {
       throw CorruptFileError(cat("zstd block: expected at most ", most, " bytes, got ", size), cursor.position() - 3);
     }
@@ -83,7 +83,7 @@ uint64_t skip_blocks(ByteCursor& cursor, uint64_t most) {
 
 constexpr uint32_t kMagic = 0xFD2FB528;
 
-// Behind the magic number.
+// Reads a frame after its magic number.
 ZstdFrame skip_frame(ByteCursor& cursor) {
   const auto descriptor = cursor.read_le<uint8_t>("zstd frame header descriptor");
   ZstdFrame frame;
@@ -105,13 +105,13 @@ void check_decompressed(size_t got, size_t expected) {
   if (got != expected) throw CorruptFileError(cat("zstd: expected ", expected, " bytes, got ", got));
 }
 
-// Decompression in pieces takes memory for the window that a frame claims: no more than what it holds justifies.
+// Streaming decompression allocates the window that a frame claims; the bound limits it to what the frame justifies.
 int window_log(uint64_t bound) {
   constexpr int kLeast = 10, kMost = 26;
   return std::clamp(static_cast<int>(std::bit_width(bound)), kLeast, kMost);
 }
 
-// Where the window is too large for that.
+// Used if the window is too large for that.
 void copy_front(Bytes stored, uint64_t bound, std::span<std::byte> out) {
   std::vector<std::byte> whole(bound);
   const size_t got =
@@ -169,12 +169,12 @@ void zstd_decompress_front(Bytes stored, std::span<std::byte> out) {
     const size_t left = ZSTD_decompressStream(context, &to, &from);
     if (ZSTD_getErrorCode(left) == ZSTD_error_frameParameter_windowTooLarge) return copy_front(stored, bound, out);
     if (ZSTD_isError(left)) throw CorruptFileError(cat("zstd: ", ZSTD_getErrorName(left)));
-    if (from.pos == taken && to.pos == made) check_decompressed(to.pos, to.size);  // nothing more will come
+    if (from.pos == taken && to.pos == made) check_decompressed(to.pos, to.size);  // no more progress is possible
   }
 }
 
 std::vector<std::byte> zstd_decompress_unsized(Bytes stored, uint64_t most, std::string_view limit) {
-  const uint64_t bound = std::min(zstd_decoded_bound(stored), most);  // also that all frames are whole
+  const uint64_t bound = std::min(zstd_decoded_bound(stored), most);  // also checks that all frames are complete
   ZSTD_DCtx* const context = fresh_context();
   std::vector<std::byte> bytes(std::min(bound, kMostBlockBytes));
   ZSTD_inBuffer in{stored.data(), stored.size(), 0};

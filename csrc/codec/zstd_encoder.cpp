@@ -16,8 +16,8 @@ struct FreeCompression {
   void operator()(ZSTD_CCtx* context) const { ZSTD_freeCCtx(context); }
 };
 
-// The library trains on three quarters of the samples, and divides by zero or reads past their end where those are only
-// a few bytes.
+// The library trains on three quarters of the samples; with samples of only a few bytes in total it divides by zero or
+// reads past their end.
 constexpr size_t kLeastSamples = 7;
 constexpr size_t kLeastBytes = 256;
 

@@ -20,7 +20,7 @@ std::shared_ptr<const HeldFile> HeldFile::open(const std::string& path) {
     if (error.code() != ENOENT) throw;
     return nullptr;
   }
-  identify(fd.get(), path);  // refuses what is no regular file
+  identify(fd.get(), path);  // throws unless it is a regular file
   struct stat status{};
   if (::fstat(fd.get(), &status) != 0) throw IoError(errno, std::strerror(errno), path);
   const FileVersion version{status.st_dev, status.st_ino, static_cast<uint64_t>(status.st_size), status.st_ctim.tv_sec,
