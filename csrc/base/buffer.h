@@ -12,8 +12,8 @@ namespace atompack {
 class Buffer {
  public:
   // Appends n uninitialized bytes. The first allocation is at least `min_capacity` bytes, so that few follow.
-  std::byte* extend(size_t n, size_t least) {
-    if (capacity_ - size_ < n) grow(std::max({size_ + n, 2 * capacity_, least}));
+  std::byte* extend(size_t n, size_t min_capacity) {
+    if (capacity_ - size_ < n) grow(std::max({size_ + n, 2 * capacity_, min_capacity}));
     std::byte* const room = bytes_.get() + size_;
     size_ += n;
     return room;

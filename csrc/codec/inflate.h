@@ -8,7 +8,7 @@
 namespace atompack::codec {
 
 // Maximum ratio of decoded to stored bytes (258 bytes from two bits).
-constexpr uint64_t kInflateMost = 1032;
+constexpr uint64_t kMaxInflateRatio = 1032;
 
 // Fills `out`. Throws CorruptFileError unless the stream holds exactly out.size() bytes with a matching Adler-32; bytes
 // after the stream are ignored.

@@ -18,10 +18,10 @@ void* thread_state() {
 }
 
 void check_sizes(Bytes stored, std::span<std::byte> out) {
-  constexpr size_t kMost = std::numeric_limits<int>::max();
-  if (stored.size() <= kMost && out.size() <= kMost) return;
+  constexpr size_t kMax = std::numeric_limits<int>::max();
+  if (stored.size() <= kMax && out.size() <= kMax) return;
   throw CorruptFileError(
-      cat("lz4 block: expected at most ", kMost, " bytes, got ", std::max(stored.size(), out.size())));
+      cat("lz4 block: expected at most ", kMax, " bytes, got ", std::max(stored.size(), out.size())));
 }
 
 void check_decoded(int got, size_t expected) {
@@ -62,8 +62,8 @@ uint64_t lz4_decoded_bytes(Bytes stored) {
 }
 
 uint64_t lz4_compressed_bound(uint64_t bytes) {
-  constexpr uint64_t kMost = LZ4_MAX_INPUT_SIZE;
-  if (bytes > kMost) throw FieldError(cat("record: lz4 takes at most ", kMost, " bytes, got ", bytes));
+  constexpr uint64_t kMax = LZ4_MAX_INPUT_SIZE;
+  if (bytes > kMax) throw FieldError(cat("record: lz4 takes at most ", kMax, " bytes, got ", bytes));
   return static_cast<uint64_t>(LZ4_compressBound(static_cast<int>(bytes)));
 }
 

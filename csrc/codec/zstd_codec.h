@@ -23,7 +23,7 @@ void zstd_decompress(Bytes stored, std::span<std::byte> out);
 void zstd_decompress_front(Bytes stored, std::span<std::byte> out);
 // For frames that may not declare their content size: memory grows as it fills. Throws CorruptFileError if the content
 // exceeds `max_bytes`; the message names the option `limit` ("name=") that sets it.
-std::vector<std::byte> zstd_decompress_unsized(Bytes stored, uint64_t most, std::string_view limit = {});
+std::vector<std::byte> zstd_decompress_unsized(Bytes stored, uint64_t max_bytes, std::string_view limit = {});
 
 // Properties of a frame, found without decompressing it.
 struct ZstdFrame {

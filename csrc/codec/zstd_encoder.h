@@ -12,7 +12,7 @@ struct ZSTD_CDict_s;
 namespace atompack::codec {
 
 // Returns at most `max_bytes`, possibly fewer; empty if the samples are too small or too few.
-std::vector<std::byte> train_zstd_dictionary(std::span<const Bytes> samples, uint64_t most_bytes);
+std::vector<std::byte> train_zstd_dictionary(std::span<const Bytes> samples, uint64_t max_bytes);
 
 // Encoder of frames that declare their content size and their dictionary, if any; without checksum. Thread-safe.
 class ZstdEncoder {

@@ -101,10 +101,11 @@ void write_at(int fd, uint64_t offset, std::span<const std::byte> bytes, const s
   }
 }
 
-std::vector<std::byte> read_whole(const std::string& path, uint64_t most) {
+std::vector<std::byte> read_whole(const std::string& path, uint64_t max_bytes) {
   const UniqueFd fd = open_for_reading(path);
   const uint64_t size = identify(fd.get(), path).size;
-  if (size > most) throw CorruptFileError(cat("size: expected at most ", most, " bytes, got ", size)).in_file(path);
+  if (size > max_bytes)
+    throw CorruptFileError(cat("size: expected at most ", max_bytes, " bytes, got ", size)).in_file(path);
   std::vector<std::byte> bytes(size);
   bytes.resize(read_at(fd.get(), 0, bytes, path));
   return bytes;

@@ -51,6 +51,6 @@ size_t read_at(int fd, uint64_t offset, std::span<std::byte> into, const std::st
 void write_at(int fd, uint64_t offset, std::span<const std::byte> bytes, const std::string& path);
 
 // Reads a file of limited size. Throws CorruptFileError if it has more than `max_bytes` bytes.
-std::vector<std::byte> read_whole(const std::string& path, uint64_t most);
+std::vector<std::byte> read_whole(const std::string& path, uint64_t max_bytes);
 
 }  // namespace atompack::io

@@ -28,9 +28,10 @@ std::shared_ptr<const HeldFile> HeldFile::open(const std::string& path) {
   return std::shared_ptr<const HeldFile>(new HeldFile(std::move(fd), path, version));
 }
 
-std::vector<std::byte> HeldFile::read_whole(uint64_t most) const {
+std::vector<std::byte> HeldFile::read_whole(uint64_t max_bytes) const {
   const uint64_t size = identify(fd_.get(), path_).size;
-  if (size > most) throw CorruptFileError(cat("size: expected at most ", most, " bytes, got ", size)).in_file(path_);
+  if (size > max_bytes)
+    throw CorruptFileError(cat("size: expected at most ", max_bytes, " bytes, got ", size)).in_file(path_);
   std::vector<std::byte> bytes(size);
   bytes.resize(read_at(fd_.get(), 0, bytes, path_));
   return bytes;

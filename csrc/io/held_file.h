@@ -20,7 +20,7 @@ class HeldFile {
   // The version at the time of opening.
   const FileVersion& version() const { return version_; }
   // Throws CorruptFileError if the file has more than `max_bytes` bytes.
-  std::vector<std::byte> read_whole(uint64_t most) const;
+  std::vector<std::byte> read_whole(uint64_t max_bytes) const;
 
  private:
   HeldFile(UniqueFd fd, std::string path, const FileVersion& version);

@@ -41,20 +41,20 @@ class Stopwatch {
 // Thread-safe; a lost update does no harm.
 class ParallelPace {
  public:
-  static constexpr double kLeastShare = 150e3;  // nanoseconds
+  static constexpr double kMinShare = 150e3;  // nanoseconds
 
   // True if the work is far from worth a second thread, so that reading clocks would cost noticeably. False for some
   // calls, to notice a change.
   bool is_small(int64_t work) {
     const double pace = load(cpu_pace_);
-    return pace > 0 && pace * static_cast<double>(work) < kLeastShare && ++small_ % kRefresh != 0;
+    return pace > 0 && pace * static_cast<double>(work) < kMinShare && ++small_ % kRefresh != 0;
   }
 
   // Returns 1 to `max_threads`; called before each piece of work.
-  int64_t advised_threads(int64_t work, int64_t most) {
-    if (most < 2) return 1;
-    const auto worth = static_cast<int64_t>(load(cpu_pace_) * static_cast<double>(work) / kLeastShare);
-    const int64_t n = std::min(worth, most);
+  int64_t advised_threads(int64_t work, int64_t max_threads) {
+    if (max_threads < 2) return 1;
+    const auto worth = static_cast<int64_t>(load(cpu_pace_) * static_cast<double>(work) / kMinShare);
+    const int64_t n = std::min(worth, max_threads);
     if (n < 2 || load(owed_) > 0) return 1;
     // Some runs use one thread to keep its time up to date: more often at first, when caches are cold.
     const int64_t asked = ++asked_;
@@ -73,21 +73,21 @@ class ParallelPace {
     const double expected = load(wall_pace_) * units;
     const double lost = load(lost_) + spent.wall - expected;
     if (lost > expected) {
-      const double factor = std::min(load(payback_), kMostPayback);
+      const double factor = std::min(load(payback_), kMaxPayback);
       store(owed_, factor * lost);
       store(payback_, 2 * factor);
       store(lost_, 0);
     } else {
-      store(lost_, std::max(lost, -kMostCredit * expected));
-      if (lost <= -kMostCredit * expected) store(payback_, kLeastPayback);
+      store(lost_, std::max(lost, -kMaxCredit * expected));
+      if (lost <= -kMaxCredit * expected) store(payback_, kMinPayback);
     }
   }
 
  private:
   static constexpr int64_t kRefresh = 256;
-  static constexpr double kLeastPayback = 32;  // of a loss, in time on one thread
-  static constexpr double kMostPayback = 512;
-  static constexpr double kMostCredit = 16;  // in batches: gains of long ago do not offset later losses
+  static constexpr double kMinPayback = 32;  // of a loss, in time on one thread
+  static constexpr double kMaxPayback = 512;
+  static constexpr double kMaxCredit = 16;  // in batches: gains of long ago do not offset later losses
 
   static double load(const std::atomic<double>& value) { return value.load(std::memory_order_relaxed); }
   static void store(std::atomic<double>& value, double now) { value.store(now, std::memory_order_relaxed); }
@@ -104,14 +104,14 @@ class ParallelPace {
   std::atomic<double> cpu_pace_{0}, wall_pace_{0};  // nanoseconds per unit of work on one thread; 0: unknown
   std::atomic<double> lost_{0};                     // nanoseconds lost by parallel runs; negative: gained
   std::atomic<double> owed_{0};                     // nanoseconds still to be spent on one thread
-  std::atomic<double> payback_{kLeastPayback};
+  std::atomic<double> payback_{kMinPayback};
 };
 
 // Calls body(n_threads) with the advised number and records its time.
 template <typename Body>
-auto run_paced(ParallelPace& pace, int64_t work, int64_t most_threads, const Body& body) {
-  if (most_threads < 2 || pace.is_small(work)) return body(int64_t{1});
-  const int64_t n_threads = pace.advised_threads(work, most_threads);
+auto run_paced(ParallelPace& pace, int64_t work, int64_t max_threads, const Body& body) {
+  if (max_threads < 2 || pace.is_small(work)) return body(int64_t{1});
+  const int64_t n_threads = pace.advised_threads(work, max_threads);
   const Stopwatch watch;
   if constexpr (std::is_void_v<decltype(body(n_threads))>) {
     body(n_threads);

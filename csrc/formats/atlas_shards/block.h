@@ -12,7 +12,7 @@
 namespace atompack::atlas_shards {
 
 // Larger ones are neither read, unless the caller says so, nor written.
-inline constexpr uint64_t kMostBlockBytes = uint64_t{1} << 30;
+inline constexpr uint64_t kMaxBlockBytes = uint64_t{1} << 30;
 
 // Bytes that nobody changes any more.
 class Block {
@@ -29,7 +29,7 @@ class Block {
 
 // The first frame in `stored`; what follows it is ignored. `dictionary` may be null. Throws CorruptFileError also where
 // the frame declares no content size, more than `most` bytes, or more than its own blocks can hold.
-Block decompress_block(Bytes stored, const codec::ZstdDictionary* dictionary, uint64_t most);
+Block decompress_block(Bytes stored, const codec::ZstdDictionary* dictionary, uint64_t max_bytes);
 
 // The examples of a block. Const methods are thread-safe.
 class ParsedBlock {

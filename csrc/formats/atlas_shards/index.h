@@ -27,7 +27,7 @@ class BlockIndex {
   BlockRange range(uint64_t block) const { return {offset(block), offset(block + 1)}; }
 
   // The longest file that is looked at for so many offsets: with room for a header, and no more than 4 GiB.
-  static uint64_t most_file_bytes(uint64_t n_blocks);
+  static uint64_t max_file_bytes(uint64_t n_blocks);
 
  private:
   uint64_t offset(uint64_t i) const;

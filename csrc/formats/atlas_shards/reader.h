@@ -17,7 +17,7 @@ namespace atompack::atlas_shards {
 struct ReaderOptions {
   uint64_t cache_bytes = uint64_t{256} << 20;  // of blocks that are kept, with what was made of them
   std::optional<uint64_t> cache_blocks = {};   // so many are kept instead, whatever their size
-  uint64_t max_block_bytes = kMostBlockBytes;  // stored or decompressed; more is corrupt
+  uint64_t max_block_bytes = kMaxBlockBytes;   // stored or decompressed; more is corrupt
   uint64_t max_open_shards = 256;              // a descriptor each, beside those in use; at least one
 };
 

@@ -57,9 +57,9 @@ void Writer::drop_example() { block_->pickle.return_to(block_->before_example); 
 
 // A block begins after the end of another or of a shard, so that an example in a new one may belong to a new shard.
 void Writer::end_example() {
-  if (const uint64_t bytes = block_->bytes.size(); bytes > kMostBlockBytes) {
+  if (const uint64_t bytes = block_->bytes.size(); bytes > kMaxBlockBytes) {
     drop_example();
-    throw UnsupportedFormatError(cat("block: expected at most ", kMostBlockBytes, " bytes, got ", bytes))
+    throw UnsupportedFormatError(cat("block: expected at most ", kMaxBlockBytes, " bytes, got ", bytes))
         .in_file(root());
   }
   failed_ = true;  // unless all of this succeeds

@@ -108,8 +108,8 @@ bool is_current(const std::string& store, const Snapshot& snapshot) {
 }
 
 Snapshot read_snapshot(const std::string& store, uint64_t max_metadata_bytes) {
-  constexpr int kMostLooks = 20;
-  for (int i = 0; i < kMostLooks; ++i) {
+  constexpr int kMaxLooks = 20;
+  for (int i = 0; i < kMaxLooks; ++i) {
     if (std::optional<Snapshot> snapshot = Look(store, max_metadata_bytes).take()) return std::move(*snapshot);
     std::this_thread::sleep_for(std::chrono::milliseconds(i));
   }

@@ -128,7 +128,7 @@ std::unique_ptr<const Store::Variable> Store::open(uint32_t number) const {
 
 // While a store is compacted its files change, and what they hold does not.
 std::unique_ptr<const Reader> Store::open_reader(uint32_t variable, array_file::Reading reading) const {
-  constexpr int kMostTries = 20;
+  constexpr int kMaxTries = 20;
   std::vector<array_file::LayerFile> layers = snapshot_.variables[variable].layers;
   for (int i = 1;; ++i) {
     try {
@@ -137,7 +137,7 @@ std::unique_ptr<const Reader> Store::open_reader(uint32_t variable, array_file::
       if (!is_current(path_, snapshot_)) fail_replaced();
       return reader;
     } catch (const IoError& error) {
-      if (error.code() != ENOENT || i == kMostTries) throw;
+      if (error.code() != ENOENT || i == kMaxTries) throw;
     }
     const Snapshot now = read_snapshot(path_, max_metadata_bytes_);
     if (!(now.version == version())) fail_replaced();

@@ -62,11 +62,11 @@ void AppendQueue::compress(Block& block) const {
   block.out.shrink(0);
   const std::byte* record = block.in.data();
   for (Record& known : block.records) {
-    const size_t most = codec::compressed_bound(codec_, known.record_bytes);
-    std::byte* const room = block.out.extend(most, kBlockBytes);
-    const size_t stored = codec::compress(codec_, level_, {record, known.record_bytes}, {room, most});
+    const size_t max_stored = codec::compressed_bound(codec_, known.record_bytes);
+    std::byte* const room = block.out.extend(max_stored, kBlockBytes);
+    const size_t stored = codec::compress(codec_, level_, {record, known.record_bytes}, {room, max_stored});
     known.stored_bytes = static_cast<uint32_t>(stored);
-    block.out.shrink(block.out.size() - (most - stored));
+    block.out.shrink(block.out.size() - (max_stored - stored));
     record += known.record_bytes;
   }
 }

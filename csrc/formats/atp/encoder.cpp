@@ -10,8 +10,8 @@
 namespace atompack::atp {
 namespace {
 
-constexpr uint64_t kMost = std::numeric_limits<uint32_t>::max();  // of every size and count in the format
-constexpr uint64_t kMostSections = 65535;
+constexpr uint64_t kMax = std::numeric_limits<uint32_t>::max();  // of every size and count in the format
+constexpr uint64_t kMaxSections = 65535;
 
 // The order in which builtins are written; properties follow, of atoms first, sorted by key.
 constexpr std::array<std::string_view, 8> kBuiltinOrder{"charges", "cell", "energy", "forces",
@@ -51,10 +51,10 @@ std::string words_for(const Value& value, const Shape& row_shape) {
 
 // An array without values may have dimensions of any size.
 void check_dims(const Shape& row_shape) {
-  uint64_t most = 1;
+  uint64_t product = 1;
   for (const int64_t dim : row_shape.dims()) {
     const auto size = static_cast<uint64_t>(std::max(dim, int64_t{1}));
-    if (size > kMost || __builtin_mul_overflow(most, size, &most) || most > kMost) {
+    if (size > kMax || __builtin_mul_overflow(product, size, &product) || product > kMax) {
       throw FieldError(cat("shape: the format has no dimensions like those of ", row_shape));
     }
   }
@@ -164,7 +164,7 @@ void Encoder::check_structure(RecordRules& rules) const {
 }
 
 void Encoder::check_numbers() const {
-  constexpr int64_t kMostNumber = 255;
+  constexpr int64_t kMaxNumber = 255;
   const std::byte* const numbers = columns_.numbers.data.data();
   if (columns_.numbers.dtype != DType::int64) throw InternalError("atomic numbers come as int64");
   for (int64_t i = 0; i < size(); ++i) {
@@ -172,18 +172,18 @@ void Encoder::check_numbers() const {
     const auto n = static_cast<size_t>(atoms_of(row(i)));
     uint64_t bits = 0;
     for (size_t k = first; k < first + n; ++k) bits |= load_le<uint64_t>(numbers + 8 * k);
-    if (bits <= kMostNumber) continue;
+    if (bits <= kMaxNumber) continue;
     for (size_t k = first; k < first + n; ++k) {
       const auto number = load_le<int64_t>(numbers + 8 * k);
-      if (number >= 0 && number <= kMostNumber) continue;
+      if (number >= 0 && number <= kMaxNumber) continue;
       throw FieldError(cat("atomic number: expected 0 to 255, got ", number)).at_field("atomic_numbers").at_molecule(i);
     }
   }
 }
 
 void Encoder::check_column(const Column& column) const {
-  if (column.key.size() > kLongestKey) {
-    throw FieldError(cat("key: expected at most ", kLongestKey, " bytes, got ", column.key.size()));
+  if (column.key.size() > kMaxKeyBytes) {
+    throw FieldError(cat("key: expected at most ", kMaxKeyBytes, " bytes, got ", column.key.size()));
   }
   if (column.scope != Scope::builtin && column.key == "stress") {
     throw FieldError("key: the format keeps this name to itself, no property can have it");
@@ -266,8 +266,8 @@ void Encoder::check_scopes() const {
 
 void Encoder::check_sizes(codec::Codec codec) {
   const uint64_t position_bytes = 3 * item_bytes(columns_.positions.dtype);
-  if (sections_.size() > kMostSections) {
-    throw FieldError(cat("fields: expected at most ", kMostSections, ", got ", sections_.size()));
+  if (sections_.size() > kMaxSections) {
+    throw FieldError(cat("fields: expected at most ", kMaxSections, ", got ", sections_.size()));
   }
   for (int64_t i = 0; i < size(); ++i) {
     const auto n = static_cast<uint64_t>(atoms_of(row(i)));
@@ -277,7 +277,7 @@ void Encoder::check_sizes(codec::Codec codec) {
       bytes += section.head.size() + 4 + payload_bytes(section, row(i));
     }
     try {
-      if (n > kMost || bytes > kMost || codec::compressed_bound(codec, bytes) > kMost) {
+      if (n > kMax || bytes > kMax || codec::compressed_bound(codec, bytes) > kMax) {
         throw FieldError(cat("record: expected less than 4 GiB, got ", bytes, " bytes"));
       }
     } catch (DataError& error) {

@@ -16,8 +16,8 @@ namespace {
 
 // The caller's thread copies records together meanwhile, so one is enough where there is nothing to compress.
 unsigned threads_for(codec::Codec codec) {
-  constexpr unsigned kMost = 16;
-  return codec == codec::Codec::none ? 1 : std::clamp(std::thread::hardware_concurrency(), 1U, kMost);
+  constexpr unsigned kMax = 16;
+  return codec == codec::Codec::none ? 1 : std::clamp(std::thread::hardware_concurrency(), 1U, kMax);
 }
 
 uint64_t slot_of(const Header& header, const io::WritableFile& file) {

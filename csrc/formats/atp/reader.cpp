@@ -86,12 +86,12 @@ Bytes Reader::stored(const IndexEntry& entry) const {
 // Records do not lie over one another; if they did, looking at each could take a time that grows with the square of
 // the file. Twice its bytes leave room for a damaged entry.
 void Reader::check_overlap() const {
-  const uint64_t most = 2 * (header_.committed_end() - header_.data_start);
+  const uint64_t limit = 2 * (header_.committed_end() - header_.data_start);
   uint64_t stored = 0;
   for (int64_t i = 0; i < size(); ++i) {
     const IndexEntry found = entry(i);
     if (found.lies_between(header_.data_start, header_.committed_end())) stored += found.stored_bytes;
-    if (stored > most) throw CorruptFileError("index: records lie over one another", header_.index_offset);
+    if (stored > limit) throw CorruptFileError("index: records lie over one another", header_.index_offset);
   }
 }
 
@@ -153,8 +153,8 @@ MoleculeExtent Reader::extent(int64_t index) const {
       throw CorruptFileError(cat("index entry: ", found.stored_bytes, " stored bytes (", name_of(header_.codec),
                                  ") hold at most ", bound, ", got an uncompressed size of ", found.decoded_bytes));
     }
-    if (const uint64_t least = decoder_->least_bytes(found.n_atoms); least > found.decoded_bytes) {
-      throw CorruptFileError(cat("index entry: a record of ", found.n_atoms, " atoms takes at least ", least,
+    if (const uint64_t needed = decoder_->min_bytes(found.n_atoms); needed > found.decoded_bytes) {
+      throw CorruptFileError(cat("index entry: a record of ", found.n_atoms, " atoms takes at least ", needed,
                                  " bytes, got ", found.decoded_bytes));
     }
   } catch (DataError& error) {
@@ -166,12 +166,12 @@ MoleculeExtent Reader::extent(int64_t index) const {
 
 void Reader::prefetch(int64_t index) const {
   constexpr uint32_t kLine = 64;
-  constexpr uint32_t kMost = 4096;  // the hardware follows a longer run by itself
+  constexpr uint32_t kMax = 4096;  // the hardware follows a longer run by itself
   if (!file_) return;
   const IndexEntry found = entry(index);
   if (!found.lies_between(header_.data_start, header_.committed_end())) return;
   const std::byte* const first = file_->bytes().data() + found.offset;
-  for (uint32_t at = 0; at < std::min(found.stored_bytes, kMost); at += kLine) __builtin_prefetch(first + at);
+  for (uint32_t at = 0; at < std::min(found.stored_bytes, kMax); at += kLine) __builtin_prefetch(first + at);
 }
 
 uint64_t Reader::bound_of(const IndexEntry& entry) const {

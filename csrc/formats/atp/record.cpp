@@ -10,7 +10,7 @@
 namespace atompack::atp {
 namespace {
 
-constexpr uint64_t kMostBytes = uint64_t{1} << 62;
+constexpr uint64_t kMaxBytes = uint64_t{1} << 62;
 
 std::string section_header(const SchemaEntry& entry) {
   std::string header;
@@ -39,7 +39,7 @@ Bytes read_tensor(FieldView& view, const TagTraits& traits, Bytes payload, uint6
     throw CorruptFileError(cat("tensor rank: expected at most ", Shape::kMaxRank, ", got ", int{rank}));
   const bool per_atom = view.type.level == Level::atom;
   if (per_atom && rank == 0) throw CorruptFileError("tensor rank: a value for each atom needs at least 1, got 0");
-  uint64_t most_bytes = traits.element_bytes;  // as if no dimension were 0: no product of some of them may overflow
+  uint64_t max_bytes = traits.element_bytes;  // as if no dimension were 0: no product of some of them may overflow
   bool empty = false;
   for (int i = 0; i < rank; ++i) {
     const auto dim = cursor.read_le<uint32_t>("tensor dimension");
@@ -49,12 +49,12 @@ Bytes read_tensor(FieldView& view, const TagTraits& traits, Bytes payload, uint6
     } else {
       view.row_shape.push_back(dim);
     }
-    most_bytes = checked_mul(most_bytes, std::max(dim, 1U), "tensor size");
+    max_bytes = checked_mul(max_bytes, std::max(dim, 1U), "tensor size");
   }
-  if (most_bytes > kMostBytes) {
-    throw CorruptFileError(cat("tensor size: dimensions of ", most_bytes, " bytes are too large"));
+  if (max_bytes > kMaxBytes) {
+    throw CorruptFileError(cat("tensor size: dimensions of ", max_bytes, " bytes are too large"));
   }
-  const uint64_t bytes = empty ? 0 : most_bytes;
+  const uint64_t bytes = empty ? 0 : max_bytes;
   if (cursor.remaining() != bytes) {
     throw CorruptFileError(cat("tensor values: expected ", bytes, " bytes, got ", cursor.remaining()));
   }
@@ -119,7 +119,7 @@ RecordDecoder::RecordDecoder(const Schema& schema) : entries_(schema.entries) {
   for (size_t i = 0; i < expected_.size(); ++i) expected_[i].view.key = entries_[i].key;
 }
 
-uint64_t RecordDecoder::least_bytes(uint64_t n_atoms) const {
+uint64_t RecordDecoder::min_bytes(uint64_t n_atoms) const {
   return 6 + n_atoms * (3 * item_bytes(declared_.positions) + 1);  // n_atoms < 2^32: no overflow
 }
 

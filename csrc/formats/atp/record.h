@@ -30,7 +30,7 @@ class RecordDecoder {
   const MoleculeSchema& declared() const { return declared_; }
 
   // The least bytes that a record of n atoms takes.
-  uint64_t least_bytes(uint64_t n_atoms) const;
+  uint64_t min_bytes(uint64_t n_atoms) const;
 
   // Hands geometry and fields to the visitor. Damage to one custom value is handed on as that field's fault; all
   // other damage throws CorruptFileError. Offsets count from the record's start.

@@ -11,7 +11,7 @@
 
 namespace atompack::atp {
 
-inline constexpr size_t kLongestKey = 255;  // of a section: its length takes one byte
+inline constexpr size_t kMaxKeyBytes = 255;  // of a section: its length takes one byte
 
 struct Header;
 

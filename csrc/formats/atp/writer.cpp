@@ -182,10 +182,10 @@ uint64_t Writer::write_index(uint64_t at) {
     at += chunk.size();
   }
 
-  constexpr size_t kMostEntries = kChunkBytes / IndexEntry::kEncodedSize;
+  constexpr size_t kMaxEntries = kChunkBytes / IndexEntry::kEncodedSize;
   const std::vector<IndexEntry>& entries = queue_.entries();
-  for (size_t first = 0; first < entries.size(); first += kMostEntries) {
-    const size_t n = std::min(kMostEntries, entries.size() - first);
+  for (size_t first = 0; first < entries.size(); first += kMaxEntries) {
+    const size_t n = std::min(kMaxEntries, entries.size() - first);
     chunk.resize(n * IndexEntry::kEncodedSize);
     for (size_t i = 0; i < n; ++i) entries[first + i].encode(chunk.data() + i * IndexEntry::kEncodedSize);
     file_.write_at(at, chunk);

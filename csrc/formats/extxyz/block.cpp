@@ -131,8 +131,8 @@ void BlockBuilder::add(Level level, std::string_view key, const Array& rows) {
 }
 
 bool BlockBuilder::is_full() const {
-  constexpr size_t kMostCells = 1 << 20;
-  return fields_.size() * block_.has_lattice.size() >= kMostCells;
+  constexpr size_t kMaxCells = 1 << 20;
+  return fields_.size() * block_.has_lattice.size() >= kMaxCells;
 }
 
 Block BlockBuilder::finish() && {

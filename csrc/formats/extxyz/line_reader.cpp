@@ -10,11 +10,11 @@ namespace atompack::extxyz {
 namespace {
 
 constexpr size_t kBufferBytes = 1 << 20;
-constexpr size_t kMostLineBytes = 64 << 20;
+constexpr size_t kMaxLineBytes = 64 << 20;
 
 void check_length(size_t bytes, uint64_t offset) {
-  if (bytes > kMostLineBytes) {
-    throw CorruptFileError(cat("line: expected at most ", kMostLineBytes, " bytes, got more"), offset);
+  if (bytes > kMaxLineBytes) {
+    throw CorruptFileError(cat("line: expected at most ", kMaxLineBytes, " bytes, got more"), offset);
   }
 }
 

@@ -93,11 +93,11 @@ DType storage_dtype(const Group& group) {
 
 // An order of polynomials; a larger one than this would be no descriptor that anything can be computed with.
 int64_t order_of(const Group& group, std::string_view json_name, const json& settings, const char* key) {
-  constexpr int64_t kMost = 1 << 20;
+  constexpr int64_t kMax = 1 << 20;
   const auto found = settings.find(key);
   if (found == settings.end() || !found->is_number_integer()) group.fail(json_name, cat("an integer ", key), "none");
   const auto order = found->get<int64_t>();
-  if (order < 0 || order > kMost) group.fail(json_name, cat(key, " from 0 to ", kMost), cat(order));
+  if (order < 0 || order > kMax) group.fail(json_name, cat(key, " from 0 to ", kMax), cat(order));
   return order;
 }
 
@@ -174,9 +174,9 @@ void check_cache(const Attributes& attributes, Schema& schema) {
 }
 
 int64_t count_of(const Group& group, std::string_view name) {
-  constexpr int64_t kMost = 1 << 21;
+  constexpr int64_t kMax = 1 << 21;
   const auto found = group.get<int64_t>(name);
-  if (found < 0 || found > kMost) group.fail(name, cat("a count from 0 to ", kMost), cat(found));
+  if (found < 0 || found > kMax) group.fail(name, cat("a count from 0 to ", kMax), cat(found));
   return found;
 }
 

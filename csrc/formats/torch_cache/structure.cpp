@@ -16,7 +16,7 @@ using pickle::Op;
 constexpr pickle::RecordClass kClass = {"aenet.torch_training.config", "Structure"};
 // Of what a structure may unfold to beyond its own size: labels that come again, tensors with strides of 0.
 constexpr pickle::Limits kLimits = {.max_bytes = uint64_t{1} << 24};
-constexpr size_t kMostNesting = 2;  // lists of lists, where arrays are meant
+constexpr size_t kMaxNesting = 2;  // lists of lists, where arrays are meant
 
 [[noreturn]] void wrong(std::string_view expected, std::string_view got) {
   throw CorruptFileError(cat("structure: expected ", expected, ", got ", got));
@@ -97,7 +97,7 @@ bool is_list(const Value& value) { return value.kind() == Kind::list || value.ki
 
 // Rows given as lists; all must be of one shape.
 void read_list(const Value& list, size_t depth, Numbers& out) {
-  if (depth == kMostNesting) wrong("numbers", "lists in lists in lists");
+  if (depth == kMaxNesting) wrong("numbers", "lists in lists in lists");
   const auto size = static_cast<int64_t>(list.size());
   if (out.shape.size() <= depth) out.shape.push_back(size);
   if (out.shape[depth] != size) wrong(cat("rows of ", out.shape[depth]), cat("one of ", size));

@@ -61,8 +61,8 @@ uint8_t ArchiveCheck::tag(uint64_t at, uint8_t end, std::string_view what) const
 
 Run ArchiveCheck::claim_run(uint64_t slot, Layout element, std::string_view what) const {
   const auto count = load<uint64_t>(slot + 8);
-  if (const uint64_t most = (high_ - low_) / element.bytes; count > most) {
-    throw CorruptFileError(cat(what, ": expected a count of at most ", most, ", got ", count), slot);
+  if (const uint64_t limit = (high_ - low_) / element.bytes; count > limit) {
+    throw CorruptFileError(cat(what, ": expected a count of at most ", limit, ", got ", count), slot);
   }
   return {claim(slot, load<int64_t>(slot), {count * element.bytes, element.alignment}, what), count};
 }

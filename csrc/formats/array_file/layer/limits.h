@@ -31,8 +31,8 @@ inline uint64_t max_unstored_bytes(uint64_t file_bytes, std::optional<uint64_t> 
   return chosen.value_or(std::max(kAlways, std::min(file_bytes, UINT64_MAX / kFactor) * kFactor));
 }
 
-[[noreturn]] inline void refuse_unstored(uint64_t bytes, uint64_t most) {
-  throw FieldError(cat("cells that were never written: expected at most ", most, " bytes of memory for them, got ",
+[[noreturn]] inline void refuse_unstored(uint64_t bytes, uint64_t limit) {
+  throw FieldError(cat("cells that were never written: expected at most ", limit, " bytes of memory for them, got ",
                        bytes, ": read a part (start=, shape=), or raise max_unstored_bytes="));
 }
 

@@ -14,7 +14,7 @@
 namespace atompack::array_file {
 
 // More axes than NumPy knows are refused.
-constexpr uint64_t kMostAxes = 64;
+constexpr uint64_t kMaxAxes = 64;
 
 struct StoredChunk {
   uint64_t cell = 0;  // its number in the grid, in row-major order

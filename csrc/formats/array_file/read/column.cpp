@@ -53,7 +53,7 @@ void Column::add(std::string_view name) {
 bool Column::add_sole(const Layers::Sole& sole) {
   const Footer& footer = layers_->layer(sole.layer).footer();
   const ArrayRecord& record = sole.record;
-  if (record.chunk_shape.count != record.shape.count || record.shape.count > kMostAxes) return false;
+  if (record.chunk_shape.count != record.shape.count || record.shape.count > kMaxAxes) return false;
   const uint32_t number = layout_of(footer, record);
   const ColumnLayout& layout = layouts_[number];
   const size_t first = chunks_.size();

@@ -147,13 +147,13 @@ void Slice::check_unwritten() const {
 
 // Rows that are asked for again count once: that is what the caller wants, and no claim of the file.
 void Slice::check_unstored(std::optional<uint64_t> chosen) const {
-  const uint64_t most = max_unstored_bytes(column_->layers().file_bytes(), chosen);
+  const uint64_t limit = max_unstored_bytes(column_->layers().file_bytes(), chosen);
   constexpr uint64_t kEnough = uint64_t{1} << 62;
   uint64_t all = 0;
   for (const Row& row : rows_) {
     if (row.layout != nullptr) all = std::min(kEnough, all + memory_of(row.n_elements, row.layout->type));
   }
-  if (all <= most) return;
+  if (all <= limit) return;
   std::unordered_set<uint64_t> seen;
   std::vector<bool> repeated(rows_.size());
   uint64_t wanted = 0;
@@ -164,9 +164,9 @@ void Slice::check_unstored(std::optional<uint64_t> chosen) const {
     if (!repeated[i]) wanted += memory_of(row.n_elements, row.layout->type);
   }
   const uint64_t stored = stored_bytes_of(repeated);
-  if (wanted <= stored || wanted - stored <= most) return;
+  if (wanted <= stored || wanted - stored <= limit) return;
   try {
-    refuse_unstored(wanted - stored, most);
+    refuse_unstored(wanted - stored, limit);
   } catch (DataError& error) {
     error.in_file(column_->layers().layer(0).path());
     throw;

@@ -86,11 +86,11 @@ uint64_t decoded_bytes_for(const Layers& layers, const Array& array, const Box& 
 void check_unstored(const Layers& layers, const Array& array, const Box& box, std::optional<uint64_t> chosen) {
   for_array(array, [&] {
     check_box(array.shape, box);
-    const uint64_t most = max_unstored_bytes(layers.file_bytes(), chosen);
+    const uint64_t limit = max_unstored_bytes(layers.file_bytes(), chosen);
     const uint64_t wanted = memory_of(box.n_elements(), array.type);
-    if (wanted <= most) return;
+    if (wanted <= limit) return;
     const uint64_t stored = decoded_bytes_for(layers, array, box);
-    if (wanted > stored && wanted - stored > most) refuse_unstored(wanted - stored, most);
+    if (wanted > stored && wanted - stored > limit) refuse_unstored(wanted - stored, limit);
   });
 }
 

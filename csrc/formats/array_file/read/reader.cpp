@@ -62,9 +62,9 @@ std::optional<Files> try_to_open_layers(const std::string& path, Reading reading
 }
 
 Files open_layers(const std::string& path, Reading reading) {
-  constexpr int kMostTries = 100;
+  constexpr int kMaxTries = 100;
   static_cast<void>(layer_files(path));  // refuses other paths
-  for (int i = 0; i < kMostTries; ++i) {
+  for (int i = 0; i < kMaxTries; ++i) {
     if (std::optional<Files> files = try_to_open_layers(path, reading)) return std::move(*files);
     std::this_thread::sleep_for(std::chrono::milliseconds(i));  // thousands of sidecars take seconds to remove
   }

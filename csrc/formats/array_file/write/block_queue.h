@@ -19,7 +19,7 @@ struct StoredBlock {
 };
 
 // The longest block, before it is compressed, that a layer can hold.
-uint64_t most_block_bytes(codec::Codec codec);
+uint64_t max_block_bytes(codec::Codec codec);
 
 // Memory is bounded: push() blocks while more than `max_queued_bytes` are in the queue. A failure of the file stops the
 // queue and is thrown by the next call that waits for it; no block is lost, and resume() tries again. For one caller at

@@ -68,20 +68,20 @@ void check_text(const std::string& text, std::string_view what) {
 }
 
 void check_axes(const ArrayDefinition& definition) {
-  if (definition.shape.size() > kMostAxes) {
-    throw FieldError(cat("axes: expected at most ", kMostAxes, ", got ", definition.shape.size()));
+  if (definition.shape.size() > kMaxAxes) {
+    throw FieldError(cat("axes: expected at most ", kMaxAxes, ", got ", definition.shape.size()));
   }
   if (definition.chunk_shape.size() != definition.shape.size()) {
     throw FieldError(
         cat("chunk shape: expected ", definition.shape.size(), " axes, got ", definition.chunk_shape.size()));
   }
-  constexpr uint64_t kMost = std::numeric_limits<uint32_t>::max();
+  constexpr uint64_t kMax = std::numeric_limits<uint32_t>::max();
   for (size_t i = 0; i < definition.shape.size(); ++i) {
     const uint64_t extent = definition.shape[i], chunk = definition.chunk_shape[i];
-    if (extent > kMost) throw FieldError(cat("axis ", i, ": expected at most ", kMost, ", got ", extent));
+    if (extent > kMax) throw FieldError(cat("axis ", i, ": expected at most ", kMax, ", got ", extent));
     // An axis without elements may be one chunk without elements.
-    if (chunk > kMost || (chunk == 0 && extent > 0)) {
-      throw FieldError(cat("chunk shape of axis ", i, ": expected 1 to ", kMost, ", got ", chunk));
+    if (chunk > kMax || (chunk == 0 && extent > 0)) {
+      throw FieldError(cat("chunk shape of axis ", i, ": expected 1 to ", kMax, ", got ", chunk));
     }
   }
 }

@@ -17,9 +17,9 @@ namespace atompack::array_file {
 namespace {
 
 unsigned threads_for(const WriterOptions& options) {
-  constexpr unsigned kMost = 16;
+  constexpr unsigned kMax = 16;
   if (options.codec == codec::Codec::none) return 1;  // to write, while the caller's copies
-  return options.n_threads > 0 ? options.n_threads : std::clamp(std::thread::hardware_concurrency(), 1U, kMost);
+  return options.n_threads > 0 ? options.n_threads : std::clamp(std::thread::hardware_concurrency(), 1U, kMax);
 }
 
 LayerOptions layer_options(const WriterOptions& options) {
@@ -160,8 +160,8 @@ void Writer::Impl::check_values(const ArrayDefinition& array, const Box& box, By
   check_length(box.n_elements() * item, numbers.size(), "bytes of the values");
   uint64_t chunk_bytes = item;  // no overflow: no more than those of the array
   for (size_t i = 0; i < array.shape.size(); ++i) chunk_bytes *= std::min(array.shape[i], array.chunk_shape[i]);
-  if (const uint64_t most = most_block_bytes(options_.codec); chunk_bytes > most) {
-    throw FieldError(cat("chunk: expected at most ", most, " bytes, got ", chunk_bytes));
+  if (const uint64_t limit = max_block_bytes(options_.codec); chunk_bytes > limit) {
+    throw FieldError(cat("chunk: expected at most ", limit, " bytes, got ", chunk_bytes));
   }
 }
 
@@ -220,15 +220,15 @@ void Writer::Impl::check_unstored(std::string_view name, const Box& box) {
     return committed().check_unstored(committed().array(name), box, options_.max_unstored_bytes);
   }
   check_box(array->definition().shape, box);
-  const uint64_t most = max_unstored_bytes(committed().layers().file_bytes(), options_.max_unstored_bytes);
+  const uint64_t limit = max_unstored_bytes(committed().layers().file_bytes(), options_.max_unstored_bytes);
   const uint64_t wanted = memory_of(box.n_elements(), array->definition().type);
-  if (wanted <= most) return;
+  if (wanted <= limit) return;
   uint64_t stored = array->below ? decoded_bytes_for(committed().layers(), *array->below, box) : 0;
   for (const PlacedChunk& chunk : array->layer.chunks) {
     const Box cell = array->grid.box_of(array->grid.cell_at(chunk.cell));
     if (!Overlap(cell, box).empty()) stored += chunk.place.bytes;
   }
-  if (wanted > stored && wanted - stored > most) refuse_unstored(wanted - stored, most);
+  if (wanted > stored && wanted - stored > limit) refuse_unstored(wanted - stored, limit);
 }
 
 void Writer::Impl::write(std::string_view name, const Box& box, Bytes numbers) { put(name, box, numbers); }

@@ -143,10 +143,10 @@ Intent decode_intent(Bytes file) {
 }
 
 std::optional<Intent> read_intent(const io::HeldFile* file, std::vector<std::string>& warnings) {
-  constexpr uint64_t kMostBytes = uint64_t{1} << 30;
+  constexpr uint64_t kMaxBytes = uint64_t{1} << 30;
   if (file == nullptr) return std::nullopt;
   try {
-    return decode_intent(file->read_whole(kMostBytes));
+    return decode_intent(file->read_whole(kMaxBytes));
   } catch (const CorruptFileError& error) {
     warnings.push_back(cat(file->path(), ": ", error.what(), "; it is passed over"));
   }

@@ -101,8 +101,8 @@ Metadata decode_metadata(const MetadataFile& file, uint64_t max_bytes) {
 
 std::vector<std::byte> encode_metadata(const Metadata& metadata, Form form, uint64_t max_bytes) {
   const std::string text = is_json(form) ? encode_json(metadata) : encode_msgpack(metadata);
-  if (const uint64_t most = std::min(max_bytes, kMaxStoredBytes); text.size() > most) {
-    throw FieldError(cat("metadata: expected at most max_metadata_bytes=", most, ", got ", text.size()));
+  if (const uint64_t limit = std::min(max_bytes, kMaxStoredBytes); text.size() > limit) {
+    throw FieldError(cat("metadata: expected at most max_metadata_bytes=", limit, ", got ", text.size()));
   }
   return compress(codec_of(form), as_bytes(text));
 }

@@ -72,8 +72,8 @@ class DataTypeDecoder {
   explicit DataTypeDecoder(In& in) : in_(in) {}
 
   DataType decode(size_t depth = 0) {
-    constexpr size_t kMostLists = 32;
-    if (depth > kMostLists) fail(cat("at most ", kMostLists, " lists in each other"), "more");
+    constexpr size_t kMaxLists = 32;
+    if (depth > kMaxLists) fail(cat("at most ", kMaxLists, " lists in each other"), "more");
     expect(in_, Token::map, "dtype");
     bool has_type = false, has_arguments = false;
     std::string tag;

@@ -32,14 +32,14 @@ class Parts {
     return true;
   }
 
-  bool number(int digits, int most, int& value) {
+  bool number(int digits, int max, int& value) {
     value = 0;
     for (int i = 0; i < digits; ++i) {
       if (text_.empty() || !is_digit(text_.front())) return false;
       value = 10 * value + (text_.front() - '0');
       text_.remove_prefix(1);
     }
-    return value <= most;
+    return value <= max;
   }
 
   // Of any length; what lies behind the ninth digit is cut off.

@@ -75,13 +75,13 @@ void Builder::checkpoint() {
 }
 
 void Builder::absorb(const std::string& part_path, const std::string& fingerprint) {
-  constexpr size_t kMostBytes = size_t{64} << 20;
+  constexpr size_t kMaxBytes = size_t{64} << 20;
   Builder part(part_path, header_, fingerprint);
   const std::span<const EntryRecord> records = part.journal_.records();
   for (size_t first = 0; first < records.size();) {
     size_t last = first + 1;
     const auto end = [&](size_t i) { return i < records.size() ? records[i].address : part.end_; };
-    while (last < records.size() && end(last + 1) - records[first].address <= kMostBytes) ++last;
+    while (last < records.size() && end(last + 1) - records[first].address <= kMaxBytes) ++last;
     EncodedEntries some{
         std::vector<std::byte>(end(last) - records[first].address),
         {records.begin() + static_cast<ptrdiff_t>(first), records.begin() + static_cast<ptrdiff_t>(last)}};

@@ -23,10 +23,10 @@ Payload indices(const int64_t* column, const Rows& rows, int64_t first_atom) {
 
 // A cast rounds, and makes no infinity of a number.
 void check_fits(const double* values, size_t n) {
-  constexpr double kMost = std::numeric_limits<float>::max();
+  constexpr double kMax = std::numeric_limits<float>::max();
   for (size_t i = 0; i < n; ++i) {
     if (std::isfinite(values[i]) && std::isinf(static_cast<float>(values[i]))) {
-      throw FieldError(cat("values: expected at most ", kMost, ", which float32 holds, got ", values[i],
+      throw FieldError(cat("values: expected at most ", kMax, ", which float32 holds, got ", values[i],
                            ": build the cache in float64"));
     }
   }
@@ -68,10 +68,9 @@ const std::string& symbol_of(std::span<const std::string> symbols, int64_t numbe
 
 // Rows are counted by int32 in the index tables, and their numbers by uint32 in references.
 void check_counts(std::span<const Payload> payloads) {
-  constexpr size_t kMost = std::numeric_limits<int32_t>::max();
+  constexpr size_t kMax = std::numeric_limits<int32_t>::max();
   for (const Payload& payload : payloads) {
-    if (payload.count > kMost)
-      throw FieldError(cat("entry: expected at most ", kMost, " numbers, got ", payload.count));
+    if (payload.count > kMax) throw FieldError(cat("entry: expected at most ", kMax, " numbers, got ", payload.count));
   }
 }
 
@@ -108,7 +107,7 @@ EntryRecord record_of(const EntryColumns& columns, size_t molecule) {
 }
 
 // Of structures a guess: what the vector grows by then is little.
-size_t bytes_at_most(const EntryColumns& columns) {
+size_t max_bytes_of(const EntryColumns& columns) {
   const size_t n_molecules = columns.ptr.size() - 1, n_atoms = columns.atomic_numbers.size();
   size_t bytes = n_molecules * 8192 + n_atoms * 128;
   if (columns.features) bytes += n_atoms * columns.features->row * sizeof(double);
@@ -123,7 +122,7 @@ size_t bytes_at_most(const EntryColumns& columns) {
 
 EncodedEntries encode_entries(const EntryColumns& columns) {
   EncodedEntries encoded;
-  encoded.bytes.reserve(bytes_at_most(columns));
+  encoded.bytes.reserve(max_bytes_of(columns));
   std::vector<Payload> payloads;
   for (size_t molecule = 0; molecule + 1 < columns.ptr.size(); ++molecule) {
     const std::vector<std::byte> structure = encode_structure(structure_of(columns, molecule));

@@ -8,7 +8,7 @@ namespace atompack::torch_cache {
 namespace {
 
 // The least that a row of some bytes takes in the heap: the header of an object, and its bytes made up to eight.
-constexpr uint64_t kLeastRowBytes = 24;
+constexpr uint64_t kMinRowBytes = 24;
 
 int64_t to_integer(const std::byte* from, size_t size, bool is_signed) {
   uint64_t value = 0;
@@ -40,9 +40,9 @@ class SectionReader {
   }
 
   // Each row of a section belongs to an entry of its own.
-  static void check_rows(const H5Dataset& dataset, const std::string& name, uint64_t most) {
-    if (dataset.n_rows() > most) {
-      throw CorruptFileError(cat(name, ": expected at most ", most, " rows, got ", dataset.n_rows()));
+  static void check_rows(const H5Dataset& dataset, const std::string& name, uint64_t max_rows) {
+    if (dataset.n_rows() > max_rows) {
+      throw CorruptFileError(cat(name, ": expected at most ", max_rows, " rows, got ", dataset.n_rows()));
     }
   }
 
@@ -74,7 +74,7 @@ class SectionReader {
     const H5Handle group = need_node(file_.root(), "entries", NodeKind::group);
     const Parent entries = file_.root().below(group, "entries");
     const H5Dataset structures = open(entries, "structures");
-    check_rows(structures, "entries/structures", file_bytes_ / kLeastRowBytes);
+    check_rows(structures, "entries/structures", file_bytes_ / kMinRowBytes);
     n_entries_ = structures.n_rows();
     if (const DType dtype = structures.vlen_dtype(); dtype != DType::uint8) {
       throw CorruptFileError(cat("entries/structures: expected rows of uint8, got ", name_of(dtype)));

@@ -9,7 +9,7 @@ namespace atompack::torch_cache {
 namespace {
 
 // Attributes of this format are short; a longer one is not worth its memory.
-constexpr size_t kMostTextBytes = 16 << 20;
+constexpr size_t kMaxTextBytes = 16 << 20;
 
 std::string_view name_of(H5T_class_t type) {
   switch (type) {
@@ -98,8 +98,8 @@ class AttributeReader {
 
   std::string fixed_text() const {
     const size_t size = H5Tget_size(type_.get());
-    if (size == 0 || size > kMostTextBytes) {
-      throw CorruptFileError(cat(name_, ": expected at most ", kMostTextBytes, " bytes, got ", size));
+    if (size == 0 || size > kMaxTextBytes) {
+      throw CorruptFileError(cat(name_, ": expected at most ", kMaxTextBytes, " bytes, got ", size));
     }
     std::string text(size, '\0');
     read_into(type_.get(), text.data());

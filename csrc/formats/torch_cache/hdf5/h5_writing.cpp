@@ -31,8 +31,8 @@ hid_t base_type(DType dtype) {
 
 // Of rows that go on for ever.
 H5Handle space_of(hsize_t n_rows) {
-  const hsize_t most = H5S_UNLIMITED;
-  return own(H5Screate_simple(1, &n_rows, &most), "data space");
+  const hsize_t max_rows = H5S_UNLIMITED;
+  return own(H5Screate_simple(1, &n_rows, &max_rows), "data space");
 }
 
 H5Handle chunked(hsize_t n_rows, bool compressed) {

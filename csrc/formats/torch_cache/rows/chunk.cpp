@@ -10,9 +10,9 @@ bool is_applied(std::optional<unsigned> filter, uint32_t mask) { return filter &
 
 // Before memory is taken for it, the size that the layout claims is held against the stored bytes.
 void check_size(uint64_t claimed, uint64_t stored, bool deflated) {
-  const uint64_t most = deflated ? checked_mul(stored, codec::kInflateMost, "chunk") : stored;
-  if (claimed > most || (!deflated && claimed != stored)) {
-    throw CorruptFileError(cat("chunk: ", stored, " stored bytes hold at most ", most, ", expected ", claimed));
+  const uint64_t limit = deflated ? checked_mul(stored, codec::kMaxInflateRatio, "chunk") : stored;
+  if (claimed > limit || (!deflated && claimed != stored)) {
+    throw CorruptFileError(cat("chunk: ", stored, " stored bytes hold at most ", limit, ", expected ", claimed));
   }
 }
 

@@ -96,8 +96,8 @@ void write_derivatives(hid_t cache, const CacheHeader& header, std::span<const R
 // Widths of the original's columns. It takes ASCII alone; other names, and longer ones, stand in the structures.
 constexpr size_t kNameBytes = 1024, kSourceBytes = 2048;
 
-std::string ascii_or_nothing(const std::string& text, size_t most) {
-  const bool fits = text.size() <= most && std::ranges::all_of(text, [](char c) { return c > 0; });
+std::string ascii_or_nothing(const std::string& text, size_t max_bytes) {
+  const bool fits = text.size() <= max_bytes && std::ranges::all_of(text, [](char c) { return c > 0; });
   return fits ? text : std::string();
 }
 
