@@ -10,7 +10,7 @@
 namespace atompack::atlas_shards {
 namespace {
 
-// Keys stay in their order, as the original writes them.
+// Preserves the order of keys, as the original writes them.
 using json = nlohmann::ordered_json;
 
 constexpr std::string_view kRootKeys[] = {"version", "shard_sizes", "compression_strategy"};
@@ -57,7 +57,7 @@ uint64_t size_at(const json& meta, std::string_view key, uint64_t min) {
   return value.get<uint64_t>();
 }
 
-// The version comes first: what other versions hold is unknown.
+// The version is checked first: the keys of other versions are unknown.
 json parse_keys(Bytes text, std::span<const std::string_view> keys) {
   json meta = parse(text);
   if (meta.contains("version") && meta["version"] != json(kVersion)) refuse("version", "1", shown(meta["version"]));

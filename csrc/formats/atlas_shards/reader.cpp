@@ -98,7 +98,7 @@ std::optional<std::string> Reader::shard_sizes_warning() const {
 
 Place Reader::locate(uint64_t example) const {
   if (example >= size_) throw std::out_of_range(cat(root_, ": example ", example, " of ", size_));
-  // Empty shards begin where the next one does, so the last that begins here is the one.
+  // Empty shards begin where the next one does, so the last shard that begins here has the example.
   const auto behind = std::ranges::upper_bound(shards_, example, {}, &Shard::first_example);
   const auto shard = static_cast<uint64_t>(behind - shards_.begin() - 1);
   const uint64_t inside = example - shards_[shard].first_example;

@@ -10,16 +10,16 @@
 namespace atompack::atlas_shards {
 namespace {
 
-constexpr uint64_t kTaskBytes = uint64_t{128} << 10;  // worth waking a thread
+constexpr uint64_t kTaskBytes = uint64_t{128} << 10;  // large enough to justify waking a thread
 constexpr uint64_t kQueueBytes = uint64_t{4} << 20;
-constexpr size_t kMinBlocks = 7;  // for a dictionary
+constexpr size_t kMinBlocks = 7;  // minimum for training a dictionary
 constexpr uint64_t kMinDictionaryBytes = 1024;
-// Training takes several passes, and libzstd takes no more than 4 GiB; from so many times as much as a dictionary holds
-// more samples hardly make it better.
+// Training takes several passes and at most 4 GiB; beyond this many bytes per byte of the dictionary, more samples
+// hardly improve it.
 constexpr uint64_t kSamplesPerByte = 32;
 constexpr uint64_t kMinSampleBytes = uint64_t{1} << 20, kMaxSampleBytes = uint64_t{64} << 20;
 
-// Evenly spaced blocks, of large ones the front.
+// Evenly spaced blocks; only the front of large ones.
 std::vector<Bytes> samples_of(const std::vector<std::vector<std::byte>>& blocks, uint64_t total_bytes,
                               uint64_t dictionary_bytes) {
   const uint64_t enough = std::clamp(kSamplesPerByte * dictionary_bytes, kMinSampleBytes, kMaxSampleBytes);

@@ -37,12 +37,12 @@ RawSchemaEntry read_entry(ByteCursor& cursor) {
   return raw;
 }
 
-// Whether all sections have the same number of payload bytes, which the schema tells.
+// True if all sections have the same number of payload bytes, given by the schema.
 bool has_slot(const FieldType& type, uint8_t tag) {
   return type.level == Level::molecule && type.kind == ValueKind::numeric && traits_of(tag).form != Form::tensor;
 }
 
-// No reader shows sections of unknown kinds, unknown builtins, and keys that no section can hold.
+// Sections of unknown kinds, unknown builtin fields and impossible keys are not returned by readers.
 bool is_shown(const RawSchemaEntry& raw) {
   if (raw.kind >= kScopeCount || raw.key.size() > kMaxKeyBytes) return false;
   return static_cast<Scope>(raw.kind) != Scope::builtin || is_builtin(raw.key);

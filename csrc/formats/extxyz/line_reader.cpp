@@ -26,7 +26,7 @@ LineReader::LineReader(std::string path)
       file_bytes_(io::identify(fd_.get(), path_).size),
       buffer_(static_cast<size_t>(std::min<uint64_t>(file_bytes_ + 1, kBufferBytes))) {}
 
-// Moves what is left to the front and reads behind it; false at the end of the file.
+// Moves the unread bytes to the front and reads more after them; false at the end of the file.
 bool LineReader::refill() {
   if (read_offset_ == file_bytes_) return false;
   const size_t kept = end_ - begin_;

@@ -41,7 +41,7 @@ struct Meaning {
   int64_t width;
 };
 
-// The names that ASE and libAtoms know for the structure itself.
+// Column names that ASE and libAtoms use for the structure itself.
 constexpr Meaning kMeanings[] = {
     {"pos", Role::positions, Kind::real, 3},   {"positions", Role::positions, Kind::real, 3},
     {"species", Role::symbols, Kind::text, 1}, {"symbols", Role::symbols, Kind::text, 1},

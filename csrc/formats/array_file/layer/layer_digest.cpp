@@ -10,7 +10,7 @@
 namespace atompack::array_file {
 namespace {
 
-// The last bytes of a file, at most `most` of them.
+// The last bytes of a file, at most `max_bytes`.
 std::vector<std::byte> end_of(const io::ReadableFile& file, uint64_t limit) {
   const uint64_t size = file.size();
   std::vector<std::byte> bytes(std::min(size, limit));

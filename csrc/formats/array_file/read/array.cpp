@@ -9,7 +9,7 @@
 namespace atompack::array_file {
 namespace {
 
-// Whether a fill value of type F is used for elements of type T; the others leave them 0.
+// True if a fill value of type F applies to elements of type T; other combinations leave them 0.
 template <typename T, typename F>
 constexpr bool kFills = std::is_same_v<F, int64_t> || std::is_same_v<F, uint64_t> ||
                         (std::is_floating_point_v<T> && std::is_same_v<F, double>);
@@ -45,7 +45,7 @@ void check_extent(const Array& array) {
   }
   uint64_t bytes = std::max<uint64_t>(item_bytes(array.type), 1);
   for (const uint64_t extent : array.shape) {
-    // Also where another axis is empty: no product of some of the axes overflows.
+    // Checked even if another axis is empty: no product of some of the axes overflows.
     if (extent > 0) bytes = checked_mul(bytes, extent, "bytes of the array");
   }
   constexpr uint64_t kMax = std::numeric_limits<int64_t>::max();

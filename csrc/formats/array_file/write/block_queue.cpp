@@ -5,7 +5,7 @@
 namespace atompack::array_file {
 namespace {
 
-// In front of an LZ4 block its decoded size is repeated.
+// An LZ4 block is preceded by its decoded size.
 size_t prefix_bytes(codec::Codec codec) { return codec == codec::Codec::lz4 ? sizeof(uint32_t) : 0; }
 
 }  // namespace

@@ -54,7 +54,7 @@ void check_fill(const OwnedFill& fill, Type type) {
     case Type::float64:
       return check_kind<double>(fill, type);
     case Type::timestamp:
-      if (std::holds_alternative<int64_t>(fill)) return;  // as some are
+      if (std::holds_alternative<int64_t>(fill)) return;  // some programs store these as integers
       return check_kind<Timestamp>(fill, type);
     case Type::string:
       return check_kind<std::string>(fill, type);
@@ -79,14 +79,14 @@ void check_axes(const ArrayDefinition& definition) {
   for (size_t i = 0; i < definition.shape.size(); ++i) {
     const uint64_t extent = definition.shape[i], chunk = definition.chunk_shape[i];
     if (extent > kMax) throw FieldError(cat("axis ", i, ": expected at most ", kMax, ", got ", extent));
-    // An axis without elements may be one chunk without elements.
+    // An axis without elements may have chunks without elements.
     if (chunk > kMax || (chunk == 0 && extent > 0)) {
       throw FieldError(cat("chunk shape of axis ", i, ": expected 1 to ", kMax, ", got ", chunk));
     }
   }
 }
 
-// Whether the array can be read again.
+// Checks that the array can be read again.
 void check_size(const ArrayDefinition& definition) {
   Array array;
   array.type = definition.type;

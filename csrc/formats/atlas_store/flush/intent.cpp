@@ -82,7 +82,7 @@ std::vector<AddedLayer> read_layers(JsonReader& in) {
   return layers;
 }
 
-// Of a text that the checksum vouches for: nothing else writes it.
+// Requires a valid checksum: no other program writes this text.
 Intent decode_text(Bytes text) {
   JsonReader in(text);
   expect(in, Token::map, "intent record");
@@ -157,7 +157,7 @@ Outcome outcome_of(const Intent& intent, const std::optional<MetadataFile>& meta
   if (intent.complete) return Outcome::kept;
   std::optional<Fingerprint> now;
   if (metadata) now = fingerprint_of(metadata->bytes);
-  // Metadata that did not change says nothing; then `complete` does.
+  // Unchanged metadata cannot tell; then `complete` decides.
   if (now == intent.before) return Outcome::rolled_back;
   return now == intent.after ? Outcome::kept : Outcome::unknown;
 }

@@ -17,7 +17,7 @@ bool is_safe(char c) {
   return is_letter_or_digit(c) || kOthers.find(c) != std::string_view::npos;
 }
 
-// In names of folders.
+// Characters that are escaped in names of folders.
 bool is_escaped(char c) {
   constexpr std::string_view kEscaped = "\"#%*<>?[\\]^`{|}~";
   const auto code = static_cast<unsigned char>(c);

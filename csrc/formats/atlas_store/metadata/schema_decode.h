@@ -1,4 +1,4 @@
-// Schemas of arrays out of a document.
+// Decoding of array schemas from a document.
 #pragma once
 
 #include <string>
@@ -64,8 +64,8 @@ codec::Codec decode_codec(In& in) {
   throw UnsupportedFormatError(cat("codec: expected Zstd, Lz4 or Uncompressed, got ", excerpt(name)));
 }
 
-// What stands under "args": the type in a list, and the size of fixed lists. Keys may come in any order, so what it
-// means shows at the end.
+// Value of "args": the type in a list, and the size of fixed lists. Keys may come in any order, so it is interpreted at
+// the end.
 template <typename In>
 class DataTypeDecoder {
  public:

@@ -21,7 +21,7 @@ Payload indices(const int64_t* column, const Rows& rows, int64_t first_atom) {
   return {reinterpret_cast<const std::byte*>(column + rows.first), rows.n, DType::int64, DType::int64, first_atom};
 }
 
-// A cast rounds, and makes no infinity of a number.
+// A cast may round, but must not turn a finite number into infinity.
 void check_fits(const double* values, size_t n) {
   constexpr double kMax = std::numeric_limits<float>::max();
   for (size_t i = 0; i < n; ++i) {
@@ -66,7 +66,7 @@ const std::string& symbol_of(std::span<const std::string> symbols, int64_t numbe
   return symbols[static_cast<size_t>(number)];
 }
 
-// Rows are counted by int32 in the index tables, and their numbers by uint32 in references.
+// Index tables count rows as int32, and references count elements as uint32.
 void check_counts(std::span<const Payload> payloads) {
   constexpr size_t kMax = std::numeric_limits<int32_t>::max();
   for (const Payload& payload : payloads) {
@@ -106,7 +106,7 @@ EntryRecord record_of(const EntryColumns& columns, size_t molecule) {
   return record;
 }
 
-// Of structures a guess: what the vector grows by then is little.
+// The size of structures is estimated; the vector grows little beyond this.
 size_t max_bytes_of(const EntryColumns& columns) {
   const size_t n_molecules = columns.ptr.size() - 1, n_atoms = columns.atomic_numbers.size();
   size_t bytes = n_molecules * 8192 + n_atoms * 128;

@@ -7,7 +7,7 @@
 namespace atompack::torch_cache {
 namespace {
 
-// The least that a row of some bytes takes in the heap: the header of an object, and its bytes made up to eight.
+// Minimum size of a non-empty row in the heap: an object header, and the bytes padded to eight.
 constexpr uint64_t kMinRowBytes = 24;
 
 int64_t to_integer(const std::byte* from, size_t size, bool is_signed) {
@@ -17,7 +17,7 @@ int64_t to_integer(const std::byte* from, size_t size, bool is_signed) {
   return is_signed ? static_cast<int64_t>(value << unused) >> unused : static_cast<int64_t>(value);
 }
 
-// Tables and columns of one file, and how many rows they may claim.
+// Reads tables and columns of one file, with limits on the number of rows.
 class SectionReader {
  public:
   SectionReader(const H5File& file, uint64_t file_bytes) : file_(file), file_bytes_(file_bytes) {}
@@ -39,7 +39,7 @@ class SectionReader {
     return dataset.read({&bytes, 1}, {0, dataset.n_rows()}, file_bytes_);
   }
 
-  // Each row of a section belongs to an entry of its own.
+  // Each row of a section belongs to a different entry.
   static void check_rows(const H5Dataset& dataset, const std::string& name, uint64_t max_rows) {
     if (dataset.n_rows() > max_rows) {
       throw CorruptFileError(cat(name, ": expected at most ", max_rows, " rows, got ", dataset.n_rows()));
@@ -83,7 +83,7 @@ class SectionReader {
     read_meta(open(entries, "meta"), found);
   }
 
-  // A row takes 5 kB and the wanted part 13 bytes; all are taken in one pass over the chunks.
+  // A row is 5 kB, of which 13 bytes are needed; all are read in one pass over the chunks.
   void read_meta(const H5Dataset& meta, Contents& found) const {
     if (meta.n_rows() != n_entries_) {
       throw CorruptFileError(

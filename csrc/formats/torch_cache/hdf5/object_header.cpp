@@ -10,7 +10,7 @@ constexpr uint32_t kNewContinued = 0x4b48434f;  // "OCHK"
 constexpr uint16_t kLayout = 8;
 constexpr uint16_t kContinuation = 16;
 constexpr uint64_t kChecksum = 4;
-// A header of this format has one or two; each block of messages may name others, even itself.
+// A header of this format has one or two blocks; each block may refer to others, even to itself.
 constexpr size_t kMaxBlocks = 64;
 
 struct Block {

@@ -6,7 +6,7 @@ namespace atompack::torch_cache {
 namespace {
 
 constexpr size_t kHeadBytes = 16;   // of the collection and of each object
-constexpr size_t kMinBytes = 4096;  // libhdf5 makes none shorter
+constexpr size_t kMinBytes = 4096;  // minimum size in libhdf5
 
 size_t padded(size_t bytes) { return (bytes + 7) / 8 * 8; }
 
@@ -54,7 +54,7 @@ void append_collection(std::span<const Payload> payloads, std::vector<std::byte>
     write_values(payloads[i], at);
     at += padded(payloads[i].bytes());
   }
-  // What is left is object 0, if its head fits.
+  // The remaining space is object 0, if its header fits.
   if (total - bytes >= kHeadBytes) write_head(at, 0, 0, total - bytes);
 }
 

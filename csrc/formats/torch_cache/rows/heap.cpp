@@ -9,7 +9,7 @@ namespace {
 
 constexpr uint64_t kCollectionHeader = 16;
 constexpr uint64_t kObjectHeader = 16;
-constexpr uint64_t kSizeAt = 8;              // in either header
+constexpr uint64_t kSizeAt = 8;              // in both headers
 constexpr uint32_t kMaxObjects = 65536;      // their numbers have 16 bits
 constexpr uint32_t kSignature = 0x4c4f4347;  // "GCOL"
 

@@ -7,7 +7,7 @@
 namespace atompack::torch_cache {
 namespace {
 
-// As unsigned numbers, so that one comparison finds negative ones too. No early end: the loop runs over whole vectors.
+// Compares as unsigned, so that one comparison finds negative numbers too. No early exit, so that the loop vectorizes.
 template <typename T>
 uint64_t largest(Bytes row) {
   std::make_unsigned_t<T> largest = 0;
