@@ -2,35 +2,39 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
 namespace atompack::io {
 
 MappedFile::MappedFile(UniqueFd fd, uint64_t length, std::string path, Access access, bool populate)
-    : fd_(std::move(fd)), path_(std::move(path)), length_(length) {
-  if (length_ == 0) return;  // an empty mapping is not possible
-  const int flags = MAP_SHARED | (populate ? MAP_POPULATE : 0);
-  address_ = ::mmap(nullptr, length_, PROT_READ, flags, fd_.get(), 0);
-  if (address_ == MAP_FAILED) {
-    const int code = errno;
-    throw IoError(code, cat("mmap: ", std::strerror(code)), path_);
+    : ByteSource(std::move(path), length), fd_(std::move(fd)) {
+  if (length > 0) {  // an empty mapping is not possible
+    const int flags = MAP_SHARED | (populate ? MAP_POPULATE : 0);
+    void* const address = ::mmap(nullptr, length, PROT_READ, flags, fd_.get(), 0);
+    if (address == MAP_FAILED) {
+      const int code = errno;
+      throw IoError(code, cat("mmap: ", std::strerror(code)), this->path());
+    }
+    address_ = address;
+    // Only a hint: errors do not change the bytes.
+    if (access == Access::random) ::madvise(address_, length, MADV_RANDOM);
+    if (access == Access::sequential) ::madvise(address_, length, MADV_SEQUENTIAL);
   }
-  // Only a hint: errors do not change what is read.
-  if (access == Access::random) ::madvise(address_, length_, MADV_RANDOM);
-  if (access == Access::sequential) ::madvise(address_, length_, MADV_SEQUENTIAL);
+  set_memory(static_cast<const std::byte*>(address_));
 }
 
 MappedFile::~MappedFile() {
-  if (address_ != nullptr) ::munmap(address_, length_);
+  if (address_ != nullptr) ::munmap(address_, length());
 }
 
-void MappedFile::check_not_shrunk() const {
-  const uint64_t size = identify(fd_.get(), path_).size;
-  if (size < length_) {
-    throw CorruptFileError(cat("the file shrank while it was open: expected ", length_, " bytes, got ", size))
-        .in_file(path_);
-  }
+void MappedFile::copy(uint64_t offset, std::span<std::byte> into) const {
+  std::ranges::copy(whole().subspan(offset, into.size()), into.begin());
 }
+
+Bytes MappedFile::read(uint64_t offset, uint64_t n, RangeBuffer&, uint64_t) const { return whole().subspan(offset, n); }
+
+void MappedFile::check_not_shrunk() const { check_file_length(fd_, *this); }
 
 }  // namespace atompack::io

@@ -11,8 +11,9 @@ inline array_file::Layers array_layers(Bytes input) {
   ByteCursor cursor(input);
   const auto base_bytes = cursor.read_le<uint16_t>("base length");
   std::vector<array_file::Layer> layers;
-  if (base_bytes > 0) layers.emplace_back(cursor.take(base_bytes, "base"), "base.af");
-  layers.emplace_back(cursor.take(cursor.remaining(), "sidecar"), "base.1.af");
+  if (base_bytes > 0)
+    layers.emplace_back(std::make_shared<io::MemoryBytes>(cursor.take(base_bytes, "base"), "base.af"));
+  layers.emplace_back(std::make_shared<io::MemoryBytes>(cursor.take(cursor.remaining(), "sidecar"), "base.1.af"));
   return array_file::Layers(std::move(layers));
 }
 

@@ -51,7 +51,7 @@ void read_vlen_rows(Bytes input) {
   const size_t bytes = std::min(n_rows, (input.size() - 3) / VlenColumn::kReferenceBytes) * VlenColumn::kReferenceBytes;
   const VlenColumn column("rows", dtype, input.subspan(3, bytes));
   const Bytes file = input.subspan(3 + bytes);
-  read_rows(column, GlobalHeap(file, base), file);
+  read_rows(column, GlobalHeap(io::MemoryBytes(file), base), file);
   allowing_damage([&] {
     std::vector<int64_t> numbers(n_rows);
     for (size_t i = 0; i < n_rows; ++i) numbers[i] = static_cast<int64_t>(i);

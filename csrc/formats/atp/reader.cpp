@@ -59,28 +59,19 @@ Reader::Reader(std::string path, const Snapshot& snapshot, const ReadOptions& op
 }
 
 void Reader::open(const Snapshot& snapshot, const ReadOptions& options) {
-  io::UniqueFd fd = open_snapshot(path_, snapshot);
-  const uint64_t end = header_.committed_end();
-  if (options.access == io::Access::read) {
-    pieces_.emplace(std::move(fd), end, path_);
-  } else {
-    file_.emplace(std::move(fd), end, path_, options.access, options.populate);
-  }
+  file_ =
+      io::open_bytes(open_snapshot(path_, snapshot), header_.committed_end(), path_, options.access, options.populate);
 }
 
-Schema Reader::load_schema() const {
-  if (file_) return decode_schema(file_->bytes().subspan(header_.schema_offset, header_.schema_length), header_);
-  return read_schema(*pieces_, header_);
-}
+Schema Reader::load_schema() const { return read_schema(*file_, header_); }
 
-void Reader::prepare(std::span<const int64_t>) const {
-  file_ ? file_->check_not_shrunk() : pieces_->check_not_shrunk();
-}
+void Reader::prepare(std::span<const int64_t>) const { file_->check_not_shrunk(); }
 
 Bytes Reader::stored(const IndexEntry& entry) const {
-  if (file_) return file_->bytes().subspan(entry.offset, entry.stored_bytes);
-  thread_local io::PieceBuffer buffer;
-  return pieces_->read(entry.offset, entry.stored_bytes, buffer);
+  return file_->bytes(entry.offset, entry.stored_bytes, []() -> io::RangeBuffer& {
+    thread_local io::RangeBuffer buffer;
+    return buffer;
+  });
 }
 
 // Records do not overlap; if they did, reading all of them could take time quadratic in the file size. Twice the file's
@@ -138,10 +129,12 @@ IndexEntry Reader::entry(int64_t index) const {
   const uint64_t at =
       header_.index_offset + IndexEntry::kFirstAt + static_cast<uint64_t>(index) * IndexEntry::kEncodedSize;
   // In range: the header's ranges agree with its count.
-  if (file_) return IndexEntry::decode(file_->bytes().data() + at);
   constexpr uint64_t kAhead = 4096;
-  thread_local io::PieceBuffer buffer;
-  return IndexEntry::decode(pieces_->read(at, IndexEntry::kEncodedSize, buffer, kAhead).data());
+  const auto buffer = []() -> io::RangeBuffer& {
+    thread_local io::RangeBuffer entries;
+    return entries;
+  };
+  return IndexEntry::decode(file_->bytes(at, IndexEntry::kEncodedSize, buffer, kAhead).data());
 }
 
 MoleculeExtent Reader::extent(int64_t index) const {
@@ -165,13 +158,10 @@ MoleculeExtent Reader::extent(int64_t index) const {
 }
 
 void Reader::prefetch(int64_t index) const {
-  constexpr uint32_t kLine = 64;
-  constexpr uint32_t kMax = 4096;  // the hardware prefetcher continues a longer run by itself
-  if (!file_) return;
+  if (!file_->is_mapped()) return;
   const IndexEntry found = entry(index);
   if (!found.lies_between(header_.data_start, header_.committed_end())) return;
-  const std::byte* const first = file_->bytes().data() + found.offset;
-  for (uint32_t at = 0; at < std::min(found.stored_bytes, kMax); at += kLine) __builtin_prefetch(first + at);
+  file_->prefetch(found.offset, found.stored_bytes);
 }
 
 uint64_t Reader::bound_of(const IndexEntry& entry) const {
@@ -188,10 +178,10 @@ Bytes Reader::decode(int64_t index, std::span<std::byte> scratch) const {
   try {
     // Checked again since extent(): the mapping shows what others write to the file.
     found.validate(header_.data_start, header_.committed_end());
-    if (header_.codec == codec::Codec::none && file_) return stored(found);
+    if (header_.codec == codec::Codec::none && file_->is_mapped()) return stored(found);
     if (header_.codec == codec::Codec::none) {
       const std::span<std::byte> room = scratch.first(std::min<size_t>(scratch.size(), found.stored_bytes));
-      pieces_->read(found.offset, room);
+      file_->copy(found.offset, room);
       return room;
     }
     codec::decompress(header_.codec, stored(found), scratch);
@@ -222,7 +212,7 @@ void Reader::name_place(DataError& error, int64_t index) const { error.at_molecu
 void read_atom_counts(const std::string& path, const Snapshot& snapshot, std::span<int64_t> out) {
   const Header& header = snapshot.header;
   if (header.n_molecules == 0) return;
-  const io::PieceReader file(open_snapshot(path, snapshot), header.committed_end(), path);
+  const io::FileRanges file(open_snapshot(path, snapshot), header.committed_end(), path);
   for_each_entry(file, header, [&, next = size_t{0}](const IndexEntry& entry) mutable { out[next++] = entry.n_atoms; });
 }
 

@@ -2,14 +2,12 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "formats/atp/header.h"
 #include "formats/atp/index.h"
 #include "formats/atp/record.h"
-#include "io/mapped_file.h"
-#include "io/piece_reader.h"
+#include "io/byte_source.h"
 #include "model/molecule_source.h"
 
 namespace atompack::atp {
@@ -33,7 +31,7 @@ class Reader final : public MoleculeSource {
   void prepare(std::span<const int64_t>) const override;
   MoleculeExtent extent(int64_t index) const override;
   void prefetch(int64_t index) const override;
-  bool needs_scratch(int64_t) const override { return pieces_ || header_.codec != codec::Codec::none; }
+  bool needs_scratch(int64_t) const override { return !file_->is_mapped() || header_.codec != codec::Codec::none; }
   Bytes decode(int64_t index, std::span<std::byte> scratch) const override;
   void visit(int64_t index, Bytes record, MoleculeVisitor& visitor) const override;
   void locate(DataError& error, int64_t index) const override;
@@ -57,8 +55,7 @@ class Reader final : public MoleculeSource {
 
   std::string path_;
   Header header_;
-  std::optional<io::MappedFile> file_;  // exactly one of the two is set
-  std::optional<io::PieceReader> pieces_;
+  std::unique_ptr<const io::ByteSource> file_;
   Schema stored_schema_;
   std::unique_ptr<const RecordDecoder> decoder_;
   MoleculeSchema schema_;
@@ -69,12 +66,12 @@ io::UniqueFd open_snapshot(const std::string& path, const Snapshot& snapshot);
 
 // Calls use(entry) for each entry of the index, in order.
 template <typename Use>
-void for_each_entry(const io::PieceReader& file, const Header& header, Use use) {
+void for_each_entry(const io::ByteSource& file, const Header& header, Use use) {
   constexpr uint64_t kAhead = uint64_t{1} << 20;
-  io::PieceBuffer buffer;
+  io::RangeBuffer buffer;
   uint64_t at = header.index_offset + IndexEntry::kFirstAt;
   for (uint64_t i = 0; i < header.n_molecules; ++i, at += IndexEntry::kEncodedSize) {
-    use(IndexEntry::decode(file.read(at, IndexEntry::kEncodedSize, buffer, kAhead).data()));
+    use(IndexEntry::decode(file.bytes(at, IndexEntry::kEncodedSize, buffer, kAhead).data()));
   }
 }
 

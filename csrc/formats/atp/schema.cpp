@@ -137,11 +137,11 @@ Schema decode_schema(Bytes blob, const Header& header) {
   }
 }
 
-Schema read_schema(const io::PieceReader& file, const Header& header) {
+Schema read_schema(const io::ByteSource& file, const Header& header) {
   constexpr uint64_t kMax = uint64_t{64} << 20;  // a sparse file may claim any length
-  std::vector<std::byte> blob(std::min(header.schema_length, kMax));
-  file.read(header.schema_offset, blob);
-  Schema schema = decode_schema(blob, header);
+  io::RangeBuffer buffer;
+  const Bytes stored = file.bytes(header.schema_offset, std::min(header.schema_length, kMax), buffer);
+  Schema schema = decode_schema(stored, header);
   if (header.schema_length > kMax) {
     throw UnsupportedFormatError(cat("schema: expected at most ", kMax, " bytes, got ", header.schema_length),
                                  header.schema_offset);

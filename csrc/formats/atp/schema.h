@@ -7,7 +7,7 @@
 
 #include "base/bytes.h"
 #include "formats/atp/type_tag.h"
-#include "io/piece_reader.h"
+#include "io/byte_source.h"
 
 namespace atompack::atp {
 
@@ -43,7 +43,7 @@ struct Schema {
 Schema decode_schema(Bytes blob, const Header& header);
 
 // Reads the schema of a file. Throws UnsupportedFormatError for a schema of more than 64 MiB.
-Schema read_schema(const io::PieceReader& file, const Header& header);
+Schema read_schema(const io::ByteSource& file, const Header& header);
 
 std::vector<std::byte> encode_schema(const Schema& schema);
 

@@ -24,12 +24,12 @@ io::MappedFile map(const std::string& path, const OpenOptions& options, io::File
   return {std::move(fd), identity.size, path, options.access, options.populate};
 }
 
-std::unique_ptr<const io::PieceReader> pieces_of(const std::string& path, const OpenOptions& options,
-                                                 const io::FileIdentity& identity) {
+std::unique_ptr<const io::ByteSource> open_rows(const std::string& path, const OpenOptions& options,
+                                                const io::FileIdentity& identity) {
   if (options.access != io::Access::read) return nullptr;
   io::UniqueFd fd = io::open_for_reading(path);
   identify_path(fd, path, {.expected = identity});
-  return std::make_unique<const io::PieceReader>(std::move(fd), identity.size, path);
+  return io::open_bytes(std::move(fd), identity.size, path, options.access);
 }
 
 template <typename Action>
@@ -50,9 +50,9 @@ auto at_entry(const std::string& path, int64_t entry, const Action& action) {
 
 Cache::Cache(std::string path, const OpenOptions& options)
     : file_(map(path, options, identity_)),
-      pieces_(pieces_of(path, options, identity_)),
-      contents_(in_file(path, [&] { return read_contents(path, identity_, file_.bytes()); })),
-      heap_(file_.bytes(), contents_.base, pieces_.get()) {
+      rows_(open_rows(path, options, identity_)),
+      contents_(in_file(path, [&] { return read_contents(path, identity_, file_.whole()); })),
+      heap_(rows_ ? *rows_ : file_, contents_.base) {
   in_file(path, [&] {
     check_claims();
     if (const auto& features = contents_.features) {
@@ -123,7 +123,7 @@ Bytes Cache::structure(int64_t entry) const {
 std::vector<EntryLabels> Cache::labels(int64_t first, int64_t count) const {
   return in_file(path(), [&] {
     prepare();
-    return read_labels(path(), identity_, file_.bytes(), first, count);
+    return read_labels(path(), identity_, file_.whole(), first, count);
   });
 }
 

@@ -24,7 +24,7 @@ TEST(MappedFile, ViewsTheBytesAskedFor) {
   for (const Access access : {Access::automatic, Access::random, Access::sequential}) {
     for (const bool populate : {false, true}) {
       const MappedFile mapped = map(file, 4, access, populate);
-      EXPECT_EQ(as_text(mapped.bytes()), "hell");
+      EXPECT_EQ(as_text(mapped.whole()), "hell");
       EXPECT_EQ(mapped.path(), file.path());
     }
   }
@@ -33,7 +33,7 @@ TEST(MappedFile, ViewsTheBytesAskedFor) {
 TEST(MappedFile, OfNoBytesIsEmpty) {
   const TemporaryFile file(Bytes{});
   const MappedFile mapped = map(file, 0);
-  EXPECT_TRUE(mapped.bytes().empty());
+  EXPECT_TRUE(mapped.whole().empty());
   mapped.check_not_shrunk();
 }
 
@@ -55,7 +55,7 @@ TEST(MappedFile, OutlivesTheNameOfItsFile) {
   const MappedFile mapped = map(file, 5);
   file.replace(ByteString("other").bytes());
   mapped.check_not_shrunk();
-  EXPECT_EQ(as_text(mapped.bytes()), "hello");
+  EXPECT_EQ(as_text(mapped.whole()), "hello");
 }
 
 TEST(MappedFile, AFailureNamesPathAndErrno) {

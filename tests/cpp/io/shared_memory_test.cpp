@@ -17,7 +17,7 @@ TEST(SharedMemory, HasTheSizeAskedForAndBeginsAsZeros) {
   UniqueFd fd = create_shared_memory(10000);
   EXPECT_EQ(identify(fd.get(), "memfd").size, 10000U);
   const MappedFile mapped(std::move(fd), 10000, "memfd", Access::automatic, false);
-  for (const std::byte byte : mapped.bytes()) ASSERT_EQ(byte, std::byte{0});
+  for (const std::byte byte : mapped.whole()) ASSERT_EQ(byte, std::byte{0});
 }
 
 TEST(SharedMemory, MayBeEmpty) { EXPECT_EQ(identify(create_shared_memory(0).get(), "memfd").size, 0U); }

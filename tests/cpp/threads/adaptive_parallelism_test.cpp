@@ -26,7 +26,7 @@ struct Runs {
 
 TEST(ParallelPace, SmallWorkIsNeverSplit) {
   Runs runs;
-  const double serial = 2 * ParallelPace::kLeastShare - 1000;
+  const double serial = 2 * ParallelPace::kMinShare - 1000;
   runs.run(1000, serial, serial / 2, serial);
   EXPECT_EQ(runs.n_parallel, 0);
   EXPECT_EQ(runs.pace.advised_threads(1 << 30, 1), 1);

@@ -23,35 +23,22 @@ Footer parse_footer(Bytes archive, uint64_t offset) {
   }
 }
 
-// Reads footer and trailer.
-std::vector<std::byte> read_end(const io::PieceReader& file) {
-  std::vector<std::byte> trailer(std::min<uint64_t>(file.length(), kTrailerBytes));
-  file.read(file.length() - trailer.size(), trailer);
-  std::vector<std::byte> end(footer_bytes(trailer, file.length()) + kTrailerBytes);
-  file.read(file.length() - end.size(), end);
-  return end;
+// Footer and trailer.
+Bytes read_end(const io::ByteSource& file, io::RangeBuffer& buffer) {
+  const uint64_t n_trailer = std::min<uint64_t>(file.length(), kTrailerBytes);
+  const Bytes trailer = file.bytes(file.length() - n_trailer, n_trailer, buffer);
+  const uint64_t n = footer_bytes(trailer, file.length()) + kTrailerBytes;
+  return file.bytes(file.length() - n, n, buffer);
 }
 
 }  // namespace
 
-Layer::Layer(Bytes file, std::string path)
-    : path_(std::move(path)),
-      region_bytes_(in_file(path_, [&] { return split_file(file, kLayerMagic).blocks.size(); })),
-      file_bytes_(file.size()),
+Layer::Layer(std::shared_ptr<const io::ByteSource> file)
+    : file_(std::move(file)),
+      end_(in_file(path(), [&] { return read_end(*file_, end_buffer_); })),
+      region_bytes_(file_bytes() - end_.size()),
       serial_(next_serial()),
-      blocks_(file.first(region_bytes_)),
-      footer_(in_file(path_, [&] { return parse_footer(split_file(file, kLayerMagic).archive, region_bytes_); })) {
-  index_blocks();
-}
-
-Layer::Layer(const io::PieceReader& file)
-    : path_(file.path()),
-      pieces_(&file),
-      end_(in_file(path_, [&] { return read_end(file); })),
-      region_bytes_(file.length() - end_.size()),
-      file_bytes_(file.length()),
-      serial_(next_serial()),
-      footer_(in_file(path_, [&] { return parse_footer(split_file(end_, kLayerMagic).archive, region_bytes_); })) {
+      footer_(in_file(path(), [&] { return parse_footer(split_file(end_, kLayerMagic).archive, region_bytes_); })) {
   index_blocks();
 }
 
@@ -66,28 +53,28 @@ BlockRecord Layer::record(uint32_t id) const {
 }
 
 BlockView Layer::block(uint32_t id) const {
-  return in_file(path_, [&] {
-    if (pieces_ != nullptr) throw InternalError("layer: expected a mapping");
-    return find_block(record(id), blocks_);
+  return in_file(path(), [&] {
+    if (!file_->is_mapped()) throw InternalError("layer: expected a mapping");
+    return find_block(record(id), file_->whole().first(region_bytes_));
   });
 }
 
 uint64_t Layer::decoded_bytes(uint32_t id) const {
-  return in_file(path_, [&] { return record(id).decoded_bytes; });
+  return in_file(path(), [&] { return record(id).decoded_bytes; });
 }
 
-BlockView Layer::read_block(uint32_t id, io::PieceBuffer& buffer) const {
-  return in_file(path_, [&] {
+BlockView Layer::read_block(uint32_t id, io::RangeBuffer& buffer) const {
+  return in_file(path(), [&] {
     BlockRecord found = record(id);
     check_lies_in(found, region_bytes_);
-    const Bytes stored = pieces_->read(found.offset, found.stored_bytes, buffer);
+    const Bytes stored = file_->bytes(found.offset, found.stored_bytes, buffer);
     found.offset = 0;
     return find_block(found, stored);
   });
 }
 
 Bytes Layer::read(const ChunkRecord& chunk, DecodedBlock& last) const {
-  return in_file(path_, [&] {
+  return in_file(path(), [&] {
     const Bytes block = decoded(chunk.block, last);
     check_lies_in(chunk, block.size());
     return block.subspan(chunk.offset, chunk.bytes);
@@ -97,7 +84,7 @@ Bytes Layer::read(const ChunkRecord& chunk, DecodedBlock& last) const {
 Bytes Layer::decoded(uint32_t id, DecodedBlock& last) const {
   if (last.layer_ == serial_ && last.block_ == id) return last.bytes_;
   last.layer_ = 0;  // in case decoding fails
-  last.bytes_ = decode_block(pieces_ == nullptr ? block(id) : read_block(id, last.stored_), last.buffer_);
+  last.bytes_ = decode_block(file_->is_mapped() ? block(id) : read_block(id, last.stored_), last.buffer_);
   last.block_ = id;
   last.layer_ = serial_;
   return last.bytes_;

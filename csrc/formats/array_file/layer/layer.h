@@ -2,13 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "formats/array_file/layer/block.h"
 #include "formats/array_file/layer/footer.h"
-#include "io/piece_reader.h"
+#include "io/byte_source.h"
 
 namespace atompack::array_file {
 
@@ -24,23 +25,24 @@ class DecodedBlock {
   uint32_t block_ = 0;
   Bytes bytes_;
   std::vector<std::byte> buffer_;
-  io::PieceBuffer stored_;  // of a layer that is read by pread
+  io::RangeBuffer stored_;  // of a layer that is read by pread
 };
 
 // Const methods are thread-safe.
 class Layer {
  public:
-  // Keeps a view of the bytes. Throws CorruptFileError or UnsupportedFormatError; errors name `path`.
-  Layer(Bytes file, std::string path);
-  // For a file that is read by pread: reads its footer now, its blocks one at a time. `file` must outlive the layer.
-  explicit Layer(const io::PieceReader& file);
+  // Reads the footer now and blocks one at a time. Throws CorruptFileError or UnsupportedFormatError; errors name the
+  // file.
+  explicit Layer(std::shared_ptr<const io::ByteSource> file);
+  Layer(const Layer&) = delete;  // the footer views its bytes
+  Layer(Layer&&) = default;
 
   const Footer& footer() const { return footer_; }
-  const std::string& path() const { return path_; }
-  uint64_t file_bytes() const { return file_bytes_; }
+  const std::string& path() const { return file_->path(); }
+  uint64_t file_bytes() const { return file_->length(); }
 
-  // Returns the block with this id. Throws CorruptFileError if there is none or its sizes are wrong. Not for a layer
-  // that is read by pread.
+  // Returns the block with this id. Throws CorruptFileError if there is none or its sizes are wrong. Only for a
+  // mapped layer.
   BlockView block(uint32_t id) const;
   // Decoded size of a block by the footer, not yet checked against its stored bytes.
   uint64_t decoded_bytes(uint32_t id) const;
@@ -53,16 +55,14 @@ class Layer {
  private:
   Bytes decoded(uint32_t id, DecodedBlock& last) const;
   BlockRecord record(uint32_t id) const;
-  BlockView read_block(uint32_t id, io::PieceBuffer& buffer) const;
+  BlockView read_block(uint32_t id, io::RangeBuffer& buffer) const;
   void index_blocks();
 
-  std::string path_;
-  const io::PieceReader* pieces_ = nullptr;
-  std::vector<std::byte> end_;  // footer and trailer, of a layer that is read by pread
-  uint64_t region_bytes_ = 0;   // of all blocks
-  uint64_t file_bytes_;
+  std::shared_ptr<const io::ByteSource> file_;
+  io::RangeBuffer end_buffer_;  // footer and trailer, of a layer that is read by pread
+  Bytes end_;
+  uint64_t region_bytes_;  // of all blocks
   uint64_t serial_;
-  Bytes blocks_;
   Footer footer_;
   std::unordered_map<uint32_t, uint64_t> block_at_;
 };

@@ -17,13 +17,8 @@ namespace {
 void add_file(Files& files, io::UniqueFd fd, const std::string& path, Reading reading) {
   const io::FileIdentity identity = io::identify(fd.get(), path);
   files.opened.push_back({path, identity});
-  const uint64_t bytes = identity.size;
-  if (reading == Reading::by_pieces) {
-    files.pieces.push_back(std::make_unique<const io::PieceReader>(std::move(fd), bytes, path));
-  } else {
-    files.mapped.push_back(
-        std::make_unique<const io::MappedFile>(std::move(fd), bytes, path, io::Access::automatic, false));
-  }
+  const io::Access access = reading == Reading::by_pieces ? io::Access::read : io::Access::automatic;
+  files.sources.push_back(io::open_bytes(std::move(fd), identity.size, path, access));
 }
 
 // Checked from the newest layer to the base.
@@ -83,17 +78,11 @@ std::vector<Layer> parse_layers(const Files& files, uint64_t max_metadata_bytes)
   const auto size_of_footer = [](Bytes trailer, uint64_t file_bytes, const std::string& path) {
     return in_file(path, [&] { return footer_bytes(trailer, file_bytes); });
   };
-  for (const auto& file : files.mapped) {
-    const Bytes bytes = file->bytes();
-    const Bytes trailer = bytes.last(std::min<size_t>(bytes.size(), kTrailerBytes));
-    check(size_of_footer(trailer, bytes.size(), file->path()), file->path());
-    layers.emplace_back(bytes, file->path());
-  }
-  for (const auto& file : files.pieces) {
-    io::PieceBuffer buffer;
+  for (const auto& file : files.sources) {
+    io::RangeBuffer buffer;
     const uint64_t n = std::min<uint64_t>(file->length(), kTrailerBytes);
-    check(size_of_footer(file->read(file->length() - n, n, buffer), file->length(), file->path()), file->path());
-    layers.emplace_back(*file);
+    check(size_of_footer(file->bytes(file->length() - n, n, buffer), file->length(), file->path()), file->path());
+    layers.emplace_back(file);
   }
   return layers;
 }
@@ -121,7 +110,7 @@ void Reader::read(const Array& array, const Box& box, std::span<std::string> out
 }
 
 Bytes Reader::read_chunk(const StoredChunk& chunk, DecodedBlock& last) const {
-  if (files_.pieces.empty()) files_.mapped[chunk.layer]->check_not_shrunk();
+  files_.sources[chunk.layer]->check_not_shrunk();
   return layers_.layer(chunk.layer).read(chunk.chunk, last);
 }
 
@@ -138,8 +127,7 @@ Statistics Reader::statistics() const {
 }
 
 void Reader::check_not_shrunk() const {
-  for (const auto& file : files_.mapped) file->check_not_shrunk();
-  for (const auto& file : files_.pieces) file->check_not_shrunk();
+  for (const auto& source : files_.sources) source->check_not_shrunk();
 }
 
 }  // namespace atompack::array_file

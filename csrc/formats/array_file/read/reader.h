@@ -12,8 +12,7 @@
 #include "formats/array_file/layer/layers.h"
 #include "formats/array_file/layer/limits.h"
 #include "formats/array_file/read/statistics.h"
-#include "io/mapped_file.h"
-#include "io/piece_reader.h"
+#include "io/byte_source.h"
 
 namespace atompack::array_file {
 
@@ -29,8 +28,7 @@ struct OpenedFile {
 // The layers of one array file, oldest first, all mapped or all read by pread.
 struct Files {
   std::vector<OpenedFile> opened;
-  std::vector<std::unique_ptr<const io::MappedFile>> mapped;
-  std::vector<std::unique_ptr<const io::PieceReader>> pieces;
+  std::vector<std::shared_ptr<const io::ByteSource>> sources;
   size_t size() const { return opened.size(); }
 };
 

@@ -23,28 +23,26 @@ std::vector<std::unique_ptr<std::byte[]>>& rows_of_thread() {
 }  // namespace
 
 const std::byte* GlobalHeap::header_at(uint64_t at) const {
-  if (pieces_ == nullptr) return file_.data() + at;
-  thread_local io::PieceBuffer buffer;
-  return pieces_->read(at, kObjectHeader, buffer).data();
+  const auto buffer = []() -> io::RangeBuffer& {
+    thread_local io::RangeBuffer header;
+    return header;
+  };
+  return file_->bytes(at, kObjectHeader, buffer).data();
 }
 
 Bytes GlobalHeap::row(uint64_t offset, uint64_t n) const {
-  if (pieces_ == nullptr) return file_.subspan(offset, n);
+  if (file_->is_mapped()) return file_->whole().subspan(offset, n);
   const auto& bytes = rows_of_thread().emplace_back(std::make_unique_for_overwrite<std::byte[]>(n));
-  pieces_->read(offset, {bytes.get(), n});
+  file_->copy(offset, {bytes.get(), n});
   return {bytes.get(), n};
 }
 
 void GlobalHeap::forget_rows() { rows_of_thread().clear(); }
 
-void GlobalHeap::prefetch(uint64_t offset, uint64_t n) const {
-  constexpr uint64_t kMax = 4096, kLine = 64;
-  if (pieces_ != nullptr) return;
-  for (uint64_t line = 0; line < std::min(n, kMax); line += kLine) __builtin_prefetch(file_.data() + offset + line);
-}
+void GlobalHeap::prefetch(uint64_t offset, uint64_t n) const { file_->prefetch(offset, n); }
 
 GlobalHeap::Extent GlobalHeap::collection_at(uint64_t address) const {
-  const uint64_t room = file_.size();
+  const uint64_t room = file_->length();
   if (base_ > room || address > room - base_ || room - base_ - address < kCollectionHeader) {
     throw CorruptFileError(
         cat("heap collection: expected an address inside the file of ", room, " bytes, got ", address));

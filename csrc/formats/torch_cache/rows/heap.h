@@ -2,17 +2,16 @@
 #pragma once
 
 #include "base/bytes.h"
-#include "io/piece_reader.h"
+#include "io/byte_source.h"
 
 namespace atompack::torch_cache {
 
-// View of the mapped file, or of parts of it read by pread; every number in it is checked on use. Thread-safe.
+// Every number in the file is checked on use. Thread-safe.
 class GlobalHeap {
  public:
-  // Addresses in references count from `base`, which is nonzero if something precedes the HDF5 data. With `pieces` of
-  // the same file, which must outlive it, only the length of the mapping is used.
-  GlobalHeap(Bytes file, uint64_t base, const io::PieceReader* pieces = nullptr)
-      : file_(file), base_(base), pieces_(pieces) {}
+  // `file` must outlive it. Addresses in references count from `base`, which is nonzero if something precedes the HDF5
+  // data.
+  GlobalHeap(const io::ByteSource& file, uint64_t base) : file_(&file), base_(base) {}
 
   // Returns the offset of an object's payload in the file. Throws CorruptFileError unless the object has `length`
   // bytes; offsets in errors count from the start of the file.
@@ -33,9 +32,8 @@ class GlobalHeap {
   // Valid until the next call of this thread.
   const std::byte* header_at(uint64_t at) const;
 
-  Bytes file_;
+  const io::ByteSource* file_;
   uint64_t base_;
-  const io::PieceReader* pieces_;
 };
 
 }  // namespace atompack::torch_cache

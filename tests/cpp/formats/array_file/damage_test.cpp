@@ -19,7 +19,9 @@ constexpr uint64_t kMostElements = 1 << 16;  // larger claims are the caller's t
 // Whether all arrays of a layer can be read.
 bool readable(Bytes file) {
   try {
-    const Layers layers({Layer(file, "layer.af")});
+    std::vector<Layer> one;
+    one.emplace_back(std::make_shared<io::MemoryBytes>(file, "layer.af"));
+    const Layers layers(std::move(one));
     DecodedBlock last;
     for (const std::string& name : layers.names()) {
       const Array array = layers.array(name);

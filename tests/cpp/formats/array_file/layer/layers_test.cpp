@@ -24,7 +24,9 @@ MadeLayer base(int32_t first) {
 
 Layers layers_of(const std::vector<MadeLayer>& made) {
   std::vector<Layer> layers;
-  for (const MadeLayer& layer : made) layers.emplace_back(layer.file().bytes(), cat("layer ", layers.size()));
+  for (const MadeLayer& layer : made) {
+    layers.emplace_back(std::make_shared<io::MemoryBytes>(layer.file().bytes(), cat("layer ", layers.size())));
+  }
   return Layers(std::move(layers));
 }
 

@@ -48,7 +48,9 @@ class Made {
  private:
   Layers parsed() const {
     std::vector<Layer> layers;
-    for (const MadeLayer& layer : made_) layers.emplace_back(layer.file().bytes(), cat("layer ", layers.size()));
+    for (const MadeLayer& layer : made_) {
+      layers.emplace_back(std::make_shared<io::MemoryBytes>(layer.file().bytes(), cat("layer ", layers.size())));
+    }
     return Layers(std::move(layers));
   }
 
@@ -214,7 +216,7 @@ class WrittenColumn : public testing::Test {
     std::ifstream in(folder / "data.1.af", std::ios::binary);
     file_.assign(std::istreambuf_iterator<char>(in), {});
     std::vector<Layer> layers;
-    layers.emplace_back(as_bytes(file_), "data.1.af");
+    layers.emplace_back(std::make_shared<io::MemoryBytes>(as_bytes(file_), "data.1.af"));
     layers_.emplace(std::move(layers));
     column_ = std::make_shared<const Column>(*layers_, std::vector<std::string_view>(names_.begin(), names_.end()));
   }

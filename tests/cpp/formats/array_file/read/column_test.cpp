@@ -18,7 +18,9 @@ class Columns : public testing::Test {
   const Layers& layers(const std::vector<MadeLayer>& made) {
     made_ = made;
     std::vector<Layer> parsed;
-    for (const MadeLayer& layer : made_) parsed.emplace_back(layer.file().bytes(), cat("layer ", parsed.size()));
+    for (const MadeLayer& layer : made_) {
+      parsed.emplace_back(std::make_shared<io::MemoryBytes>(layer.file().bytes(), cat("layer ", parsed.size())));
+    }
     return layers_.emplace(std::move(parsed));
   }
   static Column column_of(const Layers& layers, const std::vector<std::string_view>& names) {

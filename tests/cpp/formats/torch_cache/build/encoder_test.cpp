@@ -15,7 +15,7 @@ namespace {
 using test::Entries;
 
 Bytes object(const EncodedEntries& encoded, size_t entry, uint32_t number, uint64_t bytes) {
-  const uint64_t at = GlobalHeap(encoded.bytes, 0).find(encoded.records[entry].address, number, bytes);
+  const uint64_t at = GlobalHeap(io::MemoryBytes(encoded.bytes), 0).find(encoded.records[entry].address, number, bytes);
   return Bytes(encoded.bytes).subspan(at, bytes);
 }
 

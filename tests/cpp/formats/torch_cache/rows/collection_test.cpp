@@ -19,7 +19,7 @@ Payload payload_of(const std::vector<T>& values, DType type, DType out) {
 
 template <typename T>
 std::vector<T> found(const Buffer& file, uint64_t collection, uint32_t number, size_t count) {
-  const uint64_t at = GlobalHeap(file, 0).find(collection, number, count * sizeof(T));
+  const uint64_t at = GlobalHeap(io::MemoryBytes(file), 0).find(collection, number, count * sizeof(T));
   std::vector<T> values;
   for (size_t i = 0; i < count; ++i) values.push_back(load_le<T>(&file[at + i * sizeof(T)]));
   return values;
@@ -77,7 +77,7 @@ TEST(Collection, OfEveryLength) {
     EXPECT_GE(file.size() - at, 4096U);
     EXPECT_EQ(load_le<uint64_t>(&file[at + 8]), file.size() - at);
     EXPECT_EQ(found<uint8_t>(file, at, 1, count), bytes);
-    EXPECT_NE(test::corrupt([&] { GlobalHeap(file, 0).find(at, 2, 8); }), "nothing was thrown");
+    EXPECT_NE(test::corrupt([&] { GlobalHeap(io::MemoryBytes(file), 0).find(at, 2, 8); }), "nothing was thrown");
   }
 }
 

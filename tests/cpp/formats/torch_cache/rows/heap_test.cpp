@@ -21,7 +21,8 @@ std::string_view text_at(const GlobalHeap& heap, uint64_t at, size_t length) { r
 
 TEST(GlobalHeap, FindsObjectsByNumber) {
   const ByteString bytes = three_objects();
-  const GlobalHeap heap(bytes.bytes(), 0);
+  const io::MemoryBytes memory(bytes.bytes());
+  const GlobalHeap heap(memory, 0);
   EXPECT_EQ(text_at(heap, heap.find(100, 1, 5), 5), "first");
   EXPECT_EQ(text_at(heap, heap.find(100, 2, 8), 8), "12345678");
   EXPECT_EQ(text_at(heap, heap.find(100, 3, 9), 9), "the third");
@@ -29,18 +30,20 @@ TEST(GlobalHeap, FindsObjectsByNumber) {
 
 TEST(GlobalHeap, AddressesCountFromTheBase) {
   const ByteString bytes = three_objects();
-  const GlobalHeap heap(bytes.bytes(), 60);
+  const io::MemoryBytes memory(bytes.bytes());
+  const GlobalHeap heap(memory, 60);
   EXPECT_EQ(text_at(heap, heap.find(40, 1, 5), 5), "first");
 }
 
 TEST(GlobalHeap, ALastObjectMayFillTheCollection) {
   const ByteString bytes = collection({{1, ByteString().zeros(4096 - 32)}});
-  EXPECT_EQ(GlobalHeap(bytes.bytes(), 0).find(0, 1, 4064), 32U);
+  EXPECT_EQ(GlobalHeap(io::MemoryBytes(bytes.bytes()), 0).find(0, 1, 4064), 32U);
 }
 
 TEST(GlobalHeap, RefusesWhatIsNotThere) {
   const ByteString bytes = three_objects();
-  const GlobalHeap heap(bytes.bytes(), 0);
+  const io::MemoryBytes memory(bytes.bytes());
+  const GlobalHeap heap(memory, 0);
   EXPECT_EQ(corrupt([&] { heap.find(100, 4, 5); }), "heap collection: expected an object 4, got none (offset 100)");
   EXPECT_EQ(corrupt([&] { heap.find(100, 0, 5); }), "heap collection: expected an object 0, got none (offset 100)");
   EXPECT_EQ(corrupt([&] { heap.find(100, 65537, 5); }),
@@ -53,10 +56,12 @@ TEST(GlobalHeap, RefusesWhatIsNotThere) {
 TEST(GlobalHeap, RefusesAddressesOutsideTheFile) {
   const ByteString bytes = three_objects();
   for (const uint64_t address : {uint64_t{4196}, uint64_t{4181}, ~uint64_t{0}, ~uint64_t{0} - 99}) {
-    EXPECT_EQ(corrupt([&] { GlobalHeap(bytes.bytes(), 0).find(address, 1, 5); }),
+    EXPECT_EQ(corrupt([&] { GlobalHeap(io::MemoryBytes(bytes.bytes()), 0).find(address, 1, 5); }),
               cat("heap collection: expected an address inside the file of 4196 bytes, got ", address));
   }
-  EXPECT_NE(corrupt([&] { GlobalHeap(bytes.bytes(), 5000).find(0, 1, 5); }).find("expected an address inside"),
+  EXPECT_NE(corrupt([&] {
+              GlobalHeap(io::MemoryBytes(bytes.bytes()), 5000).find(0, 1, 5);
+            }).find("expected an address inside"),
             std::string::npos);
 }
 
@@ -64,7 +69,7 @@ TEST(GlobalHeap, RefusesSizesThatDoNotFit) {
   const auto error_of = [](size_t at, uint64_t value, uint32_t number) {
     ByteString bytes = three_objects();
     bytes.patch(100 + at, value);
-    return corrupt([&] { GlobalHeap(bytes.bytes(), 0).find(100, number, 8); });
+    return corrupt([&] { GlobalHeap(io::MemoryBytes(bytes.bytes()), 0).find(100, number, 8); });
   };
   EXPECT_EQ(error_of(8, 4097, 2), "heap collection: expected at most 4096 bytes, got 4097 (offset 100)");
   EXPECT_EQ(error_of(8, 15, 2), "heap collection: expected at most 4096 bytes, got 15 (offset 100)");
@@ -79,7 +84,7 @@ TEST(GlobalHeap, RefusesSizesThatDoNotFit) {
 TEST(GlobalHeap, RefusesAnotherVersion) {
   ByteString bytes = three_objects();
   bytes.patch<uint8_t>(104, 2);
-  EXPECT_EQ(test::unsupported([&] { GlobalHeap(bytes.bytes(), 0).find(100, 1, 5); }),
+  EXPECT_EQ(test::unsupported([&] { GlobalHeap(io::MemoryBytes(bytes.bytes()), 0).find(100, 1, 5); }),
             "heap collection: expected version 1, got 2 (offset 100)");
 }
 
@@ -88,7 +93,7 @@ TEST(GlobalHeap, AWalkEnds) {
   ByteString bytes("GCOL");
   bytes.put(uint32_t{1}).put(uint64_t{16 + 16 * 100000});
   for (int i = 0; i < 100000; ++i) bytes.put(uint64_t{1}).put(uint64_t{0});
-  EXPECT_EQ(corrupt([&] { GlobalHeap(bytes.bytes(), 0).find(0, 2, 0); }),
+  EXPECT_EQ(corrupt([&] { GlobalHeap(io::MemoryBytes(bytes.bytes()), 0).find(0, 2, 0); }),
             "heap collection: expected an object 2, got none (offset 0)");
 }
 

@@ -24,7 +24,8 @@ VlenColumn column(DType dtype = DType::int64) {
 
 TEST(VlenColumn, RowsAreFoundOnceAndAgain) {
   const ByteString bytes = file();
-  const GlobalHeap heap(bytes.bytes(), 0);
+  const io::MemoryBytes memory(bytes.bytes());
+  const GlobalHeap heap(memory, 0);
   const VlenColumn rows = column();
   EXPECT_EQ(rows.n_rows(), 4);
   EXPECT_EQ(rows.total_bytes(), 32U);
@@ -38,7 +39,8 @@ TEST(VlenColumn, RowsAreFoundOnceAndAgain) {
 
 TEST(VlenColumn, ALengthThatDoesNotFitNamesTheColumn) {
   const ByteString bytes = file();
-  const GlobalHeap heap(bytes.bytes(), 0);
+  const io::MemoryBytes memory(bytes.bytes());
+  const GlobalHeap heap(memory, 0);
   for (int i = 0; i < 2; ++i) {
     EXPECT_EQ(test::corrupt([&] { column().row(heap, 3); }),
               "heap object: expected 8 bytes, got 16 (field 'numbers', offset 40)");
@@ -50,7 +52,8 @@ TEST(VlenColumn, ALengthThatDoesNotFitNamesTheColumn) {
 // An address that looks as if the row had been found already.
 TEST(VlenColumn, AnAddressWithTheHighestBitSetIsChecked) {
   const ByteString bytes = file();
-  const GlobalHeap heap(bytes.bytes(), 0);
+  const io::MemoryBytes memory(bytes.bytes());
+  const GlobalHeap heap(memory, 0);
   const uint64_t mark = uint64_t{1} << 63;
   const VlenColumn rows("numbers", DType::uint8,
                         reference(4, mark | 100, 1).append(reference(4, ~uint64_t{0}, 1)).bytes());
@@ -60,7 +63,8 @@ TEST(VlenColumn, AnAddressWithTheHighestBitSetIsChecked) {
 
 TEST(VlenColumn, ThreadsFindTheSame) {
   const ByteString bytes = file();
-  const GlobalHeap heap(bytes.bytes(), 0);
+  const io::MemoryBytes memory(bytes.bytes());
+  const GlobalHeap heap(memory, 0);
   for (int round = 0; round < 200; ++round) {
     const VlenColumn rows = column();
     std::vector<std::jthread> threads;

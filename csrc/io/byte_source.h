@@ -1,0 +1,116 @@
+// Ranges of the bytes of a file: the one interface through which formats read.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "io/file.h"
+
+namespace atompack::io {
+
+// read: by pread, without a mapping, for passes over files that others may truncate meanwhile.
+enum class Access : uint8_t { automatic, random, sequential, read };
+
+// The bytes that were read last; one for each thread and purpose.
+class RangeBuffer {
+ private:
+  friend class FileRanges;
+  uint64_t source_ = 0;  // its serial number
+  uint64_t begin_ = 0;
+  std::vector<std::byte> bytes_;
+};
+
+// A mapping is the zero-cost case: bytes() is then pointer arithmetic. Const methods are thread-safe.
+class ByteSource {
+ public:
+  ByteSource(const ByteSource&) = delete;
+  ByteSource& operator=(const ByteSource&) = delete;
+  virtual ~ByteSource() = default;
+
+  const std::string& path() const { return path_; }
+  uint64_t length() const { return length_; }
+
+  // True if all bytes are in memory, and whole() views them.
+  bool is_mapped() const { return is_mapped_; }
+  Bytes whole() const { return {first_, is_mapped_ ? static_cast<size_t>(length_) : 0}; }
+
+  // Bytes inside of length(): a view of the mapping, or of the buffer that `buffer()` returns, which is valid until
+  // that is used again. Up to `ahead` bytes are read at once, for small ranges that follow each other. Throws
+  // CorruptFileError if the file was truncated.
+  template <typename BufferOf>
+  Bytes bytes(uint64_t offset, uint64_t n, const BufferOf& buffer, uint64_t ahead = 0) const {
+    if (is_mapped_) return {first_ + offset, static_cast<size_t>(n)};
+    return read(offset, n, buffer(), ahead);
+  }
+  Bytes bytes(uint64_t offset, uint64_t n, RangeBuffer& buffer, uint64_t ahead = 0) const {
+    return bytes(offset, n, [&]() -> RangeBuffer& { return buffer; }, ahead);
+  }
+
+  // The same into memory of the caller.
+  virtual void copy(uint64_t offset, std::span<std::byte> into) const = 0;
+
+  // Hint: starts fetching mapped bytes into the CPU cache.
+  void prefetch(uint64_t offset, uint64_t n) const {
+    constexpr uint64_t kMax = 4096, kLine = 64;  // the hardware prefetcher continues a longer run by itself
+    if (!is_mapped_) return;
+    for (uint64_t at = 0; at < n && at < kMax; at += kLine) __builtin_prefetch(first_ + offset + at);
+  }
+
+  // Throws CorruptFileError if the file is shorter now than length(): touching the rest of a mapping would be a SIGBUS.
+  virtual void check_not_shrunk() const = 0;
+
+ protected:
+  ByteSource(std::string path, uint64_t length) : path_(std::move(path)), length_(length) {}
+
+  void set_memory(const std::byte* first) {
+    first_ = first;
+    is_mapped_ = true;
+  }
+  virtual Bytes read(uint64_t offset, uint64_t n, RangeBuffer& buffer, uint64_t ahead) const = 0;
+
+ private:
+  std::string path_;
+  uint64_t length_;
+  const std::byte* first_ = nullptr;
+  bool is_mapped_ = false;
+};
+
+// Bytes in memory of the caller, which must outlive it.
+class MemoryBytes final : public ByteSource {
+ public:
+  explicit MemoryBytes(Bytes bytes, std::string path = "") : ByteSource(std::move(path), bytes.size()) {
+    set_memory(bytes.data());
+  }
+  void copy(uint64_t offset, std::span<std::byte> into) const override;
+  void check_not_shrunk() const override {}
+
+ private:
+  Bytes read(uint64_t offset, uint64_t n, RangeBuffer& buffer, uint64_t ahead) const override;
+};
+
+// The beginning of a file by pread.
+class FileRanges final : public ByteSource {
+ public:
+  // The file has at least `length` bytes.
+  FileRanges(UniqueFd fd, uint64_t length, std::string path);
+
+  void copy(uint64_t offset, std::span<std::byte> into) const override;
+  void check_not_shrunk() const override;
+
+ private:
+  Bytes read(uint64_t offset, uint64_t n, RangeBuffer& buffer, uint64_t ahead) const override;
+
+  UniqueFd fd_;
+  uint64_t serial_;
+};
+
+// The first `length` bytes of a file, which has them: mapped, or for Access::read by pread. `populate` reads a mapping
+// into memory at once. Throws IoError.
+std::unique_ptr<const ByteSource> open_bytes(UniqueFd fd, uint64_t length, std::string path, Access access,
+                                             bool populate = false);
+
+}  // namespace atompack::io
