@@ -102,11 +102,11 @@ std::optional<codec::Codec> codec_named(const std::optional<std::string>& name) 
 }
 
 UniqueHandle<PathWriter> open_writer(const Path& path, const std::string& mode, const std::optional<std::string>& codec,
-                                     int level) {
+                                     int level, unsigned n_threads) {
   const atp::OpenMode open_mode = mode == "x"   ? atp::OpenMode::create
                                   : mode == "w" ? atp::OpenMode::replace
                                                 : atp::OpenMode::append;
-  return make_unique_handle<PathWriter>(path.bytes, open_mode, codec_named(codec), level);
+  return make_unique_handle<PathWriter>(path.bytes, open_mode, codec_named(codec), level, n_threads);
 }
 
 void copy(PathWriter& self, const atp::Reader& from, const py::array& indices) {
@@ -123,7 +123,8 @@ void check_same_records(const atp::Reader& original, const py::array& indices, c
 
 void bind_atp_writer(py::module_& module) {
   py::class_<PathWriter, UniqueHandle<PathWriter>>(module, "AtpWriter")
-      .def(py::init(unlocked(&open_writer)), py::arg("path"), py::arg("mode"), py::arg("codec"), py::arg("level"))
+      .def(py::init(unlocked(&open_writer)), py::arg("path"), py::arg("mode"), py::arg("codec"), py::arg("level"),
+           py::arg("n_threads") = 0)
       .def("write", &write, py::arg("runs"))
       .def("copy", &copy, py::arg("source"), py::arg("indices"))
       .def("commit", unlocked(&PathWriter::commit), py::arg("publish"))

@@ -19,8 +19,10 @@ enum class OpenMode : uint8_t { create, replace, append };
 // Thread-safe: one call after the other. In a forked child every call fails, and the parent's file is left alone.
 class PathWriter {
  public:
-  // `codec` absent: the file's own when appending (with its level), else none.
-  PathWriter(const std::string& path, OpenMode mode, std::optional<codec::Codec> codec, int level);
+  // `codec` absent: the file's own when appending (with its level), else none. At most `n_threads` compress; 0: as many
+  // as there are cores, up to 16.
+  PathWriter(const std::string& path, OpenMode mode, std::optional<codec::Codec> codec, int level,
+             unsigned n_threads = 0);
   PathWriter(const PathWriter&) = delete;
   PathWriter& operator=(const PathWriter&) = delete;
   // What was not committed is dropped.
@@ -53,6 +55,7 @@ class PathWriter {
 
   const std::string path_;
   const int64_t owner_;
+  const unsigned n_threads_;
   mutable std::mutex mutex_;
   std::unique_ptr<io::LockedFile> replaced_;  // kept locked until it is gone
   std::unique_ptr<io::LockedFile> file_;
