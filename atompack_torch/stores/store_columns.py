@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from typing import TypedDict, cast
 
 import torch
 
-from atompack_torch._core import ColumnScanner, resolve_indices
-from atompack_torch._native import AtlasReader
+from atompack_torch._core import ColumnBatcher, scan_columns
 from atompack_torch.batch.indices import Indices, names_in
 from atompack_torch.errors import FieldError
 from atompack_torch.options import check_choice, check_threads, utf8
@@ -17,6 +16,17 @@ from atompack_torch.stores.column_scan import LAYOUTS, ColumnScan, Layout
 from atompack_torch.stores.store_handle import StoreHandle, Version
 from atompack_torch.stores.store_names import StoreNames
 from atompack_torch.stores.stored_values import Values, extents
+
+
+class _ScanOptions(TypedDict):
+    """Options of a scan in the form that the native core takes."""
+
+    start: list[int] | None
+    count: list[int] | None
+    layout: str
+    dtype: str | None
+    max_threads: int
+    max_unstored_bytes: int | None
 
 
 class StoreColumns:
@@ -89,28 +99,23 @@ class StoreColumns:
         num_threads: int | None,
     ) -> dict[str, ColumnScan]:
         """Reads the same slice of several arrays from many datasets."""
-        scanner = self.scanner(arrays, start, shape, layout, dtype, num_threads)
-        names, rows = self._rows(self._handle.reader(), datasets)
-        _, columns = scanner.scan(rows, None, False)
+        named = None if datasets is None else names_in(datasets)
+        rows = cast("Indices | None", datasets if named is None else None)
+        options = self._scan_options(start, shape, layout, dtype, num_threads)
+        variables = [self._names.flushed_array_number(array) for array in arrays]
+        try:
+            made = scan_columns(self._handle.reader(), variables, rows, named, **options)
+        except TypeError:  # a name that is no string, or not representable in UTF-8
+            for name in named or ():
+                utf8(f"{self._handle.path}: dataset", name)
+            raise
+        _, columns, names = made
         return {
             array: ColumnScan(values, offsets, mask, names)
             for array, (values, offsets, mask) in zip(arrays, columns, strict=True)
         }
 
-    def _rows(
-        self, reader: AtlasReader, datasets: Sequence[str] | Indices | None
-    ) -> tuple[list[str], Sequence[int]]:
-        """Resolves a selection of datasets to their names and the reader's numbers for them."""
-        names = self._names.flushed_datasets()
-        if datasets is None:
-            return names, range(len(names))
-        chosen = names_in(datasets)
-        if chosen is not None:
-            return chosen, self._names.dataset_numbers(reader, chosen)
-        rows = resolve_indices(cast("Indices", datasets), len(names), None, "dataset").tolist()
-        return [names[row] for row in rows], rows
-
-    def scanner(
+    def batcher(
         self,
         arrays: Sequence[str],
         start: Sequence[int] | None,
@@ -118,20 +123,30 @@ class StoreColumns:
         layout: Layout,
         dtype: torch.dtype | None,
         num_threads: int | None,
-    ) -> ColumnScanner:
-        """Returns a native scanner of flushed arrays with checked options."""
+    ) -> ColumnBatcher:
+        """Returns a native source of batches of flushed arrays, with checked options."""
+        options = self._scan_options(start, shape, layout, dtype, num_threads)
+        variables = [self._names.flushed_array_number(array) for array in arrays]
+        return ColumnBatcher(self._handle.reader(), variables, **options)
+
+    def _scan_options(
+        self,
+        start: Sequence[int] | None,
+        shape: Sequence[int] | None,
+        layout: Layout,
+        dtype: torch.dtype | None,
+        num_threads: int | None,
+    ) -> _ScanOptions:
         check_choice("layout", layout, LAYOUTS)
         check_threads(num_threads)
-        return ColumnScanner(
-            self._handle.reader(),
-            [self._names.flushed_array_number(array) for array in arrays],
-            start=extents("start", start),
-            count=extents("shape", shape),
-            layout=layout,
-            dtype=None if dtype is None else str(dtype).removeprefix("torch."),
-            max_threads=num_threads or 0,
-            max_unstored_bytes=self._handle.limits.max_unstored_bytes,
-        )
+        return {
+            "start": extents("start", start),
+            "count": extents("shape", shape),
+            "layout": layout,
+            "dtype": None if dtype is None else str(dtype).removeprefix("torch."),
+            "max_threads": num_threads or 0,
+            "max_unstored_bytes": self._handle.limits.max_unstored_bytes,
+        }
 
     def blocks(self, array: str, datasets: Sequence[int]) -> list[int]:
         """Returns the number of the block that holds the array's first chunk in each dataset."""

@@ -1,4 +1,4 @@
-// Classes of characters, the same in every locale.
+// Character classes that do not depend on the locale.
 #pragma once
 
 namespace atompack {

@@ -1,4 +1,4 @@
-// Bytes that are written once, front to back.
+// Byte buffer that is written once, front to back.
 #pragma once
 
 #include <algorithm>
@@ -8,17 +8,17 @@
 
 namespace atompack {
 
-// Grows without filling what is new.
+// A growing buffer that leaves new memory uninitialized.
 class Buffer {
  public:
-  // Room for n more bytes. `least` is allocated at first, so that few allocations follow.
-  std::byte* extend(size_t n, size_t least) {
-    if (capacity_ - size_ < n) grow(std::max({size_ + n, 2 * capacity_, least}));
+  // Appends n uninitialized bytes. The first allocation is at least `min_capacity` bytes, so that few follow.
+  std::byte* extend(size_t n, size_t min_capacity) {
+    if (capacity_ - size_ < n) grow(std::max({size_ + n, 2 * capacity_, min_capacity}));
     std::byte* const room = bytes_.get() + size_;
     size_ += n;
     return room;
   }
-  // Gives up what lies behind; there is as much.
+  // Drops the bytes from `size` on. Requires size <= current size.
   void shrink(size_t size) { size_ = size; }
 
   std::byte* data() const { return bytes_.get(); }

@@ -1,4 +1,4 @@
-// Reads little-endian values from untrusted bytes, with bounds checked at every step.
+// Bounds-checked reading of little-endian values from untrusted bytes.
 #pragma once
 
 #include <bit>
@@ -16,7 +16,7 @@ static_assert(std::endian::native == std::endian::little, "values are copied as 
 
 using Bytes = std::span<const std::byte>;
 
-// Unaligned load. The caller has checked that sizeof(T) bytes are there.
+// Unaligned load. Requires sizeof(T) readable bytes.
 template <typename T>
 T load_le(const std::byte* from) {
   T value;
@@ -24,7 +24,7 @@ T load_le(const std::byte* from) {
   return value;
 }
 
-// Unaligned store; returns where the next value goes. The caller has seen to it that there is room.
+// Unaligned store; returns the address after the value. Requires room for it.
 template <typename T>
 std::byte* store_le(std::byte* to, T value) {
   std::memcpy(to, &value, sizeof(T));
@@ -38,7 +38,7 @@ inline std::byte* store(std::byte* to, Bytes bytes) {
 
 inline Bytes as_bytes(std::string_view text) { return std::as_bytes(std::span(text)); }
 
-// Written out for short runs, where a call costs more than the comparison.
+// Inline comparison for short runs, where a call to memcmp costs more than the comparison.
 inline bool same_bytes(const std::byte* a, const void* other, size_t n) {
   const auto* const b = static_cast<const std::byte*>(other);
   if (n < 4 || n > 16) return std::memcmp(a, b, n) == 0;
@@ -49,7 +49,7 @@ inline bool same_bytes(const std::byte* a, const void* other, size_t n) {
 
 inline std::string_view as_text(Bytes bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
 
-// Walks over `bytes`; offsets in its errors count from their start. Not thread-safe, cheap to make.
+// Cursor over `bytes`; offsets in its errors count from their start. Not thread-safe, cheap to construct.
 class ByteCursor {
  public:
   explicit ByteCursor(Bytes bytes) : bytes_(bytes) {}

@@ -1,4 +1,4 @@
-// Arithmetic on sizes that come from a file: overflow is an error, never a wrap.
+// Overflow-checked arithmetic on sizes read from files: overflow is an error, never a wrap.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Stored floating values as double.
+// Conversion of stored floating-point values to double.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace atompack {
 
-// `from` holds `count` unaligned values of type `in`, which is float32 or float64.
+// `from` holds `count` unaligned values of type `in`, float32 or float64.
 inline void load_doubles(double* to, const std::byte* from, DType in, size_t count) {
   if (in == DType::float64) {
     for (size_t i = 0; i < count; ++i) to[i] = load_le<double>(from + i * sizeof(double));

@@ -1,4 +1,4 @@
-// Element types of the tensors this library makes.
+// Element types of tensors.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// The errors of the core. Each becomes one Python exception in bindings/errors.cpp.
+// Errors of the core. Each becomes one Python exception in bindings/errors.cpp.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace atompack {
 
-// Joins its arguments to one string, as a stream would print them.
+// Concatenates its arguments as a stream would print them.
 template <typename... Parts>
 std::string cat(const Parts&... parts) {
   std::ostringstream out;
@@ -19,8 +19,8 @@ std::string cat(const Parts&... parts) {
   return std::move(out).str();
 }
 
-// Something about the data is wrong. Inner layers say what and at which offset; each outer layer adds the place it
-// knows (field, molecule, file) while the exception passes, the innermost statement of a place wins:
+// Invalid data. Inner layers state the problem and its offset; each outer layer adds the context it knows (field,
+// molecule, file) as the exception passes. A context set by an inner layer is kept.
 //   <path>: <what>: expected <x>, got <y> (molecule <i>, field '<f>', offset <o>)
 class DataError : public std::exception {
  public:
@@ -37,7 +37,7 @@ class DataError : public std::exception {
     if (!molecule_) molecule_ = molecule;
     return render();
   }
-  // Numbers of inner layers count from the first of the molecules they were given.
+  // Inner layers count molecules from the first one they were given; `base` is its number.
   DataError& shift_molecule(int64_t base) {
     if (molecule_) *molecule_ += base;
     return render();
@@ -46,13 +46,13 @@ class DataError : public std::exception {
     if (!field_) field_ = field;
     return render();
   }
-  // For what was found wrong at no single byte: the place where it begins.
+  // For errors that concern no single byte: the offset where the faulty structure begins.
   DataError& at_offset(uint64_t offset) {
     if (!offset_) offset_ = offset;
     return render();
   }
-  // Offsets of inner layers count from the start of the bytes they were given; `base` is where those begin.
-  // Bytes that were decompressed have no place in the file: `of` then names what the offset counts from.
+  // Inner layers count offsets from the start of the bytes they were given; `base` is the offset of that start.
+  // Decompressed bytes have no offset in the file: `of` then names what the offset counts from.
   DataError& shift_offset(uint64_t base, const std::string& of = "") {
     if (offset_) *offset_ += base;
     if (offset_of_.empty()) offset_of_ = of;
@@ -62,7 +62,7 @@ class DataError : public std::exception {
   const char* what() const noexcept override { return text_.c_str(); }
 
  protected:
-  // Only whole errors are copied, and so thrown: `throw` of a mere DataError& would lose the kind.
+  // Protected, so that only complete error types are copied and thrown: `throw` of a DataError& would slice the type.
   DataError(const DataError&) = default;
   DataError& operator=(const DataError&) = default;
 
@@ -83,7 +83,7 @@ class DataError : public std::exception {
     return *this;
   }
 
-  // Keys come from files and may hold NUL and line breaks, which would cut or break the message.
+  // Keys come from files and may contain NUL and line breaks, which would truncate or break the message.
   static std::string printable(const std::string& key) {
     constexpr char kDigits[] = "0123456789abcdef";
     std::string text;
@@ -104,7 +104,7 @@ class DataError : public std::exception {
   std::optional<std::string> field_;
 };
 
-// Keeps the type of what it is called on: `throw FieldError(...).at_field(...)` throws a FieldError.
+// Returns the derived type from each setter: `throw FieldError(...).at_field(...)` throws a FieldError.
 template <typename Kind>
 class KindOfDataError : public DataError {
  public:
@@ -114,31 +114,31 @@ class KindOfDataError : public DataError {
   Kind& at_field(const std::string& field) { return static_cast<Kind&>(DataError::at_field(field)); }
 };
 
-// Bytes contradict the format: checksum, bounds, tags, counts.
+// Bytes that contradict the format: checksum, bounds, tags, counts.
 class CorruptFileError : public KindOfDataError<CorruptFileError> {
  public:
   using KindOfDataError::KindOfDataError;
 };
 
-// The format is valid, but of a version, codec or type that is not read here.
+// A valid file whose version, codec or type is not supported.
 class UnsupportedFormatError : public KindOfDataError<UnsupportedFormatError> {
  public:
   using KindOfDataError::KindOfDataError;
 };
 
-// A field is absent, or its type or shape differs where it must not.
+// A missing field, or one with an unexpected type or shape.
 class FieldError : public KindOfDataError<FieldError> {
  public:
   using KindOfDataError::KindOfDataError;
 };
 
-// A pickle holds more than plain data; what it names is neither imported nor called.
+// A pickle that contains more than plain data; the names in it are neither imported nor called.
 class UnsafePickleError : public KindOfDataError<UnsafePickleError> {
  public:
   using KindOfDataError::KindOfDataError;
 };
 
-// The system refused; carries errno so that Python raises FileNotFoundError and its like.
+// A failed system call; carries errno so that Python raises FileNotFoundError and similar.
 class IoError : public std::runtime_error {
  public:
   IoError(int code, const std::string& what, std::string path)
@@ -152,13 +152,13 @@ class IoError : public std::runtime_error {
   std::string reason_, path_;
 };
 
-// Another writer has the file open.
+// The file is open in another writer.
 class LockedError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// A promise inside this library was broken.
+// A broken invariant of this library.
 class InternalError : public std::logic_error {
  public:
   using std::logic_error::logic_error;

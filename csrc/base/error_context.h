@@ -1,4 +1,4 @@
-// Errors that name the file they are about.
+// Adds the file's path to errors about its data.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace atompack {
 
-// Does `action`; errors in data that do not name a file yet name this one.
+// Runs `action`; data errors that do not name a file yet get this path.
 template <typename Action>
 auto in_file(const std::string& path, const Action& action) {
   try {

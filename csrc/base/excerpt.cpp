@@ -6,9 +6,9 @@
 namespace atompack {
 
 std::string excerpt(std::string_view text) {
-  constexpr size_t kMostBytes = 40;
+  constexpr size_t kMaxBytes = 40;
   constexpr std::string_view kDigits = "0123456789abcdef";
-  const std::string_view head = text.substr(0, kMostBytes);
+  const std::string_view head = text.substr(0, kMaxBytes);
   const bool is_text = is_utf8(std::as_bytes(std::span(head)));
   std::string shown = "'";
   for (const char c : head) {

@@ -1,4 +1,4 @@
-// Excerpts of strings for messages.
+// Excerpts of strings for error messages.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace atompack {
 
-// The first characters in single quotes, on one line: what cannot be shown as \xNN. So that no text, however long or
-// odd, makes an odd message.
+// Returns the first characters in single quotes on one line, with unprintable bytes as \xNN, so that no string breaks a
+// message however long or unusual it is.
 std::string excerpt(std::string_view text);
 
 }  // namespace atompack

@@ -1,4 +1,4 @@
-// A bounded cache that drops the least recently used values.
+// Bounded cache that evicts the least recently used values.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,13 @@
 
 namespace atompack {
 
-// Thread-safe. Whoever got a value keeps it alive, also when it is no longer kept here.
+// Thread-safe. Values are shared: one that was returned stays alive after it is evicted.
 template <typename Key, typename T>
 class LruCache {
  public:
   explicit LruCache(uint64_t limit) : limit_(limit) {}
 
-  // nullptr where it is not kept.
+  // Returns nullptr if the key is not cached.
   std::shared_ptr<const T> find(const Key& key) {
     const std::scoped_lock lock(mutex_);
     const auto found = places_.find(key);
@@ -25,8 +25,8 @@ class LruCache {
     return found->second->value;
   }
 
-  // Two threads may have made the same: the first one stays and is returned. What costs more than the limit by itself
-  // is returned and not kept.
+  // Returns the cached value. If two threads computed the same value, the first one is kept and returned. A value that
+  // alone exceeds the limit is returned and not cached.
   std::shared_ptr<const T> keep(const Key& key, std::shared_ptr<const T> value, uint64_t cost) {
     const std::scoped_lock lock(mutex_);
     if (const auto found = places_.find(key); found != places_.end()) return found->second->value;
@@ -59,7 +59,7 @@ class LruCache {
 
   const uint64_t limit_;
   std::mutex mutex_;
-  std::list<Entry> order_;  // the last used first
+  std::list<Entry> order_;  // most recently used first
   std::map<Key, typename std::list<Entry>::iterator> places_;
   uint64_t used_ = 0;
 };

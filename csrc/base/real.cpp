@@ -7,7 +7,7 @@
 
 namespace atompack {
 
-// The place of the first digit that counts tells.
+// The position of the first significant digit decides.
 double limit_of(std::string_view number) {
   const bool negative = number[0] == '-';
   const size_t mark = std::min(number.find_first_of("eE"), number.size());
@@ -18,7 +18,7 @@ double limit_of(std::string_view number) {
   if (mark != number.size()) {
     std::string_view exponent = number.substr(mark + 1);
     if (exponent.starts_with('+')) exponent.remove_prefix(1);
-    // More digits than fit are as good as their sign.
+    // An exponent with more digits than fit is decided by its sign.
     int64_t power =
         exponent.starts_with('-') ? std::numeric_limits<int32_t>::min() : std::numeric_limits<int32_t>::max();
     std::from_chars(exponent.data(), exponent.data() + exponent.size(), power);

@@ -1,12 +1,12 @@
-// Decimal numbers that no double can hold.
+// Limits for decimal numbers outside the range of double.
 #pragma once
 
 #include <string_view>
 
 namespace atompack {
 
-// What is left of digits that std::from_chars finds out of range: an infinity where they are too many, a zero where
-// they are too small, with their sign. `number`: as from_chars takes them; a plus in the exponent may be there.
+// Value of a number that std::from_chars reports as out of range: infinity if it is too large, zero if it is too small,
+// with its sign. `number` is in the syntax of from_chars; the exponent may have a plus sign.
 double limit_of(std::string_view number);
 
 }  // namespace atompack

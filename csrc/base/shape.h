@@ -1,4 +1,4 @@
-// The shape of one value, held in place: made once per value read, so it must not allocate.
+// Shape of one value, stored inline: one is made for every value read, so it must not allocate.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace atompack {
 
 class Shape {
  public:
-  // As many dimensions as a tensor may have once a batch dimension is put in front (NumPy stops at 64, torch too).
+  // The maximum rank of a tensor less one batch dimension (64 in NumPy and torch).
   static constexpr int kMaxRank = 62;
 
   Shape() = default;
@@ -34,7 +34,7 @@ class Shape {
   int rank() const { return rank_; }
   std::span<const int64_t> dims() const { return {dims_.data(), static_cast<size_t>(rank_)}; }
 
-  // Product of the dimensions; the maker of the shape has checked that it does not overflow.
+  // Product of the dimensions. Requires that it does not overflow.
   int64_t numel() const {
     int64_t product = 1;
     for (const int64_t dim : dims()) product *= dim;

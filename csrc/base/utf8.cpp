@@ -4,8 +4,9 @@ namespace atompack {
 namespace {
 
 struct Lead {
-  int continuations;  // -1: this byte starts nothing
-  uint8_t low, high;  // bounds of the first continuation byte: no overlong forms, surrogates, or beyond U+10FFFF
+  int continuations;  // -1: not a valid first byte
+  // bounds of the first continuation byte: no overlong forms, surrogates, or code points above U+10FFFF
+  uint8_t low, high;
 };
 
 Lead classify(uint8_t byte) {
@@ -20,7 +21,7 @@ Lead classify(uint8_t byte) {
   return {-1, 0, 0};
 }
 
-// Where the next byte stands that is no ASCII, or one before it.
+// Returns the position of the next non-ASCII byte, or a position before it.
 size_t skip_ascii(Bytes bytes, size_t i) {
   constexpr uint64_t kHighBits = 0x8080808080808080;
   while (bytes.size() - i >= sizeof(uint64_t) && (load_le<uint64_t>(bytes.data() + i) & kHighBits) == 0) {

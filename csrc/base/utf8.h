@@ -7,7 +7,7 @@ namespace atompack {
 
 bool is_utf8(Bytes bytes);
 
-// Python's texts may also hold lone surrogates (U+D800 to U+DFFF), stored in three bytes each.
+// Python strings may also contain lone surrogates (U+D800 to U+DFFF), stored in three bytes each.
 bool is_utf8_or_surrogates(Bytes bytes);
 
 }  // namespace atompack

@@ -1,4 +1,4 @@
-// The codecs of stored units: bytes in, bytes out into the caller's buffer.
+// Codecs of stored units: compression and decompression between caller-owned buffers.
 #pragma once
 
 #include <cstdint>
@@ -13,25 +13,25 @@ enum class Codec : uint8_t { none, lz4, zstd };
 
 std::string_view name_of(Codec codec);
 
-// The most bytes that this unit can decompress to, however it is made: what a claimed size is held against before
-// memory is taken for it. Throws CorruptFileError where the unit is no such unit at all.
+// Upper bound of the decompressed size of this unit. A claimed size is checked against it before memory is allocated.
+// Throws CorruptFileError if the bytes are not a valid unit.
 uint64_t decoded_bound(Codec codec, Bytes stored);
 
-// How much longer than copying its output decompression takes, roughly.
+// Approximate cost of decompression relative to copying its output.
 int64_t work_factor(Codec codec);
 
-// The most bytes that this many can become, whatever they are. Throws FieldError if the codec cannot take so many.
+// Maximum compressed size of this many bytes. Throws FieldError if the codec cannot compress that many.
 uint64_t compressed_bound(Codec codec, uint64_t bytes);
 
-// Compresses to one unit at the start of `out`, which has compressed_bound() bytes; returns how many it takes. Levels
-// are the libraries' own (lz4: below 3 its fast mode, from 3 to 12 its high-compression mode); those out of range are
-// clamped. Thread-safe: contexts are kept per thread.
+// Compresses to one unit at the start of `out`, which has compressed_bound() bytes; returns its size. Levels are those
+// of the libraries (lz4: fast mode below 3, high-compression mode from 3 to 12) and are clamped to the valid range.
+// Thread-safe: contexts are kept per thread.
 size_t compress(Codec codec, int level, Bytes in, std::span<std::byte> out);
 
-// Decompresses no more than it takes to fill `out`, with the first bytes of the unit; what follows is not looked at.
+// Decompresses the first out.size() bytes of the unit and ignores the rest.
 void decompress_front(Codec codec, Bytes stored, std::span<std::byte> out);
 
-// Decompresses the whole unit; it must fill `out` exactly. Thread-safe: contexts are kept per thread.
+// Decompresses the whole unit, which must fill `out` exactly. Thread-safe: contexts are kept per thread.
 void decompress(Codec codec, Bytes stored, std::span<std::byte> out);
 
 }  // namespace atompack::codec

@@ -1,4 +1,4 @@
-// Decoding zlib streams (RFC 1950 and 1951).
+// Decoding of zlib streams (RFC 1950 and 1951).
 #pragma once
 
 #include <span>
@@ -7,11 +7,11 @@
 
 namespace atompack::codec {
 
-// No stream decodes to more bytes than this times its own (258 bytes for two bits).
-constexpr uint64_t kInflateMost = 1032;
+// Maximum ratio of decoded to stored bytes (258 bytes from two bits).
+constexpr uint64_t kMaxInflateRatio = 1032;
 
-// Fills `out`. Throws CorruptFileError unless the stream holds exactly as many bytes and its Adler-32 fits; what
-// follows the stream is ignored.
+// Fills `out`. Throws CorruptFileError unless the stream holds exactly out.size() bytes with a matching Adler-32; bytes
+// after the stream are ignored.
 void inflate(Bytes stream, std::span<std::byte> out);
 
 }  // namespace atompack::codec

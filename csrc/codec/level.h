@@ -1,4 +1,4 @@
-// The compression levels that a codec takes.
+// Valid compression levels of each codec.
 #pragma once
 
 #include "codec/codec.h"
@@ -9,11 +9,11 @@ struct LevelRange {
   int min, max;
 };
 
-// zstd: what the library at hand takes. lz4: up to 2 its fast mode, from 3 its high-compression mode. Without a codec
-// the level is not used, and any that some codec takes will do.
+// zstd: the range of the linked library. lz4: fast mode up to 2, high-compression mode from 3. Without a codec the
+// level is unused, and the union of all ranges is accepted.
 LevelRange level_range(Codec codec);
 
-// Throws FieldError for a level outside of the codec's range: libraries would clamp it and say nothing.
+// Throws FieldError if the level is outside the codec's range; the libraries would clamp it silently.
 void check_level(Codec codec, int level);
 
 }  // namespace atompack::codec

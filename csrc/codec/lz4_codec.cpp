@@ -10,7 +10,7 @@
 namespace atompack::codec {
 namespace {
 
-// The state of the high-compression mode is a quarter of a megabyte: one a thread, kept.
+// State of the high-compression mode: 256 KiB, kept per thread.
 void* thread_state() {
   thread_local const std::unique_ptr<std::max_align_t[]> state(
       new std::max_align_t[static_cast<size_t>(LZ4_sizeofStateHC()) / sizeof(std::max_align_t) + 1]);
@@ -18,10 +18,10 @@ void* thread_state() {
 }
 
 void check_sizes(Bytes stored, std::span<std::byte> out) {
-  constexpr size_t kMost = std::numeric_limits<int>::max();
-  if (stored.size() <= kMost && out.size() <= kMost) return;
+  constexpr size_t kMax = std::numeric_limits<int>::max();
+  if (stored.size() <= kMax && out.size() <= kMax) return;
   throw CorruptFileError(
-      cat("lz4 block: expected at most ", kMost, " bytes, got ", std::max(stored.size(), out.size())));
+      cat("lz4 block: expected at most ", kMax, " bytes, got ", std::max(stored.size(), out.size())));
 }
 
 void check_decoded(int got, size_t expected) {
@@ -31,7 +31,7 @@ void check_decoded(int got, size_t expected) {
   }
 }
 
-// Bytes of 255 go on, the first other one is the last.
+// A length continues while its bytes are 255.
 uint64_t read_length(ByteCursor& cursor, uint64_t nibble) {
   uint64_t length = nibble;
   if (nibble < 15) return length;
@@ -44,7 +44,7 @@ uint64_t read_length(ByteCursor& cursor, uint64_t nibble) {
 
 }  // namespace
 
-// A byte of a block yields at most 255 bytes of output (a run of length bytes in a match).
+// One byte of a block yields at most 255 bytes of output (a length byte of a match).
 uint64_t lz4_decoded_bound(Bytes stored) { return 255 * static_cast<uint64_t>(stored.size()); }
 
 uint64_t lz4_decoded_bytes(Bytes stored) {
@@ -62,13 +62,13 @@ uint64_t lz4_decoded_bytes(Bytes stored) {
 }
 
 uint64_t lz4_compressed_bound(uint64_t bytes) {
-  constexpr uint64_t kMost = LZ4_MAX_INPUT_SIZE;
-  if (bytes > kMost) throw FieldError(cat("record: lz4 takes at most ", kMost, " bytes, got ", bytes));
+  constexpr uint64_t kMax = LZ4_MAX_INPUT_SIZE;
+  if (bytes > kMax) throw FieldError(cat("record: lz4 takes at most ", kMax, " bytes, got ", bytes));
   return static_cast<uint64_t>(LZ4_compressBound(static_cast<int>(bytes)));
 }
 
 size_t lz4_compress(int level, Bytes in, std::span<std::byte> out) {
-  // The library looks at the first byte even where there is none.
+  // The library reads the first byte even if the input is empty.
   const auto* const from = in.empty() ? "" : reinterpret_cast<const char*>(in.data());
   auto* const to = reinterpret_cast<char*>(out.data());
   const int n = static_cast<int>(in.size());

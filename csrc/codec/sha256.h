@@ -7,7 +7,7 @@
 
 namespace atompack::codec {
 
-// 64 lower-case hexadecimal digits.
+// Returns 64 lower-case hexadecimal digits.
 std::string sha256_hex(Bytes data);
 
 }  // namespace atompack::codec

@@ -16,7 +16,7 @@
 namespace atompack::codec {
 namespace {
 
-constexpr uint64_t kMostBlockBytes = 128 * 1024;
+constexpr uint64_t kMaxBlockBytes = 128 * 1024;
 
 struct FreeDecompression {
   void operator()(ZSTD_DCtx* context) const { ZSTD_freeDCtx(context); }
@@ -28,24 +28,24 @@ ZSTD_DCtx* decompression_context() {
   return context.get();
 }
 
-// For decompression in pieces.
+// Context for streaming decompression.
 ZSTD_DCtx* fresh_context() {
   ZSTD_DCtx* const context = decompression_context();
   ZSTD_DCtx_reset(context, ZSTD_reset_session_and_parameters);
   return context;
 }
 
-// RFC 8878, 3.1.1.1.2: no block is larger than the window; eight steps from one power of two to the next.
-uint64_t most_block_bytes(uint8_t window_descriptor) {
+// RFC 8878, 3.1.1.1.2: no block is larger than the window, whose sizes come in eight steps per power of two.
+uint64_t max_block_bytes(uint8_t window_descriptor) {
   const uint64_t base = uint64_t{1024} << (window_descriptor >> 3);
-  return std::min(kMostBlockBytes, base + base / 8 * (window_descriptor & 7));
+  return std::min(kMaxBlockBytes, base + base / 8 * (window_descriptor & 7));
 }
 
-// RFC 8878, 3.1.1.1: what follows the descriptor byte; returns the declared content size if there is one.
-std::optional<uint64_t> skip_frame_header(ByteCursor& cursor, uint8_t descriptor, uint64_t& most_in_block) {
+// RFC 8878, 3.1.1.1: reads the header after the descriptor byte; returns the declared content size, if any.
+std::optional<uint64_t> skip_frame_header(ByteCursor& cursor, uint8_t descriptor, uint64_t& block_limit) {
   const bool single_segment = (descriptor & 0x20) != 0;
   constexpr std::array<uint64_t, 4> kDictionaryIdBytes{0, 1, 2, 4};
-  if (!single_segment) most_in_block = most_block_bytes(cursor.read_le<uint8_t>("zstd window descriptor"));
+  if (!single_segment) block_limit = max_block_bytes(cursor.read_le<uint8_t>("zstd window descriptor"));
   cursor.take(kDictionaryIdBytes[descriptor & 3], "zstd dictionary id");
   switch (descriptor >> 6) {
     case 1:
@@ -60,8 +60,8 @@ std::optional<uint64_t> skip_frame_header(ByteCursor& cursor, uint8_t descriptor
   }
 }
 
-// RFC 8878, 3.1.1.2: three header bytes hold the last mark, the type and the size.
-uint64_t skip_blocks(ByteCursor& cursor, uint64_t most) {
+// RFC 8878, 3.1.1.2: three header bytes hold the last-block flag, the type and the size.
+uint64_t skip_blocks(ByteCursor& cursor, uint64_t max_bytes) {
   uint64_t bound = 0;
   for (bool last = false; !last;) {
     const Bytes raw = cursor.take(3, "zstd block header");
@@ -70,26 +70,27 @@ uint64_t skip_blocks(ByteCursor& cursor, uint64_t most) {
     last = (header & 1) != 0;
     const uint32_t type = header >> 1 & 3;
     const uint64_t size = header >> 3;
-    // The library decodes longer raw and repeated blocks all the same; no encoder makes them.
-    if (size > most) {
-      throw CorruptFileError(cat("zstd block: expected at most ", most, " bytes, got ", size), cursor.position() - 3);
+    // The library accepts longer raw and repeated blocks, but no encoder makes them.
+    if (size > max_bytes) {
+      throw CorruptFileError(cat("zstd block: expected at most ", max_bytes, " bytes, got ", size),
+                             cursor.position() - 3);
     }
     const bool repeats_one_byte = type == 1;
     cursor.take(repeats_one_byte ? 1 : size, "zstd block");
-    bound += type == 2 ? kMostBlockBytes : size;
+    bound += type == 2 ? kMaxBlockBytes : size;
   }
   return bound;
 }
 
 constexpr uint32_t kMagic = 0xFD2FB528;
 
-// Behind the magic number.
+// Reads a frame after its magic number.
 ZstdFrame skip_frame(ByteCursor& cursor) {
   const auto descriptor = cursor.read_le<uint8_t>("zstd frame header descriptor");
   ZstdFrame frame;
-  uint64_t most_in_block = kMostBlockBytes;
-  frame.content_bytes = skip_frame_header(cursor, descriptor, most_in_block);
-  frame.bound = skip_blocks(cursor, most_in_block);
+  uint64_t block_limit = kMaxBlockBytes;
+  frame.content_bytes = skip_frame_header(cursor, descriptor, block_limit);
+  frame.bound = skip_blocks(cursor, block_limit);
   const bool has_checksum = (descriptor & 4) != 0;
   if (has_checksum) cursor.take(4, "zstd checksum");
   frame.stored_bytes = cursor.position();
@@ -105,13 +106,13 @@ void check_decompressed(size_t got, size_t expected) {
   if (got != expected) throw CorruptFileError(cat("zstd: expected ", expected, " bytes, got ", got));
 }
 
-// Decompression in pieces takes memory for the window that a frame claims: no more than what it holds justifies.
+// Streaming decompression allocates the window that a frame claims; the bound limits it to what the frame justifies.
 int window_log(uint64_t bound) {
-  constexpr int kLeast = 10, kMost = 26;
-  return std::clamp(static_cast<int>(std::bit_width(bound)), kLeast, kMost);
+  constexpr int kMin = 10, kMax = 26;
+  return std::clamp(static_cast<int>(std::bit_width(bound)), kMin, kMax);
 }
 
-// Where the window is too large for that.
+// Used if the window is too large for that.
 void copy_front(Bytes stored, uint64_t bound, std::span<std::byte> out) {
   std::vector<std::byte> whole(bound);
   const size_t got =
@@ -169,14 +170,14 @@ void zstd_decompress_front(Bytes stored, std::span<std::byte> out) {
     const size_t left = ZSTD_decompressStream(context, &to, &from);
     if (ZSTD_getErrorCode(left) == ZSTD_error_frameParameter_windowTooLarge) return copy_front(stored, bound, out);
     if (ZSTD_isError(left)) throw CorruptFileError(cat("zstd: ", ZSTD_getErrorName(left)));
-    if (from.pos == taken && to.pos == made) check_decompressed(to.pos, to.size);  // nothing more will come
+    if (from.pos == taken && to.pos == made) check_decompressed(to.pos, to.size);  // no more progress is possible
   }
 }
 
-std::vector<std::byte> zstd_decompress_unsized(Bytes stored, uint64_t most, std::string_view limit) {
-  const uint64_t bound = std::min(zstd_decoded_bound(stored), most);  // also that all frames are whole
+std::vector<std::byte> zstd_decompress_unsized(Bytes stored, uint64_t max_bytes, std::string_view limit) {
+  const uint64_t bound = std::min(zstd_decoded_bound(stored), max_bytes);  // also checks that all frames are complete
   ZSTD_DCtx* const context = fresh_context();
-  std::vector<std::byte> bytes(std::min(bound, kMostBlockBytes));
+  std::vector<std::byte> bytes(std::min(bound, kMaxBlockBytes));
   ZSTD_inBuffer in{stored.data(), stored.size(), 0};
   ZSTD_outBuffer out{bytes.data(), bytes.size(), 0};
   for (size_t left = 0; in.pos < in.size || left != 0;) {
@@ -187,7 +188,8 @@ std::vector<std::byte> zstd_decompress_unsized(Bytes stored, uint64_t most, std:
       bytes.resize(std::min(bound, 2 * bytes.size()));
       out = {bytes.data(), bytes.size(), out.pos};
     } else if (in.pos == taken && out.pos == made) {
-      throw CorruptFileError(cat("zstd: expected at most ", bound == most ? limit : "", bound, " bytes, got more"));
+      throw CorruptFileError(
+          cat("zstd: expected at most ", bound == max_bytes ? limit : "", bound, " bytes, got more"));
     }
   }
   bytes.resize(out.pos);

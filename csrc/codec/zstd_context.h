@@ -1,4 +1,4 @@
-// The state of zstd's compressor that each thread keeps.
+// Per-thread compression context of zstd.
 #pragma once
 
 #include <zstd.h>

@@ -16,15 +16,15 @@ struct FreeCompression {
   void operator()(ZSTD_CCtx* context) const { ZSTD_freeCCtx(context); }
 };
 
-// The library trains on three quarters of the samples, and divides by zero or reads past their end where those are only
-// a few bytes.
-constexpr size_t kLeastSamples = 7;
-constexpr size_t kLeastBytes = 256;
+// The library trains on three quarters of the samples; with samples of only a few bytes in total it divides by zero or
+// reads past their end.
+constexpr size_t kMinSamples = 7;
+constexpr size_t kMinBytes = 256;
 
 bool are_enough(std::span<const Bytes> samples) {
   size_t bytes = 0;
   for (const Bytes sample : samples.first(samples.size() / 2)) bytes += sample.size();
-  return samples.size() >= kLeastSamples && bytes >= kLeastBytes;
+  return samples.size() >= kMinSamples && bytes >= kMinBytes;
 }
 
 }  // namespace
@@ -35,7 +35,7 @@ ZSTD_CCtx* zstd_compression_context() {
   return context.get();
 }
 
-std::vector<std::byte> train_zstd_dictionary(std::span<const Bytes> samples, uint64_t most_bytes) {
+std::vector<std::byte> train_zstd_dictionary(std::span<const Bytes> samples, uint64_t max_bytes) {
   if (!are_enough(samples)) return {};
   std::vector<std::byte> together;
   std::vector<size_t> sizes;
@@ -43,7 +43,7 @@ std::vector<std::byte> train_zstd_dictionary(std::span<const Bytes> samples, uin
     together.insert(together.end(), sample.begin(), sample.end());
     sizes.push_back(sample.size());
   }
-  std::vector<std::byte> dictionary(most_bytes);
+  std::vector<std::byte> dictionary(max_bytes);
   const size_t got = ZDICT_trainFromBuffer(dictionary.data(), dictionary.size(), together.data(), sizes.data(),
                                            static_cast<unsigned>(sizes.size()));
   dictionary.resize(ZDICT_isError(got) ? 0 : got);

@@ -1,4 +1,4 @@
-// Zstandard frames that refer to a dictionary, and dictionaries made of samples.
+// Zstandard frames with a dictionary, and training of dictionaries.
 #pragma once
 
 #include <memory>
@@ -11,14 +11,13 @@ struct ZSTD_CDict_s;
 
 namespace atompack::codec {
 
-// At most `most_bytes`, may be fewer; nothing where the samples are too small or too few for one.
-std::vector<std::byte> train_zstd_dictionary(std::span<const Bytes> samples, uint64_t most_bytes);
+// Returns at most `max_bytes`, possibly fewer; empty if the samples are too small or too few.
+std::vector<std::byte> train_zstd_dictionary(std::span<const Bytes> samples, uint64_t max_bytes);
 
-// Makes frames that declare their content size, and the dictionary where there is one; without checksum. For any
-// number of threads.
+// Encoder of frames that declare their content size and their dictionary, if any; without checksum. Thread-safe.
 class ZstdEncoder {
  public:
-  // Keeps a copy of the dictionary; empty: frames without.
+  // Keeps a copy of the dictionary; empty for frames without one.
   ZstdEncoder(int level, Bytes dictionary);
 
   std::vector<std::byte> compress(Bytes content) const;
@@ -28,7 +27,7 @@ class ZstdEncoder {
     void operator()(ZSTD_CDict_s* dictionary) const;
   };
   int level_;
-  std::unique_ptr<ZSTD_CDict_s, Free> dictionary_;  // null without one
+  std::unique_ptr<ZSTD_CDict_s, Free> dictionary_;  // null without a dictionary
 };
 
 }  // namespace atompack::codec

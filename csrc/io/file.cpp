@@ -56,15 +56,15 @@ void check_regular_file(const std::string& path) {
   if (::stat(path.c_str(), &status) != 0) throw_errno(path);
   check_is_regular(status, path);
   struct statfs system{};
-  // Such files have no size of their own.
+  // Files of virtual file systems report size 0.
   if (status.st_size == 0 && ::statfs(path.c_str(), &system) == 0 && is_made_up(system)) {
     throw IoError(EINVAL, "expected a regular file, got one that the kernel makes up", path);
   }
 }
 
 UniqueFd open_for_reading(const std::string& path) {
-  check_regular_file(path);  // opening a device can have effects
-  // Not blocking: a pipe may have taken the place meanwhile.
+  check_regular_file(path);  // opening a device can have side effects
+  // O_NONBLOCK: the path may have become a pipe since the check.
   UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
   if (!fd) throw_errno(path);
   identify(fd.get(), path);
@@ -101,10 +101,11 @@ void write_at(int fd, uint64_t offset, std::span<const std::byte> bytes, const s
   }
 }
 
-std::vector<std::byte> read_whole(const std::string& path, uint64_t most) {
+std::vector<std::byte> read_whole(const std::string& path, uint64_t max_bytes) {
   const UniqueFd fd = open_for_reading(path);
   const uint64_t size = identify(fd.get(), path).size;
-  if (size > most) throw CorruptFileError(cat("size: expected at most ", most, " bytes, got ", size)).in_file(path);
+  if (size > max_bytes)
+    throw CorruptFileError(cat("size: expected at most ", max_bytes, " bytes, got ", size)).in_file(path);
   std::vector<std::byte> bytes(size);
   bytes.resize(read_at(fd.get(), 0, bytes, path));
   return bytes;

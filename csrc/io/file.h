@@ -1,4 +1,4 @@
-// Opening, measuring and reading plain files. Every failure is an IoError that names the path.
+// Opening, measuring and reading of regular files. Every failure is an IoError that names the path.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace atompack::io {
 
-// What tells one file from another, and how long it is.
+// Device, inode and size of a file.
 struct FileIdentity {
   uint64_t device = 0;
   uint64_t inode = 0;
@@ -20,37 +20,37 @@ struct FileIdentity {
   bool same_file(const FileIdentity& other) const { return device == other.device && inode == other.inode; }
 };
 
-// What changes when a file is written to, and when another one takes its place.
+// Changes whenever the file is written to or replaced by another file.
 struct FileVersion {
   uint64_t device = 0;
   uint64_t inode = 0;
   uint64_t size = 0;
-  int64_t seconds = 0, nanoseconds = 0;  // of the last change
+  int64_t seconds = 0, nanoseconds = 0;  // time of the last change
   bool operator==(const FileVersion&) const = default;
 };
 
-// Nothing where there is no file.
+// Returns nullopt if there is no file.
 std::optional<FileVersion> version_of(const std::string& path);
 
-// Also of a link that leads nowhere.
+// True also for a dangling link.
 bool exists(const std::string& path);
 
-// Throws IoError at once, without opening anything, where `path` leads to a pipe, a socket, a device, a folder, or to a
-// file that the kernel makes up while it is read (in /proc, say), which may block. Links are followed.
+// Throws IoError, without opening anything, if `path` leads to a pipe, a socket, a device, a folder or a file of a
+// virtual file system such as /proc, which may block. Follows links.
 void check_regular_file(const std::string& path);
 
 // Opens a regular file; never blocks.
 UniqueFd open_for_reading(const std::string& path);
-// Throws IoError where it is no regular file.
+// Throws IoError if the descriptor is not a regular file.
 FileIdentity identify(int fd, const std::string& path);
 
-// Reads up to `into.size()` bytes at `offset`; fewer only where the file ends.
+// Reads up to `into.size()` bytes at `offset`; fewer only at the end of the file.
 size_t read_at(int fd, uint64_t offset, std::span<std::byte> into, const std::string& path);
 
-// All of the bytes; a failure may leave some of them written.
+// Writes all bytes; a failure may leave some of them written.
 void write_at(int fd, uint64_t offset, std::span<const std::byte> bytes, const std::string& path);
 
-// A file that is small by its nature. Throws CorruptFileError if it has more than `most` bytes.
-std::vector<std::byte> read_whole(const std::string& path, uint64_t most);
+// Reads a file of limited size. Throws CorruptFileError if it has more than `max_bytes` bytes.
+std::vector<std::byte> read_whole(const std::string& path, uint64_t max_bytes);
 
 }  // namespace atompack::io

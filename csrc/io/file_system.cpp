@@ -57,7 +57,7 @@ class RealFileSystem final : public FileSystem {
     }
   }
   bool make_folder(const std::string& path) override {
-    constexpr mode_t kMode = 0777;  // less what the umask takes
+    constexpr mode_t kMode = 0777;  // before the umask
     if (::mkdir(path.c_str(), kMode) == 0) {
       if (syncs_) sync_folder_of(path);
       return true;

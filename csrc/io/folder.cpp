@@ -58,7 +58,7 @@ void remove_if_empty(const std::string& path) {
 void sync_folder(const std::string& path) {
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!fd) throw_errno(path);
-  // Some file systems know no fsync of a folder; there is nothing more that can be done then.
+  // Some file systems do not support fsync of a folder; nothing more can be done there.
   if (::fsync(fd.get()) != 0 && errno != EINVAL && errno != ENOTSUP) throw_errno(path);
 }
 

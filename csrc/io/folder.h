@@ -1,4 +1,4 @@
-// Listing of folders, and making them durable.
+// Listing of folders, and making their names durable.
 #pragma once
 
 #include <string>
@@ -6,17 +6,17 @@
 
 namespace atompack::io {
 
-// The names of the folders in it, hidden ones and links to folders too, in the order of their bytes.
+// Names of the folders in this one, including hidden ones and links to folders, in byte order.
 std::vector<std::string> folders_in(const std::string& path);
-// Those of everything in it.
+// Names of all entries, in byte order.
 std::vector<std::string> names_in(const std::string& path);
 
-// Removes a folder in which nothing is; any other stays.
+// Removes a folder if it is empty.
 void remove_if_empty(const std::string& path);
 
-// The names in a folder as they are now are durable.
+// Makes the current names in a folder durable.
 void sync_folder(const std::string& path);
-// The same for the folder that this path lies in.
+// Makes the current names in the parent folder of this path durable.
 void sync_folder_of(const std::string& path);
 
 }  // namespace atompack::io

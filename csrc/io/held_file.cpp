@@ -20,7 +20,7 @@ std::shared_ptr<const HeldFile> HeldFile::open(const std::string& path) {
     if (error.code() != ENOENT) throw;
     return nullptr;
   }
-  identify(fd.get(), path);  // refuses what is no regular file
+  identify(fd.get(), path);  // throws unless it is a regular file
   struct stat status{};
   if (::fstat(fd.get(), &status) != 0) throw IoError(errno, std::strerror(errno), path);
   const FileVersion version{status.st_dev, status.st_ino, static_cast<uint64_t>(status.st_size), status.st_ctim.tv_sec,
@@ -28,9 +28,10 @@ std::shared_ptr<const HeldFile> HeldFile::open(const std::string& path) {
   return std::shared_ptr<const HeldFile>(new HeldFile(std::move(fd), path, version));
 }
 
-std::vector<std::byte> HeldFile::read_whole(uint64_t most) const {
+std::vector<std::byte> HeldFile::read_whole(uint64_t max_bytes) const {
   const uint64_t size = identify(fd_.get(), path_).size;
-  if (size > most) throw CorruptFileError(cat("size: expected at most ", most, " bytes, got ", size)).in_file(path_);
+  if (size > max_bytes)
+    throw CorruptFileError(cat("size: expected at most ", max_bytes, " bytes, got ", size)).in_file(path_);
   std::vector<std::byte> bytes(size);
   bytes.resize(read_at(fd_.get(), 0, bytes, path_));
   return bytes;

@@ -1,4 +1,4 @@
-// Files identified by being kept open.
+// Files identified by keeping them open.
 #pragma once
 
 #include <memory>
@@ -9,18 +9,18 @@
 
 namespace atompack::io {
 
-// As long as a file is open, no other file gets its number. So a path that leads to this number now has led to this
-// file ever since it was opened there, provided that files replace each other by renames and none comes back.
+// While a file is open, its inode number is not reused. A path that has this inode number now has therefore named this
+// file since it was opened, provided that files are replaced by renames and none is renamed back.
 class HeldFile {
  public:
-  // Nothing where there is no file. Throws IoError.
+  // Returns nullptr if there is no file. Throws IoError.
   static std::shared_ptr<const HeldFile> open(const std::string& path);
 
   const std::string& path() const { return path_; }
   // The version at the time of opening.
   const FileVersion& version() const { return version_; }
-  // Throws CorruptFileError if the file has more than `most` bytes.
-  std::vector<std::byte> read_whole(uint64_t most) const;
+  // Throws CorruptFileError if the file has more than `max_bytes` bytes.
+  std::vector<std::byte> read_whole(uint64_t max_bytes) const;
 
  private:
   HeldFile(UniqueFd fd, std::string path, const FileVersion& version);

@@ -1,12 +1,12 @@
-// Large pages for large memory.
+// Huge pages for large allocations.
 #pragma once
 
 #include <cstddef>
 
 namespace atompack::io {
 
-// A hint, taken where the system allows it: memory that is about to be filled costs a fault for each large page of it
-// instead of each small one. Nothing happens to memory that is too small for that.
+// Hint: memory that is about to be filled costs one page fault per huge page instead of one per small page. Does
+// nothing for memory smaller than a huge page.
 void prefer_huge_pages(void* memory, size_t bytes);
 
 }  // namespace atompack::io

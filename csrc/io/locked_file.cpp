@@ -21,21 +21,21 @@ namespace {
   throw IoError(code, cat(doing, ": ", std::strerror(code)), path);
 }
 
-// Between opening and locking, the file may have been renamed or replaced: then the lock is not that of the path.
+// The file may have been renamed or replaced between opening and locking; its lock is then not the lock of the path.
 bool still_stands_at(int fd, const std::string& path) {
   struct stat now{};
   if (::stat(path.c_str(), &now) != 0) return false;
   return FileIdentity{now.st_dev, now.st_ino, 0}.same_file(identify(fd, path));
 }
 
-// What stands at `at` now, on behalf of a writer of `path`.
+// Opens and locks the file at `at` for a writer of `path`.
 UniqueFd open_and_lock(const std::string& at, int flags, const std::string& path) {
-  constexpr int kMode = 0666;  // less what the umask takes
+  constexpr int kMode = 0666;  // before the umask
   for (;;) {
     if ((flags & O_CREAT) == 0) check_regular_file(at);
     UniqueFd fd(::open(at.c_str(), O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | flags, kMode));
     if (!fd) throw IoError(errno, std::strerror(errno), path);
-    identify(fd.get(), path);  // a regular file
+    identify(fd.get(), path);  // throws unless it is a regular file
     if (::fcntl(fd.get(), F_SETFL, 0) != 0) fail(path, "fcntl");
     if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
       if (errno == EWOULDBLOCK) throw LockedError(cat(path, ": another writer has this file open"));
@@ -46,13 +46,13 @@ UniqueFd open_and_lock(const std::string& at, int flags, const std::string& path
   }
 }
 
-// As exclusive as a rename that replaces nothing, where the file system knows none.
+// Fallback for file systems without an exclusive rename: a hard link is as exclusive.
 void link_unless_taken(const std::string& from, const std::string& to) {
   if (::link(from.c_str(), to.c_str()) != 0) throw IoError(errno, std::strerror(errno), to);
   ::unlink(from.c_str());
 }
 
-// A file that was published by a link, by a writer that died before it took the first name away.
+// True for a file that was published by a link and whose writer died before it removed the hidden name.
 bool has_another_name(int fd, const std::string& path) {
   struct stat now{};
   if (::fstat(fd, &now) != 0) fail(path, "fstat");
@@ -120,7 +120,7 @@ void LockedFile::sync_data() {
 }
 
 void LockedFile::start_writing_back(uint64_t offset, uint64_t length) {
-  // Where it fails, sync_data() tells.
+  // Errors are reported by sync_data().
   static_cast<void>(
       ::sync_file_range(fd_.get(), static_cast<off64_t>(offset), static_cast<off64_t>(length), SYNC_FILE_RANGE_WRITE));
 }

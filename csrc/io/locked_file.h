@@ -1,4 +1,4 @@
-// Files that are open for writing, each by one writer only: an advisory lock (flock) sees to that.
+// Files open for writing by one writer at a time, enforced by an advisory lock (flock).
 #pragma once
 
 #include <string>
@@ -9,23 +9,22 @@
 
 namespace atompack::io {
 
-// The lock goes with the descriptor, so it ends with the process, however that ends. Not thread-safe but for what
-// WritableFile promises.
+// The lock belongs to the descriptor and ends with the process. Not thread-safe beyond the guarantees of WritableFile.
 class LockedFile final : public WritableFile {
  public:
-  // Opens what is there. Throws LockedError if a writer has it open, IoError (ENOENT) if nothing is there.
+  // Opens an existing file. Throws LockedError if another writer has it open, IoError (ENOENT) if there is none.
   static LockedFile open(const std::string& path);
 
-  // An empty file beside `path` that publish() gives this name; until then nobody sees it there. What a writer that
-  // died left of such a file is used again. Throws LockedError if another writer is making one for this path.
+  // Creates an empty file under a hidden name beside `path`; publish() renames it. A file left by a writer that died is
+  // emptied and reused. Throws LockedError if another writer is creating a file for this path.
   static LockedFile create_unpublished(const std::string& path);
 
-  // The same with what was left in it, for long work that goes on where it was stopped; nothing in it: it is new.
+  // Like create_unpublished(), but keeps the content of a leftover file, to resume long work; a new file is empty.
   static LockedFile resume_unpublished(const std::string& path);
 
   LockedFile(LockedFile&& other) noexcept;
   LockedFile& operator=(LockedFile&& other) = delete;
-  // What was never published goes away, unless leave() was called; not in a forked child, whose parent still has it.
+  // Removes an unpublished file, unless leave() was called or this is a forked child, whose parent still owns it.
   ~LockedFile() override;
 
   uint64_t size() const override;
@@ -34,25 +33,25 @@ class LockedFile final : public WritableFile {
   void truncate(uint64_t size) override;
   void sync_data() override;
   void sync() override;
-  // A hint: what lies there is on its way to the disk, so that sync_data() finds less to wait for.
+  // Hint: starts writing this range to the disk, so that sync_data() waits less.
   void start_writing_back(uint64_t offset, uint64_t length);
 
-  // Gives the file its name; `durable`: also after a loss of power. `replace`: also if something stands there, which
-  // readers of the old file do not notice; else that is an IoError (EEXIST).
+  // Renames the file to its final path; `durable` makes the rename survive a power failure. `replace` allows replacing
+  // an existing file, whose readers are not affected; otherwise that is an IoError (EEXIST).
   void publish(bool replace, bool durable = true);
   bool is_published() const { return published_ && name_is_durable_; }
 
-  // Where the file can be opened now, and the name it is meant for.
+  // The current path of the file, and the path that it is published under.
   const std::string& present_path() const { return present_path_; }
   const std::string& path() const override { return path_; }
 
-  // Removes the file, if it still is the one at the path; readers that have it open keep it.
+  // Removes the file if it still is the one at the path; readers that have it open are not affected.
   void remove();
 
-  // It stays behind, for resume_unpublished().
+  // Keeps the unpublished file on destruction, for resume_unpublished().
   void leave(bool stays = true) { stays_ = stays; }
 
-  // Ends the lock at once, though a forked child may still hold the descriptor.
+  // Releases the lock at once, even if a forked child still holds the descriptor.
   void unlock();
 
  private:
@@ -63,10 +62,10 @@ class LockedFile final : public WritableFile {
   bool published_;
   bool name_is_durable_;
   bool stays_ = false;
-  int64_t owner_;  // the process that opened it
+  int64_t owner_;  // process that opened the file
 };
 
-// The names that unpublished files in this folder are meant for, also those that nobody works on any more.
+// Final names of the unpublished files in this folder, including those that no writer works on any more.
 std::vector<std::string> unpublished_in(const std::string& folder);
 
 }  // namespace atompack::io

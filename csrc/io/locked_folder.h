@@ -1,4 +1,4 @@
-// The lock of a folder that one writer at a time may change.
+// Lock of a folder that one writer at a time may change.
 #pragma once
 
 #include <cstdint>
@@ -8,19 +8,19 @@
 
 namespace atompack::io {
 
-// An advisory lock (flock) of the folder itself: nothing is left behind in it. It ends with the process.
+// Advisory lock (flock) on the folder itself, so that no lock file is left behind. It ends with the process.
 class LockedFolder {
  public:
-  // Throws LockedError if a writer has it, IoError (ENOENT, ENOTDIR) if it is no folder.
+  // Throws LockedError if another writer holds the lock, IoError (ENOENT, ENOTDIR) if `path` is not a folder.
   explicit LockedFolder(const std::string& path);
   LockedFolder(const LockedFolder&) = delete;
   LockedFolder& operator=(const LockedFolder&) = delete;
-  // Ends the lock at once, though a forked child may still hold the descriptor; not in that child.
+  // Releases the lock at once, even if a forked child still holds the descriptor; does nothing in that child.
   ~LockedFolder();
 
  private:
   UniqueFd fd_;
-  int64_t owner_;  // the process that locked it
+  int64_t owner_;  // process that locked the folder
 };
 
 }  // namespace atompack::io

@@ -9,14 +9,14 @@ namespace atompack::io {
 
 MappedFile::MappedFile(UniqueFd fd, uint64_t length, std::string path, Access access, bool populate)
     : fd_(std::move(fd)), path_(std::move(path)), length_(length) {
-  if (length_ == 0) return;  // an empty mapping does not exist
+  if (length_ == 0) return;  // an empty mapping is not possible
   const int flags = MAP_SHARED | (populate ? MAP_POPULATE : 0);
   address_ = ::mmap(nullptr, length_, PROT_READ, flags, fd_.get(), 0);
   if (address_ == MAP_FAILED) {
     const int code = errno;
     throw IoError(code, cat("mmap: ", std::strerror(code)), path_);
   }
-  // Advice only: a kernel that does not take it changes nothing of what is read.
+  // Only a hint: errors do not change what is read.
   if (access == Access::random) ::madvise(address_, length_, MADV_RANDOM);
   if (access == Access::sequential) ::madvise(address_, length_, MADV_SEQUENTIAL);
 }

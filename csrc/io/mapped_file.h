@@ -1,4 +1,4 @@
-// A read-only mapping of the beginning of a file.
+// Read-only mapping of the beginning of a file.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +9,13 @@
 
 namespace atompack::io {
 
-// read: by pread, without a mapping; for those who can.
+// `read`: by pread, without a mapping, for readers that support it.
 enum class Access : uint8_t { automatic, random, sequential, read };
 
-// Holds its descriptor so that shrinking is noticed before the mapping is touched. Const methods are thread-safe.
+// Keeps its descriptor so that truncation is noticed before the mapping is touched. Const methods are thread-safe.
 class MappedFile {
  public:
-  // Maps the first `length` bytes, which the file has. `populate` reads them into memory at once.
+  // Maps the first `length` bytes, which must exist. `populate` reads them into memory at once.
   MappedFile(UniqueFd fd, uint64_t length, std::string path, Access access, bool populate);
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
@@ -25,7 +25,7 @@ class MappedFile {
   const std::string& path() const { return path_; }
   FileIdentity identity() const { return identify(fd_.get(), path_); }
 
-  // Throws CorruptFileError if the file is shorter now than what is mapped: touching the rest would be a SIGBUS.
+  // Throws CorruptFileError if the file is shorter than the mapping: touching the missing part would raise SIGBUS.
   void check_not_shrunk() const;
 
  private:

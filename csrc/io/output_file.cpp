@@ -11,7 +11,7 @@
 namespace atompack::io {
 
 OutputFile::OutputFile(std::string path) : path_(std::move(path)) {
-  constexpr int kMode = 0666;  // less what the umask takes
+  constexpr int kMode = 0666;  // before the umask
   fd_ = UniqueFd(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kMode));
   if (!fd_) throw IoError(errno, std::strerror(errno), path_);
 }

@@ -1,4 +1,4 @@
-// Files that are written from front to back, once.
+// New files written once, from front to back.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,12 @@ namespace atompack::io {
 // For one thread at a time. Every failure is an IoError that names the path.
 class OutputFile {
  public:
-  // Nothing may be there yet.
+  // IoError (EEXIST) if the path exists.
   explicit OutputFile(std::string path);
 
   uint64_t size() const { return size_; }
   void append(Bytes bytes);
-  // What was appended is durable; the file's name is not (UnpublishedFolder::publish).
+  // Makes the appended data durable, but not the file's name (UnpublishedFolder::publish).
   void sync();
 
  private:
@@ -26,7 +26,7 @@ class OutputFile {
   uint64_t size_ = 0;
 };
 
-// A whole small file, synced.
+// Writes and syncs a whole small file.
 void write_new(const std::string& path, Bytes bytes);
 
 }  // namespace atompack::io

@@ -10,7 +10,7 @@ namespace {
 
 uint64_t next_serial() {
   static std::atomic<uint64_t> last{0};
-  return ++last;  // 0 is no reader
+  return ++last;  // 0 means no reader
 }
 
 }  // namespace
@@ -23,7 +23,7 @@ Bytes PieceReader::read(uint64_t offset, uint64_t n, PieceBuffer& buffer, uint64
                        offset - buffer.begin_ <= buffer.bytes_.size() &&
                        n <= buffer.bytes_.size() - (offset - buffer.begin_);
   if (!is_held) {
-    buffer.reader_ = 0;  // should this fail
+    buffer.reader_ = 0;  // in case the read fails
     buffer.bytes_.resize(std::max(n, std::min(ahead, length_ - offset)));
     const size_t got = read_at(fd_.get(), offset, buffer.bytes_, path_);
     if (got < n) fail_cut(offset + n, offset + got);

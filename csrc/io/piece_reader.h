@@ -1,4 +1,4 @@
-// Pieces of a file by pread.
+// Reading of parts of a file by pread.
 #pragma once
 
 #include <cstdint>
@@ -10,32 +10,32 @@
 
 namespace atompack::io {
 
-// The bytes of a file that were read last; one for each thread and purpose.
+// Cache of the bytes read last; one per thread and purpose.
 class PieceBuffer {
  private:
   friend class PieceReader;
-  uint64_t reader_ = 0;  // its serial number
+  uint64_t reader_ = 0;  // serial number of the reader the bytes came from
   uint64_t begin_ = 0;
   std::vector<std::byte> bytes_;
 };
 
-// For passes over files that others may cut meanwhile: where a mapping would end the process, this throws. Const
-// methods are thread-safe.
+// For reading files that others may truncate meanwhile: this throws where a mapping would end the process by SIGBUS.
+// Const methods are thread-safe.
 class PieceReader {
  public:
-  // Of the first `length` bytes, which the file has.
+  // For the first `length` bytes of the file, which must exist.
   PieceReader(UniqueFd fd, uint64_t length, std::string path);
 
   uint64_t length() const { return length_; }
   const std::string& path() const { return path_; }
 
-  // Bytes inside of length(), a view of `buffer` that is valid until it is used again; up to `ahead` bytes are read at
-  // once, for small pieces that follow each other. Throws CorruptFileError where the file was cut.
+  // Returns bytes within length() as a view of `buffer`, valid until the buffer is used again. Up to `ahead` bytes are
+  // read at once, for small pieces that follow each other. Throws CorruptFileError if the file was truncated.
   Bytes read(uint64_t offset, uint64_t n, PieceBuffer& buffer, uint64_t ahead = 0) const;
-  // The same into memory of the caller.
+  // Reads into the caller's memory.
   void read(uint64_t offset, std::span<std::byte> into) const;
 
-  // Throws CorruptFileError where the file was cut.
+  // Throws CorruptFileError if the file was truncated.
   void check_not_shrunk() const;
 
  private:

@@ -1,4 +1,4 @@
-// A file that parts can be read of.
+// Interface of a file with random-access reads.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,11 @@ class ReadableFile {
   virtual ~ReadableFile() = default;
   virtual const std::string& path() const = 0;  // for errors
   virtual uint64_t size() const = 0;
-  // Fewer bytes than asked for only where the file ends.
+  // Reads fewer bytes than asked for only at the end of the file.
   virtual size_t read_at(uint64_t offset, std::span<std::byte> into) const = 0;
 };
 
-// One that others may be writing to.
+// An open file that others may be writing to.
 class OpenFile final : public ReadableFile {
  public:
   explicit OpenFile(const std::string& path);

@@ -1,4 +1,4 @@
-// Anonymous shared memory: it has a descriptor to pass on and no name, so nothing can be left behind in /dev/shm.
+// Anonymous shared memory: it has a descriptor and no name, so nothing can be left behind in /dev/shm.
 #pragma once
 
 #include <cstdint>

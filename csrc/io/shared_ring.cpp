@@ -38,7 +38,7 @@ struct SharedRing::Head {
   uint64_t id;
   uint64_t slot_bytes;
   std::atomic<uint32_t> attached;
-  std::array<std::atomic<uint32_t>, kSlots> holds;    // of each slot
+  std::array<std::atomic<uint32_t>, kSlots> holds;    // per slot
   std::array<std::atomic<uint64_t>, kSlots> tickets;  // issued and not redeemed; 0: none
   std::atomic<uint64_t> last_ticket;
 };
@@ -57,7 +57,7 @@ SharedRing::SharedRing(UniqueFd fd, const RingAddress& address, uint64_t slot_by
 SharedRing::~SharedRing() { ::munmap(memory_, length_); }
 
 std::shared_ptr<SharedRing> SharedRing::create(uint64_t slot_bytes) {
-  UniqueFd fd = create_shared_memory(kHeadBytes + kSlots * slot_bytes);  // zeros: all slots are free
+  UniqueFd fd = create_shared_memory(kHeadBytes + kSlots * slot_bytes);  // zero-filled: all slots are free
   const RingAddress address{process_id(), fd.get(), random_number()};
   const std::shared_ptr<SharedRing> ring(new SharedRing(std::move(fd), address, slot_bytes));
   Head& head = ring->head();
@@ -72,7 +72,7 @@ std::shared_ptr<SharedRing> SharedRing::attach(const RingAddress& address) {
   UniqueFd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
   struct stat status{};
   if (!fd || ::fstat(fd.get(), &status) != 0 || !S_ISREG(status.st_mode)) return nullptr;
-  // The number of the process or of the descriptor may stand for something else by now.
+  // The process number or the descriptor may have been reused since.
   std::array<uint64_t, 3> start{};
   if (::pread(fd.get(), start.data(), sizeof(start), 0) != sizeof(start)) return nullptr;
   const auto [magic, id, slot_bytes] = start;

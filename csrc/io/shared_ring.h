@@ -1,4 +1,4 @@
-// Slots of shared memory that one process fills and another one frees, again and again.
+// Ring of shared-memory slots that one process fills and another one releases.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace atompack::io {
 
-// What another process needs to find a ring, and what it needs to take over one slot of it.
+// Address of a ring for another process, and the ticket to take over one of its slots.
 struct RingAddress {
   int64_t process;
   int fd;
@@ -19,18 +19,18 @@ struct RingAddress {
 struct RingTicket {
   RingAddress ring;
   uint32_t slot;
-  uint64_t number;  // redeemed once
+  uint64_t number;  // can be redeemed once
 };
 
-// Anonymous memory, found by the descriptor of the process that made it: it has no name that could be left behind, and
-// goes when the last process that maps it does. A slot is held by its maker's claim and by a ticket or who redeemed
-// it; when neither is left it is free. Thread-safe, between processes too.
+// Anonymous memory, found through the descriptor of the process that created it; it is freed with the last process that
+// maps it. A slot has up to two holds: its creator's claim, and a ticket or the process that redeemed it. Without holds
+// it is free. Thread-safe, also between processes.
 class SharedRing {
  public:
   static constexpr uint32_t kSlots = 16;
 
   static std::shared_ptr<SharedRing> create(uint64_t slot_bytes);
-  // Nothing if the ring is not there any more or this process may not see it.
+  // Returns nullptr if the ring no longer exists or this process may not access it.
   static std::shared_ptr<SharedRing> attach(const RingAddress& address);
   SharedRing(const SharedRing&) = delete;
   SharedRing& operator=(const SharedRing&) = delete;
@@ -40,16 +40,16 @@ class SharedRing {
   uint64_t slot_bytes() const { return slot_bytes_; }
   std::byte* slot(uint32_t number) const;
 
-  // Whether some process has attached to it: only then are tickets of use.
+  // True if another process has attached; only then are tickets useful.
   bool is_attached() const;
 
-  // The maker's side: a free slot, held until release().
+  // Producer: claims a free slot, held until release().
   std::optional<uint32_t> claim();
-  // A second hold on a claimed slot, for who redeems it.
+  // Producer: adds a second hold on a claimed slot, for the process that redeems the ticket.
   RingTicket issue(uint32_t slot);
-  // The other side. False if this ticket was redeemed before; else the slot is held until release().
+  // Consumer: takes over the hold of a ticket until release(). False if the ticket was redeemed before.
   bool redeem(const RingTicket& ticket);
-  // Gives one hold up. Does nothing in a fork of the process that took it.
+  // Releases one hold. Does nothing in a fork of the process that acquired it.
   void release(uint32_t slot);
 
  private:
@@ -62,7 +62,7 @@ class SharedRing {
   uint64_t slot_bytes_;
   void* memory_ = nullptr;
   uint64_t length_ = 0;
-  int64_t process_;  // that maps it
+  int64_t process_;  // process that maps the ring
 };
 
 }  // namespace atompack::io

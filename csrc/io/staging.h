@@ -6,13 +6,13 @@
 
 namespace atompack::io {
 
-// What the names of files and folders end in that do not have their own yet.
+// Suffix of files and folders that are not published yet.
 inline constexpr std::string_view kStagingSuffix = ".new";
 
-// Hidden, beside the path, and the same for every writer of it: so its lock is the one that they meet.
+// Hidden name beside the path, the same for every writer of it, so that its lock excludes them from each other.
 std::string unpublished_path(const std::string& path);
 
-// Throws IoError (EEXIST) where something is there; false where the file system cannot promise that.
+// Throws IoError (EEXIST) if the target exists; returns false if the file system has no exclusive rename.
 bool rename_unless_taken(const std::string& from, const std::string& to);
 
 }  // namespace atompack::io

@@ -1,4 +1,4 @@
-// Errors of system calls.
+// Errors of failed system calls.
 #pragma once
 
 #include <cerrno>
@@ -9,7 +9,7 @@
 
 namespace atompack::io {
 
-// Throws the error of the system call that failed last, on this path.
+// Throws the current errno as an IoError for this path.
 [[noreturn]] inline void throw_errno(const std::string& path) {
   const int code = errno;
   throw IoError(code, std::strerror(code), path);

@@ -24,7 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 
 void make_folder_at(const std::string& path) {
-  constexpr mode_t kMode = 0777;  // less what the umask takes
+  constexpr mode_t kMode = 0777;  // before the umask
   if (::mkdir(path.c_str(), kMode) != 0) throw_errno(path);
 }
 
@@ -36,7 +36,7 @@ void remove_contents(const std::string& path) {
   if (error) throw IoError(error.value(), error.message(), path);
 }
 
-// The lock goes with the folder: whoever removed it meanwhile took the name with it, and it has to be made again.
+// The lock belongs to the inode: if the folder was removed meanwhile, it must be created again.
 bool still_stands_at(int fd, const std::string& path) {
   struct stat ours{}, now{};
   if (::fstat(fd, &ours) != 0) throw_errno(path);
@@ -84,7 +84,7 @@ void UnpublishedFolder::publish() {
   for (const std::string& name : folders_in(present_path_)) sync_folder(inside(name));
   sync_folder(present_path_);
   if (!rename_unless_taken(present_path_, path_)) {
-    // Such a file system replaces at most an empty folder, and that only if it came after the look.
+    // Such a file system replaces at most an empty folder, and only one created after this check.
     if (exists(path_)) throw IoError(EEXIST, std::strerror(EEXIST), path_);
     if (::rename(present_path_.c_str(), path_.c_str()) != 0) throw_errno(path_);
   }

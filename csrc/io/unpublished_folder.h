@@ -1,4 +1,4 @@
-// A folder that is filled under another name and appears under its own when all of it is there.
+// Folder that is filled under a hidden name and renamed when it is complete.
 #pragma once
 
 #include <cstdint>
@@ -11,31 +11,31 @@ namespace atompack::io {
 // For one thread at a time. Every failure is an IoError that names the path.
 class UnpublishedFolder {
  public:
-  // An empty folder beside `path`. What a writer that died left there is taken away first. Throws IoError (EEXIST) if
-  // something is at `path`, LockedError if another writer is making it.
+  // Creates an empty folder beside `path`, after removing what a writer that died left there. Throws IoError (EEXIST)
+  // if `path` exists, LockedError if another writer is creating it.
   explicit UnpublishedFolder(std::string path);
   UnpublishedFolder(const UnpublishedFolder&) = delete;
   UnpublishedFolder& operator=(const UnpublishedFolder&) = delete;
-  // What was not published goes away; not in a forked child, whose parent still has it.
+  // Removes an unpublished folder, except in a forked child, whose parent still owns it.
   ~UnpublishedFolder();
 
   const std::string& path() const { return path_; }
   const std::string& present_path() const { return present_path_; }
   int64_t owner() const { return owner_; }
 
-  // Where a file or folder of this name lies now.
+  // The current path of a file or folder of this name.
   std::string inside(const std::string& name) const { return present_path_ + "/" + name; }
   void make_folder(const std::string& name);
   void rename(const std::string& from, const std::string& to);
 
-  // Gives the folder its name, durably. What lies in it must be synced; names in its folders are synced here.
+  // Renames the folder to its final path, durably. Files in it must be synced; their names are synced here.
   void publish();
 
  private:
   std::string path_, present_path_;
   UniqueFd fd_;
   bool is_published_ = false;
-  int64_t owner_;  // the process that made it
+  int64_t owner_;  // process that created the folder
 };
 
 }  // namespace atompack::io

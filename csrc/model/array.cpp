@@ -9,7 +9,7 @@
 namespace atompack {
 namespace {
 
-// Bytes that are swapped as one: a character of a text, a part of a complex number.
+// Size of the unit that is byte-swapped: a character of a string, a part of a complex number.
 size_t unit_bytes(const ElementType& type) {
   switch (type.kind) {
     case ElementKind::text:
@@ -25,14 +25,14 @@ size_t unit_bytes(const ElementType& type) {
   }
 }
 
-// Whether elements differ in anything from what is delivered.
+// True if elements need no conversion.
 bool is_plain(const TypeTable& table, const ElementType& type) {
   if (type.kind == ElementKind::boolean || type.big_endian) return false;
   return std::ranges::all_of(table.fields.subspan(type.first_field, type.n_fields),
                              [&](const ElementField& field) { return is_plain(table, table.types[field.type]); });
 }
 
-// In place; a type is no deeper than its maker allowed.
+// In place. Recursion is limited by the depth of the type, which its creator has checked.
 void make_native(const TypeTable& table, const ElementType& type, std::byte* item) {
   if (type.kind == ElementKind::boolean) *item = std::byte{*item != std::byte{0}};
   const size_t step = unit_bytes(type);
@@ -44,7 +44,7 @@ void make_native(const TypeTable& table, const ElementType& type, std::byte* ite
   }
 }
 
-// Counts through the elements in C order and knows where each one lies.
+// Iterates over the elements in C order and computes the offset of each.
 void gather(const Array& array, std::byte* out) {
   const size_t rank = array.shape.size(), item = array.type.item_bytes;
   std::vector<int64_t> index(rank, 0);

@@ -15,7 +15,7 @@ constexpr std::array<std::string_view, kLastElement + 1> kSymbols = {
     "At", "Rn", "Fr", "Ra", "Ac", "Th", "Pa", "U",  "Np", "Pu", "Am", "Cm", "Bk", "Cf", "Es", "Fm", "Md",
     "No", "Lr", "Rf", "Db", "Sg", "Bh", "Hs", "Mt", "Ds", "Rg", "Cn", "Nh", "Fl", "Mc", "Lv", "Ts", "Og"};
 
-// 0 to 25 whatever the case, else something larger.
+// 0 to 25 for letters of either case, otherwise larger.
 constexpr size_t letter(char c) { return static_cast<size_t>(static_cast<unsigned char>(c) | 0x20) - 'a'; }
 
 constexpr size_t place_of(std::string_view symbol) {

@@ -1,4 +1,4 @@
-// Symbols of the elements.
+// Symbols of the chemical elements.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,10 @@ namespace atompack {
 
 constexpr uint8_t kLastElement = 118;
 
-// Letters of any case; X, an atom of no element, is 0.
+// Case-insensitive; X, an atom of no element, is 0.
 std::optional<uint8_t> atomic_number(std::string_view symbol);
 
-// number <= kLastElement
+// Requires number <= kLastElement.
 std::string_view symbol_of(uint8_t number);
 
 }  // namespace atompack

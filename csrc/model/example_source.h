@@ -1,4 +1,4 @@
-// Examples by number, as values: what the collation of examples reads, whatever the format.
+// Interface through which a format hands examples to `collate`: values by index.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace atompack {
 
-// Values, and what keeps them alive.
+// Values and the owner of their memory.
 struct Examples {
   std::vector<Value> values;
   std::vector<std::shared_ptr<const void>> owners;
@@ -20,7 +20,7 @@ class ExampleSource {
  public:
   virtual ~ExampleSource() = default;
   virtual int64_t size() const = 0;
-  // In this order, repeats allowed; all numbers are in range. Thread-safe. Throws what reading throws.
+  // Reads examples in this order, repeats allowed; all indices are in range. Thread-safe.
   virtual Examples read(std::span<const int64_t> indices) const = 0;
 };
 

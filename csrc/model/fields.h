@@ -1,4 +1,4 @@
-// The table of fields.def for C++.
+// C++ view of the table in fields.def.
 #pragma once
 
 #include <algorithm>
@@ -24,12 +24,12 @@ constexpr RowExtents row_extents() { return {}; }
 constexpr RowExtents row_extents(int64_t first) { return {{first, 0}, 1}; }
 constexpr RowExtents row_extents(int64_t first, int64_t second) { return {{first, second}, 2}; }
 
-// A label or a state that every format knows by name; Scope::builtin.
+// Builtin label or state; Scope::builtin.
 struct BuiltinField {
   std::string_view key;
   Level level;
   ValueKind kind;
-  DType dtype;  // of a missing value that was asked for by name
+  DType dtype;  // of a missing value that was requested by name
   RowExtents row;
   std::string_view unit;
 };
@@ -52,14 +52,14 @@ inline constexpr auto kDerivativeFields = std::to_array<DerivativeField>({
 #include "model/fields.def"
 });
 
-// Nothing where no builtin field has this key.
+// Returns nullptr if no builtin field has this key.
 constexpr const BuiltinField* find_builtin(std::string_view key) {
   const auto found = std::ranges::find(kBuiltinFields, key, &BuiltinField::key);
   return found == kBuiltinFields.end() ? nullptr : &*found;
 }
 
-// The cell and the periodic directions: a molecule without them is open, which is no value that is missing. They are
-// zeros and false there, never NaN (a shift of no cells times NaN would be NaN), and `Missing` does not judge them.
+// True for the cell and the periodic flags: a molecule without them is open, which is not a missing value. They are
+// then zeros and false, never NaN (a zero shift times NaN would be NaN), and `Missing` does not apply to them.
 constexpr bool is_geometry(Scope scope, std::string_view key) {
   return scope == Scope::builtin && (key == "cell" || key == "pbc");
 }

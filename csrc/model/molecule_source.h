@@ -1,5 +1,5 @@
-// The one interface through which a format hands molecules to `collate`: fields are views of bytes, and the
-// receiver alone decides where they go and in which type.
+// Interface through which a format hands molecules to `collate`: fields are views of bytes, and the receiver decides
+// where they go and in which type.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +16,10 @@
 
 namespace atompack {
 
-// Where a field's name lives; the same key may exist in each scope.
+// Namespace of a field's name; the same key may exist in each scope.
 enum class Scope : uint8_t { builtin, atom_property, molecule_property };
 
-// How a field collates: one row a molecule, an atom, a stored pair of atoms or a stored triplet.
+// Unit of a field's rows: one row per molecule, atom, stored pair of atoms, or stored triplet.
 enum class Level : uint8_t { molecule, atom, edge, triplet };
 
 constexpr std::string_view name_of(Level level) {
@@ -27,25 +27,26 @@ constexpr std::string_view name_of(Level level) {
   return kNames[static_cast<size_t>(level)];
 }
 
-// none: the value "None" is stored, there is nothing to copy.
+// none: the value "None" is stored, and there are no bytes to copy.
 enum class ValueKind : uint8_t { numeric, string, none };
 
-// What kind of values a field holds. `row_shape` is that of one row: of the whole value at level molecule, of one
-// atom's share at level atom.
+// Type of a field's values. `row_shape` is the shape of one row: of the whole value at level molecule, of one atom's
+// values at level atom.
 struct FieldType {
   Level level = Level::molecule;
   ValueKind kind = ValueKind::numeric;
   DType dtype = DType::float64;
-  bool is_atom_index = false;  // atoms by their numbers in the molecule, from 0; in a batch, by those there
+  // atoms numbered from 0 within the molecule; collation shifts them to the atoms of the batch
+  bool is_atom_index = false;
   bool operator==(const FieldType&) const = default;
 };
 
-// A field as a schema promises it, before any record is read.
+// Field declared by a schema, before any record is read.
 struct FieldDeclaration {
   Scope scope;
   std::string key;
   FieldType type;
-  std::optional<Shape> row_shape;  // absent: differs from molecule to molecule
+  std::optional<Shape> row_shape;  // nullopt: differs from molecule to molecule
 };
 
 struct MoleculeSchema {
@@ -53,14 +54,14 @@ struct MoleculeSchema {
   std::vector<FieldDeclaration> fields;  // each (scope, key) once
 };
 
-// What an index knows of a molecule without reading its record. `decoded_bytes` is justified by the stored bytes:
-// memory may be taken for it, and for what n_atoms atoms need. `work` is how many bytes could be copied in the time
-// that the record takes, roughly.
+// Facts that an index knows about a molecule without reading its record. The stored bytes justify `decoded_bytes`:
+// memory may be allocated for it, and for n_atoms atoms. `work` is the approximate cost of the record, as the number of
+// bytes that could be copied in that time.
 struct MoleculeExtent {
   int64_t n_atoms;
   int64_t decoded_bytes;
   int64_t work;
-  int64_t n_edges = 0, n_triplets = 0;  // rows of the levels of these names
+  int64_t n_edges = 0, n_triplets = 0;  // rows of levels edge and triplet
 };
 
 struct Geometry {
@@ -68,57 +69,58 @@ struct Geometry {
   DType positions_dtype;
   Bytes positions;                     // (n_atoms, 3), unaligned
   Bytes numbers;                       // (n_atoms,), unaligned
-  DType numbers_dtype = DType::uint8;  // so in every format
+  DType numbers_dtype = DType::uint8;  // in every format
 };
 
-// What one value of one molecule is; its bytes come beside it. Both live as long as the call that hands them over.
+// One value of one molecule; its bytes are passed beside it. Both are valid during the call that passes them.
 struct FieldView {
   Scope scope;
   std::string_view key;
   FieldType type;
   Shape row_shape;
-  int32_t declaration = -1;                 // its number among the schema's fields; -1: the schema does not list it
-  const CorruptFileError* fault = nullptr;  // set: this value is damaged, nothing of it but its name may be used
+  int32_t declaration = -1;                 // index among the schema's fields; -1: not in the schema
+  const CorruptFileError* fault = nullptr;  // if set, the value is damaged and only its name is valid
 };
 
 class MoleculeVisitor {
  public:
   virtual ~MoleculeVisitor() = default;
   virtual void geometry(const Geometry& geometry) = 0;
-  // `data` is unaligned, in C order, and exactly as long as type and shape say.
+  // `data` is unaligned, in C order, and exactly as long as type and shape require.
   virtual void field(const FieldView& field, Bytes data) = 0;
 };
 
-// Molecules by number. Const methods are thread-safe; every index is in [0, size()).
+// Molecules by index. Const methods are thread-safe; every index is in [0, size()).
 class MoleculeSource {
  public:
   virtual ~MoleculeSource() = default;
   virtual int64_t size() const = 0;
 
-  // Files differ in what they hold: molecules of one schema number promise the same fields.
+  // Files may declare different fields: molecules with the same schema number have the same schema.
   virtual std::span<const MoleculeSchema> schemas() const = 0;
   virtual int32_t schema_of(int64_t index) const = 0;
 
-  // Called once before a batch is read: fails if the files no longer hold what they held.
+  // Called once before a batch is read; throws if the files no longer hold the indexed data.
   virtual void prepare(std::span<const int64_t> indices) const = 0;
 
   virtual MoleculeExtent extent(int64_t index) const = 0;
 
-  // Starts fetching the stored bytes into the processor's cache: records lie scattered, and waiting for each costs
-  // more than copying it. Only a hint.
+  // Hint: starts fetching the stored bytes into the CPU cache. Records are scattered, and waiting for each costs more
+  // than copying it.
   virtual void prefetch(int64_t) const {}
 
-  // Whether decode() copies into the scratch; if not, it returns a view of the mapping.
+  // True if decode() copies into the scratch; if not, it returns a view of the mapping.
   virtual bool needs_scratch(int64_t index) const = 0;
 
-  // The decoded record: in `scratch` (extent().decoded_bytes long) where needs_scratch(), else in the mapping.
+  // Returns the decoded record: in `scratch` (extent().decoded_bytes long) if needs_scratch(), otherwise in the
+  // mapping.
   virtual Bytes decode(int64_t index, std::span<std::byte> scratch) const = 0;
 
-  // Hands geometry, then each field that is stored, to the visitor. Throws CorruptFileError.
+  // Passes the geometry, then each stored field, to the visitor. Throws CorruptFileError.
   virtual void visit(int64_t index, Bytes record, MoleculeVisitor& visitor) const = 0;
 
-  // Adds path and number in that file to an error about this molecule; an offset in the record becomes one in the
-  // file where that can be. visit() does so itself for what it and its visitor throw.
+  // Adds path and index in that file to an error about this molecule; converts an offset in the record to one in the
+  // file if possible. visit() does this itself for errors of its own and of its visitor.
   virtual void locate(DataError& error, int64_t index) const = 0;
 };
 

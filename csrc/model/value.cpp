@@ -52,13 +52,13 @@ void ValueTree::append(uint32_t sequence, std::span<const Cell> items) {
   if (n > node.capacity - node.size) {
     const bool is_last = node.first + node.capacity == cells.size();
     if (!is_last) {
-      // Moves to the end, where there is room; what it leaves behind stays as it is.
+      // Moves the list to the end, where there is room; the old cells stay unchanged.
       const auto first = static_cast<uint32_t>(cells.size());
       cells.resize(cells.size() + node.size);
       std::copy_n(cells.begin() + node.first, node.size, cells.begin() + first);
       node.first = first;
     }
-    // A container that grows a second time gets room to grow on, so that moving it stays rare.
+    // A container that grows a second time gets spare capacity, so that moves stay rare.
     node.capacity = node.size + std::max(n, node.size);
     cells.resize(node.first + node.capacity, Cell::make(Kind::none));
   }

@@ -1,5 +1,5 @@
-// Values as programs that know no schema store them: numbers, text, containers, arrays, in a tree. Readers of such
-// formats fill a ValueTree; everything else looks at it through Value.
+// Values of schemaless formats: numbers, strings, containers and arrays in a tree. Readers fill a ValueTree; all other
+// code accesses it through Value.
 #pragma once
 
 #include <cstdint>
@@ -14,19 +14,19 @@
 
 namespace atompack {
 
-// A reader may use numbers from 128 on for what is no value yet.
+// Readers may use numbers from 128 on for cells that are not values yet.
 enum class Kind : uint8_t {
   none,
   boolean,
   integer,
-  big_integer,  // of more than 64 bits
+  big_integer,  // more than 64 bits
   real,
   text,
   bytes,
   list,
   tuple,
   dict,
-  record,  // an object of a class that the reader was told of: its class and its attributes
+  record,  // object of a class that the reader allows: its class and its attributes
   array,   // of NumPy
   scalar,  // of NumPy: an array without dimensions
   tensor,  // of torch
@@ -35,7 +35,7 @@ enum class Kind : uint8_t {
 
 std::string_view name_of(Kind kind);
 
-// One value: itself, a view of the bytes that hold it, or the number of its node. Trees are made of millions of these.
+// One value: stored inline, as a view of its bytes, or as a node number. Trees consist of millions of these.
 struct Cell {
   uint64_t size : 56;  // of `data`
   uint64_t code : 8;
@@ -73,15 +73,15 @@ struct Cell {
 };
 static_assert(sizeof(Cell) == 16);
 
-// A container: cells [first, first + size) of the tree; of dicts and records key and value take turns.
+// A container: cells [first, first + size) of the tree; in dicts and records keys and values alternate.
 struct SequenceNode {
   Kind kind;
   uint32_t first = 0, size = 0, capacity = 0;
   uint32_t class_number = 0;  // of records
 };
 
-// An array; of an object array, the cells of its objects, always in C order (NumPy stores them so, even where its
-// array is in Fortran order).
+// An array; for an object array, the cells of its objects, always in C order (NumPy stores them so, even if the array
+// is in Fortran order).
 struct ArrayNode {
   uint32_t type = 0;
   uint32_t first_extent = 0;  // shape, then strides
@@ -104,7 +104,7 @@ struct ValueTree {
   std::vector<std::string> class_names;
 
   void clear();
-  uint64_t bytes() const;  // of memory
+  uint64_t bytes() const;  // memory in use
   uint32_t add_sequence(Kind kind, std::span<const Cell> items);
   void append(uint32_t sequence, std::span<const Cell> items);
   std::span<const Cell> items(const Cell& container) const;
@@ -112,8 +112,8 @@ struct ValueTree {
   Array array(const ArrayNode& node) const;
 };
 
-// A look at one value; valid as long as its tree and the bytes behind it. What does not fit the kind is an
-// InternalError: callers ask for kind() first.
+// Read access to a value; valid as long as its tree and the underlying bytes. Access as another kind is an
+// InternalError: callers check kind() first.
 class Value {
  public:
   Value(const ValueTree& tree, Cell cell) : tree_(&tree), cell_(cell) {}
@@ -132,11 +132,11 @@ class Value {
   Value key(size_t i) const;
   Value value(size_t i) const;
   std::optional<Value> find(std::string_view key) const;
-  std::string_view class_name() const;  // of a record: "module.name"
+  std::string_view class_name() const;  // for records: "module.name"
 
   bool has_array() const { return kind() >= Kind::array && kind() <= Kind::tensor; }
-  Array array() const;               // of arrays, scalars, tensors
-  const ElementType& dtype() const;  // of dtypes
+  Array array() const;               // for arrays, scalars, tensors
+  const ElementType& dtype() const;  // for dtypes
   TypeTable table() const { return tree_->table(); }
   const Cell& cell() const { return cell_; }
 

@@ -19,15 +19,15 @@ using physics::DerivativeView;
 using physics::RowRange;
 using physics::RowRanges;
 
-// Reading these takes longer than waking a thread.
-constexpr int64_t kLeastBytes = 128 * 1024;
+// Smaller inputs take less time than waking a thread.
+constexpr int64_t kMinBytes = 128 * 1024;
 
 int64_t order_of(const at::Tensor& grads, const char* name) {
   if (grads.dim() != 3) throw FieldError(cat(name, ": expected three dimensions, got ", grads.dim())).at_field(name);
   return grads.size(1);
 }
 
-// Types and shapes fit each other; all are contiguous.
+// Requires matching types and shapes; returns contiguous tensors.
 DerivativeTensors checked(const DerivativeTensors& rows, at::ScalarType type) {
   const int64_t n_edges = rows.radial_center.numel(), n_triplets = rows.angular_center.numel();
   const int64_t n_radial = order_of(rows.radial_grads, "radial_dG_drij");
@@ -84,12 +84,12 @@ std::span<const int64_t> indices(const at::Tensor& tensor) {
 const int64_t* find_outside(std::span<const int64_t> all, RowRange rows, CenterRange atoms) {
   const auto some = all.subspan(rows.first, rows.last - rows.first);
   const auto is_outside = [&](int64_t atom) { return atom < atoms.first || atom >= atoms.last; };
-  // Counting needs no branch for each: almost always there is none.
+  // Counts without branches: almost always there are none.
   if (std::ranges::count_if(some, is_outside) == 0) return nullptr;
   return &*std::ranges::find_if(some, is_outside);
 }
 
-// The columns of indices, with the range of rows that belongs to each.
+// Visits the index columns with their row ranges.
 template <typename Visit>
 void for_each_index(const DerivativeTensors& rows, const RowRanges& ranges, const Visit& visit) {
   visit("radial_center_idx", indices(rows.radial_center), ranges.edges);
@@ -115,7 +115,7 @@ void check_inside(const DerivativeTensors& rows, const RowRanges& ranges, int64_
   });
 }
 
-// Rows whose centers lie from one atom to before another, where centers ascend.
+// Rows with centers in [first, last); centers are ascending.
 RowRange rows_between(std::span<const int64_t> centers, CenterRange atoms) {
   const auto place = [&](int64_t atom) {
     return static_cast<size_t>(std::ranges::lower_bound(centers, atom) - centers.begin());
@@ -123,7 +123,7 @@ RowRange rows_between(std::span<const int64_t> centers, CenterRange atoms) {
   return {place(atoms.first), place(atoms.last)};
 }
 
-// Rows of whole molecules, in ranges that share no atom and so may run at once; one range where rows allow no cut.
+// Rows of whole molecules in ranges that share no atom and can run concurrently; one range if the rows cannot be split.
 std::vector<RowRanges> cut(const DerivativeTensors& rows, std::span<const int64_t> ptr, int64_t n_atoms,
                            int64_t n_ranges) {
   const RowRanges whole{{0, static_cast<size_t>(rows.radial_center.numel())},
@@ -160,8 +160,8 @@ template <typename Body>
 void for_each_cut(const DerivativeTensors& rows, const at::Tensor& ptr, int64_t n_atoms, const Body& body) {
   static ParallelPace pace;
   const int64_t bytes = bytes_of(rows);
-  const int64_t most = std::clamp(usable_threads(0), int64_t{1}, std::max(bytes / kLeastBytes, int64_t{1}));
-  run_paced(pace, bytes, most, [&](int64_t n_threads) {
+  const int64_t max_threads = std::clamp(usable_threads(0), int64_t{1}, std::max(bytes / kMinBytes, int64_t{1}));
+  run_paced(pace, bytes, max_threads, [&](int64_t n_threads) {
     const std::vector<RowRanges> ranges = cut(rows, indices(ptr), n_atoms, n_threads);
     for_each_range(std::ssize(ranges), [&](int64_t range) { body(ranges[static_cast<size_t>(range)]); });
   });

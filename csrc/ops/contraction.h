@@ -1,4 +1,4 @@
-// Forces of a batch from stored derivatives, and the way back, on torch's threads.
+// Forces of a batch from stored derivatives, and the transposed operation, on torch's threads.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,20 +7,20 @@
 
 namespace atompack::collate {
 
-// The derivative fields of a batch, on the CPU: E edges, T triplets, float32 or float64, all the same. The rows of a
-// center's molecule name atoms of that molecule; rows in the order of their centers are the fast case.
+// The derivative fields of a batch, on the CPU: E edges, T triplets, all float32 or all float64. Rows refer to atoms of
+// their center's molecule; rows in ascending order of centers are the fast case.
 struct DerivativeTensors {
   at::Tensor radial_center, radial_neighbor;        // (E) int64
   at::Tensor radial_grads;                          // (E, n_radial, 3)
-  std::optional<at::Tensor> radial_spin;            // (E); none for one species
+  std::optional<at::Tensor> radial_spin;            // (E); nullopt for one species
   at::Tensor angular_center, angular_j, angular_k;  // (T) int64
   at::Tensor grads_i, grads_j, grads_k;             // (T, n_angular, 3)
-  std::optional<at::Tensor> angular_spin;           // (T); none for one species
+  std::optional<at::Tensor> angular_spin;           // (T); nullopt for one species
 };
 
-// (N, 3) from the derivative of the energy with respect to the features, (N, F). `ptr` (B + 1): the first atom of each
-// molecule. The same to the bit on any number of threads. Throws FieldError where types or shapes do not fit, or a row
-// names an atom that is not there.
+// Returns forces (N, 3) from the derivative of the energy with respect to the features, (N, F). `ptr` (B + 1): the
+// first atom of each molecule. Bitwise identical for any number of threads. Throws FieldError for mismatched types or
+// shapes, or if a row refers to an atom out of range.
 at::Tensor contract(const at::Tensor& weights, const DerivativeTensors& rows, const at::Tensor& ptr);
 
 // The transpose of that linear map: (N, F) from (N, 3).

@@ -19,15 +19,15 @@ using physics::Lattice;
 using physics::Matrix3;
 using physics::Neighborhoods;
 
-// An atom takes some microseconds; waking a thread takes as long as several.
-constexpr int64_t kLeastAtoms = 16;
+// An atom takes some microseconds; waking a thread takes several times as long.
+constexpr int64_t kMinAtoms = 16;
 
 template <typename T>
 std::span<const T> values_of(const at::Tensor& tensor) {
   return {tensor.const_data_ptr<T>(), static_cast<size_t>(tensor.numel())};
 }
 
-// Types and shapes fit each other; all are in plain memory.
+// Requires matching types and shapes; returns dense CPU tensors.
 Structures checked(const Structures& structures) {
   const int64_t n_atoms = structures.atomic_numbers.numel();
   expect_tensor(structures.positions, "positions", at::kDouble, {n_atoms, 3});
@@ -55,15 +55,15 @@ Lattice lattice_of(const Structures& structures, size_t molecule) {
   return Lattice(cell, periodic);
 }
 
-// Some molecules of the batch, next to each other, and the neighborhoods of all their atoms.
+// Consecutive molecules of the batch, and the neighborhoods of their atoms.
 struct Part {
   size_t first_molecule, last_molecule;
   int64_t first_atom, last_atom;
-  size_t first_edge = 0, first_triplet = 0;  // in the batch
+  size_t first_edge = 0, first_triplet = 0;  // offsets in the batch
   Neighborhoods near = {};
 };
 
-// Whole molecules, cut where about equally many atoms lie.
+// Splits whole molecules into parts of about equally many atoms.
 std::vector<Part> cut(std::span<const int64_t> ptr, int64_t n_parts) {
   std::vector<Part> parts;
   size_t first = 0;
@@ -93,13 +93,13 @@ void search(const Chebyshev& descriptor, const Structures& structures, Part& par
   }
 }
 
-// Centers of one part.
+// Consecutive centers of one part.
 struct Piece {
   const Part* part;
   size_t first, last;
 };
 
-// All centers in shares of about equal work, wherever molecules and parts end.
+// Splits all centers into shares of about equal work, regardless of molecule and part boundaries.
 std::vector<std::vector<Piece>> share(const std::vector<Part>& parts, size_t n_shares) {
   constexpr size_t kEdge = 1, kTriplet = 4;
   const auto work_before = [](const Part& part, size_t center) {
@@ -124,7 +124,7 @@ std::vector<std::vector<Piece>> share(const std::vector<Part>& parts, size_t n_s
   return shares;
 }
 
-// Where the rows of the batch go: tensors of Features, in that order.
+// Destinations of the batch's rows: the tensors of Features, in that order.
 template <typename Real>
 DerivativeRows<Real> rows_in(const std::vector<at::Tensor>& tensors, bool multi) {
   auto next = tensors.begin();
@@ -145,7 +145,7 @@ DerivativeRows<Real> rows_in(const std::vector<at::Tensor>& tensors, bool multi)
   return rows;
 }
 
-// The same rows, from the first of a part.
+// The same destinations, from the first row of a part on.
 template <typename Real>
 DerivativeRows<Real> rows_of(const Part& part, const Chebyshev& descriptor, DerivativeRows<Real> rows) {
   const auto pass = [](auto*& pointer, size_t n) {
@@ -162,7 +162,7 @@ DerivativeRows<Real> rows_of(const Part& part, const Chebyshev& descriptor, Deri
   return rows;
 }
 
-// Tensors of all parts; sets where in them each begins.
+// Allocates the tensors for all parts and sets the offset of each part.
 Features allocate(const Chebyshev& descriptor, std::vector<Part>& parts, bool derivatives, DType dtype) {
   size_t n_edges = 0, n_triplets = 0;
   for (Part& part : parts) {
@@ -220,7 +220,7 @@ void fill(const Chebyshev& descriptor, const std::vector<Part>& parts, std::span
 Featurizer::Featurizer(physics::ChebyshevOptions options, std::vector<int64_t> atomic_numbers)
     : descriptor_(std::move(options)), atomic_numbers_(std::move(atomic_numbers)) {}
 
-// Atoms as places among the species.
+// Converts atomic numbers to species indices.
 std::vector<int32_t> Featurizer::species_of(const Structures& structures) const {
   const auto numbers = values_of<int64_t>(structures.atomic_numbers);
   std::vector<int32_t> species(numbers.size());
@@ -244,8 +244,8 @@ Features Featurizer::compute(const Structures& given, bool derivatives, DType dt
   const Structures structures = checked(given);
   const std::vector<int32_t> species = species_of(structures);
   const int64_t n_atoms = structures.positions.size(0);
-  const int64_t most = std::clamp(usable_threads(0), int64_t{1}, std::max(n_atoms / kLeastAtoms, int64_t{1}));
-  return run_paced(pace_, n_atoms, most, [&](int64_t n_threads) {
+  const int64_t max_threads = std::clamp(usable_threads(0), int64_t{1}, std::max(n_atoms / kMinAtoms, int64_t{1}));
+  return run_paced(pace_, n_atoms, max_threads, [&](int64_t n_threads) {
     std::vector<Part> parts = cut(values_of<int64_t>(structures.ptr), n_threads);
     for_each_range(std::ssize(parts),
                    [&](int64_t part) { search(descriptor_, structures, parts[static_cast<size_t>(part)]); });

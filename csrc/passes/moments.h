@@ -1,4 +1,4 @@
-// Sums over values from which mean and spread follow.
+// Running sums from which mean and standard deviation follow.
 #pragma once
 
 #include <algorithm>
@@ -8,8 +8,8 @@
 
 namespace atompack::collate {
 
-// Of finite values; the others are counted apart. Distances from the mean are summed, not squares of the values: those
-// of total energies would agree in all digits that matter.
+// Finite values only; the others are counted separately. Sums squared distances from the mean instead of squares of the
+// values: the squares of total energies would agree in all significant digits.
 struct Moments {
   int64_t count = 0;
   int64_t non_finite = 0;

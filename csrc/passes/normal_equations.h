@@ -15,18 +15,18 @@ struct ElementCount {
   int64_t atoms;
 };
 
-// Sums over molecules of composition c, energy e and weight w. Elements that do not occur take no memory.
+// Sums over molecules of composition c, energy e and weight w. Absent elements take no memory.
 class NormalEquations {
  public:
   void add(std::span<const ElementCount> composition, double energy, double weight);
   void join(const NormalEquations& other);
 
-  std::vector<double> gram() const;                                      // (256, 256), row by row: sum of w c c^T
+  std::vector<double> gram() const;                                      // (256, 256) row-major: sum of w c c^T
   const std::array<double, kElements>& right() const { return right_; }  // sum of w c e
   double squares() const { return squares_; }                            // sum of w e^2
 
  private:
-  std::array<std::vector<double>, kElements> rows_;  // of the gram matrix; empty until the element occurs
+  std::array<std::vector<double>, kElements> rows_;  // of the Gram matrix; empty until the element occurs
   std::array<double, kElements> right_{};
   double squares_ = 0;
 };

@@ -8,8 +8,8 @@ namespace {
 using physics::NeighborSearch;
 using physics::PairList;
 
-// An atom is isolated if no periodic image of it is nearer than this, or than the cutoff where that is more: beyond the
-// reach of most potentials. A primitive cell of one atom is none; a large box is.
+// An atom is isolated if none of its periodic images is nearer than this distance or the cutoff, whichever is larger.
+// It exceeds the range of most potentials: an atom in a large box is isolated, a primitive cell of one atom is not.
 constexpr double kIsolation = 6.0;
 
 template <typename T>
@@ -25,8 +25,8 @@ void add_vectors_one_by_one(Statistics& sums, const std::byte* from, size_t n_ve
   }
 }
 
-// One value stands in for the mean, which takes a second reading to know; the sums of all components are separate so
-// that they need not wait for one another.
+// The first value stands in for the mean, which would take a second pass; separate sums for the components avoid
+// dependencies between additions.
 template <typename T>
 void add_vectors(Statistics& sums, const std::byte* from, size_t n_vectors, int64_t molecule) {
   if (n_vectors == 0) return;
@@ -79,8 +79,8 @@ double scalar(DType dtype, Bytes data) {
   return dtype == DType::float32 ? load_le<float>(data.data()) : load_le<double>(data.data());
 }
 
-// Adds one molecule after the other. A builtin may be stored twice, and the last one counts, so nothing is added before
-// the record's end.
+// Adds one molecule after the other. A builtin field may be stored twice, in which case the last one counts, so values
+// are added at the end of the record.
 class Adder final : public MoleculeVisitor {
  public:
   Adder(const MoleculeSource& source, const Request& request, const FieldSet& fields,
@@ -151,7 +151,7 @@ class Adder final : public MoleculeVisitor {
     return static_cast<int32_t>(fields_.size()) + sums.unlisted.add({std::move(id), view.type.level, view.type.kind});
   }
 
-  // Whether it has all fields that are asked for; throws where one without is an error.
+  // True if all requested fields are present; throws if a missing one is an error.
   bool is_complete() {
     const auto n_listed = static_cast<int32_t>(fields_.size());
     for (int32_t field = 0; field < n_listed; ++field) {
@@ -184,7 +184,7 @@ class Adder final : public MoleculeVisitor {
     ++sums.sizes[geometry_.n_atoms];
   }
 
-  // Those of the molecule that was visited last, in `pairs_`.
+  // Finds the pairs of the molecule visited last, in `pairs_`.
   void find_pairs(NeighborSearch& search) {
     structure_.set_positions(geometry_);
     pairs_.clear();
@@ -206,7 +206,7 @@ class Adder final : public MoleculeVisitor {
     try {
       find_pairs(isolation_);
     } catch (const DataError&) {
-      return false;  // no cell that means anything: the atom is not known to be alone
+      return false;  // degenerate cell: the distance to images is unknown
     }
     return pairs_.size() == 0;
   }
@@ -253,7 +253,7 @@ class Adder final : public MoleculeVisitor {
   Structure structure_;
   PairList pairs_;
   std::vector<int32_t> present_;
-  std::vector<int64_t> last_seen_;  // by field: the molecule that had it last
+  std::vector<int64_t> last_seen_;  // per field: the last molecule that had it
   int64_t serial_ = 0;
   std::array<int64_t, kElements> atoms_{};  // all 0 between molecules
   std::vector<ElementCount> composition_;

@@ -1,4 +1,4 @@
-// Statistics of a data set, gathered in one pass over it.
+// Statistics of a dataset, gathered in one pass.
 #pragma once
 
 #include <array>
@@ -17,36 +17,36 @@ namespace atompack::collate {
 struct Statistics {
   int64_t n_molecules = 0;
   int64_t n_atoms = 0;
-  std::unordered_map<int64_t, int64_t> sizes;  // atoms -> molecules of that many
+  std::unordered_map<int64_t, int64_t> sizes;  // number of atoms -> number of molecules
   std::array<int64_t, kElements> atoms_of{};   // by atomic number
   std::array<int64_t, kElements> molecules_of{};
   Moments energy;
   Moments energy_per_atom;                            // of molecules with atoms
-  Moments forces;                                     // of their components
-  double largest_force = 0;                           // the longest vector of finite components
-  int64_t largest_force_at = -1;                      // the first molecule that has it; -1: there is none
+  Moments forces;                                     // of force components
+  double largest_force = 0;                           // length of the longest finite force vector
+  int64_t largest_force_at = -1;                      // the first molecule with that force; -1: none
   std::array<double, kElements> force_squares{};      // sums of squares of finite force components, by element
   std::array<int64_t, kElements> force_components{};  // their number
-  std::array<Moments, kElements> isolated_atoms;      // energies of molecules of one atom without images near
+  std::array<Moments, kElements> isolated_atoms;      // energies of molecules of one isolated atom
   int64_t n_pairs = 0;                                // neighbors within the cutoff, both (i, j, S) and (j, i, -S)
-  NormalEquations equations;                          // of molecules with atoms and a finite energy
+  NormalEquations equations;                          // molecules with atoms and a finite energy
   NormalEquations equations_per_atom;                 // the same, each divided by its number of atoms
-  FieldTable unlisted;           // fields that records hold and no schema lists, numbered behind those of the set
-  std::vector<int64_t> present;  // by field: molecules that have it
+  FieldTable unlisted;           // fields in records that no schema lists, numbered after those of the dataset
+  std::vector<int64_t> present;  // per field: the number of molecules that have it
 
-  // Of equally long forces that of the earlier call stays.
+  // For equal lengths, the earlier call's molecule is kept.
   void keep_larger(double length, int64_t molecule);
-  // `other`: of the molecules behind these.
+  // `other` covers the molecules after these.
   void join(const Statistics& other, size_t n_listed);
 };
 
-// Looks at molecules as a request wants them: its fields, its rule for missing ones.
+// Reads molecules as a request selects them: its fields, and its rule for missing ones.
 class StatisticsPass {
  public:
   using References = std::array<double, kElements>;
 
-  // `references` by atomic number are taken off the energies before these enter the equations: with a fair guess
-  // nothing large is left that could swamp the residual. `cutoff` absent: neighbors are not counted.
+  // `references` by atomic number are subtracted from the energies before these enter the equations: with a good guess,
+  // no large term remains that could swamp the residual. `cutoff` nullopt: neighbors are not counted.
   StatisticsPass(std::shared_ptr<const MoleculeSource> source, std::shared_ptr<const Request> request,
                  std::optional<Selection> selection, const References& references, std::optional<double> cutoff,
                  int n_threads)
@@ -58,8 +58,8 @@ class StatisticsPass {
 
   int64_t size() const { return sweep_.size(); }
 
-  // Goes on for a while; returns how many molecules are done. Throws CorruptFileError, FieldError, IoError, also
-  // where the neighbor search does.
+  // Runs for a while; returns the number of molecules processed so far. Throws CorruptFileError, FieldError, IoError,
+  // including those of the neighbor search.
   int64_t advance();
 
   const FieldSet& fields() const { return fields_; }

@@ -1,4 +1,4 @@
-// A pass over every molecule of a source: in chunks of fixed borders, on all threads, for a while at a time.
+// Pass over every molecule of a source: in chunks of fixed size, on all threads, in time slices.
 #pragma once
 
 #include <algorithm>
@@ -17,20 +17,20 @@
 
 namespace atompack::collate {
 
-// Decodes one record and hands it to the visitor; `scratch` grows as records need it.
+// Decodes one record and passes it to the visitor; `scratch` grows as needed.
 void visit_molecule(const MoleculeSource& source, int64_t index, std::vector<std::byte>& scratch,
                     MoleculeVisitor& visitor);
 
-// Numbers of molecules, in range, and what keeps them in memory.
+// Indices of molecules, in range, and the owner of their memory.
 struct Selection {
   std::span<const int64_t> numbers;
   std::shared_ptr<const void> owner;
 };
 
-// Not thread-safe: one caller, who may stop between two calls of advance().
+// Not thread-safe. The caller may stop between two calls of advance().
 class Sweep {
  public:
-  // `selection`: the molecules to look at; absent: all of the source.
+  // `selection`: the molecules to visit; nullopt: all of the source.
   Sweep(std::shared_ptr<const MoleculeSource> source, std::optional<Selection> selection, int n_threads)
       : source_(std::move(source)),
         selection_(std::move(selection)),
@@ -39,9 +39,9 @@ class Sweep {
   const MoleculeSource& source() const { return *source_; }
   int64_t size() const { return selection_ ? std::ssize(selection_->numbers) : source_->size(); }
 
-  // Goes on for about a tenth of a second; returns how many molecules are done. Each chunk becomes a copy of `empty`
-  // on which look(part, index, scratch) is called for its molecules in order; join(part) gets the parts in order, so
-  // what it makes of them does not depend on the number of threads. Throws the first molecule's error.
+  // Runs for about a tenth of a second; returns the number of molecules processed so far. Each chunk starts from a copy
+  // of `empty`, on which look(part, index, scratch) is called for its molecules in order; join(part) receives the parts
+  // in order, so the result does not depend on the number of threads. Throws the first molecule's error.
   template <typename Part, typename Look, typename Join>
   int64_t advance(const Part& empty, const Look& look, const Join& join) {
     const auto start = std::chrono::steady_clock::now();
@@ -52,10 +52,10 @@ class Sweep {
   }
 
  private:
-  static constexpr int64_t kChunk = 2048;  // molecules: much more work than joining what was made of them
+  static constexpr int64_t kChunk = 2048;  // molecules: much more work than joining the parts
   static constexpr int64_t kChunksAThread = 4;
 
-  // Places `first` to `last`, as numbers in the source.
+  // Positions `first` to `last` of the selection as indices in the source.
   std::vector<int64_t> numbers(int64_t first, int64_t last) const;
 
   template <typename Part, typename Look, typename Join>
@@ -66,7 +66,7 @@ class Sweep {
     const auto n_chunks = static_cast<size_t>((last - done_ + kChunk - 1) / kChunk);
     std::vector<Part> parts(n_chunks, empty);
     std::vector<std::exception_ptr> thrown(n_chunks);
-    // Whatever is thrown, all chunks get done, so that the first molecule's error is known.
+    // All chunks are processed even after an error, so that the first molecule's error is known.
     parallel_for_each(n_chunks, static_cast<unsigned>(n_threads_), [&](size_t chunk) {
       std::vector<std::byte> scratch;
       try {
@@ -77,7 +77,7 @@ class Sweep {
           look(parts[chunk], indices[i], scratch);
         }
       } catch (...) {
-        thrown[chunk] = std::current_exception();  // thrown again below, in order
+        thrown[chunk] = std::current_exception();  // rethrown below, in order
       }
     });
     for (size_t chunk = 0; chunk < n_chunks; ++chunk) {

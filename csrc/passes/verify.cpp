@@ -5,9 +5,9 @@
 namespace atompack::collate {
 namespace {
 
-constexpr int64_t kMostListed = 100;  // a record of 64 kB can hold ten thousand damaged values
+constexpr int64_t kMaxListed = 100;  // a record of 64 kB can hold ten thousand damaged values
 
-// NaN and infinity have all bits of the exponent set.
+// In NaN and infinity all exponent bits are set.
 template <typename Bits, Bits kExponent>
 bool any_non_finite(const std::byte* from, size_t count) {
   bool found = false;
@@ -58,7 +58,7 @@ class Checker final : public MoleculeVisitor {
  private:
   void report(const DataError& error) {
     ++found.n_faults;
-    if (++n_of_molecule_ <= kMostListed) found.faults.push_back({index_, error.what()});
+    if (++n_of_molecule_ <= kMaxListed) found.faults.push_back({index_, error.what()});
   }
 
   bool is_repeated(const FieldView& view) {
@@ -68,7 +68,7 @@ class Checker final : public MoleculeVisitor {
     return std::exchange(last_seen_[place], serial_) == serial_;
   }
 
-  // An error that has not passed through the source yet: the molecule goes on after it.
+  // For an error that has not passed through the source yet: the molecule's other fields are still checked.
   void report_at_place(CorruptFileError error) {
     source_.locate(error, index_);
     report(error);
@@ -78,7 +78,7 @@ class Checker final : public MoleculeVisitor {
   int64_t index_ = 0;
   int64_t n_of_molecule_ = 0;
   int64_t serial_ = 0;
-  std::vector<int64_t> last_seen_;                         // by declaration: the molecule that had it last
+  std::vector<int64_t> last_seen_;                         // per declaration: the last molecule that had it
   std::set<std::pair<Scope, std::string_view>> unlisted_;  // of this molecule; keys are views of its record
 };
 

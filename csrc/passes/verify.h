@@ -18,9 +18,10 @@ struct MoleculeFault {
 
 struct Findings {
   int64_t n_faults = 0;
-  std::vector<MoleculeFault> faults;  // in order of molecules; of one molecule the first kMostListed
+  std::vector<MoleculeFault> faults;  // in order of molecules; at most the first kMaxListed of each
   int64_t decoded_bytes = 0;
-  // Molecules that store NaN or infinity, by field: legal, but seldom meant. Positions are a builtin of that name.
+  // Number of molecules that store NaN or infinity, by field: valid, but rarely intended. Positions are a builtin
+  // field.
   std::map<FieldId, int64_t> non_finite;
 
   void join(Findings&& other);
@@ -33,11 +34,12 @@ class Verifier {
 
   int64_t size() const { return sweep_.size(); }
 
-  // Goes on for a while; returns how many molecules are done. Throws what concerns the file as a whole: it shrank, or
-  // cannot be read any more.
+  // Runs for a while; returns the number of molecules processed so far. Throws errors of the file as a whole: it shrank
+  // or can no longer be read.
   int64_t advance();
 
-  // What was found since the last call, so that a hopeless file need not be held in memory as messages.
+  // Returns what was found since the last call, so that the messages of a badly damaged file need not all be kept in
+  // memory.
   Findings take() { return std::exchange(found_, {}); }
 
  private:

@@ -7,13 +7,13 @@
 namespace atompack::io {
 namespace {
 
-// Never destroyed: threads may still be at work while the process ends.
+// Never destroyed: threads may still use it while the process exits.
 std::mutex& the_mutex() {
   static auto* const mutex = new std::mutex;
   return *mutex;
 }
 
-// Runs when the library is loaded; the handlers are inherited by every fork.
+// Runs when the library is loaded; every fork inherits the handlers.
 [[maybe_unused]] const int registered =
     pthread_atfork([] { the_mutex().lock(); }, [] { the_mutex().unlock(); }, [] { the_mutex().unlock(); });
 

@@ -1,10 +1,10 @@
-// The lock around a library that must not be forked in the middle of a call.
+// Lock around a library that must not be forked in the middle of a call.
 #pragma once
 
 namespace atompack::io {
 
-// Held while the library is used; there is one for the process. fork() waits until it is free, and the child finds it
-// free: a child that inherited it locked, by a thread that it does not have, would wait for ever.
+// Held while the library is used; one per process. fork() waits until it is free, so that the child finds it free: a
+// lock held by a thread that the child does not have would never be released.
 class ForkLock {
  public:
   ForkLock();

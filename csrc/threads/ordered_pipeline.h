@@ -27,7 +27,7 @@ namespace atompack {
 // - `finish` runs on the same threads for one task at a time, in the order of push(). The first failure of a step stops
 //   the pipeline: push() and drain() throw it until resume(), which runs the failed steps again. No task is lost.
 // - or, without `finish`, take() returns the tasks in the order of push(). A failure of `work` is thrown by the take()
-//   whose turn it is, and stops nothing.
+//   of that task and stops nothing.
 // Memory is bounded: push() blocks while the tasks in the pipeline cost more than `capacity`; a single task may cost
 // more. All calls are thread-safe. The threads do not survive a fork: in the child every call throws, and destruction
 // leaves the parent's threads alone.
@@ -43,25 +43,25 @@ class OrderedPipeline {
         owner_(io::process_id()) {}
   OrderedPipeline(const OrderedPipeline&) = delete;
   OrderedPipeline& operator=(const OrderedPipeline&) = delete;
-  // Waits for the steps that run. Other tasks are dropped.
+  // Waits for the running steps. Other tasks are dropped.
   ~OrderedPipeline();
 
   // Exchanges the task for a finished one, whose memory can be reused, or a new one. Changes nothing if it throws.
   void push(Task& task, uint64_t cost = 0);
   void push(Task&& task, uint64_t cost = 0) { push(task, cost); }
 
-  // The oldest task; nothing if its work takes longer than `patience`. Of several callers each gets another task.
-  // InternalError if there is none.
+  // Returns the oldest task; nullopt if its work takes longer than `patience`. Concurrent callers get different tasks.
+  // InternalError if there is no task.
   std::optional<Task> take(std::chrono::milliseconds patience);
 
   // Waits until all tasks are finished.
   void drain();
 
-  // Forgets the failure, so that the steps that failed run again.
+  // Clears the failure, so that the failed steps run again.
   void resume();
 
-  // Waits for the steps that run, then calls keep(task) from the newest task on, until it returns true. Tasks for which
-  // it returns false are dropped.
+  // Waits for the running steps, then calls keep(task) from the newest task on until it returns true. Drops the tasks
+  // for which it returns false.
   template <typename Keep>
   void drop_newest(const Keep& keep);
 
@@ -87,9 +87,9 @@ class OrderedPipeline {
     const size_t n_threads;
     const Step work, finish;
     const uint64_t capacity;
-    std::mutex mutex;  // guards all below
+    std::mutex mutex;  // guards all members below
     std::condition_variable step_ready, step_done;
-    std::deque<Slot> slots;  // in order; changes at the ends leave references to others valid
+    std::deque<Slot> slots;  // in order; changes at the ends keep references to other slots valid
     std::vector<Task> spares;
     uint64_t total_cost = 0;
     size_t n_running = 0;
@@ -223,11 +223,11 @@ void OrderedPipeline<Task>::Shared::start_thread_for(size_t n_tasks) {
   try {
     threads.emplace_back([this] { run(); });
   } catch (const std::system_error&) {
-    if (threads.empty()) throw;  // else those that exist do it
+    if (threads.empty()) throw;  // the threads that exist do the work
   }
 }
 
-// The first slot with a step to run; tasks that can be finished come first, since that frees memory.
+// Returns the first slot with a step to run; finishing comes first, since that frees memory.
 template <typename Task>
 typename OrderedPipeline<Task>::Slot* OrderedPipeline<Task>::Shared::next() {
   if (failure || paused || slots.empty()) return nullptr;
@@ -250,7 +250,7 @@ void OrderedPipeline<Task>::Shared::run() {
     std::exception_ptr thrown;
     try {
       (finishes ? finish : work)(slot->task);
-    } catch (...) {  // for the caller
+    } catch (...) {  // rethrown to the caller
       thrown = std::current_exception();
     }
     lock.lock();

@@ -1,4 +1,4 @@
-// Independent pieces of work, several at a time.
+// Parallel loop over independent tasks.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 
 namespace atompack {
 
-// Calls body(i) for each number below n, on this thread and up to n_threads - 1 others. After a failure no more are
-// begun, and the first one reaches the caller once all have ended.
+// Calls body(i) for each i < n, on this thread and up to n_threads - 1 others. After a failure no more calls are
+// started, and the first failure is thrown once all have ended.
 template <typename Body>
 void parallel_for_each(size_t n, unsigned n_threads, const Body& body) {
   std::atomic<size_t> next{0};
@@ -21,7 +21,7 @@ void parallel_for_each(size_t n, unsigned n_threads, const Body& body) {
   const auto work = [&] {
     try {
       for (size_t i = next++; i < n; i = next++) body(i);
-    } catch (...) {  // for the caller
+    } catch (...) {  // rethrown to the caller
       next = n;
       if (!failed.exchange(true)) failure = std::current_exception();
     }
@@ -29,7 +29,7 @@ void parallel_for_each(size_t n, unsigned n_threads, const Body& body) {
   std::vector<std::thread> others;
   try {
     for (size_t i = 1; i < std::min<size_t>(n_threads, n); ++i) others.emplace_back(work);
-  } catch (const std::system_error&) {  // no more threads are to be had: those that are there do it
+  } catch (const std::system_error&) {  // no more threads available: the existing ones do the work
   }
   work();
   for (std::thread& thread : others) thread.join();

@@ -1,4 +1,4 @@
-// Values that belong to one process, and that a fork of it makes anew.
+// Values that belong to one process and are created anew in a fork.
 #pragma once
 
 #include <atomic>
@@ -10,9 +10,9 @@
 
 namespace atompack::io {
 
-// A fork must not use what its parent kept: locks may be held by threads that it does not have, and a change may be
-// half made. So it begins with a fresh one, and what it inherited stays where it is until the process ends.
-// Thread-safe, but for destruction.
+// A fork must not use its parent's value: locks may be held by threads that it does not have, and an update may be half
+// done. So it creates its own, and the inherited value stays untouched until the process ends. Thread-safe except for
+// destruction.
 template <typename T>
 class PerProcess {
  public:
@@ -27,7 +27,7 @@ class PerProcess {
     Kept* kept = kept_;
     if (kept->process == process_id()) return *kept->value;
     std::unique_ptr<Kept> made(fresh());
-    // Threads of the fork may come here together; only one of them puts its own in place.
+    // Threads of the fork may arrive together; only one of them installs its value.
     return kept_.compare_exchange_strong(kept, made.get()) ? *made.release()->value : *kept->value;
   }
 

@@ -14,7 +14,7 @@ namespace {
 
 std::atomic<bool> forked{false};
 
-// Runs when the library is loaded; the handler is inherited by every fork.
+// Runs when the library is loaded; every fork inherits the handler.
 const int handler_error = pthread_atfork(nullptr, nullptr, [] { forked.store(true); });
 
 }  // namespace

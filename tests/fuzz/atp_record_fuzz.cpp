@@ -24,7 +24,7 @@ void read(ByteCursor input) {
   const auto n_atoms = load_le<uint32_t>(record.data());
   CheckingVisitor visitor(decoder.declared(), record);
   decoder.visit(record, n_atoms, visitor);
-  require(decoder.least_bytes(n_atoms) <= record.size(), "a record that is read has its least bytes");
+  require(decoder.min_bytes(n_atoms) <= record.size(), "a record that is read has its least bytes");
 }
 
 }  // namespace

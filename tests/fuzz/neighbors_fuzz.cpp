@@ -21,8 +21,8 @@ using physics::NeighborSearch;
 using physics::PairList;
 using physics::Vector3;
 
-constexpr double kLeastCutoff = 1e-3;  // as the package takes it
-constexpr size_t kMostAtoms = 200;
+constexpr double kMinCutoff = 1e-3;  // as the package takes it
+constexpr size_t kMaxAtoms = 200;
 
 // i, j, S
 using Pair = std::tuple<uint32_t, uint32_t, int64_t, int64_t, int64_t>;
@@ -64,12 +64,12 @@ std::optional<Problem> problem_of(Bytes input) {
                      .full = (flags & 8) != 0,
                      .vectors = (flags & 16) != 0,
                      .self_interaction = (flags & 32) != 0};
-  if (!(problem.options.cutoff >= kLeastCutoff) || std::isinf(problem.options.cutoff)) return std::nullopt;
+  if (!(problem.options.cutoff >= kMinCutoff) || std::isinf(problem.options.cutoff)) return std::nullopt;
   for (Vector3& vector : problem.cell) {
     for (double& x : vector) x = numbers.next().value_or(0);
   }
   while (const std::optional<double> x = numbers.next()) problem.positions.push_back(*x);
-  problem.positions.resize(std::min(problem.positions.size() / 3, kMostAtoms) * 3);
+  problem.positions.resize(std::min(problem.positions.size() / 3, kMaxAtoms) * 3);
   return problem;
 }
 

@@ -11,7 +11,7 @@
 namespace atompack::fuzz {
 namespace {
 
-constexpr int kMostDepth = 3;
+constexpr int kMaxDepth = 3;
 constexpr uint64_t kMostExamples = 100;
 
 // Examples are told in words as they are written, and again as they are read.
@@ -21,7 +21,7 @@ class Teller {
 
   // A value of any kind.
   std::string value(int depth = 0) {
-    switch (choices_.below(depth < kMostDepth ? 9 : 6)) {
+    switch (choices_.below(depth < kMaxDepth ? 9 : 6)) {
       case 0:
         return out_.none(), "none ";
       case 1:

@@ -2,11 +2,11 @@
 
 namespace atompack::atlas_shards {
 
-Block decompress_block(Bytes stored, const codec::ZstdDictionary* dictionary, uint64_t most) {
+Block decompress_block(Bytes stored, const codec::ZstdDictionary* dictionary, uint64_t max_bytes) {
   const codec::ZstdFrame frame = codec::zstd_first_frame(stored);
   if (!frame.content_bytes) throw CorruptFileError("zstd content size: expected one, got none");
   const uint64_t size = *frame.content_bytes;
-  const uint64_t bound = frame.bound < most ? frame.bound : most;
+  const uint64_t bound = frame.bound < max_bytes ? frame.bound : max_bytes;
   if (size > bound) throw CorruptFileError(cat("zstd content size: expected at most ", bound, " bytes, got ", size));
   Block block(size);
   const Bytes first = stored.first(frame.stored_bytes);

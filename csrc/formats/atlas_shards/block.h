@@ -1,4 +1,4 @@
-// One block: the pickled list of a few examples, as stored and decompressed (FORMAT.md#databin).
+// Block: the pickled list of a few examples, stored and decompressed (FORMAT.md#databin).
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@
 
 namespace atompack::atlas_shards {
 
-// Larger ones are neither read, unless the caller says so, nor written.
-inline constexpr uint64_t kMostBlockBytes = uint64_t{1} << 30;
+// Default limit for reading, and the limit for writing.
+inline constexpr uint64_t kMaxBlockBytes = uint64_t{1} << 30;
 
-// Bytes that nobody changes any more.
+// Immutable bytes.
 class Block {
  public:
   explicit Block(uint64_t size) : data_(std::make_unique_for_overwrite<std::byte[]>(size)), size_(size) {}
@@ -27,20 +27,21 @@ class Block {
   uint64_t size_;
 };
 
-// The first frame in `stored`; what follows it is ignored. `dictionary` may be null. Throws CorruptFileError also where
-// the frame declares no content size, more than `most` bytes, or more than its own blocks can hold.
-Block decompress_block(Bytes stored, const codec::ZstdDictionary* dictionary, uint64_t most);
+// Decompresses the first frame in `stored`; bytes after it are ignored. `dictionary` may be null. Throws
+// CorruptFileError also if the frame declares no content size, more than `max_bytes`, or more than its own blocks can
+// hold.
+Block decompress_block(Bytes stored, const codec::ZstdDictionary* dictionary, uint64_t max_bytes);
 
 // The examples of a block. Const methods are thread-safe.
 class ParsedBlock {
  public:
-  // Throws CorruptFileError unless it is a list of at least `n_examples`; what Machine::run() throws.
+  // Throws CorruptFileError unless the block is a list of at least `n_examples`, and the errors of Machine::run().
   ParsedBlock(Block block, uint64_t n_examples, pickle::Machine& machine);
 
   // A list or tuple.
   Value examples() const { return examples_.value(); }
   Value example(uint64_t i) const { return examples_.value().item(i); }
-  // Of memory.
+  // Memory in use.
   uint64_t bytes() const { return block_.bytes().size() + examples_.bytes(); }
 
  private:

@@ -29,24 +29,24 @@ void check_index_size(const io::OpenFile& index, uint64_t n_blocks) {
   }
 }
 
-uint64_t most_examples(const io::OpenFile& data, const BlockRange& range, Strategy strategy) {
+uint64_t max_examples(const io::OpenFile& data, const BlockRange& range, Strategy strategy) {
   if (strategy == Strategy::bare) return range.size();
-  if (range.size() > kMostBlockBytes) return kMostBlockBytes;  // refused when it is read
+  if (range.size() > kMaxBlockBytes) return kMaxBlockBytes;  // refused when it is read
   std::vector<std::byte> stored(range.size());
   stored.resize(data.read_at(range.begin, stored));
   const codec::ZstdFrame frame = codec::zstd_first_frame(stored);
-  return std::min({frame.content_bytes.value_or(0), frame.bound, kMostBlockBytes});
+  return std::min({frame.content_bytes.value_or(0), frame.bound, kMaxBlockBytes});
 }
 
 void check_blocks(const std::string& index_path, const io::OpenFile& data, const ShardMeta& meta) {
   const BlockIndex index = in_file(index_path, [&] {
-    return BlockIndex(io::read_whole(index_path, BlockIndex::most_file_bytes(meta.n_blocks())), meta.n_blocks(),
+    return BlockIndex(io::read_whole(index_path, BlockIndex::max_file_bytes(meta.n_blocks())), meta.n_blocks(),
                       data.size());
   });
   for (uint64_t block = 0; block < meta.n_blocks(); ++block) {
-    const uint64_t most = most_examples(data, index.range(block), meta.strategy);
-    if (const uint64_t claimed = meta.examples_in(block); claimed > most) {
-      throw CorruptFileError(cat("block ", block, ": expected at most ", most, " examples, got ", claimed));
+    const uint64_t max_count = max_examples(data, index.range(block), meta.strategy);
+    if (const uint64_t claimed = meta.examples_in(block); claimed > max_count) {
+      throw CorruptFileError(cat("block ", block, ": expected at most ", max_count, " examples, got ", claimed));
     }
   }
 }

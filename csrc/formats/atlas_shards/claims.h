@@ -7,9 +7,9 @@
 
 namespace atompack::atlas_shards {
 
-// Throws CorruptFileError unless the index in `folder` has as many blocks as `meta` needs and the blocks can hold its
-// examples, each of which takes a byte at least. Reads the front of the index; the blocks too where there are more
-// examples than stored bytes. Files that are missing are left to who reads them.
+// Throws CorruptFileError unless the index in `folder` has as many blocks as `meta` requires and the blocks can hold
+// its examples, each of which takes at least one byte. Reads the header of the index, and the blocks too if there are
+// more examples than stored bytes. Missing files are reported when they are read.
 void check_claims(const std::string& folder, const ShardMeta& meta);
 
 }  // namespace atompack::atlas_shards

@@ -8,8 +8,8 @@
 namespace atompack::atlas_shards {
 namespace {
 
-constexpr uint64_t kMostHeaderBytes = 1 << 16;
-constexpr uint64_t kMostBytes = uint64_t{1} << 32;
+constexpr uint64_t kMaxHeaderBytes = 1 << 16;
+constexpr uint64_t kMaxBytes = uint64_t{1} << 32;
 
 void check_size(const NpyHeader& header, Bytes npy, uint64_t n_blocks) {
   const uint64_t expected = checked_add(n_blocks, 1, "index offsets");
@@ -29,9 +29,9 @@ BlockIndex::BlockIndex(std::vector<std::byte> npy, uint64_t n_blocks, uint64_t d
   check(data_bytes);
 }
 
-uint64_t BlockIndex::most_file_bytes(uint64_t n_blocks) {
+uint64_t BlockIndex::max_file_bytes(uint64_t n_blocks) {
   const uint64_t bytes = checked_mul(checked_add(n_blocks, 1, "index offsets"), 8, "index bytes");
-  return std::min(checked_add(bytes, kMostHeaderBytes, "index bytes"), kMostBytes);
+  return std::min(checked_add(bytes, kMaxHeaderBytes, "index bytes"), kMaxBytes);
 }
 
 uint64_t BlockIndex::offset(uint64_t i) const {
@@ -51,11 +51,11 @@ uint64_t BlockIndex::offset(uint64_t i) const {
 
 void BlockIndex::check(uint64_t data_bytes) const {
   // A negative number would look like a large one.
-  const uint64_t most = header_.is_signed ? (uint64_t{1} << (8 * header_.item_bytes - 1)) - 1 : UINT64_MAX;
+  const uint64_t max_offset = header_.is_signed ? (uint64_t{1} << (8 * header_.item_bytes - 1)) - 1 : UINT64_MAX;
   uint64_t before = 0;
   for (uint64_t i = 0; i <= n_blocks_; ++i) {
     const uint64_t here = offset(i);
-    if (here > most) throw CorruptFileError(cat("index: expected no negative offset, got one at ", i));
+    if (here > max_offset) throw CorruptFileError(cat("index: expected no negative offset, got one at ", i));
     if (here < before) {
       throw CorruptFileError(cat("index: expected offset ", i, " to be at least ", before, ", got ", here));
     }

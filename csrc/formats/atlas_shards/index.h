@@ -1,4 +1,4 @@
-// The index of a shard: offsets of its blocks (FORMAT.md#indexnpy).
+// Index of a shard: the offsets of its blocks (FORMAT.md#indexnpy).
 #pragma once
 
 #include <cstdint>
@@ -15,19 +15,19 @@ struct BlockRange {
   uint64_t size() const { return end - begin; }
 };
 
-// Keeps the offsets as they are stored: wide ones would take up to eight times as much.
+// Keeps the offsets in their stored width: 64-bit ones would take up to eight times as much.
 class BlockIndex {
  public:
-  // Of a whole .npy file. Throws CorruptFileError unless it has n_blocks + 1 offsets that do not decrease and end
-  // inside `data_bytes`.
+  // Parses a whole .npy file. Throws CorruptFileError unless it has n_blocks + 1 ascending offsets that end within
+  // `data_bytes`.
   BlockIndex(std::vector<std::byte> npy, uint64_t n_blocks, uint64_t data_bytes);
 
   uint64_t n_blocks() const { return n_blocks_; }
-  // `block` is below n_blocks().
+  // Requires `block` < n_blocks().
   BlockRange range(uint64_t block) const { return {offset(block), offset(block + 1)}; }
 
-  // The longest file that is looked at for so many offsets: with room for a header, and no more than 4 GiB.
-  static uint64_t most_file_bytes(uint64_t n_blocks);
+  // Maximum size of an index file for this number of offsets: includes room for a header, at most 4 GiB.
+  static uint64_t max_file_bytes(uint64_t n_blocks);
 
  private:
   uint64_t offset(uint64_t i) const;
@@ -38,7 +38,7 @@ class BlockIndex {
   std::vector<std::byte> npy_;
 };
 
-// A whole .npy file of offsets that do not decrease, in the narrowest type that holds the last one.
+// Encodes a whole .npy file of ascending offsets, in the narrowest type that holds the last one.
 std::vector<std::byte> encode_index(std::span<const uint64_t> offsets);
 
 }  // namespace atompack::atlas_shards

@@ -1,4 +1,4 @@
-// File names of a data set (FORMAT.md).
+// File names of a dataset (FORMAT.md).
 #pragma once
 
 namespace atompack::atlas_shards {

@@ -10,7 +10,7 @@
 namespace atompack::atlas_shards {
 namespace {
 
-// Keys stay in their order, as the original writes them.
+// Preserves the order of keys, as the original writes them.
 using json = nlohmann::ordered_json;
 
 constexpr std::string_view kRootKeys[] = {"version", "shard_sizes", "compression_strategy"};
@@ -22,7 +22,7 @@ constexpr std::string_view kShardKeys[] = {"version",
                                            "compression_dict_size"};
 constexpr unsigned kVersion = 1;
 constexpr int kIndent = 4;
-constexpr int kMostDepth = 2;  // an object of lists of numbers
+constexpr int kMaxDepth = 2;  // an object of lists of numbers
 
 [[noreturn]] void refuse(std::string_view key, std::string_view expected, std::string_view got) {
   throw UnsupportedFormatError(cat(key, ": expected ", expected, ", got ", got));
@@ -35,7 +35,7 @@ std::string shown(const json& value) {
 
 json parse(Bytes text) {
   const auto limit_depth = [](int depth, json::parse_event_t, json&) {
-    if (depth > kMostDepth) throw CorruptFileError("JSON: expected an object of numbers, got values nested in it");
+    if (depth > kMaxDepth) throw CorruptFileError("JSON: expected an object of numbers, got values nested in it");
     return true;
   };
   const std::string_view characters = as_text(text);
@@ -49,15 +49,15 @@ json parse(Bytes text) {
   }
 }
 
-uint64_t size_at(const json& meta, std::string_view key, uint64_t least) {
+uint64_t size_at(const json& meta, std::string_view key, uint64_t min) {
   const json& value = meta[key.data()];
-  const bool is_size = value.is_number_unsigned() && value.get<uint64_t>() >= least &&
+  const bool is_size = value.is_number_unsigned() && value.get<uint64_t>() >= min &&
                        value.get<uint64_t>() <= static_cast<uint64_t>(INT64_MAX);
-  if (!is_size) refuse(key, cat("an integer from ", least), shown(value));
+  if (!is_size) refuse(key, cat("an integer from ", min), shown(value));
   return value.get<uint64_t>();
 }
 
-// The version comes first: what other versions hold is unknown.
+// The version is checked first: the keys of other versions are unknown.
 json parse_keys(Bytes text, std::span<const std::string_view> keys) {
   json meta = parse(text);
   if (meta.contains("version") && meta["version"] != json(kVersion)) refuse("version", "1", shown(meta["version"]));

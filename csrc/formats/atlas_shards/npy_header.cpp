@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view kMagic = "\x93NUMPY";
 
-// Walks over the text of the header, a dict as Python writes it.
+// Parser of the header string, a dict as Python writes it.
 class HeaderText {
  public:
   explicit HeaderText(std::string_view text) : text_(text) {}
@@ -92,7 +92,7 @@ void take_field(HeaderText& text, Fields& fields) {
   if (key == "descr" && first(fields.has_type)) {
     fields.type = text.take_quoted();
   } else if (key == "fortran_order" && first(fields.has_order)) {
-    if (!text.take_if("False")) text.take("True");  // the same in one dimension
+    if (!text.take_if("False")) text.take("True");  // equivalent in one dimension
   } else if (key == "shape" && first(fields.has_shape)) {
     fields.shape = take_shape(text);
   } else {
@@ -149,7 +149,7 @@ NpyHeader parse_npy_header(Bytes file) {
 }
 
 std::vector<std::byte> encode_npy_header(uint64_t count, uint8_t item_bytes) {
-  constexpr size_t kFront = 10, kAlignment = 64;  // magic, version and the size of the text
+  constexpr size_t kFront = 10, kAlignment = 64;  // magic, version and the size of the header string
   std::string text = cat("{'descr': '", item_bytes == 1 ? '|' : '<', 'u', int{item_bytes},
                          "', 'fortran_order': False, 'shape': (", count, ",), }");
   const size_t whole = (kFront + text.size() + 1 + kAlignment - 1) / kAlignment * kAlignment;

@@ -1,4 +1,4 @@
-// The front of a .npy file of integers in one dimension (FORMAT.md#indexnpy).
+// Header of a one-dimensional .npy file of integers (FORMAT.md#indexnpy).
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,15 @@ namespace atompack::atlas_shards {
 struct NpyHeader {
   uint64_t data_begin = 0;
   uint64_t count = 0;
-  uint8_t item_bytes = 0;  // 1, 2, 4, 8
+  uint8_t item_bytes = 0;  // 1, 2, 4 or 8
   bool is_signed = false;
   bool big_endian = false;
 };
 
-// Throws CorruptFileError for what is no such header, UnsupportedFormatError for other versions of npy.
+// Throws CorruptFileError for an invalid header, UnsupportedFormatError for other versions of npy.
 NpyHeader parse_npy_header(Bytes file);
 
-// Of `count` unsigned integers of 1, 2, 4 or 8 bytes, little-endian.
+// Header of `count` unsigned integers of 1, 2, 4 or 8 bytes, little-endian.
 std::vector<std::byte> encode_npy_header(uint64_t count, uint8_t item_bytes);
 
 }  // namespace atompack::atlas_shards

@@ -18,9 +18,9 @@
 namespace atompack::atlas_shards {
 namespace {
 
-constexpr uint64_t kMostRootMetaBytes = uint64_t{16} << 20;
-constexpr uint64_t kMostShardMetaBytes = uint64_t{64} << 10;
-constexpr uint64_t kMostDictionaryBytes = uint64_t{256} << 20;
+constexpr uint64_t kMaxRootMetaBytes = uint64_t{16} << 20;
+constexpr uint64_t kMaxShardMetaBytes = uint64_t{64} << 10;
+constexpr uint64_t kMaxDictionaryBytes = uint64_t{256} << 20;
 
 bool is_shard_number(const std::string& name) {
   return std::ranges::all_of(name, [](char c) { return c >= '0' && c <= '9'; });
@@ -28,7 +28,7 @@ bool is_shard_number(const std::string& name) {
 
 std::shared_ptr<const codec::ZstdDictionary> read_dictionary(const std::string& path) {
   return in_file(
-      path, [&] { return std::make_shared<const codec::ZstdDictionary>(io::read_whole(path, kMostDictionaryBytes)); });
+      path, [&] { return std::make_shared<const codec::ZstdDictionary>(io::read_whole(path, kMaxDictionaryBytes)); });
 }
 
 }  // namespace
@@ -52,7 +52,7 @@ struct Reader::Opened {
 Reader::Reader(std::string root, const ReaderOptions& options)
     : root_(std::move(root)), options_(options), opened_([options] { return std::make_unique<Opened>(options); }) {
   const std::string path = cat(root_, '/', kMetaFile);
-  meta_ = in_file(path, [&] { return parse_root_meta(io::read_whole(path, kMostRootMetaBytes)); });
+  meta_ = in_file(path, [&] { return parse_root_meta(io::read_whole(path, kMaxRootMetaBytes)); });
   for (const std::string& folder : io::folders_in(root_)) add_shard(folder);
   read_shared_dictionary();
 }
@@ -62,7 +62,7 @@ Reader::~Reader() = default;
 void Reader::add_shard(const std::string& name) {
   const std::string path = cat(root_, '/', name, '/', kMetaFile);
   if (!is_shard_number(name) && !io::exists(path)) return;
-  Shard shard{name, in_file(path, [&] { return parse_shard_meta(io::read_whole(path, kMostShardMetaBytes)); }), size_};
+  Shard shard{name, in_file(path, [&] { return parse_shard_meta(io::read_whole(path, kMaxShardMetaBytes)); }), size_};
   size_ = in_file(path, [&] { return checked_add(size_, shard.meta.stored_examples, "examples"); });
   check_claims(cat(root_, '/', name), shard.meta);
   shards_.push_back(std::move(shard));
@@ -98,7 +98,7 @@ std::optional<std::string> Reader::shard_sizes_warning() const {
 
 Place Reader::locate(uint64_t example) const {
   if (example >= size_) throw std::out_of_range(cat(root_, ": example ", example, " of ", size_));
-  // Empty shards begin where the next one does, so the last that begins here is the one.
+  // Empty shards begin where the next one does, so the last shard that begins here has the example.
   const auto behind = std::ranges::upper_bound(shards_, example, {}, &Shard::first_example);
   const auto shard = static_cast<uint64_t>(behind - shards_.begin() - 1);
   const uint64_t inside = example - shards_[shard].first_example;
@@ -151,7 +151,7 @@ std::shared_ptr<const Reader::OpenShard> Reader::make_open_shard(uint64_t shard)
   io::UniqueFd data = io::open_for_reading(data_path);
   const uint64_t data_bytes = io::identify(data.get(), data_path).size;
   BlockIndex index = in_file(index_path, [&] {
-    return BlockIndex(io::read_whole(index_path, BlockIndex::most_file_bytes(n_blocks)), n_blocks, data_bytes);
+    return BlockIndex(io::read_whole(index_path, BlockIndex::max_file_bytes(n_blocks)), n_blocks, data_bytes);
   });
   return std::make_shared<const OpenShard>(
       OpenShard{data_path, std::move(data), std::move(index), dictionary_of(shard)});
@@ -172,11 +172,11 @@ Block Reader::read_block(uint64_t shard, uint64_t number) const {
   check_block(shard, number);
   const auto file = open_shard(shard);
   const BlockRange range = file->index.range(number);
-  const uint64_t most = options_.max_block_bytes;
+  const uint64_t max_bytes = options_.max_block_bytes;
   return in_file(file->data_path, [&] {
     const std::string what = cat("block ", number);
-    if (range.size() > most) {
-      throw CorruptFileError(cat(what, ": expected at most ", most, " bytes, got ", range.size()), range.begin);
+    if (range.size() > max_bytes) {
+      throw CorruptFileError(cat(what, ": expected at most ", max_bytes, " bytes, got ", range.size()), range.begin);
     }
     Block stored(range.size());
     const size_t got = io::read_at(file->data.get(), range.begin, stored.writable(), file->data_path);
@@ -185,7 +185,7 @@ Block Reader::read_block(uint64_t shard, uint64_t number) const {
     }
     if (shards_[shard].meta.strategy == Strategy::bare) return stored;
     try {
-      return decompress_block(stored.bytes(), file->dictionary.get(), most);
+      return decompress_block(stored.bytes(), file->dictionary.get(), max_bytes);
     } catch (DataError& error) {
       error.at_offset(0).shift_offset(range.begin, cat(", in ", what));
       throw;

@@ -1,4 +1,4 @@
-// A data set of shards: which example lies where, and the blocks that hold them (FORMAT.md).
+// Reader of a sharded dataset: the location of each example, and the blocks that hold them (FORMAT.md).
 #pragma once
 
 #include <cstdint>
@@ -15,10 +15,10 @@
 namespace atompack::atlas_shards {
 
 struct ReaderOptions {
-  uint64_t cache_bytes = uint64_t{256} << 20;  // of blocks that are kept, with what was made of them
-  std::optional<uint64_t> cache_blocks = {};   // so many are kept instead, whatever their size
-  uint64_t max_block_bytes = kMostBlockBytes;  // stored or decompressed; more is corrupt
-  uint64_t max_open_shards = 256;              // a descriptor each, beside those in use; at least one
+  uint64_t cache_bytes = uint64_t{256} << 20;  // limit on cached blocks including their parsed values
+  std::optional<uint64_t> cache_blocks = {};   // limit on the number of cached blocks instead, whatever their size
+  uint64_t max_block_bytes = kMaxBlockBytes;   // stored or decompressed; more is corrupt
+  uint64_t max_open_shards = 256;              // one descriptor each, in addition to those in use; at least one
 };
 
 struct Shard {
@@ -31,10 +31,10 @@ struct Place {
   uint64_t shard = 0, block = 0, position = 0;
 };
 
-// Const methods are thread-safe. In a fork of the process that made it a reader begins with nothing kept.
+// Const methods are thread-safe. In a fork of its process a reader starts with empty caches.
 class Reader {
  public:
-  // Reads all meta.json and the shared dictionary. Throws IoError where one of them is missing, CorruptFileError,
+  // Reads all meta.json files and the shared dictionary. Throws IoError if one of them is missing, CorruptFileError,
   // UnsupportedFormatError.
   explicit Reader(std::string root, const ReaderOptions& options = {});
   Reader(const Reader&) = delete;
@@ -45,18 +45,18 @@ class Reader {
   uint64_t size() const { return size_; }
   const std::vector<Shard>& shards() const { return shards_; }
 
-  // What differs from the sizes that the root's meta.json tells, in words; upstream does not look at them.
+  // Describes differences from the shard sizes in the root's meta.json, which upstream does not check.
   std::optional<std::string> shard_sizes_warning() const;
 
   // Throws std::out_of_range.
   Place locate(uint64_t example) const;
 
-  // The examples of a block, kept for the next call. The index of a shard is checked when its first block is read.
-  // Throws IoError, CorruptFileError, UnsafePickleError, UnsupportedFormatError; std::out_of_range where there is no
-  // such block.
+  // Returns the examples of a block and caches them. The index of a shard is checked when its first block is read.
+  // Throws IoError, CorruptFileError, UnsafePickleError, UnsupportedFormatError; std::out_of_range if there is no such
+  // block.
   std::shared_ptr<const ParsedBlock> block(uint64_t shard, uint64_t number) const;
 
-  // The decompressed block, not kept, whatever its pickle holds.
+  // Returns the decompressed block, not cached and not parsed.
   Block read_block(uint64_t shard, uint64_t number) const;
 
  private:

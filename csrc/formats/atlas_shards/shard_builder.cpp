@@ -10,21 +10,21 @@
 namespace atompack::atlas_shards {
 namespace {
 
-constexpr uint64_t kTaskBytes = uint64_t{128} << 10;  // worth waking a thread
+constexpr uint64_t kTaskBytes = uint64_t{128} << 10;  // large enough to justify waking a thread
 constexpr uint64_t kQueueBytes = uint64_t{4} << 20;
-constexpr size_t kLeastBlocks = 7;  // for a dictionary
-constexpr uint64_t kLeastDictionaryBytes = 1024;
-// Training takes several passes, and libzstd takes no more than 4 GiB; from so many times as much as a dictionary holds
-// more samples hardly make it better.
+constexpr size_t kMinBlocks = 7;  // minimum for training a dictionary
+constexpr uint64_t kMinDictionaryBytes = 1024;
+// Training takes several passes and at most 4 GiB; beyond this many bytes per byte of the dictionary, more samples
+// hardly improve it.
 constexpr uint64_t kSamplesPerByte = 32;
-constexpr uint64_t kLeastSampleBytes = uint64_t{1} << 20, kMostSampleBytes = uint64_t{64} << 20;
+constexpr uint64_t kMinSampleBytes = uint64_t{1} << 20, kMaxSampleBytes = uint64_t{64} << 20;
 
-// Evenly spaced blocks, of large ones the front.
+// Evenly spaced blocks; only the front of large ones.
 std::vector<Bytes> samples_of(const std::vector<std::vector<std::byte>>& blocks, uint64_t total_bytes,
                               uint64_t dictionary_bytes) {
-  const uint64_t enough = std::clamp(kSamplesPerByte * dictionary_bytes, kLeastSampleBytes, kMostSampleBytes);
+  const uint64_t enough = std::clamp(kSamplesPerByte * dictionary_bytes, kMinSampleBytes, kMaxSampleBytes);
   const uint64_t average = total_bytes / blocks.size() + 1;
-  const size_t n = std::min<size_t>(blocks.size(), std::max<uint64_t>(enough / average, kLeastBlocks));
+  const size_t n = std::min<size_t>(blocks.size(), std::max<uint64_t>(enough / average, kMinBlocks));
   std::vector<Bytes> samples(n);
   for (size_t i = 0; i < n; ++i) {
     const Bytes block = blocks[i * blocks.size() / n];
@@ -66,10 +66,10 @@ std::vector<std::byte> ShardBuilder::finish() {
 
 std::vector<std::byte> ShardBuilder::train() {
   std::vector<std::byte> dictionary;
-  if (samples_.size() >= kLeastBlocks) {
+  if (samples_.size() >= kMinBlocks) {
     const double share = std::floor(plan_.meta.dictionary_fraction * static_cast<double>(sample_bytes_)) + 1;
-    const auto most = std::max(kLeastDictionaryBytes, static_cast<uint64_t>(share));
-    dictionary = codec::train_zstd_dictionary(samples_of(samples_, sample_bytes_, most), most);
+    const auto max_bytes = std::max(kMinDictionaryBytes, static_cast<uint64_t>(share));
+    dictionary = codec::train_zstd_dictionary(samples_of(samples_, sample_bytes_, max_bytes), max_bytes);
   }
   if (dictionary.empty()) plan_.meta.strategy = Strategy::zstd;
   plan_.encoder = std::make_shared<const codec::ZstdEncoder>(static_cast<int>(plan_.meta.level), dictionary);

@@ -1,4 +1,4 @@
-// Writes one shard to its files (FORMAT.md#writing).
+// Writer of one shard's files (FORMAT.md#writing).
 #pragma once
 
 #include <cstdint>
@@ -17,21 +17,23 @@ namespace atompack::atlas_shards {
 
 struct ShardPlan {
   ShardMeta meta;                                       // without the number of examples
-  std::shared_ptr<const codec::ZstdEncoder> encoder{};  // null: bare blocks, or a dictionary that is yet to be trained
-  bool trains = false;                                  // a dictionary of its blocks, which are kept in memory for it
+  std::shared_ptr<const codec::ZstdEncoder> encoder{};  // null: bare blocks, or a dictionary that is trained later
+  // trains a dictionary on its blocks, which are kept in memory until then
+  bool trains = false;
   unsigned n_threads = 1;
 };
 
 // For one thread at a time. Throws IoError.
 class ShardBuilder {
  public:
-  // The folder is there and empty.
+  // The folder must exist and be empty.
   ShardBuilder(std::string folder, ShardPlan plan);
 
   uint64_t n_examples() const { return plan_.meta.stored_examples; }
   void add(std::vector<std::byte> block, uint64_t n_examples);
 
-  // Writes what is left, and all synced. What was trained is the caller's to store; empty where there is none.
+  // Writes the remaining data and syncs all files. Returns a trained dictionary for the caller to store, or an empty
+  // vector.
   std::vector<std::byte> finish();
 
  private:
@@ -46,11 +48,11 @@ class ShardBuilder {
   ShardPlan plan_;
   Blocks samples_;  // all blocks, until there is a dictionary
   uint64_t sample_bytes_ = 0;
-  Blocks open_;  // the next task of the pipeline
+  Blocks open_;  // next task of the pipeline
   uint64_t open_bytes_ = 0;
   std::optional<io::OutputFile> data_;  // from the first block on
   std::vector<uint64_t> offsets_{0};
-  OrderedPipeline<Blocks> pipeline_;  // the last member: its threads use the others
+  OrderedPipeline<Blocks> pipeline_;  // last member: its threads use the others
 };
 
 }  // namespace atompack::atlas_shards

@@ -8,7 +8,8 @@ namespace atompack::atlas_shards {
 Examples ShardSource::read(std::span<const int64_t> indices) const {
   Examples examples;
   examples.values.reserve(indices.size());
-  // A block is looked up once for all of its examples, so that a batch holds each once, whatever the cache drops.
+  // A block is looked up once for all of its examples, so that a batch holds each block once even if the cache drops
+  // it.
   std::map<std::pair<uint64_t, uint64_t>, const ParsedBlock*> held;
   for (const int64_t index : indices) {
     const Place place = reader_->locate(static_cast<uint64_t>(index));

@@ -1,4 +1,4 @@
-// The examples of a data set, for collation.
+// Examples of a sharded dataset, for collation.
 #pragma once
 
 #include <memory>

@@ -55,14 +55,14 @@ pickle::Writer& Writer::begin_example() {
 
 void Writer::drop_example() { block_->pickle.return_to(block_->before_example); }
 
-// A block begins after the end of another or of a shard, so that an example in a new one may belong to a new shard.
+// A block is opened before its shard is known to be full, so its first example may start a new shard.
 void Writer::end_example() {
-  if (const uint64_t bytes = block_->bytes.size(); bytes > kMostBlockBytes) {
+  if (const uint64_t bytes = block_->bytes.size(); bytes > kMaxBlockBytes) {
     drop_example();
-    throw UnsupportedFormatError(cat("block: expected at most ", kMostBlockBytes, " bytes, got ", bytes))
+    throw UnsupportedFormatError(cat("block: expected at most ", kMaxBlockBytes, " bytes, got ", bytes))
         .in_file(root());
   }
-  failed_ = true;  // unless all of this succeeds
+  failed_ = true;  // reset if all of this succeeds
   if (block_->n_examples == 0 && shard_is_full()) {
     end_shard();
     begin_shard();
@@ -90,7 +90,7 @@ void Writer::end_shard() {
     io::write_new(folder_.inside(place), dictionary);
     if (shares) shared_encoder_ = std::make_shared<const codec::ZstdEncoder>(options_.level, dictionary);
   } else if (shares && !shared_encoder_) {
-    meta_.strategy = Strategy::zstd;  // the first shard was too small to train one: there will be none
+    meta_.strategy = Strategy::zstd;  // the first shard was too small to train a dictionary: there will be none
   }
   meta_.shard_sizes.push_back(shard_->n_examples());
   shard_.reset();
@@ -107,7 +107,7 @@ void Writer::close() {
   folder_.publish();
 }
 
-// As many digits as the last one has.
+// With as many digits as the last shard needs.
 void Writer::name_shards() {
   const size_t n = meta_.shard_sizes.size(), width = std::to_string(n - 1).size();
   for (size_t i = 0; i < n; ++i) {

@@ -1,4 +1,4 @@
-// Makes a data set of shards (FORMAT.md#writing).
+// Writer of a sharded dataset (FORMAT.md#writing).
 #pragma once
 
 #include <cstdint>
@@ -15,19 +15,19 @@
 namespace atompack::atlas_shards {
 
 struct WriterOptions {
-  uint64_t shard_size = 0;  // examples; of 0 comes an empty shard, then one example a shard
+  uint64_t shard_size = 0;  // examples; 0: an empty shard, then one example per shard
   uint64_t block_size = 1;  // at least 1
   Strategy strategy = Strategy::shared_dictionary;
   int level = 3;
-  double dictionary_fraction = 0.01;  // of the bytes of a shard
-  unsigned n_threads = 1;             // that compress
+  double dictionary_fraction = 0.01;  // fraction of the bytes of a shard
+  unsigned n_threads = 1;             // for compression
 };
 
-// Nothing is at `root` before close(). For one thread at a time. Throws IoError; after one, only destroying it helps.
-// In a forked child begin_example() and close() throw LockedError.
+// `root` does not exist before close(). For one thread at a time. Throws IoError, after which the writer can only be
+// destroyed. In a forked child begin_example() and close() throw LockedError.
 class Writer {
  public:
-  // IoError (EEXIST) if something is there, LockedError if another writer is making it.
+  // IoError (EEXIST) if `root` exists, LockedError if another writer is creating it.
   Writer(std::string root, const WriterOptions& options);
   Writer(const Writer&) = delete;
   Writer& operator=(const Writer&) = delete;
@@ -35,13 +35,13 @@ class Writer {
   const std::string& root() const { return folder_.path(); }
   uint64_t size() const { return size_; }
 
-  // Where the value of the next example goes; then end_example(), or drop_example() as if nothing had been. An example
-  // that makes a block too large is dropped (UnsupportedFormatError).
+  // Returns the writer for the value of the next example; then call end_example(), or drop_example() to undo it. An
+  // example that makes a block too large is dropped (UnsupportedFormatError).
   pickle::Writer& begin_example();
   void end_example();
   void drop_example();
 
-  // Writes what is left, and gives the data set its name.
+  // Writes the remaining data, and publishes the dataset.
   void close();
 
  private:
@@ -62,7 +62,7 @@ class Writer {
   io::UnpublishedFolder folder_;
   std::unique_ptr<OpenBlock> block_;  // null between blocks
   std::optional<ShardBuilder> shard_;
-  std::shared_ptr<const codec::ZstdEncoder> shared_encoder_;  // from the end of the first shard on
+  std::shared_ptr<const codec::ZstdEncoder> shared_encoder_;  // set at the end of the first shard
   RootMeta meta_;
   uint64_t size_ = 0;
   bool failed_ = false;

@@ -43,8 +43,8 @@ class Look {
   Look(const std::string& store, uint64_t max_metadata_bytes)
       : store_(store), max_metadata_bytes_(max_metadata_bytes) {}
 
-  // Nothing if somebody wrote meanwhile. The order of the steps is what keeps flushes apart (FORMAT.md, "Reading beside
-  // a writer"): metadata, record, layers, and then the same files again from the inside out.
+  // Returns nullopt if another program wrote meanwhile. The order of the steps detects concurrent flushes (FORMAT.md,
+  // "Reading beside a writer"): metadata, record, layers, and then the same files again in reverse order.
   std::optional<Snapshot> take() {
     const std::optional<MetadataFile> file = read_metadata_file(store_, max_metadata_bytes_);
     Snapshot snapshot;
@@ -56,7 +56,7 @@ class Look {
       snapshot.metadata = decode_metadata(*file, max_metadata_bytes_);
     }
     snapshot.warnings = snapshot.metadata.warnings();
-    // As the original, which makes a store of any folder.
+    // Like the original, which accepts any folder as a store.
     if (!file) snapshot.warnings.push_back(cat(store_, ": no metadata file in this folder, so no datasets"));
     try {
       list(snapshot, file);
@@ -81,7 +81,7 @@ class Look {
           intent && std::ranges::find(intent->layers, name, &AddedLayer::variable) != intent->layers.end();
       if (!stale) files.statistics_path = cat(store_, '/', folder_of_array(name), "/data.stats");
     }
-    // After the layers were listed: before, some of the flush's might not have been published yet.
+    // After the layers were listed: before that, some of the flush's layers might not have been published yet.
     if (!intent) return;
     const std::vector<std::string> rolled_back = layers_rolled_back(store_, *intent, file);
     for (VariableFiles& files : snapshot.variables) {
@@ -99,7 +99,7 @@ class Look {
 
 }  // namespace
 
-// The record first: when it goes, the metadata have been replaced before.
+// The record is checked first: the metadata is replaced before the record is removed.
 bool is_current(const std::string& store, const Snapshot& snapshot) {
   const std::optional<io::FileVersion> intent = io::version_of(intent_path(store));
   if (intent && !(snapshot.intent_file && *intent == snapshot.intent_file->version())) return false;
@@ -108,8 +108,8 @@ bool is_current(const std::string& store, const Snapshot& snapshot) {
 }
 
 Snapshot read_snapshot(const std::string& store, uint64_t max_metadata_bytes) {
-  constexpr int kMostLooks = 20;
-  for (int i = 0; i < kMostLooks; ++i) {
+  constexpr int kMaxLooks = 20;
+  for (int i = 0; i < kMaxLooks; ++i) {
     if (std::optional<Snapshot> snapshot = Look(store, max_metadata_bytes).take()) return std::move(*snapshot);
     std::this_thread::sleep_for(std::chrono::milliseconds(i));
   }

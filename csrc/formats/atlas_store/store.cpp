@@ -15,7 +15,7 @@ using array_file::Array;
 using array_file::Column;
 using array_file::Reader;
 
-// Of each dataset that has the variable, its name.
+// Names of the datasets that have the variable.
 std::vector<std::string_view> names_with(const Metadata& metadata, uint32_t variable) {
   std::vector<std::string_view> names(metadata.n_numbers());
   for (uint32_t dataset = 0; dataset < names.size(); ++dataset) {
@@ -26,7 +26,7 @@ std::vector<std::string_view> names_with(const Metadata& metadata, uint32_t vari
 
 }  // namespace
 
-// The files of one variable, and where each dataset's array lies in them.
+// The files of one variable, and the location of each dataset's array in them.
 struct Store::Variable {
   std::unique_ptr<const Reader> reader;
   std::shared_ptr<const Column> column;
@@ -43,6 +43,16 @@ Store::Store(std::string path, const std::optional<Version>& expected, uint64_t 
 
 Store::~Store() {
   for (const auto& variable : variables_) delete variable.load();
+}
+
+std::string_view Store::dataset_name(int64_t dataset) const {
+  return metadata().dataset_name(static_cast<uint32_t>(dataset));
+}
+
+int64_t Store::find_dataset(std::string_view name) const {
+  const auto dataset = metadata().find_dataset(name);
+  if (!dataset) throw FieldError(cat("no dataset ", excerpt(name))).in_file(path_);
+  return *dataset;
 }
 
 std::unique_ptr<ColumnSlice> Store::slice(uint32_t number, std::span<const int64_t> datasets,
@@ -75,7 +85,7 @@ Array Store::array(uint32_t variable, uint32_t dataset) const {
 }
 
 array_file::Statistics Store::statistics(uint32_t variable) const {
-  // Those that are stale stay so until the record of their flush goes.
+  // Outdated statistics stay outdated until the record of their flush is removed.
   const bool is_stale = snapshot_.variables[variable].statistics_path.empty() && io::exists(intent_path(path_));
   array_file::Statistics found;
   if (!is_stale) found = array_file::read_statistics(base_path(variable));
@@ -126,9 +136,9 @@ std::unique_ptr<const Store::Variable> Store::open(uint32_t number) const {
   return variable;
 }
 
-// While a store is compacted its files change, and what they hold does not.
+// Compaction of a store changes its files but not their contents.
 std::unique_ptr<const Reader> Store::open_reader(uint32_t variable, array_file::Reading reading) const {
-  constexpr int kMostTries = 20;
+  constexpr int kMaxTries = 20;
   std::vector<array_file::LayerFile> layers = snapshot_.variables[variable].layers;
   for (int i = 1;; ++i) {
     try {
@@ -137,7 +147,7 @@ std::unique_ptr<const Reader> Store::open_reader(uint32_t variable, array_file::
       if (!is_current(path_, snapshot_)) fail_replaced();
       return reader;
     } catch (const IoError& error) {
-      if (error.code() != ENOENT || i == kMostTries) throw;
+      if (error.code() != ENOENT || i == kMaxTries) throw;
     }
     const Snapshot now = read_snapshot(path_, max_metadata_bytes_);
     if (!(now.version == version())) fail_replaced();

@@ -1,4 +1,4 @@
-// A store as it was when it was opened: its datasets, and columns of its variables.
+// Store as of when it was opened: its datasets, and columns of its variables.
 #pragma once
 
 #include <atomic>
@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "formats/array_file/read/column_slice.h"
@@ -16,45 +17,43 @@
 
 namespace atompack::atlas_store {
 
-using array_file::SliceRequest;
-
-// Files of variables are opened when they are first used; what a later flush added is not taken up: opening a variable
-// then is an error, and so is opening the store anew for a handle that saw it before. Const methods are thread-safe; in
-// a fork of the process that opened it they go on working.
-class Store {
+// Files of variables are opened on first use; additions by later flushes are ignored. If the store was written to
+// meanwhile, opening a variable is an error, and so is reopening the store for a handle with the earlier version. Const
+// methods are thread-safe, also in a fork of the process that opened it.
+class Store final : public ColumnSource {
  public:
-  // `expected`: what version() of an earlier handle said. Throws IoError, CorruptFileError, UnsupportedFormatError;
-  // FieldError if it is another version.
-  // `max_metadata_bytes`: of the metadata file, and of the footers of each variable.
+  // `expected`: version() of an earlier handle; FieldError if the version differs. Throws IoError, CorruptFileError,
+  // UnsupportedFormatError. `max_metadata_bytes`: limit on the metadata file, and on the footers of each variable.
   explicit Store(std::string path, const std::optional<Version>& expected = std::nullopt,
                  uint64_t max_metadata_bytes = array_file::kMaxMetadataBytes);
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
-  ~Store();
+  ~Store() override;
 
   const std::string& path() const { return path_; }
   const Version& version() const { return snapshot_.version; }
   const std::vector<std::string>& warnings() const { return snapshot_.warnings; }
 
-  // Its datasets are numbered from 0 on, none is left out.
+  // Its datasets are numbered consecutively from 0.
   const Metadata& metadata() const { return snapshot_.metadata; }
-  int64_t n_datasets() const { return metadata().n_numbers(); }
+  int64_t size() const override { return metadata().n_numbers(); }
+  std::string_view dataset_name(int64_t dataset) const override;
+  int64_t find_dataset(std::string_view name) const override;
 
-  // The same slice of one variable in each of these datasets, in any order, repeats allowed. Throws what is wrong with
-  // the variable's files, or with its array of one of these datasets.
+  size_t n_variables() const override { return metadata().n_variables(); }
+  std::string_view variable_name(uint32_t variable) const override { return metadata().variable_name(variable); }
+  ColumnType type_of(uint32_t variable) const override;
   std::unique_ptr<ColumnSlice> slice(uint32_t variable, std::span<const int64_t> datasets,
-                                     const SliceRequest& request) const;
-  // The type of a variable's values, for columns in which no dataset has any.
-  ColumnType type_of(uint32_t variable) const;
+                                     const SliceRequest& request) const override;
 
-  // The array as its file describes it. FieldError if the dataset has none.
+  // The array as described by its file. FieldError if the dataset has none.
   array_file::Array array(uint32_t variable, uint32_t dataset) const;
-  // The files of a variable, opened anew. FieldError where the store was written to since.
+  // Opens the files of a variable anew. FieldError if the store was written to since.
   std::unique_ptr<const array_file::Reader> open_reader(uint32_t variable, array_file::Reading reading) const;
-  // By dataset; also of datasets that were deleted since.
+  // By dataset, including deleted ones.
   array_file::Statistics statistics(uint32_t variable) const;
-  // For each of these datasets, in which of the blocks of the variable its first chunk lies: numbers that say nothing
-  // but equal or not. Empty arrays share one.
+  // For each of these datasets, an identifier of the block that holds its first chunk: only equality is meaningful.
+  // Empty arrays share one identifier.
   std::vector<int64_t> blocks(uint32_t variable, std::span<const int64_t> datasets) const;
 
  private:
@@ -69,7 +68,7 @@ class Store {
   std::string path_;
   uint64_t max_metadata_bytes_;
   Snapshot snapshot_;
-  // Without a lock: of two threads that open the same variable the first one's stays.
+  // Lock-free: if two threads open the same variable, the first one's result is kept.
   mutable std::vector<std::atomic<const Variable*>> variables_;
 };
 

@@ -8,7 +8,7 @@ namespace atompack::atlas_store {
 Verification::Verification(std::shared_ptr<const Store> store)
     : store_(std::move(store)), readers_(store_->metadata().n_variables()) {}
 
-// The store's own reader is not used: it is a mapping.
+// The store's own reader is not used, since it is a mapping.
 void Verification::check(uint32_t variable, uint32_t dataset) {
   const Metadata& metadata = store_->metadata();
   const std::string_view name = metadata.dataset_name(dataset);

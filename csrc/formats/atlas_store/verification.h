@@ -8,18 +8,18 @@
 
 namespace atompack::atlas_store {
 
-// Reads files by pread: one that is cut meanwhile is an error and nothing worse. For one thread at a time.
+// Reads files by pread: truncation during the pass is an error, not a signal. For one thread at a time.
 class Verification {
  public:
   explicit Verification(std::shared_ptr<const Store> store);
 
-  // Checks the array of one dataset: all that reading it would find. Throws what is wrong with it; FieldError if the
-  // dataset has none.
+  // Checks the array of one dataset for everything that reading it would report. Throws the error found; FieldError if
+  // the dataset has none.
   void check(uint32_t variable, uint32_t dataset);
 
  private:
   std::shared_ptr<const Store> store_;
-  std::vector<std::unique_ptr<const array_file::Reader>> readers_;  // by variable, as they are needed
+  std::vector<std::unique_ptr<const array_file::Reader>> readers_;  // by variable, created on demand
   array_file::DecodedBlock last_;
 };
 

@@ -18,7 +18,7 @@
 namespace atompack::atlas_store {
 namespace {
 
-constexpr unsigned kThreads = 8;  // of a flush: more than cores, since they wait for the disk
+constexpr unsigned kThreads = 8;  // for a flush: more than cores, since they wait for the disk
 
 using array_file::ArrayDefinition;
 using array_file::Box;
@@ -55,7 +55,7 @@ class Writer::Impl {
   void delete_dataset(std::string_view name);
   void flush();
   void compact();
-  // The store stays, though this writer made it.
+  // Keeps the store even though this writer created it.
   void keep() { made_store_ = false; }
   void abandon();
 
@@ -83,13 +83,13 @@ class Writer::Impl {
   const io::LockedFolder lock_;
   Form form_;
   Metadata metadata_;
-  bool changed_ = false;                                      // the metadata
-  bool made_store_ = false;                                   // by this writer, which did not flush since
+  bool changed_ = false;                                      // the metadata has changed
+  bool made_store_ = false;                                   // this writer created the store and has not flushed since
   std::vector<std::string> made_folders_;                     // of arrays
-  std::optional<io::FileVersion> seen_;                       // the metadata file, as this writer knows it
-  std::optional<Fingerprint> flushed_;                        // the same, as it left it
-  std::vector<std::unique_ptr<array_file::Writer>> writers_;  // by variable; those that were touched
-  std::optional<Flush> flush_;                                // before the writers, which it refers to, are gone
+  std::optional<io::FileVersion> seen_;                       // the metadata file as last seen by this writer
+  std::optional<Fingerprint> flushed_;                        // the metadata file as last written by this writer
+  std::vector<std::unique_ptr<array_file::Writer>> writers_;  // by variable; only those that were changed
+  std::optional<Flush> flush_;                                // destroyed before the writers, which it refers to
 };
 
 Writer::Impl::Impl(std::string store, Mode mode, WriterOptions options, io::FileSystem& files)
@@ -119,7 +119,7 @@ void Writer::Impl::begin_change() {
   flush_.reset();
 }
 
-// The original takes no lock. What it has written since would be lost.
+// The original takes no lock. Its changes since then would be lost.
 void Writer::Impl::check_alone() const {
   if (metadata_version(store_) == seen_) return;
   throw IoError(ESTALE, "another program has written to this store since it was opened for writing", store_);
@@ -186,7 +186,7 @@ void Writer::Impl::define_array(std::string_view dataset, const ArrayDefinition&
   const uint32_t variable = metadata_.add_variable(definition.name);
   if (metadata_.schema_number(number, variable)) throw FieldError("array: expected a new name, got one that exists");
   array_file::Writer& writer = open(variable, definition.name, true);
-  // What the metadata does not know of does not exist: a writer that died has left it.
+  // Arrays unknown to the metadata do not exist: they are left over from a writer that died.
   if (writer.contains(dataset)) writer.remove(dataset);
   writer.define(in_file);
   metadata_.add_array(number, {variable, metadata_.add_schema(schema_of(in_file, metadata_.codec))});
@@ -231,7 +231,7 @@ void Writer::Impl::delete_array(std::string_view dataset, std::string_view array
   changed_ = true;
 }
 
-// Every array file is opened before the first one changes.
+// All array files are opened before the first one changes.
 void Writer::Impl::delete_dataset(std::string_view name) {
   begin_change();
   const uint32_t number = dataset(name);
@@ -293,7 +293,7 @@ void Writer::Impl::abandon() {
 void Writer::Impl::compact() {
   flush();
   check_alone();
-  // Those that no dataset has any more too: what was deleted there would show through an array that is made anew.
+  // Includes arrays that no dataset has any more: deleted data would reappear under a new array of the same name.
   for (const std::string& name : io::folders_in(store_)) {
     if (!is_safe_array_name(name) || !io::exists(base_path(store_, name))) continue;
     open(metadata_.add_variable(name), name, false).compact();
@@ -302,7 +302,7 @@ void Writer::Impl::compact() {
 
 namespace {
 
-// Adds what the call was about to errors.
+// Adds the arguments of the call to errors.
 template <typename Action>
 auto about(const std::string& path, std::string_view dataset, std::string_view array, const Action& action) {
   try {

@@ -16,64 +16,65 @@
 
 namespace atompack::atlas_store {
 
-// create: no store is there yet; an empty one is at once. append: goes on with what is there, or creates it.
+// create: the store must not exist; an empty one is created at once. append: continues an existing store or creates
+// one.
 enum class Mode : uint8_t { create, append };
 
 struct WriterOptions {
-  std::optional<codec::Codec> codec = {};  // of new blocks; nothing: the store's own, for a new one zstd
+  std::optional<codec::Codec> codec = {};  // for new blocks; nullopt: the store's own, zstd for a new one
   Form form = Form::json;                  // of a new store's metadata file
   int level = 3;
   uint64_t block_bytes = uint64_t{8} << 20;
-  unsigned n_threads = 0;  // that compress; 0: as many as there are cores
+  unsigned n_threads = 0;  // for compression; 0: as many as there are cores
   uint64_t max_metadata_bytes = array_file::kMaxMetadataBytes;
   std::optional<uint64_t> max_unstored_bytes = {};  // see formats/array_file/layer/limits.h
 };
 
-// All changes are pending until a flush makes them visible, those of all variables together; a flush that is stopped
-// leaves the store as it was. One writer at a time; readers do not wait for it. For one thread at a time. A refused
-// call changes nothing. After an IoError of flush() it can be called again; other changes may have to wait until it is
-// done. In a forked child every call throws LockedError.
+// All changes are pending until a flush makes them visible, those of all variables together; an interrupted flush
+// leaves the store unchanged. One writer at a time; readers do not block. For one thread at a time. A refused call
+// changes nothing. After an IoError flush() can be called again; other changes may have to wait until it succeeds. In a
+// forked child every call throws LockedError.
 class Writer {
  public:
-  // Throws LockedError; IoError (EEXIST) where a store is to be created and one is there; CorruptFileError and
-  // UnsupportedFormatError for a store that cannot be read.
+  // Throws LockedError; IoError (EEXIST) if a store to be created exists; CorruptFileError and UnsupportedFormatError
+  // for an unreadable store.
   Writer(const std::string& path, Mode mode, const WriterOptions& options = {},
          io::FileSystem& files = io::real_file_system());
   Writer(const Writer&) = delete;
   Writer& operator=(const Writer&) = delete;
-  // What was not flushed is dropped.
+  // Drops changes that were not flushed.
   ~Writer();
 
-  // With what is pending, as all below.
+  // Includes pending changes, like all methods below.
   const Metadata& metadata() const;
 
   array_file::ArrayDefinition definition(std::string_view dataset, std::string_view array) const;
 
-  // FieldError for names that exist or may not be used, for datasets and arrays that do not exist, and for what
-  // array_file::Writer refuses. `definition.name` is the array's.
+  // FieldError for existing or invalid names, for missing datasets and arrays, and for errors of array_file::Writer.
+  // `definition.name` is the array's.
   void create_dataset(std::string_view name);
   void define_array(std::string_view dataset, const array_file::ArrayDefinition& definition);
   void write(std::string_view dataset, std::string_view array, const array_file::Box& box, Bytes numbers);
   void write(std::string_view dataset, std::string_view array, const array_file::Box& box,
              std::span<const std::string_view> texts);
-  // FieldError also for values that would not come back as they are: numbers that are not finite, in JSON; texts that
-  // read as moments; what is not UTF-8.
+  // FieldError also for values that would not be read back unchanged: non-finite numbers in JSON, strings that read as
+  // timestamps, and strings that are not UTF-8.
   void set_attribute(std::string_view dataset, std::string_view key, const AttributeValue& value);
   void delete_array(std::string_view dataset, std::string_view array);
   void delete_dataset(std::string_view name);
 
-  // As array_file::Writer has it.
+  // Like array_file::Writer::check_unstored().
   void check_unstored(std::string_view dataset, std::string_view array, const array_file::Box& box);
   void read(std::string_view dataset, std::string_view array, const array_file::Box& box, std::span<std::byte> out);
   void read(std::string_view dataset, std::string_view array, const array_file::Box& box, std::span<std::string> out);
 
-  // IoError (ESTALE) if a program that knows of no locks has written to the store meanwhile; nothing is changed then.
+  // IoError (ESTALE) if a program that takes no locks has written to the store meanwhile; nothing is changed then.
   void flush();
-  // Flushes, and makes one layer of each variable's.
+  // Flushes, and merges the layers of each variable into one.
   void compact();
 
-  // Drops what is pending, with the array files that were made for it, and the whole store if this writer made it and
-  // did not flush. No other call may follow.
+  // Drops pending changes and the array files created for them, and the whole store if this writer created it and did
+  // not flush. No other call may follow.
   void abandon();
 
  private:
@@ -81,7 +82,7 @@ class Writer {
   Impl& use() const;
 
   std::string path_;
-  int64_t owner_;  // the process that opened it
+  int64_t owner_;  // process that opened the store
   std::unique_ptr<Impl> impl_;
 };
 

@@ -5,10 +5,10 @@
 namespace atompack::atp {
 namespace {
 
-// Large enough to be worth a system call and waking a thread, small enough to stay in the cache between the copy into
-// it and the one out of it.
+// Large enough to justify a system call and waking a thread, small enough to stay in the cache between the copy into it
+// and the copy out of it.
 constexpr size_t kBlockBytes = 512 * 1024;
-constexpr size_t kKeptBytes = 8 * kBlockBytes;  // of a buffer that is used again
+constexpr size_t kKeptBytes = 8 * kBlockBytes;  // maximum capacity of a buffer that is reused
 
 }  // namespace
 
@@ -62,11 +62,11 @@ void AppendQueue::compress(Block& block) const {
   block.out.shrink(0);
   const std::byte* record = block.in.data();
   for (Record& known : block.records) {
-    const size_t most = codec::compressed_bound(codec_, known.record_bytes);
-    std::byte* const room = block.out.extend(most, kBlockBytes);
-    const size_t stored = codec::compress(codec_, level_, {record, known.record_bytes}, {room, most});
+    const size_t max_stored = codec::compressed_bound(codec_, known.record_bytes);
+    std::byte* const room = block.out.extend(max_stored, kBlockBytes);
+    const size_t stored = codec::compress(codec_, level_, {record, known.record_bytes}, {room, max_stored});
     known.stored_bytes = static_cast<uint32_t>(stored);
-    block.out.shrink(block.out.size() - (most - stored));
+    block.out.shrink(block.out.size() - (max_stored - stored));
     record += known.record_bytes;
   }
 }
@@ -99,13 +99,13 @@ void AppendQueue::cut(Block& block, uint64_t n_records) {
 
 void AppendQueue::roll_back(uint64_t size) {
   if (size >= n_added_) return;
-  const auto keep = [&](Block& block) {  // whether any of its records is left
+  const auto keep = [&](Block& block) {  // true if any of its records remains
     if (block.first + block.records.size() > size) cut(block, size > block.first ? size - block.first : 0);
     return !block.records.empty();
   };
   keep(open_);
   pipeline_.drop_newest(keep);
-  // Records that are appended are dropped only after all that are not, so no thread uses these.
+  // Tasks are dropped from the newest on, so if none is left no thread uses the entries.
   if (pipeline_.size() == 0 && size < entries_.size()) {
     end_ = entries_[size].offset;
     entries_.resize(size);

@@ -1,4 +1,4 @@
-// The queue of records that are compressed on threads and appended to a file in order.
+// Queue of records that are compressed on threads and appended to a file in order.
 #pragma once
 
 #include <cstdint>
@@ -12,25 +12,25 @@
 
 namespace atompack::atp {
 
-// Memory is bounded: adding records blocks while too many are in the queue. A failure of the file stops the queue and
-// is thrown by the next call that waits for it; no record is lost, and resume() tries again. For one caller at a time.
+// Memory is bounded: adding records blocks while too many are queued. A write error stops the queue and is thrown by
+// the next call that waits for it; no record is lost, and resume() tries again. For one caller at a time.
 class AppendQueue {
  public:
-  // Appends from `end` on. `n_threads` compress and write.
+  // Appends from offset `end` on, with `n_threads` compressing and writing.
   AppendQueue(io::WritableFile& file, codec::Codec codec, int level, uint64_t end, unsigned n_threads);
 
-  // Room for one more record, to be filled before the next call.
+  // Returns memory for one more record, to be filled before the next call.
   std::byte* add(uint32_t record_bytes, uint32_t n_atoms);
-  // Adds a record that is compressed already.
+  // Adds an already compressed record.
   void add_stored(Bytes stored, uint32_t record_bytes, uint32_t n_atoms);
 
   // Returns once all records are in the file (not durable yet).
   void drain();
 
-  // Forgets a failure, so that the next call tries again.
+  // Clears a write error, so that the next call tries again.
   void resume() { pipeline_.resume(); }
 
-  // The number of records since the last restart(), and their places after drain().
+  // The number of records since the last restart(); entries() are valid after drain().
   uint64_t size() const { return n_added_; }
   const std::vector<IndexEntry>& entries() const { return entries_; }
   uint64_t end() const { return end_; }
@@ -46,9 +46,9 @@ class AppendQueue {
     uint32_t record_bytes, stored_bytes, n_atoms;
   };
   struct Block {
-    bool is_coded = false;  // its records are added to `out`, as they are stored
-    uint64_t first = 0;     // the number of its first record
-    Buffer in, out;         // records as they were added, and as they are stored
+    bool is_coded = false;  // its records are compressed already and added to `out`
+    uint64_t first = 0;     // number of its first record
+    Buffer in, out;         // records as added, and as stored
     std::vector<Record> records;
   };
 
@@ -62,11 +62,11 @@ class AppendQueue {
   const codec::Codec codec_;
   const int level_;
   uint64_t n_added_ = 0;
-  Block open_;  // filled by the caller; no block is open while it has no records
-  // Of what is appended: used by the pipeline while tasks are in it, else by the caller.
+  Block open_;  // filled by the caller; a block without records is not open
+  // Entries of appended records: used by the pipeline while tasks are in it, otherwise by the caller.
   std::vector<IndexEntry> entries_;
   uint64_t end_;
-  OrderedPipeline<Block> pipeline_;  // the last member: its threads use the others
+  OrderedPipeline<Block> pipeline_;  // last member: its threads use the others
 };
 
 }  // namespace atompack::atp

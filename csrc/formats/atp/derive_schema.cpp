@@ -66,7 +66,7 @@ void SectionCollector::collect(int64_t index, Bytes record) {
   }
 }
 
-// A visitor does not see tags, and different ones may stand for the same type.
+// A visitor does not see tags, and several tags may stand for the same type.
 void SectionCollector::collect_undeclared(Bytes record) {
   ByteCursor cursor(record);
   const auto n_atoms = cursor.read_le<uint32_t>("atom count");
@@ -81,7 +81,8 @@ void SectionCollector::collect_undeclared(Bytes record) {
     const std::optional<FieldType> type = field_type(scope, section.key, section.tag);
     if (!type) throw InternalError("a section that passed its checks has no type");
     const auto shape = row_shape(traits_of(section.tag), type->level, section.payload.size(), n_atoms);
-    add(entry_for(scope, section.key, section.tag, *type, shape.value_or(Shape{})));  // tensors need none
+    // the shape of tensors is not needed
+    add(entry_for(scope, section.key, section.tag, *type, shape.value_or(Shape{})));
   }
 }
 

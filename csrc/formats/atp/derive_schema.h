@@ -1,4 +1,4 @@
-// The schema of records that exist already: found by looking at them.
+// Derivation of a schema from existing records.
 #pragma once
 
 #include "formats/atp/encoder.h"
@@ -9,13 +9,13 @@ namespace atompack::atp {
 // Adds the sections of records to a file's rules.
 class SectionCollector {
  public:
-  // `rules` is to be those of the file that the records go to. Throws FieldError if that holds other positions.
+  // `rules` are those of the file that the records are copied to. Throws FieldError if its positions differ in type.
   SectionCollector(const Reader& from, RecordRules& rules);
 
-  // Throws FieldError if a section is not like those before, CorruptFileError if the record or a value is damaged.
+  // Throws FieldError if a section conflicts with earlier ones, CorruptFileError if the record or a value is damaged.
   void collect(int64_t index, Bytes record);
 
-  // Puts what was collected into the rules.
+  // Adds the collected sections to the rules.
   void join();
 
  private:
@@ -26,10 +26,11 @@ class SectionCollector {
   const Reader& from_;
   RecordRules& rules_;
   SchemaUnion known_;
-  std::vector<bool> seen_;  // of the other file's declarations
+  std::vector<bool> seen_;  // per declaration of the other file
 };
 
-// The rules of a file that has records and no schema (release 0.2.x). Throws FieldError if its records disagree.
+// Derives the rules of a file that has records but no schema (release 0.2.x). Throws FieldError if its records
+// disagree.
 RecordRules derive_rules(const Reader& reader);
 
 }  // namespace atompack::atp

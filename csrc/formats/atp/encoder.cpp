@@ -10,10 +10,10 @@
 namespace atompack::atp {
 namespace {
 
-constexpr uint64_t kMost = std::numeric_limits<uint32_t>::max();  // of every size and count in the format
-constexpr uint64_t kMostSections = 65535;
+constexpr uint64_t kMax = std::numeric_limits<uint32_t>::max();  // maximum of every size and count in the format
+constexpr uint64_t kMaxSections = 65535;
 
-// The order in which builtins are written; properties follow, of atoms first, sorted by key.
+// Order in which builtin fields are written; properties follow, those of atoms first, sorted by key.
 constexpr std::array<std::string_view, 8> kBuiltinOrder{"charges", "cell", "energy", "forces",
                                                         "name",    "pbc",  "stress", "velocities"};
 
@@ -23,7 +23,7 @@ auto writing_place(const Column& column) {
   return std::tuple(column.scope, place, std::string_view(column.key));
 }
 
-// Row shape and level of a value as a schema sees it.
+// Level of a column in a schema.
 Level level_of(const Column& column) {
   if (column.scope != Scope::builtin) return column.scope == Scope::atom_property ? Level::atom : Level::molecule;
   if (const BuiltinField* const builtin = find_builtin(column.key)) return builtin->level;
@@ -49,12 +49,12 @@ std::string words_for(const Value& value, const Shape& row_shape) {
   return "?";
 }
 
-// An array without values may have dimensions of any size.
+// Dimensions of an array without values may otherwise be arbitrarily large.
 void check_dims(const Shape& row_shape) {
-  uint64_t most = 1;
+  uint64_t product = 1;
   for (const int64_t dim : row_shape.dims()) {
     const auto size = static_cast<uint64_t>(std::max(dim, int64_t{1}));
-    if (size > kMost || __builtin_mul_overflow(most, size, &most) || most > kMost) {
+    if (size > kMax || __builtin_mul_overflow(product, size, &product) || product > kMax) {
       throw FieldError(cat("shape: the format has no dimensions like those of ", row_shape));
     }
   }
@@ -129,7 +129,7 @@ Encoder::Encoder(const Columns& columns, codec::Codec codec, RecordRules& rules)
 
 uint32_t Encoder::n_atoms(int64_t i) const { return static_cast<uint32_t>(atoms_of(row(i))); }
 
-// ptr and rows stay inside; everything else relies on it.
+// Checks that ptr and rows are in range; all other code relies on it.
 void Encoder::check_rows() const {
   const auto& ptr = columns_.ptr;
   if (ptr.empty() || ptr.front() != 0) throw FieldError("ptr: expected to start with 0");
@@ -160,11 +160,11 @@ void Encoder::check_structure(RecordRules& rules) const {
         .at_field("positions");
   }
   rules.positions = dtype;
-  if (dtype == DType::float64) rules.format = 3;  // settled rules are of that format already
+  if (dtype == DType::float64) rules.format = 3;  // fixed rules have that format already
 }
 
 void Encoder::check_numbers() const {
-  constexpr int64_t kMostNumber = 255;
+  constexpr int64_t kMaxNumber = 255;
   const std::byte* const numbers = columns_.numbers.data.data();
   if (columns_.numbers.dtype != DType::int64) throw InternalError("atomic numbers come as int64");
   for (int64_t i = 0; i < size(); ++i) {
@@ -172,18 +172,18 @@ void Encoder::check_numbers() const {
     const auto n = static_cast<size_t>(atoms_of(row(i)));
     uint64_t bits = 0;
     for (size_t k = first; k < first + n; ++k) bits |= load_le<uint64_t>(numbers + 8 * k);
-    if (bits <= kMostNumber) continue;
+    if (bits <= kMaxNumber) continue;
     for (size_t k = first; k < first + n; ++k) {
       const auto number = load_le<int64_t>(numbers + 8 * k);
-      if (number >= 0 && number <= kMostNumber) continue;
+      if (number >= 0 && number <= kMaxNumber) continue;
       throw FieldError(cat("atomic number: expected 0 to 255, got ", number)).at_field("atomic_numbers").at_molecule(i);
     }
   }
 }
 
 void Encoder::check_column(const Column& column) const {
-  if (column.key.size() > kLongestKey) {
-    throw FieldError(cat("key: expected at most ", kLongestKey, " bytes, got ", column.key.size()));
+  if (column.key.size() > kMaxKeyBytes) {
+    throw FieldError(cat("key: expected at most ", kMaxKeyBytes, " bytes, got ", column.key.size()));
   }
   if (column.scope != Scope::builtin && column.key == "stress") {
     throw FieldError("key: the format keeps this name to itself, no property can have it");
@@ -201,7 +201,7 @@ void Encoder::check_column(const Column& column) const {
   }
 }
 
-// Nothing if no molecule has it.
+// Returns nullopt if no molecule has the field.
 std::optional<Encoder::Section> Encoder::section_of(const Column& column, SchemaUnion& known) const {
   const Level level = level_of(column);
   std::optional<Section> section;
@@ -218,7 +218,7 @@ std::optional<Encoder::Section> Encoder::section_of(const Column& column, Schema
     try {
       if (column.stacked) {
         add(*column.stacked, without_first(column.stacked->shape));
-        return section;  // all rows are alike
+        return section;  // all rows have the same type and shape
       }
       const Value& value = column.each[at];
       if (column.scope == Scope::builtin && value.kind == ValueKind::none) continue;
@@ -266,8 +266,8 @@ void Encoder::check_scopes() const {
 
 void Encoder::check_sizes(codec::Codec codec) {
   const uint64_t position_bytes = 3 * item_bytes(columns_.positions.dtype);
-  if (sections_.size() > kMostSections) {
-    throw FieldError(cat("fields: expected at most ", kMostSections, ", got ", sections_.size()));
+  if (sections_.size() > kMaxSections) {
+    throw FieldError(cat("fields: expected at most ", kMaxSections, ", got ", sections_.size()));
   }
   for (int64_t i = 0; i < size(); ++i) {
     const auto n = static_cast<uint64_t>(atoms_of(row(i)));
@@ -277,7 +277,7 @@ void Encoder::check_sizes(codec::Codec codec) {
       bytes += section.head.size() + 4 + payload_bytes(section, row(i));
     }
     try {
-      if (n > kMost || bytes > kMost || codec::compressed_bound(codec, bytes) > kMost) {
+      if (n > kMax || bytes > kMax || codec::compressed_bound(codec, bytes) > kMax) {
         throw FieldError(cat("record: expected less than 4 GiB, got ", bytes, " bytes"));
       }
     } catch (DataError& error) {
@@ -331,7 +331,7 @@ void Encoder::encode(int64_t i, std::byte* out) const {
   std::byte* at = store_le(out, static_cast<uint32_t>(n));
   at = store(at, columns_.positions.data.subspan(first * position_bytes, n * position_bytes));
   const std::byte* const numbers = columns_.numbers.data.data() + 8 * first;
-  for (uint64_t k = 0; k < n; ++k) *at++ = numbers[8 * k];  // the lowest byte: all are below 256
+  for (uint64_t k = 0; k < n; ++k) *at++ = numbers[8 * k];  // the lowest byte: all numbers are below 256
   std::byte* const count_at = at;
   at += sizeof(uint16_t);
   uint16_t count = 0;

@@ -1,4 +1,4 @@
-// Makes records out of columns; FORMAT.md#record.
+// Encoder of columns as records; FORMAT.md#record.
 #pragma once
 
 #include <optional>
@@ -11,29 +11,29 @@
 
 namespace atompack::atp {
 
-// What all records of a file have in common.
+// Properties common to all records of a file.
 struct RecordRules {
-  bool settled = false;  // by molecules that are in the file; until then the next call settles it
+  bool settled = false;  // by molecules in the file; until then by the next call
   uint32_t format = 2;
-  std::optional<DType> positions;  // of the schema's, once there is one
+  std::optional<DType> positions;  // type in the schema, once there is one
   Schema schema;
 };
 
-// Molecules of one call, checked against the file's rules and those of the call so far. Keeps views of the columns.
+// Molecules of one call, checked against the file's rules and against each other. Keeps views of the columns.
 class Encoder {
  public:
-  // Adds to the rules. Throws FieldError, naming key, types and molecule (counted within these columns), if they do
-  // not fit; nothing is encoded before all of them have passed.
+  // Adds to the rules. Throws FieldError, naming key, types and molecule (counted within these columns), if they do not
+  // fit; all molecules are checked before any is encoded.
   Encoder(const Columns& columns, codec::Codec codec, RecordRules& rules);
 
   int64_t size() const { return static_cast<int64_t>(record_bytes_.size()); }
   uint32_t n_atoms(int64_t i) const;
   uint64_t record_bytes(int64_t i) const { return record_bytes_[static_cast<size_t>(i)]; }
-  // Fills record_bytes(i) bytes.
+  // Writes record_bytes(i) bytes to `out`.
   void encode(int64_t i, std::byte* out) const;
 
  private:
-  // A column as it becomes a section of each record.
+  // A column as a section of each record.
   struct Section {
     const Column* column;
     Level level;

@@ -22,7 +22,7 @@ void check_magic_and_version(Bytes slot) {
   }
 }
 
-// Both absent, or a range behind the data start and inside the file.
+// Either both are 0, or the range is after the data start and inside the file.
 void check_range(const char* what, uint64_t offset, uint64_t length, uint64_t data_start, uint64_t file_size) {
   if (offset == 0 && length == 0) return;
   if (offset < data_start || offset > file_size || length == 0 || length > file_size - offset) {
@@ -36,7 +36,7 @@ bool index_agrees_with_count(const Header& header) {
   if (header.index_length < IndexEntry::kFirstAt) return false;
   const uint64_t entries_length = header.index_length - IndexEntry::kFirstAt;
   return entries_length % IndexEntry::kEncodedSize == 0 &&
-         entries_length / IndexEntry::kEncodedSize == header.n_molecules;  // the product could overflow
+         entries_length / IndexEntry::kEncodedSize == header.n_molecules;  // a product could overflow
 }
 
 void check_ranges(const Header& header, uint64_t file_size) {
@@ -114,7 +114,7 @@ void check_record_format(const Header& header) {
 Header choose_header(Bytes slots, uint64_t file_size) {
   constexpr size_t kBoth = 2 * Header::kEncodedSize;
   if (slots.size() < kBoth) throw CorruptFileError(cat("header: expected ", kBoth, " bytes, got ", slots.size()), 0);
-  check_magic_and_version(slots);  // of slot A, whatever slot B holds
+  check_magic_and_version(slots);  // of slot A, whatever slot B contains
 
   std::array<std::optional<Header>, 2> valid;
   std::array<std::string, 2> why;

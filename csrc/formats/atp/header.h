@@ -1,4 +1,4 @@
-// The two header slots of an .atp file; layout in FORMAT.md#header.
+// Header slots of an .atp file; layout in FORMAT.md#header.
 #pragma once
 
 #include <algorithm>
@@ -28,12 +28,12 @@ struct Header {
   uint64_t schema_offset = 0;
   uint64_t schema_length = 0;
 
-  // All that the header names lies before this offset; what follows is no part of the data set.
+  // End of the committed data; bytes from here on are not part of the dataset.
   uint64_t committed_end() const {
     return std::max({data_start, schema_offset + schema_length, index_offset + index_length});
   }
 
-  // Where this generation's slot lies.
+  // Offset of this generation's slot.
   uint64_t slot_offset() const { return generation % 2 == 0 ? 0 : kEncodedSize; }
 
   // Throws CorruptFileError if the slot is not valid for a file of this size.
@@ -41,14 +41,14 @@ struct Header {
   std::array<std::byte, kEncodedSize> encode() const;
 };
 
-// The newest valid slot of the two, checked as FORMAT.md#which-slot-counts says. `slots` are the first 8192 bytes,
-// or fewer where the file is shorter.
+// Returns the newest valid slot, checked as described in FORMAT.md#which-slot-counts. `slots` are the first 8192 bytes,
+// or fewer if the file is shorter.
 Header choose_header(Bytes slots, uint64_t file_size);
 
 // Throws UnsupportedFormatError for record formats other than 2 and 3.
 void check_record_format(const Header& header);
 
-// One generation of one file: what a data set goes on reading while a writer appends.
+// One generation of one file, which a dataset keeps reading while a writer appends.
 struct Snapshot {
   io::FileIdentity identity;
   Header header;

@@ -1,4 +1,4 @@
-// Index entries; FORMAT.md#index. They stay in the mapping and are checked when they are used.
+// Index entries; FORMAT.md#index. They remain in the mapping and are checked on use.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@ namespace atompack::atp {
 
 struct IndexEntry {
   static constexpr uint64_t kEncodedSize = 20;
-  static constexpr uint64_t kFirstAt = 8;  // behind the count
+  static constexpr uint64_t kFirstAt = 8;  // after the count
 
   uint64_t offset;
   uint32_t stored_bytes;
@@ -28,7 +28,7 @@ struct IndexEntry {
     return offset >= data_start && offset <= committed_end && stored_bytes <= committed_end - offset;
   }
 
-  // Throws CorruptFileError unless the record lies between the bounds.
+  // Throws CorruptFileError unless the record is within these bounds.
   void validate(uint64_t data_start, uint64_t committed_end) const {
     if (!lies_between(data_start, committed_end)) {
       throw CorruptFileError(cat("index entry: expected a record between ", data_start, " and ", committed_end,

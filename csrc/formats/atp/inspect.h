@@ -9,24 +9,24 @@
 
 namespace atompack::atp {
 
-// One slot on its own: its header, or what is wrong with it.
+// One slot by itself: its header, or the error in it.
 struct SlotState {
   std::optional<Header> header;
   std::string problem;
 };
 
-// Slots A and B of a file, however broken; throws IoError alone.
+// Slots A and B of a file, however damaged; throws only IoError.
 std::array<SlotState, 2> describe_slots(const std::string& path);
 
-// Sums over the index entries of one generation. Of entries that point out of the file only the atoms count.
+// Sums over the index entries of one generation. Entries that point outside the file count only towards the atoms.
 struct SpaceUse {
   uint64_t schema_bytes = 0;
   uint64_t index_bytes = 0;
   uint64_t n_atoms = 0;
-  uint64_t stored_bytes = 0;   // of the records, as they lie in the file
-  uint64_t decoded_bytes = 0;  // of the records, as the index gives it
-  uint64_t record_area = 0;    // from the data start to the commit's end, less its schema and index
-  // What older commits left behind; absent where records lie over one another.
+  uint64_t stored_bytes = 0;   // stored size of the records
+  uint64_t decoded_bytes = 0;  // decoded size of the records, by the index
+  uint64_t record_area = 0;    // from the data start to the end of the commit, without its schema and index
+  // Bytes that no commit refers to any more; nullopt if records overlap.
   std::optional<uint64_t> dead_bytes() const {
     return stored_bytes > record_area ? std::nullopt : std::optional(record_area - stored_bytes);
   }

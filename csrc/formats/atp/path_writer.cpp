@@ -14,11 +14,11 @@
 namespace atompack::atp {
 namespace {
 
-// The caller's thread copies records together meanwhile, so one is enough where there is nothing to compress.
+// The caller's thread copies records meanwhile, so one thread is enough without compression.
 unsigned threads_for(codec::Codec codec, unsigned n_threads) {
-  constexpr unsigned kMost = 16;
+  constexpr unsigned kMax = 16;
   if (codec == codec::Codec::none) return 1;
-  return n_threads > 0 ? n_threads : std::clamp(std::thread::hardware_concurrency(), 1U, kMost);
+  return n_threads > 0 ? n_threads : std::clamp(std::thread::hardware_concurrency(), 1U, kMax);
 }
 
 uint64_t slot_of(const Header& header, const io::WritableFile& file) {
@@ -27,7 +27,7 @@ uint64_t slot_of(const Header& header, const io::WritableFile& file) {
   try {
     return Header::decode(slot, file.size()).generation == header.generation ? 0 : Header::kEncodedSize;
   } catch (const DataError&) {
-    return Header::kEncodedSize;  // slot A is damaged, so it was the other one that was chosen
+    return Header::kEncodedSize;  // slot A is damaged, so slot B was chosen
   }
 }
 
@@ -42,7 +42,7 @@ WriterState take_up(const io::LockedFile& file) {
     state.rules = derive_rules(Reader(path, snapshot, {}));
     return state;
   }
-  std::vector<std::byte> blob(header.schema_length);  // take_snapshot() has decoded it: it is no empty promise
+  std::vector<std::byte> blob(header.schema_length);  // bounded: take_snapshot() has decoded it
   file.read_at(header.schema_offset, blob);
   state.rules.schema = decode_schema(blob, header);
   state.rules.positions = state.rules.schema.positions;
@@ -109,7 +109,7 @@ void PathWriter::append(std::optional<codec::Codec> codec, int level) {
     throw FieldError(cat("codec: expected ", name_of(state.header.codec), " as in the file, got ", name_of(*codec)))
         .in_file(path_);
   }
-  // A header tells the level of zstd alone.
+  // A header stores the level of zstd only.
   const bool use_given = codec || state.header.codec != codec::Codec::zstd;
   if (use_given) codec::check_level(state.header.codec, level);
   start(std::move(state), use_given ? level : state.header.level);
@@ -155,7 +155,7 @@ void PathWriter::commit(bool publish) {
 void PathWriter::commit_now(bool publish) {
   if (writer_->has_news() || !has_commit()) writer_->commit();
   if (!publish || file_->is_published()) return;
-  file_->publish(replaced_ != nullptr);  // a file that came since belongs to somebody else
+  file_->publish(replaced_ != nullptr);  // a file created meanwhile belongs to someone else
   replaced_.reset();
 }
 

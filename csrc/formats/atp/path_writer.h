@@ -1,4 +1,4 @@
-// A writer by path: opens, locks and publishes the file that it writes.
+// Writer by path: opens, locks and publishes the file that it writes.
 #pragma once
 
 #include <memory>
@@ -11,36 +11,36 @@
 
 namespace atompack::atp {
 
-// create: nothing stands at the path; an empty file does at once. replace: a new file takes the name with the first
-// commit, from what stood there when it was opened, and from nothing else. append: goes on with what is there, or
-// creates it.
+// create: the path must not exist; an empty file is created at once. replace: the first commit publishes a new file in
+// place of the one that existed when the writer was opened, and of no other. append: continues an existing file or
+// creates one.
 enum class OpenMode : uint8_t { create, replace, append };
 
-// Thread-safe: one call after the other. In a forked child every call fails, and the parent's file is left alone.
+// Thread-safe: calls are serialized. In a forked child every call fails and the parent's file is not touched.
 class PathWriter {
  public:
-  // `codec` absent: the file's own when appending (with its level), else none. At most `n_threads` compress; 0: as many
-  // as there are cores, up to 16.
+  // `codec` nullopt: the file's own when appending (with its level), otherwise none. `n_threads`: maximum number of
+  // compression threads; 0: one per core, at most 16.
   PathWriter(const std::string& path, OpenMode mode, std::optional<codec::Codec> codec, int level,
              unsigned n_threads = 0);
   PathWriter(const PathWriter&) = delete;
   PathWriter& operator=(const PathWriter&) = delete;
-  // What was not committed is dropped.
+  // Drops uncommitted records.
   ~PathWriter();
 
   void write(std::span<const Columns> runs);
   void copy(const Reader& from, std::span<const int64_t> indices);
-  // Commits what is new, if anything is. `publish` false: a file that has no name yet gets none.
+  // Commits new records, if any. `publish` false: an unpublished file stays unpublished.
   void commit(bool publish);
-  // Commits, and lets the file go.
+  // Commits, and releases the file.
   void close();
-  // Lets the file go as it was at the last commit. One that this writer created and never committed is removed.
+  // Releases the file as of the last commit. A file that this writer created and never committed to is removed.
   void discard();
 
   bool is_open() const { return writer_ != nullptr; }
   uint64_t n_molecules() const;
   codec::Codec codec() const;
-  // Where the file can be read now: not under its own name before it is published.
+  // Current path of the file: a hidden name before it is published.
   std::string present_path() const;
 
  private:
@@ -57,10 +57,10 @@ class PathWriter {
   const int64_t owner_;
   const unsigned n_threads_;
   mutable std::mutex mutex_;
-  std::unique_ptr<io::LockedFile> replaced_;  // kept locked until it is gone
+  std::unique_ptr<io::LockedFile> replaced_;  // kept locked until it is replaced
   std::unique_ptr<io::LockedFile> file_;
   std::unique_ptr<Writer> writer_;
-  bool created_ = false;  // by this writer, under its own name
+  bool created_ = false;  // by this writer, under its final name
 };
 
 }  // namespace atompack::atp

@@ -9,19 +9,19 @@
 namespace atompack::atp {
 namespace {
 
-// The number of a file that was replaced may be given to a later one. A file's generations only grow, and a generation
-// has one header.
+// The inode number of a replaced file may be reused. Generations of a file only increase, and each generation has one
+// header.
 bool may_hold(int fd, const std::string& path, const Header& header) {
   std::array<std::byte, 2 * Header::kEncodedSize> slots{};
   const size_t got = io::read_at(fd, 0, slots, path);
   const uint64_t size = io::identify(fd, path).size;
-  if (size < header.committed_end()) return true;  // it was cut, which reading reports
+  if (size < header.committed_end()) return true;  // truncated, which reading reports
   try {
     const Header now = choose_header(Bytes(slots).first(got), size);
     return now.generation > header.generation ||
            (now.generation == header.generation && now.encode() == header.encode());
   } catch (const DataError&) {
-    return true;  // damaged since; the snapshot knows what is in the file
+    return true;  // damaged since; the snapshot still describes the file
   }
 }
 
@@ -83,20 +83,20 @@ Bytes Reader::stored(const IndexEntry& entry) const {
   return pieces_->read(entry.offset, entry.stored_bytes, buffer);
 }
 
-// Records do not lie over one another; if they did, looking at each could take a time that grows with the square of
-// the file. Twice its bytes leave room for a damaged entry.
+// Records do not overlap; if they did, reading all of them could take time quadratic in the file size. Twice the file's
+// bytes leaves room for a damaged entry.
 void Reader::check_overlap() const {
-  const uint64_t most = 2 * (header_.committed_end() - header_.data_start);
+  const uint64_t limit = 2 * (header_.committed_end() - header_.data_start);
   uint64_t stored = 0;
   for (int64_t i = 0; i < size(); ++i) {
     const IndexEntry found = entry(i);
     if (found.lies_between(header_.data_start, header_.committed_end())) stored += found.stored_bytes;
-    if (stored > most) throw CorruptFileError("index: records lie over one another", header_.index_offset);
+    if (stored > limit) throw CorruptFileError("index: records lie over one another", header_.index_offset);
   }
 }
 
-// Slots make room in a batch for values that are absent, so large ones must be borne out: each by a record that can
-// hold it, all together by all records.
+// Absent values take memory in a batch, so large slots must be justified: each by a record that can hold it, all
+// together by the sum of the records.
 void Reader::check_slots() const {
   constexpr uint64_t kSmall = 64 * 1024;
   uint64_t total = 0;
@@ -125,7 +125,7 @@ void Reader::check_slots() const {
   throw CorruptFileError(cat("schema slot bytes: the longest record holds ", longest, ", got ", largest)).at_field(key);
 }
 
-// Of a record that no batch can hold because its entry is damaged: 0.
+// Decoded size of a record; 0 if its entry is damaged, since no batch can include it.
 uint64_t Reader::sound_bytes(int64_t index) const {
   try {
     return static_cast<uint64_t>(extent(index).decoded_bytes);
@@ -137,7 +137,7 @@ uint64_t Reader::sound_bytes(int64_t index) const {
 IndexEntry Reader::entry(int64_t index) const {
   const uint64_t at =
       header_.index_offset + IndexEntry::kFirstAt + static_cast<uint64_t>(index) * IndexEntry::kEncodedSize;
-  // Inside: the header's ranges agree with its count.
+  // In range: the header's ranges agree with its count.
   if (file_) return IndexEntry::decode(file_->bytes().data() + at);
   constexpr uint64_t kAhead = 4096;
   thread_local io::PieceBuffer buffer;
@@ -153,8 +153,8 @@ MoleculeExtent Reader::extent(int64_t index) const {
       throw CorruptFileError(cat("index entry: ", found.stored_bytes, " stored bytes (", name_of(header_.codec),
                                  ") hold at most ", bound, ", got an uncompressed size of ", found.decoded_bytes));
     }
-    if (const uint64_t least = decoder_->least_bytes(found.n_atoms); least > found.decoded_bytes) {
-      throw CorruptFileError(cat("index entry: a record of ", found.n_atoms, " atoms takes at least ", least,
+    if (const uint64_t needed = decoder_->min_bytes(found.n_atoms); needed > found.decoded_bytes) {
+      throw CorruptFileError(cat("index entry: a record of ", found.n_atoms, " atoms takes at least ", needed,
                                  " bytes, got ", found.decoded_bytes));
     }
   } catch (DataError& error) {
@@ -166,12 +166,12 @@ MoleculeExtent Reader::extent(int64_t index) const {
 
 void Reader::prefetch(int64_t index) const {
   constexpr uint32_t kLine = 64;
-  constexpr uint32_t kMost = 4096;  // the hardware follows a longer run by itself
+  constexpr uint32_t kMax = 4096;  // the hardware prefetcher continues a longer run by itself
   if (!file_) return;
   const IndexEntry found = entry(index);
   if (!found.lies_between(header_.data_start, header_.committed_end())) return;
   const std::byte* const first = file_->bytes().data() + found.offset;
-  for (uint32_t at = 0; at < std::min(found.stored_bytes, kMost); at += kLine) __builtin_prefetch(first + at);
+  for (uint32_t at = 0; at < std::min(found.stored_bytes, kMax); at += kLine) __builtin_prefetch(first + at);
 }
 
 uint64_t Reader::bound_of(const IndexEntry& entry) const {
@@ -186,7 +186,7 @@ uint64_t Reader::bound_of(const IndexEntry& entry) const {
 Bytes Reader::decode(int64_t index, std::span<std::byte> scratch) const {
   const IndexEntry found = entry(index);
   try {
-    // Again, since extent(): the mapping shows what others write to the file.
+    // Checked again since extent(): the mapping shows what others write to the file.
     found.validate(header_.data_start, header_.committed_end());
     if (header_.codec == codec::Codec::none && file_) return stored(found);
     if (header_.codec == codec::Codec::none) {

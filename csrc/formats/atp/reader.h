@@ -1,4 +1,4 @@
-// Reads one generation of one .atp file.
+// Reader of one generation of one .atp file.
 #pragma once
 
 #include <memory>
@@ -19,12 +19,12 @@ struct ReadOptions {
   bool populate = false;
 };
 
-// The file stays mapped, or open where it is read by pread (Access::read): then records are views until the thread
-// asks for the next one. Nothing is read at opening but the schema (files without one are scanned once).
-// Thread-safe: immutable after construction.
+// The file stays mapped, or open if it is read by pread (Access::read): records are then views that are valid until the
+// thread reads the next one. Opening reads only the schema (files without one are scanned once). Thread-safe: immutable
+// after construction.
 class Reader final : public MoleculeSource {
  public:
-  // Fails with IoError (ESTALE) if another file stands at the path than the snapshot was taken of.
+  // Throws IoError (ESTALE) if the file at the path is not the one of the snapshot.
   Reader(std::string path, const Snapshot& snapshot, const ReadOptions& options);
 
   int64_t size() const override { return static_cast<int64_t>(header_.n_molecules); }
@@ -41,7 +41,7 @@ class Reader final : public MoleculeSource {
   const std::string& path() const { return path_; }
   const Header& header() const { return header_; }
   const Schema& stored_schema() const { return stored_schema_; }
-  // The record as it lies in the file; extent() has checked where.
+  // The record as stored; extent() has checked its range.
   Bytes stored(int64_t index) const { return stored(entry(index)); }
 
  private:
@@ -57,15 +57,14 @@ class Reader final : public MoleculeSource {
 
   std::string path_;
   Header header_;
-  std::optional<io::MappedFile> file_;  // either of the two
+  std::optional<io::MappedFile> file_;  // exactly one of the two is set
   std::optional<io::PieceReader> pieces_;
   Schema stored_schema_;
   std::unique_ptr<const RecordDecoder> decoder_;
   MoleculeSchema schema_;
 };
 
-// Opens the file that the snapshot was taken of: IoError (ESTALE) if another stands there, CorruptFileError if it
-// shrank.
+// Opens the file of the snapshot: IoError (ESTALE) if another file is at the path, CorruptFileError if it shrank.
 io::UniqueFd open_snapshot(const std::string& path, const Snapshot& snapshot);
 
 // Calls use(entry) for each entry of the index, in order.
@@ -79,7 +78,7 @@ void for_each_entry(const io::PieceReader& file, const Header& header, Use use) 
   }
 }
 
-// The atom counts of the index, without reading a record; `out` has size() places.
+// Reads the atom counts from the index, without reading a record; `out` has size() elements.
 void read_atom_counts(const std::string& path, const Snapshot& snapshot, std::span<int64_t> out);
 
 }  // namespace atompack::atp

@@ -10,7 +10,7 @@
 namespace atompack::atp {
 namespace {
 
-constexpr uint64_t kMostBytes = uint64_t{1} << 62;
+constexpr uint64_t kMaxBytes = uint64_t{1} << 62;
 
 std::string section_header(const SchemaEntry& entry) {
   std::string header;
@@ -21,7 +21,7 @@ std::string section_header(const SchemaEntry& entry) {
   return header;
 }
 
-// Row shape as far as the schema settles it.
+// Row shape, if the schema determines it.
 std::optional<Shape> declared_shape(const SchemaEntry& entry) {
   const TagTraits& traits = traits_of(entry.tag);
   if (traits.form == Form::tensor) return std::nullopt;
@@ -31,7 +31,7 @@ std::optional<Shape> declared_shape(const SchemaEntry& entry) {
   return row_shape(traits, Level::molecule, *entry.slot_bytes, 0);
 }
 
-// rank, dimensions, values: FORMAT.md#type-tags.
+// Rank, dimensions, values: FORMAT.md#type-tags.
 Bytes read_tensor(FieldView& view, const TagTraits& traits, Bytes payload, uint64_t n_atoms) {
   ByteCursor cursor(payload);
   const auto rank = cursor.read_le<uint8_t>("tensor rank");
@@ -39,7 +39,7 @@ Bytes read_tensor(FieldView& view, const TagTraits& traits, Bytes payload, uint6
     throw CorruptFileError(cat("tensor rank: expected at most ", Shape::kMaxRank, ", got ", int{rank}));
   const bool per_atom = view.type.level == Level::atom;
   if (per_atom && rank == 0) throw CorruptFileError("tensor rank: a value for each atom needs at least 1, got 0");
-  uint64_t most_bytes = traits.element_bytes;  // as if no dimension were 0: no product of some of them may overflow
+  uint64_t max_bytes = traits.element_bytes;  // zero dimensions count as 1: no product of some of them may overflow
   bool empty = false;
   for (int i = 0; i < rank; ++i) {
     const auto dim = cursor.read_le<uint32_t>("tensor dimension");
@@ -49,19 +49,19 @@ Bytes read_tensor(FieldView& view, const TagTraits& traits, Bytes payload, uint6
     } else {
       view.row_shape.push_back(dim);
     }
-    most_bytes = checked_mul(most_bytes, std::max(dim, 1U), "tensor size");
+    max_bytes = checked_mul(max_bytes, std::max(dim, 1U), "tensor size");
   }
-  if (most_bytes > kMostBytes) {
-    throw CorruptFileError(cat("tensor size: dimensions of ", most_bytes, " bytes are too large"));
+  if (max_bytes > kMaxBytes) {
+    throw CorruptFileError(cat("tensor size: dimensions of ", max_bytes, " bytes are too large"));
   }
-  const uint64_t bytes = empty ? 0 : most_bytes;
+  const uint64_t bytes = empty ? 0 : max_bytes;
   if (cursor.remaining() != bytes) {
     throw CorruptFileError(cat("tensor values: expected ", bytes, " bytes, got ", cursor.remaining()));
   }
   return cursor.take(bytes, "tensor values");
 }
 
-// Finds the row shape; returns the values of a payload. Throws what is wrong with it.
+// Sets the row shape; returns the values of a payload. Throws on errors.
 Bytes read_value(FieldView& view, uint8_t tag, Bytes payload, uint64_t n_atoms) {
   const TagTraits& traits = traits_of(tag);
   if (traits.form == Form::tensor) return read_tensor(view, traits, payload, n_atoms);
@@ -75,7 +75,8 @@ Bytes read_value(FieldView& view, uint8_t tag, Bytes payload, uint64_t n_atoms) 
   return payload;
 }
 
-// A damaged builtin spoils its molecule; a damaged property only itself. Offsets count from the payload until here.
+// Damage to a builtin field is an error of its molecule; damage to a property is passed on as a fault of that field.
+// Offsets of errors count from the payload until here.
 void hand_on(FieldView& view, CorruptFileError& error, uint64_t payload_at, MoleculeVisitor& visitor) {
   error.at_field(std::string(view.key)).at_offset(0).shift_offset(payload_at);
   if (view.scope == Scope::builtin) throw error;
@@ -119,7 +120,7 @@ RecordDecoder::RecordDecoder(const Schema& schema) : entries_(schema.entries) {
   for (size_t i = 0; i < expected_.size(); ++i) expected_[i].view.key = entries_[i].key;
 }
 
-uint64_t RecordDecoder::least_bytes(uint64_t n_atoms) const {
+uint64_t RecordDecoder::min_bytes(uint64_t n_atoms) const {
   return 6 + n_atoms * (3 * item_bytes(declared_.positions) + 1);  // n_atoms < 2^32: no overflow
 }
 
@@ -138,7 +139,7 @@ void RecordDecoder::visit(Bytes record, uint64_t indexed_atoms, MoleculeVisitor&
   for (int i = 0; i < n_sections; ++i) visit_section(cursor, record, n_atoms, guess, visitor);
 }
 
-// Sections mostly follow one another as the schema lists them: the guess is the entry behind the last match.
+// Sections are usually in schema order: the guess is the entry after the last match.
 const RecordDecoder::Expected* RecordDecoder::match(Bytes rest, size_t& guess) const {
   const auto matches = [&](size_t i) {
     if (i >= expected_.size()) return false;
@@ -203,7 +204,7 @@ void RecordDecoder::visit_unexpected(ByteCursor& cursor, uint64_t n_atoms, Molec
   visitor.field(view, data);
 }
 
-// The number of the entry, or how many there are.
+// The number of the entry, or the number of entries if there is none.
 size_t RecordDecoder::find(Scope scope, std::string_view key) const {
   const auto place = [](const SchemaEntry& entry) { return std::tuple(entry.scope, std::string_view(entry.key)); };
   const auto found = std::ranges::lower_bound(entries_, std::tuple(scope, key), {}, place);

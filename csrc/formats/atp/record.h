@@ -1,4 +1,4 @@
-// One decoded record: geometry, then sections; FORMAT.md#record.
+// Decoder of records: geometry, then sections; FORMAT.md#record.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace atompack::atp {
 
-// A section as it lies in a record.
+// A section as stored in a record.
 struct RawSection {
   uint8_t kind, tag;
   std::string_view key;
@@ -18,7 +18,7 @@ struct RawSection {
 };
 RawSection read_section(ByteCursor& cursor);
 
-// A reader shows sections of known kinds, and of builtins those that it knows.
+// True for sections that readers return: those of known kinds, and known builtin fields.
 bool is_shown(const RawSection& section);
 
 // Reads the records of one file. Immutable, so safe to share between threads.
@@ -26,23 +26,23 @@ class RecordDecoder {
  public:
   explicit RecordDecoder(const Schema& schema);
 
-  // What the schema promises; FieldView::declaration counts in here.
+  // Fields declared by the schema; FieldView::declaration is an index into these.
   const MoleculeSchema& declared() const { return declared_; }
 
-  // The least bytes that a record of n atoms takes.
-  uint64_t least_bytes(uint64_t n_atoms) const;
+  // The minimum size of a record of n atoms.
+  uint64_t min_bytes(uint64_t n_atoms) const;
 
-  // Hands geometry and fields to the visitor. Damage to one custom value is handed on as that field's fault; all
-  // other damage throws CorruptFileError. Offsets count from the record's start.
+  // Passes geometry and fields to the visitor. Damage to one custom value is passed on as that field's fault; all other
+  // damage throws CorruptFileError. Offsets count from the start of the record.
   void visit(Bytes record, uint64_t indexed_atoms, MoleculeVisitor& visitor) const;
 
  private:
-  // A declared section as its header lies in a record: kind, key length, key, tag.
+  // A declared section with its header as stored in a record: kind, key length, key, tag.
   struct Expected {
     std::string header;
     FieldView view;
-    uint64_t payload_bytes;  // for each atom or in all
-    bool any_length;         // the payload itself must be looked at
+    uint64_t payload_bytes;  // per atom or in total
+    bool any_length;         // depends on the payload
   };
 
   void visit_section(ByteCursor& cursor, Bytes record, uint64_t n_atoms, size_t& guess, MoleculeVisitor& visitor) const;
@@ -52,7 +52,7 @@ class RecordDecoder {
 
   MoleculeSchema declared_;
   std::vector<SchemaEntry> entries_;  // sorted by (scope, key)
-  std::vector<Expected> expected_;    // one an entry
+  std::vector<Expected> expected_;    // one per entry
 };
 
 }  // namespace atompack::atp

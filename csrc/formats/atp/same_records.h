@@ -5,8 +5,8 @@
 
 namespace atompack::atp {
 
-// Throws CorruptFileError unless molecules `first`, `first` + 1, ... of `copy` are, decompressed, those of `original`
-// that the indices name.
+// Throws CorruptFileError unless molecules `first`, `first` + 1, ... of `copy` equal, decompressed, those of `original`
+// at `indices`.
 void check_same_records(const Reader& original, std::span<const int64_t> indices, const Reader& copy, int64_t first);
 
 }  // namespace atompack::atp

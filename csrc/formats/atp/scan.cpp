@@ -5,7 +5,7 @@
 namespace atompack::atp {
 namespace {
 
-// Rows of an atom-level tensor are left open, as stored schemas leave them.
+// The row shape of an atom-level tensor is left open, as in stored schemas.
 std::optional<Shape> settled(const FieldView& view) {
   const bool scalar_or_vector = view.row_shape == Shape{} || view.row_shape == Shape{3};
   return view.type.level == Level::molecule || scalar_or_vector ? std::optional(view.row_shape) : std::nullopt;
@@ -51,7 +51,7 @@ std::vector<FieldDeclaration> scan_fields(const MoleculeSource& source) {
     try {
       collect(source, i, scratch, collector);
     } catch (const DataError&) {
-      continue;  // whoever reads that molecule gets the error
+      continue;  // reported when that molecule is read
     }
   }
   return collector.declarations();

@@ -1,4 +1,4 @@
-// The fields of a file that stores no schema (release 0.2.x), found by looking at every record once.
+// Fields of a file without schema (release 0.2.x), found by reading every record once.
 #pragma once
 
 #include <vector>
@@ -7,8 +7,8 @@
 
 namespace atompack::atp {
 
-// Sorted by (scope, key). The type is that of the first record that has the field; the shape is given where all
-// records agree on it. Records that cannot be read are passed over: reading them is what reports them.
+// Sorted by (scope, key). The type is that of the first record that has the field; the shape is set if all records
+// agree on it. Unreadable records are skipped: reading them reports the error.
 std::vector<FieldDeclaration> scan_fields(const MoleculeSource& source);
 
 }  // namespace atompack::atp

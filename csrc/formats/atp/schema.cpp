@@ -37,14 +37,14 @@ RawSchemaEntry read_entry(ByteCursor& cursor) {
   return raw;
 }
 
-// Whether all sections have the same number of payload bytes, which the schema tells.
+// True if all sections have the same number of payload bytes, given by the schema.
 bool has_slot(const FieldType& type, uint8_t tag) {
   return type.level == Level::molecule && type.kind == ValueKind::numeric && traits_of(tag).form != Form::tensor;
 }
 
-// No reader shows sections of unknown kinds, unknown builtins, and keys that no section can hold.
+// Sections of unknown kinds, unknown builtin fields and impossible keys are not returned by readers.
 bool is_shown(const RawSchemaEntry& raw) {
-  if (raw.kind >= kScopeCount || raw.key.size() > kLongestKey) return false;
+  if (raw.kind >= kScopeCount || raw.key.size() > kMaxKeyBytes) return false;
   return static_cast<Scope>(raw.kind) != Scope::builtin || is_builtin(raw.key);
 }
 
@@ -138,12 +138,12 @@ Schema decode_schema(Bytes blob, const Header& header) {
 }
 
 Schema read_schema(const io::PieceReader& file, const Header& header) {
-  constexpr uint64_t kMost = uint64_t{64} << 20;  // a sparse file may claim any length
-  std::vector<std::byte> blob(std::min(header.schema_length, kMost));
+  constexpr uint64_t kMax = uint64_t{64} << 20;  // a sparse file may claim any length
+  std::vector<std::byte> blob(std::min(header.schema_length, kMax));
   file.read(header.schema_offset, blob);
   Schema schema = decode_schema(blob, header);
-  if (header.schema_length > kMost) {
-    throw UnsupportedFormatError(cat("schema: expected at most ", kMost, " bytes, got ", header.schema_length),
+  if (header.schema_length > kMax) {
+    throw UnsupportedFormatError(cat("schema: expected at most ", kMax, " bytes, got ", header.schema_length),
                                  header.schema_offset);
   }
   return schema;

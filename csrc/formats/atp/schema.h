@@ -1,4 +1,4 @@
-// The schema blob: every section that any record of the file has; FORMAT.md#schema.
+// Schema blob: every section that any record of the file has; FORMAT.md#schema.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@
 
 namespace atompack::atp {
 
-inline constexpr size_t kLongestKey = 255;  // of a section: its length takes one byte
+inline constexpr size_t kMaxKeyBytes = 255;  // the length of a section's key is one byte
 
 struct Header;
 
@@ -20,12 +20,12 @@ struct SchemaEntry {
   uint8_t tag;
   std::string key;
   FieldType type;
-  // Molecule-level sections other than strings, None and tensors all have this many payload bytes; absent where
-  // there is no schema to say so (or per atom, where n_atoms decides).
+  // Size of a molecule-level payload other than strings, None and tensors; nullopt without a schema (or per atom, where
+  // n_atoms decides).
   std::optional<uint32_t> slot_bytes;
 };
 
-// An entry as it lies in the blob.
+// An entry as stored in the blob.
 struct RawSchemaEntry {
   uint8_t kind, tag, per_atom;
   uint32_t element_bytes, slot_bytes;
@@ -36,28 +36,28 @@ struct Schema {
   bool is_stored = false;  // false: a file of release 0.2.x
   DType positions = DType::float32;
   std::vector<SchemaEntry> entries;     // sorted by (scope, key)
-  std::vector<RawSchemaEntry> unshown;  // unknown kinds and builtins: kept for who writes the schema anew
+  std::vector<RawSchemaEntry> unshown;  // unknown kinds and builtin fields: preserved when the schema is rewritten
 };
 
-// Decodes and checks the blob against the header it belongs to; an empty blob is a file without schema.
+// Decodes the blob and checks it against its header; an empty blob means a file without schema.
 Schema decode_schema(Bytes blob, const Header& header);
 
-// The same of a file. Throws UnsupportedFormatError for a schema of more than 64 MiB.
+// Reads the schema of a file. Throws UnsupportedFormatError for a schema of more than 64 MiB.
 Schema read_schema(const io::PieceReader& file, const Header& header);
 
 std::vector<std::byte> encode_schema(const Schema& schema);
 
-// What a schema says of records that have a section like this. `type` and `row_shape` are those of a value, `tag` is
-// legal for them.
+// Schema entry for records with a section like this. `type` and `row_shape` are those of a value; `tag` is valid for
+// them.
 SchemaEntry entry_for(Scope scope, std::string_view key, uint8_t tag, const FieldType& type, const Shape& row_shape);
 
-// The sections that records add to a schema. Every section of a scope and key must be like the first: the flat reads
-// of the original rely on it.
+// Sections that records add to a schema. All sections with the same scope and key must have the same type and shape:
+// the flat reads of the original rely on it.
 class SchemaUnion {
  public:
   explicit SchemaUnion(const Schema& base) : base_(base) {}
 
-  // Throws FieldError, naming the key and both types, if the key stands for something else already.
+  // Throws FieldError, naming the key and both types, if the key has another type or shape already.
   void add(const SchemaEntry& entry);
 
   const std::vector<SchemaEntry>& added() const { return added_; }

@@ -29,7 +29,7 @@ constexpr std::array<TagTraits, kTagCount> kTraits{{
     {Form::tensor, DType::int64, 8},      // 17
 }};
 
-// The form in which a builtin field is stored.
+// Form in which a builtin field is stored.
 constexpr Form form_of(const BuiltinField& field) {
   if (field.kind == ValueKind::string) return Form::text;
   if (field.dtype == DType::boolean) return Form::flags;

@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint64_t kLastGeneration = std::numeric_limits<uint64_t>::max();
 
-// A commit takes up to two generations. One that wrapped around to 0 would be older than the last, and lost.
+// A commit takes up to two generations. One that wrapped around to 0 would be older than the last, and ignored.
 void check_has_room(uint64_t generation, uint64_t n_needed, const std::string& path) {
   if (generation <= kLastGeneration - n_needed) return;
   throw UnsupportedFormatError(cat("generation: expected at most ", kLastGeneration - n_needed,
@@ -45,7 +45,7 @@ Writer::Writer(io::WritableFile& file, WriterState state, int level, unsigned n_
   if (header_.codec == codec::Codec::zstd) header_.level = level;
 }
 
-// What follows the committed end belongs to nobody; it goes before something else is put there.
+// Bytes past the committed end are garbage: truncate them before appending.
 void Writer::begin() {
   if (is_unsure_) {
     throw IoError(EIO, "the system lost data of this writer; open the file again to go on from its last commit",
@@ -110,7 +110,7 @@ void Writer::copy(const Reader& from, std::span<const int64_t> indices) {
       if (as_stored) {
         queue_.add_stored(from.stored(index), bytes, n_atoms);
       } else {
-        codec::compressed_bound(header_.codec, bytes);  // for its check
+        codec::compressed_bound(header_.codec, bytes);  // throws if too large
         store(queue_.add(bytes, n_atoms), record);
       }
     }
@@ -137,7 +137,7 @@ void Writer::commit() {
   }
   next.index_offset = schema_at + next.schema_length;
   next.index_length = write_index(next.index_offset);
-  is_unsure_ = true;  // should one of the next steps throw
+  is_unsure_ = true;  // in case one of the next steps throws
   file_.sync_data();
   file_.write_at(next.slot_offset(), next.encode());
   file_.sync();
@@ -147,8 +147,8 @@ void Writer::commit() {
   queue_.restart(header_.committed_end());
 }
 
-// Never in the slot of the commit that must survive until this one is complete: files of other writers may have put
-// that in the slot where the next generation belongs.
+// Never overwrites the slot of the commit that must survive until this one is complete: other programs may have put it
+// in the slot where the next generation belongs.
 Header Writer::next_header() const {
   Header next = header_;
   check_has_room(header_.generation, 1, file_.path());
@@ -163,7 +163,7 @@ Header Writer::next_header() const {
   return next;
 }
 
-// The entries of the last commit are copied in the file: only those that are new take memory.
+// Entries of the last commit are copied within the file: only new ones take memory.
 uint64_t Writer::write_index(uint64_t at) {
   constexpr size_t kChunkBytes = 1024 * 1024;
   const uint64_t start = at;
@@ -182,10 +182,10 @@ uint64_t Writer::write_index(uint64_t at) {
     at += chunk.size();
   }
 
-  constexpr size_t kMostEntries = kChunkBytes / IndexEntry::kEncodedSize;
+  constexpr size_t kMaxEntries = kChunkBytes / IndexEntry::kEncodedSize;
   const std::vector<IndexEntry>& entries = queue_.entries();
-  for (size_t first = 0; first < entries.size(); first += kMostEntries) {
-    const size_t n = std::min(kMostEntries, entries.size() - first);
+  for (size_t first = 0; first < entries.size(); first += kMaxEntries) {
+    const size_t n = std::min(kMaxEntries, entries.size() - first);
     chunk.resize(n * IndexEntry::kEncodedSize);
     for (size_t i = 0; i < n; ++i) entries[first + i].encode(chunk.data() + i * IndexEntry::kEncodedSize);
     file_.write_at(at, chunk);

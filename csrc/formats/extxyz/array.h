@@ -1,4 +1,4 @@
-// A value of a comment line or the rows of a column, before anyone says what they mean.
+// A value of a comment line or the rows of a column, before interpretation.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace atompack::extxyz {
 
-// In this order: each kind can hold what those before it hold (text as it stands in the file).
+// Ordered: each kind can represent the values of those before it (text as written in the file).
 enum class Kind : uint8_t { flag, integer, real, text };
 
 constexpr Kind wider(Kind a, Kind b) { return std::max(a, b); }
@@ -22,7 +22,7 @@ constexpr size_t product(std::span<const int64_t> shape) {
   return n;
 }
 
-// In C order. Of the vectors only that of its kind is in use.
+// In C order. Only the vector for its kind is in use.
 struct Array {
   Kind kind = Kind::text;
   std::vector<int64_t> shape;  // empty: a scalar
@@ -32,7 +32,7 @@ struct Array {
   std::vector<std::string> texts;
 
   bool is_scalar() const { return shape.empty(); }
-  // Keeps the memory, so that one array serves for many values.
+  // Keeps the memory, so that one array can be reused for many values.
   void reset(Kind new_kind);
   size_t size() const;
   // Numbers only: `to` is no narrower, and not text.

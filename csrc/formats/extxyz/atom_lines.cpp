@@ -12,7 +12,7 @@
 namespace atompack::extxyz {
 namespace {
 
-// Where the next word of a column goes; one of the pointers is in use.
+// Destination of the next word of a column; one of the pointers is set.
 struct Target {
   const ColumnSpec* column;
   bool is_symbol;
@@ -22,7 +22,7 @@ struct Target {
   std::string* texts = nullptr;
 };
 
-// One line; errors tell the place of the word in it.
+// One line; errors include the position of the word.
 class AtomLine {
  public:
   explicit AtomLine(std::string_view line) : begin_(line.data()), at_(line.data()), end_(line.data() + line.size()) {}
@@ -114,7 +114,7 @@ Target reserve(const ColumnSpec& column, int64_t n_atoms, bool numbers_are_given
   return target;
 }
 
-// FrameHeadReader has checked that the file has room for so many words.
+// FrameHeadReader has checked that the file has room for this many words.
 std::vector<Target> reserve_all(const FrameHead& head, Atoms& atoms) {
   const std::vector<ColumnSpec>& columns = head.layout.columns;
   const bool numbers_are_given = std::ranges::count(columns, Role::numbers, &ColumnSpec::role) > 0;
@@ -155,7 +155,7 @@ void take_numbers(const ColumnSpec& column, const Array& given, const FrameHead&
   }
 }
 
-// Labels of atoms that say no more than their numbers (X: nothing) are not worth keeping.
+// Labels that only repeat the atomic numbers (X: number 0) are dropped.
 bool repeats_numbers(const std::vector<std::string>& labels, const std::vector<uint8_t>& numbers) {
   return std::ranges::equal(labels, numbers, [](const std::string& label, uint8_t number) {
     return atomic_number(label) == number || label == "X";

@@ -1,4 +1,4 @@
-// The lines of a frame's atoms, as the columns that its layout names.
+// Atom lines of a frame, split into the columns of its layout.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@ namespace atompack::extxyz {
 struct Atoms {
   std::vector<double> positions;  // (n, 3)
   std::vector<uint8_t> numbers;   // (n,)
-  std::vector<Array> columns;     // one for each of the layout's, (n, width); in use: those that hold a field
-  std::vector<bool> is_field;     // the same
+  std::vector<Array> columns;     // one per column of the layout, (n, width); only those of fields are used
+  std::vector<bool> is_field;     // per column of the layout
   bool has_unnamed_words = false;
 };
 

@@ -45,10 +45,10 @@ void FieldBuilder::add(int64_t frame, const Array& rows) {
   with_values(rows.kind, rows, values_, [](const auto& from, auto& to) { append(from, to); });
 }
 
-// Rows for frames without the field take memory that no text accounts for: at most seven for each row with it.
+// Rows for frames without the field take memory that the file does not justify: at most seven for each row with it.
 bool FieldBuilder::stacks(std::span<const int64_t> ptr) const {
   if (level_ == Level::molecule) return 8 * frames_.size() >= ptr.size() - 1;
-  if (runs_[0].kind == Kind::text) return false;  // stacked text is one text a row
+  if (runs_[0].kind == Kind::text) return false;  // a stacked string is one string per row
   int64_t with = 0;
   for (const int64_t frame : frames_) with += ptr[static_cast<size_t>(frame) + 1] - ptr[static_cast<size_t>(frame)];
   return 8 * with >= ptr.back();
@@ -131,8 +131,8 @@ void BlockBuilder::add(Level level, std::string_view key, const Array& rows) {
 }
 
 bool BlockBuilder::is_full() const {
-  constexpr size_t kMostCells = 1 << 20;
-  return fields_.size() * block_.has_lattice.size() >= kMostCells;
+  constexpr size_t kMaxCells = 1 << 20;
+  return fields_.size() * block_.has_lattice.size() >= kMaxCells;
 }
 
 Block BlockBuilder::finish() && {

@@ -1,4 +1,4 @@
-// A run of frames as columns.
+// Block of consecutive frames, stored as columns.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +13,9 @@
 
 namespace atompack::extxyz {
 
-// One key at one level. Where the frames that have it agree in kind and shape, and are not too few, `arrays` is one
-// array over the whole block, (B, ...) or (N, ...), with NaN, 0 or empty texts for the frames without; else, and for
-// text of atoms, one array for each frame that has it.
+// One key at one level. If the frames that have it agree in kind and shape, and are not too few, `arrays` is one array
+// over the whole block, (B, ...) or (N, ...), with NaN, 0 or empty strings for the frames without it; otherwise, and
+// for strings of atoms, one array for each frame that has it.
 struct Field {
   Level level = Level::molecule;
   std::string key;
@@ -29,9 +29,9 @@ struct Block {
   std::vector<int64_t> ptr{0};    // (B + 1,)
   std::vector<double> positions;  // (N, 3)
   std::vector<uint8_t> numbers;   // (N,)
-  std::vector<double> lattices;   // (B, 3, 3), lattice vectors as rows; NaN where not given
+  std::vector<double> lattices;   // (B, 3, 3), lattice vectors as rows; NaN if absent
   std::vector<uint8_t> has_lattice;
-  std::vector<uint8_t> pbc;  // (B, 3); where not given true with a lattice and false without
+  std::vector<uint8_t> pbc;  // (B, 3); if absent: true with a lattice, false without
   std::vector<Field> fields;
   int64_t n_plain_comments = 0;  // frames whose comment line has words but no keys
   int64_t n_unnamed_words = 0;   // frames whose atom lines have more words than columns
@@ -39,17 +39,17 @@ struct Block {
   int64_t size() const { return static_cast<int64_t>(has_lattice.size()); }
 };
 
-// Gathers what the frames have under one key.
+// Collects the values of all frames under one key.
 class FieldBuilder {
  public:
   FieldBuilder(Level level, std::string key) : level_(level), key_(std::move(key)) {}
 
-  // `rows` are those of the frame's atoms or one value. Frames come in order.
+  // `rows` are those of the frame's atoms or one value. Frames are added in order.
   void add(int64_t frame, const Array& rows);
   Field finish(std::span<const int64_t> ptr) &&;
 
  private:
-  // Frames in a row that agree.
+  // Consecutive frames that agree in kind and shape.
   struct Run {
     size_t first_part;
     Kind kind;
@@ -63,22 +63,22 @@ class FieldBuilder {
   Level level_;
   std::string key_;
   std::vector<int64_t> frames_;
-  std::vector<size_t> sizes_;  // values of each part
+  std::vector<size_t> sizes_;  // number of values of each part
   std::vector<Run> runs_;
   Array values_;  // of all parts; more than one of its vectors may be in use
 };
 
-// Frames become part of it as a whole or not at all.
+// Each frame is added as a whole or not at all.
 class BlockBuilder {
  public:
   explicit BlockBuilder(int64_t first_frame);
 
   void begin(const FrameHead& head, const Atoms& atoms);
-  // Of the frame that was begun last.
+  // Adds to the frame begun last.
   void add(Level level, std::string_view key, const Array& rows);
 
   int64_t size() const { return block_.size(); }
-  // Whether frames that share no keys would make the block far larger than the text.
+  // True if frames without common keys would make the block far larger than the file.
   bool is_full() const;
   Block finish() &&;
 

@@ -25,7 +25,7 @@ char closing_of(char opening) {
   }
 }
 
-// One pass over the characters. Quotes and brackets may begin anywhere in a word, spaces may stand around '='.
+// Parses in one pass. Quotes and brackets may begin anywhere in a word; spaces may surround '='.
 class LineParser {
  public:
   explicit LineParser(std::string_view line) : line_(line) {}
@@ -91,7 +91,7 @@ class LineParser {
     at_ += 2;
   }
 
-  // Brackets nest among their own kind; the outermost pair is dropped.
+  // Brackets nest with their own kind; the outermost pair is dropped.
   void enclosed(char closing) {
     const size_t begin = at_;
     const char opening = line_[at_++];
@@ -113,7 +113,7 @@ class LineParser {
     fail(cat("expected a closing ", closing), begin);
   }
 
-  // Only kept: it is none in a remark in plain words.
+  // Only recorded: a remark without keys has no errors.
   void fail(std::string what, size_t offset) {
     if (fault_.empty()) {
       fault_ = "comment line: " + std::move(what) + ", got none";
@@ -125,14 +125,14 @@ class LineParser {
   std::string_view line_;
   size_t at_ = 0;
   State state_ = State::between;
-  bool has_value_ = false;   // the last entry
-  bool has_values_ = false;  // any entry
+  bool has_value_ = false;   // of the last entry
+  bool has_values_ = false;  // of any entry
   std::vector<Entry> entries_;
   std::string fault_;
   size_t fault_offset_ = 0;
 };
 
-// The same words twice say one thing, other words contradict.
+// Repeated keys must have equal values.
 void merge_repeated(std::vector<Entry>& entries) {
   std::map<std::string_view, const Entry*> seen;
   std::vector<bool> repeated(entries.size());

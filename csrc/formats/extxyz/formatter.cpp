@@ -10,12 +10,12 @@
 namespace atompack::extxyz {
 namespace {
 
-// Numbers one after the other; a walk over them keeps its place.
+// Sequence of numbers with a current position.
 class Values {
  public:
   explicit Values(const ArrayView& array, size_t first = 0) : kind_(array.kind), data_(array.data), at_(first) {}
 
-  // In an atom line the column tells the kind.
+  // In an atom line the column determines the kind.
   void append_word(std::string& text) {
     if (kind_ == Kind::real) {
       append_real(static_cast<const double*>(data_)[at_++], text);
@@ -96,7 +96,7 @@ class BlockFormatter {
   void append_frame() {
     begin_ = static_cast<size_t>(block_.ptr[frame_]);
     end_ = static_cast<size_t>(block_.ptr[frame_ + 1]);
-    // Numbers beyond the elements have no symbol.
+    // Numbers above the last element have no symbol.
     with_numbers_ = std::any_of(block_.numbers.begin() + static_cast<std::ptrdiff_t>(begin_),
                                 block_.numbers.begin() + static_cast<std::ptrdiff_t>(end_),
                                 [](int64_t number) { return number > kLastElement; });
@@ -112,7 +112,7 @@ class BlockFormatter {
     return &field.arrays[field.stacked ? 0 : frame_];
   }
 
-  // Where the frame's rows begin in the array.
+  // Positioned at the frame's first row in the array.
   Values values(const FieldView& field, const ArrayView& array) const {
     if (!field.stacked) return Values(array);
     return Values(array, (field.level == Level::atom ? begin_ : frame_) * product(array.shape));
@@ -196,9 +196,9 @@ class BlockFormatter {
 
   const BlockView& block_;
   std::string text_;
-  size_t frame_ = 0, begin_ = 0, end_ = 0;  // the frame and its atoms
+  size_t frame_ = 0, begin_ = 0, end_ = 0;  // current frame and its range of atoms
   bool with_numbers_ = false;
-  std::vector<std::pair<Values, size_t>> columns_;  // of the frame, with their widths
+  std::vector<std::pair<Values, size_t>> columns_;  // columns of the current frame, with their widths
 };
 
 }  // namespace

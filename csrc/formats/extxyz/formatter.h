@@ -1,4 +1,4 @@
-// Frames as text. The values come as views of the caller's memory, in C order.
+// Formatter of frames as extended XYZ. The values are views of the caller's memory, in C order.
 #pragma once
 
 #include <cstdint>
@@ -14,19 +14,19 @@ namespace atompack::extxyz {
 
 struct ArrayView {
   Kind kind = Kind::text;
-  std::vector<int64_t> shape;  // of one row, where there are several
-  const void* data = nullptr;  // double, int64_t or uint8_t, as the kind says
+  std::vector<int64_t> shape;  // of one row, if there are several
+  const void* data = nullptr;  // double, int64_t or uint8_t, according to kind
   std::string_view text;       // of kind text
 };
 
-// As `Field` of block.h. Columns of atoms have no kind text and at most one dimension. Keys have no line break, those
-// of columns no colon either.
+// Like `Field` of block.h. Columns of atoms are never of kind text and have at most one dimension. Keys contain no line
+// break, those of columns no colon either.
 struct FieldView {
   Level level = Level::molecule;
   std::string key;
   std::span<const uint8_t> present;  // (B,)
   bool stacked = false;
-  std::vector<ArrayView> arrays;  // stacked: one; else one for each frame of the block
+  std::vector<ArrayView> arrays;  // stacked: one; otherwise one per frame of the block
 };
 
 struct BlockView {
@@ -40,7 +40,7 @@ struct BlockView {
   std::vector<FieldView> fields;
 };
 
-// What a Reader makes of the text is equal bit for bit.
+// A Reader reads back bitwise identical values.
 std::string format_block(const BlockView& block);
 
 }  // namespace atompack::extxyz

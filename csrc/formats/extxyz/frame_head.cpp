@@ -10,7 +10,7 @@
 namespace atompack::extxyz {
 namespace {
 
-// Blank lines between frames say nothing.
+// Skips blank lines between frames.
 std::optional<std::string_view> next_word_line(LineReader& lines) {
   for (auto line = lines.next(); line; line = lines.next()) {
     if (const std::string_view words = trimmed(*line); !words.empty()) return words;
@@ -27,7 +27,7 @@ int64_t parse_count(std::string_view words, uint64_t offset) {
   throw CorruptFileError(cat("frame: expected the number of atoms, got ", excerpt(words)), offset);
 }
 
-// The file is too short for the claim, whatever stands there: each word takes a byte and a separator.
+// Rejects claims that the file is too short for: each word takes a byte and a separator.
 void check_room(const FrameHead& head, const LineReader& lines) {
   const uint64_t room = lines.file_bytes() - lines.next_offset() + 1;
   const auto line_bytes = static_cast<uint64_t>(2 * head.layout.n_words);
@@ -51,7 +51,7 @@ std::array<double, 9> parse_lattice(const Entry& entry) {
   return lattice;
 }
 
-// One flag may stand for all three.
+// One flag may apply to all three directions.
 std::array<uint8_t, 3> parse_pbc(const Entry& entry) {
   Array value;
   infer_value(entry, value);
@@ -62,7 +62,7 @@ std::array<uint8_t, 3> parse_pbc(const Entry& entry) {
   return pbc;
 }
 
-// Removes and returns the entry of this key.
+// Removes and returns the entry with this key.
 std::optional<Entry> take(std::vector<Entry>& entries, std::string_view key) {
   const auto found = std::ranges::find(entries, key, &Entry::key);
   if (found == entries.end()) return std::nullopt;

@@ -1,4 +1,4 @@
-// The first two lines of a frame: how many atoms, in which columns, and the values of the frame as a whole.
+// First two lines of a frame: number of atoms, columns, and the values of the whole frame.
 #pragma once
 
 #include <array>
@@ -15,17 +15,17 @@ namespace atompack::extxyz {
 struct FrameHead {
   int64_t n_atoms = 0;
   Layout layout;
-  std::optional<std::array<double, 9>> lattice;  // rows are the lattice vectors, as they stand there
+  std::optional<std::array<double, 9>> lattice;  // rows are the lattice vectors, as written in the file
   std::optional<std::array<uint8_t, 3>> pbc;
-  std::vector<Entry> entries;     // all others
-  uint64_t comment_offset = 0;    // where the comment line begins in the file
-  bool comment_is_plain = false;  // it says something, but nothing with a key
+  std::vector<Entry> entries;     // all other entries
+  uint64_t comment_offset = 0;    // offset of the comment line in the file
+  bool comment_is_plain = false;  // the line is not empty but has no keys
 };
 
 // Throws CorruptFileError with offsets in the file. Not thread-safe.
 class FrameHeadReader {
  public:
-  // Nothing at the end of the file. Valid until the next call.
+  // Returns nullptr at the end of the file. Valid until the next call.
   const FrameHead* next(LineReader& lines);
 
  private:
@@ -33,7 +33,8 @@ class FrameHeadReader {
   void set_layout(const std::optional<std::string>& properties);
 
   FrameHead head_;
-  std::optional<std::string> properties_;  // that the layout was made from, as most frames have the same; absent: none
+  // source of the cached layout, since most frames have the same; nullopt: none
+  std::optional<std::string> properties_;
 };
 
 }  // namespace atompack::extxyz

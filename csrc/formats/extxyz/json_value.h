@@ -1,4 +1,4 @@
-// The JSON behind the mark `_JSON` of a value: FORMAT.md#values.
+// JSON after the prefix `_JSON` of a value: FORMAT.md#values.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace atompack::extxyz {
 
-// A string, a number, or nested lists of numbers. False for everything else.
+// Parses a string, a number, or nested lists of numbers. False for everything else.
 bool parse_json(std::string_view json, Array& out);
 
 std::string json_string(std::string_view text);

@@ -10,11 +10,11 @@ namespace atompack::extxyz {
 namespace {
 
 constexpr size_t kBufferBytes = 1 << 20;
-constexpr size_t kMostLineBytes = 64 << 20;
+constexpr size_t kMaxLineBytes = 64 << 20;
 
 void check_length(size_t bytes, uint64_t offset) {
-  if (bytes > kMostLineBytes) {
-    throw CorruptFileError(cat("line: expected at most ", kMostLineBytes, " bytes, got more"), offset);
+  if (bytes > kMaxLineBytes) {
+    throw CorruptFileError(cat("line: expected at most ", kMaxLineBytes, " bytes, got more"), offset);
   }
 }
 
@@ -26,7 +26,7 @@ LineReader::LineReader(std::string path)
       file_bytes_(io::identify(fd_.get(), path_).size),
       buffer_(static_cast<size_t>(std::min<uint64_t>(file_bytes_ + 1, kBufferBytes))) {}
 
-// Moves what is left to the front and reads behind it; false at the end of the file.
+// Moves the unread bytes to the front and reads more after them; false at the end of the file.
 bool LineReader::refill() {
   if (read_offset_ == file_bytes_) return false;
   const size_t kept = end_ - begin_;

@@ -1,4 +1,4 @@
-// The lines of a file, one after the other, through a buffer: memory does not grow with the file.
+// Buffered reader of lines: memory does not grow with the file.
 #pragma once
 
 #include <cstdint>
@@ -11,20 +11,22 @@
 
 namespace atompack::extxyz {
 
-// Reads as much of the file as there was when it was opened. Not thread-safe.
+// Reads as many bytes as the file had when it was opened. Not thread-safe.
 class LineReader {
  public:
   explicit LineReader(std::string path);
 
-  // Without its end (\n or \r\n); nothing after the last one. Valid until the next call.
+  // Returns a line without its end (
+  //  or \r
+  // ); nullopt after the last one. Valid until the next call.
   std::optional<std::string_view> next();
 
   const std::string& path() const { return path_; }
   uint64_t file_bytes() const { return file_bytes_; }
-  // Of the line that was read last, and of what comes after it.
+  // Offset of the line read last, and of the bytes after it.
   uint64_t line_offset() const { return line_offset_; }
   uint64_t next_offset() const { return read_offset_ - (end_ - begin_); }
-  // Whether the last line of all had no end: a cut in its last word would go unnoticed.
+  // True if the last line has no line end: if it was truncated in its last word, that goes unnoticed.
   bool ends_open() const { return ends_open_; }
 
  private:
@@ -36,7 +38,7 @@ class LineReader {
   uint64_t read_offset_ = 0;  // of the first byte that is not in the buffer yet
   uint64_t line_offset_ = 0;
   std::vector<char> buffer_;
-  size_t begin_ = 0, end_ = 0;  // what of the buffer is still to be read
+  size_t begin_ = 0, end_ = 0;  // unread range of the buffer
   bool ends_open_ = false;
 };
 

@@ -10,7 +10,7 @@ namespace {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-// from_chars takes no plus sign; "+-1" must not become -1.
+// from_chars accepts no plus sign; "+-1" must not become -1.
 std::string_view without_plus(std::string_view token) {
   const bool signed_plus = token.size() > 1 && token[0] == '+' && token[1] != '-' && token[1] != '+';
   return signed_plus ? token.substr(1) : token;
@@ -22,11 +22,11 @@ std::optional<double> parse_plain_real(std::string_view token) {
   if (stop != token.data() + token.size() || token.empty()) return std::nullopt;
   if (error == std::errc::result_out_of_range) return limit_of(token);
   if (error != std::errc()) return std::nullopt;
-  if (std::isnan(value) && token.back() == ')') return std::nullopt;  // "nan(...)", which C knows alone
+  if (std::isnan(value) && token.back() == ')') return std::nullopt;  // "nan(...)", which only C accepts
   return value;
 }
 
-// Fortran's double precision, "1.0d-3". A number without a point may as well be a name: "12d3".
+// Fortran's double precision, "1.0d-3". A number without a point may also be a name: "12d3".
 std::optional<double> parse_fortran_real(std::string_view token) {
   const size_t mark = token.find_first_of("dD");
   if (mark == std::string_view::npos || token.substr(0, mark).find('.') == std::string_view::npos) return std::nullopt;

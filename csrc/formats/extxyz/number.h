@@ -1,4 +1,4 @@
-// Numbers as they stand in a text, and back. Nothing here looks at the locale.
+// Parsing and formatting of numbers, independent of the locale.
 #pragma once
 
 #include <charconv>
@@ -18,25 +18,25 @@ constexpr std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-// The whole token must be the number; FORMAT.md#numbers.
+// The whole token must be a number; FORMAT.md#numbers.
 std::optional<double> parse_real(std::string_view token);
 std::optional<int64_t> parse_integer(std::string_view token);
 std::optional<bool> parse_flag(std::string_view token);
 
-// The shortest text that reads back as the same bits, a sign or payload of NaN aside.
+// Appends the shortest string that reads back as the same bits, except for sign and payload of NaN.
 void append_real(double value, std::string& text);
-// The same with something that tells it from an integer.
+// The same, always distinguishable from an integer.
 void append_marked_real(double value, std::string& text);
 void append_integer(int64_t value, std::string& text);
 
-// The token at `at`, which is no space; moves behind it.
+// Returns the token at `at`, which is not a space, and moves past it.
 inline std::string_view take_token(const char*& at, const char* end) {
   const char* const begin = at;
   while (at != end && !is_space(*at)) ++at;
   return {begin, static_cast<size_t>(at - begin)};
 }
 
-// Reads the number at `at` and moves behind it; false leaves both as they are. Plain numbers take the short way.
+// Reads the number at `at` and moves past it; false leaves both unchanged. Plain numbers take a fast path.
 inline bool take_real(const char*& at, const char* end, double& value) {
   const auto [stop, error] = std::from_chars(at, end, value);
   if (error == std::errc() && (stop == end || is_space(*stop)) && !std::isnan(value)) [[likely]] {

@@ -25,7 +25,7 @@ class ListParser {
     if (at_ != text_.size()) return false;
     if (!scalar_depth_) scalar_depth_ = shape_.size();
     if (*scalar_depth_ != shape_.size()) return false;
-    if (out_.size() == 0 && !shape_.empty()) out_.widen(Kind::real);  // an empty list is of no kind; NumPy's choice
+    if (out_.size() == 0 && !shape_.empty()) out_.widen(Kind::real);  // an empty list has no kind; real as in NumPy
     out_.shape = shape_;
     return true;
   }

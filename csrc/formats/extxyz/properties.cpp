@@ -12,7 +12,7 @@ namespace atompack::extxyz {
 namespace {
 
 // Far above any descriptor; keeps products of sizes far from overflow.
-constexpr int64_t kMostWords = 1 << 20;
+constexpr int64_t kMaxWords = 1 << 20;
 
 [[noreturn]] void fail(const std::string& what) { throw CorruptFileError("Properties: " + what); }
 
@@ -41,7 +41,7 @@ struct Meaning {
   int64_t width;
 };
 
-// The names that ASE and libAtoms know for the structure itself.
+// Column names that ASE and libAtoms use for the structure itself.
 constexpr Meaning kMeanings[] = {
     {"pos", Role::positions, Kind::real, 3},   {"positions", Role::positions, Kind::real, 3},
     {"species", Role::symbols, Kind::text, 1}, {"symbols", Role::symbols, Kind::text, 1},
@@ -61,8 +61,8 @@ Role role_of(const ColumnSpec& column) {
 ColumnSpec column_of(std::string_view key, std::string_view letter, std::string_view width) {
   if (key.empty()) fail("expected the name of a column, got none");
   const std::optional<int64_t> words = parse_integer(width);
-  if (!words || *words < 1 || *words > kMostWords) {
-    fail(cat("column ", excerpt(key), ": expected a width of 1 to ", kMostWords, ", got ", excerpt(width)));
+  if (!words || *words < 1 || *words > kMaxWords) {
+    fail(cat("column ", excerpt(key), ": expected a width of 1 to ", kMaxWords, ", got ", excerpt(width)));
   }
   ColumnSpec column{std::string(key), kind_of(letter, key), *words, Role::field};
   column.role = role_of(column);
@@ -78,7 +78,7 @@ void validate(const Layout& layout) {
   for (const ColumnSpec& column : layout.columns) {
     if (!keys.insert(column.key).second) fail(cat("column ", excerpt(column.key), " stands there twice"));
   }
-  if (layout.n_words > kMostWords) fail(cat("expected at most ", kMostWords, " words a line, got ", layout.n_words));
+  if (layout.n_words > kMaxWords) fail(cat("expected at most ", kMaxWords, " words a line, got ", layout.n_words));
   if (count(layout, Role::positions) != 1) fail(cat("expected one column 'pos', got ", count(layout, Role::positions)));
   if (count(layout, Role::symbols) > 1 || count(layout, Role::numbers) > 1) fail("two columns give the elements");
   if (count(layout, Role::symbols) + count(layout, Role::numbers) == 0) {

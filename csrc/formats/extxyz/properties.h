@@ -1,4 +1,4 @@
-// The columns of a frame's atom lines; FORMAT.md#columns.
+// Columns of a frame's atom lines; FORMAT.md#columns.
 #pragma once
 
 #include <cstdint>
@@ -10,29 +10,29 @@
 
 namespace atompack::extxyz {
 
-// symbols and numbers make the atomic numbers; all others are fields.
+// symbols and numbers set the atomic numbers; all others are fields.
 enum class Role : uint8_t { positions, symbols, numbers, field };
 
 struct ColumnSpec {
   std::string key;
   Kind kind;
-  int64_t width;  // words in a line; 1: one value an atom, else a row of values
+  int64_t width;  // words in a line; 1: one value per atom, otherwise a row of values
   Role role;
 
-  // Of one atom.
+  // Shape of one atom's value.
   std::vector<int64_t> shape() const { return width == 1 ? std::vector<int64_t>{} : std::vector<int64_t>{width}; }
 };
 
 struct Layout {
   std::vector<ColumnSpec> columns;
   int64_t n_words = 0;
-  bool declared = false;  // else this is the plain format's, whose lines may go on with columns that have no name
+  bool declared = false;  // false: the plain format, whose lines may have additional unnamed columns
 };
 
-// Of a Properties value.
+// Parses a Properties value.
 Layout parse_properties(std::string_view text);
 
-// Of files that declare nothing: symbol and position.
+// Layout of files without declaration: symbol and position.
 Layout plain_layout();
 
 }  // namespace atompack::extxyz

@@ -41,7 +41,7 @@ void Reader::add_columns(const FrameHead& head, BlockBuilder& block) {
   }
 }
 
-// False at the end of the file and at the damage.
+// False at the end of the file and at damage.
 bool Reader::try_frame(BlockBuilder& block) {
   try {
     return read_frame(block);

@@ -1,4 +1,4 @@
-// Frames of an extended XYZ file, a block at a time.
+// Reader of extended XYZ files, one block of frames at a time.
 #pragma once
 
 #include <cstdint>
@@ -13,25 +13,25 @@
 
 namespace atompack::extxyz {
 
-// Memory is that of one block, whatever the size of the file. Not thread-safe.
+// Memory is limited to one block, regardless of the size of the file. Not thread-safe.
 class Reader {
  public:
   explicit Reader(const std::string& path) : Reader(path, path) {}
-  // Errors call the file `name`: `path` may be that of a temporary copy.
+  // Errors name the file `name`: `path` may be that of a temporary copy.
   Reader(const std::string& path, const std::string& name) : lines_(path), name_(name) {}
 
-  // Values under this key come out as this kind where theirs is narrower: integers as reals, anything of a comment
-  // line as the text that stands there. Rows of atoms do not become text.
+  // Values under this key are converted to this kind if theirs is narrower: integers to reals, anything in a comment
+  // line to the string as written. Rows of atoms are not converted to strings.
   void widen(Level level, const std::string& key, Kind kind) { kinds_[{level, key}] = kind; }
 
-  // The next frames, until there are `max_frames` of them or their text has `max_bytes`; at least one. Nothing at the
-  // end of the file. Throws CorruptFileError with file, frame and offset, again and again, after the frames before the
-  // damage have been handed out.
+  // Returns the next frames, until there are `max_frames` of them or they took `max_bytes` of the file; at least one.
+  // nullopt at the end of the file. Throws CorruptFileError with file, frame and offset, on every call, after the
+  // frames before the damage have been returned.
   std::optional<Block> next_block(int64_t max_frames, uint64_t max_bytes);
 
   uint64_t bytes_read() const { return lines_.next_offset(); }
   uint64_t file_bytes() const { return lines_.file_bytes(); }
-  // At the end: whether the last line has no end, so that a cut in its last word would go unnoticed.
+  // At the end of the file: true if the last line has no line end, so that a cut in its last word would go unnoticed.
   bool ends_open() const { return lines_.ends_open(); }
 
  private:

@@ -14,16 +14,16 @@ namespace atompack::extxyz {
 struct SurveyedField {
   Level level;
   std::string key;
-  Kind kind;                                  // the widest of all frames'
-  std::optional<std::vector<int64_t>> shape;  // of a frame's value or an atom's row; absent: it differs
+  Kind kind;                                  // the widest kind of all frames
+  std::optional<std::vector<int64_t>> shape;  // shape of a frame's value or an atom's row; nullopt: it differs
 };
 
 struct Survey {
   int64_t n_frames = 0;
-  std::vector<SurveyedField> fields;  // in the order in which they first come
+  std::vector<SurveyedField> fields;  // in the order of first appearance
 };
 
-// Ends at the first damage without a word: telling is left to the reader, which gets as far.
+// Stops silently at the first damage: the reader, which gets as far, reports it.
 Survey survey(const std::string& path);
 
 }  // namespace atompack::extxyz

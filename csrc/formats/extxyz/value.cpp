@@ -12,7 +12,7 @@ namespace {
 
 constexpr bool is_separator(char c) { return is_space(c) || c == ','; }
 
-// Calls `take` with one word after the other; stops at the first that it does not want.
+// Calls `take` with one word after the other; stops at the first one that it rejects.
 template <typename Take>
 bool for_each_word(std::string_view text, const Take& take) {
   for (size_t at = 0; at < text.size();) {
@@ -59,14 +59,14 @@ void set_text(std::string_view text, Array& out) {
   out.texts.emplace_back(text);
 }
 
-// ASE leaves the value of "uid" as it stands there; only texts that cannot stand in a line are exempt.
+// ASE leaves the value of "uid" as written; only strings that cannot be in a line are exempt.
 bool is_unprocessed(const Entry& entry) {
   const std::string_view key = entry.key;
   const bool is_uid = key.size() == 3 && (key[0] | 0x20) == 'u' && (key[1] | 0x20) == 'i' && (key[2] | 0x20) == 'd';
   return is_uid && !entry.text.starts_with(std::string(kJsonMark) + '"');
 }
 
-// Objects and lists of other things than numbers: there is no value for them but their JSON.
+// Objects and lists of anything but numbers: their value is the JSON itself.
 bool is_other_json(std::string_view json) {
   const auto within = [&](char open, char close) { return json.starts_with(open) && json.ends_with(close); };
   return json.size() > 1 && (within('{', '}') || within('[', ']'));
@@ -90,7 +90,7 @@ bool is_read_as_text(std::string_view key, std::string_view text) {
   return read.kind == Kind::text && read.texts[0] == text;
 }
 
-// To Python, and so to ASE, 1_000 is a number, and characters beyond ASCII may be digits or spaces.
+// To Python, and therefore ASE, 1_000 is a number, and non-ASCII characters may be digits or spaces.
 std::string as_python_may_see(std::string_view text, char foreign) {
   std::string seen;
   for (const char c : text) {
@@ -99,7 +99,7 @@ std::string as_python_may_see(std::string_view text, char foreign) {
   return seen;
 }
 
-// Whether the text can stand in a line by itself.
+// True if the string needs no quotes.
 bool is_plain_text(std::string_view key, std::string_view text) {
   const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; };
   if (std::ranges::all_of(text, is_separator) || std::ranges::any_of(text, is_control)) return false;

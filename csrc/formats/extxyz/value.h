@@ -11,12 +11,12 @@ namespace atompack::extxyz {
 // `out` keeps its memory from call to call.
 void infer_value(const Entry& entry, Array& out);
 
-// Appends `text` such that it is read back as this text and nothing else.
+// Appends `text` such that it is read back as this string and nothing else.
 void append_text_value(std::string_view key, std::string_view text, std::string& line);
 
 constexpr std::string_view kJsonMark = "_JSON ";
 
-// The text behind the mark, where there is one.
+// The string after the prefix, if there is one.
 std::string_view without_mark(std::string_view text);
 
 }  // namespace atompack::extxyz

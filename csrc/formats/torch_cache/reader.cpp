@@ -68,7 +68,7 @@ Cache::Cache(std::string path, const OpenOptions& options)
   });
 }
 
-// Each row is stored for itself; what claims more could make a batch of any size out of a small file.
+// Each row is stored separately; a file that claims more could make a batch of any size from few bytes.
 void Cache::check_claims() const {
   uint64_t claimed = contents_.structures.total_bytes();
   if (contents_.features) claimed += contents_.features->values.total_bytes();

@@ -1,4 +1,4 @@
-// Reads one HDF5 training database of aenet-python with its feature cache: schema version 2, legacy 1, or none.
+// Reader of an HDF5 training database of aenet-python with its feature cache: schema version 2, legacy 1, or none.
 #pragma once
 
 #include <array>
@@ -13,15 +13,15 @@ namespace atompack::torch_cache {
 struct OpenOptions {
   io::Access access = io::Access::automatic;
   bool populate = false;
-  // Set: another file at the path is an IoError (ESTALE).
+  // If set, another file at the path is an IoError (ESTALE).
   std::optional<io::FileIdentity> expected;
 };
 
-// Views of the mapping, unaligned, in C order; as long as the shapes say. With Access::read: of memory that is kept
-// until the thread calls forget_rows().
+// Views of the mapping, unaligned, in C order; as long as the shapes require. With Access::read: views of memory that
+// is kept until the thread calls forget_rows().
 struct View {
   Bytes bytes;
-  DType dtype = DType::float64;  // of each column as stored, whatever storage_dtype says
+  DType dtype = DType::float64;  // of each column as stored, regardless of storage_dtype
 };
 
 struct FeatureRow {
@@ -35,9 +35,9 @@ struct DerivativeSizes {
   int64_t n_triplets = 0;
 };
 
-// Indices int64 or int32, each from 0 to n_atoms - 1: radial_center_idx, radial_neighbor_idx (n_edges,);
-// angular_center_idx, angular_neighbor_j_idx, angular_neighbor_k_idx (n_triplets,). Floats: radial_dG_drij
-// (n_edges, n_radial, 3), angular_grads_{i,j,k} (n_triplets, n_angular, 3), radial_neighbor_typespin (n_edges,) and
+// Indices are int64 or int32, from 0 to n_atoms - 1: radial_center_idx, radial_neighbor_idx (n_edges,);
+// angular_center_idx, angular_neighbor_j_idx, angular_neighbor_k_idx (n_triplets,). Floats: radial_dG_drij (n_edges,
+// n_radial, 3), angular_grads_{i,j,k} (n_triplets, n_angular, 3), radial_neighbor_typespin (n_edges,) and
 // angular_triplet_typespin (n_triplets,), both empty unless multi.
 struct DerivativeRow {
   DerivativeSizes sizes;
@@ -45,10 +45,10 @@ struct DerivativeRow {
   const View& operator[](Column column) const { return columns[static_cast<size_t>(column)]; }
 };
 
-// HDF5 is used in the constructor and closed again; what remains is the mapping, so that a forked process goes on
+// HDF5 is used only in the constructor; afterwards there is just the mapping, so that a forked process can go on
 // reading. Thread-safe: immutable after construction. Entries are numbered from 0; `entry` must be in [0, n_entries()).
-// Damage inside one row is an error of that row alone. Others may overwrite the file while it is mapped: who relies on
-// indices being in range must look at the copy that is used.
+// Damage inside one row is an error of that row alone. Others may overwrite the file while it is mapped: callers that
+// rely on indices being in range must check the copy that they use.
 class Cache {
  public:
   // Throws IoError, CorruptFileError, or UnsupportedFormatError.
@@ -63,10 +63,10 @@ class Cache {
   bool has_features() const { return contents_.features.has_value(); }
   bool has_force_derivatives() const { return contents_.derivatives.has_value(); }
 
-  // Nothing in a file without a cache.
+  // nullopt for a file without a cache.
   const std::optional<Descriptor>& descriptor() const { return contents_.schema.descriptor; }
   std::optional<DType> storage_dtype() const { return contents_.schema.storage_dtype; }
-  // Throws FieldError unless a descriptor of this compatibility JSON made the cache.
+  // Throws FieldError unless the cache was made by a descriptor with this compatibility JSON.
   void require_descriptor(std::string_view compat_json) const;
   // Columns of a row of features; FieldError without that section.
   int64_t n_features() const;
@@ -75,27 +75,27 @@ class Cache {
   DType feature_dtype() const;
   DType derivative_dtype(Column column) const;
 
-  // Once before a batch is read: CorruptFileError if the file shrank.
+  // Called once before a batch is read: CorruptFileError if the file shrank.
   void prepare() const { file_.check_not_shrunk(); }
   static void forget_rows() { GlobalHeap::forget_rows(); }
 
   int64_t n_atoms(int64_t entry) const;                                   // CorruptFileError if negative
   std::span<const int64_t> n_atoms() const { return contents_.n_atoms; }  // as stored
-  // Starts fetching the structure and the features of an entry, if it was read before. Only a hint.
+  // Hint: starts fetching the structure and the features of an entry, if it was read before.
   void prefetch(int64_t entry) const;
-  double energy(int64_t entry) const { return contents_.energy[static_cast<size_t>(entry)]; }  // NaN: none
+  double energy(int64_t entry) const { return contents_.energy[static_cast<size_t>(entry)]; }  // NaN: absent
   bool has_forces(int64_t entry) const { return contents_.has_forces[static_cast<size_t>(entry)] != 0; }
   Bytes structure(int64_t entry) const;  // a pickle
-  // Reads the file again: for reports, not for training.
+  // Reads from the file again: for reports, not for training.
   std::vector<EntryLabels> labels(int64_t first, int64_t count) const;
 
-  // Nothing if the entry has no row; FieldError without the section.
+  // False if the entry has no row; FieldError without the section.
   bool has_feature_row(int64_t entry) const { return feature_row(entry) >= 0; }
   bool has_derivative_row(int64_t entry) const { return derivative_row(entry) >= 0; }
   std::optional<FeatureRow> features(int64_t entry) const;
-  // From the index, held against the lengths of the rows; reads no row.
+  // From the index, checked against the lengths of the rows; reads no row.
   std::optional<DerivativeSizes> derivative_sizes(int64_t entry) const;
-  // Indices are not looked at: who uses them checks the copy that is used, or calls check_indices().
+  // Indices are not checked: callers check the copy that they use, or call check_indices().
   std::optional<DerivativeRow> derivatives(int64_t entry) const;
   // Throws CorruptFileError unless every index of the row is an atom of the entry.
   void check_indices(int64_t entry, const DerivativeRow& row) const;
@@ -109,10 +109,10 @@ class Cache {
 
   io::FileIdentity identity_;
   io::MappedFile file_;
-  std::unique_ptr<const io::PieceReader> pieces_;  // where rows are read by pread
+  std::unique_ptr<const io::PieceReader> pieces_;  // set if rows are read by pread
   Contents contents_;
   GlobalHeap heap_;
-  std::vector<int64_t> feature_rows_, derivative_rows_;  // of each entry, -1: none
+  std::vector<int64_t> feature_rows_, derivative_rows_;  // per entry, -1: none
   int64_t n_features_ = 0;
 };
 

@@ -33,7 +33,7 @@ constexpr AttributeName kDerivatives[] = {{"schema_version", integer},      {"pa
                                           {"n_angular_features", integer},  {"multi", flag},
                                           {"contains_features", flag},      {"contains_positions", flag}};
 
-// The attributes of one group; errors name it.
+// Attributes of one group, whose name is added to errors.
 class Group {
  public:
   Group(std::string_view name, const Attributes& attributes) : name_(name), attributes_(attributes) {}
@@ -44,11 +44,11 @@ class Group {
   const T& get(std::string_view name) const {
     const AttributeValue* const found = find(name);
     if (found == nullptr) fail(name, "a value", "none");
-    return std::get<T>(*found);  // read_attributes() saw to the kind
+    return std::get<T>(*found);  // read_attributes() has checked the type
   }
   const std::string& text(std::string_view name) const { return get<std::string>(name); }
 
-  // Another version is nothing that can be read; so is a format of another name.
+  // Another version or format name cannot be read.
   template <typename T>
   void require(std::string_view name, const T& expected) const {
     if (const T& found = get<T>(name); found != expected) {
@@ -91,13 +91,13 @@ DType storage_dtype(const Group& group) {
   group.fail("storage_dtype", "float32 or float64", found);
 }
 
-// An order of polynomials; a larger one than this would be no descriptor that anything can be computed with.
+// Order of polynomials, limited to what a real descriptor may have.
 int64_t order_of(const Group& group, std::string_view json_name, const json& settings, const char* key) {
-  constexpr int64_t kMost = 1 << 20;
+  constexpr int64_t kMax = 1 << 20;
   const auto found = settings.find(key);
   if (found == settings.end() || !found->is_number_integer()) group.fail(json_name, cat("an integer ", key), "none");
   const auto order = found->get<int64_t>();
-  if (order < 0 || order > kMost) group.fail(json_name, cat(key, " from 0 to ", kMost), cat(order));
+  if (order < 0 || order > kMax) group.fail(json_name, cat(key, " from 0 to ", kMax), cat(order));
   return order;
 }
 
@@ -136,7 +136,7 @@ Descriptor descriptor_of(const Group& group) {
   return found;
 }
 
-// Gives back the settings.
+// Returns the settings.
 json check_manifest(const Group& group) {
   group.require("schema_version", int64_t{1});
   group.require<std::string>("manifest_format", "aenet.torch_training.descriptor_manifest.v1");
@@ -150,7 +150,7 @@ json check_manifest(const Group& group) {
   return settings;
 }
 
-// Both describe the same descriptor, each in its own words.
+// Both must describe the same descriptor.
 void check_agreement(const json& settings, const Descriptor& descriptor) {
   const json compat = json::parse(descriptor.compat_json);
   for (const char* const key : {"ang_cutoff", "ang_order", "min_cutoff", "rad_cutoff", "rad_order", "species"}) {
@@ -174,13 +174,13 @@ void check_cache(const Attributes& attributes, Schema& schema) {
 }
 
 int64_t count_of(const Group& group, std::string_view name) {
-  constexpr int64_t kMost = 1 << 21;
+  constexpr int64_t kMax = 1 << 21;
   const auto found = group.get<int64_t>(name);
-  if (found < 0 || found > kMost) group.fail(name, cat("a count from 0 to ", kMost), cat(found));
+  if (found < 0 || found > kMax) group.fail(name, cat("a count from 0 to ", kMax), cat(found));
   return found;
 }
 
-// Of version 1 all attributes must be there; version 2 has most of them in its own group, but they must not lie.
+// In version 1 all attributes must exist; version 2 has most of them in its own group, but those that exist must agree.
 void check_identity(const Group& group, Schema& schema) {
   if (schema.is_legacy || group.has("schema_version")) group.require("schema_version", int64_t{1});
   if (schema.is_legacy || group.has("descriptor_compat_sha256")) {

@@ -1,4 +1,4 @@
-// The schema of a cache file; FORMAT.md#attributes. No HDF5 here: attributes in, checked facts out.
+// Schema of a cache file; FORMAT.md#attributes. Without HDF5: converts attributes to checked values.
 #pragma once
 
 #include <optional>
@@ -8,7 +8,7 @@
 
 namespace atompack::torch_cache {
 
-// The attributes of each group that is there, under the file's own names.
+// Attributes of each existing group, under the file's own names.
 struct Info {
   Attributes root;  // settings of the energy filter
   std::optional<Attributes> manifest;
@@ -16,37 +16,37 @@ struct Info {
   std::optional<Attributes> force_derivatives;
 };
 
-// The names that are read of each group, in the order of FORMAT.md.
+// Attribute names that are read for each group, in the order of FORMAT.md.
 std::span<const AttributeName> root_names();
 std::span<const AttributeName> manifest_names();
 std::span<const AttributeName> cache_names();
 std::span<const AttributeName> force_derivative_names();
 
-// The descriptor that made the numbers. Two are the same when their JSON is, byte for byte.
+// Descriptor that computed the values. Two are the same if their JSON is identical byte for byte.
 struct Descriptor {
   std::string compat_json;
   std::string sha256;
-  std::optional<int64_t> n_features;  // absent: not a descriptor whose numbers of features are known here
+  std::optional<int64_t> n_features;  // nullopt: unknown for this descriptor
 };
 
 struct DerivativeSchema {
   int64_t n_radial = 0;  // functions, FORMAT.md#force-derivatives
   int64_t n_angular = 0;
-  bool multi = false;  // whether rows carry type weights
+  bool multi = false;  // rows have type weights
 };
 
 struct Schema {
   bool is_legacy = false;  // version 1
   bool has_features = false;
-  std::optional<Descriptor> descriptor;  // absent: no cache section
+  std::optional<Descriptor> descriptor;  // nullopt: no cache section
   std::optional<DType> storage_dtype;
   std::optional<DerivativeSchema> derivatives;
 };
 
-// Checks the attributes of the root's groups except force_derivatives, and says which sections the file has.
-// Throws CorruptFileError where they contradict the format or each other, UnsupportedFormatError for other versions.
+// Checks the attributes of all groups except force_derivatives; the result tells which sections the file has. Throws
+// CorruptFileError if they contradict the format or each other, UnsupportedFormatError for other versions.
 Schema check_schema(const Info& info);
-// Those of the section of derivatives, of either version.
+// Checks the attributes of the derivatives section, of either version.
 void check_derivatives(const Attributes& attributes, Schema& schema);
 
 // Throws FieldError unless the cache was made by this descriptor.

@@ -8,7 +8,7 @@
 namespace atompack::torch_cache {
 namespace {
 
-// Places of the labels in the schema of whole entries.
+// Positions of the labels in the schema of whole entries.
 enum Label : int32_t { kEnergy, kForces, kCell, kPbc, kName };
 
 FieldType label_type(Level level, DType dtype) { return {level, ValueKind::numeric, dtype}; }

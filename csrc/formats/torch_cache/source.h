@@ -1,4 +1,4 @@
-// A cache file as molecules: its entries, or nothing of them but their features and derivatives.
+// A cache file as a source of molecules: whole entries, or only their features and derivatives.
 #pragma once
 
 #include <memory>
@@ -9,8 +9,8 @@
 
 namespace atompack::torch_cache {
 
-// whole: positions, species and labels too, out of the stored structures. rows: for a JoinedSource, which has
-// molecules of its own.
+// whole: includes positions, species and labels from the stored structures. rows: for a JoinedSource, whose other
+// source has the molecules.
 enum class EntryParts : uint8_t { whole, rows };
 
 class CacheSource final : public MoleculeSource {
@@ -24,7 +24,7 @@ class CacheSource final : public MoleculeSource {
   MoleculeExtent extent(int64_t entry) const override;
   void prefetch(int64_t entry) const override { cache_->prefetch(entry); }
   bool needs_scratch(int64_t) const override { return false; }
-  Bytes decode(int64_t, std::span<std::byte>) const override { return {}; }  // rows lie scattered: visit() finds them
+  Bytes decode(int64_t, std::span<std::byte>) const override { return {}; }  // rows are scattered: visit() locates them
   void visit(int64_t entry, Bytes record, MoleculeVisitor& visitor) const override;
   void locate(DataError& error, int64_t entry) const override { error.at_molecule(entry).in_file(cache_->path()); }
 

@@ -14,15 +14,15 @@ namespace {
 using pickle::Op;
 
 constexpr pickle::RecordClass kClass = {"aenet.torch_training.config", "Structure"};
-// Of what a structure may unfold to beyond its own size: labels that come again, tensors with strides of 0.
+// Limit on what a structure may expand to beyond its own size: repeated labels, tensors with strides of 0.
 constexpr pickle::Limits kLimits = {.max_bytes = uint64_t{1} << 24};
-constexpr size_t kMostNesting = 2;  // lists of lists, where arrays are meant
+constexpr size_t kMaxNesting = 2;  // nested lists in place of arrays
 
 [[noreturn]] void wrong(std::string_view expected, std::string_view got) {
   throw CorruptFileError(cat("structure: expected ", expected, ", got ", got));
 }
 
-// Numbers of any kind as float64, with the shape that they have.
+// Numbers of any kind as float64, with their shape.
 struct Numbers {
   std::vector<int64_t> shape;
   std::vector<double> values;
@@ -95,9 +95,9 @@ double read_number(const Value& value) {
 
 bool is_list(const Value& value) { return value.kind() == Kind::list || value.kind() == Kind::tuple; }
 
-// Rows given as lists; all must be of one shape.
+// Rows given as lists; all must have the same shape.
 void read_list(const Value& list, size_t depth, Numbers& out) {
-  if (depth == kMostNesting) wrong("numbers", "lists in lists in lists");
+  if (depth == kMaxNesting) wrong("numbers", "lists in lists in lists");
   const auto size = static_cast<int64_t>(list.size());
   if (out.shape.size() <= depth) out.shape.push_back(size);
   if (out.shape[depth] != size) wrong(cat("rows of ", out.shape[depth]), cat("one of ", size));
@@ -153,7 +153,7 @@ void append_character(uint32_t code, std::string& text) {
   put(0x80 | (code & 0x3F));
 }
 
-// NumPy's texts: UTF-32 or bytes, padded with NUL.
+// NumPy strings: UTF-32 or bytes, padded with NUL.
 std::string read_item(const ElementType& type, Bytes item) {
   std::string text;
   if (type.kind == ElementKind::byte_string) {
@@ -186,7 +186,7 @@ std::string read_text(const Value& value) {
   wrong("str", name_of(value.kind()));
 }
 
-// Entries that aenet read from files carry each label as a scalar of NumPy; others are lists, tuples or arrays.
+// Entries that aenet read from files store each label as a NumPy scalar; others are lists, tuples or arrays.
 std::vector<std::string> read_labels(const Value& value, size_t n_atoms) {
   const auto expect_size = [&](size_t size) {
     if (size != n_atoms) wrong(cat(n_atoms, " labels"), cat(size));
@@ -212,7 +212,7 @@ std::array<T, kSize> to_array(const std::vector<double>& values) {
   return array;
 }
 
-// The attributes of one record; errors say which of them is wrong.
+// Attributes of one record, with their names added to errors.
 class Attributes {
  public:
   explicit Attributes(const Value& record) : record_(record) {}
@@ -267,7 +267,7 @@ Structure read_structure(const Value& record) {
   return structure;
 }
 
-// The pickle of a structure as it grows.
+// Builds the pickle of a structure.
 class Encoder {
  public:
   Encoder& op(Op opcode) { return put(static_cast<uint8_t>(opcode)); }
@@ -288,7 +288,7 @@ class Encoder {
   Encoder& integer(int64_t value) { return op(Op::long1).put(uint8_t{sizeof(value)}).put(value); }
   Encoder& real(double value) { return op(Op::bin_float).put(__builtin_bswap64(std::bit_cast<uint64_t>(value))); }
 
-  // numpy.ndarray over a bytearray: so the array is writable, which torch wants.
+  // numpy.ndarray over a bytearray: the array is writable, as torch requires.
   Encoder& array(std::initializer_list<int64_t> shape, std::string_view type, Bytes data) {
     global("numpy", "ndarray").op(Op::mark).op(Op::mark);
     for (const int64_t dim : shape) integer(dim);

@@ -1,5 +1,4 @@
-// One entry of /entries/structures: a pickled object of aenet.torch_training.config.Structure, read without running
-// the pickle.
+// Entry of /entries/structures: a pickled aenet.torch_training.config.Structure, read without running the pickle.
 #pragma once
 
 #include <array>
@@ -13,11 +12,11 @@
 
 namespace atompack::torch_cache {
 
-// Values as the file has them: no unit is converted, what is absent stays absent.
+// Values as in the file: no unit conversion, absent values stay absent.
 struct Structure {
   std::vector<double> positions = {};              // (N, 3)
   std::vector<std::string> species = {};           // N labels
-  std::optional<double> energy = {};               // NaN where the file says so
+  std::optional<double> energy = {};               // NaN if stored as NaN
   std::optional<std::vector<double>> forces = {};  // (N, 3)
   std::optional<std::array<double, 9>> cell = {};  // (3, 3), lattice vectors as rows
   std::optional<std::array<bool, 3>> pbc = {};     // absent with a cell: periodic in all directions
@@ -32,7 +31,7 @@ class StructureDecoder {
  public:
   StructureDecoder();
 
-  // Throws CorruptFileError with the field's name where an attribute is absent or of another shape or type,
+  // Throws CorruptFileError with the field's name if an attribute is missing or has another shape or type,
   // UnsafePickleError for a pickle of anything else, UnsupportedFormatError for numbers wider than float64 and int64.
   Structure decode(Bytes pickle);
 
@@ -42,7 +41,7 @@ class StructureDecoder {
 
 Structure decode_structure(Bytes pickle);
 
-// A pickle that the original program reads. InternalError where the sizes do not fit each other.
+// Returns a pickle that the original program reads. InternalError if the sizes do not match.
 std::vector<std::byte> encode_structure(const Structure& structure);
 
 }  // namespace atompack::torch_cache

@@ -35,7 +35,7 @@ int32_t ConcatSource::number_of(const MoleculeSchema& schema) {
 }
 
 ConcatSource::Place ConcatSource::place(int64_t index) const {
-  // The last start that is not beyond the index; empty parts share a start and are passed over.
+  // The last start <= index; empty parts share a start and are skipped.
   const auto after = std::ranges::upper_bound(starts_, index);
   const auto part = static_cast<size_t>(after - starts_.begin()) - 1;
   return {part, index - starts_[part]};

@@ -1,4 +1,4 @@
-// Several sources as one index space, in order: a folder of shards.
+// Several sources as one index space, in order, such as a folder of shards.
 #pragma once
 
 #include <memory>
@@ -33,8 +33,8 @@ class ConcatSource final : public MoleculeSource {
 
   std::vector<std::shared_ptr<const MoleculeSource>> parts_;
   std::vector<int64_t> starts_;                      // one more than parts
-  std::vector<MoleculeSchema> schemas_;              // distinct ones
-  std::vector<std::vector<int32_t>> schema_number_;  // part, its own number -> number here
+  std::vector<MoleculeSchema> schemas_;              // distinct schemas
+  std::vector<std::vector<int32_t>> schema_number_;  // part, its own schema number -> number here
 };
 
 }  // namespace atompack

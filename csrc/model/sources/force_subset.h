@@ -1,4 +1,4 @@
-// Molecules of which only chosen ones have forces: what training on forces from a part of the data sees.
+// Molecules of which only a chosen subset has forces, for training on part of the forces.
 #pragma once
 
 #include <memory>
@@ -8,10 +8,10 @@
 
 namespace atompack {
 
-// The others come without forces and without rows of edges and triplets, which are neither planned for nor copied.
+// The others lose their forces and their edge and triplet rows, which are neither planned for nor copied.
 class ForceSubsetSource final : public MoleculeSource {
  public:
-  // chosen: one flag a molecule. Throws FieldError where there are more or fewer.
+  // chosen: one flag per molecule; FieldError for another number of flags.
   ForceSubsetSource(std::shared_ptr<const MoleculeSource> all, std::vector<uint8_t> chosen);
 
   int64_t size() const override { return all_->size(); }

@@ -3,7 +3,7 @@
 namespace atompack {
 namespace {
 
-// Hands fields on, their declarations counted in the joined schema.
+// Forwards fields with their declarations renumbered for the joined schema.
 class FieldsOnly final : public MoleculeVisitor {
  public:
   FieldsOnly(MoleculeVisitor& visitor, int32_t n_before) : visitor_(visitor), n_before_(n_before) {}
@@ -68,7 +68,7 @@ void JoinedSource::prefetch(int64_t index) const {
 
 Bytes JoinedSource::decode(int64_t index, std::span<std::byte> scratch) const {
   if (!needs_scratch(index)) return molecules_->decode(index, {});
-  // extent() counts what the extra fields take as well.
+  // extent() includes the extra fields.
   return molecules_->decode(index, scratch.first(static_cast<size_t>(molecules_->extent(index).decoded_bytes)));
 }
 

@@ -1,4 +1,4 @@
-// Molecules of one source with the fields that another holds for the same numbers: labels from a file of molecules,
+// Molecules of one source with additional fields of another one for the same indices: labels from a file of molecules,
 // features from a cache.
 #pragma once
 
@@ -11,15 +11,15 @@ namespace atompack {
 
 class JoinedSource final : public MoleculeSource {
  public:
-  // Of `extra`, only fields are used: its molecules need no scratch, and it may pass geometry() over. Throws FieldError
-  // where the sizes differ.
+  // Only the fields of `extra` are used: its molecules need no scratch, and it may skip geometry(). Throws FieldError
+  // if the sizes differ.
   JoinedSource(std::shared_ptr<const MoleculeSource> molecules, std::shared_ptr<const MoleculeSource> extra);
 
   int64_t size() const override { return molecules_->size(); }
   std::span<const MoleculeSchema> schemas() const override { return schemas_; }
   int32_t schema_of(int64_t index) const override;
   void prepare(std::span<const int64_t> indices) const override;
-  // Throws FieldError where the two count other atoms.
+  // Throws FieldError if the atom counts differ.
   MoleculeExtent extent(int64_t index) const override;
   void prefetch(int64_t index) const override;
   bool needs_scratch(int64_t index) const override { return molecules_->needs_scratch(index); }
@@ -29,7 +29,7 @@ class JoinedSource final : public MoleculeSource {
 
  private:
   std::shared_ptr<const MoleculeSource> molecules_, extra_;
-  std::vector<MoleculeSchema> schemas_;  // each of the first's with each of the second's, whose fields stand behind
+  std::vector<MoleculeSchema> schemas_;  // every pair of schemas; the fields of `extra` come last
 };
 
 }  // namespace atompack

@@ -1,4 +1,4 @@
-// Several sources as one index space whose molecules know which of them they are from.
+// Several sources as one index space, with the source of each molecule as a field.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace atompack {
 
-// Like ConcatSource, with one field more: "source", the number of the part.
+// Like ConcatSource, with an additional field "source": the index of the part.
 class MixtureSource final : public MoleculeSource {
  public:
   explicit MixtureSource(const std::vector<std::shared_ptr<const MoleculeSource>>& parts);
@@ -26,8 +26,8 @@ class MixtureSource final : public MoleculeSource {
 
  private:
   ConcatSource all_;
-  std::vector<int64_t> ends_;            // of the parts
-  std::vector<MoleculeSchema> schemas_;  // those of all_, each with the field at its end
+  std::vector<int64_t> ends_;            // end index of each part
+  std::vector<MoleculeSchema> schemas_;  // those of all_, each with the additional field at its end
 };
 
 }  // namespace atompack

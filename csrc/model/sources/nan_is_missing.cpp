@@ -13,7 +13,7 @@ bool all_nan(Bytes data) {
   return true;
 }
 
-// A value of no numbers (forces on no atoms) is there.
+// An empty value (forces of no atoms) is present.
 bool is_nan_throughout(const FieldView& field, Bytes data) {
   if (field.fault != nullptr || data.empty() || field.type.kind != ValueKind::numeric) return false;
   if (field.type.dtype == DType::float64) return all_nan<double>(data);

@@ -1,4 +1,4 @@
-// Molecules whose labels are missing where every stored number of them is NaN.
+// Molecules whose labels count as missing if all stored numbers are NaN.
 #pragma once
 
 #include <memory>
@@ -7,8 +7,8 @@
 
 namespace atompack {
 
-// A view of another source, for files whose writers had NaN stand for "not computed". Labels and custom properties of
-// floats are judged; positions, features and rows of edges and triplets are not.
+// View of another source, for files whose writers stored NaN for "not computed". Applies to labels and custom
+// properties of floats, not to positions, features, or edge and triplet rows.
 class NanIsMissingSource final : public MoleculeSource {
  public:
   explicit NanIsMissingSource(std::shared_ptr<const MoleculeSource> all) : all_(std::move(all)) {}

@@ -11,7 +11,7 @@ namespace atompack {
 namespace {
 
 constexpr std::string_view kPositionsKey = "positions", kNumbersKey = "atomic_numbers";
-constexpr int64_t kMostAtoms = int64_t{1} << 32;
+constexpr int64_t kMaxAtoms = int64_t{1} << 32;
 
 constexpr std::array<std::pair<std::string_view, Scope>, 2> kPrefixes = {
     {{"atom_properties/", Scope::atom_property}, {"properties/", Scope::molecule_property}}};
@@ -29,7 +29,7 @@ bool fits_label(const BuiltinField& field, DType dtype) {
   return is_floating(dtype) || (field.key == "energy" && is_integer(dtype) && dtype != DType::uint64);
 }
 
-// The bytes of a value. Those that decode() has copied come next in `record`, which loses them.
+// The bytes of a value. Values that decode() has copied are at the front of `record` and are removed from it.
 Bytes take_data(const ValueMolecules::Entry& entry, Bytes& record) {
   const StoredTensor& tensor = entry.tensor;
   if (tensor.is_copied) return std::exchange(record, record.subspan(tensor.bytes)).first(tensor.bytes);
@@ -104,9 +104,9 @@ std::optional<StoredTensor> stored_tensor(const Value& value) {
 
 std::unique_ptr<ValueMolecules> ValueMolecules::make(std::span<const Value> dicts, const KeyLevels& levels) {
   auto made = std::make_unique<ValueMolecules>();
-  constexpr size_t kMostReserved = 64;  // entries of each molecule
+  constexpr size_t kMaxReserved = 64;  // entries per molecule
   if (!dicts.empty() && is_molecule(dicts.front())) {
-    made->entries_.reserve(dicts.size() * std::min(dicts.front().size(), kMostReserved));
+    made->entries_.reserve(dicts.size() * std::min(dicts.front().size(), kMaxReserved));
   }
   for (const Value& dict : dicts) {
     const size_t first = made->entries_.size();
@@ -131,7 +131,7 @@ std::unique_ptr<ValueMolecules> ValueMolecules::make(std::span<const Value> dict
 bool ValueMolecules::gather(const Value& dict) {
   if (!is_molecule(dict)) return false;
   for (const std::string_view key : {kPositionsKey, kNumbersKey}) entries_.push_back({-1, *dict.find(key)});
-  size_t guess = 0;  // mostly all molecules have the same keys in the same order
+  size_t guess = 0;  // usually all molecules have the same keys in the same order
   for (size_t k = 0; k < dict.size(); ++k) {
     if (dict.key(k).kind() != Kind::text) return false;
     const std::string_view key = dict.key(k).text();
@@ -152,7 +152,7 @@ bool ValueMolecules::settle_structure(std::span<Entry> structure) const {
     entry.tensor = *tensor;
   }
   const StoredTensor &positions = structure[0].tensor, &numbers = structure[1].tensor;
-  if (numbers.shape.size() != 1 || !is_integer(numbers.dtype) || numbers.shape[0] >= kMostAtoms) return false;
+  if (numbers.shape.size() != 1 || !is_integer(numbers.dtype) || numbers.shape[0] >= kMaxAtoms) return false;
   return is_floating(positions.dtype) && std::ranges::equal(positions.shape, std::array{numbers.shape[0], int64_t{3}});
 }
 
@@ -187,7 +187,7 @@ bool ValueMolecules::every_value_has_rows(int32_t field) const {
   return true;
 }
 
-// Types and shapes of one value; false where the field cannot have it.
+// Sets type and shape of one value; false if the field cannot hold it.
 bool ValueMolecules::settle(Entry& entry, int64_t n_atoms) {
   const auto number = static_cast<size_t>(entry.field);
   FieldDeclaration& field = schema_.fields[number];

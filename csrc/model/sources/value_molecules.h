@@ -1,4 +1,4 @@
-// Dicts with positions and atomic numbers, as molecules.
+// Dicts with positions and atomic numbers, read as molecules.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace atompack {
 
-// For each key that no format knows: whether its values have rows for atoms.
+// For each custom key, true if its values have one row per atom.
 using KeyLevels = std::map<std::string, bool, std::less<>>;
 
 // True for a dict with positions and atomic numbers.
@@ -24,10 +24,11 @@ bool is_molecule(const Value& value);
 // True if there is such a dict anywhere in the value.
 bool has_molecules(const Value& value);
 
-// Adds the keys of all molecules in these values: a key has rows for atoms if its arrays do in every molecule.
+// Adds the keys of all molecules in these values: a key is per atom if its arrays have one row per atom in every
+// molecule.
 void learn_levels(std::span<const Value> values, KeyLevels& levels);
 
-// A value as a tensor; its elements are in `data`, or have to be copied out of a strided or big-endian array.
+// A value as a tensor; its elements are in `data`, or must be copied out of a strided or big-endian array.
 struct StoredTensor {
   DType dtype = DType::uint8;
   std::span<const int64_t> shape = {};
@@ -36,15 +37,15 @@ struct StoredTensor {
   size_t bytes = 0;
 };
 
-// Nothing for values that are no tensors of this library, and for tensors with a gradient. The data of a number of
-// Python is a view of the value's own cell.
+// Returns nullopt for values that are not supported tensors, and for tensors with a gradient. The data of a Python
+// number is a view of the value's own cell.
 std::optional<StoredTensor> stored_tensor(const Value& value);
 
 // The molecules of one batch. Their records are the dicts themselves, which must outlive this source. It has one
 // schema, with a field for each key.
 class ValueMolecules final : public MoleculeSource {
  public:
-  // A value of one molecule.
+  // One value of one molecule.
   struct Entry {
     int32_t field;
     Value value;
@@ -53,7 +54,8 @@ class ValueMolecules final : public MoleculeSource {
     StoredTensor tensor = {};
   };
 
-  // Nothing where a value cannot be a field (None, a list), or a label has another type or shape than formats know.
+  // Returns nullptr if a value cannot be a field (None, a list), or a label has a type or shape that formats do not
+  // support.
   static std::unique_ptr<ValueMolecules> make(std::span<const Value> dicts, const KeyLevels& levels);
 
   int64_t size() const override { return std::ssize(starts_) - 1; }
@@ -69,11 +71,11 @@ class ValueMolecules final : public MoleculeSource {
   std::span<const Entry> entries(int64_t index) const { return all(index).subspan(kStructure); }
   DType positions_dtype(int64_t index) const { return all(index)[0].tensor.dtype; }
 
-  // Whether all values have the types and row shapes that the schema declares.
+  // True if all values have the types and row shapes that the schema declares.
   bool is_uniform() const { return uniform_; }
 
  private:
-  static constexpr size_t kStructure = 2;  // entries of each molecule in front: positions, atomic numbers
+  static constexpr size_t kStructure = 2;  // first entries of each molecule: positions, atomic numbers
 
   std::span<const Entry> all(int64_t index) const {
     const auto i = static_cast<size_t>(index);
@@ -87,9 +89,9 @@ class ValueMolecules final : public MoleculeSource {
   bool settle(Entry& entry, int64_t n_atoms);
 
   std::vector<Entry> entries_;     // by molecule
-  std::vector<size_t> starts_{0};  // of each molecule, and the end
+  std::vector<size_t> starts_{0};  // first entry of each molecule, and the end
   std::vector<std::string_view> keys_;
-  std::vector<bool> known_, ragged_;  // by field
+  std::vector<bool> known_, ragged_;  // per field
   MoleculeSchema schema_;
   bool uniform_ = true, any_copied_ = false;
 };

@@ -11,8 +11,8 @@
 namespace atompack::physics {
 namespace {
 
-// A shorter one is a slip; the neighbor search takes none near 0.
-constexpr double kLeastCutoff = 1e-3;
+// A shorter cutoff is a mistake; the neighbor search rejects values near 0.
+constexpr double kMinCutoff = 1e-3;
 
 constexpr int kHighestOrder = 1000;
 
@@ -22,7 +22,7 @@ void check(bool is_right, const char* what, const char* expected, double got) {
 
 void check(const ChebyshevOptions& options) {
   const auto is_order = [](int order) { return order >= 0 && order <= kHighestOrder; };
-  const auto is_cutoff = [](double cutoff) { return std::isfinite(cutoff) && cutoff >= kLeastCutoff; };
+  const auto is_cutoff = [](double cutoff) { return std::isfinite(cutoff) && cutoff >= kMinCutoff; };
   check(is_order(options.rad_order), "rad_order", "0 to 1000", options.rad_order);
   check(is_order(options.ang_order), "ang_order", "0 to 1000", options.ang_order);
   check(is_cutoff(options.rad_cutoff), "rad_cutoff", "a finite number, at least 0.001", options.rad_cutoff);
@@ -37,7 +37,7 @@ void check(const ChebyshevOptions& options) {
   }
 }
 
-// -h, ..., -1, 1, ..., h in the order of the list, with 0 in the middle of an odd number.
+// Returns -h, ..., -1, 1, ..., h in the order of the list, with 0 in the middle of an odd number.
 std::vector<double> typespins(size_t n_species) {
   std::vector<double> spins;
   const int half = static_cast<int>(n_species / 2);
@@ -55,7 +55,7 @@ Damping damping_at(double distance, double cutoff) {
 
 }  // namespace
 
-// The work on one center after the other.
+// Processes centers one after the other.
 template <typename Real>
 class Chebyshev::Center {
  public:
@@ -106,10 +106,10 @@ class Chebyshev::Center {
   const size_t n_radial_, n_angular_;
   const bool multi_;
   size_t center_ = 0, first_edge_ = 0, n_edges_ = 0;
-  size_t triplet_ = 0;  // the next row
+  size_t triplet_ = 0;  // next row
 };
 
-// Sines and cosines, once an edge and cutoff.
+// Computes sines and cosines once per edge and cutoff.
 template <typename Real>
 void Chebyshev::Center<Real>::look_around() {
   const bool is_same = options_.rad_cutoff == options_.ang_cutoff;
@@ -164,7 +164,7 @@ void Chebyshev::Center<Real>::write_edges(size_t first, size_t n_columns) const 
   }
 }
 
-// All pairs of legs, in blocks.
+// Iterates over all pairs of legs, in blocks.
 template <typename Real>
 void Chebyshev::Center<Real>::add_triplets() {
   const size_t n_legs = room_.legs.size();
@@ -222,7 +222,7 @@ void Chebyshev::Center<Real>::write_triplets(size_t n_columns) {
   }
 }
 
-// Of each gradient, what T_n' and what T_n is multiplied with is the same for all n.
+// In each gradient, the factors of T_n' and T_n do not depend on n.
 template <typename Real>
 void Chebyshev::Center<Real>::write_gradients(size_t column, size_t row) const {
   const DerivativeRows<Real>& rows = *task_.rows;

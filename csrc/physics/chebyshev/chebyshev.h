@@ -1,5 +1,5 @@
-// The Chebyshev descriptor of Artrith, Urban and Ceder with species as weights, as aenet computes it: sums over the
-// neighbors of an atom, and over their pairs. The mathematics: CHEBYSHEV.md; names follow it.
+// Chebyshev descriptor of Artrith, Urban and Ceder with species as weights, as computed by aenet: sums over the
+// neighbors of an atom and over pairs of them. CHEBYSHEV.md explains the mathematics; names follow it.
 #pragma once
 
 #include <cstddef>
@@ -24,42 +24,42 @@ struct ChebyshevOptions {
   double min_cutoff = 0.55;
 };
 
-// A cutoff function and its derivative.
+// Value and derivative of a cutoff function.
 struct Damping {
   double value, slope;
 };
 
-// Room for one thread.
+// Working memory of one thread.
 struct ChebyshevScratch {
   // One neighbor within the angular cutoff.
   struct Leg {
     Vector3 direction;
-    double inverse;  // of the distance
+    double inverse;  // inverse distance
     Damping damping;
     double spin;
     int64_t atom;
   };
   ChebyshevBlock radial, angular;
-  std::vector<Damping> dampings;  // of a center's edges, radial
+  std::vector<Damping> dampings;  // radial, per edge of a center
   std::vector<Leg> legs;
   std::vector<double> features;
   std::vector<uint16_t> j, k;  // legs of the triplets in the block
 };
 
-// What one thread is to do: centers of `near` from `first` to before `last`.
+// Work of one thread: centers [first, last) of `near`.
 template <typename Real>
 struct CenterTask {
   size_t first, last;
-  std::span<const int32_t> species;  // of all atoms of `near`, by place in the options; all in range
-  int64_t first_atom;                // the number of the first of them
-  Real* features;                    // (centers, n_features), from the first of `near`
-  const DerivativeRows<Real>* rows;  // likewise; null: no derivatives
+  std::span<const int32_t> species;  // index of the species of each atom of `near`; all in range
+  int64_t first_atom;                // index of the first atom of `near`
+  Real* features;                    // (centers, n_features), starting at the first center of `near`
+  const DerivativeRows<Real>* rows;  // the same for derivatives; null: none are computed
 };
 
 // Immutable and thread-safe. All sums are made in float64 and in one order, whatever the range of centers is.
 class Chebyshev {
  public:
-  // Throws FieldError where an option makes no sense.
+  // Throws FieldError for invalid options.
   explicit Chebyshev(ChebyshevOptions options);
 
   const ChebyshevOptions& options() const { return options_; }
@@ -67,7 +67,7 @@ class Chebyshev {
   size_t n_angular() const { return static_cast<size_t>(options_.ang_order) + 1; }
   size_t n_features() const { return (n_radial() + n_angular()) * (multi() ? 2 : 1); }
 
-  // Whether there are species to be told apart, by weights of their own.
+  // True if there are several species, distinguished by weights.
   bool multi() const { return options_.species.size() > 1; }
   const std::vector<double>& typespin() const { return typespin_; }
 
@@ -86,14 +86,14 @@ class Chebyshev {
   std::vector<double> typespin_;
 };
 
-// One structure from beginning to end, with all the room that it takes. For one thread.
+// One structure at a time, with all working memory. For one thread.
 class ChebyshevWorkspace {
  public:
   explicit ChebyshevWorkspace(const Chebyshev& descriptor)
       : descriptor_(descriptor), search_(descriptor.search()), scratch_(descriptor.scratch()) {}
 
-  // `positions` holds x, y, z of each atom; `features` (atoms, n_features). Throws FieldError where the search does,
-  // or a species is not in the options.
+  // `positions` holds x, y, z of each atom; `features` (atoms, n_features). Throws FieldError for errors of the
+  // neighbor search and for unknown species.
   void compute(std::span<const double> positions, std::span<const int32_t> species, const Lattice& lattice,
                std::vector<double>& features, LocalDerivatives* derivatives = nullptr);
 

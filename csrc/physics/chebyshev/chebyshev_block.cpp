@@ -6,10 +6,10 @@
 namespace atompack::physics {
 namespace {
 
-// Loops run over whole groups of columns, so that the compiler needs no remainder.
+// Loops run over multiples of this many columns, so that the compiler needs no remainder loop.
 constexpr size_t kLanes = 8;
 
-constexpr double kLeastSine = 1e-5;
+constexpr double kMinSine = 1e-5;
 
 }  // namespace
 
@@ -29,14 +29,14 @@ void ChebyshevBlock::evaluate(size_t n_columns) {
   }
 }
 
-// T_n' = n U_n-1. The recurrence of U is linear: damping its start damps them all.
+// T_n' = n U_n-1. The recurrence of U is linear: damping its start values damps all terms.
 void ChebyshevBlock::differentiate() {
   for (size_t t = 0; t < n_padded_; ++t) {
     const double square = (1 - x[t]) * (1 + x[t]);
     current_[t] = 1;
     previous_[t] = 0;
-    if (square < kLeastSine * kLeastSine) [[unlikely]]
-      current_[t] = std::sqrt(std::max(square, 0.0)) / kLeastSine;
+    if (square < kMinSine * kMinSine) [[unlikely]]
+      current_[t] = std::sqrt(std::max(square, 0.0)) / kMinSine;
   }
   for (size_t n = 1; n < n_rows_; ++n) {
     double* const to = &slopes_[n * kColumns];

@@ -7,28 +7,28 @@
 
 namespace atompack::physics {
 
-// T_n(x) for n = 0..order, and their derivatives, at up to kColumns arguments: a row for each n, so that one step of
-// the recurrence is a loop over neighboring doubles. For one thread.
+// T_n(x) for n = 0..order and their derivatives, for up to kColumns arguments: one row per n, so that a step of the
+// recurrence is a loop over adjacent doubles. For one thread.
 class ChebyshevBlock {
  public:
   static constexpr size_t kColumns = 64;
 
   explicit ChebyshevBlock(size_t order);
 
-  // Arguments and what their terms weigh in the sums, all finite; `x` within [-1, 1].
+  // Arguments and their weights in the sums, all finite; `x` within [-1, 1].
   std::array<double, kColumns> x{}, weight{}, spin_weight{};
 
-  // Makes the rows for the first `n_columns` arguments.
+  // Computes the rows for the first `n_columns` arguments.
   void evaluate(size_t n_columns);
 
-  // Those of the derivatives. Near x = 1 and -1 they are damped as aenet does it: where the sine of arccos x is below
-  // 1e-5, they are divided by 1e-5 instead.
+  // Computes the rows of the derivatives. Near x = 1 and -1 they are damped as in aenet: if the sine of arccos x is
+  // below 1e-5, they are divided by 1e-5 instead.
   void differentiate();
 
   const double* values(size_t n) const { return &values_[n * kColumns]; }
   const double* slopes(size_t n) const { return &slopes_[n * kColumns]; }
 
-  // sum[n] += sum of T_n weighted, over the arguments. The order of additions depends on the number of columns alone.
+  // sum[n] += weighted sum of T_n over the arguments. The order of additions depends only on the number of columns.
   void add_sums(double* sum) const { add_weighted(weight, sum); }
   void add_spin_sums(double* sum) const { add_weighted(spin_weight, sum); }
 

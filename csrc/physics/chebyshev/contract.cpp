@@ -9,7 +9,7 @@ namespace {
 template <typename Real>
 using Triple = std::array<Real, 3>;
 
-// The columns of one atom that rows of one kind belong to: plain, and those that spins are weights of.
+// Feature columns of one atom for one kind of row: unweighted, and weighted by spins.
 template <typename Real>
 struct Columns {
   Real *plain, *of_spins;
@@ -31,7 +31,7 @@ Columns<Value> angular_of(const DerivativeView<Real>& view, Value* all, int64_t 
   return columns;
 }
 
-// What each number of a row is weighted with; `room` has place for them.
+// Weight of each number of a row; `room` is the memory for them.
 template <typename Real>
 const Real* combine(const Columns<const Real>& columns, Real spin, std::vector<Real>& room) {
   if (columns.of_spins == nullptr) return columns.plain;

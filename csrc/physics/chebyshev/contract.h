@@ -1,4 +1,4 @@
-// Forces from stored derivatives: F = -sum of W dG over features and atoms, without dG ever being built.
+// Forces from stored derivatives: F = -sum of W dG over features and atoms, without building dG.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,7 @@
 
 namespace atompack::physics {
 
-// Rows of edges and triplets as physics/chebyshev/local_derivatives.h has them, read only.
+// Read-only rows of edges and triplets, as in physics/chebyshev/local_derivatives.h.
 template <typename Real>
 struct DerivativeView {
   const int64_t *radial_center, *radial_neighbor;
@@ -25,17 +25,17 @@ struct RowRange {
   size_t first, last;
 };
 
-// The rows of one or more whole molecules.
+// Row ranges of one or more whole molecules.
 struct RowRanges {
   RowRange edges, triplets;
 };
 
-// forces (atoms, 3) += what these rows give for `weights` (atoms, n_features), the derivative of the energy with
-// respect to the features. All atoms that the rows name are there. Rows are added in order.
+// forces (atoms, 3) += contribution of these rows for `weights` (atoms, n_features), the derivative of the energy with
+// respect to the features. All atoms of the rows are in range. Rows are added in order.
 template <typename Real>
 void contract(const DerivativeView<Real>& view, const RowRanges& rows, const Real* weights, Real* forces);
 
-// weights += the transpose of that map, applied to `forces`: what autograd takes back through it.
+// weights += the transpose of that map applied to `forces`, for autograd.
 template <typename Real>
 void contract_transposed(const DerivativeView<Real>& view, const RowRanges& rows, const Real* forces, Real* weights);
 

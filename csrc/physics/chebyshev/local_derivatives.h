@@ -1,4 +1,4 @@
-// The derivatives of an atom's features with respect to the positions around it, as rows of edges and triplets.
+// Derivatives of an atom's features with respect to nearby positions, as rows of edges and triplets.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace atompack::physics {
 
-// Where rows go. Atoms are numbered as the caller wants them; gradients are those of the unweighted features.
+// Destinations of rows. Atoms are numbered as the caller chooses; gradients are those of the unweighted features.
 template <typename Real>
 struct DerivativeRows {
   int64_t *radial_center = nullptr, *radial_neighbor = nullptr;  // (E)
@@ -18,7 +18,7 @@ struct DerivativeRows {
   Real* angular_spin = nullptr;                                                   // (T); null for one species
 };
 
-// Room of its own for the rows of one structure; memory is kept for the next.
+// Memory for the rows of one structure, reused for the next.
 struct LocalDerivatives {
   std::vector<int64_t> radial_center, radial_neighbor;
   std::vector<double> radial_grads, radial_spin;
@@ -28,7 +28,7 @@ struct LocalDerivatives {
   size_t n_edges() const { return radial_center.size(); }
   size_t n_triplets() const { return angular_center.size(); }
 
-  // Spins of one species stay empty.
+  // Empty for a single species.
   struct Extent {
     size_t n_edges, n_triplets, n_radial, n_angular;
     bool multi;

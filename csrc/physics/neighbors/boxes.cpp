@@ -6,27 +6,27 @@
 namespace atompack::physics {
 namespace {
 
-// How many boxes a side is cut into, none narrower than `least`.
-double count_boxes(double length, double least) {
-  constexpr double kMost = 1 << 20;  // three such numbers fit in 64 bits
-  return std::clamp(std::floor(length / least), 1.0, kMost);
+// Number of boxes along a side, each at least `min_width` wide.
+double count_boxes(double length, double min_width) {
+  constexpr double kMax = 1 << 20;  // three such numbers fit in 64 bits
+  return std::clamp(std::floor(length / min_width), 1.0, kMax);
 }
 
 }  // namespace
 
 Boxes::Boxes(const std::array<Side, 3>& sides) {
-  // With fewer, the rows around a box hold nearly all there is.
-  constexpr double kFewest = 5;
+  // With fewer boxes, the rows around a box hold nearly all images.
+  constexpr double kMinBoxes = 5;
   std::array<uint64_t, 3> n{};
   for (size_t direction = 0; direction < 3; ++direction) {
     const Side& side = sides[direction];
     const bool is_last = direction == 2;
     double boxes = count_boxes(side.length, is_last ? side.reach / kNarrow : side.reach);
-    if (!is_last && boxes < kFewest) boxes = 1;
+    if (!is_last && boxes < kMinBoxes) boxes = 1;
     n[direction] = static_cast<uint64_t>(boxes);
     cuts_[direction] = {.first = side.first, .per_length = boxes > 1 ? boxes / side.length : 0, .last = boxes - 1};
   }
-  // Empty boxes behind the end of each line keep the rows around a box from reaching into other lines.
+  // Empty boxes after the end of each line keep the rows around a box from reaching into other lines.
   cuts_[1].stride = n[2] + kNarrow;
   cuts_[0].stride = (n[1] + 1) * cuts_[1].stride;
   cuts_[2].offset = cuts_[0].stride + cuts_[1].stride + kNarrow;
@@ -53,7 +53,7 @@ void BoxOrder::count(std::span<const uint64_t> numbers, uint64_t n_numbers) {
   firsts_.assign(n_numbers + 2, 0);
   for (const uint64_t number : numbers) ++firsts_[number + 2];
   for (size_t number = 2; number < firsts_.size(); ++number) firsts_[number] += firsts_[number - 1];
-  // One number late, each start moves to where the next one belongs while its things are placed.
+  // Shifted by one: each start moves to the next free place while its items are placed.
   for (size_t thing = 0; thing < numbers.size(); ++thing) places_[thing] = firsts_[numbers[thing] + 1]++;
 }
 

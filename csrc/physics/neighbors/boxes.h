@@ -1,4 +1,4 @@
-// Space cut into boxes, so that what is near an atom lies in those around its own.
+// Cell list: space divided into boxes, so that the neighbors of an atom are in the boxes around its own.
 #pragma once
 
 #include <array>
@@ -11,17 +11,17 @@
 
 namespace atompack::physics {
 
-// Boxes along a lattice's normals. Those along the last normal are numbered one after the other and are narrow, so that
-// all that are near a box lie in few rows of numbers.
+// Boxes along a lattice's normals. Those along the last normal are numbered consecutively and are narrow, so that all
+// boxes near a box form few ranges of numbers.
 class Boxes {
  public:
   struct Side {
     double first, length;
-    double reach;  // what is farther away than this is not near
+    double reach;  // distance within which images are neighbors
   };
   explicit Boxes(const std::array<Side, 3>& sides);
 
-  // The share of one coordinate in a box's number, which is the sum of the three.
+  // Contribution of one coordinate to a box's number, which is the sum of the three.
   uint64_t share(size_t direction, double x) const {
     const Cut& cut = cuts_[direction];
     const double box = (x - cut.first) * cut.per_length;
@@ -29,15 +29,15 @@ class Boxes {
     return cut.offset + cut.stride * static_cast<uint64_t>(inside);
   }
 
-  // What is added to a box's number to get to the rows around it: each begins there and is row_length() boxes long.
+  // Offsets from a box's number to the start of each range around it; each is row_length() boxes long.
   std::span<const int64_t> rows() const { return std::span(rows_).first(n_rows_); }
   static constexpr uint64_t row_length() { return 2 * kNarrow + 1; }
 
-  // All numbers, those of rows too, are smaller.
+  // Upper bound of all numbers, including those of the ranges.
   uint64_t n_numbers() const { return n_numbers_; }
 
  private:
-  static constexpr uint64_t kNarrow = 8;  // boxes to a reach, along the last normal
+  static constexpr uint64_t kNarrow = 8;  // boxes per reach, along the last normal
 
   struct Cut {
     double first = 0, per_length = 0;
@@ -50,16 +50,16 @@ class Boxes {
   uint64_t n_numbers_ = 0;
 };
 
-// Things sorted by the number of the box that each is in.
+// Items sorted by the number of their box.
 class BoxOrder {
  public:
   // All numbers are below `n_numbers`.
   void sort(std::span<const uint64_t> numbers, uint64_t n_numbers);
 
-  // Where each thing comes.
+  // The place of each item in the order.
   std::span<const uint32_t> places() const { return places_; }
 
-  // The place of the first thing in this box or behind it.
+  // The place of the first item in this box or a later one.
   size_t first(uint64_t number) const { return is_dense_ ? firsts_[number] : search(number); }
 
  private:
@@ -69,8 +69,8 @@ class BoxOrder {
 
   bool is_dense_ = true;
   std::vector<uint32_t> places_;
-  std::vector<uint32_t> firsts_;                         // where dense: of each number
-  std::vector<std::pair<uint64_t, uint32_t>> in_order_;  // where not: number and thing
+  std::vector<uint32_t> firsts_;                         // if dense: by box number
+  std::vector<std::pair<uint64_t, uint32_t>> in_order_;  // if not dense: box number and item
 };
 
 }  // namespace atompack::physics

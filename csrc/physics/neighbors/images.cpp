@@ -33,19 +33,19 @@ WrappedAtom wrapped(const Vector3& position, const Lattice& lattice) {
   return atom;
 }
 
-// How far a normal leans towards the cell vectors that it should be at right angles to, for each unit of length.
+// Maximum component of a normal along the cell vectors that it should be perpendicular to, per unit of length.
 double lean(const Lattice& lattice, size_t direction) {
-  double most = 0;
+  double max_lean = 0;
   for (size_t other = 0; other < 3; ++other) {
     const Vector3& vector = lattice.cell()[other];
     if (other == direction || !lattice.periodic()[other]) continue;
-    most = std::max(most, std::abs(dot(lattice.normal(direction), vector)) / largest(vector));
+    max_lean = std::max(max_lean, std::abs(dot(lattice.normal(direction), vector)) / largest(vector));
   }
-  return most;
+  return max_lean;
 }
 
-[[noreturn]] void refuse(double most, const char* what, size_t n_atoms, double got) {
-  throw FieldError(cat("neighbors: expected at most ", most, " ", what, " for ", n_atoms, " atoms, got ", got,
+[[noreturn]] void refuse(double limit, const char* what, size_t n_atoms, double got) {
+  throw FieldError(cat("neighbors: expected at most ", limit, " ", what, " for ", n_atoms, " atoms, got ", got,
                        ": atoms on one place, or a cutoff of many cells"))
       .at_field("positions");
 }
@@ -77,7 +77,7 @@ void Images::wrap(std::span<const double> positions, const Lattice& lattice) {
 }
 
 void Images::measure(const Lattice& lattice, double cutoff) {
-  Vector3 most_cells{};
+  Vector3 max_cells{};
   double farthest = 0;
   for (size_t direction = 0; direction < 3; ++direction) {
     extents_[direction] = {atoms_[0].along[direction], atoms_[0].along[direction]};
@@ -87,12 +87,12 @@ void Images::measure(const Lattice& lattice, double cutoff) {
     for (size_t direction = 0; direction < 3; ++direction) {
       extents_[direction].first = std::min(extents_[direction].first, atom.along[direction]);
       extents_[direction].last = std::max(extents_[direction].last, atom.along[direction]);
-      most_cells[direction] = std::max(most_cells[direction], std::abs(atom.cells[direction]));
+      max_cells[direction] = std::max(max_cells[direction], std::abs(atom.cells[direction]));
     }
   }
   for (size_t direction = 0; direction < 3; ++direction) {
     if (!lattice.periodic()[direction]) continue;
-    const double cells = most_cells[direction] + cutoff / lattice.height(direction) + 2;
+    const double cells = max_cells[direction] + cutoff / lattice.height(direction) + 2;
     farthest += cells * largest(lattice.cell()[direction]);
   }
   rounding_ = 64 * kEpsilon * farthest;
@@ -101,7 +101,7 @@ void Images::measure(const Lattice& lattice, double cutoff) {
   }
 }
 
-// The images of an atom that are no farther out than the cutoff from all atoms.
+// The images of an atom within the cutoff of the box around all atoms.
 Images::Span Images::span(const WrappedAtom& atom, const Lattice& lattice, size_t direction) const {
   if (!lattice.periodic()[direction]) return {0, 0};
   const double height = lattice.height(direction), x = atom.along[direction];
@@ -115,8 +115,8 @@ void Images::check_images(const Lattice& lattice) const {
   for (const WrappedAtom& atom : atoms_) {
     n += span(atom, lattice, 0).size() * span(atom, lattice, 1).size() * span(atom, lattice, 2).size();
   }
-  const double most = most_images(atoms_.size());
-  if (!(n <= most)) refuse(most, "images", atoms_.size(), n);
+  const double limit = max_images(atoms_.size());
+  if (!(n <= limit)) refuse(limit, "images", atoms_.size(), n);
 }
 
 void Images::stage(const Lattice& lattice) {
@@ -138,7 +138,7 @@ void Images::stage(const Lattice& lattice) {
 
 void Images::stage_atom(uint32_t atom, const Lattice& lattice, const Boxes& boxes) {
   const WrappedAtom& from = atoms_[atom];
-  const Vector3& origin = atoms_[0].position;  // floats are finest near 0
+  const Vector3& origin = atoms_[0].position;  // floats are most precise near 0
   const Matrix3& cell = lattice.cell();
   const std::array spans{span(from, lattice, 0), span(from, lattice, 1), span(from, lattice, 2)};
   const auto along = [&](size_t direction, double cells) {
@@ -178,13 +178,13 @@ void Images::put_in_order(uint64_t n_numbers) {
 }
 
 void Images::check_candidates() const {
-  const double most = most_candidates(atoms_.size());
-  if (static_cast<double>(atoms_.size()) * static_cast<double>(images_.size()) <= most) return;
+  const double limit = max_candidates(atoms_.size());
+  if (static_cast<double>(atoms_.size()) * static_cast<double>(images_.size()) <= limit) return;
   double n = 0;
   for (size_t atom = 0; atom < atoms_.size(); ++atom) {
     visit_near(atom, [&](const Range& range) { n += static_cast<double>(range.size()); });
   }
-  if (n > most) refuse(most, "pairs to look at", atoms_.size(), n);
+  if (n > limit) refuse(limit, "pairs to look at", atoms_.size(), n);
 }
 
 }  // namespace atompack::physics

@@ -1,4 +1,4 @@
-// The atoms of a structure and, of their periodic images, those that can be near one of them.
+// Atoms of a structure, and those of their periodic images that can be near one of them.
 #pragma once
 
 #include <algorithm>
@@ -12,20 +12,20 @@
 
 namespace atompack::physics {
 
-// By how many cells an image is away from the atom as it was given.
+// Offset of an image from the atom as given, in cells.
 struct Image {
-  Vector3 cells;  // whole numbers
+  Vector3 cells;  // integers
   uint32_t atom;
 };
 
 // An atom moved into the cell.
 struct WrappedAtom {
   Vector3 position;
-  Vector3 along;  // the lattice's normals
-  Vector3 cells;  // by which it was moved, whole numbers
+  Vector3 along;  // coordinates along the lattice's normals
+  Vector3 cells;  // cells by which it was moved, integers
 };
 
-// Of the list of images.
+// Range of the list of images.
 struct Range {
   size_t first, last;
   size_t size() const { return last - first; }
@@ -34,24 +34,24 @@ struct Range {
 // Keeps its memory between structures.
 class Images {
  public:
-  // At most so many images, or pairs to look at, are justified by so many atoms: a few characters of a file can put all
-  // atoms on one place or make the cell a speck, and then there is no end of neighbors.
-  static double most_images(size_t n_atoms) {
-    constexpr double kMostPlaces = 4294967295.0;  // that 32 bits can number
-    return std::min(1048576.0 + 64.0 * static_cast<double>(n_atoms), kMostPlaces);
+  // Limits on images and candidate pairs for a number of atoms: a few characters of a file can put all atoms at one
+  // point or make the cell tiny, and the number of neighbors would be unbounded.
+  static double max_images(size_t n_atoms) {
+    constexpr double kMaxPlaces = 4294967295.0;  // range of 32 bits
+    return std::min(1048576.0 + 64.0 * static_cast<double>(n_atoms), kMaxPlaces);
   }
-  static double most_candidates(size_t n_atoms) { return 1048576.0 + 8192.0 * static_cast<double>(n_atoms); }
+  static double max_candidates(size_t n_atoms) { return 1048576.0 + 8192.0 * static_cast<double>(n_atoms); }
 
-  // There is one atom at least. Throws FieldError where there are too many images, or too many of them near the atoms.
+  // Requires at least one atom. Throws FieldError for too many images or too many of them near the atoms.
   void gather(std::span<const double> positions, const Lattice& lattice, double cutoff);
 
-  // Images in the order of their boxes. Behind the coordinates there is room for kLanes more.
+  // Images in the order of their boxes. The coordinates are followed by room for kLanes more.
   static constexpr size_t kLanes = 8;
   const Image& image(size_t place) const { return images_[place]; }
   size_t size() const { return images_.size(); }
   const std::array<std::vector<float>, 3>& coordinates() const { return coordinates_; }
 
-  // Where an atom is among them, and which of them can be near it.
+  // Position of an atom in these coordinates, and the ranges of images that can be near it.
   std::array<float, 3> point(size_t atom) const { return points_[atom]; }
   const Vector3& cells(size_t atom) const { return atoms_[atom].cells; }
   template <typename Visit>
@@ -63,7 +63,7 @@ class Images {
     }
   }
 
-  // Pairs whose coordinates here are farther apart than this are farther apart than the cutoff.
+  // Pairs with a squared distance above this are farther apart than the cutoff.
   float square_limit() const { return square_limit_; }
 
  private:
@@ -87,11 +87,11 @@ class Images {
 
   std::vector<WrappedAtom> atoms_;
   Extents extents_{};  // of the wrapped atoms
-  Vector3 reach_{};    // the cutoff along each normal, with some room for rounding
+  Vector3 reach_{};    // the cutoff along each normal, with a margin for rounding
   double rounding_ = 0;
 
   std::vector<Staged> staged_;
-  std::vector<uint64_t> numbers_;  // of the boxes of what is staged
+  std::vector<uint64_t> numbers_;  // box numbers of the staged images
   BoxOrder order_;
 
   std::vector<std::array<float, 3>> points_;

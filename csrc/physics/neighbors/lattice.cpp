@@ -8,11 +8,11 @@
 namespace atompack::physics {
 namespace {
 
-// Volume of the cell whose vectors are scaled to length 1. Rounding alone reaches 1e-16; no crystal comes near this.
+// Minimum volume of the cell scaled to vectors of length 1. Rounding errors reach 1e-16; no crystal is near this value.
 constexpr double kSingular = 1e-10;
 
-// Lengths whose third power a double still holds.
-constexpr double kLongest = 1e50;
+// The cube of this length is still a finite double.
+constexpr double kMaxLength = 1e50;
 
 Vector3 cross(const Vector3& a, const Vector3& b) {
   return {a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]};
@@ -51,7 +51,7 @@ Lattice::Lattice(const Matrix3& cell, const std::array<bool, 3>& periodic) : cel
   }
 }
 
-// Puts vectors of length 1 in the place of open directions, at right angles to all others.
+// Replaces open directions by unit vectors perpendicular to all others.
 void Lattice::complete() {
   size_t n_periodic = 0, open = 0, repeated = 0;
   for (size_t direction = 0; direction < 3; ++direction) {
@@ -68,12 +68,12 @@ void Lattice::complete() {
   }
 }
 
-// False: singular.
+// False if the cell is singular.
 bool Lattice::measure() {
   Matrix3 units;
   for (size_t direction = 0; direction < 3; ++direction) {
     const double size = length(cell_[direction]);
-    if (!(size > 1 / kLongest && size < kLongest)) return false;
+    if (!(size > 1 / kMaxLength && size < kMaxLength)) return false;
     units[direction] = unit(cell_[direction]);
   }
   const double volume = dot(units[0], cross(units[1], units[2]));

@@ -1,4 +1,4 @@
-// A cell of which some directions repeat, ready for a neighbor search.
+// Cell with periodic and open directions, prepared for a neighbor search.
 #pragma once
 
 #include <array>
@@ -10,12 +10,12 @@ namespace atompack::physics {
 using Vector3 = std::array<double, 3>;
 using Matrix3 = std::array<Vector3, 3>;  // rows
 
-// In each direction: the unit normal of the plane that the two other cell vectors span, and how far such planes lie
-// apart. Of an open direction the distance stands for nothing.
+// Per direction: the unit normal of the plane spanned by the two other cell vectors, and the distance between such
+// planes. The distance along an open direction is meaningless.
 class Lattice {
  public:
-  // Cell vectors of open directions stand for nothing and are replaced. Throws FieldError where the repeated ones are
-  // not finite, or lie in one plane or line.
+  // Cell vectors of open directions are ignored and replaced. Throws FieldError if the periodic ones are not finite or
+  // are linearly dependent.
   Lattice(const Matrix3& cell, const std::array<bool, 3>& periodic);
 
   const Matrix3& cell() const { return cell_; }
@@ -37,17 +37,17 @@ class Lattice {
 
 double dot(const Vector3& a, const Vector3& b);
 
-// Where atoms lie along one of the lattice's normals.
+// Range of the atoms' coordinates along one of the lattice's normals.
 struct Extent {
   double first, last;
   double length() const { return last - first; }
 };
 using Extents = std::array<Extent, 3>;
 
-// `positions` holds x, y, z of each atom, of which there is one at least.
+// `positions` holds x, y, z of each atom; at least one atom.
 Extents extents_of(std::span<const double> positions, const Lattice& lattice);
 
-// The same lattice without the directions in which no image comes as near as the cutoff.
+// Returns the lattice with directions made open if no image along them is within the cutoff.
 Lattice without_far_images(const Lattice& lattice, const Extents& extents, double cutoff);
 
 }  // namespace atompack::physics

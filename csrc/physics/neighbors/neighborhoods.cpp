@@ -9,11 +9,11 @@
 namespace atompack::physics {
 namespace {
 
-// The neighbor search leaves out what is as far as its cutoff, and rounds: it is asked for a little more.
+// The neighbor search excludes pairs at its cutoff and rounds, so the cutoff is increased slightly.
 constexpr double kWider = 1 + 1e-9;
 
-// 21 Å around an atom of the densest metals. Memory and time go with the square.
-constexpr size_t kMostAngular = 4096;
+// Atoms within 21 Å in the densest metals. Memory and time grow with the square.
+constexpr size_t kMaxAngular = 4096;
 
 auto place_of(const PairList& pairs, size_t pair) {
   const auto& cells = pairs.shifts[pair].cells;
@@ -56,7 +56,7 @@ void NeighborhoodSearch::find(std::span<const double> positions, const Lattice& 
   }
 }
 
-// The pairs that are in range, sorted.
+// Adds the pairs in range, sorted.
 void NeighborhoodSearch::take_in_order(size_t first, size_t last) {
   order_.clear();
   for (size_t pair = first; pair < last; ++pair) {
@@ -77,8 +77,8 @@ void NeighborhoodSearch::add_center(size_t first, size_t last, size_t first_cent
     near.directions.push_back({x * inverse, y * inverse, z * inverse});
     n_angular += distance <= options_.ang_cutoff ? 1 : 0;
   }
-  if (n_angular > kMostAngular) {
-    throw FieldError(cat("neighbors: expected at most ", kMostAngular, " within ang_cutoff of an atom, got ", n_angular,
+  if (n_angular > kMaxAngular) {
+    throw FieldError(cat("neighbors: expected at most ", kMaxAngular, " within ang_cutoff of an atom, got ", n_angular,
                          " for atom ", near.n_centers() - first_center))
         .at_field("positions");
   }

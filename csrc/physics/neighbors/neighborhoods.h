@@ -1,4 +1,4 @@
-// The neighbors of each atom in a fixed order, within a closed range of distances.
+// Neighbors of each atom in a fixed order, within a closed range of distances.
 #pragma once
 
 #include <cstddef>
@@ -13,18 +13,18 @@
 namespace atompack::physics {
 
 struct NeighborhoodOptions {
-  double min_cutoff;  // neighbors are farther than this,
-  double max_cutoff;  // and no farther than that
-  double ang_cutoff;  // two of those within this make a triplet with their center
+  double min_cutoff;  // exclusive
+  double max_cutoff;  // inclusive
+  double ang_cutoff;  // two neighbors within this distance form a triplet with their center
 };
 
-// Growing room for the neighbors of many structures, one after the other; their atoms are numbered on. Edges of a
-// center come by neighbor, then by the cell that its image lies in.
+// Growing memory for the neighbors of several structures, one after the other; atoms are numbered consecutively. Edges
+// of a center are sorted by neighbor, then by the cell of its image.
 struct Neighborhoods {
   std::vector<uint32_t> neighbors;
   std::vector<double> distances;
-  std::vector<Vector3> directions;                    // from the center to the neighbor, of length 1
-  std::vector<size_t> edge_ends{0}, triplet_ends{0};  // after each center; a zero in front
+  std::vector<Vector3> directions;                    // unit vectors from the center to the neighbor
+  std::vector<size_t> edge_ends{0}, triplet_ends{0};  // per center; with a leading zero
 
   size_t n_centers() const { return edge_ends.size() - 1; }
   size_t n_edges() const { return edge_ends.back(); }
@@ -37,8 +37,9 @@ class NeighborhoodSearch {
  public:
   explicit NeighborhoodSearch(const NeighborhoodOptions& options);
 
-  // Adds the atoms of one structure. Throws FieldError where the neighbor search does, or where an atom has more
-  // neighbors within `ang_cutoff` than any matter has (their pairs are without end); `near` is of no use then.
+  // Adds the atoms of one structure. Throws FieldError for errors of the neighbor search, or if an atom has an
+  // unphysical number of neighbors within `ang_cutoff` (the number of pairs would be unbounded); `near` is invalid
+  // then.
   void find(std::span<const double> positions, const Lattice& lattice, Neighborhoods& near);
 
  private:

@@ -9,23 +9,23 @@
 namespace atompack::physics {
 namespace {
 
-// A float holds whole numbers up to four times this one: two atoms may be that far from the origin on both sides.
-constexpr double kMostCells = 1 << 22;
+// A float holds integers up to four times this number: two atoms may be that far from the origin on opposite sides.
+constexpr double kMaxCells = 1 << 22;
 
-// Beyond this, doubles no longer tell atoms apart.
-constexpr double kFarthest = 1e15;
+// Beyond this, doubles no longer distinguish atoms.
+constexpr double kMaxCoordinate = 1e15;
 
 void check_range(std::span<const double> positions) {
-  const auto wrong = std::ranges::find_if_not(positions, [](double x) { return std::abs(x) < kFarthest; });
+  const auto wrong = std::ranges::find_if_not(positions, [](double x) { return std::abs(x) < kMaxCoordinate; });
   if (wrong == positions.end()) return;
   const auto atom = (wrong - positions.begin()) / 3;
   throw FieldError(std::isfinite(*wrong)
-                       ? cat("positions: expected numbers below ", kFarthest, ", got ", *wrong, " for atom ", atom)
+                       ? cat("positions: expected numbers below ", kMaxCoordinate, ", got ", *wrong, " for atom ", atom)
                        : cat("positions: expected finite numbers, got ", *wrong, " for atom ", atom))
       .at_field("positions");
 }
 
-// Of coordinates along a normal.
+// Rounding error of coordinates along a normal.
 double rounding_of(std::span<const double> positions) {
   double farthest = 0;
   for (const double x : positions) farthest = std::max(farthest, std::abs(x));
@@ -37,13 +37,13 @@ void check_cells(const Lattice& lattice, const Extents& extents) {
     if (!lattice.periodic()[direction]) continue;
     const double cells =
         std::max(std::abs(extents[direction].first), std::abs(extents[direction].last)) / lattice.height(direction);
-    if (cells < kMostCells) continue;
-    throw FieldError(cat("positions: expected less than ", kMostCells, " cells from the origin, got ", cells))
+    if (cells < kMaxCells) continue;
+    throw FieldError(cat("positions: expected less than ", kMaxCells, " cells from the origin, got ", cells))
         .at_field("positions");
   }
 }
 
-// Squares of the distances of some images, whose number is rounded up to full lanes.
+// Squared distances of a range of images, rounded up to full lanes.
 void measure(const Images& images, const Range& range, const std::array<float, 3>& from, float* squares) {
   const float* const x = images.coordinates()[0].data() + range.first;
   const float* const y = images.coordinates()[1].data() + range.first;
@@ -73,7 +73,7 @@ void NeighborSearch::find(std::span<const double> positions, const Lattice& latt
   pairs.ends.push_back(pairs.i.size());
 }
 
-// Compares roughly, in float32: what is left may yet be a little too far.
+// Coarse comparison in float32: some of the remaining images may be slightly too far.
 size_t NeighborSearch::pick_near(size_t i) {
   constexpr size_t kBlock = 256;
   alignas(32) float squares[kBlock];
@@ -85,14 +85,14 @@ size_t NeighborSearch::pick_near(size_t i) {
       measure(images_, block, images_.point(i), squares);
       for (size_t k = 0; k < block.size(); ++k) {
         near_[n_near] = static_cast<uint32_t>(first + k);
-        n_near += squares[k] > limit ? 0 : 1;  // kept where it is not a number: out of the range of float32
+        n_near += squares[k] > limit ? 0 : 1;  // NaN is kept: out of the range of float32
       }
     }
   });
   return n_near;
 }
 
-// With the final comparison, in float64.
+// Final comparison in float64.
 void NeighborSearch::add_pairs(std::span<const double> positions, const Matrix3& cell, uint32_t i, size_t n_near,
                                PairList& pairs) {
   size_t end = pairs.i.size() + (options_.self_interaction ? 1 : 0);

@@ -12,22 +12,22 @@ namespace atompack::physics {
 
 struct NeighborOptions {
   double cutoff;  // pairs closer than this
-  // Both (i, j, S) and (j, i, -S). Else one of them: i < j, or of an atom and its own image the S with a positive sum;
-  // where the sum is 0, with a positive third number, or a positive second where that is 0 too.
+  // Both (i, j, S) and (j, i, -S). Otherwise one of them: i < j, or for an atom and its own image the S with a positive
+  // sum; if the sum is 0, with a positive third component, or a positive second one if that is 0 too.
   bool full = true;
   bool vectors = false;
   bool self_interaction = false;  // each atom with itself, before its other pairs
 };
 
-// Finds the pairs that vesin finds: r_j - r_i + (S[0] cell[0] + S[1] cell[1] + S[2] cell[2]) is evaluated in this order
-// in float64, so that both agree on pairs at the cutoff. Keeps its memory between structures. For one thread.
+// Finds the same pairs as vesin: r_j - r_i + (S[0] cell[0] + S[1] cell[1] + S[2] cell[2]) is evaluated in this order in
+// float64, so that both agree on pairs at the cutoff. Keeps its memory between structures. For one thread.
 class NeighborSearch {
  public:
   explicit NeighborSearch(const NeighborOptions& options) : options_(options) {}
 
-  // Adds the pairs of one structure, sorted by i; the pairs of an atom are in the order of the places of their images.
-  // `positions` holds x, y, z of each atom. Throws FieldError where positions are not finite or too far out, or there
-  // is more to look at than so many atoms can account for; `pairs` is as before then.
+  // Adds the pairs of one structure, sorted by i, and for each atom by the place of the image. `positions` holds x, y,
+  // z of each atom. Throws FieldError if positions are not finite or too far from the origin, or if there are more
+  // candidates than the number of atoms justifies; `pairs` is unchanged then.
   void find(std::span<const double> positions, const Lattice& lattice, PairList& pairs);
 
  private:

@@ -1,4 +1,4 @@
-// Growing room for the neighbor pairs of many structures, one after the other.
+// Growing memory for the neighbor pairs of several structures, one after the other.
 #pragma once
 
 #include <cstddef>
@@ -7,9 +7,9 @@
 
 namespace atompack::physics {
 
-// A neighbor as one of its two atoms sees it: r_j - r_i + S cell points to it.
+// A neighbor as seen from one of the two atoms: r_j - r_i + S cell points to it.
 struct Shift {
-  float cells[3];  // S, whole numbers
+  float cells[3];  // S, integers
 };
 struct Vector {
   double xyz[3];
@@ -19,8 +19,8 @@ struct Vector {
 struct PairList {
   std::vector<uint32_t> i, j;
   std::vector<Shift> shifts;
-  std::vector<Vector> vectors;  // empty unless asked for
-  std::vector<size_t> ends;     // of each structure: the number of pairs up to it
+  std::vector<Vector> vectors;  // empty unless requested
+  std::vector<size_t> ends;     // per structure: the number of pairs up to its end
 
   size_t size() const { return ends.empty() ? 0 : ends.back(); }
 

@@ -1,4 +1,4 @@
-// Neighbor lists that are kept for the next batch: fresh memory costs more than the pairs that are written to it.
+// Pool of neighbor lists: fresh memory costs more than writing the pairs.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@ struct GiveBackPairs {
   void operator()(PairList* pairs) const noexcept;
 };
 
-// An empty list, which returns to the pool, with its memory, when its owner drops it.
+// An empty list, which returns to the pool with its memory when its owner is destroyed.
 using PooledPairs = std::unique_ptr<PairList, GiveBackPairs>;
 
 // Thread-safe.

@@ -11,7 +11,7 @@
 namespace atompack::serial {
 namespace {
 
-// Characters of a text that stand for themselves and do not end it.
+// Characters that need no escape and do not end a string.
 bool is_plain(char c) { return static_cast<unsigned char>(c) >= 0x20 && c != '"' && c != '\\'; }
 
 void append_utf8(uint32_t code, std::string& text) {
@@ -148,7 +148,7 @@ void JsonReader::take_escape() {
   ++at_;
 }
 
-// Beyond 16 bits it takes two escapes, each of which stands for nothing alone.
+// A code point above U+FFFF takes two escapes, neither of which is valid alone.
 void JsonReader::take_code_point() {
   uint32_t code = take_hex();
   if (code >= 0xD800 && code < 0xDC00) {

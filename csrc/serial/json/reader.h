@@ -8,7 +8,7 @@
 
 namespace atompack::serial {
 
-// Keeps a view of the text. Not thread-safe.
+// Keeps a view of the document. Not thread-safe.
 class JsonReader {
  public:
   struct Scope {

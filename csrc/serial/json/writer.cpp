@@ -23,7 +23,7 @@ void append_integer(Integer value, std::string& out) {
   out.append(digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr);
 }
 
-// The fewest digits that read back as this number, and the power of ten of the first one.
+// Shortest digits that read back as this number, and the power of ten of the first one.
 struct Decimal {
   std::string digits;
   int power = 0;
@@ -39,7 +39,7 @@ Decimal decimal_of(double value) {
   for (const char c : all.substr(0, mark)) {
     if (c != '.') decimal.digits += c;
   }
-  const size_t sign = all[mark + 1] == '+' ? 1 : 0;  // which from_chars does not take
+  const size_t sign = all[mark + 1] == '+' ? 1 : 0;  // from_chars does not accept a plus sign
   std::from_chars(all.data() + mark + 1 + sign, end, decimal.power);
   return decimal;
 }
@@ -122,13 +122,13 @@ void JsonWriter::natural(uint64_t value) { append_integer(value, out_); }
 
 void JsonWriter::integer(int64_t value) { append_integer(value, out_); }
 
-// An integer would come back as one, so there is always a point or an exponent.
+// Always writes a point or an exponent; without one the number would be read back as an integer.
 void JsonWriter::real(double value) {
-  constexpr int kLeastPlain = -5, kMostPlain = 15;  // powers of ten
+  constexpr int kMinPlain = -5, kMaxPlain = 15;  // powers of ten
   if (!std::isfinite(value)) throw FieldError(cat("number: expected a finite one in JSON, got ", value));
   if (std::signbit(value)) out_ += '-';
   const Decimal decimal = decimal_of(std::fabs(value));
-  const bool is_plain = decimal.power >= kLeastPlain && decimal.power <= kMostPlain;
+  const bool is_plain = decimal.power >= kMinPlain && decimal.power <= kMaxPlain;
   out_ += is_plain ? plain(decimal) : with_exponent(decimal);
 }
 

@@ -1,4 +1,4 @@
-// JSON as atlas-python writes it: two spaces a level, every value of a list on a line of its own, no final newline.
+// Writer of JSON in the layout of atlas-python: indented by two spaces, one list item per line, no final newline.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace atompack::serial {
 
-// Lists and maps say beforehand how much they hold, which other formats need. Texts are UTF-8.
+// Lists and maps take their sizes in advance, which other formats need. Strings are UTF-8.
 class JsonWriter {
  public:
   void map(size_t /*n_keys*/) { open('{'); }
@@ -22,7 +22,7 @@ class JsonWriter {
   void text_like_a_moment(std::string_view text);
   void natural(uint64_t value);
   void integer(int64_t value);
-  // Throws FieldError for what is not finite.
+  // Throws FieldError for NaN and infinity.
   void real(double value);
   void boolean(bool value) { out_ += value ? "true" : "false"; }
 

@@ -75,7 +75,7 @@ Token MsgpackReader::peek() {
   throw CorruptFileError(cat("MessagePack: expected a plain value, got code ", int{code}), at_);
 }
 
-// Behind codes for lengths of 16 and 32 bits.
+// For codes followed by a length of 16 or 32 bits.
 uint64_t MsgpackReader::take_length(uint8_t code, uint8_t code_of_16) {
   return code == code_of_16 ? take_big_endian<uint16_t>() : take_big_endian<uint32_t>();
 }
@@ -137,7 +137,7 @@ Number MsgpackReader::number() {
     case kInt64:
       return signed_number(take_big_endian<int64_t>());
     default:
-      return signed_number(static_cast<int8_t>(code));  // its own value
+      return signed_number(static_cast<int8_t>(code));  // the code is the value
   }
 }
 

@@ -1,4 +1,4 @@
-// MessagePack, value by value; document.h describes the methods.
+// Reader of MessagePack, value by value; document.h describes the methods.
 #pragma once
 
 #include "base/bytes.h"

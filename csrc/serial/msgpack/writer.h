@@ -1,4 +1,4 @@
-// MessagePack as the original writes it: every value in its shortest form, real numbers as float64.
+// Writer of MessagePack as the original writes it: every value in its shortest form, real numbers as float64.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace atompack::serial {
 
-// The same methods as JsonWriter.
+// Has the same methods as JsonWriter.
 class MsgpackWriter {
  public:
   void map(size_t n_keys) { head(n_keys, 0x80, 16, 0xDE); }
@@ -18,7 +18,7 @@ class MsgpackWriter {
   void end_list() {}
 
   void text(std::string_view text);
-  // Throws FieldError: it would be taken for a moment.
+  // Throws FieldError: the string would be read back as a timestamp.
   [[noreturn]] void text_like_a_moment(std::string_view text);
   void natural(uint64_t value);
   void integer(int64_t value);
@@ -30,8 +30,8 @@ class MsgpackWriter {
  private:
   template <typename Stored>
   void big_endian(Stored value);
-  // `short_code` holds lengths below `n_short` in itself; `code_of_16` is followed by one of 16 bits, the next code by
-  // one of 32. Throws FieldError for longer ones.
+  // `short_code` includes lengths below `n_short`; `code_of_16` is followed by a 16-bit length, the next code by a
+  // 32-bit one. Throws FieldError for longer ones.
   void head(size_t n, uint8_t short_code, size_t n_short, uint8_t code_of_16);
 
   std::string out_;

@@ -1,4 +1,4 @@
-// Looks at arguments of calls, cell by cell.
+// Checked access to the arguments of calls.
 #pragma once
 
 #include <cstdint>

@@ -13,10 +13,10 @@
 namespace atompack::pickle {
 namespace {
 
-// Records have few attributes; a larger dict, shared by many, would be copied again and again.
-constexpr size_t kMostAttributes = 256;
+// Records have few attributes; a larger dict that is shared by many would be copied again and again.
+constexpr size_t kMaxAttributes = 256;
 
-// Characters U+0000 to U+00FF, each one byte.
+// Each character U+0000 to U+00FF becomes one byte.
 void decode_latin1(Bytes text, std::span<std::byte> out) {
   size_t i = 0;
   for (std::byte& byte : out) {
@@ -41,7 +41,7 @@ Cell encode(State& state, std::span<const Cell> arguments) {
   }
   if (n_wide == 0) return Cell::view(Kind::bytes, text);
   const size_t size = text.size() - n_wide;
-  // Each text is decoded once, unless a text in the memo is decoded again and again.
+  // Each string is decoded once, unless one from the memo is decoded repeatedly.
   if (size > state.block.size() - std::min<uint64_t>(state.decoded.used(), state.block.size())) {
     unsafe("expected at most ", state.block.size(), " bytes stored as text, got more");
   }
@@ -114,11 +114,11 @@ void build(State& state, const Cell& object, const Cell& build_state) {
   if (!state.items(object).empty()) corrupt("BUILD: expected a record without attributes, got one that has them");
   if (build_state.kind() != Kind::dict) unsafe("expected a dict of attributes, got BUILD with ", describe(build_state));
   const std::span<const Cell> entries = state.items(build_state);
-  if (entries.size() > 2 * kMostAttributes) {
-    unsafe("expected at most ", kMostAttributes, " attributes, got ", entries.size() / 2);
+  if (entries.size() > 2 * kMaxAttributes) {
+    unsafe("expected at most ", kMaxAttributes, " attributes, got ", entries.size() / 2);
   }
   for (size_t i = 0; i < entries.size(); i += 2) expect_kind(entries[i], Kind::text, "attribute name");
-  // A copy: the dict may go on to change, the object not.
+  // A copy: the dict may change later, the object must not.
   const std::vector<Cell> copy(entries.begin(), entries.end());
   state.tree.append(static_cast<uint32_t>(object.node), copy);
 }

@@ -1,4 +1,4 @@
-// REDUCE, NEWOBJ and BUILD: the meaning of calling a global, and of giving what came out its state.
+// REDUCE, NEWOBJ and BUILD: calls of globals, and setting the state of their results.
 #pragma once
 
 #include "serial/pickle/globals.h"
@@ -8,7 +8,7 @@ namespace atompack::pickle {
 
 class Interpreter;
 
-// `stream` reads torch's storages; nullptr inside such a stream, where nothing is called.
+// `stream` reads torch's storages; nullptr inside a storage stream, where calls are not allowed.
 Cell call(State& state, Interpreter* stream, const Cell& callable, const Cell& arguments);
 Cell new_object(State& state, const Cell& record_class, const Cell& arguments);
 void build(State& state, const Cell& object, const Cell& build_state);

@@ -8,7 +8,7 @@
 namespace atompack::pickle {
 namespace {
 
-// Walks over the tree as a program would that makes objects of it: what is referred to twice is visited twice.
+// Walks the tree as a program that makes objects of it would: shared nodes are visited once per reference.
 class Walk {
  public:
   explicit Walk(const State& state)
@@ -66,7 +66,7 @@ class Walk {
     const ElementType& type = state_.tree.types[array.type];
     if (type.kind == ElementKind::object) return open(array.first_object, array.n_objects, false, false);
     const uint64_t size = state_.tree.array(array).size();
-    // Empty items are no bytes, but work.
+    // Empty items take no bytes, but they take time.
     if (type.item_bytes == 0) return spend(values_left_, size, "values", state_.limits.max_values);
     spend(bytes_left_, size * type.item_bytes, "bytes", state_.limits.max_bytes);
   }
@@ -97,8 +97,8 @@ class Walk {
   std::vector<Open> open_;
 };
 
-// An order of keys in which equal ones are neighbours. As in Python, numbers are equal by value and bools are numbers.
-// Not so here: numbers of NumPy, ints of more than 64 bits and floats of that size differ from all of other kinds.
+// Order of keys in which equal keys are neighbors. As in Python, numbers are compared by value and bools are numbers.
+// Unlike in Python, NumPy scalars, ints of more than 64 bits and floats of that magnitude differ from every other kind.
 class KeyOrder {
  public:
   explicit KeyOrder(const State& state) : state_(state), items_left_(4 * state.limits.max_values) {}
@@ -128,7 +128,7 @@ class KeyOrder {
     return cell.kind() == Kind::boolean || cell.kind() == Kind::integer || cell.kind() == Kind::real;
   }
 
-  // Floats without a fraction as ints.
+  // Converts floats without a fraction to ints.
   static Cell canonical(const Cell& cell) {
     constexpr double kLimit = 9223372036854775808.0;
     if (cell.kind() != Kind::real) return Cell::of_integer(cell.integer);
@@ -141,7 +141,7 @@ class KeyOrder {
     const Cell x = canonical(a), y = canonical(b);
     if (x.kind() != y.kind()) return x.kind() <=> y.kind();
     const bool same_bits = x.integer == y.integer;
-    // Each NaN is a key of its own: what differs is where it lies.
+    // Each NaN is a distinct key; the address decides the order.
     if (same_bits && x.kind() == Kind::real && std::isnan(x.real)) return &a <=> &b;
     return x.integer <=> y.integer;
   }
@@ -152,7 +152,7 @@ class KeyOrder {
                                              : std::memcmp(a.data(), b.data(), a.size()) <=> 0;
   }
 
-  // Also of dicts that nobody refers to any more, whose depth was not looked at.
+  // Also reached for dicts without references, whose depth was not checked.
   std::strong_ordering compare_tuples(const Cell& a, const Cell& b) {
     if (a.node == b.node) return std::strong_ordering::equal;
     if (depth_ == state_.limits.max_depth) unsafe("dict: expected keys at most ", depth_, " deep, got deeper ones");
@@ -180,7 +180,7 @@ class KeyOrder {
 
 constexpr size_t kFewKeys = 16;
 
-// For each key the number of the first one that is equal to it.
+// Maps each key to the number of the first key that is equal to it.
 std::vector<uint32_t> first_equals(KeyOrder& order, std::span<const Cell> entries) {
   std::vector<uint32_t> numbers(entries.size() / 2), firsts(entries.size() / 2);
   std::iota(numbers.begin(), numbers.end(), 0u);

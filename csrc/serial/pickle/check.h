@@ -1,15 +1,15 @@
-// The last look at what a pickle has made, before anyone else sees it.
+// Final checks on the value tree of a pickle.
 #pragma once
 
 #include "serial/pickle/state.h"
 
 namespace atompack::pickle {
 
-// Throws where the tree below `root` holds what is no value, is deeper or larger than the limits, or has a dict key
-// that cannot be one.
+// Throws if the tree below `root` holds anything but values, exceeds the limits on depth or size, or has an invalid
+// dict key.
 void check_values(const State& state, const Cell& root);
 
-// A key that comes again keeps its first place and takes its last value. Call after check_values().
+// Removes duplicate keys: a repeated key keeps its first position and takes its last value. Call after check_values().
 void settle_dicts(State& state);
 
 }  // namespace atompack::pickle

@@ -11,7 +11,7 @@ struct Known {
   Global global;
 };
 
-// NumPy 2 writes numpy._core, NumPy 1 wrote numpy.core; protocol 2 says __builtin__.
+// NumPy 2 writes numpy._core, NumPy 1 numpy.core; protocol 2 writes __builtin__.
 constexpr std::array kKnown = {
     Known{"numpy._core.multiarray", "_reconstruct", Global::reconstruct},
     Known{"numpy.core.multiarray", "_reconstruct", Global::reconstruct},

@@ -1,4 +1,4 @@
-// The names that a pickle may use, and what they mean here. Nothing is imported, nothing of Python's is called.
+// The globals that a pickle may name and their meaning here. Nothing is imported and no Python function is called.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ enum class Global : uint8_t {
   dtype,            // numpy
   from_buffer,      // numpy: an array over bytes
   scalar,           // numpy
-  encode,           // text back to bytes, protocol 2
-  bytes,            // the empty one, protocol 2
+  encode,           // string to bytes, protocol 2
+  bytes,            // empty bytes, protocol 2
   rebuild_tensor,   // torch
   load_from_bytes,  // torch: a storage
   ordered_dict,     // the hooks of a tensor
@@ -26,30 +26,30 @@ enum class Global : uint8_t {
   record,           // a class that the caller allows
 };
 
-// A class whose objects may be made of a dict of attributes; they come out as records.
+// A class whose objects are described by a dict of attributes; they are read as records.
 struct RecordClass {
   std::string_view module, name;
 };
 
 struct Meaning {
   Global global;
-  uint32_t number = 0;  // of the record class, or of the storage class
+  uint32_t number = 0;  // of the record class or of the storage class
 };
 
-// What a torch storage class holds.
+// Element type of a torch storage class.
 struct StorageClass {
   std::string_view name;
   ElementType element;
 };
 
-// Nothing where the pair of names is not on the list; it is compared as a whole.
+// Returns nullopt if the pair of names is not allowed; both are compared together.
 std::optional<Meaning> find_global(std::string_view module, std::string_view name,
                                    std::span<const RecordClass> classes);
-// Inside the stream of a storage.
+// The same for globals inside a storage stream.
 std::optional<Meaning> find_storage_class(std::string_view module, std::string_view name);
 
 const StorageClass& storage_class(uint32_t number);
-// Nothing for element types without a storage class.
+// Returns nullopt for element types without a storage class.
 std::optional<uint32_t> storage_class_of(const ElementType& element);
 
 }  // namespace atompack::pickle

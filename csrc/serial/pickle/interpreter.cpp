@@ -12,8 +12,8 @@ namespace atompack::pickle {
 namespace {
 
 constexpr uint8_t kFirstProtocol = 2, kLastProtocol = 5;
-// An array takes some 35 opcodes, a number in a list one.
-constexpr uint64_t kMostOpcodesPerValue = 4;
+// An array takes about 35 opcodes, a number in a list takes one.
+constexpr uint64_t kMaxOpcodesPerValue = 4;
 
 bool is_ascii(Bytes bytes) {
   size_t i = 0;
@@ -23,7 +23,7 @@ bool is_ascii(Bytes bytes) {
   return std::ranges::all_of(bytes.subspan(i), [](std::byte byte) { return byte < std::byte{0x80}; });
 }
 
-// Excerpts of both, so that neither hides the other.
+// Excerpts of both names, so that a long one does not hide the other.
 std::string dotted(std::string_view module, std::string_view name) {
   std::string text = excerpt(module);
   text.back() = '.';
@@ -40,13 +40,13 @@ Cell Interpreter::run(ByteCursor& cursor) {
   uint64_t at = cursor.position();
   try {
     start();
-    for (uint64_t left = kMostOpcodesPerValue * state_.limits.max_values; left > 0; --left) {
+    for (uint64_t left = kMaxOpcodesPerValue * state_.limits.max_values; left > 0; --left) {
       at = cursor.position();
       const auto opcode = static_cast<Op>(cursor.read_le<uint8_t>("pickle: opcode"));
       if (opcode == Op::stop) return stop();
       step(opcode);
     }
-    unsafe("expected at most ", kMostOpcodesPerValue * state_.limits.max_values, " opcodes, got more");
+    unsafe("expected at most ", kMaxOpcodesPerValue * state_.limits.max_values, " opcodes, got more");
   } catch (DataError& error) {
     error.at_offset(at);
     throw;
@@ -62,7 +62,7 @@ void Interpreter::start() {
   }
 }
 
-// One line an opcode: what each does is in the functions.
+// One line per opcode; the functions describe the effects.
 void Interpreter::step(Op opcode) {
   switch (opcode) {
     case Op::frame:
@@ -173,7 +173,7 @@ uint64_t Interpreter::read_size(Op opcode) {
   }
 }
 
-// Ints of more than 64 bits stay as bytes, without those that only repeat the sign.
+// Ints of more than 64 bits stay bytes, without redundant sign bytes.
 void Interpreter::push_long(uint64_t size) {
   Bytes bytes = cursor_->take(size, "pickle: int");
   const auto sign_of = [](std::byte byte) { return (byte & std::byte{0x80}) != std::byte{0}; };

@@ -1,4 +1,4 @@
-// The stack machine: reads one pickle, opcode by opcode, in a loop.
+// Stack machine that reads one pickle opcode by opcode, without recursion.
 #pragma once
 
 #include <span>
@@ -14,12 +14,12 @@ namespace atompack::pickle {
 
 class Interpreter {
  public:
-  // With `stream`, an interpreter of storage streams, a pickle of values; without, a pickle of such a stream itself.
-  // What is given must outlive this.
+  // With `stream`, an interpreter of storage streams, this one reads a pickle of values; without it, a pickle inside a
+  // storage stream. The arguments must outlive the interpreter.
   Interpreter(State& state, std::span<const RecordClass> classes, Interpreter* stream)
       : state_(state), classes_(classes), stream_(stream) {}
 
-  // The value at STOP, behind which `cursor` then stands. Nothing of it is checked that the opcodes did not need.
+  // Returns the value at STOP and leaves `cursor` after it. Only what the opcodes need has been checked.
   Cell run(ByteCursor& cursor);
 
  private:
@@ -48,12 +48,12 @@ class Interpreter {
 
   void push(const Cell& cell) { stack_.push_back(cell); }
   Cell pop();
-  // The container below `n` items.
+  // Returns the container below `n` items.
   Cell below(size_t n);
   std::span<const Cell> top(size_t n) { return std::span(stack_).last(n); }
   void drop(size_t n) { stack_.resize(stack_.size() - n); }
   size_t pop_mark();
-  // Cells on the stack above the last mark.
+  // The number of cells on the stack above the last mark.
   size_t available() const { return stack_.size() - (marks_.empty() ? 0 : marks_.back()); }
   void expect_available(size_t n) const;
 

@@ -1,4 +1,4 @@
-// A value that outlives the machine's next run.
+// Value that outlives the machine's next run.
 #pragma once
 
 #include <memory>
@@ -8,18 +8,18 @@
 
 namespace atompack::pickle {
 
-// Owns the tree; the block that it was read from must live as long. Const methods are thread-safe.
+// Owns the tree; the block that it was read from must outlive it. Const methods are thread-safe.
 class KeptValue {
  public:
   KeptValue(std::unique_ptr<const ValueTree> tree, DecodedBytes decoded, const Cell& root)
       : tree_(std::move(tree)), decoded_(std::move(decoded)), root_(root) {}
 
   Value value() const { return {*tree_, root_}; }
-  // Memory that it takes, the block aside.
+  // Memory in use, without the block.
   uint64_t bytes() const { return tree_->bytes() + decoded_.used(); }
 
  private:
-  std::unique_ptr<const ValueTree> tree_;  // values refer to it, so it stays where it is
+  std::unique_ptr<const ValueTree> tree_;  // on the heap, since values refer to it by address
   DecodedBytes decoded_;
   Cell root_;
 };

@@ -8,15 +8,15 @@
 namespace atompack::pickle {
 namespace {
 
-// Numbers of nodes have 32 bits.
-constexpr uint64_t kMostValues = uint64_t{1} << 26;
+// Node numbers have 32 bits.
+constexpr uint64_t kMaxValues = uint64_t{1} << 26;
 
 }  // namespace
 
 Machine::Machine(std::span<const RecordClass> classes, const Limits& limits)
     : classes_(classes.begin(), classes.end()), stream_(state_, {}, nullptr), values_(state_, classes_, &stream_) {
   state_.limits = limits;
-  state_.limits.max_values = std::min(limits.max_values, kMostValues);
+  state_.limits.max_values = std::min(limits.max_values, kMaxValues);
   for (const RecordClass& known : classes_) state_.tree.class_names.push_back(cat(known.module, '.', known.name));
 }
 
@@ -32,7 +32,7 @@ Value Machine::run(Bytes block) {
   return {state_.tree, root};
 }
 
-// A copy is as large as it has to be, and the machine goes on with the memory that it has.
+// Copies the tree at its exact size; the machine keeps its own memory.
 KeptValue Machine::run_and_keep(Bytes block) {
   const Value value = run(block);
   return {std::make_unique<const ValueTree>(state_.tree), std::exchange(state_.decoded, {}), value.cell()};

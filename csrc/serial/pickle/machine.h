@@ -1,4 +1,4 @@
-// Reads pickles without running them: values are data, nothing is imported or called (FORMAT.md).
+// Reader of pickles as data: nothing is imported or called (FORMAT.md).
 #pragma once
 
 #include <span>
@@ -15,18 +15,17 @@ namespace atompack::pickle {
 // Keeps its memory from block to block. For one thread at a time.
 class Machine {
  public:
-  // Of `classes`, objects come out as records; of others, UnsafePickleError says which.
+  // Objects of `classes` are read as records; any other class is an UnsafePickleError that names it.
   explicit Machine(std::span<const RecordClass> classes = {}, const Limits& limits = {});
   Machine(const Machine&) = delete;
   Machine& operator=(const Machine&) = delete;
 
-  // The value of the pickle at the front of `block`; bytes behind it are not looked at. It is a tree no deeper and no
-  // larger than the limits, and lives until the next call, and no longer than `block`.
-  // Throws UnsafePickleError for what is no data, CorruptFileError for what contradicts itself, UnsupportedFormatError
-  // for protocols other than 2 to 5.
+  // Returns the value of the pickle at the front of `block` and ignores the bytes after it. The tree is within the
+  // limits and valid until the next call, at most as long as `block`. Throws UnsafePickleError for anything but data,
+  // CorruptFileError for inconsistent pickles, UnsupportedFormatError for protocols other than 2 to 5.
   Value run(Bytes block);
 
-  // The same, kept beyond the next call.
+  // The same, for a value that stays valid after the next call.
   KeptValue run_and_keep(Bytes block);
 
  private:

@@ -1,4 +1,4 @@
-// The memo of a pickle: values stored under numbers.
+// Memo of a pickle: values stored under numbers.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace atompack::pickle {
 
-// Python counts the numbers up from 0, and those lie in a row; any other number is kept by itself, so that a large one
-// costs no more than a small one.
+// Python counts the numbers up from 0, and those are stored in a vector; any other number goes into a map, so that a
+// large number costs no more than a small one.
 class Memo {
  public:
   void clear() {
@@ -33,7 +33,7 @@ class Memo {
     }
   }
 
-  // nullptr where nothing was put.
+  // Returns nullptr if nothing was stored under the number.
   const Cell* get(uint64_t number) const {
     if (number < row_.size()) return &row_[number];
     const auto found = others_.find(number);

@@ -12,14 +12,14 @@
 namespace atompack::pickle {
 namespace {
 
-constexpr size_t kMostRank = 64;  // NumPy's own
+constexpr size_t kMaxRank = 64;  // NumPy's limit
 
 Bytes buffer_of(const Cell& cell, std::string_view what) {
   if (cell.kind() != kByteArray) expect_kind(cell, Kind::bytes, what);
   return cell.bytes();
 }
 
-// Strides of an array without gaps, whose elements have been counted.
+// Appends the strides of a contiguous array whose elements have been counted.
 void add_strides(State& state, uint32_t first_extent, uint8_t rank, bool fortran) {
   std::vector<int64_t>& extents = state.tree.extents;
   extents.resize(extents.size() + rank);
@@ -42,7 +42,7 @@ void fill_objects(State& state, ArrayNode& array, const Cell& list, uint64_t siz
   expect_kind(list, Kind::list, "object array");
   const SequenceNode& node = state.tree.sequences[list.node];
   if (node.size != size) corrupt("object array: expected ", size, " values, got ", node.size);
-  // These cells stay as they are, also when the list goes on to grow.
+  // The array keeps these cells even if the list grows later.
   array.first_object = node.first;
   array.n_objects = node.size;
 }
@@ -79,7 +79,7 @@ Cell add_array(State& state, const ArrayNode& array, Kind kind = Kind::array) {
   return Cell::make(kind, state.tree.arrays.size() - 1);
 }
 
-// The axes in another order: axis j of the array is axis axes[j] of what is stored.
+// Reorders the axes: axis j of the array becomes stored axis axes[j].
 void permute(State& state, ArrayNode& array, const Cell& axes) {
   expect_kind(axes, Kind::tuple, "axes");
   const std::span<const Cell> numbers = state.items(axes);
@@ -128,7 +128,7 @@ Order order_of(std::span<const int64_t> shape, std::span<const int64_t> strides)
 uint8_t add_extents(State& state, const Cell& tuple, std::string_view what) {
   expect_kind(tuple, Kind::tuple, what);
   const std::span<const Cell> numbers = state.items(tuple);
-  if (numbers.size() > kMostRank) corrupt(what, ": expected at most ", kMostRank, " dimensions, got ", numbers.size());
+  if (numbers.size() > kMaxRank) corrupt(what, ": expected at most ", kMaxRank, " dimensions, got ", numbers.size());
   for (const Cell& number : numbers) {
     expect_kind(number, Kind::integer, what);
     if (number.integer < 0) corrupt(what, ": expected no negative number, got ", number.integer);

@@ -10,9 +10,9 @@
 namespace atompack::pickle {
 namespace {
 
-constexpr size_t kMostFields = 1024;
-constexpr int kMostFieldDepth = 8;
-constexpr int64_t kObjectFlags = 63;  // what NumPy gives object arrays; other flags make it take bytes for pointers
+constexpr size_t kMaxFields = 1024;
+constexpr int kMaxFieldDepth = 8;
+constexpr int64_t kObjectFlags = 63;  // flags of object arrays; with other flags NumPy would take bytes for pointers
 
 struct Letter {
   char letter;
@@ -79,7 +79,7 @@ DtypeState read_dtype_state(State& state, const Cell& build_state) {
   return {order, entries[3], entries[4], entries[5], entries[7]};
 }
 
-// Where a field of this name stands in a dict of fields; a good guess saves the search.
+// Index of the field of this name in a dict of fields; a good guess saves the search.
 size_t find_field(std::span<const Cell> fields, std::string_view name, size_t guess) {
   const auto is_there = [&](size_t i) { return fields[i].kind() == Kind::text && fields[i].text() == name; };
   if (2 * guess < fields.size() && is_there(2 * guess)) return 2 * guess;
@@ -105,7 +105,7 @@ ElementField read_field(State& state, const Cell& name, const Cell& described, u
   return field;
 }
 
-// Shared bytes would be turned around twice, and let few bytes stand for many.
+// Overlapping fields would be byte-swapped twice, and would let few bytes stand for many.
 void refuse_overlaps(const State& state, std::vector<ElementField> fields) {
   std::ranges::sort(fields, {}, &ElementField::offset);
   for (size_t i = 1; i < fields.size(); ++i) {
@@ -121,13 +121,13 @@ void read_fields(State& state, ElementType& type, const DtypeState& described) {
   expect_kind(described.names, Kind::tuple, "names of fields");
   expect_kind(described.fields, Kind::dict, "fields of a dtype");
   const std::span<const Cell> names = state.items(described.names), entries = state.items(described.fields);
-  if (names.size() > kMostFields) unsafe("dtype: expected at most ", kMostFields, " fields, got ", names.size());
+  if (names.size() > kMaxFields) unsafe("dtype: expected at most ", kMaxFields, " fields, got ", names.size());
   std::vector<ElementField> fields;
   for (size_t i = 0; i < names.size(); ++i) {
     const size_t at = find_field(entries, text_of(names[i], "name of a field"), i);
     fields.push_back(read_field(state, names[i], entries[at + 1], type.item_bytes));
     const int depth = state.tree.types[fields.back().type].depth + 1;
-    if (depth > kMostFieldDepth) unsafe("dtype: expected fields of at most ", kMostFieldDepth, " levels, got more");
+    if (depth > kMaxFieldDepth) unsafe("dtype: expected fields of at most ", kMaxFieldDepth, " levels, got more");
     type.depth = std::max(type.depth, static_cast<uint8_t>(depth));
   }
   refuse_overlaps(state, fields);
@@ -136,7 +136,7 @@ void read_fields(State& state, ElementType& type, const DtypeState& described) {
   state.tree.fields.insert(state.tree.fields.end(), fields.begin(), fields.end());
 }
 
-// The ninth entry of the state: (None, (unit, count, 1, 1)); NumPy 1 wrote {} for None.
+// Ninth entry of the state: (None, (unit, count, 1, 1)); NumPy 1 wrote {} for None.
 void read_unit(State& state, ElementType& type, const Cell& metadata) {
   expect_kind(metadata, Kind::tuple, "unit of a date");
   const std::span<const Cell> pair = state.items(metadata);

@@ -1,4 +1,4 @@
-// NumPy's element types as pickles hold them (FORMAT.md#numpy).
+// NumPy's element types in pickles (FORMAT.md#numpy).
 #pragma once
 
 #include <span>
@@ -8,14 +8,14 @@
 
 namespace atompack::pickle {
 
-// The call of numpy.dtype, and BUILD of what it made.
+// The call of numpy.dtype, and BUILD on its result.
 Cell numpy_dtype(State& state, std::span<const Cell> arguments);
 void build_numpy_dtype(State& state, const Cell& dtype, const Cell& build_state);
 
-// The number of the type that `cell` is; from here on it cannot change, since someone relies on its size.
+// Returns the number of the type in `cell` and seals it: callers rely on its size.
 uint32_t type_of(State& state, const Cell& cell, std::string_view what);
 
-// As given to numpy.ndarray: with an order in front, and bool as a mere "?".
+// Parses an argument of numpy.ndarray: with the byte order in front, and bool as "?".
 ElementType parse_type_text(std::string_view text);
 
 }  // namespace atompack::pickle

@@ -1,4 +1,4 @@
-// Arrays, scalars and element types of NumPy, as Writer puts them.
+// NumPy arrays, scalars and element types written by Writer.
 #include "base/error.h"
 #include "serial/pickle/writer.h"
 
@@ -9,7 +9,7 @@ struct DtypeNumbers {
   int64_t item_bytes = -1, alignment = -1, flags = 0;
 };
 
-// The last numbers of a dtype's state, as NumPy writes them.
+// Last numbers of a dtype's state, as NumPy writes them.
 DtypeNumbers numbers_of(const ElementType& type) {
   switch (type.kind) {
     case ElementKind::text:
@@ -36,7 +36,7 @@ bool has_order(const ElementType& type) {
   }
 }
 
-// The same elements with their axes the other way round: C order of one is Fortran order of the other.
+// The same elements with reversed axes: C order of one is Fortran order of the other.
 struct Reversed {
   explicit Reversed(const Array& array)
       : shape(array.shape.rbegin(), array.shape.rend()), strides(array.strides.rbegin(), array.strides.rend()) {
@@ -49,8 +49,8 @@ struct Reversed {
   std::optional<Array> view;
 };
 
-// A text that no other type has; names are preceded by their length, since they may hold anything. Made for every
-// array, so without streams.
+// Returns a string that is unique to the type; names are preceded by their length, since they may contain any
+// character. Called for every array, so it avoids streams.
 std::string identity_of(const TypeTable& table, const ElementType& type, bool native) {
   std::string text = type_code(type);
   text += type.big_endian && !native ? '>' : '<';
@@ -64,7 +64,7 @@ std::string identity_of(const TypeTable& table, const ElementType& type, bool na
 
 }  // namespace
 
-// The call that makes an empty array, and the front of the state that BUILD fills it with.
+// Writes the call that makes an empty array, and the front of the state that BUILD fills it with.
 void Writer::begin_array(std::span<const int64_t> dims, const TypeTable& table, const ElementType& type, bool fortran) {
   global("numpy.core.multiarray", "_reconstruct");
   if (!recall("arguments")) {

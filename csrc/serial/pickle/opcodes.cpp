@@ -12,7 +12,7 @@ struct Named {
   std::string_view name;
 };
 
-// Those that are refused, or that can stand in a wrong place; Python's names.
+// Python's names of the opcodes that are refused or can be misplaced.
 constexpr std::array kNames = {
     Named{0x80, "PROTO"},
     Named{0x81, "NEWOBJ"},

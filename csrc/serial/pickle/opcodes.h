@@ -1,4 +1,4 @@
-// The opcodes of Python's pickles that are acted on, and the names of all.
+// Opcodes of Python's pickles that the reader supports, and the names of all.
 #pragma once
 
 #include <cstdint>
@@ -51,7 +51,7 @@ enum class Op : uint8_t {
   bin_persid = 'Q',
 };
 
-// "0x81 NEWOBJ"; only the number where Python knows no such opcode.
+// Returns "0x81 NEWOBJ", or only the number if Python has no such opcode.
 std::string name_of_opcode(uint8_t opcode);
 
 bool is_opcode_of_python(uint8_t opcode);

@@ -1,4 +1,4 @@
-// State of one pickle's opcodes, and its errors.
+// State and errors of one pickle.
 #pragma once
 
 #include <cstddef>
@@ -12,27 +12,27 @@
 
 namespace atompack::pickle {
 
-// Kinds of cells that are no values yet.
-inline constexpr Kind kGlobal{128};       // node: which; size: the number that goes with it
-inline constexpr Kind kByteArray{129};    // only ever the buffer of an array
+// Kinds of cells that are not values yet.
+inline constexpr Kind kGlobal{128};       // node: meaning; size: the number that goes with it
+inline constexpr Kind kByteArray{129};    // only as the buffer of an array
 inline constexpr Kind kStorage{130};      // of torch; node: its number
-inline constexpr Kind kOrderedDict{131};  // the empty one
+inline constexpr Kind kOrderedDict{131};  // always empty
 
-// How far a pickle may go. Values and bytes are counted as often as they are referred to, so that few bytes cannot
-// stand for endless data. A block may always hold as many bytes as it has.
+// Limits on the values of a pickle. Values and bytes are counted once per reference, so that few bytes cannot stand for
+// endless data. The limit on bytes is never below the size of the block.
 struct Limits {
-  uint32_t max_depth = 64;  // containers around a value, without the outermost
+  uint32_t max_depth = 64;  // nested containers, not counting the outermost
   uint64_t max_values = uint64_t{1} << 24;
   uint64_t max_bytes = uint64_t{1} << 30;
 };
 
 struct Storage {
-  uint32_t type = 0;  // of the tree
+  uint32_t type = 0;  // number in the tree
   uint64_t count = 0;
   Bytes data;
 };
 
-// Bytes that do not lie in the block as such: protocol 2 stores them as text.
+// Bytes that are not in the block as such: protocol 2 stores them as a string.
 class DecodedBytes {
  public:
   void clear() {
@@ -60,7 +60,7 @@ struct State {
   std::span<const Cell> items(const Cell& container) const { return tree.items(container); }
 };
 
-// The place is added by who knows it.
+// The caller adds the offset.
 template <typename... Parts>
 [[noreturn]] void corrupt(const Parts&... parts) {
   throw CorruptFileError(cat("pickle: ", parts...));
@@ -78,9 +78,9 @@ inline void expect_kind(const Cell& cell, Kind kind, std::string_view what) {
   if (cell.kind() != kind) corrupt(what, ": expected ", describe(Cell::make(kind)), ", got ", describe(cell));
 }
 
-inline void expect_count(std::span<const Cell> items, size_t least, size_t most, std::string_view what) {
-  if (items.size() < least || items.size() > most) {
-    corrupt(what, ": expected ", least, " entries, got ", items.size());
+inline void expect_count(std::span<const Cell> items, size_t min, size_t max, std::string_view what) {
+  if (items.size() < min || items.size() > max) {
+    corrupt(what, ": expected ", min, " entries, got ", items.size());
   }
 }
 

@@ -9,9 +9,9 @@
 namespace atompack::pickle {
 namespace {
 
-// The number that torch begins with, 0x1950A86A20F9469CFC6C, as LONG1.
+// torch's magic number, 0x1950A86A20F9469CFC6C, as LONG1.
 constexpr unsigned char kMagicPickle[] = {0x8A, 10, 0x6C, 0xFC, 0x9C, 0x46, 0xF9, 0x20, 0x6A, 0xA8, 0x50, 0x19};
-constexpr std::string_view kKey = "0";  // torch's is the storage's address, and means nothing
+constexpr std::string_view kKey = "0";  // torch uses the storage's address, which has no meaning to readers
 
 class Stream {
  public:

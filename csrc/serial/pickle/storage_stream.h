@@ -1,4 +1,4 @@
-// torch's old save stream, as which every pickled tensor holds its storage.
+// torch's legacy save stream, which holds the storage of every pickled tensor.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace atompack::pickle {
 
 inline constexpr int64_t kStreamProtocol = 1001;
 
-// A storage of the elements of `array` alone, in C order. UnsupportedFormatError where torch has no such storage.
+// Encodes the elements of `array` in C order as one storage. UnsupportedFormatError if torch has no such storage.
 std::vector<std::byte> encode_storage(const Array& array);
 
 }  // namespace atompack::pickle

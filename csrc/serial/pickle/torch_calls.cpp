@@ -37,7 +37,7 @@ void expect_little_endian(const State& state, const Cell& cell) {
     throw UnsupportedFormatError("pickle: torch storage: expected little-endian data, got big-endian");
 }
 
-// Inside the block offsets count from its start, elsewhere from the start of the blob.
+// Offsets of errors inside the block count from its start, otherwise from the start of the blob.
 void place(DataError& error, const State& state, Bytes blob) {
   const std::less_equal<const std::byte*> before;
   const bool is_inside =
@@ -65,7 +65,7 @@ Cell read_stream(State& state, Interpreter& stream, ByteCursor& cursor) {
   return cell;
 }
 
-// The number of elements up to the last one that a view of this shape reaches.
+// The number of elements up to the last one that a view of this shape contains.
 uint64_t reach(std::span<const int64_t> shape, std::span<const int64_t> strides) {
   uint64_t last = 0;
   for (size_t axis = 0; axis < shape.size(); ++axis) {

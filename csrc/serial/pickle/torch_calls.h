@@ -1,4 +1,4 @@
-// Effects of torch's functions in pickles (csrc/serial/pickle/FORMAT.md#torch).
+// torch's functions in pickles (csrc/serial/pickle/FORMAT.md#torch).
 #pragma once
 
 #include <span>
@@ -9,7 +9,7 @@ namespace atompack::pickle {
 
 class Interpreter;
 
-// The storage in `blob`, torch's old save stream: five pickles for `stream`, an interpreter of storage streams, then
+// Reads the storage in `blob`, a legacy save stream: five pickles for `stream`, an interpreter of storage streams, then
 // the data.
 Cell torch_load_from_bytes(State& state, Interpreter& stream, Bytes blob);
 

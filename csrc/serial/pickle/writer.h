@@ -1,4 +1,4 @@
-// Writes values as pickles that NumPy 1 and 2 read alike (FORMAT.md#writing).
+// Writer of pickles that NumPy 1 and 2 read alike (FORMAT.md#writing).
 #pragma once
 
 #include <concepts>
@@ -14,7 +14,7 @@
 
 namespace atompack::pickle {
 
-// One pickle, appended to `out`. Containers are opened, filled and ended; in a dict, key and value take turns.
+// Writes one pickle, appended to `out`. Containers are opened, filled and ended; in a dict, keys and values alternate.
 class Writer {
  public:
   explicit Writer(std::vector<std::byte>& out);
@@ -25,7 +25,7 @@ class Writer {
   void big_integer(Bytes twos_complement);  // little-endian
   void real(double value);
   void text(std::string_view text);
-  void key(std::string_view text);  // one that comes again costs two bytes
+  void key(std::string_view text);  // a repeated key costs two bytes
   void bytes(Bytes bytes);
 
   void begin_list();
@@ -35,23 +35,23 @@ class Writer {
   void begin_dict();
   void end_dict();
 
-  // In this machine's byte order; C or Fortran order stays, others become C. UnsupportedFormatError for element types
-  // that the other program does not have.
+  // Writes native byte order; keeps C or Fortran order, converts others to C. UnsupportedFormatError for element types
+  // that NumPy or torch does not have.
   void array(const Array& array);
   void scalar(const Array& array);
   void tensor(const Array& array);
   void dtype(const TypeTable& table, const ElementType& type);
-  // An object array: its values follow, in the order that is named.
+  // An object array: its values follow, in the given order.
   void begin_objects(std::span<const int64_t> shape, bool fortran);
   void end_objects();
 
-  // With all that is in it; objects of classes are an UnsupportedFormatError.
+  // Writes the value recursively; objects of classes are an UnsupportedFormatError.
   void value(const Value& value);
 
-  // The value is whole; nothing may follow.
+  // Ends the pickle; nothing may follow.
   void finish();
 
-  // Forgets what was written since, so that it can be left out.
+  // Position to roll back to, dropping what was written since.
   struct Place {
     size_t bytes;
     uint32_t n_remembered;
@@ -60,7 +60,7 @@ class Writer {
   void return_to(const Place& place);
 
  private:
-  // Found without making a string.
+  // Transparent hash: lookups make no string.
   struct Hash {
     using is_transparent = void;
     size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
@@ -72,7 +72,7 @@ class Writer {
   void put(Bytes bytes) { out_.insert(out_.end(), bytes.begin(), bytes.end()); }
   void sized(Op short_form, Op long_form, Op huge_form, Bytes bytes);
   void bytes_of(const Array& array);
-  // The kinds of things in the memo are told apart by their first letter: texts, globals, element types.
+  // Memo keys start with a letter for the kind of thing: string, global, element type.
   static std::string named(char kind, std::string_view what);
   bool recall(std::string_view what);
   void remember(std::string_view what);

@@ -11,11 +11,11 @@ namespace {
 
 using test::corrupt;
 
-constexpr uint64_t kMost = std::numeric_limits<uint64_t>::max();
+constexpr uint64_t kMax = std::numeric_limits<uint64_t>::max();
 
 TEST(CheckedMul, MultipliesUpToTheLastBit) {
-  EXPECT_EQ(checked_mul(0, kMost, "size"), 0U);
-  EXPECT_EQ(checked_mul(kMost, 1, "size"), kMost);
+  EXPECT_EQ(checked_mul(0, kMax, "size"), 0U);
+  EXPECT_EQ(checked_mul(kMax, 1, "size"), kMax);
   EXPECT_EQ(checked_mul(uint64_t{1} << 32, (uint64_t{1} << 32) - 1, "size"), 0xFFFFFFFF00000000U);
 }
 
@@ -25,12 +25,12 @@ TEST(CheckedMul, RefusesAWrap) {
 }
 
 TEST(CheckedAdd, AddsUpToTheLastBit) {
-  EXPECT_EQ(checked_add(kMost, 0, "size"), kMost);
-  EXPECT_EQ(checked_add(kMost - 5, 5, "size"), kMost);
+  EXPECT_EQ(checked_add(kMax, 0, "size"), kMax);
+  EXPECT_EQ(checked_add(kMax - 5, 5, "size"), kMax);
 }
 
 TEST(CheckedAdd, RefusesAWrap) {
-  EXPECT_EQ(corrupt([] { checked_add(kMost, 1, "end"); }), "end: 18446744073709551615 + 1 overflows 64 bits");
+  EXPECT_EQ(corrupt([] { checked_add(kMax, 1, "end"); }), "end: 18446744073709551615 + 1 overflows 64 bits");
 }
 
 }  // namespace

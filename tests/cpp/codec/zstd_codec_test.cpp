@@ -13,7 +13,7 @@ namespace {
 using test::ByteString;
 using test::corrupt;
 
-constexpr uint32_t kMostBlockBytes = 128 * 1024;
+constexpr uint32_t kMaxBlockBytes = 128 * 1024;
 enum BlockType : uint32_t { kRaw, kRepeat, kCompressed, kReserved };
 
 ByteString frame(std::initializer_list<int> header) {
@@ -52,7 +52,7 @@ TEST(ZstdBound, OfARepeatedByteIsItsCount) {
 
 TEST(ZstdBound, OfACompressedBlockIs128KiB) {
   const ByteString raw = test::sample(5000);
-  EXPECT_EQ(bound(test::zstd_unit(raw.bytes(), {.content_size = false})), kMostBlockBytes);
+  EXPECT_EQ(bound(test::zstd_unit(raw.bytes(), {.content_size = false})), kMaxBlockBytes);
   EXPECT_EQ(bound(test::zstd_unit(raw.bytes())), 5000U);
 }
 
@@ -65,9 +65,9 @@ TEST(ZstdBound, DoesNotBelieveADeclaredSizeThatBlocksCannotFill) {
 }
 
 TEST(ZstdBound, RefusesABlockLongerThanAnyMayBe) {
-  EXPECT_EQ(bound(frame({0x00, 0x38}).append(block(kRepeat, kMostBlockBytes, true, "x"))), kMostBlockBytes);
+  EXPECT_EQ(bound(frame({0x00, 0x38}).append(block(kRepeat, kMaxBlockBytes, true, "x"))), kMaxBlockBytes);
   for (const BlockType type : {kRaw, kRepeat, kCompressed, kReserved}) {
-    EXPECT_EQ(corrupt([&] { bound(frame({0x00, 0x38}).append(block(type, kMostBlockBytes + 1, true, "x"))); }),
+    EXPECT_EQ(corrupt([&] { bound(frame({0x00, 0x38}).append(block(type, kMaxBlockBytes + 1, true, "x"))); }),
               "zstd block: expected at most 131072 bytes, got 131073 (offset 6)");
   }
 }
@@ -92,7 +92,7 @@ TEST(ZstdBound, NoBlockIsLargerThanTheWindow) {
   EXPECT_EQ(repeated(0, 1024), 1024U);
   EXPECT_EQ(repeated(0x34, 98304), 98304U);
   EXPECT_EQ(corrupt([&] { repeated(0x34, 98305); }), "zstd block: expected at most 98304 bytes, got 98305 (offset 6)");
-  EXPECT_EQ(repeated(0xFF, kMostBlockBytes), kMostBlockBytes);
+  EXPECT_EQ(repeated(0xFF, kMaxBlockBytes), kMaxBlockBytes);
 }
 
 TEST(ZstdBound, PassesOverDictionaryIds) {
@@ -123,7 +123,7 @@ TEST(ZstdBound, FramesOfEveryKindMadeByTheLibrary) {
           if (content_size) {
             EXPECT_EQ(most, size);
           }
-          EXPECT_LE(most, size + 2 * kMostBlockBytes);
+          EXPECT_LE(most, size + 2 * kMaxBlockBytes);
           EXPECT_EQ(decoded(stored, size), as_text(raw.bytes()));
         }
       }

@@ -5,11 +5,11 @@
 namespace atompack::array_file {
 namespace {
 
-constexpr uint64_t kTextBytes = 16;  // of the slot, and the longest text that lies inside of it
+constexpr uint64_t kTextBytes = 16;  // size of the slot, and maximum length of an inline string
 
 bool lies_elsewhere(const std::byte* slot) { return (slot[0] & std::byte{0xC0}) == std::byte{0x80}; }
 
-// Two marker bits stand between the six lowest bits and the others.
+// Two marker bits separate the six lowest bits from the others.
 uint64_t length_elsewhere(const std::byte* slot) {
   const auto marked = load_le<uint64_t>(slot);
   return (marked & 0x3F) | ((marked >> 2) & ~uint64_t{0x3F});
@@ -61,8 +61,8 @@ uint8_t ArchiveCheck::tag(uint64_t at, uint8_t end, std::string_view what) const
 
 Run ArchiveCheck::claim_run(uint64_t slot, Layout element, std::string_view what) const {
   const auto count = load<uint64_t>(slot + 8);
-  if (const uint64_t most = (high_ - low_) / element.bytes; count > most) {
-    throw CorruptFileError(cat(what, ": expected a count of at most ", most, ", got ", count), slot);
+  if (const uint64_t limit = (high_ - low_) / element.bytes; count > limit) {
+    throw CorruptFileError(cat(what, ": expected a count of at most ", limit, ", got ", count), slot);
   }
   return {claim(slot, load<int64_t>(slot), {count * element.bytes, element.alignment}, what), count};
 }

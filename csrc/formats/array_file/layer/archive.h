@@ -1,5 +1,5 @@
-// The archive in which a file describes itself (FORMAT.md, "Archive"): records that point at what lies before them.
-// Positions count from its first byte. Nothing is copied out of it; every load is a memcpy, so it may lie anywhere.
+// Archive that describes a file's contents (FORMAT.md, "Archive"): records with pointers to preceding data. Positions
+// count from its first byte. It is not copied; every load is a memcpy, so it may be unaligned.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace atompack::array_file {
 
-// A run of equal elements inside an archive that was checked.
+// A run of equal elements inside a checked archive.
 struct Run {
   uint64_t at = 0;
   uint64_t count = 0;
@@ -20,7 +20,7 @@ struct Layout {
   uint64_t alignment = 8;
 };
 
-// An archive whose bounds were checked by ArchiveCheck: what is read here is inside of it.
+// An archive whose bounds were checked by ArchiveCheck: all reads are in range.
 class Archive {
  public:
   explicit Archive(Bytes bytes) : bytes_(bytes) {}
@@ -32,7 +32,7 @@ class Archive {
     return load_le<T>(bytes_.data() + at);
   }
   Run run(uint64_t slot) const;
-  // The place that the relative pointer at `slot` means.
+  // Target of the relative pointer at `slot`.
   uint64_t target(uint64_t slot) const;
   std::string_view text(uint64_t slot) const;
 
@@ -40,14 +40,14 @@ class Archive {
   Bytes bytes_;
 };
 
-// Proves that an archive is a tree: children lie before their parents, in the order of the fields, and share nothing.
-// So whatever passes is inside the archive, and walking over it ends. Throws CorruptFileError.
+// Checks that an archive is a tree: children precede their parents, in the order of the fields, and share no bytes. An
+// archive that passes has no pointers out of range and no cycles. Throws CorruptFileError.
 class ArchiveCheck {
  public:
-  // `root` is where the root record begins; the records that it points at lie before it.
+  // `root` is the position of the root record; the records that it refers to precede it.
   ArchiveCheck(Bytes archive, uint64_t root) : bytes_(archive), high_(root) {}
 
-  // The vector at `slot`; `each(at)` checks one of its elements.
+  // Checks the vector at `slot`; `each(at)` checks one of its elements.
   template <typename Each>
   void vector(uint64_t slot, Layout element, std::string_view what, const Each& each) {
     const Run run = claim_run(slot, element, what);
@@ -56,17 +56,17 @@ class ArchiveCheck {
     for (uint64_t i = 0; i < run.count; ++i) each(run.at + i * element.bytes);
     leave(run.at + run.count * element.bytes, outer);
   }
-  // A vector of integers, which are all valid.
+  // Checks a vector of integers, all of whose values are valid.
   void integers(uint64_t slot, Layout element, std::string_view what) {
     const Run run = claim_run(slot, element, what);
     low_ = run.at + run.count * element.bytes;
   }
   void text(uint64_t slot, std::string_view what);
   void boolean(uint64_t at, std::string_view what) const;
-  // A tag below `end`.
+  // Checks a tag, which must be below `end`.
   uint8_t tag(uint64_t at, uint8_t end, std::string_view what) const;
-  // Follows the single pointers at slot + `pointer` as long as `goes_on(slot)`, to records of 24 bytes.
-  // In a loop: a file can nest them deeper than a stack is.
+  // Follows the pointers at slot + `pointer` while `goes_on(slot)`, to records of 24 bytes. Iterative: a file can nest
+  // them deeper than the stack allows.
   template <typename GoesOn>
   void chain(uint64_t slot, uint64_t pointer, std::string_view what, const GoesOn& goes_on) {
     const uint64_t outer = high_;
@@ -82,7 +82,7 @@ class ArchiveCheck {
 
  private:
   Run claim_run(uint64_t slot, Layout element, std::string_view what) const;
-  // Where base + distance leads, if there is room for `bytes` there.
+  // Returns the position base + distance, if there is room for `bytes` there.
   uint64_t claim(uint64_t base, int64_t distance, Layout pointee, std::string_view what) const;
   static constexpr Layout kRecord{24, 8};
 
@@ -97,7 +97,7 @@ class ArchiveCheck {
   }
 
   Bytes bytes_;
-  uint64_t low_ = 0, high_ = 0;  // what may still be pointed at
+  uint64_t low_ = 0, high_ = 0;  // the range that pointers may still refer to
 };
 
 }  // namespace atompack::array_file

@@ -1,5 +1,5 @@
-// Writer of an archive (FORMAT.md, "Archive"): targets of a record's pointers precede the record, in the order of its
-// fields.
+// Writer of an archive (FORMAT.md, "Archive"): the targets of a record's pointers precede the record, in the order of
+// its fields.
 #pragma once
 
 #include <span>
@@ -17,19 +17,19 @@ class ArchiveWriter {
   const std::vector<std::byte>& bytes() const { return bytes_; }
   std::vector<std::byte> take() { return std::move(bytes_); }
 
-  // Zeros up to the alignment; returns the position then.
+  // Appends zeros up to the alignment; returns the position after them.
   uint64_t pad(uint64_t alignment);
   void zeros(uint64_t n) { bytes_.resize(bytes_.size() + n); }
   template <typename T>
   void put(T value) {
     put_bytes(std::as_bytes(std::span(&value, 1)));
   }
-  // Returns where they lie.
+  // Returns the position of the bytes.
   uint64_t put_bytes(Bytes bytes);
   Run put_integers(std::span<const uint64_t> values);  // as u32
-  // The bytes of a text that is too long for its slot, else nothing; returns where they lie.
+  // Appends the bytes of a string that is too long for its slot, otherwise nothing; returns their position.
   uint64_t put_long_text(std::string_view text);
-  // What is needed of each text before the slots, then the slots.
+  // Appends the bytes of all strings that need it, then the slots.
   template <typename Texts>
   Run put_texts(const Texts& texts) {
     std::vector<uint64_t> at;
@@ -39,7 +39,7 @@ class ArchiveWriter {
     return run;
   }
 
-  // Slots. `at`: what put_long_text() gave.
+  // Slots. `at`: the result of put_long_text().
   void put_text(std::string_view text, uint64_t at);
   void put_pointer(uint64_t target);
   void put_run(Run run);

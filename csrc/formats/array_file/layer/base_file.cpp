@@ -22,7 +22,7 @@ std::unique_ptr<io::WritableFile> make_empty_base(io::FileSystem& files, const s
 }  // namespace
 
 std::unique_ptr<io::WritableFile> lock_base(io::FileSystem& files, const std::string& path) {
-  static_cast<void>(layer_files(path));  // a path that is none of a base is refused before anything is made there
+  static_cast<void>(layer_files(path));  // refuses an invalid base path before creating anything
   try {
     return files.lock(path);
   } catch (const IoError& error) {

@@ -1,4 +1,4 @@
-// The base of an array file, whose lock is that of all layers.
+// Base of an array file, whose lock covers all layers.
 #pragma once
 
 #include <memory>
@@ -8,8 +8,8 @@
 
 namespace atompack::array_file {
 
-// Locks the base, which is made first, without arrays, where there is none. Throws FieldError if `path` is no path of a
-// base, CorruptFileError if there are sidecars without one.
+// Locks the base after creating it, without arrays, if it does not exist. Throws FieldError if `path` is not a base
+// path, CorruptFileError if there are sidecars without a base.
 std::unique_ptr<io::WritableFile> lock_base(io::FileSystem& files, const std::string& path);
 
 }  // namespace atompack::array_file

@@ -12,7 +12,7 @@ Codec codec_of(const BlockRecord& block) {
   throw UnsupportedFormatError(cat("codec: expected lz4 or zstd, got '", *block.codec, "'"));
 }
 
-// In front of an LZ4 block its decoded size is repeated.
+// An LZ4 block is preceded by its decoded size.
 Bytes without_prefix(const BlockRecord& block, Bytes stored) {
   ByteCursor cursor(stored);
   if (const auto prefix = cursor.read_le<uint32_t>("lz4 prefix"); prefix != block.decoded_bytes) {

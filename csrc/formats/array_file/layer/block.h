@@ -1,4 +1,4 @@
-// Blocks: what chunks are packed into and compressed as one.
+// Blocks: groups of chunks that are compressed together.
 #pragma once
 
 #include <cstdint>
@@ -10,27 +10,27 @@
 
 namespace atompack::array_file {
 
-// A block as it is stored, whose sizes were checked.
+// A stored block whose sizes were checked.
 struct BlockView {
   codec::Codec codec = codec::Codec::none;
   Bytes stored;
   uint64_t decoded_bytes = 0;
 };
 
-// Throws CorruptFileError unless the block lies in a region of this many bytes.
+// Throws CorruptFileError unless the block is inside a region of this many bytes.
 void check_lies_in(const BlockRecord& block, uint64_t region_bytes);
 
-// A block that lies in `region`. Throws CorruptFileError, before any memory is taken for a size that the stored bytes
-// cannot have; UnsupportedFormatError for other codecs.
+// Returns a block in `region`. Throws CorruptFileError for a size that the stored bytes cannot have, before memory is
+// allocated for it; UnsupportedFormatError for other codecs.
 BlockView find_block(const BlockRecord& block, Bytes region);
 
-// Its bytes; `out` has as many as it decodes to. Throws CorruptFileError.
+// Decodes the block into `out`, which must have its decoded size. Throws CorruptFileError.
 void decode_block(const BlockView& block, std::span<std::byte> out);
 
-// Its first bytes: no more of it is decompressed than fills `out`. Throws CorruptFileError.
+// Decodes the first out.size() bytes of the block. Throws CorruptFileError.
 void decode_front(const BlockView& block, std::span<std::byte> out);
 
-// The same as the first; decompressed into `buffer` unless the block is stored as it is.
+// Returns the decoded bytes, in `buffer` unless the block is stored uncompressed.
 Bytes decode_block(const BlockView& block, std::vector<std::byte>& buffer);
 
 }  // namespace atompack::array_file

@@ -5,7 +5,7 @@
 namespace atompack::array_file {
 namespace {
 
-// Made when the library is loaded: a fork cannot fall into the middle of that.
+// Created when the library is loaded, so that no fork can interrupt it.
 const io::PerProcess<BlockCache> cache([] { return std::make_unique<BlockCache>(uint64_t{256} << 20); });
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Decoded blocks that are kept for the next scan: all readers of a process share them.
+// Cache of decoded blocks, shared by all readers of a process.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace atompack::array_file {
 
-// Memory that is not filled before it is written.
+// Uninitialized memory.
 class DecodedBytes {
  public:
   explicit DecodedBytes(size_t size) : bytes_(std::make_unique_for_overwrite<std::byte[]>(size)), size_(size) {
@@ -26,11 +26,11 @@ class DecodedBytes {
   size_t size_;
 };
 
-// By serial number of the layer, id of the block, and where a stretch of it begins (kWholeBlock: all of it).
+// By serial number of the layer, id of the block, and offset of a part of it (kWholeBlock: all of it).
 using BlockCache = LruCache<std::tuple<uint64_t, uint32_t, uint64_t>, DecodedBytes>;
 inline constexpr uint64_t kWholeBlock = ~uint64_t{0};
 
-// That of this process; a fork has its own, which begins empty. Up to 256 MiB.
+// The cache of this process, which is empty after a fork. Up to 256 MiB.
 BlockCache& block_cache();
 
 }  // namespace atompack::array_file

@@ -48,7 +48,7 @@ Fill load_fill(const Archive& archive, uint64_t at) {
   }
 }
 
-// The value of alternative N at its own alignment behind the tag.
+// The value of alternative N, at its own alignment after the tag.
 template <size_t N>
 AttributeValue load_alternative(const Archive& archive, uint64_t at) {
   using T = std::variant_alternative_t<N, AttributeValue>;

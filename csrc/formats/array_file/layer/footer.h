@@ -1,6 +1,6 @@
-// The footer of one layer: the blocks and arrays that it holds (FORMAT.md, "Footer").
-// All of it is checked when it is made, except what one record says of another: block ids, ranks, chunk sizes. Those
-// are found wrong where they are used, for a layer may hold records that nothing reads any more.
+// Footer of one layer: its blocks and arrays (FORMAT.md, "Footer"). Everything is checked on construction, except
+// references between records: block ids, ranks, chunk sizes. Those are checked on use, since a layer may hold records
+// that are no longer read.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ enum class Type : uint8_t {
 };
 
 std::string_view name_of(Type type);
-// Of one value; 0 where values differ in length.
+// Size of one value; 0 if values differ in length.
 uint64_t item_bytes(Type type);
 
 // Nanoseconds since 1970, UTC.
@@ -61,7 +61,7 @@ struct BlockRecord {
   std::optional<std::string_view> codec;
 };
 
-// A stretch of a decoded block.
+// A range of a decoded block.
 struct ChunkRecord {
   Run coordinate;
   uint32_t block = 0;
@@ -69,7 +69,7 @@ struct ChunkRecord {
   uint32_t bytes = 0;
 };
 
-// Views into the footer: they live as long as its bytes.
+// Views into the footer; valid as long as its bytes.
 struct ArrayRecord {
   std::string_view name;
   Type type = Type::boolean;
@@ -82,7 +82,7 @@ struct ArrayRecord {
 // Keeps a view of `archive`. Cheap to copy; const methods are thread-safe.
 class Footer {
  public:
-  // Throws CorruptFileError; UnsupportedFormatError if it is of another version.
+  // Throws CorruptFileError; UnsupportedFormatError for other versions.
   explicit Footer(Bytes archive);
 
   uint64_t n_blocks() const { return blocks_.count; }
@@ -95,7 +95,7 @@ class Footer {
   uint32_t integer(Run integers, uint64_t index) const { return archive_.load<uint32_t>(integers.at + 4 * index); }
   std::vector<uint64_t> integers(Run integers) const;
   std::vector<std::string> texts(Run texts) const;
-  // Throws CorruptFileError where a key or value is named that is not there.
+  // Throws CorruptFileError for a key or value that does not exist.
   std::vector<Attribute> attributes(const ArrayRecord& array) const;
 
  private:

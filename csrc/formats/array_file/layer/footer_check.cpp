@@ -13,7 +13,7 @@ void check_block(ArchiveCheck& check, uint64_t at) {
   if (named) check.text(at + BlockLayout::kCodecName, "codec name");
 }
 
-// The types of list elements lie before the type of the list.
+// The types of list elements precede the type of the list.
 void check_type(ArchiveCheck& check, uint64_t at) {
   check.chain(at, TaggedLayout::kPayload, "element type", [&](uint64_t slot) {
     const auto type = static_cast<Type>(check.tag(slot, kTypes, "type tag"));
@@ -38,7 +38,7 @@ void check_attribute_value(ArchiveCheck& check, uint64_t at) {
   if (tag == 11) check.text(at + TaggedLayout::kPayload, "attribute value");
 }
 
-// In the order in which what it points at lies before it.
+// In the order of the fields' targets.
 void check_array(ArchiveCheck& check, uint64_t at) {
   check.text(at + ArrayLayout::kName, "array name");
   check_type(check, at + ArrayLayout::kType);
@@ -75,7 +75,7 @@ uint64_t check_footer(Bytes archive) {
         cat("footer: expected at least ", kRoot.bytes, " bytes in whole eights, got ", archive.size()));
   }
   const uint64_t root = archive.size() - kRoot.bytes;
-  // Before the rest is looked at, which other versions lay out in other ways.
+  // The version is checked first, since the layout of other versions differs.
   const auto version = load_le<uint32_t>(archive.data() + root + RootLayout::kVersion);
   if (version != kFooterVersion) {
     throw UnsupportedFormatError(cat("footer version: expected ", kFooterVersion, ", got ", version));

@@ -7,7 +7,7 @@ namespace atompack::array_file {
 
 constexpr uint32_t kFooterVersion = 4;
 
-// Returns where the root begins. Throws CorruptFileError; UnsupportedFormatError if it is of another version.
+// Returns the position of the root. Throws CorruptFileError; UnsupportedFormatError for other versions.
 uint64_t check_footer(Bytes archive);
 
 }  // namespace atompack::array_file

@@ -9,7 +9,7 @@
 namespace atompack::array_file {
 namespace {
 
-// Where what an array's record points at was put.
+// Positions of the targets of an array's record.
 struct Children {
   uint64_t name = 0, fill = 0;
   Run shape, dimension_names, chunk_shape, chunks, attributes;
@@ -22,7 +22,7 @@ void put_block(ArchiveWriter& archive, const BlockRecord& block) {
   archive.put(block.decoded_bytes);
   archive.put(uint64_t{block.codec.has_value()});
   if (block.codec) {
-    archive.put_text(*block.codec, archive.size());  // the known names fit into a slot
+    archive.put_text(*block.codec, archive.size());  // the known names fit in a slot
   } else {
     archive.zeros(kTextSlot.bytes);
   }
@@ -70,7 +70,7 @@ Children put_children(ArchiveWriter& archive, const LayerArray& array) {
   return at;
 }
 
-// A tag and what belongs to it.
+// Writes a tag and its value.
 void put_fill(ArchiveWriter& archive, const OwnedFill& fill, uint64_t text_at) {
   const auto tag = static_cast<uint8_t>(fill.index());
   if (const auto* const boolean = std::get_if<bool>(&fill)) {

@@ -1,4 +1,4 @@
-// Footers as bytes, in the order in which the library writes them (FORMAT.md, "Footer").
+// Encoder of footers, byte for byte as the library writes them (FORMAT.md, "Footer").
 #pragma once
 
 #include <span>
@@ -10,7 +10,7 @@
 
 namespace atompack::array_file {
 
-// A stretch of a decoded block.
+// A range of a decoded block.
 struct ChunkPlace {
   uint32_t block = 0;
   uint32_t offset = 0;
@@ -18,13 +18,13 @@ struct ChunkPlace {
 };
 
 struct PlacedChunk {
-  uint64_t cell = 0;  // its number in the array's grid
+  uint64_t cell = 0;  // number in the array's grid
   ChunkPlace place;
 };
 
-// What one layer says of an array.
+// One layer's part of an array.
 struct LayerArray {
-  ArrayDefinition definition;  // with its chunk shape
+  ArrayDefinition definition;  // includes its chunk shape
   bool deleted = false;
   std::vector<PlacedChunk> chunks;
 };
@@ -33,13 +33,13 @@ struct LayerContents {
   std::vector<BlockRecord> blocks;
   std::vector<const LayerArray*> arrays;
   uint32_t number = 0;         // 0: the base
-  std::string_view base_hint;  // where the base of a sidecar lies
+  std::string_view base_hint;  // path of a sidecar's base
 };
 
 // Attributes and types of list elements are not written: the arrays have none.
 std::vector<std::byte> encode_footer(const LayerContents& contents);
 
-// The footer with what stands behind it.
+// The footer with its trailer.
 std::vector<std::byte> encode_layer_end(const LayerContents& contents);
 
 }  // namespace atompack::array_file

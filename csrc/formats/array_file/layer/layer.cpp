@@ -11,7 +11,7 @@ namespace {
 
 uint64_t next_serial() {
   static std::atomic<uint64_t> last{0};
-  return ++last;  // 0 is no layer
+  return ++last;  // 0 means no layer
 }
 
 Footer parse_footer(Bytes archive, uint64_t offset) {
@@ -23,7 +23,7 @@ Footer parse_footer(Bytes archive, uint64_t offset) {
   }
 }
 
-// Footer and trailer.
+// Reads footer and trailer.
 std::vector<std::byte> read_end(const io::PieceReader& file) {
   std::vector<std::byte> trailer(std::min<uint64_t>(file.length(), kTrailerBytes));
   file.read(file.length() - trailer.size(), trailer);
@@ -96,7 +96,7 @@ Bytes Layer::read(const ChunkRecord& chunk, DecodedBlock& last) const {
 
 Bytes Layer::decoded(uint32_t id, DecodedBlock& last) const {
   if (last.layer_ == serial_ && last.block_ == id) return last.bytes_;
-  last.layer_ = 0;  // should this one not decode
+  last.layer_ = 0;  // in case decoding fails
   last.bytes_ = decode_block(pieces_ == nullptr ? block(id) : read_block(id, last.stored_), last.buffer_);
   last.block_ = id;
   last.layer_ = serial_;

@@ -1,4 +1,4 @@
-// One layer: a file of blocks with a footer behind them.
+// Layer: a file of blocks with a footer at its end.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace atompack::array_file {
 
-// The block that was decoded last, so that chunks which share it do not decode it again. One for each thread that
-// reads; it may be used for any reader, as long as that lives.
+// The block decoded last, so that chunks of the same block do not decode it again. One per thread that reads; it can be
+// used with any reader that is still alive.
 class DecodedBlock {
  public:
   DecodedBlock() = default;
@@ -32,19 +32,19 @@ class Layer {
  public:
   // Keeps a view of the bytes. Throws CorruptFileError or UnsupportedFormatError; errors name `path`.
   Layer(Bytes file, std::string path);
-  // Of a file that is read by pread: its footer now, its blocks one at a time. `file` outlives it.
+  // For a file that is read by pread: reads its footer now, its blocks one at a time. `file` must outlive the layer.
   explicit Layer(const io::PieceReader& file);
 
   const Footer& footer() const { return footer_; }
   const std::string& path() const { return path_; }
   uint64_t file_bytes() const { return file_bytes_; }
 
-  // The block of this id. Throws CorruptFileError if there is none, or its sizes are wrong. Not of a layer that is read
-  // by pread.
+  // Returns the block with this id. Throws CorruptFileError if there is none or its sizes are wrong. Not for a layer
+  // that is read by pread.
   BlockView block(uint32_t id) const;
-  // What the footer says that a block decodes to: memory is taken for it once its stored bytes bear it out.
+  // Decoded size of a block by the footer, not yet checked against its stored bytes.
   uint64_t decoded_bytes(uint32_t id) const;
-  // Tells this layer from all others of this process, also from those that lay at the same address before.
+  // Distinguishes this layer from all others of this process, including earlier ones at the same address.
   uint64_t serial() const { return serial_; }
 
   // Valid until `last` is used again.
@@ -67,7 +67,7 @@ class Layer {
   std::unordered_map<uint32_t, uint64_t> block_at_;
 };
 
-// Throws CorruptFileError if the chunk does not lie in a block of this many decoded bytes.
+// Throws CorruptFileError if the chunk is not inside a block of this many decoded bytes.
 void check_lies_in(const ChunkRecord& chunk, uint64_t block_bytes);
 
 }  // namespace atompack::array_file

@@ -10,10 +10,10 @@
 namespace atompack::array_file {
 namespace {
 
-// The last bytes of a file, at most `most` of them.
-std::vector<std::byte> end_of(const io::ReadableFile& file, uint64_t most) {
+// The last bytes of a file, at most `max_bytes`.
+std::vector<std::byte> end_of(const io::ReadableFile& file, uint64_t limit) {
   const uint64_t size = file.size();
-  std::vector<std::byte> bytes(std::min(size, most));
+  std::vector<std::byte> bytes(std::min(size, limit));
   bytes.resize(file.read_at(size - bytes.size(), bytes));
   return bytes;
 }
@@ -25,8 +25,8 @@ uint64_t footer_and_trailer_bytes(const io::ReadableFile& file) {
   if (as_text(trailer.take(kLayerMagic.size(), "magic")) != kLayerMagic) {
     throw CorruptFileError(cat("magic: expected ", kLayerMagic, " at the end"));
   }
-  const uint64_t most = file.size() - kTrailerBytes;
-  if (footer > most) throw CorruptFileError(cat("footer size: expected at most ", most, ", got ", footer));
+  const uint64_t limit = file.size() - kTrailerBytes;
+  if (footer > limit) throw CorruptFileError(cat("footer size: expected at most ", limit, ", got ", footer));
   return footer + kTrailerBytes;
 }
 

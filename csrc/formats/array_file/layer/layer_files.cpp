@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kExtension = ".af";
 
-// Of STEM.<number>.af; none for other names and for number 0.
+// The number in STEM.<number>.af; nullopt for other names and for number 0.
 std::optional<uint32_t> sidecar_number(std::string_view name, std::string_view stem) {
   if (!name.starts_with(stem) || !name.ends_with(kExtension)) return std::nullopt;
   if (name.size() < stem.size() + 1 + kExtension.size() || name[stem.size()] != '.') return std::nullopt;

@@ -1,4 +1,4 @@
-// The files that an array file consists of.
+// Files of one array file: its base and sidecars.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,11 @@ struct LayerFile {
   std::string path;
 };
 
-// All layers that there are, oldest first; the base whether it is there or not. Throws IoError, FieldError if `path` is
-// no path of a base.
+// Lists all existing layers, oldest first; the base is included even if it does not exist. Throws IoError, FieldError
+// if `path` is not a base path.
 std::vector<LayerFile> layer_files(const std::string& path);
 
-// The path of the sidecar of this number.
+// The path of the sidecar with this number.
 std::string sidecar_path(const std::string& base_path, uint32_t number);
 
 }  // namespace atompack::array_file

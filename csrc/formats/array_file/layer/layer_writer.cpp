@@ -7,7 +7,7 @@
 namespace atompack::array_file {
 namespace {
 
-// Chunks of this size are not worth a copy.
+// Chunks of this size are not copied.
 constexpr uint64_t kLargeChunk = 1 << 20;
 constexpr size_t kFirstBytes = 64 * 1024;
 
@@ -30,12 +30,12 @@ std::unique_ptr<io::NewFile> LayerWriter::release() {
   return std::move(file_);
 }
 
-// Closes the one that is full, or would have more than a footer can say.
+// Closes the open block if it is full or would exceed the maximum size.
 void LayerWriter::open_block_for(uint64_t bytes) {
-  const uint64_t most = most_block_bytes(options_.codec);
-  if (bytes > most) throw FieldError(cat("chunk: expected at most ", most, " bytes, got ", bytes));
+  const uint64_t limit = max_block_bytes(options_.codec);
+  if (bytes > limit) throw FieldError(cat("chunk: expected at most ", limit, " bytes, got ", bytes));
   const size_t held = queue_->open().size();
-  if (held > 0 && (held >= options_.block_bytes || bytes > most - held)) queue_->push();
+  if (held > 0 && (held >= options_.block_bytes || bytes > limit - held)) queue_->push();
 }
 
 std::byte* LayerWriter::add(uint64_t bytes, ChunkPlace& place) {

@@ -1,4 +1,4 @@
-// One new layer: chunks packed into blocks, and a footer behind them.
+// Writer of a new layer: chunks packed into blocks, and a footer at the end.
 #pragma once
 
 #include <memory>
@@ -18,30 +18,30 @@ struct LayerOptions {
   unsigned n_threads = 1;
 };
 
-// For one thread at a time. Throws IoError; all calls can be made again then.
+// For one thread at a time. Throws IoError, after which all calls can be repeated.
 class LayerWriter {
  public:
   LayerWriter(std::unique_ptr<io::NewFile> file, const LayerOptions& options);
-  // What was not published goes away.
+  // Removes an unpublished file.
   ~LayerWriter();
 
-  // Room for one more chunk, to be filled before the next call. Throws FieldError if no block can hold it.
+  // Returns memory for one more chunk, to be filled before the next call. Throws FieldError if no block can hold it.
   std::byte* add(uint64_t bytes, ChunkPlace& place);
-  // A chunk that lies somewhere already.
+  // Adds a chunk from existing memory.
   ChunkPlace append(Bytes chunk);
-  // A chunk that can still be changed; empty: it is on its way into the file.
+  // Returns a chunk that can still be changed; empty if it is on its way into the file.
   std::span<std::byte> changeable(const ChunkPlace& place) const;
   // Valid until the next call.
   Bytes read(const ChunkPlace& place);
 
-  // Forgets a failure, so that the next call tries again.
+  // Clears a write error, so that the next call tries again.
   void resume() { queue_->resume(); }
 
-  // All that was added is in the file, with a footer for these arrays, and durable. More can be added after that.
+  // Makes everything added so far durable, with a footer for these arrays. More can be added afterwards.
   void finish(std::vector<const LayerArray*> arrays, uint32_t number, const std::string& base_hint);
 
   io::NewFile& file() { return *file_; }
-  // The file; nothing else is possible then.
+  // Returns the file; the writer cannot be used afterwards.
   std::unique_ptr<io::NewFile> release();
 
  private:

@@ -7,7 +7,7 @@
 namespace atompack::array_file {
 namespace {
 
-// The number of a cell; none where it lies outside of the grid.
+// The number of a cell; nullopt if it is outside of the grid.
 std::optional<uint64_t> cell_number(const Footer& footer, Run coordinate, const std::vector<uint64_t>& grid) {
   uint64_t number = 0;
   for (size_t i = 0; i < grid.size(); ++i) {
@@ -39,7 +39,7 @@ void Layers::mention(uint32_t layer, uint64_t index) {
     first_seen_.push_back(name);
     mentions_.push_back({layer, kNone, index});
   } else if (Mention& newest = mentions_[at->second]; newest.layer == layer) {
-    newest.index = index;  // the last one of a layer counts
+    newest.index = index;  // the last mention in a layer counts
   } else {
     const uint32_t older = at->second;
     at->second = static_cast<uint32_t>(mentions_.size());
@@ -123,7 +123,7 @@ void Layers::collect_chunks(uint32_t mention, Array& array) const {
     }
     add_chunks(mentions_[mention], found, array);
   }
-  // Of a cell's chunks that of the newest layer wins, within it the first.
+  // For each cell the chunk of the newest layer counts, and within a layer the first one.
   std::ranges::sort(array.chunks, {},
                     [](const StoredChunk& chunk) { return std::tuple(chunk.cell, ~chunk.layer, chunk.entry); });
   const auto rest = std::ranges::unique(array.chunks, {}, &StoredChunk::cell);

@@ -1,4 +1,4 @@
-// The layers of one array file, oldest first: which array and which chunk of it counts.
+// Layers of one array file, oldest first, and resolution of arrays and chunks among them.
 #pragma once
 
 #include <cstdint>
@@ -18,28 +18,29 @@ class Layers {
  public:
   explicit Layers(std::vector<Layer> layers);
 
-  // Of the arrays that were not deleted, in the order in which they first appear.
+  // Names of the arrays that were not deleted, in order of first appearance.
   std::vector<std::string> names() const;
   bool contains(std::string_view name) const;
-  // Also those of an array that was deleted since.
+  // True also for an array that has been deleted.
   bool holds_chunks_of(std::string_view name) const;
-  // Throws FieldError if there is no such array; CorruptFileError or UnsupportedFormatError if it contradicts itself.
+  // Throws FieldError if there is no such array; CorruptFileError or UnsupportedFormatError if its records are
+  // inconsistent.
   Array array(std::string_view name) const;
-  // The one record of an array that a single layer names, and that is not deleted.
+  // The record of an array that exists in a single layer and is not deleted.
   struct Sole {
     uint32_t layer = 0;
     ArrayRecord record;
   };
   std::optional<Sole> sole(std::string_view name) const;
   size_t n_layers() const { return layers_.size(); }
-  // Bytes of all files together.
+  // Total size of all files.
   uint64_t file_bytes() const;
   const Layer& layer(uint32_t number) const { return layers_[number]; }
 
  private:
   static constexpr uint32_t kNone = 0xFFFFFFFF;
 
-  // One array of one layer.
+  // One array in one layer.
   struct Mention {
     uint32_t layer = 0;
     uint32_t older = kNone;  // the mention of the same array in the next older layer
@@ -48,7 +49,7 @@ class Layers {
 
   void mention(uint32_t layer, uint64_t index);
   ArrayRecord record(const Mention& mention) const { return layers_[mention.layer].footer().array(mention.index); }
-  // The newest mention of an array that exists, else kNone.
+  // The newest mention of an existing array, otherwise kNone.
   uint32_t find(std::string_view name) const;
   void describe(const Mention& mention, Array& array) const;
   void collect_chunks(uint32_t mention, Array& array) const;

@@ -1,4 +1,4 @@
-// Limits on memory that no stored bytes justify.
+// Limits on memory that stored bytes do not justify.
 #pragma once
 
 #include <algorithm>
@@ -13,26 +13,26 @@ namespace atompack::array_file {
 
 inline constexpr uint64_t kMaxMetadataBytes = uint64_t{1} << 30;
 
-// Bytes that one element takes in memory, however short a string or binary value is.
+// Size of one element in memory, for the shortest string or binary value.
 inline uint64_t element_memory(Type type) {
   const uint64_t item = item_bytes(type);
   return item > 0 ? item : sizeof(std::string) + sizeof(void*);
 }
 
-// Memory of `n` elements, or what is far too much.
+// Memory of `n` elements, saturated on overflow.
 inline uint64_t memory_of(uint64_t n, Type type) {
   constexpr uint64_t kFarTooMany = uint64_t{1} << 50;
   return std::min(kFarTooMany, std::min(kFarTooMany, n) * element_memory(type));
 }
 
-// `chosen`: the user's own limit. Without one, sparse arrays may take 64 times the bytes of their files.
+// `chosen`: the user's own limit. By default, sparse arrays may take 64 times the size of their files.
 inline uint64_t max_unstored_bytes(uint64_t file_bytes, std::optional<uint64_t> chosen) {
   constexpr uint64_t kAlways = uint64_t{256} << 20, kFactor = 64;
   return chosen.value_or(std::max(kAlways, std::min(file_bytes, UINT64_MAX / kFactor) * kFactor));
 }
 
-[[noreturn]] inline void refuse_unstored(uint64_t bytes, uint64_t most) {
-  throw FieldError(cat("cells that were never written: expected at most ", most, " bytes of memory for them, got ",
+[[noreturn]] inline void refuse_unstored(uint64_t bytes, uint64_t limit) {
+  throw FieldError(cat("cells that were never written: expected at most ", limit, " bytes of memory for them, got ",
                        bytes, ": read a part (start=, shape=), or raise max_unstored_bytes="));
 }
 

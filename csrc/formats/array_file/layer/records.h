@@ -1,4 +1,4 @@
-// Offsets of the fields of each record of a footer, from its first byte.
+// Field offsets in the records of a footer.
 #pragma once
 
 #include "formats/array_file/layer/archive.h"

@@ -10,8 +10,8 @@ namespace {
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
 struct Lead {
-  size_t length = 0;                // of the character; 0: none begins so
-  uint8_t low = 0x80, high = 0xBF;  // of the second byte
+  size_t length = 0;                // of the character; 0: not a first byte
+  uint8_t low = 0x80, high = 0xBF;  // bounds of the second byte
 };
 
 // Unicode 15, table 3-7.
@@ -28,7 +28,7 @@ Lead lead_of(uint8_t byte) {
 }
 
 struct Character {
-  size_t length = 1;  // of the bytes that could be its beginning
+  size_t length = 1;  // number of bytes that may begin a character
   bool whole = false;
 };
 

@@ -8,10 +8,10 @@
 
 namespace atompack::array_file {
 
-// Throws CorruptFileError where a chunk of so many bytes has no room for the offsets of `count` values.
+// Throws CorruptFileError if a chunk of this size has no room for the offsets of `count` values.
 void check_room_for_offsets(uint64_t count, uint64_t chunk_bytes);
 
-// A view of a chunk of `count` values: count + 1 offsets, then what they point into. Throws CorruptFileError.
+// View of a chunk of `count` values: count + 1 offsets, then the bytes. Throws CorruptFileError.
 class Texts {
  public:
   Texts(Bytes chunk, uint64_t count);
@@ -24,7 +24,7 @@ class Texts {
   Bytes offsets_, payload_;
 };
 
-// As UTF-8, with U+FFFD in place of each longest piece that begins no character.
+// Returns UTF-8, with U+FFFD in place of each maximal invalid sequence.
 std::string well_formed(Bytes text);
 
 }  // namespace atompack::array_file

@@ -13,8 +13,8 @@ uint64_t footer_bytes(Bytes trailer, uint64_t file_bytes, std::string_view magic
   if (as_text(cursor.take(magic.size(), "magic")) != magic) {
     throw CorruptFileError(cat("magic: expected ", magic, " at the end"));
   }
-  const uint64_t most = file_bytes - kTrailerBytes;
-  if (size > most) throw CorruptFileError(cat("footer size: expected at most ", most, ", got ", size));
+  const uint64_t limit = file_bytes - kTrailerBytes;
+  if (size > limit) throw CorruptFileError(cat("footer size: expected at most ", limit, ", got ", size));
   return size;
 }
 

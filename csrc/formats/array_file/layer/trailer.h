@@ -1,4 +1,4 @@
-// The last bytes of a file: how long the archive in front of them is, and which kind of file this is.
+// Trailer of a file: the length of the preceding archive, and a magic number.
 #pragma once
 
 #include <string_view>
@@ -15,11 +15,11 @@ struct Parts {
   Bytes blocks, archive;
 };
 
-// Size of the footer by the trailer, the last bytes of a file of `file_bytes`. Throws CorruptFileError unless it is
-// whole and ends in kLayerMagic, and the footer lies in the file.
+// Returns the size of the footer, given the trailer of a file of `file_bytes`. Throws CorruptFileError unless the
+// trailer is complete and ends in `magic`, and the footer is inside the file.
 uint64_t footer_bytes(Bytes trailer, uint64_t file_bytes, std::string_view magic = kLayerMagic);
 
-// What lies in front of the trailer. Throws CorruptFileError unless the file ends in `magic`.
+// Splits a file at its footer. Throws CorruptFileError unless it ends in `magic`.
 Parts split_file(Bytes file, std::string_view magic);
 
 std::vector<std::byte> with_trailer(std::vector<std::byte> archive, std::string_view magic);

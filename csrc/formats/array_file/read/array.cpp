@@ -9,7 +9,7 @@
 namespace atompack::array_file {
 namespace {
 
-// Whether a fill value of type F is used for elements of type T; the others leave them 0.
+// True if a fill value of type F applies to elements of type T; other combinations leave them 0.
 template <typename T, typename F>
 constexpr bool kFills = std::is_same_v<F, int64_t> || std::is_same_v<F, uint64_t> ||
                         (std::is_floating_point_v<T> && std::is_same_v<F, double>);
@@ -40,16 +40,16 @@ const StoredChunk* Array::chunk_of(uint64_t cell) const {
 }
 
 void check_extent(const Array& array) {
-  if (array.shape.size() > kMostAxes) {
-    throw UnsupportedFormatError(cat("axes: expected at most ", kMostAxes, ", got ", array.shape.size()));
+  if (array.shape.size() > kMaxAxes) {
+    throw UnsupportedFormatError(cat("axes: expected at most ", kMaxAxes, ", got ", array.shape.size()));
   }
   uint64_t bytes = std::max<uint64_t>(item_bytes(array.type), 1);
   for (const uint64_t extent : array.shape) {
-    // Also where another axis is empty: no product of some of the axes overflows.
+    // Checked even if another axis is empty: no product of some of the axes overflows.
     if (extent > 0) bytes = checked_mul(bytes, extent, "bytes of the array");
   }
-  constexpr uint64_t kMost = std::numeric_limits<int64_t>::max();
-  if (bytes > kMost) throw CorruptFileError(cat("bytes of the array: expected at most ", kMost, ", got ", bytes));
+  constexpr uint64_t kMax = std::numeric_limits<int64_t>::max();
+  if (bytes > kMax) throw CorruptFileError(cat("bytes of the array: expected at most ", kMax, ", got ", bytes));
 }
 
 std::array<std::byte, 8> fill_item(Type type, const std::optional<Fill>& fill) {

@@ -1,4 +1,4 @@
-// One array as all layers together describe it, and which chunk fills which cell of its grid.
+// Array as described by all layers together, with the chunk of each cell of its grid.
 #pragma once
 
 #include <array>
@@ -13,17 +13,17 @@
 
 namespace atompack::array_file {
 
-// More axes than NumPy knows are refused.
-constexpr uint64_t kMostAxes = 64;
+// NumPy's maximum.
+constexpr uint64_t kMaxAxes = 64;
 
 struct StoredChunk {
-  uint64_t cell = 0;  // its number in the grid, in row-major order
+  uint64_t cell = 0;  // number in the grid, in row-major order
   uint32_t layer = 0;
-  uint64_t entry = 0;  // in the layer's list
+  uint64_t entry = 0;  // index in the layer's list
   ChunkRecord chunk;
 };
 
-// Its fill value lies in the reader's file, so it must not outlive that.
+// Its fill value is in the reader's file, which must outlive it.
 struct Array {
   std::string name;
   Type type = Type::boolean;
@@ -33,23 +33,22 @@ struct Array {
   std::vector<Attribute> attributes;
 
   std::vector<StoredChunk> chunks;  // by cell, each cell once
-  // The layer below which chunks lie that were made for another shape or type, so that nobody knows what cells without
-  // a chunk hold.
+  // Newest layer with chunks for another shape or type: because of them the values of cells without a chunk are
+  // unknown.
   std::optional<uint32_t> foreign_layer;
 
   uint64_t n_elements() const;
   Box whole() const { return {std::vector<uint64_t>(shape.size(), 0), shape}; }
-  // The chunk of a cell, if it has one.
+  // The chunk of a cell, or nullptr.
   const StoredChunk* chunk_of(uint64_t cell) const;
-  // For who knows that both shapes have as many axes: those of an array with chunks.
+  // Requires that both shapes have the same rank, which holds for arrays with chunks.
   Grid grid() const { return {shape, chunk_shape}; }
 };
 
-// Throws CorruptFileError where the number of bytes of the whole array overflows, UnsupportedFormatError for too many
-// axes.
+// Throws CorruptFileError if the size of the whole array in bytes overflows, UnsupportedFormatError for too many axes.
 void check_extent(const Array& array);
 
-// The value of cells without a chunk as it lies in memory: the first item_bytes(type) of these.
+// The value of cells without a chunk, as in memory: the first item_bytes(type) bytes.
 std::array<std::byte, 8> fill_item(Type type, const std::optional<Fill>& fill);
 
 }  // namespace atompack::array_file

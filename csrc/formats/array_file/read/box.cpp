@@ -17,7 +17,7 @@ bool contains(const Box& box, const std::vector<uint64_t>& at) {
 
 Overlap::Overlap(const Box& a, const Box& b) {
   uint64_t a_stride = 1, b_stride = 1;
-  bool whole_so_far = true;  // the axes within are covered in both boxes, so this one goes on where they end
+  bool whole_so_far = true;  // both boxes cover all inner axes, so that runs continue across this one
   for (size_t i = a.start.size(); i-- > 0;) {
     const uint64_t begin = std::max(a.start[i], b.start[i]);
     const uint64_t end = std::min(a.start[i] + a.count[i], b.start[i] + b.count[i]);

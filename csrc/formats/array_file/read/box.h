@@ -1,4 +1,4 @@
-// Boxes of elements in an array, and where two of them overlap.
+// Boxes of elements in an array, and their overlap.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 
 namespace atompack::array_file {
 
-// Elements start[i] to start[i] + count[i] along each axis, in row-major order. No axes: one element.
+// Elements start[i] to start[i] + count[i] along each axis, in row-major order. Without axes: one element.
 struct Box {
   std::vector<uint64_t> start, count;
 
@@ -16,7 +16,7 @@ struct Box {
 
 bool contains(const Box& box, const std::vector<uint64_t>& at);
 
-// What two boxes of one rank have in common, walked over in runs as long as can be.
+// Intersection of two boxes of equal rank, as a sequence of runs of maximum length.
 class Overlap {
  public:
   Overlap(const Box& a, const Box& b);
@@ -25,7 +25,7 @@ class Overlap {
   uint64_t run() const { return run_; }
   uint64_t in_a() const { return in_a_; }
   uint64_t in_b() const { return in_b_; }
-  // The next run; false behind the last.
+  // Moves to the next run; false at the end.
   bool advance();
 
  private:
@@ -35,10 +35,10 @@ class Overlap {
 
   bool empty_ = false;
   uint64_t run_ = 1, in_a_ = 0, in_b_ = 0;
-  std::vector<Axis> axes_;  // those outside of the runs, the innermost last
+  std::vector<Axis> axes_;  // axes outside of the runs, the innermost last
 };
 
-// Calls `copy(a's element, b's element, how many)` for each run. Elements are counted within each box.
+// Calls `copy(element in a, element in b, number of elements)` for each run. Elements are counted within each box.
 template <typename Copy>
 void for_each_common_run(const Box& a, const Box& b, const Copy& copy) {
   Overlap overlap(a, b);

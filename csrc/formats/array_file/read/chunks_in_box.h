@@ -1,4 +1,4 @@
-// The chunks of an array that overlap a box of its cells.
+// Chunks of an array that overlap a box of its cells.
 #pragma once
 
 #include <algorithm>
@@ -10,8 +10,8 @@
 
 namespace atompack::array_file {
 
-// Calls `use` for the chunks of these cells, in order. They are sorted by `cell`, its number in the grid. Whatever is
-// shorter is walked over: the cells, or the chunks.
+// Calls `use` for the chunks of these cells, in order. Chunks are sorted by `cell`, the number in the grid. Iterates
+// over the cells or the chunks, whichever are fewer.
 template <typename Chunk, typename Use>
 void for_each_chunk_in(const Grid& grid, const Box& cells, std::span<const Chunk> chunks, const Use& use) {
   std::vector<uint64_t> last = cells.start;

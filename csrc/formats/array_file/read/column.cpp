@@ -5,7 +5,7 @@
 namespace atompack::array_file {
 namespace {
 
-// Equal for records of equal type, shape, chunk shape and fill value.
+// Appends to a key that is equal for records with equal type, shape, chunk shape and fill value.
 void append(std::string& key, const Footer& footer, Run integers) {
   const auto add = [&](uint32_t number) { key.append(reinterpret_cast<const char*>(&number), sizeof(number)); };
   add(static_cast<uint32_t>(integers.count));
@@ -44,16 +44,16 @@ void Column::add(std::string_view name) {
   try {
     if (const auto sole = layers_->sole(name); sole && add_sole(*sole)) return;
     add_array(layers_->array(name));
-  } catch (const DataError&) {  // thrown again when this row is used: the others are none the worse
+  } catch (const DataError&) {  // thrown again when this row is used; other rows are not affected
     rows_.back().layout = kWrong;
   }
 }
 
-// The usual case, without a copy of the record: false where something is out of the ordinary.
+// Fast path that does not copy the record; false if anything is unusual.
 bool Column::add_sole(const Layers::Sole& sole) {
   const Footer& footer = layers_->layer(sole.layer).footer();
   const ArrayRecord& record = sole.record;
-  if (record.chunk_shape.count != record.shape.count || record.shape.count > kMostAxes) return false;
+  if (record.chunk_shape.count != record.shape.count || record.shape.count > kMaxAxes) return false;
   const uint32_t number = layout_of(footer, record);
   const ColumnLayout& layout = layouts_[number];
   const size_t first = chunks_.size();
@@ -81,7 +81,7 @@ uint32_t Column::layout_of(const Footer& footer, const ArrayRecord& record) {
   array.fill = record.fill;
   array.shape = footer.integers(record.shape);
   array.chunk_shape = footer.integers(record.chunk_shape);
-  layouts_.push_back(array_file::layout_of(array));  // throws where there is no such array
+  layouts_.push_back(array_file::layout_of(array));  // throws if there is no such array
   const auto number = static_cast<uint32_t>(layouts_.size() - 1);
   layout_numbers_.emplace(std::move(key), number);
   return number;

@@ -1,4 +1,4 @@
-// One array of each of many names, found once: what scans over thousands of small arrays start from.
+// Column: one array under each of many names, located once, for scans over thousands of small arrays.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@
 
 namespace atompack::array_file {
 
-// What arrays have in common that differ in their values alone.
+// Properties shared by arrays that differ only in their values.
 struct ColumnLayout {
   Type type = Type::boolean;
   std::vector<uint64_t> shape;
@@ -24,11 +24,11 @@ struct ColumnLayout {
   std::array<std::byte, 8> fill{};
   uint64_t n_elements = 1;
   uint64_t n_cells = 1;
-  // Cells without a chunk hold nobody knows what, because of this layer: see Array.
+  // Layer because of which cells without a chunk are unknown: see Array.
   std::optional<uint32_t> foreign_layer;
 };
 
-// A chunk without its coordinate: `cell` is its number in the grid.
+// A chunk; `cell` is its number in the grid.
 struct ColumnChunk {
   uint64_t cell = 0;
   uint32_t layer = 0;
@@ -40,22 +40,22 @@ struct ColumnChunk {
 // Keeps a view of the layers. Immutable, so safe to share between threads.
 class Column {
  public:
-  // A row for each of `names`, which outlive it; none where a name is null.
+  // One row for each of `names`, which must outlive the column; a null name has no array.
   Column(const Layers& layers, std::span<const std::string_view> names);
 
   const Layers& layers() const { return *layers_; }
   size_t n_rows() const { return rows_.size(); }
 
-  // Whether there is such an array.
+  // True if there is such an array.
   bool contains(size_t row) const { return rows_[row].layout != kAbsent; }
 
-  // Whether nothing is wrong with it, as far as the footers tell.
+  // True if the footers show no error of the array.
   bool is_readable(size_t row) const { return rows_[row].layout < kWrong; }
 
-  // That of a row that there is.
+  // Requires contains(row).
   std::string_view name(size_t row) const { return names_[row]; }
 
-  // Of a row that there is. Throws what is wrong with the array, if something is.
+  // Requires contains(row). Throws the array's error, if any.
   const ColumnLayout& layout(size_t row) const;
   uint32_t layout_number(size_t row) const;
   // Sorted by cell.

@@ -11,7 +11,7 @@
 namespace atompack::array_file {
 namespace {
 
-// Of stored bytes that one thread copies at a time.
+// Bytes of an uncompressed block that one task copies.
 constexpr uint64_t kStretch = uint64_t{512} << 10;
 
 uint64_t block_key(const ColumnChunk& chunk) { return uint64_t{chunk.layer} << 32 | chunk.block; }
@@ -98,7 +98,7 @@ void Slice::add_pieces(Row& row) {
   row.is_complete = pieces_.size() - before == n_cells;
 }
 
-// Pieces by block, in the order in which they lie there.
+// Groups chunks by block, in the order of their offsets.
 void Slice::group_pieces() {
   const auto place = [](const ChunkRef& piece) { return std::tuple(piece.block, piece.chunk->offset, piece.row); };
   if (!std::ranges::is_sorted(pieces_, {}, place)) std::ranges::sort(pieces_, {}, place);
@@ -124,7 +124,7 @@ void Slice::group_pieces() {
   }
 }
 
-// Before any memory is taken for what the piece is said to hold.
+// Checked before memory is allocated for the chunk's claimed size.
 void Slice::check_piece(const ChunkRef& piece, uint64_t block_bytes) const {
   const ColumnLayout& layout = *rows_[piece.row].layout;
   const ColumnChunk& chunk = *piece.chunk;
@@ -145,15 +145,15 @@ void Slice::check_unwritten() const {
   }
 }
 
-// Rows that are asked for again count once: that is what the caller wants, and no claim of the file.
+// Repeated rows count once: the caller asked for them, the file does not claim them.
 void Slice::check_unstored(std::optional<uint64_t> chosen) const {
-  const uint64_t most = max_unstored_bytes(column_->layers().file_bytes(), chosen);
+  const uint64_t limit = max_unstored_bytes(column_->layers().file_bytes(), chosen);
   constexpr uint64_t kEnough = uint64_t{1} << 62;
   uint64_t all = 0;
   for (const Row& row : rows_) {
     if (row.layout != nullptr) all = std::min(kEnough, all + memory_of(row.n_elements, row.layout->type));
   }
-  if (all <= most) return;
+  if (all <= limit) return;
   std::unordered_set<uint64_t> seen;
   std::vector<bool> repeated(rows_.size());
   uint64_t wanted = 0;
@@ -164,16 +164,16 @@ void Slice::check_unstored(std::optional<uint64_t> chosen) const {
     if (!repeated[i]) wanted += memory_of(row.n_elements, row.layout->type);
   }
   const uint64_t stored = stored_bytes_of(repeated);
-  if (wanted <= stored || wanted - stored <= most) return;
+  if (wanted <= stored || wanted - stored <= limit) return;
   try {
-    refuse_unstored(wanted - stored, most);
+    refuse_unstored(wanted - stored, limit);
   } catch (DataError& error) {
     error.in_file(column_->layers().layer(0).path());
     throw;
   }
 }
 
-// No more of each block than it has: many arrays may claim the same bytes of it.
+// At most the size of each block: many arrays may claim the same bytes of it.
 uint64_t Slice::stored_bytes_of(const std::vector<bool>& repeated) const {
   uint64_t stored = 0;
   for (size_t i = 0; i < units_.size();) {
@@ -235,7 +235,7 @@ void Slice::read(size_t number, ColumnVisitor& visitor) const {
   });
 }
 
-// Of many blocks that are wanted in small part each, whole ones would drive one another out of the cache.
+// If only small parts of many blocks are needed, caching whole blocks would evict all of them.
 bool Slice::keeps_stretches(const BlockTask& unit) const {
   constexpr uint64_t kWorthAnEntry = 4096;
   return partly_wanted_ > cache_.limit() / 4 && unit.wanted / (unit.last - unit.first) >= kWorthAnEntry;
@@ -264,7 +264,7 @@ void Slice::decode_stretches(const BlockTask& unit, uint64_t serial, ColumnVisit
   }
 }
 
-// Where a whole block goes, as it is, into one stretch of the output: decodes it there.
+// Decodes a whole block directly into the output if it goes unchanged into one range.
 bool Slice::decode_in_place(const BlockTask& unit, ColumnVisitor& visitor) const {
   if (unit.wanted != unit.block.decoded_bytes) return false;
   std::byte* begin = nullptr;

@@ -1,4 +1,4 @@
-// The same slice of many arrays: planned by blocks, each of which is decoded once.
+// Same slice of many arrays, planned by blocks so that each is decoded once.
 #pragma once
 
 #include <cstdint>
@@ -12,17 +12,10 @@
 
 namespace atompack::array_file {
 
-// From `start` on (absent: from the first element) as many as `count` (absent: to the end) along each axis, both
-// clamped to the extent of each array.
-struct SliceRequest {
-  std::optional<std::vector<uint64_t>> start, count;
-  std::optional<uint64_t> max_unstored_bytes = {};  // see limits.h
-};
-
 class Slice final : public ColumnSlice {
  public:
-  // Rows of `column`, any order, repeats allowed. Throws FieldError for another number of axes than the arrays have;
-  // CorruptFileError, UnsupportedFormatError for what is wrong with one of the arrays.
+  // Rows of `column`, in any order, repeats allowed. Throws FieldError for a request of another rank than the arrays;
+  // CorruptFileError, UnsupportedFormatError for errors of one of the arrays.
   Slice(std::shared_ptr<const Column> column, std::span<const int64_t> rows, const SliceRequest& request,
         BlockCache& cache);
 
@@ -38,7 +31,7 @@ class Slice final : public ColumnSlice {
 
  private:
   struct Row {
-    const ColumnLayout* layout = nullptr;  // absent: there is no such array
+    const ColumnLayout* layout = nullptr;  // null: there is no such array
     ColumnType type;
     uint64_t number = 0;      // in the column
     uint64_t first_axis = 0;  // in axes_: starts, then counts
@@ -51,13 +44,13 @@ class Slice final : public ColumnSlice {
     uint64_t row = 0;
     const ColumnChunk* chunk = nullptr;
   };
-  // Pieces of one block that is decoded for all of them; of a block that is stored as it is, a stretch of them.
+  // Chunks of one block that is decoded for all of them; for an uncompressed block, a range of its chunks.
   struct BlockTask {
     size_t first = 0, last = 0;
     BlockView block;
     uint64_t wanted = 0;  // bytes of its chunks
-    uint64_t end = 0;     // of the last one
-    uint64_t copied = 0;  // bytes that the slice takes of them, at most
+    uint64_t end = 0;     // end of the last chunk
+    uint64_t copied = 0;  // upper bound of the bytes that the slice copies
   };
 
   std::span<const uint64_t> start_of(const Row& row) const { return axes(row.first_axis, row); }
@@ -98,7 +91,7 @@ class Slice final : public ColumnSlice {
   std::vector<ChunkRef> pieces_;
   std::vector<BlockTask> units_;
   uint64_t decoded_bytes_ = 0;  // of all blocks
-  uint64_t partly_wanted_ = 0;  // bytes of blocks of which less than half is wanted
+  uint64_t partly_wanted_ = 0;  // bytes of blocks of which less than half is needed
 };
 
 }  // namespace atompack::array_file

@@ -17,10 +17,10 @@ struct ChunkRef {
   Box box;
 };
 
-// The chunks that a box needs, those of one block together.
+// The chunks that a box needs, grouped by block.
 struct Pieces {
   std::vector<ChunkRef> pieces;
-  bool complete = true;  // each cell has one
+  bool complete = true;  // each cell has a chunk
 };
 
 void check_length(uint64_t expected, uint64_t got) {
@@ -54,7 +54,7 @@ void for_array(const Array& array, const Action& action) {
   }
 }
 
-// The pieces of a box that was checked. Calls use(piece, its bytes).
+// Reads the chunks of a checked box. Calls use(chunk, its bytes).
 template <typename Use>
 void read_pieces(const Layers& layers, const Pieces& pieces, DecodedBlock& last, const Use& use) {
   for (const ChunkRef& piece : pieces.pieces) {
@@ -74,7 +74,7 @@ void read_pieces(const Layers& layers, const Pieces& pieces, DecodedBlock& last,
 uint64_t decoded_bytes_for(const Layers& layers, const Array& array, const Box& box) {
   uint64_t bytes = 0;
   const StoredChunk* last = nullptr;
-  for (const ChunkRef& piece : find_pieces(array, box).pieces) {  // those of one block together
+  for (const ChunkRef& piece : find_pieces(array, box).pieces) {  // grouped by block
     const StoredChunk& chunk = *piece.stored;
     const bool is_counted = last != nullptr && last->layer == chunk.layer && last->chunk.block == chunk.chunk.block;
     if (!is_counted) bytes += layers.layer(chunk.layer).decoded_bytes(chunk.chunk.block);
@@ -86,11 +86,11 @@ uint64_t decoded_bytes_for(const Layers& layers, const Array& array, const Box& 
 void check_unstored(const Layers& layers, const Array& array, const Box& box, std::optional<uint64_t> chosen) {
   for_array(array, [&] {
     check_box(array.shape, box);
-    const uint64_t most = max_unstored_bytes(layers.file_bytes(), chosen);
+    const uint64_t limit = max_unstored_bytes(layers.file_bytes(), chosen);
     const uint64_t wanted = memory_of(box.n_elements(), array.type);
-    if (wanted <= most) return;
+    if (wanted <= limit) return;
     const uint64_t stored = decoded_bytes_for(layers, array, box);
-    if (wanted > stored && wanted - stored > most) refuse_unstored(wanted - stored, most);
+    if (wanted > stored && wanted - stored > limit) refuse_unstored(wanted - stored, limit);
   });
 }
 
@@ -139,7 +139,8 @@ void read_numbers(const Layers& layers, const Array& array, const Box& box, std:
       throw UnsupportedFormatError(cat("array of numbers: no such values are known of type ", name_of(array.type)));
     }
     check_box(array.shape, box);
-    check_length(box.n_elements() * item, out.size());  // no overflow: the whole array's bytes have none
+    // no overflow, since the size of the whole array does not overflow
+    check_length(box.n_elements() * item, out.size());
     if (out.empty()) return;
     const Pieces pieces = find_pieces(array, box);
     if (!pieces.complete) check_cells_are_known(layers, array.foreign_layer);
@@ -161,7 +162,7 @@ void read_texts(const Layers& layers, const Array& array, const Box& box, std::s
     if (out.empty()) return;
     const Pieces pieces = find_pieces(array, box);
     if (!pieces.complete) check_cells_are_known(layers, array.foreign_layer);
-    for (std::string& text : out) text.clear();  // a fill value is not used for texts
+    for (std::string& text : out) text.clear();  // fill values do not apply to strings
     read_pieces(layers, pieces, last,
                 [&](const ChunkRef& piece, Bytes bytes) { copy_texts(bytes, piece.box, array.type, box, out); });
   });

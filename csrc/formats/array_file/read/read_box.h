@@ -1,4 +1,4 @@
-// Reads the elements of a box of an array out of its chunks.
+// Reading of the elements of a box from an array's chunks.
 #pragma once
 
 #include <optional>
@@ -11,37 +11,36 @@
 
 namespace atompack::array_file {
 
-// Fills `out` with the elements of `box` in row-major order, as they lie in the file: little-endian numbers, timestamps
-// as int64 nanoseconds. Only blocks that hold some of them are decoded. Throws FieldError where the box does not lie in
-// the array or `out` is not as long as it, CorruptFileError, and UnsupportedFormatError for types without a known
-// encoding.
+// Fills `out` with the elements of `box` in row-major order, as stored: little-endian numbers, timestamps as int64
+// nanoseconds. Decodes only blocks that hold some of them. Throws FieldError if the box is out of range or `out` has
+// another length, CorruptFileError, and UnsupportedFormatError for types without a known encoding.
 void read_numbers(const Layers& layers, const Array& array, const Box& box, std::span<std::byte> out,
                   DecodedBlock& last);
 
-// The same for strings and binary values. What is not UTF-8 in a string is replaced by U+FFFD.
+// The same for strings and binary values. Invalid UTF-8 in strings is replaced by U+FFFD.
 void read_texts(const Layers& layers, const Array& array, const Box& box, std::span<std::string> out,
                 DecodedBlock& last);
 
-// Throws FieldError where the elements of `box`, which lies in the array, take more memory than the blocks that they
-// are in justify: see max_unstored_bytes(). To be called before the memory is taken.
+// Throws FieldError if the elements of `box`, which must be in range, take more memory than their blocks justify: see
+// max_unstored_bytes(). Call it before allocating the memory.
 void check_unstored(const Layers& layers, const Array& array, const Box& box, std::optional<uint64_t> chosen);
-// Decoded bytes of the blocks that hold elements of `box`.
+// Decoded size of the blocks that hold elements of `box`.
 uint64_t decoded_bytes_for(const Layers& layers, const Array& array, const Box& box);
 
-// Throws FieldError where a box does not lie in an array of this shape.
+// Throws FieldError if a box is outside of an array of this shape.
 void check_box(const std::vector<uint64_t>& shape, const Box& box);
-// For arrays with cells that have no chunk: throws CorruptFileError unless these hold the fill value.
+// For arrays with cells without a chunk: throws CorruptFileError unless these hold the fill value.
 void check_cells_are_known(const Layers& layers, std::optional<uint32_t> foreign_layer);
 // Throws CorruptFileError.
 void check_chunk_bytes(uint64_t expected, uint64_t got);
 
-// An item again and again.
+// Fills `out` with copies of the item.
 void repeat(Bytes item, std::span<std::byte> out);
 
-// The elements that a chunk, with those of `from`, has in common with the box that `out` is for.
+// Copies the elements that a chunk, which holds those of `from`, shares with the box of `out`.
 void copy_numbers(Bytes chunk, const Box& from, uint64_t item_bytes, const Box& box, std::span<std::byte> out);
 void copy_texts(Bytes chunk, const Box& from, Type type, const Box& box, std::span<std::string> out);
-// Calls use(element of the box, text) for each of them.
+// Calls use(element of the box, string) for each of them.
 template <typename Use>
 void for_each_common_text(Bytes chunk, const Box& from, Type type, const Box& box, const Use& use) {
   const Texts texts(chunk, from.n_elements());

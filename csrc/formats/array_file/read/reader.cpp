@@ -26,7 +26,7 @@ void add_file(Files& files, io::UniqueFd fd, const std::string& path, Reading re
   }
 }
 
-// From the newest layer to the base.
+// Checked from the newest layer to the base.
 bool are_in_place(const Files& files) {
   return std::ranges::all_of(files.opened | std::views::reverse, [](const OpenedFile& file) {
     const std::optional<io::FileVersion> now = io::version_of(file.path);
@@ -40,8 +40,8 @@ Files open_files(const std::vector<LayerFile>& layers, Reading reading) {
   return files;
 }
 
-// Nothing if the layers changed meanwhile. The order of the steps is what keeps flushes apart (FORMAT.md, "Reading
-// beside a writer"): base, list, sidecars, and then the same again from the inside out.
+// Returns nullopt if the layers changed meanwhile. The order of the steps detects concurrent flushes (FORMAT.md,
+// "Reading beside a writer"): base, list, sidecars, and then the same again in reverse order.
 std::optional<Files> try_to_open_layers(const std::string& path, Reading reading) {
   Files files;
   add_file(files, io::open_for_reading(path), path, reading);
@@ -54,7 +54,7 @@ std::optional<Files> try_to_open_layers(const std::string& path, Reading reading
     if (error.code() != ENOENT) throw;
     return std::nullopt;
   }
-  // The first list may have missed a layer and have a newer one, where both were published while it was made.
+  // The first list may lack a layer and have a newer one, if both were published while it was made.
   std::vector<LayerFile> now = layer_files(path);
   std::erase_if(now, [&](const LayerFile& layer) { return layer.number > layers.back().number; });
   if (!std::ranges::equal(now, layers, {}, &LayerFile::path, &LayerFile::path)) return std::nullopt;
@@ -62,11 +62,11 @@ std::optional<Files> try_to_open_layers(const std::string& path, Reading reading
 }
 
 Files open_layers(const std::string& path, Reading reading) {
-  constexpr int kMostTries = 100;
+  constexpr int kMaxTries = 100;
   static_cast<void>(layer_files(path));  // refuses other paths
-  for (int i = 0; i < kMostTries; ++i) {
+  for (int i = 0; i < kMaxTries; ++i) {
     if (std::optional<Files> files = try_to_open_layers(path, reading)) return std::move(*files);
-    std::this_thread::sleep_for(std::chrono::milliseconds(i));  // thousands of sidecars take seconds to remove
+    std::this_thread::sleep_for(std::chrono::milliseconds(i));  // removing thousands of sidecars takes seconds
   }
   throw IoError(EAGAIN, "the layers change faster than they can be opened", path);
 }
@@ -125,7 +125,7 @@ Bytes Reader::read_chunk(const StoredChunk& chunk, DecodedBlock& last) const {
   return layers_.layer(chunk.layer).read(chunk.chunk, last);
 }
 
-// A flush publishes its sidecar before its statistics, and removes the older ones before that.
+// A flush removes old statistics before it publishes its sidecar, and publishes new ones after it.
 Statistics Reader::statistics() const {
   const std::string& base = files_.opened.front().path;
   Statistics found = read_statistics(base);

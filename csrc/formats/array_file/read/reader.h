@@ -1,4 +1,4 @@
-// An array file: STEM.af with its sidecars STEM.1.af, STEM.2.af and so on.
+// Reader of an array file: STEM.af with its sidecars STEM.1.af, STEM.2.af and so on.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@
 
 namespace atompack::array_file {
 
-// by_pieces: by pread, block by block, so that a file that is cut meanwhile cannot end the process; for one thread, and
+// by_pieces: by pread, block by block, so that truncation of the file cannot end the process; for one thread, and
 // without the slices of a Column.
 enum class Reading : uint8_t { mapped, by_pieces };
 
@@ -26,7 +26,7 @@ struct OpenedFile {
   io::FileIdentity identity;
 };
 
-// The layers of one array file, oldest first, all mapped or all read by pieces.
+// The layers of one array file, oldest first, all mapped or all read by pread.
 struct Files {
   std::vector<OpenedFile> opened;
   std::vector<std::unique_ptr<const io::MappedFile>> mapped;
@@ -34,14 +34,14 @@ struct Files {
   size_t size() const { return opened.size(); }
 };
 
-// Sees the layers that exist when it is made. Const methods are thread-safe.
+// Sees the layers that exist at construction. Const methods are thread-safe.
 class Reader {
  public:
-  // `path` is that of the base, and ends in .af. Throws IoError, CorruptFileError (also where the footers of all layers
-  // have more than `max_metadata_bytes`), UnsupportedFormatError.
+  // `path` is that of the base, and ends in .af. Throws IoError, CorruptFileError (also if the footers of all layers
+  // exceed `max_metadata_bytes`), UnsupportedFormatError.
   explicit Reader(const std::string& path, uint64_t max_metadata_bytes = kMaxMetadataBytes,
                   Reading reading = Reading::mapped);
-  // Of these layers alone, oldest first, the base too. What a compaction does meanwhile is the caller's to notice.
+  // Reads only these layers, oldest first, including the base. The caller must detect concurrent compaction.
   explicit Reader(const std::vector<LayerFile>& layers, uint64_t max_metadata_bytes = kMaxMetadataBytes,
                   Reading reading = Reading::mapped);
 
@@ -51,18 +51,18 @@ class Reader {
   size_t n_layers() const { return files_.size(); }
   const Layers& layers() const { return layers_; }
 
-  // As check_unstored() of reading.h.
+  // Like check_unstored() of read_box.h.
   void check_unstored(const Array& array, const Box& box, std::optional<uint64_t> chosen) const;
-  // As read_numbers and read_texts; also throw CorruptFileError where a file was cut since.
+  // Like read_numbers and read_texts; also throw CorruptFileError if a file was truncated since.
   void read(const Array& array, const Box& box, std::span<std::byte> out, DecodedBlock& last) const;
   void read(const Array& array, const Box& box, std::span<std::string> out, DecodedBlock& last) const;
-  // A chunk of an array as it is stored. Valid until `last` is used again.
+  // A chunk of an array as stored. Valid until `last` is used again.
   Bytes read_chunk(const StoredChunk& chunk, DecodedBlock& last) const;
 
-  // STEM.stats as read_statistics(), for a reader made from a path. FieldError if the file was written to since.
+  // Contents of STEM.stats, for a reader made from a path. FieldError if the file was written to since.
   Statistics statistics() const;
 
-  // Throws CorruptFileError where a file was cut since.
+  // Throws CorruptFileError if a file was truncated since.
   void check_not_shrunk() const;
 
  private:

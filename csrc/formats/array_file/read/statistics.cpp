@@ -15,7 +15,7 @@ namespace {
 constexpr Layout kRoot{16, 8};
 constexpr Layout kEntry{96, 8};
 constexpr uint64_t kName = 0, kMin = 16, kMax = 48, kNull = 80, kRows = 88;
-constexpr uint64_t kValue = 8;  // behind the tag of the option
+constexpr uint64_t kValue = 8;  // after the tag of the option
 constexpr uint8_t kExtremes = 5, kBytesTag = 3;
 
 void check_extreme(ArchiveCheck& check, uint64_t at) {
@@ -51,7 +51,7 @@ std::optional<Extreme> load_extreme(Bytes bytes, uint64_t at) {
   }
 }
 
-// Where what an entry points at was put.
+// Positions of the targets of an entry.
 struct ExtremePlaces {
   uint64_t name = 0, min = 0, max = 0;
 };
@@ -61,7 +61,7 @@ uint64_t put_long_extreme(ArchiveWriter& archive, const std::optional<Extreme>& 
   return bytes != nullptr ? archive.put_bytes(as_bytes(*bytes)) : archive.size();
 }
 
-// An option of a tag and what belongs to it.
+// An option: its tag and value.
 void put_extreme(ArchiveWriter& archive, const std::optional<Extreme>& extreme, uint64_t bytes_at) {
   archive.put(uint64_t{extreme.has_value()});
   if (!extreme) return archive.zeros(TaggedLayout::kLayout.bytes);

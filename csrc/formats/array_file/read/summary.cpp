@@ -11,7 +11,7 @@
 namespace atompack::array_file {
 namespace {
 
-// IEEE 754 totalOrder as integers: of negative numbers all bits but the sign turn around.
+// IEEE 754 totalOrder as integers: all bits of negative numbers except the sign are inverted.
 template <typename Int>
 constexpr Int turned(Int bits) {
   return bits ^ static_cast<Int>(static_cast<std::make_unsigned_t<Int>>(bits >> (8 * sizeof(Int) - 1)) >> 1);
@@ -27,8 +27,7 @@ constexpr auto key_of(T value) {
     return value;
 }
 
-// Of the values that are not null. In stretches, whose counts are narrow enough for the compiler to take several values
-// at once.
+// Values that are not null. In short ranges, whose counts are narrow enough for the compiler to vectorize.
 template <typename T>
 struct Range {
   using Key = decltype(key_of(T{}));

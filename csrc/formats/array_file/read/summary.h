@@ -1,4 +1,4 @@
-// Statistics of one array, gathered chunk by chunk.
+// Statistics of one array, computed chunk by chunk.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@ class Summary {
  public:
   Summary(Type type, const std::optional<OwnedFill>& fill);
 
-  // One chunk of so many elements. Throws CorruptFileError if it is none.
+  // Adds one chunk of this many elements. Throws CorruptFileError if it has another size.
   void add(Bytes chunk, uint64_t n_elements);
 
   ArrayStatistics statistics(uint64_t n_rows) const;
@@ -33,7 +33,7 @@ class Summary {
   std::array<std::byte, 8> fill_item_;
   std::string fill_text_;
   uint64_t n_values_ = 0;  // that differ from the fill value
-  // Of numbers, by keys in whose order they are; those of uint64 wrap.
+  // Of numbers, as keys that sort like the values; those of uint64 wrap.
   int64_t min_ = 0, max_ = 0;
   std::string min_text_, max_text_;
 };

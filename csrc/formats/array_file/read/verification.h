@@ -9,11 +9,11 @@
 
 namespace atompack::array_file {
 
-// Decodes every chunk of an array and checks it, in memory that does not grow with the array. Throws FieldError where
-// there is no such array, CorruptFileError and UnsupportedFormatError for what a read of it would find.
+// Decodes and checks every chunk of an array, in memory that does not grow with the array. Throws FieldError if there
+// is no such array, CorruptFileError and UnsupportedFormatError for errors that reading it would report.
 void verify_array(const Reader& reader, std::string_view name, DecodedBlock& last);
 
-// Reads the arrays of one file with pread: if the file is cut in the meantime, that is an error and no signal.
+// Reads the arrays of one file with pread: truncation in the meantime is an error, not a signal.
 class Verification {
  public:
   Verification(const std::string& path, uint64_t max_metadata_bytes)

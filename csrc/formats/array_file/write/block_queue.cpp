@@ -5,14 +5,14 @@
 namespace atompack::array_file {
 namespace {
 
-// In front of an LZ4 block its decoded size is repeated.
+// An LZ4 block is preceded by its decoded size.
 size_t prefix_bytes(codec::Codec codec) { return codec == codec::Codec::lz4 ? sizeof(uint32_t) : 0; }
 
 }  // namespace
 
-uint64_t most_block_bytes(codec::Codec codec) {
-  constexpr uint64_t kMostOfLz4 = 0x7E000000;
-  return codec == codec::Codec::lz4 ? kMostOfLz4 : std::numeric_limits<uint32_t>::max();
+uint64_t max_block_bytes(codec::Codec codec) {
+  constexpr uint64_t kMaxOfLz4 = 0x7E000000;
+  return codec == codec::Codec::lz4 ? kMaxOfLz4 : std::numeric_limits<uint32_t>::max();
 }
 
 BlockQueue::BlockQueue(io::NewFile& file, codec::Codec codec, int level, unsigned n_threads, uint64_t max_queued_bytes)

@@ -39,7 +39,7 @@ class Compaction {
     } else if (array.n_elements() > 0) {
       check_cells_are_known(reader_.layers(), array.foreign_layer);
     }
-    // Also of arrays that were never written, other than after a flush.
+    // Includes arrays that were never written, unlike after a flush.
     statistics_.emplace_back(array.name, summary.statistics(array.n_elements()));
   }
 

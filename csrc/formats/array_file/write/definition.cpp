@@ -54,7 +54,7 @@ void check_fill(const OwnedFill& fill, Type type) {
     case Type::float64:
       return check_kind<double>(fill, type);
     case Type::timestamp:
-      if (std::holds_alternative<int64_t>(fill)) return;  // as some are
+      if (std::holds_alternative<int64_t>(fill)) return;  // some programs store these as integers
       return check_kind<Timestamp>(fill, type);
     case Type::string:
       return check_kind<std::string>(fill, type);
@@ -68,25 +68,25 @@ void check_text(const std::string& text, std::string_view what) {
 }
 
 void check_axes(const ArrayDefinition& definition) {
-  if (definition.shape.size() > kMostAxes) {
-    throw FieldError(cat("axes: expected at most ", kMostAxes, ", got ", definition.shape.size()));
+  if (definition.shape.size() > kMaxAxes) {
+    throw FieldError(cat("axes: expected at most ", kMaxAxes, ", got ", definition.shape.size()));
   }
   if (definition.chunk_shape.size() != definition.shape.size()) {
     throw FieldError(
         cat("chunk shape: expected ", definition.shape.size(), " axes, got ", definition.chunk_shape.size()));
   }
-  constexpr uint64_t kMost = std::numeric_limits<uint32_t>::max();
+  constexpr uint64_t kMax = std::numeric_limits<uint32_t>::max();
   for (size_t i = 0; i < definition.shape.size(); ++i) {
     const uint64_t extent = definition.shape[i], chunk = definition.chunk_shape[i];
-    if (extent > kMost) throw FieldError(cat("axis ", i, ": expected at most ", kMost, ", got ", extent));
-    // An axis without elements may be one chunk without elements.
-    if (chunk > kMost || (chunk == 0 && extent > 0)) {
-      throw FieldError(cat("chunk shape of axis ", i, ": expected 1 to ", kMost, ", got ", chunk));
+    if (extent > kMax) throw FieldError(cat("axis ", i, ": expected at most ", kMax, ", got ", extent));
+    // An axis without elements may have chunks without elements.
+    if (chunk > kMax || (chunk == 0 && extent > 0)) {
+      throw FieldError(cat("chunk shape of axis ", i, ": expected 1 to ", kMax, ", got ", chunk));
     }
   }
 }
 
-// Whether the array can be read again.
+// Checks that the array can be read again.
 void check_size(const ArrayDefinition& definition) {
   Array array;
   array.type = definition.type;

@@ -1,4 +1,4 @@
-// The definition of an array, as given to a writer.
+// Definition of an array, as given to a writer.
 #pragma once
 
 #include <cstdint>
@@ -24,16 +24,16 @@ struct ArrayDefinition {
 };
 
 std::optional<OwnedFill> owned(const std::optional<Fill>& fill);
-// Its texts are those of `fill`.
+// Its strings are views of those of `fill`.
 std::optional<Fill> view(const std::optional<OwnedFill>& fill);
 ArrayDefinition definition_of(const Array& array);
-// Throws UnsupportedFormatError for arrays with attributes and lists, of which a newer layer would lose something.
+// Throws UnsupportedFormatError for arrays with attributes and lists, parts of which a newer layer would lose.
 void check_can_be_rewritten(const Array& array);
 
-// With all that was left open. Throws FieldError for what cannot be an array of ours.
+// Returns the definition with defaults filled in. Throws FieldError for unsupported arrays.
 ArrayDefinition completed(ArrayDefinition definition);
 
-// Whether its values are strings or binary.
+// True if its values are strings or binary.
 bool holds_texts(Type type);
 
 }  // namespace atompack::array_file

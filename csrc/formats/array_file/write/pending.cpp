@@ -16,7 +16,7 @@ bool covers(const Box& outer, const Box& inner) {
   return true;
 }
 
-// Where the elements of `part` begin in those of `whole`, if they lie there one behind the other.
+// Offset of the elements of `part` in those of `whole`, if they are contiguous there.
 std::optional<uint64_t> run_of(const Box& part, const Box& whole) {
   const Overlap overlap(part, whole);
   if (overlap.empty() || overlap.run() != part.n_elements()) return std::nullopt;
@@ -41,7 +41,7 @@ void encode_texts(std::span<const std::string_view> texts, std::byte* out) {
 }
 
 Grid grid_of(const ArrayDefinition& definition) {
-  // One that was read and has no chunks may contradict itself; it can only be deleted then.
+  // An array that was read and has no chunks may be inconsistent; it can then only be deleted.
   if (definition.shape.size() != definition.chunk_shape.size()) return {{}, {}};
   return {definition.shape, definition.chunk_shape};
 }
@@ -131,7 +131,7 @@ void ChunkStore::write_cell(PendingArray& array, const Cell& cell, const Box& bo
   }
   const uint64_t n = cell.box.n_elements();
   const Bytes stored = whole ? Bytes() : chunk(array, cell.number);
-  const std::vector<std::byte> old(stored.begin(), stored.end());  // it may lie in the block that grows now
+  const std::vector<std::byte> old(stored.begin(), stored.end());  // it may be in the block that grows now
   std::vector<std::string_view> merged(n);
   if (!old.empty()) {
     const Texts before(old, n);

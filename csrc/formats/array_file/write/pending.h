@@ -1,4 +1,4 @@
-// The changes of a writer that are no layer yet: arrays in the order in which they were touched, and their chunks.
+// Changes that are not in a layer yet: arrays in the order in which they were touched, and their chunks.
 #pragma once
 
 #include <functional>
@@ -17,9 +17,9 @@
 
 namespace atompack::array_file {
 
-// What of one array is new.
+// Pending changes of one array.
 struct PendingArray {
-  // `below`: the array as it is, whose chunks count where there is no newer one. Absent: there is none.
+  // `below`: the array in the committed layers, whose chunks count if there is no newer one; null: there is none.
   PendingArray(ArrayDefinition definition, std::unique_ptr<const Array> below);
 
   const ArrayDefinition& definition() const { return layer.definition; }
@@ -30,21 +30,21 @@ struct PendingArray {
   LayerArray layer;
   Grid grid;
   std::unique_ptr<const Array> below;
-  // No cell may be left to layers below: they hold chunks of an array of this name that was deleted.
+  // True if no cell may fall back to the layers below: they hold chunks of a deleted array of the same name.
   bool owns_every_cell = false;
   Summary summary;                                // of the chunks here
-  bool summary_holds = true;                      // false: a chunk was changed since it was added
+  bool summary_holds = true;                      // false: a chunk was changed after it was added
   std::unordered_map<uint64_t, size_t> chunk_at;  // by cell
 };
 
-// Puts values into chunks and reads them, with those of the committed layers below. For one thread at a time.
+// Writes values to chunks and reads them, together with those of the committed layers. For one thread at a time.
 class ChunkStore {
  public:
-  // All live longer. Without a layer, nothing can be written, and no array has chunks here.
+  // The arguments must outlive the store. Without a layer, nothing can be written, and no array has chunks here.
   ChunkStore(LayerWriter* layer, const Reader& committed, DecodedBlock& last)
       : layer_(layer), committed_(committed), last_(last) {}
 
-  // A box that was checked, and its values.
+  // Writes the values of a checked box.
   void write(PendingArray& array, const Box& box, Bytes numbers);
   void write(PendingArray& array, const Box& box, std::span<const std::string_view> texts);
   void read(const PendingArray& array, const Box& box, std::span<std::byte> out);
@@ -61,7 +61,7 @@ class ChunkStore {
   void write_cell(PendingArray& array, const Cell& cell, const Box& box, Bytes numbers);
   void write_cell(PendingArray& array, const Cell& cell, const Box& box, std::span<const std::string_view> texts);
   void put_texts(PendingArray& array, const Cell& cell, std::span<const std::string_view> texts);
-  // As it is stored; empty if there is none. Valid until the next one is asked for, or added.
+  // A chunk as stored; empty if there is none. Valid until the next chunk is requested or added.
   Bytes chunk(const PendingArray& array, uint64_t cell);
   static void for_each_cell(const PendingArray& array, const Box& box, const std::function<void(const Cell&)>& use);
 

@@ -27,7 +27,7 @@ void update_statistics(const Reader& reader, const std::vector<ChangedArray>& ch
     try {
       found[array.name] = statistics_of(reader, array, last);
     } catch (const CorruptFileError&) {
-      found[array.name] = std::nullopt;  // an older chunk is damaged: that is for who reads it, and no news here
+      found[array.name] = std::nullopt;  // an older chunk is damaged, which reading it reports
     }
   }
   StatisticsList updated;

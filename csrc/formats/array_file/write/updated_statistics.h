@@ -1,4 +1,4 @@
-// Statistics after a flush, of which only those of some arrays change.
+// Update of statistics after a flush that changed some arrays.
 #pragma once
 
 #include <optional>
@@ -14,12 +14,12 @@ namespace atompack::array_file {
 // An array that was written to.
 struct ChangedArray {
   std::string name;
-  // Of what the newest layer holds of it; absent: to be found by reading that.
+  // Summary of its chunks in the newest layer; nullopt: computed by reading them.
   std::optional<Summary> newest;
 };
 
-// `list`, with the changed arrays as `reader` has them now: entries are replaced, or added at the end. Arrays without
-// chunks have none, nor do those that cannot be read; those of deleted arrays stay.
+// Updates `list` for the changed arrays as `reader` has them now: entries are replaced, or appended. Arrays without
+// chunks and unreadable arrays have no entry; entries of deleted arrays stay.
 void update_statistics(const Reader& reader, const std::vector<ChangedArray>& changed, StatisticsList& list);
 
 }  // namespace atompack::array_file

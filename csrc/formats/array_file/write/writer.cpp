@@ -6,7 +6,7 @@
 namespace atompack::array_file {
 namespace {
 
-// Adds the file and the array to errors.
+// Adds file and array to errors.
 template <typename Action>
 auto about(const std::string& path, std::string_view name, const Action& action) {
   try {

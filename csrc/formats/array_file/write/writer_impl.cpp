@@ -17,9 +17,9 @@ namespace atompack::array_file {
 namespace {
 
 unsigned threads_for(const WriterOptions& options) {
-  constexpr unsigned kMost = 16;
-  if (options.codec == codec::Codec::none) return 1;  // to write, while the caller's copies
-  return options.n_threads > 0 ? options.n_threads : std::clamp(std::thread::hardware_concurrency(), 1U, kMost);
+  constexpr unsigned kMax = 16;
+  if (options.codec == codec::Codec::none) return 1;  // one to write while the caller copies
+  return options.n_threads > 0 ? options.n_threads : std::clamp(std::thread::hardware_concurrency(), 1U, kMax);
 }
 
 LayerOptions layer_options(const WriterOptions& options) {
@@ -68,7 +68,7 @@ LayerWriter& Writer::Impl::layer() {
   return *layer_;
 }
 
-// For one call, which may be one made again.
+// For one call, or a repeated one.
 ChunkStore Writer::Impl::chunks() {
   if (layer_) layer_->resume();
   return {layer_.get(), committed(), last_};
@@ -89,7 +89,7 @@ PendingArray* Writer::Impl::find(std::string_view name) {
   return found == by_name_.end() ? nullptr : found->second;
 }
 
-// An array of which nothing is pending.
+// An array without pending changes.
 std::unique_ptr<PendingArray> Writer::Impl::load_pending(std::string_view name) {
   auto below = std::make_unique<const Array>(committed().array(name));
   check_can_be_rewritten(*below);
@@ -160,8 +160,8 @@ void Writer::Impl::check_values(const ArrayDefinition& array, const Box& box, By
   check_length(box.n_elements() * item, numbers.size(), "bytes of the values");
   uint64_t chunk_bytes = item;  // no overflow: no more than those of the array
   for (size_t i = 0; i < array.shape.size(); ++i) chunk_bytes *= std::min(array.shape[i], array.chunk_shape[i]);
-  if (const uint64_t most = most_block_bytes(options_.codec); chunk_bytes > most) {
-    throw FieldError(cat("chunk: expected at most ", most, " bytes, got ", chunk_bytes));
+  if (const uint64_t limit = max_block_bytes(options_.codec); chunk_bytes > limit) {
+    throw FieldError(cat("chunk: expected at most ", limit, " bytes, got ", chunk_bytes));
   }
 }
 
@@ -220,15 +220,15 @@ void Writer::Impl::check_unstored(std::string_view name, const Box& box) {
     return committed().check_unstored(committed().array(name), box, options_.max_unstored_bytes);
   }
   check_box(array->definition().shape, box);
-  const uint64_t most = max_unstored_bytes(committed().layers().file_bytes(), options_.max_unstored_bytes);
+  const uint64_t limit = max_unstored_bytes(committed().layers().file_bytes(), options_.max_unstored_bytes);
   const uint64_t wanted = memory_of(box.n_elements(), array->definition().type);
-  if (wanted <= most) return;
+  if (wanted <= limit) return;
   uint64_t stored = array->below ? decoded_bytes_for(committed().layers(), *array->below, box) : 0;
   for (const PlacedChunk& chunk : array->layer.chunks) {
     const Box cell = array->grid.box_of(array->grid.cell_at(chunk.cell));
     if (!Overlap(cell, box).empty()) stored += chunk.place.bytes;
   }
-  if (wanted > stored && wanted - stored > most) refuse_unstored(wanted - stored, most);
+  if (wanted > stored && wanted - stored > limit) refuse_unstored(wanted - stored, limit);
 }
 
 void Writer::Impl::write(std::string_view name, const Box& box, Bytes numbers) { put(name, box, numbers); }
@@ -268,7 +268,7 @@ std::string Writer::Impl::digest() {
 
 void Writer::Impl::publish() {
   static_cast<void>(staged());
-  promised_ = true;  // where this fails, the file may have its name nevertheless
+  promised_ = true;  // even if this fails, the file may have been renamed
   layer_->file().publish(false);
   keep();
   const bool again = !changed_.empty();
@@ -313,14 +313,14 @@ void Writer::Impl::write_statistics() {
 
 void Writer::Impl::compact() {
   check_usable();
-  // Those that are there now are read, and only they go away: another program may add some.
+  // Only the layers that exist now are read and removed: another program may add some.
   const std::vector<LayerFile> merged = layer_files(path_);
   committed_.reset();
   keep();
   LayerWriter base(files_.create(path_), layer_options(options_));
   const StatisticsList statistics = write_compacted(committed(), base);
   adopt_base(base.release());
-  // From the oldest on: those that are left are newer than what the base has of the ones that are gone.
+  // From the oldest on: the remaining layers are newer than the base's content of the removed ones.
   for (const LayerFile& layer : merged) {
     if (layer.number > 0) files_.remove(layer.path);
   }
@@ -329,13 +329,13 @@ void Writer::Impl::compact() {
   withdrawn_.reset();
 }
 
-// The base and its lock.
+// Takes over the base and its lock.
 void Writer::Impl::adopt_base(std::unique_ptr<io::NewFile> base) {
   committed_.reset();
   try {
     base->publish(true);
   } catch (...) {
-    // Whichever file has the name now must be ours.
+    // Lock whichever file is at the path now.
     base.reset();
     lock_.reset();
     lock_ = files_.lock(path_);

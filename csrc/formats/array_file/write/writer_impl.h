@@ -1,4 +1,4 @@
-// Implementation of Writer, which adds path and array name to its errors. Members are explained in writer.h.
+// Implementation of Writer; Writer adds path and array name to its errors. writer.h documents the methods.
 #pragma once
 
 #include <memory>
@@ -36,13 +36,13 @@ class Writer::Impl {
   const LayerWriter& staged() const;
   uint32_t number() const { return number_; }
   std::string digest();
-  // Before publish(), where no record tells readers that the file's statistics are those of older layers.
+  // Called before publish() if no record tells readers that the file's statistics are outdated.
   void withdraw_statistics();
   void publish();
   void write_statistics();
-  // What was pending is committed, or given up.
+  // Forgets pending changes after they are committed or discarded.
   void reset_pending();
-  // The base stays, though this writer made it.
+  // Keeps the base even though this writer created it.
   void keep() { made_.reset(); }
   void abandon();
   void compact();
@@ -70,17 +70,17 @@ class Writer::Impl {
   const WriterOptions options_;
   io::FileSystem& files_;
   std::unique_ptr<io::WritableFile> lock_;  // the base
-  std::optional<io::FileVersion> made_;     // of the base, while it is an empty one that this writer made
+  std::optional<io::FileVersion> made_;     // version of the base while it is an empty one created by this writer
   std::unique_ptr<const Reader> committed_;
   DecodedBlock last_;
 
-  std::vector<std::unique_ptr<PendingArray>> arrays_;  // in the order of their first touch
+  std::vector<std::unique_ptr<PendingArray>> arrays_;  // in the order in which they were first touched
   std::unordered_map<std::string_view, PendingArray*> by_name_;
   std::unique_ptr<LayerWriter> layer_;
   uint32_t number_ = 0;  // of the layer
   bool staged_ = false;
   bool promised_ = false;              // it can only be published or discarded
-  std::vector<ChangedArray> changed_;  // since the statistics were written
+  std::vector<ChangedArray> changed_;  // since the statistics were last written
   std::optional<StatisticsList> withdrawn_;
 };
 

@@ -30,14 +30,13 @@ void Flush::run() {
   tidy();
 }
 
-// New metadata alone takes one rename, of which nobody needs to be told.
+// New metadata alone takes one rename, which needs no record.
 void Flush::promise() {
   if (!staged_.empty()) replace_file(files_, intent_path(store_), as_bytes(encode_intent(intent_)));
   promised_ = true;
 }
 
-// The metadata is what tells that all is there, so it comes last. Where it is the same as before it cannot tell; then
-// the record does.
+// Metadata is published last, since it marks the flush as complete. If it did not change, the record marks it.
 void Flush::publish() {
   parallel_for_each(staged_.size(), n_threads_, [&](size_t i) {
     if (!staged_[i].published) staged_[i].writer->publish();

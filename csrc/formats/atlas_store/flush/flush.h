@@ -1,4 +1,4 @@
-// The steps that make what is pending visible, of all variables together (FORMAT.md, "Flush").
+// Steps that make pending changes visible, of all variables together (FORMAT.md, "Flush").
 #pragma once
 
 #include <memory>
@@ -12,25 +12,24 @@
 
 namespace atompack::atlas_store {
 
-// A variable of which something is pending.
+// A variable with pending changes.
 struct Touched {
   std::string variable;
   array_file::Writer* writer = nullptr;
 };
 
-// One flush. Where a step throws, run() can be called again and goes on; given up before it is promised(), it leaves
-// the store as it was, and after that until the store is opened for writing again.
+// One flush. If a step throws, run() can be called again to continue; abandoned before it is promised(), it leaves the
+// store unchanged, and after that the next writer recovers the store.
 class Flush {
  public:
-  // `before`: of the metadata file that is there, if one is.
-  // Variables are worked on side by side, by up to `n_threads`.
+  // `before`: of the existing metadata file, if any. Up to `n_threads` variables are processed in parallel.
   Flush(std::string store, io::FileSystem& files, Form form, std::optional<Fingerprint> before, unsigned n_threads);
 
-  // `document`: the new metadata file. The variables' writers must live as long as this.
+  // `document`: the new metadata file. The variables' writers must outlive the flush.
   void prepare(const std::vector<Touched>& variables, Bytes document);
   void run();
 
-  // Whether the record is there that tells readers what to pass over.
+  // True if the record that tells readers what to ignore exists.
   bool is_promised() const { return promised_; }
   const Fingerprint& after() const { return intent_.after; }
 

@@ -82,7 +82,7 @@ std::vector<AddedLayer> read_layers(JsonReader& in) {
   return layers;
 }
 
-// Of a text that the checksum vouches for: nothing else writes it.
+// Requires a valid checksum: no other program writes this text.
 Intent decode_text(Bytes text) {
   JsonReader in(text);
   expect(in, Token::map, "intent record");
@@ -143,10 +143,10 @@ Intent decode_intent(Bytes file) {
 }
 
 std::optional<Intent> read_intent(const io::HeldFile* file, std::vector<std::string>& warnings) {
-  constexpr uint64_t kMostBytes = uint64_t{1} << 30;
+  constexpr uint64_t kMaxBytes = uint64_t{1} << 30;
   if (file == nullptr) return std::nullopt;
   try {
-    return decode_intent(file->read_whole(kMostBytes));
+    return decode_intent(file->read_whole(kMaxBytes));
   } catch (const CorruptFileError& error) {
     warnings.push_back(cat(file->path(), ": ", error.what(), "; it is passed over"));
   }
@@ -157,7 +157,7 @@ Outcome outcome_of(const Intent& intent, const std::optional<MetadataFile>& meta
   if (intent.complete) return Outcome::kept;
   std::optional<Fingerprint> now;
   if (metadata) now = fingerprint_of(metadata->bytes);
-  // Metadata that did not change says nothing; then `complete` does.
+  // Unchanged metadata cannot tell; then `complete` decides.
   if (now == intent.before) return Outcome::rolled_back;
   return now == intent.after ? Outcome::kept : Outcome::unknown;
 }

@@ -1,5 +1,5 @@
-// The record that a flush leaves in the store while it makes its files visible (FORMAT.md, "Flush"): it makes one step
-// of several renames.
+// Intent record that a flush leaves in the store while it publishes its files (FORMAT.md, "Flush"): it makes several
+// renames one atomic step.
 #pragma once
 
 #include <optional>
@@ -12,7 +12,7 @@
 
 namespace atompack::atlas_store {
 
-// What a file is recognised by.
+// Identity of a file's content.
 struct Fingerprint {
   uint64_t bytes = 0;
   std::string sha256;
@@ -30,8 +30,8 @@ struct AddedLayer {
 };
 
 struct Intent {
-  bool complete = false;              // all is visible; only statistics may be older than the values
-  std::optional<Fingerprint> before;  // of the metadata file; nothing: there was none
+  bool complete = false;              // everything is visible; only statistics may be older than the values
+  std::optional<Fingerprint> before;  // of the metadata file; nullopt: there was none
   Fingerprint after;
   std::vector<AddedLayer> layers;
 };
@@ -42,16 +42,16 @@ std::string encode_intent(const Intent& intent);
 // Throws CorruptFileError.
 Intent decode_intent(Bytes file);
 
-// What becomes of the layers that the record names.
+// Fate of the layers that the record names.
 enum class Outcome : uint8_t {
   kept,         // the flush is complete
-  rolled_back,  // it is not, so they do not count
-  unknown,      // somebody else has written since, and may have built on them: they count
+  rolled_back,  // the flush is incomplete, so they are ignored
+  unknown,      // another program has written since and may have built on them: they count
 };
 
 Outcome outcome_of(const Intent& intent, const std::optional<MetadataFile>& metadata);
 
-// Nothing where there is no record (a null `file`), and where it is damaged, which is said in `warnings`.
+// Returns nullopt without a record (null `file`), and with a damaged one, which adds to `warnings`.
 std::optional<Intent> read_intent(const io::HeldFile* file, std::vector<std::string>& warnings);
 
 }  // namespace atompack::atlas_store

@@ -20,7 +20,7 @@ std::string added_path(const std::string& store, const AddedLayer& layer) {
   return array_file::sidecar_path(base_path(store, layer.variable), layer.number);
 }
 
-// Newer layers are none of the flush's: who made them saw what it had made visible by then.
+// Newer layers are not part of the flush: their writer saw the flush's layers as visible.
 bool was_built_upon(const std::string& store, const AddedLayer& layer) {
   const std::vector<LayerFile> present = array_file::layer_files(base_path(store, layer.variable));
   return std::ranges::any_of(present, [&](const LayerFile& other) { return other.number > layer.number; });
@@ -28,7 +28,7 @@ bool was_built_upon(const std::string& store, const AddedLayer& layer) {
 
 enum class Presence : uint8_t { none, published, other };
 
-// The state of the path that a layer of the flush has, or will have. `other`: another program has put a file there.
+// State of the path of a layer of the flush. `other`: another program has put a file there.
 Presence presence_of(const std::string& store, const AddedLayer& layer) {
   try {
     const bool same = array_file::layer_digest(io::OpenFile(added_path(store, layer))) == layer.digest;
@@ -37,12 +37,12 @@ Presence presence_of(const std::string& store, const AddedLayer& layer) {
     if (error.code() != ENOENT) throw;
     return Presence::none;
   } catch (const CorruptFileError&) {
-    // Damaged since: not known by its digest, so it counts, and readers report the damage.
+    // Damaged since: not identified by its digest, so it counts, and readers report the damage.
     return Presence::other;
   }
 }
 
-// Such a file goes away with its owner, which this becomes.
+// An unpublished file is removed by its owner, which this becomes.
 void discard_unpublished(const std::string& folder, io::FileSystem& files) {
   for (const std::string& name : io::unpublished_in(folder)) files.create(cat(folder, '/', name)).reset();
 }
@@ -51,7 +51,7 @@ void settle(const std::string& store, const Intent& intent, io::FileSystem& file
   const std::optional<MetadataFile> metadata = read_metadata_file(store);
   for (const std::string& path : layers_rolled_back(store, intent, metadata)) files.remove(path);
   const Outcome outcome = outcome_of(intent, metadata);
-  // A reader that saw neither the record come nor go learns from this that layers may have come and gone (FORMAT.md).
+  // A reader that missed the record's lifetime learns from this that layers may have come and gone (FORMAT.md).
   if (outcome == Outcome::rolled_back && metadata) io::replace_file(files, metadata->path, metadata->bytes);
   if (outcome != Outcome::kept) return;
   for (const AddedLayer& layer : intent.layers) {

@@ -1,4 +1,4 @@
-// Attributes of datasets: bool, int64, float64, texts and moments.
+// Attributes of datasets: bool, int64, float64, strings and timestamps.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +9,13 @@
 
 namespace atompack::atlas_store {
 
-// A moment, and the text that it was read from, which is kept: empty for canonical ones.
+// A timestamp with its original spelling, which is kept; empty if canonical.
 struct Moment {
   Timestamp at;
   std::string_view text;
 };
 
-// Texts are views: of what they were made from, or of the metadata that they stand in.
+// Strings are views of the caller's data or of the metadata.
 using AttributeValue = std::variant<bool, int64_t, double, std::string_view, Moment>;
 
 struct Attribute {

@@ -1,4 +1,4 @@
-// Metadata out of a document (FORMAT.md, "Metadata").
+// Decoding of metadata from a document (FORMAT.md, "Metadata").
 #pragma once
 
 #include "base/bytes.h"
@@ -6,7 +6,8 @@
 
 namespace atompack::atlas_store {
 
-// Throw CorruptFileError, and UnsupportedFormatError for versions, types and codecs that are not known. Errors say of
+// Throw CorruptFileError, and UnsupportedFormatError for unknown versions, types and codecs. Errors name dataset and
+// array.
 // which dataset and array.
 Metadata decode_json(Bytes text);
 Metadata decode_msgpack(Bytes bytes);

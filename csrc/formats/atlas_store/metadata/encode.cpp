@@ -74,7 +74,7 @@ class Encoder {
     out_.end_map();
   }
 
-  // `depth`: in how many of its lists this is.
+  // `depth`: nesting depth of its lists.
   void dtype(const DataType& dtype, size_t depth) {
     const bool is_list = depth < dtype.lists.size();
     out_.map(is_list ? 2 : 1);

@@ -1,4 +1,4 @@
-// Metadata into a document, byte by byte as the original writes it.
+// Encoding of metadata as a document, byte for byte as the original writes it.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace atompack::atlas_store {
 
-// Throw FieldError, which names the dataset, for attributes that the form cannot hold: in JSON numbers that are not
-// finite, in MessagePack texts that would come back as moments.
+// Throw FieldError, which names the dataset, for attributes that the form cannot hold: non-finite numbers in JSON,
+// strings that would be read back as timestamps in MessagePack.
 std::string encode_json(const Metadata& metadata);
 std::string encode_msgpack(const Metadata& metadata);
 

@@ -7,8 +7,8 @@
 
 namespace atompack::atlas_store {
 
-// A list that grows where another one follows moves to the end of the vector; what it leaves behind is cleared out when
-// it is more than what is in use. Const methods are thread-safe.
+// A list that grows but is not last moves to the end of the vector; the gaps are removed when they outweigh what is in
+// use. Const methods are thread-safe.
 template <typename T>
 class Lists {
  public:
@@ -26,7 +26,7 @@ class Lists {
     ++range.n;
   }
 
-  // Those behind it move up.
+  // Later items move up.
   void erase(uint32_t list, size_t index) {
     Range& range = ranges_[list];
     std::move(items_.begin() + range.begin + index + 1, items_.begin() + range.begin + range.n,

@@ -1,4 +1,4 @@
-// The metadata of a store: its datasets, their arrays and attributes.
+// Metadata of a store: its datasets, their arrays and attributes.
 #pragma once
 
 #include <cstdint>
@@ -16,20 +16,20 @@
 
 namespace atompack::atlas_store {
 
-// One array of a dataset: the number of its variable and that of its schema.
+// One array of a dataset: the numbers of its variable and schema.
 struct Entry {
   uint32_t variable = 0;
   uint32_t schema = 0;
 };
 
-// Datasets, variables and schemas are known by numbers, so that ten thousands of datasets take little memory; equal
-// schemas are stored once. Datasets are numbered in stored order; one that was deleted leaves its number unused. Const
+// Datasets, variables and schemas are referred to by numbers, so that tens of thousands of datasets take little memory;
+// equal schemas are stored once. Datasets are numbered in stored order; the number of a deleted one stays unused. Const
 // methods are thread-safe; views are valid until the next change.
 class Metadata {
  public:
-  codec::Codec codec = codec::Codec::zstd;  // of new blocks
+  codec::Codec codec = codec::Codec::zstd;  // for new blocks
 
-  // Numbers of datasets lie below it; that of a deleted one does too.
+  // Upper bound of all dataset numbers, including those of deleted ones.
   uint32_t n_numbers() const { return arrays_.size(); }
   bool exists(uint32_t dataset) const { return live_of_name_[name_of_[dataset]] == dataset; }
   std::string_view dataset_name(uint32_t dataset) const { return names_[name_of_[dataset]]; }
@@ -41,7 +41,7 @@ class Metadata {
 
   // In stored order.
   std::span<const Entry> arrays(uint32_t dataset) const { return arrays_[dataset]; }
-  // Nothing where the dataset has no such array. Walks over the dataset's arrays.
+  // Returns nullopt if the dataset has no such array. Takes time linear in the dataset's arrays.
   std::optional<uint32_t> schema_number(uint32_t dataset, uint32_t variable) const;
   const Schema& schema(uint32_t number) const { return schemas_[number]; }
   uint32_t n_schemas() const { return static_cast<uint32_t>(schemas_.size()); }
@@ -51,10 +51,10 @@ class Metadata {
   Attribute attribute(uint32_t dataset, size_t index) const;
   std::optional<AttributeValue> find_attribute(uint32_t dataset, std::string_view key) const;
 
-  // What was read otherwise than it stands there.
+  // Deviations between the document and its interpretation.
   const std::vector<std::string>& warnings() const { return warnings_; }
 
-  // Changes. Names are taken as they are; what must not be there twice is the caller's to check.
+  // Changes. Names are not checked; the caller ensures that they are unique.
   uint32_t add_dataset(std::string_view name);
   void remove_dataset(uint32_t dataset);
   uint32_t add_variable(std::string_view name) { return variables_.add(name); }
@@ -64,7 +64,7 @@ class Metadata {
   // Keys are numbered over the whole store.
   uint32_t add_key(std::string_view key) { return keys_.add(key); }
   void add_attribute(uint32_t dataset, uint32_t key, const AttributeValue& value);
-  // Adds it, or gives the one that is there another value.
+  // Adds the attribute, or replaces its value.
   void set_attribute(uint32_t dataset, std::string_view key, const AttributeValue& value);
   void warn(std::string warning) { warnings_.push_back(std::move(warning)); }
 
@@ -73,15 +73,15 @@ class Metadata {
 
   struct StoredAttribute {
     uint32_t key = 0;
-    uint32_t text = 0;                                                     // in texts_, of a text or a moment
-    std::variant<bool, int64_t, double, Timestamp, std::monostate> value;  // monostate: the text alone
+    uint32_t text = 0;                                                     // in texts_, of a string or a timestamp
+    std::variant<bool, int64_t, double, Timestamp, std::monostate> value;  // monostate: a string
   };
 
   StoredAttribute stored(uint32_t key, const AttributeValue& value);
 
   NameTable names_, variables_, keys_, texts_;
-  std::vector<uint32_t> name_of_;       // of each dataset
-  std::vector<uint32_t> live_of_name_;  // the dataset that bears each name now
+  std::vector<uint32_t> name_of_;       // per dataset
+  std::vector<uint32_t> live_of_name_;  // the dataset that currently has each name
   Lists<Entry> arrays_;
   Lists<StoredAttribute> attributes_;
   std::vector<Schema> schemas_;

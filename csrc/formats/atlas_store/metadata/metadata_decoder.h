@@ -11,10 +11,10 @@
 
 namespace atompack::atlas_store {
 
-// Set of the numbers that the current dataset uses.
+// Set of the numbers used by the current dataset.
 class Seen {
  public:
-  // False if the dataset used the number before.
+  // False if the dataset has used the number before.
   bool first(uint32_t number, uint32_t dataset) {
     if (number >= last_.size()) last_.resize(number + 1, 0);
     if (last_[number] == dataset + 1) return false;
@@ -23,10 +23,10 @@ class Seen {
   }
 
  private:
-  std::vector<uint32_t> last_;  // of each number: the last dataset that used it, plus one
+  std::vector<uint32_t> last_;  // per number: the last dataset that used it, plus one
 };
 
-// The last bytes of a variable's schema in the document, which most datasets repeat.
+// Bytes of a variable's last schema in the document, which most datasets repeat.
 struct LastSchema {
   Bytes bytes;
   uint32_t number = 0;
@@ -158,7 +158,7 @@ class MetadataDecoder {
     return std::get<double>(number);
   }
 
-  // atlas-python reads no escaped string as a timestamp.
+  // atlas-python does not read a string with escapes as a timestamp.
   AttributeValue text_attribute(std::string_view text) {
     const std::optional<Timestamp> moment = in_.text_was_escaped() ? std::nullopt : parse_timestamp(text);
     if (!moment) return text;

@@ -28,7 +28,7 @@ void check_size(uint64_t bytes, uint64_t max_bytes) {
   throw CorruptFileError(cat("metadata: expected at most max_metadata_bytes=", max_bytes, ", got ", bytes));
 }
 
-// In front of an LZ4 block stands the size of what is in it: memory is taken once the block is known to have it.
+// An LZ4 block is preceded by its decoded size: memory is allocated once the block is known to have that size.
 std::vector<std::byte> decompress_lz4(Bytes stored, uint64_t max_bytes) {
   ByteCursor cursor(stored);
   const auto size = cursor.read_le<uint32_t>("lz4 prefix");
@@ -77,7 +77,7 @@ std::optional<MetadataFile> read_metadata_file(const std::string& store, uint64_
       return MetadataFile{form, path, std::move(bytes), std::move(held)};
     }
   }
-  io::folders_in(store);  // throws where there is no folder
+  io::folders_in(store);  // throws if there is no folder
   return std::nullopt;
 }
 
@@ -101,8 +101,8 @@ Metadata decode_metadata(const MetadataFile& file, uint64_t max_bytes) {
 
 std::vector<std::byte> encode_metadata(const Metadata& metadata, Form form, uint64_t max_bytes) {
   const std::string text = is_json(form) ? encode_json(metadata) : encode_msgpack(metadata);
-  if (const uint64_t most = std::min(max_bytes, kMaxStoredBytes); text.size() > most) {
-    throw FieldError(cat("metadata: expected at most max_metadata_bytes=", most, ", got ", text.size()));
+  if (const uint64_t limit = std::min(max_bytes, kMaxStoredBytes); text.size() > limit) {
+    throw FieldError(cat("metadata: expected at most max_metadata_bytes=", limit, ", got ", text.size()));
   }
   return compress(codec_of(form), as_bytes(text));
 }

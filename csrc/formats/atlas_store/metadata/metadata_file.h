@@ -1,4 +1,4 @@
-// The metadata file of a store, in one of its six forms.
+// Metadata file of a store, in one of its six forms.
 #pragma once
 
 #include <array>
@@ -15,12 +15,12 @@
 
 namespace atompack::atlas_store {
 
-// No reader takes more, whatever its own limit is.
+// Hard limit of all readers, whatever their own limit is.
 inline constexpr uint64_t kMaxStoredBytes = UINT32_MAX;
 
 enum class Form : uint8_t { json, json_zst, json_lz4, msgpack, msgpack_zst, msgpack_lz4 };
 
-// Where there are several, the first one counts.
+// If there are several, the first one counts.
 inline constexpr std::array<std::string_view, 6> kFileNames{"atlas.json",    "atlas.json.zst",    "atlas.json.lz4",
                                                             "atlas.msgpack", "atlas.msgpack.zst", "atlas.msgpack.lz4"};
 
@@ -37,17 +37,17 @@ struct MetadataFile {
   std::shared_ptr<const io::HeldFile> held = {};
 };
 
-// Nothing where the folder has none, which is a store without datasets. Throws IoError, also where there is no folder;
-// CorruptFileError where the file has more than `max_bytes`.
+// Returns nullopt if the folder has none, which is a store without datasets. Throws IoError, also if there is no
+// folder; CorruptFileError if the file has more than `max_bytes`.
 std::optional<MetadataFile> read_metadata_file(const std::string& store, uint64_t max_bytes = kMaxStoredBytes);
 
-// Of the file that read_metadata_file() would read.
+// Version of the file that read_metadata_file() would read.
 std::optional<io::FileVersion> metadata_version(const std::string& store);
 
-// Throws UnsupportedFormatError; CorruptFileError, also where it decompresses to more than `max_bytes`.
+// Throws UnsupportedFormatError; CorruptFileError, also if it decompresses to more than `max_bytes`.
 Metadata decode_metadata(const MetadataFile& file, uint64_t max_bytes = array_file::kMaxMetadataBytes);
 
-// As encode_json() and encode_msgpack(); FieldError for more than `max_bytes` before compression.
+// Like encode_json() and encode_msgpack(); FieldError for more than `max_bytes` before compression.
 std::vector<std::byte> encode_metadata(const Metadata& metadata, Form form,
                                        uint64_t max_bytes = array_file::kMaxMetadataBytes);
 

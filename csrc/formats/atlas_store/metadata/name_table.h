@@ -1,4 +1,4 @@
-// Texts numbered in the order in which they were first seen.
+// Strings numbered in order of first appearance.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace atompack::atlas_store {
 
-// All characters lie in one buffer, so that ten thousands of names are no ten thousands of allocations. Const methods
+// All characters are in one buffer, so that tens of thousands of names do not need as many allocations. Const methods
 // are thread-safe.
 class NameTable {
  public:
@@ -17,7 +17,7 @@ class NameTable {
   // Valid until the next add().
   std::string_view operator[](uint32_t number) const;
   std::optional<uint32_t> find(std::string_view name) const;
-  // Its number, a new one if it is not there yet. Throws FieldError when 4 GiB are full.
+  // Returns the name's number, a new one if needed. Throws FieldError when 4 GiB are full.
   uint32_t add(std::string_view name);
 
  private:
@@ -26,13 +26,13 @@ class NameTable {
     uint32_t number = 0;  // counted from one; 0: free
   };
 
-  // The slot that holds the name, or that it would be put into.
+  // The slot that holds the name, or the free slot for it.
   size_t slot_of(std::string_view name, uint32_t hash) const;
   void grow();
 
   std::string characters_;
   std::vector<uint32_t> ends_;
-  std::vector<Slot> slots_;  // a power of two, at most half of them taken
+  std::vector<Slot> slots_;  // a power of two, at most half of them used
 };
 
 }  // namespace atompack::atlas_store

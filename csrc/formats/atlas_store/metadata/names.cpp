@@ -17,7 +17,7 @@ bool is_safe(char c) {
   return is_letter_or_digit(c) || kOthers.find(c) != std::string_view::npos;
 }
 
-// In names of folders.
+// Characters that are escaped in names of folders.
 bool is_escaped(char c) {
   constexpr std::string_view kEscaped = "\"#%*<>?[\\]^`{|}~";
   const auto code = static_cast<unsigned char>(c);
@@ -60,7 +60,7 @@ bool is_safe_array_name(std::string_view name) { return std::ranges::all_of(name
 
 void check_array_name(std::string_view name) {
   constexpr std::string_view kWhat = "array name";
-  constexpr size_t kMostBytes = 255;
+  constexpr size_t kMaxBytes = 255;
   check_name(kWhat, name);
   if (!is_safe_array_name(name)) {
     refuse(kWhat,
@@ -69,7 +69,7 @@ void check_array_name(std::string_view name) {
            name);
   }
   if (name.front() == '.') refuse(kWhat, "a name that does not begin with '.', as hidden folders do", name);
-  if (name.size() > kMostBytes) refuse(kWhat, cat("at most ", kMostBytes, " bytes"), name);
+  if (name.size() > kMaxBytes) refuse(kWhat, cat("at most ", kMaxBytes, " bytes"), name);
   if (std::ranges::find(kFileNames, name) != kFileNames.end()) refuse(kWhat, "no name of a metadata file", name);
 }
 

@@ -6,19 +6,19 @@
 
 namespace atompack::atlas_store {
 
-// Throw FieldError for names that a new dataset or array must not have.
+// Throw FieldError for invalid names of new datasets and arrays.
 void check_dataset_name(std::string_view name);
 void check_array_name(std::string_view name);
 
-// Whether the original finds again what it writes under this name, so that it can be written to.
+// True if the original can read what it writes under this name; only then can it be written to.
 bool is_safe_array_name(std::string_view name);
 
-// The folder of an array below the store, with what stands for characters that the original escapes. Throws
-// CorruptFileError for names that are no name of a folder.
+// Returns the folder of an array below the store, with the characters that the original escapes. Throws
+// CorruptFileError for names that cannot be a folder.
 std::string folder_of_array(std::string_view name);
 
-// Where the original puts newer layers of arrays whose name has such characters: escaped twice. It does not find them
-// again. The same as folder_of_array() for other names.
+// Returns the folder where the original puts newer layers of arrays with such characters, escaped twice; it does not
+// find them again. Same as folder_of_array() for other names.
 std::string lost_folder_of_array(std::string_view name);
 
 }  // namespace atompack::atlas_store

@@ -1,4 +1,4 @@
-// The schema of one array in the metadata.
+// Schema of one array in the metadata.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,12 @@
 
 namespace atompack::atlas_store {
 
-// A type of values, and in how many lists each value lies.
+// Element type of an array, with the lists that wrap each value.
 struct DataType {
   array_file::Type element = array_file::Type::boolean;
-  std::vector<std::optional<uint64_t>> lists;  // the outermost first; with a size where all are equally long
+  std::vector<std::optional<uint64_t>> lists;  // outermost first; with a size if all have the same length
 
-  // As the array's own file has it.
+  // The type in the array's own file.
   array_file::Type type() const {
     if (lists.empty()) return element;
     return lists.front() ? array_file::Type::fixed_list : array_file::Type::list;
@@ -27,7 +27,7 @@ struct DataType {
 struct Schema {
   DataType dtype;
   std::vector<uint64_t> shape, chunk_shape;
-  std::vector<std::string> dimension_names;  // as many as somebody gave, not one for each axis
+  std::vector<std::string> dimension_names;  // as given, not necessarily one per axis
   codec::Codec codec = codec::Codec::zstd;   // of the store when the array was defined
 
   bool operator==(const Schema&) const = default;

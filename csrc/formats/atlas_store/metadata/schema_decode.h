@@ -1,4 +1,4 @@
-// Schemas of arrays out of a document.
+// Decoding of array schemas from a document.
 #pragma once
 
 #include <string>
@@ -64,16 +64,16 @@ codec::Codec decode_codec(In& in) {
   throw UnsupportedFormatError(cat("codec: expected Zstd, Lz4 or Uncompressed, got ", excerpt(name)));
 }
 
-// What stands under "args": the type in a list, and the size of fixed lists. Keys may come in any order, so what it
-// means shows at the end.
+// Value of "args": the type in a list, and the size of fixed lists. Keys may come in any order, so it is interpreted at
+// the end.
 template <typename In>
 class DataTypeDecoder {
  public:
   explicit DataTypeDecoder(In& in) : in_(in) {}
 
   DataType decode(size_t depth = 0) {
-    constexpr size_t kMostLists = 32;
-    if (depth > kMostLists) fail(cat("at most ", kMostLists, " lists in each other"), "more");
+    constexpr size_t kMaxLists = 32;
+    if (depth > kMaxLists) fail(cat("at most ", kMaxLists, " lists in each other"), "more");
     expect(in_, Token::map, "dtype");
     bool has_type = false, has_arguments = false;
     std::string tag;

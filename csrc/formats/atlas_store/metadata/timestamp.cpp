@@ -13,7 +13,7 @@ using std::chrono::sys_days, std::chrono::year, std::chrono::month, std::chrono:
 
 constexpr int64_t kPerSecond = 1'000'000'000;
 
-// Takes the text apart from the front; each method is false where it is not what it should be.
+// Parses the string from the front; each method returns false if the next part is not as expected.
 class Parts {
  public:
   explicit Parts(std::string_view text) : text_(text) {}
@@ -32,17 +32,17 @@ class Parts {
     return true;
   }
 
-  bool number(int digits, int most, int& value) {
+  bool number(int digits, int max, int& value) {
     value = 0;
     for (int i = 0; i < digits; ++i) {
       if (text_.empty() || !is_digit(text_.front())) return false;
       value = 10 * value + (text_.front() - '0');
       text_.remove_prefix(1);
     }
-    return value <= most;
+    return value <= max;
   }
 
-  // Of any length; what lies behind the ninth digit is cut off.
+  // Any number of digits; those after the ninth are dropped.
   bool fraction(int64_t& nanoseconds) {
     nanoseconds = 0;
     if (!one_of(".")) return true;
@@ -58,7 +58,7 @@ class Parts {
   bool offset(int64_t& seconds) {
     seconds = 0;
     if (one_of("Zz")) return true;
-    const bool west = literal("-") || literal("\u2212");  // the minus sign, which is no hyphen
+    const bool west = literal("-") || literal("\u2212");  // U+2212 is the minus sign, not the hyphen
     int hours = 0, minutes = 0;
     if (!west && !one_of("+")) return false;
     if (!number(2, 23, hours) || !one_of(":") || !number(2, 59, minutes)) return false;
@@ -88,7 +88,7 @@ std::optional<Timestamp> parse_timestamp(std::string_view text) {
   const std::optional<int64_t> seconds = seconds_of(parts);
   int64_t fraction = 0, offset = 0, nanoseconds = 0;
   if (!seconds || !parts.fraction(fraction) || !parts.offset(offset) || !parts.at_end()) return std::nullopt;
-  // Downwards from the next second, so that the earliest moment does not overflow on the way.
+  // Counts back from the next second, so that the earliest timestamp does not overflow in between.
   const int64_t next = *seconds - offset + (*seconds - offset < 0 ? 1 : 0);
   const int64_t rest = *seconds - offset < 0 ? fraction - kPerSecond : fraction;
   if (__builtin_mul_overflow(next, kPerSecond, &nanoseconds)) return std::nullopt;

@@ -1,4 +1,4 @@
-// Moments as attributes have them: RFC 3339, exact to the nanosecond.
+// Timestamps in attributes: RFC 3339, exact to the nanosecond.
 #pragma once
 
 #include <optional>
@@ -11,10 +11,11 @@ namespace atompack::atlas_store {
 
 using array_file::Timestamp;
 
-// Nothing unless the whole text is a moment between the years 1677 and 2262 that fits (FORMAT.md, "Timestamps").
+// Returns nullopt unless the whole string is a timestamp that fits, between the years 1677 and 2262 (FORMAT.md,
+// "Timestamps").
 std::optional<Timestamp> parse_timestamp(std::string_view text);
 
-// In UTC, with 0, 3, 6 or 9 digits of a second, the fewest that are exact.
+// In UTC, with 0, 3, 6 or 9 digits of a second, as few as are exact.
 std::string format_timestamp(Timestamp moment);
 
 }  // namespace atompack::atlas_store

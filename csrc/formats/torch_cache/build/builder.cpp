@@ -9,7 +9,7 @@
 namespace atompack::torch_cache {
 namespace {
 
-// Where collections begin; HDF5's own head is shorter.
+// Offset of the first collection; HDF5's own header is shorter.
 constexpr uint64_t kFirstCollection = 4096;
 
 std::string journal_path(const std::string& path) { return path + ".journal"; }
@@ -24,7 +24,7 @@ io::LockedFile resume(const std::string& path) {
   return file;
 }
 
-// Collections lie one after the other, so the last one in the journal tells where the next may begin.
+// Collections are consecutive, so the last one in the journal determines where the next one begins.
 uint64_t end_of(const io::LockedFile& file, std::span<const EntryRecord> records) {
   if (records.empty()) return kFirstCollection;
   std::array<std::byte, 16> head{};
@@ -46,7 +46,7 @@ Builder::Builder(const std::string& path, CacheHeader header, const std::string&
       file_((check_free(path), resume(path))),
       journal_file_(resume(journal_path(path))),
       journal_(journal_file_, fingerprint) {
-  // The journal of a file that took its name just before the process died.
+  // The journal is left over from a file that was published just before the process died.
   if (file_.size() == 0 && !journal_.records().empty()) journal_.start(fingerprint);
   end_ = end_of(file_, journal_.records());
   file_.truncate(end_);
@@ -75,13 +75,13 @@ void Builder::checkpoint() {
 }
 
 void Builder::absorb(const std::string& part_path, const std::string& fingerprint) {
-  constexpr size_t kMostBytes = size_t{64} << 20;
+  constexpr size_t kMaxBytes = size_t{64} << 20;
   Builder part(part_path, header_, fingerprint);
   const std::span<const EntryRecord> records = part.journal_.records();
   for (size_t first = 0; first < records.size();) {
     size_t last = first + 1;
     const auto end = [&](size_t i) { return i < records.size() ? records[i].address : part.end_; };
-    while (last < records.size() && end(last + 1) - records[first].address <= kMostBytes) ++last;
+    while (last < records.size() && end(last + 1) - records[first].address <= kMaxBytes) ++last;
     EncodedEntries some{
         std::vector<std::byte>(end(last) - records[first].address),
         {records.begin() + static_cast<ptrdiff_t>(first), records.begin() + static_cast<ptrdiff_t>(last)}};
@@ -98,7 +98,7 @@ void Builder::absorb(const std::string& part_path, const std::string& fingerprin
 
 void Builder::finish() {
   checkpoint();
-  // Also what an earlier attempt to finish has written goes.
+  // also drops what an earlier attempt to finish has written
   file_.truncate(end_);
   std::vector<std::byte> head = empty_file();
   if (head.size() > kFirstCollection) throw InternalError("the head of an HDF5 file is longer than was foreseen");
@@ -108,7 +108,7 @@ void Builder::finish() {
   write_tables(file_.present_path(), header_, journal_.records());
   file_.sync();
   file_.publish(false);
-  file_.unlock();  // a reader's HDF5 wants a lock of its own
+  file_.unlock();  // HDF5 readers lock the file themselves
   journal_file_.leave(false);
 }
 

@@ -1,4 +1,4 @@
-// Makes a cache file entry by entry, in bounded memory, and goes on where an earlier build was stopped.
+// Resumable builder of cache files, entry by entry, in bounded memory.
 #pragma once
 
 #include <memory>
@@ -12,31 +12,31 @@
 
 namespace atompack::torch_cache {
 
-// Payloads are appended to a hidden file beside the path; at the end HDF5 adds the rest and the file takes its name.
-// Not thread-safe. In a forked child it must not be used.
+// Payloads are appended to a hidden file beside the path; finish() adds the rest with HDF5 and publishes the file. Not
+// thread-safe. Must not be used in a forked child.
 class Builder {
  public:
-  // `fingerprint`: what is built, from what. Entries of an earlier build with the same one are kept. Throws
-  // LockedError if another build of this path goes on, IoError (EEXIST) if something stands there. What is appended
-  // becomes durable each time when so many bytes of it are not.
+  // `fingerprint` identifies what is built from which data: entries of an earlier build with the same fingerprint are
+  // kept. Throws LockedError if another build of this path is running, IoError (EEXIST) if the path exists. Appended
+  // data is made durable whenever this many bytes of it are not.
   Builder(const std::string& path, CacheHeader header, const std::string& fingerprint,
           uint64_t checkpoint_bytes = uint64_t{256} << 20);
   Builder(const Builder&) = delete;
   Builder& operator=(const Builder&) = delete;
-  // What was not finished stays for another Builder.
+  // An unfinished build is kept for another Builder.
   ~Builder();
 
-  // Those of an earlier build included.
+  // Includes entries of an earlier build.
   int64_t n_entries() const { return std::ssize(journal_.records()) + std::ssize(pending_); }
 
   void append(EncodedEntries entries);
-  // Takes over all entries of a build of another path, which was let go unfinished, and takes that away.
+  // Moves all entries of an unfinished build of another path into this one.
   void absorb(const std::string& part_path, const std::string& fingerprint);
-  // Makes what was appended durable; a build that is stopped goes on from here.
+  // Makes appended data durable; a stopped build resumes from here.
   void checkpoint();
-  // The file takes its name, durably. Throws IoError (EEXIST) if something stands there by now.
+  // Publishes the file, durably. Throws IoError (EEXIST) if the path exists by now.
   void finish();
-  // What was built so far goes away.
+  // Deletes everything built so far.
   void discard();
 
  private:

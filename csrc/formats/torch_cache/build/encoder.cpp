@@ -21,12 +21,12 @@ Payload indices(const int64_t* column, const Rows& rows, int64_t first_atom) {
   return {reinterpret_cast<const std::byte*>(column + rows.first), rows.n, DType::int64, DType::int64, first_atom};
 }
 
-// A cast rounds, and makes no infinity of a number.
+// A cast may round, but must not turn a finite number into infinity.
 void check_fits(const double* values, size_t n) {
-  constexpr double kMost = std::numeric_limits<float>::max();
+  constexpr double kMax = std::numeric_limits<float>::max();
   for (size_t i = 0; i < n; ++i) {
     if (std::isfinite(values[i]) && std::isinf(static_cast<float>(values[i]))) {
-      throw FieldError(cat("values: expected at most ", kMost, ", which float32 holds, got ", values[i],
+      throw FieldError(cat("values: expected at most ", kMax, ", which float32 holds, got ", values[i],
                            ": build the cache in float64"));
     }
   }
@@ -66,12 +66,11 @@ const std::string& symbol_of(std::span<const std::string> symbols, int64_t numbe
   return symbols[static_cast<size_t>(number)];
 }
 
-// Rows are counted by int32 in the index tables, and their numbers by uint32 in references.
+// Index tables count rows as int32, and references count elements as uint32.
 void check_counts(std::span<const Payload> payloads) {
-  constexpr size_t kMost = std::numeric_limits<int32_t>::max();
+  constexpr size_t kMax = std::numeric_limits<int32_t>::max();
   for (const Payload& payload : payloads) {
-    if (payload.count > kMost)
-      throw FieldError(cat("entry: expected at most ", kMost, " numbers, got ", payload.count));
+    if (payload.count > kMax) throw FieldError(cat("entry: expected at most ", kMax, " numbers, got ", payload.count));
   }
 }
 
@@ -107,8 +106,8 @@ EntryRecord record_of(const EntryColumns& columns, size_t molecule) {
   return record;
 }
 
-// Of structures a guess: what the vector grows by then is little.
-size_t bytes_at_most(const EntryColumns& columns) {
+// The size of structures is estimated; the vector grows little beyond this.
+size_t max_bytes_of(const EntryColumns& columns) {
   const size_t n_molecules = columns.ptr.size() - 1, n_atoms = columns.atomic_numbers.size();
   size_t bytes = n_molecules * 8192 + n_atoms * 128;
   if (columns.features) bytes += n_atoms * columns.features->row * sizeof(double);
@@ -123,7 +122,7 @@ size_t bytes_at_most(const EntryColumns& columns) {
 
 EncodedEntries encode_entries(const EntryColumns& columns) {
   EncodedEntries encoded;
-  encoded.bytes.reserve(bytes_at_most(columns));
+  encoded.bytes.reserve(max_bytes_of(columns));
   std::vector<Payload> payloads;
   for (size_t molecule = 0; molecule + 1 < columns.ptr.size(); ++molecule) {
     const std::vector<std::byte> structure = encode_structure(structure_of(columns, molecule));

@@ -1,4 +1,4 @@
-// The record that a builder keeps of each entry written: enough to make indexes and references of it at the end.
+// Record that a builder keeps of each written entry: enough to make indexes and references at the end.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,14 @@ struct EntryRecord {
   uint64_t address = 0;  // of the entry's collection
   uint32_t structure_bytes = 0;
   int32_t n_atoms = 0;
-  double energy = 0;  // NaN: there is none
+  double energy = 0;  // NaN: absent
   bool has_forces = false;
   bool has_derivatives = false;
   int64_t n_edges = 0, n_triplets = 0;
   std::string name;
 };
 
-// Objects of a collection, by their numbers; derivatives in the order of Column.
+// Object numbers in a collection; derivatives in the order of Column.
 inline constexpr uint32_t kStructureObject = 1, kFeaturesObject = 2, kFirstDerivativeObject = 3;
 
 void append_record(const EntryRecord& record, std::vector<std::byte>& to);

@@ -1,4 +1,4 @@
-// The journal of a build, beside the file that it makes: lets a stopped build go on.
+// Journal of a build, kept beside the file, that allows resuming it.
 #pragma once
 
 #include <cstdint>
@@ -10,19 +10,20 @@
 
 namespace atompack::torch_cache {
 
-// A list of entries, each step of it behind a checksum: what a crash cut off in the middle is not there.
+// A list of entries in steps, each protected by a checksum: a step truncated by a crash is ignored.
 class Journal {
  public:
-  // Reads what stands in the file; of another build (`fingerprint`: what is built, from what) it is emptied.
+  // Reads the existing journal; one of another build (`fingerprint` identifies what is built from which data) is
+  // emptied.
   Journal(io::WritableFile& file, const std::string& fingerprint);
 
-  // Of all entries so far, in order.
+  // All entries so far, in order.
   const std::vector<EntryRecord>& records() const { return records_; }
 
-  // Adds entries, durably. They must be durable themselves by then. Of entries that could not be added nothing counts.
+  // Adds entries durably; their data must be durable already. If it throws, none of these entries counts.
   void append(const std::vector<EntryRecord>& records);
 
-  // Forgets all entries.
+  // Removes all entries.
   void start(const std::string& fingerprint);
 
  private:

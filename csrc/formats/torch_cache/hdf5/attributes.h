@@ -19,7 +19,7 @@ struct Attribute {
   AttributeValue value;
 };
 
-// Those of one group, in the order of FORMAT.md; what the format does not know is left out.
+// Attributes of one group, in the order of FORMAT.md; names unknown to the format are omitted.
 using Attributes = std::vector<Attribute>;
 
 struct AttributeName {

@@ -7,8 +7,8 @@
 namespace atompack::torch_cache {
 namespace {
 
-// The least that a row of some bytes takes in the heap: the header of an object, and its bytes made up to eight.
-constexpr uint64_t kLeastRowBytes = 24;
+// Minimum size of a non-empty row in the heap: an object header, and the bytes padded to eight.
+constexpr uint64_t kMinRowBytes = 24;
 
 int64_t to_integer(const std::byte* from, size_t size, bool is_signed) {
   uint64_t value = 0;
@@ -17,7 +17,7 @@ int64_t to_integer(const std::byte* from, size_t size, bool is_signed) {
   return is_signed ? static_cast<int64_t>(value << unused) >> unused : static_cast<int64_t>(value);
 }
 
-// Tables and columns of one file, and how many rows they may claim.
+// Reads tables and columns of one file, with limits on the number of rows.
 class SectionReader {
  public:
   SectionReader(const H5File& file, uint64_t file_bytes) : file_(file), file_bytes_(file_bytes) {}
@@ -39,10 +39,10 @@ class SectionReader {
     return dataset.read({&bytes, 1}, {0, dataset.n_rows()}, file_bytes_);
   }
 
-  // Each row of a section belongs to an entry of its own.
-  static void check_rows(const H5Dataset& dataset, const std::string& name, uint64_t most) {
-    if (dataset.n_rows() > most) {
-      throw CorruptFileError(cat(name, ": expected at most ", most, " rows, got ", dataset.n_rows()));
+  // Each row of a section belongs to a different entry.
+  static void check_rows(const H5Dataset& dataset, const std::string& name, uint64_t max_rows) {
+    if (dataset.n_rows() > max_rows) {
+      throw CorruptFileError(cat(name, ": expected at most ", max_rows, " rows, got ", dataset.n_rows()));
     }
   }
 
@@ -74,7 +74,7 @@ class SectionReader {
     const H5Handle group = need_node(file_.root(), "entries", NodeKind::group);
     const Parent entries = file_.root().below(group, "entries");
     const H5Dataset structures = open(entries, "structures");
-    check_rows(structures, "entries/structures", file_bytes_ / kLeastRowBytes);
+    check_rows(structures, "entries/structures", file_bytes_ / kMinRowBytes);
     n_entries_ = structures.n_rows();
     if (const DType dtype = structures.vlen_dtype(); dtype != DType::uint8) {
       throw CorruptFileError(cat("entries/structures: expected rows of uint8, got ", name_of(dtype)));
@@ -83,7 +83,7 @@ class SectionReader {
     read_meta(open(entries, "meta"), found);
   }
 
-  // A row takes 5 kB and the wanted part 13 bytes; all are taken in one pass over the chunks.
+  // A row is 5 kB, of which 13 bytes are needed; all are read in one pass over the chunks.
   void read_meta(const H5Dataset& meta, Contents& found) const {
     if (meta.n_rows() != n_entries_) {
       throw CorruptFileError(

@@ -1,4 +1,4 @@
-// Everything that is read of a cache file at opening. HDF5 is used here alone, and closed again.
+// Contents of a cache file that are read on opening, the only time that HDF5 is used for reading it.
 #pragma once
 
 #include "formats/torch_cache/rows/vlen_column.h"
@@ -8,17 +8,17 @@
 
 namespace atompack::torch_cache {
 
-// The columns of derivatives, in the order of FORMAT.md#force-derivatives.
+// Columns of derivatives, in the order of FORMAT.md#force-derivatives.
 enum class Column : uint8_t {
 #define ATOMPACK_DERIVATIVE(key, level, is_atom_index) key,
 #include "model/fields.def"
 };
 inline constexpr size_t kNumberOfColumns = kDerivativeFields.size();
 
-// Where a column lies in the section, and what it holds.
+// Location of a column in the section, and its type.
 struct ColumnPlace {
   const char *group, *name;
-  const char* key;  // what the column is called in a batch: group and name
+  const char* key;  // name of the column in a batch; group and dataset name
   bool is_index;
 };
 inline constexpr ColumnPlace kColumns[kNumberOfColumns] = {
@@ -30,7 +30,7 @@ inline constexpr ColumnPlace kColumns[kNumberOfColumns] = {
 
 constexpr const ColumnPlace& place_of(Column column) { return kColumns[static_cast<size_t>(column)]; }
 
-// One row each of the index tables, as stored.
+// Index tables as stored, one row per entry.
 struct FeatureIndex {
   std::vector<int64_t> cache_row, entry_idx, n_atoms, n_features;
 };
@@ -59,17 +59,16 @@ struct Contents {
   std::optional<DerivativeSection> derivatives;
 };
 
-// Texts of one entry, as stored: each may be empty.
+// Strings of one entry, as stored: each may be empty.
 struct EntryLabels {
   std::string display_name, name, source_id, source_kind;
   int64_t frame_idx = 0;
 };
 
-// Throws CorruptFileError, UnsupportedFormatError, or IoError if another file stands at the path than the identity
-// says.
-// `bytes` are those of the file.
+// Throws CorruptFileError, UnsupportedFormatError, or IoError if the file at the path has another identity. `bytes` are
+// those of the file.
 Contents read_contents(const std::string& path, const io::FileIdentity& identity, Bytes bytes);
-// Of the entries [first, first + count), which the file has.
+// Labels of the entries [first, first + count), which must exist.
 std::vector<EntryLabels> read_labels(const std::string& path, const io::FileIdentity& identity, Bytes bytes,
                                      int64_t first, int64_t count);
 

@@ -1,4 +1,4 @@
-// read_attributes() of h5_file.h.
+// Implementation of read_attributes() of h5_file.h.
 #include <algorithm>
 #include <limits>
 
@@ -8,8 +8,8 @@
 namespace atompack::torch_cache {
 namespace {
 
-// Attributes of this format are short; a longer one is not worth its memory.
-constexpr size_t kMostTextBytes = 16 << 20;
+// Attributes of this format are short; longer ones are refused.
+constexpr size_t kMaxTextBytes = 16 << 20;
 
 std::string_view name_of(H5T_class_t type) {
   switch (type) {
@@ -63,8 +63,8 @@ class AttributeReader {
     require_h5(H5Aread(attribute_.get(), memory_type, to), name_);
   }
 
-  // An enumeration, which is how some programs store bool, is read by the original as false, whatever it holds:
-  // neither its value nor that is what somebody meant.
+  // Some programs store bool as an enumeration, which the original always reads as false. Both its value and false
+  // would be wrong for someone, so it is refused.
   bool flag() const {
     if (class_ == H5T_ENUM) {
       throw UnsupportedFormatError(cat(name_, ": expected a bit field or an integer, got an enumeration"));
@@ -92,14 +92,14 @@ class AttributeReader {
 
   std::string text() const {
     if (class_ != H5T_STRING) fail("text");
-    if (n_values_ == 0) return {};  // how an empty text is stored
+    if (n_values_ == 0) return {};  // an empty string is stored like this
     return require_h5(H5Tis_variable_str(type_.get()), name_) != 0 ? variable_text() : fixed_text();
   }
 
   std::string fixed_text() const {
     const size_t size = H5Tget_size(type_.get());
-    if (size == 0 || size > kMostTextBytes) {
-      throw CorruptFileError(cat(name_, ": expected at most ", kMostTextBytes, " bytes, got ", size));
+    if (size == 0 || size > kMaxTextBytes) {
+      throw CorruptFileError(cat(name_, ": expected at most ", kMaxTextBytes, " bytes, got ", size));
     }
     std::string text(size, '\0');
     read_into(type_.get(), text.data());

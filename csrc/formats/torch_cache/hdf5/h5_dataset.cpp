@@ -33,7 +33,7 @@ uint64_t extent_of(hid_t dataset, const std::string& name) {
 
 bool is_little_endian(hid_t type) { return H5Tget_size(type) == 1 || H5Tget_order(type) == H5T_ORDER_LE; }
 
-// Numbers of other layouts exist, and are refused rather than read as something else.
+// Other integer layouts exist and are refused instead of being misread.
 bool is_plain_integer(hid_t type) {
   const size_t size = H5Tget_size(type);
   return H5Tget_class(type) == H5T_INTEGER && is_little_endian(type) &&
@@ -102,7 +102,7 @@ void H5Dataset::read_filter(hid_t creation, unsigned number) {
   }
 }
 
-// Of rows of variable length the library leaves the filter out of every chunk; it has no size then.
+// For rows of variable length the library skips the filter in every chunk; it has no size then.
 void H5Dataset::check_shuffle(std::span<const unsigned> parameters, size_t count) {
   if (count == 0 && H5Tget_class(type_.get()) == H5T_VLEN) return;
   if (count == 0 || parameters[0] != layout_.element_bytes) {
@@ -160,7 +160,7 @@ void H5Dataset::read_chunk(uint64_t first_row, uint64_t file_bytes, StoredChunk&
   chunk.bytes = kept;
 }
 
-// A header may claim any number of rows: memory is taken for those that the stored chunks can hold.
+// A header may claim any number of rows: memory is allocated only for those that the stored chunks can hold.
 void H5Dataset::check_claim(uint64_t n_rows, uint64_t file_bytes) const {
   constexpr uint64_t kSmall = uint64_t{16} << 20, kDeflateRatio = 1032;
   const uint64_t bytes = checked_mul(n_rows, layout_.element_bytes, name_);

@@ -1,5 +1,5 @@
-// The rows of one data set, without the library's conversions: it finds the chunks, and their bytes are decoded here.
-// Rows of variable length come so as the references that they are, and no size is believed. Needs an H5Session.
+// Rows of one dataset, read without the library's conversions: HDF5 locates the chunks, and they are decoded here. Rows
+// of variable length are thus read as references, and no size is trusted. Needs an H5Session.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace atompack::torch_cache {
 
-// A member of a table, by the bytes it takes in a row.
+// A member of a compound, as a byte range of the row.
 struct TableMember {
   enum class Kind : uint8_t { signed_integer, unsigned_integer, floating, text } kind;
   ByteRange bytes;
@@ -19,18 +19,18 @@ struct TableMember {
 
 class H5Dataset {
  public:
-  // `name` is what errors call it. Throws CorruptFileError or UnsupportedFormatError unless its rows are stored in
-  // chunks through no other filters than shuffle and deflate.
+  // `name` is used in errors. Throws CorruptFileError or UnsupportedFormatError unless the rows are chunked, with no
+  // filters other than shuffle and deflate.
   H5Dataset(H5Handle dataset, std::string name);
 
   uint64_t n_rows() const { return n_rows_; }
 
-  // Throws CorruptFileError if the rows are no compounds with that member.
+  // Throws CorruptFileError if the rows are not compounds with that member.
   TableMember member(const std::string& name) const;
-  // The type of the elements of rows of variable length.
+  // Element type of rows of variable length.
   DType vlen_dtype() const;
 
-  // The given bytes of each row, one row after the other. `file_bytes` bounds what a chunk can hold.
+  // Reads the given byte ranges of each row, one row after the other. `file_bytes` limits what a chunk can hold.
   std::vector<std::byte> read(std::span<const ByteRange> ranges, RowRange rows, uint64_t file_bytes) const;
 
  private:

@@ -10,7 +10,7 @@ namespace {
 
 std::string_view name_of(NodeKind kind) { return kind == NodeKind::group ? "a group" : "a data set"; }
 
-// Before the library opens a data set.
+// Called before the library opens a dataset.
 void check_header(const Parent& parent, const std::string& path, uint64_t address) {
   try {
     if (address > parent.file.size() || parent.base > parent.file.size() - address) {

@@ -1,4 +1,4 @@
-// Opening an HDF5 file and finding its groups, data sets and attributes. Needs an H5Session.
+// HDF5 files: opening them and finding groups, datasets and attributes. Needs an H5Session.
 #pragma once
 
 #include <optional>
@@ -10,7 +10,7 @@
 
 namespace atompack::torch_cache {
 
-// A group, and what errors call it; the root has no name.
+// A group with its name for errors; the root's name is empty.
 struct Parent {
   hid_t id;
   std::string path;
@@ -25,13 +25,12 @@ struct Parent {
 
 class H5File {
  public:
-  // Throws IoError if another file than `identity` stands at the path, or a writer has it locked; CorruptFileError if
-  // it is no whole HDF5 file.
-  // `bytes` are those of the file.
+  // Throws IoError if the file at the path has another identity or is locked by a writer; CorruptFileError if it is not
+  // a complete HDF5 file. `bytes` are those of the file.
   H5File(const std::string& path, const io::FileIdentity& identity, Bytes bytes);
 
   Parent root() const { return {file_.get(), "", bytes_, base_}; }
-  // Where the HDF5 file begins; addresses in it count from there.
+  // Offset of the HDF5 data in the file; addresses count from there.
   uint64_t base() const { return base_; }
 
  private:
@@ -44,13 +43,13 @@ class H5File {
 
 enum class NodeKind : uint8_t { group, dataset };
 
-// A child of a group by its own name, nothing if there is none. Links that lead elsewhere are not followed: they could
-// name any file.
+// Finds a child of a group by name; nullopt if there is none. Links to other places are not followed: they could name
+// any file.
 std::optional<H5Handle> find_node(const Parent& parent, const std::string& name, NodeKind kind);
 // Throws CorruptFileError if there is none.
 H5Handle need_node(const Parent& parent, const std::string& name, NodeKind kind);
 
-// Those of the names that are there. Throws CorruptFileError if one is of another kind.
+// Reads those attributes that exist. Throws CorruptFileError if one has another type.
 Attributes read_attributes(hid_t object, std::span<const AttributeName> names);
 
 }  // namespace atompack::torch_cache

@@ -5,8 +5,8 @@
 namespace atompack::torch_cache {
 
 H5Session::H5Session() {
-  // Between sessions nothing is open, so there is nothing to do at exit, where the library would print what damaged
-  // files made it lose.
+  // Nothing is open between sessions, so nothing needs to be done at exit, where the library would print what it lost
+  // because of damaged files.
   [[maybe_unused]] static const herr_t told = H5dont_atexit();
   H5Eget_auto2(H5E_DEFAULT, &report_, &report_data_);
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);

@@ -1,5 +1,5 @@
-// Owners of HDF5 identifiers, the lock around the library, and its errors. Only for the sources of this folder that
-// call HDF5: its types appear in no other header than h5_*.h.
+// HDF5 identifiers, the lock around the library, and its errors. Only for sources of this folder that call HDF5: its
+// types appear in no header other than h5_*.h.
 #pragma once
 
 #include <hdf5.h>
@@ -11,8 +11,8 @@
 
 namespace atompack::torch_cache {
 
-// Must be there while HDF5 is called, in one thread at a time. Keeps the library from printing its errors, and leaves
-// it as it was.
+// Must exist during calls of HDF5, in one thread at a time. Suppresses the library's error output and restores its
+// state.
 class H5Session {
  public:
   H5Session();
@@ -26,7 +26,7 @@ class H5Session {
   void* report_data_ = nullptr;
 };
 
-// One identifier of any kind: file, group, data set, type, space, list or attribute.
+// Owner of one identifier of any kind: file, group, dataset, type, space, list or attribute.
 class H5Handle {
  public:
   H5Handle() = default;
@@ -47,7 +47,7 @@ class H5Handle {
   hid_t id_ = H5I_INVALID_HID;
 };
 
-// What the library says of its last failure: its innermost message, and whether a lock on the file was the cause.
+// The library's last failure: its innermost message, and true if a lock on the file caused it.
 struct H5Failure {
   std::string message;
   bool is_locked = false;
@@ -57,7 +57,7 @@ H5Failure last_failure();
 // Throws CorruptFileError with the library's reason.
 [[noreturn]] void fail_h5(const std::string& what);
 
-// Takes what an HDF5 function gave back; throws if it is a failure.
+// Takes ownership of an HDF5 function's result; throws if it is a failure.
 H5Handle own(hid_t id, const std::string& what);
 template <typename Status>
 Status require_h5(Status status, const std::string& what) {

@@ -9,7 +9,7 @@
 namespace atompack::torch_cache {
 namespace {
 
-// Few, or a small file is full of zeros.
+// Few rows per chunk, so that a small file is not mostly zeros.
 hsize_t chunk_rows(hsize_t n_rows) { return std::clamp<hsize_t>(n_rows, 16, 1024); }
 
 constexpr size_t kEndOffset = 40;  // in a superblock of version 0
@@ -29,17 +29,17 @@ hid_t base_type(DType dtype) {
   }
 }
 
-// Of rows that go on for ever.
+// Data space without an upper limit on rows.
 H5Handle space_of(hsize_t n_rows) {
-  const hsize_t most = H5S_UNLIMITED;
-  return own(H5Screate_simple(1, &n_rows, &most), "data space");
+  const hsize_t max_rows = H5S_UNLIMITED;
+  return own(H5Screate_simple(1, &n_rows, &max_rows), "data space");
 }
 
 H5Handle chunked(hsize_t n_rows, bool compressed) {
   H5Handle creation = own(H5Pcreate(H5P_DATASET_CREATE), "creation list");
   const hsize_t rows = chunk_rows(n_rows);
   require_h5(H5Pset_chunk(creation.get(), 1, &rows), "chunk");
-  require_h5(H5Pset_obj_track_times(creation.get(), false), "times");  // the same entries make the same file
+  require_h5(H5Pset_obj_track_times(creation.get(), false), "times");  // the same entries give the same file
   if (compressed) {
     require_h5(H5Pset_shuffle(creation.get()), "shuffle");
     require_h5(H5Pset_deflate(creation.get(), 5), "deflate");
@@ -52,7 +52,7 @@ H5Handle create_dataset(hid_t parent, const char* name, hid_t type, hsize_t n_ro
   return own(H5Dcreate2(parent, name, type, space.get(), H5P_DEFAULT, creation.get(), H5P_DEFAULT), name);
 }
 
-// Exactly as long as the text, in UTF-8: the original takes no ASCII.
+// Exactly as long as the string, in UTF-8: the original does not read ASCII.
 H5Handle text_type(size_t bytes, H5T_cset_t characters) {
   H5Handle type = own(H5Tcopy(H5T_C_S1), "string type");
   require_h5(H5Tset_size(type.get(), std::max<size_t>(bytes, 1)), "string size");

@@ -1,4 +1,4 @@
-// Writes groups, attributes, tables and references. Needs an H5Session.
+// Writing of groups, attributes, tables and references with HDF5. Needs an H5Session.
 #pragma once
 
 #include <functional>
@@ -14,17 +14,17 @@
 
 namespace atompack::torch_cache {
 
-// Without HDF5's lock: the file is locked by who makes it.
+// Without HDF5's lock: the caller has locked the file.
 H5Handle open_for_writing(const std::string& path);
 void flush(hid_t file);
 
 H5Handle create_group(hid_t parent, const char* name);
 void write_attribute(hid_t object, const char* name, const AttributeValue& value);
 
-// A dataset of rows of variable length by their references, which lie one after the other.
+// Writes a dataset of rows of variable length, given their references.
 void write_vlen(hid_t parent, const char* name, DType dtype, Bytes references);
 
-// Rows of a compound, column by column; columns are added in the order of their names.
+// Writes rows of a compound column by column; columns are added in alphabetical order.
 class TableWriter {
  public:
   explicit TableWriter(size_t n_rows) : n_rows_(n_rows) {}
@@ -41,7 +41,7 @@ class TableWriter {
     };
     columns_.push_back({name, kind_of<T>(), sizeof(T), store_value});
   }
-  // As wide as the longest.
+  // As wide as the longest string.
   void add_text(const char* name, const std::function<std::string(size_t)>& value);
 
   void write(hid_t parent, const char* name) const;

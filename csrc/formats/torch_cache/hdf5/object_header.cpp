@@ -10,8 +10,8 @@ constexpr uint32_t kNewContinued = 0x4b48434f;  // "OCHK"
 constexpr uint16_t kLayout = 8;
 constexpr uint16_t kContinuation = 16;
 constexpr uint64_t kChecksum = 4;
-// A header of this format has one or two; each block of messages may name others, even itself.
-constexpr size_t kMostBlocks = 64;
+// A header of this format has one or two blocks; each block may refer to others, even to itself.
+constexpr size_t kMaxBlocks = 64;
 
 struct Block {
   uint64_t at, length;
@@ -32,7 +32,7 @@ class HeaderWalk {
       throw UnsupportedFormatError(cat("object header: expected version 1 or 2, got ", static_cast<int>(head[0])), at);
     }
     for (size_t i = 0; i < blocks_.size(); ++i) {
-      if (i == kMostBlocks) throw CorruptFileError(cat("object header: more than ", kMostBlocks, " blocks"), at);
+      if (i == kMaxBlocks) throw CorruptFileError(cat("object header: more than ", kMaxBlocks, " blocks"), at);
       read_block(blocks_[i]);
     }
   }

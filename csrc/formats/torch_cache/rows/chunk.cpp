@@ -8,15 +8,15 @@ namespace {
 
 bool is_applied(std::optional<unsigned> filter, uint32_t mask) { return filter && (mask >> *filter & 1) == 0; }
 
-// Before memory is taken for it, the size that the layout claims is held against the stored bytes.
+// Checks the size claimed by the layout against the stored bytes before memory is allocated.
 void check_size(uint64_t claimed, uint64_t stored, bool deflated) {
-  const uint64_t most = deflated ? checked_mul(stored, codec::kInflateMost, "chunk") : stored;
-  if (claimed > most || (!deflated && claimed != stored)) {
-    throw CorruptFileError(cat("chunk: ", stored, " stored bytes hold at most ", most, ", expected ", claimed));
+  const uint64_t limit = deflated ? checked_mul(stored, codec::kMaxInflateRatio, "chunk") : stored;
+  if (claimed > limit || (!deflated && claimed != stored)) {
+    throw CorruptFileError(cat("chunk: ", stored, " stored bytes hold at most ", limit, ", expected ", claimed));
   }
 }
 
-// Byte k of all elements lies together.
+// Shuffled data: byte k of all elements is contiguous.
 void pick_shuffled(const ChunkLayout& layout, Bytes data, RowRange rows, std::span<const ByteRange> ranges,
                    std::byte* to) {
   const size_t stride = total_length(ranges);

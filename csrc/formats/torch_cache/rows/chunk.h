@@ -1,4 +1,4 @@
-// One stored chunk of a dataset: its filters undone, and the wanted bytes of each row picked out of it.
+// One stored chunk of a dataset: reversal of its filters, and extraction of the needed bytes of each row.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,7 @@
 
 namespace atompack::torch_cache {
 
-// Some bytes of every element.
+// Byte range within every element.
 struct ByteRange {
   size_t offset = 0;
   size_t length = 0;
@@ -17,22 +17,22 @@ struct ByteRange {
 
 size_t total_length(std::span<const ByteRange> ranges);
 
-// How the chunks of one dataset are made. A filter is given by its place in the list of filters, in which shuffle
-// stands before deflate.
+// Chunk layout of one dataset. A filter is given by its position in the list of filters, in which shuffle comes before
+// deflate.
 struct ChunkLayout {
-  uint64_t n_rows = 0;  // in every chunk, the last one too
+  uint64_t n_rows = 0;  // in every chunk, including the last one
   size_t element_bytes = 0;
   std::optional<unsigned> shuffle, deflate;
 };
 
-// The rows of one chunk that are wanted.
+// Range of rows within one chunk.
 struct RowRange {
   uint64_t first = 0;
   uint64_t count = 0;
 };
 
-// Appends to `out` the ranges of each row, one row after the other. Bit k of `filter_mask` says that filter k was left
-// out. `kept` is memory that later calls use again. Throws CorruptFileError.
+// Appends the byte ranges of each row to `out`, one row after the other. Bit k of `filter_mask` means that filter k was
+// skipped. `kept` is memory that later calls reuse. Throws CorruptFileError.
 struct StoredChunk {
   Bytes bytes;
   uint32_t filter_mask = 0;

@@ -5,8 +5,8 @@
 namespace atompack::torch_cache {
 namespace {
 
-constexpr size_t kHeadBytes = 16;     // of the collection and of each object
-constexpr size_t kLeastBytes = 4096;  // libhdf5 makes none shorter
+constexpr size_t kHeadBytes = 16;   // of the collection and of each object
+constexpr size_t kMinBytes = 4096;  // minimum size in libhdf5
 
 size_t padded(size_t bytes) { return (bytes + 7) / 8 * 8; }
 
@@ -43,7 +43,7 @@ std::byte* write_head(std::byte* to, uint16_t number, uint16_t references, uint6
 void append_collection(std::span<const Payload> payloads, std::vector<std::byte>& to) {
   size_t bytes = kHeadBytes;
   for (const Payload& payload : payloads) bytes += payload.count == 0 ? 0 : kHeadBytes + padded(payload.bytes());
-  const size_t total = std::max(bytes, kLeastBytes);
+  const size_t total = std::max(bytes, kMinBytes);
   const size_t start = to.size();
   to.resize(start + total);
   std::byte* at = store(to.data() + start, as_bytes({"GCOL\1\0\0\0", 8}));
@@ -54,7 +54,7 @@ void append_collection(std::span<const Payload> payloads, std::vector<std::byte>
     write_values(payloads[i], at);
     at += padded(payloads[i].bytes());
   }
-  // What is left is object 0, if its head fits.
+  // The remaining space is object 0, if its header fits.
   if (total - bytes >= kHeadBytes) write_head(at, 0, 0, total - bytes);
 }
 

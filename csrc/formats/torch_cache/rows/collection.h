@@ -1,4 +1,4 @@
-// Global heap collections as a writer makes them: FORMAT.md#payloads.
+// Global heap collections for writing: FORMAT.md#payloads.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,14 @@ namespace atompack::torch_cache {
 struct Payload {
   const std::byte* values = nullptr;  // unaligned
   size_t count = 0;
-  DType in = DType::float64, out = DType::float64;  // the same, or float64 and float32 either way
-  int64_t subtract = 0;  // of int64: from each, which makes atoms of a batch those of a molecule
+  DType in = DType::float64, out = DType::float64;  // equal, or float64 and float32 in either direction
+  int64_t subtract = 0;  // subtracted from int64 values, to convert batch atom indices to molecule atom indices
 
   size_t bytes() const { return count * item_bytes(out); }
 };
 
-// Appends one collection of these objects, numbered from 1 in this order; those of no bytes are left out, and keep
-// their numbers free.
+// Appends one collection of these objects, numbered from 1 in this order; empty ones are omitted, and their numbers
+// stay unused.
 void append_collection(std::span<const Payload> payloads, std::vector<std::byte>& to);
 
 }  // namespace atompack::torch_cache

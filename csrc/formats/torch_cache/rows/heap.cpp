@@ -9,8 +9,8 @@ namespace {
 
 constexpr uint64_t kCollectionHeader = 16;
 constexpr uint64_t kObjectHeader = 16;
-constexpr uint64_t kSizeAt = 8;              // in either header
-constexpr uint32_t kMostObjects = 65536;     // their numbers have 16 bits
+constexpr uint64_t kSizeAt = 8;              // in both headers
+constexpr uint32_t kMaxObjects = 65536;      // their numbers have 16 bits
 constexpr uint32_t kSignature = 0x4c4f4347;  // "GCOL"
 
 static_assert(kCollectionHeader == kObjectHeader);
@@ -38,9 +38,9 @@ Bytes GlobalHeap::row(uint64_t offset, uint64_t n) const {
 void GlobalHeap::forget_rows() { rows_of_thread().clear(); }
 
 void GlobalHeap::prefetch(uint64_t offset, uint64_t n) const {
-  constexpr uint64_t kMost = 4096, kLine = 64;
+  constexpr uint64_t kMax = 4096, kLine = 64;
   if (pieces_ != nullptr) return;
-  for (uint64_t line = 0; line < std::min(n, kMost); line += kLine) __builtin_prefetch(file_.data() + offset + line);
+  for (uint64_t line = 0; line < std::min(n, kMax); line += kLine) __builtin_prefetch(file_.data() + offset + line);
 }
 
 GlobalHeap::Extent GlobalHeap::collection_at(uint64_t address) const {
@@ -66,7 +66,7 @@ GlobalHeap::Extent GlobalHeap::collection_at(uint64_t address) const {
 uint64_t GlobalHeap::find(uint64_t collection, uint32_t number, uint64_t length) const {
   const auto [first, end] = collection_at(collection);
   uint64_t at = first + kCollectionHeader;
-  for (uint32_t seen = 0; seen < kMostObjects && end - at >= kObjectHeader; ++seen) {
+  for (uint32_t seen = 0; seen < kMaxObjects && end - at >= kObjectHeader; ++seen) {
     const std::byte* const header = header_at(at);
     const auto found = load_le<uint16_t>(header);
     const auto size = load_le<uint64_t>(header + kSizeAt);

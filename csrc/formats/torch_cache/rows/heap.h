@@ -1,4 +1,4 @@
-// The global heap of an HDF5 file, where the rows of variable length lie; FORMAT.md#global-heap.
+// Global heap of an HDF5 file, which holds the rows of variable length; FORMAT.md#global-heap.
 #pragma once
 
 #include "base/bytes.h"
@@ -6,24 +6,23 @@
 
 namespace atompack::torch_cache {
 
-// A view of the mapped file, or of pieces of it that are read by pread; every number in it is checked when it is used.
-// Thread-safe.
+// View of the mapped file, or of parts of it read by pread; every number in it is checked on use. Thread-safe.
 class GlobalHeap {
  public:
-  // Addresses in references count from `base`, which is not 0 where something stands before the HDF5 file.
-  // With `pieces` of the same file, which outlive it, the mapping gives nothing but its length.
+  // Addresses in references count from `base`, which is nonzero if something precedes the HDF5 data. With `pieces` of
+  // the same file, which must outlive it, only the length of the mapping is used.
   GlobalHeap(Bytes file, uint64_t base, const io::PieceReader* pieces = nullptr)
       : file_(file), base_(base), pieces_(pieces) {}
 
-  // Where in the file the payload of an object begins. Throws CorruptFileError unless there is one of `length` bytes;
-  // offsets in errors count from the start of the file.
+  // Returns the offset of an object's payload in the file. Throws CorruptFileError unless the object has `length`
+  // bytes; offsets in errors count from the start of the file.
   uint64_t find(uint64_t collection, uint32_t number, uint64_t length) const;
 
-  // Bytes inside of the file. What was read for it stays in memory until this thread calls forget_rows().
+  // Returns bytes inside the file. Memory used for reading them is kept until this thread calls forget_rows().
   Bytes row(uint64_t offset, uint64_t n) const;
   static void forget_rows();
 
-  // Starts fetching bytes into the processor's cache. Only a hint.
+  // Hint: starts fetching bytes into the CPU cache.
   void prefetch(uint64_t offset, uint64_t n) const;
 
  private:

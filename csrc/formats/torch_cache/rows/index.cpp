@@ -7,14 +7,14 @@
 namespace atompack::torch_cache {
 namespace {
 
-// As unsigned numbers, so that one comparison finds negative ones too. No early end: the loop runs over whole vectors.
+// Compares as unsigned, so that one comparison finds negative numbers too. No early exit, so that the loop vectorizes.
 template <typename T>
 uint64_t largest(Bytes row) {
-  std::make_unsigned_t<T> most = 0;
+  std::make_unsigned_t<T> largest = 0;
   for (size_t at = 0; at < row.size(); at += sizeof(T)) {
-    most = std::max(most, load_le<std::make_unsigned_t<T>>(row.data() + at));
+    largest = std::max(largest, load_le<std::make_unsigned_t<T>>(row.data() + at));
   }
-  return most;
+  return largest;
 }
 
 template <typename T>

@@ -15,7 +15,7 @@ constexpr std::string_view kCacheFormat = "aenet.torch_training.cache.v2";
 constexpr std::string_view kPayloadFormat = "aenet.torch_training.local_derivatives.v1";
 constexpr std::string_view kManifestFormat = "aenet.torch_training.descriptor_manifest.v1";
 
-// One row of force_derivatives or features, and the entry that it is of.
+// One row of force_derivatives or features, and its entry.
 struct Row {
   const EntryRecord* record;
   int64_t entry;
@@ -30,7 +30,7 @@ std::vector<std::byte> references(std::span<const Row> rows, uint32_t object, co
   for (const Row& row : rows) {
     const int64_t n = length(*row.record);
     at = store_le(at, static_cast<uint32_t>(n));
-    at = store_le(at, n == 0 ? uint64_t{0} : row.record->address);  // of no elements: of nothing
+    at = store_le(at, n == 0 ? uint64_t{0} : row.record->address);  // empty rows refer to nothing
     at = store_le(at, n == 0 ? uint32_t{0} : object);
   }
   return bytes;
@@ -61,7 +61,7 @@ void write_derivative_attributes(hid_t group, const CacheHeader& header) {
   write_attribute(group, "contains_positions", false);
 }
 
-// How many elements a row of each column has, in the order of Column.
+// Number of elements of a row of each column, in the order of Column.
 std::array<Length, kNumberOfColumns> derivative_lengths(const CacheHeader& header) {
   const Length edges = [](const EntryRecord& record) { return record.n_edges; };
   const Length triplets = [](const EntryRecord& record) { return record.n_triplets; };
@@ -93,11 +93,11 @@ void write_derivatives(hid_t cache, const CacheHeader& header, std::span<const R
   }
 }
 
-// Widths of the original's columns. It takes ASCII alone; other names, and longer ones, stand in the structures.
+// Widths of the original's columns. They hold only ASCII; other names, and longer ones, are stored in the structures.
 constexpr size_t kNameBytes = 1024, kSourceBytes = 2048;
 
-std::string ascii_or_nothing(const std::string& text, size_t most) {
-  const bool fits = text.size() <= most && std::ranges::all_of(text, [](char c) { return c > 0; });
+std::string ascii_or_nothing(const std::string& text, size_t max_bytes) {
+  const bool fits = text.size() <= max_bytes && std::ranges::all_of(text, [](char c) { return c > 0; });
   return fits ? text : std::string();
 }
 

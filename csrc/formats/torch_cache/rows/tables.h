@@ -1,4 +1,4 @@
-// All of a cache file but its payloads: groups, attributes, index tables and references, written by HDF5.
+// Everything in a cache file except its payloads: groups, attributes, index tables and references, written by HDF5.
 #pragma once
 
 #include <span>
@@ -10,29 +10,29 @@
 
 namespace atompack::torch_cache {
 
-// What the descriptor is called and how it was set, FORMAT.md#descriptor-manifest.
+// Name and settings of the descriptor, FORMAT.md#descriptor-manifest.
 struct Manifest {
   std::string descriptor_class, config_json, config_sha256;
 };
 
-// What a cache file says of itself.
+// Metadata of a cache file.
 struct CacheHeader {
   bool features = false, force_derivatives = false;
   DType storage = DType::float64;
   int64_t n_features = 0, n_radial = 0, n_angular = 0;
   bool multi = false;
   std::string compat_json, compat_sha256;
-  Manifest manifest;  // empty: the original must be told the descriptor
+  Manifest manifest;  // empty: the original needs the descriptor from its user
   std::string source_id, source_kind;
 };
 
-// An HDF5 file of which nothing but the root group is there.
+// Returns an HDF5 file with only the root group.
 std::vector<std::byte> empty_file();
 
-// Makes the file end at `end`, for HDF5: what lies before it is taken, whatever it is.
+// Sets the end of the file for HDF5: everything before it counts as allocated.
 void set_end(std::span<std::byte> head, uint64_t end);
 
-// Adds everything to a file that holds an empty_file() and the entries' collections up to its end.
+// Adds everything to a file that consists of an empty_file() and the entries' collections.
 void write_tables(const std::string& path, const CacheHeader& header, std::span<const EntryRecord> records);
 
 }  // namespace atompack::torch_cache

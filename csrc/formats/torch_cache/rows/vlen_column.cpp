@@ -14,7 +14,7 @@ VlenColumn::VlenColumn(std::string name, DType dtype, Bytes references)
   const std::byte* from = references.data();
   for (Place& place : places_) {
     place.length = load_le<uint32_t>(from);
-    // No file has an address as large as that of a row that was found; it must not pass for one.
+    // Keeps the highest bit clear, which marks rows that were found; no valid address is that large.
     place.at.store(std::min(load_le<uint64_t>(from + 4), kFound - 1), std::memory_order_relaxed);
     place.number = load_le<uint32_t>(from + 12);
     total_bytes_ += place.length * uint64_t{item_bytes(dtype_)};

@@ -1,4 +1,4 @@
-// One dataset of rows of variable length: which type its elements have, and where each row lies.
+// One dataset of rows of variable length: the element type, and the location of each row.
 #pragma once
 
 #include <atomic>
@@ -10,13 +10,13 @@
 
 namespace atompack::torch_cache {
 
-// Rows are found in the heap when they are first asked for. Thread-safe: what is found is the same for every thread.
+// Rows are located in the heap on first use. Thread-safe: the result is the same for every thread.
 class VlenColumn {
  public:
   static constexpr size_t kReferenceBytes = 16;
 
   VlenColumn() = default;
-  // `references` as they lie in the dataset, FORMAT.md#references; `name` is what errors call the column.
+  // `references` as stored in the dataset, FORMAT.md#references; `name` is used in errors.
   VlenColumn(std::string name, DType dtype, Bytes references);
 
   const std::string& name() const { return name_; }
@@ -25,19 +25,19 @@ class VlenColumn {
   // Number of elements.
   uint64_t length(int64_t row) const { return place(row).length; }
   uint64_t row_bytes(int64_t row) const { return place(row).length * uint64_t{item_bytes(dtype_)}; }
-  // The file stores each row for itself, so it is at least as long as this.
+  // Total size of all rows. Each row is stored separately, so the file is at least as long.
   uint64_t total_bytes() const { return total_bytes_; }
 
-  // A view of what the heap gives, unaligned; `heap` is that of the same file each time. Throws CorruptFileError, which
-  // names the column.
+  // Returns a view of heap bytes, unaligned; `heap` is the one of the same file each time. Throws CorruptFileError,
+  // which names the column.
   Bytes row(const GlobalHeap& heap, int64_t row) const;
 
-  // Starts fetching the beginning of a row that was found before into the processor's cache. Only a hint.
+  // Hint: starts fetching the beginning of a row that was located before into the CPU cache.
   void prefetch(const GlobalHeap& heap, int64_t row) const;
 
  private:
   struct Place {
-    // The address of a collection until the row was found, then the row's own offset with the highest bit set.
+    // The address of a collection until the row was located, then the row's own offset with the highest bit set.
     mutable std::atomic<uint64_t> at;
     uint32_t number;
     uint32_t length;

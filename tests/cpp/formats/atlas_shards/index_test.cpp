@@ -60,8 +60,8 @@ TEST(AtlasShardsIndex, SizesThatAreClaimed) {
             "index offsets: 18446744073709551615 + 1 overflows 64 bits");
   EXPECT_EQ(corrupt([] { index_of(npy_of("<u8", uint64_t{1} << 40), (uint64_t{1} << 40) - 1); }),
             "index offsets: expected 8796093022208 bytes, got 0 (offset 82)");
-  EXPECT_EQ(BlockIndex::most_file_bytes(uint64_t{1} << 40), uint64_t{1} << 32);
-  EXPECT_EQ(BlockIndex::most_file_bytes(1), 65536u + 16);
+  EXPECT_EQ(BlockIndex::max_file_bytes(uint64_t{1} << 40), uint64_t{1} << 32);
+  EXPECT_EQ(BlockIndex::max_file_bytes(1), 65536u + 16);
 }
 
 TEST(AtlasShardsIndex, HeadersOfOtherWritersAreRead) {

@@ -74,7 +74,7 @@ struct Wrong {
 };
 
 TEST(HeaderDecode, RefusesWhatContradictsTheFileSize) {
-  constexpr uint64_t kMost = std::numeric_limits<uint64_t>::max();
+  constexpr uint64_t kMax = std::numeric_limits<uint64_t>::max();
   const Wrong wrongs[] = {
       {"data start: expected 8192 to 10000, got 8191 (offset 16)", [](Header& h) { h.data_start = 8191; }},
       {"data start: expected 8192 to 10000, got 10001 (offset 16)", [](Header& h) { h.data_start = 10001; }},
@@ -86,11 +86,11 @@ TEST(HeaderDecode, RefusesWhatContradictsTheFileSize) {
       {"schema: expected a range between 8192 and 10000, got 57 bytes at 9944",
        [](Header& h) { h.schema_offset = 9944; }},
       {"schema: expected a range between 8192 and 10000, got 18446744073709551615 bytes at 8300",
-       [](Header& h) { h.schema_length = kMost; }},
+       [](Header& h) { h.schema_length = kMax; }},
       {"index: expected a range between 8192 and 10000, got 28 bytes at 0", [](Header& h) { h.index_offset = 0; }},
       {"index: expected a range between 8192 and 10000, got 0 bytes at 8357", [](Header& h) { h.index_length = 0; }},
       {"index: expected a range between 8192 and 10000, got 28 bytes at 18446744073709551615",
-       [](Header& h) { h.index_offset = kMost; }},
+       [](Header& h) { h.index_offset = kMax; }},
       {"index: expected a range between 8200 and 10000, got 28 bytes at 8199",
        [](Header& h) { h.data_start = 8200, h.index_offset = 8199; }},
       {"index length: expected 8 + 20 x 2, got 28 (offset 32)", [](Header& h) { h.n_molecules = 2; }},
@@ -100,7 +100,7 @@ TEST(HeaderDecode, RefusesWhatContradictsTheFileSize) {
       {"index length: expected 8 + 20 x 1, got 0 (offset 32)",
        [](Header& h) { h.index_length = 0, h.index_offset = 0; }},
       {"index length: expected 8 + 20 x 18446744073709551615, got 28 (offset 32)",
-       [](Header& h) { h.n_molecules = kMost; }},
+       [](Header& h) { h.n_molecules = kMax; }},
       // 20 x this wraps to 20.
       {"index length: expected 8 + 20 x 4611686018427387905, got 28 (offset 32)",
        [](Header& h) { h.n_molecules = (uint64_t{1} << 62) + 1; }},

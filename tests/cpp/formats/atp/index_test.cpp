@@ -26,9 +26,9 @@ TEST(IndexEntry, AcceptsRecordsBetweenTheBounds) {
 }
 
 TEST(IndexEntry, RefusesRecordsThatReachOutside) {
-  constexpr uint64_t kMost = std::numeric_limits<uint64_t>::max();
-  const IndexEntry outside[] = {{8191, 1, 0, 0},  {8192, 809, 0, 0},        {9001, 0, 0, 0},
-                                {kMost, 1, 0, 0}, {8193, 0xFFFFFFFF, 0, 0}, {kMost - 0xFFFFFFFE, 0xFFFFFFFF, 0, 0}};
+  constexpr uint64_t kMax = std::numeric_limits<uint64_t>::max();
+  const IndexEntry outside[] = {{8191, 1, 0, 0}, {8192, 809, 0, 0},        {9001, 0, 0, 0},
+                                {kMax, 1, 0, 0}, {8193, 0xFFFFFFFF, 0, 0}, {kMax - 0xFFFFFFFE, 0xFFFFFFFF, 0, 0}};
   for (const IndexEntry& entry : outside) {
     EXPECT_EQ(test::corrupt([&] { entry.validate(8192, 9000); }),
               cat("index entry: expected a record between 8192 and 9000, got ", entry.stored_bytes, " bytes at ",

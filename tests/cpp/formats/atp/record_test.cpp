@@ -45,10 +45,10 @@ TEST(Record, NoAtomsAndNoSections) {
 }
 
 TEST(Record, LeastBytesAreThoseOfGeometryAlone) {
-  EXPECT_EQ(decoder_for({}).least_bytes(0), record(0).size());
-  EXPECT_EQ(decoder_for({}).least_bytes(5), record(5).size());
-  EXPECT_EQ(decoder_for({}, 7).least_bytes(5), record<double>(5).size());
-  EXPECT_EQ(decoder_for({}, 7).least_bytes(0xFFFFFFFF), 6 + 25 * uint64_t{0xFFFFFFFF});
+  EXPECT_EQ(decoder_for({}).min_bytes(0), record(0).size());
+  EXPECT_EQ(decoder_for({}).min_bytes(5), record(5).size());
+  EXPECT_EQ(decoder_for({}, 7).min_bytes(5), record<double>(5).size());
+  EXPECT_EQ(decoder_for({}, 7).min_bytes(0xFFFFFFFF), 6 + 25 * uint64_t{0xFFFFFFFF});
 }
 
 TEST(Record, TheAtomCountMustBeThatOfTheIndex) {
