@@ -13,8 +13,21 @@ def file_exists(path: object, instead: str) -> FileExistsError:
     Args:
         path: the existing path.
         instead: what the caller can do instead.
+
+    Returns:
+        The error, to be raised.
     """
     return FileExistsError(errno.EEXIST, f"exists already: {instead}", str(path))
+
+
+def is_closed(path: object, handle: str = "writer") -> ValueError:
+    """Builds the error for the use of a handle after ``close`` or ``discard``."""
+    return ValueError(f"{path}: the {handle} is closed")
+
+
+def is_read_only(path: object, handle: str) -> ValueError:
+    """Builds the error for a change through a handle that was opened for reading."""
+    return ValueError(f'{path}: expected a {handle} opened with mode "a" or "x", got "r"')
 
 
 class AtompackError(Exception):

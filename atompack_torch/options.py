@@ -1,37 +1,152 @@
-"""Checks of arguments (choices, levels, limits, names, paths), and abbreviation of lists."""
+"""Checks of options and paths: one wording for each kind of mistake; abbreviation of lists."""
 
 from __future__ import annotations
 
+import operator
 import os
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import ClassVar
 
-from atompack_torch.errors import FieldError
+from atompack_torch.errors import FieldError, UnsupportedFormatError
 
+CODECS = ("none", "lz4", "zstd")
 MAX_METADATA_BYTES = 1 << 30
 _LONGEST_NAME = 60
+# Of one library or of several in a row: s3://bucket/key, simplecache::s3://bucket/key.
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.:-]+://")
+
+PathLike = str | os.PathLike[str]
 
 
-def check_choice(option: str, value: str, choices: tuple[str, ...]) -> None:
-    """Raises ValueError unless the value is one of the choices."""
-    if value not in choices:
-        raise ValueError(f"{option}: expected one of {', '.join(choices)}, got {value!r}")
+def check_choice(
+    option: str, value: object, choices: Sequence[object], *, optional: bool = False
+) -> None:
+    """Raises unless an option has one of its values.
+
+    Args:
+        option: name of the option.
+        value: value given by the caller.
+        choices: values that the option can have.
+        optional: accept None too.
+
+    Raises:
+        ValueError: it is none of them.
+    """
+    if value in choices or (optional and value is None):
+        return
+    known = ", ".join(map(str, choices)) + (" or None" if optional else "")
+    raise ValueError(f"{option}: expected one of {known}, got {value!r}")
+
+
+def checked_integer(option: str, value: object, minimum: int | None = None) -> int:
+    """Returns an option that is an integer, of Python or NumPy.
+
+    Args:
+        option: name of the option.
+        value: value given by the caller.
+        minimum: the smallest valid value; None: any integer is valid.
+
+    Returns:
+        The value.
+
+    Raises:
+        TypeError: it is not an integer; booleans are none.
+        ValueError: it is less than the minimum.
+    """
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{option}: expected an int, got {value!r}")
+    number = operator.index(value)
+    if minimum is not None and number < minimum:
+        raise ValueError(f"{option}: expected at least {minimum}, got {number}")
+    return number
 
 
 def check_threads(num_threads: int | None) -> None:
-    """Raises ValueError unless it is None or at least 1."""
-    if num_threads is not None and num_threads < 1:
+    """Raises unless a number of threads is None or at least 1.
+
+    Args:
+        num_threads: value given by the caller; None: chosen automatically.
+
+    Raises:
+        TypeError: it is not an integer.
+        ValueError: it is less than 1.
+    """
+    if num_threads is not None and checked_integer("num_threads", num_threads) < 1:
         raise ValueError(f"num_threads: expected a positive number or None, got {num_threads}")
 
 
-def utf8(what: str, text: Any) -> str:
+def threads_or_cores(num_threads: int | None) -> int:
+    """Returns a number of threads; for None the number of cores that this process may use."""
+    return num_threads or len(os.sched_getaffinity(0))
+
+
+def check_level(codec: str | None, level: int) -> None:
+    """Raises unless the codec supports the level; the libraries would silently clamp it.
+
+    Args:
+        codec: ``"lz4"``, ``"zstd"``; ``"none"`` and None (a file's own codec) take levels of zstd.
+        level: level given by the caller.
+
+    Raises:
+        TypeError: it is not an integer.
+        ValueError: it is out of range.
+    """
+    from atompack_torch._native import LZ4_LEVELS, ZSTD_LEVELS
+
+    low, high = LZ4_LEVELS if codec == "lz4" else ZSTD_LEVELS
+    if not low <= checked_integer("level", level) <= high:
+        known = f" for codec {codec}" if codec in ("lz4", "zstd") else ""
+        raise ValueError(f"level: expected {low} to {high}{known}, got {level}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class WriterOptions:
+    """Options that all writers have in common, checked when they are made.
+
+    Attributes:
+        mode: what becomes of a file that exists already: one of ``modes``.
+        codec: one of ``codecs``; None: the writer's default.
+        level: compression level, in the range of the codec.
+        num_threads: maximum number of compression threads; None: chosen automatically.
+
+    Raises:
+        TypeError: the level or the number of threads is not an integer.
+        ValueError: an option does not have one of its values.
+    """
+
+    modes: ClassVar[Sequence[str]] = ("x", "w", "a")
+    codecs: ClassVar[Sequence[str]] = CODECS
+
+    mode: str
+    codec: str | None
+    level: int
+    num_threads: int | None
+
+    def __post_init__(self) -> None:
+        check_choice("mode", self.mode, self.modes)
+        check_choice("codec", self.codec, self.codecs, optional=True)
+        check_level(self.codec, self.level)
+        check_threads(self.num_threads)
+
+    @property
+    def n_threads(self) -> int:
+        """The number of threads as native writers take it: 0 stands for None."""
+        return self.num_threads or 0
+
+
+def utf8(what: str, text: object) -> str:
     """Returns a string, checked to be valid in UTF-8: without lone surrogates.
 
     Args:
         what: name of the argument, for the message.
         text: the string.
+
+    Returns:
+        The string.
 
     Raises:
         TypeError: it is not a string.
@@ -49,27 +164,42 @@ def utf8(what: str, text: Any) -> str:
     return text
 
 
-def short_list(names: Iterable[Any], n: int, most: int = 10) -> str:
+def short_list(names: Iterable[object], n: int, most: int = 10) -> str:
     """Formats the first names of a list and the number of others; for ``repr``.
 
     Args:
         names: at least the first ``most`` of them.
         n: total number of names.
         most: maximum number to show.
+
+    Returns:
+        Names separated by commas.
     """
     shown = [str(name) for name in islice(names, most)]
     shown = [x if len(x) <= _LONGEST_NAME else f"{x[: _LONGEST_NAME - 3]}..." for x in shown]
     return ", ".join(shown) + (f", ... ({n:,} in all)" if n > len(shown) else "")
 
 
-def checked_path(path: Any) -> str:
-    """Returns a path as a string.
+def is_url(path: object) -> bool:
+    """True for a string with a scheme, such as ``"s3://bucket/data.atp"``."""
+    return isinstance(path, str) and _URL.match(path) is not None
+
+
+def checked_path(path: object) -> str:
+    """Returns the path of a local file as a string.
+
+    Args:
+        path: value given by the caller.
+
+    Returns:
+        The path, relative or absolute as it was given.
 
     Raises:
         TypeError: it is neither a string nor a path.
         ValueError: it is not a valid file name: it holds a NUL character or a lone surrogate.
+        UnsupportedFormatError: it is a URL.
     """
-    name = os.fspath(path)
+    name = os.fspath(path)  # type: ignore[call-overload]  # checks the type itself
     if not isinstance(name, str):
         raise TypeError(f"path: expected str or os.PathLike[str], got {type(name).__name__}")
     if "\0" in name:
@@ -80,47 +210,30 @@ def checked_path(path: Any) -> str:
         raise ValueError(
             f"path: expected characters that a file name can hold, got {name!r}"
         ) from None
+    if is_url(path):  # whose text may hold a password
+        scheme = name.partition("://")[0]
+        raise UnsupportedFormatError(
+            f"path: expected a local path, got a URL ({scheme}://...): download it first"
+        )
     return name
 
 
-def absolute_path(path: Any) -> str:
+def absolute_path(path: object) -> str:
     """Returns an absolute path as a string, valid in processes with another working directory."""
     return str(Path(checked_path(path)).absolute())
 
 
-def check_level(codec: str | None, level: int) -> None:
-    """Raises unless the codec supports the level; the libraries would silently clamp it.
+def shown_path(
+    path: PathLike | Sequence[PathLike],
+) -> Path | str | tuple[Path | str, ...]:
+    """Returns what ``path`` properties of data sets and handles show for a path.
 
     Args:
-        codec: ``"lz4"``, ``"zstd"``; ``"none"`` and None (a file's own codec) take levels of zstd.
-        level: level given by the caller.
+        path: path, URL, or list of them, as given by the caller.
 
-    Raises:
-        TypeError: it is not an integer.
-        ValueError: it is out of range.
+    Returns:
+        A ``Path`` for a local path, the unchanged string for a URL, a tuple of them for a list.
     """
-    from atompack_torch._native import LZ4_LEVELS, ZSTD_LEVELS
-
-    if isinstance(level, bool) or not hasattr(level, "__index__"):
-        raise TypeError(f"level: expected an int, got {level!r}")
-    low, high = LZ4_LEVELS if codec == "lz4" else ZSTD_LEVELS
-    if not low <= level <= high:
-        known = f" for codec {codec}" if codec in ("lz4", "zstd") else ""
-        raise ValueError(f"level: expected {low} to {high}{known}, got {level}")
-
-
-def check_limits(max_metadata_bytes: int, max_unstored_bytes: int | None) -> None:
-    """Checks limits on memory.
-
-    Raises:
-        TypeError: one is not an integer.
-        ValueError: one is negative.
-    """
-    limits = {"max_metadata_bytes": max_metadata_bytes, "max_unstored_bytes": max_unstored_bytes}
-    for name, limit in limits.items():
-        if limit is None and name == "max_unstored_bytes":
-            continue
-        if isinstance(limit, bool) or not isinstance(limit, int):
-            raise TypeError(f"{name}: expected a number of bytes, got {limit!r}")
-        if limit < 0:
-            raise ValueError(f"{name}: expected a number from 0, got {limit}")
+    if isinstance(path, (str, os.PathLike)):
+        return path if isinstance(path, str) and is_url(path) else Path(path)
+    return tuple(p if isinstance(p, str) and is_url(p) else Path(p) for p in path)

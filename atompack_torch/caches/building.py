@@ -6,7 +6,7 @@ import glob
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +29,7 @@ from atompack_torch.errors import (
     WriterLockedError,
     file_exists,
 )
-from atompack_torch.options import absolute_path
+from atompack_torch.options import absolute_path, check_choice, check_threads, threads_or_cores
 from atompack_torch.passes.sweeping import Report, reporting
 
 # A thread computes one chunk per call: enough work for a call, little memory. Derivatives of an
@@ -51,11 +51,31 @@ class Descriptor(Protocol):
     """
 
     @property
-    def compat(self) -> dict[str, Any]:
+    def compat(self) -> Mapping[str, object]:
         """Settings, by their names in the format's compatibility JSON."""
 
     def compute(self, batch: MoleculeBatch, derivatives: bool = False) -> MoleculeBatch:
         """Returns the batch with ``features``, and derivatives if requested."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildOptions:
+    """Options of ``build_cache``, which explains them."""
+
+    features: bool
+    force_derivatives: bool
+    dtype: str
+    num_threads: int | None
+    progress: bool | Report
+    resume: bool
+
+    def __post_init__(self) -> None:
+        if not (self.features or self.force_derivatives):
+            raise FieldError(
+                "build_cache: expected features, force_derivatives or both, got neither"
+            )
+        check_choice("dtype", self.dtype, ("float32", "float64"))
+        check_threads(self.num_threads)
 
 
 def build_cache(
@@ -100,19 +120,23 @@ def build_cache(
         FileExistsError: the path exists.
         WriterLockedError: another process is building this file.
         FieldError: nothing to store was requested, or the descriptor does not know an element.
+        TypeError, ValueError: an option does not have one of its values.
     """
-    if not (features or force_derivatives):
-        raise FieldError("build_cache: expected features, force_derivatives or both, got neither")
-    if dtype not in ("float32", "float64"):
-        raise ValueError(f"dtype: expected 'float32' or 'float64', got {dtype!r}")
+    options = BuildOptions(
+        features=features,
+        force_derivatives=force_derivatives,
+        dtype=dtype,
+        num_threads=num_threads,
+        progress=progress,
+        resume=resume,
+    )
     target = Path(absolute_path(path))
     if target.exists():
         raise file_exists(target, "remove it, or choose another path: caches have no append")
-    header = _header(descriptor, features, force_derivatives, dtype)
+    header = _header(descriptor, options)
     header.source_id, header.source_kind = _source_of(dataset)
-    job = _Job(dataset, descriptor, header, _fingerprint(dataset, descriptor, header), target)
-    threads = num_threads or len(os.sched_getaffinity(0))
-    job.run(threads, progress, resume)
+    fingerprint = _fingerprint(dataset, descriptor, header)
+    _Job(dataset, descriptor, header, fingerprint, target, options).run()
     return TorchCache(target)
 
 
@@ -123,18 +147,20 @@ class _Job:
     header: CacheHeader
     fingerprint: str
     target: Path
+    options: BuildOptions
 
-    def run(self, threads: int, progress: bool | Report, resume: bool) -> None:
+    def run(self) -> None:
         rank, world = _rank_and_world()
+        progress, resume = self.options.progress, self.options.resume
         parts = [self._part(k, world) for k in range(world)]
         if world == 1:
             with self._open(self.target, resume) as builder:
-                self._fill(builder, parts[0].entries, threads, progress)
+                self._fill(builder, parts[0].entries, progress)
                 builder.finish()
             return self._sweep()
         quiet = progress if rank == 0 else False
         with _all_ranks(world), self._open(parts[rank].path, resume) as builder:
-            self._fill(builder, parts[rank].entries, threads, quiet)
+            self._fill(builder, parts[rank].entries, quiet)
         with _all_ranks(world):
             if rank == 0:
                 self._join(parts)
@@ -162,10 +188,9 @@ class _Job:
         finally:
             builder.close()
 
-    def _fill(
-        self, builder: CacheBuilder, entries: range, threads: int, progress: bool | Report
-    ) -> None:
+    def _fill(self, builder: CacheBuilder, entries: range, progress: bool | Report) -> None:
         """Appends the missing ones of these entries; entries already built survive any failure."""
+        threads = threads_or_cores(self.options.num_threads)
         with reporting(progress, len(entries), "build_cache") as report:
             tell = report or (lambda n: None)
             tell(len(builder))
@@ -269,13 +294,12 @@ class _Chunks(Iterator[range]):
         return int(self._ends[n_molecules - 1]) if n_molecules else 0
 
 
-def _header(
-    descriptor: Descriptor, features: bool, force_derivatives: bool, dtype: str
-) -> CacheHeader:
-    compat = descriptor.compat
+def _header(descriptor: Descriptor, options: BuildOptions) -> CacheHeader:
+    compat: Mapping[str, Any] = descriptor.compat
     header = CacheHeader()
-    header.features, header.force_derivatives = features, force_derivatives
-    header.storage_dtype = dtype
+    header.features = options.features
+    header.force_derivatives = options.force_derivatives
+    header.storage_dtype = options.dtype
     header.n_radial, header.n_angular = compat["rad_order"] + 1, compat["ang_order"] + 1
     header.multi = compat["multi"]
     header.n_features = (header.n_radial + header.n_angular) * (2 if header.multi else 1)
@@ -284,7 +308,7 @@ def _header(
     config = {
         **{key: compat[key] for key in _CONFIG},
         "device": "cpu",
-        "dtype": dtype,
+        "dtype": options.dtype,
         "n_features": header.n_features,
     }
     config_json = canonical_json(config)
@@ -295,9 +319,9 @@ def _header(
 _CONFIG = ("ang_cutoff", "ang_order", "min_cutoff", "rad_cutoff", "rad_order", "species")
 
 
-def canonical_json(value: dict[str, Any]) -> str:
+def canonical_json(value: Mapping[str, object]) -> str:
     """Encodes settings as JSON in the form of cache files: sorted keys, no spaces, ASCII."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return json.dumps(dict(value), sort_keys=True, separators=(",", ":"))
 
 
 def _sha256(text: str) -> str:

@@ -26,6 +26,9 @@ def ordered_map(
         items: drawn on the caller's thread.
         n_threads: at least 1.
         ahead: results that are computed and not yet yielded, at least 1.
+
+    Yields:
+        Results, in the order of the items.
     """
     pending: deque[Future[Result]] = deque()
     with ThreadPoolExecutor(n_threads, initializer=work_alone) as pool:

@@ -83,15 +83,19 @@ class RowCounts(NamedTuple):
 class Recomputation:
     """Recomputes the rows of a cache file with the descriptor that it names.
 
-    Thread-safe. ``tolerance``: allowed difference, relative to the largest number of an entry or
-    to 1, whichever is larger; None: chosen by the precision of the file.
+    Thread-safe.
+
+    Args:
+        cache: the file.
+        tolerance: allowed difference, relative to the largest number of an entry or to 1, whichever
+            is larger; None: chosen by the precision of the file.
     """
 
     def __init__(self, cache: TorchCache, tolerance: float | None) -> None:
         stored = cache.descriptor
         if stored is None:
             raise AssertionError("a file with rows names its descriptor")
-        self._path = cache.path
+        self._path = str(cache.path)
         self._reader = cache._reader()
         self._descriptor = stored._of_dtype("float64")
         self._precision = _precision(cache, stored)
@@ -151,6 +155,9 @@ class Recomputation:
     def check_size(self, entry: int) -> None:
         """Checks that recomputing an entry takes no more memory than its stored rows justify.
 
+        Args:
+            entry: number of the entry.
+
         Raises:
             CorruptFileError: it stores far fewer rows than its structure has, beyond the optional
                 ones at a cutoff.
@@ -175,7 +182,13 @@ class Recomputation:
             )
 
     def compare(self, batch: MoleculeBatch) -> Iterator[Difference]:
-        """Yields the differences in a batch of one share, all floating fields in float64.
+        """Yields the differences in a batch.
+
+        Args:
+            batch: entries of one share, all floating fields in float64.
+
+        Yields:
+            Rows that differ by more than the tolerance, in order of the entries.
 
         Raises:
             FieldError: the descriptor cannot compute an entry.

@@ -14,6 +14,7 @@ from atompack_torch.datasets.torch_cache import TorchCache, TorchCacheDataset, d
 from atompack_torch.descriptors.chebyshev import ChebyshevDescriptor
 from atompack_torch.errors import CorruptFileError, FieldError, UnsupportedFormatError
 from atompack_torch.fields import DERIVATIVES
+from atompack_torch.options import check_threads
 from atompack_torch.passes.sweeping import Report
 
 
@@ -50,7 +51,9 @@ def upgrade_cache(
             express.
         CorruptFileError, OSError: the source is damaged; a file cannot be read or written.
         FileExistsError: the target exists.
+        TypeError, ValueError: an option does not have one of its values.
     """
+    check_threads(num_threads)
     cache = TorchCache(source)
     if not cache._reader().is_legacy:
         raise UnsupportedFormatError(
@@ -75,7 +78,7 @@ class _StoredRows:
     """Descriptor of a build whose derivatives are already in the batch."""
 
     def __init__(self, cache: TorchCache, features: bool) -> None:
-        self._path = cache.path
+        self._path = str(cache.path)
         descriptor = _rebuilt(cache)
         schema = TorchCacheDataset(cache).schema
         double = any(schema[name].dtype == torch.float64 for name in DERIVATIVES if name in schema)

@@ -18,6 +18,7 @@ from atompack_torch.caches.recomputation import Difference, Recomputation
 from atompack_torch.datasets.torch_cache import TorchCache, TorchCacheDataset
 from atompack_torch.errors import AtompackError, UnsupportedFormatError
 from atompack_torch.fields import DERIVATIVES
+from atompack_torch.options import check_threads, checked_integer, threads_or_cores
 from atompack_torch.passes.check_report import CheckReport
 from atompack_torch.passes.sweeping import Report, reporting
 from atompack_torch.passes.verification import Fault
@@ -77,9 +78,9 @@ class CacheVerification:
             f"faults, {self.n_differences:,} differences, {len(self.warnings):,} warnings)"
         )
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Returns the result as plain JSON values; None stands for an unbounded difference."""
-        plain = {"ok": self.ok, **asdict(self), "spoiled": self.spoiled}
+        plain: dict[str, Any] = {"ok": self.ok, **asdict(self), "spoiled": self.spoiled}
         for difference in plain["differences"]:
             if not math.isfinite(difference["largest"]):
                 difference["largest"] = None
@@ -132,9 +133,15 @@ def verify_cache(
         progress: show a bar, or a function called with the number of entries done since the last
             call.
 
+    Returns:
+        What was found, with counts of all and the first ``max_faults`` of each kind.
+
     Raises:
         OSError: the file cannot be opened.
+        TypeError, ValueError: an option does not have one of its values.
     """
+    check_threads(num_threads)
+    checked_integer("max_faults", max_faults, 0)
     result = CacheVerification(os.fspath(path))
     try:
         cache = TorchCache(path)._by_reading()
@@ -145,7 +152,7 @@ def verify_cache(
         result.faults.append(Fault(result.path, None, str(error)))
         return result
     unusual: Counter[str] = Counter()
-    threads = num_threads or len(os.sched_getaffinity(0))
+    threads = threads_or_cores(num_threads)
     with reporting(progress, len(cache), "verifying") as report:
         for found in ordered_map(examiner.examine, examiner.parts(), threads, 2 * threads):
             _add(found, result, unusual, max_faults)
@@ -200,7 +207,7 @@ class _Examiner:
     """Examines entries; thread-safe."""
 
     def __init__(self, cache: TorchCache, again: Recomputation | None) -> None:
-        self._path = cache.path
+        self._path = str(cache.path)
         self._reader = cache._reader()
         self._again = again
         self._dataset = TorchCacheDataset(cache, dtype=torch.float64, num_threads=1)

@@ -73,7 +73,7 @@ class AtlasDataset(BatchDataset[Batch]):
         if isinstance(arrays, str):
             raise TypeError(f"arrays: expected a list of names, got {arrays!r}")
         self._store = store if isinstance(store, AtlasStore) else AtlasStore(store)
-        self._view = self._store._last_flush()  # nobody else refreshes it
+        self._view = self._store.last_flush()  # nobody else refreshes it
         self._arrays = tuple(arrays)
         self._keys = [_keys(array, layout) for array in arrays]
         _check_keys([key for keys in self._keys for key in keys])
@@ -85,7 +85,7 @@ class AtlasDataset(BatchDataset[Batch]):
     def _batcher(self) -> ColumnBatcher:
         native = self._native
         if native is None:
-            native = self._native = self._view._batcher(self._arrays, *self._options)
+            native = self._native = self._view.columns.batcher(self._arrays, *self._options)
         return native
 
     def __getstate__(self) -> dict[str, Any]:
@@ -106,12 +106,11 @@ class AtlasDataset(BatchDataset[Batch]):
             FieldError: no dataset has one of the arrays any more; the data set stays as it was.
             IndexError: a dataset of a subset is gone; likewise.
         """
-        if self._store._writer is None:
-            self._store.refresh()
-        view = self._store._last_flush()
-        if view._version == self._view._version:
+        self._store.refresh()
+        view = self._store.last_flush()
+        if view.columns.version == self._view.columns.version:
             return False
-        native = view._batcher(self._arrays, *self._options)
+        native = view.columns.batcher(self._arrays, *self._options)
         needed = 0 if self._selection is None else int(max(self._selection, default=-1)) + 1
         if needed > len(view):
             raise IndexError(
@@ -139,9 +138,8 @@ class AtlasDataset(BatchDataset[Batch]):
 
         For ``BlockShuffleSampler``: datasets of one block are decompressed together.
         """
-        variable = self._view._variable(self._arrays[0])
         rows = range(len(self)) if self._selection is None else self._selection.tolist()
-        blocks = torch.tensor(self._view._reader().blocks(variable, rows), dtype=torch.int64)
+        blocks = torch.tensor(self._view.columns.blocks(self._arrays[0], rows), dtype=torch.int64)
         sizes: Tensor = torch.unique_consecutive(blocks, return_counts=True)[1]
         return sizes
 
@@ -164,7 +162,7 @@ class AtlasDataset(BatchDataset[Batch]):
             return self.batch(item)
         number = resolve_index(item, self._size(), self._selection, self._item)
         start, shape, _, dtype, num_threads = self._options
-        batcher = self._view._batcher(self._arrays, start, shape, "list", dtype, num_threads)
+        batcher = self._view.columns.batcher(self._arrays, start, shape, "list", dtype, num_threads)
         _, columns, names = batcher.collate([number], None, False)
         values = {array: column[0][0] for array, column in zip(self._arrays, columns, strict=True)}
         return values | {"name": names[0]}

@@ -7,7 +7,8 @@ import json
 import os
 import random
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -31,7 +32,7 @@ from atompack_torch.datasets._request import (
 from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.descriptors.chebyshev import ChebyshevDescriptor
 from atompack_torch.errors import FieldError, UnsupportedFormatError
-from atompack_torch.options import absolute_path
+from atompack_torch.options import absolute_path, check_choice
 from atompack_torch.passes.cache_files import attributes_of
 
 
@@ -46,13 +47,18 @@ class TorchCache:
     after that HDF5 is not used: rows come from a mapping, in any process and thread. Pickles are
     small, and open the file again: the very same file, or it is an OSError.
 
+    Args:
+        path: path of the file.
+        mode: ``"r"``: read; ``build_cache`` writes caches.
+
     Raises:
         CorruptFileError: the file contradicts the format, or itself.
         UnsupportedFormatError: a version that is not read here, or a filter (Blosc, ...).
         OSError: the file cannot be opened.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], mode: Literal["r"] = "r") -> None:
+        check_choice("mode", mode, ("r",))
         self._file = absolute_path(path)
         with formats.opening(path, "a feature cache (HDF5)", "hdf5"):
             self._native: TorchCacheReader | None = TorchCacheReader(self._file)
@@ -61,9 +67,10 @@ class TorchCache:
         self._last: tuple[tuple[str, ...], TorchCacheDataset] | None = None  # of batch()
 
     def _reader(self) -> TorchCacheReader:
-        if self._native is None:
-            self._native = TorchCacheReader(self._file, self._identity)
-        return self._native
+        native = self._native
+        if native is None:
+            native = self._native = TorchCacheReader(self._file, self._identity)
+        return native
 
     def _by_reading(self) -> TorchCache:
         """A copy that reads rows without mapping the file; see ``MoleculeDataset``.
@@ -107,9 +114,19 @@ class TorchCache:
         return len(self._reader())
 
     @property
-    def path(self) -> str:
-        """Of the file, absolute."""
-        return self._file
+    def path(self) -> Path:
+        """Absolute path of the file."""
+        return Path(self._file)
+
+    def close(self) -> None:
+        """Unmaps the file once no batch needs it; the next use opens it again."""
+        self._native = self._last = None
+
+    def __enter__(self) -> TorchCache:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
     @property
     def info(self) -> dict[str, Any]:
@@ -309,7 +326,7 @@ class TorchCacheDataset(MoleculeDataset):
         nan_is_missing: bool = False,
     ) -> None:
         self._cache = path if isinstance(path, TorchCache) else TorchCache(path)
-        self._path = self._cache.path
+        self._path = self._cache._file
         request = Request.checked(
             fields=fields,
             exclude=exclude,

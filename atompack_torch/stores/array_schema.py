@@ -13,7 +13,7 @@ from atompack_torch.batch.exact_values import check_unmasked
 from atompack_torch.batch.host_arrays import host_array
 from atompack_torch.errors import FieldError
 from atompack_torch.options import utf8
-from atompack_torch.stores.stored_values import TEXTS, extents, numbers, texts
+from atompack_torch.stores.stored_values import TEXTS, Texts, Values, extents, numbers, texts
 
 
 class ArraySchema(NamedTuple):
@@ -49,6 +49,13 @@ class ArraySchema(NamedTuple):
     ) -> tuple[list[int], list[int]]:
         """Returns the start and extents of a slice, both clamped to the array.
 
+        Args:
+            start: the first element along each axis; None: 0.
+            shape: number of elements along each axis; None: to the end.
+
+        Returns:
+            Two lists, each with one number per axis.
+
         Raises:
             FieldError: a different number of axes.
         """
@@ -60,10 +67,11 @@ class ArraySchema(NamedTuple):
         rest = [n - i for i, n in zip(first, self.shape, strict=True)]
         return first, rest if counts is None else list(map(min, counts, rest))
 
-    def loaded(self, values: Any, shape: Sequence[int]) -> Any:
+    def loaded(self, values: Any, shape: Sequence[int]) -> Values:
         """Converts data read by the native core to a tensor; strings are returned unchanged."""
         if self.dtype in TEXTS:
-            return values
+            strings: Texts = values
+            return strings
         name = "int64" if self.dtype == "timestamp_ns" else self.dtype
         dtype = getattr(torch, name)
         if len(values) == 0:  # an empty buffer cannot be viewed with wider items
@@ -71,14 +79,14 @@ class ArraySchema(NamedTuple):
         return torch.from_numpy(values).view(dtype).reshape(list(shape))
 
 
-def put(writer: Any, values: Any, start: Sequence[int] | None, *place: str) -> None:
+def put(writer: Any, place: tuple[str, ...], values: Any, start: Sequence[int] | None) -> None:
     """Writes a box of values through a native writer.
 
     Args:
         writer: an ``AtlasWriter`` or an ``ArrayFileWriter``.
+        place: names by which the writer finds the array: (dataset, array), or (array,).
         values: see ``AtlasStore.write``.
         start: first element of the box along each axis; None: 0.
-        place: name by which the writer identifies the array.
 
     Raises:
         FieldError: the dtype cannot represent the values, or the box extends beyond the array.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,7 +43,9 @@ def _short(bound: int | float | bytes | None) -> str:
     return repr(bound)
 
 
-def check_bounds(where: str, stored: Iterable[tuple[Any, Any, int, int]], *bounds: Any) -> None:
+def check_bounds(
+    where: str, stored: Iterable[tuple[Any, Any, int, int]], bounds: Sequence[Any]
+) -> None:
     """Rejects bounds that cannot be compared with the values of an array.
 
     Args:
@@ -66,7 +68,7 @@ def check_bounds(where: str, stored: Iterable[tuple[Any, Any, int, int]], *bound
                 raise FieldError(f"{where}: bound: expected {kinds[0]}, got {kinds[1]}: {bound!r}")
 
 
-def comparable(bound: Bound | None) -> Any:
+def comparable(bound: Bound | None) -> int | float | bytes | None:
     """Converts a bound to the form of statistics: strings as bytes, timestamps as nanoseconds."""
     if isinstance(bound, str):
         return utf8("min, max", bound).encode()

@@ -4,42 +4,31 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Sequence
-from typing import Any, Literal, cast
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import torch
 
-from atompack_torch import formats
-from atompack_torch._core import ColumnBatcher, scan_columns
-from atompack_torch._native import AtlasReader, AtlasWriter
-from atompack_torch.batch.indices import Indices, names_in
-from atompack_torch.errors import FieldError, file_exists
-from atompack_torch.options import (
-    MAX_METADATA_BYTES,
-    absolute_path,
-    check_choice,
-    check_level,
-    check_limits,
-    check_threads,
-    utf8,
-)
+from atompack_torch.batch.indices import Indices
+from atompack_torch.options import MAX_METADATA_BYTES, absolute_path
+from atompack_torch.stores import xarray_datasets
 from atompack_torch.stores.array_schema import ArraySchema
-from atompack_torch.stores.array_statistics import (
-    ArrayStatistics,
-    Bound,
-    check_bounds,
-    comparable,
-    may_match,
-)
-from atompack_torch.stores.atlas_changes import StoreChanges
-from atompack_torch.stores.column_scan import LAYOUTS, ColumnScan, Layout
-from atompack_torch.stores.stored_values import extents
-from atompack_torch.stores.xarray_datasets import XarrayDatasets
+from atompack_torch.stores.array_statistics import ArrayStatistics, Bound
+from atompack_torch.stores.column_scan import ColumnScan, Layout
+from atompack_torch.stores.store_changes import StoreChanges
+from atompack_torch.stores.store_columns import StoreColumns
+from atompack_torch.stores.store_handle import StoreHandle
+from atompack_torch.stores.store_names import StoreNames
+from atompack_torch.stores.store_options import MemoryLimits, StoreOptions
+from atompack_torch.stores.store_statistics import StoreStatistics
+from atompack_torch.stores.stored_values import Attribute, Values
+from atompack_torch.writers.base import FlushingWriter
 
-FORMS = ("json", "json.zst", "json.lz4", "msgpack", "msgpack.zst", "msgpack.lz4")
+if TYPE_CHECKING:
+    import xarray
 
 
-class AtlasStore(StoreChanges, XarrayDatasets):
+class AtlasStore(FlushingWriter):
     """Handle of an ATLAS store, a folder of named datasets.
 
         with AtlasStore("profiles") as store:
@@ -54,39 +43,37 @@ class AtlasStore(StoreChanges, XarrayDatasets):
     raises when it would have to read files of a later flush; ``refresh`` then moves it to that
     flush. It can be pickled and used in forked processes.
 
-    In a handle opened for writing, changes are pending until ``flush``, which makes them visible
-    atomically: after a crash at any point the store is in the state of the last flush or of this
-    one. ``datasets``, ``attrs``, ``schema`` and ``read`` include pending changes; ``scan``,
-    ``stats`` and ``select`` show the last flush. Leaving the ``with`` block flushes, unless an
-    exception is raised in it.
+    In a handle opened for writing, changes are pending until ``flush`` makes them visible
+    atomically: after a crash the store is in the state of the last flush or of this one.
+    ``datasets``, ``attrs``, ``schema`` and ``read`` include pending changes; ``scan``, ``stats``
+    and ``select`` show the last flush. Leaving the ``with`` block flushes, unless it raises.
 
     Args:
         path: the folder.
-        mode: ``"r"``: read; ``"x"``: create a new store; ``"a"``: open an existing store, or create
-            it.
-        codec: codec of blocks written from now on: ``"zstd"``, ``"lz4"``, ``"none"``; None: the
-            store's.
+        mode: ``"r"``: read; ``"x"``: create a new store; ``"a"``: open one, or create it.
+        codec: codec of new blocks: ``"none"``, ``"lz4"``, ``"zstd"``; None: the store's, or zstd.
         level: zstd level, -131072 to 22; for lz4 only its fast mode is available.
         block_bytes: chunks are compressed together in blocks of about this size. A block is always
             decoded as a whole: small blocks suit random access, large ones compress better.
         durable: ``flush`` waits for the disk, so that it survives a power failure. False: it
-            survives only the end of the process, at any point, and saves milliseconds per
-            variable.
-        metadata: format of a new store's metadata file: ``"json"`` or ``"msgpack"``, optionally
-            followed by ``".zst"`` or ``".lz4"``.
-        max_metadata_bytes: limit on the decompressed size of the metadata file, and on the footers
-            of each variable.
-        max_unstored_bytes: memory that elements without stored bytes (fill values) may take in one
-            ``read`` or, for each array, one ``scan``; None: 256 MiB, or 64 times the bytes of the
-            array's files. Read larger sparse arrays in parts (``start``, ``shape``).
+            survives only the end of the process, and saves milliseconds per variable.
+        metadata: format of new metadata: ``"json"``, ``"msgpack"``, or with ``".zst"``, ``".lz4"``.
+        max_metadata_bytes: limit on the decompressed metadata file and on footers of a variable.
+        max_unstored_bytes: memory that elements without stored bytes (fill values) may take in a
+            ``read`` or, per array, a ``scan``; None: 256 MiB, or 64 times the bytes of the array's
+            files. Read larger sparse arrays in parts (``start``, ``shape``).
+        num_threads: maximum number of compression threads; None: chosen automatically.
 
     Raises:
         FileNotFoundError: no such folder, or it has no metadata (mode ``"r"``).
-        OSError: the folder or a file cannot be opened, or the store already exists (mode ``"x"``).
+        FileExistsError: the store already exists (mode ``"x"``).
         WriterLockedError: another writer has the store open.
         CorruptFileError: the metadata contradict the format.
         UnsupportedFormatError: the version is not supported, or the path is of another format.
+        TypeError, ValueError: an option does not have one of its values.
     """
+
+    _handle: StoreHandle
 
     def __init__(
         self,
@@ -100,147 +87,70 @@ class AtlasStore(StoreChanges, XarrayDatasets):
         metadata: str = "json",
         max_metadata_bytes: int = MAX_METADATA_BYTES,
         max_unstored_bytes: int | None = None,
+        num_threads: int | None = None,
     ) -> None:
-        check_choice("mode", mode, ("r", "a", "x"))
-        if codec is not None:
-            check_choice("codec", codec, ("zstd", "lz4", "none"))
-        check_level(codec, level)
-        check_choice("metadata", metadata, FORMS)
-        if block_bytes < 1:
-            raise ValueError(f"block_bytes: expected a positive number, got {block_bytes}")
-        check_limits(max_metadata_bytes, max_unstored_bytes)
-        self._path = absolute_path(path)
-        self._mode = mode
-        self._limits = (max_metadata_bytes, max_unstored_bytes)
-        self._native: AtlasReader | None = None
-        self._version: Any = None
-        self._variables: dict[str, int] | None = None
-        self._names: list[str] | None = None
-        self._writer: AtlasWriter | None = None
+        options = StoreOptions(
+            mode=mode,
+            codec=codec,
+            level=level,
+            num_threads=num_threads,
+            block_bytes=block_bytes,
+            durable=durable,
+            limits=MemoryLimits(max_metadata_bytes, max_unstored_bytes),
+            metadata=metadata,
+        )
+        self._own(StoreHandle(absolute_path(path), mode, options.limits))
         if mode != "r":
-            form = FORMS.index(metadata)
-            try:
-                with formats.opening(self._path, "an ATLAS store", "atlas-store"):
-                    self._writer = AtlasWriter(
-                        self._path,
-                        mode == "x",
-                        codec,
-                        form,
-                        level,
-                        block_bytes,
-                        durable,
-                        *self._limits,
-                    )
-            except FileExistsError:
-                raise file_exists(self._path, "mode='a' goes on with it") from None
+            self._handle.open_writer(options)
             return
-        for text in self._reader().warnings:
+        for text in self._handle.reader().warnings:
             warnings.warn(text, stacklevel=2)
 
-    def _reader(self) -> AtlasReader:
-        # No lock, which a fork could inherit in the locked state; opening twice is harmless.
-        native = self._native
-        if native is None:
-            native = self._opened(self._version)
-            self._native, self._version = native, native.version
-        return native
+    def _own(self, handle: StoreHandle) -> None:
+        names = StoreNames(handle)
+        self._handle = handle
+        self._names = names
+        self._changes = StoreChanges(handle)
+        self._statistics = StoreStatistics(handle, names)
+        self.columns = StoreColumns(handle, names)
 
-    def _opened(self, version: Any) -> AtlasReader:
-        with formats.opening(self._path, "an ATLAS store (a folder)", "atlas-store"):
-            native = AtlasReader(self._path, version, self._limits[0])
-            formats.check_store(self._path)
-        return native
+    def __getstate__(self) -> dict[str, object]:
+        return self._handle.state()
 
-    def _last_flush(self) -> AtlasStore:
-        """Opens a separate read handle at the last flush that this handle shows."""
-        native = self._reader()
+    def __setstate__(self, state: dict[str, object]) -> None:
+        self._own(StoreHandle.of_state(state))
+
+    def last_flush(self) -> AtlasStore:
+        """Returns another handle, for reading, that keeps showing what ``scan`` shows now."""
         view = AtlasStore.__new__(AtlasStore)
-        state = {"_path": self._path, "_version": native.version, "_mode": "r"}
-        view.__setstate__(state | {"_limits": self._limits})
-        view._native = native
+        view._own(self._handle.at_last_flush())
         return view
-
-    def _handle(self) -> AtlasReader | AtlasWriter:
-        """Native handle that shows the current state, pending changes of a writer included."""
-        return self._reader() if self._writer is None else self._writer
-
-    def __getstate__(self) -> dict[str, Any]:
-        if self._mode != "r":
-            raise TypeError("a store that is open for writing cannot be pickled")
-        kept = ("_path", "_version", "_mode", "_limits")
-        return {name: getattr(self, name) for name in kept}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._native = self._variables = self._names = self._writer = None
-
-    @property
-    def path(self) -> str:
-        """Path of the folder."""
-        return self._path
 
     @property
     def datasets(self) -> list[str]:
         """Names of the datasets, in stored order."""
-        return list(self._dataset_names())
-
-    def _flushed_names(self) -> list[str]:
-        """Names of the flushed datasets, in the order of the reader's numbering."""
-        return self._dataset_names() if self._writer is None else self._reader().dataset_names()
-
-    def _dataset_names(self) -> list[str]:
-        if self._names is None:
-            self._names = self._handle().dataset_names()
-        return self._names
+        return list(self._names.datasets())
 
     @property
     def arrays(self) -> list[str]:
         """Names of the arrays of all datasets, sorted."""
-        return sorted(self._variable_numbers())
+        return sorted(self._names.arrays())
 
     def arrays_of(self, dataset: str) -> list[str]:
-        """Names of the arrays of one dataset, in stored order.
+        """Names of the arrays of one dataset, in stored order; FieldError if it does not exist."""
+        return self._names.arrays_of(dataset)
 
-        Raises:
-            FieldError: no such dataset.
-        """
-        handle = self._handle()
-        names = handle.variable_names()
-        return [str(names[i]) for i in handle.variables_of(self._number(dataset))]
+    def attrs(self, dataset: str) -> dict[str, Attribute]:
+        """Attributes of a dataset, timestamps in nanoseconds; FieldError if it does not exist."""
+        return self._handle.current().attributes(self._names.dataset_number(dataset))
 
-    def _variable_numbers(self) -> dict[str, int]:
-        if self._variables is None:
-            used = self._handle().variable_names()
-            self._variables = {name: i for i, name in enumerate(used) if name is not None}
-        return self._variables
-
-    def _stored_variable(self, array: str) -> int:
-        """Returns the reader's number for a flushed array."""
-        if self._writer is None:
-            return self._variable(array)
-        try:
-            return self._reader().variable_names().index(array)
-        except ValueError:
-            raise FieldError(f"{self._path}: no dataset has an array {array!r}") from None
-
-    def _variable(self, array: str) -> int:
-        try:
-            return self._variable_numbers()[array]
-        except KeyError:
-            raise FieldError(f"{self._path}: no dataset has an array {array!r}") from None
-
-    def _number(self, dataset: str) -> int:
-        return self._numbers(self._handle(), [dataset])[0]
-
-    def attrs(self, dataset: str) -> dict[str, Any]:
-        """Attributes of a dataset: bool, int, float, str or ``numpy.datetime64`` in nanoseconds.
-
-        Raises:
-            FieldError: no such dataset.
-        """
-        return self._handle().attributes(self._number(dataset))
-
-    def schema(self, array: str, dataset: str | None = None) -> Any:
+    @overload
+    def schema(self, array: str, dataset: None = None) -> dict[str, ArraySchema]: ...
+    @overload
+    def schema(self, array: str, dataset: str) -> ArraySchema: ...
+    def schema(
+        self, array: str, dataset: str | None = None
+    ) -> ArraySchema | dict[str, ArraySchema]:
         """Storage layout of an array.
 
         Args:
@@ -254,19 +164,8 @@ class AtlasStore(StoreChanges, XarrayDatasets):
             FieldError: no such array or dataset.
             CorruptFileError: the array's file contradicts itself or the metadata.
         """
-        variable = self._variable(array)
-        if dataset is not None:
-            return self._schema_of(variable, array, dataset)
-        present = set(self._handle().datasets_with(variable))
-        names = self._dataset_names()
-        numbers = self._numbers(self._handle(), names)
-        having = (name for name, i in zip(names, numbers, strict=True) if i in present)
-        return {name: self._schema_of(variable, array, name) for name in having}
-
-    def _schema_of(self, variable: int, array: str, dataset: str) -> ArraySchema:
-        if self._writer is not None:
-            return ArraySchema.of(self._definition(dataset, array))
-        return ArraySchema.of(self._reader().array(variable, self._number(dataset)))
+        columns = self.columns
+        return columns.schemas(array) if dataset is None else columns.schema(array, dataset)
 
     def read(
         self,
@@ -274,7 +173,7 @@ class AtlasStore(StoreChanges, XarrayDatasets):
         array: str,
         start: Sequence[int] | None = None,
         shape: Sequence[int] | None = None,
-    ) -> Any:
+    ) -> Values:
         """Reads one array of one dataset, or a slice of it.
 
         Args:
@@ -288,19 +187,10 @@ class AtlasStore(StoreChanges, XarrayDatasets):
             as ``str`` or ``bytes`` in lists nested once per axis.
 
         Raises:
-            FieldError: no such dataset or array, a different number of axes, or
-                ``max_unstored_bytes`` is exceeded.
+            FieldError: no such dataset or array, other axes, or beyond ``max_unstored_bytes``.
             CorruptFileError: the file is damaged.
         """
-        if self._writer is not None:
-            schema = ArraySchema.of(self._definition(dataset, array))
-            first, counts = schema.box(start, shape)
-            return schema.loaded(self._writer.read(dataset, array, first, counts), counts)
-        scan = self.scan(array, [dataset], start, shape, layout="list")
-        assert isinstance(scan.values, list)
-        if not bool(scan.mask[0]):
-            raise FieldError(f"{self._path}: dataset {dataset!r} has no array {array!r}")
-        return scan.values[0]
+        return self.columns.read(dataset, array, start, shape)
 
     def scan(
         self,
@@ -328,6 +218,9 @@ class AtlasStore(StoreChanges, XarrayDatasets):
                 dtypes that can represent all of them.
             num_threads: maximum number of threads; None: as many as torch uses.
 
+        Returns:
+            Values of the D datasets, with their mask and names.
+
         Raises:
             FieldError: no such array or dataset, shapes or dtypes differ where the layout joins
                 them, a different number of axes, or a cast that loses range.
@@ -335,10 +228,8 @@ class AtlasStore(StoreChanges, XarrayDatasets):
             TypeError: ``datasets`` is neither names nor integers nor a mask.
             CorruptFileError: a file is damaged.
         """
-        scans = self.scan_many(
-            [array], datasets, start, shape, layout, dtype, num_threads=num_threads
-        )
-        return scans[array]
+        options = (start, shape, layout, dtype, num_threads)
+        return self.columns.scan([array], datasets, *options)[array]
 
     def scan_many(
         self,
@@ -352,60 +243,14 @@ class AtlasStore(StoreChanges, XarrayDatasets):
         num_threads: int | None = None,
     ) -> dict[str, ColumnScan]:
         """Runs ``scan`` for several arrays at once; all tensors share one allocation."""
-        named = None if datasets is None else names_in(datasets)
-        options = self._scan_options(start, shape, layout, dtype, num_threads)
-        variables = [self._stored_variable(array) for array in arrays]
-        rows = cast(Indices | None, datasets if named is None else None)
-        try:
-            made = scan_columns(self._reader(), variables, rows, named, **options)
-        except TypeError:  # a name that is no string, or not representable in UTF-8
-            for name in named or ():
-                utf8(f"{self._path}: dataset", name)
-            raise
-        _, columns, names = made
-        return {
-            array: ColumnScan(values, offsets, mask, names)
-            for array, (values, offsets, mask) in zip(arrays, columns, strict=True)
-        }
-
-    def _batcher(self, arrays: Sequence[str], *options: Any) -> ColumnBatcher:
-        variables = [self._stored_variable(array) for array in arrays]
-        return ColumnBatcher(self._reader(), variables, **self._scan_options(*options))
-
-    def _scan_options(
-        self,
-        start: Sequence[int] | None,
-        shape: Sequence[int] | None,
-        layout: str,
-        dtype: torch.dtype | None,
-        num_threads: int | None,
-    ) -> dict[str, Any]:
-        """Options of a scan in the form that the native core takes."""
-        if layout not in LAYOUTS:
-            raise ValueError(f"layout: expected one of {', '.join(LAYOUTS)}, got {layout!r}")
-        check_threads(num_threads)
-        return {
-            "start": extents("start", start),
-            "count": extents("shape", shape),
-            "layout": layout,
-            "dtype": None if dtype is None else str(dtype).removeprefix("torch."),
-            "max_threads": num_threads or 0,
-            "max_unstored_bytes": self._limits[1],
-        }
+        return self.columns.scan(arrays, datasets, start, shape, layout, dtype, num_threads)
 
     def stats(self, array: str) -> dict[str, ArrayStatistics]:
         """Stored statistics of an array, by dataset; no data is read.
 
-        Datasets whose array was never written are left out.
-
-        Raises:
-            FieldError: no such array.
+        Datasets whose array was never written are left out; FieldError if there is no such array.
         """
-        variable = self._stored_variable(array)
-        stored = self._reader().statistics(variable)
-        names = self._flushed_names()
-        present = (names[i] for i in self._reader().datasets_with(variable))
-        return {name: ArrayStatistics(*stored[name]) for name in present if name in stored}
+        return self._statistics.of_array(array)
 
     def select(
         self,
@@ -430,29 +275,126 @@ class AtlasStore(StoreChanges, XarrayDatasets):
             FieldError: no such array, or a numeric bound for an array of strings or the reverse.
             TypeError: a bound is neither a number nor a string nor a ``datetime64``.
         """
-        variable = self._stored_variable(array)
-        stored = self._reader().statistics(variable)
-        names = self._flushed_names()
-        least, most = comparable(min), comparable(max)
-        check_bounds(f"{self._path}: array {array!r}", stored.values(), least, most)
-        return [
-            names[i]
-            for i in self._reader().datasets_with(variable)
-            if may_match(stored.get(names[i]), least, most)
-        ]
+        return self._statistics.select(array, min, max)
+
+    def create_dataset(self, name: str) -> None:
+        """Adds a dataset without arrays; FieldError if it exists, or cannot have this name."""
+        self._changes.create_dataset(name)
+
+    def define_array(
+        self,
+        dataset: str,
+        array: str,
+        dtype: Any,
+        shape: Sequence[int],
+        dimension_names: Sequence[str] | None = None,
+        chunk_shape: Sequence[int] | None = None,
+        fill_value: Any = None,
+    ) -> None:
+        """Adds an array to a dataset; its elements are the fill value until they are written.
+
+        Args:
+            dataset: name of the dataset.
+            array: name of the array; names that the original library would lose are refused.
+            dtype: a dtype, NumPy's name of one, ``"timestamp_ns"``, ``"string"``, ``"binary"``.
+            shape: extents, () for a scalar.
+            dimension_names: one per axis; None: ``dim0``, ``dim1`` and so on.
+            chunk_shape: extents of the chunks the array is stored in; None: the whole array.
+            fill_value: value of missing elements; None: 0. It is never used for strings.
+
+        Raises:
+            FieldError: the dataset has the array already, or a value here cannot be stored.
+            ValueError: arrays cannot have this dtype.
+        """
+        layout = (dtype, shape, dimension_names, chunk_shape, fill_value)
+        self._changes.define_array(dataset, array, *layout)
+
+    def write(
+        self, dataset: str, array: str, values: Any, start: Sequence[int] | None = None
+    ) -> None:
+        """Writes a box of elements; chunks that it covers only partly are read and merged.
+
+        Args:
+            dataset: name of the dataset.
+            array: name of the array.
+            values: tensor, array or (lists of) numbers, strings or bytes, in the array's rank.
+            start: first element of the box along each axis; None: 0.
+
+        Raises:
+            FieldError: no such array, or the box or the values do not fit.
+        """
+        self._changes.write(dataset, array, values, start)
+
+    def set_attr(self, dataset: str, key: str, value: Any) -> None:
+        """Sets an attribute of a dataset.
+
+        Args:
+            dataset: name of the dataset.
+            key: name of the attribute.
+            value: bool, int (64 bits), float, str or ``numpy.datetime64``.
+
+        Raises:
+            FieldError: the value would not survive a round trip: a non-finite float (in JSON
+                metadata), a string that parses as a timestamp, an integer of more than 64 bits.
+            TypeError: the value is of another type.
+        """
+        self._changes.set_attr(dataset, key, value)
+
+    def delete_array(self, dataset: str, array: str) -> None:
+        """Removes an array from a dataset; the next ``compact`` reclaims its space."""
+        self._changes.delete_array(dataset, array)
+
+    def delete_dataset(self, name: str) -> None:
+        """Removes a dataset and its arrays."""
+        self._changes.delete_dataset(name)
 
     def refresh(self) -> bool:
         """Moves to the latest flush; True if there was a newer one."""
-        native = self._opened(None)
-        if is_news := native.version != self._version:
-            self._native, self._version = native, native.version
-            self._variables = self._names = None
-        return bool(is_news)
+        return self._handle.refresh()
+
+    def to_xarray(self, dataset: str, arrays: Sequence[str] | None = None) -> xarray.Dataset:
+        """Reads one dataset completely into an xarray dataset; needs the extra ``xarray``.
+
+        Coordinates, dimensions, attributes of variables and ``_FillValue`` are restored as
+        ``from_xarray`` or atlas-python stored them.
+
+        Args:
+            dataset: name of the dataset.
+            arrays: names of the arrays to read; None: all.
+
+        Returns:
+            The dataset, in memory.
+
+        Raises:
+            FieldError: no such dataset or array, or the dimensions of arrays are inconsistent.
+        """
+        return xarray_datasets.read(self, dataset, arrays)
+
+    def from_xarray(
+        self,
+        name: str,
+        dataset: xarray.Dataset,
+        *,
+        chunks: Mapping[str, Sequence[int]] | None = None,
+        fill_value: Any = None,
+    ) -> None:
+        """Adds an xarray dataset the way atlas-python does; needs the extra ``xarray``.
+
+        Args:
+            name: name of the new dataset.
+            dataset: numbers, timestamps and strings; dask chunks are written one by one.
+            chunks: chunk shapes by variable; default: those of dask, or of the file it came from.
+            fill_value: value of missing elements: one for all numeric variables, or a dict by
+                variable; default: the attribute ``_FillValue``, else NaN, NaT and ``""``.
+
+        Raises:
+            FieldError: names, dtypes or attributes cannot be stored, or the dataset exists.
+        """
+        xarray_datasets.add(self, name, dataset, chunks, fill_value)
 
     def __len__(self) -> int:
-        return len(self._handle())
+        return len(self._handle.current())
 
     def __repr__(self) -> str:
-        if self._writer is None and self._native is None:
-            return f"AtlasStore({self._path!r}, not open)"
-        return f"AtlasStore({self._path!r}, {len(self)} datasets)"
+        content = f"{len(self)} datasets" if self._handle.is_open else "not open"
+        return f"AtlasStore({self._handle.path!r}, {content})"

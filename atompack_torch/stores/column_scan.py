@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from atompack_torch.options import short_list
+from atompack_torch.stores.stored_values import Values
 
 Layout = Literal["stacked", "jagged", "list"]
 LAYOUTS = ("stacked", "jagged", "list")
@@ -32,7 +33,7 @@ class ColumnScan:
         datasets: names of the datasets.
     """
 
-    values: Tensor | list[Any]
+    values: Tensor | Sequence[Values | None]
     offsets: Tensor | None
     mask: Tensor
     datasets: Sequence[str]
@@ -56,7 +57,10 @@ class ColumnScan:
         )
 
     def nested(self) -> Tensor:
-        """The jagged values as a ``torch.nested`` tensor of layout ``torch.jagged``; no copy.
+        """Views jagged values as a ``torch.nested`` tensor of layout ``torch.jagged``.
+
+        Returns:
+            (D, lengths, *rest), sharing the memory of ``values``.
 
         Raises:
             ValueError: the layout is not ``"jagged"``, or the values are strings.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from torch import Tensor
@@ -22,9 +22,22 @@ NUMERIC = (
 TEXTS = ("string", "binary")
 DTYPES = (*NUMERIC, *TEXTS)
 
+# Strings or binary values of an array, in lists nested once per axis.
+Texts: TypeAlias = str | bytes | list["Texts"]
+# Content of an array: numbers, or strings.
+Values = Tensor | Texts
+# Value of an attribute of a dataset.
+Attribute = bool | int | float | str | np.datetime64
+
 
 def checked_dtype(dtype: Any) -> str:
-    """Returns the name of an element type given by name or as a NumPy or torch dtype.
+    """Returns the name of an element type.
+
+    Args:
+        dtype: its name, or a dtype of NumPy or torch.
+
+    Returns:
+        One of ``DTYPES``.
 
     Raises:
         ValueError: arrays cannot have this dtype.
@@ -40,7 +53,14 @@ def checked_dtype(dtype: Any) -> str:
 
 
 def checked_fill(dtype: str, fill: Any) -> int | float | str | None:
-    """Converts a fill value to the type in which an array of this dtype stores it.
+    """Converts a fill value to the type in which an array stores it.
+
+    Args:
+        dtype: one of ``DTYPES``.
+        fill: the fill value; None: none is stored.
+
+    Returns:
+        The fill value.
 
     Raises:
         FieldError: it is not a value of the dtype.
@@ -65,6 +85,16 @@ def definition(
 ) -> tuple[str, list[int], list[str] | None, list[int] | None, int | float | str | None]:
     """Builds the definition of an array in the form that the native core takes.
 
+    Args:
+        dtype: dtype of the elements; see ``AtlasStore.define_array``, also for the others.
+        shape: extents.
+        dimension_names: one per axis, or None.
+        chunk_shape: extents of the chunks, or None.
+        fill_value: value of missing elements, or None.
+
+    Returns:
+        The arguments, checked, in the same order.
+
     Raises:
         ValueError: arrays cannot have this dtype.
         FieldError: the fill value is not a value of it, or there is not one name per axis.
@@ -86,6 +116,13 @@ def definition(
 
 def extents(name: str, given: Sequence[int] | None) -> list[int] | None:
     """Converts extents to the form that the native core takes.
+
+    Args:
+        name: name of the argument, for messages.
+        given: extents, or None.
+
+    Returns:
+        A list of ``int``, or None.
 
     Raises:
         TypeError: one is not an integer.
@@ -114,6 +151,9 @@ def numbers(dtype: str, values: Any) -> np.ndarray[Any, Any]:
             float32 as long as a finite number stays finite); timestamps are ``datetime64`` of any
             unit, or integers in nanoseconds. Masked values are not allowed.
 
+    Returns:
+        The values in the shape in which they were given.
+
     Raises:
         FieldError: a value does not fit, or is of another type.
     """
@@ -126,7 +166,7 @@ def numbers(dtype: str, values: Any) -> np.ndarray[Any, Any]:
         with np.errstate(over="ignore"):
             moments = given.astype("datetime64[ns]")
         if not np.array_equal(moments.astype(given.dtype), given, equal_nan=True):
-            raise FieldError("values: expected moments that nanoseconds hold exactly")
+            raise FieldError("values: expected timestamps that nanoseconds hold exactly")
         given = moments.view(np.int64)
     kinds = "iuf" if target.kind == "f" else "iu"
     if given.dtype.kind not in kinds:
@@ -140,6 +180,9 @@ def texts(dtype: str, values: Any) -> tuple[list[bytes], tuple[int, ...]]:
     Args:
         dtype: ``"string"`` or ``"binary"``.
         values: ``str`` (or ``bytes``), lists of them nested once per axis, or a NumPy array.
+
+    Returns:
+        The encoded values, and the shape.
 
     Raises:
         FieldError: a value is of another type, or lists differ in length.
@@ -174,8 +217,14 @@ def _encoded(dtype: str, value: str | bytes) -> bytes:
     raise FieldError(f"values: expected {dtype}, got {type(value).__name__}")
 
 
-def attribute(value: Any) -> Any:
+def attribute(value: Any) -> bool | int | float | str | tuple[str, int]:
     """Converts an attribute to the form that the native core takes.
+
+    Args:
+        value: bool, int, float, str or ``numpy.datetime64``.
+
+    Returns:
+        The value; ``("ns", nanoseconds)`` for a timestamp.
 
     Raises:
         TypeError: the value is of a type that attributes cannot have.

@@ -7,67 +7,72 @@ import json
 import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
 
 from atompack_torch.errors import FieldError
+from atompack_torch.stores.array_schema import ArraySchema
+from atompack_torch.stores.stored_values import Attribute, Values
 from atompack_torch.stores.xarray_attributes import COORDS, FILL, flattened, parted
 
 if TYPE_CHECKING:
     import xarray
-
-    from atompack_torch.stores.atlas_store import AtlasStore
 
 _NOT_A_TIME = np.iinfo(np.int64).min
 _NUMBERS = {np.dtype(f"{kind}{size}") for kind in "iu" for size in (1, 2, 4, 8)}
 _NUMBERS |= {np.dtype("f4"), np.dtype("f8")}
 
 
-class XarrayDatasets:
-    """Mixin with the methods of a store handle that convert to and from xarray."""
+class ReadableStore(Protocol):
+    """Store whose datasets can be read; see ``AtlasStore``."""
 
-    def to_xarray(self, dataset: str, arrays: Sequence[str] | None = None) -> xarray.Dataset:
-        """Reads one dataset completely into an xarray dataset; needs the extra ``xarray``.
+    @property
+    def path(self) -> Path:
+        """Path of the store."""
 
-        Coordinates, dimensions, attributes of variables and ``_FillValue`` are restored as
-        ``from_xarray`` or atlas-python stored them.
+    def arrays_of(self, dataset: str) -> list[str]:
+        """Names of the arrays of a dataset."""
 
-        Args:
-            dataset: name of the dataset.
-            arrays: names of the arrays to read; None: all.
+    def attrs(self, dataset: str) -> dict[str, Attribute]:
+        """Attributes of a dataset."""
 
-        Raises:
-            FieldError: no such dataset or array, or the dimensions of arrays are inconsistent.
-        """
-        return _read(cast("AtlasStore", self), dataset, arrays)
+    def schema(self, array: str, dataset: str) -> ArraySchema:
+        """Storage layout of an array."""
 
-    def from_xarray(
+    def read(self, dataset: str, array: str) -> Values:
+        """Content of an array."""
+
+
+class WritableStore(Protocol):
+    """Store to which datasets can be added; see ``AtlasStore``."""
+
+    def create_dataset(self, name: str) -> None:
+        """Adds a dataset."""
+
+    def set_attr(self, dataset: str, key: str, value: Any) -> None:
+        """Sets an attribute of a dataset."""
+
+    def define_array(
         self,
-        name: str,
-        dataset: xarray.Dataset,
-        *,
-        chunks: Mapping[str, Sequence[int]] | None = None,
-        fill_value: Any = None,
+        dataset: str,
+        array: str,
+        dtype: Any,
+        shape: Sequence[int],
+        dimension_names: Sequence[str] | None,
+        chunk_shape: Sequence[int] | None,
+        fill_value: Any,
     ) -> None:
-        """Adds an xarray dataset the way atlas-python does; needs the extra ``xarray``.
+        """Adds an array to a dataset."""
 
-        Args:
-            name: name of the new dataset.
-            dataset: numbers, timestamps and strings; dask chunks are written one by one.
-            chunks: chunk shapes by variable; default: those of dask, or of the file it came from.
-            fill_value: value of missing elements: one for all numeric variables, or a dict by
-                variable; default: the attribute ``_FillValue``, else NaN, NaT and ``""``.
-
-        Raises:
-            FieldError: names, dtypes or attributes cannot be stored, or the dataset exists
-                already.
-        """
-        _add(cast("AtlasStore", self), name, dataset, chunks, fill_value)
+    def write(self, dataset: str, array: str, values: Any, start: Sequence[int]) -> None:
+        """Writes a box of elements."""
 
 
-def _read(store: AtlasStore, dataset: str, arrays: Sequence[str] | None) -> xarray.Dataset:
+def read(store: ReadableStore, dataset: str, arrays: Sequence[str] | None) -> xarray.Dataset:
+    """Reads a dataset of a store; see ``AtlasStore.to_xarray``."""
     import xarray
 
     names = store.arrays_of(dataset) if arrays is None else list(arrays)
@@ -85,7 +90,7 @@ def _read(store: AtlasStore, dataset: str, arrays: Sequence[str] | None) -> xarr
 
 
 def _variable(
-    store: AtlasStore, dataset: str, name: str, attributes: dict[str, Any]
+    store: ReadableStore, dataset: str, name: str, attributes: dict[str, Any]
 ) -> xarray.Variable:
     import xarray
 
@@ -120,13 +125,14 @@ def _usual_fill(dtype: str) -> Any:
     return {"timestamp_ns": _NOT_A_TIME, "string": ""}.get(dtype)
 
 
-def _add(
-    store: AtlasStore,
+def add(
+    store: WritableStore,
     name: str,
     dataset: xarray.Dataset,
     chunks: Mapping[str, Sequence[int]] | None,
     fill_value: Any,
 ) -> None:
+    """Adds a dataset to a store; see ``AtlasStore.from_xarray``."""
     if missing := set(chunks or {}) - set(map(str, dataset.variables)):
         raise FieldError(f"chunks: the dataset has no variable {', '.join(sorted(missing))}")
     plans = [_plan(str(key), dataset.variables[key], fill_value) for key in _ordered(dataset)]
@@ -166,7 +172,7 @@ def _dtype_of(name: str, dtype: np.dtype[Any]) -> str:
 
 
 def _write(
-    store: AtlasStore,
+    store: WritableStore,
     name: str,
     dataset: xarray.Dataset,
     key: str,

@@ -12,14 +12,13 @@ from atompack_torch import _native, formats
 from atompack_torch.batch.conversions import from_ase
 from atompack_torch.batch.molecule import Molecule
 from atompack_torch.batch.molecule_batch import MoleculeBatch
-from atompack_torch.errors import CorruptFileError, file_exists
-from atompack_torch.options import check_level, checked_path
+from atompack_torch.errors import CorruptFileError, file_exists, is_closed
+from atompack_torch.options import WriterOptions, checked_path
 from atompack_torch.writers import columns
 from atompack_torch.writers.base import WriterBase
 from atompack_torch.writers.columns import Columns
 
 Codec = Literal["none", "lz4", "zstd"]
-CODECS = ("none", "lz4", "zstd")
 
 
 class AtpWriter(WriterBase):
@@ -55,13 +54,15 @@ class AtpWriter(WriterBase):
         mode: ``"x"``: create a new file immediately; ``"w"``: create a new file that replaces the
             old one at the first commit (readers of the old one keep it); ``"a"``: append to an
             existing file, or create it.
+        num_threads: maximum number of threads that compress and write; None: one per core, at most
+            16. Without compression one is always enough.
 
     Raises:
         FileExistsError: ``mode="x"`` and the path exists; with ``mode="w"``, raised by the first
             commit if a file was created there after the writer was opened.
         WriterLockedError: another writer has the file open.
         FieldError: the codec differs from that of the file being appended to.
-        ValueError: the codec does not support the level.
+        TypeError, ValueError: an option does not have one of its values.
         CorruptFileError: the file being appended to is damaged.
     """
 
@@ -72,16 +73,13 @@ class AtpWriter(WriterBase):
         codec: Codec | None = None,
         level: int = 3,
         mode: Literal["x", "w", "a"] = "x",
+        num_threads: int | None = None,
     ) -> None:
-        if codec is not None and codec not in CODECS:
-            raise ValueError(f"codec: expected one of {', '.join(CODECS)} or None, got {codec!r}")
-        if mode not in ("x", "w", "a"):
-            raise ValueError(f"mode: expected x, w or a, got {mode!r}")
-        check_level(codec, level)
+        options = WriterOptions(mode=mode, codec=codec, level=level, num_threads=num_threads)
         self._path = os.path.realpath(checked_path(path))
         try:
             with formats.opening(self._path):
-                self._native = _native.AtpWriter(self._path, mode, codec, level)
+                self._native = _native.AtpWriter(self._path, mode, codec, level, options.n_threads)
         except FileExistsError:
             raise file_exists(self._path, "mode='a' appends to it, mode='w' replaces it") from None
 
@@ -102,7 +100,7 @@ class AtpWriter(WriterBase):
         """
         self._write([*_runs(molecules)])
 
-    def write_arrays(
+    def write_arrays(  # noqa: D417  labels are explained above the arguments
         self,
         *,
         positions: Any,
@@ -114,15 +112,16 @@ class AtpWriter(WriterBase):
     ) -> None:
         """Appends B molecules given as arrays or tensors, N atoms in all.
 
+        Labels are further keywords: ``energy`` (B,), ``forces`` and ``velocities`` (B, n, 3),
+        ``charges`` (B, n), ``cell`` and ``stress`` (B, 3, 3), ``pbc`` (B, 3), ``name`` (list of B
+        ``str``); per atom (N, ...) with ``n_atoms``. None means absent.
+
         Args:
             positions: (B, n, 3), or (N, 3) with ``n_atoms``; float32 or float64.
             atomic_numbers: (B, n), (n,) for all, or (N,) with ``n_atoms``; integers 0 to 255.
             n_atoms: (B,) integers, required if molecules differ in size.
             properties: key → (B, ...) array, or a list of ``str``.
             atom_properties: key → (B, n, ...), or (N, ...) with ``n_atoms``.
-            labels: ``energy`` (B,), ``forces`` and ``velocities`` (B, n, 3), ``charges`` (B, n),
-                ``cell`` and ``stress`` (B, 3, 3), ``pbc`` (B, 3), ``name`` (list of B ``str``); per
-                atom (N, ...) with ``n_atoms``. None means absent.
 
         Raises:
             FieldError, OSError: as for ``write``.
@@ -133,7 +132,7 @@ class AtpWriter(WriterBase):
         self.write_columns(given)
 
     def write_columns(self, run: Columns) -> None:
-        """Appends molecules given as columns."""
+        """Appends molecules given as columns; otherwise as ``write``."""
         self._write([columns.stored(run)])
 
     def _write(self, runs: list[columns.StoredRun]) -> None:
@@ -162,7 +161,7 @@ class AtpWriter(WriterBase):
 
     def _opened(self) -> _native.AtpWriter:
         if not self._native.is_open:
-            raise ValueError(f"{self._path}: the writer is closed")
+            raise is_closed(self._path)
         return self._native
 
     def __len__(self) -> int:
@@ -171,7 +170,7 @@ class AtpWriter(WriterBase):
 
     @property
     def path(self) -> Path:
-        """Path of the file."""
+        """Absolute path of the file, symbolic links resolved."""
         return Path(self._path)
 
     @property

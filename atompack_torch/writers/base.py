@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Protocol, TypeVar
 
 Self = TypeVar("Self", bound="WriterBase")
 
 
 class WriterBase:
     """Base of writers that either complete their output or leave none."""
+
+    @property
+    def path(self) -> Path:
+        """Absolute path of the output."""
+        raise NotImplementedError
 
     def close(self) -> None:
         """Completes the output; further calls do nothing."""
@@ -43,23 +49,80 @@ class WriterBase:
             self.discard()
 
 
-class FlushingWriter(WriterBase):
-    """Base of store handles; when open for writing, the native writer holds unflushed changes."""
-
-    _writer: Any
+class PendingChanges(Protocol):
+    """Native writer with pending changes."""
 
     def flush(self) -> None:
-        """Commits pending changes."""
-        raise NotImplementedError
+        """Makes all changes visible."""
+
+    def compact(self) -> None:
+        """Flushes, and rewrites files without replaced or deleted data."""
+
+
+class StorageHandle(Protocol):
+    """Native reader or writer of a store or an array file."""
+
+    @property
+    def path(self) -> str:
+        """Absolute path."""
+
+    @property
+    def is_writing(self) -> bool:
+        """True while it is open for writing."""
+
+    def changing(self) -> PendingChanges:
+        """Returns the native writer; ValueError if it is open for reading, or closed."""
+
+    def forget_flush(self) -> None:
+        """Forgets what was read from an older flush."""
+
+    def close(self) -> None:
+        """Closes the files and drops unflushed changes."""
+
+
+class FlushingWriter(WriterBase):
+    """Base of stores and array files, whose changes are pending until a flush."""
+
+    _handle: StorageHandle
+
+    @property
+    def path(self) -> Path:
+        """Absolute path."""
+        return Path(self._handle.path)
+
+    def flush(self) -> None:
+        """Makes all changes visible atomically and durably.
+
+        Raises:
+            OSError: a system call failed; the files are unchanged since the last flush, and the
+                call can be repeated. ``ESTALE``: a program that takes no lock, such as the
+                original library, has written to the store since it was opened; the changes
+                pending here cannot be added.
+        """
+        self._handle.changing().flush()
+        self._handle.forget_flush()
+
+    def compact(self) -> None:
+        """Flushes, and rewrites each array file without replaced or deleted data."""
+        self._handle.changing().compact()
+        self._handle.forget_flush()
 
     def close(self) -> None:
         """Closes the files, after a flush if open for writing; further calls do nothing.
 
         A store that is open for reading reopens them at the next read.
         """
-        if self._writer is not None:
+        if self._is_unfinished():
             self.flush()
         self.discard()
 
+    def discard(self) -> None:
+        """Closes the files and drops unflushed changes.
+
+        What this handle created and never flushed is removed.
+        """
+        self._handle.close()
+
     def _is_unfinished(self) -> bool:
-        return getattr(self, "_writer", None) is not None
+        handle: StorageHandle | None = getattr(self, "_handle", None)
+        return handle is not None and handle.is_writing

@@ -83,6 +83,12 @@ def _entry(value: Any) -> Any:
 def array_of(tensor: Tensor) -> Array:
     """Views a tensor as a NumPy array; bfloat16, which NumPy lacks, is widened.
 
+    Args:
+        tensor: any tensor with plain values.
+
+    Returns:
+        An array of the same shape, on the host.
+
     Raises:
         FieldError: NumPy has no equivalent type.
     """
@@ -154,10 +160,17 @@ StoredRun = tuple[Array, Array, Array, list[StoredColumn], "Array | None"]
 
 
 def stored(columns: Columns, rows: Iterable[int] | None = None) -> StoredRun:
-    """Converts columns to types of the format, for the molecules ``rows`` (None: all).
+    """Converts columns to types of the format.
 
     Types that the format lacks are widened without loss: float16 to float32, small integers and
     booleans to int32, scalars of molecules to float64 and int64.
+
+    Args:
+        columns: a run of molecules.
+        rows: indices of the molecules to be written; None: all.
+
+    Returns:
+        The run in the form that the native core takes.
 
     Raises:
         FieldError: a type has no counterpart in the format, a mask has the wrong length, or a key

@@ -6,11 +6,11 @@ import itertools
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 
+from atompack_torch._core import resolve_indices
 from atompack_torch._native import (
     ZSTD_LEVELS,
     AtpReader,
@@ -19,10 +19,10 @@ from atompack_torch._native import (
     check_same_records,
 )
 from atompack_torch.errors import FieldError, file_exists
-from atompack_torch.options import check_level, checked_path
+from atompack_torch.options import CODECS, check_choice, check_level, check_threads, checked_path
 from atompack_torch.passes.atp_files import files_of, snapshot_of
 from atompack_torch.passes.sweeping import Report, reporting
-from atompack_torch.writers.atp import CODECS, Codec
+from atompack_torch.writers.atp import Codec
 from atompack_torch.writers.columns import Array
 
 _RUN = 4096  # molecules between two progress reports
@@ -35,6 +35,7 @@ def compact(
     order: Sequence[int] | torch.Tensor | Array | None = None,
     *,
     level: int | None = None,
+    num_threads: int | None = None,
     progress: bool | Report = False,
 ) -> None:
     """Copies the newest generation of ``src`` to a new file, record by record, unchanged.
@@ -51,6 +52,7 @@ def compact(
             not recompressed.
         order: (m,) indices of the molecules to keep, in their new order; None: all.
         level: compression level; None: that of the source if it has the same codec, else 3.
+        num_threads: maximum number of compression threads, as of ``AtpWriter``.
         progress: show a bar, or a function called with the number of molecules done since the last
             call; each counts twice, once when copied and once when compared.
 
@@ -60,16 +62,18 @@ def compact(
         FieldError: the sources differ in codec and ``codec`` is not given, or in the type of
             a field.
         IndexError: an index in ``order`` is out of range.
+        TypeError, ValueError: an option does not have one of its values.
         WriterLockedError: another writer has ``dst`` open.
     """
-    if codec is not None and codec not in CODECS:
-        raise ValueError(f"codec: expected one of {', '.join(CODECS)} or None, got {codec!r}")
+    check_choice("codec", codec, CODECS, optional=True)
+    check_threads(num_threads)
     files, target = files_of(src), os.path.realpath(checked_path(dst))
     in_place = [os.path.realpath(file) for file in files] == [target]
     if Path(target).exists() and not in_place:
         raise file_exists(dst, "only the source itself is replaced: choose another path")
     snapshots = [snapshot_of(file) for file in files]
-    native = AtpWriter(target, "w", *_codec_of(snapshots, codec, level))  # locks the target
+    codec_and_level = _codec_of(snapshots, codec, level)
+    native = AtpWriter(target, "w", *codec_and_level, num_threads or 0)  # locks the target
     try:
         if in_place:
             snapshots = [snapshot_of(file) for file in files]  # cannot change while locked
@@ -106,19 +110,18 @@ def _codec_of(
     return codec_name, level
 
 
-def _checked_order(order: Any, n_molecules: int) -> Array:
+def _checked_order(order: Sequence[int] | torch.Tensor | Array | None, n_molecules: int) -> Array:
     if order is None:
         return np.arange(n_molecules, dtype=np.int64)
-    numbers = np.asarray(order)
-    if numbers.dtype.kind not in "iu" and numbers.size:
-        raise TypeError(f"order: expected integers, got {numbers.dtype}")
-    outside = (numbers < -n_molecules) | (numbers >= n_molecules)
-    if outside.any():
-        raise IndexError(
-            f"order: molecule {numbers[outside][0]} is out of range for {n_molecules} molecules"
-        )
-    numbers = numbers.astype(np.int64).reshape(-1)
-    return np.where(numbers < 0, numbers + n_molecules, numbers)
+    given = np.asarray(order)
+    if given.dtype.kind not in "iu" and given.size:
+        raise TypeError(f"order: expected integers, got {given.dtype}")
+    flat = given.reshape(-1) if given.size else np.empty(0, np.int64)
+    try:
+        numbers: Array = resolve_indices(flat, n_molecules, None, "molecule").numpy()
+    except IndexError as error:
+        raise IndexError(f"order: {error}") from None
+    return numbers
 
 
 def _copy(

@@ -3,15 +3,51 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Literal
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal
 
 from atompack_torch import _core
 from atompack_torch.batch.molecule import Molecule
-from atompack_torch.errors import file_exists
-from atompack_torch.options import absolute_path, check_level
+from atompack_torch.errors import file_exists, is_closed
+from atompack_torch.options import (
+    WriterOptions,
+    absolute_path,
+    check_choice,
+    checked_integer,
+    threads_or_cores,
+)
 from atompack_torch.writers.base import WriterBase
 
-_MOST_THREADS = 8  # maximum number of compression threads
+_MOST_THREADS = 8  # maximum number of compression threads, unless more are asked for
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShardOptions(WriterOptions):
+    """Options of a ``ShardWriter``, which explains them."""
+
+    modes: ClassVar = ("x",)
+    codecs: ClassVar = ("none", "zstd")
+
+    shard_size: int
+    block_size: int
+    strategy: int
+    tensors: str
+    dictionary: float
+
+    def __post_init__(self) -> None:
+        checked_integer("shard_size", self.shard_size, 0)
+        checked_integer("block_size", self.block_size, 1)
+        check_choice("strategy", self.strategy, (0, 1, 2, 3))
+        super().__post_init__()
+        if (self.codec, self.strategy) in (("zstd", 0), ("none", 1), ("none", 3)):
+            expected = "none" if self.strategy == 0 else "zstd"
+            raise ValueError(
+                f"codec: expected {expected} for strategy {self.strategy}, got {self.codec!r}"
+            )
+        check_choice("tensors", self.tensors, ("tensor", "numpy"))
+        if not 0 <= self.dictionary <= 1:
+            raise ValueError(f"dictionary: expected a share from 0 to 1, got {self.dictionary}")
 
 
 class ShardWriter(WriterBase):
@@ -42,12 +78,15 @@ class ShardWriter(WriterBase):
         tensors: ``"tensor"`` stores tensors as such; ``"numpy"`` stores them as arrays: smaller and
             much faster to load with torch_atlas_ds, equivalent for ``ShardDataset``.
         dictionary: its size as a fraction of its training data.
-        num_threads: number of compression threads; None: all cores of this process, at most eight.
+        num_threads: maximum number of compression threads; None: one per core, at most eight.
+        mode: ``"x"``: create a new data set. Shards cannot be appended to or replaced.
+        codec: ``"zstd"``, or ``"none"``, which is another name of strategy 0; None: as ``strategy``
+            says.
 
     Raises:
         FileExistsError: ``root`` exists.
         WriterLockedError: another writer is creating it.
-        ValueError: a size, strategy or level is out of range.
+        TypeError, ValueError: an option does not have one of its values.
     """
 
     def __init__(
@@ -61,35 +100,40 @@ class ShardWriter(WriterBase):
         tensors: Literal["tensor", "numpy"] = "tensor",
         dictionary: float = 0.01,
         num_threads: int | None = None,
+        mode: Literal["x"] = "x",
+        codec: Literal["none", "zstd"] | None = None,
     ) -> None:
-        _check("shard_size", shard_size, 0)
-        _check("block_size", block_size, 1)
-        if strategy not in (0, 1, 2, 3):
-            raise ValueError(f"strategy: expected 0, 1, 2 or 3, got {strategy!r}")
-        check_level("zstd", level)
-        if tensors not in ("tensor", "numpy"):
-            raise ValueError(f"tensors: expected tensor or numpy, got {tensors!r}")
-        if not 0 <= dictionary <= 1:
-            raise ValueError(f"dictionary: expected a share from 0 to 1, got {dictionary}")
-        if num_threads is not None:
-            _check("num_threads", num_threads, 1)
-        folder = absolute_path(root)
+        options = ShardOptions(
+            mode=mode,
+            codec=codec or ("zstd" if strategy else "none"),
+            level=level,
+            num_threads=num_threads,
+            shard_size=shard_size,
+            block_size=block_size,
+            strategy=strategy,
+            tensors=tensors,
+            dictionary=dictionary,
+        )
+        self._path = absolute_path(root)
         try:
             self._native = _core.ShardFileWriter(
-                folder,
-                shard_size=shard_size,
-                block_size=block_size,
-                strategy=strategy,
-                level=level,
-                dictionary=dictionary,
-                n_threads=num_threads or min(len(os.sched_getaffinity(0)), _MOST_THREADS),
-                tensors_as_arrays=tensors == "numpy",
+                self._path,
+                shard_size=options.shard_size,
+                block_size=options.block_size,
+                strategy=0 if options.codec == "none" else options.strategy,
+                level=options.level,
+                dictionary=options.dictionary,
+                n_threads=num_threads or min(threads_or_cores(None), _MOST_THREADS),
+                tensors_as_arrays=options.tensors == "numpy",
             )
         except FileExistsError:
-            raise file_exists(folder, "shards have no append: choose another folder") from None
+            raise file_exists(self._path, "shards have no append: choose another folder") from None
 
     def write(self, example: Any) -> None:
         """Adds an example.
+
+        Args:
+            example: plain data, as listed above.
 
         Raises:
             TypeError: the example holds something other than plain data; the message names its
@@ -99,11 +143,21 @@ class ShardWriter(WriterBase):
         """
         if isinstance(example, Molecule):
             example = {name: example[name] for name in example.keys()}
-        self._native.write(example)
+        self._opened().write(example)
 
     def __len__(self) -> int:
         """Number of examples written so far."""
-        return len(self._native)
+        return len(self._opened())
+
+    def _opened(self) -> _core.ShardFileWriter:
+        if not self._native.is_open:
+            raise is_closed(self._path)
+        return self._native
+
+    @property
+    def path(self) -> Path:
+        """Absolute path of the folder."""
+        return Path(self._path)
 
     def close(self) -> None:
         """Writes the remaining examples and publishes the data set; further calls do nothing.
@@ -123,9 +177,5 @@ class ShardWriter(WriterBase):
         native = getattr(self, "_native", None)
         return native is not None and native.is_open
 
-
-def _check(name: str, number: int, least: int) -> None:
-    if isinstance(number, bool) or not isinstance(number, int):
-        raise TypeError(f"{name}: expected an int, got {type(number).__name__}")
-    if number < least:
-        raise ValueError(f"{name}: expected at least {least}, got {number}")
+    def __repr__(self) -> str:
+        return f"ShardWriter({self._path!r})"

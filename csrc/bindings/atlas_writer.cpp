@@ -112,8 +112,9 @@ py::object values_of(Type type, const Extents& count, const Read& read) {
 
 UniqueHandle<StoreWriter> open_store_writer(const Path& path, bool create, std::optional<codec::Codec> codec, int form,
                                             int level, uint64_t block_bytes, bool durable, uint64_t max_metadata_bytes,
-                                            std::optional<uint64_t> max_unstored_bytes) {
+                                            std::optional<uint64_t> max_unstored_bytes, unsigned n_threads) {
   atlas_store::WriterOptions options;
+  options.n_threads = n_threads;
   options.max_metadata_bytes = max_metadata_bytes;
   options.max_unstored_bytes = max_unstored_bytes;
   options.codec = codec;
@@ -133,7 +134,7 @@ void bind_store_writer(py::module_& module) {
   writer
       .def(py::init(unlocked(&open_store_writer)), py::arg("path"), py::arg("create"), py::arg("codec"),
            py::arg("form"), py::arg("level"), py::arg("block_bytes"), py::arg("durable"), py::arg("max_metadata_bytes"),
-           py::arg("max_unstored_bytes"))
+           py::arg("max_unstored_bytes"), py::arg("n_threads") = 0)
       .def("definition",
            [](StoreWriter& self, Name dataset, Name array) {
              return describe(self.use([&](auto& w) { return w.definition(dataset, array); }));
@@ -180,8 +181,9 @@ void bind_store_writer(py::module_& module) {
 
 UniqueHandle<FileWriter> open_file_writer(const Path& path, codec::Codec codec, int level, uint64_t block_bytes,
                                           bool durable, uint64_t max_metadata_bytes,
-                                          std::optional<uint64_t> max_unstored_bytes) {
+                                          std::optional<uint64_t> max_unstored_bytes, unsigned n_threads) {
   array_file::WriterOptions options;
+  options.n_threads = n_threads;
   options.max_metadata_bytes = max_metadata_bytes;
   options.max_unstored_bytes = max_unstored_bytes;
   options.codec = codec;
@@ -194,7 +196,8 @@ void bind_file_writer(py::module_& module) {
   using Name = const std::string&;
   py::class_<FileWriter, UniqueHandle<FileWriter>>(module, "ArrayFileWriter")
       .def(py::init(unlocked(&open_file_writer)), py::arg("path"), py::arg("codec"), py::arg("level"),
-           py::arg("block_bytes"), py::arg("durable"), py::arg("max_metadata_bytes"), py::arg("max_unstored_bytes"))
+           py::arg("block_bytes"), py::arg("durable"), py::arg("max_metadata_bytes"), py::arg("max_unstored_bytes"),
+           py::arg("n_threads") = 0)
       .def("names", [](FileWriter& self) { return self.use([](auto& w) { return w.names(); }); })
       .def("definition",
            [](FileWriter& self, Name name) { return describe(self.use([&](auto& w) { return w.definition(name); })); })

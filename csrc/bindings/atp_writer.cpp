@@ -94,9 +94,9 @@ void write(PathWriter& self, const py::list& runs) {
   without_gil([&] { self.write(all); });
 }
 
-UniqueHandle<PathWriter> open_writer(const Path& path, atp::OpenMode mode, std::optional<codec::Codec> codec,
-                                     int level) {
-  return make_unique_handle<PathWriter>(path.bytes, mode, codec, level);
+UniqueHandle<PathWriter> open_writer(const Path& path, atp::OpenMode mode, std::optional<codec::Codec> codec, int level,
+                                     unsigned n_threads) {
+  return make_unique_handle<PathWriter>(path.bytes, mode, codec, level, n_threads);
 }
 
 void copy(PathWriter& self, const atp::Reader& from, const py::array& indices) {
@@ -113,7 +113,8 @@ void check_same_records(const atp::Reader& original, const py::array& indices, c
 
 void bind_atp_writer(py::module_& module) {
   py::class_<PathWriter, UniqueHandle<PathWriter>>(module, "AtpWriter")
-      .def(py::init(unlocked(&open_writer)), py::arg("path"), py::arg("mode"), py::arg("codec"), py::arg("level"))
+      .def(py::init(unlocked(&open_writer)), py::arg("path"), py::arg("mode"), py::arg("codec"), py::arg("level"),
+           py::arg("n_threads") = 0)
       .def("write", &write, py::arg("runs"))
       .def("copy", &copy, py::arg("source"), py::arg("indices"))
       .def("commit", unlocked(&PathWriter::commit), py::arg("publish"))

@@ -45,7 +45,7 @@ def built(new_path: NewPath, n: int = N, labels: bool = True, **options: Any) ->
     dataset = apt.AtpDataset(cache_molecules.write(new_path(), n, species, labels))
     path = new_path().with_suffix(".h5")
     cache = apt.build_cache(dataset, descriptor(species), path, progress=False, **options)
-    assert cache.path == str(path)
+    assert cache.path == path
     assert len(cache) == n
     return dataset, path
 

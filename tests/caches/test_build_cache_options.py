@@ -124,7 +124,7 @@ def test_refusals(path: Path, target: Path) -> None:
     dataset = apt.AtpDataset(path)
     with pytest.raises(apt.FieldError, match="got neither"):
         apt.build_cache(dataset, descriptor(), target, features=False)
-    with pytest.raises(ValueError, match="expected 'float32' or 'float64', got 'float16'"):
+    with pytest.raises(ValueError, match="expected one of float32, float64, got 'float16'"):
         apt.build_cache(dataset, descriptor(), target, dtype="float16")  # type: ignore[arg-type]
     with pytest.raises(FileNotFoundError):
         apt.build_cache(dataset, descriptor(), target.parent / "none" / "x.h5", progress=False)
@@ -367,5 +367,5 @@ def test_paths_that_are_not_ascii(other_folder: Path) -> None:
         apt.AtpDataset(path), descriptor(), other_folder / "ü.h5", progress=False
     )
     assert cache.load_features(0) is not None
-    assert read_with_h5py(Path(cache.path)).meta["source_id"].tolist() == [b""] * 3
+    assert read_with_h5py(cache.path).meta["source_id"].tolist() == [b""] * 3
     assert np.array_equal(apt.TorchCacheDataset(cache).n_atoms, apt.AtpDataset(path).n_atoms)

@@ -80,7 +80,7 @@ def test_slices_and_single_datasets(profiles: AtlasFixture) -> None:
         assert list(single) == [*ARRAYS, "name"]
         assert_same([single[a] for a in ARRAYS], want, name)
         assert single["name"] == name
-    assert (dataset.arrays, dataset.store.path) == (tuple(ARRAYS), str(profiles.path))
+    assert (dataset.arrays, dataset.store.path) == (tuple(ARRAYS), profiles.path)
     assert repr(dataset) == f"AtlasDataset({dataset.store!r}, {', '.join(ARRAYS)})"
 
 

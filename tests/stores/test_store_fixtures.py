@@ -49,8 +49,8 @@ def test_names_and_orders(expected: AtlasFixture, store: apt.AtlasStore) -> None
     assert [store.arrays_of(d) for d in store.datasets] == [
         expected.arrays_of(d) for d in expected.datasets
     ]
-    assert store.path == str(expected.path)
-    assert repr(store) == f"AtlasStore({store.path!r}, {len(store)} datasets)"
+    assert store.path == expected.path
+    assert repr(store) == f"AtlasStore({str(store.path)!r}, {len(store)} datasets)"
 
 
 def test_values(expected: AtlasFixture, store: apt.AtlasStore) -> None:

@@ -234,3 +234,70 @@ def test_a_file_that_was_cut_while_it_was_open(path: Path, scripts: ScriptServer
     """A named error, in a process of its own, which SIGBUS would end."""
     done = scripts.run(SHRINK, path)
     assert (done.returncode, done.stdout) == (0, "refused\n"), done.stderr
+
+
+def test_last_flush(tmp_path: Path) -> None:
+    """A handle for reading that neither pending changes nor later flushes reach."""
+    with apt.AtlasStore(tmp_path / "s", "x") as store:
+        store.create_dataset("a")
+        store.flush()
+        store.create_dataset("pending")
+        view = store.last_flush()
+        assert view.datasets == ["a"]
+        assert store.datasets == ["a", "pending"]
+        store.flush()
+        assert view.datasets == ["a"]
+        assert store.last_flush().datasets == ["a", "pending"]
+        assert pickle.loads(pickle.dumps(view)).path == tmp_path / "s"
+        with pytest.raises(ValueError, match='opened with mode "a" or "x", got "r"'):
+            view.create_dataset("b")
+    assert view.refresh()
+    assert view.datasets == ["a", "pending"]
+
+
+def test_state_of_older_pickles(tmp_path: Path) -> None:
+    """As version 0.1 stored it."""
+    with apt.AtlasStore(tmp_path / "s", "x") as store:
+        store.create_dataset("a")
+    old = apt.AtlasStore.__new__(apt.AtlasStore)
+    old.__setstate__(
+        {
+            "_path": str(tmp_path / "s"),
+            "_version": None,
+            "_mode": "r",
+            "_limits": (1 << 20, None),
+        }
+    )
+    assert (old.datasets, old.path) == (["a"], tmp_path / "s")
+    assert old.__getstate__().keys() == {"_path", "_version", "_mode", "_limits"}
+
+
+def test_names_follow_changes(tmp_path: Path) -> None:
+    """They are looked up once, and again after every change, flush, refresh and close."""
+    with apt.AtlasStore(tmp_path / "s", "x") as store:
+        assert (store.datasets, store.arrays) == ([], [])
+        store.create_dataset("a")
+        store.define_array("a", "t", "float32", (2,))
+        assert (store.datasets, store.arrays, store.arrays_of("a")) == (["a"], ["t"], ["t"])
+        store.write("a", "t", np.ones(2, np.float32))
+        store.flush()
+        reader = apt.AtlasStore(tmp_path / "s")
+        assert reader.arrays == ["t"]
+        store.delete_array("a", "t")
+        assert store.arrays == []
+        with pytest.raises(apt.FieldError, match="no dataset has an array 't'"):
+            store.schema("t")
+        assert store.stats("t")["a"].row_count == 2  # of the last flush
+    assert store.datasets == ["a"]
+    assert reader.arrays == ["t"]
+    assert reader.refresh()
+    assert reader.arrays == []
+
+
+def test_discard_forgets_pending_names(tmp_path: Path) -> None:
+    apt.AtlasStore(tmp_path / "s", "x").close()
+    store = apt.AtlasStore(tmp_path / "s", "a")
+    store.create_dataset("pending")
+    assert store.datasets == ["pending"]
+    store.discard()
+    assert store.datasets == []

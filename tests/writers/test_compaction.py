@@ -201,7 +201,7 @@ def test_order(path: Path, order: Any) -> None:
 @pytest.mark.parametrize(
     ("order", "error", "message"),
     [
-        ([5], IndexError, "molecule 5 is out of range for 5 molecules"),
+        ([5], IndexError, "molecule 5 is out of range for a data set of 5"),
         ([0, -6], IndexError, "molecule -6 is out of range"),
         ([2**63], IndexError, "out of range"),
         ([2**64 - 1], IndexError, "out of range"),

@@ -226,7 +226,7 @@ def test_a_file_has_one_codec(path: Path, codec: Any) -> None:
     [
         ({"codec": "gzip"}, ValueError, "codec: expected one of none, lz4, zstd or None, got 'gz"),
         ({"codec": 2}, ValueError, "codec: expected one of"),
-        ({"mode": "r"}, ValueError, "mode: expected x, w or a, got 'r'"),
+        ({"mode": "r"}, ValueError, "mode: expected one of x, w, a, got 'r'"),
         ({"mode": None}, ValueError, "mode: expected"),
         ({"level": 2**31}, ValueError, "level: expected -131072 to 22, got 2147483648"),
         ({"level": 1.5}, TypeError, "level"),

@@ -380,3 +380,30 @@ print([int(i) for i in apt.ShardDataset(root)])
 def test_a_fork_cannot_write(scripts: ScriptServer, tmp_path: Path) -> None:
     done = scripts.run(FORK, tmp_path / "set")
     assert (done.returncode, done.stdout.strip()) == (0, "[0, 1, 2, 3, 4, 5]"), done.stderr
+
+
+def shard_bytes(root: Path, **options: Any) -> dict[str, bytes]:
+    """Content of the files of a small data set."""
+    with apt.ShardWriter(root, 10, 2, **options) as writer:
+        for i in range(40):
+            writer.write({"x": np.full(30, i)})
+    files = [path for path in root.rglob("*") if path.is_file()]
+    return {str(path.relative_to(root)): path.read_bytes() for path in files}
+
+
+def test_codec_is_another_name_of_strategies(tmp_path: Path) -> None:
+    plain = shard_bytes(tmp_path / "0", strategy=0)
+    default = shard_bytes(tmp_path / "2")
+    assert plain != default
+    assert shard_bytes(tmp_path / "none", codec="none") == plain
+    assert shard_bytes(tmp_path / "none 0", codec="none", strategy=0) == plain
+    assert shard_bytes(tmp_path / "zstd", codec="zstd") == default
+    for codec, strategy, expected in (
+        ("zstd", 0, "none"),
+        ("none", 1, "zstd"),
+        ("none", 3, "zstd"),
+    ):
+        message = f"^codec: expected {expected} for strategy {strategy}, got '{codec}'$"
+        with pytest.raises(ValueError, match=message):
+            shard_bytes(tmp_path / "wrong", codec=codec, strategy=strategy)
+    assert not (tmp_path / "wrong").exists()

@@ -2,15 +2,14 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cmath>
 #include <cstring>
 
 #include "base/error.h"
 #include "base/excerpt.h"
-#include "base/utf8.h"
 #include "formats/array_file/write/writer.h"
 #include "formats/atlas_store/flush/flush.h"
 #include "formats/atlas_store/flush/recovery.h"
+#include "formats/atlas_store/metadata/check_attribute.h"
 #include "formats/atlas_store/metadata/names.h"
 #include "io/folder.h"
 #include "io/locked_folder.h"
@@ -26,20 +25,6 @@ using array_file::Box;
 
 Schema schema_of(const ArrayDefinition& definition, codec::Codec codec) {
   return {{definition.type, {}}, definition.shape, definition.chunk_shape, definition.dimension_names, codec};
-}
-
-void check_attribute(std::string_view key, const AttributeValue& value, Form form) {
-  const auto refuse = [&](std::string_view expected, std::string_view got) {
-    throw FieldError(cat("attribute ", excerpt(key), ": expected ", expected, ", got ", got));
-  };
-  if (!is_utf8(as_bytes(key))) refuse("a key in UTF-8", "other bytes");
-  if (const auto* const real = std::get_if<double>(&value); real != nullptr && is_json(form) && !std::isfinite(*real)) {
-    refuse("a finite number, since JSON has no other", cat(*real));
-  }
-  const auto* const text = std::get_if<std::string_view>(&value);
-  if (text == nullptr) return;
-  if (!is_utf8(as_bytes(*text))) refuse("UTF-8", "other bytes");
-  if (parse_timestamp(*text)) refuse("no text that would be read as a moment", excerpt(*text));
 }
 
 bool holds_arrays(const std::string& store) {

@@ -15,9 +15,10 @@ namespace atompack::atp {
 namespace {
 
 // The caller's thread copies records meanwhile, so one thread is enough without compression.
-unsigned threads_for(codec::Codec codec) {
+unsigned threads_for(codec::Codec codec, unsigned n_threads) {
   constexpr unsigned kMax = 16;
-  return codec == codec::Codec::none ? 1 : std::clamp(std::thread::hardware_concurrency(), 1U, kMax);
+  if (codec == codec::Codec::none) return 1;
+  return n_threads > 0 ? n_threads : std::clamp(std::thread::hardware_concurrency(), 1U, kMax);
 }
 
 uint64_t slot_of(const Header& header, const io::WritableFile& file) {
@@ -60,8 +61,9 @@ std::unique_ptr<io::LockedFile> open_if_there(const std::string& path) {
 
 }  // namespace
 
-PathWriter::PathWriter(const std::string& path, OpenMode mode, std::optional<codec::Codec> codec, int level)
-    : path_(path), owner_(io::process_id()) {
+PathWriter::PathWriter(const std::string& path, OpenMode mode, std::optional<codec::Codec> codec, int level,
+                       unsigned n_threads)
+    : path_(path), owner_(io::process_id()), n_threads_(n_threads) {
   const codec::Codec fresh = codec.value_or(codec::Codec::none);
   switch (mode) {
     case OpenMode::create:
@@ -114,7 +116,7 @@ void PathWriter::append(std::optional<codec::Codec> codec, int level) {
 }
 
 void PathWriter::start(WriterState state, int level) {
-  const unsigned n_threads = threads_for(state.header.codec);
+  const unsigned n_threads = threads_for(state.header.codec, n_threads_);
   writer_ = std::make_unique<Writer>(*file_, std::move(state), level, n_threads);
 }
 

@@ -19,8 +19,10 @@ enum class OpenMode : uint8_t { create, replace, append };
 // Thread-safe: calls are serialized. In a forked child every call fails and the parent's file is not touched.
 class PathWriter {
  public:
-  // `codec` nullopt: the file's own when appending (with its level), otherwise none.
-  PathWriter(const std::string& path, OpenMode mode, std::optional<codec::Codec> codec, int level);
+  // `codec` nullopt: the file's own when appending (with its level), otherwise none. `n_threads`: maximum number of
+  // compression threads; 0: one per core, at most 16.
+  PathWriter(const std::string& path, OpenMode mode, std::optional<codec::Codec> codec, int level,
+             unsigned n_threads = 0);
   PathWriter(const PathWriter&) = delete;
   PathWriter& operator=(const PathWriter&) = delete;
   // Drops uncommitted records.
@@ -53,6 +55,7 @@ class PathWriter {
 
   const std::string path_;
   const int64_t owner_;
+  const unsigned n_threads_;
   mutable std::mutex mutex_;
   std::unique_ptr<io::LockedFile> replaced_;  // kept locked until it is replaced
   std::unique_ptr<io::LockedFile> file_;

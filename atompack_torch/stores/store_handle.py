@@ -1,0 +1,141 @@
+"""Native reader and writer of an ATLAS store."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from atompack_torch import formats
+from atompack_torch._native import AtlasReader, AtlasWriter
+from atompack_torch.errors import file_exists, is_closed, is_read_only
+from atompack_torch.stores.store_options import FORMS, MemoryLimits, StoreOptions
+
+Mode = Literal["r", "a", "x"]
+_FileVersion = tuple[int, int, int, int, int]
+# Identity of a flush: of the metadata file, and of the record of changes that are not visible yet.
+Version = tuple[_FileVersion | None, _FileVersion | None]
+
+_PICKLED = ("_path", "_mode", "_limits", "_version")
+
+
+class StoreHandle:
+    """Native reader and writer of a store; the reader is opened when it is first needed.
+
+    Args:
+        path: absolute path of the folder.
+        mode: mode in which the store was opened.
+        limits: limits on memory.
+        version: the flush that the reader shows; None: the latest one.
+    """
+
+    def __init__(
+        self, path: str, mode: Mode, limits: MemoryLimits, version: Version | None = None
+    ) -> None:
+        self.path = path
+        self.mode = mode
+        self.limits = limits
+        self.version = version
+        self.writer: AtlasWriter | None = None
+        self.n_changes = 0  # of what names and numbers may depend on
+        self._reader: AtlasReader | None = None
+
+    def open_writer(self, options: StoreOptions) -> None:
+        """Opens the store for writing.
+
+        Args:
+            options: options of the store, with mode ``"a"`` or ``"x"``.
+
+        Raises:
+            FileExistsError: mode ``"x"`` and the store exists.
+            WriterLockedError: another writer has it open.
+        """
+        try:
+            with formats.opening(self.path, "an ATLAS store", "atlas-store"):
+                self.writer = AtlasWriter(
+                    self.path,
+                    options.mode == "x",
+                    options.codec,
+                    FORMS.index(options.metadata),
+                    options.level,
+                    options.block_bytes,
+                    options.durable,
+                    *options.limits,
+                    options.n_threads,
+                )
+        except FileExistsError:
+            raise file_exists(self.path, "mode='a' goes on with it") from None
+
+    def reader(self) -> AtlasReader:
+        """Returns the native reader of the last flush that this handle shows."""
+        # No lock, which a fork could inherit in the locked state; opening twice is harmless.
+        native = self._reader
+        if native is None:
+            native = self._open_reader(self.version)
+            self._reader, self.version = native, native.version
+        return native
+
+    def _open_reader(self, version: Version | None) -> AtlasReader:
+        with formats.opening(self.path, "an ATLAS store (a folder)", "atlas-store"):
+            native = AtlasReader(self.path, version, self.limits.max_metadata_bytes)
+            formats.check_store(self.path)
+        return native
+
+    @property
+    def is_writing(self) -> bool:
+        """True while the store is open for writing."""
+        return self.writer is not None
+
+    @property
+    def is_open(self) -> bool:
+        """True if a native reader or writer is open."""
+        return self.writer is not None or self._reader is not None
+
+    def current(self) -> AtlasReader | AtlasWriter:
+        """Returns the native handle that shows pending changes too, if there can be any."""
+        return self.reader() if self.writer is None else self.writer
+
+    def changing(self) -> AtlasWriter:
+        """Returns the native writer, for a change; ValueError if open for reading, or closed."""
+        if self.writer is None:
+            raise is_read_only(self.path, "store") if self.mode == "r" else is_closed(self.path)
+        self.n_changes += 1
+        return self.writer
+
+    def at_last_flush(self) -> StoreHandle:
+        """Returns another handle, for reading, at the last flush that this one shows."""
+        native = self.reader()
+        other = StoreHandle(self.path, "r", self.limits, native.version)
+        other._reader = native
+        return other
+
+    def refresh(self) -> bool:
+        """Moves the reader to the latest flush; True if there was a newer one."""
+        native = self._open_reader(None)
+        if native.version == self.version:
+            return False
+        self._reader, self.version = native, native.version
+        self.n_changes += 1
+        return True
+
+    def forget_flush(self) -> None:
+        """Lets the next read open the latest flush."""
+        self._reader = self.version = None
+
+    def close(self) -> None:
+        """Closes the files and drops unflushed changes."""
+        writer, self.writer, self._reader = self.writer, None, None
+        if writer is not None:
+            self.n_changes += 1
+            writer.abandon()
+
+    def state(self) -> dict[str, object]:
+        """Returns what a pickle holds; TypeError if the store is open for writing."""
+        if self.mode != "r":
+            raise TypeError("a store that is open for writing cannot be pickled")
+        values = (self.path, self.mode, tuple(self.limits), self.version)
+        return dict(zip(_PICKLED, values, strict=True))
+
+    @classmethod
+    def of_state(cls, state: dict[str, Any]) -> StoreHandle:
+        """Returns a handle by what a pickle holds."""
+        path, mode, limits, version = (state[name] for name in _PICKLED)
+        return cls(path, mode, MemoryLimits(*limits), version)
