@@ -34,25 +34,19 @@ def add_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
-def files_at(paths: Sequence[str]) -> list[str]:
-    """Lists the files of all paths, including the shards in folders."""
-    from atompack_torch.passes.atp_files import files_of
-
-    return [file for path in paths for file in files_of(path)]
-
-
 def entry_of(paths: Sequence[str]) -> Entry:
     """Returns the module of the format that all paths have.
 
     Raises:
         UsageError: the paths are of several formats.
+        UnsupportedFormatError: a path has a known format that cannot be opened.
     """
-    from atompack_torch.errors import UnsupportedFormatError
     from atompack_torch.inspection.dispatch import entry_of
+    from atompack_torch.inspection.entry import SeveralFormatsError
 
     try:
         return entry_of(paths)
-    except UnsupportedFormatError as error:
+    except SeveralFormatsError as error:
         raise UsageError(str(error)) from None
 
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from atompack_torch.batch.conversions import Parts, full_stress, is_numeric, native
 from atompack_torch.conversion.ase_files import converted
+from atompack_torch.conversion.converter import Source, SourceOptions
 from atompack_torch.conversion.records import blocks
 from atompack_torch.conversion.report import Report, described
 from atompack_torch.errors import AtompackError, CorruptFileError, UnsupportedFormatError
@@ -33,6 +34,13 @@ _OF_STRUCTURE = {
     *("energy", "stress", "virials", "dipole", "polarizability", "head"),
     *("total_charge", "total_spin", "elec_temp", "weight", "config_type"),
 }
+
+
+def open_source(path: str, options: SourceOptions) -> Source:
+    """Opens a file."""
+    return Source(
+        path, lambda report: read(path, report=report), partial(count, path), is_arrays=True
+    )
 
 
 def is_mace(path: _Path) -> bool:

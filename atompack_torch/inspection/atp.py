@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -19,7 +20,14 @@ from atompack_torch._native import (
 )
 from atompack_torch.errors import AtompackError, FieldError
 from atompack_torch.fields import RESERVED, FieldId, public_names
-from atompack_torch.inspection.entry import Description, Head, Summary, WrongOptionError
+from atompack_torch.inspection.entry import (
+    Compaction,
+    CompactOptions,
+    Description,
+    Head,
+    Summary,
+    WrongOptionError,
+)
 from atompack_torch.inspection.molecules import histogram, molecule_document, molecule_text
 from atompack_torch.inspection.text import printable, table
 from atompack_torch.passes.atp_files import files_of, snapshot_of
@@ -138,6 +146,18 @@ def statistics(
     if found.max_force_molecule is not None:
         lines.append(f"longest force: {printable(_place(paths, found.max_force_molecule))}")
     return Summary(found, found.as_dict(), "\n".join([*lines, *histogram(found.sizes)]))
+
+
+def compact(paths: Sequence[str], target: str, options: CompactOptions) -> Compaction:
+    """Copies the molecules of files, and of those in folders, to one new file."""
+    from atompack_torch.datasets.atp import AtpDataset
+    from atompack_torch.writers.compaction import compact as compact_files
+
+    files = [file for path in paths for file in files_of(path)]
+    before = sum(Path(file).stat().st_size for file in files if Path(file).is_file())
+    codec, level, order, progress = options
+    compact_files(files, target, codec, order, level=level, progress=progress)
+    return Compaction(len(AtpDataset(target)), "molecules", before, Path(target).stat().st_size)
 
 
 def open_files(paths: Sequence[str], **options: Any) -> AtpDataset:

@@ -26,8 +26,10 @@ from typing import TYPE_CHECKING
 from atompack_torch.cli._output import (
     UsageError,
     add_json,
+    entry_of,
     print_json,
     shows_progress,
+    usage_errors,
 )
 from atompack_torch.cli.cache._options import add_resume, add_threads, checked_threads
 from atompack_torch.inspection.text import printable
@@ -41,7 +43,6 @@ HELP = "compute features of molecules into a new file"
 
 _LABELS = ["energy", "forces", "cell", "pbc", "name"]
 _SETTINGS = ("rad_order", "rad_cutoff", "ang_order", "ang_cutoff")
-_HDF5 = b"\x89HDF\r\n\x1a\n"
 _PATIENCE = timedelta(days=7)  # time that finished ranks wait for the others
 
 
@@ -162,29 +163,17 @@ def _cores_of_a_rank() -> int:
 
 def _source(paths: list[str], labels: list[str]) -> MoleculeDataset:
     """Opens the molecules with those of the labels that they have."""
-    from atompack_torch import TorchCacheDataset
-    from atompack_torch.inspection.atp import open_files
+    from atompack_torch.datasets._base import MoleculeDataset
 
-    caches = [path for path in paths if _is_hdf5(path)]
-    if not caches:
-        present = open_files(paths, fields=[], access="sequential").schema if labels else {}
+    path = paths[0] if len(paths) == 1 else paths
+    with usage_errors():
+        entry = entry_of(paths)
+        present = entry.open_dataset(path, {"fields": []}).schema
         found = [label for label in labels if label in present]
-        return open_files(paths, fields=found, access="sequential")
-    if len(paths) > 1:
-        raise UsageError(
-            f"expected one cache file alone, got {len(paths)} sources with {caches[0]}"
-        )
-    return TorchCacheDataset(paths[0], fields=labels)
-
-
-def _is_hdf5(path: str) -> bool:
-    from atompack_torch._native import check_regular_file
-
-    if not Path(path).is_file():
-        return False
-    check_regular_file(path)  # reading one in /proc may block
-    with Path(path).open("rb") as file:
-        return file.read(len(_HDF5)) == _HDF5
+        dataset = entry.open_dataset(path, {"fields": found})
+    if not isinstance(dataset, MoleculeDataset):
+        raise UsageError(f"{paths[0]}: expected molecules, got {type(dataset).__name__}")
+    return dataset
 
 
 def _like(options: argparse.Namespace) -> ChebyshevDescriptor:
