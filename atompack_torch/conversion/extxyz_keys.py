@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Literal, NamedTuple, Protocol
 
+from atompack_torch.conversion.keys import check_target
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import (
     ATOM_PROPERTY,
@@ -109,6 +110,7 @@ def targets_of(
 
 def _asked(path: str, place: tuple[FileLevel, str], name: str) -> Target:
     level, key = place
+    check_target(key, name)
     if name in ("cell", "pbc"):
         raise FieldError(f"{path}: {name}: expected under its own key, got {key!r}")
     if name not in BUILTINS:
