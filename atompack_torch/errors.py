@@ -18,7 +18,11 @@ def file_exists(path: object, instead: str) -> FileExistsError:
 
 
 class AtompackError(Exception):
-    """Base of all errors about data."""
+    """Base of all errors about data.
+
+    Args:
+        message: names the file, and molecule, field and offset where they are known.
+    """
 
     def __init__(self, message: str, /) -> None:
         super().__init__(message)

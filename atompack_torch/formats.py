@@ -297,6 +297,9 @@ def foreign(path: str | os.PathLike[str], expected: str, names: tuple[str, ...])
         path: the path that could not be opened.
         expected: what the caller opens, with its article.
         names: names of the formats that the caller opens.
+
+    Returns:
+        The message, or None.
     """
     found = recognize(path)
     if found is None or found.name in names:
@@ -343,7 +346,7 @@ def opening(
     Args:
         path: the path opened in the block.
         expected: what the caller opens, with its article.
-        names: names of the formats that it opens; empty: ``"atp"``.
+        *names: names of the formats that it opens; empty: ``"atp"``.
 
     Raises:
         UnsupportedFormatError: the block failed, and the path holds another format.
@@ -367,6 +370,9 @@ def opening(
 def check_store(folder: str) -> None:
     """Checks that a folder has the metadata of an ATLAS store.
 
+    Args:
+        folder: the folder.
+
     Raises:
         FileNotFoundError: none of the metadata files exists.
     """
@@ -380,6 +386,12 @@ def entry_name(path: str | os.PathLike[str]) -> str:
     """Returns the name of the module for the format of a path.
 
     Paths without a known format get the module of ``.atp``, which lists what is damaged in them.
+
+    Args:
+        path: a file or folder.
+
+    Returns:
+        The name, for ``importlib.import_module``.
 
     Raises:
         UnsupportedFormatError: the path has a known format that cannot be opened.

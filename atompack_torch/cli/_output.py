@@ -37,6 +37,12 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 def entry_of(paths: Sequence[str]) -> Entry:
     """Returns the module of the format that all paths have.
 
+    Args:
+        paths: files and folders.
+
+    Returns:
+        The module, with the functions of ``Entry``.
+
     Raises:
         UsageError: the paths are of several formats.
         UnsupportedFormatError: a path has a known format that cannot be opened.
@@ -68,6 +74,10 @@ def shows_progress(options: argparse.Namespace) -> bool:
 
 def report_check(found: Check, as_json: bool) -> int:
     """Prints the result of a check.
+
+    Args:
+        found: the result.
+        as_json: print one JSON document.
 
     Returns:
         The exit status: 1 if there is a fault.

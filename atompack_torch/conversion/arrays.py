@@ -84,6 +84,9 @@ def read_npz(
         report: receives the interpretation of names and what was left out.
         padding: atomic number of padding rows; None: there are none.
 
+    Returns:
+        Blocks of structures.
+
     Raises:
         FieldError: an array is missing, or shapes are inconsistent.
         CorruptFileError: the file is damaged.

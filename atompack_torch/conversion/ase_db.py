@@ -50,6 +50,12 @@ def open_target(path: str, options: TargetOptions) -> Writer:
 def count(path: _Path) -> int:
     """Counts the rows.
 
+    Args:
+        path: the database.
+
+    Returns:
+        The number of rows.
+
     Raises:
         CorruptFileError, ImportError, OSError: as for ``read``.
     """
@@ -67,6 +73,13 @@ def read(path: _Path, *, report: Report) -> Iterator[Columns]:
 
     Key-value pairs and data become molecule properties; an entry of ``data`` named after a scope
     (``atom_properties/KEY``) or a label, as written by ``Writer``, becomes the field so named.
+
+    Args:
+        path: the database.
+        report: receives values that columns cannot represent, and rows that cannot be read.
+
+    Returns:
+        Blocks of rows.
 
     Raises:
         CorruptFileError: a row cannot be read.

@@ -44,6 +44,9 @@ def read(
         report: receives values that columns cannot represent.
         ase_format: ASE's name of the format; None: ASE detects it.
 
+    Returns:
+        Blocks of structures.
+
     Raises:
         CorruptFileError: ASE's reader failed; it cannot continue after a fault.
         OSError: the file cannot be opened.

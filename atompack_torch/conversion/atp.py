@@ -42,6 +42,13 @@ def count(path: _Path) -> int:
 def read(path: _Path, *, report: Report) -> Iterator[Columns]:
     """Yields the molecules of a file or of a folder of shards in blocks, in order, as stored.
 
+    Args:
+        path: the file or folder.
+        report: receives molecules that cannot be read.
+
+    Yields:
+        Blocks of molecules.
+
     Raises:
         CorruptFileError: a record is damaged.
     """

@@ -328,6 +328,9 @@ class Writer(WriterBase):
     def write(self, molecules: Columns | MoleculeBatch) -> None:
         """Appends molecules.
 
+        Args:
+            molecules: columns or a batch.
+
         Raises:
             FieldError: columns differ in length, or an atomic number is not from 0 to 255.
         """

@@ -87,6 +87,15 @@ def targets_of(
 ) -> dict[tuple[FileLevel, str], Target]:
     """Returns the field of each key; ``keys``, given by the user, take precedence.
 
+    Args:
+        path: the file, for messages.
+        found: keys of the file.
+        keys: key in the file → name of a field or of a custom property, as given by the user.
+        report: receives notes about momenta.
+
+    Returns:
+        (level, key) → field.
+
     Raises:
         FieldError: two keys denote one field, or a key of the user is absent or of the wrong level.
     """
@@ -181,6 +190,9 @@ def written_key(field: FieldId, level: FileLevel, shapes: Iterable[Shape | None]
         field: the field.
         level: level of the field.
         shapes: shapes of its values, one in all or one per molecule; None for strings.
+
+    Returns:
+        The key, or None.
     """
     if field.scope == BUILTIN:
         if field.key == MOMENTA:

@@ -58,6 +58,9 @@ def open_source(
         keys: names in the file → names here.
         padding: atomic number of padding rows in arrays.
 
+    Returns:
+        The source, which the caller closes.
+
     Raises:
         FileNotFoundError: there is no such file.
         UnsupportedFormatError: a socket or a device, a pipe for a format that is not text, or a
@@ -145,6 +148,13 @@ def _molecules(path: str, dataset: Any, first: int, last: int) -> MoleculeBatch:
 
 def target_format(path: _Path, name: str | None) -> Format:
     """Returns the format of a file to write, by its suffix unless given; shards have no suffix.
+
+    Args:
+        path: the file to write.
+        name: name of the format; None: by the suffix.
+
+    Returns:
+        The format.
 
     Raises:
         ValueError: the format is unknown, or cannot be written.

@@ -67,6 +67,12 @@ class KeyMap:
     def apply(self, columns: Columns) -> Columns:
         """Renames the fields of a block.
 
+        Args:
+            columns: the block.
+
+        Returns:
+            The block with renamed fields.
+
         Raises:
             FieldError: a value does not have the shape of the label it is mapped to.
         """

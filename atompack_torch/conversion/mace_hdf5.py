@@ -55,7 +55,13 @@ def is_mace(path: _Path) -> bool:
 
 
 def count(path: _Path) -> int:
-    """Number of structures.
+    """Counts the structures.
+
+    Args:
+        path: the file.
+
+    Returns:
+        The number of structures.
 
     Raises:
         CorruptFileError: the file is damaged.
@@ -65,7 +71,7 @@ def count(path: _Path) -> int:
 
 
 def read(path: _Path, *, report: Report) -> Iterator[Columns]:
-    """Blocks of the structures, in the order in which MACE reads them.
+    """Yields the structures in blocks, in the order in which MACE reads them.
 
     Energy, forces, stress and charges become labels, in MACE's units (eV and Å); virials, dipoles,
     everything else, and weights that are neither 0 nor 1 become properties.
@@ -73,6 +79,9 @@ def read(path: _Path, *, report: Report) -> Iterator[Columns]:
     Args:
         path: the file.
         report: counts labels of weight 0, which are treated as missing.
+
+    Returns:
+        Blocks of structures.
 
     Raises:
         CorruptFileError: the file is damaged.

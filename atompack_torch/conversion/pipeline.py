@@ -84,6 +84,9 @@ def convert(
         on_error: ``"skip"`` leaves out structures that cannot be read, and counts them.
         progress: show a progress bar on stderr.
 
+    Returns:
+        Counts of what was read, written, changed and left out, with warnings.
+
     Raises:
         FileExistsError: ``mode="x"`` and ``dst`` exists.
         CorruptFileError: a structure cannot be read.

@@ -59,6 +59,13 @@ def count(path: _Path) -> int:
 def read(path: _Path, *, report: Report) -> Iterator[Columns]:
     """Yields the examples, all of them molecules, in blocks and in order.
 
+    Args:
+        path: folder of the data set.
+        report: receives examples that cannot be read.
+
+    Yields:
+        Blocks of molecules.
+
     Raises:
         CorruptFileError: a block is damaged.
         FieldError: an example is not a dict with positions and atomic numbers.

@@ -91,6 +91,12 @@ class Text:
 def is_pipe(path: str | os.PathLike[str]) -> bool:
     """True if a path is standard input or a FIFO; does not open it.
 
+    Args:
+        path: the path.
+
+    Returns:
+        True for standard input and FIFOs.
+
     Raises:
         FileNotFoundError: there is no such file.
         UnsupportedFormatError: a socket or a device.
@@ -125,6 +131,10 @@ def _pieces(stream: IO[bytes], n_bytes: int) -> Iterator[bytes]:
 
 class _Resumed:
     """Stream whose first bytes have already been read.
+
+    Args:
+        stream: the stream.
+        head: the bytes that were read from it.
 
     Attributes:
         n_bytes: number of bytes returned so far.

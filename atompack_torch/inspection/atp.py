@@ -109,6 +109,14 @@ def describe(
 def head(paths: Sequence[str], n: int, fields: Sequence[str] | None = None) -> Head:
     """Reads the first molecules.
 
+    Args:
+        paths: files and folders, as one data set.
+        n: maximum number of molecules.
+        fields: labels to read; None: all.
+
+    Returns:
+        The molecules.
+
     Raises:
         WrongOptionError: a label that no file has.
     """
@@ -138,6 +146,9 @@ def statistics(
         options: ``cutoff``, and options of ``AtpDataset``.
         progress: show a bar, or a function called with the number of molecules done since the last
             call.
+
+    Returns:
+        ``Statistics``, with a histogram of sizes in the text.
     """
     of_dataset = {"access": "sequential", **options}
     cutoff = of_dataset.pop("cutoff", None)
@@ -162,6 +173,13 @@ def compact(paths: Sequence[str], target: str, options: CompactOptions) -> Compa
 
 def open_files(paths: Sequence[str], **options: Any) -> AtpDataset:
     """Opens files, and those in folders, as one data set.
+
+    Args:
+        paths: files and folders.
+        **options: options of ``AtpDataset``.
+
+    Returns:
+        The data set.
 
     Raises:
         WrongOptionError: no file has a label named in an option.
@@ -210,6 +228,15 @@ def describe_file(path: str) -> dict[str, Any]:
 
 def count_labels(source: MoleculeSource, full: bool, progress: bool | Report) -> Labels:
     """Counts labels in all records, or in a sample of a large data set.
+
+    Args:
+        source: the molecules.
+        full: read all records, however many there are.
+        progress: show a bar, or a function called with the number of records done since the last
+            call.
+
+    Returns:
+        The counts.
 
     Raises:
         CorruptFileError: a record is damaged.

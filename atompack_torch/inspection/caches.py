@@ -28,6 +28,13 @@ if TYPE_CHECKING:
 def open_dataset(path: Any, options: Mapping[str, Any]) -> TorchCacheDataset:
     """Opens the molecules of a cache file.
 
+    Args:
+        path: the file, or a list of one.
+        options: options of ``TorchCacheDataset``.
+
+    Returns:
+        The data set.
+
     Raises:
         TypeError: several files.
     """
@@ -72,6 +79,15 @@ def head(paths: Sequence[str], n: int, fields: Sequence[str] | None = None) -> H
 def verify(paths: Sequence[str], max_faults: int, progress: bool | Report) -> CacheVerification:
     """Reads one file with all checks, and recomputes its rows.
 
+    Args:
+        paths: one file.
+        max_faults: maximum number of faults to list.
+        progress: show a bar, or a function called with the number of entries done since the last
+            call.
+
+    Returns:
+        The faults and differences.
+
     Raises:
         TypeError: several files.
     """
@@ -88,6 +104,15 @@ def statistics(
     paths: Sequence[str], options: Mapping[str, Any], progress: bool | Report
 ) -> Summary:
     """Gathers statistics of every molecule of one file.
+
+    Args:
+        paths: one file.
+        options: ``cutoff``, and options of ``TorchCacheDataset``.
+        progress: show a bar, or a function called with the number of molecules done since the last
+            call.
+
+    Returns:
+        ``Statistics``, with a histogram of sizes in the text.
 
     Raises:
         TypeError: several files.

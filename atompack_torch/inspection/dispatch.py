@@ -68,7 +68,7 @@ def open(  # noqa: A001
     return dataset
 
 
-def info(path: Paths, *, full: bool = False) -> dict[str, Any]:
+def info(path: Paths, *, full: bool = False) -> dict[str, object]:
     """Describes the data at a path: counts, types, use of space.
 
     Args:
@@ -92,7 +92,7 @@ def info(path: Paths, *, full: bool = False) -> dict[str, Any]:
     return {**document, "errors": list(described.errors)}
 
 
-def head(path: Paths, n: int = 5) -> list[Molecule | Any]:
+def head(path: Paths, n: int = 5) -> list[Molecule] | list[object]:
     """Reads the first items at a path.
 
     Args:
@@ -145,7 +145,7 @@ def verify(
 
 def statistics(
     path: Paths, *, progress: bool | Report = False, **options: Any
-) -> Statistics | list[dict[str, Any]]:
+) -> Statistics | list[dict[str, object]]:
     """Gathers statistics of the data at a path.
 
     Args:
@@ -164,7 +164,7 @@ def statistics(
         FieldError: no file has a requested label.
     """
     paths = _listed(path)
-    found: Statistics | list[dict[str, Any]] = (
+    found: Statistics | list[dict[str, object]] = (
         entry_of(paths).statistics(paths, options, progress).value
     )
     return found
@@ -213,6 +213,14 @@ def compact(
 def compact_paths(paths: Sequence[str], target: str, options: CompactOptions) -> Compaction:
     """Compacts paths of one format.
 
+    Args:
+        paths: the sources.
+        target: the new file.
+        options: see ``compact``.
+
+    Returns:
+        Counts and sizes.
+
     Raises:
         UnsupportedFormatError: the format cannot be compacted.
     """
@@ -237,6 +245,12 @@ def _listed(path: Paths) -> list[str]:
 
 def entry_of(paths: Sequence[str]) -> Entry:
     """Returns the module of the format that all paths have.
+
+    Args:
+        paths: files and folders.
+
+    Returns:
+        The module, with the functions of ``Entry``.
 
     Raises:
         SeveralFormatsError: the paths are of several formats.

@@ -53,7 +53,7 @@ class Check(Protocol):
     def ok(self) -> bool:
         """True if there is no fault."""
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Returns the result as plain JSON values."""
 
     def report(self) -> CheckReport:

@@ -114,12 +114,20 @@ class StoreVerification:
         """True if every array could be read."""
         return self.n_faults == 0
 
-    def as_dict(self) -> dict[str, Any]:
-        """Returns the result as plain JSON values."""
+    def as_dict(self) -> dict[str, object]:
+        """Converts the result to plain values, for JSON.
+
+        Returns:
+            Name of the attribute → value.
+        """
         return asdict(self)
 
     def report(self) -> CheckReport:
-        """Returns the result in readable form."""
+        """Formats the result.
+
+        Returns:
+            The faults and warnings, and a summary in one line.
+        """
         counts = f"{self.n_datasets:,} datasets, {self.n_arrays:,} arrays"
         faults = {"faults": (self.faults, self.n_faults)}
         return CheckReport(faults, [], f"{counts}: {self.n_faults:,} faults")
@@ -127,6 +135,15 @@ class StoreVerification:
 
 def verify(paths: Sequence[str], max_faults: int, progress: bool | Report) -> StoreVerification:
     """Reads every array of every dataset.
+
+    Args:
+        paths: stores and array files.
+        max_faults: maximum number of faults to list.
+        progress: show a bar, or a function called with the number of datasets done since the last
+            call.
+
+    Returns:
+        The faults.
 
     Raises:
         OSError: a store cannot be opened.
@@ -209,6 +226,14 @@ def _total(array: str, found: list[ArrayStatistics]) -> dict[str, Any]:
 
 def compact(paths: Sequence[str], target: str, options: CompactOptions) -> Compaction:
     """Compacts one store or array file in place.
+
+    Args:
+        paths: the store or array file.
+        target: the same path.
+        options: only ``progress`` may be given, and has no effect.
+
+    Returns:
+        Counts and sizes.
 
     Raises:
         ValueError: the target is another path, or an option is given.
