@@ -87,15 +87,8 @@ def _is_pickle(head: bytes) -> bool:
 
 
 def _compression(name: str, title: str, magic: bytes, suffix: str) -> Format:
-    return Format(
-        name,
-        title,
-        ((0, magic),),
-        source="ase",
-        is_compression=True,
-        suffixes=(suffix,),
-        converter=_ASE,
-    )
+    known = Format(name, title, ((0, magic),), source="ase", suffixes=(suffix,), converter=_ASE)
+    return known._replace(is_compression=True)
 
 
 _ATP, _STORES = "atompack_torch.inspection.atp", "atompack_torch.inspection.stores"
@@ -191,12 +184,7 @@ FORMATS = [
         converter=f"{_CONVERSION}.extxyz",
     ),
     Format(
-        "json",
-        "a JSON file",
-        matches=_is_json,
-        source="ase",
-        suffixes=(".json",),
-        converter=_ASE,
+        "json", "a JSON file", matches=_is_json, source="ase", suffixes=(".json",), converter=_ASE
     ),
     Format(
         "atlas-store", "an ATLAS store", holds=STORE_METADATA, opens="AtlasStore", entry=_STORES
@@ -286,8 +274,7 @@ def detect(path: str | os.PathLike[str]) -> Format | None:
         return found or named
     if found.is_compression:
         return named if named.is_stream else found
-    is_certain = found.matches is None or named.magics or named.ends
-    return found if is_certain else named
+    return found if found.matches is None or named.magics or named.ends else named
 
 
 def foreign(path: str | os.PathLike[str], expected: str, names: tuple[str, ...]) -> str | None:

@@ -19,21 +19,6 @@ class UsageError(Exception):
     """Incompatible options, or a missing package."""
 
 
-def add_paths(parser: argparse.ArgumentParser) -> None:
-    """Adds the argument for the files to inspect."""
-    parser.add_argument(
-        "path",
-        nargs="+",
-        metavar="PATH",
-        help="an .atp file or a folder of them, Atlas shards, an ATLAS store, an .af file",
-    )
-
-
-def add_json(parser: argparse.ArgumentParser) -> None:
-    """Adds the option for machine-readable output."""
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
-
-
 def entry_of(paths: Sequence[str]) -> Entry:
     """Returns the module of the format that all paths have.
 

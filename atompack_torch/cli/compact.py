@@ -14,7 +14,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from atompack_torch.cli._output import UsageError, add_json, print_json, shows_progress
+from atompack_torch.cli._options import add_codec, add_json, add_source_and_target
+from atompack_torch.cli._output import UsageError, print_json, shows_progress
 from atompack_torch.errors import AtompackError
 from atompack_torch.inspection.text import printable
 
@@ -24,23 +25,16 @@ HELP = "rewrite files without dead space, or with another codec"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of the command."""
-    parser.add_argument(
-        "source",
-        nargs="+",
-        metavar="SOURCE",
-        help="an .atp file, a folder of them, an ATLAS store, an .af file",
+    add_source_and_target(
+        parser,
+        "an .atp file, a folder of them, an ATLAS store, an .af file",
+        "the new file, or SOURCE itself",
     )
-    parser.add_argument("target", metavar="TARGET", help="the new file, or SOURCE itself")
-    parser.add_argument(
-        "--codec", choices=("none", "lz4", "zstd"), help="(default: that of the source)"
-    )
-    parser.add_argument(
-        "--level", type=int, help="of the codec (default: that of the source, or 3)"
-    )
+    add_codec(parser, "that of the source", "that of the source, or 3", None)
     parser.add_argument(
         "--order",
         metavar="FILE",
-        help="text file with the numbers of the molecules to keep, in their new order",
+        help="text file with the indices of the molecules to keep, in their new order",
     )
     add_json(parser)
 
@@ -50,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
     from atompack_torch.inspection.dispatch import compact_paths
     from atompack_torch.inspection.entry import CompactOptions
 
-    order = None if options.order is None else numbers_in(options.order)
+    order = None if options.order is None else indices_in(options.order)
     wanted = CompactOptions(options.codec, options.level, order, shows_progress(options))
     try:
         found = compact_paths(options.source, options.target, wanted)
@@ -69,9 +63,9 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def numbers_in(path: str) -> list[int]:
+def indices_in(path: str) -> list[int]:
     """Reads the integers in a text file."""
     try:
         return [int(word) for word in Path(path).read_text().split()]
     except ValueError as error:
-        raise UsageError(f"--order: expected a text file of numbers, got {path}: {error}") from None
+        raise UsageError(f"--order: expected a text file of indices, got {path}: {error}") from None

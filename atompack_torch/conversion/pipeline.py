@@ -217,8 +217,8 @@ class _Job(NamedTuple):
             *name_warnings(report.sources, self.changes),
             *(self.changes.unused(report.changed) if n else ()),
         ]
-        for caution in self.changes.unit_warnings(report.labels):
-            report.note(caution)
+        for warning in self.changes.unit_warnings(report.labels):
+            report.note(warning)
         for warning in warnings:
             report.warn(warning)
 
