@@ -78,10 +78,11 @@ cpp-test: $(DONE)/extension  ## run the tests of the C++ core
 	@grep 'tests passed' $(PACKAGE)/ctest.log
 
 .PHONY: lint
-lint: $(DONE)/torch $(DONE)/extra-ase $(DONE)/extra-lint  ## check the format and types of all sources
+lint: $(DONE)/torch $(DONE)/extra-ase $(DONE)/extra-lint  ## check the format, types and docstrings of all sources
 	@$(PY) -m ruff check
 	@$(PY) -m ruff format --check
 	@$(PY) -m mypy --strict atompack_torch
+	@$(PY) -m pydoclint.main atompack_torch
 	@.venv/bin/clang-format --dry-run --Werror $(CXX_FILES)
 
 .PHONY: bench

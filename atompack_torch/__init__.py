@@ -43,7 +43,7 @@ if TYPE_CHECKING:
         WriterLockedError,
     )
     from atompack_torch.fields import FieldSpec
-    from atompack_torch.inspection.dispatch import head, info, statistics, verify
+    from atompack_torch.inspection.dispatch import compact, head, info, statistics, verify
     from atompack_torch.inspection.dispatch import open as open  # noqa: A004
     from atompack_torch.loading.loader import Loader
     from atompack_torch.loading.samplers import (
@@ -59,7 +59,6 @@ if TYPE_CHECKING:
     from atompack_torch.stores.atlas_store import AtlasStore
     from atompack_torch.stores.column_scan import ColumnScan
     from atompack_torch.writers.atp import AtpWriter
-    from atompack_torch.writers.compaction import compact
     from atompack_torch.writers.shards import ShardWriter
 
     __version__: str
@@ -101,7 +100,7 @@ else:
         "build_cache": "caches.building",
         "collate": "batch.joining",
         "collate_identity": "datasets._collated",
-        "compact": "writers.compaction",
+        "compact": "inspection.dispatch",
         "contract_forces": "descriptors.contraction",
         "convert": "conversion.pipeline",
         "head": "inspection.dispatch",

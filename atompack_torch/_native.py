@@ -27,6 +27,9 @@ def not_built(name: str) -> str:
 def built_for() -> str:
     """Returns the torch version that the extensions were compiled for.
 
+    Returns:
+        The version, such as ``2.13.0``.
+
     Raises:
         ImportError: the extensions are not built.
     """

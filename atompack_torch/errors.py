@@ -31,7 +31,11 @@ def is_read_only(path: object, handle: str) -> ValueError:
 
 
 class AtompackError(Exception):
-    """Base of all errors about data."""
+    """Base of all errors about data.
+
+    Args:
+        message: names the file, and molecule, field and offset where they are known.
+    """
 
     def __init__(self, message: str, /) -> None:
         super().__init__(message)

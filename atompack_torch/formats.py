@@ -1,7 +1,7 @@
-"""File formats recognized by content, and messages about files of foreign formats.
+"""Registry of file formats: recognition by content, and messages about files of foreign formats.
 
-``FORMATS`` is the only table of magic bytes. This module serves error messages and the choice of a
-converter; it decodes nothing.
+``FORMATS`` is the only table of magic bytes, suffixes and modules of formats. Opening, inspection,
+conversion, compaction and the hub look formats up here; nothing here decodes them.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import NamedTuple
 from atompack_torch.errors import CorruptFileError, FieldError, UnsupportedFormatError
 
 _HEAD_BYTES = 4096
+_END_BYTES = 16
 _USER_BLOCKS = (512, 1024, 2048)  # possible offsets of HDF5 data after a user block
 # Names of the metadata of an ATLAS store; the first that exists counts.
 STORE_METADATA = tuple(
@@ -34,25 +35,38 @@ class Format(NamedTuple):
         name: short, unique name.
         title: name with its article, for messages.
         magics: (offset, bytes) pairs; a file of this format has one of them.
+        ends: last bytes of a file, for formats whose magic bytes are at the end.
         matches: for formats without magic bytes: recognizes the first bytes of a file.
-        holds: file names; a folder of this format contains one of them.
+        holds: patterns; a folder of this format contains a file that matches one of them.
         opens: name of the Python function or class that opens it; "" if there is none.
         source: name of the format for ``convert``; "" if it cannot read it, "ase" if it is read by
             ASE.
-        suffixes: suffixes by which ``convert`` recognizes the format; others need ``--from``.
+        is_target: True if ``convert`` writes it.
+        is_stream: True if ``convert`` reads it from pipes, too.
+        is_compression: True for compressed files, whose content may have any format.
+        suffixes: suffixes of its files, which count where the content does not tell the format.
+        hub_files: patterns of the files that ``hub.open`` downloads.
         entry: module of the format, with the functions of ``inspection.entry.Entry``; "" if the
-            package cannot read it.
+            package cannot open it.
+        converter: module with the functions of ``conversion.converter.Converter``; "" if ``entry``
+            has them.
     """
 
     name: str
     title: str
     magics: tuple[tuple[int, bytes], ...] = ()
+    ends: bytes = b""
     matches: Callable[[bytes], bool] | None = None
     holds: tuple[str, ...] = ()
     opens: str = ""
     source: str = ""
+    is_target: bool = False
+    is_stream: bool = False
+    is_compression: bool = False
     suffixes: tuple[str, ...] = ()
+    hub_files: tuple[str, ...] = ()
     entry: str = ""
+    converter: str = ""
 
 
 def _is_text(head: bytes) -> bool:
@@ -72,10 +86,28 @@ def _is_pickle(head: bytes) -> bool:
     return len(head) > 2 and head[0] == 0x80 and 2 <= head[1] <= 5 and head[2] < 0x99
 
 
+def _compression(name: str, title: str, magic: bytes, suffix: str) -> Format:
+    known = Format(name, title, ((0, magic),), source="ase", suffixes=(suffix,), converter=_ASE)
+    return known._replace(is_compression=True)
+
+
 _ATP, _STORES = "atompack_torch.inspection.atp", "atompack_torch.inspection.stores"
+_CONVERSION = "atompack_torch.conversion"
+_ARRAYS, _ASE = f"{_CONVERSION}.arrays", f"{_CONVERSION}.ase_files"
 
 FORMATS = [
-    Format("atp", "an .atp file", ((0, b"ATPK"),), opens="AtpDataset", source="atp", entry=_ATP),
+    Format(
+        "atp",
+        "an .atp file",
+        ((0, b"ATPK"),),
+        opens="AtpDataset",
+        source="atp",
+        is_target=True,
+        suffixes=(".atp",),
+        hub_files=("*.atp", "manifest.json"),
+        entry=_ATP,
+        converter=f"{_CONVERSION}.atp",
+    ),
     Format(
         "hdf5",
         "an HDF5 file",
@@ -84,13 +116,23 @@ FORMATS = [
         source="hdf5",
         suffixes=(".h5", ".hdf5"),
         entry="atompack_torch.inspection.caches",
+        converter=_ARRAYS,
+    ),
+    # Told from other HDF5 files by its groups, which the converter of HDF5 looks at.
+    Format(
+        "mace-hdf5",
+        "an HDF5 file of MACE",
+        source="mace-hdf5",
+        converter=f"{_CONVERSION}.mace_hdf5",
     ),
     Format(
         "sqlite",
         "an SQLite file, such as an ASE database",
         ((0, b"SQLite format 3\0"),),
         source="ase-db",
+        is_target=True,
         suffixes=(".db",),
+        converter=f"{_CONVERSION}.ase_db",
     ),
     Format(
         "lmdb",
@@ -98,6 +140,7 @@ FORMATS = [
         ((16, b"\xde\xc0\xef\xbe"),),
         source="ase-db",
         suffixes=(".aselmdb",),
+        converter=f"{_CONVERSION}.ase_db",
     ),
     Format(
         "zip",
@@ -105,23 +148,44 @@ FORMATS = [
         ((0, b"PK\x03\x04"), (0, b"PK\x05\x06")),
         source="npz",
         suffixes=(".npz",),
+        converter=_ARRAYS,
     ),
     Format("npy", "an NPY file: one array without names", ((0, b"\x93NUMPY"),)),
-    Format("ulm", "an ASE trajectory", ((0, b"- of Ulm"),), source="ase", suffixes=(".traj",)),
+    Format(
+        "ulm",
+        "an ASE trajectory",
+        ((0, b"- of Ulm"),),
+        source="ase",
+        suffixes=(".traj",),
+        converter=_ASE,
+    ),
     Format("netcdf", "a NetCDF file", tuple((0, b"CDF" + bytes([n])) for n in (1, 2, 5))),
-    Format("gzip", "a gzip file", ((0, b"\x1f\x8b"),), source="ase"),
-    Format("xz", "an xz file", ((0, b"\xfd7zXZ\0"),), source="ase"),
-    Format("bzip2", "a bzip2 file", ((0, b"BZh"),), source="ase"),
+    _compression("gzip", "a gzip file", b"\x1f\x8b", ".gz"),
+    _compression("xz", "an xz file", b"\xfd7zXZ\0", ".xz"),
+    _compression("bzip2", "a bzip2 file", b"BZh", ".bz2"),
     Format("zstd", "a zstd file", ((0, b"\x28\xb5\x2f\xfd"),)),
+    Format(
+        "array-file",
+        "an array file",
+        ends=b"ARRF",
+        opens="ArrayFile",
+        suffixes=(".af",),
+        entry=_STORES,
+    ),
     Format("pickle", "a pickle", matches=_is_pickle),
     Format(
         "extxyz",
         "an extended XYZ file",
         matches=_is_extxyz,
         source="extxyz",
+        is_target=True,
+        is_stream=True,
         suffixes=(".xyz", ".extxyz"),
+        converter=f"{_CONVERSION}.extxyz",
     ),
-    Format("json", "a JSON file", matches=_is_json, source="ase", suffixes=(".json",)),
+    Format(
+        "json", "a JSON file", matches=_is_json, source="ase", suffixes=(".json",), converter=_ASE
+    ),
     Format(
         "atlas-store", "an ATLAS store", holds=STORE_METADATA, opens="AtlasStore", entry=_STORES
     ),
@@ -130,20 +194,24 @@ FORMATS = [
         "a folder of Atlas shards",
         holds=("meta.json",),
         opens="ShardDataset",
+        source="shards",
+        is_target=True,
         entry="atompack_torch.inspection.shards",
+        converter=f"{_CONVERSION}.shards",
     ),
     Format("zarr", "a Zarr group", holds=("zarr.json", ".zgroup", ".zarray")),
-    Format("text", "a text file", matches=_is_text, source="ase"),
+    Format("databases", "a folder of .aselmdb databases", holds=("*.aselmdb",)),
+    Format(
+        "atp-folder",
+        "a folder of .atp files",
+        holds=("**/*.atp",),
+        opens="AtpDataset",
+        source="atp",
+        entry=_ATP,
+        converter=f"{_CONVERSION}.atp",
+    ),
+    Format("text", "a text file", matches=_is_text, source="ase", converter=_ASE),
 ]
-# Array files have their magic bytes at the end; folders are recognized by their contents.
-_ARRAY_FILE = Format(
-    "array-file", "an array file", opens="ArrayFile", suffixes=(".af",), entry=_STORES
-)
-_ARRAY_FILE_END = b"ARRF"
-_ATP_FOLDER = Format(
-    "atp-folder", "a folder of .atp files", opens="AtpDataset", source="atp", entry=_ATP
-)
-_DATABASES = Format("databases", "a folder of .aselmdb databases", source="ase-db")
 
 
 def recognize(path: str | os.PathLike[str]) -> Format | None:
@@ -153,28 +221,60 @@ def recognize(path: str | os.PathLike[str]) -> Format | None:
     """
     place = Path(path)
     if place.is_dir():
-        return _of_folder(place)
+        return next((known for known in FORMATS if _holds(place, known.holds)), None)
     if not place.is_file():
         return None
     with place.open("rb") as file:
         head = file.read(_HEAD_BYTES)
-        file.seek(max(0, place.stat().st_size - len(_ARRAY_FILE_END)))
-        end = file.read(len(_ARRAY_FILE_END))
+        file.seek(max(0, place.stat().st_size - _END_BYTES))
+        end = file.read(_END_BYTES)
+    return format_of_bytes(head, end)
+
+
+def _holds(folder: Path, patterns: tuple[str, ...]) -> bool:
+    return any(next(folder.glob(pattern), None) is not None for pattern in patterns)
+
+
+def format_of_bytes(head: bytes, end: bytes = b"") -> Format | None:
+    """Returns the format of a file with these first and last bytes; None if nothing matches."""
     for known in FORMATS:
         if any(head.startswith(magic, offset) for offset, magic in known.magics):
             return known
-    if end == _ARRAY_FILE_END:
-        return _ARRAY_FILE
+    for known in FORMATS:
+        if known.ends and end.endswith(known.ends):
+            return known
     return next((known for known in FORMATS if known.matches and known.matches(head)), None)
 
 
-def _of_folder(folder: Path) -> Format | None:
-    for known in FORMATS:
-        if any((folder / name).exists() for name in known.holds):
-            return known
-    if any(folder.glob("*.aselmdb")):
-        return _DATABASES
-    return _ATP_FOLDER if any(folder.rglob("*.atp")) else None
+def by_suffix(path: str | os.PathLike[str]) -> Format | None:
+    """Returns the format that the suffix of a path stands for; None if none has it.
+
+    ``x.extxyz.gz`` counts as ``x.extxyz``: a format that is read from pipes may be compressed.
+    """
+    place = Path(path)
+    known = _of_suffix(place.suffix)
+    if known is None or not known.is_compression:
+        return known
+    inner = _of_suffix(place.with_suffix("").suffix)
+    return inner if inner is not None and inner.is_stream else known
+
+
+def _of_suffix(suffix: str) -> Format | None:
+    return next((known for known in FORMATS if suffix in known.suffixes), None)
+
+
+def detect(path: str | os.PathLike[str]) -> Format | None:
+    """Returns the format of a path by its content; by its suffix where that does not tell.
+
+    Magic bytes count more than the suffix. The suffix counts more than the beginning of a text,
+    unless it stands for a format with magic bytes, which the file then lacks.
+    """
+    found, named = recognize(path), by_suffix(path)
+    if found is None or named is None:
+        return found or named
+    if found.is_compression:
+        return named if named.is_stream else found
+    return found if found.matches is None or named.magics or named.ends else named
 
 
 def foreign(path: str | os.PathLike[str], expected: str, names: tuple[str, ...]) -> str | None:
@@ -184,10 +284,17 @@ def foreign(path: str | os.PathLike[str], expected: str, names: tuple[str, ...])
         path: the path that could not be opened.
         expected: what the caller opens, with its article.
         names: names of the formats that the caller opens.
+
+    Returns:
+        The message, or None.
     """
     found = recognize(path)
     if found is None or found.name in names:
         return None
+    return _mismatch(path, expected, found)
+
+
+def _mismatch(path: str | os.PathLike[str], expected: str, found: Format) -> str:
     advice = []
     if found.opens:
         advice.append(f"{found.opens} opens it")
@@ -197,16 +304,23 @@ def foreign(path: str | os.PathLike[str], expected: str, names: tuple[str, ...])
     return f"{text}: {'; '.join(advice)}" if advice else text
 
 
+def unknown(path: str | os.PathLike[str]) -> UnsupportedFormatError:
+    """Builds the error for a path that has none of the formats that can be opened."""
+    expected = ", ".join(known.title for known in FORMATS if known.entry)
+    found = detect(path)
+    text = f"expected {expected}; got none of them"
+    if found is not None:
+        text = _mismatch(path, f"one of {expected}", found)
+    return UnsupportedFormatError(f"{os.fspath(path)}: {text}")
+
+
 def conversion(path: str | os.PathLike[str], found: Format) -> str:
     """Returns the command that converts a foreign file to ``.atp``."""
     source = Path(path)
     target = source.with_suffix(".atp")
     if target == source:
         target = source.with_name(f"{source.stem}.converted.atp")
-    kind = "" if source.suffix in found.suffixes or found.source == "ase" else found.source
-    if found.source == "ase" and source.suffix == ".atp":
-        kind = "ase"
-    option = f" --from {kind}" if kind else ""
+    option = "" if detect(path) is found else f" --from {found.source}"
     return f"atompack-torch convert {shlex.quote(str(source))} {shlex.quote(str(target))}{option}"
 
 
@@ -219,7 +333,7 @@ def opening(
     Args:
         path: the path opened in the block.
         expected: what the caller opens, with its article.
-        names: names of the formats that it opens; empty: ``"atp"``.
+        *names: names of the formats that it opens; empty: ``"atp"``.
 
     Raises:
         UnsupportedFormatError: the block failed, and the path holds another format.
@@ -243,6 +357,9 @@ def opening(
 def check_store(folder: str) -> None:
     """Checks that a folder has the metadata of an ATLAS store.
 
+    Args:
+        folder: the folder.
+
     Raises:
         FileNotFoundError: none of the metadata files exists.
     """
@@ -255,23 +372,21 @@ def check_store(folder: str) -> None:
 def entry_name(path: str | os.PathLike[str]) -> str:
     """Returns the name of the module for the format of a path.
 
-    Unknown formats, and those that can only be converted, get the module of ``.atp``, whose
-    messages name the format.
+    Paths without a known format get the module of ``.atp``, which lists what is damaged in them.
+
+    Args:
+        path: a file or folder.
+
+    Returns:
+        The name, for ``importlib.import_module``.
+
+    Raises:
+        UnsupportedFormatError: the path has a known format that cannot be opened.
     """
-    if Path(path).suffix in _ARRAY_FILE.suffixes:
-        return _ARRAY_FILE.entry
-    found = recognize(path)
-    return found.entry if found is not None and found.entry else _ATP
-
-
-def is_store(path: Path) -> bool:
-    """True for an ATLAS store or, by its suffix, an array file."""
-    return entry_name(path) == _STORES
-
-
-def is_shards(path: Path) -> bool:
-    """True if a folder holds a data set of Atlas shards, not .atp files."""
-    return (path / "meta.json").is_file()
+    found = detect(path)
+    if found is not None and not found.entry:
+        raise unknown(path)
+    return found.entry if found is not None else _ATP
 
 
 def bytes_at(path: Path, pattern: str = "*") -> int:

@@ -1,4 +1,4 @@
-"""Data sets on the Hugging Face hub: folders of ``.atp`` shards, one per split.
+"""Data sets on the Hugging Face hub: folders of ``.atp`` shards, one per split, or single files.
 
     train = apt.hub.open("some/dataset", "omat/train")
 
@@ -8,11 +8,16 @@ Needs huggingface_hub (``pip install atompack_torch[hub]``).
 from __future__ import annotations
 
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from atompack_torch.datasets.atp import AtpDataset
+from atompack_torch import formats
+from atompack_torch.inspection.dispatch import open as open_path
 
-_PATTERNS = ("*.atp", "**/*.atp", "manifest.json", "**/manifest.json")
+if TYPE_CHECKING:
+    from atompack_torch.datasets.atlas_shards import ShardDataset
+    from atompack_torch.datasets.atlas_store import AtlasDataset
+    from atompack_torch.datasets.atp import AtpDataset
+    from atompack_torch.datasets.torch_cache import TorchCacheDataset
 
 
 def open(  # noqa: A001  (as in gzip.open)
@@ -24,7 +29,7 @@ def open(  # noqa: A001  (as in gzip.open)
     token: str | bool | None = None,
     local_files_only: bool = False,
     **options: Any,
-) -> AtpDataset:
+) -> AtpDataset | TorchCacheDataset | ShardDataset | AtlasDataset:
     """Downloads files that are not in the local cache yet, and opens the data set.
 
     Without a network (``local_files_only=True`` or ``HF_HUB_OFFLINE=1``) only the local cache is
@@ -32,13 +37,17 @@ def open(  # noqa: A001  (as in gzip.open)
 
     Args:
         repo_id: a data set repository.
-        name: a folder in it, whose ``**/*.atp`` are the shards; or one file, ending in ``.atp``.
-            None: the only file, or the only folder with files, of the repository.
+        name: a folder in it, whose ``**/*.atp`` are the shards; or one file, of any format that
+            ``apt.open`` opens. None: the only file, or the only folder with files, of the
+            repository.
         revision: branch, tag or commit; None: the main branch.
         cache_dir: cache folder of huggingface_hub; None: its default.
         token: access token of huggingface_hub, for repositories that need one.
         local_files_only: do not use the network.
-        options: options of ``AtpDataset``.
+        **options: options of the class: ``AtpDataset`` for ``.atp`` files.
+
+    Returns:
+        The data set, as from ``apt.open``.
 
     Raises:
         ImportError: huggingface_hub is not installed.
@@ -61,7 +70,7 @@ def open(  # noqa: A001  (as in gzip.open)
         local_files_only=local_files_only,
         allow_patterns=_patterns(inside),
     )
-    return AtpDataset(_place(Path(snapshot), inside, repo_id), **options)
+    return open_path(_place(Path(snapshot), inside, repo_id), **options)
 
 
 def _checked(name: str | None) -> PurePosixPath | None:
@@ -74,11 +83,22 @@ def _checked(name: str | None) -> PurePosixPath | None:
 
 
 def _patterns(inside: PurePosixPath | None) -> list[str]:
-    if inside is None:
-        return [*_PATTERNS]
-    if inside.suffix == ".atp":
+    if inside is not None and _is_file(inside):
         return [_literal(inside)]
-    return [f"{_literal(inside)}/{pattern}" for pattern in _PATTERNS]
+    folder = "" if inside is None else f"{_literal(inside)}/"
+    names = [name for known in formats.FORMATS for name in known.hub_files]
+    return [folder + pattern for name in names for pattern in (name, f"**/{name}")]
+
+
+def _is_file(inside: PurePosixPath) -> bool:
+    """True if the suffix is that of a file that can be opened."""
+    known = formats.by_suffix(inside)
+    return known is not None and bool(known.entry)
+
+
+def _suffixes() -> list[str]:
+    """Returns the suffixes of the files that make up data sets of the hub."""
+    return [s for known in formats.FORMATS if known.hub_files for s in known.suffixes]
 
 
 def _literal(inside: PurePosixPath) -> str:
@@ -88,16 +108,20 @@ def _literal(inside: PurePosixPath) -> str:
 
 def _place(snapshot: Path, inside: PurePosixPath | None, repo_id: str) -> Path:
     """Returns the path to open: a file, or a folder of shards."""
-    if inside is not None:
-        place = snapshot / inside
-        if not place.exists():
-            raise FileNotFoundError(f"{repo_id}: no {str(inside)!r} in the snapshot {snapshot}")
+    place = snapshot if inside is None else snapshot / inside
+    if not place.exists():
+        raise FileNotFoundError(f"{repo_id}: no {str(inside)!r} in the snapshot {snapshot}")
+    if place.is_file():
         return place
-    files = [file for file in snapshot.rglob("*.atp") if file.is_file()]
-    folders = sorted({file.parent for file in files})
+    suffixes = _suffixes()
+    kinds = " or ".join(suffixes)
+    files = [file for file in place.rglob("*") if file.suffix in suffixes and file.is_file()]
     if not files:
-        raise FileNotFoundError(f"{repo_id}: no .atp file in the snapshot {snapshot}")
+        raise FileNotFoundError(f"{repo_id}: no {kinds} file in the snapshot {place}")
+    if inside is not None:
+        return place
+    folders = sorted({file.parent for file in files})
     if len(folders) > 1:
         names = ", ".join(repr(str(f.relative_to(snapshot))) for f in folders)
-        raise ValueError(f"name: expected one of the folders with .atp files, got none: {names}")
+        raise ValueError(f"name: expected one of the folders with {kinds} files, got none: {names}")
     return files[0] if len(files) == 1 else folders[0]

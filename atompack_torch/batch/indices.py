@@ -23,10 +23,23 @@ def is_batch(item: Any) -> TypeGuard[Indices]:
 
 
 def names_in(selected: Sequence[str] | Indices) -> list[str] | None:
-    """The names in a sequence or another iterable of them; None for numbers and masks."""
+    """Returns the names in a sequence or another iterable of them; None for numbers and masks.
+
+    Args:
+        selected: the argument ``datasets``.
+
+    Raises:
+        TypeError: a single string, or names among other items.
+    """
+    if isinstance(selected, str):
+        raise TypeError(f"datasets: expected a list of names, got the string {selected!r}")
     if isinstance(selected, Tensor) or not hasattr(selected, "__iter__"):
         return None
     if not isinstance(selected, Sequence) and not hasattr(selected, "__array__"):
         selected = list(selected)
-    named = len(selected) > 0 and isinstance(selected[0], str)
-    return [str(name) for name in selected] if named else None
+    others = [item for item in selected if not isinstance(item, str)]
+    if len(others) == len(selected):
+        return None
+    if others:
+        raise TypeError(f"datasets: expected names or indices, got names and {others[0]!r}")
+    return [str(name) for name in selected]

@@ -61,9 +61,10 @@ class Difference:
 
 _CAUSES = {
     None: "",
-    "unwrapped": ": spoiled by the original, which gets atoms outside of their cell wrong where "
-    "there are forces",
-    "open_axis": ": spoiled by the original, which moves atoms back into the cell where it is open",
+    "unwrapped": ": computed wrongly by the original, which does not support atoms outside "
+    "of their cell where there are forces",
+    "open_axis": ": computed wrongly by the original, which moves atoms back into the cell "
+    "where it is open",
 }
 
 

@@ -68,9 +68,14 @@ class CacheVerification:
         return self.n_faults == self.n_differences == 0
 
     @property
-    def spoiled(self) -> list[int]:
+    def mismatched_entries(self) -> list[int]:
         """Entries among ``differences`` that the original library computed wrongly."""
         return sorted({found.entry for found in self.differences if found.cause is not None})
+
+    @property
+    def spoiled(self) -> list[int]:
+        """The same as ``mismatched_entries``; its name in version 0.1."""
+        return self.mismatched_entries
 
     def __repr__(self) -> str:
         return (
@@ -80,7 +85,13 @@ class CacheVerification:
 
     def as_dict(self) -> dict[str, object]:
         """Returns the result as plain JSON values; None stands for an unbounded difference."""
-        plain: dict[str, Any] = {"ok": self.ok, **asdict(self), "spoiled": self.spoiled}
+        found = self.mismatched_entries
+        plain: dict[str, Any] = {
+            "ok": self.ok,
+            **asdict(self),
+            "mismatched_entries": found,
+            "spoiled": found,
+        }
         for difference in plain["differences"]:
             if not math.isfinite(difference["largest"]):
                 difference["largest"] = None

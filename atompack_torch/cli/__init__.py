@@ -25,7 +25,7 @@ from atompack_torch.errors import AtompackError
 from atompack_torch.inspection.text import printable
 
 DESCRIPTION = """\
-Looks into, checks and rewrites files of atomistic data.
+Inspects, checks, converts and rewrites files of atomistic data.
 
 `atompack-torch COMMAND --help` shows an example. Exit status: 0, 1 (bad data), 2 (wrong usage).
 With --json an error is a JSON document too: {"error": {"type": .., "message": .., "status": ..}}"""

@@ -19,40 +19,25 @@ class UsageError(Exception):
     """Incompatible options, or a missing package."""
 
 
-def add_paths(parser: argparse.ArgumentParser) -> None:
-    """Adds the argument for the files to inspect."""
-    parser.add_argument(
-        "path",
-        nargs="+",
-        metavar="PATH",
-        help="an .atp file or a folder of them, Atlas shards, an ATLAS store, an .af file",
-    )
-
-
-def add_json(parser: argparse.ArgumentParser) -> None:
-    """Adds the option for machine-readable output."""
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
-
-
-def files_at(paths: Sequence[str]) -> list[str]:
-    """Lists the files of all paths, including the shards in folders."""
-    from atompack_torch.passes.atp_files import files_of
-
-    return [file for path in paths for file in files_of(path)]
-
-
 def entry_of(paths: Sequence[str]) -> Entry:
     """Returns the module of the format that all paths have.
 
+    Args:
+        paths: files and folders.
+
+    Returns:
+        The module, with the functions of ``Entry``.
+
     Raises:
         UsageError: the paths are of several formats.
+        UnsupportedFormatError: a path has a known format that cannot be opened.
     """
-    from atompack_torch.errors import UnsupportedFormatError
     from atompack_torch.inspection.dispatch import entry_of
+    from atompack_torch.inspection.entry import SeveralFormatsError
 
     try:
         return entry_of(paths)
-    except UnsupportedFormatError as error:
+    except SeveralFormatsError as error:
         raise UsageError(str(error)) from None
 
 
@@ -74,6 +59,10 @@ def shows_progress(options: argparse.Namespace) -> bool:
 
 def report_check(found: Check, as_json: bool) -> int:
     """Prints the result of a check.
+
+    Args:
+        found: the result.
+        as_json: print one JSON document.
 
     Returns:
         The exit status: 1 if there is a fault.

@@ -3,8 +3,8 @@
   atompack-torch bench alloys.atp
   atompack-torch bench --batch-size 256 --threads 4 --json train/ | jq .[0].molecules_per_s
 
-Each round makes batches of random molecules for a quarter of a second; the median round is shown.
-Files are read before the first round, so that it is the reading from memory that is measured.
+Each round makes batches of random molecules for a quarter of a second; the median of all rounds is
+shown. All molecules are read once before the first round, so that reading from memory is measured.
 """
 
 from __future__ import annotations
@@ -15,32 +15,37 @@ import statistics
 import time
 from typing import Any
 
-from atompack_torch.cli._output import UsageError, add_json, print_json
+from atompack_torch.cli._options import add_json, add_paths, add_threads, check_at_least
+from atompack_torch.cli._output import print_json
 from atompack_torch.inspection.text import printable
 
 NAME = "bench"
-HELP = "how fast batches are read"
+HELP = "measure how fast batches are read"
 
 _SECONDS = 0.25  # of one round
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of the command."""
-    parser.add_argument("path", nargs="+", metavar="PATH", help="what `apt.open` opens")
+    add_paths(parser)
     add_json(parser)
-    parser.add_argument("--batch-size", type=int, default=64, help="(default: %(default)s)")
-    parser.add_argument("--rounds", type=int, default=9, help="(default: %(default)s)")
     parser.add_argument(
-        "--threads", type=int, metavar="N", help="on so many threads (default: as many as torch)"
+        "--batch-size",
+        type=int,
+        default=64,
+        metavar="N",
+        help="molecules per batch (default: %(default)s)",
     )
-    parser.add_argument("--quick", action="store_true", help="one short round")
+    parser.add_argument(
+        "--rounds", type=int, default=9, metavar="N", help="number of rounds (default: %(default)s)"
+    )
+    add_threads(parser, "as many as torch uses")
+    parser.add_argument("--quick", action="store_true", help="run one short round")
 
 
 def run(options: argparse.Namespace) -> int:
     """Runs the command."""
-    for name in ("batch_size", "rounds"):
-        if getattr(options, name) < 1:
-            raise UsageError(f"--{name.replace('_', '-')}: expected a number from 1")
+    check_at_least(options, 1, "batch_size", "rounds", "threads")
     found = [_measured(path, options) for path in options.path]
     if options.json:
         print_json(found)

@@ -1,11 +1,12 @@
-"""Writes molecules into a new file, without the space that is dead.
+"""Writes molecules to a new file, without dead space.
 
   atompack-torch compact grown.atp compacted.atp
   atompack-torch compact --codec zstd shards/ archive.atp
   atompack-torch compact --order kept.txt grown.atp part.atp
 
 TARGET may be SOURCE itself, which is then replaced; no other file is overwritten. Records are
-compared with their source before the new file gets its name.
+compared with their source before the new file gets its name. ATLAS stores and array files are
+compacted in place: TARGET is SOURCE.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from atompack_torch.cli._output import UsageError, add_json, files_at, print_json, shows_progress
+from atompack_torch.cli._options import add_codec, add_json, add_source_and_target
+from atompack_torch.cli._output import UsageError, print_json, shows_progress
+from atompack_torch.errors import AtompackError
 from atompack_torch.inspection.text import printable
 
 NAME = "compact"
@@ -22,60 +25,47 @@ HELP = "rewrite files without dead space, or with another codec"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of the command."""
-    parser.add_argument(
-        "source", nargs="+", metavar="SOURCE", help="an .atp file, or a folder of shards"
+    add_source_and_target(
+        parser,
+        "an .atp file, a folder of them, an ATLAS store, an .af file",
+        "the new file, or SOURCE itself",
     )
-    parser.add_argument("target", metavar="TARGET", help="the new .atp file")
-    parser.add_argument(
-        "--codec", choices=("none", "lz4", "zstd"), help="(default: that of the source)"
-    )
-    parser.add_argument(
-        "--level", type=int, help="of the codec (default: that of the source, or 3)"
-    )
+    add_codec(parser, "that of the source", "that of the source, or 3", None)
     parser.add_argument(
         "--order",
         metavar="FILE",
-        help="text file with the numbers of the molecules to keep, in their new order",
+        help="text file with the indices of the molecules to keep, in their new order",
     )
     add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Runs the command."""
-    from atompack_torch import AtompackError, AtpDataset, compact
-    from atompack_torch.formats import is_store
+    from atompack_torch.inspection.dispatch import compact_paths
+    from atompack_torch.inspection.entry import CompactOptions
 
-    if all(is_store(Path(path)) for path in options.source):
-        raise UsageError('compact is for .atp files; AtlasStore(path, "a").compact() is for stores')
-    files = files_at(options.source)
-    order = None if options.order is None else numbers_in(options.order)
-    before = sum(Path(file).stat().st_size for file in files)
+    order = None if options.order is None else indices_in(options.order)
+    wanted = CompactOptions(options.codec, options.level, order, shows_progress(options))
     try:
-        compact(
-            files,
-            options.target,
-            codec=options.codec,
-            level=options.level,
-            order=order,
-            progress=shows_progress(options),
-        )
+        found = compact_paths(options.source, options.target, wanted)
     except AtompackError:
         raise
-    except ValueError as error:  # a level that the codec does not support
+    except ValueError as error:  # options that do not suit the format
         raise UsageError(str(error)) from error
-    after = Path(options.target).stat().st_size
-    molecules = len(AtpDataset(options.target))
     if options.json:
-        print_json({"n_molecules": molecules, "bytes_before": before, "bytes_after": after})
+        sizes = {"bytes_before": found.bytes_before, "bytes_after": found.bytes_after}
+        print_json({f"n_{found.unit}": found.n_items, **sizes})
     else:
-        path = printable(options.target)
-        print(f"{path}: {molecules:,} molecules, {after:,} bytes (before: {before:,})")
+        print(
+            f"{printable(options.target)}: {found.n_items:,} {found.unit}, "
+            f"{found.bytes_after:,} bytes (before: {found.bytes_before:,})"
+        )
     return 0
 
 
-def numbers_in(path: str) -> list[int]:
+def indices_in(path: str) -> list[int]:
     """Reads the integers in a text file."""
     try:
         return [int(word) for word in Path(path).read_text().split()]
     except ValueError as error:
-        raise UsageError(f"--order: expected a text file of numbers, got {path}: {error}") from None
+        raise UsageError(f"--order: expected a text file of indices, got {path}: {error}") from None

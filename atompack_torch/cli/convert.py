@@ -15,11 +15,11 @@ For example:
 
 Reads .atp files and folders of them, Atlas shards, extended XYZ (compressed by gzip, bzip2 or xz,
 too, and from pipes; - is standard input), ASE databases (.db, .aselmdb), NPZ and HDF5 arrays,
-MACE's HDF5, and everything else that ASE reads. The format is found by suffix and first bytes.
-NetCDF files, Zarr groups and folders of them become datasets of a store, named after the files.
-TARGET appears when all of it is there. Values, units and signs stay as they are unless an option
-says otherwise, but labels that are NaN throughout are missing; a report tells what was read,
-written, changed and left out, and warns of what looks wrong.
+MACE's HDF5, and everything else that ASE reads. The format is detected by content, and by suffix
+where the content does not tell. NetCDF files, Zarr groups and folders of them become datasets of a
+store, named after the files. TARGET appears when it is complete. Values, units and signs are
+preserved unless an option changes them, but labels that are all NaN become missing; a report lists
+what was read, written, changed and left out, and warns of likely mistakes.
 """
 
 from __future__ import annotations
@@ -27,64 +27,66 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from atompack_torch.cli._output import UsageError, add_json, print_json
+from atompack_torch.cli._options import add_codec, add_json, add_source_and_target, option_of
+from atompack_torch.cli._output import UsageError, print_json
 from atompack_torch.errors import AtompackError
+from atompack_torch.formats import FORMATS
 from atompack_torch.inspection.text import printable
 
 NAME = "convert"
-HELP = "convert other formats to .atp, and back"
+HELP = "convert other formats to .atp and back"
 
 _SHARDS = {
-    "shard-size": "examples in a shard (default: 10000)",
-    "block-size": "examples in a block (default: 100)",
-    "strategy": "0: bare, 1: zstd, 2: with one dictionary, 3: with one a shard (default: 2)",
+    "shard-size": "examples per shard (default: 10000)",
+    "block-size": "examples per block (default: 100)",
+    "strategy": "compression: 0 none, 1 zstd, 2 one dictionary, 3 one per shard (default: 2)",
 }
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of the command."""
-    parser.add_argument("source", nargs="+", metavar="SOURCE", help="what to read, in order")
-    parser.add_argument("target", metavar="TARGET", help="what to make")
+    add_source_and_target(parser, "files or folders to read, in order", "the file to write")
     add_json(parser)
-    parser.add_argument("--quiet", action="store_true", help="no progress bar, no report")
-    formats = parser.add_argument_group("formats")
-    formats.add_argument(
+    parser.add_argument("--quiet", action="store_true", help="show no progress bar and no report")
+    group = parser.add_argument_group("formats")
+    sources = dict.fromkeys(known.source for known in FORMATS if known.source)
+    targets = [known.source for known in FORMATS if known.is_target]
+    group.add_argument(
         "--from",
         dest="source_format",
         metavar="FORMAT",
-        help="of the sources: atp, shards, extxyz, ase-db, npz, hdf5, mace-hdf5, ase, or ase:NAME "
-        "with ASE's name",
+        help=f"format of the sources: {', '.join(sources)}, or ase:NAME with ASE's name "
+        "(default: detected)",
     )
-    formats.add_argument(
+    group.add_argument(
         "--to",
         dest="target_format",
         metavar="FORMAT",
-        help="of the target: atp, shards, extxyz, ase-db, atlas",
+        help=f"format of the target: {', '.join(targets)}, atlas (default: by its suffix)",
     )
-    formats.add_argument("--codec", choices=("none", "lz4", "zstd"), help="of an .atp or a store")
-    formats.add_argument("--level", type=int, default=3, help="of the codec (default: 3)")
+    add_codec(group, "none for an .atp, zstd for a store", "3", 3)
     shards = parser.add_argument_group("shards")
     for name, text in _SHARDS.items():
         shards.add_argument(f"--{name}", type=int, metavar="N", help=text)
     exists = parser.add_mutually_exclusive_group()
     exists.add_argument("--overwrite", action="store_true", help="replace TARGET")
-    exists.add_argument("--append", action="store_true", help="append to an .atp or a store")
+    exists.add_argument("--append", action="store_true", help="append to an .atp file or a store")
     fields = parser.add_argument_group("fields")
     fields.add_argument(
         "--key",
         action="append",
         default=[],
         metavar="KEY=NAME",
-        help="KEY of the source is the label or property NAME; again for more",
+        help="read KEY of the source as the label or property NAME; may be repeated",
     )
     fields.add_argument(
-        "--padding", type=int, metavar="Z", help="rows of this atomic number are no atoms (arrays)"
+        "--padding", type=int, metavar="Z", help="atomic number of padding rows in arrays"
     )
     fields.add_argument(
         "--on-error",
         choices=("raise", "skip"),
         default="raise",
-        help="skip: leave out structures that cannot be read (default: raise)",
+        help="skip leaves out structures that cannot be read (default: raise)",
     )
     changes = parser.add_argument_group("changes of values")
     changes.add_argument(
@@ -94,12 +96,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     changes.add_argument(
         "--stress-from",
         choices=("virial",),
-        help="what is mapped to stress is a virial (an energy); becomes -virial / volume",
+        help="convert what is mapped to stress from a virial (an energy): -virial / volume",
     )
     changes.add_argument(
         "--keep-nan",
         action="store_true",
-        help="labels that are NaN throughout stay NaN (default: they become missing)",
+        help="keep labels that are all NaN (default: they become missing)",
     )
     for quantity, target in (
         ("energy", "eV"),
@@ -107,10 +109,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("force", "eV/Å"),
         ("stress", "eV/Å³"),
     ):
-        text = f"unit of the source; becomes {target}"
+        text = f"unit in the source, converted to {target}"
         changes.add_argument(f"--{quantity}-unit", metavar="UNIT", help=text)
     changes.add_argument(
-        "--dtype", choices=("float32", "float64"), help="of positions, forces and velocities"
+        "--dtype",
+        choices=("float32", "float64"),
+        help="dtype of positions, forces and velocities (default: that of the source)",
     )
 
 
@@ -180,8 +184,7 @@ def _stored(options: argparse.Namespace) -> Any:
 
     others = [name for name, value in vars(options).items() if value and name not in _FOR_STORES]
     if others or options.on_error != "raise":
-        got = f"--{(others or ['on_error'])[0].replace('_', '-')}"
-        raise UsageError(f"{got}: is not for NetCDF and Zarr")
+        raise UsageError(f"{option_of((others or ['on_error'])[0])}: is not for NetCDF and Zarr")
     return convert_datasets(
         options.source,
         options.target,

@@ -4,10 +4,10 @@
   atompack-torch info --full alloys.atp
   atompack-torch info --json shards/ | jq .n_molecules
 
-Which labels there are is known from the schema; how many molecules have them, and how many of these
-are NaN throughout, is counted in all records of a data set of up to 10,000 molecules, and in 10,000
-records from all over a larger one, unless --full is given. Dead space is what older commits left
-behind: `atompack-torch compact` removes it. A tail are bytes after the last commit.
+The labels are those of the schema. Molecules that have them, and labels that are all NaN, are
+counted in all records of a data set of up to 10,000 molecules, and in a sample of 10,000 records of
+a larger one, unless --full is given. Dead space is what older commits left behind: `atompack-torch
+compact` removes it. The tail is the bytes after the last commit.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from __future__ import annotations
 import argparse
 import sys
 
-from atompack_torch.cli._output import add_json, add_paths, entry_of, print_json, shows_progress
+from atompack_torch.cli._options import add_json, add_paths
+from atompack_torch.cli._output import entry_of, print_json, shows_progress
 from atompack_torch.inspection.text import printable
 
 NAME = "info"
-HELP = "molecules, labels, codec, commits, use of space"
+HELP = "show molecules, labels, codec, commits, use of space"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

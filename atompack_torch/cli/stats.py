@@ -15,10 +15,9 @@ from __future__ import annotations
 import argparse
 import math
 
+from atompack_torch.cli._options import add_fields, add_json, add_paths, check_at_least
 from atompack_torch.cli._output import (
     UsageError,
-    add_json,
-    add_paths,
     entry_of,
     print_json,
     shows_progress,
@@ -33,9 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of the command."""
     add_paths(parser)
     add_json(parser)
-    parser.add_argument(
-        "--fields", nargs="+", metavar="NAME", help="look at these labels only (default: all)"
-    )
+    add_fields(parser)
     parser.add_argument(
         "--missing",
         choices=("nan", "error", "drop"),
@@ -53,8 +50,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Runs the command."""
-    if options.cutoff is not None and not 0.001 <= options.cutoff < math.inf:
-        raise UsageError(f"--cutoff: expected a number from 0.001, got {options.cutoff}")
+    check_at_least(options, 0.001, "cutoff")
+    if options.cutoff == math.inf:
+        raise UsageError("--cutoff: expected a finite number, got inf")
     given = {
         "fields": options.fields,
         "missing": options.missing if options.missing != "nan" else None,

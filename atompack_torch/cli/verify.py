@@ -4,23 +4,19 @@
   atompack-torch verify --json shards/ | jq .n_faults
 
 Reads every record of .atp files, every block of Atlas shards, every array of every dataset of ATLAS
-stores and array files. Faults go to stdout, one a line, with the file and the place in it; so do
-warnings about what readers get over (an uncommitted tail, a damaged older header, NaN values). The
-exit status is 1 if there is any fault. Records of .atp files carry no checksums: a changed number
-that is still a number is not found. Feature caches: `atompack-torch cache verify`.
+stores and array files, and recomputes the rows of a feature cache (`atompack-torch cache verify`
+has options for that). Faults are printed to stdout, one per line, with the file and the offset; so
+are warnings about defects that readers tolerate (an uncommitted tail, a damaged older header, NaN
+values). The exit status is 1 if there is any fault. Records of .atp files carry no checksums: an
+altered number that is still a valid number cannot be detected.
 """
 
 from __future__ import annotations
 
 import argparse
 
-from atompack_torch.cli._output import (
-    add_json,
-    add_paths,
-    entry_of,
-    report_check,
-    shows_progress,
-)
+from atompack_torch.cli._options import add_json, add_max_faults, add_paths, check_at_least
+from atompack_torch.cli._output import entry_of, report_check, shows_progress
 
 NAME = "verify"
 HELP = "read all data and list what is damaged"
@@ -30,13 +26,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of the command."""
     add_paths(parser)
     add_json(parser)
-    parser.add_argument(
-        "--max-faults", type=int, default=1000, help="list at most so many (default: %(default)s)"
-    )
+    add_max_faults(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Runs the command."""
+    check_at_least(options, 0, "max_faults")
     entry = entry_of(options.path)
     found = entry.verify(options.path, options.max_faults, shows_progress(options))
     return report_check(found, options.json)

@@ -8,9 +8,12 @@ import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 from atompack_torch._native import check_regular_file
+from atompack_torch.conversion import mace_hdf5
+from atompack_torch.conversion.converter import Source, SourceOptions
 from atompack_torch.conversion.report import Report, described
 from atompack_torch.conversion.rows import HdfRows, NpzRows, Rows
 from atompack_torch.conversion.systems import Level, Member, System, said_level
@@ -31,6 +34,23 @@ _KNOWN = {
     "n_atoms": ("n_atoms", "natoms", "N"),
 }
 _NAMES = {key: name for name, keys in _KNOWN.items() for key in keys}
+
+
+def open_source(path: str, options: SourceOptions) -> Source:
+    """Opens an ``.npz`` or an HDF5 file, also one that MACE wrote."""
+    is_npz = options.format == "npz"
+    if not is_npz and mace_hdf5.is_mace(path):
+        return mace_hdf5.open_source(path, options)
+    keys, padding = options.keys, options.padding
+    read, count = (read_npz, count_npz) if is_npz else (read_hdf5, count_hdf5)
+    return Source(
+        path,
+        lambda report: read(path, keys=keys, report=report, padding=padding),
+        partial(count, path, keys=keys),
+        maps_keys=True,
+        takes_padding=True,
+        is_arrays=True,
+    )
 
 
 def count_npz(path: _Path, *, keys: Mapping[str, str] | None = None) -> int:
@@ -63,6 +83,9 @@ def read_npz(
             ``E``, ``F``, ``coords``, ...) are known.
         report: receives the interpretation of names and what was left out.
         padding: atomic number of padding rows; None: there are none.
+
+    Returns:
+        Blocks of structures.
 
     Raises:
         FieldError: an array is missing, or shapes are inconsistent.

@@ -15,6 +15,7 @@ import numpy as np
 from atompack_torch._native import check_regular_file
 from atompack_torch.batch.conversions import Parts, atoms_of, parts_of, plain_value
 from atompack_torch.conversion.ase_files import converted
+from atompack_torch.conversion.converter import Source, SourceOptions, TargetOptions
 from atompack_torch.conversion.lmdb_pages import LmdbFile, checked_ids
 from atompack_torch.conversion.records import BLOCK_STRUCTURES, blocks, records_of
 from atompack_torch.conversion.report import Report, described
@@ -27,16 +28,33 @@ from atompack_torch.fields import (
     PREFIXES,
     prefixed_id,
 )
+from atompack_torch.formats import detect
 from atompack_torch.writers.base import WriterBase
 from atompack_torch.writers.columns import Columns
 
 _Path = str | os.PathLike[str]
-_TYPES = {".json": "json", ".aselmdb": "aselmdb"}
+_TYPES = {"json": "json", "lmdb": "aselmdb"}  # name of a format here → in ASE
 _BOOKKEEPING = "ids, times, users and calculator settings of the rows are not carried over"
+
+
+def open_source(path: str, options: SourceOptions) -> Source:
+    """Opens a database."""
+    return Source(path, lambda report: read(path, report=report), partial(count, path))
+
+
+def open_target(path: str, options: TargetOptions) -> Writer:
+    """Opens a new database."""
+    return Writer(path, report=options.report, overwrite=True)
 
 
 def count(path: _Path) -> int:
     """Counts the rows.
+
+    Args:
+        path: the database.
+
+    Returns:
+        The number of rows.
 
     Raises:
         CorruptFileError, ImportError, OSError: as for ``read``.
@@ -55,6 +73,13 @@ def read(path: _Path, *, report: Report) -> Iterator[Columns]:
 
     Key-value pairs and data become molecule properties; an entry of ``data`` named after a scope
     (``atom_properties/KEY``) or a label, as written by ``Writer``, becomes the field so named.
+
+    Args:
+        path: the database.
+        report: receives values that columns cannot represent, and rows that cannot be read.
+
+    Returns:
+        Blocks of rows.
 
     Raises:
         CorruptFileError: a row cannot be read.
@@ -98,8 +123,8 @@ def _connect(path: _Path) -> Any:
     import ase.db
 
     check_regular_file(os.fspath(path))
-    suffix = Path(path).suffix
-    kind = _TYPES.get(suffix, "db")
+    known = detect(path)
+    kind = "db" if known is None else _TYPES.get(known.name, "db")
     try:
         if kind == "aselmdb":
             return _lmdb_class()(os.fspath(path), use_lock_file=False, readonly=True)

@@ -10,10 +10,25 @@ from typing import Any
 
 from atompack_torch._native import check_regular_file
 from atompack_torch.batch.conversions import Parts, parts_of
+from atompack_torch.conversion.converter import Source, SourceOptions
 from atompack_torch.conversion.records import blocks
 from atompack_torch.conversion.report import Report, described
 from atompack_torch.errors import AtompackError, CorruptFileError
+from atompack_torch.formats import by_suffix, recognize
 from atompack_torch.writers.columns import Columns
+
+
+def open_source(path: str, options: SourceOptions) -> Source:
+    """Opens a file; ``options.format`` may name its format for ASE, as ``ase:NAME``."""
+    name = options.format.partition(":")[2] or _name_for_ase(path)
+    return Source(path, lambda report: read(path, report=report, ase_format=name))
+
+
+def _name_for_ase(path: str) -> str | None:
+    """Returns ASE's name of a trajectory whose suffix would mislead ASE; None: ASE detects it."""
+    found, named = recognize(path), by_suffix(path)
+    is_misnamed = named is not None and named is not found
+    return "traj" if found is not None and found.name == "ulm" and is_misnamed else None
 
 
 def read(
@@ -28,6 +43,9 @@ def read(
         path: the file.
         report: receives values that columns cannot represent.
         ase_format: ASE's name of the format; None: ASE detects it.
+
+    Returns:
+        Blocks of structures.
 
     Raises:
         CorruptFileError: ASE's reader failed; it cannot continue after a fault.

@@ -4,17 +4,34 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 
+from atompack_torch.conversion.converter import Source, SourceOptions, TargetOptions, TargetTraits
 from atompack_torch.conversion.forwarding import ForwardingWriter, readable
 from atompack_torch.conversion.records import BLOCK_ATOMS, BLOCK_STRUCTURES
 from atompack_torch.conversion.report import Report
 from atompack_torch.datasets.atp import AtpDataset
+from atompack_torch.formats import bytes_at
 from atompack_torch.writers.atp import AtpWriter, Codec
 from atompack_torch.writers.columns import Columns
 
 _Path = str | os.PathLike[str]
+
+TARGET = TargetTraits(("x", "w", "a"), has_schema=True, codecs=("none", "lz4", "zstd"))
+
+
+def open_source(path: str, options: SourceOptions) -> Source:
+    """Opens a file or a folder of shards."""
+    measure = partial(bytes_at, Path(path), "*.atp")
+    return Source(path, lambda report: read(path, report=report), partial(count, path), measure)
+
+
+def open_target(path: str, options: TargetOptions) -> Writer:
+    """Opens a file for writing."""
+    return Writer(path, options.codec, options.level, append=options.append)
 
 
 def count(path: _Path) -> int:
@@ -24,6 +41,13 @@ def count(path: _Path) -> int:
 
 def read(path: _Path, *, report: Report) -> Iterator[Columns]:
     """Yields the molecules of a file or of a folder of shards in blocks, in order, as stored.
+
+    Args:
+        path: the file or folder.
+        report: receives molecules that cannot be read.
+
+    Yields:
+        Blocks of molecules.
 
     Raises:
         CorruptFileError: a record is damaged.

@@ -142,6 +142,9 @@ class Changes:
             changed: label (including ``positions``) → number of structures that have it, and
                 ``"dtype LABEL"`` → number of those whose dtype changed; only changes actually made
                 are described. None: all requested changes.
+
+        Returns:
+            A line for each change.
         """
         factors = self._factors()
         lines = []
@@ -159,7 +162,14 @@ class Changes:
         return lines
 
     def unused(self, changed: Mapping[str, int]) -> list[str]:
-        """Describes each option without effect in one line, for a report."""
+        """Describes each option without effect in one line, for a report.
+
+        Args:
+            changed: label (including ``positions``) → number of structures that have it.
+
+        Returns:
+            A line for each option.
+        """
         options: dict[str, list[str]] = {}
         for label, option, choice, _ in (*self._units(), *self._others()):
             if choice is not None:
@@ -175,12 +185,22 @@ class Changes:
 
         Args:
             fields: labels, and properties with their scope as ``properties/KEY``.
+
+        Returns:
+            Those of the fields.
         """
         converted = {label for label, _, unit, _ in self._units() if unit is not None}
         return [field for field in fields if field not in converted and has_unit(field)]
 
     def unit_warnings(self, fields: Collection[str]) -> list[str]:
-        """Warns of fields left in the source's units although others were converted."""
+        """Warns of fields left in the source's units although others were converted.
+
+        Args:
+            fields: labels, and properties with their scope as ``properties/KEY``.
+
+        Returns:
+            A line for each field.
+        """
         if all(unit is None for _, _, unit, _ in self._units()):
             return []
         return [
@@ -195,6 +215,9 @@ class Changes:
         Args:
             columns: the block.
             report: receives notes about virials without a volume; None: they are not reported.
+
+        Returns:
+            The changed block.
 
         Raises:
             FieldError: a finite value does not fit into float32.

@@ -24,6 +24,9 @@ def checked(columns: Columns, source: str, first: int, report: Report) -> Column
         first: index of its first structure in the source.
         report: handles the others (raises, or counts them).
 
+    Returns:
+        The block without the others.
+
     Raises:
         FieldError: a label has another shape or type, or an atomic number is out of range.
     """

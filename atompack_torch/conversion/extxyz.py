@@ -15,6 +15,7 @@ import numpy as np
 from atompack_torch import _native
 from atompack_torch.batch.conversions import masses_of
 from atompack_torch.batch.molecule_batch import MoleculeBatch
+from atompack_torch.conversion.converter import Source, SourceOptions, TargetOptions
 from atompack_torch.conversion.extxyz_keys import (
     NULL,
     TRANSPOSED,
@@ -25,9 +26,10 @@ from atompack_torch.conversion.extxyz_keys import (
 )
 from atompack_torch.conversion.extxyz_momenta import Momenta
 from atompack_torch.conversion.extxyz_text import text_of
+from atompack_torch.conversion.report import Report as ConversionReport
 from atompack_torch.conversion.text_files import Text
 from atompack_torch.errors import FieldError, file_exists
-from atompack_torch.fields import BUILTIN, BUILTINS, FileLevel
+from atompack_torch.fields import BUILTIN, BUILTINS, PREFIXES, FileLevel
 from atompack_torch.writers.base import WriterBase
 from atompack_torch.writers.columns import Array, Column, Columns, of_batch
 
@@ -80,6 +82,12 @@ class Reader(Iterator[Columns]):
             # Labels that must be numbers are not widened, so that strings among them are detected.
             if target.kind != "text" or target.scope != BUILTIN or target.key == "name":
                 self._reader.widen(level, key, target.kind)
+
+    def renamed(self) -> Iterator[tuple[str, str]]:
+        """Yields the name of each field that is not named like its key, and the key."""
+        for (_, key), target in self._targets.items():
+            if target.key != key:
+                yield PREFIXES.get(target.scope, "") + target.key, key
 
     @property
     def bytes_read(self) -> int:
@@ -137,6 +145,27 @@ class Reader(Iterator[Columns]):
         elif level == "molecule":
             values = _custom_values(key, target, values)
         return Column(target.scope, target.key, values, None if present.all() else present)
+
+
+def open_source(path: str, options: SourceOptions) -> Source:
+    """Opens a file, plain or compressed, a FIFO, or standard input (``"-"``)."""
+    text = Text(path)
+
+    def open_reader(report: ConversionReport) -> Reader:
+        reader = Reader(text, keys=options.keys, report=report)
+        for name, key in reader.renamed():
+            report.origin(name, key)
+        return reader
+
+    def count() -> int:
+        return open_reader(ConversionReport()).n_frames
+
+    return Source(text.name, open_reader, count, lambda: text.n_bytes, text.close, maps_keys=True)
+
+
+def open_target(path: str, options: TargetOptions) -> Writer:
+    """Opens a file for writing."""
+    return Writer(path, report=options.report, mode="w")
 
 
 def read(
@@ -298,6 +327,9 @@ class Writer(WriterBase):
 
     def write(self, molecules: Columns | MoleculeBatch) -> None:
         """Appends molecules.
+
+        Args:
+            molecules: columns or a batch.
 
         Raises:
             FieldError: columns differ in length, or an atomic number is not from 0 to 255.

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Literal, NamedTuple, Protocol
 
+from atompack_torch.conversion.keys import check_target
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import (
     ATOM_PROPERTY,
@@ -86,6 +87,15 @@ def targets_of(
 ) -> dict[tuple[FileLevel, str], Target]:
     """Returns the field of each key; ``keys``, given by the user, take precedence.
 
+    Args:
+        path: the file, for messages.
+        found: keys of the file.
+        keys: key in the file → name of a field or of a custom property, as given by the user.
+        report: receives notes about momenta.
+
+    Returns:
+        (level, key) → field.
+
     Raises:
         FieldError: two keys denote one field, or a key of the user is absent or of the wrong level.
     """
@@ -109,6 +119,7 @@ def targets_of(
 
 def _asked(path: str, place: tuple[FileLevel, str], name: str) -> Target:
     level, key = place
+    check_target(key, name)
     if name in ("cell", "pbc"):
         raise FieldError(f"{path}: {name}: expected under its own key, got {key!r}")
     if name not in BUILTINS:
@@ -179,6 +190,9 @@ def written_key(field: FieldId, level: FileLevel, shapes: Iterable[Shape | None]
         field: the field.
         level: level of the field.
         shapes: shapes of its values, one in all or one per molecule; None for strings.
+
+    Returns:
+        The key, or None.
     """
     if field.scope == BUILTIN:
         if field.key == MOMENTA:

@@ -33,6 +33,9 @@ class Momenta(NamedTuple):
             columns: the other columns, possibly with velocities.
             masses: (N,) float64.
             ptr: (B + 1,) int64.
+
+        Returns:
+            The columns with velocities.
         """
         with np.errstate(all="ignore"):  # masses of 0 or unknown elements: NaN or infinite
             derived = self.values / masses[:, None]
@@ -64,6 +67,9 @@ def as_momenta(columns: list[Column], numbers: Array, ptr: Array, report: Report
         numbers: (N,) int64, atomic numbers.
         ptr: (B + 1,) int64.
         report: receives notes about values that ASE will not read.
+
+    Returns:
+        The columns with momenta.
     """
     given = next((c for c in columns if c[:2] == (BUILTIN, "velocities")), None)
     if given is None:

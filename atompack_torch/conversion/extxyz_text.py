@@ -20,7 +20,14 @@ _Written = tuple[FileLevel, str, Any, Array]
 
 
 def text_of(columns: Columns, report: Report) -> bytes:
-    """Formats molecules as frames; ``report`` receives what the format cannot represent.
+    """Formats molecules as frames.
+
+    Args:
+        columns: the molecules.
+        report: receives what the format cannot represent.
+
+    Returns:
+        The text of all frames.
 
     Raises:
         FieldError: columns differ in length, or an atomic number is not from 0 to 255.

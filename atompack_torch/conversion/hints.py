@@ -16,6 +16,9 @@ def name_warnings(sources: Mapping[str, Sequence[str]], changes: Changes) -> lis
     Args:
         sources: label → its names in the sources.
         changes: requested changes; one that resolves the issue suppresses its warning.
+
+    Returns:
+        The warnings.
     """
     rules = [
         ("forces", r"grad|deriv|de_?d[rx]", "a gradient, minus the force", "force_sign", "flip"),
@@ -46,6 +49,9 @@ def no_labels_warning(
         skipped: (what, why) of values left out.
         is_arrays: True for NPZ and HDF5, where labels may have any name; in other sources,
             structures without any fields are normal.
+
+    Returns:
+        The warning; None if there are labels, or nothing at all.
     """
     fields = [*fields]
     if any(label in fields for label in _LABELS):

@@ -16,6 +16,7 @@ from atompack_torch.fields import (
     BUILTINS,
     MOLECULE_PROPERTY,
     PREFIXES,
+    STRUCTURE,
     FieldId,
     prefixed_id,
 )
@@ -25,6 +26,23 @@ from atompack_torch.writers.columns import Array, Column, Columns
 def label_of(column: Column) -> str:
     """Returns the name of a field in reports and key maps."""
     return PREFIXES.get(column.scope, "") + column.key
+
+
+def check_target(key: str, name: str) -> None:
+    """Checks that a key of a source with named fields can become a field.
+
+    Args:
+        key: name in the source.
+        name: name that ``keys`` gives it.
+
+    Raises:
+        ValueError: the name is that of a part of every structure, such as ``positions``.
+    """
+    if name in STRUCTURE:
+        raise ValueError(
+            f"keys: {key!r}: expected a label or a property, got {name!r}, which every structure "
+            "has already"
+        )
 
 
 class KeyMap:
@@ -39,8 +57,7 @@ class KeyMap:
 
     def __init__(self, keys: Mapping[str, str], report: Report) -> None:
         for key, name in keys.items():
-            if name in ("positions", "atomic_numbers"):
-                raise ValueError(f"keys: {key!r} cannot become {name} of this kind of source")
+            check_target(key, name)
         if len({*keys.values()}) < len(keys):
             raise ValueError("keys: expected each name once, got one twice")
         self._keys = dict(keys)
@@ -49,6 +66,12 @@ class KeyMap:
 
     def apply(self, columns: Columns) -> Columns:
         """Renames the fields of a block.
+
+        Args:
+            columns: the block.
+
+        Returns:
+            The block with renamed fields.
 
         Raises:
             FieldError: a value does not have the shape of the label it is mapped to.

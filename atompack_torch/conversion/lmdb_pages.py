@@ -83,6 +83,12 @@ class LmdbFile:
     def get(self, key: bytes) -> bytes | None:
         """Returns the value of a key, or None.
 
+        Args:
+            key: the key.
+
+        Returns:
+            The value; None if there is no such key.
+
         Raises:
             CorruptFileError: a page is missing or invalid.
         """
@@ -217,6 +223,12 @@ class LmdbFile:
 
 def checked_ids(path: str | os.PathLike[str], next_id: int, n_deleted: int, entries: int) -> None:
     """Checks the ids that a database claims against the number of its keys.
+
+    Args:
+        path: the database, for messages.
+        next_id: the id that the next row would get.
+        n_deleted: number of deleted ids.
+        entries: number of keys.
 
     Raises:
         CorruptFileError: the database claims more rows than it has keys.

@@ -19,6 +19,7 @@ import numpy as np
 
 from atompack_torch.batch.conversions import Parts, full_stress, is_numeric, native
 from atompack_torch.conversion.ase_files import converted
+from atompack_torch.conversion.converter import Source, SourceOptions
 from atompack_torch.conversion.records import blocks
 from atompack_torch.conversion.report import Report, described
 from atompack_torch.errors import AtompackError, CorruptFileError, UnsupportedFormatError
@@ -35,6 +36,13 @@ _OF_STRUCTURE = {
 }
 
 
+def open_source(path: str, options: SourceOptions) -> Source:
+    """Opens a file."""
+    return Source(
+        path, lambda report: read(path, report=report), partial(count, path), is_arrays=True
+    )
+
+
 def is_mace(path: _Path) -> bool:
     """True if an HDF5 file was written by MACE; False also if it cannot be read."""
     import h5py
@@ -47,7 +55,13 @@ def is_mace(path: _Path) -> bool:
 
 
 def count(path: _Path) -> int:
-    """Number of structures.
+    """Counts the structures.
+
+    Args:
+        path: the file.
+
+    Returns:
+        The number of structures.
 
     Raises:
         CorruptFileError: the file is damaged.
@@ -57,7 +71,7 @@ def count(path: _Path) -> int:
 
 
 def read(path: _Path, *, report: Report) -> Iterator[Columns]:
-    """Blocks of the structures, in the order in which MACE reads them.
+    """Yields the structures in blocks, in the order in which MACE reads them.
 
     Energy, forces, stress and charges become labels, in MACE's units (eV and Å); virials, dipoles,
     everything else, and weights that are neither 0 nor 1 become properties.
@@ -65,6 +79,9 @@ def read(path: _Path, *, report: Report) -> Iterator[Columns]:
     Args:
         path: the file.
         report: counts labels of weight 0, which are treated as missing.
+
+    Returns:
+        Blocks of structures.
 
     Raises:
         CorruptFileError: the file is damaged.

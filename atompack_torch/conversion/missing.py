@@ -18,6 +18,9 @@ def nan_as_missing(columns: Columns, report: Report) -> Columns:
     Args:
         columns: columns of the block; labels have their standard shapes.
         report: counts all-NaN and partly-NaN labels.
+
+    Returns:
+        The block, with the labels masked.
     """
     fields = [_without_nan(column, columns.ptr, report) for column in columns.fields]
     if all(new is old for new, old in zip(fields, columns.fields, strict=True)):

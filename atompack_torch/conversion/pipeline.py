@@ -11,7 +11,8 @@ import numpy as np
 
 from atompack_torch.conversion.changes import Changes
 from atompack_torch.conversion.checks import checked
-from atompack_torch.conversion.formats import Source, open_target, source_of, target_kind
+from atompack_torch.conversion.converter import Mode, Source, TargetOptions, TargetTraits
+from atompack_torch.conversion.formats import open_source, open_target, target_format, traits_of
 from atompack_torch.conversion.hints import name_warnings, no_labels_warning
 from atompack_torch.conversion.keys import KeyMap, label_of
 from atompack_torch.conversion.missing import nan_as_missing
@@ -20,7 +21,7 @@ from atompack_torch.conversion.schema_unification import SchemaUnifier
 from atompack_torch.conversion.text_files import STDIN
 from atompack_torch.errors import CorruptFileError, file_exists
 from atompack_torch.fields import BUILTIN
-from atompack_torch.formats import bytes_at
+from atompack_torch.formats import Format, bytes_at
 from atompack_torch.options import check_level, checked_path
 from atompack_torch.progress import Progress
 from atompack_torch.writers.atp import Codec
@@ -65,7 +66,8 @@ def convert(
         dst: the file to create.
         format: format of the sources: ``"atp"``, ``"shards"``, ``"extxyz"``, ``"ase-db"``,
             ``"npz"``, ``"hdf5"``, ``"mace-hdf5"``, ``"ase"`` (any that ASE reads) or
-            ``"ase:NAME"`` (with ASE's name for it); None: detected by suffix or first bytes.
+            ``"ase:NAME"`` (with ASE's name for it); None: detected by content, and by suffix where
+            that does not tell.
         target: ``"atp"``, ``"shards"``, ``"extxyz"`` or ``"ase-db"``; None: by the suffix of
             ``dst``, which shards do not have.
         codec: codec of an ``.atp`` target, as for ``AtpWriter``.
@@ -81,6 +83,9 @@ def convert(
             False: they stay NaN.
         on_error: ``"skip"`` leaves out structures that cannot be read, and counts them.
         progress: show a progress bar on stderr.
+
+    Returns:
+        Counts of what was read, written, changed and left out, with warnings.
 
     Raises:
         FileExistsError: ``mode="x"`` and ``dst`` exists.
@@ -98,33 +103,64 @@ def convert(
         raise ValueError("src: expected at least one file, got none")
     for path in (*paths, dst):
         checked_path(path)
-    kind = target_kind(dst, target)
-    if mode == "a" and kind != "atp":
-        raise ValueError(f"mode: only .atp files are appended to, {dst} is of format {kind}")
-    if mode == "w" and kind == "shards" and Path(dst).exists():
-        raise ValueError(f"mode: shards are not replaced, take {dst} away first")
-    if shards is not None and kind != "shards":
-        raise ValueError(f"shards: only shards have them, {dst} is of format {kind}")
+    known = target_format(dst, target)
+    traits = traits_of(known)
+    _check_target(dst, known, traits, mode, codec, level, shards)
     files = [path for path in paths if os.fspath(path) != STDIN and Path(path).exists()]
     if any(Path(dst).exists() and Path(dst).samefile(path) for path in files):
         raise ValueError(f"{dst}: is a source itself")
     if mode == "x" and Path(dst).exists():
-        modes = {"atp": "mode='w' replaces it, mode='a' appends to it"}
-        modes["shards"] = "remove it, or choose another folder"
-        raise file_exists(dst, modes.get(kind, "mode='w' replaces it"))
-    if kind in ("atp", "shards"):
-        check_level("zstd" if kind == "shards" else codec, level)
-    sources = [source_of(path, format, keys or {}, padding) for path in paths]
-    fit = None if kind != "atp" else SchemaUnifier.of_file(dst) if mode == "a" else SchemaUnifier()
+        raise file_exists(dst, _instead(traits))
+    sources = [open_source(path, format, keys or {}, padding) for path in paths]
+    fit = None
+    if traits.has_schema:
+        fit = SchemaUnifier.of_file(dst) if mode == "a" else SchemaUnifier()
     changes = changes or Changes()
     job = _Job(
-        sources, dst, kind, codec, level, shards, mode == "a", changes, nan_is_missing, progress
+        sources,
+        keys or {},
+        dst,
+        known,
+        codec,
+        level,
+        shards,
+        mode == "a",
+        changes,
+        nan_is_missing,
+        progress,
     )
     try:
         return _run(job, on_error, fit)
     finally:
         for source in sources:
             source.close()
+
+
+def _check_target(
+    dst: _Path,
+    known: Format,
+    traits: TargetTraits,
+    mode: Mode,
+    codec: Codec | None,
+    level: int,
+    shards: tuple[int, int, int] | None,
+) -> None:
+    """Raises ValueError if targets of the format do not have an option."""
+    if mode == "a" and mode not in traits.modes:
+        raise ValueError(f"mode: {dst} is of format {known.source}, which is not appended to")
+    if mode == "w" and mode not in traits.modes and Path(dst).exists():
+        raise ValueError(f"mode: {known.source} are not replaced, take {dst} away first")
+    if shards is not None and not traits.has_shards:
+        raise ValueError(f"shards: only shards have them, {dst} is of format {known.source}")
+    if traits.codecs:
+        check_level(traits.codecs[0] if len(traits.codecs) == 1 else codec, level)
+
+
+def _instead(traits: TargetTraits) -> str:
+    """Returns the advice for a target that exists."""
+    actions = {"w": "mode='w' replaces it", "a": "mode='a' appends to it"}
+    offered = [text for mode, text in actions.items() if mode in traits.modes]
+    return ", ".join(offered) or "remove it, or choose another path"
 
 
 def _run(job: _Job, on_error: OnError, fit: SchemaUnifier | None) -> Report:
@@ -140,8 +176,9 @@ class _Job(NamedTuple):
     """One conversion, ready to run."""
 
     sources: list[Source]
+    keys: Mapping[str, str]
     dst: _Path
-    kind: str
+    target: Format
     codec: Codec | None
     level: int
     shards: tuple[int, int, int] | None
@@ -152,7 +189,7 @@ class _Job(NamedTuple):
 
     def run(self, report: Report, fit: SchemaUnifier | None) -> bool:
         """Converts everything; False if types turned out too narrow, and nothing was written."""
-        counts = [source.n_structures() for source in self.sources]
+        counts = [source.count() for source in self.sources]
         total = None if None in counts else sum(n for n in counts if n is not None)
         blocks = self._blocks(report)
         label = Path(self.dst).name
@@ -180,23 +217,16 @@ class _Job(NamedTuple):
             *name_warnings(report.sources, self.changes),
             *(self.changes.unused(report.changed) if n else ()),
         ]
-        for caution in self.changes.unit_warnings(report.labels):
-            report.note(caution)
+        for warning in self.changes.unit_warnings(report.labels):
+            report.note(warning)
         for warning in warnings:
             report.warn(warning)
 
     def _write(
         self, blocks: Iterator[Columns], report: Report, fit: SchemaUnifier | None, bar: Progress
     ) -> None:
-        with open_target(
-            self.dst,
-            self.kind,
-            report,
-            append=self.append,
-            codec=self.codec,
-            level=self.level,
-            shards=self.shards,
-        ) as target:
+        options = TargetOptions(report, self.append, self.codec, self.level, self.shards)
+        with open_target(self.dst, self.target, options) as target:
             for columns in blocks:
                 if fit is not None:
                     if fit.learn(columns):
@@ -209,10 +239,12 @@ class _Job(NamedTuple):
     def _blocks(self, report: Report) -> Iterator[Columns]:
         """Yields the blocks of all sources, checked and changed."""
         for source in self.sources:
-            keys = KeyMap({} if source.maps_keys_itself else source.keys, report)
+            keys = KeyMap({} if source.maps_keys else self.keys, report)
+            if source.note:
+                report.note(source.note)
             first = 0
             fields: dict[str, None] = {}
-            for columns in _until_fault(source.blocks(report), report):
+            for columns in _until_fault(source.read(report), report):
                 n = len(columns.ptr) - 1
                 report.structures_read += n
                 columns = checked(keys.apply(columns), source.path, first, report)
@@ -223,8 +255,7 @@ class _Job(NamedTuple):
                 yield changed
                 first += n
             keys.check_all_found()
-            is_arrays = source.kind in ("npz", "hdf5", "mace-hdf5")
-            warning = no_labels_warning(fields, report.skipped, is_arrays=is_arrays)
+            warning = no_labels_warning(fields, report.skipped, is_arrays=source.is_arrays)
             if first and warning:
                 report.warn(f"{source.path}: {warning}")
 

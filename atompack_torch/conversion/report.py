@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from typing import Any, Literal
+from typing import Literal
 
 from atompack_torch.errors import AtompackError
 
@@ -13,6 +13,9 @@ OnError = Literal["raise", "skip"]
 
 class Report:
     """Report of one conversion. ``print(report)`` shows it, ``as_dict()`` is for JSON.
+
+    Args:
+        on_error: ``"raise"``, or ``"skip"`` to count structures that cannot be converted.
 
     Attributes:
         structures_read: readable structures in the sources.
@@ -56,27 +59,50 @@ class Report:
         self._start = time.monotonic()
 
     def skip(self, what: str, why: str, count: int = 1) -> None:
-        """Records that ``what`` was left out ``count`` times, for the reason ``why``."""
+        """Records something that was left out.
+
+        Args:
+            what: what was left out.
+            why: the reason.
+            count: number of times.
+        """
         self.skipped[what, why] += count
 
     def note(self, text: str) -> None:
-        """Adds a note, unless it was added before."""
+        """Adds a note, unless it was added before.
+
+        Args:
+            text: the note.
+        """
         if text not in self.notes:
             self.notes.append(text)
 
     def warn(self, text: str) -> None:
-        """Adds a warning about a likely mistake, unless it was added before."""
+        """Adds a warning about a likely mistake, unless it was added before.
+
+        Args:
+            text: the warning.
+        """
         if text not in self.warnings:
             self.warnings.append(text)
 
     def origin(self, field: str, source: str) -> None:
-        """Records the name of an output field in a source, if it differs."""
+        """Records the name of a field in a source, if it differs.
+
+        Args:
+            field: name of the field in the output.
+            source: its name in the source.
+        """
         names = self.sources.setdefault(field, [])
         if source != field and source not in names:
             names.append(source)
 
     def refuse(self, error: AtompackError, count: int = 1) -> None:
         """Handles structures that cannot be converted: raises, or counts them if requested.
+
+        Args:
+            error: the error about them.
+            count: number of structures.
 
         Raises:
             AtompackError: ``error`` itself, unless ``on_error="skip"``.
@@ -93,8 +119,12 @@ class Report:
             self.note(f"{label}: some values are NaN in {n:,} structures, which stay as they are")
         self.seconds = time.monotonic() - self._start
 
-    def as_dict(self) -> dict[str, Any]:
-        """Returns plain values, for JSON."""
+    def as_dict(self) -> dict[str, object]:
+        """Converts the report to plain values, for JSON.
+
+        Returns:
+            Name of the attribute → value.
+        """
         return {
             "structures_read": self.structures_read,
             "structures_written": self.structures_written,

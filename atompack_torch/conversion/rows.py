@@ -36,6 +36,11 @@ class NpzRows:
 
     Compressed and uncompressed members are supported.
 
+    Args:
+        path: path of the file, for messages.
+        archive: the open file.
+        member: name of the member, with its suffix.
+
     Raises:
         UnsupportedFormatError: the member holds pickled objects, or is in Fortran order.
         CorruptFileError: its header is damaged.
@@ -107,6 +112,10 @@ class NpzRows:
 
 class HdfRows:
     """An HDF5 dataset.
+
+    Args:
+        path: path of the file, for messages.
+        dataset: the dataset, of h5py.
 
     Raises:
         FieldError: parts of it were declared but never written; their values would be invented.

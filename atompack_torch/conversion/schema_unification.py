@@ -60,7 +60,13 @@ class SchemaUnifier:
         return fit
 
     def learn(self, columns: Columns) -> bool:
-        """Learns the types of a block; True if a previously known type changed.
+        """Learns the types of a block.
+
+        Args:
+            columns: the block.
+
+        Returns:
+            True if a previously known type changed.
 
         Raises:
             FieldError: a type of the file being appended to would have to change.

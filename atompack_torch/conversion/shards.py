@@ -11,6 +11,7 @@ import numpy as np
 
 from atompack_torch.batch.conversions import Parts
 from atompack_torch.batch.molecule_batch import MoleculeBatch
+from atompack_torch.conversion.converter import Source, SourceOptions, TargetOptions, TargetTraits
 from atompack_torch.conversion.forwarding import ForwardingWriter, readable
 from atompack_torch.conversion.records import BLOCK_STRUCTURES, records_of
 from atompack_torch.conversion.report import Report
@@ -29,6 +30,8 @@ from atompack_torch.writers.shards import ShardWriter
 
 _Path = str | os.PathLike[str]
 
+TARGET = TargetTraits(("x",), codecs=("zstd",), has_shards=True)
+
 
 class Shape(NamedTuple):
     """Sizes and strategy of the shards to write, as for ``ShardWriter``."""
@@ -38,6 +41,16 @@ class Shape(NamedTuple):
     strategy: Any = 2
 
 
+def open_source(path: str, options: SourceOptions) -> Source:
+    """Opens a data set."""
+    return Source(path, lambda report: read(path, report=report), partial(count, path))
+
+
+def open_target(path: str, options: TargetOptions) -> Writer:
+    """Opens a data set for writing."""
+    return Writer(path, Shape(*options.shards or ()), options.level)
+
+
 def count(path: _Path) -> int:
     """Counts the examples."""
     return len(ShardDataset(path))
@@ -45,6 +58,13 @@ def count(path: _Path) -> int:
 
 def read(path: _Path, *, report: Report) -> Iterator[Columns]:
     """Yields the examples, all of them molecules, in blocks and in order.
+
+    Args:
+        path: folder of the data set.
+        report: receives examples that cannot be read.
+
+    Yields:
+        Blocks of molecules.
 
     Raises:
         CorruptFileError: a block is damaged.

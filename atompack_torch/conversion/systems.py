@@ -115,6 +115,12 @@ class System:
     def levels(self, member: Member) -> set[Level]:
         """Returns the levels possible for a member's shape; only one if its name decides.
 
+        Args:
+            member: the member.
+
+        Returns:
+            The possible levels.
+
         Raises:
             FieldError: the shape does not fit the name.
         """
@@ -145,6 +151,9 @@ class System:
         Args:
             levels: levels of the members to include, by key.
             report: receives changes of representation.
+
+        Yields:
+            Blocks of structures.
         """
         first = 0
         while first < self.n_structures:
@@ -234,6 +243,13 @@ def said_level(name: str) -> Level | None:
 
 def numbers_of(values: Array, where: str) -> Array:
     """Converts numbers or element symbols to atomic numbers.
+
+    Args:
+        values: atomic numbers, or symbols as strings or bytes.
+        where: name of the array, for messages.
+
+    Returns:
+        Atomic numbers, int64, of the same shape.
 
     Raises:
         CorruptFileError: the values are neither.

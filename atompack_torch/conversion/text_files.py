@@ -17,20 +17,12 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from atompack_torch.errors import CorruptFileError, UnsupportedFormatError
+from atompack_torch.formats import format_of_bytes
 
 STDIN = "-"
 _PIECE_BYTES = 1 << 20
-_MAGIC_BYTES = 16
+_HEAD_BYTES = 4096
 _GZIP = b"\x1f\x8b"
-# Magic bytes of files that are not text, and their formats.
-_BINARY = {
-    b"ATPK": "an .atp file",
-    b"SQLite format 3\0": "an SQLite database",
-    b"\x89HDF\r\n\x1a\n": "an HDF5 file",
-    b"PK\x03\x04": "a zip archive (.npz)",
-    b"\x28\xb5\x2f\xfd": "zstd (decompress it first: zstdcat FILE | ... -)",
-    b"- of Ulm": "an ASE trajectory",
-}
 
 
 class Text:
@@ -57,13 +49,13 @@ class Text:
         self._copy: IO[bytes] | None = None
         if is_pipe(path):
             with _opened_pipe(path) as stream:
-                self._take(stream, b"".join(_pieces(stream, _MAGIC_BYTES)))
+                self._take(stream, b"".join(_pieces(stream, _HEAD_BYTES)))
             return
         self.n_bytes = Path(path).stat().st_size
         if self.n_bytes == 0:
             return
         with Path(path).open("rb") as stream:
-            head = stream.read(_MAGIC_BYTES)
+            head = stream.read(_HEAD_BYTES)
             if _is_compressed(head):
                 self._take(stream, head)
 
@@ -99,6 +91,12 @@ class Text:
 def is_pipe(path: str | os.PathLike[str]) -> bool:
     """True if a path is standard input or a FIFO; does not open it.
 
+    Args:
+        path: the path.
+
+    Returns:
+        True for standard input and FIFOs.
+
     Raises:
         FileNotFoundError: there is no such file.
         UnsupportedFormatError: a socket or a device.
@@ -133,6 +131,10 @@ def _pieces(stream: IO[bytes], n_bytes: int) -> Iterator[bytes]:
 
 class _Resumed:
     """Stream whose first bytes have already been read.
+
+    Args:
+        stream: the stream.
+        head: the bytes that were read from it.
 
     Attributes:
         n_bytes: number of bytes returned so far.
@@ -206,8 +208,9 @@ def _decompressed(source: _Resumed, make: Callable[[], Any]) -> Iterator[bytes]:
 
 
 def _check_is_text(name: str, head: bytes) -> None:
-    for magic, what in _BINARY.items():
-        if head.startswith(magic):
-            raise UnsupportedFormatError(
-                f"{name}: expected text, got {what}: only text is read from pipes and compressed"
-            )
+    found = format_of_bytes(head)
+    if found is not None and found.magics:
+        raise UnsupportedFormatError(
+            f"{name}: expected text, got {found.title}: only text, plain or compressed by gzip, "
+            "bzip2 or xz, is read from pipes and compressed files"
+        )

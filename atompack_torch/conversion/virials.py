@@ -27,6 +27,9 @@ def with_stress(columns: Columns, report: Report | None) -> Columns:
     Args:
         columns: columns of the block; cells in Å.
         report: receives notes about virials without a volume; None: they are not reported.
+
+    Returns:
+        The block with stresses.
     """
     virial = next((c for c in columns.fields if c[:2] == (BUILTIN, "stress")), None)
     if virial is None:

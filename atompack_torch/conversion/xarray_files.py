@@ -44,8 +44,12 @@ class StoreReport(NamedTuple):
     bytes_written: int
     seconds: float
 
-    def as_dict(self) -> dict[str, Any]:
-        """Returns plain values, for JSON."""
+    def as_dict(self) -> dict[str, object]:
+        """Converts the report to plain values, for JSON.
+
+        Returns:
+            Name of the attribute → value.
+        """
         return self._asdict()
 
     def __str__(self) -> str:
@@ -92,6 +96,9 @@ def convert_datasets(
         codec: codec of blocks; None: that of the store, zstd for a new one.
         level: zstd level.
         progress: show a progress bar on stderr.
+
+    Returns:
+        Counts of what was written.
 
     Raises:
         FileExistsError: ``mode="x"`` and ``dst`` exists.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -19,7 +20,14 @@ from atompack_torch._native import (
 )
 from atompack_torch.errors import AtompackError, FieldError
 from atompack_torch.fields import RESERVED, FieldId, public_names
-from atompack_torch.inspection.entry import Description, Head, Summary, WrongOptionError
+from atompack_torch.inspection.entry import (
+    Compaction,
+    CompactOptions,
+    Description,
+    Head,
+    Summary,
+    WrongOptionError,
+)
 from atompack_torch.inspection.molecules import histogram, molecule_document, molecule_text
 from atompack_torch.inspection.text import printable, table
 from atompack_torch.passes.atp_files import files_of, snapshot_of
@@ -101,6 +109,14 @@ def describe(
 def head(paths: Sequence[str], n: int, fields: Sequence[str] | None = None) -> Head:
     """Reads the first molecules.
 
+    Args:
+        paths: files and folders, as one data set.
+        n: maximum number of molecules.
+        fields: labels to read; None: all.
+
+    Returns:
+        The molecules.
+
     Raises:
         WrongOptionError: a label that no file has.
     """
@@ -130,6 +146,9 @@ def statistics(
         options: ``cutoff``, and options of ``AtpDataset``.
         progress: show a bar, or a function called with the number of molecules done since the last
             call.
+
+    Returns:
+        ``Statistics``, with a histogram of sizes in the text.
     """
     of_dataset = {"access": "sequential", **options}
     cutoff = of_dataset.pop("cutoff", None)
@@ -140,8 +159,27 @@ def statistics(
     return Summary(found, found.as_dict(), "\n".join([*lines, *histogram(found.sizes)]))
 
 
+def compact(paths: Sequence[str], target: str, options: CompactOptions) -> Compaction:
+    """Copies the molecules of files, and of those in folders, to one new file."""
+    from atompack_torch.datasets.atp import AtpDataset
+    from atompack_torch.writers.compaction import compact as compact_files
+
+    files = [file for path in paths for file in files_of(path)]
+    before = sum(Path(file).stat().st_size for file in files if Path(file).is_file())
+    codec, level, order, progress = options
+    compact_files(files, target, codec, order, level=level, progress=progress)
+    return Compaction(len(AtpDataset(target)), "molecules", before, Path(target).stat().st_size)
+
+
 def open_files(paths: Sequence[str], **options: Any) -> AtpDataset:
     """Opens files, and those in folders, as one data set.
+
+    Args:
+        paths: files and folders.
+        **options: options of ``AtpDataset``.
+
+    Returns:
+        The data set.
 
     Raises:
         WrongOptionError: no file has a label named in an option.
@@ -190,6 +228,15 @@ def describe_file(path: str) -> dict[str, Any]:
 
 def count_labels(source: MoleculeSource, full: bool, progress: bool | Report) -> Labels:
     """Counts labels in all records, or in a sample of a large data set.
+
+    Args:
+        source: the molecules.
+        full: read all records, however many there are.
+        progress: show a bar, or a function called with the number of records done since the last
+            call.
+
+    Returns:
+        The counts.
 
     Raises:
         CorruptFileError: a record is damaged.

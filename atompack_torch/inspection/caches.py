@@ -26,9 +26,22 @@ if TYPE_CHECKING:
 
 
 def open_dataset(path: Any, options: Mapping[str, Any]) -> TorchCacheDataset:
-    """Opens the molecules of a cache file."""
+    """Opens the molecules of a cache file.
+
+    Args:
+        path: the file, or a list of one.
+        options: options of ``TorchCacheDataset``.
+
+    Returns:
+        The data set.
+
+    Raises:
+        TypeError: several files.
+    """
     from atompack_torch.datasets.torch_cache import TorchCacheDataset
 
+    if isinstance(path, (list, tuple)):
+        path = _one_of(path)
     with _opening(path):
         return TorchCacheDataset(path, **options)
 
@@ -66,16 +79,24 @@ def head(paths: Sequence[str], n: int, fields: Sequence[str] | None = None) -> H
 def verify(paths: Sequence[str], max_faults: int, progress: bool | Report) -> CacheVerification:
     """Reads one file with all checks, and recomputes its rows.
 
+    Args:
+        paths: one file.
+        max_faults: maximum number of faults to list.
+        progress: show a bar, or a function called with the number of entries done since the last
+            call.
+
+    Returns:
+        The faults and differences.
+
     Raises:
         TypeError: several files.
     """
     from atompack_torch.caches.verification import verify_cache
 
-    if len(paths) != 1:
-        raise TypeError(f"path: expected one feature cache, got {len(paths)}")
-    found = verify_cache(paths[0], max_faults=max_faults, progress=progress)
+    path = _one_of(paths)
+    found = verify_cache(path, max_faults=max_faults, progress=progress)
     if any(fault.message.endswith(_NO_ENTRIES) for fault in found.faults):
-        raise _other_kind(paths[0])
+        raise _other_kind(path)
     return found
 
 
@@ -84,16 +105,30 @@ def statistics(
 ) -> Summary:
     """Gathers statistics of every molecule of one file.
 
+    Args:
+        paths: one file.
+        options: ``cutoff``, and options of ``TorchCacheDataset``.
+        progress: show a bar, or a function called with the number of molecules done since the last
+            call.
+
+    Returns:
+        ``Statistics``, with a histogram of sizes in the text.
+
     Raises:
         TypeError: several files.
     """
-    if len(paths) != 1:
-        raise TypeError(f"path: expected one feature cache, got {len(paths)}")
+    path = _one_of(paths)
     of_dataset = dict(options)
     cutoff = of_dataset.pop("cutoff", None)
-    found = open_dataset(paths[0], of_dataset).statistics(progress, cutoff=cutoff)
+    found = open_dataset(path, of_dataset).statistics(progress, cutoff=cutoff)
     lines = [printable(line) for line in repr(found).splitlines()]
     return Summary(found, found.as_dict(), "\n".join([*lines, *histogram(found.sizes)]))
+
+
+def _one_of(paths: Sequence[Any]) -> Any:
+    if len(paths) != 1:
+        raise TypeError(f"path: expected one feature cache, got {len(paths)}")
+    return paths[0]
 
 
 _NO_ENTRIES = "entries: expected a group, got none"

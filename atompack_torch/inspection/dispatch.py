@@ -9,25 +9,36 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from atompack_torch.errors import UnsupportedFormatError
-from atompack_torch.formats import FORMATS, entry_name, recognize
+from atompack_torch.formats import detect, entry_name, recognize, unknown
+from atompack_torch.inspection.entry import Compaction, CompactOptions, SeveralFormatsError
+from atompack_torch.options import checked_path
 
 if TYPE_CHECKING:
-    from torch.utils.data import Dataset
+    import torch
 
     from atompack_torch.batch.molecule import Molecule
     from atompack_torch.caches.verification import CacheVerification
+    from atompack_torch.datasets.atlas_shards import ShardDataset
+    from atompack_torch.datasets.atlas_store import AtlasDataset
+    from atompack_torch.datasets.atp import AtpDataset
+    from atompack_torch.datasets.torch_cache import TorchCacheDataset
     from atompack_torch.inspection.entry import Entry
     from atompack_torch.inspection.shards import ShardVerification
     from atompack_torch.inspection.stores import StoreVerification
     from atompack_torch.passes.statistics import Statistics
     from atompack_torch.passes.sweeping import Report
     from atompack_torch.passes.verification import Verification
+    from atompack_torch.writers.atp import Codec
+    from atompack_torch.writers.columns import Array
+
 
 PathLike = str | os.PathLike[str]
 Paths = PathLike | Sequence[PathLike]
 
 
-def open(path: Paths, **options: Any) -> Dataset[Any]:  # noqa: A001
+def open(  # noqa: A001
+    path: Paths, **options: Any
+) -> AtpDataset | TorchCacheDataset | ShardDataset | AtlasDataset:
     """Opens a path as a data set; the format is detected by content.
 
         ds = apt.open("train.atp", fields=["energy", "forces"])
@@ -49,13 +60,15 @@ def open(path: Paths, **options: Any) -> Dataset[Any]:  # noqa: A001
     """
     paths = _listed(path)
     for one in paths:
-        _check_known(one)
+        if Path(one).exists() and recognize(one) is None:
+            raise unknown(one)
     entry = entry_of(paths)
-    dataset: Dataset[Any] = entry.open_dataset(path, options)
+    dataset: AtpDataset | TorchCacheDataset | ShardDataset | AtlasDataset
+    dataset = entry.open_dataset(path, options)
     return dataset
 
 
-def info(path: Paths, *, full: bool = False) -> dict[str, Any]:
+def info(path: Paths, *, full: bool = False) -> dict[str, object]:
     """Describes the data at a path: counts, types, use of space.
 
     Args:
@@ -79,7 +92,7 @@ def info(path: Paths, *, full: bool = False) -> dict[str, Any]:
     return {**document, "errors": list(described.errors)}
 
 
-def head(path: Paths, n: int = 5) -> list[Molecule | Any]:
+def head(path: Paths, n: int = 5) -> list[Molecule] | list[object]:
     """Reads the first items at a path.
 
     Args:
@@ -132,7 +145,7 @@ def verify(
 
 def statistics(
     path: Paths, *, progress: bool | Report = False, **options: Any
-) -> Statistics | list[dict[str, Any]]:
+) -> Statistics | list[dict[str, object]]:
     """Gathers statistics of the data at a path.
 
     Args:
@@ -151,10 +164,74 @@ def statistics(
         FieldError: no file has a requested label.
     """
     paths = _listed(path)
-    found: Statistics | list[dict[str, Any]] = (
+    found: Statistics | list[dict[str, object]] = (
         entry_of(paths).statistics(paths, options, progress).value
     )
     return found
+
+
+def compact(
+    src: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    dst: str | os.PathLike[str],
+    codec: Codec | None = None,
+    order: Sequence[int] | torch.Tensor | Array | None = None,
+    *,
+    level: int | None = None,
+    progress: bool | Report = False,
+) -> None:
+    """Writes the newest generation of ``src`` to a new file, without dead space.
+
+    Dead space is what earlier commits left behind. Every record of an ``.atp`` file is checked
+    while it is copied, unchanged, and compared with its source before the new file gets its name,
+    so that ``dst`` is either complete or absent.
+
+    Args:
+        src: an ``.atp`` file, or a list or a folder of them, merged into one file; an ATLAS store
+            or an array file, which is compacted in place.
+        dst: the new file. It may be ``src`` itself, which is then replaced; any other existing
+            file is an error.
+        codec: ``"none"``, ``"lz4"`` or ``"zstd"``; None: that of the source, whose records are then
+            not recompressed.
+        order: (m,) indices of the molecules to keep, in their new order; None: all.
+        level: compression level; None: that of the source if it has the same codec, else 3.
+        progress: show a bar, or a function called with the number of molecules done since the last
+            call; each counts twice, once when copied and once when compared.
+
+    Raises:
+        FileExistsError: ``dst`` exists and is not ``src``.
+        CorruptFileError: a record or a value of the source is damaged.
+        FieldError: the sources differ in codec and ``codec`` is not given, or in the type of
+            a field.
+        IndexError: an index in ``order`` is out of range.
+        UnsupportedFormatError: the format cannot be compacted.
+        WriterLockedError: another writer has ``dst`` open.
+    """
+    options = CompactOptions(codec, level, order, progress)
+    compact_paths(_listed(src), checked_path(dst), options)
+
+
+def compact_paths(paths: Sequence[str], target: str, options: CompactOptions) -> Compaction:
+    """Compacts paths of one format.
+
+    Args:
+        paths: the sources.
+        target: the new file.
+        options: see ``compact``.
+
+    Returns:
+        Counts and sizes.
+
+    Raises:
+        UnsupportedFormatError: the format cannot be compacted.
+    """
+    entry = entry_of(paths)
+    if not hasattr(entry, "compact"):
+        known = detect(paths[0])
+        title = "another format" if known is None else known.title
+        raise UnsupportedFormatError(
+            f"{paths[0]}: expected an .atp file, got {title}, which is not compacted"
+        )
+    return entry.compact(paths, target, options)
 
 
 def _listed(path: Paths) -> list[str]:
@@ -169,17 +246,18 @@ def _listed(path: Paths) -> list[str]:
 def entry_of(paths: Sequence[str]) -> Entry:
     """Returns the module of the format that all paths have.
 
+    Args:
+        paths: files and folders.
+
+    Returns:
+        The module, with the functions of ``Entry``.
+
     Raises:
-        UnsupportedFormatError: the paths are of several formats.
+        SeveralFormatsError: the paths are of several formats.
+        UnsupportedFormatError: a path has a known format that cannot be opened.
     """
     names = dict.fromkeys(entry_name(path) for path in paths)
     if len(names) > 1:
-        raise UnsupportedFormatError(f"{paths[0]} and others: expected one format, got several")
+        raise SeveralFormatsError(f"{paths[0]} and others: expected one format, got several")
     entry: Entry = importlib.import_module(next(iter(names)))
     return entry
-
-
-def _check_known(path: str) -> None:
-    if Path(path).exists() and recognize(path) is None:
-        sought = ", ".join(f"{known.title}" for known in FORMATS if known.entry)
-        raise UnsupportedFormatError(f"{path}: expected {sought}; got none of them")

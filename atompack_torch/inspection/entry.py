@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
-from atompack_torch.errors import FieldError
+from atompack_torch.errors import FieldError, UnsupportedFormatError
 from atompack_torch.passes.check_report import CheckReport
 from atompack_torch.passes.sweeping import Report
+
+
+class SeveralFormatsError(UnsupportedFormatError):
+    """The paths of one call are of several formats."""
 
 
 class WrongOptionError(FieldError):
@@ -49,7 +53,7 @@ class Check(Protocol):
     def ok(self) -> bool:
         """True if there is no fault."""
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Returns the result as plain JSON values."""
 
     def report(self) -> CheckReport:
@@ -70,8 +74,44 @@ class Summary(NamedTuple):
     text: str
 
 
+class CompactOptions(NamedTuple):
+    """Options of ``compact``.
+
+    Attributes:
+        codec: codec of the new file; None: that of the sources.
+        level: compression level; None: that of the sources, or the default of the codec.
+        order: (m,) indices of the items to keep, in their new order; None: all.
+        progress: show a bar, or a function called with the number of items done since the last
+            call.
+    """
+
+    codec: Literal["none", "lz4", "zstd"] | None = None
+    level: int | None = None
+    order: Any = None
+    progress: bool | Report = False
+
+
+class Compaction(NamedTuple):
+    """Result of ``compact``.
+
+    Attributes:
+        n_items: number of items in the new file.
+        unit: name of the items, in the plural.
+        bytes_before: size of the sources.
+        bytes_after: size of the new file.
+    """
+
+    n_items: int
+    unit: str
+    bytes_before: int
+    bytes_after: int
+
+
 class Entry(Protocol):
-    """Interface of the module of one format. ``paths`` are all of this format."""
+    """Interface of the module of one format. ``paths`` are all of this format.
+
+    A module may leave out ``compact``.
+    """
 
     def open_dataset(self, path: Any, options: Mapping[str, Any]) -> Any:
         """Opens a data set with the options of its class."""
@@ -89,3 +129,6 @@ class Entry(Protocol):
         self, paths: Sequence[str], options: Mapping[str, Any], progress: bool | Report
     ) -> Summary:
         """Gathers statistics of all data, or sums up stored ones."""
+
+    def compact(self, paths: Sequence[str], target: str, options: CompactOptions) -> Compaction:
+        """Writes all items to a new file without dead space; optional."""

@@ -101,12 +101,20 @@ class ShardVerification:
         """True if every block could be read."""
         return self.n_faults == 0
 
-    def as_dict(self) -> dict[str, Any]:
-        """Returns the result as plain JSON values."""
+    def as_dict(self) -> dict[str, object]:
+        """Converts the result to plain values, for JSON.
+
+        Returns:
+            Name of the attribute → value.
+        """
         return asdict(self)
 
     def report(self) -> CheckReport:
-        """Returns the result in readable form."""
+        """Formats the result.
+
+        Returns:
+            The faults and warnings, and a summary in one line.
+        """
         counts = f"{self.n_examples:,} examples, {self.n_blocks:,} blocks"
         faults = {"faults": (self.faults, self.n_faults)}
         return CheckReport(faults, self.warnings, f"{counts}: {self.n_faults:,} faults")
@@ -114,6 +122,15 @@ class ShardVerification:
 
 def verify(paths: Sequence[str], max_faults: int, progress: bool | Report) -> ShardVerification:
     """Reads every block.
+
+    Args:
+        paths: folders of data sets.
+        max_faults: maximum number of faults to list.
+        progress: show a bar, or a function called with the number of blocks done since the last
+            call.
+
+    Returns:
+        The faults.
 
     Raises:
         OSError: a data set cannot be opened.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -19,7 +20,7 @@ from atompack_torch._native import (
 )
 from atompack_torch.errors import AtompackError
 from atompack_torch.formats import bytes_at, check_store, opening
-from atompack_torch.inspection.entry import Description, Head, Summary
+from atompack_torch.inspection.entry import Compaction, CompactOptions, Description, Head, Summary
 from atompack_torch.inspection.text import first_of, plain, printable, table
 from atompack_torch.options import MAX_METADATA_BYTES, absolute_path
 from atompack_torch.passes.check_report import CheckReport
@@ -113,12 +114,20 @@ class StoreVerification:
         """True if every array could be read."""
         return self.n_faults == 0
 
-    def as_dict(self) -> dict[str, Any]:
-        """Returns the result as plain JSON values."""
+    def as_dict(self) -> dict[str, object]:
+        """Converts the result to plain values, for JSON.
+
+        Returns:
+            Name of the attribute → value.
+        """
         return asdict(self)
 
     def report(self) -> CheckReport:
-        """Returns the result in readable form."""
+        """Formats the result.
+
+        Returns:
+            The faults and warnings, and a summary in one line.
+        """
         counts = f"{self.n_datasets:,} datasets, {self.n_arrays:,} arrays"
         faults = {"faults": (self.faults, self.n_faults)}
         return CheckReport(faults, [], f"{counts}: {self.n_faults:,} faults")
@@ -126,6 +135,15 @@ class StoreVerification:
 
 def verify(paths: Sequence[str], max_faults: int, progress: bool | Report) -> StoreVerification:
     """Reads every array of every dataset.
+
+    Args:
+        paths: stores and array files.
+        max_faults: maximum number of faults to list.
+        progress: show a bar, or a function called with the number of datasets done since the last
+            call.
+
+    Returns:
+        The faults.
 
     Raises:
         OSError: a store cannot be opened.
@@ -204,6 +222,41 @@ def _total(array: str, found: list[ArrayStatistics]) -> dict[str, Any]:
         "min": min(least) if comparable else None,
         "max": max(most) if comparable else None,
     }
+
+
+def compact(paths: Sequence[str], target: str, options: CompactOptions) -> Compaction:
+    """Compacts one store or array file in place.
+
+    Args:
+        paths: the store or array file.
+        target: the same path.
+        options: only ``progress`` may be given, and has no effect.
+
+    Returns:
+        Counts and sizes.
+
+    Raises:
+        ValueError: the target is another path, or an option is given.
+    """
+    from atompack_torch.stores.array_file import ArrayFile
+    from atompack_torch.stores.atlas_store import AtlasStore
+
+    if [os.path.realpath(path) for path in paths] != [os.path.realpath(target)]:
+        raise ValueError(
+            f"{target}: expected {paths[0]} itself: stores and array files are compacted in place"
+        )
+    given = [
+        name
+        for name, value in zip(options._fields, options, strict=True)
+        if name != "progress" and value is not None
+    ]
+    if given:
+        raise ValueError(f"{given[0]}: expected none for stores and array files")
+    before = _document(target)["file_bytes"]
+    with AtlasStore(target, "a") if Path(target).is_dir() else ArrayFile(target, "a") as opened:
+        opened.compact()
+    after = _document(target)
+    return Compaction(after["n_datasets"], "datasets", before, after["file_bytes"])
 
 
 class _Opened:

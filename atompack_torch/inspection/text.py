@@ -7,12 +7,15 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+# Kinds of NumPy types whose elements Python has types for, and their largest sizes.
+_MAX_ITEM_BYTES = {"b": 1, "i": 8, "u": 8, "f": 8, **dict.fromkeys("USVO", sys.maxsize)}
+
 
 def plain(value: Any) -> Any:
     """Converts a value to plain JSON values.
 
     Lists and strings represent types that JSON lacks: tensors, arrays, bytes, timestamps,
-    non-finite numbers, keys that are not strings.
+    non-finite numbers, keys that are not strings; a record of a structured array becomes an object.
     """
     if isinstance(value, dict):
         return {str(key): plain(part) for key, part in value.items()}
@@ -20,8 +23,8 @@ def plain(value: Any) -> Any:
         return [plain(part) for part in value]
     if is_tensor(value):
         return plain([value.real, value.imag] if value.is_complex() else value.tolist())
-    if _is_array(value):
-        return plain((value if value.dtype.kind in "US" else value.astype(str)).tolist())
+    if _is_of_numpy(value):
+        return _plain_array(value)
     if isinstance(value, bytes):
         return value.decode(errors="backslashreplace")
     if isinstance(value, float) and not math.isfinite(value):
@@ -29,9 +32,20 @@ def plain(value: Any) -> Any:
     return value if isinstance(value, (str, int, float, type(None))) else str(value)
 
 
-def _is_array(value: Any) -> bool:
+def _is_of_numpy(value: Any) -> bool:
     numpy = sys.modules.get("numpy")
-    return numpy is not None and isinstance(value, numpy.ndarray)
+    return numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic))
+
+
+def _plain_array(value: Any) -> Any:
+    """Converts a NumPy array, scalar or record, of a type that torch may lack."""
+    if value.dtype.names is not None:
+        if value.ndim:
+            return [plain(part) for part in value]
+        return {name: plain(value[name]) for name in value.dtype.names}
+    if value.dtype.itemsize <= _MAX_ITEM_BYTES.get(value.dtype.kind, 0):
+        return plain(value.tolist())
+    return value.astype(str).tolist()
 
 
 def is_tensor(value: Any) -> bool:

@@ -14,6 +14,12 @@ from atompack_torch.options import absolute_path
 def snapshot_of(file: str) -> AtpSnapshot:
     """Opens the last commit of a file.
 
+    Args:
+        file: path of the file.
+
+    Returns:
+        The snapshot.
+
     Raises:
         CorruptFileError: the header or index violates the format.
         UnsupportedFormatError: the version is not supported, or the file is of another format.

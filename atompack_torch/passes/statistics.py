@@ -140,8 +140,12 @@ class Statistics:
         """Mean number of atoms per molecule; NaN in an empty data set."""
         return _ratio(self.n_atoms, self.n_molecules)
 
-    def as_dict(self) -> dict[str, Any]:
-        """Returns plain JSON values: keys are strings, non-finite numbers are None."""
+    def as_dict(self) -> dict[str, object]:
+        """Converts the statistics to plain values, for JSON.
+
+        Returns:
+            Name → value: keys of nested dicts are strings, non-finite numbers are None.
+        """
         spreads = {name: getattr(self, name) for name in ("energy", "energy_per_atom", "forces")}
         plain: dict[str, Any] = {
             "n_molecules": self.n_molecules,
@@ -229,7 +233,19 @@ def gather(
     report: Report | None = None,
     cutoff: float | None = None,
 ) -> Statistics:
-    """Gathers statistics of every molecule of a selection (None: all), read as requested.
+    """Gathers statistics of the molecules of a selection, read as requested.
+
+    Args:
+        source: the molecules.
+        request: fields and treatment of missing labels, as for a batch.
+        selection: (m,) indices of the molecules; None: all.
+        n_threads: number of threads.
+        report: called with the number of molecules done since the last call; None: it is not.
+        cutoff: radius in which neighbors are counted, in the unit of the positions; None: they are
+            not.
+
+    Returns:
+        The statistics.
 
     Raises:
         CorruptFileError: a record is damaged.

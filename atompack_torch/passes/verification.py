@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from os import PathLike
-from typing import Any
 
 from atompack_torch._native import AtpReader, AtpSnapshot, AtpSpaceUse, Verifier, describe_slots
 from atompack_torch.errors import AtompackError
@@ -62,12 +61,20 @@ class Verification:
             f"{self.n_faults:,} faults, {len(self.warnings):,} warnings)"
         )
 
-    def as_dict(self) -> dict[str, Any]:
-        """Returns the result as plain JSON values."""
+    def as_dict(self) -> dict[str, object]:
+        """Converts the result to plain values, for JSON.
+
+        Returns:
+            Name → value; ``ok`` is True if there is no fault.
+        """
         return {"ok": self.ok, **asdict(self)}
 
     def report(self) -> CheckReport:
-        """Returns the result in readable form."""
+        """Formats the result.
+
+        Returns:
+            The faults and warnings, and a summary in one line.
+        """
         return CheckReport(
             {"faults": ([fault.message for fault in self.faults], self.n_faults)},
             self.warnings,
@@ -95,6 +102,9 @@ def verify(
         max_faults: list at most this many; the others are only counted.
         progress: show a bar, or a function called with the number of molecules done since the last
             call.
+
+    Returns:
+        The faults and warnings.
 
     Raises:
         OSError: a file cannot be opened.

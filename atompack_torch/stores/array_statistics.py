@@ -60,12 +60,13 @@ def check_bounds(
     given = [bound for bound in bounds if bound is not None]
     for bound in given:
         if not isinstance(bound, (int, float, bytes, np.integer, np.floating)):
-            raise TypeError(f"bound: expected a number, str or datetime64, got {bound!r}")
+            raise TypeError(f"min, max: expected numbers, str or datetime64, got {bound!r}")
     for low, *_ in stored:
         for bound in given:
             if low is not None and isinstance(low, bytes) != isinstance(bound, bytes):
-                kinds = ("a str", "a number") if isinstance(low, bytes) else ("a number", "a str")
-                raise FieldError(f"{where}: bound: expected {kinds[0]}, got {kinds[1]}: {bound!r}")
+                expected = "strings" if isinstance(low, bytes) else "numbers"
+                got = bound.decode() if isinstance(bound, bytes) else bound
+                raise FieldError(f"{where}: min, max: expected {expected}, got {got!r}")
 
 
 def comparable(bound: Bound | None) -> int | float | bytes | None:

@@ -96,12 +96,12 @@ def test_comparison_is_by_numbers(folder: Path, name: str) -> None:
 
 
 def test_atoms_outside_of_the_cell(folder: Path) -> None:
-    """Entry 1 was spoiled by the original; 0 lies inside, and 2 has no forces."""
+    """The original computed entry 1 wrongly; 0 lies inside, and 2 has no forces."""
     path = folder / "v2_both_f64_unwrapped.h5"
     found = apt.verify_cache(path)
     assert not found.ok
     assert found.n_faults == 0
-    assert found.spoiled == [1]
+    assert found.mismatched_entries == found.spoiled == [1]
     assert [(d.entry, d.field, d.cause) for d in found.differences] == [
         (1, "features", "unwrapped"),
         (1, "force_derivatives", "unwrapped"),
@@ -110,7 +110,7 @@ def test_atoms_outside_of_the_cell(folder: Path) -> None:
         assert difference.largest > 1e-3 > difference.allowed
         assert difference.message.startswith(f"{path}: {difference.field}: expected ")
         assert "(molecule 1, field " in difference.message
-        assert "spoiled by the original" in difference.message
+        assert "computed wrongly by the original" in difference.message
     quick = apt.verify_cache(path, recompute=False)
     assert quick.ok
     assert (quick.n_recomputed, quick.n_derivative_rows) == (0, 2)
@@ -152,7 +152,7 @@ def test_one_number_that_is_another(changed: Callable[..., Path], name: str, fie
     (difference,) = found.differences
     assert (difference.entry, difference.field, difference.cause) == (0, field, None)
     assert 1e-9 < difference.largest < 1e-5
-    assert found.spoiled == []
+    assert found.mismatched_entries == []
 
 
 @pytest.mark.parametrize("name", ["radial/neighbor_idx", "angular/center_idx"])

@@ -100,7 +100,7 @@ def test_build_like_another(
 
 
 def test_build_of_the_entries_of_a_cache(folder: Path, tmp_path: Path) -> None:
-    """What the original has spoiled is made anew."""
+    """What the original computed wrongly is computed again."""
     source, target = folder / "v2_both_f64_unwrapped.h5", tmp_path / "new.h5"
     assert run("verify", source) == 1
     assert run("build", source, target, "--like", source, "--force-derivatives") == 0
@@ -293,7 +293,9 @@ def test_verify(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("verify", path) == 1
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 3
-    assert all("molecule 1" in line and "spoiled" in line for line in lines[:2])
+    assert all(
+        "molecule 1" in line and "computed wrongly by the original" in line for line in lines[:2]
+    )
     assert run("verify", "--quick", path) == 0
     assert "0 entries computed again" in capsys.readouterr().out
     assert run("verify", "--tolerance", "100", path) == 0
@@ -307,7 +309,7 @@ def test_verify_as_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> Non
     captured = capsys.readouterr()
     found = json.loads(captured.out)
     assert captured.err == ""
-    assert (found["ok"], found["spoiled"], found["n_differences"]) == (False, [1], 2)
+    assert (found["ok"], found["mismatched_entries"], found["n_differences"]) == (False, [1], 2)
     assert {d["entry"] for d in found["differences"]} == {1}
     assert run("verify", "--json", folder / "v2_both_f64_two.h5") == 0
     assert json.loads(capsys.readouterr().out)["ok"] is True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import atompack_torch as apt
@@ -85,3 +86,22 @@ def test_damaged_value(fixtures: Path, capsys: pytest.CaptureFixture[str]) -> No
 )
 def test_formula(numbers: list[int], text: str) -> None:
     assert formula(numbers) == text
+
+
+def test_structured_arrays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Torch has no type for them, so they are examples of shards as NumPy arrays."""
+    dtype = [("i", "i4"), ("f", "f8"), ("s", "S2")]
+    rows = np.array([(1, 2.5, b"ab"), (2, np.nan, b"\xff")], dtype)
+    with apt.ShardWriter(tmp_path / "set", 2, 1) as writer:
+        writer.write({"rows": rows, "bytes": np.zeros(1, "V2")})
+    assert cli.main(["head", "--json", str(tmp_path / "set")]) == 0
+    (example,) = json.loads(capsys.readouterr().out)
+    assert example["value"] == {
+        "rows": [
+            {"i": 1, "f": 2.5, "s": "ab"},
+            {"i": 2, "f": "nan", "s": "\\xff"},
+        ],
+        "bytes": ["\0\0"],
+    }
+    assert cli.main(["head", str(tmp_path / "set")]) == 0
+    assert "rows" in capsys.readouterr().out

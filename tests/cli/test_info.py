@@ -174,3 +174,17 @@ def test_a_damaged_record_hinders_counting_alone(
     assert "molecule 0" in captured.err
     assert cli.main(["info", str(path)]) == 1
     assert "not counted" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["info", "head", "stats", "verify"])
+@pytest.mark.parametrize("name", ["notes.txt", "notes", "notes.atp"])
+def test_files_of_no_known_format(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, command: str
+) -> None:
+    path = tmp_path / name
+    path.write_text("Remember the milk.\n")
+    assert cli.main([command, str(path)]) == 1
+    captured = capsys.readouterr()
+    assert f"{path}: expected one of an .atp file, an HDF5 file" in captured.err
+    assert "got a text file" in captured.err
+    assert "slot" not in captured.err + captured.out

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import importlib
 import os
 import re
 import shutil
@@ -12,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from atompack_torch import cli
+from atompack_torch.formats import FORMATS
 
 COMMANDS = {"bench", "cache", "compact", "head", "info", "stats", "verify"}
 RUN = [sys.executable, "-m", "atompack_torch"]
@@ -164,3 +167,85 @@ def test_names_that_a_terminal_would_obey(fixtures: Path, tmp_path: Path) -> Non
         assert (done.returncode, done.stderr) == (0, b"")
         assert b"\x1b" not in done.stdout
         assert rb"\x1b[2J" in done.stdout
+
+
+def subparsers(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """The parsers of the commands of a parser, by name."""
+    found = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
+    return dict(found[0].choices) if found else {}
+
+
+def all_parsers() -> dict[str, argparse.ArgumentParser]:
+    """The parsers of all commands and of the commands of `cache`."""
+    parser = argparse.ArgumentParser()
+    commands = parser.add_subparsers()
+    for name in cli.commands():
+        module = importlib.import_module(f"atompack_torch.cli.{name}")
+        module.add_arguments(commands.add_parser(module.NAME, description=module.__doc__))
+    made = subparsers(parser)
+    nested = {f"cache {name}": one for name, one in subparsers(made.pop("cache")).items()}
+    return made | nested
+
+
+SHARED = {
+    "--json": ("json", None),
+    "--threads": ("threads", "N"),
+    "--level": ("level", "N"),
+    "--codec": ("codec", None),
+    "--max-faults": ("max_faults", "N"),
+    "--fields": ("fields", "NAME"),
+    "--no-resume": ("no_resume", None),
+}
+
+
+def test_options_have_one_meaning_in_all_commands() -> None:
+    parsers = all_parsers()
+    assert len(parsers) == len(COMMANDS) - 1 + 4 + 1  # without cache, with its four, and convert
+    seen: dict[str, set[str]] = {}
+    for command, parser in parsers.items():
+        for action in parser._actions:
+            name = (action.option_strings or [str(action.metavar)])[-1]
+            assert action.help, f"{command} {name}"
+            assert not (action.help or "").startswith("("), f"{command} {name}"
+            if action.type is not None:
+                assert action.metavar is not None, f"{command} {name}"
+            if name in SHARED:
+                assert (action.dest, action.metavar) == SHARED[name], f"{command} {name}"
+                seen.setdefault(name, set()).add(command)
+        assert "--json" in {option for a in parser._actions for option in a.option_strings}
+        assert "  atompack-torch " in (parser.description or ""), command
+    assert seen.keys() == SHARED.keys()
+    assert seen["--threads"] == {"bench", "cache build", "cache verify", "cache convert-v1"}
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "value", "low"),
+    [
+        ("head", "-n", "-1", "0"),
+        ("verify", "--max-faults", "-1", "0"),
+        ("stats", "--cutoff", "0", "0.001"),
+        ("stats", "--cutoff", "nan", "0.001"),
+        ("bench", "--threads", "0", "1"),
+        ("bench", "--batch-size", "0", "1"),
+        ("bench", "--rounds", "0", "1"),
+    ],
+)
+def test_numbers_out_of_range(
+    fixtures: Path,
+    capsys: pytest.CaptureFixture[str],
+    command: str,
+    option: str,
+    value: str,
+    low: str,
+) -> None:
+    assert cli.main([command, str(fixtures / "minimal.atp"), option, value]) == 2
+    expected = f"atompack-torch {command}: {option}: expected a number from {low}, got "
+    assert capsys.readouterr().err.startswith(expected)
+
+
+def test_formats_of_convert_are_those_of_the_registry(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["convert", "--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    for known in FORMATS:
+        assert not known.source or known.source in text

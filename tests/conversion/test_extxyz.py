@@ -336,6 +336,9 @@ def test_keys_that_cannot_be(write: Callable[[str], Path]) -> None:
     ):
         with pytest.raises(apt.FieldError, match=message):
             extxyz.read(path, keys=keys)
+    for name in ("positions", "atomic_numbers", "n_atoms"):
+        with pytest.raises(ValueError, match=f"keys: 'a': expected a label .*, got {name!r}"):
+            extxyz.read(path, keys={"a": name})
 
 
 def test_of_two_names_of_a_label_one_counts(write: Callable[[str], Path]) -> None:

@@ -114,5 +114,5 @@ def test_wrong_keys() -> None:
         renamed({"REF_enrgy": "energy"}, record(properties={"REF_energy": 1.0}))
     with pytest.raises(ValueError, match="each name once"):
         KeyMap({"a": "energy", "b": "energy"}, Report())
-    with pytest.raises(ValueError, match="cannot become positions"):
+    with pytest.raises(ValueError, match="got 'positions', which every structure has"):
         KeyMap({"a": "positions"}, Report())

@@ -233,7 +233,7 @@ def test_wrong_arguments(trajectory: Path, tmp_path: Path) -> None:
             run(trajectory, target, **options)
     with pytest.raises(ValueError, match="at least one"):
         run([], target)
-    with pytest.raises(ValueError, match=r"only \.atp files are appended to"):
+    with pytest.raises(ValueError, match="which is not appended to"):
         run(trajectory, tmp_path / "x.db", mode="a")
     with pytest.raises(ValueError, match=r"the suffix '.npz'"):
         run(trajectory, tmp_path / "x.npz")

@@ -112,7 +112,8 @@ def test_openers_refuse_at_once(tmp_path: Path, kind: str, opener: str) -> None:
     refusals = (OSError, apt.CorruptFileError, apt.UnsupportedFormatError)
     with pytest.raises(refusals) as caught:
         OPENERS[opener](tmp_path, KINDS[kind])
-    is_folder_of_files = kind == "Is a directory" and opener.startswith("convert")
+    takes_folders = opener.startswith("convert") or opener == "compact"
+    is_folder_of_files = kind == "Is a directory" and takes_folders
     said = "no .atp file in this folder" if is_folder_of_files else kind
     if opener.startswith("convert") and kind == "one that the kernel makes up":
         said = "of /proc"

@@ -162,7 +162,7 @@ BELOW = {
     "loading": {"batch", "datasets"},
     "caches": {"batch", "descriptors", "passes", "datasets"},
     "conversion": {"batch", "writers", "stores", "datasets"},
-    "inspection": {"batch", "passes", "stores", "datasets", "caches"},
+    "inspection": {"batch", "passes", "writers", "stores", "datasets", "caches"},
 }
 # The same of the modules at the top, of which all else may import.
 TOP = {

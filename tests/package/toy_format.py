@@ -1,4 +1,4 @@
-"""A sixth format of molecules, as a plugin would add it: a text file of one energy a line."""
+"""A sixth format of molecules, as a plugin would add it: a text file of one energy per line."""
 
 from __future__ import annotations
 
@@ -9,9 +9,19 @@ from typing import Any
 import torch
 
 import atompack_torch as apt
-from atompack_torch.inspection.entry import Description, Head, Summary
+from atompack_torch.conversion.converter import TargetOptions
+from atompack_torch.conversion.records import records_of
+from atompack_torch.inspection.entry import (
+    Compaction,
+    CompactOptions,
+    Description,
+    Head,
+    Summary,
+)
 from atompack_torch.inspection.molecules import molecule_document, molecule_text
 from atompack_torch.passes.verification import Verification
+from atompack_torch.writers.base import WriterBase
+from atompack_torch.writers.columns import Columns
 
 MAGIC = b"TOY\n"
 
@@ -52,3 +62,44 @@ def verify(paths: Sequence[str], max_faults: int, progress: Any) -> Verification
 def statistics(paths: Sequence[str], options: Mapping[str, Any], progress: Any) -> Summary:
     energies = [float(molecule.energy) for molecule in head(paths, 1000).values]
     return Summary(energies, energies, f"{len(energies)} energies")
+
+
+class ToyWriter(WriterBase):
+    """Keeps the energies until the file is complete."""
+
+    def __init__(self, path: str, options: TargetOptions) -> None:
+        self._path, self._report = Path(path), options.report
+        self._lines: list[str] | None = []
+
+    def write(self, columns: Columns) -> None:
+        assert self._lines is not None
+        for record in records_of(columns):
+            self._lines.append(str(record.labels["energy"]))
+            for name in record.labels.keys() - {"energy"}:
+                self._report.skip(name, "a toy file has energies alone")
+
+    def close(self) -> None:
+        write_lines(self._path, self._lines or [])
+        self._lines = None
+
+    def discard(self) -> None:
+        self._lines = None
+
+    def _is_unfinished(self) -> bool:
+        return self._lines is not None
+
+
+def write_lines(path: Path, lines: Sequence[str]) -> None:
+    path.write_bytes(MAGIC + "".join(f"{line}\n" for line in lines).encode())
+
+
+def open_target(path: str, options: TargetOptions) -> ToyWriter:
+    return ToyWriter(path, options)
+
+
+def compact(paths: Sequence[str], target: str, options: CompactOptions) -> Compaction:
+    lines = [line for path in paths for line in Path(path).read_text().splitlines()[1:]]
+    kept = lines if options.order is None else [lines[i] for i in options.order]
+    before = sum(Path(path).stat().st_size for path in paths)
+    write_lines(Path(target), [line.strip() for line in kept])
+    return Compaction(len(kept), "toys", before, Path(target).stat().st_size)

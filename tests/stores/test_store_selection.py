@@ -90,3 +90,19 @@ def test_arrays_never_written_may_match(folder: Path) -> None:
     store = apt.AtlasStore(folder / "empty_arrays")
     assert store.select("never", min=5.0) == ["unwritten"]
     assert store.stats("never") == {}
+
+
+def test_wrong_selections(tmp_path: Path) -> None:
+    with apt.AtlasStore(tmp_path / "store", "x") as store:
+        store.create_dataset("jan")
+        store.define_array("jan", "t", "float32", (1,))
+        store.write("jan", "t", [1.0])
+    store = apt.AtlasStore(tmp_path / "store")
+    for mixed in (["jan", 0], [0, "jan"]):
+        with pytest.raises(TypeError, match="datasets: expected names or indices, got names and 0"):
+            store.scan("t", mixed)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="datasets: expected a list of names, got the string 'jan'"):
+        store.scan("t", "jan")
+    assert store.scan("t", np.array(["jan"])).values.tolist() == [[1.0]]
+    with pytest.raises(apt.FieldError, match="array 't': min, max: expected numbers, got 'a'"):
+        store.select("t", min="a")

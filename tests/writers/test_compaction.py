@@ -597,7 +597,7 @@ def test_full_disk(scripts: ScriptServer, path: Path, in_place: bool) -> None:
     [
         ({"codec": "gzip"}, ValueError, "codec: expected one of"),
         ({"src": "missing.atp"}, FileNotFoundError, "missing"),
-        ({"src": []}, ValueError, "expected at least one file"),
+        ({"src": []}, ValueError, "expected at least one path"),
         ({"dst": "no/folder.atp"}, FileNotFoundError, "folder"),
     ],
 )

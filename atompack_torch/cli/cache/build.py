@@ -5,10 +5,10 @@ r"""Computes Chebyshev features of molecules and writes them to an HDF5 file for
   atompack-torch cache build new.atp new.h5 --like water.h5
   torchrun --nproc-per-node 4 -m atompack_torch cache build train/ train.h5 --like water.h5
 
-SOURCE: .atp files, folders of shards, or one cache file, whose entries are taken and whose rows are
-computed anew. Entries that have forces get local derivatives with --force-derivatives. TARGET
-appears when all of it is there; a run that was stopped goes on where it was when it is started
-again. Under torchrun each process computes a part, and the first one joins them.
+SOURCE: .atp files, folders of shards, or one cache file, whose rows are recomputed. Entries that
+have forces get local derivatives with --force-derivatives. TARGET appears when it is complete; an
+interrupted run is resumed when it is started again. Under torchrun each process computes a part,
+and the first one joins them.
 """
 
 from __future__ import annotations
@@ -23,13 +23,21 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from atompack_torch.cli._options import (
+    add_json,
+    add_resume,
+    add_source_and_target,
+    add_threads,
+    check_at_least,
+    option_of,
+)
 from atompack_torch.cli._output import (
     UsageError,
-    add_json,
+    entry_of,
     print_json,
     shows_progress,
+    usage_errors,
 )
-from atompack_torch.cli.cache._options import add_resume, add_threads, checked_threads
 from atompack_torch.inspection.text import printable
 
 if TYPE_CHECKING:
@@ -41,45 +49,55 @@ HELP = "compute features of molecules into a new file"
 
 _LABELS = ["energy", "forces", "cell", "pbc", "name"]
 _SETTINGS = ("rad_order", "rad_cutoff", "ang_order", "ang_cutoff")
-_HDF5 = b"\x89HDF\r\n\x1a\n"
 _PATIENCE = timedelta(days=7)  # time that finished ranks wait for the others
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of the command."""
-    parser.add_argument("source", nargs="+", metavar="SOURCE", help="what to read, in order")
-    parser.add_argument("target", metavar="TARGET", help="the new file")
+    add_source_and_target(parser, "files or folders to read, in order", "the new file")
     descriptor = parser.add_argument_group("descriptor")
-    descriptor.add_argument("--like", metavar="FILE", help="the descriptor of another cache file")
+    descriptor.add_argument(
+        "--like", metavar="FILE", help="use the descriptor of another cache file"
+    )
     descriptor.add_argument(
         "--species",
         metavar="A,B",
-        help="symbols, whose order counts (default: those of the data, by atomic number)",
+        help="symbols in this order (default: those of the data, by atomic number)",
     )
-    descriptor.add_argument("--rad-order", type=int, metavar="N", help="of the radial functions")
-    descriptor.add_argument("--rad-cutoff", type=float, metavar="R", help="in the data's unit (Å)")
-    descriptor.add_argument("--ang-order", type=int, metavar="N", help="of the angular functions")
-    descriptor.add_argument("--ang-cutoff", type=float, metavar="R", help="in the data's unit (Å)")
+    descriptor.add_argument(
+        "--rad-order", type=int, metavar="N", help="order of the radial functions"
+    )
+    descriptor.add_argument(
+        "--rad-cutoff", type=float, metavar="R", help="radial cutoff in the unit of the data (Å)"
+    )
+    descriptor.add_argument(
+        "--ang-order", type=int, metavar="N", help="order of the angular functions"
+    )
+    descriptor.add_argument(
+        "--ang-cutoff", type=float, metavar="R", help="angular cutoff in the unit of the data (Å)"
+    )
     descriptor.add_argument(
         "--min-cutoff",
         type=float,
         metavar="R",
-        help="nearer atoms are no neighbors (default: 0.55)",
+        help="closer atoms are not neighbors (default: 0.55)",
     )
     rows = parser.add_argument_group("what is stored")
     rows.add_argument(
         "--features",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="of every entry",
+        help="store features of every entry (default: yes)",
     )
     rows.add_argument(
-        "--force-derivatives", action="store_true", help="of entries that have forces"
+        "--force-derivatives",
+        action="store_true",
+        help="store derivatives of entries that have forces",
     )
     rows.add_argument(
         "--dtype",
         choices=("float32", "float64"),
-        help="(default: that of --like, or float64)",
+        help="dtype of the rows (default: that of --like, or float64)",
     )
     add_threads(parser)
     add_resume(parser)
@@ -90,9 +108,12 @@ def run(options: argparse.Namespace) -> int:
     """Runs the command."""
     from atompack_torch import build_cache
 
+    check_at_least(options, 1, "threads")
     if not (options.features or options.force_derivatives):
-        raise UsageError("--no-features: nothing is stored then but with --force-derivatives")
-    threads = checked_threads(options) or _cores_of_a_rank()
+        raise UsageError(
+            "--no-features: expected --force-derivatives too, as nothing is stored otherwise"
+        )
+    threads = options.threads or _cores_of_a_rank()
     with _ranks() as rank:
         dataset = _source(options.source, _LABELS)
         descriptor = _like(options) if options.like else _by_options(options, rank)
@@ -109,11 +130,11 @@ def run(options: argparse.Namespace) -> int:
         )
     if rank > 0:
         return 0
-    tell(options, cache)
+    print_summary(options, cache)
     return 0
 
 
-def tell(options: argparse.Namespace, cache: TorchCache) -> None:
+def print_summary(options: argparse.Namespace, cache: TorchCache) -> None:
     """Prints a summary of the new cache."""
     n_bytes = Path(options.target).stat().st_size
     dtype = cache.info["storage_dtype"]
@@ -162,29 +183,17 @@ def _cores_of_a_rank() -> int:
 
 def _source(paths: list[str], labels: list[str]) -> MoleculeDataset:
     """Opens the molecules with those of the labels that they have."""
-    from atompack_torch import TorchCacheDataset
-    from atompack_torch.inspection.atp import open_files
+    from atompack_torch.datasets._base import MoleculeDataset
 
-    caches = [path for path in paths if _is_hdf5(path)]
-    if not caches:
-        present = open_files(paths, fields=[], access="sequential").schema if labels else {}
+    path = paths[0] if len(paths) == 1 else paths
+    with usage_errors():
+        entry = entry_of(paths)
+        present = entry.open_dataset(path, {"fields": []}).schema
         found = [label for label in labels if label in present]
-        return open_files(paths, fields=found, access="sequential")
-    if len(paths) > 1:
-        raise UsageError(
-            f"expected one cache file alone, got {len(paths)} sources with {caches[0]}"
-        )
-    return TorchCacheDataset(paths[0], fields=labels)
-
-
-def _is_hdf5(path: str) -> bool:
-    from atompack_torch._native import check_regular_file
-
-    if not Path(path).is_file():
-        return False
-    check_regular_file(path)  # reading one in /proc may block
-    with Path(path).open("rb") as file:
-        return file.read(len(_HDF5)) == _HDF5
+        dataset = entry.open_dataset(path, {"fields": found})
+    if not isinstance(dataset, MoleculeDataset):
+        raise UsageError(f"{paths[0]}: expected molecules, got {type(dataset).__name__}")
+    return dataset
 
 
 def _like(options: argparse.Namespace) -> ChebyshevDescriptor:
@@ -192,7 +201,7 @@ def _like(options: argparse.Namespace) -> ChebyshevDescriptor:
 
     given = [name for name in (*_SETTINGS, "min_cutoff", "species") if _given(options, name)]
     if given:
-        raise UsageError(f"--like: expected it alone, got {_option(given[0])} too")
+        raise UsageError(f"--like: expected it alone, got {option_of(given[0])} too")
     found = TorchCache(options.like).descriptor
     if found is None:
         raise UsageError(f"--like: expected a file that names its descriptor, got {options.like}")
@@ -202,7 +211,7 @@ def _like(options: argparse.Namespace) -> ChebyshevDescriptor:
 def _by_options(options: argparse.Namespace, rank: int) -> ChebyshevDescriptor:
     from atompack_torch import ChebyshevDescriptor
 
-    missing = [_option(name) for name in _SETTINGS if not _given(options, name)]
+    missing = [option_of(name) for name in _SETTINGS if not _given(options, name)]
     if missing:
         raise UsageError(f"expected {', '.join(missing)}, or --like FILE")
     species = _species(options, rank)
@@ -247,7 +256,3 @@ def _species_in(options: argparse.Namespace, rank: int) -> list[str]:
 
 def _given(options: argparse.Namespace, name: str) -> bool:
     return getattr(options, name) is not None
-
-
-def _option(name: str) -> str:
-    return f"--{name.replace('_', '-')}"

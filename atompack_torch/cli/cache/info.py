@@ -1,9 +1,9 @@
-"""Tells what is in a feature cache: entries, rows, the descriptor, what the file says of itself.
+"""Shows what is in a feature cache: entries, rows, the descriptor, the attributes of the file.
 
   atompack-torch cache info water.h5
   atompack-torch cache info --json water.h5 | jq .files[0].n_entries
 
-No row is read; indexes are.
+Only indexes and attributes are read, no rows.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from __future__ import annotations
 import argparse
 import sys
 
-from atompack_torch.cli._output import add_json, print_json
+from atompack_torch.cli._options import add_json
+from atompack_torch.cli._output import print_json
 from atompack_torch.inspection.text import printable
 
 NAME = "info"
-HELP = "entries, rows, descriptor, attributes"
+HELP = "show entries, rows, descriptor, attributes"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

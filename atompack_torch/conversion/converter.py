@@ -1,0 +1,130 @@
+"""Interface of the modules that convert one format, and their sources and targets.
+
+``formats.Format.converter`` names such a module. A format that has an entry but no functions of
+``Converter`` is read through its data set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, NamedTuple, Protocol
+
+from atompack_torch.conversion.report import Report
+from atompack_torch.formats import bytes_at
+from atompack_torch.writers.atp import Codec
+from atompack_torch.writers.columns import Columns
+
+Mode = Literal["x", "w", "a"]
+
+
+def _nothing() -> None:
+    pass
+
+
+def _unknown() -> int | None:
+    return None
+
+
+@dataclass
+class Source:
+    """Source of a conversion.
+
+    Attributes:
+        path: path of the file or folder, for messages.
+        read: yields the structures in order, in blocks.
+        count: returns the number of structures; None if unknown before reading.
+        measure: returns the size in bytes; None: that of the file, or of all files in the folder.
+        close: releases what the source holds.
+        maps_keys: True if ``read`` itself maps names of the file to fields, by ``options.keys``.
+        takes_padding: True if ``read`` drops the padding rows of ``options.padding``.
+        is_arrays: True if structures are rows of arrays, whose labels may have any name.
+        note: remark for the report.
+    """
+
+    path: str
+    read: Callable[[Report], Iterator[Columns]]
+    count: Callable[[], int | None] = _unknown
+    measure: Callable[[], int] | None = None
+    close: Callable[[], None] = _nothing
+    maps_keys: bool = False
+    takes_padding: bool = False
+    is_arrays: bool = False
+    note: str = ""
+
+    def n_bytes(self) -> int:
+        """Returns the size on disk, or the number of bytes read from a pipe."""
+        return bytes_at(Path(self.path)) if self.measure is None else self.measure()
+
+
+class SourceOptions(NamedTuple):
+    """Options of ``convert`` for one source.
+
+    Attributes:
+        format: name of its format, as in ``formats.Format.source``, or ``ase:NAME``.
+        keys: names in the file → names here.
+        padding: atomic number of padding rows in arrays.
+    """
+
+    format: str
+    keys: Mapping[str, str]
+    padding: int | None = None
+
+
+class TargetOptions(NamedTuple):
+    """Options of ``convert`` for its target.
+
+    Attributes:
+        report: receives values that the target cannot represent.
+        append: append to an existing file; otherwise it is replaced at the end.
+        codec: codec of blocks; None: the default of the target.
+        level: compression level.
+        shards: examples per shard, examples per block and strategy; None: the defaults.
+    """
+
+    report: Report
+    append: bool = False
+    codec: Codec | None = None
+    level: int = 3
+    shards: tuple[int, int, int] | None = None
+
+
+class TargetTraits(NamedTuple):
+    """Properties of the targets of one format.
+
+    Attributes:
+        modes: modes of ``convert`` that it supports.
+        has_schema: True if the types of a field must agree in all structures.
+        codecs: codecs that it takes; empty: it is not compressed.
+        has_shards: True if it takes ``shards``.
+    """
+
+    modes: tuple[Mode, ...] = ("x", "w")
+    has_schema: bool = False
+    codecs: tuple[Codec, ...] = ()
+    has_shards: bool = False
+
+
+class Target(Protocol):
+    """Target of a conversion; it appears when the ``with`` block ends without an error."""
+
+    def write(self, columns: Columns) -> None:
+        """Adds a block."""
+
+
+class Converter(Protocol):
+    """Interface of the module that converts one format; all members are optional.
+
+    Attributes:
+        TARGET: properties of its targets; without it, the defaults of ``TargetTraits``.
+    """
+
+    TARGET: TargetTraits
+
+    def open_source(self, path: str, options: SourceOptions) -> Source:
+        """Opens a source; without this function, ``open_dataset`` of the entry is used."""
+
+    def open_target(self, path: str, options: TargetOptions) -> AbstractContextManager[Target]:
+        """Opens a target, to which blocks are written; without it, the format is only read."""
