@@ -35,16 +35,16 @@ def to_pyg(batch: MoleculeBatch) -> Any:
     data = Batch(_base_cls=Data, **fields, **structure)
     data._num_graphs = len(batch)
     data._slice_dict, data._inc_dict = {}, {}
-    for name, ours in zip(fields, (n for n in batch.keys() if n not in structure), strict=True):
-        data._slice_dict[name] = batch._first_rows(ours)
+    for name, listed in zip(fields, (n for n in batch.keys() if n not in structure), strict=True):
+        data._slice_dict[name] = batch._first_rows(listed)
         none = torch.zeros(len(batch), dtype=torch.int64)
-        data._inc_dict[name] = batch.ptr[:-1] if ours in ATOM_INDICES else none
+        data._inc_dict[name] = batch.ptr[:-1] if listed in ATOM_INDICES else none
     return data
 
 
 def to_ase(batch: MoleculeBatch) -> list[Any]:
     """``ase.Atoms``; names of labels as ASE has them."""
-    return [atoms_of(_parts(molecule)) for molecule in batch]
+    return [atoms_of(_parts_of_molecule(molecule)) for molecule in batch]
 
 
 class Parts(NamedTuple):
@@ -65,7 +65,7 @@ class Parts(NamedTuple):
     atom_properties: dict[str, Any]
 
 
-def _parts(molecule: Molecule) -> Parts:
+def _parts_of_molecule(molecule: Molecule) -> Parts:
     scopes: tuple[dict[str, Any], ...] = ({}, {}, {})
     for name in molecule.keys():
         if name not in STRUCTURE and name not in DERIVED:

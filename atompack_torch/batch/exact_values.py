@@ -102,13 +102,13 @@ def converted(name: str, array: Array, dtype: Any, *, rounds: bool = False) -> A
         # Not ascontiguousarray alone: it makes a number an array of one.
         made = np.ascontiguousarray(array, dtype=target).reshape(array.shape)
         if array.size and array.dtype.newbyteorder("=") != target:
-            wrong = _differs(np.asarray(array), made, rounds)
+            wrong = _mismatches(np.asarray(array), made, rounds)
             if wrong.any():
                 _refuse(name, array, wrong, target)
     return made
 
 
-def _differs(given: Array, made: Array, rounds: bool) -> Array:
+def _mismatches(given: Array, made: Array, rounds: bool) -> Array:
     old, new = given.dtype, made.dtype
     if new.kind == "b":
         return np.asarray((given != 0) & (given != 1))
@@ -117,7 +117,7 @@ def _differs(given: Array, made: Array, rounds: bool) -> Array:
             return np.asarray(np.isinf(made) & ~np.isinf(given))
         return np.asarray((made.astype(old) != given) & ~np.isnan(given))
     if new.kind == "f":
-        return _rounded(given, made)
+        return _rounding_mismatches(given, made)
     if old.kind == "f":
         limit = 2.0 ** np.iinfo(new).bits
         inside = np.isfinite(given) & (np.abs(given) < limit)
@@ -129,7 +129,7 @@ def _differs(given: Array, made: Array, rounds: bool) -> Array:
     return np.asarray((back != given) | ((made < 0) != (given < 0)))
 
 
-def _rounded(given: Array, made: Array) -> Array:
+def _rounding_mismatches(given: Array, made: Array) -> Array:
     """Integers that a float does not hold; compared as integers, since as floats all are equal."""
     limit = 2 ** (np.finfo(made.dtype).nmant + 1)
     wrong = np.zeros(given.shape, bool)

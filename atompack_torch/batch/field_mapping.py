@@ -8,15 +8,15 @@ from typing import Any
 from atompack_torch.errors import UnknownFieldError
 from atompack_torch.fields import similar_names
 
-_MOST_SHOWN = 20
+_MAX_SHOWN = 20
 
 
 def unknown_field(name: str, where: str, known: Collection[str]) -> UnknownFieldError:
     """The error for a name that a batch or molecule does not have."""
     similar = " or ".join(map(repr, similar_names(name, known)))
     hint = f": did you mean {similar}?" if similar else ""
-    shown = ", ".join(map(repr, [*known][:_MOST_SHOWN]))
-    shown += ", ..." if len(known) > _MOST_SHOWN else ""
+    shown = ", ".join(map(repr, [*known][:_MAX_SHOWN]))
+    shown += ", ..." if len(known) > _MAX_SHOWN else ""
     return UnknownFieldError(f"no field {name!r} in this {where}{hint}; it has {shown}")
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from atompack_torch.batch.molecule_batch import MoleculeBatch
 
 
-def checked_name(name: Any) -> None:
+def check_name(name: Any) -> None:
     """Refuses what is no name of a field.
 
     Raises:
@@ -62,7 +62,7 @@ def field_id(name: str, level: Level) -> FieldId:
     return named
 
 
-def checked_value(batch: MoleculeBatch, name: str, value: Any, level: Level) -> Value:
+def check_value(batch: MoleculeBatch, name: str, value: Any, level: Level) -> Value:
     """The value, where it fits the batch.
 
     Raises:
@@ -70,7 +70,7 @@ def checked_value(batch: MoleculeBatch, name: str, value: Any, level: Level) -> 
         FieldError: another length, shape, dtype or device than the field has to have.
     """
     if isinstance(value, (list, tuple)) and level == "molecule" and name not in STRUCTURE:
-        return _checked_strings(batch, name, value)
+        return _check_strings(batch, name, value)
     if not isinstance(value, Tensor):
         kinds = "a tensor or a list of str" if level == "molecule" else "a tensor"
         raise TypeError(f"field {name!r}: expected {kinds}, got {type(value).__name__}")
@@ -86,7 +86,7 @@ def checked_value(batch: MoleculeBatch, name: str, value: Any, level: Level) -> 
     return value
 
 
-def _checked_strings(batch: MoleculeBatch, name: str, value: Any) -> list[str | None]:
+def _check_strings(batch: MoleculeBatch, name: str, value: Any) -> list[str | None]:
     if name in BUILTINS and name != "name":
         raise TypeError(f"field {name!r}: expected a tensor, got {type(value).__name__}")
     for entry in value:

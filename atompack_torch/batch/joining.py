@@ -62,33 +62,33 @@ def collate(items: MoleculeBatch | Sequence[Molecule | MoleculeBatch]) -> Molecu
 
 def join(items: Sequence[Molecule | MoleculeBatch]) -> MoleculeBatch:
     """Concatenates; never the identity."""
-    parts = [_sound(item) if isinstance(item, Molecule) else item for item in items]
+    parts = [_undamaged_batch(item) if isinstance(item, Molecule) else item for item in items]
     for part in parts:
         if not isinstance(part, MoleculeBatch):
             raise TypeError(f"expected Molecule or MoleculeBatch, got {type(part).__name__}")
     if not parts:
         raise ValueError("expected at least one molecule or batch, got none")
-    fields = _joined_structure(parts)
-    edges = _joined_edges(parts)
+    fields = _join_structure(parts)
+    edges = _join_edges(parts)
     fields |= edges
     infos = STRUCTURE_INFO | {name: EDGE_INFO[name] for name in edges}
     ids = _field_ids(parts)
     names = public_names(ids, RESERVED)
     masks = []
     for field, name in zip(ids, names, strict=True):
-        pieces = [_piece(part, field) for part in parts]
+        pieces = [_find_piece(part, field) for part in parts]
         level = next(p.info.level for p in pieces if p.info)
-        fields[name] = _joined_field(name, level, pieces, fields["ptr"])
+        fields[name] = _join_field(name, level, pieces, fields["ptr"])
         infos[name] = FieldInfo(*field, level)
         masks.append(torch.cat([piece.mask for piece in pieces]))
     rows = {name: row for row, name in enumerate(names)}
-    return _packed(MoleculeBatch(fields, infos, torch.stack(masks) if masks else None, rows))
+    return _pack(MoleculeBatch(fields, infos, torch.stack(masks) if masks else None, rows))
 
 
-def _sound(molecule: Molecule) -> MoleculeBatch:
+def _undamaged_batch(molecule: Molecule) -> MoleculeBatch:
     for fault in molecule._faults.values():
         raise CorruptFileError(fault)
-    return alone(molecule)
+    return batch_of_one(molecule)
 
 
 def _field_ids(parts: Sequence[MoleculeBatch]) -> list[FieldId]:
@@ -100,7 +100,7 @@ def _field_ids(parts: Sequence[MoleculeBatch]) -> list[FieldId]:
     return list(found)
 
 
-def _joined_structure(parts: Sequence[MoleculeBatch]) -> dict[str, Value]:
+def _join_structure(parts: Sequence[MoleculeBatch]) -> dict[str, Value]:
     n_atoms = torch.cat([part.n_atoms for part in parts])
     ptr = torch.zeros(len(n_atoms) + 1, dtype=torch.int64, device=n_atoms.device)
     torch.cumsum(n_atoms, 0, out=ptr[1:])
@@ -116,7 +116,7 @@ def _joined_structure(parts: Sequence[MoleculeBatch]) -> dict[str, Value]:
     }
 
 
-def _joined_edges(parts: Sequence[MoleculeBatch]) -> dict[str, Value]:
+def _join_edges(parts: Sequence[MoleculeBatch]) -> dict[str, Value]:
     """Atoms renumbered. Edges that only some parts have cannot be made up for the others."""
     joined: dict[str, Value] = {}
     for name in EDGES:
@@ -135,7 +135,7 @@ def _joined_edges(parts: Sequence[MoleculeBatch]) -> dict[str, Value]:
     return joined
 
 
-class _Piece:
+class _FieldPiece:
     """What one part has of a field."""
 
     def __init__(self, part: MoleculeBatch, name: str | None) -> None:
@@ -158,26 +158,26 @@ class _Piece:
         return [row if has else None for row, has in zip(rows, self.mask.tolist(), strict=True)]
 
 
-def _piece(part: MoleculeBatch, field: FieldId) -> _Piece:
+def _find_piece(part: MoleculeBatch, field: FieldId) -> _FieldPiece:
     names = [n for n, info in part._infos.items() if info[:2] == field and n not in STRUCTURE]
-    return _Piece(part, names[0] if names else None)
+    return _FieldPiece(part, names[0] if names else None)
 
 
-def _joined_field(name: str, level: Level, pieces: list[_Piece], ptr: Value) -> Value:
+def _join_field(name: str, level: Level, pieces: list[_FieldPiece], ptr: Value) -> Value:
     if name in ATOM_INDICES:
-        _renumber_atoms(pieces)
+        _shift_atom_indices(pieces)
     tensors = [p.value for p in pieces if isinstance(p.value, Tensor)]
     lists = [p.value for p in pieces if isinstance(p.value, list)]
     shapes = {tuple(t.shape[1:]) for t in tensors}
     if not lists and len(shapes) == 1:
-        return _cat(name, [_stacked(name, piece, level, tensors[0]) for piece in pieces])
+        return _cat(name, [_rows_of_piece(name, piece, level, tensors[0]) for piece in pieces])
     if level in ("edge", "triplet"):
         raise FieldError(f"shapes that cannot share a batch: {sorted(shapes)} (field {name!r})")
     entries = [entry for piece in pieces for entry in piece.per_molecule(level)]
     return _stack_if_equal(name, level, entries, ptr)
 
 
-def _renumber_atoms(pieces: list[_Piece]) -> None:
+def _shift_atom_indices(pieces: list[_FieldPiece]) -> None:
     first = 0
     for piece in pieces:
         if isinstance(piece.value, Tensor):
@@ -185,14 +185,14 @@ def _renumber_atoms(pieces: list[_Piece]) -> None:
         first += piece.n_atoms
 
 
-def _stacked(name: str, piece: _Piece, level: Level, like: Tensor) -> Tensor:
+def _rows_of_piece(name: str, piece: _FieldPiece, level: Level, like: Tensor) -> Tensor:
     if isinstance(piece.value, Tensor):
         return piece.value
     rows = {"atom": piece.n_atoms, "molecule": piece.n_molecules}.get(level, 0)
-    return _missing(name, (rows, *like.shape[1:]), like)
+    return _missing_rows(name, (rows, *like.shape[1:]), like)
 
 
-def _missing(name: str, shape: tuple[int, ...], like: Tensor) -> Tensor:
+def _missing_rows(name: str, shape: tuple[int, ...], like: Tensor) -> Tensor:
     value: complex = 0
     if like.is_complex():
         value = complex("nan+nanj")
@@ -218,11 +218,11 @@ def _stack_if_equal(name: str, level: Level, entries: list[Any], ptr: Value) -> 
         return entries
     like = with_rows[0]
     if level == "molecule":
-        full = [_missing(name, tuple(like.shape), like) if e is None else e for e in entries]
+        full = [_missing_rows(name, tuple(like.shape), like) if e is None else e for e in entries]
         return _cat(name, [value.unsqueeze(0) for value in full])
     counts = torch.as_tensor(ptr).diff().tolist()
     filled = [
-        _missing(name, (n, *like.shape[1:]), like) if e is None or not len(e) else e
+        _missing_rows(name, (n, *like.shape[1:]), like) if e is None or not len(e) else e
         for e, n in zip(entries, counts, strict=True)
     ]
     return _cat(name, filled)
@@ -239,16 +239,16 @@ def _cat(name: str, tensors: list[Tensor]) -> Tensor:
     return torch.cat([tensor.to(common) for tensor in tensors])
 
 
-def _packed(batch: MoleculeBatch) -> MoleculeBatch:
+def _pack(batch: MoleculeBatch) -> MoleculeBatch:
     """Into one arena, so that it leaves a worker process as one piece."""
     if get_worker_info() is None:
         return batch
-    structure, tensors = batch._take_apart()
+    structure, tensors = batch._disassemble()
     arena, views = pack_tensors(tensors)
-    return MoleculeBatch._put_together(structure, views, batch._mask_rows.values(), arena)
+    return MoleculeBatch._assemble(structure, views, batch._mask_rows.values(), arena)
 
 
-def alone(molecule: Molecule) -> MoleculeBatch:
+def batch_of_one(molecule: Molecule) -> MoleculeBatch:
     """A batch of this molecule, with the fields that are present and sound."""
     batch, row = molecule._batch, molecule._row
     fields: dict[str, Value] = {name: molecule._value(name) for name in STRUCTURE}
@@ -273,7 +273,7 @@ def alone(molecule: Molecule) -> MoleculeBatch:
     return whole.clone()  # of its own memory: what is kept or sent is these rows alone
 
 
-def single(
+def batch_from_values(
     positions: Any,
     atomic_numbers: Any,
     labels: Mapping[str, Any],
@@ -284,10 +284,10 @@ def single(
     positions = _tensor("positions", positions)
     numbers = _tensor("atomic_numbers", atomic_numbers)
     if not positions.is_floating_point() or positions.dim() != 2 or positions.shape[1] != 3:
-        raise FieldError(f"positions: expected (n, 3) floats, got {_described(positions)}")
+        raise FieldError(f"positions: expected (n, 3) floats, got {_describe(positions)}")
     n = len(positions)
     if numbers.shape != (n,) or numbers.is_floating_point():
-        raise FieldError(f"atomic_numbers: expected ({n},) integers, got {_described(numbers)}")
+        raise FieldError(f"atomic_numbers: expected ({n},) integers, got {_describe(numbers)}")
     fields: dict[str, Value] = {
         "positions": positions,
         "atomic_numbers": numbers.long(),
@@ -307,23 +307,23 @@ def single(
     infos = dict(STRUCTURE_INFO)
     names = public_names([field for field, _ in given], RESERVED)
     for name, (field, value) in zip(names, given, strict=True):
-        level = _level(field)
-        fields[name] = _one_row(name, field, level, value, n)
+        level = _level_of(field)
+        fields[name] = _value_of_one(name, field, level, value, n)
         infos[name] = FieldInfo(*field, level)
     return MoleculeBatch(fields, infos)
 
 
-def _described(tensor: Tensor) -> str:
+def _describe(tensor: Tensor) -> str:
     return f"{tuple(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}"
 
 
-def _level(field: FieldId) -> Level:
+def _level_of(field: FieldId) -> Level:
     if field.scope == BUILTIN:
         return BUILTINS[field.key].level
     return "atom" if field.scope == ATOM_PROPERTY else "molecule"
 
 
-def _one_row(name: str, field: FieldId, level: Level, value: Any, n_atoms: int) -> Value:
+def _value_of_one(name: str, field: FieldId, level: Level, value: Any, n_atoms: int) -> Value:
     if value is None or isinstance(value, str):
         return [value]
     tensor = _tensor(name, value)
@@ -337,17 +337,17 @@ def _one_row(name: str, field: FieldId, level: Level, value: Any, n_atoms: int) 
         if field.key == "pbc":
             tensor = tensor.bool()
         elif tensor.is_complex():
-            raise FieldError(f"{name}: expected real numbers, got {_described(tensor)}")
+            raise FieldError(f"{name}: expected real numbers, got {_describe(tensor)}")
         elif not tensor.is_floating_point() or field.key == "energy":
             tensor = tensor.double()
     if level == "molecule":
-        return (_number(name, tensor) if tensor.dim() == 0 else tensor).unsqueeze(0)
+        return (_widen_scalar(name, tensor) if tensor.dim() == 0 else tensor).unsqueeze(0)
     if tensor.dim() == 0 or len(tensor) != n_atoms:
         raise FieldError(f"{name}: expected {n_atoms} rows, got shape {tuple(tensor.shape)}")
     return tensor
 
 
-def _number(name: str, tensor: Tensor) -> Tensor:
+def _widen_scalar(name: str, tensor: Tensor) -> Tensor:
     """A number of a molecule: float64 or int64, or what neither of them can hold."""
     if tensor.is_floating_point():
         return tensor.double()

@@ -49,9 +49,9 @@ class Molecule(FieldMapping):
             labels: ``energy``, ``forces``, ``charges``, ``velocities``, ``cell``, ``stress``,
                 ``pbc``, ``name``; None means absent.
         """
-        from atompack_torch.batch.joining import single
+        from atompack_torch.batch.joining import batch_from_values
 
-        self._batch = single(
+        self._batch = batch_from_values(
             positions, atomic_numbers, labels, properties or {}, atom_properties or {}
         )
         self._row = 0
@@ -132,9 +132,9 @@ class Molecule(FieldMapping):
             raise AttributeError(str(error)) from None
 
     def __reduce__(self) -> tuple[Callable[..., Molecule], tuple[Any, ...]]:
-        from atompack_torch.batch.joining import alone
+        from atompack_torch.batch.joining import batch_of_one
 
-        return Molecule._view, (alone(self), 0, dict(self._faults))
+        return Molecule._view, (batch_of_one(self), 0, dict(self._faults))
 
     def __repr__(self) -> str:
         labels = [name for name in self.keys() if name not in STRUCTURE and name not in DERIVED]

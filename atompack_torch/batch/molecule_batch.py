@@ -11,7 +11,7 @@ from torch import Tensor
 from atompack_torch._core import view_arena
 from atompack_torch.batch import collation, storage
 from atompack_torch.batch.field_mapping import FieldMapping, unknown_field
-from atompack_torch.batch.field_setting import checked_name, checked_value, field_id
+from atompack_torch.batch.field_setting import check_name, check_value, field_id
 from atompack_torch.batch.molecule import Molecule
 from atompack_torch.batch.storage import Place, Structure, Value
 from atompack_torch.errors import FieldError
@@ -87,7 +87,7 @@ class MoleculeBatch(FieldMapping):
         named = [n for n, info in self._infos.items() if info.key == name and info.scope != BUILTIN]
         return named[0] if len(named) == 1 else None
 
-    def _known(self, name: str) -> str:
+    def _resolve_name(self, name: str) -> str:
         found = self._find(name)
         if found is None:
             raise unknown_field(name, "batch", self._fields)
@@ -102,7 +102,7 @@ class MoleculeBatch(FieldMapping):
 
     def level(self, name: str) -> Level:
         """How a field collates: a row for each molecule, atom, edge or triplet."""
-        return self._infos[self._known(name)].level
+        return self._infos[self._resolve_name(name)].level
 
     def _first_rows(self, name: str) -> Tensor:
         """(B + 1,) int64: where the rows of each molecule begin."""
@@ -118,7 +118,7 @@ class MoleculeBatch(FieldMapping):
 
     def mask(self, name: str) -> Tensor:
         """(B,) bool: which molecules have this field."""
-        row = self._mask_rows.get(self._known(name))
+        row = self._mask_rows.get(self._resolve_name(name))
         if row is None or self._masks is None:
             return torch.ones(len(self), dtype=torch.bool, device=self.ptr.device)
         return self._masks[row]
@@ -149,7 +149,7 @@ class MoleculeBatch(FieldMapping):
         if item in self._fields:
             return self._fields[item]
         if isinstance(item, str):
-            return self._fields[self._known(item)]
+            return self._fields[self._resolve_name(item)]
         if not hasattr(item, "__index__"):
             raise TypeError(f"a batch takes names and numbers, not {type(item).__name__}")
         number = item.__index__()
@@ -171,7 +171,7 @@ class MoleculeBatch(FieldMapping):
             FieldError: the first dimension is neither, the name belongs to something else, or
                 the batch has as many atoms as molecules (``set_field`` then says which).
         """
-        checked_name(name)
+        check_name(name)
         found = self._find(name)
         if found is not None:
             return self.set_field(found, value, self._infos[found].level)
@@ -200,7 +200,7 @@ class MoleculeBatch(FieldMapping):
             FieldError: another length, shape, dtype, device or level than the field has to have;
                 the name belongs to the batch itself.
         """
-        checked_name(name)
+        check_name(name)
         check_choice("level", level, ("molecule", "atom", "edge", "triplet"))
         name = self._find(name) or name
         known = self._infos.get(name)
@@ -211,34 +211,34 @@ class MoleculeBatch(FieldMapping):
             raise FieldError(f"field {name!r}: expected level {expected!r}, got {level!r}")
         if known is None and level in ("edge", "triplet"):
             raise FieldError(f"field {name!r}: edges and triplets are made by data sets, not set")
-        checked = checked_value(self, name, value, level)
+        checked = check_value(self, name, value, level)
         info = known or FieldInfo(*field_id(name, level), level)
         _set_infos(self, self._infos | {name: info})
         self._fields[name] = checked
 
     # All tensors at once
 
-    def _take_apart(self) -> tuple[Structure, list[Tensor]]:
-        structure, tensors = storage.take_apart(self._fields, self._infos, self._mask_rows)
+    def _disassemble(self) -> tuple[Structure, list[Tensor]]:
+        structure, tensors = storage.disassemble(self._fields, self._infos, self._mask_rows)
         return structure, tensors if self._masks is None else [*tensors, self._masks]
 
     @classmethod
-    def _put_together(
+    def _assemble(
         cls,
         structure: Structure,
         tensors: Sequence[Tensor],
         rows: Iterable[int],
         arena: Tensor | None,
     ) -> MoleculeBatch:
-        fields = storage.put_together(structure, tensors)
+        fields = storage.assemble(structure, tensors)
         mask_rows = dict(zip(structure.mask_rows, rows, strict=True))
         masks = tensors[-1] if mask_rows else None
         return cls(fields, dict(structure.infos), masks, mask_rows, arena)
 
-    def _moved(self, step: Callable[[Tensor], Tensor]) -> MoleculeBatch:
-        structure, tensors = self._take_apart()
+    def _map_tensors(self, step: Callable[[Tensor], Tensor]) -> MoleculeBatch:
+        structure, tensors = self._disassemble()
         moved, arena = storage.move(tensors, self._arena, step)
-        return self._put_together(structure, moved, self._mask_rows.values(), arena)
+        return self._assemble(structure, moved, self._mask_rows.values(), arena)
 
     def to(
         self,
@@ -258,7 +258,7 @@ class MoleculeBatch(FieldMapping):
             moved = self._cast(dtype)
         if target == self.ptr.device:
             return moved
-        return moved._moved(lambda tensor: tensor.to(target, non_blocking=non_blocking))
+        return moved._map_tensors(lambda tensor: tensor.to(target, non_blocking=non_blocking))
 
     def _cast(self, dtype: torch.dtype) -> MoleculeBatch:
         def cast(tensor: Tensor) -> Tensor:
@@ -276,34 +276,34 @@ class MoleculeBatch(FieldMapping):
 
     def pin_memory(self, device: torch.device | str | None = None) -> MoleculeBatch:
         """A copy in page-locked memory: one allocation."""
-        return self._moved(lambda tensor: tensor.pin_memory())
+        return self._map_tensors(lambda tensor: tensor.pin_memory())
 
     def clone(self) -> MoleculeBatch:
         """A copy."""
-        return self._moved(torch.clone)
+        return self._map_tensors(torch.clone)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> MoleculeBatch:
         return self.clone()
 
     def share_memory_(self) -> MoleculeBatch:
         """Moves the batch to shared memory, in place."""
-        for tensor in self._owners():
+        for tensor in self._storage_owners():
             tensor.untyped_storage().share_memory_()  # all views of it follow
         return self
 
     def record_stream(self, stream: torch.Stream) -> None:
         """Tells the allocator that ``stream`` uses this memory (CUDA)."""
-        for tensor in self._owners():
+        for tensor in self._storage_owners():
             tensor.record_stream(stream)
 
-    def _owners(self) -> list[Tensor]:
+    def _storage_owners(self) -> list[Tensor]:
         """One tensor for each piece of memory: the arena, and what lies outside of it."""
-        _, tensors = self._take_apart()
+        _, tensors = self._disassemble()
         outside = [t for t in tensors if storage.place_of(t, self._arena) is None]
         return outside if self._arena is None else [self._arena, *outside]
 
     def __reduce__(self) -> tuple[Callable[..., MoleculeBatch], tuple[Any, ...]]:
-        structure, tensors = self._take_apart()
+        structure, tensors = self._disassemble()
         rows = tuple(self._mask_rows.values())
         places = [storage.place_of(tensor, self._arena) for tensor in tensors]
         outside = [t for t, place in zip(tensors, places, strict=True) if place is None]
@@ -389,7 +389,7 @@ def _restore(
     views = view_arena(arena, [place for place in places if place]) if arena is not None else []
     inside, rest = iter(views), iter(outside)
     tensors = [next(inside) if place else next(rest) for place in places]
-    return MoleculeBatch._put_together(structure, tensors, rows, arena)
+    return MoleculeBatch._assemble(structure, tensors, rows, arena)
 
 
 collation.register(MoleculeBatch)

@@ -37,20 +37,20 @@ def to_dict(batch: MoleculeBatch, preset: str | None) -> dict[str, Value]:
     if preset is not None and preset not in PRESETS:
         raise ValueError(f"preset: expected one of {', '.join(PRESETS)} or None, got {preset!r}")
     if preset == "fairchem":
-        return _fairchem(batch)
+        return _to_fairchem(batch)
     if preset == "nvalchemi":
-        return _nvalchemi(batch)
-    return _renamed(batch, PRESETS[preset] if preset else {})
+        return _to_nvalchemi(batch)
+    return _rename(batch, PRESETS[preset] if preset else {})
 
 
-def _renamed(batch: MoleculeBatch, names: dict[str, str]) -> dict[str, Value]:
+def _rename(batch: MoleculeBatch, names: dict[str, str]) -> dict[str, Value]:
     return {names.get(name, name): value for name, value in batch.items()}
 
 
-def _fairchem(batch: MoleculeBatch) -> dict[str, Value]:
+def _to_fairchem(batch: MoleculeBatch) -> dict[str, Value]:
     """The fields that ``AtomicData.from_dict`` takes, and the others beside them."""
-    made = _renamed(batch, PRESETS["fairchem"])
-    dtype = _single_or_double(batch.positions.dtype)
+    made = _rename(batch, PRESETS["fairchem"])
+    dtype = _supported_dtype(batch.positions.dtype)
     n_molecules, device = len(batch), batch.ptr.device
     made["pos"] = batch.positions.to(dtype)
     made.setdefault("cell", torch.zeros((n_molecules, 3, 3), dtype=dtype, device=device))
@@ -68,21 +68,21 @@ def _fairchem(batch: MoleculeBatch) -> dict[str, Value]:
         if isinstance(value, Tensor):
             made[name] = value.to(dtype)
     for name, scope in _FAIRCHEM_INTEGERS.items():
-        taken = _taken(batch, made, name, scope)
+        taken = _take_property(batch, made, name, scope)
         rows = n_molecules if scope == MOLECULE_PROPERTY else len(batch.positions)
         none = torch.zeros(rows, dtype=torch.int64, device=device)
-        made[name] = none if taken is None else _whole_numbers(name, taken, rows)
-    sid = _taken(batch, made, "sid", MOLECULE_PROPERTY)
-    made["sid"] = _strings(batch.index.tolist() if sid is None else sid)
-    task = _taken(batch, made, "dataset", MOLECULE_PROPERTY)
+        made[name] = none if taken is None else _to_integers(name, taken, rows)
+    sid = _take_property(batch, made, "sid", MOLECULE_PROPERTY)
+    made["sid"] = _to_strings(batch.index.tolist() if sid is None else sid)
+    task = _take_property(batch, made, "dataset", MOLECULE_PROPERTY)
     if task is not None:
-        made["dataset"] = _strings(task)
+        made["dataset"] = _to_strings(task)
     return made
 
 
-def _nvalchemi(batch: MoleculeBatch) -> dict[str, Value]:
+def _to_nvalchemi(batch: MoleculeBatch) -> dict[str, Value]:
     """The fields of ``nvalchemi.data.AtomicData``, with a column for each number of a molecule."""
-    made = _renamed(batch, PRESETS["nvalchemi"])
+    made = _rename(batch, PRESETS["nvalchemi"])
     if "edge_index" in batch:
         made["neighbor_list"] = made.pop("edge_index").t().contiguous()  # type: ignore[union-attr]
     for name in _NVALCHEMI_COLUMNS:
@@ -90,17 +90,19 @@ def _nvalchemi(batch: MoleculeBatch) -> dict[str, Value]:
         if not isinstance(value, Tensor) or batch.level(name) != "molecule" or value.dim() != 1:
             continue
         if not value.is_floating_point():
-            value = value.to(_single_or_double(batch.positions.dtype))
+            value = value.to(_supported_dtype(batch.positions.dtype))
         made[name] = value.unsqueeze(1)
     return made
 
 
-def _single_or_double(dtype: torch.dtype) -> torch.dtype:
+def _supported_dtype(dtype: torch.dtype) -> torch.dtype:
     """The only ones that ``AtomicData`` takes."""
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
-def _taken(batch: MoleculeBatch, made: dict[str, Value], name: str, scope: int) -> Value | None:
+def _take_property(
+    batch: MoleculeBatch, made: dict[str, Value], name: str, scope: int
+) -> Value | None:
     """The custom property of this name and scope; one of the other scope gets that in front."""
     listed = batch._find(PREFIXES[scope] + name)
     other = batch._find(name)
@@ -109,7 +111,7 @@ def _taken(batch: MoleculeBatch, made: dict[str, Value], name: str, scope: int) 
     return None if listed is None else batch[listed]
 
 
-def _whole_numbers(name: str, value: Value, rows: int) -> Tensor:
+def _to_integers(name: str, value: Value, rows: int) -> Tensor:
     if not isinstance(value, Tensor) or tuple(value.shape) != (rows,):
         got = tuple(value.shape) if isinstance(value, Tensor) else "a list"
         raise FieldError(f"fairchem: expected ({rows},) integers, got {got} (field {name!r})")
@@ -120,6 +122,6 @@ def _whole_numbers(name: str, value: Value, rows: int) -> Tensor:
     return value.long()
 
 
-def _strings(values: Any) -> list[Any]:
+def _to_strings(values: Any) -> list[Any]:
     entries = values.tolist() if isinstance(values, Tensor) else values
     return ["" if entry is None else str(entry) for entry in entries]

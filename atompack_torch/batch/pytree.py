@@ -34,7 +34,7 @@ class EntryKey(pytree.MappingKey[tuple[str, int], Any]):
 
 
 def _flatten(batch: MoleculeBatch) -> tuple[list[Tensor], Context]:
-    structure, tensors = batch._take_apart()
+    structure, tensors = batch._disassemble()
     return tensors, (structure, tuple(batch._mask_rows.values()))
 
 
@@ -53,7 +53,7 @@ def _flatten_with_keys(batch: MoleculeBatch) -> tuple[list[tuple[Any, Tensor]], 
 
 def _unflatten(leaves: Iterable[Any], context: Context) -> MoleculeBatch:
     structure, rows = context
-    return MoleculeBatch._put_together(structure, list(leaves), rows, None)
+    return MoleculeBatch._assemble(structure, list(leaves), rows, None)
 
 
 def _to_plain(context: Context) -> dict[str, Any]:

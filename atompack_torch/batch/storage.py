@@ -30,7 +30,7 @@ class Structure(NamedTuple):
     mask_rows: tuple[str, ...]
 
 
-def take_apart(
+def disassemble(
     fields: dict[str, Value], infos: dict[str, FieldInfo], mask_rows: dict[str, int]
 ) -> tuple[Structure, list[Tensor]]:
     """Structure and tensors of the fields, in order; masks are the caller's."""
@@ -46,7 +46,7 @@ def take_apart(
     return Structure(tuple(infos.items()), tuple(values), tuple(mask_rows)), tensors
 
 
-def put_together(structure: Structure, tensors: Iterable[Tensor]) -> dict[str, Value]:
+def assemble(structure: Structure, tensors: Iterable[Tensor]) -> dict[str, Value]:
     """The fields again, with other tensors in the same places."""
     rest = iter(tensors)
     fields: dict[str, Value] = {}

@@ -15,10 +15,10 @@ from atompack_torch._native import ForceSubsetSource, MoleculeSource
 from atompack_torch.batch.indices import Indices, is_batch
 from atompack_torch.batch.molecule import Molecule
 from atompack_torch.batch.molecule_batch import MoleculeBatch
-from atompack_torch.datasets._batches import BatchDataset, transformed
-from atompack_torch.datasets._computed import Computing, structure_request
+from atompack_torch.datasets._batches import BatchDataset, apply_transform
+from atompack_torch.datasets._computed import FeatureComputer, structure_request
 from atompack_torch.datasets._forces import ForceChoice
-from atompack_torch.datasets._request import Request, declared_by, specs_of
+from atompack_torch.datasets._request import Request, declared_fields, specs_of
 from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.fields import (
     EDGE_INFO,
@@ -35,6 +35,9 @@ from atompack_torch.passes.sweeping import Report, available_threads, reporting
 
 Self = TypeVar("Self", bound="MoleculeDataset")
 
+# Attributes in pickles of earlier versions → their names now.
+_FORMER_ATTRIBUTES = {"_computing": "_computer", "_keeps": "_keeps_features"}
+
 
 class MoleculeDataset(BatchDataset[Molecule]):
     """Molecules by number, in batches made by the native core.
@@ -47,8 +50,8 @@ class MoleculeDataset(BatchDataset[Molecule]):
     _request: Request
     _native: Collator | None = None
     _table: FieldTable | None = None  # kept alive for the names that are noted on it
-    _computing: Computing | None = None
-    _keeps: bool = False  # computed features of these molecules
+    _computer: FeatureComputer | None = None
+    _keeps_features: bool = False  # computed features of these molecules
     _forces: ForceChoice | None = None
     _epoch: int = 0
     _structures: MoleculeDataset | None = None  # what is computed from
@@ -77,7 +80,7 @@ class MoleculeDataset(BatchDataset[Molecule]):
         """Numbers in the whole data set of the molecules with forces, in order."""
         raise NotImplementedError
 
-    def _by_reading(self: Self) -> Self:
+    def _without_mapping(self: Self) -> Self:
         """A copy that reads files without mapping them, for passes over whole files.
 
         Where a mapping would end the process because a file is cut meanwhile, it raises.
@@ -97,9 +100,9 @@ class MoleculeDataset(BatchDataset[Molecule]):
     def _open(self) -> Collator:
         return self._collator_over(self._source())
 
-    def _declared(self) -> Iterable[FieldId]:
+    def _declared_fields(self) -> Iterable[FieldId]:
         """Every field of the source, whether it was asked for or not."""
-        return declared_by(self._collator().source)
+        return declared_fields(self._collator().source)
 
     def _collator(self) -> Collator:
         # Without a lock (a fork could inherit it locked): opening twice does no harm.
@@ -108,6 +111,10 @@ class MoleculeDataset(BatchDataset[Molecule]):
             native = self._open()
             self._native, self._table = native, native.table
         return native
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        renamed = {_FORMER_ATTRIBUTES.get(name, name): value for name, value in state.items()}
+        self.__dict__.update(renamed)
 
     def __getstate__(self) -> dict[str, Any]:
         of_this_process = ("_native", "_table", "_structures")
@@ -131,7 +138,7 @@ class MoleculeDataset(BatchDataset[Molecule]):
         """
         collator = self._collator()
         specs = specs_of(collator.source, collator.request)
-        return specs if self._computing is None else specs | self._computing.specs()
+        return specs if self._computer is None else specs | self._computer.specs()
 
     @overload
     def __getitem__(self, item: slice | Indices) -> MoleculeBatch: ...
@@ -154,7 +161,7 @@ class MoleculeDataset(BatchDataset[Molecule]):
         if is_batch(item):
             return self.batch(item)
         made = self._collator().collate_one(item, self._selection)
-        batch, faults = self._completed(self._wrapped(made)), made[4]
+        batch, faults = self._add_features(self._to_batch(made)), made[4]
         names = list(batch._mask_rows) if faults else []
         return Molecule._view(batch, 0, {names[field]: fault for field, fault in faults})
 
@@ -178,38 +185,38 @@ class MoleculeDataset(BatchDataset[Molecule]):
         """
         in_worker = get_worker_info() is not None
         made = self._collator().collate(indices, self._selection, in_worker)
-        return self._finished(self._completed(self._wrapped(made)))
+        return self._apply_transform(self._add_features(self._to_batch(made)))
 
-    def _finished(self, batch: MoleculeBatch) -> Any:
-        return transformed(self._request.transform, batch)
+    def _apply_transform(self, batch: MoleculeBatch) -> Any:
+        return apply_transform(self._request.transform, batch)
 
-    def _ahead(self, num_threads: int, pinned: bool) -> MoleculesAhead:
-        return MoleculesAhead(self, num_threads, pinned)
+    def _prefetch(self, num_threads: int, pinned: bool) -> MoleculePrefetcher:
+        return MoleculePrefetcher(self, num_threads, pinned)
 
-    def _wrapped(self, made: Made) -> MoleculeBatch:
+    def _to_batch(self, made: Made) -> MoleculeBatch:
         arena, table, values, masks, _ = made
         try:
             described: Described = table.described
         except AttributeError:  # the first batch of these fields
             neighbors = self._request.neighbors
             described = table.described = _describe(
-                table, self._declared(), neighbors.fields if neighbors else ()
+                table, self._declared_fields(), neighbors.fields if neighbors else ()
             )
         names, infos, rows = described
         return MoleculeBatch(dict(zip(names, values, strict=True)), infos, masks, rows, arena)
 
-    def _completed(self, batch: MoleculeBatch) -> MoleculeBatch:
+    def _add_features(self, batch: MoleculeBatch) -> MoleculeBatch:
         """With what is computed for each batch; on the CPU."""
-        if self._computing is None:
+        if self._computer is None:
             return batch
         if self._structures is None:
             whole = copy.copy(self)
             whole._request = structure_request(self._request)
-            whole._computing, whole._selection = None, None
+            whole._computer, whole._selection = None, None
             whole._native = whole._collator_over(self._source())  # forces as they were chosen here
             whole._table = whole._native.table
             self._structures = whole
-        return self._computing.add_to(batch, self._structures.batch, self._keeps)
+        return self._computer.add_to(batch, self._structures.batch, self._keeps_features)
 
     def set_epoch(self, epoch: int) -> None:
         """Chooses the molecules that keep their forces, with ``resample_forces``.
@@ -227,7 +234,7 @@ class MoleculeDataset(BatchDataset[Molecule]):
     @property
     def cached_bytes(self) -> int:
         """Of the computed features that are kept in memory, in this process."""
-        return 0 if self._computing is None else self._computing.kept.n_bytes
+        return 0 if self._computer is None else self._computer.kept.n_bytes
 
     def statistics(
         self, progress: bool | Report = False, *, cutoff: float | None = None
@@ -250,25 +257,27 @@ class MoleculeDataset(BatchDataset[Molecule]):
         """
         cutoff = None if cutoff is None else NeighborList(cutoff).as_tuple()[0]
         with reporting(progress, len(self), "statistics") as report:
-            collator = self._by_reading()._collator()
+            collator = self._without_mapping()._collator()
             selection = None if self._selection is None else self._selection.numpy()
             threads = available_threads(self._request.num_threads)
             return gather(collator.source, collator.request, selection, threads, report, cutoff)
 
-    def _copied(self: Self) -> Self:
+    def _copy_for_subset(self: Self) -> Self:
         part = copy.copy(self)
         if self._forces is None:  # else they depend on the selection
             part._native, part._table = self._native, self._table
         return part
 
-    def _parted(self: Self, numbers: Sequence[Any]) -> list[Self]:
-        parts = super()._parted(numbers)
+    def _split(self: Self, numbers: Sequence[Any]) -> list[Self]:
+        parts = super()._split(numbers)
         for part in parts[1:]:
-            part._keeps = part._keeps and part._computing is not None and part._computing.keeps_all
+            part._keeps_features = (
+                part._keeps_features and part._computer is not None and part._computer.keeps_all
+            )
         return parts
 
 
-class MoleculesAhead:
+class MoleculePrefetcher:
     """Batches of molecules that native threads make ahead of their use."""
 
     def __init__(self, dataset: MoleculeDataset, num_threads: int, pinned: bool) -> None:
@@ -283,7 +292,7 @@ class MoleculesAhead:
 
     def take(self) -> MoleculeBatch:
         """The oldest."""
-        return self._dataset._completed(self._dataset._wrapped(self._native.take()))
+        return self._dataset._add_features(self._dataset._to_batch(self._native.take()))
 
     def __len__(self) -> int:
         return len(self._native)

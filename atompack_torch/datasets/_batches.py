@@ -18,7 +18,7 @@ Item = TypeVar("Item", covariant=True)
 Self = TypeVar("Self", bound="BatchDataset[Any]")
 
 
-class Ahead(Protocol):
+class BatchPrefetcher(Protocol):
     """Batches that native threads make ahead of their use; they come in the order of asking."""
 
     def ask(self, indices: Indices) -> None:
@@ -55,8 +55,8 @@ class BatchDataset(Dataset[Item]):
         """
         return as_items(self.batch(indices))
 
-    def _ahead(self, num_threads: int, pinned: bool) -> Ahead:
-        """Batches on native threads, before what `_finished` does to them.
+    def _prefetch(self, num_threads: int, pinned: bool) -> BatchPrefetcher:
+        """Batches on native threads, before `_apply_transform`.
 
         Args:
             num_threads: that make a batch each.
@@ -64,11 +64,11 @@ class BatchDataset(Dataset[Item]):
         """
         raise NotImplementedError
 
-    def _finished(self, batch: Any) -> Any:
+    def _apply_transform(self, batch: Any) -> Any:
         """The last step, on a batch that is where it should be: what the user asked for."""
         return batch
 
-    def _copied(self: Self) -> Self:
+    def _copy_for_subset(self: Self) -> Self:
         """The same data set, for another selection."""
         return copy.copy(self)
 
@@ -87,7 +87,7 @@ class BatchDataset(Dataset[Item]):
             TypeError: something else than integers or a mask.
         """
         numbers = resolve_indices(indices, self._size(), self._selection, self._item)
-        part = self._copied()
+        part = self._copy_for_subset()
         part._selection = numbers
         return part
 
@@ -103,14 +103,14 @@ class BatchDataset(Dataset[Item]):
         sizes = [int(len(self) * fraction) for fraction in fractions]
         for i in range(len(self) - sum(sizes)):
             sizes[i % len(sizes)] += 1
-        return self._parted(list(torch.split(order, sizes)))
+        return self._split(list(torch.split(order, sizes)))
 
-    def _parted(self: Self, numbers: Sequence[Tensor]) -> list[Self]:
+    def _split(self: Self, numbers: Sequence[Tensor]) -> list[Self]:
         """Subsets; the first is for training."""
         return [self.subset(part) for part in numbers]
 
 
-def transformed(transform: Callable[[Any], Any] | None, batch: Any) -> Any:
+def apply_transform(transform: Callable[[Any], Any] | None, batch: Any) -> Any:
     """A batch as ``transform`` returns it.
 
     Raises:

@@ -53,13 +53,13 @@ def collate_identity(items: Any) -> Any:
     return item.value if isinstance(item, CollatedValue) else item
 
 
-def as_items(batch: Any, arena: Tensor | None = None, sent: Any = None) -> list[Any]:
+def as_items(batch: Any, arena: Tensor | None = None, payload: Any = None) -> list[Any]:
     """A list of one item: a finished batch, as collate functions get it.
 
     Args:
         batch: any value.
         arena: memory that all tensors of a dict lie in, if it leaves this process.
-        sent: what torch's default makes of another value that leaves this process.
+        payload: what torch's default makes of another value that leaves this process.
     """
     if isinstance(batch, MoleculeBatch):
         return [batch]
@@ -67,13 +67,13 @@ def as_items(batch: Any, arena: Tensor | None = None, sent: Any = None) -> list[
         return _DictItems(CollatedDict(batch, arena))
     if isinstance(batch, Mapping):
         return _DictItems(batch)
-    return [CollatedValue.of(batch, sent)]
+    return [CollatedValue.of(batch, payload)]
 
 
 class CollatedDict(dict[Any, Any]):
     """A finished batch that is a dict.
 
-    Where ``arena`` is given, it leaves a worker as one piece (see ``_sending``).
+    Where ``arena`` is given, it leaves a worker as one piece (see ``transport``).
     """
 
     __slots__ = ("arena",)
@@ -94,7 +94,7 @@ class _Carrier(str):
     """A string, which collate functions hand on, that carries a value."""
 
     value: Any
-    sent: Any
+    payload: Any
 
 
 class CollatedValue(tuple[Any, ...]):
@@ -111,10 +111,10 @@ class CollatedValue(tuple[Any, ...]):
         return column[0].value
 
     @classmethod
-    def of(cls, value: Any, sent: Any = None) -> CollatedValue:
+    def of(cls, value: Any, payload: Any = None) -> CollatedValue:
         """The item for a value."""
         carrier = _Carrier()
-        carrier.value, carrier.sent = value, value if sent is None else sent
+        carrier.value, carrier.payload = value, value if payload is None else payload
         return tuple.__new__(cls, (carrier,))
 
     @property
@@ -163,7 +163,7 @@ def _collate_dict(items: Sequence[CollatedDict], *, collate_fn_map: Any = None) 
 
 
 def _collate_value(items: Sequence[CollatedValue], *, collate_fn_map: Any = None) -> Any:
-    return items[0][0].sent
+    return items[0][0].payload
 
 
 default_collate_fn_map[CollatedDict] = _collate_dict

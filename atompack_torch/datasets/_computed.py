@@ -77,7 +77,7 @@ class FeatureStore:
         return FeatureStore, (self.limit,)
 
 
-class Computing:
+class FeatureComputer:
     """What is computed for each batch, and how: features, derivatives or both."""
 
     def __init__(
@@ -138,7 +138,7 @@ class Computing:
             self._fill(rows, batch.index, structures, keep)
             made["features"] = torch.cat(rows)  # type: ignore[arg-type]
             masks["features"] = torch.ones(len(batch), dtype=torch.bool)
-        return _with(batch, {name: made[name] for name in self.names()}, masks)
+        return _add_fields(batch, {name: made[name] for name in self.names()}, masks)
 
     def _fill(
         self, rows: list[Tensor | None], numbers: Tensor, structures: Structures, keep: bool
@@ -166,7 +166,12 @@ class Computing:
         return value.to(self._dtype_of(name))
 
 
-def _with(batch: MoleculeBatch, made: dict[str, Tensor], masks: dict[str, Tensor]) -> MoleculeBatch:
+Computing = FeatureComputer  # its name in pickles of earlier versions
+
+
+def _add_fields(
+    batch: MoleculeBatch, made: dict[str, Tensor], masks: dict[str, Tensor]
+) -> MoleculeBatch:
     """A batch with these fields behind its own."""
     infos = {name: FieldInfo(BUILTIN, name, DERIVATIVES.get(name, "atom")) for name in made}
     old = [] if batch._masks is None else list(batch._masks)
@@ -180,7 +185,9 @@ def _with(batch: MoleculeBatch, made: dict[str, Tensor], masks: dict[str, Tensor
     )
 
 
-def planned(request: Request, stored: Stored, options: Options) -> tuple[Request, Computing | None]:
+def plan_features(
+    request: Request, stored: Stored, options: Options
+) -> tuple[Request, FeatureComputer | None]:
     """What is left to read of a request, and what is computed for it.
 
     Stored rows are read where they are those of the descriptor.
@@ -209,29 +216,29 @@ def planned(request: Request, stored: Stored, options: Options) -> tuple[Request
         request = request._replace(exclude=request.exclude + others)
     if descriptor is None or not (features or derivatives):
         return request, None
-    computing = Computing(
+    computer = FeatureComputer(
         options._replace(descriptor=descriptor), features, derivatives, request.dtype
     )
-    return _left(request, computing), computing
+    return _stored_request(request, computer), computer
 
 
 def _same(one: ChebyshevDescriptor | None, other: ChebyshevDescriptor) -> bool:
     return one is not None and one.compat_sha256 == other.compat_sha256
 
 
-def _left(request: Request, computing: Computing) -> Request:
+def _stored_request(request: Request, computer: FeatureComputer) -> Request:
     """The request without what is computed."""
-    groups = {"features": computing.features, FORCE_DERIVATIVES: computing.derivatives}
+    groups = {"features": computer.features, FORCE_DERIVATIVES: computer.derivatives}
     computed = {name for name, is_computed in groups.items() if is_computed}
     fields = request.fields
     if fields is not None:
         fields = tuple(name for name in fields if name not in computed)
         # Derivatives are where forces are: what becomes of the others is asked of these.
-        if computing.derivatives and request.missing != "nan" and "forces" not in fields:
+        if computer.derivatives and request.missing != "nan" and "forces" not in fields:
             fields = (*fields, "forces")
     dtype = request.dtype
     if isinstance(dtype, Mapping):
-        casts = (set(computing.names()) - ATOM_INDICES) & dtype.keys()
+        casts = (set(computer.names()) - ATOM_INDICES) & dtype.keys()
         for name in casts:
             if not dtype[name].is_floating_point:
                 kind = str(dtype[name]).removeprefix("torch.")

@@ -34,13 +34,13 @@ def molecules_of(
     arena: Tensor, table: FieldTable, values: list[Any], masks: Tensor, faults: list[Any]
 ) -> MoleculeBatch:
     """A batch from what the native core hands over: structure, then the fields of ``table``."""
-    names, infos, rows = _described(tuple(table.fields()))
+    names, infos, rows = _describe(tuple(table.fields()))
     fields = dict(zip(names, values, strict=True))
     return MoleculeBatch(fields, infos, masks if rows else None, rows, arena)
 
 
 @lru_cache(maxsize=64)
-def _described(heads: Heads) -> tuple[list[str], dict[str, FieldInfo], dict[str, int]]:
+def _describe(heads: Heads) -> tuple[list[str], dict[str, FieldInfo], dict[str, int]]:
     fields = [FieldInfo(*head) for head in heads]
     names = public_names([FieldId(*field[:2]) for field in fields], RESERVED)
     infos = STRUCTURE_INFO | dict(zip(names, fields, strict=True))

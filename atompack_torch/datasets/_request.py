@@ -71,7 +71,7 @@ class Request(NamedTuple):
     ) -> Request:
         """Refuses what no data set takes; names are held against a source in ``collator``."""
         if neighbors is not None and not isinstance(neighbors, NeighborList):
-            _refuse_neighbors(neighbors)
+            _neighbors_error(neighbors)
         if not isinstance(nan_is_missing, bool):
             kind = type(nan_is_missing).__name__
             raise TypeError(f"nan_is_missing: expected True or False, got {kind}")
@@ -95,7 +95,7 @@ class Request(NamedTuple):
         """Whether any name in it can be wrong for a source."""
         return self.fields is not None or bool(self.exclude) or isinstance(self.dtype, Mapping)
 
-    def judged(self, source: MoleculeSource) -> MoleculeSource:
+    def wrap_source(self, source: MoleculeSource) -> MoleculeSource:
         """The molecules of a source, without the labels that count as missing."""
         return NanIsMissingSource(source) if self.nan_is_missing else source
 
@@ -106,7 +106,7 @@ class Request(NamedTuple):
             FieldError: a name that the source does not know. Of a source without molecules nothing
                 is known, and any label may be asked for.
         """
-        declared = declared_by(source)
+        declared = declared_fields(source)
         names = dict(zip(public_names(declared, RESERVED), declared, strict=True))
         fields = None
         asked: list[str] = []
@@ -119,7 +119,7 @@ class Request(NamedTuple):
         floating, casts = _casts_of(self.dtype, names, path)
         return BatchRequest(
             fields=fields,
-            excluded=[field for name in self.exclude for field in _any_scope(name, names)],
+            excluded=[field for name in self.exclude for field in _possible_ids(name, names)],
             defaults=[
                 (BUILTIN, key, builtin.level, builtin.dtype, builtin.shape)
                 for key, builtin in BUILTINS.items()
@@ -159,12 +159,12 @@ def specs_of(source: MoleculeSource, request: BatchRequest) -> dict[str, FieldSp
 SOURCE = FieldId(BUILTIN, "source")  # of a mixture
 
 
-def declared_by(source: MoleculeSource) -> list[FieldId]:
+def declared_fields(source: MoleculeSource) -> list[FieldId]:
     """Every field that some file of a source declares."""
     return [FieldId(scope, key) for scope, key, *_ in BatchRequest().promises(source)]
 
 
-def _refuse_neighbors(neighbors: Any) -> None:
+def _neighbors_error(neighbors: Any) -> None:
     is_number = isinstance(neighbors, (int, float)) and not isinstance(neighbors, bool)
     hint = f": pass neighbors=NeighborList({float(neighbors)!r})" if is_number else ""
     raise TypeError(f"neighbors: expected a NeighborList, got {type(neighbors).__name__}{hint}")
@@ -229,7 +229,7 @@ def _place(path: Any) -> str:
     return str(path[0] if isinstance(path, (list, tuple)) else path)
 
 
-def _any_scope(name: str, known: Mapping[str, FieldId]) -> list[FieldId]:
+def _possible_ids(name: str, known: Mapping[str, FieldId]) -> list[FieldId]:
     """What a name may stand for, also in a record whose schema does not list it."""
     if name == FORCE_DERIVATIVES:
         return [FieldId(BUILTIN, key) for key in DERIVATIVES]

@@ -25,9 +25,9 @@ from atompack_torch._core import (
 )
 from atompack_torch._native import ShardReader
 from atompack_torch.batch.indices import Indices, is_batch
-from atompack_torch.datasets._batches import Ahead, BatchDataset
+from atompack_torch.datasets._arena_payload import as_payload
+from atompack_torch.datasets._batches import BatchDataset, BatchPrefetcher
 from atompack_torch.datasets._examples import Examples, molecules_of
-from atompack_torch.datasets._one_arena import sent_whole
 from atompack_torch.options import absolute_path, utf8
 
 Layout = Literal["list", "jagged"]
@@ -106,18 +106,17 @@ class ShardDataset(BatchDataset[Any]):
             utf8("levels", key): level == "atom" for key, level in (levels or {}).items()
         }
         self._num_threads = num_threads
-        self._opened: _Opened | None = None
         self._version = self._current_version()
         reader = self._open().reader
         self._n = len(reader)
         if (warning := reader.shard_sizes_warning()) is not None:
             warnings.warn(warning, stacklevel=2)
 
-    def _open(self) -> _Opened:
+    def _open(self) -> _OpenShards:
         # Without a lock (a fork could inherit it locked): opening twice does no harm.
         opened = self._opened
         if opened is None:
-            opened = _Opened(self)
+            opened = _OpenShards(self)
             if self._current_version() != self._version:
                 raise OSError(
                     errno.ESTALE,
@@ -139,6 +138,7 @@ class ShardDataset(BatchDataset[Any]):
         return self.__dict__ | {"_opened": None}
 
     _item = "example"
+    _opened: _OpenShards | None = None  # in this process
 
     def _size(self) -> int:
         return self._n
@@ -204,17 +204,17 @@ class ShardDataset(BatchDataset[Any]):
             TypeError: values that ``default_collate`` does not take (None, say); indices that are
                 neither integers nor a mask.
         """
-        return self._collated(indices)[1]
+        return self._collate_examples(indices)[1]
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
         """A whole batch at once, for DataLoader: a list of one, collated already."""
-        return sent_whole(*self._collated(indices))
+        return as_payload(*self._collate_examples(indices))
 
-    def _collated(self, indices: Indices) -> tuple[Tensor | None, Any]:
+    def _collate_examples(self, indices: Indices) -> tuple[Tensor | None, Any]:
         """A batch, and the arena that it lies in if it does."""
         opened = self._open()
         if opened.native is None:
-            return None, opened.one_by_one(self._numbers(indices))
+            return None, opened.collate_in_python(self._numbers(indices))
         in_worker = get_worker_info() is not None
         return opened.whole(
             opened.native.collate(indices, self._selection, in_worker, molecules_of)
@@ -225,17 +225,17 @@ class ShardDataset(BatchDataset[Any]):
         numbers = resolve_indices(indices, self._size(), self._selection, self._item)
         return list(numbers.tolist())
 
-    def _ahead(self, num_threads: int, pinned: bool) -> Ahead:
+    def _prefetch(self, num_threads: int, pinned: bool) -> BatchPrefetcher:
         native = self._open().native
         if native is None:
-            return _ExamplesInTurn(self)
-        return _ExamplesAhead(self, ExamplePrefetcher(native, num_threads, pinned))
+            return _ExampleQueue(self)
+        return _ExamplePrefetcher(self, ExamplePrefetcher(native, num_threads, pinned))
 
     def __repr__(self) -> str:
         return f"ShardDataset({len(self)} examples in {self._root!r})"
 
 
-class _Opened:
+class _OpenShards:
     """What one process has of a data set."""
 
     def __init__(self, dataset: ShardDataset) -> None:
@@ -266,9 +266,9 @@ class _Opened:
     ) -> tuple[Tensor | None, Any]:
         """The arena and the batch of what the native core made, or of the examples it read."""
         arena, batch, numbers = made
-        return (arena, batch) if numbers is None else (None, self.one_by_one(numbers, batch))
+        return (arena, batch) if numbers is None else (None, self.collate_in_python(numbers, batch))
 
-    def one_by_one(self, numbers: Sequence[int], examples: list[Any] | None = None) -> Any:
+    def collate_in_python(self, numbers: Sequence[int], examples: list[Any] | None = None) -> Any:
         """A batch of examples that the native core does not collate."""
         levels = self._levels if self.native is None else self.native.levels()
         if examples is None:
@@ -295,7 +295,7 @@ class _Pickles:
         return examples[position]
 
 
-class _ExamplesAhead:
+class _ExamplePrefetcher:
     """Batches of examples that native threads make ahead of their use."""
 
     def __init__(self, dataset: ShardDataset, native: ExamplePrefetcher) -> None:
@@ -313,7 +313,7 @@ class _ExamplesAhead:
         return len(self._native)
 
 
-class _ExamplesInTurn:
+class _ExampleQueue:
     """Batches of examples that are made when they are taken: what unpickles them is Python."""
 
     def __init__(self, dataset: ShardDataset) -> None:
@@ -324,7 +324,7 @@ class _ExamplesInTurn:
         self._asked.append(self._dataset._numbers(indices))
 
     def take(self) -> Any:
-        return self._dataset._open().one_by_one(self._asked.popleft())
+        return self._dataset._open().collate_in_python(self._asked.popleft())
 
     def __len__(self) -> int:
         return len(self._asked)

@@ -13,8 +13,8 @@ from torch.utils.data import get_worker_info
 
 from atompack_torch._core import ColumnPrefetcher, ColumnScanner, resolve_index, resolve_indices
 from atompack_torch.batch.indices import Indices, is_batch
-from atompack_torch.datasets._batches import BatchDataset, transformed
-from atompack_torch.datasets._one_arena import sent_whole
+from atompack_torch.datasets._arena_payload import as_payload
+from atompack_torch.datasets._batches import BatchDataset, apply_transform
 from atompack_torch.options import short_list
 from atompack_torch.stores.atlas_store import AtlasStore
 from atompack_torch.stores.column_scan import Layout
@@ -178,7 +178,7 @@ class AtlasDataset(BatchDataset[Batch]):
             )
         return [self._names[i] for i in places]
 
-    def _places(self, indices: Indices) -> Tensor:
+    def _resolve(self, indices: Indices) -> Tensor:
         """The numbers that an index or a mask selects, from the first visible dataset on."""
         return resolve_indices(indices, len(self), None, self._item)
 
@@ -199,21 +199,21 @@ class AtlasDataset(BatchDataset[Batch]):
             FieldError: shapes or dtypes differ where the layout joins them.
             CorruptFileError: a file is damaged.
         """
-        return self._finished(self._scanned(indices)[1])
+        return self._apply_transform(self._scan(indices)[1])
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
         """A whole batch at once, for DataLoader: a list of one, collated already."""
-        arena, batch = self._scanned(indices)
-        return sent_whole(arena if self._transform is None else None, self._finished(batch))
+        arena, batch = self._scan(indices)
+        return as_payload(arena if self._transform is None else None, self._apply_transform(batch))
 
-    def _scanned(self, indices: Indices) -> tuple[Tensor, Batch]:
+    def _scan(self, indices: Indices) -> tuple[Tensor, Batch]:
         """The memory of all tensors, and the batch."""
-        places = self._places(indices)
+        places = self._resolve(indices)
         shared = get_worker_info() is not None
         scan = self._scanner().scan(places, self._selection, shared)
-        return scan[0], self._wrapped(scan, self._names_of(places.tolist()))
+        return scan[0], self._to_batch(scan, self._names_of(places.tolist()))
 
-    def _wrapped(self, scan: Any, names: list[str]) -> Batch:
+    def _to_batch(self, scan: Any, names: list[str]) -> Batch:
         batch: Batch = {}
         for keys, (values, offsets, mask) in zip(self._keys, scan[1], strict=True):
             batch[keys[0]] = values
@@ -223,22 +223,22 @@ class AtlasDataset(BatchDataset[Batch]):
         batch["name"] = names
         return batch
 
-    def _finished(self, batch: Batch) -> Any:
-        return transformed(self._transform, batch)
+    def _apply_transform(self, batch: Batch) -> Any:
+        return apply_transform(self._transform, batch)
 
-    def _copied(self) -> AtlasDataset:
-        part = super()._copied()
+    def _copy_for_subset(self) -> AtlasDataset:
+        part = super()._copy_for_subset()
         part._native = self._native
         return part
 
-    def _ahead(self, num_threads: int, pinned: bool) -> ColumnsAhead:
-        return ColumnsAhead(self, num_threads, pinned)
+    def _prefetch(self, num_threads: int, pinned: bool) -> DatasetPrefetcher:
+        return DatasetPrefetcher(self, num_threads, pinned)
 
     def __repr__(self) -> str:
         return f"AtlasDataset({self._store!r}, {short_list(self._arrays, len(self._arrays))})"
 
 
-class ColumnsAhead:
+class DatasetPrefetcher:
     """Batches of columns that native threads make ahead of their use."""
 
     def __init__(self, dataset: AtlasDataset, num_threads: int, pinned: bool) -> None:
@@ -249,14 +249,14 @@ class ColumnsAhead:
 
     def ask(self, indices: Indices) -> None:
         """Never waits."""
-        places = self._dataset._places(indices)
+        places = self._dataset._resolve(indices)
         self._native.ask(self._scanner, places, self._dataset._selection)
         self._names.append(self._dataset._names_of(places.tolist()))
 
     def take(self) -> Batch:
         """The oldest."""
         names = self._names.pop(0)
-        return self._dataset._wrapped(self._native.take(), names)
+        return self._dataset._to_batch(self._native.take(), names)
 
     def __len__(self) -> int:
         return len(self._native)

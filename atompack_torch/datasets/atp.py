@@ -22,7 +22,7 @@ from atompack_torch.datasets._computed import (
     CacheFeatures,
     Options,
     Stored,
-    planned,
+    plan_features,
     structure_request,
 )
 from atompack_torch.datasets._forces import ForceChoice
@@ -40,9 +40,9 @@ class RowSource(Protocol):
 
     def _open_rows(self) -> MoleculeSource: ...
 
-    def _by_reading(self) -> RowSource: ...
+    def _without_mapping(self) -> RowSource: ...
 
-    def _stored(self) -> Stored: ...
+    def _stored_features(self) -> Stored: ...
 
     def _force_entries(self) -> Tensor: ...
 
@@ -149,13 +149,13 @@ class AtpDataset(MoleculeDataset):
             raise TypeError(f"cache: expected a TorchCache, got {type(cache).__name__}{hint}")
         self._cache = cache
         self._forces = ForceChoice.checked(force_fraction, resample_forces, seed, missing)
-        stored = Stored() if cache is None else cache._stored()
+        stored = Stored() if cache is None else cache._stored_features()
         options = Options(descriptor, cache_features, cache_bytes)
-        self._request, self._computing = planned(request, stored, options)
-        self._keeps = cache_features != "none"
+        self._request, self._computer = plan_features(request, stored, options)
+        self._keeps_features = cache_features != "none"
         self._files = files_of(path)
         self._snapshots = [snapshot_of(file) for file in self._files]
-        self._with_forces = self._found_forces()
+        self._with_forces = self._find_forces()
         if self._request.names_fields or cache is not None:
             self._collator()  # names are checked here and now
 
@@ -172,9 +172,9 @@ class AtpDataset(MoleculeDataset):
         before = [(f, s.__getstate__()) for f, s in zip(self._files, self._snapshots, strict=True)]
         after = [(f, s.__getstate__()) for f, s in zip(files, snapshots, strict=True)]
         self._files, self._snapshots, self._native = files, snapshots, None
-        self._structures, self._with_forces = None, self._found_forces()
-        if self._computing is not None and before != after:
-            self._computing.kept.clear()
+        self._structures, self._with_forces = None, self._find_forces()
+        if self._computer is not None and before != after:
+            self._computer.kept.clear()
         return before != after
 
     def close(self) -> None:
@@ -187,13 +187,13 @@ class AtpDataset(MoleculeDataset):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _found_forces(self) -> Tensor | None:
+    def _find_forces(self) -> Tensor | None:
         """(number of molecules,) bool, where a choice is made among those with forces."""
         if self._forces is None or self._cache is not None:
             return None
         plain = copy.copy(self)  # the generation that this one sees
         plain._request = structure_request(self._request)
-        plain._computing = plain._forces = plain._selection = None
+        plain._computer = plain._forces = plain._selection = None
         masks = [plain[k : k + _AT_ONCE].mask("forces") for k in range(0, len(plain), _AT_ONCE)]
         return torch.cat([torch.zeros(0, dtype=torch.bool), *masks])
 
@@ -226,14 +226,14 @@ class AtpDataset(MoleculeDataset):
             AtpReader(file, snapshot, self._access, self._populate)
             for file, snapshot in zip(self._files, self._snapshots, strict=True)
         ]
-        source = self._request.judged(parts[0] if len(parts) == 1 else ConcatSource(parts))
+        source = self._request.wrap_source(parts[0] if len(parts) == 1 else ConcatSource(parts))
         return source if self._cache is None else JoinedSource(source, self._cache._open_rows())
 
-    def _by_reading(self) -> AtpDataset:
+    def _without_mapping(self) -> AtpDataset:
         part = copy.copy(self)
         part._access, part._native = "read", None
         if self._cache is not None:
-            part._cache = self._cache._by_reading()
+            part._cache = self._cache._without_mapping()
         return part
 
     def _identity(self) -> Any:

@@ -19,7 +19,7 @@ from atompack_torch._native import MixtureSource, MoleculeSource
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets._base import Made, MoleculeDataset
 
-_MOST_SHOWN = 4  # data sets, in repr
+_MAX_SHOWN = 4  # data sets, in repr
 _FINEST = 10**6  # weights are taken as fractions of at most this denominator
 
 Numbers = NDArray[np.int64]
@@ -110,14 +110,14 @@ class MixtureDataset(MoleculeDataset):
         if self._chosen is not None:
             return self._chosen
         if self._numbers is None:
-            self._numbers = torch.from_numpy(self._interleaved())
+            self._numbers = torch.from_numpy(self._interleave())
         return self._numbers
 
     @_selection.setter
     def _selection(self, numbers: Tensor) -> None:
         self._chosen, self._numbers = numbers, None
 
-    def _interleaved(self) -> Numbers:
+    def _interleave(self) -> Numbers:
         draws = []
         for part, count, start in zip(
             self._parts, self._counts, self._starts.tolist(), strict=True
@@ -126,7 +126,7 @@ class MixtureDataset(MoleculeDataset):
             nth %= max(len(part), 1)
             numbers = nth if part._selection is None else part._selection.numpy()[nth]
             draws.append(numbers + start)
-        return _merged(draws)
+        return _merge(draws)
 
     def __len__(self) -> int:
         return sum(self._counts) if self._chosen is None else len(self._chosen)
@@ -146,25 +146,25 @@ class MixtureDataset(MoleculeDataset):
     def _identity(self) -> Any:
         return [part._identity() for part in self._parts]
 
-    def _by_reading(self) -> MixtureDataset:
+    def _without_mapping(self) -> MixtureDataset:
         part = copy.copy(self)
-        part._parts, part._native = tuple(each._by_reading() for each in self._parts), None
+        part._parts, part._native = tuple(each._without_mapping() for each in self._parts), None
         return part
 
     def _open_source(self) -> MoleculeSource:
         return MixtureSource([part._source() for part in self._parts])
 
-    def _wrapped(self, made: Made) -> MoleculeBatch:
-        batch = super()._wrapped(made)
+    def _to_batch(self, made: Made) -> MoleculeBatch:
+        batch = super()._to_batch(made)
         batch.index.sub_(self._starts[batch.source])
         return batch
 
     def __repr__(self) -> str:
         drawn = zip(self._counts, self._parts, strict=True)
         shares = ", ".join(
-            f"{count} of {part!r}" for count, part in itertools.islice(drawn, _MOST_SHOWN)
+            f"{count} of {part!r}" for count, part in itertools.islice(drawn, _MAX_SHOWN)
         )
-        if (more := len(self._parts) - _MOST_SHOWN) > 0:
+        if (more := len(self._parts) - _MAX_SHOWN) > 0:
             shares += f", ... and {more:,} more"
         return f"MixtureDataset({len(self)} molecules: {shares})"
 
@@ -178,7 +178,7 @@ def _check_parts(parts: Sequence[MoleculeDataset]) -> tuple[str, ...] | None:
     if not alike or isinstance(parts[0], MixtureDataset):
         names = ", ".join(sorted(kinds))
         raise TypeError(f"datasets: expected data sets of molecules of one kind, got {names}")
-    if any(part._computing is not None for part in parts):
+    if any(part._computer is not None for part in parts):
         raise ValueError("datasets: expected stored fields, got features computed for each batch")
     first = parts[0]._options()
     fields = _all_fields(parts)
@@ -247,7 +247,7 @@ def _counts(
     return counts
 
 
-def _merged(draws: Sequence[Numbers]) -> Numbers:
+def _merge(draws: Sequence[Numbers]) -> Numbers:
     """All of them in one, each spread evenly: two at a time, the shortest first."""
     waiting = [(len(draw), number, draw) for number, draw in enumerate(draws)]
     heapq.heapify(waiting)

@@ -15,12 +15,12 @@ from atompack_torch._native import BatchRequest
 from atompack_torch.fields import EDGES, STRUCTURE
 from atompack_torch.passes.sweeping import Report, reporting, steps
 
-_LEAST_CUTOFF = 1e-3  # no two atoms are that near: a smaller one is in another unit
+_MIN_CUTOFF = 1e-3  # no two atoms are that near: a smaller one is in another unit
 _ATOMS_AT_ONCE = 4096  # some milliseconds of searching, and some megabytes of edges
 _MOLECULES_AT_ONCE = 4096  # where they have hardly any atoms
 
 
-class _Molecules(Protocol):
+class _CountableDataset(Protocol):
     """What counting needs of a data set."""
 
     _selection: Tensor | None
@@ -69,9 +69,9 @@ class NeighborList:
     def __post_init__(self) -> None:
         if isinstance(self.cutoff, bool) or not hasattr(self.cutoff, "__float__"):
             raise TypeError(f"cutoff: expected a number, got {type(self.cutoff).__name__}")
-        if not math.isfinite(self.cutoff) or self.cutoff < _LEAST_CUTOFF:
+        if not math.isfinite(self.cutoff) or self.cutoff < _MIN_CUTOFF:
             raise ValueError(
-                f"cutoff: expected a finite number, at least {_LEAST_CUTOFF}, got {self.cutoff}"
+                f"cutoff: expected a finite number, at least {_MIN_CUTOFF}, got {self.cutoff}"
             )
         for name in ("full", "vectors", "self_interaction"):
             if not isinstance(getattr(self, name), bool):
@@ -87,7 +87,7 @@ class NeighborList:
         """As the native core takes it."""
         return float(self.cutoff), self.full, self.vectors, self.self_interaction
 
-    def count(self, dataset: _Molecules, *, progress: bool | Report = False) -> Tensor:
+    def count(self, dataset: _CountableDataset, *, progress: bool | Report = False) -> Tensor:
         """Counts the edges of each molecule, for a sampler's ``costs=``.
 
             counts = NeighborList(5.0).count(dataset)
@@ -122,7 +122,7 @@ class NeighborList:
 class _Counting:
     """A pass over a data set, in batches of edges alone."""
 
-    def __init__(self, neighbors: NeighborList, dataset: _Molecules) -> None:
+    def __init__(self, neighbors: NeighborList, dataset: _CountableDataset) -> None:
         self._selection = dataset._selection
         request = BatchRequest(fields=[], neighbors=neighbors.as_tuple())
         self._collator = Collator(dataset._collator().source, request)

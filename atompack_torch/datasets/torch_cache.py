@@ -19,7 +19,7 @@ from atompack_torch._native import MoleculeSource, TorchCacheReader, TorchCacheS
 from atompack_torch.batch.indices import Indices
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets._base import MoleculeDataset
-from atompack_torch.datasets._computed import CacheFeatures, Options, Stored, planned
+from atompack_torch.datasets._computed import CacheFeatures, Options, Stored, plan_features
 from atompack_torch.datasets._forces import ForceChoice
 from atompack_torch.datasets._request import (
     FORCE_DERIVATIVES,
@@ -65,7 +65,7 @@ class TorchCache:
             self._native = TorchCacheReader(self._file, self._identity)
         return self._native
 
-    def _by_reading(self) -> TorchCache:
+    def _without_mapping(self) -> TorchCache:
         """A copy that reads rows without mapping the file; see ``MoleculeDataset``.
 
         Opening it looks at the headers of HDF5 objects through a mapping all the same.
@@ -92,7 +92,7 @@ class TorchCache:
         """Features and derivatives by entry, for a data set that has molecules of its own."""
         return TorchCacheSource(self._reader(), whole=False)
 
-    def _stored(self) -> Stored:
+    def _stored_features(self) -> Stored:
         try:
             descriptor = self.descriptor
         except UnsupportedFormatError:
@@ -322,8 +322,10 @@ class TorchCacheDataset(MoleculeDataset):
         )
         self._forces = ForceChoice.checked(force_fraction, resample_forces, seed, missing)
         options = Options(descriptor, cache_features, cache_bytes)
-        self._request, self._computing = planned(request, self._cache._stored(), options)
-        self._keeps = cache_features != "none"
+        self._request, self._computer = plan_features(
+            request, self._cache._stored_features(), options
+        )
+        self._keeps_features = cache_features != "none"
         if self._request.names_fields:
             self._collator()  # names are checked here and now
 
@@ -345,7 +347,7 @@ class TorchCacheDataset(MoleculeDataset):
         order = list(range(len(self)))
         random.Random(seed).shuffle(order)
         n_test = int(len(order) * test_fraction)
-        train, test = self._parted([order[n_test:], order[:n_test]])
+        train, test = self._split([order[n_test:], order[:n_test]])
         return train, test
 
     def _force_entries(self) -> Tensor:
@@ -363,13 +365,13 @@ class TorchCacheDataset(MoleculeDataset):
     def _identity(self) -> Any:
         return [self._path, self._cache._identity]
 
-    def _by_reading(self) -> TorchCacheDataset:
+    def _without_mapping(self) -> TorchCacheDataset:
         part = copy.copy(self)
-        part._cache, part._native = self._cache._by_reading(), None
+        part._cache, part._native = self._cache._without_mapping(), None
         return part
 
     def _open_source(self) -> MoleculeSource:
-        return self._request.judged(TorchCacheSource(self._cache._reader(), whole=True))
+        return self._request.wrap_source(TorchCacheSource(self._cache._reader(), whole=True))
 
     def __repr__(self) -> str:
         return f"TorchCacheDataset({len(self)} entries of {self._path!r})"

@@ -12,8 +12,8 @@ from torch.utils.data import get_worker_info
 from atompack_torch._core import attach_ring, receive_arena, ring_to_attach, send_arena
 from atompack_torch.batch.molecule_batch import MoleculeBatch, _restore
 from atompack_torch.batch.storage import Place, Structure
+from atompack_torch.datasets._arena_payload import ArenaPayload, assemble
 from atompack_torch.datasets._collated import CollatedDict
-from atompack_torch.datasets._one_arena import InOneArena, put_together
 
 
 def _reduce_to_process(batch: MoleculeBatch) -> tuple[Callable[..., Any], tuple[Any, ...]]:
@@ -28,7 +28,7 @@ def _reduce_to_process(batch: MoleculeBatch) -> tuple[Callable[..., Any], tuple[
         return rebuild, arguments
     if (ticket := send_arena(arena)) is not None:
         structure, rows, _, places, outside = arguments
-        return _restore_sent, (structure, rows, ticket, arena.numel(), places, outside)
+        return _restore_from_slot, (structure, rows, ticket, arena.numel(), places, outside)
     if (address := ring_to_attach()) is not None:
         return _attach_and_restore, (address, arguments)
     return rebuild, arguments
@@ -39,7 +39,7 @@ def _attach_and_restore(address: Any, arguments: tuple[Any, ...]) -> MoleculeBat
     return _restore(*arguments)
 
 
-def _restore_sent(
+def _restore_from_slot(
     structure: Structure,
     rows: tuple[int, ...],
     ticket: Any,
@@ -50,38 +50,38 @@ def _restore_sent(
     return _restore(structure, rows, receive_arena(ticket, n_bytes), places, outside)
 
 
-def _reduce_examples(sent: InOneArena) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    apart = sent.take_apart()
+def _reduce_examples(payload: ArenaPayload) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    apart = payload.disassemble()
     if apart is None:
-        return _as_it_is, (sent.batch,)
+        return _return_batch, (payload.batch,)
     places, form = apart
-    if (ticket := send_arena(sent.arena)) is not None:
-        return _examples_sent, (ticket, sent.arena.numel(), places, form)
+    if (ticket := send_arena(payload.arena)) is not None:
+        return _assemble_from_slot, (ticket, payload.arena.numel(), places, form)
     if (address := ring_to_attach()) is not None:
-        return _attach_and_put_together, (address, sent.arena, places, form)
-    return put_together, (sent.arena, places, form)
+        return _attach_and_put_together, (address, payload.arena, places, form)
+    return assemble, (payload.arena, places, form)
 
 
-def _as_it_is(batch: Any) -> Any:
+def _return_batch(batch: Any) -> Any:
     return batch
 
 
 def _reduce_dict(batch: CollatedDict) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     if batch.arena is None:
         return dict, (dict(batch),)
-    return _reduce_examples(InOneArena(batch.arena, dict(batch)))
+    return _reduce_examples(ArenaPayload(batch.arena, dict(batch)))
 
 
 def _attach_and_put_together(address: Any, arena: Tensor, places: list[Place], form: Any) -> Any:
     attach_ring(address)  # if it cannot be, the worker goes on with segments
-    return put_together(arena, places, form)
+    return assemble(arena, places, form)
 
 
-def _examples_sent(ticket: Any, n_bytes: int, places: list[Place], form: Any) -> Any:
-    return put_together(receive_arena(ticket, n_bytes), places, form)
+def _assemble_from_slot(ticket: Any, n_bytes: int, places: list[Place], form: Any) -> Any:
+    return assemble(receive_arena(ticket, n_bytes), places, form)
 
 
 # For queues between processes alone: what is pickled to a file or by hand holds its data itself.
 ForkingPickler.register(MoleculeBatch, _reduce_to_process)
-ForkingPickler.register(InOneArena, _reduce_examples)
+ForkingPickler.register(ArenaPayload, _reduce_examples)
 ForkingPickler.register(CollatedDict, _reduce_dict)

@@ -16,7 +16,7 @@ from atompack_torch.loading.samplers import AtomBudgetBatchSampler
 from atompack_torch.loading.samplers.distributed import IndexSampler
 
 # Options of torch's DataLoader that a Loader has no use for, and what stands in their place.
-INSTEAD = {
+REPLACEMENTS = {
     "num_workers": "give num_threads, the threads of this process that make batches",
     "collate_fn": "batches are made collated; give transform to the data set to change them",
     "prefetch_factor": "give prefetch, the batches that are made ahead by all threads together",
@@ -54,14 +54,14 @@ def check_dataset(dataset: Any) -> None:
     raise TypeError(f"dataset: expected a data set of this package, got {name}; {hint}")
 
 
-def check_no_others(options: dict[str, Any], known: Iterable[str]) -> None:
+def check_unknown_options(options: dict[str, Any], known: Iterable[str]) -> None:
     """Refuses options that a Loader does not have.
 
     Raises:
         TypeError: there is one.
     """
     for name in options:
-        hint = INSTEAD.get(name)
+        hint = REPLACEMENTS.get(name)
         if hint is None:
             close = get_close_matches(name, [*known], n=1)
             hint = f"did you mean {close[0]}?" if close else f"it takes {', '.join(known)}"
@@ -91,7 +91,7 @@ def check_sampler(sampler: Any) -> None:
         TypeError: it yields batches, or nothing.
     """
     if isinstance(sampler, (AtomBudgetBatchSampler, BatchSampler)):
-        raise _yields_batches(sampler)
+        raise _batches_error(sampler)
     _check_iterable("sampler", sampler)
 
 
@@ -102,7 +102,7 @@ def check_batch_sampler(sampler: Any) -> None:
         TypeError: it yields single items, or nothing.
     """
     if isinstance(sampler, IndexSampler):
-        raise _yields_items(sampler)
+        raise _items_error(sampler)
     _check_iterable("batch_sampler", sampler)
 
 
@@ -118,10 +118,10 @@ def check_item(item: Any, sampler: Any) -> None:
         TypeError: it is a batch.
     """
     if isinstance(item, Sequence) or getattr(item, "ndim", 0) > 0:
-        raise _yields_batches(sampler)
+        raise _batches_error(sampler)
 
 
-def batches_of(sampler: Iterable[Any]) -> Iterator[Sequence[int] | Tensor]:
+def iterate_batches(sampler: Iterable[Any]) -> Iterator[Sequence[int] | Tensor]:
     """The batches of a sampler, checked to be sequences.
 
     Raises:
@@ -129,18 +129,18 @@ def batches_of(sampler: Iterable[Any]) -> Iterator[Sequence[int] | Tensor]:
     """
     for batch in sampler:
         if not hasattr(batch, "__len__") or getattr(batch, "ndim", 1) == 0:
-            raise _yields_items(sampler)
+            raise _items_error(sampler)
         yield batch
 
 
-def _yields_batches(sampler: Any) -> TypeError:
+def _batches_error(sampler: Any) -> TypeError:
     return TypeError(
         f"sampler: expected item numbers, got batches of {type(sampler).__name__}; "
         "give it as batch_sampler, without batch_size"
     )
 
 
-def _yields_items(sampler: Any) -> TypeError:
+def _items_error(sampler: Any) -> TypeError:
     return TypeError(
         f"batch_sampler: expected lists of item numbers, got numbers of {type(sampler).__name__}; "
         "give it as sampler, with a batch_size"

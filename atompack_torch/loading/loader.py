@@ -19,20 +19,20 @@ from torch.utils._pytree import tree_map_only
 from torch.utils.data import SequentialSampler
 
 from atompack_torch.batch.molecule_batch import MoleculeBatch
-from atompack_torch.datasets._batches import Ahead, BatchDataset
+from atompack_torch.datasets._batches import BatchDataset, BatchPrefetcher
 from atompack_torch.loading.checks import (
-    INSTEAD,
-    batches_of,
+    REPLACEMENTS,
     check_batch_sampler,
     check_dataset,
     check_item,
-    check_no_others,
     check_sampler,
+    check_unknown_options,
     count,
+    iterate_batches,
 )
 from atompack_torch.loading.order import OwnOrder, chunks
 
-_MOST_THREADS = 4  # unless asked for: a training step wants cores too
+_MAX_THREADS = 4  # unless asked for: a training step wants cores too
 
 # Threads must not outlive the interpreter.
 _running: weakref.WeakSet[_Pass] = weakref.WeakSet()
@@ -95,7 +95,7 @@ class Loader:
         **others: Any,
     ) -> None:
         check_dataset(dataset)
-        check_no_others(others, _OPTIONS)
+        check_unknown_options(others, _OPTIONS)
         if sampler is not None:
             check_sampler(sampler)
         if batch_sampler is not None:
@@ -119,20 +119,20 @@ class Loader:
             sampler = OwnOrder(dataset, self.seed) if shuffle else SequentialSampler(dataset)
         self.batch_sampler, self.sampler = batch_sampler, sampler
         cores = len(os.sched_getaffinity(0))
-        self.num_threads = num_threads or min(max(cores - 1, 1), _MOST_THREADS)
+        self.num_threads = num_threads or min(max(cores - 1, 1), _MAX_THREADS)
         self.prefetch = max(prefetch, self.num_threads)
         self.device = None if device is None else torch.device(device)
         if pin_memory and not torch.cuda.is_available():
             warnings.warn("pin_memory: no CUDA device, so memory is not pinned", stacklevel=2)
         self.pin_memory = pin_memory and torch.cuda.is_available()
         self._epoch = 0  # of the pass under way, or of the next one
-        self._handed = 0  # batches of it that were handed out
+        self._n_delivered = 0  # batches of it that were handed out
         self._resumed = False  # the next pass goes on inside the epoch
         self._sampler_state: Mapping[str, Any] | None = None  # for the next pass
-        self._is_begun = False  # the sampler's pass is that of this epoch
-        self._before = 0  # batches of the epoch that were handed out before the sampler's pass
+        self._has_begun = False  # the sampler's pass is that of this epoch
+        self._n_before_pass = 0  # batches of this epoch delivered before the sampler's pass
         self._seen_epoch = getattr(self._chosen_sampler, "epoch", None)  # of the sampler
-        self._is_warned = False
+        self._has_warned = False
 
     @property
     def _chosen_sampler(self) -> Any:
@@ -145,8 +145,8 @@ class Loader:
 
     def set_epoch(self, epoch: int) -> None:
         """Chooses the epoch of the next pass, which starts from its beginning."""
-        self._epoch, self._handed, self._resumed, self._sampler_state = epoch, 0, False, None
-        self._is_begun = False
+        self._epoch, self._n_delivered, self._resumed, self._sampler_state = epoch, 0, False, None
+        self._has_begun = False
 
     def __len__(self) -> int:
         """Batches of a whole pass.
@@ -162,13 +162,14 @@ class Loader:
 
     def __iter__(self) -> Iterator[Any]:
         """A pass over the data set; a new one ends that under way."""
-        if self._handed and not self._resumed:  # the pass before was left early
+        if self._n_delivered and not self._resumed:  # the pass before was left early
             self.set_epoch(self._epoch + 1)
         self._follow_sampler()
         self._warn_of_ranks()
-        skip, self._resumed, self._is_begun, self._before = self._handed, False, True, 0
+        skip, self._n_before_pass = self._n_delivered, 0
+        self._resumed, self._has_begun = False, True
         asked = _Pass(self, self._indices(skip))
-        return self._hand_out(asked)
+        return self._deliver(asked)
 
     def _follow_sampler(self) -> None:
         """Takes up an epoch that someone else has chosen on the sampler itself: Lightning, say."""
@@ -178,10 +179,10 @@ class Loader:
 
     def _warn_of_ranks(self) -> None:
         distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
-        if not self.shuffle or self._is_warned or not distributed:
+        if not self.shuffle or self._has_warned or not distributed:
             return
         if (n_ranks := torch.distributed.get_world_size()) > 1:
-            self._is_warned = True
+            self._has_warned = True
             warnings.warn(
                 f"shuffle=True: each of the {n_ranks} ranks gets the whole data set; to share it "
                 "give sampler=DistributedMoleculeSampler(dataset, pad=True) or another sampler of "
@@ -189,12 +190,12 @@ class Loader:
                 stacklevel=3,
             )
 
-    def _hand_out(self, batches: _Pass) -> Iterator[Any]:
+    def _deliver(self, batches: _Pass) -> Iterator[Any]:
         epoch = self._epoch
         try:
             for batch in batches:
                 if self._epoch == epoch:
-                    self._handed += 1
+                    self._n_delivered += 1
                 yield batch
         finally:
             batches.close()
@@ -208,10 +209,10 @@ class Loader:
             sampler.set_epoch(self._epoch)
         if self._sampler_state is not None:
             sampler.load_state_dict(self._sampler_state)
-            self._sampler_state, self._before, skip = None, skip, 0
+            self._sampler_state, self._n_before_pass, skip = None, skip, 0
         self._seen_epoch = getattr(sampler, "epoch", None)
         if self.batch_sampler is not None:
-            return islice(batches_of(self.batch_sampler), skip, None)
+            return islice(iterate_batches(self.batch_sampler), skip, None)
         assert self.batch_size is not None
         if self._has_own_order:
             order = sampler.numbers() if self.shuffle else None
@@ -232,15 +233,19 @@ class Loader:
         Counted in batches handed out, not in those made ahead. A sampler of this package adds its
         own state, with which the pass can be resumed on another number of ranks.
         """
-        state: dict[str, Any] = {"epoch": self._epoch, "batches": self._handed, "seed": self.seed}
+        state: dict[str, Any] = {
+            "epoch": self._epoch,
+            "batches": self._n_delivered,
+            "seed": self.seed,
+        }
         sampler = self._chosen_sampler
         if self._sampler_state is not None:
             state["sampler"] = dict(self._sampler_state)
         elif _takes_consumed(sampler):
-            if not self._is_begun and hasattr(sampler, "set_epoch"):
+            if not self._has_begun and hasattr(sampler, "set_epoch"):
                 sampler.set_epoch(self._epoch)
                 self._seen_epoch = getattr(sampler, "epoch", None)
-            used = (self._handed - self._before) if self._is_begun else 0
+            used = (self._n_delivered - self._n_before_pass) if self._has_begun else 0
             items = used * (self.batch_size or 1)
             state["sampler"] = sampler.state_dict(consumed=items)
         return state
@@ -253,12 +258,12 @@ class Loader:
         """
         if state["seed"] != self.seed:
             raise ValueError(f"state: expected seed {self.seed}, got {state['seed']}")
-        self._epoch, self._handed, self._resumed = state["epoch"], state["batches"], True
+        self._epoch, self._n_delivered, self._resumed = state["epoch"], state["batches"], True
         self._sampler_state = state.get("sampler")
-        self._is_begun = False
+        self._has_begun = False
 
     def __getattr__(self, name: str) -> Any:
-        hint = INSTEAD.get(name)
+        hint = REPLACEMENTS.get(name)
         if hint is None:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         raise AttributeError(
@@ -304,7 +309,9 @@ class _Pass:
         self._dataset = loader.dataset
         self._indices = indices
         self._prefetch = loader.prefetch
-        self._native: Ahead | None = loader.dataset._ahead(loader.num_threads, loader.pin_memory)
+        self._native: BatchPrefetcher | None = loader.dataset._prefetch(
+            loader.num_threads, loader.pin_memory
+        )
         self._device = loader.device
         self._stream = None
         if self._device is not None and self._device.type == "cuda":
@@ -322,13 +329,13 @@ class _Pass:
             native.ask(indices)
         if len(native) == 0:
             raise StopIteration
-        return self._dataset._finished(self._moved(native.take()))
+        return self._dataset._apply_transform(self._to_device(native.take()))
 
-    def _moved(self, batch: Any) -> Any:
+    def _to_device(self, batch: Any) -> Any:
         if self._stream is None:
-            return batch if self._device is None else _on(batch, self._device)
+            return batch if self._device is None else _move_to_device(batch, self._device)
         with torch.cuda.stream(self._stream):
-            moved = _on(batch, self._device, non_blocking=True)
+            moved = _move_to_device(batch, self._device, non_blocking=True)
         current = torch.cuda.current_stream(self._device)
         current.wait_stream(self._stream)
         _record_stream(moved, current)
@@ -339,7 +346,7 @@ class _Pass:
         self._native = None
 
 
-def _on(batch: Any, device: torch.device | None, non_blocking: bool = False) -> Any:
+def _move_to_device(batch: Any, device: torch.device | None, non_blocking: bool = False) -> Any:
     """A batch whose tensors are on the device; one transfer for a MoleculeBatch."""
     if isinstance(batch, MoleculeBatch):
         return batch.to(device, non_blocking=non_blocking)

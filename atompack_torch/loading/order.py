@@ -56,7 +56,7 @@ def chunks(order: Tensor | None, n: int, size: int, drop_last: bool, skip: int) 
 def _mixed(seed: int, epoch: int) -> int:
     """One number of two (splitmix64's finishing steps), for generators that take one."""
     mask = (1 << 64) - 1
-    mixed = (seed * 0x9E3779B97F4A7C15 + epoch + 1) & mask
-    mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & mask
-    mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & mask
-    return (mixed ^ (mixed >> 31)) >> 1
+    mix = (seed * 0x9E3779B97F4A7C15 + epoch + 1) & mask
+    mix = ((mix ^ (mix >> 30)) * 0xBF58476D1CE4E5B9) & mask
+    mix = ((mix ^ (mix >> 27)) * 0x94D049BB133111EB) & mask
+    return (mix ^ (mix >> 31)) >> 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from atompack_torch.loading.samplers._random import Integers, RandomOrder, mixed, shuffled
+from atompack_torch.loading.samplers._random import Integers, RandomOrder, mix, permutation
 
 
 class BlockOrder:
@@ -34,7 +34,7 @@ class BlockOrder:
         self._n_lanes = n_lanes
         self._turn = turn
         n_blocks = len(firsts) - 1
-        blocks = RandomOrder(mixed(key, 0), n_blocks).at(np.arange(n_blocks))
+        blocks = RandomOrder(mix(key, 0), n_blocks).at(np.arange(n_blocks))
         n_all = n_lanes * n_workers
         self._blocks = [blocks[lane::n_all] for lane in range(n_all)]
         sizes = np.diff(firsts)
@@ -82,11 +82,11 @@ class BlockOrder:
         windows = np.searchsorted(borders, offsets, "right") - 1
         for window in np.unique(windows):
             of_window = windows == window
-            mixed_window = self._mixed_window(lane, int(window))
+            mixed_window = self._window_molecules(lane, int(window))
             molecules[of_window] = mixed_window[offsets[of_window] - borders[window]]
         return molecules
 
-    def _mixed_window(self, lane: int, window: int) -> Integers:
+    def _window_molecules(self, lane: int, window: int) -> Integers:
         """The molecules of a window of a lane; the last ones are kept."""
         found = self._mixed.pop((lane, window), None)
         if found is None:
@@ -94,7 +94,7 @@ class BlockOrder:
             blocks = self._blocks[lane][first : first + self._window]
             ranges = [np.arange(self._firsts[b], self._firsts[b + 1]) for b in blocks]
             molecules = np.concatenate(ranges)
-            found = molecules[shuffled(mixed(self._key, 1, lane, window), len(molecules))]
+            found = molecules[permutation(mix(self._key, 1, lane, window), len(molecules))]
         self._mixed[lane, window] = found
         if len(self._mixed) > 2 * len(self._blocks):
             del self._mixed[next(iter(self._mixed))]

@@ -11,7 +11,7 @@ import torch.distributed
 from torch.utils.data import Sampler
 
 from atompack_torch.loading.samplers._sizes import integer, optional_positive
-from atompack_torch.loading.samplers._wrappers import dealer, refuse_dispatching
+from atompack_torch.loading.samplers._wrappers import find_dealer, refuse_dispatching
 
 Item = TypeVar("Item")
 
@@ -46,7 +46,7 @@ class ElasticSampler(Sampler[Item]):
     ranks.
     """
 
-    _shown: tuple[str, ...] = ()  # options of the subclass, for repr
+    _repr_options: tuple[str, ...] = ()  # options of the subclass, for repr
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class ElasticSampler(Sampler[Item]):
         """The items of some ranks in turn, from ``start`` to the end of the epoch."""
 
     @abstractmethod
-    def _planned(self) -> dict[str, Any]:
+    def _plan_settings(self) -> dict[str, Any]:
         """All that the sequence depends on, but for seed and epoch: by it states are told apart."""
 
     @property
@@ -133,7 +133,7 @@ class ElasticSampler(Sampler[Item]):
 
         Those of all ranks if a wrapper deals them, else those of this rank.
         """
-        wrapper = dealer(ElasticSampler)
+        wrapper = find_dealer(ElasticSampler)
         if wrapper is None:
             rank, n_ranks = self.ranks()
             return range(rank, rank + 1), n_ranks
@@ -154,12 +154,12 @@ class ElasticSampler(Sampler[Item]):
 
     def __repr__(self) -> str:
         shared = ("shuffle", "seed", "epoch", "drop_last", "pad", "num_replicas", "rank")
-        options = [f"{name}={getattr(self, name)!r}" for name in (*self._shown, *shared)]
+        options = [f"{name}={getattr(self, name)!r}" for name in (*self._repr_options, *shared)]
         return f"{type(self).__name__}({', '.join([self._extent(), *options])})"
 
     def _extent(self) -> str:
         """The number of items to draw from, for repr."""
-        return f"{self._planned()['molecules']} molecules"
+        return f"{self._plan_settings()['molecules']} molecules"
 
     def _begin(self, begun: Pass[Item], resumed: dict[str, Any] | None) -> Share[Item]:
         if resumed is None and self._loaded is not None:
@@ -196,7 +196,7 @@ class ElasticSampler(Sampler[Item]):
         return self._state(self.seed, self._epoch, self._start())
 
     def _state(self, seed: int, epoch: int, place: Place) -> dict[str, Any]:
-        return {"seed": seed, "epoch": epoch, **place, "planned": self._planned()}
+        return {"seed": seed, "epoch": epoch, **place, "planned": self._plan_settings()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """The next pass goes on from this place, in the epoch and with the seed of the state.
@@ -211,10 +211,10 @@ class ElasticSampler(Sampler[Item]):
         for key in (*numbers, "planned"):
             if key not in state:
                 raise ValueError(f"state: expected the entry {key!r}, got {list(state)}")
-        for key, ours in self._planned().items():
-            theirs = state["planned"].get(key)
-            if theirs != ours:
-                raise ValueError(f"state: another plan: expected {key}={ours!r}, got {theirs!r}")
+        for key, expected in self._plan_settings().items():
+            got = state["planned"].get(key)
+            if got != expected:
+                raise ValueError(f"state: another plan: expected {key}={expected!r}, got {got!r}")
         loaded = {key: operator.index(state[key]) for key in numbers}
         for key in self._start():
             if loaded[key] < 0:

@@ -26,7 +26,7 @@ _TABLE = 1 << 14  # up to here an order is sorted by hashes
 _CHUNK = 1 << 14  # positions at a time: the intermediate arrays stay in the cache
 
 
-def mixed(*numbers: int) -> int:
+def mix(*numbers: int) -> int:
     """One number below 2^64 of several, of which each matters and so does their order."""
     state = 0
     for number in numbers:
@@ -49,7 +49,7 @@ def hashes(key: int, numbers: NDArray[Any]) -> _Words:
     return words
 
 
-def shuffled(key: int, n: int) -> Integers:
+def permutation(key: int, n: int) -> Integers:
     """The numbers below ``n`` in an order that is the key's."""
     numbers = np.arange(n, dtype=np.uint64)
     below = np.uint64((1 << n.bit_length()) - 1)
@@ -77,8 +77,8 @@ class RandomOrder:
         self.n = n
         self._left = math.isqrt(max(n, 1) - 1) + 1
         self._right = -(-n // self._left)
-        self._keys = [mixed(key, 1 + number) for number in range(_ROUNDS)]
-        self._table = shuffled(mixed(key, 0), n) if n <= _TABLE else None
+        self._keys = [mix(key, 1 + number) for number in range(_ROUNDS)]
+        self._table = permutation(mix(key, 0), n) if n <= _TABLE else None
 
     def at(self, positions: Integers) -> Integers:
         """The numbers at these positions (int64, each in [0, n))."""

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from atompack_torch.loading.samplers._random import mixed
+from atompack_torch.loading.samplers._random import mix
 
 _CHUNK = 1 << 16  # numbers that are looked at together
 
@@ -148,5 +148,5 @@ def digest(array: NDArray[Any]) -> str:
     words = len(array)
     for first in range(0, len(array), _CHUNK):
         bits = array[first : first + _CHUNK].astype(np.float64).view(np.uint64)
-        words = mixed(words, int(np.add.reduce(bits)))
+        words = mix(words, int(np.add.reduce(bits)))
     return f"{words:016x}"

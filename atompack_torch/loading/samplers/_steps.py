@@ -12,7 +12,7 @@ import numpy as np
 from atompack_torch.loading.samplers._dealing import deal
 from atompack_torch.loading.samplers._elastic import Place
 from atompack_torch.loading.samplers._random import Integers
-from atompack_torch.loading.samplers._windows import Batches, Plan, joined
+from atompack_torch.loading.samplers._windows import Batches, Plan, concatenate
 
 
 class BatchShare:
@@ -42,20 +42,20 @@ class BatchShare:
         """The batches of these ranks, as lists of molecules."""
         kept: list[Batches] = []  # not dealt yet: they may have to be split
         for window in range(self._start["window"], self._plan.windows.n):
-            kept.append(self._planned(window))
+            kept.append(self._plan_window(window))
             if sum(part.spare for part in kept) < self._n_ranks and self._splits:
                 continue
-            batches = joined(kept)
+            batches = concatenate(kept)
             n_steps = self._n_safe_steps(batches)
             yield self._whole_steps(batches, n_steps)
-            kept = [batches.without(n_steps * self._n_ranks)]
-        yield from self._last_steps(joined(kept))
+            kept = [batches.drop_first(n_steps * self._n_ranks)]
+        yield from self._last_steps(concatenate(kept))
 
     @property
     def _splits(self) -> bool:
         return self._n_ranks > 1 and not self._drop_last and not self._pad
 
-    def _planned(self, window: int) -> Batches:
+    def _plan_window(self, window: int) -> Batches:
         batches = self._plan.batches(window)
         first = self._window_starts[-1]
         self._window_starts.append(first + len(batches))
@@ -64,7 +64,7 @@ class BatchShare:
         skipped, offset = self._start["position"] - first, self._start["offset"]
         if not 0 <= skipped < len(batches) or offset >= np.diff(batches.ptr)[skipped]:
             raise ValueError(f"state: no batch {self._start['position']} in window {window}")
-        return batches.without(skipped, offset)
+        return batches.drop_first(skipped, offset)
 
     def _n_safe_steps(self, batches: Batches) -> int:
         """Steps that need not be cut anew, whatever comes behind these batches.
@@ -90,16 +90,16 @@ class BatchShare:
             yield self._whole_steps(batches, n_steps)
         elif self._pad:
             yield self._whole_steps(batches, n_steps)
-            rest = batches.without(n_steps * self._n_ranks)
-            yield [self._padded(rest, rank) for rank in self._ranks]
+            rest = batches.drop_first(n_steps * self._n_ranks)
+            yield [self._pad_batch(rest, rank) for rank in self._ranks]
             self._recut.append((self._end(), 0))
         else:
             n_recut = self._n_recut_steps(batches, n_steps + 1)
             n_whole = n_steps + 1 - n_recut
             yield self._whole_steps(batches, n_whole)
-            yield self._recut_steps(batches.without(n_whole * self._n_ranks), n_recut)
+            yield self._recut_steps(batches.drop_first(n_whole * self._n_ranks), n_recut)
 
-    def _padded(self, rest: Batches, rank: int) -> list[int]:
+    def _pad_batch(self, rest: Batches, rank: int) -> list[int]:
         """The rank's batch of a step that begins with the last batches of the epoch."""
         wanted = rank
         if wanted < len(rest):

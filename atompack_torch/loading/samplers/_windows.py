@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from atompack_torch.loading.samplers._dealing import Costs, deal_within, fill_in_order
-from atompack_torch.loading.samplers._random import Integers, RandomOrder, mixed, shuffled
+from atompack_torch.loading.samplers._random import Integers, RandomOrder, mix, permutation
 
 _WINDOW = 1 << 17  # molecules whose batches are planned together
 _LARGEST_WINDOW = 1 << 20  # where few of them make a batch
@@ -36,14 +36,14 @@ class Batches:
         ptr = self.ptr.tolist()
         return [self.molecules[ptr[i] : ptr[i + 1]].tolist() for i in numbers]
 
-    def without(self, n_batches: int, n_molecules: int = 0) -> Batches:
+    def drop_first(self, n_batches: int, n_molecules: int = 0) -> Batches:
         """Leaves out the first batches, and molecules of the one behind them."""
         first = int(self.ptr[n_batches]) + n_molecules
         ptr = np.maximum(self.ptr[n_batches:] - first, 0)
         return Batches(self.molecules[first:], ptr)
 
 
-def joined(parts: list[Batches]) -> Batches:
+def concatenate(parts: list[Batches]) -> Batches:
     """All of them, in order."""
     ptrs, n_molecules = [np.zeros(1, np.int64)], 0
     for part in parts:
@@ -91,9 +91,9 @@ class Plan:
         molecules = self._molecules(window)
         if self._order is None:
             return Batches(molecules, self._in_order(molecules))
-        dealt, n_batches = self._dealt(molecules)
+        dealt, n_batches = self._deal_window(molecules)
         # Batches in a random order, molecules in each in that of the epoch.
-        places = shuffled(mixed(self._key, 1 + window), n_batches)[dealt]
+        places = permutation(mix(self._key, 1 + window), n_batches)[dealt]
         by_batch = places * len(molecules) + np.arange(len(molecules))
         by_batch.sort()
         ptr = np.zeros(n_batches + 1, np.int64)
@@ -108,7 +108,7 @@ class Plan:
             if self._order is None:
                 total += len(self._in_order(molecules)) - 1
             else:
-                total += self._dealt(molecules)[1]
+                total += self._deal_window(molecules)[1]
         return total
 
     def _molecules(self, window: int) -> Integers:
@@ -120,7 +120,7 @@ class Plan:
         limits = self.windows.limits
         return fill_in_order(self.windows.costs_of(molecules), limits.budget, limits.most)
 
-    def _dealt(self, molecules: Integers) -> tuple[Integers, int]:
+    def _deal_window(self, molecules: Integers) -> tuple[Integers, int]:
         """The batch of each molecule; those above the budget stand alone."""
         costs, limits = self.windows.costs_of(molecules), self.windows.limits
         above = costs > limits.budget

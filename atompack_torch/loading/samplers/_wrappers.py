@@ -31,7 +31,7 @@ class Dealer(NamedTuple):
     n_ranks: int
 
 
-def dealer(own: type) -> Dealer | None:
+def find_dealer(own: type) -> Dealer | None:
     """The wrapper for which the calling sampler is iterated or measured, if there is one.
 
     Args:
@@ -70,7 +70,7 @@ def refuse_dispatching() -> None:
             )
 
 
-def overfits() -> bool:
+def is_overfitting() -> bool:
     """True if Lightning's ``overfit_batches`` wants the same batches in every epoch."""
     if not any(name in sys.modules for name in _LOOPS):
         return False

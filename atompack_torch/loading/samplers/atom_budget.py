@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from atompack_torch.loading.samplers._elastic import ElasticSampler, Place
-from atompack_torch.loading.samplers._random import mixed
+from atompack_torch.loading.samplers._random import mix
 from atompack_torch.loading.samplers._sizes import (
     atom_counts,
     digest,
@@ -19,7 +19,7 @@ from atompack_torch.loading.samplers._sizes import (
 )
 from atompack_torch.loading.samplers._steps import BatchShare
 from atompack_torch.loading.samplers._windows import Limits, Plan, Windows
-from atompack_torch.loading.samplers._wrappers import overfits
+from atompack_torch.loading.samplers._wrappers import is_overfitting
 
 
 class EpochSetter:
@@ -34,7 +34,7 @@ class EpochSetter:
 
     def set_epoch(self, epoch: int) -> None:
         """Chooses the epoch of the next pass; kept while Lightning overfits a few batches."""
-        if not overfits():
+        if not is_overfitting():
             self._sampler.set_epoch(epoch)
 
 
@@ -76,7 +76,7 @@ class AtomBudgetBatchSampler(ElasticSampler[list[int]]):
             few molecules to split batches for every rank.
     """
 
-    _shown = ("max_atoms", "max_molecules")
+    _repr_options = ("max_atoms", "max_molecules")
 
     def __init__(
         self,
@@ -138,20 +138,20 @@ class AtomBudgetBatchSampler(ElasticSampler[list[int]]):
         return EpochSetter(self)
 
     def _share(self, seed: int, epoch: int, start: Place, ranks: range, n_ranks: int) -> BatchShare:
-        plan = Plan(self._windows, mixed(seed, epoch))
+        plan = Plan(self._windows, mix(seed, epoch))
         return BatchShare(plan, start, ranks, n_ranks, self.drop_last, self.pad)
 
     def __len__(self) -> int:
         """Batches that this rank gets in a whole pass of this epoch."""
         if self._counted is None or self._counted[:2] != (self.seed, self.epoch):
-            n_batches = Plan(self._windows, mixed(self.seed, self.epoch)).n_batches()
+            n_batches = Plan(self._windows, mix(self.seed, self.epoch)).n_batches()
             self._counted = self.seed, self.epoch, n_batches
         ranks, n_ranks = self._ranks_of_pass()
         n_batches = self._counted[2]
         n_steps = n_batches // n_ranks if self.drop_last else -(-n_batches // n_ranks)
         return n_steps * len(ranks)
 
-    def _planned(self) -> dict[str, Any]:
+    def _plan_settings(self) -> dict[str, Any]:
         if self._digest is None:
             self._digest = digest(self._windows.costs)
         return {

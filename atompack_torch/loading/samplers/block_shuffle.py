@@ -20,7 +20,7 @@ from atompack_torch.loading.samplers._sizes import (
 )
 from atompack_torch.loading.samplers.distributed import IndexSampler, Order, StoredOrder
 
-_MOST_LANES = 8  # unless asked for
+_MAX_LANES = 8  # unless asked for
 
 
 class BlockShuffleSampler(IndexSampler):
@@ -60,7 +60,7 @@ class BlockShuffleSampler(IndexSampler):
         pad: repeat molecules so that every rank gets as many; see ``DistributedMoleculeSampler``.
     """
 
-    _shown = ("window", "lanes", "workers", "batch_size")
+    _repr_options = ("window", "lanes", "workers", "batch_size")
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class BlockShuffleSampler(IndexSampler):
         if batch_size is None and workers > 1:
             raise ValueError("batch_size: expected the molecules of a batch, as workers are given")
         self.window = window
-        self.lanes = lanes or math.gcd(of_worker, _MOST_LANES)
+        self.lanes = lanes or math.gcd(of_worker, _MAX_LANES)
         self.batch_size = batch_size
         self._firsts = _firsts(n_or_block_sizes, block)
         self.n = int(self._firsts[-1])
@@ -115,7 +115,7 @@ class BlockShuffleSampler(IndexSampler):
         turn = self.batch_size or 1
         return BlockOrder(key, self._firsts, window, self.lanes, self.workers, turn)
 
-    def _planned(self) -> dict[str, Any]:
+    def _plan_settings(self) -> dict[str, Any]:
         return {
             "sampler": type(self).__name__,
             "molecules": self.n,

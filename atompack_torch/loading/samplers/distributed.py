@@ -10,7 +10,7 @@ import numpy as np
 from torch.utils.data import DistributedSampler
 
 from atompack_torch.loading.samplers._elastic import ElasticSampler, Place
-from atompack_torch.loading.samplers._random import Integers, RandomOrder, mixed
+from atompack_torch.loading.samplers._random import Integers, RandomOrder, mix
 from atompack_torch.loading.samplers._sizes import n_molecules
 
 _CHUNK = 1 << 13  # indices that are made at a time
@@ -83,7 +83,7 @@ class IndexSampler(ElasticSampler[int], DistributedSampler[int]):  # type: ignor
         elif self.pad:
             left += -left % n_ranks
         positions = range(first + ranks.start, first + left, n_ranks)
-        return IndexShare(self._order(mixed(seed, epoch)), positions, first, self.n)
+        return IndexShare(self._order(mix(seed, epoch)), positions, first, self.n)
 
     def __len__(self) -> int:
         """How many molecules this rank gets in a whole pass."""
@@ -135,5 +135,5 @@ class DistributedMoleculeSampler(IndexSampler):
     def _order(self, key: int) -> Order:
         return RandomOrder(key, self.n) if self.shuffle else StoredOrder()
 
-    def _planned(self) -> dict[str, Any]:
+    def _plan_settings(self) -> dict[str, Any]:
         return {"sampler": type(self).__name__, "molecules": self.n, "shuffle": self.shuffle}
