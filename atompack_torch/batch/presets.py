@@ -1,4 +1,4 @@
-"""Batches as plain dicts in the words and conventions of other libraries."""
+"""Batches as plain dicts in the names and conventions of other libraries."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from atompack_torch.batch.molecule_batch import MoleculeBatch
+from atompack_torch.batch.collated_fields import CollatedFields
 from atompack_torch.batch.storage import Value
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import ATOM_PROPERTY, MOLECULE_PROPERTY, PREFIXES
 
-# Our name -> theirs, where they differ.
+# Field -> name in the other library, where they differ.
 PRESETS: dict[str, dict[str, str]] = {
-    # torch-geometric's own data sets and models
+    # data sets and models of torch-geometric
     "pyg": {"positions": "pos", "atomic_numbers": "z"},
     # fairchem.core.datasets.atomic_data.AtomicData
     "fairchem": {"positions": "pos", "n_atoms": "natoms", "edge_shift": "cell_offsets"},
@@ -22,7 +22,7 @@ PRESETS: dict[str, dict[str, str]] = {
     "nvalchemi": {"n_atoms": "num_nodes_per_graph", "edge_shift": "neighbor_list_shifts"},
 }
 
-# Integers that fairchem requires -> the scope of the custom property that they are taken from.
+# Integers that fairchem requires -> scope of the custom property that holds them.
 _FAIRCHEM_INTEGERS = {
     "charge": MOLECULE_PROPERTY,
     "spin": MOLECULE_PROPERTY,
@@ -32,8 +32,8 @@ _FAIRCHEM_INTEGERS = {
 _NVALCHEMI_COLUMNS = ("energy", "charge", "spin")
 
 
-def to_dict(batch: MoleculeBatch, preset: str | None) -> dict[str, Value]:
-    """See ``MoleculeBatch.to_dict``."""
+def to_dict(batch: CollatedFields, preset: str | None) -> dict[str, Value]:
+    """Implements ``MoleculeBatch.to_dict``."""
     if preset is not None and preset not in PRESETS:
         raise ValueError(f"preset: expected one of {', '.join(PRESETS)} or None, got {preset!r}")
     if preset == "fairchem":
@@ -43,12 +43,12 @@ def to_dict(batch: MoleculeBatch, preset: str | None) -> dict[str, Value]:
     return _rename(batch, PRESETS[preset] if preset else {})
 
 
-def _rename(batch: MoleculeBatch, names: dict[str, str]) -> dict[str, Value]:
+def _rename(batch: CollatedFields, names: dict[str, str]) -> dict[str, Value]:
     return {names.get(name, name): value for name, value in batch.items()}
 
 
-def _to_fairchem(batch: MoleculeBatch) -> dict[str, Value]:
-    """The fields that ``AtomicData.from_dict`` takes, and the others beside them."""
+def _to_fairchem(batch: CollatedFields) -> dict[str, Value]:
+    """Returns the fields that ``AtomicData.from_dict`` takes, and all others."""
     made = _rename(batch, PRESETS["fairchem"])
     dtype = _supported_dtype(batch.positions.dtype)
     n_molecules, device = len(batch), batch.ptr.device
@@ -56,10 +56,10 @@ def _to_fairchem(batch: MoleculeBatch) -> dict[str, Value]:
     made.setdefault("cell", torch.zeros((n_molecules, 3, 3), dtype=dtype, device=device))
     made.setdefault("pbc", torch.zeros((n_molecules, 3), dtype=torch.bool, device=device))
     if "edge_index" in batch:
-        # Their vectors are pos[row 0] - pos[row 1] + offsets cell, ours r_j - r_i + S cell.
+        # fairchem: pos[row 0] - pos[row 1] + offsets cell; here: r_j - r_i + S cell.
         made["edge_index"] = batch.edge_index.flip(0)
         made["nedges"] = batch._first_rows("edge_index").diff()
-    else:  # they make the graph themselves
+    else:  # fairchem builds the graph itself
         made["edge_index"] = torch.zeros((2, 0), dtype=torch.int64, device=device)
         made["nedges"] = torch.zeros(n_molecules, dtype=torch.int64, device=device)
         made["cell_offsets"] = torch.zeros((0, 3), dtype=dtype, device=device)
@@ -80,8 +80,8 @@ def _to_fairchem(batch: MoleculeBatch) -> dict[str, Value]:
     return made
 
 
-def _to_nvalchemi(batch: MoleculeBatch) -> dict[str, Value]:
-    """The fields of ``nvalchemi.data.AtomicData``, with a column for each number of a molecule."""
+def _to_nvalchemi(batch: CollatedFields) -> dict[str, Value]:
+    """Returns the fields of ``nvalchemi.data.AtomicData``; numbers of molecules are (B, 1)."""
     made = _rename(batch, PRESETS["nvalchemi"])
     if "edge_index" in batch:
         made["neighbor_list"] = made.pop("edge_index").t().contiguous()  # type: ignore[union-attr]
@@ -96,19 +96,19 @@ def _to_nvalchemi(batch: MoleculeBatch) -> dict[str, Value]:
 
 
 def _supported_dtype(dtype: torch.dtype) -> torch.dtype:
-    """The only ones that ``AtomicData`` takes."""
+    """Returns the dtype that ``AtomicData`` supports: float64, or float32 for all others."""
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
 def _take_property(
-    batch: MoleculeBatch, made: dict[str, Value], name: str, scope: int
+    batch: CollatedFields, made: dict[str, Value], name: str, scope: int
 ) -> Value | None:
-    """The custom property of this name and scope; one of the other scope gets that in front."""
+    """Returns the custom property of this name and scope; renames one of the other scope."""
     listed = batch._find(PREFIXES[scope] + name)
     other = batch._find(name)
     if other is not None and other != listed and name in made:
         made[PREFIXES[batch._infos[other].scope] + name] = made.pop(name)
-    return None if listed is None else batch[listed]
+    return None if listed is None else batch._fields[listed]
 
 
 def _to_integers(name: str, value: Value, rows: int) -> Tensor:

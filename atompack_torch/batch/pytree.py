@@ -1,4 +1,4 @@
-"""``MoleculeBatch`` as a node of torch's pytrees, whose leaves go by the names of their fields."""
+"""Registers ``MoleculeBatch`` as a pytree node of torch, with field names as keys."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Context = tuple[Structure, tuple[int, ...]]
 
 
 class EntryKey(pytree.MappingKey[tuple[str, int], Any]):
-    """The key of one molecule's tensor in a field that is a list: (name, number in the batch).
+    """Key of one molecule's tensor in a field that is a list: (name, number in the batch).
 
-    A ``MappingKey`` because torch.export knows no others than those of torch.
+    It derives from ``MappingKey`` because torch.export only supports torch's own key classes.
     """
 
     __slots__ = ()
@@ -28,7 +28,7 @@ class EntryKey(pytree.MappingKey[tuple[str, int], Any]):
         return f"[{name!r}][{entry}]"
 
     def get(self, mapping: Any) -> Any:
-        """The tensor in a batch."""
+        """Returns the tensor in a batch."""
         name, entry = self.key
         return mapping[name][entry]
 
@@ -57,7 +57,7 @@ def _unflatten(leaves: Iterable[Any], context: Context) -> MoleculeBatch:
 
 
 def _to_plain(context: Context) -> dict[str, Any]:
-    """The context in values that JSON has; a tensor's place is an empty list."""
+    """Converts a context to JSON values; the position of a tensor is an empty list."""
     structure, rows = context
     values = [
         [] if value is ... else [[] if entry is ... else [entry] for entry in value] or None

@@ -13,8 +13,7 @@ from torch.utils.data import get_worker_info
 from atompack_torch._core import Collator, FieldTable, Prefetcher
 from atompack_torch._native import ForceSubsetSource, MoleculeSource
 from atompack_torch.batch.indices import Indices, is_batch
-from atompack_torch.batch.molecule import Molecule
-from atompack_torch.batch.molecule_batch import MoleculeBatch
+from atompack_torch.batch.molecule_batch import Molecule, MoleculeBatch
 from atompack_torch.datasets._batches import BatchDataset, apply_transform
 from atompack_torch.datasets._computed import FeatureComputer, structure_request
 from atompack_torch.datasets._forces import ForceChoice

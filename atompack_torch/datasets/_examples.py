@@ -12,8 +12,7 @@ from torch import Tensor
 from torch.utils.data import default_collate
 
 from atompack_torch._core import FieldTable
-from atompack_torch.batch.molecule import Molecule
-from atompack_torch.batch.molecule_batch import MoleculeBatch
+from atompack_torch.batch.molecule_batch import Molecule, MoleculeBatch
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import (
     ATOM_PROPERTY,

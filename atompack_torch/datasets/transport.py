@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils.data import get_worker_info
 
 from atompack_torch._core import attach_ring, receive_arena, ring_to_attach, send_arena
-from atompack_torch.batch.molecule_batch import MoleculeBatch, _restore
+from atompack_torch.batch.molecule_batch import MoleculeBatch, restore_batch
 from atompack_torch.batch.storage import Place, Structure
 from atompack_torch.datasets._arena_payload import ArenaPayload, assemble
 from atompack_torch.datasets._collated import CollatedDict
@@ -36,7 +36,7 @@ def _reduce_to_process(batch: MoleculeBatch) -> tuple[Callable[..., Any], tuple[
 
 def _attach_and_restore(address: Any, arguments: tuple[Any, ...]) -> MoleculeBatch:
     attach_ring(address)  # if it cannot be, the worker goes on with segments
-    return _restore(*arguments)
+    return restore_batch(*arguments)
 
 
 def _restore_from_slot(
@@ -47,7 +47,7 @@ def _restore_from_slot(
     places: list[Place | None],
     outside: list[Tensor],
 ) -> MoleculeBatch:
-    return _restore(structure, rows, receive_arena(ticket, n_bytes), places, outside)
+    return restore_batch(structure, rows, receive_arena(ticket, n_bytes), places, outside)
 
 
 def _reduce_examples(payload: ArenaPayload) -> tuple[Callable[..., Any], tuple[Any, ...]]:

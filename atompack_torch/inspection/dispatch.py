@@ -14,7 +14,7 @@ from atompack_torch.formats import FORMATS, entry_name, recognize
 if TYPE_CHECKING:
     from torch.utils.data import Dataset
 
-    from atompack_torch.batch.molecule import Molecule
+    from atompack_torch.batch.molecule_batch import Molecule
     from atompack_torch.caches.verification import CacheVerification
     from atompack_torch.inspection.entry import Entry
     from atompack_torch.inspection.shards import ShardVerification

@@ -6,7 +6,7 @@ import os
 from typing import Any, Literal
 
 from atompack_torch import _core
-from atompack_torch.batch.molecule import Molecule
+from atompack_torch.batch.molecule_batch import Molecule
 from atompack_torch.errors import file_exists
 from atompack_torch.options import absolute_path, check_level
 from atompack_torch.writers.base import WriterBase
