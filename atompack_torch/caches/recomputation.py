@@ -91,7 +91,7 @@ class Recomputation:
         stored = cache.descriptor
         if stored is None:
             raise AssertionError("a file with rows names its descriptor")
-        self._path = cache.path
+        self._path = str(cache.path)
         self._reader = cache._reader()
         self._descriptor = stored._of_dtype("float64")
         self._precision = _precision(cache, stored)

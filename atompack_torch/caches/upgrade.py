@@ -10,7 +10,8 @@ import torch
 
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.caches.building import build_cache
-from atompack_torch.datasets.torch_cache import TorchCache, TorchCacheDataset, descriptor_in
+from atompack_torch.datasets._cache_file import descriptor_in
+from atompack_torch.datasets.torch_cache import TorchCache, TorchCacheDataset
 from atompack_torch.descriptors.chebyshev import ChebyshevDescriptor
 from atompack_torch.errors import CorruptFileError, FieldError, UnsupportedFormatError
 from atompack_torch.fields import DERIVATIVES
@@ -75,7 +76,7 @@ class _StoredRows:
     """Descriptor of a build whose derivatives are already in the batch."""
 
     def __init__(self, cache: TorchCache, features: bool) -> None:
-        self._path = cache.path
+        self._path = str(cache.path)
         descriptor = _rebuilt(cache)
         schema = TorchCacheDataset(cache).schema
         double = any(schema[name].dtype == torch.float64 for name in DERIVATIVES if name in schema)

@@ -200,7 +200,7 @@ class _Examiner:
     """Examines entries; thread-safe."""
 
     def __init__(self, cache: TorchCache, again: Recomputation | None) -> None:
-        self._path = cache.path
+        self._path = str(cache.path)
         self._reader = cache._reader()
         self._again = again
         self._dataset = TorchCacheDataset(cache, dtype=torch.float64, num_threads=1)

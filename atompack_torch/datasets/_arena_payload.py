@@ -1,4 +1,4 @@
-"""Batches that are no MoleculeBatch on their way to another process: one piece all the same."""
+"""Payload of batches other than ``MoleculeBatch``: sent to another process as a single block."""
 
 from __future__ import annotations
 
@@ -15,11 +15,14 @@ from atompack_torch.datasets._collated import as_items
 
 
 def as_payload(arena: Tensor | None, batch: Any) -> list[Any]:
-    """What ``__getitems__`` returns: a list of one batch, which leaves a worker as one piece.
+    """Returns the result of ``__getitems__``: one batch, which a worker sends as one block.
 
     Args:
-        arena: that all tensors of the batch lie in, or None.
+        arena: memory that holds all tensors of the batch, or None.
         batch: a ``MoleculeBatch``, or any structure of tensors.
+
+    Returns:
+        A list of one item.
     """
     if arena is None or get_worker_info() is None:
         return as_items(batch)
@@ -27,18 +30,18 @@ def as_payload(arena: Tensor | None, batch: Any) -> list[Any]:
 
 
 class ArenaPayload:
-    """A batch on its way out of a DataLoader worker: its tensors travel as one piece.
+    """A batch that leaves a DataLoader worker with its arena.
 
-    It arrives as what is inside (see ``transport``).
+    The receiver gets the batch itself; see ``transport``.
     """
 
     def __init__(self, arena: Tensor, batch: Any) -> None:
         self.arena, self.batch = arena, batch
 
     def disassemble(self) -> tuple[list[Place], Any] | None:
-        """The places of all tensors, and the batch with ``...`` for each.
+        """Returns the places of all tensors, and the batch with ``...`` in their positions.
 
-        None if a tensor does not lie in the arena: somebody has changed the batch.
+        None if a tensor is not a view of the arena, because user code has replaced it.
         """
         places: list[Place | None] = []
         form = self._form(self.batch, places)
@@ -60,7 +63,7 @@ class ArenaPayload:
 
 
 class _MoleculeForm(NamedTuple):
-    """Molecules inside of a batch, taken apart."""
+    """A ``MoleculeBatch`` inside a batch, without its tensors."""
 
     structure: Structure
     tensors: list[Any]
@@ -68,7 +71,7 @@ class _MoleculeForm(NamedTuple):
 
 
 def assemble(arena: Tensor, places: list[Place], form: Any) -> Any:
-    """The batch again, over an arena that came from another process."""
+    """Rebuilds a batch over an arena that came from another process."""
     return _fill_form(form, iter(view_arena(arena, places)), arena)
 
 

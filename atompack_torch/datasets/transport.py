@@ -1,4 +1,4 @@
-"""How a batch goes to another process."""
+"""Transport of batches to other processes."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from atompack_torch.datasets._collated import CollatedDict
 
 
 def _reduce_to_process(batch: MoleculeBatch) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """How a batch goes to another process: from a DataLoader worker as the number of a slot.
+    """Reduces a batch for another process; from a DataLoader worker, to the number of a slot.
 
-    The first batches of a worker travel as a memory segment of their own each, together with the
-    place of the worker's ring; once the other side has attached to that, a number is enough.
+    Until the receiver has attached to the ring of the worker, each batch is sent as a separate
+    memory segment, together with the address of the ring.
     """
     rebuild, arguments = batch.__reduce__()
     arena = arguments[2]
@@ -35,7 +35,7 @@ def _reduce_to_process(batch: MoleculeBatch) -> tuple[Callable[..., Any], tuple[
 
 
 def _attach_and_restore(address: Any, arguments: tuple[Any, ...]) -> MoleculeBatch:
-    attach_ring(address)  # if it cannot be, the worker goes on with segments
+    attach_ring(address)  # on failure, the worker continues to send segments
     return restore_batch(*arguments)
 
 
@@ -73,7 +73,7 @@ def _reduce_dict(batch: CollatedDict) -> tuple[Callable[..., Any], tuple[Any, ..
 
 
 def _attach_and_put_together(address: Any, arena: Tensor, places: list[Place], form: Any) -> Any:
-    attach_ring(address)  # if it cannot be, the worker goes on with segments
+    attach_ring(address)  # on failure, the worker continues to send segments
     return assemble(arena, places, form)
 
 
@@ -81,7 +81,7 @@ def _assemble_from_slot(ticket: Any, n_bytes: int, places: list[Place], form: An
     return assemble(receive_arena(ticket, n_bytes), places, form)
 
 
-# For queues between processes alone: what is pickled to a file or by hand holds its data itself.
+# Only for queues between processes: other pickles contain the data.
 ForkingPickler.register(MoleculeBatch, _reduce_to_process)
 ForkingPickler.register(ArenaPayload, _reduce_examples)
 ForkingPickler.register(CollatedDict, _reduce_dict)
