@@ -67,6 +67,7 @@ class ColumnBatcher(Batcher[_Columns]):
         dtype: str | None,
         max_threads: int,
         max_unstored_bytes: int | None,
+        missing: Literal["nan", "error", "drop"] = "nan",
     ) -> None: ...
 
 class ExampleBatcher(Batcher[_MadeExamples]):

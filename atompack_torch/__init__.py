@@ -19,9 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from atompack_torch import hub as hub
-    from atompack_torch.batch.joining import collate
-    from atompack_torch.batch.molecule import Molecule
-    from atompack_torch.batch.molecule_batch import MoleculeBatch
+    from atompack_torch.batch.molecule_batch import Molecule, MoleculeBatch, collate
     from atompack_torch.caches.building import build_cache
     from atompack_torch.caches.verification import CacheVerification, verify_cache
     from atompack_torch.conversion.pipeline import convert
@@ -85,7 +83,7 @@ else:
         "FieldSpec": "fields",
         "Loader": "loading.loader",
         "MixtureDataset": "datasets.mixture",
-        "Molecule": "batch.molecule",
+        "Molecule": "batch.molecule_batch",
         "MoleculeBatch": "batch.molecule_batch",
         "NeighborList": "datasets.neighbors",
         "ShardDataset": "datasets.atlas_shards",
@@ -98,7 +96,7 @@ else:
         "Verification": "passes.verification",
         "WriterLockedError": "errors",
         "build_cache": "caches.building",
-        "collate": "batch.joining",
+        "collate": "batch.molecule_batch",
         "collate_identity": "datasets._collated",
         "compact": "inspection.dispatch",
         "contract_forces": "descriptors.contraction",
@@ -141,7 +139,8 @@ else:
     _FORMER = {
         f"{__name__}._storage": f"{__name__}.batch.storage",
         f"{__name__}.atlas_store": f"{__name__}.stores.atlas_store",
-        f"{__name__}.molecule": f"{__name__}.batch.molecule",
+        f"{__name__}.batch.molecule": f"{__name__}.batch.molecule_batch",
+        f"{__name__}.molecule": f"{__name__}.batch.molecule_batch",
         f"{__name__}.samplers": f"{__name__}.loading.samplers",
     }
 

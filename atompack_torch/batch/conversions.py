@@ -1,33 +1,31 @@
-"""Batches in the words of other libraries."""
+"""Conversion of batches and structures to and from ASE and torch-geometric."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from atompack_torch.batch.collated_fields import CollatedFields
 from atompack_torch.batch.exact_values import as_array, check_unmasked, converted
 from atompack_torch.batch.host_arrays import host_array
-from atompack_torch.batch.joining import join
-from atompack_torch.batch.molecule import Molecule
-from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.batch.presets import to_dict
 from atompack_torch.errors import FieldError
-from atompack_torch.fields import ATOM_INDICES, DERIVED, STRUCTURE
+from atompack_torch.fields import ATOM_INDICES, FieldInfo
 
-# What an ASE calculator computes that .atp knows by name.
+# Results of an ASE calculator that are builtin fields.
 _RESULTS = ("energy", "forces", "stress", "charges")
-# Velocities that differ by less say the same.
+# Velocities that differ by less than this relative error count as equal.
 _ROUNDING = 1e-9
-# Kept by ase.Atoms itself.
+# Arrays that every ase.Atoms has.
 _OWN_ARRAYS = {"positions", "numbers", "momenta"}
 
 
-def to_pyg(batch: MoleculeBatch) -> Any:
-    """A torch-geometric batch over the same tensors, with what it needs to be taken apart again."""
+def to_pyg(batch: CollatedFields) -> Any:
+    """Returns a torch-geometric batch over the same tensors, which it can separate again."""
     from torch_geometric.data import Batch, Data
 
     fields = to_dict(batch, "pyg")
@@ -35,20 +33,15 @@ def to_pyg(batch: MoleculeBatch) -> Any:
     data = Batch(_base_cls=Data, **fields, **structure)
     data._num_graphs = len(batch)
     data._slice_dict, data._inc_dict = {}, {}
-    for name, ours in zip(fields, (n for n in batch.keys() if n not in structure), strict=True):
-        data._slice_dict[name] = batch._first_rows(ours)
+    for name, listed in zip(fields, (n for n in batch.keys() if n not in structure), strict=True):
+        data._slice_dict[name] = batch._first_rows(listed)
         none = torch.zeros(len(batch), dtype=torch.int64)
-        data._inc_dict[name] = batch.ptr[:-1] if ours in ATOM_INDICES else none
+        data._inc_dict[name] = batch.ptr[:-1] if listed in ATOM_INDICES else none
     return data
 
 
-def to_ase(batch: MoleculeBatch) -> list[Any]:
-    """``ase.Atoms``; names of labels as ASE has them."""
-    return [atoms_of(_parts(molecule)) for molecule in batch]
-
-
 class Parts(NamedTuple):
-    """One structure as plain NumPy arrays, numbers and strings; what is absent has no entry.
+    """A structure as NumPy arrays, numbers and strings; absent values have no entry.
 
     Attributes:
         positions: (n, 3), floating.
@@ -65,20 +58,40 @@ class Parts(NamedTuple):
     atom_properties: dict[str, Any]
 
 
-def _parts(molecule: Molecule) -> Parts:
+def to_parts(
+    positions: Tensor, atomic_numbers: Tensor, values: Mapping[FieldInfo, Tensor | str | None]
+) -> Parts:
+    """Collects the fields of a molecule as NumPy arrays, numbers and strings.
+
+    Args:
+        positions: (n, 3), floating.
+        atomic_numbers: (n,) integers.
+        values: present fields other than these two.
+
+    Returns:
+        The structure; floats are float64.
+    """
     scopes: tuple[dict[str, Any], ...] = ({}, {}, {})
-    for name in molecule.keys():
-        if name not in STRUCTURE and name not in DERIVED:
-            scope, key, _ = molecule._batch._infos[name]
-            value = molecule[name]
-            scopes[scope][key] = _array(value) if isinstance(value, Tensor) else value
+    for info, value in values.items():
+        scopes[info.scope][info.key] = _array(value) if isinstance(value, Tensor) else value
     labels, atom_properties, properties = scopes
-    positions, numbers = _array(molecule.positions), _array(molecule.atomic_numbers)
-    return Parts(positions, numbers, labels, properties, atom_properties)
+    return Parts(_array(positions), _array(atomic_numbers), labels, properties, atom_properties)
 
 
 def atoms_of(parts: Parts) -> Any:
-    """One ``ase.Atoms``; results go to a ``SinglePointCalculator``, properties to info, arrays."""
+    """Builds an ``ase.Atoms``.
+
+    Results go to a ``SinglePointCalculator``, properties to ``info`` and ``arrays``.
+
+    Args:
+        parts: the structure.
+
+    Returns:
+        The structure, as ``ase.Atoms``.
+
+    Raises:
+        FieldError: the structure has velocities and an atom whose mass is unknown.
+    """
     import ase
     from ase.calculators.singlepoint import SinglePointCalculator
 
@@ -93,7 +106,7 @@ def atoms_of(parts: Parts) -> Any:
         atoms.info["name"] = labels["name"]
     for key, value in parts.atom_properties.items():
         atoms.set_array(key, value)
-    if "velocities" in labels:  # after the arrays: custom masses are one of them
+    if "velocities" in labels:  # after the arrays, which include custom masses
         masses = masses_of(parts.atomic_numbers, parts.atom_properties.get("masses"))
         unknown = np.asarray(parts.atomic_numbers)[np.isnan(masses)]
         if unknown.size and "masses" not in parts.atom_properties:
@@ -113,15 +126,15 @@ def atoms_of(parts: Parts) -> Any:
 
 
 def masses_of(atomic_numbers: Any, own: Any = None) -> Any:
-    """Masses as ``ase.Atoms.get_masses`` gives them.
+    """Returns masses as ``ase.Atoms.get_masses`` does.
 
     Args:
         atomic_numbers: (n,) integers.
-        own: array ``masses`` of the structure, in dalton; None, or what is not (n,): those of the
-            elements.
+        own: array ``masses`` (n,) of the structure, in dalton; None, or another shape, for the
+            masses of the elements.
 
     Returns:
-        (n,) float64 in dalton; NaN for numbers that are no element.
+        (n,) float64 in dalton; NaN where the number is not an element.
     """
     from ase.data import atomic_masses
 
@@ -133,14 +146,17 @@ def masses_of(atomic_numbers: Any, own: Any = None) -> Any:
 
 
 def momenta_of(velocities: Any, masses: Any) -> Any:
-    """Momenta that ASE divides by the masses to get the velocities.
+    """Returns momenta that, divided by the masses as ASE does, give the velocities.
 
-    ``velocities * masses`` and its two neighbours are tried, so that the quotient is the same
-    float64 wherever one of them makes it so.
+    Tries ``velocities * masses`` and the two adjacent floats, so that the quotient is bitwise equal
+    wherever that is possible.
 
     Args:
         velocities: (n, 3) float64 in ASE's unit, Å / (Å sqrt(u / eV)).
         masses: (n,) float64 in dalton.
+
+    Returns:
+        (n, 3) float64, velocities times dalton.
     """
     masses = masses[:, None]
     with np.errstate(all="ignore"):
@@ -153,7 +169,7 @@ def momenta_of(velocities: Any, masses: Any) -> Any:
 
 
 def are_same(velocities: Any, others: Any) -> Any:
-    """(n,) bool, atoms whose velocities (n, 3) are equal but for rounding."""
+    """Compares velocities (n, 3) up to rounding; returns (n,) bool."""
     near = np.isclose(velocities, others, rtol=_ROUNDING, atol=1e-300, equal_nan=True)
     return near.all(axis=1)
 
@@ -166,35 +182,23 @@ def _array(tensor: Tensor) -> Any:
 
 
 def _voigt(stress: Any) -> Any:
-    """xx, yy, zz, yz, xz, xy, as ASE orders them."""
+    """Returns xx, yy, zz, yz, xz, xy of a (3, 3) stress, in the order of ASE."""
     return np.array([stress[i, j] for i, j in ((0, 0), (1, 1), (2, 2), (1, 2), (0, 2), (0, 1))])
 
 
 def _drop_silently(what: str, why: str) -> None:
-    """For those who do not ask."""
-
-
-def from_ase(images: Sequence[Any]) -> MoleculeBatch:
-    """See ``MoleculeBatch.from_ase``."""
-    return join([_molecule(parts_of(atoms)) for atoms in images])
-
-
-def _molecule(parts: Parts) -> Molecule:
-    return Molecule(
-        parts.positions,
-        parts.atomic_numbers,
-        properties=parts.properties,
-        atom_properties=parts.atom_properties,
-        **parts.labels,
-    )
+    """Ignores a value that was left out."""
 
 
 def parts_of(atoms: Any, drop: Callable[[str, str], None] = _drop_silently) -> Parts:
-    """What an ``ase.Atoms`` holds, in our words.
+    """Collects the contents of an ``ase.Atoms``.
 
     Args:
         atoms: the structure.
-        drop: called with what could not be taken, and why.
+        drop: called with the name of each value that is left out, and the reason.
+
+    Returns:
+        The structure; absent labels have no entry.
     """
     labels: dict[str, Any] = {"pbc": np.array(atoms.pbc, dtype=bool)}
     if atoms.cell.array.any():
@@ -215,7 +219,7 @@ def parts_of(atoms: Any, drop: Callable[[str, str], None] = _drop_silently) -> P
             continue
         check_unmasked(f"array {key!r}", value)
         if key == "velocities" and _are_velocities(value, labels):
-            labels[key] = native(value)  # the momenta were rounded, as extended XYZ holds both
+            labels[key] = native(value)  # extended XYZ holds both, and momenta are rounded
             continue
         if is_numeric(value):
             arrays[key] = native(value)
@@ -229,7 +233,7 @@ def parts_of(atoms: Any, drop: Callable[[str, str], None] = _drop_silently) -> P
 
 
 def _are_velocities(array: Any, labels: dict[str, Any]) -> bool:
-    """True if an array of velocities agrees with the momenta."""
+    """Returns True if an array of velocities agrees with the momenta."""
     given = labels.get("velocities")
     is_such = given is not None and array.dtype.kind == "f" and array.shape == given.shape
     return is_such and bool(are_same(array, given).all())
@@ -242,7 +246,7 @@ def _take_results(
     arrays: dict[str, Any],
     drop: Callable[[str, str], None],
 ) -> None:
-    """What the calculator holds for these very positions; nothing is computed."""
+    """Collects results that the calculator holds for these positions; computes nothing."""
     if atoms.calc is None or not atoms.calc.results:
         return
     if atoms.calc.check_state(atoms):
@@ -266,7 +270,7 @@ def _take_results(
 
 
 def full_stress(stress: Any) -> Any:
-    """(..., 3, 3) of Voigt's six, in the order of ASE: xx, yy, zz, yz, xz, xy."""
+    """Converts Voigt stress (..., 6), ordered xx, yy, zz, yz, xz, xy, to (..., 3, 3)."""
     if stress.shape[-1:] != (6,):
         return stress
     return stress[..., [[0, 5, 4], [5, 1, 3], [4, 3, 2]]]
@@ -280,13 +284,13 @@ def _is_per_atom(result: str) -> bool:
 
 
 def plain_value(value: Any) -> Any:
-    """A number, a string, or a fresh array of numbers; None for everything else."""
+    """Returns a number, a string, or a new array of numbers; None for everything else."""
     if isinstance(value, int):
         return value if -(2**63) <= value < 2**63 else None
     if isinstance(value, (str, float)):
         return value
     if isinstance(value, (list, tuple)) and len(value) == 0:
-        return None  # of no type
+        return None  # it has no dtype
     if not isinstance(value, (list, tuple, np.ndarray, np.generic)):
         return None
     check_unmasked("value", value)
@@ -302,12 +306,12 @@ def plain_value(value: Any) -> Any:
 
 
 def native(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """A copy in the byte order of this machine and in C order."""
+    """Copies an array into native byte order and C order."""
     return np.array(array, dtype=array.dtype.newbyteorder("="), order="C")
 
 
 def is_numeric(value: Any) -> bool:
-    """Whether this is an array (or scalar of NumPy) of booleans, integers or usual floats."""
+    """Returns True for NumPy arrays and scalars of booleans, integers or floats up to 64 bits."""
     dtype = getattr(value, "dtype", None)
     return isinstance(dtype, np.dtype) and dtype.kind in "biuf" and dtype.itemsize <= 8
 

@@ -1,8 +1,8 @@
-"""Conversion of values to the types in which they are stored: what would not come back is refused.
+"""Lossless conversion of values to the types in which they are stored.
 
-The one rule of all writers. A value may change its type only if the stored one equals it. The only
-rounding is that of floats into an array that was declared to be narrower, and it never makes an
-infinity of a number.
+All writers follow this rule: a value may change its type only if the stored value equals it. The
+only exception is rounding of floats into an array that was declared with a narrower type, and that
+never turns a finite number into an infinity.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from atompack_torch.errors import FieldError
 
 Array = np.ndarray[Any, Any]
 
-_WIDE = 2**53  # the first integer that a float64 does not tell from the next one
+_WIDE = 2**53  # float64 cannot distinguish this integer from the next one
 
 
 def as_array(name: str, value: Any) -> Array:
-    """An array of what is given.
+    """Returns values as an array.
 
     Args:
-        name: what the values are called in errors.
+        name: name of the values in errors.
         value: an array, a number or nested lists of numbers.
 
     Returns:
         The array itself, or a new one.
 
     Raises:
-        FieldError: lists that differ in length; masked elements; integers beside floats in a list,
-            where NumPy would round them.
+        FieldError: lists differ in length, elements are masked, or NumPy would round integers in
+            a list that also holds floats.
     """
     is_listed = isinstance(value, (list, tuple))
     check_unmasked_items(name, value) if is_listed else check_unmasked(name, value)
@@ -44,10 +44,14 @@ def as_array(name: str, value: Any) -> Array:
 
 
 def check_unmasked(name: str, value: Any) -> None:
-    """Checks that no element is masked: what lies behind a mask is no value.
+    """Raises an error if elements are masked: the data behind a mask is meaningless.
+
+    Args:
+        name: name of the values in errors.
+        value: any value.
 
     Raises:
-        FieldError: some are.
+        FieldError: elements are masked.
     """
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
         n = int(np.ma.getmaskarray(value).sum())
@@ -58,7 +62,7 @@ def check_unmasked(name: str, value: Any) -> None:
 
 
 def check_unmasked_items(name: str, values: Any) -> None:
-    """The same for nested lists that may hold masked arrays."""
+    """Applies ``check_unmasked`` to nested lists, which may hold masked arrays."""
     for value in values:
         if isinstance(value, (list, tuple)):
             check_unmasked_items(name, value)
@@ -67,7 +71,7 @@ def check_unmasked_items(name: str, values: Any) -> None:
 
 
 def _check_listed(name: str, value: Any, array: Array) -> None:
-    """NumPy makes floats of a list of floats and integers, however large these are."""
+    """Checks integers in a list with floats, all of which NumPy converts to floats."""
     with np.errstate(invalid="ignore"):
         is_large = np.abs(array) >= _WIDE
     if not is_large.any():
@@ -83,32 +87,32 @@ def _check_listed(name: str, value: Any, array: Array) -> None:
 
 
 def converted(name: str, array: Array, dtype: Any, *, rounds: bool = False) -> Array:
-    """The same values in another type, contiguous and in native byte order.
+    """Converts an array to another dtype, contiguous and in native byte order.
 
     Args:
-        name: what the values are called in errors.
+        name: name of the values in errors.
         array: booleans, integers or floats.
-        dtype: the type to store: one of booleans, integers or floats.
+        dtype: dtype of the result: bool, an integer or a float.
         rounds: floats of at most 64 bits may be rounded to a narrower float.
 
     Returns:
         An array of the same shape.
 
     Raises:
-        FieldError: a value that the type does not hold.
+        FieldError: the dtype cannot hold a value.
     """
     target = np.dtype(dtype)
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-        # Not ascontiguousarray alone: it makes a number an array of one.
+        # reshape, because ascontiguousarray turns a scalar into an array of one element.
         made = np.ascontiguousarray(array, dtype=target).reshape(array.shape)
         if array.size and array.dtype.newbyteorder("=") != target:
-            wrong = _differs(np.asarray(array), made, rounds)
+            wrong = _mismatches(np.asarray(array), made, rounds)
             if wrong.any():
                 _refuse(name, array, wrong, target)
     return made
 
 
-def _differs(given: Array, made: Array, rounds: bool) -> Array:
+def _mismatches(given: Array, made: Array, rounds: bool) -> Array:
     old, new = given.dtype, made.dtype
     if new.kind == "b":
         return np.asarray((given != 0) & (given != 1))
@@ -117,7 +121,7 @@ def _differs(given: Array, made: Array, rounds: bool) -> Array:
             return np.asarray(np.isinf(made) & ~np.isinf(given))
         return np.asarray((made.astype(old) != given) & ~np.isnan(given))
     if new.kind == "f":
-        return _rounded(given, made)
+        return _rounding_mismatches(given, made)
     if old.kind == "f":
         limit = 2.0 ** np.iinfo(new).bits
         inside = np.isfinite(given) & (np.abs(given) < limit)
@@ -129,8 +133,8 @@ def _differs(given: Array, made: Array, rounds: bool) -> Array:
     return np.asarray((back != given) | ((made < 0) != (given < 0)))
 
 
-def _rounded(given: Array, made: Array) -> Array:
-    """Integers that a float does not hold; compared as integers, since as floats all are equal."""
+def _rounding_mismatches(given: Array, made: Array) -> Array:
+    """Returns a mask of integers that the float dtype rounds; compared as integers."""
     limit = 2 ** (np.finfo(made.dtype).nmant + 1)
     wrong = np.zeros(given.shape, bool)
     if given.dtype.kind == "b" or np.iinfo(given.dtype).max <= limit:

@@ -1,4 +1,4 @@
-"""Names as keys: what batches and molecules share with a dict."""
+"""Access to fields by name, as in a dict: the common base of batches and molecules."""
 
 from __future__ import annotations
 
@@ -8,25 +8,42 @@ from typing import Any
 from atompack_torch.errors import UnknownFieldError
 from atompack_torch.fields import similar_names
 
-_MOST_SHOWN = 20
+_MAX_SHOWN = 20
 
 
 def unknown_field(name: str, where: str, known: Collection[str]) -> UnknownFieldError:
-    """The error for a name that a batch or molecule does not have."""
+    """Builds the error for a name that a batch or molecule lacks.
+
+    Args:
+        name: the unknown name.
+        where: ``"batch"`` or ``"molecule"``.
+        known: names of all fields.
+
+    Returns:
+        The error, with similar names as a hint.
+    """
     similar = " or ".join(map(repr, similar_names(name, known)))
     hint = f": did you mean {similar}?" if similar else ""
-    shown = ", ".join(map(repr, [*known][:_MOST_SHOWN]))
-    shown += ", ..." if len(known) > _MOST_SHOWN else ""
+    shown = ", ".join(map(repr, [*known][:_MAX_SHOWN]))
+    shown += ", ..." if len(known) > _MAX_SHOWN else ""
     return UnknownFieldError(f"no field {name!r} in this {where}{hint}; it has {shown}")
 
 
 class FieldMapping:
-    """Base of what holds fields by name; a subclass has ``keys()`` and ``[name]``."""
+    """Base of classes that hold fields by name; subclasses define ``keys()`` and ``[name]``."""
 
     __slots__ = ()
 
     def get(self, name: str, default: Any = None) -> Any:
-        """A field, or ``default`` where there is none of this name or it is absent."""
+        """Returns a field, or ``default`` if there is no such field or it is absent.
+
+        Args:
+            name: any name of the field.
+            default: returned in its place.
+
+        Returns:
+            The field or ``default``.
+        """
         try:
             value = self[name]  # type: ignore[index]
         except UnknownFieldError:
@@ -34,11 +51,11 @@ class FieldMapping:
         return default if value is None else value
 
     def items(self) -> list[tuple[str, Any]]:
-        """(name, value) of all fields, in the order of ``keys()``."""
+        """Returns (name, value) of all fields, in the order of ``keys()``."""
         return [(name, self[name]) for name in self.keys()]  # type: ignore[attr-defined, index]
 
     def values(self) -> list[Any]:
-        """Values of all fields, in the order of ``keys()``."""
+        """Returns the values of all fields, in the order of ``keys()``."""
         return [self[name] for name in self.keys()]  # type: ignore[attr-defined, index]
 
     def __dir__(self) -> list[str]:

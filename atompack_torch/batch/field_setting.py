@@ -1,12 +1,13 @@
-"""Checks of what is set as a field of a batch."""
+"""Checks of the names and values of fields that are set."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from atompack_torch.batch.collated_fields import CollatedFields
 from atompack_torch.batch.storage import Value
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import (
@@ -23,16 +24,16 @@ from atompack_torch.fields import (
     squeeze_hint,
 )
 
-if TYPE_CHECKING:
-    from atompack_torch.batch.molecule_batch import MoleculeBatch
 
+def check_name(name: Any) -> None:
+    """Raises an error unless this can be the name of a field.
 
-def checked_name(name: Any) -> None:
-    """Refuses what is no name of a field.
+    Args:
+        name: the name.
 
     Raises:
-        TypeError: no ``str``.
-        FieldError: an empty string, or one that files cannot hold.
+        TypeError: the name is not a string.
+        FieldError: the name is empty, or files cannot hold it.
     """
     if not isinstance(name, str):
         raise TypeError(f"field: expected a name (str), got {type(name).__name__}")
@@ -45,10 +46,17 @@ def checked_name(name: Any) -> None:
 
 
 def field_id(name: str, level: Level) -> FieldId:
-    """Returns the identity of a new field by its name.
+    """Returns the identity of a new field from its name and level.
+
+    Args:
+        name: a canonical name, a key, or a key with its scope.
+        level: the level of the field.
+
+    Returns:
+        Scope and key.
 
     Raises:
-        FieldError: the scope in front of the name is that of another level.
+        FieldError: the scope in the name belongs to another level.
     """
     if name in BUILTINS:
         return FieldId(BUILTIN, name)
@@ -62,15 +70,24 @@ def field_id(name: str, level: Level) -> FieldId:
     return named
 
 
-def checked_value(batch: MoleculeBatch, name: str, value: Any, level: Level) -> Value:
-    """The value, where it fits the batch.
+def check_value(batch: CollatedFields, name: str, value: Any, level: Level) -> Value:
+    """Returns a value that fits the batch.
+
+    Args:
+        batch: the batch.
+        name: listed name of the field.
+        value: the value to set.
+        level: level of the field.
+
+    Returns:
+        The tensor itself, or a new list.
 
     Raises:
-        TypeError: neither a tensor nor, of molecules, a list of strings.
-        FieldError: another length, shape, dtype or device than the field has to have.
+        TypeError: the value is neither a tensor nor, at level ``"molecule"``, a list of strings.
+        FieldError: the length, shape, dtype or device is not that of the field.
     """
     if isinstance(value, (list, tuple)) and level == "molecule" and name not in STRUCTURE:
-        return _checked_strings(batch, name, value)
+        return _check_strings(batch, name, value)
     if not isinstance(value, Tensor):
         kinds = "a tensor or a list of str" if level == "molecule" else "a tensor"
         raise TypeError(f"field {name!r}: expected {kinds}, got {type(value).__name__}")
@@ -86,7 +103,7 @@ def checked_value(batch: MoleculeBatch, name: str, value: Any, level: Level) -> 
     return value
 
 
-def _checked_strings(batch: MoleculeBatch, name: str, value: Any) -> list[str | None]:
+def _check_strings(batch: CollatedFields, name: str, value: Any) -> list[str | None]:
     if name in BUILTINS and name != "name":
         raise TypeError(f"field {name!r}: expected a tensor, got {type(value).__name__}")
     for entry in value:
@@ -98,7 +115,7 @@ def _checked_strings(batch: MoleculeBatch, name: str, value: Any) -> list[str | 
     return list(value)
 
 
-def _check_rows(batch: MoleculeBatch, name: str, value: Tensor, level: Level) -> None:
+def _check_rows(batch: CollatedFields, name: str, value: Tensor, level: Level) -> None:
     rows = (len(batch.positions) if level == "atom" else len(batch)) + (name == "ptr")
     if name in BUILTINS and name != "name":
         return _check_shape(name, (rows, *BUILTINS[name].shape), value)
@@ -117,7 +134,7 @@ def _check_shape(name: str, expected: tuple[int, ...], value: Tensor) -> None:
         raise FieldError(f"field {name!r}: expected {expected}, got {got}{hint}")
 
 
-def _check_dtype(batch: MoleculeBatch, name: str, value: Tensor) -> None:
+def _check_dtype(batch: CollatedFields, name: str, value: Tensor) -> None:
     if name == "name":
         raise TypeError("field 'name': expected a list of str, got a tensor")
     floating = name == "positions" or (name in BUILTINS and name != "pbc")

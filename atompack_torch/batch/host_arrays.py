@@ -1,4 +1,4 @@
-"""Tensors as arrays of NumPy."""
+"""Tensors as NumPy arrays."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from atompack_torch.errors import FieldError
 
 
 def check_values(name: str, tensor: Tensor) -> None:
-    """Refuses tensors that hold no plain values.
+    """Raises an error unless a tensor is dense and has plain values.
 
     Args:
-        name: what the error calls the tensor.
+        name: name of the tensor in the error.
         tensor: any tensor.
 
     Raises:
-        FieldError: it is nested, sparse, quantized or a meta tensor.
+        FieldError: the tensor is nested, sparse, quantized or a meta tensor.
     """
     if tensor.is_nested:
         got = "a nested tensor (pad it, or give its values and offsets)"
@@ -35,13 +35,17 @@ def check_values(name: str, tensor: Tensor) -> None:
 
 
 def host_array(name: str, tensor: Tensor) -> np.ndarray[Any, Any]:
-    """NumPy's view of a tensor, copied only from other devices or where torch left work pending.
+    """Returns a tensor as a NumPy array, without a copy where possible.
 
-    bfloat16, which NumPy does not know, is widened to float32.
+    Tensors on other devices and lazily conjugated or negated ones are copied; bfloat16, which NumPy
+    lacks, is widened to float32.
 
     Args:
-        name: what the error calls the tensor.
-        tensor: dense, on any device.
+        name: name of the tensor in the error.
+        tensor: a dense tensor on any device.
+
+    Returns:
+        An array of the same shape.
 
     Raises:
         FieldError: the tensor is not dense, or NumPy has no such dtype.

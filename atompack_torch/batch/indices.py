@@ -8,12 +8,12 @@ from typing import Any, TypeGuard
 import numpy as np
 from torch import Tensor
 
-# Numbers, or a mask of bools
+# Integers, or a mask of booleans.
 Indices = Sequence[int] | Sequence[bool] | Tensor | np.ndarray[Any, Any]
 
 
 def is_batch(item: Any) -> TypeGuard[Indices]:
-    """True if an argument of ``ds[...]`` names several items: a sequence, an array or a mask."""
+    """Returns True if an argument of ``ds[...]`` is a sequence, an array or a mask."""
     if isinstance(item, int):
         return False
     n_dimensions = getattr(item, "ndim", None)
@@ -23,7 +23,7 @@ def is_batch(item: Any) -> TypeGuard[Indices]:
 
 
 def names_in(selected: Sequence[str] | Indices) -> list[str] | None:
-    """Returns the names in a sequence or another iterable of them; None for numbers and masks.
+    """Returns the names in an iterable of names; None for integers and masks.
 
     Args:
         selected: the argument ``datasets``.

@@ -1,35 +1,29 @@
-"""Joining molecules and batches to one batch; making a batch by hand.
+"""Joins the fields of several batches into those of one.
 
-This is the path for what is already in memory. Data sets do not come through here: the native core
-collates their records at once.
+This is the path for data in memory. Data sets do not use it: the native core collates their records
+in one pass.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import get_worker_info
 
 from atompack_torch._core import common_dtype, pack_tensors
-from atompack_torch.batch.exact_values import check_unmasked, check_unmasked_items, converted
-from atompack_torch.batch.molecule import Molecule
-from atompack_torch.batch.molecule_batch import MoleculeBatch
+from atompack_torch.batch import storage
+from atompack_torch.batch.collated_fields import CollatedFields, Contents
 from atompack_torch.batch.storage import Value
-from atompack_torch.errors import CorruptFileError, FieldError
+from atompack_torch.errors import FieldError
 from atompack_torch.fields import (
     ATOM_INDICES,
-    ATOM_PROPERTY,
-    BUILTIN,
-    BUILTINS,
     EDGE_INFO,
     EDGES,
     GEOMETRY,
-    MOLECULE_PROPERTY,
     RESERVED,
     STRUCTURE,
     STRUCTURE_INFO,
@@ -37,61 +31,39 @@ from atompack_torch.fields import (
     FieldInfo,
     Level,
     public_names,
-    squeeze_hint,
 )
 
 
-def collate(items: MoleculeBatch | Sequence[Molecule | MoleculeBatch]) -> MoleculeBatch:
-    """One batch of molecules, batches, or both; the identity on a batch or a list of one.
+def join(parts: Sequence[CollatedFields]) -> Contents:
+    """Concatenates batches; fields that only some of them have are masked for the others.
 
-    A field that only some have is masked for the others. ``DataLoader`` needs no ``collate_fn``:
-    its default knows these classes.
+    Args:
+        parts: at least one.
+
+    Returns:
+        The joined fields; those of N atoms in total have N rows.
 
     Raises:
-        TypeError: something else is among the items.
-        FieldError: the types of a field differ more than in float width.
-        CorruptFileError: a molecule holds a damaged value.
+        FieldError: the types of a field cannot share a batch, or only some parts have edges.
     """
-    if isinstance(items, MoleculeBatch):
-        return items
-    items = list(items)
-    if len(items) == 1 and isinstance(items[0], MoleculeBatch):
-        return items[0]
-    return join(items)
-
-
-def join(items: Sequence[Molecule | MoleculeBatch]) -> MoleculeBatch:
-    """Concatenates; never the identity."""
-    parts = [_sound(item) if isinstance(item, Molecule) else item for item in items]
-    for part in parts:
-        if not isinstance(part, MoleculeBatch):
-            raise TypeError(f"expected Molecule or MoleculeBatch, got {type(part).__name__}")
-    if not parts:
-        raise ValueError("expected at least one molecule or batch, got none")
-    fields = _joined_structure(parts)
-    edges = _joined_edges(parts)
+    fields = _join_structure(parts)
+    edges = _join_edges(parts)
     fields |= edges
     infos = STRUCTURE_INFO | {name: EDGE_INFO[name] for name in edges}
     ids = _field_ids(parts)
     names = public_names(ids, RESERVED)
     masks = []
     for field, name in zip(ids, names, strict=True):
-        pieces = [_piece(part, field) for part in parts]
+        pieces = [_find_piece(part, field) for part in parts]
         level = next(p.info.level for p in pieces if p.info)
-        fields[name] = _joined_field(name, level, pieces, fields["ptr"])
+        fields[name] = _join_field(name, level, pieces, fields["ptr"])
         infos[name] = FieldInfo(*field, level)
         masks.append(torch.cat([piece.mask for piece in pieces]))
     rows = {name: row for row, name in enumerate(names)}
-    return _packed(MoleculeBatch(fields, infos, torch.stack(masks) if masks else None, rows))
+    return _pack(Contents(fields, infos, torch.stack(masks) if masks else None, rows))
 
 
-def _sound(molecule: Molecule) -> MoleculeBatch:
-    for fault in molecule._faults.values():
-        raise CorruptFileError(fault)
-    return alone(molecule)
-
-
-def _field_ids(parts: Sequence[MoleculeBatch]) -> list[FieldId]:
+def _field_ids(parts: Sequence[CollatedFields]) -> list[FieldId]:
     found: dict[FieldId, None] = {}
     for part in parts:
         for name, info in part._infos.items():
@@ -100,7 +72,7 @@ def _field_ids(parts: Sequence[MoleculeBatch]) -> list[FieldId]:
     return list(found)
 
 
-def _joined_structure(parts: Sequence[MoleculeBatch]) -> dict[str, Value]:
+def _join_structure(parts: Sequence[CollatedFields]) -> dict[str, Value]:
     n_atoms = torch.cat([part.n_atoms for part in parts])
     ptr = torch.zeros(len(n_atoms) + 1, dtype=torch.int64, device=n_atoms.device)
     torch.cumsum(n_atoms, 0, out=ptr[1:])
@@ -112,12 +84,12 @@ def _joined_structure(parts: Sequence[MoleculeBatch]) -> dict[str, Value]:
         "batch": torch.repeat_interleave(numbers, n_atoms),
         "ptr": ptr,
         "n_atoms": n_atoms,
-        "index": torch.where(index < 0, numbers, index),  # made by hand: numbered here
+        "index": torch.where(index < 0, numbers, index),  # of a batch made by hand
     }
 
 
-def _joined_edges(parts: Sequence[MoleculeBatch]) -> dict[str, Value]:
-    """Atoms renumbered. Edges that only some parts have cannot be made up for the others."""
+def _join_edges(parts: Sequence[CollatedFields]) -> dict[str, Value]:
+    """Concatenates edges, with atom indices shifted to those of the joined batch."""
     joined: dict[str, Value] = {}
     for name in EDGES:
         n_having = sum(name in part._fields for part in parts)
@@ -125,7 +97,7 @@ def _joined_edges(parts: Sequence[MoleculeBatch]) -> dict[str, Value]:
             continue
         if n_having < len(parts):
             raise FieldError(f"edges: only some parts have them: no neighbor list (field {name!r})")
-        tensors = [part[name] for part in parts]
+        tensors = [torch.as_tensor(part._fields[name]) for part in parts]
         if name != "edge_index":
             joined[name] = _cat(name, tensors)
             continue
@@ -135,10 +107,10 @@ def _joined_edges(parts: Sequence[MoleculeBatch]) -> dict[str, Value]:
     return joined
 
 
-class _Piece:
-    """What one part has of a field."""
+class _FieldPiece:
+    """The rows of a field in one part; without a value where the part lacks the field."""
 
-    def __init__(self, part: MoleculeBatch, name: str | None) -> None:
+    def __init__(self, part: CollatedFields, name: str | None) -> None:
         self.info = None if name is None else part._infos[name]
         self.value: Value | None = None if name is None else part._fields[name]
         none = torch.zeros(len(part), dtype=torch.bool, device=part.ptr.device)
@@ -148,7 +120,7 @@ class _Piece:
         self.ptr = part.ptr
 
     def per_molecule(self, level: Level) -> list[Any]:
-        """One entry a molecule, None where it is masked."""
+        """Returns one entry per molecule, None where it is masked."""
         if self.value is None:
             return [None] * self.n_molecules
         if isinstance(self.value, list):
@@ -158,26 +130,26 @@ class _Piece:
         return [row if has else None for row, has in zip(rows, self.mask.tolist(), strict=True)]
 
 
-def _piece(part: MoleculeBatch, field: FieldId) -> _Piece:
+def _find_piece(part: CollatedFields, field: FieldId) -> _FieldPiece:
     names = [n for n, info in part._infos.items() if info[:2] == field and n not in STRUCTURE]
-    return _Piece(part, names[0] if names else None)
+    return _FieldPiece(part, names[0] if names else None)
 
 
-def _joined_field(name: str, level: Level, pieces: list[_Piece], ptr: Value) -> Value:
+def _join_field(name: str, level: Level, pieces: list[_FieldPiece], ptr: Value) -> Value:
     if name in ATOM_INDICES:
-        _renumber_atoms(pieces)
+        _shift_atom_indices(pieces)
     tensors = [p.value for p in pieces if isinstance(p.value, Tensor)]
     lists = [p.value for p in pieces if isinstance(p.value, list)]
     shapes = {tuple(t.shape[1:]) for t in tensors}
     if not lists and len(shapes) == 1:
-        return _cat(name, [_stacked(name, piece, level, tensors[0]) for piece in pieces])
+        return _cat(name, [_rows_of_piece(name, piece, level, tensors[0]) for piece in pieces])
     if level in ("edge", "triplet"):
         raise FieldError(f"shapes that cannot share a batch: {sorted(shapes)} (field {name!r})")
     entries = [entry for piece in pieces for entry in piece.per_molecule(level)]
     return _stack_if_equal(name, level, entries, ptr)
 
 
-def _renumber_atoms(pieces: list[_Piece]) -> None:
+def _shift_atom_indices(pieces: list[_FieldPiece]) -> None:
     first = 0
     for piece in pieces:
         if isinstance(piece.value, Tensor):
@@ -185,14 +157,14 @@ def _renumber_atoms(pieces: list[_Piece]) -> None:
         first += piece.n_atoms
 
 
-def _stacked(name: str, piece: _Piece, level: Level, like: Tensor) -> Tensor:
+def _rows_of_piece(name: str, piece: _FieldPiece, level: Level, like: Tensor) -> Tensor:
     if isinstance(piece.value, Tensor):
         return piece.value
     rows = {"atom": piece.n_atoms, "molecule": piece.n_molecules}.get(level, 0)
-    return _missing(name, (rows, *like.shape[1:]), like)
+    return _missing_rows(name, (rows, *like.shape[1:]), like)
 
 
-def _missing(name: str, shape: tuple[int, ...], like: Tensor) -> Tensor:
+def _missing_rows(name: str, shape: tuple[int, ...], like: Tensor) -> Tensor:
     value: complex = 0
     if like.is_complex():
         value = complex("nan+nanj")
@@ -202,7 +174,7 @@ def _missing(name: str, shape: tuple[int, ...], like: Tensor) -> Tensor:
 
 
 def _stack_if_equal(name: str, level: Level, entries: list[Any], ptr: Value) -> Value:
-    """One tensor where all values have one row shape; strings and what differs stay a list."""
+    """Returns one tensor if all values have the same row shape; else the list of values."""
     tensors = [entry for entry in entries if isinstance(entry, Tensor)]
     others = [entry for entry in entries if entry is not None and not isinstance(entry, Tensor)]
     if tensors and others:
@@ -218,18 +190,18 @@ def _stack_if_equal(name: str, level: Level, entries: list[Any], ptr: Value) -> 
         return entries
     like = with_rows[0]
     if level == "molecule":
-        full = [_missing(name, tuple(like.shape), like) if e is None else e for e in entries]
+        full = [_missing_rows(name, tuple(like.shape), like) if e is None else e for e in entries]
         return _cat(name, [value.unsqueeze(0) for value in full])
     counts = torch.as_tensor(ptr).diff().tolist()
     filled = [
-        _missing(name, (n, *like.shape[1:]), like) if e is None or not len(e) else e
+        _missing_rows(name, (n, *like.shape[1:]), like) if e is None or not len(e) else e
         for e, n in zip(entries, counts, strict=True)
     ]
     return _cat(name, filled)
 
 
 def _cat(name: str, tensors: list[Tensor]) -> Tensor:
-    """Widths mix to the widest, kinds do not mix."""
+    """Concatenates tensors in their common dtype; types of different kinds are an error."""
     dtypes = {tensor.dtype for tensor in tensors}
     if len(dtypes) == 1:
         return torch.cat(tensors)
@@ -239,136 +211,12 @@ def _cat(name: str, tensors: list[Tensor]) -> Tensor:
     return torch.cat([tensor.to(common) for tensor in tensors])
 
 
-def _packed(batch: MoleculeBatch) -> MoleculeBatch:
-    """Into one arena, so that it leaves a worker process as one piece."""
+def _pack(contents: Contents) -> Contents:
+    """Moves everything into one arena in a worker process, which then sends a single block."""
     if get_worker_info() is None:
-        return batch
-    structure, tensors = batch._take_apart()
-    arena, views = pack_tensors(tensors)
-    return MoleculeBatch._put_together(structure, views, batch._mask_rows.values(), arena)
-
-
-def alone(molecule: Molecule) -> MoleculeBatch:
-    """A batch of this molecule, with the fields that are present and sound."""
-    batch, row = molecule._batch, molecule._row
-    fields: dict[str, Value] = {name: molecule._value(name) for name in STRUCTURE}
-    n_atoms = len(molecule)
-    fields |= {
-        "batch": torch.zeros(n_atoms, dtype=torch.int64, device=batch.ptr.device),
-        "ptr": torch.tensor([0, n_atoms], device=batch.ptr.device),
-        "n_atoms": batch.n_atoms[row : row + 1],
-        "index": batch.index[row : row + 1],
-    }
-    infos = dict(STRUCTURE_INFO)
-    for name in molecule.keys():
-        if name in STRUCTURE or name in molecule._faults:
-            continue
-        value, infos[name] = molecule._value(name), batch._infos[name]
-        per_molecule = infos[name].level == "molecule"
-        if isinstance(value, Tensor):
-            fields[name] = value.unsqueeze(0) if per_molecule else value
-        else:
-            fields[name] = [value]
-    whole = MoleculeBatch(fields, infos)
-    return whole.clone()  # of its own memory: what is kept or sent is these rows alone
-
-
-def single(
-    positions: Any,
-    atomic_numbers: Any,
-    labels: Mapping[str, Any],
-    properties: Mapping[str, Any],
-    atom_properties: Mapping[str, Any],
-) -> MoleculeBatch:
-    """A batch of one molecule from plain values, checked."""
-    positions = _tensor("positions", positions)
-    numbers = _tensor("atomic_numbers", atomic_numbers)
-    if not positions.is_floating_point() or positions.dim() != 2 or positions.shape[1] != 3:
-        raise FieldError(f"positions: expected (n, 3) floats, got {_described(positions)}")
-    n = len(positions)
-    if numbers.shape != (n,) or numbers.is_floating_point():
-        raise FieldError(f"atomic_numbers: expected ({n},) integers, got {_described(numbers)}")
-    fields: dict[str, Value] = {
-        "positions": positions,
-        "atomic_numbers": numbers.long(),
-        "batch": torch.zeros(n, dtype=torch.int64),
-        "ptr": torch.tensor([0, n]),
-        "n_atoms": torch.tensor([n]),
-        "index": torch.tensor([-1]),
-    }
-    given: list[tuple[FieldId, Any]] = []
-    for key, value in labels.items():
-        if key not in BUILTINS:
-            raise TypeError(f"{key!r} is no label: custom values go into properties= and so on")
-        if value is not None:
-            given.append((FieldId(BUILTIN, key), value))
-    given += [(FieldId(ATOM_PROPERTY, key), value) for key, value in atom_properties.items()]
-    given += [(FieldId(MOLECULE_PROPERTY, key), value) for key, value in properties.items()]
-    infos = dict(STRUCTURE_INFO)
-    names = public_names([field for field, _ in given], RESERVED)
-    for name, (field, value) in zip(names, given, strict=True):
-        level = _level(field)
-        fields[name] = _one_row(name, field, level, value, n)
-        infos[name] = FieldInfo(*field, level)
-    return MoleculeBatch(fields, infos)
-
-
-def _described(tensor: Tensor) -> str:
-    return f"{tuple(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}"
-
-
-def _level(field: FieldId) -> Level:
-    if field.scope == BUILTIN:
-        return BUILTINS[field.key].level
-    return "atom" if field.scope == ATOM_PROPERTY else "molecule"
-
-
-def _one_row(name: str, field: FieldId, level: Level, value: Any, n_atoms: int) -> Value:
-    if value is None or isinstance(value, str):
-        return [value]
-    tensor = _tensor(name, value)
-    if field.scope == BUILTIN:
-        builtin = BUILTINS[field.key]
-        expected = (n_atoms, *builtin.shape) if level == "atom" else builtin.shape
-        if tuple(tensor.shape) != expected:
-            got = tuple(tensor.shape)
-            hint = squeeze_hint(expected, got)
-            raise FieldError(f"{name}: expected shape {expected}, got {got}{hint}")
-        if field.key == "pbc":
-            tensor = tensor.bool()
-        elif tensor.is_complex():
-            raise FieldError(f"{name}: expected real numbers, got {_described(tensor)}")
-        elif not tensor.is_floating_point() or field.key == "energy":
-            tensor = tensor.double()
-    if level == "molecule":
-        return (_number(name, tensor) if tensor.dim() == 0 else tensor).unsqueeze(0)
-    if tensor.dim() == 0 or len(tensor) != n_atoms:
-        raise FieldError(f"{name}: expected {n_atoms} rows, got shape {tuple(tensor.shape)}")
-    return tensor
-
-
-def _number(name: str, tensor: Tensor) -> Tensor:
-    """A number of a molecule: float64 or int64, or what neither of them can hold."""
-    if tensor.is_floating_point():
-        return tensor.double()
-    if tensor.is_complex() or tensor.dtype == torch.bool:
-        return tensor
-    if tensor.dtype == torch.uint64 and tensor.item() >= 1 << 63:
-        raise FieldError(f"{name}: expected an integer below 2**63, got {tensor.item()}")
-    return tensor.long()
-
-
-def _tensor(name: str, value: Any) -> Tensor:
-    if isinstance(value, float):
-        return torch.tensor(value, dtype=torch.float64)
-    if isinstance(value, (list, tuple)):
-        check_unmasked_items(name, value)
-    check_unmasked(name, value)
-    try:
-        tensor = torch.as_tensor(value)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise FieldError(f"{name}: not a tensor, number or string: {error}") from None
-    if isinstance(value, (list, tuple)) and tensor.is_floating_point() and tensor.isinf().any():
-        # torch takes its default type for lists.
-        converted(name, np.asarray(value), str(tensor.dtype).removeprefix("torch."), rounds=True)
-    return tensor
+        return contents
+    fields, infos, masks, rows, _ = contents
+    structure, tensors = storage.disassemble(fields, infos, rows or {})
+    arena, views = pack_tensors(tensors if masks is None else [*tensors, masks])
+    packed = None if masks is None else views[-1]
+    return Contents(storage.assemble(structure, views), infos, packed, rows, arena)

@@ -1,155 +1,137 @@
-"""The one batch type of all sources."""
+"""Batches and molecules, the one type of data that all sources give.
+
+A ``Molecule`` is a view of one row of a ``MoleculeBatch``. Each class makes objects of the other,
+so they share a module; the bases of both are in modules below.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, KeysView, Sequence
-from typing import Any, Literal, overload
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, overload
 
-import torch
 from torch import Tensor
+from torch.utils.data._utils.collate import default_collate_fn_map
 
 from atompack_torch._core import view_arena
-from atompack_torch.batch import collation, storage
-from atompack_torch.batch.field_mapping import FieldMapping, unknown_field
-from atompack_torch.batch.field_setting import checked_name, checked_value, field_id
-from atompack_torch.batch.molecule import Molecule
+from atompack_torch.batch import conversions, joining, presets, storage
+from atompack_torch.batch.collated_fields import CollatedFields, set_infos
+from atompack_torch.batch.field_setting import check_name, check_value, field_id
+from atompack_torch.batch.molecule_view import MoleculeView, contents_of
+from atompack_torch.batch.one_molecule import fields_from_values
 from atompack_torch.batch.storage import Place, Structure, Value
-from atompack_torch.errors import FieldError
+from atompack_torch.errors import CorruptFileError, FieldError
 from atompack_torch.fields import (
-    ALIASES,
-    BUILTIN,
     BUILTINS,
-    CANONICAL,
-    EDGES,
+    DERIVED,
     RESERVED,
+    STRUCTURE,
     FieldInfo,
     Level,
-    centers_of,
-    prefixed_id,
 )
 from atompack_torch.options import check_choice
 
+if TYPE_CHECKING:
+    import ase
+    from torch_geometric.data import Batch
 
-class MoleculeBatch(FieldMapping):
-    """B molecules of N atoms in all, collated.
 
-    Tensors are attributes and items: ``b.forces``, ``b["forces"]``. Always there are ``positions``
-    (N, 3), ``atomic_numbers`` (N,) int64, ``batch`` (N,) int64 (atom → molecule), ``ptr`` (B + 1,)
-    int64 (first atom of each molecule), ``n_atoms`` (B,) int64 and ``index`` (B,) int64 (number in
-    the data set); besides these, the labels and custom properties of the source. Values and units
-    are those stored; ``energy`` is float64 always. A value that a molecule does not have is NaN
-    (integers 0, booleans False, strings None), and ``mask(name)`` is False there; a cell that a
-    molecule does not have is zeros, so that edge shifts times cells stay finite. What differs in
-    shape inside a batch is a list with one tensor a molecule.
+class Molecule(MoleculeView):
+    """A single molecule: views of its rows in the fields of a batch.
 
-    The tensors of a batch that was read are views of one block of memory, the arena: it crosses to
-    another process or device as one piece.
+    Fields are attributes and items: ``molecule.forces``, ``molecule["forces"]``; an absent label is
+    None. With n atoms, fields of atoms have shape (n, ...), scalars are 0-d tensors and strings
+    ``str``. ``edge_index`` refers to the molecule's own atoms.
     """
 
-    __slots__ = ("_arena", "_fields", "_infos", "_mask_rows", "_masks")
+    __slots__ = ()
 
-    _fields: dict[str, Value]
-    _infos: dict[str, FieldInfo]  # shared between batches until a field is set
-    _masks: Tensor | None  # (fields, B) bool
-    _mask_rows: dict[str, int]  # fields without a row are there for every molecule
-    _arena: Tensor | None
+    _batch: MoleculeBatch
 
-    def __init__(
+    def __init__(  # noqa: D417 (labels are described above)
         self,
-        fields: dict[str, Value],
-        infos: dict[str, FieldInfo],
-        masks: Tensor | None = None,
-        mask_rows: dict[str, int] | None = None,
-        arena: Tensor | None = None,
+        positions: Any,
+        atomic_numbers: Any,
+        *,
+        properties: Mapping[str, Any] | None = None,
+        atom_properties: Mapping[str, Any] | None = None,
+        **labels: Any,
     ) -> None:
-        # Around __setattr__, which sets fields.
-        _set_fields(self, fields)
-        _set_infos(self, infos)
-        _set_masks(self, masks)
-        _set_mask_rows(self, mask_rows if mask_rows is not None else {})
-        _set_arena(self, arena)
+        """Builds a molecule from values in memory.
 
-    # Names
+        Values may be tensors, NumPy arrays, numbers or nested lists. Labels are ``energy`` (),
+        ``forces`` (n, 3), ``charges`` (n,), ``velocities`` (n, 3), ``cell`` (3, 3), ``stress``
+        (3, 3), ``pbc`` (3,) bool and ``name`` (a string); None is an absent one. Units are not
+        converted; by convention they are Å, eV and their combinations.
 
-    def _find(self, name: str) -> str | None:
-        """The listed name of a field that may be named by an alias or with its scope."""
-        if name in self._fields:
-            return name
-        if name in ALIASES:
-            return ALIASES[name]
-        wanted = prefixed_id(name)
-        for listed, info in self._infos.items() if wanted else ():
-            if info[:2] == wanted:
-                return listed
-        if wanted is not None or name in CANONICAL:
-            return None
-        # A property whose key is the name of a method is listed with its scope.
-        named = [n for n, info in self._infos.items() if info.key == name and info.scope != BUILTIN]
-        return named[0] if len(named) == 1 else None
+        Args:
+            positions: (n, 3), floating.
+            atomic_numbers: (n,) integers.
+            properties: custom values of the molecule by key: numbers, strings, None, tensors.
+            atom_properties: custom values of the atoms by key: tensors with n rows.
 
-    def _known(self, name: str) -> str:
-        found = self._find(name)
-        if found is None:
-            raise unknown_field(name, "batch", self._fields)
-        return found
+        Raises:
+            TypeError: there is no such label.
+            FieldError: a value has the wrong shape or type.
+        """
+        contents = fields_from_values(
+            positions, atomic_numbers, labels, properties or {}, atom_properties or {}
+        )
+        self._batch = MoleculeBatch(*contents)
+        self._row = 0
+        self._faults = {}
 
-    def keys(self) -> KeysView[str]:
-        """Names of all fields."""
-        return self._fields.keys()
+    @classmethod
+    def _view(
+        cls, batch: MoleculeBatch, row: int, faults: Mapping[str, str] | None = None
+    ) -> Molecule:
+        molecule = cls.__new__(cls)
+        molecule._batch, molecule._row, molecule._faults = batch, row, faults or {}
+        return molecule
 
-    def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and self._find(name) is not None
+    def __reduce__(self) -> tuple[Callable[..., Molecule], tuple[Any, ...]]:
+        return Molecule._view, (batch_of_one(self), 0, dict(self._faults))
 
-    def level(self, name: str) -> Level:
-        """How a field collates: a row for each molecule, atom, edge or triplet."""
-        return self._infos[self._known(name)].level
 
-    def _first_rows(self, name: str) -> Tensor:
-        """(B + 1,) int64: where the rows of each molecule begin."""
-        level = self._infos[name].level
-        if level == "atom":
-            return self._fields["ptr"]  # type: ignore[return-value]
-        numbers = torch.arange(len(self) + 1, device=self.ptr.device)
-        if level == "molecule":
-            return numbers
-        centers = self._fields[centers_of(name)]
-        centers = centers[0] if name in EDGES else centers
-        return torch.searchsorted(self.batch[centers], numbers)
+class MoleculeBatch(CollatedFields):
+    """B molecules with N atoms in total, collated into tensors.
 
-    def mask(self, name: str) -> Tensor:
-        """(B,) bool: which molecules have this field."""
-        row = self._mask_rows.get(self._known(name))
-        if row is None or self._masks is None:
-            return torch.ones(len(self), dtype=torch.bool, device=self.ptr.device)
-        return self._masks[row]
+    Fields are attributes and items: ``batch.forces``, ``batch["forces"]``. Every batch has
+    ``positions`` (N, 3), ``atomic_numbers`` (N,) int64, ``batch`` (N,) int64 (molecule of each
+    atom), ``ptr`` (B + 1,) int64 (first atom of each molecule), ``n_atoms`` (B,) int64 and
+    ``index`` (B,) int64 (number in the data set), besides the labels and custom properties of the
+    source. Values and units are those stored, the conventional ones Å and eV; ``energy`` is always
+    float64. A value that a molecule lacks is NaN (integers 0, booleans False, strings None), and
+    ``mask(name)`` is False there; a missing cell is zeros, so that products with edge shifts stay
+    finite. A field whose shape differs within the batch is a list with one tensor per molecule.
 
-    # Items
+    The tensors of a batch that was read are views of one block of memory, the arena, so that the
+    batch moves to another process or device in a single transfer.
+    """
 
-    def __len__(self) -> int:
-        return len(self._fields["n_atoms"])
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "_fields":  # of an object that was made without __init__
-            raise AttributeError(name)
-        try:
-            return self._fields[name]
-        except KeyError:
-            pass
-        found = None if name.startswith("__") else self._find(name)
-        if found is None:
-            raise AttributeError(str(unknown_field(name, "batch", self._fields)))
-        return self._fields[found]
+    __slots__ = ()
 
     @overload
     def __getitem__(self, item: str) -> Any: ...
     @overload
     def __getitem__(self, item: int) -> Molecule: ...
     def __getitem__(self, item: str | int) -> Any:
-        """A field by name, or a molecule by number (a view)."""
+        """Returns a field by name, or a molecule by number, as a view.
+
+        Args:
+            item: any name of a field, or an integer from -B to B - 1.
+
+        Returns:
+            A tensor, a list with one entry per molecule, or a ``Molecule``.
+
+        Raises:
+            TypeError: neither a string nor an integer.
+            IndexError: there is no such molecule.
+            FieldError: there is no such field (a KeyError as well).
+        """
         if item in self._fields:
             return self._fields[item]
         if isinstance(item, str):
-            return self._fields[self._known(item)]
+            return self._fields[self._resolve_name(item)]
         if not hasattr(item, "__index__"):
             raise TypeError(f"a batch takes names and numbers, not {type(item).__name__}")
         number = item.__index__()
@@ -164,14 +146,18 @@ class MoleculeBatch(FieldMapping):
         self[name] = value
 
     def __setitem__(self, name: str, value: Value) -> None:
-        """Sets a field; a new one is per atom or per molecule by its first dimension.
+        """Sets a field; the level of a new one follows from its first dimension.
+
+        Args:
+            name: as for ``set_field``.
+            value: as for ``set_field``.
 
         Raises:
-            TypeError: neither a tensor nor a list of strings.
-            FieldError: the first dimension is neither, the name belongs to something else, or
-                the batch has as many atoms as molecules (``set_field`` then says which).
+            TypeError: the value is neither a tensor nor a list of strings.
+            FieldError: the first dimension is neither B nor N, or B equals N (``set_field`` takes
+                the level then), or the name belongs to something else.
         """
-        checked_name(name)
+        check_name(name)
         found = self._find(name)
         if found is not None:
             return self.set_field(found, value, self._infos[found].level)
@@ -184,23 +170,24 @@ class MoleculeBatch(FieldMapping):
         return self.set_field(name, value, "atom" if rows == n_atoms else "molecule")
 
     def set_field(self, name: str, value: Value, level: Level) -> None:
-        """Sets a field; one that was there keeps its mask, a new one has none.
+        """Sets a field; an existing one keeps its mask, a new one is present for all molecules.
 
         Args:
-            name: of a field that is there, of a label, or a new one (``properties/KEY`` and
-                ``atom_properties/KEY`` for a key that is the name of something else).
-            value: a tensor on the batch's device, of B rows (level ``"molecule"``) or N
-                (``"atom"``), for labels of their shape; or B strings, None among them. Fields of
+            name: a field of the batch, a label, or a new name (``properties/KEY`` and
+                ``atom_properties/KEY`` for keys that mean something else by themselves).
+            value: a tensor on the batch's device with B rows (level ``"molecule"``) or N rows
+                (``"atom"``), for labels of their shape; or a list of B strings or None. Fields of
                 edges and triplets can be replaced by others of the same shape.
             level: ``"molecule"``, ``"atom"``, ``"edge"`` or ``"triplet"``.
 
         Raises:
-            TypeError: no name; neither a tensor nor a list of strings.
-            ValueError: no such level.
-            FieldError: another length, shape, dtype, device or level than the field has to have;
-                the name belongs to the batch itself.
+            TypeError: the name is not a string, or the value neither a tensor nor a list of
+                strings.
+            ValueError: there is no such level.
+            FieldError: the length, shape, dtype, device or level is not that of the field, or the
+                name belongs to the batch itself.
         """
-        checked_name(name)
+        check_name(name)
         check_choice("level", level, ("molecule", "atom", "edge", "triplet"))
         name = self._find(name) or name
         known = self._infos.get(name)
@@ -211,156 +198,101 @@ class MoleculeBatch(FieldMapping):
             raise FieldError(f"field {name!r}: expected level {expected!r}, got {level!r}")
         if known is None and level in ("edge", "triplet"):
             raise FieldError(f"field {name!r}: edges and triplets are made by data sets, not set")
-        checked = checked_value(self, name, value, level)
+        checked = check_value(self, name, value, level)
         info = known or FieldInfo(*field_id(name, level), level)
-        _set_infos(self, self._infos | {name: info})
+        set_infos(self, self._infos | {name: info})
         self._fields[name] = checked
 
-    # All tensors at once
-
-    def _take_apart(self) -> tuple[Structure, list[Tensor]]:
-        structure, tensors = storage.take_apart(self._fields, self._infos, self._mask_rows)
-        return structure, tensors if self._masks is None else [*tensors, self._masks]
-
-    @classmethod
-    def _put_together(
-        cls,
-        structure: Structure,
-        tensors: Sequence[Tensor],
-        rows: Iterable[int],
-        arena: Tensor | None,
-    ) -> MoleculeBatch:
-        fields = storage.put_together(structure, tensors)
-        mask_rows = dict(zip(structure.mask_rows, rows, strict=True))
-        masks = tensors[-1] if mask_rows else None
-        return cls(fields, dict(structure.infos), masks, mask_rows, arena)
-
-    def _moved(self, step: Callable[[Tensor], Tensor]) -> MoleculeBatch:
-        structure, tensors = self._take_apart()
-        moved, arena = storage.move(tensors, self._arena, step)
-        return self._put_together(structure, moved, self._mask_rows.values(), arena)
-
-    def to(
-        self,
-        device: torch.device | str | int | torch.dtype | None = None,
-        dtype: torch.dtype | None = None,
-        non_blocking: bool = False,
-    ) -> MoleculeBatch:
-        """The batch on another device: one transfer for the arena, whatever it holds.
-
-        ``dtype`` casts every floating field but ``energy``, as that of the data sets does.
-        """
-        if isinstance(device, torch.dtype):
-            device, dtype = None, device
-        target = self.ptr.device if device is None else torch.device(device)
-        moved = self
-        if dtype is not None:
-            moved = self._cast(dtype)
-        if target == self.ptr.device:
-            return moved
-        return moved._moved(lambda tensor: tensor.to(target, non_blocking=non_blocking))
-
-    def _cast(self, dtype: torch.dtype) -> MoleculeBatch:
-        def cast(tensor: Tensor) -> Tensor:
-            return tensor.to(dtype) if tensor.is_floating_point() else tensor
-
-        def cast_value(name: str, value: Value) -> Value:
-            if name == "energy":
-                return value
-            if isinstance(value, Tensor):
-                return cast(value)
-            return [cast(v) if isinstance(v, Tensor) else v for v in value]
-
-        fields = {name: cast_value(name, value) for name, value in self._fields.items()}
-        return MoleculeBatch(fields, self._infos, self._masks, self._mask_rows, self._arena)
-
-    def pin_memory(self, device: torch.device | str | None = None) -> MoleculeBatch:
-        """A copy in page-locked memory: one allocation."""
-        return self._moved(lambda tensor: tensor.pin_memory())
-
-    def clone(self) -> MoleculeBatch:
-        """A copy."""
-        return self._moved(torch.clone)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> MoleculeBatch:
-        return self.clone()
-
-    def share_memory_(self) -> MoleculeBatch:
-        """Moves the batch to shared memory, in place."""
-        for tensor in self._owners():
-            tensor.untyped_storage().share_memory_()  # all views of it follow
-        return self
-
-    def record_stream(self, stream: torch.Stream) -> None:
-        """Tells the allocator that ``stream`` uses this memory (CUDA)."""
-        for tensor in self._owners():
-            tensor.record_stream(stream)
-
-    def _owners(self) -> list[Tensor]:
-        """One tensor for each piece of memory: the arena, and what lies outside of it."""
-        _, tensors = self._take_apart()
-        outside = [t for t in tensors if storage.place_of(t, self._arena) is None]
-        return outside if self._arena is None else [self._arena, *outside]
-
     def __reduce__(self) -> tuple[Callable[..., MoleculeBatch], tuple[Any, ...]]:
-        structure, tensors = self._take_apart()
+        structure, tensors = self._disassemble()
         rows = tuple(self._mask_rows.values())
         places = [storage.place_of(tensor, self._arena) for tensor in tensors]
         outside = [t for t, place in zip(tensors, places, strict=True) if place is None]
         arena = self._arena if len(outside) < len(tensors) else None
-        return _restore, (structure, rows, arena, places, outside)
-
-    # Other forms
+        return restore_batch, (structure, rows, arena, places, outside)
 
     def to_dict(
         self, preset: Literal["pyg", "fairchem", "nvalchemi"] | None = None
     ) -> dict[str, Value]:
-        """A plain dict of the fields, as they are, or as another library has them.
+        """Returns the fields as a plain dict, optionally in the conventions of another library.
 
-        ``"pyg"`` renames and copies nothing. ``"fairchem"`` is what ``AtomicData.from_dict`` takes:
-        neighbors in row 0 of ``edge_index`` (vectors are pos[row 0] - pos[row 1] + offsets cell);
-        ``cell``, ``cell_offsets``, ``energy``, ``forces`` and ``stress`` in the dtype of ``pos``;
-        ``charge``, ``spin``, ``fixed``, ``tags`` (int64), ``sid`` and ``dataset`` (strings) of
-        the custom properties so named, else 0, the ``index``, and no ``dataset``. ``"nvalchemi"``:
-        ``neighbor_list`` (E, 2), ``neighbor_list_shifts`` (E, 3), ``energy`` (B, 1).
+        Args:
+            preset: None for the fields as they are. ``"pyg"`` renames fields and copies nothing.
+                ``"fairchem"`` gives the fields of ``AtomicData.from_dict``: neighbors in row 0 of
+                ``edge_index`` (vectors are pos[row 0] - pos[row 1] + offsets cell); ``cell``,
+                ``cell_offsets``, ``energy``, ``forces`` and ``stress`` in the dtype of ``pos``;
+                ``charge``, ``spin``, ``fixed``, ``tags`` (int64), ``sid`` and ``dataset``
+                (strings) from the custom properties of these names, else 0, the ``index``, and no
+                ``dataset``. ``"nvalchemi"``: ``neighbor_list`` (E, 2), ``neighbor_list_shifts``
+                (E, 3), ``energy`` (B, 1).
+
+        Returns:
+            Name to tensor or list.
+
+        Raises:
+            ValueError: there is no such preset.
+            FieldError: a property cannot be converted as the preset requires.
         """
-        from atompack_torch.batch.presets import to_dict
+        return presets.to_dict(self, preset)
 
-        return to_dict(self, preset)
+    def to_pyg(self) -> Batch:
+        """Returns a ``torch_geometric.data.Batch`` over the same tensors."""
+        return conversions.to_pyg(self)
 
-    def to_pyg(self) -> Any:
-        """A ``torch_geometric.data.Batch`` over the same tensors."""
-        from atompack_torch.batch.conversions import to_pyg
+    def to_ase(self) -> list[ase.Atoms]:
+        """Converts the molecules to ``ase.Atoms``.
 
-        return to_pyg(self)
+        Positions, cell and custom properties are copied; present labels go to a
+        ``SinglePointCalculator``.
 
-    def to_ase(self) -> list[Any]:
-        """A list of ``ase.Atoms``; labels go to a ``SinglePointCalculator``, only where present."""
-        from atompack_torch.batch.conversions import to_ase
+        Returns:
+            One structure per molecule.
 
-        return to_ase(self)
+        Raises:
+            FieldError: velocities of an atom whose mass is unknown.
+        """
+        return [conversions.atoms_of(_parts_of(molecule)) for molecule in self]
 
     @classmethod
-    def from_ase(cls, atoms: Sequence[Any]) -> MoleculeBatch:
-        """A batch of ``ase.Atoms``, in float64.
+    def from_ase(cls, atoms: Sequence[ase.Atoms]) -> MoleculeBatch:
+        """Builds a batch from ``ase.Atoms``, in float64.
 
         Numbers, strings and arrays of numbers in ``info`` become molecule properties, numeric
-        ``arrays`` atom properties; of a calculator only the results it holds are taken, those
-        without a label of their own as properties (``free_energy``, ``magmoms``, ...). A zero cell
-        means that there is none. Stress keeps the sign of ASE and becomes 3 x 3; velocities are
-        momenta over masses, in ASE's unit Å / (Å sqrt(u / eV)). There is no place
-        for strings per atom, nested ``info`` and constraints.
-        """
-        from atompack_torch.batch.conversions import from_ase
+        ``arrays`` atom properties. Of a calculator, only results that it already holds are taken;
+        those without a label of their own become properties (``free_energy``, ``magmoms``, ...).
+        A zero cell counts as absent. Stress keeps the sign of ASE and becomes 3 x 3; velocities
+        are momenta over masses, in ASE's unit Å / (Å sqrt(u / eV)). Strings per atom, nested
+        ``info`` and constraints are left out.
 
-        return from_ase(atoms)
+        Args:
+            atoms: at least one structure.
+
+        Returns:
+            The batch.
+
+        Raises:
+            ValueError: there are no structures.
+            FieldError: values of a property cannot share a batch.
+        """
+        return _join([_molecule_of(conversions.parts_of(structure)) for structure in atoms])
 
     @classmethod
     def from_molecules(cls, molecules: Sequence[Molecule]) -> MoleculeBatch:
-        """Joins molecules; a field that only some have is masked for the others."""
-        from atompack_torch.batch.joining import join
+        """Joins molecules; fields that only some of them have are masked for the others.
 
-        return join(molecules)
+        Args:
+            molecules: at least one; batches are allowed too.
+
+        Returns:
+            A new batch.
+
+        Raises:
+            TypeError: an item is neither a molecule nor a batch.
+            ValueError: there are no molecules.
+            FieldError: the types of a field cannot share a batch.
+            CorruptFileError: a molecule holds a damaged value.
+        """
+        return _join(molecules)
 
     def __repr__(self) -> str:
         def describe(value: Value) -> str:
@@ -373,23 +305,91 @@ class MoleculeBatch(FieldMapping):
         return "MoleculeBatch(" + head + "\n" + "\n".join(lines[:30]) + "\n)"
 
 
-_set_fields, _set_infos, _set_masks, _set_mask_rows, _set_arena = (
-    getattr(MoleculeBatch, slot).__set__
-    for slot in ("_fields", "_infos", "_masks", "_mask_rows", "_arena")
-)
+def collate(items: MoleculeBatch | Sequence[Molecule | MoleculeBatch]) -> MoleculeBatch:
+    """Joins molecules and batches; returns a batch, or the only batch of a list, unchanged.
+
+    Fields that only some items have are masked for the others. ``DataLoader`` needs no
+    ``collate_fn``: torch's default collate function knows these classes.
+
+    Args:
+        items: a batch, or a sequence of molecules and batches.
+
+    Returns:
+        The batch.
+
+    Raises:
+        TypeError: an item is something else.
+        ValueError: there are no items.
+        FieldError: the types of a field cannot share a batch.
+        CorruptFileError: a molecule holds a damaged value.
+    """
+    if isinstance(items, MoleculeBatch):
+        return items
+    items = list(items)
+    if len(items) == 1 and isinstance(items[0], MoleculeBatch):
+        return items[0]
+    return _join(items)
 
 
-def _restore(
+def _join(items: Sequence[Molecule | MoleculeBatch]) -> MoleculeBatch:
+    parts = [_undamaged_batch(item) if isinstance(item, Molecule) else item for item in items]
+    for part in parts:
+        if not isinstance(part, MoleculeBatch):
+            raise TypeError(f"expected Molecule or MoleculeBatch, got {type(part).__name__}")
+    if not parts:
+        raise ValueError("expected at least one molecule or batch, got none")
+    return MoleculeBatch(*joining.join(parts))
+
+
+def _undamaged_batch(molecule: Molecule) -> MoleculeBatch:
+    for fault in molecule._faults.values():
+        raise CorruptFileError(fault)
+    return batch_of_one(molecule)
+
+
+def batch_of_one(molecule: Molecule) -> MoleculeBatch:
+    """Copies the present, undamaged fields of a molecule into a batch of its own."""
+    # A copy, so that keeping or sending it does not keep or send the whole batch.
+    return MoleculeBatch(*contents_of(molecule)).clone()
+
+
+def _parts_of(molecule: Molecule) -> conversions.Parts:
+    names = [n for n in molecule.keys() if n not in STRUCTURE and n not in DERIVED]
+    values = {molecule._batch._infos[name]: molecule[name] for name in names}
+    return conversions.to_parts(molecule.positions, molecule.atomic_numbers, values)
+
+
+def _molecule_of(parts: conversions.Parts) -> Molecule:
+    return Molecule(
+        parts.positions,
+        parts.atomic_numbers,
+        properties=parts.properties,
+        atom_properties=parts.atom_properties,
+        **parts.labels,
+    )
+
+
+def restore_batch(
     structure: Structure,
     rows: tuple[int, ...],
     arena: Tensor | None,
     places: list[Place | None],
     outside: list[Tensor],
 ) -> MoleculeBatch:
+    """Rebuilds a pickled batch: the counterpart of ``MoleculeBatch.__reduce__``."""
     views = view_arena(arena, [place for place in places if place]) if arena is not None else []
     inside, rest = iter(views), iter(outside)
     tensors = [next(inside) if place else next(rest) for place in places]
-    return MoleculeBatch._put_together(structure, tensors, rows, arena)
+    return MoleculeBatch._assemble(structure, tensors, rows, arena)
 
 
-collation.register(MoleculeBatch)
+_restore = restore_batch  # its name in pickles of earlier versions
+
+
+def _collate(items: Sequence[Any], *, collate_fn_map: object = None) -> MoleculeBatch:
+    return collate(items)
+
+
+# At import, for worker processes that import nothing but the names in their pickles.
+default_collate_fn_map[Molecule] = _collate
+default_collate_fn_map[MoleculeBatch] = _collate

@@ -1,4 +1,4 @@
-"""Batches as plain dicts in the words and conventions of other libraries."""
+"""Batches as plain dicts in the names and conventions of other libraries."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from atompack_torch.batch.molecule_batch import MoleculeBatch
+from atompack_torch.batch.collated_fields import CollatedFields
 from atompack_torch.batch.storage import Value
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import ATOM_PROPERTY, MOLECULE_PROPERTY, PREFIXES
 
-# Our name -> theirs, where they differ.
+# Field -> name in the other library, where they differ.
 PRESETS: dict[str, dict[str, str]] = {
-    # torch-geometric's own data sets and models
+    # data sets and models of torch-geometric
     "pyg": {"positions": "pos", "atomic_numbers": "z"},
     # fairchem.core.datasets.atomic_data.AtomicData
     "fairchem": {"positions": "pos", "n_atoms": "natoms", "edge_shift": "cell_offsets"},
@@ -22,7 +22,7 @@ PRESETS: dict[str, dict[str, str]] = {
     "nvalchemi": {"n_atoms": "num_nodes_per_graph", "edge_shift": "neighbor_list_shifts"},
 }
 
-# Integers that fairchem requires -> the scope of the custom property that they are taken from.
+# Integers that fairchem requires -> scope of the custom property that holds them.
 _FAIRCHEM_INTEGERS = {
     "charge": MOLECULE_PROPERTY,
     "spin": MOLECULE_PROPERTY,
@@ -32,34 +32,34 @@ _FAIRCHEM_INTEGERS = {
 _NVALCHEMI_COLUMNS = ("energy", "charge", "spin")
 
 
-def to_dict(batch: MoleculeBatch, preset: str | None) -> dict[str, Value]:
-    """See ``MoleculeBatch.to_dict``."""
+def to_dict(batch: CollatedFields, preset: str | None) -> dict[str, Value]:
+    """Implements ``MoleculeBatch.to_dict``."""
     if preset is not None and preset not in PRESETS:
         raise ValueError(f"preset: expected one of {', '.join(PRESETS)} or None, got {preset!r}")
     if preset == "fairchem":
-        return _fairchem(batch)
+        return _to_fairchem(batch)
     if preset == "nvalchemi":
-        return _nvalchemi(batch)
-    return _renamed(batch, PRESETS[preset] if preset else {})
+        return _to_nvalchemi(batch)
+    return _rename(batch, PRESETS[preset] if preset else {})
 
 
-def _renamed(batch: MoleculeBatch, names: dict[str, str]) -> dict[str, Value]:
+def _rename(batch: CollatedFields, names: dict[str, str]) -> dict[str, Value]:
     return {names.get(name, name): value for name, value in batch.items()}
 
 
-def _fairchem(batch: MoleculeBatch) -> dict[str, Value]:
-    """The fields that ``AtomicData.from_dict`` takes, and the others beside them."""
-    made = _renamed(batch, PRESETS["fairchem"])
-    dtype = _single_or_double(batch.positions.dtype)
+def _to_fairchem(batch: CollatedFields) -> dict[str, Value]:
+    """Returns the fields that ``AtomicData.from_dict`` takes, and all others."""
+    made = _rename(batch, PRESETS["fairchem"])
+    dtype = _supported_dtype(batch.positions.dtype)
     n_molecules, device = len(batch), batch.ptr.device
     made["pos"] = batch.positions.to(dtype)
     made.setdefault("cell", torch.zeros((n_molecules, 3, 3), dtype=dtype, device=device))
     made.setdefault("pbc", torch.zeros((n_molecules, 3), dtype=torch.bool, device=device))
     if "edge_index" in batch:
-        # Their vectors are pos[row 0] - pos[row 1] + offsets cell, ours r_j - r_i + S cell.
+        # fairchem: pos[row 0] - pos[row 1] + offsets cell; here: r_j - r_i + S cell.
         made["edge_index"] = batch.edge_index.flip(0)
         made["nedges"] = batch._first_rows("edge_index").diff()
-    else:  # they make the graph themselves
+    else:  # fairchem builds the graph itself
         made["edge_index"] = torch.zeros((2, 0), dtype=torch.int64, device=device)
         made["nedges"] = torch.zeros(n_molecules, dtype=torch.int64, device=device)
         made["cell_offsets"] = torch.zeros((0, 3), dtype=dtype, device=device)
@@ -68,21 +68,21 @@ def _fairchem(batch: MoleculeBatch) -> dict[str, Value]:
         if isinstance(value, Tensor):
             made[name] = value.to(dtype)
     for name, scope in _FAIRCHEM_INTEGERS.items():
-        taken = _taken(batch, made, name, scope)
+        taken = _take_property(batch, made, name, scope)
         rows = n_molecules if scope == MOLECULE_PROPERTY else len(batch.positions)
         none = torch.zeros(rows, dtype=torch.int64, device=device)
-        made[name] = none if taken is None else _whole_numbers(name, taken, rows)
-    sid = _taken(batch, made, "sid", MOLECULE_PROPERTY)
-    made["sid"] = _strings(batch.index.tolist() if sid is None else sid)
-    task = _taken(batch, made, "dataset", MOLECULE_PROPERTY)
+        made[name] = none if taken is None else _to_integers(name, taken, rows)
+    sid = _take_property(batch, made, "sid", MOLECULE_PROPERTY)
+    made["sid"] = _to_strings(batch.index.tolist() if sid is None else sid)
+    task = _take_property(batch, made, "dataset", MOLECULE_PROPERTY)
     if task is not None:
-        made["dataset"] = _strings(task)
+        made["dataset"] = _to_strings(task)
     return made
 
 
-def _nvalchemi(batch: MoleculeBatch) -> dict[str, Value]:
-    """The fields of ``nvalchemi.data.AtomicData``, with a column for each number of a molecule."""
-    made = _renamed(batch, PRESETS["nvalchemi"])
+def _to_nvalchemi(batch: CollatedFields) -> dict[str, Value]:
+    """Returns the fields of ``nvalchemi.data.AtomicData``; numbers of molecules are (B, 1)."""
+    made = _rename(batch, PRESETS["nvalchemi"])
     if "edge_index" in batch:
         made["neighbor_list"] = made.pop("edge_index").t().contiguous()  # type: ignore[union-attr]
     for name in _NVALCHEMI_COLUMNS:
@@ -90,26 +90,28 @@ def _nvalchemi(batch: MoleculeBatch) -> dict[str, Value]:
         if not isinstance(value, Tensor) or batch.level(name) != "molecule" or value.dim() != 1:
             continue
         if not value.is_floating_point():
-            value = value.to(_single_or_double(batch.positions.dtype))
+            value = value.to(_supported_dtype(batch.positions.dtype))
         made[name] = value.unsqueeze(1)
     return made
 
 
-def _single_or_double(dtype: torch.dtype) -> torch.dtype:
-    """The only ones that ``AtomicData`` takes."""
+def _supported_dtype(dtype: torch.dtype) -> torch.dtype:
+    """Returns the dtype that ``AtomicData`` supports: float64, or float32 for all others."""
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
-def _taken(batch: MoleculeBatch, made: dict[str, Value], name: str, scope: int) -> Value | None:
-    """The custom property of this name and scope; one of the other scope gets that in front."""
+def _take_property(
+    batch: CollatedFields, made: dict[str, Value], name: str, scope: int
+) -> Value | None:
+    """Returns the custom property of this name and scope; renames one of the other scope."""
     listed = batch._find(PREFIXES[scope] + name)
     other = batch._find(name)
     if other is not None and other != listed and name in made:
         made[PREFIXES[batch._infos[other].scope] + name] = made.pop(name)
-    return None if listed is None else batch[listed]
+    return None if listed is None else batch._fields[listed]
 
 
-def _whole_numbers(name: str, value: Value, rows: int) -> Tensor:
+def _to_integers(name: str, value: Value, rows: int) -> Tensor:
     if not isinstance(value, Tensor) or tuple(value.shape) != (rows,):
         got = tuple(value.shape) if isinstance(value, Tensor) else "a list"
         raise FieldError(f"fairchem: expected ({rows},) integers, got {got} (field {name!r})")
@@ -120,6 +122,6 @@ def _whole_numbers(name: str, value: Value, rows: int) -> Tensor:
     return value.long()
 
 
-def _strings(values: Any) -> list[Any]:
+def _to_strings(values: Any) -> list[Any]:
     entries = values.tolist() if isinstance(values, Tensor) else values
     return ["" if entry is None else str(entry) for entry in entries]

@@ -1,4 +1,4 @@
-"""``MoleculeBatch`` as a node of torch's pytrees, whose leaves go by the names of their fields."""
+"""Registers ``MoleculeBatch`` as a pytree node of torch, with field names as keys."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Context = tuple[Structure, tuple[int, ...]]
 
 
 class EntryKey(pytree.MappingKey[tuple[str, int], Any]):
-    """The key of one molecule's tensor in a field that is a list: (name, number in the batch).
+    """Key of one molecule's tensor in a field that is a list: (name, number in the batch).
 
-    A ``MappingKey`` because torch.export knows no others than those of torch.
+    It derives from ``MappingKey`` because torch.export only supports torch's own key classes.
     """
 
     __slots__ = ()
@@ -28,13 +28,13 @@ class EntryKey(pytree.MappingKey[tuple[str, int], Any]):
         return f"[{name!r}][{entry}]"
 
     def get(self, mapping: Any) -> Any:
-        """The tensor in a batch."""
+        """Returns the tensor in a batch."""
         name, entry = self.key
         return mapping[name][entry]
 
 
 def _flatten(batch: MoleculeBatch) -> tuple[list[Tensor], Context]:
-    structure, tensors = batch._take_apart()
+    structure, tensors = batch._disassemble()
     return tensors, (structure, tuple(batch._mask_rows.values()))
 
 
@@ -53,11 +53,11 @@ def _flatten_with_keys(batch: MoleculeBatch) -> tuple[list[tuple[Any, Tensor]], 
 
 def _unflatten(leaves: Iterable[Any], context: Context) -> MoleculeBatch:
     structure, rows = context
-    return MoleculeBatch._put_together(structure, list(leaves), rows, None)
+    return MoleculeBatch._assemble(structure, list(leaves), rows, None)
 
 
 def _to_plain(context: Context) -> dict[str, Any]:
-    """The context in values that JSON has; a tensor's place is an empty list."""
+    """Converts a context to JSON values; the position of a tensor is an empty list."""
     structure, rows = context
     values = [
         [] if value is ... else [[] if entry is ... else [entry] for entry in value] or None

@@ -1,7 +1,7 @@
-"""A batch taken apart into plain structure and tensors, and put together again.
+"""Splits a batch into its structure and its tensors, and assembles it again.
 
-Everything that goes over all tensors of a batch (pickling, moving, cloning, pytrees) is made of
-these two steps, so that the arena travels as one piece.
+Pickling, moving, cloning and pytrees all use these two steps, so that the arena is transferred as
+one block.
 """
 
 from __future__ import annotations
@@ -16,24 +16,25 @@ from torch import Tensor
 from atompack_torch._core import view_arena
 from atompack_torch.fields import FieldInfo
 
-# A tensor, or a list with one entry a molecule: tensors of differing shape, strings, None.
+# A tensor, or a list with one entry per molecule: tensors of differing shape, strings, None.
 Value = Tensor | list[Any]
 
+# A view of an arena: dtype, offset in bytes, shape.
 Place = tuple[torch.dtype, int, tuple[int, ...]]
 
 
 class Structure(NamedTuple):
-    """All of a batch but its tensors, whose places are marked by ``...``; compares by value."""
+    """A batch without its tensors, which are marked by ``...``; compares by value."""
 
     infos: tuple[tuple[str, FieldInfo], ...]
     values: tuple[EllipsisType | tuple[Any, ...], ...]
     mask_rows: tuple[str, ...]
 
 
-def take_apart(
+def disassemble(
     fields: dict[str, Value], infos: dict[str, FieldInfo], mask_rows: dict[str, int]
 ) -> tuple[Structure, list[Tensor]]:
-    """Structure and tensors of the fields, in order; masks are the caller's."""
+    """Returns the structure and the tensors of fields, in order, without the masks."""
     tensors: list[Tensor] = []
     values: list[EllipsisType | tuple[Any, ...]] = []
     for value in fields.values():
@@ -46,8 +47,8 @@ def take_apart(
     return Structure(tuple(infos.items()), tuple(values), tuple(mask_rows)), tensors
 
 
-def put_together(structure: Structure, tensors: Iterable[Tensor]) -> dict[str, Value]:
-    """The fields again, with other tensors in the same places."""
+def assemble(structure: Structure, tensors: Iterable[Tensor]) -> dict[str, Value]:
+    """Rebuilds fields from a structure, with other tensors in the same positions."""
     rest = iter(tensors)
     fields: dict[str, Value] = {}
     for (name, _), value in zip(structure.infos, structure.values, strict=True):
@@ -59,7 +60,7 @@ def put_together(structure: Structure, tensors: Iterable[Tensor]) -> dict[str, V
 
 
 def place_of(tensor: Tensor, arena: Tensor | None) -> Place | None:
-    """Where in the arena a tensor lies, or None for one that stands by itself."""
+    """Returns the place of a tensor in an arena, or None if it is not a view of it."""
     if arena is None or tensor.requires_grad or not tensor.is_contiguous():
         return None
     if tensor.untyped_storage()._cdata != arena.untyped_storage()._cdata:
@@ -70,7 +71,7 @@ def place_of(tensor: Tensor, arena: Tensor | None) -> Place | None:
 def move(
     tensors: list[Tensor], arena: Tensor | None, step: Callable[[Tensor], Tensor]
 ) -> tuple[list[Tensor], Tensor | None]:
-    """Takes ``step`` (a copy, a transfer) once for the arena and once for each tensor outside."""
+    """Applies ``step`` (a copy, a transfer) to the arena, and to each tensor outside it."""
     places = [place_of(tensor, arena) for tensor in tensors]
     if arena is None or not any(places):
         return [step(tensor) for tensor in tensors], None

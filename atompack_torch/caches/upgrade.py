@@ -10,7 +10,8 @@ import torch
 
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.caches.building import build_cache
-from atompack_torch.datasets.torch_cache import TorchCache, TorchCacheDataset, descriptor_in
+from atompack_torch.datasets._cache_file import descriptor_in
+from atompack_torch.datasets.torch_cache import TorchCache, TorchCacheDataset
 from atompack_torch.descriptors.chebyshev import ChebyshevDescriptor
 from atompack_torch.errors import CorruptFileError, FieldError, UnsupportedFormatError
 from atompack_torch.fields import DERIVATIVES

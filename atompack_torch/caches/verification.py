@@ -155,7 +155,7 @@ def verify_cache(
     checked_integer("max_faults", max_faults, 0)
     result = CacheVerification(os.fspath(path))
     try:
-        cache = TorchCache(path)._by_reading()
+        cache = TorchCache(path)._without_mapping()
         again = _recomputation(cache, tolerance, result) if recompute else None
         examiner = _Examiner(cache, again)
     except AtompackError as error:

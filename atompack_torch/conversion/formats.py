@@ -13,7 +13,6 @@ from typing import Any
 
 from atompack_torch import formats
 from atompack_torch._native import check_regular_file
-from atompack_torch.batch.joining import join
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.conversion.converter import (
     Source,
@@ -141,7 +140,7 @@ def _blocks(path: str, dataset: Any, report: Report) -> Iterator[Columns]:
 
 def _molecules(path: str, dataset: Any, first: int, last: int) -> MoleculeBatch:
     try:
-        return join([dataset[i] for i in range(first, last)])
+        return MoleculeBatch.from_molecules([dataset[i] for i in range(first, last)])
     except TypeError as error:  # something else than molecules
         raise FieldError(f"{path}: {error} (items {first} to {last - 1})") from None
 

@@ -1,4 +1,4 @@
-"""What the data sets of molecules share: a native batcher, and batches made with it."""
+"""Base of the data sets of molecules: a native batcher, and batches made with it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from torch.utils.data import get_worker_info
 from atompack_torch._core import FieldTable, MoleculeBatcher
 from atompack_torch._native import ForceSubsetSource, MoleculeSource
 from atompack_torch.batch.indices import Indices, is_batch
-from atompack_torch.batch.molecule import Molecule
-from atompack_torch.batch.molecule_batch import MoleculeBatch
-from atompack_torch.datasets._batches import BatchDataset, transformed
-from atompack_torch.datasets._computed import Computing, structure_request
+from atompack_torch.batch.molecule_batch import Molecule, MoleculeBatch
+from atompack_torch.datasets._batches import BatchDataset, apply_transform
+from atompack_torch.datasets._computed import FeatureComputer, structure_request
 from atompack_torch.datasets._forces import ForceChoice
-from atompack_torch.datasets._request import Request, declared_by, specs_of
+from atompack_torch.datasets._options import check_epoch
+from atompack_torch.datasets._request import Request, declared_fields, specs_of
 from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.fields import (
     EDGE_INFO,
@@ -35,57 +35,60 @@ from atompack_torch.passes.sweeping import Report, available_threads, reporting
 
 Self = TypeVar("Self", bound="MoleculeDataset")
 
+# Attributes in pickles of earlier versions → their names now.
+_FORMER_ATTRIBUTES = {"_computing": "_computer", "_keeps": "_keeps_features"}
+
 
 class MoleculeDataset(BatchDataset[Molecule]):
-    """Molecules by number, in batches made by the native core.
+    """Base of data sets of molecules, whose batches the native core makes.
 
-    Subclasses say how to open a source and a batcher, and how many molecules there are; these are
-    opened on first use in each process and are no part of a pickle.
+    Subclasses open a source and know the number of molecules. Sources and batchers are opened on
+    first use in each process, and are not part of pickles.
     """
 
-    _path: Any = None  # as it was given
+    _path: Any = None  # as given
     _request: Request
     _native: MoleculeBatcher | None = None
-    _table: FieldTable | None = None  # kept alive for the names that are noted on it
-    _computing: Computing | None = None
-    _keeps: bool = False  # computed features of these molecules
+    _table: FieldTable | None = None  # kept alive for the names stored in it
+    _computer: FeatureComputer | None = None
+    _keeps_features: bool = False  # computed features stay in memory
     _forces: ForceChoice | None = None
     _epoch: int = 0
-    _structures: MoleculeDataset | None = None  # what is computed from
+    _structures: MoleculeDataset | None = None  # input of the computed features
 
     def _open_source(self) -> MoleculeSource:
-        """Opens the molecules of the whole data set."""
+        """Opens a source of all molecules of the whole data set."""
         raise NotImplementedError
 
     def _batcher_over(self, source: MoleculeSource) -> MoleculeBatcher:
-        """A batcher that makes what this data set was asked for, of any molecules."""
+        """Builds a batcher with the options of this data set over any source."""
         return self._request.batcher(source, self._path)
 
     def _identity(self) -> Any:
-        """What these molecules are, for work that goes on later: plain data."""
+        """Returns plain data that identifies the molecules, for work that is resumed later."""
         raise NotImplementedError
 
     def _options(self) -> dict[str, Any]:
-        """All that was asked for, by the names of the options."""
+        """Returns all options by name."""
         return self._request._asdict()
 
     def _atom_counts(self) -> Tensor:
-        """(number of molecules in the whole data set,) int64."""
+        """Returns atoms per molecule: (number of molecules in the whole data set,) int64."""
         raise NotImplementedError
 
     def _force_entries(self) -> Tensor:
-        """Numbers in the whole data set of the molecules with forces, in order."""
+        """Returns the numbers, in the whole data set, of the molecules with forces, in order."""
         raise NotImplementedError
 
-    def _by_reading(self: Self) -> Self:
-        """A copy that reads files without mapping them, for passes over whole files.
+    def _without_mapping(self: Self) -> Self:
+        """Returns a copy that reads files without mapping them, for passes over whole files.
 
-        Where a mapping would end the process because a file is cut meanwhile, it raises.
+        If a file is truncated meanwhile, it raises an error where a mapping would cause SIGBUS.
         """
         return self
 
     def _source(self) -> MoleculeSource:
-        """The molecules of the whole data set, with the forces of those that keep them."""
+        """Opens the whole data set, with the forces of the chosen molecules."""
         source = self._open_source()
         if self._forces is None:
             return source
@@ -97,17 +100,25 @@ class MoleculeDataset(BatchDataset[Molecule]):
     def _open(self) -> MoleculeBatcher:
         return self._batcher_over(self._source())
 
-    def _declared(self) -> Iterable[FieldId]:
-        """Every field of the source, whether it was asked for or not."""
-        return declared_by(self._batcher().source)
+    def _declared_fields(self) -> Iterable[FieldId]:
+        """Lists every field of the source, requested or not."""
+        return declared_fields(self._batcher().source)
 
     def _batcher(self) -> MoleculeBatcher:
-        # Without a lock (a fork could inherit it locked): opening twice does no harm.
+        # No lock, which a fork could inherit in the locked state; opening twice is harmless.
         native = self._native
         if native is None:
             native = self._open()
             self._native, self._table = native, native.table
         return native
+
+    def close(self) -> None:
+        """Releases the mappings of files; the next read opens them again."""
+        self._native = self._table = self._structures = None
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        renamed = {_FORMER_ATTRIBUTES.get(name, name): value for name, value in state.items()}
+        self.__dict__.update(renamed)
 
     def __getstate__(self) -> dict[str, Any]:
         of_this_process = ("_native", "_table", "_structures")
@@ -115,37 +126,43 @@ class MoleculeDataset(BatchDataset[Molecule]):
 
     @property
     def n_atoms(self) -> Tensor:
-        """(len,) int64: atoms of each molecule, from the index; no record is read."""
+        """(len,) int64: atoms of each molecule, from the index, without reading records."""
         counts = self._atom_counts()
         return counts if self._selection is None else counts[self._selection]
 
     @property
     def schema(self) -> dict[str, FieldSpec]:
-        """What a batch holds: name → dtype, level and shape of one row.
+        """Fields of a batch: name → dtype, level and shape of one row.
 
-        The union over all files, and also what ``fields`` and ``exclude`` leave out. Every batch
-        has these dtypes, whichever molecules it holds: a width that differs between files is
-        float64 (or int64), and ``dtype`` casts. A key that is a number in one file and a string in
-        another has the dtype of the first, and no batch can hold both. A file without a stored
-        schema (written by release 0.2) is looked through once for it.
+        The union over all files, including fields that ``fields`` and ``exclude`` leave out. Every
+        batch has these dtypes, whichever molecules it holds: widths that differ between files
+        become float64 or int64, and ``dtype`` casts. A key that is a number in one file and a
+        string in another has the dtype of the first, and no batch can hold both. A file without a
+        stored schema (of release 0.2) is scanned once for it.
         """
         batcher = self._batcher()
         specs = specs_of(batcher.source, batcher.request)
-        return specs if self._computing is None else specs | self._computing.specs()
+        return specs if self._computer is None else specs | self._computer.specs()
 
     @overload
     def __getitem__(self, item: slice | Indices) -> MoleculeBatch: ...
     @overload
     def __getitem__(self, item: int) -> Molecule: ...
     def __getitem__(self, item: int | slice | Indices) -> Any:
-        """One molecule by number (negative too), or a batch by slice, numbers or mask.
+        """Returns one molecule, or a batch for a slice, integers or a mask.
 
-        A damaged custom value of the one molecule is reported when it is read; ``transform`` is
-        for batches and does not see it.
+        A damaged custom value of a single molecule raises an error when it is accessed;
+        ``transform`` is only applied to batches.
+
+        Args:
+            item: a number, negative ones from the end, or as for ``batch``.
+
+        Returns:
+            A ``Molecule`` or the result of ``batch``.
 
         Raises:
-            IndexError: out of range, or a mask of another length.
-            TypeError: something else than integers or a mask.
+            IndexError: an index is out of range, or a mask has another length.
+            TypeError: the indices are neither integers nor a mask.
             CorruptFileError: the record is damaged.
             FieldError: a value is missing and ``missing="error"``.
         """
@@ -154,71 +171,76 @@ class MoleculeDataset(BatchDataset[Molecule]):
         if is_batch(item):
             return self.batch(item)
         made = self._batcher().collate_one(item, self._selection)
-        batch, faults = self._assembled(made), made[4]
+        batch, faults = self._assemble(made), made[4]
         names = list(batch._mask_rows) if faults else []
         return Molecule._view(batch, 0, {names[field]: fault for field, fault in faults})
 
     def batch(self, indices: Indices) -> Any:
-        """Decodes molecules into one batch.
+        """Reads molecules into one batch.
 
         Args:
-            indices: molecule numbers, any order, repeats allowed, negative ones from the end: a
-                list, range, array or tensor of integers of any width. Or a mask: as many bools as
-                there are molecules.
+            indices: a list, range, array or tensor of integers in any order, repeats allowed,
+                negative ones from the end; or a mask of ``len(self)`` booleans.
 
         Returns:
-            A ``MoleculeBatch`` (or what ``transform`` makes of it); ``index`` holds the numbers in
-            the whole data set, also for a subset.
+            A ``MoleculeBatch``, or the result of ``transform``; ``index`` (B,) int64 holds the
+            numbers in the whole data set, also for a subset.
 
         Raises:
             IndexError: an index is out of range, or a mask has another length.
-            TypeError: something else than integers or a mask.
-            CorruptFileError: a record, or a value that was asked for, is damaged.
-            FieldError: a value is missing and ``missing="error"``; types that cannot share a batch.
+            TypeError: the indices are neither integers nor a mask.
+            CorruptFileError: a record or a requested value is damaged.
+            FieldError: a value is missing and ``missing="error"``, or types cannot share a batch.
         """
         in_worker = get_worker_info() is not None
         made = self._batcher().collate(indices, self._selection, in_worker)
-        return self._finished(self._assembled(made))
+        return self._apply_transform(self._assemble(made))
 
-    def _assembled(self, made: Made) -> MoleculeBatch:
-        return self._completed(self._wrapped(made))
+    def _assemble(self, made: Made, indices: Indices | None = None) -> MoleculeBatch:
+        return self._add_features(self._to_batch(made))
 
-    def _finished(self, batch: MoleculeBatch) -> Any:
-        return transformed(self._request.transform, batch)
+    def _apply_transform(self, batch: MoleculeBatch) -> Any:
+        return apply_transform(self._request.transform, batch)
 
-    def _wrapped(self, made: Made) -> MoleculeBatch:
+    def _to_batch(self, made: Made) -> MoleculeBatch:
         arena, table, values, masks, _ = made
         try:
             described: Described = table.described
         except AttributeError:  # the first batch of these fields
             neighbors = self._request.neighbors
             described = table.described = _describe(
-                table, self._declared(), neighbors.fields if neighbors else ()
+                table, self._declared_fields(), neighbors.fields if neighbors else ()
             )
         names, infos, rows = described
         return MoleculeBatch(dict(zip(names, values, strict=True)), infos, masks, rows, arena)
 
-    def _completed(self, batch: MoleculeBatch) -> MoleculeBatch:
-        """With what is computed for each batch; on the CPU."""
-        if self._computing is None:
+    def _add_features(self, batch: MoleculeBatch) -> MoleculeBatch:
+        """Adds the computed fields to a batch on the CPU."""
+        if self._computer is None:
             return batch
         if self._structures is None:
             whole = copy.copy(self)
             whole._request = structure_request(self._request)
-            whole._computing, whole._selection = None, None
-            whole._native = whole._batcher_over(self._source())  # forces as they were chosen here
+            whole._computer, whole._selection = None, None
+            whole._native = whole._batcher_over(self._source())  # with the same choice of forces
             whole._table = whole._native.table
             self._structures = whole
-        return self._computing.add_to(batch, self._structures.batch, self._keeps)
+        return self._computer.add_to(batch, self._structures.batch, self._keeps_features)
 
     def set_epoch(self, epoch: int) -> None:
-        """Chooses the molecules that keep their forces, with ``resample_forces``.
+        """Resamples the molecules that keep their forces, with ``resample_forces``.
 
-        For the passes that begin after it. Workers of a DataLoader see it when they start, that is
-        not if they are persistent.
+        Applies to passes that begin later. Workers of a ``DataLoader`` get it when they start, so
+        persistent workers do not.
+
+        Args:
+            epoch: number of the epoch, at least 0.
+
+        Raises:
+            TypeError: the number is not an integer.
+            ValueError: the number is negative.
         """
-        if epoch < 0:
-            raise ValueError(f"epoch: expected at least 0, got {epoch}")
+        check_epoch(epoch)
         if epoch != self._epoch:
             self._epoch = epoch
             if self._forces is not None and self._forces.resample:
@@ -226,58 +248,64 @@ class MoleculeDataset(BatchDataset[Molecule]):
 
     @property
     def cached_bytes(self) -> int:
-        """Of the computed features that are kept in memory, in this process."""
-        return 0 if self._computing is None else self._computing.kept.n_bytes
+        """Bytes of computed features that this process keeps in memory."""
+        return 0 if self._computer is None else self._computer.kept.n_bytes
 
     def statistics(
         self, progress: bool | Report = False, *, cutoff: float | None = None
     ) -> Statistics:
-        """Looks at every molecule: counts, elements, spread of labels, energies by element.
+        """Computes counts, elements, the spread of labels and energies by element in one pass.
 
-        Molecules of a subset, labels that were asked for; ``missing="drop"`` leaves molecules out
-        here as it does from batches. Sums are made in float64 in an order that does not depend on
-        the number of threads. ``dtype`` and ``transform`` have no part in it.
+        Covers the molecules of a subset and the requested labels; ``missing="drop"`` leaves out
+        molecules as in batches. Sums are float64, in an order that does not depend on the number
+        of threads. ``dtype`` and ``transform`` are ignored.
 
         Args:
-            progress: show a bar, or a function that is told how many more molecules are done.
-            cutoff: counts the neighbors within it too (in the unit of the positions, Å).
+            progress: True for a progress bar, or a function that is called with the number of
+                further molecules that are done.
+            cutoff: radius within which neighbors are counted too, in the unit of the positions
+                (Å); None: they are not counted.
+
+        Returns:
+            The statistics.
 
         Raises:
-            CorruptFileError: a record, or a value that was asked for, is damaged.
-            FieldError: a value is missing and ``missing="error"``; the neighbors of a molecule
-                cannot be found.
+            CorruptFileError: a record or a requested value is damaged.
+            FieldError: a value is missing and ``missing="error"``, or the neighbor search fails.
             ValueError: the cutoff is not finite, or below 0.001.
         """
         cutoff = None if cutoff is None else NeighborList(cutoff).as_tuple()[0]
         with reporting(progress, len(self), "statistics") as report:
-            batcher = self._by_reading()._batcher()
+            batcher = self._without_mapping()._batcher()
             selection = None if self._selection is None else self._selection.numpy()
             threads = available_threads(self._request.num_threads)
             return gather(batcher.source, batcher.request, selection, threads, report, cutoff)
 
-    def _copied(self: Self) -> Self:
+    def _copy_for_subset(self: Self) -> Self:
         part = copy.copy(self)
-        if self._forces is None:  # else they depend on the selection
+        if self._forces is None:  # otherwise they depend on the selection
             part._native, part._table = self._native, self._table
         return part
 
-    def _parted(self: Self, numbers: Sequence[Any]) -> list[Self]:
-        parts = super()._parted(numbers)
+    def _split(self: Self, numbers: Sequence[Any]) -> list[Self]:
+        parts = super()._split(numbers)
         for part in parts[1:]:
-            part._keeps = part._keeps and part._computing is not None and part._computing.keeps_all
+            part._keeps_features = (
+                part._keeps_features and part._computer is not None and part._computer.keeps_all
+            )
         return parts
 
 
-# (arena, table, values, masks, faults), as the native core hands it over
+# Result of the native core: (arena, table, values, masks, faults).
 Made = tuple[Tensor, FieldTable, list[Any], Tensor, list[tuple[int, str]]]
 
 
-# Names, infos and mask rows of the fields in a batch
+# Names, infos and mask rows of the fields in a batch.
 Described = tuple[list[str], dict[str, FieldInfo], dict[str, int]]
 
 
 def _describe(table: FieldTable, declared: Iterable[FieldId], edges: Sequence[str]) -> Described:
-    """Names do not depend on which fields were selected: all that are declared have their say."""
+    """Names the fields of a table; names depend on all declared fields, selected or not."""
     heads = [FieldInfo(*head) for head in table.fields()]
     everything = dict.fromkeys([*declared, *(FieldId(*head[:2]) for head in heads)])
     names_of = dict(zip(everything, public_names(everything, RESERVED), strict=True))

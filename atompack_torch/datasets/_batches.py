@@ -1,9 +1,11 @@
-"""What all data sets of this package share: whole batches at once, for DataLoader and Loader."""
+"""Common base of all data sets of this package, which make whole batches at once."""
 
 from __future__ import annotations
 
 import copy
+from collections import deque
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import torch
@@ -13,137 +15,210 @@ from torch.utils.data import Dataset
 from atompack_torch._core import Batcher, Prefetcher, resolve_indices
 from atompack_torch.batch.indices import Indices
 from atompack_torch.datasets._collated import as_items
+from atompack_torch.fields import FieldSpec
 
 Item = TypeVar("Item", covariant=True)
 Self = TypeVar("Self", bound="BatchDataset[Any]")
 
+_ROUNDING = 1e-6  # of fractions that should add up to 1
 
-class Ahead(Protocol):
-    """Batches that native threads make ahead of their use; they come in the order of asking."""
+
+class BatchPrefetcher(Protocol):
+    """Batches that native threads make ahead of their use, in the order of the requests."""
 
     def ask(self, indices: Indices) -> None:
-        """Never waits."""
+        """Requests a batch, without waiting for it."""
 
     def take(self) -> Any:
-        """The oldest; raises what stopped it from being made."""
+        """Returns the oldest batch, or raises the error that stopped it."""
 
     def __len__(self) -> int:
-        """How many were asked for and not taken."""
+        """Number of batches that were requested and not taken."""
 
 
 class BatchDataset(Dataset[Item]):
-    """A data set that makes whole batches at once."""
+    """Base of all data sets: a map-style data set that makes whole batches at once."""
 
-    _item: ClassVar[str] = "molecule"  # what errors call one
-    _molecules: Callable[..., Any] | None = None  # makes the batches of molecules in examples
-    _selection: Tensor | None = None  # of a subset: numbers in the whole data set
+    _item: ClassVar[str] = "molecule"  # name of an item in errors
+    _molecules: Callable[..., Any] | None = None  # makes batches of the molecules in examples
+    _selection: Tensor | None = None  # items of a subset, as numbers in the whole data set
+
+    @property
+    def path(self) -> Path | str | tuple[Path | str, ...]:
+        """Path as given: a ``Path``, a URL as a string, or a tuple of them for several files."""
+        raise NotImplementedError
+
+    @property
+    def schema(self) -> dict[str, FieldSpec]:
+        """Fields of a batch: name → dtype, level and shape of one row."""
+        raise NotImplementedError
 
     def batch(self, indices: Indices) -> Any:
-        """One batch of these items, any order, repeats allowed; a mask chooses some in order."""
+        """Collates items into one batch; see the classes of data sets."""
         raise NotImplementedError
 
-    def _size(self) -> int:
-        """Number of items in the whole data set."""
+    def refresh(self) -> bool:
+        """Switches to the current state of the files; returns True if they have changed."""
         raise NotImplementedError
+
+    def close(self) -> None:
+        """Releases files and memory; the next read opens them again."""
+        raise NotImplementedError
+
+    def __enter__(self: Self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _size(self) -> int:
+        """Returns the number of items in the whole data set."""
+        raise NotImplementedError
+
+    def _block_sizes(self) -> Tensor:
+        """Returns the number of items in each block of the whole data set, int64."""
+        raise NotImplementedError
+
+    @property
+    def block_sizes(self) -> Tensor:
+        """(number of blocks,) int64: consecutive items that are stored in one block.
+
+        For ``BlockShuffleSampler``. A block is what is read or decoded as a whole, or a file. In a
+        subset, consecutive items from the same block count as one block.
+        """
+        whole = self._block_sizes()
+        if self._selection is None:
+            return whole
+        blocks = torch.searchsorted(torch.cumsum(whole, 0), self._selection, right=True)
+        sizes: Tensor = torch.unique_consecutive(blocks, return_counts=True)[1]
+        return sizes
 
     def __len__(self) -> int:
         return self._size() if self._selection is None else len(self._selection)
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
-        """A whole batch at once, for DataLoader: a list of one, collated already.
-
-        ``collate_identity`` tells what that means to collate functions.
-        """
+        """Returns a list of one collated batch, for ``DataLoader``; see ``collate_identity``."""
         return as_items(self.batch(indices))
 
-    def _ahead(self, num_threads: int, pinned: bool) -> Ahead:
-        """Batches on native threads, before what `_finished` does to them.
+    def _prefetch(self, num_threads: int, pinned: bool) -> BatchPrefetcher:
+        """Starts threads that make batches, to which ``_apply_transform`` is still to be applied.
 
         Args:
-            num_threads: that make a batch each.
-            pinned: in page-locked memory.
+            num_threads: number of threads; each makes one batch at a time.
+            pinned: make batches in page-locked memory.
         """
-        return BatchesAhead(self, num_threads, pinned)
+        return NativePrefetcher(self, num_threads, pinned)
 
     def _batcher(self) -> Batcher[Any]:
-        """The native batcher of the whole data set, opened on first use in each process."""
+        """Returns the native batcher of the whole data set, opened on first use in a process."""
         raise NotImplementedError
 
-    def _assembled(self, made: Any) -> Any:
-        """The batch of what the native batcher hands over."""
+    def _assemble(self, made: Any, indices: Indices) -> Any:
+        """Builds the batch of these indices from the result of the native batcher."""
         raise NotImplementedError
 
-    def _finished(self, batch: Any) -> Any:
-        """The last step, on a batch that is where it should be: what the user asked for."""
+    def _apply_transform(self, batch: Any) -> Any:
+        """Applies the user's ``transform`` to a batch that is on its target device."""
         return batch
 
-    def _copied(self: Self) -> Self:
-        """The same data set, for another selection."""
+    def _copy_for_subset(self: Self) -> Self:
+        """Copies the data set, to give the copy another selection."""
         return copy.copy(self)
 
     def subset(self: Self, indices: Indices) -> Self:
-        """The same data set, seen through these indices; nothing is read or copied.
+        """Returns the selected items as a data set; no data is read or copied.
 
         Args:
-            indices: as ``batch`` takes them: integers in any order, repeats allowed, negative ones
-                from the end; or a mask of ``len(self)`` bools.
+            indices: integers in any order, repeats allowed, negative ones from the end; or a mask
+                of ``len(self)`` booleans.
 
         Returns:
-            The subset; indices of it count its own items.
+            The subset; its items are numbered from 0.
 
         Raises:
             IndexError: an index is out of range, or a mask has another length.
-            TypeError: something else than integers or a mask.
+            TypeError: the indices are neither integers nor a mask.
         """
         numbers = resolve_indices(indices, self._size(), self._selection, self._item)
-        part = self._copied()
+        part = self._copy_for_subset()
         part._selection = numbers
         return part
 
     def split(self: Self, fractions: Sequence[float], seed: int) -> list[Self]:
-        """Random parts of these fractions, the same for the same seed.
+        """Splits the data set at random.
+
+        Args:
+            fractions: sizes of the parts, which add up to 1.
+            seed: the same seed gives the same parts.
+
+        Returns:
+            One subset per fraction; together they have every item exactly once.
 
         Raises:
-            ValueError: the fractions are negative or do not add up to 1.
+            ValueError: a fraction is negative, or they do not add up to 1.
         """
-        if min(fractions, default=0) < 0 or abs(sum(fractions) - 1) > 1e-6:
+        if min(fractions, default=0) < 0 or abs(sum(fractions) - 1) > _ROUNDING:
             raise ValueError(f"fractions: expected positive numbers that add up to 1: {fractions}")
         order = torch.randperm(len(self), generator=torch.Generator().manual_seed(seed))
         sizes = [int(len(self) * fraction) for fraction in fractions]
         for i in range(len(self) - sum(sizes)):
             sizes[i % len(sizes)] += 1
-        return self._parted(list(torch.split(order, sizes)))
+        return self._split(list(torch.split(order, sizes)))
 
-    def _parted(self: Self, numbers: Sequence[Tensor]) -> list[Self]:
-        """Subsets; the first is for training."""
+    def _split(self: Self, numbers: Sequence[Tensor]) -> list[Self]:
+        """Returns subsets, of which the first is for training."""
         return [self.subset(part) for part in numbers]
 
+    def _check_selection(self, n_items: int) -> None:
+        """Raises an error if a subset would have items beyond the end after a refresh."""
+        if self._selection is None or not len(self._selection):
+            return
+        needed = int(self._selection.max()) + 1
+        if needed > n_items:
+            raise IndexError(
+                f"subset: expected at least {needed} {self._item}s, got {n_items} after refresh"
+            )
 
-class BatchesAhead:
-    """Batches that native threads make ahead of their use."""
+
+class NativePrefetcher:
+    """A ``BatchPrefetcher`` of native threads."""
 
     def __init__(self, dataset: BatchDataset[Any], num_threads: int, pinned: bool) -> None:
-        self._assembled, self._selection = dataset._assembled, dataset._selection
-        self._molecules = dataset._molecules
+        self._dataset = dataset
         self._native = Prefetcher(dataset._batcher(), num_threads, pinned)
+        self._asked: deque[Indices] = deque()
 
     def ask(self, indices: Indices) -> None:
-        """Never waits."""
-        self._native.ask(indices, self._selection)
+        """Requests a batch, without waiting for it."""
+        self._native.ask(indices, self._dataset._selection)
+        self._asked.append(indices)
 
     def take(self) -> Any:
-        """The oldest."""
-        return self._assembled(self._native.take(self._molecules))
+        """Returns the oldest batch."""
+        indices = self._asked[0]
+        try:
+            made = self._native.take(self._dataset._molecules)
+        finally:
+            if len(self._asked) > len(self._native):  # Ctrl-C leaves the batch there
+                self._asked.popleft()
+        return self._dataset._assemble(made, indices)
 
     def __len__(self) -> int:
         return len(self._native)
 
 
-def transformed(transform: Callable[[Any], Any] | None, batch: Any) -> Any:
-    """A batch as ``transform`` returns it.
+def apply_transform(transform: Callable[[Any], Any] | None, batch: Any) -> Any:
+    """Returns the result of ``transform``, or the batch itself without one.
+
+    Args:
+        transform: the user's function or None.
+        batch: its argument.
+
+    Returns:
+        The result.
 
     Raises:
-        TypeError: it returns None.
+        TypeError: the result is None.
     """
     if transform is None:
         return batch

@@ -1,4 +1,4 @@
-"""Finished batches on their way through collate functions, ours and others'."""
+"""Wrappers that carry collated batches through collate functions unchanged."""
 
 from __future__ import annotations
 
@@ -12,33 +12,34 @@ from atompack_torch.batch.molecule_batch import MoleculeBatch
 
 
 def collate_identity(items: Any) -> Any:
-    """The finished batch that a ``DataLoader`` got from a data set of this package.
+    """Returns the collated batch that a ``DataLoader`` got from a data set of this package.
 
         loader = DataLoader(AtpDataset("data.atp", transform=...), batch_size=64,
                             collate_fn=apt.collate_identity)
 
-    torch's ``DataLoader`` needs no ``collate_fn``: its default knows these batches. This one is for
-    loaders that want one to be named, and a first step for collate functions of your own.
+    torch's ``DataLoader`` needs no ``collate_fn``: its default supports these batches. Use this one
+    where a loader requires a ``collate_fn``, or as the first step of your own.
 
     A data set of this package makes whole batches: its ``__getitems__`` returns a list of one item,
-    the finished batch, which a collate function has only to hand on. The item is
+    the collated batch, which a collate function only has to return. The item is
 
-    - the batch itself if that is a ``MoleculeBatch`` or a dict (any mapping), whether ``transform``
-      made it or not: what takes a list of one dict (NequIP's ``batched_from_list``) takes it;
-    - else a named tuple of one entry, ``value``. Collate functions of named tuples (those of
-      torch, of PyG's ``DataLoader``, of MACE's) give back the value itself, unchanged.
+    - the batch itself if it is a ``MoleculeBatch`` or a dict (any mapping), also as a result of
+      ``transform``, so that functions that take a list of one dict (NequIP's
+      ``batched_from_list``) accept it;
+    - otherwise a named tuple with the single entry ``value``. Collate functions for named tuples
+      (of torch, and of the loaders of PyG and MACE) return the value itself, unchanged.
 
-    The entries of a dict come back unchanged from these collate functions too.
+    These collate functions also return the entries of a dict unchanged.
 
     Args:
-        items: what a ``DataLoader`` hands to its ``collate_fn``, or a batch.
+        items: the argument of a ``collate_fn``, or a batch.
 
     Returns:
-        The batch: a ``MoleculeBatch``, a dict, or what ``transform`` returned. Anything but a list
-        is returned as it is.
+        The batch: a ``MoleculeBatch``, a dict, or the result of ``transform``. Anything but a list
+        is returned unchanged.
 
     Raises:
-        TypeError: a list of several items, which are not finished; ``collate`` joins molecules.
+        TypeError: a list of several items, which are not collated; ``collate`` joins molecules.
     """
     if not isinstance(items, list):
         return items.value if isinstance(items, CollatedValue) else items
@@ -53,13 +54,17 @@ def collate_identity(items: Any) -> Any:
     return item.value if isinstance(item, CollatedValue) else item
 
 
-def as_items(batch: Any, arena: Tensor | None = None, sent: Any = None) -> list[Any]:
-    """A list of one item: a finished batch, as collate functions get it.
+def as_items(batch: Any, arena: Tensor | None = None, payload: Any = None) -> list[Any]:
+    """Returns a list of one item that collate functions turn into the given batch.
 
     Args:
         batch: any value.
-        arena: memory that all tensors of a dict lie in, if it leaves this process.
-        sent: what torch's default makes of another value that leaves this process.
+        arena: memory that holds all tensors of a dict, if it leaves this process.
+        payload: result of torch's default collate function for any other value that leaves this
+            process.
+
+    Returns:
+        The list.
     """
     if isinstance(batch, MoleculeBatch):
         return [batch]
@@ -67,14 +72,11 @@ def as_items(batch: Any, arena: Tensor | None = None, sent: Any = None) -> list[
         return _DictItems(CollatedDict(batch, arena))
     if isinstance(batch, Mapping):
         return _DictItems(batch)
-    return [CollatedValue.of(batch, sent)]
+    return [CollatedValue.of(batch, payload)]
 
 
 class CollatedDict(dict[Any, Any]):
-    """A finished batch that is a dict.
-
-    Where ``arena`` is given, it leaves a worker as one piece (see ``_sending``).
-    """
+    """A collated batch that is a dict; with an arena, a worker sends it as one block."""
 
     __slots__ = ("arena",)
 
@@ -83,7 +85,7 @@ class CollatedDict(dict[Any, Any]):
         self.arena = arena
 
     def plain(self) -> dict[Any, Any]:
-        """A dict of the class itself, unless it is about to leave this process."""
+        """Returns a plain dict, unless the batch is about to leave this process."""
         return dict(self) if self.arena is None else self
 
     def __reduce__(self) -> Any:
@@ -91,35 +93,35 @@ class CollatedDict(dict[Any, Any]):
 
 
 class _Carrier(str):
-    """A string, which collate functions hand on, that carries a value."""
+    """A string with a value attached: collate functions return strings unchanged."""
 
     value: Any
-    sent: Any
+    payload: Any
 
 
 class CollatedValue(tuple[Any, ...]):
-    """A finished batch that is neither a MoleculeBatch nor a mapping: a tuple of one field.
+    """A collated batch of any other type, as a named tuple of one field.
 
-    Collate functions make named tuples anew from their collated fields, by a call of the class.
-    The field here is a string to them, which they leave alone, and the call gives the value.
+    Collate functions rebuild named tuples by calling their class with the collated fields. The
+    field here is a string to them, which they keep, and the call returns the value.
     """
 
     _fields = ("value",)
 
     def __new__(cls, column: Sequence[_Carrier]) -> Any:
-        """The value of a collated field, itself."""
+        """Returns the value of a collated field."""
         return column[0].value
 
     @classmethod
-    def of(cls, value: Any, sent: Any = None) -> CollatedValue:
-        """The item for a value."""
+    def of(cls, value: Any, payload: Any = None) -> CollatedValue:
+        """Wraps a value."""
         carrier = _Carrier()
-        carrier.value, carrier.sent = value, value if sent is None else sent
+        carrier.value, carrier.payload = value, value if payload is None else payload
         return tuple.__new__(cls, (carrier,))
 
     @property
     def value(self) -> Any:
-        """The finished batch."""
+        """The collated batch."""
         return self[0].value
 
     def __reduce__(self) -> Any:
@@ -127,7 +129,7 @@ class CollatedValue(tuple[Any, ...]):
 
 
 class _Entries(dict[Any, Any]):
-    """A dict that hands out its entries as items for collate functions."""
+    """A dict whose entries are wrapped for collate functions."""
 
     def __getitem__(self, key: Any) -> Any:
         return CollatedValue.of(super().__getitem__(key))
@@ -136,9 +138,9 @@ class _Entries(dict[Any, Any]):
 class _DictItems(list[Any]):
     """A list of one dict.
 
-    Collate functions look at the first item for its type, and then go through all items once a key,
-    collating the entries. What they go through then has finished entries. Who only goes through the
-    items, or only takes the first, gets the dict.
+    Collate functions look at the type of the first item, then iterate over all items once per key
+    to collate the entries: that iteration yields a dict with wrapped entries. Code that only
+    iterates, or only takes the first item, gets the dict itself.
     """
 
     def __init__(self, item: Mapping[Any, Any]) -> None:
@@ -163,7 +165,7 @@ def _collate_dict(items: Sequence[CollatedDict], *, collate_fn_map: Any = None) 
 
 
 def _collate_value(items: Sequence[CollatedValue], *, collate_fn_map: Any = None) -> Any:
-    return items[0][0].sent
+    return items[0][0].payload
 
 
 default_collate_fn_map[CollatedDict] = _collate_dict

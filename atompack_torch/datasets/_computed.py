@@ -1,4 +1,4 @@
-"""Features that a data set computes for its batches, and keeps in memory."""
+"""Features that a data set computes for its batches and may keep in memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from atompack_torch.batch.molecule_batch import MoleculeBatch
-from atompack_torch.datasets._request import FORCE_DERIVATIVES, DTypes, Request
+from atompack_torch.datasets._options import DTypes
+from atompack_torch.datasets._request import FORCE_DERIVATIVES, Request
 from atompack_torch.descriptors.chebyshev import ChebyshevDescriptor
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import ATOM_INDICES, BUILTIN, DERIVATIVES, FieldInfo, FieldSpec
@@ -18,15 +19,15 @@ from atompack_torch.options import check_choice
 
 CacheFeatures = Literal["none", "train", "all"]
 
-# What the descriptor must see, and the label that tells where derivatives are of use.
+# Input of the descriptor, and the label that decides where derivatives are needed.
 STRUCTURE_FIELDS = ("cell", "pbc", "forces")
 
-# Molecules by their numbers in the whole data set, with these fields, as stored.
+# Returns molecules with these fields, as stored, by their numbers in the whole data set.
 Structures = Callable[[Tensor], MoleculeBatch]
 
 
 class Stored(NamedTuple):
-    """What a cache file holds already, and by which descriptor."""
+    """Sections of a cache file, and their descriptor."""
 
     features: bool = False
     derivatives: bool = False
@@ -34,7 +35,7 @@ class Stored(NamedTuple):
 
 
 class Options(NamedTuple):
-    """What a user says of computed features."""
+    """Options of a data set for computed features."""
 
     descriptor: ChebyshevDescriptor | None
     cache_features: CacheFeatures
@@ -42,10 +43,10 @@ class Options(NamedTuple):
 
 
 class FeatureStore:
-    """Rows of features by molecule, up to a number of bytes; what is in stays in.
+    """Features by molecule, up to a limit in bytes; rows are never evicted.
 
-    Not part of a pickle. Threads may share it: one that finds another at work keeps nothing, so
-    that no lock is waited for, not even one that a fork has inherited.
+    Pickles do not contain the rows. Threads may share a store: a thread that finds it locked skips
+    storing, so no thread ever waits, not even for a lock that a fork inherited.
     """
 
     def __init__(self, limit: int | None) -> None:
@@ -64,21 +65,21 @@ class FeatureStore:
         try:
             self._is_full = self.limit is not None and self.n_bytes + row.nbytes > self.limit
             if not self._is_full and number not in self._rows:
-                self._rows[number] = row.clone()  # by itself: a view would keep its whole batch
+                self._rows[number] = row.clone()  # a view would keep its whole batch alive
                 self.n_bytes += row.nbytes
         finally:
             self._lock.release()
 
     def clear(self) -> None:
-        """Forgets all: other molecules go by these numbers now."""
+        """Removes all rows, because the numbers now denote other molecules."""
         self._rows, self.n_bytes, self._is_full = {}, 0, False
 
     def __reduce__(self) -> tuple[type[FeatureStore], tuple[int | None]]:
         return FeatureStore, (self.limit,)
 
 
-class Computing:
-    """What is computed for each batch, and how: features, derivatives or both."""
+class FeatureComputer:
+    """Computes features, derivatives or both for each batch."""
 
     def __init__(
         self, options: Options, features: bool, derivatives: bool, dtype: DTypes | None
@@ -91,14 +92,14 @@ class Computing:
         self._dtype = dtype
 
     def names(self) -> list[str]:
-        """The fields that come to a batch."""
+        """Returns the names of the fields that are added to a batch."""
         derivatives = [
             name for name in DERIVATIVES if self.descriptor.multi or not name.endswith("typespin")
         ]
         return ["features"] * self.features + derivatives * self.derivatives
 
     def specs(self) -> dict[str, FieldSpec]:
-        """As a data set's schema lists them."""
+        """Returns the entries of these fields in a schema."""
         descriptor = self.descriptor
         shapes = {"features": (descriptor.n_features,), "radial_dG_drij": (descriptor.n_radial, 3)}
         shapes |= {name: (descriptor.n_angular, 3) for name in DERIVATIVES if "grads" in name}
@@ -118,7 +119,7 @@ class Computing:
         return self._dtype.get(name, computed)
 
     def add_to(self, batch: MoleculeBatch, structures: Structures, keep: bool) -> MoleculeBatch:
-        """The batch with what is computed; its ``index`` tells which molecules they are."""
+        """Returns the batch with computed fields for the molecules in its ``index``."""
         made: dict[str, Tensor] = {}
         masks: dict[str, Tensor] = {}
         rows: list[Tensor | None] = [None] * len(batch)
@@ -126,7 +127,8 @@ class Computing:
             labelled = batch if "forces" in batch else structures(batch.index)
             has = labelled.mask("forces")
             found = self.descriptor.compute(structures(batch.index[has]), derivatives=True)
-            atoms = torch.nonzero(has[batch.batch]).flatten()  # of the batch, in those with forces
+            # Atoms of molecules with forces → atoms of the batch.
+            atoms = torch.nonzero(has[batch.batch]).flatten()
             for name in DERIVATIVES:
                 if name in found:
                     value = found[name]
@@ -138,12 +140,12 @@ class Computing:
             self._fill(rows, batch.index, structures, keep)
             made["features"] = torch.cat(rows)  # type: ignore[arg-type]
             masks["features"] = torch.ones(len(batch), dtype=torch.bool)
-        return _with(batch, {name: made[name] for name in self.names()}, masks)
+        return _add_fields(batch, {name: made[name] for name in self.names()}, masks)
 
     def _fill(
         self, rows: list[Tensor | None], numbers: Tensor, structures: Structures, keep: bool
     ) -> None:
-        """Puts the features of each molecule where there are none yet."""
+        """Fills in the features of the molecules that have none yet."""
         for place, number in enumerate(numbers.tolist()):
             if rows[place] is None:
                 rows[place] = self.kept.get(number)
@@ -166,8 +168,13 @@ class Computing:
         return value.to(self._dtype_of(name))
 
 
-def _with(batch: MoleculeBatch, made: dict[str, Tensor], masks: dict[str, Tensor]) -> MoleculeBatch:
-    """A batch with these fields behind its own."""
+Computing = FeatureComputer  # its name in pickles of earlier versions
+
+
+def _add_fields(
+    batch: MoleculeBatch, made: dict[str, Tensor], masks: dict[str, Tensor]
+) -> MoleculeBatch:
+    """Returns the batch with additional fields at the end."""
     infos = {name: FieldInfo(BUILTIN, name, DERIVATIVES.get(name, "atom")) for name in made}
     old = [] if batch._masks is None else list(batch._masks)
     places = {name: len(old) + place for place, name in enumerate(made)}
@@ -180,14 +187,25 @@ def _with(batch: MoleculeBatch, made: dict[str, Tensor], masks: dict[str, Tensor
     )
 
 
-def planned(request: Request, stored: Stored, options: Options) -> tuple[Request, Computing | None]:
-    """What is left to read of a request, and what is computed for it.
+def plan_features(
+    request: Request, stored: Stored, options: Options
+) -> tuple[Request, FeatureComputer | None]:
+    """Splits a request into fields that are read and fields that are computed.
 
-    Stored rows are read where they are those of the descriptor.
+    Stored rows are read if they belong to the requested descriptor.
+
+    Args:
+        request: the requested fields.
+        stored: sections of the cache, if there is one.
+        options: the user's options.
+
+    Returns:
+        The request for stored fields, and the computer of the others, if any.
 
     Raises:
-        TypeError, ValueError: of the options.
-        FieldError: features are to be kept and nothing says by which descriptor.
+        TypeError: an option has the wrong type.
+        ValueError: an option is out of range.
+        FieldError: features are to be kept, but no descriptor is known.
     """
     _check(options)
     named = request.fields or ()
@@ -204,34 +222,34 @@ def planned(request: Request, stored: Stored, options: Options) -> tuple[Request
     derivatives = wanted.derivatives and not (stored.derivatives and usable)
     if keeps and features and descriptor is None:
         raise FieldError("cache_features: expected a descriptor, got none (field 'features')")
-    if not usable:  # rows of another descriptor do not go with what is asked for
+    if not usable:  # stored rows belong to another descriptor
         others = ("features",) * stored.features + (FORCE_DERIVATIVES,) * stored.derivatives
         request = request._replace(exclude=request.exclude + others)
     if descriptor is None or not (features or derivatives):
         return request, None
-    computing = Computing(
+    computer = FeatureComputer(
         options._replace(descriptor=descriptor), features, derivatives, request.dtype
     )
-    return _left(request, computing), computing
+    return _stored_request(request, computer), computer
 
 
 def _same(one: ChebyshevDescriptor | None, other: ChebyshevDescriptor) -> bool:
     return one is not None and one.compat_sha256 == other.compat_sha256
 
 
-def _left(request: Request, computing: Computing) -> Request:
-    """The request without what is computed."""
-    groups = {"features": computing.features, FORCE_DERIVATIVES: computing.derivatives}
+def _stored_request(request: Request, computer: FeatureComputer) -> Request:
+    """Returns the request without the computed fields."""
+    groups = {"features": computer.features, FORCE_DERIVATIVES: computer.derivatives}
     computed = {name for name, is_computed in groups.items() if is_computed}
     fields = request.fields
     if fields is not None:
         fields = tuple(name for name in fields if name not in computed)
-        # Derivatives are where forces are: what becomes of the others is asked of these.
-        if computing.derivatives and request.missing != "nan" and "forces" not in fields:
+        # Only molecules with forces get derivatives: `missing` must see the forces.
+        if computer.derivatives and request.missing != "nan" and "forces" not in fields:
             fields = (*fields, "forces")
     dtype = request.dtype
     if isinstance(dtype, Mapping):
-        casts = (set(computing.names()) - ATOM_INDICES) & dtype.keys()
+        casts = (set(computer.names()) - ATOM_INDICES) & dtype.keys()
         for name in casts:
             if not dtype[name].is_floating_point:
                 kind = str(dtype[name]).removeprefix("torch.")
@@ -241,7 +259,7 @@ def _left(request: Request, computing: Computing) -> Request:
 
 
 def structure_request(request: Request) -> Request:
-    """What the descriptor needs of a molecule, whatever labels the user wants and in which type."""
+    """Returns a request for the input of the descriptor, as stored."""
     plain: dict[str, Any] = {"dtype": None, "neighbors": None, "transform": None, "exclude": ()}
     return request._replace(fields=STRUCTURE_FIELDS, missing="nan", optional=True, **plain)
 

@@ -1,8 +1,8 @@
-"""Batches of examples: what the native core hands over, and what is left to Python."""
+"""Batches of examples from shards: results of the native core, and collation in Python."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -12,17 +12,19 @@ from torch import Tensor
 from torch.utils.data import default_collate
 
 from atompack_torch._core import FieldTable
-from atompack_torch.batch.molecule import Molecule
-from atompack_torch.batch.molecule_batch import MoleculeBatch
-from atompack_torch.errors import FieldError
+from atompack_torch.batch.molecule_batch import Molecule, MoleculeBatch
+from atompack_torch.datasets._options import DTypes
+from atompack_torch.errors import FieldError, UnknownFieldError
 from atompack_torch.fields import (
     ATOM_PROPERTY,
     BUILTINS,
+    GEOMETRY,
     RESERVED,
     STRUCTURE,
     STRUCTURE_INFO,
     FieldId,
     FieldInfo,
+    FieldSpec,
     prefixed_id,
     public_names,
 )
@@ -33,14 +35,14 @@ Heads = tuple[tuple[int, str, Any], ...]
 def molecules_of(
     arena: Tensor, table: FieldTable, values: list[Any], masks: Tensor, faults: list[Any]
 ) -> MoleculeBatch:
-    """A batch from what the native core hands over: structure, then the fields of ``table``."""
-    names, infos, rows = _described(tuple(table.fields()))
+    """Builds a batch from the native core's tensors: structure, then the fields of ``table``."""
+    names, infos, rows = _describe(tuple(table.fields()))
     fields = dict(zip(names, values, strict=True))
     return MoleculeBatch(fields, infos, masks if rows else None, rows, arena)
 
 
 @lru_cache(maxsize=64)
-def _described(heads: Heads) -> tuple[list[str], dict[str, FieldInfo], dict[str, int]]:
+def _describe(heads: Heads) -> tuple[list[str], dict[str, FieldInfo], dict[str, int]]:
     fields = [FieldInfo(*head) for head in heads]
     names = public_names([FieldId(*field[:2]) for field in fields], RESERVED)
     infos = STRUCTURE_INFO | dict(zip(names, fields, strict=True))
@@ -48,11 +50,11 @@ def _described(heads: Heads) -> tuple[list[str], dict[str, FieldInfo], dict[str,
 
 
 class Examples:
-    """Collates examples one by one, for batches that the native core leaves alone.
+    """Collates examples in Python, for batches that the native core does not support.
 
     Args:
-        numbers: of the examples in the data set.
-        levels: key of molecules → whether it is one of atoms.
+        numbers: numbers of the examples in the data set.
+        levels: key of molecules → True if its values belong to the atoms.
         jagged: arrays that differ in their first dimension become a pair of tensors.
     """
 
@@ -60,9 +62,9 @@ class Examples:
         self._numbers, self._levels, self._jagged = numbers, levels, jagged
 
     def collate(self, column: list[Any]) -> Any:
-        """One batch of values, one an example: what default_collate makes, and our exceptions.
+        """Collates one value per example like default_collate, except for molecules and arrays.
 
-        Without examples nothing tells what a batch is like: an empty list.
+        Without examples, the form of a batch is unknown, and the result is an empty list.
         """
         if not column:
             return []
@@ -81,6 +83,12 @@ class Examples:
 
     def _dict(self, column: list[Any]) -> dict[Any, Any]:
         made: dict[Any, Any] = {}
+        for example in column:
+            if not column[0].keys() <= example.keys():
+                absent = next(key for key in column[0] if key not in example)
+                raise UnknownFieldError(
+                    f"examples: expected the keys of the first one, got one without {absent!r}"
+                )
         for key in column[0]:
             value = self.collate([example[key] for example in column])
             if not (self._jagged and isinstance(value, _Jagged)):
@@ -112,7 +120,7 @@ class Examples:
         return batch
 
     def _levels_in(self, column: list[dict[Any, Any]]) -> dict[str, bool]:
-        """Keys that the data set's levels do not name have those of this batch."""
+        """Determines levels from this batch for keys that the data set's levels do not name."""
         levels: dict[str, bool] = {}
         for values in column:
             n_atoms = getattr(values["atomic_numbers"], "shape", None)
@@ -123,7 +131,7 @@ class Examples:
 
 
 class _Jagged(tuple[Tensor, Tensor]):
-    """Rows of all examples, and where those of each begin."""
+    """Rows of all examples, and the first row of each."""
 
 
 def _is_molecule(value: Any) -> bool:
@@ -132,7 +140,7 @@ def _is_molecule(value: Any) -> bool:
 
 def _molecule(values: Mapping[str, Any], levels: Mapping[str, bool]) -> Molecule:
     labels: dict[str, Any] = {}
-    scopes: tuple[dict[str, Any], dict[str, Any]] = {}, {}  # of molecules, of atoms
+    scopes: tuple[dict[str, Any], dict[str, Any]] = {}, {}  # properties of molecules, of atoms
     for key, stored in values.items():
         if not isinstance(key, str):
             raise FieldError(f"molecule: expected keys that are str, got {key!r}")
@@ -156,10 +164,96 @@ def _molecule(values: Mapping[str, Any], levels: Mapping[str, bool]) -> Molecule
 
 
 def _array(key: str, value: Any) -> Any:
-    """Lists as arrays: Python keeps their numbers in 64 bits, as NumPy does and torch does not."""
+    """Converts lists to arrays: NumPy keeps the 64 bits of Python numbers, torch does not."""
     if not isinstance(value, (list, tuple)):
         return value
     try:
         return np.asarray(value)
     except (TypeError, ValueError, RuntimeError) as error:
         raise FieldError(f"{key}: expected rows of equal length: {error}") from None
+
+
+def cast_floats(batch: Any, dtype: DTypes | None) -> Any:
+    """Casts floating tensors of a batch, except ``energy`` unless a dict names it.
+
+    Args:
+        batch: a tensor, a ``MoleculeBatch``, or lists and dicts of them.
+        dtype: one dtype, or dtypes by name; None: nothing is cast.
+
+    Returns:
+        The batch, or a new one of the same structure.
+    """
+    if dtype is None:
+        return batch
+    if isinstance(batch, MoleculeBatch):
+        fields = {name: _cast_entry(name, value, dtype) for name, value in batch._fields.items()}
+        return MoleculeBatch(fields, batch._infos, batch._masks, batch._mask_rows, batch._arena)
+    if isinstance(batch, dict):
+        return {key: _cast_entry(key, value, dtype) for key, value in batch.items()}
+    return _cast_entry(None, batch, dtype)
+
+
+def _cast_entry(name: Any, value: Any, dtype: DTypes) -> Any:
+    if isinstance(value, (dict, MoleculeBatch)):
+        return cast_floats(value, dtype)
+    if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
+        return type(value)([_cast_entry(name, entry, dtype) for entry in value])
+    wanted = dtype.get(name) if isinstance(dtype, Mapping) else dtype
+    if wanted is None or not isinstance(value, Tensor):
+        return value
+    is_cast = isinstance(dtype, Mapping) or (value.is_floating_point() and name != "energy")
+    return value.to(wanted) if is_cast else value
+
+
+def complete_examples(batch: Any, missing: str) -> Tensor | None:
+    """Finds the examples whose molecules have all fields of their batch.
+
+    Args:
+        batch: a ``MoleculeBatch``, or lists and dicts of such.
+        missing: option of the data set.
+
+    Returns:
+        (B,) bool, or None if every example is to stay.
+
+    Raises:
+        FieldError: ``missing`` is ``"error"`` and a molecule lacks a field.
+    """
+    if missing == "nan":
+        return None
+    found: Tensor | None = None
+    for molecules in _batches_in(batch):
+        for name in set(molecules._mask_rows) - GEOMETRY:
+            mask = molecules.mask(name)
+            if missing == "error" and not bool(mask.all()):
+                number = int(molecules.index[~mask][0])
+                raise FieldError(f"missing value (molecule {number}, field {name!r})")
+            found = mask if found is None else found & mask
+    return found
+
+
+def _batches_in(batch: Any) -> Iterator[MoleculeBatch]:
+    if isinstance(batch, MoleculeBatch):
+        yield batch
+    elif isinstance(batch, (dict, list, tuple)):
+        for value in batch.values() if isinstance(batch, dict) else batch:
+            yield from _batches_in(value)
+
+
+def specs_of_batch(batch: Any) -> dict[str, FieldSpec]:
+    """Describes the tensors and strings of a batch that is a ``MoleculeBatch`` or a dict."""
+    specs: dict[str, FieldSpec] = {}
+    if isinstance(batch, MoleculeBatch):
+        levels = {name: info.level for name, info in batch._infos.items()}
+        names = [name for name in batch.keys() if name not in ("batch", "ptr", "n_atoms", "index")]
+        values = {name: batch._fields[name] for name in names}
+    elif isinstance(batch, dict):
+        values, levels = {key: v for key, v in batch.items() if isinstance(key, str)}, {}
+    else:
+        return specs
+    for name, value in values.items():
+        level = levels.get(name, "molecule")
+        if isinstance(value, Tensor):
+            specs[name] = FieldSpec(value.dtype, level, tuple(value.shape[1:]))
+        elif isinstance(value, list) and value and isinstance(value[0], str):
+            specs[name] = FieldSpec("string", level, ())
+    return specs

@@ -1,4 +1,4 @@
-"""Training on the forces of a part of the molecules."""
+"""Random choice of the molecules whose forces are used for training."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 class ForceChoice(NamedTuple):
-    """Which molecules with forces keep them: a seeded share, fixed or drawn anew each epoch."""
+    """A seeded share of the molecules with forces, fixed or resampled in each epoch."""
 
     fraction: float
     resample: bool
@@ -20,7 +20,7 @@ class ForceChoice(NamedTuple):
     def checked(
         cls, fraction: float, resample: bool, seed: int, missing: str
     ) -> ForceChoice | None:
-        """None where all of them do."""
+        """Checks the options; returns None if all molecules keep their forces."""
         if isinstance(fraction, bool) or not 0 <= fraction <= 1:
             raise ValueError(f"force_fraction: expected a number from 0 to 1, got {fraction!r}")
         if seed < 0:
@@ -35,7 +35,7 @@ class ForceChoice(NamedTuple):
         return cls(float(fraction), bool(resample), seed)
 
     def flags(self, candidates: Tensor, n_molecules: int, epoch: int) -> list[int]:
-        """One for each molecule: 1 for those of the candidates that keep their forces."""
+        """Returns a flag per molecule: 1 for the candidates that keep their forces."""
         rng = np.random.default_rng([self.seed, epoch if self.resample else 0])
         order = torch.from_numpy(rng.permutation(len(candidates)))
         n_chosen = int(self.fraction * len(candidates) + 0.5)

@@ -1,15 +1,16 @@
-"""What a data set of molecules is asked for: labels, dtypes, what becomes of missing ones."""
+"""Requests for fields of molecules: labels, dtypes and the treatment of missing values."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import torch
 
 from atompack_torch._core import MoleculeBatcher
 from atompack_torch._native import BatchRequest, MoleculeSource, NanIsMissingSource
 from atompack_torch.batch.molecule_batch import MoleculeBatch
+from atompack_torch.datasets._options import DatasetOptions, DTypes, Missing
 from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import (
@@ -28,22 +29,19 @@ from atompack_torch.fields import (
     public_names,
     similar_names,
 )
-from atompack_torch.options import check_choice, check_threads, utf8
+from atompack_torch.options import utf8
 
-DTypes = torch.dtype | Mapping[str, torch.dtype]
-Missing = Literal["nan", "error", "drop"]
 Transform = Callable[[MoleculeBatch], Any]
-_FLOATING = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
-# One name for all columns of derivatives, which are of use together alone.
+# One name for all columns of derivatives, which are only useful together.
 FORCE_DERIVATIVES = "force_derivatives"
 
 
 class Request(NamedTuple):
-    """The options that all data sets of molecules share; made by ``checked``.
+    """Options that all data sets of molecules share; built by ``checked``.
 
     Attributes:
-        optional: pass over ``fields`` that no file has, for what the package itself looks up.
+        optional: ignore ``fields`` that no file has; for requests of the package itself.
     """
 
     fields: tuple[str, ...] | None
@@ -69,44 +67,50 @@ class Request(NamedTuple):
         num_threads: int | None,
         nan_is_missing: bool,
     ) -> Request:
-        """Refuses what no data set takes; names are held against a source in ``batcher``."""
+        """Checks the options; names are compared with a source in ``batcher``."""
         if neighbors is not None and not isinstance(neighbors, NeighborList):
-            _refuse_neighbors(neighbors)
+            _neighbors_error(neighbors)
         if not isinstance(nan_is_missing, bool):
             kind = type(nan_is_missing).__name__
             raise TypeError(f"nan_is_missing: expected True or False, got {kind}")
-        check_choice("missing", missing, ("nan", "error", "drop"))
-        check_threads(num_threads)
-        if transform is not None and not callable(transform):
-            raise TypeError(f"transform: expected a callable, got {type(transform).__name__}")
+        options = DatasetOptions(
+            dtype=dtype, missing=missing, transform=transform, num_threads=num_threads
+        )
         return cls(
             fields=_names("fields", fields),
             exclude=tuple(utf8("exclude", name) for name in _names("exclude", exclude) or ()),
-            dtype=_checked_dtype(dtype),
-            missing=missing,
+            dtype=dict(dtype) if isinstance(dtype, Mapping) else dtype,
+            missing=options.missing,
             neighbors=neighbors,
-            transform=transform,
-            num_threads=num_threads,
+            transform=options.transform,
+            num_threads=options.num_threads,
             nan_is_missing=nan_is_missing,
         )
 
     @property
     def names_fields(self) -> bool:
-        """Whether any name in it can be wrong for a source."""
+        """True if the request contains names that a source may lack."""
         return self.fields is not None or bool(self.exclude) or isinstance(self.dtype, Mapping)
 
-    def judged(self, source: MoleculeSource) -> MoleculeSource:
-        """The molecules of a source, without the labels that count as missing."""
+    def wrap_source(self, source: MoleculeSource) -> MoleculeSource:
+        """Returns a source whose labels that are NaN throughout are missing, if requested."""
         return NanIsMissingSource(source) if self.nan_is_missing else source
 
     def native(self, source: MoleculeSource, path: Any) -> BatchRequest:
-        """The request as the native core takes it, for one source; ``path`` is for errors.
+        """Converts the request for the native core.
+
+        Args:
+            source: the molecules.
+            path: path of the data set, for errors.
+
+        Returns:
+            The native request.
 
         Raises:
-            FieldError: a name that the source does not know. Of a source without molecules nothing
-                is known, and any label may be asked for.
+            FieldError: the source has no field of a name. A source without molecules accepts every
+                label.
         """
-        declared = declared_by(source)
+        declared = declared_fields(source)
         names = dict(zip(public_names(declared, RESERVED), declared, strict=True))
         fields = None
         asked: list[str] = []
@@ -114,12 +118,14 @@ class Request(NamedTuple):
             any_label = self.optional or len(source) == 0
             fields = _ids_of(self.fields, names, path, BUILTINS if any_label else GEOMETRY)
             asked = [field.key for field in fields if field not in declared]
-            # What the source says of itself is no label, and always there.
+            # The number of the source in a mixture is always included.
             fields += [field for field in declared if field == SOURCE]
         floating, casts = _casts_of(self.dtype, names, path)
+        excluded = [field for name in self.exclude for field in _possible_ids(name, names)]
+        _check_casts({field for field, _ in casts}.difference(excluded), source, path)
         return BatchRequest(
             fields=fields,
-            excluded=[field for name in self.exclude for field in _any_scope(name, names)],
+            excluded=excluded,
             defaults=[
                 (BUILTIN, key, builtin.level, builtin.dtype, builtin.shape)
                 for key, builtin in BUILTINS.items()
@@ -133,16 +139,23 @@ class Request(NamedTuple):
         )
 
     def batcher(self, source: MoleculeSource, path: Any) -> MoleculeBatcher:
-        """Makes such batches of a source.
+        """Builds a batcher for a source.
+
+        Args:
+            source: the molecules.
+            path: path of the data set, for errors.
+
+        Returns:
+            The batcher.
 
         Raises:
-            FieldError: as ``native`` does.
+            FieldError: the source has no field of a name.
         """
         return MoleculeBatcher(source, self.native(source, path))
 
 
 def specs_of(source: MoleculeSource, request: BatchRequest) -> dict[str, FieldSpec]:
-    """Every field of a source as batches of a request hold it, asked for or not."""
+    """Describes every field of a source, requested or not, as batches of a request hold it."""
     positions: torch.dtype = getattr(torch, request.positions(source))
     specs = {
         "positions": FieldSpec(positions, "atom", (3,)),
@@ -156,15 +169,15 @@ def specs_of(source: MoleculeSource, request: BatchRequest) -> dict[str, FieldSp
     return specs
 
 
-SOURCE = FieldId(BUILTIN, "source")  # of a mixture
+SOURCE = FieldId(BUILTIN, "source")  # number of the data set in a mixture
 
 
-def declared_by(source: MoleculeSource) -> list[FieldId]:
-    """Every field that some file of a source declares."""
+def declared_fields(source: MoleculeSource) -> list[FieldId]:
+    """Lists every field that any file of a source declares."""
     return [FieldId(scope, key) for scope, key, *_ in BatchRequest().promises(source)]
 
 
-def _refuse_neighbors(neighbors: Any) -> None:
+def _neighbors_error(neighbors: Any) -> None:
     is_number = isinstance(neighbors, (int, float)) and not isinstance(neighbors, bool)
     hint = f": pass neighbors=NeighborList({float(neighbors)!r})" if is_number else ""
     raise TypeError(f"neighbors: expected a NeighborList, got {type(neighbors).__name__}{hint}")
@@ -173,26 +186,18 @@ def _refuse_neighbors(neighbors: Any) -> None:
 def _names(option: str, names: Sequence[str] | None) -> tuple[str, ...] | None:
     if isinstance(names, str):
         raise TypeError(f"{option}: expected a list of names, got the string {names!r}")
-    return None if names is None else tuple(names)
-
-
-def _checked_dtype(dtype: DTypes | None) -> DTypes | None:
-    if dtype is None:
+    if names is None:
         return None
-    named = dict(dtype) if isinstance(dtype, Mapping) else {"every field": dtype}
-    for name, wanted in named.items():
-        if not isinstance(wanted, torch.dtype):
-            raise TypeError(f"dtype: expected torch dtypes, got {wanted!r} for {name}")
-        is_label = BUILTINS[name].dtype.startswith("float") if name in BUILTINS else False
-        if wanted not in _FLOATING and (is_label or not isinstance(dtype, Mapping)):
-            raise ValueError(f"dtype: expected a floating dtype for {name}, got {wanted}")
-    return named if isinstance(dtype, Mapping) else dtype
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"{option}: expected names (str), got {name!r}")
+    return tuple(names)
 
 
 def _ids_of(
     names: Sequence[str], known: Mapping[str, FieldId], path: Any, may_be_absent: Iterable[str]
 ) -> list[FieldId]:
-    """The fields behind names; those that may be absent are no error where no file has them."""
+    """Resolves names to fields; only those in ``may_be_absent`` may be missing everywhere."""
     ids = []
     for name in names:
         if name in STRUCTURE:
@@ -216,7 +221,7 @@ def _ids_of(
 
 
 def _by_key(name: str, known: Mapping[str, FieldId]) -> FieldId | None:
-    """The property of a key that is listed with its scope because a method has its name."""
+    """Finds a property that is listed with its scope because its key is the name of a method."""
     if name in CANONICAL:
         return None
     ids = [field for field in known.values() if field.key == name and field.scope != BUILTIN]
@@ -229,8 +234,8 @@ def _place(path: Any) -> str:
     return str(path[0] if isinstance(path, (list, tuple)) else path)
 
 
-def _any_scope(name: str, known: Mapping[str, FieldId]) -> list[FieldId]:
-    """What a name may stand for, also in a record whose schema does not list it."""
+def _possible_ids(name: str, known: Mapping[str, FieldId]) -> list[FieldId]:
+    """Returns the fields that a name may mean, including ones that no schema lists."""
     if name == FORCE_DERIVATIVES:
         return [FieldId(BUILTIN, key) for key in DERIVATIVES]
     found = known.get(name) or prefixed_id(name) or _by_key(name, known)
@@ -256,3 +261,12 @@ def _casts_of(
         else:
             casts += [(field, target) for field in _ids_of([name], known, path, BUILTINS)]
     return None, casts
+
+
+def _check_casts(fields: Collection[FieldId], source: MoleculeSource, path: Any) -> None:
+    """Raises an error if one of the fields to cast holds strings."""
+    if not fields:
+        return
+    for scope, key, _, kind, _ in BatchRequest().promises(source):
+        if kind == "string" and FieldId(scope, key) in fields:
+            raise FieldError(f"{_place(path)}: dtype: strings cannot be cast (field {key!r})")

@@ -1,17 +1,17 @@
-"""Examples from data sets of Atlas shards."""
+"""Examples of data sets of Atlas shards."""
 
 from __future__ import annotations
 
+import copy
 import errno
 import os
-import pickle
 import warnings
-from collections import OrderedDict, deque
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
+import torch
 from torch import Tensor
 from torch.utils.data import get_worker_info
 
@@ -24,102 +24,124 @@ from atompack_torch._core import (
 )
 from atompack_torch._native import ShardReader
 from atompack_torch.batch.indices import Indices, is_batch
-from atompack_torch.datasets._batches import Ahead, BatchDataset
-from atompack_torch.datasets._examples import Examples, molecules_of
-from atompack_torch.datasets._one_arena import sent_whole
-from atompack_torch.options import absolute_path, utf8
+from atompack_torch.datasets._arena_payload import as_payload
+from atompack_torch.datasets._batches import BatchDataset, BatchPrefetcher, apply_transform
+from atompack_torch.datasets._examples import (
+    Examples,
+    cast_floats,
+    complete_examples,
+    molecules_of,
+    specs_of_batch,
+)
+from atompack_torch.datasets._options import (
+    DatasetOptions,
+    DTypes,
+    Missing,
+    accept_former_name,
+)
+from atompack_torch.datasets._pickled_blocks import KEPT_BLOCKS, PickledBlocks
+from atompack_torch.fields import FieldSpec
+from atompack_torch.options import absolute_path, check_choice, utf8
 
 Layout = Literal["list", "jagged"]
 LevelName = Literal["atom", "molecule"]
 
-_KEPT_PICKLES = 16  # blocks, with allow_pickle
-
-# (arena, batch, None), or (None, examples, their numbers) where they are not alike
+# Result of the native core: (arena, batch, None), or (None, examples, their numbers) for examples
+# that are not alike.
 HandedOver = tuple[Tensor | None, Any, Sequence[int] | None]
 
 
 class ShardDataset(BatchDataset[Any]):
-    """Examples of a folder of shards, as torch_atlas_ds writes them, as a map-style data set.
+    """Examples from a folder of shards of torch_atlas_ds, as a map-style data set.
 
         for batch in DataLoader(ShardDataset("train"), batch_size=64):
             ...
 
-    ``ds[i]`` is the stored example: its arrays, NumPy scalars and tensors come as tensors of the
-    same dtype in memory of their own; what torch has no dtype for (texts, dates, records, objects)
-    comes as NumPy has it. Numbers, texts, bytes, lists, tuples and dicts come as such.
+    ``ds[i]`` is the stored example. Its arrays, NumPy scalars and tensors are returned as tensors
+    of the same dtype that own their memory; values without a torch dtype (strings, dates, records,
+    objects) stay NumPy values. Numbers, strings, bytes, lists, tuples and dicts stay as they are.
 
-    A batch is what torch's ``default_collate`` makes of the examples, with two exceptions. A dict
-    that holds both ``positions`` and ``atomic_numbers`` becomes part of a ``MoleculeBatch``: labels
-    by their names, other keys as custom properties, of atoms where their arrays have as many rows
-    as there are atoms. And arrays that differ in shape become a list of tensors.
+    A batch is the result of torch's ``default_collate``, with two exceptions. Dicts with both
+    ``positions`` and ``atomic_numbers`` become a ``MoleculeBatch``: labels by their names, other
+    keys as custom properties, of atoms if their arrays have one row per atom. Arrays that differ
+    in shape become a list of tensors.
 
-    Pickles are not executed: only data is decoded, anything else is an ``UnsafePickleError``.
-    Nothing is open until the first example is read, in each process by itself; the data set may be
-    pickled, forked, and used from several threads at once. For random order ``BlockShuffleSampler``
-    is the one: it knows the blocks, and a block is read and decoded as a whole. Its ranks share no
-    block where their number divides its ``lanes``, nor do workers of a DataLoader that it is told
-    of (``workers``, ``batch_size``); the threads of a ``Loader`` decode each block once for all.
+    Pickles are not executed: only data is decoded, anything else is an ``UnsafePickleError``. Files
+    are opened by the first read in each process; the data set may be pickled, forked, and used by
+    several threads at once. Shuffle with ``BlockShuffleSampler``, since a block is read and decoded
+    as a whole: ranks share no block if their number divides its ``lanes``, nor do the workers of a
+    ``DataLoader`` that it knows (``workers``, ``batch_size``), and the threads of a ``Loader``
+    decode each block once for all.
 
     Args:
-        root: the folder of the data set.
-        allow_pickle: hands blocks to ``pickle.loads``, which runs whatever they say: for data that
-            you trust as you trust programs. Examples are then those very objects, which the next
-            read of the same block hands out again. Batches are made in Python: a ``Loader`` takes
-            such a data set and makes none ahead, so for speed use a ``DataLoader`` with workers.
-        cache_blocks: decoded blocks that are kept, at least as many as the window of the sampler
-            has; None: as many as fit in 256 MiB.
-        layout: ``"jagged"``: arrays that differ in their first dimension alone become two tensors,
-            the rows of all examples (total, ...) and where those of each begin (B + 1,) int64:
-            under ``NAME`` and ``NAME_offsets`` in a dict, as a pair elsewhere.
-        levels: whether a custom key of molecules is one of their atoms: key → ``"atom"`` or
-            ``"molecule"``. Of others the first examples and some further ones tell.
-        num_threads: at most this many threads for a batch; None: as many as torch uses.
+        path: folder of the data set; also accepted as ``root``.
+        allow_pickle: decode blocks with ``pickle.loads``, which executes code from the file; only
+            for data that you trust like a program. Examples are then the unpickled objects
+            themselves, shared by all reads of a cached block. Batches are made in Python, and a
+            ``Loader`` makes none ahead: for speed, use a ``DataLoader`` with workers.
+        cache_blocks: number of decoded blocks to keep, at least the window of the sampler; None:
+            as many as fit in 256 MiB.
+        layout: ``"list"``, or ``"jagged"``: arrays that differ only in their first dimension
+            become two tensors, the rows of all examples (total, ...) and the first row of each
+            (B + 1,) int64, as ``NAME`` and ``NAME_offsets`` in a dict, as a pair elsewhere.
+        levels: level of custom keys of molecules, ``"atom"`` or ``"molecule"``; others are
+            determined from the first examples and some further ones.
+        dtype: dtype of all floating tensors except ``energy``, or a dict from keys to dtypes; None:
+            as stored. Tensors are cast after collation, which takes a second copy.
+        missing: treatment of molecules that lack a field of their batch: ``"nan"`` fills in NaN
+            and masks it, ``"error"`` raises ``FieldError``, ``"drop"`` leaves the example out.
+        transform: called with every batch in the process that made it.
+        num_threads: maximum number of threads for a batch; None: as many as torch uses.
 
     Raises:
-        FileNotFoundError: a ``meta.json`` or a shared dictionary is not there.
-        UnsupportedFormatError: a version or strategy that is not read here, other keys.
-        CorruptFileError: a ``meta.json`` is no JSON.
+        TypeError: an option has the wrong type.
+        ValueError: an option does not have one of its values.
+        FileNotFoundError: a ``meta.json`` or a shared dictionary does not exist.
+        UnsupportedFormatError: the version or strategy is not supported.
+        CorruptFileError: a ``meta.json`` is not JSON.
     """
 
+    @accept_former_name("root", "path")
     def __init__(
         self,
-        root: str | os.PathLike[str],
+        path: str | os.PathLike[str],
         *,
         allow_pickle: bool = False,
         cache_blocks: int | None = None,
         layout: Layout = "list",
         levels: Mapping[str, LevelName] | None = None,
+        dtype: DTypes | None = None,
+        missing: Missing = "nan",
+        transform: Callable[[Any], Any] | None = None,
         num_threads: int | None = None,
     ) -> None:
+        self._options = DatasetOptions(
+            dtype=dtype, missing=missing, transform=transform, num_threads=num_threads
+        )
         if cache_blocks is not None and cache_blocks < 0:
             raise ValueError(f"cache_blocks: expected at least 0, got {cache_blocks}")
-        if layout not in ("list", "jagged"):
-            raise ValueError(f"layout: expected list or jagged, got {layout!r}")
+        check_choice("layout", layout, ("list", "jagged"))
         for key, level in (levels or {}).items():
             if level not in ("atom", "molecule"):
                 raise ValueError(f"levels: expected atom or molecule for {key!r}, got {level!r}")
-        if num_threads is not None and num_threads < 1:
-            raise ValueError(f"num_threads: expected a positive number, got {num_threads}")
-        self._root = absolute_path(root)
+        self._root = absolute_path(path)
         self._allow_pickle = allow_pickle
         self._cache_blocks = cache_blocks
         self._layout = layout
         self._levels = {
             utf8("levels", key): level == "atom" for key, level in (levels or {}).items()
         }
-        self._num_threads = num_threads
-        self._opened: _Opened | None = None
         self._version = self._current_version()
         reader = self._open().reader
         self._n = len(reader)
         if (warning := reader.shard_sizes_warning()) is not None:
-            warnings.warn(warning, stacklevel=2)
+            warnings.warn(warning, stacklevel=3)
 
-    def _open(self) -> _Opened:
-        # Without a lock (a fork could inherit it locked): opening twice does no harm.
+    def _open(self) -> _OpenShards:
+        # No lock, which a fork could inherit in the locked state; opening twice is harmless.
         opened = self._opened
         if opened is None:
-            opened = _Opened(self)
+            opened = _OpenShards(self)
             if self._current_version() != self._version:
                 raise OSError(
                     errno.ESTALE,
@@ -140,46 +162,90 @@ class ShardDataset(BatchDataset[Any]):
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_opened": None}
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if "_options" not in state:  # pickled by an earlier version
+            state = {**state, "_options": DatasetOptions(num_threads=state["_num_threads"])}
+        self.__dict__.update(state)
+
     _item = "example"
     _molecules = staticmethod(molecules_of)
+    _opened: _OpenShards | None = None  # in this process
 
     def _size(self) -> int:
         return self._n
 
     @property
+    def path(self) -> Path:
+        """Absolute path of the folder."""
+        return Path(self._root)
+
+    @property
     def root(self) -> str:
-        """The folder, as an absolute path."""
+        """Absolute path of the folder, as a string."""
         return self._root
 
     @property
-    def block_sizes(self) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """(number of blocks,) int64: examples in each block, for ``BlockShuffleSampler``.
+    def schema(self) -> dict[str, FieldSpec]:
+        """Fields of the first example, as a batch holds them; shards store no schema.
 
-        Of a subset: how many of its examples, one after another, lie in one block.
+        Name → dtype, level (``"molecule"``: one row per example) and shape of one row. Other
+        examples may differ. Keys that are neither tensors nor strings are left out; it is empty
+        without examples, and for examples that are not dicts.
         """
-        parts = [np.zeros(0, dtype=np.int64)]
+        if self._n == 0:
+            return {}
+        whole = copy.copy(self)
+        whole._selection, whole._options = None, DatasetOptions(dtype=self._options.dtype)
+        return specs_of_batch(whole._collate_examples([0])[1])
+
+    def refresh(self) -> bool:
+        """Switches to the data set that is now at the path; a subset keeps its numbers.
+
+        Returns:
+            True if it is another one.
+
+        Raises:
+            IndexError: examples of a subset no longer exist; the data set is unchanged.
+            FileNotFoundError: there is no data set any more.
+            CorruptFileError: a ``meta.json`` is not JSON.
+        """
+        version = self._current_version()
+        if version == self._version:
+            return False
+        current = _OpenShards(self)
+        self._check_selection(len(current.reader))
+        self._opened, self._version, self._n = current, version, len(current.reader)
+        return True
+
+    def close(self) -> None:
+        """Releases files and decoded blocks; the next read opens them again."""
+        self._opened = None
+
+    def _block_sizes(self) -> Tensor:
+        parts = [torch.zeros(0, dtype=torch.int64)]
         for _, _, block_size, n, _ in self._open().reader.shards():
-            sizes = np.full(-(-n // block_size), block_size, dtype=np.int64)
+            sizes = torch.full((-(-n // block_size),), block_size)
             if n % block_size:
                 sizes[-1] = n % block_size
             parts.append(sizes)
-        whole = np.concatenate(parts)
-        if self._selection is None:
-            return whole
-        blocks = np.searchsorted(np.cumsum(whole), self._selection.numpy(), side="right")
-        begins = np.flatnonzero(np.diff(blocks, prepend=-1))
-        return np.diff(begins, append=len(blocks))
+        return torch.cat(parts)
 
     def __getitem__(self, index: int | slice | Indices) -> Any:
-        """One example by number, negative ones from the end; a batch by slice, numbers or mask.
+        """Returns one example, or a batch for a slice, integers or a mask.
+
+        Args:
+            index: a number, negative ones from the end, or as for ``batch``.
+
+        Returns:
+            The example, or the result of ``batch``.
 
         Raises:
-            IndexError: out of range, or a mask of another length.
-            TypeError: something else than integers or a mask.
-            CorruptFileError: the shard or the block is damaged.
+            IndexError: an index is out of range, or a mask has another length.
+            TypeError: the indices are neither integers nor a mask.
+            CorruptFileError: the shard or block is damaged.
             UnsafePickleError: the block holds more than data.
-            UnsupportedFormatError: the block holds data of a form that is not read here.
-            FileNotFoundError: a file of the shard is not there.
+            UnsupportedFormatError: the block holds data in an unsupported form.
+            FileNotFoundError: a file of the shard does not exist.
         """
         if isinstance(index, slice):
             return self.batch(range(*index.indices(len(self))))
@@ -192,79 +258,98 @@ class ShardDataset(BatchDataset[Any]):
         """Collates examples.
 
         Args:
-            indices: numbers of examples, any order, repeats allowed, negative ones from the end:
-                a list, range, array or tensor of integers of any width. Or a mask: as many bools
-                as there are examples.
+            indices: a list, range, array or tensor of integers in any order, repeats allowed,
+                negative ones from the end; or a mask of ``len(self)`` booleans.
 
         Returns:
-            What ``default_collate`` would, a ``MoleculeBatch`` in place of dicts with positions and
-            atomic numbers (its ``index`` are the numbers of the examples). Of no examples, an
-            empty list.
+            The batch, with a ``MoleculeBatch`` for dicts of molecules, whose ``index`` holds the
+            numbers of the examples; an empty list for no examples.
 
         Raises:
             IndexError: an index is out of range, or a mask has another length.
-            FieldError: values of molecules that cannot share a batch.
-            TypeError: values that ``default_collate`` does not take (None, say); indices that are
-                neither integers nor a mask.
+            FieldError: keys differ, values cannot share a batch, or a value is missing and
+                ``missing="error"``.
+            TypeError: ``default_collate`` does not support a value (None, for example), or the
+                indices are neither integers nor a mask.
         """
-        return self._collated(indices)[1]
+        return self._apply_transform(self._collate_examples(indices)[1])
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
-        """A whole batch at once, for DataLoader: a list of one, collated already."""
-        return sent_whole(*self._collated(indices))
+        """Returns a list of one collated batch, for ``DataLoader``; see ``collate_identity``."""
+        arena, batch = self._collate_examples(indices)
+        if self._options.transform is None:
+            return as_payload(arena, batch)
+        return as_payload(None, self._apply_transform(batch))
 
-    def _collated(self, indices: Indices) -> tuple[Tensor | None, Any]:
-        """A batch, and the arena that it lies in if it does."""
+    def _apply_transform(self, batch: Any) -> Any:
+        return apply_transform(self._options.transform, batch)
+
+    def _collate_examples(self, indices: Indices) -> tuple[Tensor | None, Any]:
+        """Returns the arena of a batch, if it has one, and the batch."""
+        arena, batch = self._collate_stored(indices)
+        if self._options.dtype is None and self._options.missing == "nan":
+            return arena, batch
+        return None, self._apply_options(batch, indices)
+
+    def _apply_options(self, batch: Any, indices: Indices) -> Any:
+        """Applies ``missing`` and ``dtype`` to a batch."""
+        has_all = complete_examples(batch, self._options.missing)
+        if has_all is not None and not bool(has_all.all()):
+            numbers = resolve_indices(indices, len(self), None, self._item)
+            batch = self._collate_stored(numbers[has_all])[1]
+        return cast_floats(batch, self._options.dtype)
+
+    def _collate_stored(self, indices: Indices) -> tuple[Tensor | None, Any]:
         opened = self._open()
         if opened.native is None:
-            return None, opened.one_by_one(self._numbers(indices))
+            return None, opened.collate_in_python(self._numbers(indices))
         in_worker = get_worker_info() is not None
         return opened.whole(
             opened.native.collate(indices, self._selection, in_worker, molecules_of)
         )
 
     def _numbers(self, indices: Indices) -> list[int]:
-        """The numbers in the whole data set."""
+        """Resolves indices to numbers in the whole data set."""
         numbers = resolve_indices(indices, self._size(), self._selection, self._item)
         return list(numbers.tolist())
 
-    def _ahead(self, num_threads: int, pinned: bool) -> Ahead:
+    def _prefetch(self, num_threads: int, pinned: bool) -> BatchPrefetcher:
         native = self._open().native
         if native is None:
-            return _ExamplesInTurn(self)
-        return super()._ahead(num_threads, pinned)
+            return _ExampleQueue(self)
+        return super()._prefetch(num_threads, pinned)
 
     def _batcher(self) -> ExampleBatcher:
         native = self._open().native
         assert native is not None, "allow_pickle has no native batches"
         return native
 
-    def _assembled(self, made: HandedOver) -> Any:
-        return self._open().whole(made)[1]
+    def _assemble(self, made: HandedOver, indices: Indices) -> Any:
+        return self._apply_options(self._open().whole(made)[1], indices)
 
     def __repr__(self) -> str:
         return f"ShardDataset({len(self)} examples in {self._root!r})"
 
 
-class _Opened:
-    """What one process has of a data set."""
+class _OpenShards:
+    """Open files of a data set in one process."""
 
     def __init__(self, dataset: ShardDataset) -> None:
         with formats.opening(dataset._root, "a folder of Atlas shards", "shards"):
             self.reader = ShardReader(dataset._root, dataset._cache_blocks)
         self.native: ExampleBatcher | None = None
-        self.pickles: _Pickles | None = None
+        self.pickles: PickledBlocks | None = None
         self._jagged = dataset._layout == "jagged"
         self._levels = dataset._levels
         if dataset._allow_pickle:
-            kept = _KEPT_PICKLES if dataset._cache_blocks is None else dataset._cache_blocks
-            self.pickles = _Pickles(self.reader, kept)
+            kept = KEPT_BLOCKS if dataset._cache_blocks is None else dataset._cache_blocks
+            self.pickles = PickledBlocks(self.reader, kept)
         else:
             self.native = ExampleBatcher(
                 self.reader,
                 jagged=self._jagged,
                 levels=dataset._levels,
-                max_threads=dataset._num_threads or 0,
+                max_threads=dataset._options.num_threads or 0,
             )
 
     def example(self, number: int) -> Any:
@@ -273,49 +358,30 @@ class _Opened:
         return read_example(self.reader, number)
 
     def whole(self, made: HandedOver) -> tuple[Tensor | None, Any]:
-        """The arena and the batch of what the native core made, or of the examples it read."""
+        """Returns arena and batch from the native core's result: a batch, or decoded examples."""
         arena, batch, numbers = made
-        return (arena, batch) if numbers is None else (None, self.one_by_one(numbers, batch))
+        return (arena, batch) if numbers is None else (None, self.collate_in_python(numbers, batch))
 
-    def one_by_one(self, numbers: Sequence[int], examples: list[Any] | None = None) -> Any:
-        """A batch of examples that the native core does not collate."""
+    def collate_in_python(self, numbers: Sequence[int], examples: list[Any] | None = None) -> Any:
+        """Collates examples that the native core does not support."""
         levels = self._levels if self.native is None else self.native.levels()
         if examples is None:
             examples = [self.example(number) for number in numbers]
         return Examples(numbers, levels, jagged=self._jagged).collate(examples)
 
 
-class _Pickles:
-    """Blocks as ``pickle.loads`` makes them: examples are the objects of the kept blocks."""
-
-    def __init__(self, reader: ShardReader, most: int) -> None:
-        self._reader, self._most = reader, most
-        self._kept: OrderedDict[tuple[int, int], Any] = OrderedDict()
-
-    def example(self, number: int) -> Any:
-        shard, block, position = self._reader.locate(number)
-        examples = self._kept.pop((shard, block), None)
-        if examples is None:
-            examples = pickle.loads(self._reader.read_block(shard, block))
-        if self._most > 0:
-            self._kept[shard, block] = examples
-            while len(self._kept) > self._most:
-                self._kept.popitem(last=False)
-        return examples[position]
-
-
-class _ExamplesInTurn:
-    """Batches of examples that are made when they are taken: what unpickles them is Python."""
+class _ExampleQueue:
+    """Batches of examples that Python unpickles, made when they are taken."""
 
     def __init__(self, dataset: ShardDataset) -> None:
         self._dataset = dataset
-        self._asked: deque[list[int]] = deque()
+        self._asked: deque[Tensor] = deque()
 
     def ask(self, indices: Indices) -> None:
-        self._asked.append(self._dataset._numbers(indices))
+        self._asked.append(resolve_indices(indices, len(self._dataset), None, "example"))
 
     def take(self) -> Any:
-        return self._dataset._open().one_by_one(self._asked.popleft())
+        return self._dataset._collate_examples(self._asked.popleft())[1]
 
     def __len__(self) -> int:
         return len(self._asked)

@@ -1,11 +1,12 @@
-"""Batches of the datasets of an ATLAS store."""
+"""Batches from the datasets of an ATLAS store."""
 
 from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -13,80 +14,107 @@ from torch.utils.data import get_worker_info
 
 from atompack_torch._core import ColumnBatcher, resolve_index
 from atompack_torch.batch.indices import Indices, is_batch
-from atompack_torch.datasets._batches import BatchDataset, transformed
-from atompack_torch.datasets._one_arena import sent_whole
+from atompack_torch.datasets._arena_payload import as_payload
+from atompack_torch.datasets._batches import BatchDataset, apply_transform
+from atompack_torch.datasets._options import (
+    DatasetOptions,
+    Missing,
+    accept_former_name,
+    shown_path,
+)
+from atompack_torch.fields import FieldSpec
 from atompack_torch.options import short_list
+from atompack_torch.stores.array_schema import ArraySchema
 from atompack_torch.stores.atlas_store import AtlasStore
 from atompack_torch.stores.column_scan import Layout
 
 Batch = dict[str, Any]
+# Result of the native core: the arena, (values, offsets or None, mask) of each array, names.
+Columns = tuple[Tensor, list[Any], list[str]]
 Transform = Callable[[Batch], Any]
 
 
 class AtlasDataset(BatchDataset[Batch]):
-    """The datasets of a store by number, some of their arrays in batches.
+    """Datasets of an ATLAS store as items, with some of their arrays in batches.
 
         store = AtlasStore("profiles")
         for batch in DataLoader(AtlasDataset(store, ["depth", "temperature"]), batch_size=64):
             batch["temperature"], batch["temperature_mask"], batch["name"]
 
-    A batch of B datasets is a plain dict: for each array its tensor as ``AtlasStore.scan`` makes
-    it, ``<array>_mask`` (B,) bool for those that have it, ``<array>_offsets`` (B + 1,) int64 with
-    ``layout="jagged"``; ``name``: a list of B dataset names. All tensors share one memory.
+    A batch of B datasets is a plain dict: for each array its values as from ``AtlasStore.scan``,
+    ``<array>_mask`` (B,) bool, True for datasets that have it, and with ``layout="jagged"``
+    ``<array>_offsets`` (B + 1,) int64; ``name`` is a list of B dataset names. All tensors share
+    one block of memory.
 
-    A data set shows the last flush at the time it was made, also where the store is open for
-    writing and has pending changes: names, length and values are of that flush until ``refresh``
-    of the data set itself. Where values of a later flush would have to be read, that is a
-    ``FieldError``.
+    The data set shows the last flush at the time it was created, even if the store is open for
+    writing: names, length and values are those of that flush until ``refresh``. If values of a
+    later flush would have to be read, that is a ``FieldError``.
 
     Args:
-        store: an ``AtlasStore``, or the path of one. One that is open for writing is pickled as a
-            handle for reading.
-        arrays: names.
-        start: the first element along each axis of every array; None: 0.
-        shape: how many, clamped to each array; None: to the end.
+        path: an ``AtlasStore`` or its path; also accepted as ``store``. A store that is open for
+            writing is pickled as a handle for reading.
+        arrays: names of arrays.
+        start: first element along each axis of every array; None: 0.
+        shape: number of elements along each axis, clamped to each array; None: to the end.
         layout: ``"stacked"``, ``"jagged"`` or ``"list"``; see ``ColumnScan``.
-        dtype: cast numbers in the copy.
-        transform: called with every batch, in the process that made it.
-        num_threads: at most as many for a batch; None: as many as torch uses. One in DataLoader
-            workers.
+        dtype: dtype of numbers, cast while copying; None: as stored.
+        missing: treatment of datasets that lack one of the arrays: ``"nan"`` fills in NaN (0, None)
+            and masks it, ``"error"`` raises ``FieldError``, ``"drop"`` leaves the dataset out.
+        transform: called with every batch in the process that made it.
+        num_threads: maximum number of threads for a batch; None: as many as torch uses. Always one
+            in ``DataLoader`` workers.
 
     Raises:
+        TypeError: an option has the wrong type.
+        ValueError: an option does not have one of its values, or two keys of a batch would be the
+            same.
         FieldError: no dataset has one of the arrays.
-        ValueError: two keys of a batch would have the same name.
     """
 
     _item = "dataset"
+    _missing: Missing = "nan"
 
+    @accept_former_name("store", "path")
     def __init__(
         self,
-        store: AtlasStore | str | os.PathLike[str],
+        path: AtlasStore | str | os.PathLike[str],
         arrays: Sequence[str],
         *,
         start: Sequence[int] | None = None,
         shape: Sequence[int] | None = None,
         layout: Layout = "stacked",
         dtype: torch.dtype | None = None,
+        missing: Missing = "nan",
         transform: Transform | None = None,
         num_threads: int | None = None,
     ) -> None:
         if isinstance(arrays, str):
             raise TypeError(f"arrays: expected a list of names, got {arrays!r}")
-        self._store = store if isinstance(store, AtlasStore) else AtlasStore(store)
-        self._view = self._store.last_flush()  # nobody else refreshes it
+        checked = DatasetOptions(missing=missing, transform=transform, num_threads=num_threads)
+        if dtype is not None and not isinstance(dtype, torch.dtype):
+            raise TypeError(f"dtype: expected a torch dtype, got {type(dtype).__name__}")
+        self._missing = checked.missing
+        self._store = path if isinstance(path, AtlasStore) else AtlasStore(path)
+        self._view = self._store.last_flush()  # independent of refresh() of the store
         self._arrays = tuple(arrays)
         self._keys = [_keys(array, layout) for array in arrays]
         _check_keys([key for keys in self._keys for key in keys])
         self._options: tuple[Any, ...] = (start, shape, layout, dtype, num_threads)
         self._transform = transform
         self._native: ColumnBatcher | None = None
-        self._batcher()  # names and options are checked here and now
+        self._batcher()  # checks names and options
 
     def _batcher(self) -> ColumnBatcher:
         native = self._native
         if native is None:
-            native = self._native = self._view.columns.batcher(self._arrays, *self._options)
+            native = self._native = self._open_batcher(self._view)
         return native
+
+    def _open_batcher(self, store: AtlasStore) -> ColumnBatcher:
+        start, shape, layout, dtype, num_threads = self._options
+        return store.columns.batcher(
+            self._arrays, start, shape, layout, dtype, num_threads, self._missing
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         return {k: v for k, v in self.__dict__.items() if k not in ("_native", "_store")}
@@ -97,31 +125,61 @@ class AtlasDataset(BatchDataset[Batch]):
         self._native = None
 
     def refresh(self) -> bool:
-        """Takes up what was flushed since; ``store`` does too. A subset keeps its numbers.
+        """Switches to the last flush, as does ``store``; a subset keeps its numbers.
 
         Returns:
-            True if there was anything.
+            True if there was a later flush.
 
         Raises:
-            FieldError: no dataset has one of the arrays any more; the data set stays as it was.
-            IndexError: a dataset of a subset is gone; likewise.
+            FieldError: no dataset has one of the arrays any more; the data set is unchanged.
+            IndexError: datasets of a subset no longer exist; the data set is unchanged.
         """
         self._store.refresh()
         view = self._store.last_flush()
         if view.columns.version == self._view.columns.version:
             return False
-        native = view.columns.batcher(self._arrays, *self._options)
-        needed = 0 if self._selection is None else int(max(self._selection, default=-1)) + 1
-        if needed > len(view):
-            raise IndexError(
-                f"{view.path}: subset: expected at least {needed} datasets, got {len(view)}"
-            )
+        native = self._open_batcher(view)
+        self._check_selection(len(view))
         self._view, self._native = view, native
         return True
 
     @property
+    def path(self) -> Path | str:
+        """Path of the store."""
+        path = shown_path(self._view.path)
+        assert not isinstance(path, tuple)
+        return path
+
+    @property
+    def schema(self) -> dict[str, FieldSpec]:
+        """Arrays of a batch: name → dtype, level ``"molecule"`` (one row per dataset) and shape.
+
+        The shape is that of one dataset after ``start`` and ``shape``; None if it varies. Strings
+        and binary values have the dtype ``"string"``.
+
+        Raises:
+            CorruptFileError: the file of an array contradicts itself or the metadata.
+        """
+        start, shape, _, dtype, _ = self._options
+        specs = {}
+        for array in self._arrays:
+            found: Iterable[ArraySchema] = self._view.schema(array).values()
+            shapes = {tuple(each.box(start, shape)[1]) for each in found}
+            specs[array] = FieldSpec(
+                _dtype_of(next(iter(found)).dtype, dtype),
+                "molecule",
+                shapes.pop() if len(shapes) == 1 else None,
+            )
+        return specs
+
+    def close(self) -> None:
+        """Releases files; the next read opens them again, at the same flush."""
+        self._native = None
+        self._view.close()
+
+    @property
     def store(self) -> AtlasStore:
-        """The store. Its own ``refresh`` and ``flush`` do not change what this data set shows."""
+        """Store that was given; its own ``refresh`` and ``flush`` do not affect the data set."""
         return self._store
 
     @property
@@ -134,7 +192,7 @@ class AtlasDataset(BatchDataset[Batch]):
 
     @property
     def block_sizes(self) -> Tensor:
-        """(blocks,) int64: how many datasets, one after another, share a block of the first array.
+        """(number of blocks,) int64: consecutive datasets that share a block of the first array.
 
         For ``BlockShuffleSampler``: datasets of one block are decompressed together.
         """
@@ -144,16 +202,18 @@ class AtlasDataset(BatchDataset[Batch]):
         return sizes
 
     def __getitem__(self, item: int | slice | Indices) -> Any:
-        """One dataset by number (negative too): array name → value; or a batch.
+        """Returns one dataset, or a batch for a slice, integers or a mask.
 
-        A slice, numbers or a mask of ``len(self)`` bools give a batch.
+        Args:
+            item: a number, negative ones from the end, or as for ``batch``.
 
-        Values are in their own shape, None where the dataset does not have the array; ``name`` is
-        its name. ``transform`` is for batches and does not see it.
+        Returns:
+            A dict from array names to values in their own shape, None for a missing array, and
+            ``name``; ``transform`` is not applied. Or the result of ``batch``.
 
         Raises:
-            IndexError: out of range, or a mask of another length.
-            TypeError: something else than integers or a mask.
+            IndexError: an index is out of range, or a mask has another length.
+            TypeError: the indices are neither integers nor a mask.
             CorruptFileError: a file is damaged.
         """
         if isinstance(item, slice):
@@ -168,36 +228,36 @@ class AtlasDataset(BatchDataset[Batch]):
         return values | {"name": names[0]}
 
     def batch(self, indices: Indices) -> Any:
-        """One column scan an array.
+        """Reads datasets into one batch, with one column scan per array.
 
         Args:
-            indices: numbers of datasets, any order, repeats allowed, negative ones from the end:
-                a list, range, array or tensor of integers of any width. Or a mask: as many bools
-                as there are datasets.
+            indices: a list, range, array or tensor of integers in any order, repeats allowed,
+                negative ones from the end; or a mask of ``len(self)`` booleans.
 
         Returns:
-            A dict as above, or what ``transform`` makes of it.
+            A dict as described above, or the result of ``transform``.
 
         Raises:
             IndexError: an index is out of range, or a mask has another length.
-            TypeError: something else than integers or a mask.
-            FieldError: shapes or dtypes differ where the layout joins them.
+            TypeError: the indices are neither integers nor a mask.
+            FieldError: shapes or dtypes differ where the layout joins them, or an array is missing
+                and ``missing="error"``.
             CorruptFileError: a file is damaged.
         """
-        return self._finished(self._scanned(indices)[1])
+        return self._apply_transform(self._scan(indices)[1])
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
-        """A whole batch at once, for DataLoader: a list of one, collated already."""
-        arena, batch = self._scanned(indices)
-        return sent_whole(arena if self._transform is None else None, self._finished(batch))
+        """Returns a list of one collated batch, for ``DataLoader``; see ``collate_identity``."""
+        arena, batch = self._scan(indices)
+        return as_payload(arena if self._transform is None else None, self._apply_transform(batch))
 
-    def _scanned(self, indices: Indices) -> tuple[Tensor, Batch]:
-        """The memory of all tensors, and the batch."""
+    def _scan(self, indices: Indices) -> tuple[Tensor, Batch]:
+        """Returns the memory of all tensors, and the batch."""
         in_worker = get_worker_info() is not None
         made = self._batcher().collate(indices, self._selection, in_worker)
-        return made[0], self._assembled(made)
+        return made[0], self._assemble(made)
 
-    def _assembled(self, made: tuple[Tensor, list[Any], list[str]]) -> Batch:
+    def _assemble(self, made: Columns, indices: Indices | None = None) -> Batch:
         _, columns, names = made
         batch: Batch = {}
         for keys, (values, offsets, mask) in zip(self._keys, columns, strict=True):
@@ -208,11 +268,11 @@ class AtlasDataset(BatchDataset[Batch]):
         batch["name"] = names
         return batch
 
-    def _finished(self, batch: Batch) -> Any:
-        return transformed(self._transform, batch)
+    def _apply_transform(self, batch: Batch) -> Any:
+        return apply_transform(self._transform, batch)
 
-    def _copied(self) -> AtlasDataset:
-        part = super()._copied()
+    def _copy_for_subset(self) -> AtlasDataset:
+        part = super()._copy_for_subset()
         part._native = self._native
         return part
 
@@ -229,3 +289,10 @@ def _check_keys(keys: list[str]) -> None:
     twice = {key for key in keys if keys.count(key) > 1 or key == "name"}
     if twice:
         raise ValueError(f"arrays: two keys of a batch would be called {', '.join(sorted(twice))}")
+
+
+def _dtype_of(stored: str, wanted: torch.dtype | None) -> torch.dtype | Literal["string"]:
+    if stored in ("string", "binary"):
+        return "string"
+    kept: torch.dtype = torch.int64 if stored == "timestamp_ns" else getattr(torch, stored)
+    return kept if wanted is None or stored in ("timestamp_ns", "bool") else wanted

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import torch
@@ -22,27 +23,28 @@ from atompack_torch.datasets._computed import (
     CacheFeatures,
     Options,
     Stored,
-    planned,
+    plan_features,
     structure_request,
 )
 from atompack_torch.datasets._forces import ForceChoice
-from atompack_torch.datasets._request import DTypes, Missing, Request, Transform
+from atompack_torch.datasets._options import DTypes, Missing, PathLike, shown_path
+from atompack_torch.datasets._request import Request, Transform
 from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.descriptors.chebyshev import ChebyshevDescriptor
 from atompack_torch.options import check_choice
 from atompack_torch.passes.atp_files import files_of, snapshot_of
 
-_AT_ONCE = 1024  # molecules of a batch, where the data set itself looks through its files
+_AT_ONCE = 1024  # molecules per batch in passes of the data set itself
 
 
 class RowSource(Protocol):
-    """A ``TorchCache``: fields of molecules that stand elsewhere."""
+    """A ``TorchCache``: additional fields of the molecules."""
 
     def _open_rows(self) -> MoleculeSource: ...
 
-    def _by_reading(self) -> RowSource: ...
+    def _without_mapping(self) -> RowSource: ...
 
-    def _stored(self) -> Stored: ...
+    def _stored_features(self) -> Stored: ...
 
     def _force_entries(self) -> Tensor: ...
 
@@ -53,62 +55,62 @@ class AtpDataset(MoleculeDataset):
         for batch in DataLoader(AtpDataset("data.atp"), batch_size=64, shuffle=True):
             ...
 
-    Opening reads the headers alone; the index stays mapped. The data set goes on reading the
-    generation that it saw then, in every process that it is sent to, while a writer appends;
-    ``refresh()`` moves on. It may be used from several threads at once.
+    Opening reads only the headers; the index stays mapped. The data set keeps reading the commit
+    that it saw then, in every process that it is sent to, while a writer appends; ``refresh()``
+    switches to the last commit. Several threads may use it at once.
 
     Args:
-        path: a file, a list of files, or a folder whose ``**/*.atp`` are shards, in the plain
-            order of their paths.
-        fields: labels to read (builtins by name, custom properties by key, or with their scope as
-            ``properties/KEY``, ``atom_properties/KEY``); None: all of the schema. Positions and
-            atomic numbers are always there.
+        path: a file, a list of files, or a folder whose ``**/*.atp`` are shards, sorted by path.
+        fields: labels to read: builtin fields by name, custom properties by key or with their
+            scope (``properties/KEY``, ``atom_properties/KEY``); None: all of the schema. Positions
+            and atomic numbers are always read.
         exclude: labels to leave out; names that no file has are ignored.
-        dtype: of every floating field but ``energy``; or a dict that casts what it names. Cast
-            while copying; None: as stored.
-        missing: what becomes of a molecule that lacks one of ``fields``: ``"nan"`` fills NaN (0,
-            False, None) and masks it, ``"error"`` raises ``FieldError``, ``"drop"`` leaves it out
-            of the batch. ``cell`` and ``pbc`` are not judged: a structure without them is open,
-            and has zeros and False there, masked.
-        neighbors: a ``NeighborList``: batches then hold the edges of its search.
-        cache: a ``TorchCache`` of the same molecules in the same order: its ``"features"`` and
-            ``"force_derivatives"`` are fields then.
-        descriptor: what computes ``"features"`` and, where they are named in ``fields``,
+        dtype: dtype of all floating fields except ``energy``, or a dict from names to dtypes; cast
+            while copying. None: as stored.
+        missing: treatment of molecules that lack one of ``fields``: ``"nan"`` fills in NaN (0,
+            False, None) and masks it, ``"error"`` raises ``FieldError``, ``"drop"`` leaves the
+            molecule out. ``cell`` and ``pbc`` are exempt: a molecule without them is not periodic,
+            with masked zeros and False.
+        neighbors: a ``NeighborList``, whose edges are added to batches.
+        cache: a ``TorchCache`` of the same molecules in the same order, which provides the fields
+            ``"features"`` and ``"force_derivatives"``.
+        descriptor: computes ``"features"`` and, if they are named in ``fields``,
             ``"force_derivatives"``, unless the cache holds those of this descriptor. Derivatives
-            are those of molecules with forces. Computed from positions and cell as stored, between
-            the steps (``Loader``) or in the workers (``DataLoader``).
-        cache_features: computed features that are kept in memory for the next epoch: ``"none"``,
-            ``"all"``, or ``"train"``: but for the parts of ``split()`` behind the first. In this
-            process: each DataLoader worker keeps its own, as long as it lives. Derivatives are
-            not kept.
-        cache_bytes: at most so many are kept, of what comes first; None: no limit.
-        force_fraction: share of the molecules with forces (of this data set, or part of it) that
-            keep them, and their derivatives; the others come without, as if they had none, and
-            ``batch.mask("forces")`` tells. Without a cache, which knows where forces are, opening
-            takes a pass over the labels.
-        resample_forces: draw them anew for each ``set_epoch``.
-        seed: of the choice of forces.
-        transform: called with every batch, in the process that made it; what it returns is what
-            you get.
-        access: advice to the system on how the files will be read: ``"auto"``, ``"random"``,
+            are computed for molecules with forces. Positions and cell are used as stored; the
+            computation takes place between the steps (``Loader``) or in the workers
+            (``DataLoader``).
+        cache_features: computed features to keep in memory for the next epoch: ``"none"``,
+            ``"all"``, or ``"train"`` for the first part of ``split()`` only. Each process keeps its
+            own, also each worker of a ``DataLoader``. Derivatives are never kept.
+        cache_bytes: limit on the bytes of kept features, first come, first kept; None: no limit.
+        force_fraction: share of the molecules with forces (of this data set or subset) that keep
+            them and their derivatives; the others are masked as if they had none. Without a cache,
+            opening takes a pass over the labels to find the forces.
+        resample_forces: choose these molecules again for each ``set_epoch``.
+        seed: seed of that choice.
+        transform: called with every batch in the process that made it; its result is returned
+            instead.
+        access: how the files will be read, as advice to the system: ``"auto"``, ``"random"`` or
             ``"sequential"``.
         populate: read the files into memory when they are mapped.
-        num_threads: at most this many threads for a batch; None: as many as torch uses. One in
-            DataLoader workers.
-        nan_is_missing: stored labels and custom properties that are NaN throughout count as
-            absent: masked, and ``missing`` judges them. (Values of a ``cache`` are not looked at.)
+        num_threads: maximum number of threads for a batch; None: as many as torch uses. Always one
+            in ``DataLoader`` workers.
+        nan_is_missing: treat stored labels and custom properties that are NaN throughout as
+            missing. Values of a ``cache`` are not checked.
 
     Raises:
-        CorruptFileError: a header, schema or index contradicts the format.
-        UnsupportedFormatError: a version that is not read here, or an option to come.
-        FieldError: a field that no file has (one that only some have is masked for the others);
-            the message names similar ones.
+        TypeError: an option has the wrong type.
+        ValueError: an option does not have one of its values.
+        CorruptFileError: a header, schema or index violates the format.
+        UnsupportedFormatError: the version of a file is not supported.
+        FieldError: no file has a field; the message names similar ones. A field that only some
+            files have is masked for the others.
         OSError: a file cannot be opened.
     """
 
     def __init__(
         self,
-        path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        path: PathLike | Sequence[PathLike],
         *,
         fields: Sequence[str] | None = None,
         exclude: Sequence[str] = (),
@@ -149,51 +151,58 @@ class AtpDataset(MoleculeDataset):
             raise TypeError(f"cache: expected a TorchCache, got {type(cache).__name__}{hint}")
         self._cache = cache
         self._forces = ForceChoice.checked(force_fraction, resample_forces, seed, missing)
-        stored = Stored() if cache is None else cache._stored()
+        stored = Stored() if cache is None else cache._stored_features()
         options = Options(descriptor, cache_features, cache_bytes)
-        self._request, self._computing = planned(request, stored, options)
-        self._keeps = cache_features != "none"
+        self._request, self._computer = plan_features(request, stored, options)
+        self._keeps_features = cache_features != "none"
         self._files = files_of(path)
         self._snapshots = [snapshot_of(file) for file in self._files]
-        self._with_forces = self._found_forces()
+        self._with_forces = self._find_forces()
         if self._request.names_fields or cache is not None:
-            self._batcher()  # names are checked here and now
+            self._batcher()  # checks names
 
     def _size(self) -> int:
         return sum(snapshot.n_molecules for snapshot in self._snapshots)
 
     def refresh(self) -> bool:
-        """Takes up what was committed since, new shards of a folder too; True if there was any.
+        """Switches to the last commit of every file, including new shards of a folder.
 
-        Molecules keep their numbers where files only grew at the end; a subset keeps its numbers.
+        Molecules keep their numbers if files have only grown at the end; a subset keeps its
+        numbers.
+
+        Returns:
+            True if anything was committed.
+
+        Raises:
+            IndexError: molecules of a subset no longer exist; the data set is unchanged.
+            CorruptFileError: a header, schema or index violates the format.
         """
         files = files_of(self._path)
         snapshots = [snapshot_of(file) for file in files]
+        self._check_selection(sum(snapshot.n_molecules for snapshot in snapshots))
         before = [(f, s.__getstate__()) for f, s in zip(self._files, self._snapshots, strict=True)]
         after = [(f, s.__getstate__()) for f, s in zip(files, snapshots, strict=True)]
         self._files, self._snapshots, self._native = files, snapshots, None
-        self._structures, self._with_forces = None, self._found_forces()
-        if self._computing is not None and before != after:
-            self._computing.kept.clear()
+        self._structures, self._with_forces = None, self._find_forces()
+        if self._computer is not None and before != after:
+            self._computer.kept.clear()
         return before != after
 
-    def close(self) -> None:
-        """Lets go of the mappings; the next read opens them again."""
-        self._native = None
+    @property
+    def path(self) -> Path | str | tuple[Path | str, ...]:
+        """Path as given: a ``Path``, a URL as a string, or a tuple of them for a list."""
+        return shown_path(self._path)
 
-    def __enter__(self) -> AtpDataset:
-        return self
+    def _block_sizes(self) -> Tensor:
+        return torch.tensor([s.n_molecules for s in self._snapshots], dtype=torch.int64)
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def _found_forces(self) -> Tensor | None:
-        """(number of molecules,) bool, where a choice is made among those with forces."""
+    def _find_forces(self) -> Tensor | None:
+        """Finds molecules with forces, (number of molecules,) bool, if they are sampled."""
         if self._forces is None or self._cache is not None:
             return None
-        plain = copy.copy(self)  # the generation that this one sees
+        plain = copy.copy(self)  # it reads the same commit
         plain._request = structure_request(self._request)
-        plain._computing = plain._forces = plain._selection = None
+        plain._computer = plain._forces = plain._selection = None
         masks = [plain[k : k + _AT_ONCE].mask("forces") for k in range(0, len(plain), _AT_ONCE)]
         return torch.cat([torch.zeros(0, dtype=torch.bool), *masks])
 
@@ -226,14 +235,14 @@ class AtpDataset(MoleculeDataset):
             AtpReader(file, snapshot, self._access, self._populate)
             for file, snapshot in zip(self._files, self._snapshots, strict=True)
         ]
-        source = self._request.judged(parts[0] if len(parts) == 1 else ConcatSource(parts))
+        source = self._request.wrap_source(parts[0] if len(parts) == 1 else ConcatSource(parts))
         return source if self._cache is None else JoinedSource(source, self._cache._open_rows())
 
-    def _by_reading(self) -> AtpDataset:
+    def _without_mapping(self) -> AtpDataset:
         part = copy.copy(self)
         part._access, part._native = "read", None
         if self._cache is not None:
-            part._cache = self._cache._by_reading()
+            part._cache = self._cache._without_mapping()
         return part
 
     def _identity(self) -> Any:

@@ -1,4 +1,4 @@
-"""Several data sets as one, in given shares."""
+"""Several data sets as one, in fixed proportions."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -18,44 +19,48 @@ from torch import Tensor
 from atompack_torch._native import MixtureSource, MoleculeSource
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets._base import Made, MoleculeDataset
+from atompack_torch.datasets._options import check_epoch
 
-_MOST_SHOWN = 4  # data sets, in repr
-_FINEST = 10**6  # weights are taken as fractions of at most this denominator
+_MAX_SHOWN = 4  # data sets, in repr
+_FINEST = 10**6  # maximum denominator of weights as fractions
 
 Numbers = NDArray[np.int64]
 
 
 class MixtureDataset(MoleculeDataset):
-    """Several data sets in one index space; a batch across all of them is one native call.
+    """Several data sets with one range of indices; a batch of all of them is one native call.
 
         mixture = MixtureDataset([bulk, surfaces], weights=[0.75, 0.25], epoch="max")
         loader = DataLoader(mixture, batch_sampler=AtomBudgetBatchSampler(mixture, 4096))
 
-    Indices alternate between the sources as their shares ask, as evenly as can be: any stretch of
-    them holds what the weights say to within one molecule for two sources, and two for up to four.
-    A sampler that shuffles all of them keeps the shares on average.
+    Indices alternate between the sources as evenly as possible: in any range of indices, the
+    number of molecules from a source deviates from its share by at most one for two sources, and
+    two for up to four. Samplers that shuffle all indices keep the shares on average.
 
-    Batches have the fields of all sources (masked where one has none) and ``source`` (B,) int64,
-    the number of the data set; ``index`` is the number in that data set.
+    Batches have the fields of all sources, masked for those that lack them, and ``source`` (B,)
+    int64, the number of the data set; ``index`` (B,) int64 is the number in that data set.
 
-    A source that is longer than its share of an epoch goes on in the next one where it stopped, and
-    a shorter one begins again: over many epochs, all molecules of a source come equally often.
-    ``set_epoch`` says which epoch it is. Where a source is not used up in each, other molecules
-    then stand behind the same indices, so ``n_atoms`` and samplers that were made of it are to be
-    made again.
+    A source that is longer than its share of an epoch continues in the next epoch where it stopped,
+    and a shorter one starts again, so that in the long run all molecules of a source occur equally
+    often. ``set_epoch`` selects the epoch. The same indices may then denote other molecules:
+    ``n_atoms`` and samplers built from it have to be created again.
 
     Args:
         datasets: data sets with the same options (``fields``, ``dtype``, ``missing``, ...);
-            ``fields`` may leave out what a source does not have, which is masked for its molecules.
-        weights: share of each source, any positive numbers; None: by their lengths, so that an
-            epoch has every molecule once.
-        epoch: how long it is: ``"min"``, until the first source is used up; ``"max"``, until all
-            are, others repeat; or so many molecules.
+            ``fields`` may leave out what a source lacks, which is masked for its molecules.
+        weights: positive weight of each source; None: their lengths, so that an epoch has every
+            molecule once.
+        epoch: length of an epoch: ``"min"`` ends it when the first source is exhausted, ``"max"``
+            when all are, and an integer is the number of molecules.
 
     Raises:
-        TypeError: something else than data sets of molecules of one kind.
-        ValueError: the options differ; weights are not positive; a source is empty; another epoch.
+        TypeError: the data sets are not data sets of molecules of a single class.
+        ValueError: options differ, weights are not positive, a source is empty, or the length of
+            an epoch is invalid.
     """
+
+    _weights: tuple[float, ...] | None = None
+    _epoch_length: Literal["min", "max"] | int | None = None  # None: pickled by version 0.1
 
     def __init__(
         self,
@@ -64,39 +69,92 @@ class MixtureDataset(MoleculeDataset):
         epoch: Literal["min", "max"] | int = "min",
     ) -> None:
         fields = _check_parts(datasets)
-        self._parts = tuple(copy.copy(part) for part in datasets)  # refresh() of theirs is not ours
+        self._parts = tuple(
+            copy.copy(part) for part in datasets
+        )  # not affected by refresh() of the originals
         starts = itertools.accumulate((part._size() for part in self._parts[:-1]), initial=0)
         self._starts = torch.tensor(list(starts))
         self._request = self._parts[0]._request._replace(fields=fields)
         self._path = [part._path for part in self._parts]
+        self._weights = None if weights is None else tuple(weights)
+        self._epoch_length = epoch
         lengths = [len(part) for part in self._parts]
         self._counts = _counts(lengths, _weights(weights, lengths), epoch)
         self._epoch = 0
-        self._numbers: Tensor | None = None  # of the molecule behind each index, in all parts
-        self._chosen: Tensor | None = None  # of a subset: as _selection
+        self._numbers: Tensor | None = None  # in the concatenation of all parts
+        self._chosen: Tensor | None = None  # the molecules of a subset, as _selection
+
+    @property
+    def path(self) -> tuple[Path | str, ...]:
+        """Paths of all sources."""
+        paths = (part.path for part in self._parts)
+        return tuple(p for path in paths for p in (path if isinstance(path, tuple) else (path,)))
+
+    def refresh(self) -> bool:
+        """Refreshes the sources and recomputes their counts; a subset keeps its molecules.
+
+        Returns:
+            True if a source has changed.
+
+        Raises:
+            IndexError: molecules of a subset no longer exist; the data set is unchanged.
+            ValueError: a source is empty now, or the mixture was pickled by version 0.1.
+        """
+        if self._epoch_length is None:
+            raise ValueError("refresh: expected a mixture with weights, got one of version 0.1")
+        parts = tuple(copy.copy(part) for part in self._parts)
+        have_changed = [part.refresh() for part in parts]
+        if not any(have_changed):
+            return False
+        sizes = torch.tensor([part._size() for part in parts])
+        starts = torch.cumsum(sizes, 0) - sizes
+        chosen = self._chosen
+        if chosen is not None:
+            source = torch.searchsorted(self._starts, chosen, right=True) - 1
+            number = chosen - self._starts[source]
+            if bool((number >= sizes[source]).any()):
+                raise IndexError("subset: expected the molecules of the sources, got fewer")
+            chosen = number + starts[source]
+        lengths = [len(part) for part in parts]
+        self._counts = _counts(lengths, _weights(self._weights, lengths), self._epoch_length)
+        self._parts, self._starts, self._chosen, self._numbers = parts, starts, chosen, None
+        super().close()
+        return True
+
+    def close(self) -> None:
+        """Releases the mappings of all sources; the next read opens them again."""
+        super().close()
+        for part in self._parts:
+            part.close()
+
+    def _block_sizes(self) -> Tensor:
+        return torch.cat([part._block_sizes() for part in self._parts])
 
     @property
     def sources(self) -> tuple[MoleculeDataset, ...]:
-        """The data sets, as ``source`` counts them."""
+        """Data sets, in the order of ``source``."""
         return self._parts
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """How many molecules of an epoch come from each source."""
+        """Number of molecules from each source in an epoch."""
         return tuple(self._counts)
 
     def set_epoch(self, epoch: int) -> None:
-        """Chooses the molecules of sources that are longer or shorter than their share.
+        """Selects the molecules of sources that are longer or shorter than their share.
 
-        Workers of a DataLoader see it when they start, that is not if they are persistent.
+        Workers of a ``DataLoader`` get it when they start, so persistent workers do not.
+
+        Args:
+            epoch: number of the epoch, at least 0.
 
         Raises:
-            ValueError: this is a subset of a mixture, whose molecules are chosen.
+            TypeError: the number is not an integer.
+            ValueError: the number is negative, or this is a subset, whose molecules are fixed.
         """
         if self._chosen is not None:
             raise ValueError("set_epoch: expected the mixture itself, got a subset of it")
-        if epoch < 0:
-            raise ValueError(f"epoch: expected at least 0, got {epoch}")
+        check_epoch(epoch)
         if epoch != self._epoch:
             self._epoch, self._numbers = epoch, None
             for part in self._parts:
@@ -106,18 +164,18 @@ class MixtureDataset(MoleculeDataset):
 
     @property
     def _selection(self) -> Tensor:
-        """Numbers in all parts, one after another."""
+        """Numbers of the molecules in the concatenation of all parts."""
         if self._chosen is not None:
             return self._chosen
         if self._numbers is None:
-            self._numbers = torch.from_numpy(self._interleaved())
+            self._numbers = torch.from_numpy(self._interleave())
         return self._numbers
 
     @_selection.setter
     def _selection(self, numbers: Tensor) -> None:
         self._chosen, self._numbers = numbers, None
 
-    def _interleaved(self) -> Numbers:
+    def _interleave(self) -> Numbers:
         draws = []
         for part, count, start in zip(
             self._parts, self._counts, self._starts.tolist(), strict=True
@@ -126,13 +184,13 @@ class MixtureDataset(MoleculeDataset):
             nth %= max(len(part), 1)
             numbers = nth if part._selection is None else part._selection.numpy()[nth]
             draws.append(numbers + start)
-        return _merged(draws)
+        return _merge(draws)
 
     def __len__(self) -> int:
         return sum(self._counts) if self._chosen is None else len(self._chosen)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_numbers": None}  # it is large, and soon made
+        return {**super().__getstate__(), "_numbers": None}  # large, and quick to compute
 
     def _size(self) -> int:
         return sum(part._size() for part in self._parts)
@@ -146,31 +204,31 @@ class MixtureDataset(MoleculeDataset):
     def _identity(self) -> Any:
         return [part._identity() for part in self._parts]
 
-    def _by_reading(self) -> MixtureDataset:
+    def _without_mapping(self) -> MixtureDataset:
         part = copy.copy(self)
-        part._parts, part._native = tuple(each._by_reading() for each in self._parts), None
+        part._parts, part._native = tuple(each._without_mapping() for each in self._parts), None
         return part
 
     def _open_source(self) -> MoleculeSource:
         return MixtureSource([part._source() for part in self._parts])
 
-    def _wrapped(self, made: Made) -> MoleculeBatch:
-        batch = super()._wrapped(made)
+    def _to_batch(self, made: Made) -> MoleculeBatch:
+        batch = super()._to_batch(made)
         batch.index.sub_(self._starts[batch.source])
         return batch
 
     def __repr__(self) -> str:
         drawn = zip(self._counts, self._parts, strict=True)
         shares = ", ".join(
-            f"{count} of {part!r}" for count, part in itertools.islice(drawn, _MOST_SHOWN)
+            f"{count} of {part!r}" for count, part in itertools.islice(drawn, _MAX_SHOWN)
         )
-        if (more := len(self._parts) - _MOST_SHOWN) > 0:
+        if (more := len(self._parts) - _MAX_SHOWN) > 0:
             shares += f", ... and {more:,} more"
         return f"MixtureDataset({len(self)} molecules: {shares})"
 
 
 def _check_parts(parts: Sequence[MoleculeDataset]) -> tuple[str, ...] | None:
-    """Returns the fields of all of them."""
+    """Checks the data sets; returns the fields of all of them."""
     if not parts:
         raise ValueError("datasets: expected at least one, got none")
     kinds = {type(part).__name__ for part in parts}
@@ -178,7 +236,7 @@ def _check_parts(parts: Sequence[MoleculeDataset]) -> tuple[str, ...] | None:
     if not alike or isinstance(parts[0], MixtureDataset):
         names = ", ".join(sorted(kinds))
         raise TypeError(f"datasets: expected data sets of molecules of one kind, got {names}")
-    if any(part._computing is not None for part in parts):
+    if any(part._computer is not None for part in parts):
         raise ValueError("datasets: expected stored fields, got features computed for each batch")
     first = parts[0]._options()
     fields = _all_fields(parts)
@@ -195,7 +253,7 @@ def _check_parts(parts: Sequence[MoleculeDataset]) -> tuple[str, ...] | None:
 
 
 def _all_fields(parts: Sequence[MoleculeDataset]) -> tuple[str, ...] | None:
-    """All names in ``fields`` of the parts, which name all that they have of them; else None."""
+    """Merges ``fields`` of the parts; None unless each names all of the others' that it has."""
     named = [part._request.fields for part in parts]
     if len(set(named)) == 1:
         return named[0]
@@ -209,7 +267,7 @@ def _all_fields(parts: Sequence[MoleculeDataset]) -> tuple[str, ...] | None:
 
 
 def _weights(weights: Sequence[float] | None, lengths: Sequence[int]) -> list[Fraction]:
-    """Shares of the sources; they add up to 1."""
+    """Returns the shares of the sources, which add up to 1."""
     if weights is None:
         return [Fraction(length, max(sum(lengths), 1)) for length in lengths]
     if len(weights) != len(lengths):
@@ -229,7 +287,7 @@ def _weights(weights: Sequence[float] | None, lengths: Sequence[int]) -> list[Fr
 def _counts(
     lengths: Sequence[int], shares: Sequence[Fraction], epoch: Literal["min", "max"] | int
 ) -> list[int]:
-    """How many molecules of an epoch come from each source."""
+    """Returns the number of molecules from each source in an epoch."""
     pairs = [(length, share) for length, share in zip(lengths, shares, strict=True) if share]
     if epoch == "min":
         n = min((math.floor(length / share) for length, share in pairs), default=0)
@@ -247,14 +305,14 @@ def _counts(
     return counts
 
 
-def _merged(draws: Sequence[Numbers]) -> Numbers:
-    """All of them in one, each spread evenly: two at a time, the shortest first."""
+def _merge(draws: Sequence[Numbers]) -> Numbers:
+    """Merges draws two at a time, the shortest first, so that each is spread evenly."""
     waiting = [(len(draw), number, draw) for number, draw in enumerate(draws)]
     heapq.heapify(waiting)
     while len(waiting) > 1:
         (n_a, _, a), (n_b, _, b) = heapq.heappop(waiting), heapq.heappop(waiting)
         n = n_a + n_b
-        # How many of the first t come from a: t * n_a / n, rounded.
+        # The first t items contain t * n_a / n items of a, rounded.
         of_a = np.diff((np.arange(n + 1) * n_a + n // 2) // max(n, 1)) == 1
         both = np.empty(n, np.int64)
         both[of_a], both[~of_a] = a, b

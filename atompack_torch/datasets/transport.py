@@ -1,4 +1,4 @@
-"""How a batch goes to another process."""
+"""Transport of batches to other processes."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from torch import Tensor
 from torch.utils.data import get_worker_info
 
 from atompack_torch._core import attach_ring, receive_arena, ring_to_attach, send_arena
-from atompack_torch.batch.molecule_batch import MoleculeBatch, _restore
+from atompack_torch.batch.molecule_batch import MoleculeBatch, restore_batch
 from atompack_torch.batch.storage import Place, Structure
+from atompack_torch.datasets._arena_payload import ArenaPayload, assemble
 from atompack_torch.datasets._collated import CollatedDict
-from atompack_torch.datasets._one_arena import InOneArena, put_together
 
 
 def _reduce_to_process(batch: MoleculeBatch) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """How a batch goes to another process: from a DataLoader worker as the number of a slot.
+    """Reduces a batch for another process; from a DataLoader worker, to the number of a slot.
 
-    The first batches of a worker travel as a memory segment of their own each, together with the
-    place of the worker's ring; once the other side has attached to that, a number is enough.
+    Until the receiver has attached to the ring of the worker, each batch is sent as a separate
+    memory segment, together with the address of the ring.
     """
     rebuild, arguments = batch.__reduce__()
     arena = arguments[2]
@@ -28,18 +28,18 @@ def _reduce_to_process(batch: MoleculeBatch) -> tuple[Callable[..., Any], tuple[
         return rebuild, arguments
     if (ticket := send_arena(arena)) is not None:
         structure, rows, _, places, outside = arguments
-        return _restore_sent, (structure, rows, ticket, arena.numel(), places, outside)
+        return _restore_from_slot, (structure, rows, ticket, arena.numel(), places, outside)
     if (address := ring_to_attach()) is not None:
         return _attach_and_restore, (address, arguments)
     return rebuild, arguments
 
 
 def _attach_and_restore(address: Any, arguments: tuple[Any, ...]) -> MoleculeBatch:
-    attach_ring(address)  # if it cannot be, the worker goes on with segments
-    return _restore(*arguments)
+    attach_ring(address)  # on failure, the worker continues to send segments
+    return restore_batch(*arguments)
 
 
-def _restore_sent(
+def _restore_from_slot(
     structure: Structure,
     rows: tuple[int, ...],
     ticket: Any,
@@ -47,41 +47,41 @@ def _restore_sent(
     places: list[Place | None],
     outside: list[Tensor],
 ) -> MoleculeBatch:
-    return _restore(structure, rows, receive_arena(ticket, n_bytes), places, outside)
+    return restore_batch(structure, rows, receive_arena(ticket, n_bytes), places, outside)
 
 
-def _reduce_examples(sent: InOneArena) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    apart = sent.take_apart()
+def _reduce_examples(payload: ArenaPayload) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    apart = payload.disassemble()
     if apart is None:
-        return _as_it_is, (sent.batch,)
+        return _return_batch, (payload.batch,)
     places, form = apart
-    if (ticket := send_arena(sent.arena)) is not None:
-        return _examples_sent, (ticket, sent.arena.numel(), places, form)
+    if (ticket := send_arena(payload.arena)) is not None:
+        return _assemble_from_slot, (ticket, payload.arena.numel(), places, form)
     if (address := ring_to_attach()) is not None:
-        return _attach_and_put_together, (address, sent.arena, places, form)
-    return put_together, (sent.arena, places, form)
+        return _attach_and_put_together, (address, payload.arena, places, form)
+    return assemble, (payload.arena, places, form)
 
 
-def _as_it_is(batch: Any) -> Any:
+def _return_batch(batch: Any) -> Any:
     return batch
 
 
 def _reduce_dict(batch: CollatedDict) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     if batch.arena is None:
         return dict, (dict(batch),)
-    return _reduce_examples(InOneArena(batch.arena, dict(batch)))
+    return _reduce_examples(ArenaPayload(batch.arena, dict(batch)))
 
 
 def _attach_and_put_together(address: Any, arena: Tensor, places: list[Place], form: Any) -> Any:
-    attach_ring(address)  # if it cannot be, the worker goes on with segments
-    return put_together(arena, places, form)
+    attach_ring(address)  # on failure, the worker continues to send segments
+    return assemble(arena, places, form)
 
 
-def _examples_sent(ticket: Any, n_bytes: int, places: list[Place], form: Any) -> Any:
-    return put_together(receive_arena(ticket, n_bytes), places, form)
+def _assemble_from_slot(ticket: Any, n_bytes: int, places: list[Place], form: Any) -> Any:
+    return assemble(receive_arena(ticket, n_bytes), places, form)
 
 
-# For queues between processes alone: what is pickled to a file or by hand holds its data itself.
+# Only for queues between processes: other pickles contain the data.
 ForkingPickler.register(MoleculeBatch, _reduce_to_process)
-ForkingPickler.register(InOneArena, _reduce_examples)
+ForkingPickler.register(ArenaPayload, _reduce_examples)
 ForkingPickler.register(CollatedDict, _reduce_dict)

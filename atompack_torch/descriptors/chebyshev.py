@@ -19,8 +19,8 @@ from atompack_torch.errors import FieldError
 from atompack_torch.fields import BUILTIN, DERIVATIVES, FieldInfo
 from atompack_torch.options import utf8
 
-_LEAST_CUTOFF = 1e-3  # minimum cutoff of the neighbor search
-_HIGHEST_ORDER = 1000
+_MIN_CUTOFF = 1e-3  # minimum cutoff of the neighbor search
+_MAX_ORDER = 1000
 _DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
@@ -64,9 +64,9 @@ class ChebyshevDescriptor:
     ) -> None:
         self.species = _labels(species)
         self.rad_order = _order("rad_order", rad_order)
-        self.rad_cutoff = _cutoff("rad_cutoff", rad_cutoff, _LEAST_CUTOFF)
+        self.rad_cutoff = _cutoff("rad_cutoff", rad_cutoff, _MIN_CUTOFF)
         self.ang_order = _order("ang_order", ang_order)
-        self.ang_cutoff = _cutoff("ang_cutoff", ang_cutoff, _LEAST_CUTOFF)
+        self.ang_cutoff = _cutoff("ang_cutoff", ang_cutoff, _MIN_CUTOFF)
         self.min_cutoff = _cutoff("min_cutoff", min_cutoff, 0.0)
         if dtype not in _DTYPES:
             raise ValueError(f"dtype: expected 'float32' or 'float64', got {dtype!r}")
@@ -171,7 +171,7 @@ class ChebyshevDescriptor:
         names = [name for name in DERIVATIVES if self.multi or not name.endswith("typespin")]
         made: dict[str, Value] = {"features": features}
         made |= dict(zip(names, rows, strict=True)) if derivatives else {}
-        return _with(batch, made, set(DERIVATIVES) if derivatives else set())
+        return _add_fields(batch, made, set(DERIVATIVES) if derivatives else set())
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ChebyshevDescriptor):
@@ -221,8 +221,8 @@ def _order(name: str, value: int) -> int:
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"{name}: expected an integer, got {type(value).__name__}")
     order = value.__index__()
-    if not 0 <= order <= _HIGHEST_ORDER:
-        raise ValueError(f"{name}: expected 0 to {_HIGHEST_ORDER}, got {order}")
+    if not 0 <= order <= _MAX_ORDER:
+        raise ValueError(f"{name}: expected 0 to {_MAX_ORDER}, got {order}")
     return order
 
 
@@ -247,7 +247,7 @@ def _periodic(batch: MoleculeBatch) -> Tensor:
     return has_cell & pbc
 
 
-def _with(batch: MoleculeBatch, made: dict[str, Value], replaced: set[str]) -> MoleculeBatch:
+def _add_fields(batch: MoleculeBatch, made: dict[str, Value], replaced: set[str]) -> MoleculeBatch:
     """Adds fields to a batch; they are present for all molecules."""
     dropped = replaced | made.keys()
     fields = {name: value for name, value in batch._fields.items() if name not in dropped}

@@ -20,7 +20,7 @@ from atompack_torch.passes.cache_files import attributes_of
 from atompack_torch.passes.sweeping import Report
 
 if TYPE_CHECKING:
-    from atompack_torch.batch.molecule import Molecule
+    from atompack_torch.batch.molecule_batch import Molecule
     from atompack_torch.caches.verification import CacheVerification
     from atompack_torch.datasets.torch_cache import TorchCacheDataset
 

@@ -16,7 +16,7 @@ from atompack_torch.options import checked_path
 if TYPE_CHECKING:
     import torch
 
-    from atompack_torch.batch.molecule import Molecule
+    from atompack_torch.batch.molecule_batch import Molecule
     from atompack_torch.caches.verification import CacheVerification
     from atompack_torch.datasets.atlas_shards import ShardDataset
     from atompack_torch.datasets.atlas_store import AtlasDataset

@@ -9,7 +9,7 @@ from atompack_torch.batch.elements import symbol
 from atompack_torch.inspection.text import first_of, plain, printable, table
 
 if TYPE_CHECKING:
-    from atompack_torch.batch.molecule import Molecule
+    from atompack_torch.batch.molecule_batch import Molecule
 
 _MOST_VALUES = 12  # of one field, in text
 _BINS = 10

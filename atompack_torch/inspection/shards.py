@@ -167,7 +167,7 @@ def statistics(
 
 def _first_examples(dataset: ShardDataset) -> list[int]:
     """Index of the first example of each block."""
-    ends: list[int] = np.cumsum(dataset.block_sizes).tolist()
+    ends: list[int] = dataset.block_sizes.cumsum(0).tolist()
     return [0, *ends[:-1]] if ends else []
 
 

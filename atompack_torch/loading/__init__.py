@@ -1,1 +1,1 @@
-"""Batches in the order of a sampler, made ahead of their use."""
+"""Loaders, which make batches ahead of their use, and samplers, which choose their order."""

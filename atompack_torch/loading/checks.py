@@ -1,8 +1,7 @@
-"""Checks of what a ``Loader`` is given: each error says what to write instead."""
+"""Checks of the arguments of a ``Loader``; each error tells what to use instead."""
 
 from __future__ import annotations
 
-import operator
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
@@ -13,10 +12,11 @@ from torch.utils.data import BatchSampler
 
 from atompack_torch.datasets._batches import BatchDataset
 from atompack_torch.loading.samplers import AtomBudgetBatchSampler
+from atompack_torch.loading.samplers._sizes import positive
 from atompack_torch.loading.samplers.distributed import IndexSampler
 
-# Options of torch's DataLoader that a Loader has no use for, and what stands in their place.
-INSTEAD = {
+# Options of torch's DataLoader that a Loader lacks, and their replacements.
+REPLACEMENTS = {
     "num_workers": "give num_threads, the threads of this process that make batches",
     "collate_fn": "batches are made collated; give transform to the data set to change them",
     "prefetch_factor": "give prefetch, the batches that are made ahead by all threads together",
@@ -31,7 +31,10 @@ INSTEAD = {
 
 
 def check_dataset(dataset: Any) -> None:
-    """Refuses anything but a data set of this package.
+    """Raises an error unless this is a data set of this package.
+
+    Args:
+        dataset: argument of the loader.
 
     Raises:
         TypeError: it is something else.
@@ -54,14 +57,18 @@ def check_dataset(dataset: Any) -> None:
     raise TypeError(f"dataset: expected a data set of this package, got {name}; {hint}")
 
 
-def check_no_others(options: dict[str, Any], known: Iterable[str]) -> None:
-    """Refuses options that a Loader does not have.
+def check_unknown_options(options: dict[str, Any], known: Iterable[str]) -> None:
+    """Raises an error if there are options that a Loader lacks.
+
+    Args:
+        options: unknown options.
+        known: names of all options.
 
     Raises:
-        TypeError: there is one.
+        TypeError: there is an unknown option.
     """
     for name in options:
-        hint = INSTEAD.get(name)
+        hint = REPLACEMENTS.get(name)
         if hint is None:
             close = get_close_matches(name, [*known], n=1)
             hint = f"did you mean {close[0]}?" if close else f"it takes {', '.join(known)}"
@@ -69,40 +76,50 @@ def check_no_others(options: dict[str, Any], known: Iterable[str]) -> None:
 
 
 def count(name: str, value: Any) -> int:
-    """An option that is a positive integer.
+    """Returns an option that is a positive integer.
+
+    Args:
+        name: name of the option.
+        value: its value.
+
+    Returns:
+        The value as an int.
 
     Raises:
-        TypeError: it is no integer.
-        ValueError: it is below 1.
+        TypeError: the value is not an integer.
+        ValueError: the value is below 1.
     """
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        hint = "; samplers go to sampler or batch_sampler" if hasattr(value, "__iter__") else ""
+    if hasattr(value, "__iter__") and not isinstance(value, (str, bytes)):
+        hint = "; samplers go to sampler or batch_sampler"
         raise TypeError(f"{name}: expected an integer, got {type(value).__name__}{hint}")
-    number = operator.index(value)
-    if number < 1:
-        raise ValueError(f"{name}: expected a positive number, got {number}")
-    return number
+    return positive(name, value)
 
 
 def check_sampler(sampler: Any) -> None:
-    """Refuses what cannot be a sampler of single items.
+    """Raises an error unless this can be a sampler of single items.
+
+    Args:
+        sampler: argument of the loader.
 
     Raises:
-        TypeError: it yields batches, or nothing.
+        TypeError: it yields batches, or is not iterable.
     """
     if isinstance(sampler, (AtomBudgetBatchSampler, BatchSampler)):
-        raise _yields_batches(sampler)
+        raise _batches_error(sampler)
     _check_iterable("sampler", sampler)
 
 
 def check_batch_sampler(sampler: Any) -> None:
-    """Refuses what cannot be a sampler of batches.
+    """Raises an error unless this can be a sampler of batches.
+
+    Args:
+        sampler: argument of the loader.
 
     Raises:
-        TypeError: it yields single items, or nothing.
+        TypeError: it yields single items, or is not iterable.
     """
     if isinstance(sampler, IndexSampler):
-        raise _yields_items(sampler)
+        raise _items_error(sampler)
     _check_iterable("batch_sampler", sampler)
 
 
@@ -112,35 +129,45 @@ def _check_iterable(name: str, sampler: Any) -> None:
 
 
 def check_item(item: Any, sampler: Any) -> None:
-    """Refuses what a sampler yields unless it is a single item.
+    """Raises an error unless a sampler has yielded a single item.
+
+    Args:
+        item: what the sampler has yielded.
+        sampler: the sampler, for the error.
 
     Raises:
-        TypeError: it is a batch.
+        TypeError: the item is a batch.
     """
     if isinstance(item, Sequence) or getattr(item, "ndim", 0) > 0:
-        raise _yields_batches(sampler)
+        raise _batches_error(sampler)
 
 
-def batches_of(sampler: Iterable[Any]) -> Iterator[Sequence[int] | Tensor]:
-    """The batches of a sampler, checked to be sequences.
+def iterate_batches(sampler: Iterable[Any]) -> Iterator[Sequence[int] | Tensor]:
+    """Iterates over the batches of a sampler, which have to be sequences.
+
+    Args:
+        sampler: a sampler of batches.
+
+    Yields:
+        The numbers of the items in a batch.
 
     Raises:
         TypeError: the sampler yields single items.
     """
     for batch in sampler:
         if not hasattr(batch, "__len__") or getattr(batch, "ndim", 1) == 0:
-            raise _yields_items(sampler)
+            raise _items_error(sampler)
         yield batch
 
 
-def _yields_batches(sampler: Any) -> TypeError:
+def _batches_error(sampler: Any) -> TypeError:
     return TypeError(
         f"sampler: expected item numbers, got batches of {type(sampler).__name__}; "
         "give it as batch_sampler, without batch_size"
     )
 
 
-def _yields_items(sampler: Any) -> TypeError:
+def _items_error(sampler: Any) -> TypeError:
     return TypeError(
         f"batch_sampler: expected lists of item numbers, got numbers of {type(sampler).__name__}; "
         "give it as sampler, with a batch_size"

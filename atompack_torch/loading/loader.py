@@ -1,4 +1,4 @@
-"""Batches made ahead on native threads, in the training process itself."""
+"""Loader that makes batches ahead on native threads of the training process."""
 
 from __future__ import annotations
 
@@ -19,63 +19,65 @@ from torch.utils._pytree import tree_map_only
 from torch.utils.data import SequentialSampler
 
 from atompack_torch.batch.molecule_batch import MoleculeBatch
-from atompack_torch.datasets._batches import Ahead, BatchDataset
+from atompack_torch.datasets._batches import BatchDataset, BatchPrefetcher
 from atompack_torch.loading.checks import (
-    INSTEAD,
-    batches_of,
+    REPLACEMENTS,
     check_batch_sampler,
     check_dataset,
     check_item,
-    check_no_others,
     check_sampler,
+    check_unknown_options,
     count,
+    iterate_batches,
 )
 from atompack_torch.loading.order import OwnOrder, chunks
+from atompack_torch.loading.samplers._sizes import epoch_number
 
-_MOST_THREADS = 4  # unless asked for: a training step wants cores too
+_MAX_THREADS = 4  # by default, as a training step needs cores too
 
-# Threads must not outlive the interpreter.
+# Their threads must not outlive the interpreter.
 _running: weakref.WeakSet[_Pass] = weakref.WeakSet()
 
 
 class Loader:
-    """Iterates over a data set in batches that native threads make ahead.
+    """Iterates over the batches of a data set, which native threads make ahead.
 
         loader = Loader(AtpDataset("data.atp"), batch_size=64, shuffle=True)
         for epoch in range(10):
             for batch in loader:
                 ...
 
-    Like a ``DataLoader``, but without worker processes: the kernels hold no GIL, so threads of the
-    training process make batches while Python trains, and nothing has to cross a process boundary.
-    Batches come in the order of the sampler, whatever the number of threads. An error in a thread
-    is raised where its batch would have come; the pass goes on behind it if it is iterated again.
+    Unlike a ``DataLoader``, it has no worker processes: the kernels release the GIL, so threads of
+    the training process make batches while Python trains, and no data crosses a process boundary.
+    Batches arrive in the order of the sampler for any number of threads. An error in a thread is
+    raised in place of its batch; iterating further continues with the next batch.
 
-    Each pass is the next epoch, unless ``set_epoch`` was called. The order of a shuffled pass
-    depends on ``seed`` and epoch alone.
+    Each pass is the next epoch, unless ``set_epoch`` was called. The order of a shuffled pass only
+    depends on ``seed`` and epoch. Options of torch's ``DataLoader`` that do not exist here raise an
+    error that names the replacement.
 
     Args:
         dataset: a data set of this package.
-        batch_size: items in a batch.
-        batch_sampler: yields lists (or int64 tensors) of item numbers; in place of
-            ``batch_size``, ``shuffle``, ``sampler`` and ``drop_last``.
-        sampler: yields item numbers; in place of ``shuffle``. Where someone (Lightning, say) calls
-            its ``set_epoch`` between two passes, the loader follows.
-        shuffle: draw a new order for every epoch.
-        seed: of that order.
+        batch_size: number of items in a batch.
+        batch_sampler: yields lists or int64 tensors of item numbers; replaces ``batch_size``,
+            ``shuffle``, ``sampler`` and ``drop_last``.
+        sampler: yields item numbers; replaces ``shuffle``. The loader follows if other code, such
+            as Lightning, calls its ``set_epoch`` between two passes.
+        shuffle: use a new random order in every epoch.
+        seed: seed of that order.
         drop_last: leave out the last batch if it is not full.
-        num_threads: that make a batch each; None: all cores of this process but one, at most four.
-            For uncompressed files one is mostly enough, and quickest on few cores.
-        prefetch: batches that are made ahead (at least one for each thread).
-        pin_memory: make them in page-locked memory, which torch recycles (only with CUDA).
-        device: where to move batches to. To a CUDA device they are copied on a stream of
-            their own, which the current stream waits for: pinned ones without holding anybody up.
-        others: none; options of torch's ``DataLoader`` are named in the error.
+        num_threads: number of threads, each of which makes one batch at a time; None: all cores of
+            this process but one, at most four. For uncompressed files one usually suffices, and is
+            fastest on few cores.
+        prefetch: number of batches to make ahead, at least one per thread.
+        pin_memory: make batches in page-locked memory, which torch recycles (only with CUDA).
+        device: device to move batches to. Copies to a CUDA device run on a separate stream, which
+            the current stream waits for; those of pinned batches block nothing else.
 
     Raises:
-        TypeError: the data set is not one of this package (use torch's ``DataLoader``); an option
-            that does not exist or is of the wrong type.
-        ValueError: options that exclude one another.
+        TypeError: the data set is not one of this package (use torch's ``DataLoader``), or an
+            option does not exist or has the wrong type.
+        ValueError: an option is out of range, or options exclude each other.
     """
 
     def __init__(
@@ -95,7 +97,7 @@ class Loader:
         **others: Any,
     ) -> None:
         check_dataset(dataset)
-        check_no_others(others, _OPTIONS)
+        check_unknown_options(others, _OPTIONS)
         if sampler is not None:
             check_sampler(sampler)
         if batch_sampler is not None:
@@ -119,20 +121,20 @@ class Loader:
             sampler = OwnOrder(dataset, self.seed) if shuffle else SequentialSampler(dataset)
         self.batch_sampler, self.sampler = batch_sampler, sampler
         cores = len(os.sched_getaffinity(0))
-        self.num_threads = num_threads or min(max(cores - 1, 1), _MOST_THREADS)
+        self.num_threads = num_threads or min(max(cores - 1, 1), _MAX_THREADS)
         self.prefetch = max(prefetch, self.num_threads)
         self.device = None if device is None else torch.device(device)
         if pin_memory and not torch.cuda.is_available():
             warnings.warn("pin_memory: no CUDA device, so memory is not pinned", stacklevel=2)
         self.pin_memory = pin_memory and torch.cuda.is_available()
-        self._epoch = 0  # of the pass under way, or of the next one
-        self._handed = 0  # batches of it that were handed out
-        self._resumed = False  # the next pass goes on inside the epoch
+        self._epoch = 0  # of the current pass, or of the next one
+        self._n_delivered = 0  # batches of this epoch delivered so far
+        self._resumed = False  # the next pass resumes within the epoch
         self._sampler_state: Mapping[str, Any] | None = None  # for the next pass
-        self._is_begun = False  # the sampler's pass is that of this epoch
-        self._before = 0  # batches of the epoch that were handed out before the sampler's pass
+        self._has_begun = False  # the sampler's pass belongs to this epoch
+        self._n_before_pass = 0  # batches of this epoch delivered before the sampler's pass
         self._seen_epoch = getattr(self._chosen_sampler, "epoch", None)  # of the sampler
-        self._is_warned = False
+        self._has_warned = False
 
     @property
     def _chosen_sampler(self) -> Any:
@@ -140,20 +142,25 @@ class Loader:
 
     @property
     def epoch(self) -> int:
-        """Of the pass under way, or of the next one."""
+        """Number of the current epoch, or of the next one between passes."""
         return self._epoch
 
     def set_epoch(self, epoch: int) -> None:
-        """Chooses the epoch of the next pass, which starts from its beginning."""
-        self._epoch, self._handed, self._resumed, self._sampler_state = epoch, 0, False, None
-        self._is_begun = False
+        """Sets the epoch of the next pass, which starts from its beginning.
 
-    def __len__(self) -> int:
-        """Batches of a whole pass.
+        Args:
+            epoch: number of the epoch, at least 0.
 
         Raises:
-            TypeError: the sampler does not know its length.
+            TypeError: the number is not an integer.
+            ValueError: the number is negative.
         """
+        self._epoch = epoch_number(epoch)
+        self._n_delivered, self._resumed, self._sampler_state = 0, False, None
+        self._has_begun = False
+
+    def __len__(self) -> int:
+        """Number of batches in a whole pass; a TypeError if the sampler has no length."""
         if self.batch_sampler is not None:
             return len(self.batch_sampler)  # type: ignore[arg-type]
         n = len(self.sampler)  # type: ignore[arg-type]
@@ -161,27 +168,28 @@ class Loader:
         return n // self.batch_size if self.drop_last else -(-n // self.batch_size)
 
     def __iter__(self) -> Iterator[Any]:
-        """A pass over the data set; a new one ends that under way."""
-        if self._handed and not self._resumed:  # the pass before was left early
+        """Starts a pass over the data set, and ends the current one."""
+        if self._n_delivered and not self._resumed:  # the previous pass was left early
             self.set_epoch(self._epoch + 1)
         self._follow_sampler()
         self._warn_of_ranks()
-        skip, self._resumed, self._is_begun, self._before = self._handed, False, True, 0
+        skip, self._n_before_pass = self._n_delivered, 0
+        self._resumed, self._has_begun = False, True
         asked = _Pass(self, self._indices(skip))
-        return self._hand_out(asked)
+        return self._deliver(asked)
 
     def _follow_sampler(self) -> None:
-        """Takes up an epoch that someone else has chosen on the sampler itself: Lightning, say."""
+        """Adopts an epoch that other code, such as Lightning, has set on the sampler itself."""
         chosen = getattr(self._chosen_sampler, "epoch", None)
         if isinstance(chosen, int) and chosen != self._seen_epoch and chosen != self._epoch:
             self.set_epoch(chosen)
 
     def _warn_of_ranks(self) -> None:
         distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
-        if not self.shuffle or self._is_warned or not distributed:
+        if not self.shuffle or self._has_warned or not distributed:
             return
         if (n_ranks := torch.distributed.get_world_size()) > 1:
-            self._is_warned = True
+            self._has_warned = True
             warnings.warn(
                 f"shuffle=True: each of the {n_ranks} ranks gets the whole data set; to share it "
                 "give sampler=DistributedMoleculeSampler(dataset, pad=True) or another sampler of "
@@ -189,12 +197,12 @@ class Loader:
                 stacklevel=3,
             )
 
-    def _hand_out(self, batches: _Pass) -> Iterator[Any]:
+    def _deliver(self, batches: _Pass) -> Iterator[Any]:
         epoch = self._epoch
         try:
             for batch in batches:
                 if self._epoch == epoch:
-                    self._handed += 1
+                    self._n_delivered += 1
                 yield batch
         finally:
             batches.close()
@@ -202,16 +210,16 @@ class Loader:
             self.set_epoch(epoch + 1)
 
     def _indices(self, skip: int) -> Iterator[Sequence[int] | Tensor]:
-        """The molecule numbers of each batch, from batch ``skip`` on."""
+        """Iterates over the item numbers of each batch, from batch ``skip`` on."""
         sampler = self._chosen_sampler
         if hasattr(sampler, "set_epoch"):
             sampler.set_epoch(self._epoch)
         if self._sampler_state is not None:
             sampler.load_state_dict(self._sampler_state)
-            self._sampler_state, self._before, skip = None, skip, 0
+            self._sampler_state, self._n_before_pass, skip = None, skip, 0
         self._seen_epoch = getattr(sampler, "epoch", None)
         if self.batch_sampler is not None:
-            return islice(batches_of(self.batch_sampler), skip, None)
+            return islice(iterate_batches(self.batch_sampler), skip, None)
         assert self.batch_size is not None
         if self._has_own_order:
             order = sampler.numbers() if self.shuffle else None
@@ -227,38 +235,45 @@ class Loader:
                 yield chunk
 
     def state_dict(self) -> dict[str, Any]:
-        """Where this loader is: for a checkpoint, together with the model.
+        """Returns the position of the loader, for checkpoints.
 
-        Counted in batches handed out, not in those made ahead. A sampler of this package adds its
-        own state, with which the pass can be resumed on another number of ranks.
+        It counts batches that were delivered, not those made ahead. Samplers of this package add
+        their own state, with which the pass can be resumed on another number of ranks.
         """
-        state: dict[str, Any] = {"epoch": self._epoch, "batches": self._handed, "seed": self.seed}
+        state: dict[str, Any] = {
+            "epoch": self._epoch,
+            "batches": self._n_delivered,
+            "seed": self.seed,
+        }
         sampler = self._chosen_sampler
         if self._sampler_state is not None:
             state["sampler"] = dict(self._sampler_state)
         elif _takes_consumed(sampler):
-            if not self._is_begun and hasattr(sampler, "set_epoch"):
+            if not self._has_begun and hasattr(sampler, "set_epoch"):
                 sampler.set_epoch(self._epoch)
                 self._seen_epoch = getattr(sampler, "epoch", None)
-            used = (self._handed - self._before) if self._is_begun else 0
+            used = (self._n_delivered - self._n_before_pass) if self._has_begun else 0
             items = used * (self.batch_size or 1)
             state["sampler"] = sampler.state_dict(consumed=items)
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on where ``state_dict`` was taken: the next pass starts with the batch after it.
+        """Restores a position: the next pass starts with the batch after it.
+
+        Args:
+            state: result of ``state_dict``.
 
         Raises:
-            ValueError: the state is of a loader with another seed.
+            ValueError: the state belongs to a loader with another seed.
         """
         if state["seed"] != self.seed:
             raise ValueError(f"state: expected seed {self.seed}, got {state['seed']}")
-        self._epoch, self._handed, self._resumed = state["epoch"], state["batches"], True
+        self._epoch, self._n_delivered, self._resumed = state["epoch"], state["batches"], True
         self._sampler_state = state.get("sampler")
-        self._is_begun = False
+        self._has_begun = False
 
     def __getattr__(self, name: str) -> Any:
-        hint = INSTEAD.get(name)
+        hint = REPLACEMENTS.get(name)
         if hint is None:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         raise AttributeError(
@@ -288,7 +303,7 @@ _OPTIONS = [name for name in inspect.signature(Loader).parameters if name != "ot
 
 
 def _short(sampler: Any) -> str:
-    """A sampler for repr; others than objects of a class may be long."""
+    """Returns the repr of a sampler, shortened if it is a list."""
     return reprlib.repr(sampler) if isinstance(sampler, (list, tuple)) else repr(sampler)
 
 
@@ -298,13 +313,15 @@ def _takes_consumed(sampler: Any) -> bool:
 
 
 class _Pass:
-    """One pass: asks for batches ahead, and takes them in order."""
+    """One pass, which requests batches ahead and takes them in order."""
 
     def __init__(self, loader: Loader, indices: Iterator[Sequence[int] | Tensor]) -> None:
         self._dataset = loader.dataset
         self._indices = indices
         self._prefetch = loader.prefetch
-        self._native: Ahead | None = loader.dataset._ahead(loader.num_threads, loader.pin_memory)
+        self._native: BatchPrefetcher | None = loader.dataset._prefetch(
+            loader.num_threads, loader.pin_memory
+        )
         self._device = loader.device
         self._stream = None
         if self._device is not None and self._device.type == "cuda":
@@ -322,25 +339,25 @@ class _Pass:
             native.ask(indices)
         if len(native) == 0:
             raise StopIteration
-        return self._dataset._finished(self._moved(native.take()))
+        return self._dataset._apply_transform(self._to_device(native.take()))
 
-    def _moved(self, batch: Any) -> Any:
+    def _to_device(self, batch: Any) -> Any:
         if self._stream is None:
-            return batch if self._device is None else _on(batch, self._device)
+            return batch if self._device is None else _move_to_device(batch, self._device)
         with torch.cuda.stream(self._stream):
-            moved = _on(batch, self._device, non_blocking=True)
+            moved = _move_to_device(batch, self._device, non_blocking=True)
         current = torch.cuda.current_stream(self._device)
         current.wait_stream(self._stream)
         _record_stream(moved, current)
         return moved
 
     def close(self) -> None:
-        """Stops the threads; waits for the batches that they are making."""
+        """Stops the threads, after the batches in progress."""
         self._native = None
 
 
-def _on(batch: Any, device: torch.device | None, non_blocking: bool = False) -> Any:
-    """A batch whose tensors are on the device; one transfer for a MoleculeBatch."""
+def _move_to_device(batch: Any, device: torch.device | None, non_blocking: bool = False) -> Any:
+    """Moves a batch to a device, a MoleculeBatch in one transfer."""
     if isinstance(batch, MoleculeBatch):
         return batch.to(device, non_blocking=non_blocking)
     return tree_map_only(Tensor, lambda t: t.to(device, non_blocking=non_blocking), batch)

@@ -1,4 +1,4 @@
-"""The order in which a ``Loader`` draws items where it is given no sampler."""
+"""Order of items in a ``Loader`` without a sampler."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch.utils.data import Sampler
 
 
 class OwnOrder(Sampler[int]):
-    """All items, in an order that depends on seed and epoch alone."""
+    """Yields all items in a random order that depends only on seed and epoch."""
 
     def __init__(self, dataset: Sized, seed: int) -> None:
         self._dataset = dataset
@@ -25,8 +25,8 @@ class OwnOrder(Sampler[int]):
         return len(self._dataset)
 
     def numbers(self) -> Tensor:
-        """(len,) int64: the items of this epoch in order."""
-        # Of both numbers: epoch 1 of seed 0 is not epoch 0 of seed 1.
+        """Returns the items of this epoch in order, (len,) int64."""
+        # A hash of both, so that epoch 1 of seed 0 differs from epoch 0 of seed 1.
         generator = torch.Generator().manual_seed(_mixed(self.seed, self.epoch))
         return torch.randperm(len(self), generator=generator)
 
@@ -38,14 +38,17 @@ class OwnOrder(Sampler[int]):
 
 
 def chunks(order: Tensor | None, n: int, size: int, drop_last: bool, skip: int) -> Iterator[Tensor]:
-    """The items of each batch, from batch ``skip`` on.
+    """Splits items into batches.
 
     Args:
-        order: the items in order; None: the stored one.
+        order: the items in order; None: the stored order.
         n: number of items.
-        size: items in a batch.
+        size: number of items in a batch.
         drop_last: leave out a last batch that is not full.
-        skip: batches that are left out at the start.
+        skip: number of batches to leave out at the start.
+
+    Yields:
+        The items of a batch, int64.
     """
     end = n // size * size if drop_last else n
     for first in range(skip * size, end, size):
@@ -54,9 +57,9 @@ def chunks(order: Tensor | None, n: int, size: int, drop_last: bool, skip: int) 
 
 
 def _mixed(seed: int, epoch: int) -> int:
-    """One number of two (splitmix64's finishing steps), for generators that take one."""
+    """Hashes two numbers to one, by the finalizer of splitmix64."""
     mask = (1 << 64) - 1
-    mixed = (seed * 0x9E3779B97F4A7C15 + epoch + 1) & mask
-    mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & mask
-    mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & mask
-    return (mixed ^ (mixed >> 31)) >> 1
+    mix = (seed * 0x9E3779B97F4A7C15 + epoch + 1) & mask
+    mix = ((mix ^ (mix >> 30)) * 0xBF58476D1CE4E5B9) & mask
+    mix = ((mix ^ (mix >> 27)) * 0x94D049BB133111EB) & mask
+    return (mix ^ (mix >> 31)) >> 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypedDict, cast
+from typing import Literal, TypedDict, cast
 
 import torch
 
@@ -123,11 +123,12 @@ class StoreColumns:
         layout: Layout,
         dtype: torch.dtype | None,
         num_threads: int | None,
+        missing: Literal["nan", "error", "drop"] = "nan",
     ) -> ColumnBatcher:
         """Returns a native source of batches of flushed arrays, with checked options."""
         options = self._scan_options(start, shape, layout, dtype, num_threads)
         variables = [self._names.flushed_array_number(array) for array in arrays]
-        return ColumnBatcher(self._handle.reader(), variables, **options)
+        return ColumnBatcher(self._handle.reader(), variables, **options, missing=missing)
 
     def _scan_options(
         self,

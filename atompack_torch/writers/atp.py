@@ -9,9 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from atompack_torch import _native, formats
-from atompack_torch.batch.conversions import from_ase
-from atompack_torch.batch.molecule import Molecule
-from atompack_torch.batch.molecule_batch import MoleculeBatch
+from atompack_torch.batch.molecule_batch import Molecule, MoleculeBatch
 from atompack_torch.errors import CorruptFileError, file_exists, is_closed
 from atompack_torch.options import WriterOptions, checked_path
 from atompack_torch.writers import columns
@@ -214,7 +212,7 @@ def _runs(molecules: Any) -> Iterator[columns.StoredRun]:
         if isinstance(item, MoleculeBatch):
             yield columns.stored(columns.of_batch(item))
         elif _is_atoms(item):
-            yield columns.stored(columns.of_batch(from_ase([item])))
+            yield columns.stored(columns.of_batch(MoleculeBatch.from_ase([item])))
         else:
             raise TypeError(
                 f"expected Molecule, MoleculeBatch or ase.Atoms, got {type(item).__name__}"

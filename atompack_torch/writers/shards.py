@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from atompack_torch import _core
-from atompack_torch.batch.molecule import Molecule
+from atompack_torch.batch.molecule_batch import Molecule
 from atompack_torch.errors import file_exists, is_closed
 from atompack_torch.options import (
     WriterOptions,

@@ -29,6 +29,7 @@ using collate::ColumnBatcher;
 using collate::ExampleBatcher;
 using collate::FieldTable;
 using collate::Layout;
+using collate::Missing;
 using collate::MoleculeBatcher;
 using collate::Parallelism;
 using collate::Prefetcher;
@@ -75,10 +76,10 @@ std::shared_ptr<ColumnBatcher> make_column_batcher(std::shared_ptr<Store> store,
                                                    std::optional<std::vector<uint64_t>> start,
                                                    std::optional<std::vector<uint64_t>> count, Layout layout,
                                                    std::optional<DType> dtype, int max_threads,
-                                                   std::optional<uint64_t> max_unstored_bytes) {
+                                                   std::optional<uint64_t> max_unstored_bytes, Missing missing) {
   return make_shared_handle<ColumnBatcher>(
       std::move(store), std::move(variables), SliceRequest{std::move(start), std::move(count), max_unstored_bytes},
-      collate::ScanOptions{.layout = layout, .dtype = dtype, .max_threads = max_threads});
+      collate::ScanOptions{.layout = layout, .dtype = dtype, .max_threads = max_threads, .missing = missing});
 }
 
 // The numbers of data sets that are given by name, by indices or masks, or all of them.
@@ -100,7 +101,7 @@ template <typename... Options>
 py::tuple scan(std::shared_ptr<Store> store, std::vector<uint32_t> variables, const py::object& datasets,
                const std::optional<std::vector<std::string>>& names, Options... options) {
   std::vector<int64_t> numbers = datasets_of(*store, datasets, names);
-  const auto batcher = make_column_batcher(std::move(store), std::move(variables), std::move(options)...);
+  const auto batcher = make_column_batcher(std::move(store), std::move(variables), std::move(options)..., Missing::nan);
   return hand_over(make(*batcher, std::move(numbers), false));
 }
 
@@ -152,8 +153,8 @@ void bind_batchers(py::module_& module) {
 
   py::class_<ColumnBatcher, Batcher, std::shared_ptr<ColumnBatcher>>(module, "ColumnBatcher")
       .def(py::init(&make_column_batcher), py::arg("store"), py::arg("variables"), py::kw_only(), py::arg("start"),
-           py::arg("count"), py::arg("layout"), py::arg("dtype"), py::arg("max_threads"),
-           py::arg("max_unstored_bytes"));
+           py::arg("count"), py::arg("layout"), py::arg("dtype"), py::arg("max_threads"), py::arg("max_unstored_bytes"),
+           py::arg("missing") = Missing::nan);
   module.def("scan_columns",
              &scan<std::optional<std::vector<uint64_t>>, std::optional<std::vector<uint64_t>>, Layout,
                    std::optional<DType>, int, std::optional<uint64_t>>,

@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 
+#include "base/excerpt.h"
 #include "collate/fill/copy.h"
 #include "collate/torch_threads.h"
 #include "plan/columns/column_plan.h"
@@ -138,13 +139,41 @@ ColumnBatcher::ColumnBatcher(std::shared_ptr<const ColumnSource> source, std::ve
   }
 }
 
+ColumnBatcher::Slices ColumnBatcher::slices_of(std::span<const int64_t> datasets) const {
+  Slices slices;
+  for (const uint32_t variable : variables_) slices.push_back(source_->slice(variable, datasets, request_));
+  return slices;
+}
+
+std::vector<int64_t> ColumnBatcher::complete(std::span<const int64_t> datasets, const Slices& slices) const {
+  std::vector<int64_t> kept;
+  for (size_t row = 0; row < datasets.size(); ++row) {
+    const auto absent = std::ranges::find_if(slices, [&](const auto& slice) { return !slice->is_present(row); });
+    if (absent == slices.end()) {
+      kept.push_back(datasets[row]);
+    } else if (options_.missing == Missing::error) {
+      const uint32_t variable = variables_[static_cast<size_t>(absent - slices.begin())];
+      throw FieldError(cat("dataset ", excerpt(source_->dataset_name(datasets[row])), " has no array ",
+                           excerpt(source_->variable_name(variable))))
+          .in_file(source_->path());
+    }
+  }
+  return kept;
+}
+
 AnyBatch ColumnBatcher::make(std::vector<int64_t> datasets, ArenaKind kind, Parallelism parallelism) const {
+  Slices slices = slices_of(datasets);
+  if (options_.missing != Missing::nan) {
+    std::vector<int64_t> kept = complete(datasets, slices);
+    if (kept.size() < datasets.size()) slices = slices_of(kept);
+    datasets = std::move(kept);
+  }
   std::vector<ColumnPlan> plans(variables_.size());
   std::vector<std::vector<std::optional<TextRow>>> texts(plans.size());
   ArenaLayout room;
   for (size_t i = 0; i < plans.size(); ++i) {
     const uint32_t variable = variables_[i];
-    plans[i] = plan_column(source_->slice(variable, datasets, request_), std::string(source_->variable_name(variable)),
+    plans[i] = plan_column(std::move(slices[i]), std::string(source_->variable_name(variable)),
                            source_->type_of(variable), options_.layout, options_.dtype, room);
     if (!plans[i].is_numeric()) texts[i] = empty_texts(plans[i]);
   }

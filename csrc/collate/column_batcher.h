@@ -4,12 +4,14 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
 #include "collate/batcher.h"
 #include "model/column_source.h"
 #include "plan/columns/column_plan.h"
+#include "plan/molecules/request.h"
 
 namespace atompack::collate {
 
@@ -17,6 +19,7 @@ struct ScanOptions {
   Layout layout = Layout::stacked;
   std::optional<DType> dtype;  // target dtype of numbers
   int max_threads = 0;         // 0: torch's number
+  Missing missing = Missing::nan;
 };
 
 // Scans variables of a source for any of its data sets; all columns of a batch lie in one arena.
@@ -30,11 +33,17 @@ class ColumnBatcher final : public Batcher {
   int64_t size() const override { return source_->size(); }
   std::string_view item() const override { return "dataset"; }
 
-  // Throws FieldError where rows differ in shape or type and the layout does not allow that, or values cannot be cast
-  // without loss of range; the errors of the slices.
+  // Throws FieldError if rows differ in shape or type and the layout does not allow that, values cannot be cast without
+  // loss of range, or a variable is missing and must not be; the errors of the slices.
   AnyBatch make(std::vector<int64_t> datasets, ArenaKind kind, Parallelism parallelism) const override;
 
  private:
+  using Slices = std::vector<std::unique_ptr<ColumnSlice>>;
+
+  Slices slices_of(std::span<const int64_t> datasets) const;
+  // Data sets that have all variables, without the others or with an error for them.
+  std::vector<int64_t> complete(std::span<const int64_t> datasets, const Slices& slices) const;
+
   std::shared_ptr<const ColumnSource> source_;
   std::vector<uint32_t> variables_;
   SliceRequest request_;

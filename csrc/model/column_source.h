@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -67,6 +68,7 @@ struct SliceRequest {
 class ColumnSource {
  public:
   virtual ~ColumnSource() = default;
+  virtual const std::string& path() const = 0;  // for errors
   virtual int64_t size() const = 0;
   virtual std::string_view dataset_name(int64_t dataset) const = 0;
   // Throws FieldError if there is none of this name.

@@ -123,7 +123,7 @@ def test_an_absent_cell_is_zeros_in_shards(tmp_path: Path) -> None:
             writer.write(example)
     dataset = apt.ShardDataset(tmp_path / "s")
     assert_geometry(dataset.batch(range(4)))
-    assert_geometry(dataset._open().one_by_one(range(4)))
+    assert_geometry(dataset._open().collate_in_python(range(4)))
 
 
 def with_nan() -> list[apt.Molecule]:

@@ -162,7 +162,9 @@ def test_the_native_core_makes_them(
     def refuse(self: Any, numbers: Any) -> Any:
         raise AssertionError(f"{kind.__name__}: one by one")
 
-    monkeypatch.setattr("atompack_torch.datasets.atlas_shards._Opened.one_by_one", refuse)
+    monkeypatch.setattr(
+        "atompack_torch.datasets.atlas_shards._OpenShards.collate_in_python", refuse
+    )
     dataset.batch(range(10))
 
 
@@ -170,7 +172,7 @@ def test_the_native_core_makes_them(
 def test_both_ways_agree(root_of: Callable[[Make], Path], kind: Make) -> None:
     dataset = apt.ShardDataset(root_of(kind))
     for numbers in ([0, 1, 2, 3], [4], list(range(64))):
-        assert_same(dataset._open().one_by_one(numbers), dataset.batch(numbers))
+        assert_same(dataset._open().collate_in_python(numbers), dataset.batch(numbers))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -260,7 +262,7 @@ def test_block_shuffle(root_of: Callable[[Make], Path]) -> None:
 def test_jagged(root_of: Callable[[Make], Path]) -> None:
     root = root_of(ragged)
     dataset, reference = apt.ShardDataset(root, layout="jagged"), Reader(root)
-    for made in (dataset.batch(range(6)), dataset._open().one_by_one(range(6))):
+    for made in (dataset.batch(range(6)), dataset._open().collate_in_python(range(6))):
         assert list(made) == ["a", "a_offsets", "b", "c"]
         examples = [reference[i] for i in range(6)]
         assert_same(made["a"], torch.cat([torch.as_tensor(e["a"]) for e in examples]))

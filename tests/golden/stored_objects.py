@@ -31,6 +31,14 @@ DATASETS: dict[str, tuple[str, Callable[[], Any]]] = {
             FIXTURES / "properties.atp", dtype=torch.float32, missing="drop", num_threads=2
         ).subset([2, 0]),
     ),
+    "AtpDataset_descriptor": (
+        "cache/water.atp",
+        lambda: apt.AtpDataset(
+            FIXTURES / "cache" / "water.atp",
+            descriptor=apt.ChebyshevDescriptor(["O", "H"], 4, 4.0, 2, 3.0),
+            cache_features="all",
+        ),
+    ),
     "AtpDataset_cache": (
         "cache/water.h5",
         lambda: apt.AtpDataset(

@@ -104,11 +104,11 @@ def test_attributes_of_a_dataloader(dataset: apt.AtpDataset) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"batch_size": 2.0}, "batch_size: expected an integer, got float"),
-        ({"batch_size": True}, "batch_size: expected an integer, got bool"),
+        ({"batch_size": 2.0}, "batch_size: expected an integer, got 2.0"),
+        ({"batch_size": True}, "batch_size: expected an integer, got True"),
         ({"batch_size": [1]}, "got list; samplers go to sampler or batch_sampler"),
-        ({"num_threads": "2"}, "num_threads: expected an integer, got str"),
-        ({"prefetch": 1.5}, "prefetch: expected an integer, got float"),
+        ({"num_threads": "2"}, "num_threads: expected an integer, got '2'"),
+        ({"prefetch": 1.5}, "prefetch: expected an integer, got 1.5"),
         ({"sampler": 3}, "sampler: expected an iterable, got int"),
         ({"sampler": "random"}, "sampler: expected an iterable, got str"),
         ({"batch_sampler": 3}, "batch_sampler: expected an iterable, got int"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -117,11 +118,17 @@ def test_a_breach_is_found() -> None:
     assert breaches(CSRC / "io" / "x.cpp", "io", "#include <sys/mman.h>\n#include <vector>\n") == []
 
 
-def imports(module: Path) -> set[str]:
-    """Modules of ours that a Python file imports, as dotted names below the package."""
+def imports(module: Path, *, of_types: bool = True) -> set[str]:
+    """Modules of ours that a Python file imports anywhere, as dotted names below the package.
+
+    Args:
+        module: the file.
+        of_types: also imports under ``if TYPE_CHECKING``, which are never executed.
+    """
     here = module.relative_to(PACKAGE).with_suffix("").parts
     found: set[str] = set()
-    for node in ast.walk(ast.parse(module.read_text())):
+    tree = ast.parse(module.read_text())
+    for node in ast.walk(tree if of_types else _WithoutTypes().visit(tree)):
         if isinstance(node, ast.Import):
             for name in node.names:
                 found |= _below(name.name)
@@ -131,6 +138,37 @@ def imports(module: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and node.module:
             for base in _below(node.module):
                 found |= _named(base, node)
+    return found
+
+
+class _WithoutTypes(ast.NodeTransformer):
+    """Replaces ``if TYPE_CHECKING`` by its else branch."""
+
+    def visit_If(self, node: ast.If) -> Any:
+        is_typing = isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+        self.generic_visit(node)
+        return node.orelse if is_typing else node
+
+
+def circles(graph: dict[str, set[str]]) -> list[list[str]]:
+    """Groups of nodes that reach each other."""
+    reached = {node: reachable(graph, node) for node in graph}
+    groups = {
+        tuple(sorted({other for other in reached[node] if node in reached[other]}))
+        for node in graph
+        if node in reached[node]
+    }
+    return sorted(map(list, groups))
+
+
+def reachable(graph: dict[str, set[str]], start: str) -> set[str]:
+    """Nodes at the end of a path of one or more edges."""
+    found: set[str] = set()
+    waiting = [start]
+    while waiting:
+        new = graph.get(waiting.pop(), set()) - found
+        found |= new
+        waiting += new
     return found
 
 
@@ -195,6 +233,23 @@ def test_imports(module: Path) -> None:
     if name.startswith("loading.samplers") and not name.endswith("__init__"):
         others = {i for i in ours if not i.startswith("loading.samplers")}
         assert not others, "samplers get atom counts and use nothing of ours"
+
+
+def test_no_circles() -> None:
+    """An import inside of a function counts: it hides a circle, and does not break it."""
+    graph = {}
+    for module in MODULES:
+        parts = module.relative_to(PACKAGE).with_suffix("").parts
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        graph[name] = imports(module, of_types=False)
+    assert len(graph) == len(MODULES)
+    assert circles(graph) == []
+
+
+def test_circles_are_found() -> None:
+    graph = {"a": {"b"}, "b": {"c"}, "c": {"b", "d"}, "d": set(), "e": {"e"}}
+    assert circles(graph) == [["b", "c"], ["e"]]
+    assert circles({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == []
 
 
 def test_few_modules_at_the_top() -> None:

@@ -1,4 +1,4 @@
-"""Which molecules come when, and together: samplers for ``DataLoader`` and ``Loader``."""
+"""Samplers for ``DataLoader`` and ``Loader``: order of items, and their division into batches."""
 
 from atompack_torch.loading.samplers.atom_budget import AtomBudgetBatchSampler
 from atompack_torch.loading.samplers.block_shuffle import BlockShuffleSampler

@@ -1,28 +1,28 @@
-"""Orders that stay in a few blocks at a time."""
+"""Random orders that use a few blocks at a time."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from atompack_torch.loading.samplers._random import Integers, RandomOrder, mixed, shuffled
+from atompack_torch.loading.samplers._random import Integers, RandomOrder, mix, permutation
 
 
 class BlockOrder:
-    """Blocks in random order, molecules in random order inside of a window of blocks.
+    """Random order of blocks, with molecules in random order within a window of blocks.
 
-    The blocks are dealt to the lanes of all workers. Workers take turns, ``turn`` molecules each,
-    and in a turn the worker's lanes do, one molecule each; all as long as they last, and what then
-    is left of the workers, less than a turn of each, comes at the end. So batches that workers
-    take in turn, and in them ranks whose number divides that of the lanes, each have lanes of their
-    own, and no block is read by two of them.
+    The blocks are dealt to the lanes of all workers. Workers alternate every ``turn`` molecules,
+    and within that the lanes of a worker after every molecule, until they are exhausted; less than
+    one turn per worker is left over and follows at the end. Workers that take batches in turn
+    therefore have lanes of their own, as do ranks whose number divides that of the lanes, and no
+    block is read by two of them.
 
     Args:
-        key: the order.
-        firsts: the first molecule of each block, and the end.
-        window: blocks that a lane mixes.
-        n_lanes: lanes of a worker.
-        n_workers: workers.
-        turn: molecules.
+        key: seed of the order.
+        firsts: first molecule of each block, and the end.
+        window: number of blocks that a lane mixes.
+        n_lanes: number of lanes per worker.
+        n_workers: number of workers.
+        turn: number of molecules per turn of a worker.
     """
 
     def __init__(
@@ -34,12 +34,12 @@ class BlockOrder:
         self._n_lanes = n_lanes
         self._turn = turn
         n_blocks = len(firsts) - 1
-        blocks = RandomOrder(mixed(key, 0), n_blocks).at(np.arange(n_blocks))
+        blocks = RandomOrder(mix(key, 0), n_blocks).at(np.arange(n_blocks))
         n_all = n_lanes * n_workers
         self._blocks = [blocks[lane::n_all] for lane in range(n_all)]
         sizes = np.diff(firsts)
         ends = [np.concatenate([[0], np.cumsum(sizes[lane])]) for lane in self._blocks]
-        # Where the windows of each lane begin, and its end.
+        # First molecule of each window of a lane, and the end of the lane.
         self._borders = [np.append(end[:-1:window], end[-1]) for end in ends]
         lengths = np.array([end[-1] for end in ends]).reshape(n_workers, n_lanes)
         self._lanes = [_Turns(of_worker) for of_worker in lengths]
@@ -47,10 +47,10 @@ class BlockOrder:
         self._workers = _Turns(of_workers // turn)
         self._rests = np.concatenate([[0], np.cumsum(of_workers % turn)])
         self._whole = of_workers - of_workers % turn
-        self._mixed: dict[tuple[int, int], Integers] = {}  # windows that were used last
+        self._mixed: dict[tuple[int, int], Integers] = {}  # most recently used windows
 
     def at(self, positions: Integers) -> Integers:
-        """The molecules at these positions."""
+        """Returns the molecules at these positions."""
         workers, offsets = self._of_workers(positions)
         molecules = np.empty(len(positions), np.int64)
         for worker, in_turn in enumerate(self._lanes):
@@ -63,7 +63,7 @@ class BlockOrder:
         return molecules
 
     def _of_workers(self, positions: Integers) -> tuple[Integers, Integers]:
-        """(workers, how many molecules each has given before)."""
+        """Returns (workers, number of molecules that each has contributed before)."""
         if len(self._lanes) == 1:
             return np.zeros_like(positions), positions
         behind = positions - self._whole.sum()
@@ -82,19 +82,19 @@ class BlockOrder:
         windows = np.searchsorted(borders, offsets, "right") - 1
         for window in np.unique(windows):
             of_window = windows == window
-            mixed_window = self._mixed_window(lane, int(window))
+            mixed_window = self._window_molecules(lane, int(window))
             molecules[of_window] = mixed_window[offsets[of_window] - borders[window]]
         return molecules
 
-    def _mixed_window(self, lane: int, window: int) -> Integers:
-        """The molecules of a window of a lane; the last ones are kept."""
+    def _window_molecules(self, lane: int, window: int) -> Integers:
+        """Returns the molecules of a window of a lane, from a small cache."""
         found = self._mixed.pop((lane, window), None)
         if found is None:
             first = window * self._window
             blocks = self._blocks[lane][first : first + self._window]
             ranges = [np.arange(self._firsts[b], self._firsts[b + 1]) for b in blocks]
             molecules = np.concatenate(ranges)
-            found = molecules[shuffled(mixed(self._key, 1, lane, window), len(molecules))]
+            found = molecules[permutation(mix(self._key, 1, lane, window), len(molecules))]
         self._mixed[lane, window] = found
         if len(self._mixed) > 2 * len(self._blocks):
             del self._mixed[next(iter(self._mixed))]
@@ -102,22 +102,22 @@ class BlockOrder:
 
 
 class _Turns:
-    """Several that take turns, each as long as it lasts.
+    """Round-robin order of participants that drop out when they are exhausted.
 
     Args:
-        lengths: how often each does.
+        lengths: number of turns of each participant.
     """
 
     def __init__(self, lengths: Integers) -> None:
         self._by_length = np.argsort(lengths, kind="stable")
-        # Stretches between two ends: how many are left, how often each of them had its turn.
+        # Stretches between two dropouts: remaining participants, and turns of each before.
         self._n_left = len(lengths) - np.arange(len(lengths))
         self._before = np.concatenate([[0], lengths[self._by_length]])
         stretches = np.cumsum(np.diff(self._before) * self._n_left)
         self._stretches = np.concatenate([[0], stretches[:-1]])
 
     def at(self, positions: Integers) -> tuple[Integers, Integers]:
-        """(who, how often before) at these positions."""
+        """Returns (participant, number of its earlier turns) at these positions."""
         stretch = np.searchsorted(self._stretches, positions, "right") - 1
         n_left = self._n_left[stretch]
         rounds, nth = np.divmod(positions - self._stretches[stretch], n_left)

@@ -16,7 +16,7 @@ Costs = NDArray[np.float64]
 
 _ROWS = 256  # with more rows than this, several are dealt at once
 _MANY = 1 << 13  # molecules; with more, the number of batches may be a little too high
-_LEAST_SHARE = 1 / 1024  # of the mean cost: what a molecule of no cost counts in dealing
+_MIN_SHARE = 1 / 1024  # of the mean cost: what a molecule of no cost counts in dealing
 
 
 def sorted_by(values: Costs) -> Integers:
@@ -45,7 +45,7 @@ def deal(costs: Costs, n_batches: int, most: int) -> Integers:
     """
     if n_batches == 1:
         return np.zeros(len(costs), np.int64)
-    floor = float(np.cumsum(costs)[-1]) / len(costs) * _LEAST_SHARE or 1.0
+    floor = float(np.cumsum(costs)[-1]) / len(costs) * _MIN_SHARE or 1.0
     order = sorted_by(costs)[::-1]
     weights = np.maximum(costs, floor)[order]
     batches = np.empty(len(costs), np.int64)

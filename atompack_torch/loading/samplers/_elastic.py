@@ -1,4 +1,4 @@
-"""What the samplers share: a place in the epoch that holds for any number of ranks."""
+"""Base of the samplers: a place in the epoch that is valid for any number of ranks."""
 
 from __future__ import annotations
 
@@ -10,43 +10,42 @@ from typing import Any, Protocol, TypeVar
 import torch.distributed
 from torch.utils.data import Sampler
 
-from atompack_torch.loading.samplers._sizes import integer, optional_positive
-from atompack_torch.loading.samplers._wrappers import dealer, refuse_dispatching
+from atompack_torch.loading.samplers._sizes import epoch_number, integer, optional_positive
+from atompack_torch.loading.samplers._wrappers import find_dealer, refuse_dispatching
 
 Item = TypeVar("Item")
 
-# How far all ranks together are in the sequence of an epoch: "position" counts its items.
+# Progress of all ranks together in the sequence of an epoch; "position" counts its items.
 Place = dict[str, int]
 
 
 class Share(Protocol[Item]):
-    """What one rank gets in one pass."""
+    """Items of one rank in one pass."""
 
     def chunks(self) -> Iterator[list[Item]]:
-        """Its items, in order, many at a time."""
+        """Yields the items in order, many at a time."""
 
     def place_after(self, n_items: int) -> Place:
-        """The place when every rank has used so many items of this pass."""
+        """Returns the place after so many items of this pass on every rank."""
 
     def end(self) -> Place:
-        """The end of the epoch."""
+        """Returns the place at the end of the epoch."""
 
 
 class ElasticSampler(Sampler[Item]):
-    """The items of an epoch form one sequence that depends on seed and epoch alone.
+    """Base of samplers that can be resumed on another number of ranks.
 
-    Ranks take turns: rank r of W gets the items at r, r + W, r + 2 W, ... behind the place where
-    the pass began. So the number of items used on each rank tells what all of them have used, and
-    any other number of ranks can go on from there.
+    The items of an epoch form one sequence that only depends on seed and epoch. Rank r of W gets
+    the items at r, r + W, r + 2 W, ... after the place where the pass began. The number of items
+    used on one rank therefore determines those used on all ranks, and any number of ranks can
+    continue from there.
 
-    A pass without ``set_epoch`` is the same epoch again, as with torch's ``DistributedSampler``.
-
-    Where a framework deals what a sampler yields to the ranks itself (accelerate, or a wrapper in
-    the manner of torch's ``DistributedSampler``), the sampler notices and yields the items of all
-    ranks.
+    A pass without ``set_epoch`` repeats the epoch, as with torch's ``DistributedSampler``. If a
+    framework deals the items of a sampler to the ranks itself (accelerate, or a wrapper similar to
+    torch's ``DistributedSampler``), the sampler yields the items of all ranks.
     """
 
-    _shown: tuple[str, ...] = ()  # options of the subclass, for repr
+    _repr_options: tuple[str, ...] = ()  # options of the subclass, for repr
 
     def __init__(
         self,
@@ -78,37 +77,47 @@ class ElasticSampler(Sampler[Item]):
 
     @abstractmethod
     def _start(self) -> Place:
-        """The place at which an epoch begins."""
+        """Returns the place at which an epoch begins."""
 
     @abstractmethod
     def _share(
         self, seed: int, epoch: int, start: Place, ranks: range, n_ranks: int
     ) -> Share[Item]:
-        """The items of some ranks in turn, from ``start`` to the end of the epoch."""
+        """Returns the items of some ranks, from ``start`` to the end of the epoch."""
 
     @abstractmethod
-    def _planned(self) -> dict[str, Any]:
-        """All that the sequence depends on, but for seed and epoch: by it states are told apart."""
+    def _plan_settings(self) -> dict[str, Any]:
+        """Returns everything that the sequence depends on except seed and epoch."""
 
     @property
     def epoch(self) -> int:
-        """Of the next pass."""
+        """Number of the epoch of the next pass."""
         return self._epoch if self._loaded is None else int(self._loaded["epoch"])
 
     def set_epoch(self, epoch: int) -> None:
-        """Chooses the epoch of the next pass.
+        """Sets the epoch of the next pass.
 
-        A place that was loaded is kept if it is in this epoch, and forgotten if it is in another.
+        A place that was loaded is kept if it belongs to this epoch.
+
+        Args:
+            epoch: number of the epoch, at least 0.
+
+        Raises:
+            TypeError: the number is not an integer.
+            ValueError: the number is negative.
         """
         refuse_dispatching()
-        self._epoch = operator.index(epoch)
+        self._epoch = epoch_number(epoch)
         if self._loaded is not None and self._loaded["epoch"] != epoch:
             self._loaded = None
         if self._pass is not None and self._pass.epoch != epoch:
             self._pass = None
 
     def ranks(self) -> tuple[int, int]:
-        """(rank, number of ranks): those given, else torch.distributed's, else (0, 1).
+        """Returns (rank, number of ranks): as given, else of torch.distributed, else (0, 1).
+
+        Returns:
+            Both numbers.
 
         Raises:
             ValueError: only one of them is known, or they contradict each other.
@@ -129,11 +138,11 @@ class ElasticSampler(Sampler[Item]):
         return rank, n_ranks
 
     def _ranks_of_pass(self) -> tuple[range, int]:
-        """(ranks whose items a pass yields, number of ranks).
+        """Returns (ranks whose items a pass yields, number of ranks).
 
-        Those of all ranks if a wrapper deals them, else those of this rank.
+        A pass yields the items of all ranks if a wrapper deals them.
         """
-        wrapper = dealer(ElasticSampler)
+        wrapper = find_dealer(ElasticSampler)
         if wrapper is None:
             rank, n_ranks = self.ranks()
             return range(rank, rank + 1), n_ranks
@@ -145,21 +154,21 @@ class ElasticSampler(Sampler[Item]):
         return self._all_ranks(wrapper.n_ranks)
 
     def _all_ranks(self, n_ranks: int) -> tuple[range, int]:
-        """(ranks, their number) for a wrapper that deals to so many."""
+        """Returns (ranks, their number) for a wrapper that deals to so many ranks."""
         return range(n_ranks), n_ranks
 
     def __iter__(self) -> Pass[Item]:
-        """One pass of this rank; it begins when its first item is asked for."""
+        """Returns one pass of this rank, which begins with the request for its first item."""
         return Pass(self)
 
     def __repr__(self) -> str:
         shared = ("shuffle", "seed", "epoch", "drop_last", "pad", "num_replicas", "rank")
-        options = [f"{name}={getattr(self, name)!r}" for name in (*self._shown, *shared)]
+        options = [f"{name}={getattr(self, name)!r}" for name in (*self._repr_options, *shared)]
         return f"{type(self).__name__}({', '.join([self._extent(), *options])})"
 
     def _extent(self) -> str:
-        """The number of items to draw from, for repr."""
-        return f"{self._planned()['molecules']} molecules"
+        """Describes the number of items, for repr."""
+        return f"{self._plan_settings()['molecules']} molecules"
 
     def _begin(self, begun: Pass[Item], resumed: dict[str, Any] | None) -> Share[Item]:
         if resumed is None and self._loaded is not None:
@@ -174,18 +183,18 @@ class ElasticSampler(Sampler[Item]):
         return self._share(begun.seed, begun.epoch, start, *self._ranks_of_pass())
 
     def state_dict(self, consumed: int | None = None) -> dict[str, Any]:
-        """The place in the epoch; it holds for every rank, and for any number of them.
+        """Returns the place in the epoch, which is valid for any rank and number of ranks.
 
         Args:
-            consumed: how many items of this pass (what iterating yields) this rank has really used;
-                None: all that were yielded. A DataLoader with workers runs ahead, so who uses one
-                counts, or uses a StatefulDataLoader, which counts for itself.
+            consumed: number of items of this pass that this rank has used; None: all that were
+                yielded. A ``DataLoader`` with workers runs ahead of training: count the items, or
+                use a ``StatefulDataLoader``, which does.
 
         Returns:
-            Plain numbers and texts.
+            A dict of numbers and strings.
 
         Raises:
-            ValueError: this pass has not yielded so many.
+            ValueError: the pass has not yielded so many items.
         """
         if self._loaded is None and self._pass is not None:
             return self._pass.state_dict(consumed)
@@ -196,25 +205,27 @@ class ElasticSampler(Sampler[Item]):
         return self._state(self.seed, self._epoch, self._start())
 
     def _state(self, seed: int, epoch: int, place: Place) -> dict[str, Any]:
-        return {"seed": seed, "epoch": epoch, **place, "planned": self._planned()}
+        return {"seed": seed, "epoch": epoch, **place, "planned": self._plan_settings()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """The next pass goes on from this place, in the epoch and with the seed of the state.
+        """Continues from a place: the next pass has the epoch and seed of the state.
 
-        ``drop_last``, ``pad`` and the ranks may be others than those of the sampler that it is
-        from.
+        ``drop_last``, ``pad`` and the ranks may differ from those of the original sampler.
+
+        Args:
+            state: result of ``state_dict``.
 
         Raises:
-            ValueError: the state is of other data or other options, or is none.
+            ValueError: the state is invalid, or belongs to other data or options.
         """
         numbers = ("seed", "epoch", *self._start())
         for key in (*numbers, "planned"):
             if key not in state:
                 raise ValueError(f"state: expected the entry {key!r}, got {list(state)}")
-        for key, ours in self._planned().items():
-            theirs = state["planned"].get(key)
-            if theirs != ours:
-                raise ValueError(f"state: another plan: expected {key}={ours!r}, got {theirs!r}")
+        for key, expected in self._plan_settings().items():
+            got = state["planned"].get(key)
+            if got != expected:
+                raise ValueError(f"state: another plan: expected {key}={expected!r}, got {got!r}")
         loaded = {key: operator.index(state[key]) for key in numbers}
         for key in self._start():
             if loaded[key] < 0:
@@ -223,14 +234,14 @@ class ElasticSampler(Sampler[Item]):
         self._pass = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_pass": None}  # a copy begins passes of its own
+        return {**self.__dict__, "_pass": None}  # a copy starts its own passes
 
 
 class Pass(Iterator[Item]):
     """One pass of one rank over an epoch.
 
-    It has a state of its own besides the sampler's, so that a StatefulDataLoader can put back the
-    pass it was in and then begin others at the start.
+    Its state is separate from that of the sampler, so that a ``StatefulDataLoader`` can restore the
+    current pass and then start further ones from the beginning.
     """
 
     seed: int
@@ -260,7 +271,7 @@ class Pass(Iterator[Item]):
         self._ended = True
 
     def state_dict(self, consumed: int | None = None) -> dict[str, Any]:
-        """As that of the sampler."""
+        """Returns the place in the epoch; see the sampler."""
         if self._share is None:
             if self._resumed is None or consumed:
                 return self._sampler.state_dict(consumed)
@@ -274,7 +285,7 @@ class Pass(Iterator[Item]):
         return self._sampler._state(self.seed, self.epoch, place)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Puts this pass alone at a place, before it begins."""
+        """Sets the place of this pass only, before it begins."""
         if self._share is not None:
             raise ValueError("state: this pass began already")
         self._sampler.load_state_dict(state)

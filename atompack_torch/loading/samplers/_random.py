@@ -1,7 +1,7 @@
-"""Random orders that are computed, not drawn: any part of one is known without the rest.
+"""Random orders of which any part can be computed without the rest.
 
-Made of 64-bit hashes (the finishing steps of splitmix64), so they are the same on every machine and
-under every version of NumPy, whose own generators promise neither.
+They consist of 64-bit hashes (the finalizer of splitmix64), so they are identical on every machine
+and with every version of NumPy, whose own generators guarantee neither.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _TABLE = 1 << 14  # up to here an order is sorted by hashes
 _CHUNK = 1 << 14  # positions at a time: the intermediate arrays stay in the cache
 
 
-def mixed(*numbers: int) -> int:
-    """One number below 2^64 of several, of which each matters and so does their order."""
+def mix(*numbers: int) -> int:
+    """Hashes numbers, in order, to one number below 2^64."""
     state = 0
     for number in numbers:
         state = ((state ^ (number & _MASK)) + _STEP) & _MASK
@@ -38,7 +38,7 @@ def mixed(*numbers: int) -> int:
 
 
 def hashes(key: int, numbers: NDArray[Any]) -> _Words:
-    """``mixed(key, number)`` of each number, roughly: as good, not the same."""
+    """Hashes each number with a key; of the same quality as ``mix``, but not equal to it."""
     words = numbers.astype(np.uint64)
     words *= np.uint64(_STEP)
     words += np.uint64(key)
@@ -49,8 +49,8 @@ def hashes(key: int, numbers: NDArray[Any]) -> _Words:
     return words
 
 
-def shuffled(key: int, n: int) -> Integers:
-    """The numbers below ``n`` in an order that is the key's."""
+def permutation(key: int, n: int) -> Integers:
+    """Returns a permutation of the numbers below ``n`` that is determined by the key."""
     numbers = np.arange(n, dtype=np.uint64)
     below = np.uint64((1 << n.bit_length()) - 1)
     keys = hashes(key, numbers)
@@ -62,26 +62,26 @@ def shuffled(key: int, n: int) -> Integers:
 
 
 class RandomOrder:
-    """A random order of the numbers below ``n``; ``at`` tells any part of it.
+    """A random permutation of the numbers below ``n``, of which ``at`` computes any part.
 
-    A Feistel network on pairs (left, right) with left < a, right < b and a * b >= n, just so much
-    more than n as two square roots: numbers that land beyond n go through it again. Small orders
-    are sorted by hashes instead, because a network of small numbers is not very random.
+    It is a Feistel network on pairs (left, right) with left < a, right < b and a * b slightly above
+    n; results beyond n go through the network again. Small permutations are sorted by hashes
+    instead, because a network of few bits is not random enough.
 
     Args:
-        key: the order.
-        n: how many numbers.
+        key: seed of the order.
+        n: number of elements.
     """
 
     def __init__(self, key: int, n: int) -> None:
         self.n = n
         self._left = math.isqrt(max(n, 1) - 1) + 1
         self._right = -(-n // self._left)
-        self._keys = [mixed(key, 1 + number) for number in range(_ROUNDS)]
-        self._table = shuffled(mixed(key, 0), n) if n <= _TABLE else None
+        self._keys = [mix(key, 1 + number) for number in range(_ROUNDS)]
+        self._table = permutation(mix(key, 0), n) if n <= _TABLE else None
 
     def at(self, positions: Integers) -> Integers:
-        """The numbers at these positions (int64, each in [0, n))."""
+        """Returns the numbers at these positions (int64, each in [0, n))."""
         if self._table is not None:
             return self._table[positions]
         numbers = np.empty(len(positions), np.int64)
@@ -110,7 +110,7 @@ class RandomOrder:
 
 
 def _add_hash(to: _Words, of: _Words, modulus: int, key: int, scratch: _Words) -> None:
-    """``to = (to + hash(of)) mod modulus``, in place; what went in was below the modulus."""
+    """``to = (to + hash(of)) mod modulus``, in place; ``to`` must be below the modulus."""
     np.multiply(of, np.uint64(_STEP), out=scratch)
     scratch += np.uint64(key)
     scratch ^= scratch >> _HALF

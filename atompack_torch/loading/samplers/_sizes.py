@@ -1,4 +1,4 @@
-"""Reading what samplers are given: a count, an array, or a data set."""
+"""Conversion and checks of the arguments of samplers: counts, arrays and data sets."""
 
 from __future__ import annotations
 
@@ -10,16 +10,23 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from atompack_torch.loading.samplers._random import mixed
+from atompack_torch.loading.samplers._random import mix
 
-_CHUNK = 1 << 16  # numbers that are looked at together
+_CHUNK = 1 << 16  # numbers per step
 
 
 def integer(what: str, value: Any) -> int:
-    """An option that counts, as an int.
+    """Returns an option that is an integer.
+
+    Args:
+        what: name of the option.
+        value: its value.
+
+    Returns:
+        The value as an int.
 
     Raises:
-        TypeError: it is no integer.
+        TypeError: the value is not an integer.
     """
     if isinstance(value, (bool, np.bool_)) or not hasattr(value, "__index__"):
         raise TypeError(f"{what}: expected an integer, got {value!r}")
@@ -27,11 +34,18 @@ def integer(what: str, value: Any) -> int:
 
 
 def positive(what: str, value: Any) -> int:
-    """An option that counts at least one thing.
+    """Returns an option that is a positive integer.
+
+    Args:
+        what: name of the option.
+        value: its value.
+
+    Returns:
+        The value as an int.
 
     Raises:
-        TypeError: it is no integer.
-        ValueError: it is below 1.
+        TypeError: the value is not an integer.
+        ValueError: the value is below 1.
     """
     number = integer(what, value)
     if number < 1:
@@ -40,20 +54,53 @@ def positive(what: str, value: Any) -> int:
 
 
 def optional_positive(what: str, value: Any) -> int | None:
-    """An option that counts at least one thing, or None.
+    """Returns an option that is a positive integer or None.
+
+    Args:
+        what: name of the option.
+        value: its value.
+
+    Returns:
+        The value as an int, or None.
 
     Raises:
-        TypeError: it is no integer.
-        ValueError: it is below 1.
+        TypeError: the value is not an integer.
+        ValueError: the value is below 1.
     """
     return None if value is None else positive(what, value)
 
 
-def real(what: str, value: Any) -> Any:
-    """An option that is a number, not necessarily a whole one.
+def epoch_number(epoch: Any) -> int:
+    """Returns the number of an epoch.
+
+    Args:
+        epoch: value given by the caller.
+
+    Returns:
+        The number.
 
     Raises:
-        TypeError: it is none.
+        TypeError: it is not an integer.
+        ValueError: it is negative.
+    """
+    number = integer("epoch", epoch)
+    if number < 0:
+        raise ValueError(f"epoch: expected at least 0, got {number}")
+    return number
+
+
+def real(what: str, value: Any) -> Any:
+    """Returns an option that is a real number.
+
+    Args:
+        what: name of the option.
+        value: its value.
+
+    Returns:
+        The value.
+
+    Raises:
+        TypeError: the value is not a number.
     """
     if isinstance(value, (bool, np.bool_)) or not hasattr(value, "__float__"):
         raise TypeError(f"{what}: expected a number, got {value!r}")
@@ -61,14 +108,14 @@ def real(what: str, value: Any) -> Any:
 
 
 def is_array(source: Any) -> bool:
-    """Whether it is one number for each of many: a tensor, an array, a list."""
+    """Returns True for tensors and arrays of at least one dimension, lists and tuples."""
     if isinstance(source, (torch.Tensor, np.ndarray)):
         return source.ndim > 0
     return isinstance(source, (list, tuple))
 
 
 def n_molecules(source: Any) -> int:
-    """How many molecules a count, an array with a number for each, or a data set speaks of."""
+    """Returns the number of molecules of a count, an array with one entry each, or a data set."""
     if is_array(source):
         return len(source)
     if isinstance(source, bool) or not hasattr(source, "__index__"):
@@ -92,15 +139,21 @@ def _has_molecules(source: Any) -> bool:
 
 
 def _is_loader(source: Any) -> bool:
-    """True if the length counts batches."""
+    """Returns True for loaders, whose length counts batches."""
     return hasattr(source, "dataset") and hasattr(source, "batch_sampler")
 
 
 def atom_counts(source: Any) -> Any:
-    """The atoms of each molecule: those of a data set that knows them, else the source itself.
+    """Returns the atoms of each molecule of a data set that knows them, else the source itself.
+
+    Args:
+        source: argument of a sampler.
+
+    Returns:
+        One number per molecule, or the source.
 
     Raises:
-        TypeError: it is a path, a loader, or torch's Subset of a data set.
+        TypeError: the source is a path, a loader, or torch's Subset of a data set.
     """
     if hasattr(source, "n_atoms"):
         return source.n_atoms
@@ -119,11 +172,18 @@ def atom_counts(source: Any) -> Any:
 
 
 def numbers(what: str, source: Any) -> NDArray[Any]:
-    """One finite number of at least 0 for each molecule; in the caller's memory where it can be.
+    """Converts to an array of finite numbers of at least 0, without a copy where possible.
+
+    Args:
+        what: name of the argument.
+        source: one number per molecule.
+
+    Returns:
+        (n,) array.
 
     Raises:
-        TypeError: these are no numbers.
-        ValueError: not one-dimensional, negative, infinite or NaN.
+        TypeError: the source does not consist of numbers.
+        ValueError: it is not one-dimensional, or holds negative numbers, infinity or NaN.
     """
     if isinstance(source, torch.Tensor):
         is_dense = not source.is_nested and source.layout == torch.strided
@@ -144,9 +204,9 @@ def numbers(what: str, source: Any) -> NDArray[Any]:
 
 
 def digest(array: NDArray[Any]) -> str:
-    """Tells other numbers apart, whatever type they are stored in."""
+    """Returns a digest of numbers that does not depend on their dtype."""
     words = len(array)
     for first in range(0, len(array), _CHUNK):
         bits = array[first : first + _CHUNK].astype(np.float64).view(np.uint64)
-        words = mixed(words, int(np.add.reduce(bits)))
+        words = mix(words, int(np.add.reduce(bits)))
     return f"{words:016x}"

@@ -1,4 +1,4 @@
-"""Batches of an epoch in steps: in each, every rank gets one."""
+"""Batches of an epoch in steps, in each of which every rank gets one."""
 
 from __future__ import annotations
 
@@ -12,17 +12,16 @@ import numpy as np
 from atompack_torch.loading.samplers._dealing import deal
 from atompack_torch.loading.samplers._elastic import Place
 from atompack_torch.loading.samplers._random import Integers
-from atompack_torch.loading.samplers._windows import Batches, Plan, joined
+from atompack_torch.loading.samplers._windows import Batches, Plan, concatenate
 
 
 class BatchShare:
-    """The batches of some ranks, from a place in the epoch to its end; one of each in every step.
+    """Batches of some ranks from a place in the epoch to its end.
 
-    A step takes the next batches of the sequence, one for each rank. Where the last batches are
-    fewer than ranks, they are dropped, or filled up with the first ones of the epoch, or split.
-    Then the last steps are cut anew: all molecules that are left, in order, into as many pieces as
-    make the steps full. So a place is a batch and how many of its molecules are used, also between
-    them.
+    Each step takes the next batches of the sequence, one for each rank. If the last batches are
+    fewer than the ranks, they are dropped, padded with the first batches of the epoch, or split.
+    In the latter case the remaining molecules are divided again, in order, so that the last steps
+    are full. A place is therefore a batch and the number of its molecules that have been used.
     """
 
     def __init__(
@@ -36,26 +35,26 @@ class BatchShare:
         self._pad = pad
         self._window_starts = [start["window_position"]]  # the first batch of each window so far
         self._n_whole_steps = 0  # each a batch for each rank
-        self._recut: list[tuple[int, int]] = []  # the places behind steps that were cut anew
+        self._recut: list[tuple[int, int]] = []  # places after steps that were divided again
 
     def chunks(self) -> Iterator[list[list[int]]]:
-        """The batches of these ranks, as lists of molecules."""
-        kept: list[Batches] = []  # not dealt yet: they may have to be split
+        """Yields the batches of these ranks, as lists of molecules."""
+        kept: list[Batches] = []  # not dealt yet, as they may have to be split
         for window in range(self._start["window"], self._plan.windows.n):
-            kept.append(self._planned(window))
+            kept.append(self._plan_window(window))
             if sum(part.spare for part in kept) < self._n_ranks and self._splits:
                 continue
-            batches = joined(kept)
+            batches = concatenate(kept)
             n_steps = self._n_safe_steps(batches)
             yield self._whole_steps(batches, n_steps)
-            kept = [batches.without(n_steps * self._n_ranks)]
-        yield from self._last_steps(joined(kept))
+            kept = [batches.drop_first(n_steps * self._n_ranks)]
+        yield from self._last_steps(concatenate(kept))
 
     @property
     def _splits(self) -> bool:
         return self._n_ranks > 1 and not self._drop_last and not self._pad
 
-    def _planned(self, window: int) -> Batches:
+    def _plan_window(self, window: int) -> Batches:
         batches = self._plan.batches(window)
         first = self._window_starts[-1]
         self._window_starts.append(first + len(batches))
@@ -64,12 +63,12 @@ class BatchShare:
         skipped, offset = self._start["position"] - first, self._start["offset"]
         if not 0 <= skipped < len(batches) or offset >= np.diff(batches.ptr)[skipped]:
             raise ValueError(f"state: no batch {self._start['position']} in window {window}")
-        return batches.without(skipped, offset)
+        return batches.drop_first(skipped, offset)
 
     def _n_safe_steps(self, batches: Batches) -> int:
-        """Steps that need not be cut anew, whatever comes behind these batches.
+        """Returns the number of steps that stay as they are, whatever follows these batches.
 
-        What is left behind them could by itself make a batch more for every rank.
+        The molecules after them suffice for one more batch per rank.
         """
         if not self._splits:
             return len(batches) // self._n_ranks
@@ -90,17 +89,17 @@ class BatchShare:
             yield self._whole_steps(batches, n_steps)
         elif self._pad:
             yield self._whole_steps(batches, n_steps)
-            rest = batches.without(n_steps * self._n_ranks)
-            yield [self._padded(rest, rank) for rank in self._ranks]
+            rest = batches.drop_first(n_steps * self._n_ranks)
+            yield [self._pad_batch(rest, rank) for rank in self._ranks]
             self._recut.append((self._end(), 0))
         else:
             n_recut = self._n_recut_steps(batches, n_steps + 1)
             n_whole = n_steps + 1 - n_recut
             yield self._whole_steps(batches, n_whole)
-            yield self._recut_steps(batches.without(n_whole * self._n_ranks), n_recut)
+            yield self._recut_steps(batches.drop_first(n_whole * self._n_ranks), n_recut)
 
-    def _padded(self, rest: Batches, rank: int) -> list[int]:
-        """The rank's batch of a step that begins with the last batches of the epoch."""
+    def _pad_batch(self, rest: Batches, rank: int) -> list[int]:
+        """Returns the batch of a rank in the last step, padded with the first batches."""
         wanted = rank
         if wanted < len(rest):
             return rest.lists(range(wanted, wanted + 1))[0]
@@ -113,7 +112,7 @@ class BatchShare:
         raise AssertionError("an epoch with a last batch has a first one")
 
     def _n_recut_steps(self, batches: Batches, n_steps: int) -> int:
-        """How many of the last steps have enough molecules for as many full ones."""
+        """Returns the number of last steps to divide again, so that all are full."""
         steps = np.arange(1, n_steps + 1)
         n_molecules = len(batches.molecules) - batches.ptr[(n_steps - steps) * self._n_ranks]
         enough = np.flatnonzero(n_molecules >= steps * self._n_ranks)
@@ -125,7 +124,7 @@ class BatchShare:
         return int(steps[enough[0]])
 
     def _recut_steps(self, batches: Batches, n_steps: int) -> list[list[int]]:
-        """Cuts from the end: each step but the first has just as many molecules as ranks."""
+        """Divides from the end: all steps but the first have one molecule per rank."""
         end = len(batches.molecules)
         steps: list[tuple[int, int]] = []
         for step in reversed(range(n_steps)):
@@ -141,7 +140,7 @@ class BatchShare:
         return pieces
 
     def _pieces(self, batches: Batches, first: int, end: int) -> list[list[int]]:
-        """The parts that these ranks get of the molecules of one step."""
+        """Returns the parts of these ranks of the molecules of one step."""
         molecules = batches.molecules[first:end]
         costs, limits = self._plan.windows.costs_of(molecules), self._plan.windows.limits
         pieces = deal(costs, self._n_ranks, limits.most)
@@ -152,7 +151,7 @@ class BatchShare:
         return [molecules[pieces == rank].tolist() for rank in self._ranks]
 
     def place_after(self, n_items: int) -> Place:
-        """All ranks have used as many batches; those of a step that is not whole come again."""
+        """Returns the place after so many batches of every rank; partial steps are repeated."""
         n_items //= len(self._ranks)
         if n_items <= self._n_whole_steps:
             if n_items == 0:
@@ -161,7 +160,7 @@ class BatchShare:
         return self._place(*self._recut[min(n_items - self._n_whole_steps, len(self._recut)) - 1])
 
     def end(self) -> Place:
-        """Behind the last batch."""
+        """Returns the place after the last batch."""
         return self._place(self._end(), 0)
 
     def _end(self) -> int:
@@ -178,7 +177,7 @@ class BatchShare:
 
 
 def _split(costs: np.ndarray, ptr: Integers, n_pieces: int, most: int) -> Integers:
-    """Splits batches, the costliest pieces first, until there are so many; none takes from two."""
+    """Splits batches into pieces, the most expensive first; no piece spans two batches."""
     counts = [1] * (len(ptr) - 1)
     costliest = [
         (-float(costs[ptr[i] : ptr[i + 1]].sum()), i)

@@ -1,4 +1,4 @@
-"""The batches of an epoch, planned window by window: no window needs another."""
+"""Batches of an epoch, planned in windows that are independent of each other."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from atompack_torch.loading.samplers._dealing import Costs, deal_within, fill_in_order
-from atompack_torch.loading.samplers._random import Integers, RandomOrder, mixed, shuffled
+from atompack_torch.loading.samplers._random import Integers, RandomOrder, mix, permutation
 
 _WINDOW = 1 << 17  # molecules whose batches are planned together
-_LARGEST_WINDOW = 1 << 20  # where few of them make a batch
-_BATCHES = 64  # in a window, so that what the last one lacks is little
+_LARGEST_WINDOW = 1 << 20  # for batches of many molecules
+_BATCHES = 64  # minimum in a window, so that an underfull last one matters little
 
 
 @dataclass(frozen=True)
 class Batches:
-    """Molecules of several batches: those of batch i lie at ptr[i] to ptr[i + 1]."""
+    """Molecules of several batches; those of batch i are at ptr[i] to ptr[i + 1]."""
 
     molecules: Integers
     ptr: Integers
@@ -28,23 +28,23 @@ class Batches:
 
     @property
     def spare(self) -> int:
-        """How many more batches these molecules could make."""
+        """Number of further batches that these molecules could be split into."""
         return len(self.molecules) - len(self)
 
     def lists(self, numbers: range) -> list[list[int]]:
-        """The molecules of some of the batches."""
+        """Returns the molecules of some of the batches."""
         ptr = self.ptr.tolist()
         return [self.molecules[ptr[i] : ptr[i + 1]].tolist() for i in numbers]
 
-    def without(self, n_batches: int, n_molecules: int = 0) -> Batches:
-        """Leaves out the first batches, and molecules of the one behind them."""
+    def drop_first(self, n_batches: int, n_molecules: int = 0) -> Batches:
+        """Leaves out the first batches, and the first molecules of the next one."""
         first = int(self.ptr[n_batches]) + n_molecules
         ptr = np.maximum(self.ptr[n_batches:] - first, 0)
         return Batches(self.molecules[first:], ptr)
 
 
-def joined(parts: list[Batches]) -> Batches:
-    """All of them, in order."""
+def concatenate(parts: list[Batches]) -> Batches:
+    """Concatenates batches in order."""
     ptrs, n_molecules = [np.zeros(1, np.int64)], 0
     for part in parts:
         ptrs.append(part.ptr[1:] + n_molecules)
@@ -55,14 +55,14 @@ def joined(parts: list[Batches]) -> Batches:
 
 @dataclass(frozen=True)
 class Limits:
-    """What a batch may hold."""
+    """Limits of a batch: cost and number of molecules."""
 
     budget: float
     most: int  # molecules
 
 
 class Windows:
-    """How the molecules of a data set are cut into windows, the same in every epoch."""
+    """Division of the molecules of a data set into windows, the same in every epoch."""
 
     def __init__(self, costs: NDArray[Any], limits: Limits, shuffle: bool) -> None:
         self.costs = costs
@@ -74,12 +74,12 @@ class Windows:
         self.n = -(-n // int(min(max(wanted, _WINDOW), _LARGEST_WINDOW)))
 
     def costs_of(self, molecules: Integers) -> Costs:
-        """Their costs, as float64."""
+        """Returns the costs of molecules as float64."""
         return self.costs[molecules].astype(np.float64, copy=False)
 
 
 class Plan:
-    """The batches of one epoch."""
+    """Batches of one epoch."""
 
     def __init__(self, windows: Windows, key: int) -> None:
         self.windows = windows
@@ -87,13 +87,13 @@ class Plan:
         self._order = RandomOrder(key, len(windows.costs)) if windows.shuffle else None
 
     def batches(self, window: int) -> Batches:
-        """Those of one window."""
+        """Returns the batches of one window."""
         molecules = self._molecules(window)
         if self._order is None:
             return Batches(molecules, self._in_order(molecules))
-        dealt, n_batches = self._dealt(molecules)
-        # Batches in a random order, molecules in each in that of the epoch.
-        places = shuffled(mixed(self._key, 1 + window), n_batches)[dealt]
+        dealt, n_batches = self._deal_window(molecules)
+        # Batches in random order; the molecules of each in the order of the epoch.
+        places = permutation(mix(self._key, 1 + window), n_batches)[dealt]
         by_batch = places * len(molecules) + np.arange(len(molecules))
         by_batch.sort()
         ptr = np.zeros(n_batches + 1, np.int64)
@@ -101,14 +101,14 @@ class Plan:
         return Batches(molecules[by_batch % len(molecules)], ptr)
 
     def n_batches(self) -> int:
-        """Of the whole epoch; costs as much as going through it without its batches."""
+        """Returns the number of batches of the whole epoch, which requires planning all of it."""
         total = 0
         for window in range(self.windows.n):
             molecules = self._molecules(window)
             if self._order is None:
                 total += len(self._in_order(molecules)) - 1
             else:
-                total += self._dealt(molecules)[1]
+                total += self._deal_window(molecules)[1]
         return total
 
     def _molecules(self, window: int) -> Integers:
@@ -120,8 +120,8 @@ class Plan:
         limits = self.windows.limits
         return fill_in_order(self.windows.costs_of(molecules), limits.budget, limits.most)
 
-    def _dealt(self, molecules: Integers) -> tuple[Integers, int]:
-        """The batch of each molecule; those above the budget stand alone."""
+    def _deal_window(self, molecules: Integers) -> tuple[Integers, int]:
+        """Assigns molecules to batches; those above the budget get batches of their own."""
         costs, limits = self.windows.costs_of(molecules), self.windows.limits
         above = costs > limits.budget
         n_above = int(np.count_nonzero(above))

@@ -1,9 +1,9 @@
-"""Frameworks that deal what a sampler yields to the ranks themselves.
+"""Detection of frameworks that deal the items of a sampler to the ranks themselves.
 
-accelerate, and wrappers in the manner of torch's ``DistributedSampler``, iterate the sampler of a
-loader on every rank and keep the part of each rank. A sampler that has dealt its items already
-would lose the rest of them. Nothing but the call stack tells for whom a sampler is iterated.
-Frameworks are not imported here: one that the program has not loaded cannot be on the stack.
+accelerate, and wrappers similar to torch's ``DistributedSampler``, iterate over the sampler on each
+rank and keep the part of that rank. If the sampler has dealt its items already, the rest is lost.
+Only the call stack shows on whose behalf a sampler is iterated. Frameworks are not imported here:
+one that the program has not loaded cannot be on the stack.
 """
 
 from __future__ import annotations
@@ -25,17 +25,20 @@ _ITERATING = ("__iter__", "__len__", "__init__")  # methods in which wrappers us
 
 
 class Dealer(NamedTuple):
-    """A wrapper that keeps the part of one rank."""
+    """A wrapper that deals the items of a sampler to ranks."""
 
     name: str
     n_ranks: int
 
 
-def dealer(own: type) -> Dealer | None:
-    """The wrapper for which the calling sampler is iterated or measured, if there is one.
+def find_dealer(own: type) -> Dealer | None:
+    """Finds the wrapper that iterates over the calling sampler, or asks for its length.
 
     Args:
-        own: class of our samplers, which are no wrappers.
+        own: class of samplers of this package, which are not wrappers.
+
+    Returns:
+        The wrapper, or None.
 
     Raises:
         ValueError: the wrapper cuts batches by rows (accelerate's ``dispatch_batches``).
@@ -52,13 +55,13 @@ def dealer(own: type) -> Dealer | None:
 
 
 def refuse_dispatching() -> None:
-    """Refuses to work for accelerate's ``DataLoaderDispatcher``.
+    """Raises an error in calls from accelerate's ``DataLoaderDispatcher``.
 
-    It joins the batches of one process and gives each rank as many rows of every tensor, which
-    does not follow the borders of molecules.
+    It joins the batches of one process and gives each rank the same number of rows of every tensor,
+    ignoring the boundaries of molecules.
 
     Raises:
-        ValueError: the calling code works for it.
+        ValueError: the dispatcher is on the call stack.
     """
     if _ACCELERATE not in sys.modules:
         return
@@ -70,8 +73,8 @@ def refuse_dispatching() -> None:
             )
 
 
-def overfits() -> bool:
-    """True if Lightning's ``overfit_batches`` wants the same batches in every epoch."""
+def is_overfitting() -> bool:
+    """Returns True if Lightning's ``overfit_batches`` requires the same batches every epoch."""
     if not any(name in sys.modules for name in _LOOPS):
         return False
     loops = _owners(lambda frame: _module(frame) in _LOOPS)
@@ -87,9 +90,9 @@ def _module(frame: FrameType) -> Any:
 
 
 def _owners(chosen: Callable[[FrameType], bool]) -> Iterator[Any]:
-    """The objects in whose methods the caller runs, innermost first.
+    """Yields the objects whose methods are on the call stack, innermost first.
 
-    Only of chosen frames: asking a frame for its variables can keep them alive until it ends.
+    Only for chosen frames, because reading the variables of a frame can keep them alive.
     """
     frame: FrameType | None = sys._getframe(2)
     while frame is not None:

@@ -1,4 +1,4 @@
-"""Batches under a budget of atoms."""
+"""Sampler of batches with a limited number of atoms."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from atompack_torch.loading.samplers._elastic import ElasticSampler, Place
-from atompack_torch.loading.samplers._random import mixed
+from atompack_torch.loading.samplers._random import mix
 from atompack_torch.loading.samplers._sizes import (
     atom_counts,
     digest,
@@ -19,64 +19,64 @@ from atompack_torch.loading.samplers._sizes import (
 )
 from atompack_torch.loading.samplers._steps import BatchShare
 from atompack_torch.loading.samplers._windows import Limits, Plan, Windows
-from atompack_torch.loading.samplers._wrappers import overfits
+from atompack_torch.loading.samplers._wrappers import is_overfitting
 
 
 class EpochSetter:
     """Forwards ``set_epoch`` to a batch sampler.
 
-    Frameworks choose the epoch of a loader by ``loader.sampler`` and
-    ``loader.batch_sampler.sampler`` alone.
+    Frameworks set the epoch of a loader only through ``loader.sampler`` and
+    ``loader.batch_sampler.sampler``.
     """
 
     def __init__(self, sampler: AtomBudgetBatchSampler) -> None:
         self._sampler = sampler
 
     def set_epoch(self, epoch: int) -> None:
-        """Chooses the epoch of the next pass; kept while Lightning overfits a few batches."""
-        if not overfits():
+        """Sets the epoch of the next pass, unless Lightning overfits a few batches."""
+        if not is_overfitting():
             self._sampler.set_epoch(epoch)
 
 
 class AtomBudgetBatchSampler(ElasticSampler[list[int]]):
-    """Yields batches, lists of molecule numbers, of nearly as many atoms as a budget allows.
+    """Yields batches, as lists of molecule numbers, that nearly use a budget of atoms.
 
         sampler = AtomBudgetBatchSampler(dataset, max_atoms=4096)
         loader = DataLoader(dataset, batch_sampler=sampler)
 
-    Every rank gets as many batches, and the batches of a step cost nearly the same. A shuffled
-    epoch is planned in windows of some 100,000 molecules in random order: inside a window, batches
-    are made as equal as can be, so all are well filled. In the stored order (``shuffle=False``)
-    each batch takes the next molecules as long as they fit.
+    All ranks get the same number of batches, and the batches of a step cost nearly the same. A
+    shuffled epoch is planned in windows of about 100,000 molecules in random order; within a
+    window, batches have nearly equal costs, so that all are well filled. In the stored order
+    (``shuffle=False``), each batch takes the next molecules as long as they fit.
 
-    Any window is planned without the others, in some 20 ms: an epoch begins or is resumed at once,
-    however large the data. ``len`` has to plan a whole epoch (a second for ten million molecules,
-    kept until the next one).
+    Windows are independent and take about 20 ms each, so an epoch starts or resumes immediately,
+    however large the data set is. ``len`` has to plan a whole epoch (one second for ten million
+    molecules) and keeps the result for that epoch.
 
     Args:
-        n_atoms: atoms of each molecule, or a data set that knows them (``n_atoms``); a count, where
-            ``costs`` are given.
-        max_atoms: the budget of a batch, in atoms or in what ``costs`` count.
-        max_molecules: at most so many in a batch.
-        costs: of each molecule, in place of its atoms: numbers of edges, say.
-        shuffle: draw an order for every epoch; else the stored one.
-        seed: of these orders.
-        drop_last: leave out the batches that do not divide among the ranks. Else the last ones are
-            split until they do, and no molecule comes twice.
-        num_replicas: how many ranks; None: asks torch.distributed when a pass begins, 1 without it.
-        rank: of this process; None likewise.
+        n_atoms: atoms of each molecule, or a data set that knows them (``n_atoms``); a count of
+            molecules if ``costs`` are given.
+        max_atoms: budget of a batch, in atoms or in the unit of ``costs``.
+        max_molecules: maximum number of molecules in a batch.
+        costs: cost of each molecule, used instead of its atoms: its number of edges, for example.
+        shuffle: use a random order in every epoch; otherwise the stored order.
+        seed: seed of these orders.
+        drop_last: leave out batches that cannot be divided among the ranks. Otherwise the last
+            batches are split further; no molecule occurs twice.
+        num_replicas: number of ranks; None: that of torch.distributed when a pass begins, else 1.
+        rank: rank of this process; None: as for ``num_replicas``.
         pad: repeat batches from the start of the epoch instead of splitting the last ones.
-        oversized: what to do with a molecule above the budget: ``"alone"`` in a batch of its own,
-            with one warning for all of them, or ``"error"``.
+        oversized: treatment of molecules above the budget: ``"alone"`` puts each in a batch of its
+            own, with one warning for all, ``"error"`` raises an error.
 
     Raises:
-        TypeError: no numbers of atoms.
-        ValueError: an option has no sense, costs are negative or of another number of molecules, or
-            a molecule is above the budget and ``oversized="error"``. While iterating: there are too
-            few molecules to split batches for every rank.
+        TypeError: the source has no numbers of atoms, or an option has the wrong type.
+        ValueError: an option is invalid, costs are negative or of another number of molecules, or a
+            molecule is above the budget and ``oversized="error"``. While iterating: there are too
+            few molecules to split the last batches for all ranks.
     """
 
-    _shown = ("max_atoms", "max_molecules")
+    _repr_options = ("max_atoms", "max_molecules")
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class AtomBudgetBatchSampler(ElasticSampler[list[int]]):
         most = len(of_each) if max_molecules is None else max_molecules
         self._windows = Windows(of_each, Limits(float(max_atoms), max(most, 1)), shuffle)
         self._digest: str | None = None
-        self._counted: tuple[int, int, int] | None = None  # seed, epoch, batches of it
+        self._counted: tuple[int, int, int] | None = None  # seed, epoch, its number of batches
 
     def _report_oversized(self, costs: np.ndarray[Any, Any], oversized: str) -> None:
         if not len(costs) or costs.max() <= self.max_atoms:
@@ -138,20 +138,20 @@ class AtomBudgetBatchSampler(ElasticSampler[list[int]]):
         return EpochSetter(self)
 
     def _share(self, seed: int, epoch: int, start: Place, ranks: range, n_ranks: int) -> BatchShare:
-        plan = Plan(self._windows, mixed(seed, epoch))
+        plan = Plan(self._windows, mix(seed, epoch))
         return BatchShare(plan, start, ranks, n_ranks, self.drop_last, self.pad)
 
     def __len__(self) -> int:
-        """Batches that this rank gets in a whole pass of this epoch."""
+        """Number of batches of this rank in a whole pass of this epoch."""
         if self._counted is None or self._counted[:2] != (self.seed, self.epoch):
-            n_batches = Plan(self._windows, mixed(self.seed, self.epoch)).n_batches()
+            n_batches = Plan(self._windows, mix(self.seed, self.epoch)).n_batches()
             self._counted = self.seed, self.epoch, n_batches
         ranks, n_ranks = self._ranks_of_pass()
         n_batches = self._counted[2]
         n_steps = n_batches // n_ranks if self.drop_last else -(-n_batches // n_ranks)
         return n_steps * len(ranks)
 
-    def _planned(self) -> dict[str, Any]:
+    def _plan_settings(self) -> dict[str, Any]:
         if self._digest is None:
             self._digest = digest(self._windows.costs)
         return {

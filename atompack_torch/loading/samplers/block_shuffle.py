@@ -1,4 +1,4 @@
-"""Molecules in an order that stays in a few blocks at a time."""
+"""Sampler that shuffles within a few blocks at a time."""
 
 from __future__ import annotations
 
@@ -20,47 +20,52 @@ from atompack_torch.loading.samplers._sizes import (
 )
 from atompack_torch.loading.samplers.distributed import IndexSampler, Order, StoredOrder
 
-_MOST_LANES = 8  # unless asked for
+_MAX_LANES = 8  # by default
 
 
 class BlockShuffleSampler(IndexSampler):
-    """Yields the numbers of molecules; at a time, only from a window of blocks.
+    """Yields molecule numbers in a random order that uses one window of blocks at a time.
 
-    For data of which a whole block is read or decompressed for one molecule: shards, compressed
-    blocks, files behind a network. Blocks come in random order, and the molecules of a window of
-    them are mixed. Shuffling is as good as the window is large.
+    For data of which a whole block is read or decompressed at once: shards, compressed blocks,
+    remote files. The blocks are in random order, and the molecules of a window of blocks are
+    shuffled; larger windows shuffle better.
 
-    The blocks of a window are dealt to ``lanes`` that take turns, and ranks take turns in them:
-    where their number divides that of the lanes, each block is read by one rank only, and each rank
-    has ``window`` / ranks blocks open. The order is the same for any number of ranks.
+    The blocks of a window are dealt to ``lanes``, which alternate, as do the ranks: if the number
+    of ranks divides that of the lanes, each block is read by only one rank, which has ``window`` /
+    ranks blocks open. The order is the same for any number of ranks.
 
-    A ``DataLoader`` gives whole batches to its workers in turn, and each decodes blocks for itself.
-    With ``workers`` and ``batch_size`` each of them has lanes, and so blocks, of its own, but for
-    the last molecules of an epoch, where they do not divide evenly. A ``Loader``, whose threads
-    share what they decoded, needs none of that.
+    A ``DataLoader`` gives whole batches to its workers in turn, each of which decodes blocks for
+    itself. With ``workers`` and ``batch_size``, each worker has lanes, and therefore blocks, of its
+    own, except for the last molecules of an epoch. The threads of a ``Loader`` share decoded blocks
+    and do not need these options.
 
     Args:
-        n_or_block_sizes: a count, a data set, or an array with one entry a molecule, in blocks of
-            ``block``; without ``block`` an array of the blocks' sizes, or a data set that knows
-            them (``block_sizes``).
-        block: molecules in a block.
-        window: blocks that are mixed.
-        lanes: of each worker; divides ``window`` / ``workers``; None: the largest of 8, 4, 2, 1
-            that does.
-        workers: of the ``DataLoader`` on each rank, its ``num_workers``; divides ``window``. 0 is
-            the same as 1.
-        batch_size: molecules in a batch of all ranks together, so that of the ``DataLoader`` times
-            the ranks; needed where there are several workers.
-        shuffle: draw an order for every epoch; else the stored one, in which neither lanes nor
-            workers play a part.
-        seed: of these orders.
-        drop_last: leave out the molecules that do not divide among the ranks.
-        num_replicas: how many ranks; None: asks torch.distributed when a pass begins, 1 without it.
-        rank: of this process; None likewise.
-        pad: repeat molecules so that every rank gets as many; see ``DistributedMoleculeSampler``.
+        n_or_block_sizes: a count, a data set, or an array with one entry per molecule, in blocks of
+            ``block``; without ``block``, an array of block sizes, or a data set that knows them
+            (``block_sizes``).
+        block: number of molecules in a block.
+        window: number of blocks to shuffle at a time.
+        lanes: number of lanes of each worker; divides ``window`` / ``workers``. None: the largest
+            of 8, 4, 2, 1 that does.
+        workers: ``num_workers`` of the ``DataLoader`` on each rank; divides ``window``. 0 is the
+            same as 1.
+        batch_size: number of molecules in a batch of all ranks together, that is ``batch_size`` of
+            the ``DataLoader`` times the number of ranks; required for several workers.
+        shuffle: use a random order in every epoch; otherwise the stored order, which ignores lanes
+            and workers.
+        seed: seed of these orders.
+        drop_last: leave out molecules that cannot be divided among the ranks.
+        num_replicas: number of ranks; None: that of torch.distributed when a pass begins, else 1.
+        rank: rank of this process; None: as for ``num_replicas``.
+        pad: repeat molecules until all ranks have the same number; see
+            ``DistributedMoleculeSampler``.
+
+    Raises:
+        TypeError: an argument has the wrong type, or the source has no block sizes.
+        ValueError: an option is out of range, or does not divide another one.
     """
 
-    _shown = ("window", "lanes", "workers", "batch_size")
+    _repr_options = ("window", "lanes", "workers", "batch_size")
 
     def __init__(
         self,
@@ -100,7 +105,7 @@ class BlockShuffleSampler(IndexSampler):
         if batch_size is None and workers > 1:
             raise ValueError("batch_size: expected the molecules of a batch, as workers are given")
         self.window = window
-        self.lanes = lanes or math.gcd(of_worker, _MOST_LANES)
+        self.lanes = lanes or math.gcd(of_worker, _MAX_LANES)
         self.batch_size = batch_size
         self._firsts = _firsts(n_or_block_sizes, block)
         self.n = int(self._firsts[-1])
@@ -115,7 +120,7 @@ class BlockShuffleSampler(IndexSampler):
         turn = self.batch_size or 1
         return BlockOrder(key, self._firsts, window, self.lanes, self.workers, turn)
 
-    def _planned(self) -> dict[str, Any]:
+    def _plan_settings(self) -> dict[str, Any]:
         return {
             "sampler": type(self).__name__,
             "molecules": self.n,
@@ -129,7 +134,7 @@ class BlockShuffleSampler(IndexSampler):
 
 
 def _firsts(source: Any, block: int | None) -> Integers:
-    """The first molecule of each block, and the end."""
+    """Returns the first molecule of each block, and the end."""
     if block is not None:
         n = n_molecules(source)
         return np.append(np.arange(0, n, block), n)

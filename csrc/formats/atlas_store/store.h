@@ -30,7 +30,7 @@ class Store final : public ColumnSource {
   Store& operator=(const Store&) = delete;
   ~Store() override;
 
-  const std::string& path() const { return path_; }
+  const std::string& path() const override { return path_; }
   const Version& version() const { return snapshot_.version; }
   const std::vector<std::string>& warnings() const { return snapshot_.warnings; }
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from atompack_torch.loading.samplers import _random
-from atompack_torch.loading.samplers._random import RandomOrder, mixed, shuffled
+from atompack_torch.loading.samplers._random import RandomOrder, mix, permutation
 
 TABLE = _random._TABLE
 keys = st.integers(0, 2**64 - 1)
@@ -46,19 +46,19 @@ def test_any_part_is_known_without_the_rest(n: int) -> None:
 
 def test_orders_are_the_same_everywhere() -> None:
     """A change of these numbers breaks every checkpoint inside an epoch."""
-    assert whole(mixed(0, 0), 8) == [6, 0, 3, 4, 7, 1, 2, 5]
-    assert RandomOrder(mixed(0, 0), 10**8).at(np.arange(4)).tolist() == [
+    assert whole(mix(0, 0), 8) == [6, 0, 3, 4, 7, 1, 2, 5]
+    assert RandomOrder(mix(0, 0), 10**8).at(np.arange(4)).tolist() == [
         74126924,
         25515719,
         50713245,
         14096082,
     ]
-    assert shuffled(7, 6).tolist() == [2, 0, 1, 5, 4, 3]
+    assert permutation(7, 6).tolist() == [2, 0, 1, 5, 4, 3]
 
 
 def test_key_and_order_of_the_numbers_behind_it_matter() -> None:
-    assert len({mixed(a, b) for a in range(-3, 50) for b in range(50)}) == 53 * 50
-    assert mixed(1, 2) != mixed(2, 1)
+    assert len({mix(a, b) for a in range(-3, 50) for b in range(50)}) == 53 * 50
+    assert mix(1, 2) != mix(2, 1)
 
 
 def chi_square(counts: np.ndarray) -> float:
@@ -73,7 +73,7 @@ def test_all_orders_of_five_are_as_frequent() -> None:
     number = {order: i for i, order in enumerate(permutations(range(5)))}
     counts = np.zeros(len(number))
     for epoch in range(12_000):
-        counts[number[tuple(whole(mixed(0, epoch), 5))]] += 1
+        counts[number[tuple(whole(mix(0, epoch), 5))]] += 1
     assert abs(chi_square(counts)) < 4
 
 
@@ -84,7 +84,7 @@ def test_every_number_is_as_often_everywhere(
 ) -> None:
     """Also those of consecutive epochs, and where the network is small."""
     monkeypatch.setattr(_random, "_TABLE", table)
-    orders = np.array([whole(mixed(0, epoch), n) for epoch in range(2000)])
+    orders = np.array([whole(mix(0, epoch), n) for epoch in range(2000)])
     cells = np.minimum(np.arange(n) * 16 // n, 15)
     counts = np.zeros((16, 16))
     np.add.at(counts, (np.broadcast_to(cells, orders.shape), cells[orders]), 1)

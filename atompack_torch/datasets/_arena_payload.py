@@ -1,4 +1,4 @@
-"""Batches that are no MoleculeBatch on their way to another process: one piece all the same."""
+"""Payload of batches other than ``MoleculeBatch``: sent to another process as a single block."""
 
 from __future__ import annotations
 
@@ -14,31 +14,34 @@ from atompack_torch.batch.storage import Place, Structure, place_of
 from atompack_torch.datasets._collated import as_items
 
 
-def sent_whole(arena: Tensor | None, batch: Any) -> list[Any]:
-    """What ``__getitems__`` returns: a list of one batch, which leaves a worker as one piece.
+def as_payload(arena: Tensor | None, batch: Any) -> list[Any]:
+    """Returns the result of ``__getitems__``: one batch, which a worker sends as one block.
 
     Args:
-        arena: that all tensors of the batch lie in, or None.
+        arena: memory that holds all tensors of the batch, or None.
         batch: a ``MoleculeBatch``, or any structure of tensors.
+
+    Returns:
+        A list of one item.
     """
     if arena is None or get_worker_info() is None:
         return as_items(batch)
-    return as_items(batch, arena, InOneArena(arena, batch))
+    return as_items(batch, arena, ArenaPayload(arena, batch))
 
 
-class InOneArena:
-    """A batch on its way out of a DataLoader worker: its tensors travel as one piece.
+class ArenaPayload:
+    """A batch that leaves a DataLoader worker with its arena.
 
-    It arrives as what is inside (see ``_sending``).
+    The receiver gets the batch itself; see ``transport``.
     """
 
     def __init__(self, arena: Tensor, batch: Any) -> None:
         self.arena, self.batch = arena, batch
 
-    def take_apart(self) -> tuple[list[Place], Any] | None:
-        """The places of all tensors, and the batch with ``...`` for each.
+    def disassemble(self) -> tuple[list[Place], Any] | None:
+        """Returns the places of all tensors, and the batch with ``...`` in their positions.
 
-        None if a tensor does not lie in the arena: somebody has changed the batch.
+        None if a tensor is not a view of the arena, because user code has replaced it.
         """
         places: list[Place | None] = []
         form = self._form(self.batch, places)
@@ -53,33 +56,33 @@ class InOneArena:
         if isinstance(batch, (list, tuple)) and not hasattr(batch, "_fields"):
             return type(batch)([self._form(value, places) for value in batch])
         if isinstance(batch, MoleculeBatch):
-            structure, tensors = batch._take_apart()
+            structure, tensors = batch._disassemble()
             rows = tuple(batch._mask_rows.values())
-            return _Molecules(structure, self._form(tensors, places), rows)
+            return _MoleculeForm(structure, self._form(tensors, places), rows)
         return batch
 
 
-class _Molecules(NamedTuple):
-    """Molecules inside of a batch, taken apart."""
+class _MoleculeForm(NamedTuple):
+    """A ``MoleculeBatch`` inside a batch, without its tensors."""
 
     structure: Structure
     tensors: list[Any]
     rows: tuple[int, ...]
 
 
-def put_together(arena: Tensor, places: list[Place], form: Any) -> Any:
-    """The batch again, over an arena that came from another process."""
-    return _filled(form, iter(view_arena(arena, places)), arena)
+def assemble(arena: Tensor, places: list[Place], form: Any) -> Any:
+    """Rebuilds a batch over an arena that came from another process."""
+    return _fill_form(form, iter(view_arena(arena, places)), arena)
 
 
-def _filled(form: Any, tensors: Iterator[Tensor], arena: Tensor) -> Any:
+def _fill_form(form: Any, tensors: Iterator[Tensor], arena: Tensor) -> Any:
     if form is ...:
         return next(tensors)
-    if isinstance(form, _Molecules):
-        inside = [_filled(tensor, tensors, arena) for tensor in form.tensors]
-        return MoleculeBatch._put_together(form.structure, inside, form.rows, arena)
+    if isinstance(form, _MoleculeForm):
+        inside = [_fill_form(tensor, tensors, arena) for tensor in form.tensors]
+        return MoleculeBatch._assemble(form.structure, inside, form.rows, arena)
     if isinstance(form, dict):
-        return {key: _filled(value, tensors, arena) for key, value in form.items()}
+        return {key: _fill_form(value, tensors, arena) for key, value in form.items()}
     if isinstance(form, (list, tuple)) and not hasattr(form, "_fields"):
-        return type(form)([_filled(value, tensors, arena) for value in form])
+        return type(form)([_fill_form(value, tensors, arena) for value in form])
     return form

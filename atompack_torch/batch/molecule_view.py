@@ -1,76 +1,36 @@
-"""One molecule of a batch, as a view."""
+"""A molecule as a view of one row of collated fields."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
+import torch
 from torch import Tensor
 
-from atompack_torch.batch import collation as _collation
+from atompack_torch.batch.collated_fields import CollatedFields, Contents
 from atompack_torch.batch.field_mapping import FieldMapping, unknown_field
+from atompack_torch.batch.storage import Value
 from atompack_torch.errors import CorruptFileError, UnknownFieldError
-from atompack_torch.fields import ATOM_INDICES, BUILTINS, DERIVED, STRUCTURE, Level
+from atompack_torch.fields import ATOM_INDICES, BUILTINS, DERIVED, STRUCTURE, STRUCTURE_INFO, Level
 from atompack_torch.options import short_list
 
-if TYPE_CHECKING:
-    from atompack_torch.batch.molecule_batch import MoleculeBatch
 
-
-class Molecule(FieldMapping):
-    """One molecule: the fields of a batch, as views of its rows.
-
-    An absent label is None. ``atomic_numbers`` is int64, scalars are 0-d tensors, strings ``str``.
-    ``edge_index`` counts the molecule's own atoms.
-    """
+class MoleculeView(FieldMapping):
+    """Base of ``Molecule``: fields of one molecule by name."""
 
     __slots__ = ("_batch", "_faults", "_row")
 
-    _batch: MoleculeBatch
+    _batch: CollatedFields
     _row: int
-    _faults: Mapping[str, str]  # damaged values, and what is wrong with them
-
-    def __init__(
-        self,
-        positions: Any,
-        atomic_numbers: Any,
-        *,
-        properties: Mapping[str, Any] | None = None,
-        atom_properties: Mapping[str, Any] | None = None,
-        **labels: Any,
-    ) -> None:
-        """Makes a molecule by hand.
-
-        Args:
-            positions: (n, 3), floating.
-            atomic_numbers: (n,), integers.
-            properties: custom values of the molecule: numbers, strings, None, tensors.
-            atom_properties: custom values of the atoms: tensors with n rows.
-            labels: ``energy``, ``forces``, ``charges``, ``velocities``, ``cell``, ``stress``,
-                ``pbc``, ``name``; None means absent.
-        """
-        from atompack_torch.batch.joining import single
-
-        self._batch = single(
-            positions, atomic_numbers, labels, properties or {}, atom_properties or {}
-        )
-        self._row = 0
-        self._faults = {}
-
-    @classmethod
-    def _view(
-        cls, batch: MoleculeBatch, row: int, faults: Mapping[str, str] | None = None
-    ) -> Molecule:
-        molecule = cls.__new__(cls)
-        molecule._batch, molecule._row, molecule._faults = batch, row, faults or {}
-        return molecule
+    _faults: Mapping[str, str]  # damaged values, and their errors
 
     def __len__(self) -> int:
-        """Number of atoms."""
+        """Number n of atoms."""
         return int(self._batch.n_atoms[self._row])
 
     def keys(self) -> list[str]:
-        """Names of the fields that are present."""
+        """Returns the names of the fields that are present."""
         present = [
             name
             for name in self._batch.keys()
@@ -83,15 +43,32 @@ class Molecule(FieldMapping):
         return name in self.keys()
 
     def level(self, name: str) -> Level:
-        """``"molecule"``, ``"atom"``, ``"edge"`` or ``"triplet"``."""
+        """Returns the level of a field: ``"molecule"``, ``"atom"``, ``"edge"`` or ``"triplet"``.
+
+        Args:
+            name: any name of the field.
+
+        Returns:
+            The level.
+
+        Raises:
+            FieldError: there is no such field (a KeyError as well).
+        """
         return self._batch.level(name)
 
     def __getitem__(self, name: str) -> Any:
-        """A field; None where this molecule does not have it.
+        """Returns a field, or None if this molecule lacks it.
+
+        Args:
+            name: any name of the field.
+
+        Returns:
+            A view of the rows of a tensor, a string, or None.
 
         Raises:
+            TypeError: the name is not a string.
             CorruptFileError: the stored value is damaged.
-            FieldError: no such field (a KeyError as well).
+            FieldError: there is no such field (a KeyError as well).
         """
         if not isinstance(name, str):
             raise TypeError(
@@ -121,7 +98,7 @@ class Molecule(FieldMapping):
             return value[row]
         first, last = batch._first_rows(name)[row : row + 2].tolist()
         rows = value[:, first:last] if name == "edge_index" else value[first:last]
-        return rows - batch.ptr[row] if name in ATOM_INDICES else rows  # its own atoms, from 0
+        return rows - batch.ptr[row] if name in ATOM_INDICES else rows
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -131,14 +108,30 @@ class Molecule(FieldMapping):
         except UnknownFieldError as error:
             raise AttributeError(str(error)) from None
 
-    def __reduce__(self) -> tuple[Callable[..., Molecule], tuple[Any, ...]]:
-        from atompack_torch.batch.joining import alone
-
-        return Molecule._view, (alone(self), 0, dict(self._faults))
-
     def __repr__(self) -> str:
         labels = [name for name in self.keys() if name not in STRUCTURE and name not in DERIVED]
         return f"Molecule({len(self)} atoms, {short_list(labels, len(labels)) or 'no labels'})"
 
 
-_collation.register(Molecule)
+def contents_of(molecule: MoleculeView) -> Contents:
+    """Returns views of the present, undamaged fields of a molecule, as those of a batch."""
+    batch, row = molecule._batch, molecule._row
+    fields: dict[str, Value] = {name: molecule._value(name) for name in STRUCTURE}
+    n_atoms = len(molecule)
+    fields |= {
+        "batch": torch.zeros(n_atoms, dtype=torch.int64, device=batch.ptr.device),
+        "ptr": torch.tensor([0, n_atoms], device=batch.ptr.device),
+        "n_atoms": batch.n_atoms[row : row + 1],
+        "index": batch.index[row : row + 1],
+    }
+    infos = dict(STRUCTURE_INFO)
+    for name in molecule.keys():
+        if name in STRUCTURE or name in molecule._faults:
+            continue
+        value, infos[name] = molecule._value(name), batch._infos[name]
+        per_molecule = infos[name].level == "molecule"
+        if isinstance(value, Tensor):
+            fields[name] = value.unsqueeze(0) if per_molecule else value
+        else:
+            fields[name] = [value]
+    return Contents(fields, infos)

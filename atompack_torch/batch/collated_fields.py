@@ -1,0 +1,263 @@
+"""Fields of several molecules by name, with masks, and moves of all their tensors at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, KeysView, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import torch
+from torch import Tensor
+
+from atompack_torch.batch import storage
+from atompack_torch.batch.field_mapping import FieldMapping, unknown_field
+from atompack_torch.batch.storage import Structure, Value
+from atompack_torch.fields import (
+    ALIASES,
+    BUILTIN,
+    CANONICAL,
+    EDGES,
+    FieldInfo,
+    Level,
+    centers_of,
+    prefixed_id,
+)
+
+Self = TypeVar("Self", bound="CollatedFields")
+
+
+class Contents(NamedTuple):
+    """Everything that a batch consists of, in the order of its constructor."""
+
+    fields: dict[str, Value]
+    infos: dict[str, FieldInfo]
+    masks: Tensor | None = None
+    mask_rows: dict[str, int] | None = None
+    arena: Tensor | None = None
+
+
+class CollatedFields(FieldMapping):
+    """Base of ``MoleculeBatch``: fields, masks and their memory.
+
+    It knows nothing of single molecules, so that the modules that check, join and convert fields
+    can be written against it.
+    """
+
+    __slots__ = ("_arena", "_fields", "_infos", "_mask_rows", "_masks")
+
+    _fields: dict[str, Value]
+    _infos: dict[str, FieldInfo]  # shared between batches until a field is set
+    _masks: Tensor | None  # (fields, B) bool
+    _mask_rows: dict[str, int]  # fields without a row are present for every molecule
+    _arena: Tensor | None
+
+    def __init__(
+        self,
+        fields: dict[str, Value],
+        infos: dict[str, FieldInfo],
+        masks: Tensor | None = None,
+        mask_rows: dict[str, int] | None = None,
+        arena: Tensor | None = None,
+    ) -> None:
+        # The slots directly: __setattr__ of batches sets fields.
+        _set_fields(self, fields)
+        set_infos(self, infos)
+        _set_masks(self, masks)
+        _set_mask_rows(self, mask_rows if mask_rows is not None else {})
+        _set_arena(self, arena)
+
+    def _find(self, name: str) -> str | None:
+        """Returns the listed name of a field, given that, an alias, or the name with its scope."""
+        if name in self._fields:
+            return name
+        if name in ALIASES:
+            return ALIASES[name]
+        wanted = prefixed_id(name)
+        for listed, info in self._infos.items() if wanted else ():
+            if info[:2] == wanted:
+                return listed
+        if wanted is not None or name in CANONICAL:
+            return None
+        # A property whose key is the name of a method is listed with its scope.
+        named = [n for n, info in self._infos.items() if info.key == name and info.scope != BUILTIN]
+        return named[0] if len(named) == 1 else None
+
+    def _resolve_name(self, name: str) -> str:
+        found = self._find(name)
+        if found is None:
+            raise unknown_field(name, "batch", self._fields)
+        return found
+
+    def keys(self) -> KeysView[str]:
+        """Returns the names of all fields."""
+        return self._fields.keys()
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self._find(name) is not None
+
+    def __len__(self) -> int:
+        """Number B of molecules."""
+        return len(self._fields["n_atoms"])
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_fields":  # of an object that was made without __init__
+            raise AttributeError(name)
+        try:
+            return self._fields[name]
+        except KeyError:
+            pass
+        found = None if name.startswith("__") else self._find(name)
+        if found is None:
+            raise AttributeError(str(unknown_field(name, "batch", self._fields)))
+        return self._fields[found]
+
+    def level(self, name: str) -> Level:
+        """Returns the level of a field: ``"molecule"``, ``"atom"``, ``"edge"`` or ``"triplet"``.
+
+        A field has one row for each molecule, atom, edge or triplet of the batch.
+
+        Args:
+            name: any name of the field.
+
+        Returns:
+            The level.
+
+        Raises:
+            FieldError: there is no such field (a KeyError as well).
+        """
+        return self._infos[self._resolve_name(name)].level
+
+    def mask(self, name: str) -> Tensor:
+        """Returns the mask (B,) bool of a field: True for the molecules that have it.
+
+        Args:
+            name: any name of the field.
+
+        Returns:
+            A view of the stored mask, or a new tensor if no molecule lacks the field.
+
+        Raises:
+            FieldError: there is no such field (a KeyError as well).
+        """
+        row = self._mask_rows.get(self._resolve_name(name))
+        if row is None or self._masks is None:
+            return torch.ones(len(self), dtype=torch.bool, device=self.ptr.device)
+        return self._masks[row]
+
+    def _first_rows(self, name: str) -> Tensor:
+        """Returns the first row of each molecule in a field, and the end: (B + 1,) int64."""
+        level = self._infos[name].level
+        if level == "atom":
+            return self._fields["ptr"]  # type: ignore[return-value]
+        numbers = torch.arange(len(self) + 1, device=self.ptr.device)
+        if level == "molecule":
+            return numbers
+        centers = self._fields[centers_of(name)]
+        centers = centers[0] if name in EDGES else centers
+        return torch.searchsorted(self.batch[centers], numbers)
+
+    def _disassemble(self) -> tuple[Structure, list[Tensor]]:
+        structure, tensors = storage.disassemble(self._fields, self._infos, self._mask_rows)
+        return structure, tensors if self._masks is None else [*tensors, self._masks]
+
+    @classmethod
+    def _assemble(
+        cls: type[Self],
+        structure: Structure,
+        tensors: Sequence[Tensor],
+        rows: Iterable[int],
+        arena: Tensor | None,
+    ) -> Self:
+        fields = storage.assemble(structure, tensors)
+        mask_rows = dict(zip(structure.mask_rows, rows, strict=True))
+        masks = tensors[-1] if mask_rows else None
+        return cls(fields, dict(structure.infos), masks, mask_rows, arena)
+
+    def _map_tensors(self: Self, step: Callable[[Tensor], Tensor]) -> Self:
+        structure, tensors = self._disassemble()
+        moved, arena = storage.move(tensors, self._arena, step)
+        return self._assemble(structure, moved, self._mask_rows.values(), arena)
+
+    def _cast(self: Self, dtype: torch.dtype) -> Self:
+        def cast(tensor: Tensor) -> Tensor:
+            return tensor.to(dtype) if tensor.is_floating_point() else tensor
+
+        def cast_value(name: str, value: Value) -> Value:
+            if name == "energy":
+                return value
+            if isinstance(value, Tensor):
+                return cast(value)
+            return [cast(v) if isinstance(v, Tensor) else v for v in value]
+
+        fields = {name: cast_value(name, value) for name, value in self._fields.items()}
+        return type(self)(fields, self._infos, self._masks, self._mask_rows, self._arena)
+
+    def _storage_owners(self) -> list[Tensor]:
+        """Returns one tensor for each block of memory: the arena, and each tensor outside it."""
+        _, tensors = self._disassemble()
+        outside = [t for t in tensors if storage.place_of(t, self._arena) is None]
+        return outside if self._arena is None else [self._arena, *outside]
+
+    def to(
+        self: Self,
+        device: torch.device | str | int | torch.dtype | None = None,
+        dtype: torch.dtype | None = None,
+        non_blocking: bool = False,
+    ) -> Self:
+        """Moves the batch to a device, the arena in one transfer, or casts it.
+
+        Args:
+            device: target device; None keeps the device. A dtype is taken as ``dtype``.
+            dtype: dtype of all floating fields except ``energy``; None keeps them.
+            non_blocking: return before copies from pinned memory to a CUDA device are complete.
+
+        Returns:
+            A new batch, or this one if there is nothing to do.
+        """
+        if isinstance(device, torch.dtype):
+            device, dtype = None, device
+        target = self.ptr.device if device is None else torch.device(device)
+        moved = self
+        if dtype is not None:
+            moved = self._cast(dtype)
+        if target == self.ptr.device:
+            return moved
+        return moved._map_tensors(lambda tensor: tensor.to(target, non_blocking=non_blocking))
+
+    def pin_memory(self: Self, device: torch.device | str | None = None) -> Self:
+        """Copies the batch into page-locked memory, with a single allocation for the arena.
+
+        Args:
+            device: ignored; torch pins memory for the current accelerator.
+
+        Returns:
+            The copy.
+        """
+        return self._map_tensors(lambda tensor: tensor.pin_memory())
+
+    def clone(self: Self) -> Self:
+        """Copies the batch."""
+        return self._map_tensors(torch.clone)
+
+    def __deepcopy__(self: Self, memo: dict[int, Any]) -> Self:
+        return self.clone()
+
+    def share_memory_(self: Self) -> Self:
+        """Moves the batch to shared memory, in place, and returns it."""
+        for tensor in self._storage_owners():
+            tensor.untyped_storage().share_memory_()  # moves all its views
+        return self
+
+    def record_stream(self, stream: torch.Stream) -> None:
+        """Keeps the memory from being reused before ``stream`` has finished with it (CUDA).
+
+        Args:
+            stream: a stream that uses the batch.
+        """
+        for tensor in self._storage_owners():
+            tensor.record_stream(stream)
+
+
+_set_fields, set_infos, _set_masks, _set_mask_rows, _set_arena = (
+    getattr(CollatedFields, slot).__set__
+    for slot in ("_fields", "_infos", "_masks", "_mask_rows", "_arena")
+)
