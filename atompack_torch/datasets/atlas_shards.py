@@ -124,6 +124,7 @@ class ShardDataset(BatchDataset[Any]):
         for key, level in (levels or {}).items():
             if level not in ("atom", "molecule"):
                 raise ValueError(f"levels: expected atom or molecule for {key!r}, got {level!r}")
+        self._is_plain = dtype is None and missing == "nan" and transform is None
         self._root = absolute_path(path)
         self._allow_pickle = allow_pickle
         self._cache_blocks = cache_blocks
@@ -132,8 +133,7 @@ class ShardDataset(BatchDataset[Any]):
             utf8("levels", key): level == "atom" for key, level in (levels or {}).items()
         }
         self._version = self._current_version()
-        reader = self._open().reader
-        self._n = len(reader)
+        self._n = len(reader := self._open().reader)
         if (warning := reader.shard_sizes_warning()) is not None:
             warnings.warn(warning, stacklevel=3)
 
@@ -170,6 +170,7 @@ class ShardDataset(BatchDataset[Any]):
     _item = "example"
     _molecules = staticmethod(molecules_of)
     _opened: _OpenShards | None = None  # in this process
+    _is_plain: bool = True  # without dtype, missing and transform
 
     def _size(self) -> int:
         return self._n
@@ -276,10 +277,11 @@ class ShardDataset(BatchDataset[Any]):
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
         """Returns a list of one collated batch, for ``DataLoader``; see ``collate_identity``."""
+        if self._is_plain:
+            return as_payload(*self._collate_stored(indices))
         arena, batch = self._collate_examples(indices)
-        if self._options.transform is None:
-            return as_payload(arena, batch)
-        return as_payload(None, self._apply_transform(batch))
+        shared = arena if self._options.transform is None else None
+        return as_payload(shared, self._apply_transform(batch))
 
     def _apply_transform(self, batch: Any) -> Any:
         return apply_transform(self._options.transform, batch)
@@ -310,8 +312,7 @@ class ShardDataset(BatchDataset[Any]):
 
     def _numbers(self, indices: Indices) -> list[int]:
         """Resolves indices to numbers in the whole data set."""
-        numbers = resolve_indices(indices, self._size(), self._selection, self._item)
-        return list(numbers.tolist())
+        return list(resolve_indices(indices, self._size(), self._selection, self._item).tolist())
 
     def _prefetch(self, num_threads: int, pinned: bool) -> BatchPrefetcher:
         native = self._open().native

@@ -1,8 +1,8 @@
-"""Molecules of one window into batches of near-equal cost, within a budget.
+"""Division of the molecules of a window into batches of nearly equal cost within a budget.
 
-The largest molecule that is left goes to the batch that has least: the classical rule of
-scheduling, for many molecules at a time. All arithmetic is in an order of its own, so that every
-machine deals the same.
+The largest remaining molecule goes to the batch with the lowest cost, as in longest-processing-time
+scheduling, for many molecules at a time. The order of all arithmetic is fixed, so that the result
+is the same on every machine.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from atompack_torch.loading.samplers._random import Integers
 
 Costs = NDArray[np.float64]
 
-_ROWS = 256  # with more rows than this, several are dealt at once
-_MANY = 1 << 13  # molecules; with more, the number of batches may be a little too high
-_MIN_SHARE = 1 / 1024  # of the mean cost: what a molecule of no cost counts in dealing
+_ROWS = 256  # rows above this number are dealt several at a time
+_MANY = 1 << 13  # molecules above which the number of batches may be slightly too high
+_MIN_SHARE = 1 / 1024  # of the mean cost: minimum cost of a molecule in dealing
 
 
 def sorted_by(values: Costs) -> Integers:
-    """Which is where in ascending order of values of at least 0; equal ones in their own order.
+    """Returns the stable ascending order (argsort) of values of at least 0.
 
-    Compares the first digits only: about nine of them for 2^20 values.
+    Only leading digits are compared, about nine for 2^20 values.
     """
     mask = (1 << max(len(values) - 1, 1).bit_length()) - 1
     keys = values.view(np.int64) & ~mask  # a float of at least 0 compares like its bits
@@ -33,12 +33,12 @@ def sorted_by(values: Costs) -> Integers:
 
 
 def deal(costs: Costs, n_batches: int, most: int) -> Integers:
-    """Deals molecules to a number of batches, each of which gets one at least and ``most`` at most.
+    """Deals molecules to a number of batches, each of which gets 1 to ``most`` molecules.
 
     Args:
-        costs: of ``n_batches`` molecules at least and ``n_batches * most`` at most.
-        n_batches: how many batches, at least 1.
-        most: molecules in a batch.
+        costs: costs of ``n_batches`` to ``n_batches * most`` molecules.
+        n_batches: number of batches, at least 1.
+        most: maximum number of molecules in a batch.
 
     Returns:
         The batch of each molecule.
@@ -54,7 +54,7 @@ def deal(costs: Costs, n_batches: int, most: int) -> Integers:
     first = 0
     while first < len(costs):
         lowest = sorted_by(levels)
-        # Served are those that stand no higher than the lowest will after its turn.
+        # Serve all batches that are not above the lowest one after its next molecule.
         n_served = int(np.searchsorted(levels[lowest], levels[lowest[0]] + weights[first], "right"))
         n_rows = (len(costs) - first) // (_ROWS * n_batches)
         if n_served == n_batches and n_rows > 1 and len(costs) <= most:
@@ -74,7 +74,7 @@ def deal(costs: Costs, n_batches: int, most: int) -> Integers:
 
 
 def _rows(weights: Costs, lowest: Integers) -> Integers:
-    """Deals whole rows there and back again; the column with most goes to the lowest batch."""
+    """Deals rows in alternating direction; the largest column goes to the lowest batch."""
     columns = weights.copy()
     columns[1::2] = columns[1::2, ::-1]
     to = np.empty(len(lowest), np.int64)
@@ -85,12 +85,12 @@ def _rows(weights: Costs, lowest: Integers) -> Integers:
 
 
 def deal_within(costs: Costs, budget: float, most: int) -> tuple[Integers, int]:
-    """Deals molecules to as few batches as keep the budget.
+    """Deals molecules to the minimum number of batches within a budget.
 
     Args:
-        costs: none is above the budget.
-        budget: of a batch.
-        most: molecules in a batch.
+        costs: costs of molecules, none above the budget.
+        budget: maximum cost of a batch.
+        most: maximum number of molecules in a batch.
 
     Returns:
         The batch of each molecule, and the number of batches: of many molecules, at most 1 in 128
@@ -121,9 +121,9 @@ def deal_within(costs: Costs, budget: float, most: int) -> tuple[Integers, int]:
 
 
 def fill_in_order(costs: Costs, budget: float, most: int) -> Integers:
-    """Where batches begin, and the end, if each takes the next molecules as long as they fit.
+    """Returns the first molecule of each batch, and the end, if batches are filled in order.
 
-    A molecule above the budget stands alone.
+    A molecule above the budget gets a batch of its own.
     """
     ends = np.cumsum(costs)
     borders = [0]
