@@ -21,7 +21,8 @@ _Made = tuple[Tensor, FieldTable, list[Any], Tensor, list[tuple[int, str]]]
 _RingAddress = tuple[int, int, int]
 _RingTicket = tuple[_RingAddress, int, int]
 _MadeExamples = tuple[Tensor | None, Any, list[int] | None]
-_MakeMolecules = Callable[[Tensor, FieldTable, list[Any], Tensor, list[Any]], Any]
+_Heads = list[tuple[int, str, Literal["molecule", "atom", "edge", "triplet"]]]
+_MakeMolecules = Callable[[Tensor, _Heads, list[Any], Tensor], Any]
 _Nested = Any  # str, bytes or lists of them in lists
 _ScannedColumn = tuple[Tensor | list[Tensor | None] | list[_Nested], Tensor | None, Tensor]
 _Columns = tuple[Tensor, list[_ScannedColumn], list[str]]
@@ -34,7 +35,7 @@ def resolve_index(index: _Index, size: int, selection: Tensor | None, item: str)
 
 class FieldTable:
     described: Any
-    def fields(self) -> list[tuple[int, str, Literal["molecule", "atom"]]]: ...
+    def fields(self) -> _Heads: ...
 
 class Batcher(Generic[_Batch]):
     def collate(

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 from torch.utils.data import default_collate
 
-from atompack_torch._core import FieldTable
 from atompack_torch.batch.molecule_batch import Molecule, MoleculeBatch
 from atompack_torch.datasets._options import DTypes
 from atompack_torch.errors import FieldError, UnknownFieldError
@@ -29,20 +28,20 @@ from atompack_torch.fields import (
     public_names,
 )
 
-Heads = tuple[tuple[int, str, Any], ...]
+Head = tuple[int, str, Any]  # scope, key, level
 
 
 def molecules_of(
-    arena: Tensor, table: FieldTable, values: list[Any], masks: Tensor, faults: list[Any]
+    arena: Tensor, heads: Sequence[Head], values: list[Any], masks: Tensor
 ) -> MoleculeBatch:
-    """Builds a batch from the native core's tensors: structure, then the fields of ``table``."""
-    names, infos, rows = _describe(tuple(table.fields()))
+    """Builds a batch from the native core's tensors: structure, then the fields of ``heads``."""
+    names, infos, rows = _describe(tuple(heads))
     fields = dict(zip(names, values, strict=True))
     return MoleculeBatch(fields, infos, masks if rows else None, rows, arena)
 
 
 @lru_cache(maxsize=64)
-def _describe(heads: Heads) -> tuple[list[str], dict[str, FieldInfo], dict[str, int]]:
+def _describe(heads: tuple[Head, ...]) -> tuple[list[str], dict[str, FieldInfo], dict[str, int]]:
     fields = [FieldInfo(*head) for head in heads]
     names = public_names([FieldId(*field[:2]) for field in fields], RESERVED)
     infos = STRUCTURE_INFO | dict(zip(names, fields, strict=True))

@@ -166,8 +166,10 @@ def compact(paths: Sequence[str], target: str, options: CompactOptions) -> Compa
 
     files = [file for path in paths for file in files_of(path)]
     before = sum(Path(file).stat().st_size for file in files if Path(file).is_file())
-    codec, level, order, progress = options
-    compact_files(files, target, codec, order, level=level, progress=progress)
+    codec, level, order, progress, num_threads = options
+    compact_files(
+        files, target, codec, order, level=level, num_threads=num_threads, progress=progress
+    )
     return Compaction(len(AtpDataset(target)), "molecules", before, Path(target).stat().st_size)
 
 

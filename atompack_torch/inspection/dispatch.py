@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from atompack_torch.errors import UnsupportedFormatError
 from atompack_torch.formats import detect, entry_name, recognize, unknown
 from atompack_torch.inspection.entry import Compaction, CompactOptions, SeveralFormatsError
-from atompack_torch.options import checked_path
+from atompack_torch.options import check_threads, checked_path
 
 if TYPE_CHECKING:
     import torch
@@ -177,6 +177,7 @@ def compact(
     order: Sequence[int] | torch.Tensor | Array | None = None,
     *,
     level: int | None = None,
+    num_threads: int | None = None,
     progress: bool | Report = False,
 ) -> None:
     """Writes the newest generation of ``src`` to a new file, without dead space.
@@ -194,6 +195,7 @@ def compact(
             not recompressed.
         order: (m,) indices of the molecules to keep, in their new order; None: all.
         level: compression level; None: that of the source if it has the same codec, else 3.
+        num_threads: maximum number of compression threads, as of ``AtpWriter``.
         progress: show a bar, or a function called with the number of molecules done since the last
             call; each counts twice, once when copied and once when compared.
 
@@ -206,7 +208,8 @@ def compact(
         UnsupportedFormatError: the format cannot be compacted.
         WriterLockedError: another writer has ``dst`` open.
     """
-    options = CompactOptions(codec, level, order, progress)
+    check_threads(num_threads)
+    options = CompactOptions(codec, level, order, progress, num_threads)
     compact_paths(_listed(src), checked_path(dst), options)
 
 

@@ -83,12 +83,14 @@ class CompactOptions(NamedTuple):
         order: (m,) indices of the items to keep, in their new order; None: all.
         progress: show a bar, or a function called with the number of items done since the last
             call.
+        num_threads: maximum number of compression threads; None: chosen by the writer.
     """
 
     codec: Literal["none", "lz4", "zstd"] | None = None
     level: int | None = None
     order: Any = None
     progress: bool | Report = False
+    num_threads: int | None = None
 
 
 class Compaction(NamedTuple):

@@ -119,12 +119,6 @@ py::object read_example(const atlas_shards::Reader& reader, uint64_t example) {
   return to_python(block->example(place.position));
 }
 
-py::list describe(const FieldTable& table) {
-  py::list all;
-  for (const auto& head : table.fields()) all.append(py::make_tuple(head.id.scope, to_str(head.id.key), head.level));
-  return all;
-}
-
 template <typename Held>
 std::shared_ptr<Held> mutable_handle(const std::shared_ptr<const Held>& held) {
   return std::const_pointer_cast<Held>(held);
@@ -134,7 +128,7 @@ std::shared_ptr<Held> mutable_handle(const std::shared_ptr<const Held>& held) {
 
 void bind_batchers(py::module_& module) {
   py::class_<FieldTable, std::shared_ptr<FieldTable>>(module, "FieldTable", py::dynamic_attr())
-      .def("fields", &describe);
+      .def("fields", &field_heads);
   py::class_<Batcher, std::shared_ptr<Batcher>>(module, "Batcher")
       .def("collate", &collate_indices, py::arg("indices"), py::arg("selection"), py::arg("shared"),
            py::arg("molecules") = py::none());

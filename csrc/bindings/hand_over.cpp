@@ -5,6 +5,7 @@
 #include <array>
 
 #include "bindings/atlas_values.h"
+#include "bindings/choices.h"
 #include "bindings/errors.h"
 #include "bindings/example_reader.h"
 #include "bindings/tensor_caster.h"
@@ -84,12 +85,16 @@ class ExampleObjects {
       case ExampleNode::Form::list:
         return list(node.children, [&](const ExampleNode& child) { return this->node(child); });
       case ExampleNode::Form::molecules:
-        return molecules_(*hand_over(std::move(batch_.molecules[node.molecules])));
+        return molecules(batch_.molecules[node.molecules]);
     }
     throw InternalError("form of a batch out of range");
   }
 
  private:
+  py::object molecules(Batch& batch) const {
+    return molecules_(batch.arena, field_heads(*batch.table), values_of(batch), batch.masks);
+  }
+
   py::object tensor(size_t leaf) const { return py::cast(batch_.tensors[leaf]); }
 
   template <typename Items, typename Make>
@@ -142,6 +147,12 @@ struct HandOver {
 };
 
 }  // namespace
+
+py::list field_heads(const collate::FieldTable& table) {
+  py::list all;
+  for (const auto& head : table.fields()) all.append(py::make_tuple(head.id.scope, to_str(head.id.key), head.level));
+  return all;
+}
 
 py::tuple hand_over(Batch batch) {
   py::list faults;

@@ -12,9 +12,12 @@ namespace atompack::bindings {
 // Columns: (arena, [(values, offsets or None, mask)], names of the rows); values are a tensor, or a list of tensors or
 // strings with None for missing rows.
 // Examples: (arena, batch, None); where they are not alike, (None, [example], numbers). `molecules` makes the batch of
-// what is handed over for molecules in examples.
+// molecules in examples of (arena, fields, values, masks).
 pybind11::tuple hand_over(collate::AnyBatch batch, const pybind11::object& molecules = pybind11::none());
 
 pybind11::tuple hand_over(collate::Batch batch);
+
+// (scope, key, level) of each field.
+pybind11::list field_heads(const collate::FieldTable& table);
 
 }  // namespace atompack::bindings

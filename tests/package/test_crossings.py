@@ -123,7 +123,7 @@ OPENED: dict[str, Callable[[Path], Any]] = {
         path / "a.atp", cache=apt.TorchCache(path / "c.h5"), fields=["energy", "features"]
     ),
     "mixture": lambda path: apt.MixtureDataset(
-        {"a": apt.AtpDataset(path / "a.atp"), "b": apt.AtpDataset(path / "b.atp")}
+        [apt.AtpDataset(path / "a.atp"), apt.AtpDataset(path / "b.atp")]
     ),
     "cache": lambda path: apt.TorchCacheDataset(path / "c.h5"),
     "shards": lambda path: apt.ShardDataset(path / "plain"),
@@ -165,9 +165,9 @@ def test_a_scan_is_one_call(datasets: Any, folder: Path) -> None:
 
 def test_entries_of_a_cache_are_one_call(folder: Path) -> None:
     cache = apt.TorchCache(folder / "c.h5")
-    cache.batch(LIST)
+    cache.batch(LIST, ["features"])
     with counting() as crossings:
-        cache.batch(LIST)
+        cache.batch(LIST, ["features"])
     assert len(crossings) == 1, crossings
 
 
