@@ -160,10 +160,7 @@ FORMATS = [
         converter=_ASE,
     ),
     Format("netcdf", "a NetCDF file", tuple((0, b"CDF" + bytes([n])) for n in (1, 2, 5))),
-    _compression("gzip", "a gzip file", b"\x1f\x8b", ".gz"),
-    _compression("xz", "an xz file", b"\xfd7zXZ\0", ".xz"),
-    _compression("bzip2", "a bzip2 file", b"BZh", ".bz2"),
-    Format("zstd", "a zstd file", ((0, b"\x28\xb5\x2f\xfd"),)),
+    # Before the compressions: a file may begin with a compressed block.
     Format(
         "array-file",
         "an array file",
@@ -172,6 +169,10 @@ FORMATS = [
         suffixes=(".af",),
         entry=_STORES,
     ),
+    _compression("gzip", "a gzip file", b"\x1f\x8b", ".gz"),
+    _compression("xz", "an xz file", b"\xfd7zXZ\0", ".xz"),
+    _compression("bzip2", "a bzip2 file", b"BZh", ".bz2"),
+    Format("zstd", "a zstd file", ((0, b"\x28\xb5\x2f\xfd"),)),
     Format("pickle", "a pickle", matches=_is_pickle),
     Format(
         "extxyz",
@@ -240,7 +241,6 @@ def format_of_bytes(head: bytes, end: bytes = b"") -> Format | None:
     for known in FORMATS:
         if any(head.startswith(magic, offset) for offset, magic in known.magics):
             return known
-    for known in FORMATS:
         if known.ends and end.endswith(known.ends):
             return known
     return next((known for known in FORMATS if known.matches and known.matches(head)), None)

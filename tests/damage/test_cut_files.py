@@ -216,7 +216,7 @@ def test_cache(tmp_path: Path, run: str) -> None:
                 raise apt.CorruptFileError(faults[0].message)
         def begin():
             global cached, beside, examiner
-            cache = apt.TorchCache(path)._by_reading()  # opened before the file is cut
+            cache = apt.TorchCache(path)._without_mapping()  # opened before the file is cut
             examiner = _Examiner(cache, None)
             cached = apt.TorchCacheDataset(cache)
             beside = apt.AtpDataset({str(tmp_path / "a.atp")!r}, cache=cache)

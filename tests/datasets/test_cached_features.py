@@ -463,9 +463,17 @@ def test_forces_of_the_chosen(sources: Sources) -> None:
 
 
 def test_a_build_of_other_forces_is_not_resumed(sources: Sources, tmp_path: Path) -> None:
-    from atompack_torch.caches.building import _fingerprint, _header
+    from atompack_torch.caches.building import BuildOptions, _fingerprint, _header
 
-    header = _header(sources.descriptor, True, True, "float64")
+    options = BuildOptions(
+        features=True,
+        force_derivatives=True,
+        dtype="float64",
+        num_threads=None,
+        progress=False,
+        resume=True,
+    )
+    header = _header(sources.descriptor, options)
     prints = {
         _fingerprint(
             supervised(sources, "stored", force_fraction=share, seed=seed),

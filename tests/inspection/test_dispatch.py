@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import atompack_torch as apt
+from atompack_torch import formats
 
 
 @pytest.fixture
@@ -155,3 +156,16 @@ def test_statistics(files: dict[str, Path]) -> None:
         apt.statistics(files["shards"])
     with pytest.raises(apt.FieldError, match="nothing"):
         apt.statistics(files["atp"], fields=["nothing"])
+
+
+@pytest.mark.parametrize("codec", ["none", "lz4", "zstd"])
+def test_an_array_file_is_known_whatever_its_first_block_holds(codec: str, tmp_path: Path) -> None:
+    for name, value in (("zeros", 0), ("gzip", 0x088B1F), ("zstd", -47205080)):
+        path = tmp_path / f"{name}.af"
+        with apt.ArrayFile(path, "x", codec=codec) as file:
+            file.define("v", "int32", (1000,), chunk_shape=(1000,))
+            file.write("v", np.full(1000, value, dtype=np.int32))
+        found = formats.detect(path)
+        assert found is not None
+        assert found.name == "array-file"
+        assert apt.verify(path).ok
