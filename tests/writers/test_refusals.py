@@ -46,17 +46,17 @@ CLASHES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "number and None": (
         with_property(1.0),
         with_property(None),
-        "expected float64 number as in the molecules before, got None (molecule 1, field 'k')",
+        "expected float64 number as in earlier molecules, got None (molecule 1, field 'k')",
     ),
     "integer and float": (
         with_property(1),
         with_property(1.0),
-        "expected int64 number as in the molecules before, got float64 number",
+        "expected int64 number as in earlier molecules, got float64 number",
     ),
     "text and number": (
         with_property("x"),
         with_property(1.0),
-        "expected text as in the molecules before, got float64 number",
+        "expected text as in earlier molecules, got float64 number",
     ),
     "length of an array": (
         with_property(np.zeros(3)),
@@ -72,22 +72,22 @@ CLASHES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "array and number": (
         with_property(np.zeros(1)),
         with_property(0.0),
-        "expected float64 array of length 1 as in the molecules before, got float64 number",
+        "expected float64 array of length 1 as in earlier molecules, got float64 number",
     ),
     "array and tensor": (
         with_property(np.zeros(128)),
         with_property(np.zeros((4, 32))),
-        "expected float64 array of length 128 as in the molecules before, got float64 tensor",
+        "expected float64 array of length 128 as in earlier molecules, got float64 tensor",
     ),
     "float width": (
         with_property(np.zeros(2, "f4")),
         with_property(np.zeros(2)),
-        "expected float32 array of length 2 as in the molecules before, got float64 array",
+        "expected float32 array of length 2 as in earlier molecules, got float64 array",
     ),
     "integer width": (
         with_property(np.zeros(2, "i4")),
         with_property(np.zeros(2, "i8")),
-        "expected int32 array of length 2 as in the molecules before, got int64 array",
+        "expected int32 array of length 2 as in earlier molecules, got int64 array",
     ),
     "rows of vectors": (
         with_property(np.zeros((2, 3))),
@@ -97,12 +97,12 @@ CLASHES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "vectors and tensor": (
         with_property(np.zeros((2, 3))),
         with_property(np.zeros((3, 2))),
-        "expected float64 array of (k, 3) of length 2 as in the molecules before, got float64 tens",
+        "expected float64 array of (k, 3) of length 2 as in earlier molecules, got float64 tens",
     ),
     "tensor width": (
         with_property(np.zeros((2, 2), "f4")),
         with_property(np.zeros((2, 2))),
-        "expected float32 tensor as in the molecules before, got float64 tensor",
+        "expected float32 tensor as in earlier molecules, got float64 tensor",
     ),
     "atom property width": (
         with_atom_property(np.zeros(2, "f4")),
@@ -113,22 +113,22 @@ CLASHES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "atom property form": (
         with_atom_property(np.zeros((2, 3))),
         with_atom_property(np.zeros((2, 2))),
-        "expected float64 array of (k, 3) for each atom as in the molecules before, got float64 t",
+        "expected float64 array of (k, 3) for each atom as in earlier molecules, got float64 t",
     ),
     "forces": (
         geometry() | {"forces": np.zeros((2, 3), "f4")},
         geometry() | {"forces": np.zeros((2, 3))},
-        "expected float32 array of (k, 3) for each atom as in the molecules before, got float64",
+        "expected float32 array of (k, 3) for each atom as in earlier molecules, got float64",
     ),
     "cell": (
         geometry() | {"cell": np.eye(3)},
         geometry() | {"cell": np.eye(3, dtype="f4")},
-        "expected float64 array of (3, 3) as in the molecules before, got float32 array of (3, 3)",
+        "expected float64 array of (3, 3) as in earlier molecules, got float32 array of (3, 3)",
     ),
     "positions": (
         geometry(),
         geometry(dtype="f8"),
-        "expected float32 as in the molecules before, got float64 (molecule 1, field 'positions')",
+        "expected float32 as in earlier molecules, got float64 (molecule 1, field 'positions')",
     ),
 }
 
@@ -170,7 +170,7 @@ def test_the_record_format_stays_what_the_first_molecules_made_it(new_path: NewP
     path = new_path()
     with apt.AtpWriter(path) as writer:
         writer.write(plain.molecule(usual))
-        message = "expected float64 as records of format 2 have it, got float32 .*field 'stress'"
+        message = "expected float64 as in records of format 2, got float32 .*field 'stress'"
         with pytest.raises(apt.FieldError, match=message):
             writer.write(plain.molecule(unusual))
         writer.flush()
@@ -273,7 +273,7 @@ def test_atoms_have_neither_text_nor_none(new_path: NewPath, value: str | None) 
     run = plain.columns([geometry()])
     run.fields.append(Column(ATOM_PROPERTY, "k", [value]))
     with apt.AtpWriter(new_path()) as writer:
-        message = f"no value for each atom here that is {value or 'None'} .*molecule 0, field 'k'"
+        message = f"cannot store {value or 'None'} .*per atom in this field .*molecule 0, field 'k'"
         with pytest.raises(apt.FieldError, match=message):
             writer.write_columns(run)
 
@@ -316,7 +316,7 @@ def test_labels_of_another_shape(new_path: NewPath, label: str) -> None:
         ({"positions": np.zeros((4, 3)), "n_atoms": [[2], [2]]}, r"n_atoms: expected \(B,\), got"),
         (
             {"positions": np.zeros((4, 3)), "n_atoms": [5, -1], "atomic_numbers": [1] * 4},
-            "ptr: expected numbers that ascend",
+            "ptr: expected ascending numbers",
         ),
         (
             {"positions": np.zeros((4, 3)), "n_atoms": [2, 3], "atomic_numbers": [1] * 4},
@@ -327,12 +327,12 @@ def test_labels_of_another_shape(new_path: NewPath, label: str) -> None:
             r"expected \(4,\), got \(5,\) .*atomic_numbers",
         ),
         ({"energy": [1.0, 2.0, 3.0]}, r"expected 2 rows, got \(3,\) .*energy"),
-        ({"energy": ["a", "b"]}, "no value here that is text .*energy"),
+        ({"energy": ["a", "b"]}, "cannot store text in this field .*energy"),
         ({"pbc": [["T", "F", "T"]] * 2}, "expected booleans, got <U1 .*pbc"),
         ({"pbc": np.full((2, 3), np.nan)}, "expected booleans, got float64 .*pbc"),
         ({"name": "ab"}, "name: expected one value for each molecule, got a str"),
         ({"name": ["a", "b", "c"]}, "expected one for each of 2 molecules, got 3 .*name"),
-        ({"name": [1, 2]}, "no value here that is .* number .*name"),
+        ({"name": [1, 2]}, "cannot store .* number in this field .*name"),
         ({"forces": np.zeros((4, 3))}, r"forces: expected \(2, 2, ...\), got \(4, 3\)"),
     ],
 )

@@ -5,7 +5,7 @@
 #include "codec/adler32.h"
 #include "formats/atp/index.h"
 #include "formats/atp/schema.h"
-#include "io/piece_reader.h"
+#include "io/range_reader.h"
 
 namespace atompack::atp {
 namespace {
@@ -51,10 +51,10 @@ void check_ranges(const Header& header, uint64_t file_size) {
   }
 }
 
-void check_contents(const Header& header, const io::PieceReader& file) {
+void check_contents(const Header& header, const io::RangeReader& file) {
   read_schema(file, header);  // for its checks
   if (header.index_length == 0) return;
-  io::PieceBuffer buffer;
+  io::RangeBuffer buffer;
   const Bytes count = file.read(header.index_offset, sizeof(uint64_t), buffer);
   if (const auto n = load_le<uint64_t>(count.data()); n != header.n_molecules) {
     throw CorruptFileError(cat("index count: expected ", header.n_molecules, ", got ", n), header.index_offset);
@@ -140,7 +140,7 @@ Snapshot take_snapshot(const std::string& path) {
   try {
     snapshot.header = choose_header(Bytes(slots).first(got), snapshot.identity.size);
     check_record_format(snapshot.header);
-    check_contents(snapshot.header, io::PieceReader(std::move(fd), snapshot.header.committed_end(), path));
+    check_contents(snapshot.header, io::RangeReader(std::move(fd), snapshot.header.committed_end(), path));
   } catch (DataError& error) {
     error.in_file(path);
     throw;

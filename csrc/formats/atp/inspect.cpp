@@ -31,10 +31,10 @@ SpaceUse measure_space(const std::string& path, const Snapshot& snapshot) {
   const uint64_t area = end - header.data_start;
   use.record_area = area - std::min(use.schema_bytes + use.index_bytes, area);  // in a damaged file these may overlap
   if (header.n_molecules == 0) return use;
-  const io::PieceReader file(open_snapshot(path, snapshot), end, path);
+  const io::RangeReader file(open_snapshot(path, snapshot), end, path);
   for_each_entry(file, header, [&](const IndexEntry& entry) {
     use.n_atoms += entry.n_atoms;  // n_molecules entries fit in the file, so no sum overflows
-    if (!entry.lies_between(header.data_start, end)) return;
+    if (!entry.is_between(header.data_start, end)) return;
     use.stored_bytes += entry.stored_bytes;
     use.decoded_bytes += entry.decoded_bytes;
   });

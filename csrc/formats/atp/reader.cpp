@@ -31,10 +31,10 @@ io::UniqueFd open_snapshot(const std::string& path, const Snapshot& snapshot) {
   io::UniqueFd fd = io::open_for_reading(path);
   const io::FileIdentity now = io::identify(fd.get(), path);
   if (!now.same_file(snapshot.identity) || !may_hold(fd.get(), path, snapshot.header)) {
-    throw IoError(ESTALE, "another file stands here than the one that was opened first; refresh() takes it up", path);
+    throw IoError(ESTALE, "the file was replaced since it was opened; refresh() opens the new one", path);
   }
   if (const uint64_t end = snapshot.header.committed_end(); now.size < end) {
-    throw CorruptFileError(cat("the file shrank since it was opened first: expected ", end, " bytes, got ", now.size))
+    throw CorruptFileError(cat("the file shrank while it was open: expected ", end, " bytes, got ", now.size))
         .in_file(path);
   }
   return fd;
@@ -79,7 +79,7 @@ void Reader::prepare(std::span<const int64_t>) const {
 
 Bytes Reader::stored(const IndexEntry& entry) const {
   if (file_) return file_->bytes().subspan(entry.offset, entry.stored_bytes);
-  thread_local io::PieceBuffer buffer;
+  thread_local io::RangeBuffer buffer;
   return pieces_->read(entry.offset, entry.stored_bytes, buffer);
 }
 
@@ -90,8 +90,9 @@ void Reader::check_overlap() const {
   uint64_t stored = 0;
   for (int64_t i = 0; i < size(); ++i) {
     const IndexEntry found = entry(i);
-    if (found.lies_between(header_.data_start, header_.committed_end())) stored += found.stored_bytes;
-    if (stored > limit) throw CorruptFileError("index: records lie over one another", header_.index_offset);
+    if (found.is_between(header_.data_start, header_.committed_end())) stored += found.stored_bytes;
+    if (stored > limit)
+      throw CorruptFileError("index: expected separate records, got overlapping ones", header_.index_offset);
   }
 }
 
@@ -140,7 +141,7 @@ IndexEntry Reader::entry(int64_t index) const {
   // In range: the header's ranges agree with its count.
   if (file_) return IndexEntry::decode(file_->bytes().data() + at);
   constexpr uint64_t kAhead = 4096;
-  thread_local io::PieceBuffer buffer;
+  thread_local io::RangeBuffer buffer;
   return IndexEntry::decode(pieces_->read(at, IndexEntry::kEncodedSize, buffer, kAhead).data());
 }
 
@@ -169,7 +170,7 @@ void Reader::prefetch(int64_t index) const {
   constexpr uint32_t kMax = 4096;  // the hardware prefetcher continues a longer run by itself
   if (!file_) return;
   const IndexEntry found = entry(index);
-  if (!found.lies_between(header_.data_start, header_.committed_end())) return;
+  if (!found.is_between(header_.data_start, header_.committed_end())) return;
   const std::byte* const first = file_->bytes().data() + found.offset;
   for (uint32_t at = 0; at < std::min(found.stored_bytes, kMax); at += kLine) __builtin_prefetch(first + at);
 }
@@ -222,7 +223,7 @@ void Reader::name_place(DataError& error, int64_t index) const { error.at_molecu
 void read_atom_counts(const std::string& path, const Snapshot& snapshot, std::span<int64_t> out) {
   const Header& header = snapshot.header;
   if (header.n_molecules == 0) return;
-  const io::PieceReader file(open_snapshot(path, snapshot), header.committed_end(), path);
+  const io::RangeReader file(open_snapshot(path, snapshot), header.committed_end(), path);
   for_each_entry(file, header, [&, next = size_t{0}](const IndexEntry& entry) mutable { out[next++] = entry.n_atoms; });
 }
 

@@ -9,7 +9,7 @@
 #include "formats/atp/index.h"
 #include "formats/atp/record.h"
 #include "io/mapped_file.h"
-#include "io/piece_reader.h"
+#include "io/range_reader.h"
 #include "model/molecule_source.h"
 
 namespace atompack::atp {
@@ -58,7 +58,7 @@ class Reader final : public MoleculeSource {
   std::string path_;
   Header header_;
   std::optional<io::MappedFile> file_;  // exactly one of the two is set
-  std::optional<io::PieceReader> pieces_;
+  std::optional<io::RangeReader> pieces_;
   Schema stored_schema_;
   std::unique_ptr<const RecordDecoder> decoder_;
   MoleculeSchema schema_;
@@ -69,9 +69,9 @@ io::UniqueFd open_snapshot(const std::string& path, const Snapshot& snapshot);
 
 // Calls use(entry) for each entry of the index, in order.
 template <typename Use>
-void for_each_entry(const io::PieceReader& file, const Header& header, Use use) {
+void for_each_entry(const io::RangeReader& file, const Header& header, Use use) {
   constexpr uint64_t kAhead = uint64_t{1} << 20;
-  io::PieceBuffer buffer;
+  io::RangeBuffer buffer;
   uint64_t at = header.index_offset + IndexEntry::kFirstAt;
   for (uint64_t i = 0; i < header.n_molecules; ++i, at += IndexEntry::kEncodedSize) {
     use(IndexEntry::decode(file.read(at, IndexEntry::kEncodedSize, buffer, kAhead).data()));

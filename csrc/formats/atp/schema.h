@@ -7,7 +7,7 @@
 
 #include "base/bytes.h"
 #include "formats/atp/type_tag.h"
-#include "io/piece_reader.h"
+#include "io/range_reader.h"
 
 namespace atompack::atp {
 
@@ -35,15 +35,15 @@ struct RawSchemaEntry {
 struct Schema {
   bool is_stored = false;  // false: a file of release 0.2.x
   DType positions = DType::float32;
-  std::vector<SchemaEntry> entries;     // sorted by (scope, key)
-  std::vector<RawSchemaEntry> unshown;  // unknown kinds and builtin fields: preserved when the schema is rewritten
+  std::vector<SchemaEntry> entries;    // sorted by (scope, key)
+  std::vector<RawSchemaEntry> hidden;  // unknown kinds and builtin fields: preserved when the schema is rewritten
 };
 
 // Decodes the blob and checks it against its header; an empty blob means a file without schema.
 Schema decode_schema(Bytes blob, const Header& header);
 
 // Reads the schema of a file. Throws UnsupportedFormatError for a schema of more than 64 MiB.
-Schema read_schema(const io::PieceReader& file, const Header& header);
+Schema read_schema(const io::RangeReader& file, const Header& header);
 
 std::vector<std::byte> encode_schema(const Schema& schema);
 
@@ -61,7 +61,7 @@ class SchemaUnion {
   void add(const SchemaEntry& entry);
 
   const std::vector<SchemaEntry>& added() const { return added_; }
-  Schema joined() const;
+  Schema merged_schema() const;
 
  private:
   const Schema& base_;

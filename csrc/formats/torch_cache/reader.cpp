@@ -13,7 +13,7 @@ using enum Column;
 io::FileIdentity identify_path(const io::UniqueFd& fd, const std::string& path, const OpenOptions& options) {
   const io::FileIdentity found = io::identify(fd.get(), path);
   if (options.expected && !found.same_file(*options.expected)) {
-    throw IoError(ESTALE, "another file stands here than the one that was opened first", path);
+    throw IoError(ESTALE, "the file was replaced since it was opened", path);
   }
   return found;
 }
@@ -24,12 +24,12 @@ io::MappedFile map(const std::string& path, const OpenOptions& options, io::File
   return {std::move(fd), identity.size, path, options.access, options.populate};
 }
 
-std::unique_ptr<const io::PieceReader> pieces_of(const std::string& path, const OpenOptions& options,
+std::unique_ptr<const io::RangeReader> pieces_of(const std::string& path, const OpenOptions& options,
                                                  const io::FileIdentity& identity) {
   if (options.access != io::Access::read) return nullptr;
   io::UniqueFd fd = io::open_for_reading(path);
   identify_path(fd, path, {.expected = identity});
-  return std::make_unique<const io::PieceReader>(std::move(fd), identity.size, path);
+  return std::make_unique<const io::RangeReader>(std::move(fd), identity.size, path);
 }
 
 template <typename Action>
@@ -43,7 +43,7 @@ auto at_entry(const std::string& path, int64_t entry, const Action& action) {
 }
 
 [[noreturn]] void fail_absent(const std::string& section, const std::string& path) {
-  throw FieldError(section + ": expected a cache that has them, got one without").in_file(path);
+  throw FieldError(section + ": expected a cache with this section, got one without").in_file(path);
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 
 #include "formats/torch_cache/hdf5/contents.h"
 #include "io/mapped_file.h"
-#include "io/piece_reader.h"
+#include "io/range_reader.h"
 
 namespace atompack::torch_cache {
 
@@ -109,7 +109,7 @@ class Cache {
 
   io::FileIdentity identity_;
   io::MappedFile file_;
-  std::unique_ptr<const io::PieceReader> pieces_;  // set if rows are read by pread
+  std::unique_ptr<const io::RangeReader> pieces_;  // set if rows are read by pread
   Contents contents_;
   GlobalHeap heap_;
   std::vector<int64_t> feature_rows_, derivative_rows_;  // per entry, -1: none

@@ -24,7 +24,7 @@ Footer parse_footer(Bytes archive, uint64_t offset) {
 }
 
 // Reads footer and trailer.
-std::vector<std::byte> read_end(const io::PieceReader& file) {
+std::vector<std::byte> read_end(const io::RangeReader& file) {
   std::vector<std::byte> trailer(std::min<uint64_t>(file.length(), kTrailerBytes));
   file.read(file.length() - trailer.size(), trailer);
   std::vector<std::byte> end(footer_bytes(trailer, file.length()) + kTrailerBytes);
@@ -44,9 +44,9 @@ Layer::Layer(Bytes file, std::string path)
   index_blocks();
 }
 
-Layer::Layer(const io::PieceReader& file)
+Layer::Layer(const io::RangeReader& file)
     : path_(file.path()),
-      pieces_(&file),
+      chunk_refs_(&file),
       end_(in_file(path_, [&] { return read_end(file); })),
       region_bytes_(file.length() - end_.size()),
       file_bytes_(file.length()),
@@ -67,7 +67,7 @@ BlockRecord Layer::record(uint32_t id) const {
 
 BlockView Layer::block(uint32_t id) const {
   return in_file(path_, [&] {
-    if (pieces_ != nullptr) throw InternalError("layer: expected a mapping");
+    if (chunk_refs_ != nullptr) throw InternalError("layer: expected a mapping");
     return find_block(record(id), blocks_);
   });
 }
@@ -76,11 +76,11 @@ uint64_t Layer::decoded_bytes(uint32_t id) const {
   return in_file(path_, [&] { return record(id).decoded_bytes; });
 }
 
-BlockView Layer::read_block(uint32_t id, io::PieceBuffer& buffer) const {
+BlockView Layer::read_block(uint32_t id, io::RangeBuffer& buffer) const {
   return in_file(path_, [&] {
     BlockRecord found = record(id);
-    check_lies_in(found, region_bytes_);
-    const Bytes stored = pieces_->read(found.offset, found.stored_bytes, buffer);
+    check_in_bounds(found, region_bytes_);
+    const Bytes stored = chunk_refs_->read(found.offset, found.stored_bytes, buffer);
     found.offset = 0;
     return find_block(found, stored);
   });
@@ -89,7 +89,7 @@ BlockView Layer::read_block(uint32_t id, io::PieceBuffer& buffer) const {
 Bytes Layer::read(const ChunkRecord& chunk, DecodedBlock& last) const {
   return in_file(path_, [&] {
     const Bytes block = decoded(chunk.block, last);
-    check_lies_in(chunk, block.size());
+    check_in_bounds(chunk, block.size());
     return block.subspan(chunk.offset, chunk.bytes);
   });
 }
@@ -97,13 +97,13 @@ Bytes Layer::read(const ChunkRecord& chunk, DecodedBlock& last) const {
 Bytes Layer::decoded(uint32_t id, DecodedBlock& last) const {
   if (last.layer_ == serial_ && last.block_ == id) return last.bytes_;
   last.layer_ = 0;  // in case decoding fails
-  last.bytes_ = decode_block(pieces_ == nullptr ? block(id) : read_block(id, last.stored_), last.buffer_);
+  last.bytes_ = decode_block(chunk_refs_ == nullptr ? block(id) : read_block(id, last.stored_), last.buffer_);
   last.block_ = id;
   last.layer_ = serial_;
   return last.bytes_;
 }
 
-void check_lies_in(const ChunkRecord& chunk, uint64_t block_bytes) {
+void check_in_bounds(const ChunkRecord& chunk, uint64_t block_bytes) {
   if (chunk.offset <= block_bytes && chunk.bytes <= block_bytes - chunk.offset) return;
   throw CorruptFileError(cat("chunk: expected ", chunk.bytes, " bytes at ", chunk.offset, " of block ", chunk.block,
                              ", got a block of ", block_bytes));

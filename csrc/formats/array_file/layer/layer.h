@@ -8,7 +8,7 @@
 
 #include "formats/array_file/layer/block.h"
 #include "formats/array_file/layer/footer.h"
-#include "io/piece_reader.h"
+#include "io/range_reader.h"
 
 namespace atompack::array_file {
 
@@ -24,7 +24,7 @@ class DecodedBlock {
   uint32_t block_ = 0;
   Bytes bytes_;
   std::vector<std::byte> buffer_;
-  io::PieceBuffer stored_;  // of a layer that is read by pread
+  io::RangeBuffer stored_;  // of a layer that is read by pread
 };
 
 // Const methods are thread-safe.
@@ -33,7 +33,7 @@ class Layer {
   // Keeps a view of the bytes. Throws CorruptFileError or UnsupportedFormatError; errors name `path`.
   Layer(Bytes file, std::string path);
   // For a file that is read by pread: reads its footer now, its blocks one at a time. `file` must outlive the layer.
-  explicit Layer(const io::PieceReader& file);
+  explicit Layer(const io::RangeReader& file);
 
   const Footer& footer() const { return footer_; }
   const std::string& path() const { return path_; }
@@ -53,11 +53,11 @@ class Layer {
  private:
   Bytes decoded(uint32_t id, DecodedBlock& last) const;
   BlockRecord record(uint32_t id) const;
-  BlockView read_block(uint32_t id, io::PieceBuffer& buffer) const;
+  BlockView read_block(uint32_t id, io::RangeBuffer& buffer) const;
   void index_blocks();
 
   std::string path_;
-  const io::PieceReader* pieces_ = nullptr;
+  const io::RangeReader* chunk_refs_ = nullptr;
   std::vector<std::byte> end_;  // footer and trailer, of a layer that is read by pread
   uint64_t region_bytes_ = 0;   // of all blocks
   uint64_t file_bytes_;
@@ -68,6 +68,6 @@ class Layer {
 };
 
 // Throws CorruptFileError if the chunk is not inside a block of this many decoded bytes.
-void check_lies_in(const ChunkRecord& chunk, uint64_t block_bytes);
+void check_in_bounds(const ChunkRecord& chunk, uint64_t block_bytes);
 
 }  // namespace atompack::array_file

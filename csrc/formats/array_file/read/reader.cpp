@@ -18,8 +18,8 @@ void add_file(Files& files, io::UniqueFd fd, const std::string& path, Reading re
   const io::FileIdentity identity = io::identify(fd.get(), path);
   files.opened.push_back({path, identity});
   const uint64_t bytes = identity.size;
-  if (reading == Reading::by_pieces) {
-    files.pieces.push_back(std::make_unique<const io::PieceReader>(std::move(fd), bytes, path));
+  if (reading == Reading::by_pread) {
+    files.chunk_refs.push_back(std::make_unique<const io::RangeReader>(std::move(fd), bytes, path));
   } else {
     files.mapped.push_back(
         std::make_unique<const io::MappedFile>(std::move(fd), bytes, path, io::Access::automatic, false));
@@ -89,8 +89,8 @@ std::vector<Layer> parse_layers(const Files& files, uint64_t max_metadata_bytes)
     check(size_of_footer(trailer, bytes.size(), file->path()), file->path());
     layers.emplace_back(bytes, file->path());
   }
-  for (const auto& file : files.pieces) {
-    io::PieceBuffer buffer;
+  for (const auto& file : files.chunk_refs) {
+    io::RangeBuffer buffer;
     const uint64_t n = std::min<uint64_t>(file->length(), kTrailerBytes);
     check(size_of_footer(file->read(file->length() - n, n, buffer), file->length(), file->path()), file->path());
     layers.emplace_back(*file);
@@ -117,11 +117,11 @@ void Reader::read(const Array& array, const Box& box, std::span<std::byte> out, 
 
 void Reader::read(const Array& array, const Box& box, std::span<std::string> out, DecodedBlock& last) const {
   check_not_shrunk();
-  read_texts(layers_, array, box, out, last);
+  read_strings(layers_, array, box, out, last);
 }
 
 Bytes Reader::read_chunk(const StoredChunk& chunk, DecodedBlock& last) const {
-  if (files_.pieces.empty()) files_.mapped[chunk.layer]->check_not_shrunk();
+  if (files_.chunk_refs.empty()) files_.mapped[chunk.layer]->check_not_shrunk();
   return layers_.layer(chunk.layer).read(chunk.chunk, last);
 }
 
@@ -132,14 +132,12 @@ Statistics Reader::statistics() const {
   const std::vector<LayerFile> now = layer_files(base);
   const bool same = std::ranges::equal(now, files_.opened, {}, &LayerFile::path, &OpenedFile::path);
   if (same && are_in_place(files_)) return found;
-  throw FieldError(
-      "statistics: expected the layers as they were opened, got a file that was written to since: open it again")
-      .in_file(base);
+  throw FieldError("statistics: the file was written to since it was opened: open it again").in_file(base);
 }
 
 void Reader::check_not_shrunk() const {
   for (const auto& file : files_.mapped) file->check_not_shrunk();
-  for (const auto& file : files_.pieces) file->check_not_shrunk();
+  for (const auto& file : files_.chunk_refs) file->check_not_shrunk();
 }
 
 }  // namespace atompack::array_file

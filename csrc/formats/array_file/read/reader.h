@@ -13,13 +13,13 @@
 #include "formats/array_file/layer/limits.h"
 #include "formats/array_file/read/statistics.h"
 #include "io/mapped_file.h"
-#include "io/piece_reader.h"
+#include "io/range_reader.h"
 
 namespace atompack::array_file {
 
 // by_pieces: by pread, block by block, so that truncation of the file cannot end the process; for one thread, and
 // without the slices of a Column.
-enum class Reading : uint8_t { mapped, by_pieces };
+enum class Reading : uint8_t { mapped, by_pread };
 
 struct OpenedFile {
   std::string path;
@@ -30,7 +30,7 @@ struct OpenedFile {
 struct Files {
   std::vector<OpenedFile> opened;
   std::vector<std::unique_ptr<const io::MappedFile>> mapped;
-  std::vector<std::unique_ptr<const io::PieceReader>> pieces;
+  std::vector<std::unique_ptr<const io::RangeReader>> chunk_refs;
   size_t size() const { return opened.size(); }
 };
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/bytes.h"
-#include "io/piece_reader.h"
+#include "io/range_reader.h"
 
 namespace atompack::torch_cache {
 
@@ -11,7 +11,7 @@ class GlobalHeap {
  public:
   // Addresses in references count from `base`, which is nonzero if something precedes the HDF5 data. With `pieces` of
   // the same file, which must outlive it, only the length of the mapping is used.
-  GlobalHeap(Bytes file, uint64_t base, const io::PieceReader* pieces = nullptr)
+  GlobalHeap(Bytes file, uint64_t base, const io::RangeReader* pieces = nullptr)
       : file_(file), base_(base), pieces_(pieces) {}
 
   // Returns the offset of an object's payload in the file. Throws CorruptFileError unless the object has `length`
@@ -35,7 +35,7 @@ class GlobalHeap {
 
   Bytes file_;
   uint64_t base_;
-  const io::PieceReader* pieces_;
+  const io::RangeReader* pieces_;
 };
 
 }  // namespace atompack::torch_cache

@@ -1,4 +1,4 @@
-#include "io/piece_reader.h"
+#include "io/range_reader.h"
 
 #include <algorithm>
 #include <atomic>
@@ -15,10 +15,10 @@ uint64_t next_serial() {
 
 }  // namespace
 
-PieceReader::PieceReader(UniqueFd fd, uint64_t length, std::string path)
+RangeReader::RangeReader(UniqueFd fd, uint64_t length, std::string path)
     : fd_(std::move(fd)), path_(std::move(path)), length_(length), serial_(next_serial()) {}
 
-Bytes PieceReader::read(uint64_t offset, uint64_t n, PieceBuffer& buffer, uint64_t ahead) const {
+Bytes RangeReader::read(uint64_t offset, uint64_t n, RangeBuffer& buffer, uint64_t ahead) const {
   const bool is_held = buffer.reader_ == serial_ && offset >= buffer.begin_ &&
                        offset - buffer.begin_ <= buffer.bytes_.size() &&
                        n <= buffer.bytes_.size() - (offset - buffer.begin_);
@@ -34,16 +34,16 @@ Bytes PieceReader::read(uint64_t offset, uint64_t n, PieceBuffer& buffer, uint64
   return Bytes(buffer.bytes_).subspan(offset - buffer.begin_, n);
 }
 
-void PieceReader::read(uint64_t offset, std::span<std::byte> into) const {
+void RangeReader::read(uint64_t offset, std::span<std::byte> into) const {
   const size_t got = read_at(fd_.get(), offset, into, path_);
   if (got < into.size()) fail_cut(offset + into.size(), offset + got);
 }
 
-void PieceReader::check_not_shrunk() const {
+void RangeReader::check_not_shrunk() const {
   if (const uint64_t size = identify(fd_.get(), path_).size; size < length_) fail_cut(length_, size);
 }
 
-void PieceReader::fail_cut(uint64_t expected, uint64_t got) const {
+void RangeReader::fail_cut(uint64_t expected, uint64_t got) const {
   throw CorruptFileError(cat("the file shrank while it was open: expected ", expected, " bytes, got ", got))
       .in_file(path_);
 }

@@ -1,4 +1,4 @@
-#include "io/piece_reader.h"
+#include "io/range_reader.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -21,8 +21,8 @@ class PieceReaderTest : public testing::Test {
   }
 
   std::optional<test::TemporaryFile> file_;
-  std::optional<PieceReader> reader_;
-  PieceBuffer buffer_;
+  std::optional<RangeReader> reader_;
+  RangeBuffer buffer_;
 };
 
 TEST_F(PieceReaderTest, ReadsPieces) {
@@ -39,7 +39,7 @@ TEST_F(PieceReaderTest, ReadsPieces) {
 
 TEST_F(PieceReaderTest, ABufferIsOfTheReaderThatFilledItLast) {
   const test::TemporaryFile other(as_bytes("other file, of letters"));
-  const PieceReader letters(open_for_reading(other.path()), 10, other.path());
+  const RangeReader letters(open_for_reading(other.path()), 10, other.path());
   EXPECT_EQ(static_cast<int>(reader_->read(3, 4, buffer_)[0]), 3);
   EXPECT_EQ(as_text(letters.read(3, 4, buffer_)), "er f");
   EXPECT_EQ(static_cast<int>(reader_->read(3, 4, buffer_)[0]), 3);
