@@ -1,4 +1,4 @@
-"""Tells what is in a feature cache: entries, rows, the descriptor, what the file says of itself.
+"""Tells what is in a feature cache: entries, rows, the descriptor, the attributes of the file.
 
   atompack-torch cache info water.h5
   atompack-torch cache info --json water.h5 | jq .files[0].n_entries

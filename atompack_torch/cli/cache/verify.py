@@ -6,7 +6,7 @@
 Faults are contradictions to the format; entries that differ store other features or derivatives
 than their structures give by the file's own descriptor (derivatives are compared as forces, for
 fixed weights, as rows may stand in any order). aenet-python gets periodic entries with forces wrong
-if an atom lies outside of its cell: such entries are named as spoiled, and `cache build` makes them
+if an atom is outside of its cell: such entries are listed as spoiled, and `cache build` makes them
 anew. The exit status is 1 if there is any fault or difference.
 """
 
