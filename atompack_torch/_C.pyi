@@ -1,6 +1,6 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 
 import numpy as np
 import torch
@@ -24,7 +24,8 @@ _MadeExamples = tuple[Tensor | None, Any, list[int] | None]
 _MakeMolecules = Callable[[Tensor, FieldTable, list[Any], Tensor, list[Any]], Any]
 _Nested = Any  # str, bytes or lists of them in lists
 _ScannedColumn = tuple[Tensor | list[Tensor | None] | list[_Nested], Tensor | None, Tensor]
-_Scan = tuple[Tensor, list[_ScannedColumn]]
+_Columns = tuple[Tensor, list[_ScannedColumn], list[str]]
+_Batch = TypeVar("_Batch")  # the form in which a kind of batch is handed over
 
 def resolve_indices(
     indices: _Indices, size: int, selection: Tensor | None, item: str
@@ -35,7 +36,16 @@ class FieldTable:
     described: Any
     def fields(self) -> list[tuple[int, str, Literal["molecule", "atom"]]]: ...
 
-class Collator:
+class Batcher(Generic[_Batch]):
+    def collate(
+        self,
+        indices: _Indices,
+        selection: Tensor | None,
+        shared: bool,
+        molecules: _MakeMolecules | None = None,
+    ) -> _Batch: ...
+
+class MoleculeBatcher(Batcher[_Made]):
     def __init__(self, source: MoleculeSource, request: BatchRequest) -> None: ...
     @property
     def request(self) -> BatchRequest: ...
@@ -43,8 +53,52 @@ class Collator:
     def table(self) -> FieldTable: ...
     @property
     def source(self) -> MoleculeSource: ...
-    def collate(self, indices: _Indices, selection: Tensor | None, shared: bool) -> _Made: ...
     def collate_one(self, index: _Index, selection: Tensor | None) -> _Made: ...
+
+class ColumnBatcher(Batcher[_Columns]):
+    def __init__(
+        self,
+        store: AtlasReader,
+        variables: Sequence[int],
+        *,
+        start: Sequence[int] | None,
+        count: Sequence[int] | None,
+        layout: str,
+        dtype: str | None,
+        max_threads: int,
+        max_unstored_bytes: int | None,
+    ) -> None: ...
+
+class ExampleBatcher(Batcher[_MadeExamples]):
+    def __init__(
+        self,
+        reader: ShardReader,
+        *,
+        jagged: bool,
+        levels: Mapping[str, bool],
+        max_threads: int,
+    ) -> None: ...
+    def levels(self) -> dict[str, bool]: ...
+
+class Prefetcher(Generic[_Batch]):
+    def __init__(self, batcher: Batcher[_Batch], n_threads: int, pinned: bool) -> None: ...
+    def ask(self, indices: _Indices, selection: Tensor | None) -> None: ...
+    def take(self, molecules: _MakeMolecules | None = None) -> _Batch: ...
+    def __len__(self) -> int: ...
+
+def scan_columns(
+    store: AtlasReader,
+    variables: Sequence[int],
+    datasets: _Indices | None,
+    names: Sequence[str] | None,
+    *,
+    start: Sequence[int] | None,
+    count: Sequence[int] | None,
+    layout: str,
+    dtype: str | None,
+    max_threads: int,
+    max_unstored_bytes: int | None,
+) -> _Columns: ...
 
 class Featurizer:
     def __init__(
@@ -69,13 +123,6 @@ class Featurizer:
 
 def contract(weights: Tensor, rows: Sequence[Tensor | None], ptr: Tensor) -> Tensor: ...
 def contract_transposed(forces: Tensor, rows: Sequence[Tensor | None], ptr: Tensor) -> Tensor: ...
-
-class Prefetcher:
-    def __init__(self, collator: Collator, n_threads: int, pinned: bool) -> None: ...
-    def ask(self, collator: Collator, indices: _Indices, selection: Tensor | None) -> None: ...
-    def take(self) -> _Made: ...
-    def __len__(self) -> int: ...
-
 def common_dtype(dtypes: Sequence[torch.dtype]) -> torch.dtype | None: ...
 def pack_tensors(tensors: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]: ...
 def ring_to_attach() -> _RingAddress | None: ...
@@ -149,59 +196,4 @@ class ShardFileWriter:
     def __len__(self) -> int: ...
 
 def read_example(reader: ShardReader, example: int) -> Any: ...
-
-class ExampleCollator:
-    def __init__(
-        self,
-        reader: ShardReader,
-        *,
-        jagged: bool,
-        levels: Mapping[str, bool],
-        max_threads: int,
-    ) -> None: ...
-    def collate(
-        self,
-        indices: _Indices,
-        selection: Tensor | None,
-        shared: bool,
-        molecules: _MakeMolecules,
-    ) -> _MadeExamples: ...
-    def levels(self) -> dict[str, bool]: ...
-
-class ExamplePrefetcher:
-    def __init__(self, collator: ExampleCollator, n_threads: int, pinned: bool) -> None: ...
-    def ask(
-        self, collator: ExampleCollator, indices: _Indices, selection: Tensor | None
-    ) -> None: ...
-    def take(self, molecules: _MakeMolecules) -> _MadeExamples: ...
-    def __len__(self) -> int: ...
-
 def work_alone() -> None: ...
-
-class ColumnScanner:
-    def __init__(
-        self,
-        store: AtlasReader,
-        variables: Sequence[int],
-        *,
-        start: Sequence[int] | None,
-        count: Sequence[int] | None,
-        layout: str,
-        dtype: str | None,
-        max_threads: int,
-        max_unstored_bytes: int | None,
-    ) -> None: ...
-    def scan(
-        self, datasets: Sequence[int] | Tensor, selection: Tensor | None, shared: bool
-    ) -> _Scan: ...
-
-class ColumnPrefetcher:
-    def __init__(self, scanner: ColumnScanner, n_threads: int, pinned: bool) -> None: ...
-    def ask(
-        self,
-        scanner: ColumnScanner,
-        datasets: Sequence[int] | Tensor,
-        selection: Tensor | None,
-    ) -> None: ...
-    def take(self) -> _Scan: ...
-    def __len__(self) -> int: ...

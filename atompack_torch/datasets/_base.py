@@ -1,4 +1,4 @@
-"""What the data sets of molecules share: a native collator, and batches made with it."""
+"""What the data sets of molecules share: a native batcher, and batches made with it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import get_worker_info
 
-from atompack_torch._core import Collator, FieldTable, Prefetcher
+from atompack_torch._core import FieldTable, MoleculeBatcher
 from atompack_torch._native import ForceSubsetSource, MoleculeSource
 from atompack_torch.batch.indices import Indices, is_batch
 from atompack_torch.batch.molecule import Molecule
@@ -39,13 +39,13 @@ Self = TypeVar("Self", bound="MoleculeDataset")
 class MoleculeDataset(BatchDataset[Molecule]):
     """Molecules by number, in batches made by the native core.
 
-    Subclasses say how to open a source and a collator, and how many molecules there are; these are
+    Subclasses say how to open a source and a batcher, and how many molecules there are; these are
     opened on first use in each process and are no part of a pickle.
     """
 
     _path: Any = None  # as it was given
     _request: Request
-    _native: Collator | None = None
+    _native: MoleculeBatcher | None = None
     _table: FieldTable | None = None  # kept alive for the names that are noted on it
     _computing: Computing | None = None
     _keeps: bool = False  # computed features of these molecules
@@ -57,9 +57,9 @@ class MoleculeDataset(BatchDataset[Molecule]):
         """Opens the molecules of the whole data set."""
         raise NotImplementedError
 
-    def _collator_over(self, source: MoleculeSource) -> Collator:
-        """A collator that makes what this data set was asked for, of any molecules."""
-        return self._request.collator(source, self._path)
+    def _batcher_over(self, source: MoleculeSource) -> MoleculeBatcher:
+        """A batcher that makes what this data set was asked for, of any molecules."""
+        return self._request.batcher(source, self._path)
 
     def _identity(self) -> Any:
         """What these molecules are, for work that goes on later: plain data."""
@@ -94,14 +94,14 @@ class MoleculeDataset(BatchDataset[Molecule]):
             candidates = candidates[torch.isin(candidates, self._selection)]
         return ForceSubsetSource(source, self._forces.flags(candidates, self._size(), self._epoch))
 
-    def _open(self) -> Collator:
-        return self._collator_over(self._source())
+    def _open(self) -> MoleculeBatcher:
+        return self._batcher_over(self._source())
 
     def _declared(self) -> Iterable[FieldId]:
         """Every field of the source, whether it was asked for or not."""
-        return declared_by(self._collator().source)
+        return declared_by(self._batcher().source)
 
-    def _collator(self) -> Collator:
+    def _batcher(self) -> MoleculeBatcher:
         # Without a lock (a fork could inherit it locked): opening twice does no harm.
         native = self._native
         if native is None:
@@ -129,8 +129,8 @@ class MoleculeDataset(BatchDataset[Molecule]):
         another has the dtype of the first, and no batch can hold both. A file without a stored
         schema (written by release 0.2) is looked through once for it.
         """
-        collator = self._collator()
-        specs = specs_of(collator.source, collator.request)
+        batcher = self._batcher()
+        specs = specs_of(batcher.source, batcher.request)
         return specs if self._computing is None else specs | self._computing.specs()
 
     @overload
@@ -153,8 +153,8 @@ class MoleculeDataset(BatchDataset[Molecule]):
             return self.batch(range(*item.indices(len(self))))
         if is_batch(item):
             return self.batch(item)
-        made = self._collator().collate_one(item, self._selection)
-        batch, faults = self._completed(self._wrapped(made)), made[4]
+        made = self._batcher().collate_one(item, self._selection)
+        batch, faults = self._assembled(made), made[4]
         names = list(batch._mask_rows) if faults else []
         return Molecule._view(batch, 0, {names[field]: fault for field, fault in faults})
 
@@ -177,14 +177,14 @@ class MoleculeDataset(BatchDataset[Molecule]):
             FieldError: a value is missing and ``missing="error"``; types that cannot share a batch.
         """
         in_worker = get_worker_info() is not None
-        made = self._collator().collate(indices, self._selection, in_worker)
-        return self._finished(self._completed(self._wrapped(made)))
+        made = self._batcher().collate(indices, self._selection, in_worker)
+        return self._finished(self._assembled(made))
+
+    def _assembled(self, made: Made) -> MoleculeBatch:
+        return self._completed(self._wrapped(made))
 
     def _finished(self, batch: MoleculeBatch) -> Any:
         return transformed(self._request.transform, batch)
-
-    def _ahead(self, num_threads: int, pinned: bool) -> MoleculesAhead:
-        return MoleculesAhead(self, num_threads, pinned)
 
     def _wrapped(self, made: Made) -> MoleculeBatch:
         arena, table, values, masks, _ = made
@@ -206,7 +206,7 @@ class MoleculeDataset(BatchDataset[Molecule]):
             whole = copy.copy(self)
             whole._request = structure_request(self._request)
             whole._computing, whole._selection = None, None
-            whole._native = whole._collator_over(self._source())  # forces as they were chosen here
+            whole._native = whole._batcher_over(self._source())  # forces as they were chosen here
             whole._table = whole._native.table
             self._structures = whole
         return self._computing.add_to(batch, self._structures.batch, self._keeps)
@@ -250,10 +250,10 @@ class MoleculeDataset(BatchDataset[Molecule]):
         """
         cutoff = None if cutoff is None else NeighborList(cutoff).as_tuple()[0]
         with reporting(progress, len(self), "statistics") as report:
-            collator = self._by_reading()._collator()
+            batcher = self._by_reading()._batcher()
             selection = None if self._selection is None else self._selection.numpy()
             threads = available_threads(self._request.num_threads)
-            return gather(collator.source, collator.request, selection, threads, report, cutoff)
+            return gather(batcher.source, batcher.request, selection, threads, report, cutoff)
 
     def _copied(self: Self) -> Self:
         part = copy.copy(self)
@@ -266,27 +266,6 @@ class MoleculeDataset(BatchDataset[Molecule]):
         for part in parts[1:]:
             part._keeps = part._keeps and part._computing is not None and part._computing.keeps_all
         return parts
-
-
-class MoleculesAhead:
-    """Batches of molecules that native threads make ahead of their use."""
-
-    def __init__(self, dataset: MoleculeDataset, num_threads: int, pinned: bool) -> None:
-        self._dataset = dataset
-        self._collator = dataset._collator()
-        self._selection = dataset._selection
-        self._native = Prefetcher(self._collator, num_threads, pinned)
-
-    def ask(self, indices: Indices) -> None:
-        """Never waits."""
-        self._native.ask(self._collator, indices, self._selection)
-
-    def take(self) -> MoleculeBatch:
-        """The oldest."""
-        return self._dataset._completed(self._dataset._wrapped(self._native.take()))
-
-    def __len__(self) -> int:
-        return len(self._native)
 
 
 # (arena, table, values, masks, faults), as the native core hands it over

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from atompack_torch._core import resolve_indices
+from atompack_torch._core import Batcher, Prefetcher, resolve_indices
 from atompack_torch.batch.indices import Indices
 from atompack_torch.datasets._collated import as_items
 
@@ -35,6 +35,7 @@ class BatchDataset(Dataset[Item]):
     """A data set that makes whole batches at once."""
 
     _item: ClassVar[str] = "molecule"  # what errors call one
+    _molecules: Callable[..., Any] | None = None  # makes the batches of molecules in examples
     _selection: Tensor | None = None  # of a subset: numbers in the whole data set
 
     def batch(self, indices: Indices) -> Any:
@@ -62,6 +63,14 @@ class BatchDataset(Dataset[Item]):
             num_threads: that make a batch each.
             pinned: in page-locked memory.
         """
+        return BatchesAhead(self, num_threads, pinned)
+
+    def _batcher(self) -> Batcher[Any]:
+        """The native batcher of the whole data set, opened on first use in each process."""
+        raise NotImplementedError
+
+    def _assembled(self, made: Any) -> Any:
+        """The batch of what the native batcher hands over."""
         raise NotImplementedError
 
     def _finished(self, batch: Any) -> Any:
@@ -108,6 +117,26 @@ class BatchDataset(Dataset[Item]):
     def _parted(self: Self, numbers: Sequence[Tensor]) -> list[Self]:
         """Subsets; the first is for training."""
         return [self.subset(part) for part in numbers]
+
+
+class BatchesAhead:
+    """Batches that native threads make ahead of their use."""
+
+    def __init__(self, dataset: BatchDataset[Any], num_threads: int, pinned: bool) -> None:
+        self._assembled, self._selection = dataset._assembled, dataset._selection
+        self._molecules = dataset._molecules
+        self._native = Prefetcher(dataset._batcher(), num_threads, pinned)
+
+    def ask(self, indices: Indices) -> None:
+        """Never waits."""
+        self._native.ask(indices, self._selection)
+
+    def take(self) -> Any:
+        """The oldest."""
+        return self._assembled(self._native.take(self._molecules))
+
+    def __len__(self) -> int:
+        return len(self._native)
 
 
 def transformed(transform: Callable[[Any], Any] | None, batch: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 
-from atompack_torch._core import Collator
+from atompack_torch._core import MoleculeBatcher
 from atompack_torch._native import BatchRequest, MoleculeSource, NanIsMissingSource
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets.neighbors import NeighborList
@@ -69,7 +69,7 @@ class Request(NamedTuple):
         num_threads: int | None,
         nan_is_missing: bool,
     ) -> Request:
-        """Refuses what no data set takes; names are held against a source in ``collator``."""
+        """Refuses what no data set takes; names are held against a source in ``batcher``."""
         if neighbors is not None and not isinstance(neighbors, NeighborList):
             _refuse_neighbors(neighbors)
         if not isinstance(nan_is_missing, bool):
@@ -132,13 +132,13 @@ class Request(NamedTuple):
             max_threads=self.num_threads or 0,
         )
 
-    def collator(self, source: MoleculeSource, path: Any) -> Collator:
+    def batcher(self, source: MoleculeSource, path: Any) -> MoleculeBatcher:
         """Makes such batches of a source.
 
         Raises:
             FieldError: as ``native`` does.
         """
-        return Collator(source, self.native(source, path))
+        return MoleculeBatcher(source, self.native(source, path))
 
 
 def specs_of(source: MoleculeSource, request: BatchRequest) -> dict[str, FieldSpec]:

@@ -17,8 +17,7 @@ from torch.utils.data import get_worker_info
 
 from atompack_torch import formats
 from atompack_torch._core import (
-    ExampleCollator,
-    ExamplePrefetcher,
+    ExampleBatcher,
     read_example,
     resolve_index,
     resolve_indices,
@@ -34,6 +33,9 @@ Layout = Literal["list", "jagged"]
 LevelName = Literal["atom", "molecule"]
 
 _KEPT_PICKLES = 16  # blocks, with allow_pickle
+
+# (arena, batch, None), or (None, examples, their numbers) where they are not alike
+HandedOver = tuple[Tensor | None, Any, Sequence[int] | None]
 
 
 class ShardDataset(BatchDataset[Any]):
@@ -139,6 +141,7 @@ class ShardDataset(BatchDataset[Any]):
         return self.__dict__ | {"_opened": None}
 
     _item = "example"
+    _molecules = staticmethod(molecules_of)
 
     def _size(self) -> int:
         return self._n
@@ -229,7 +232,15 @@ class ShardDataset(BatchDataset[Any]):
         native = self._open().native
         if native is None:
             return _ExamplesInTurn(self)
-        return _ExamplesAhead(self, ExamplePrefetcher(native, num_threads, pinned))
+        return super()._ahead(num_threads, pinned)
+
+    def _batcher(self) -> ExampleBatcher:
+        native = self._open().native
+        assert native is not None, "allow_pickle has no native batches"
+        return native
+
+    def _assembled(self, made: HandedOver) -> Any:
+        return self._open().whole(made)[1]
 
     def __repr__(self) -> str:
         return f"ShardDataset({len(self)} examples in {self._root!r})"
@@ -241,7 +252,7 @@ class _Opened:
     def __init__(self, dataset: ShardDataset) -> None:
         with formats.opening(dataset._root, "a folder of Atlas shards", "shards"):
             self.reader = ShardReader(dataset._root, dataset._cache_blocks)
-        self.native: ExampleCollator | None = None
+        self.native: ExampleBatcher | None = None
         self.pickles: _Pickles | None = None
         self._jagged = dataset._layout == "jagged"
         self._levels = dataset._levels
@@ -249,7 +260,7 @@ class _Opened:
             kept = _KEPT_PICKLES if dataset._cache_blocks is None else dataset._cache_blocks
             self.pickles = _Pickles(self.reader, kept)
         else:
-            self.native = ExampleCollator(
+            self.native = ExampleBatcher(
                 self.reader,
                 jagged=self._jagged,
                 levels=dataset._levels,
@@ -261,9 +272,7 @@ class _Opened:
             return self.pickles.example(number)
         return read_example(self.reader, number)
 
-    def whole(
-        self, made: tuple[Tensor | None, Any, Sequence[int] | None]
-    ) -> tuple[Tensor | None, Any]:
+    def whole(self, made: HandedOver) -> tuple[Tensor | None, Any]:
         """The arena and the batch of what the native core made, or of the examples it read."""
         arena, batch, numbers = made
         return (arena, batch) if numbers is None else (None, self.one_by_one(numbers, batch))
@@ -293,24 +302,6 @@ class _Pickles:
             while len(self._kept) > self._most:
                 self._kept.popitem(last=False)
         return examples[position]
-
-
-class _ExamplesAhead:
-    """Batches of examples that native threads make ahead of their use."""
-
-    def __init__(self, dataset: ShardDataset, native: ExamplePrefetcher) -> None:
-        self._selection, self._native = dataset._selection, native
-        self._opened = dataset._open()
-
-    def ask(self, indices: Indices) -> None:
-        assert self._opened.native is not None
-        self._native.ask(self._opened.native, indices, self._selection)
-
-    def take(self) -> Any:
-        return self._opened.whole(self._native.take(molecules_of))[1]
-
-    def __len__(self) -> int:
-        return len(self._native)
 
 
 class _ExamplesInTurn:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import get_worker_info
 
-from atompack_torch._core import ColumnPrefetcher, ColumnScanner, resolve_index, resolve_indices
+from atompack_torch._core import ColumnBatcher, resolve_index
 from atompack_torch.batch.indices import Indices, is_batch
 from atompack_torch.datasets._batches import BatchDataset, transformed
 from atompack_torch.datasets._one_arena import sent_whole
@@ -79,23 +79,22 @@ class AtlasDataset(BatchDataset[Batch]):
         _check_keys([key for keys in self._keys for key in keys])
         self._options: tuple[Any, ...] = (start, shape, layout, dtype, num_threads)
         self._transform = transform
-        self._native: ColumnScanner | None = None
-        self._names: list[str] | None = None
-        self._scanner()  # names and options are checked here and now
+        self._native: ColumnBatcher | None = None
+        self._batcher()  # names and options are checked here and now
 
-    def _scanner(self) -> ColumnScanner:
+    def _batcher(self) -> ColumnBatcher:
         native = self._native
         if native is None:
-            native = self._native = self._view._scanner(self._arrays, *self._options)
+            native = self._native = self._view._batcher(self._arrays, *self._options)
         return native
 
     def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k not in ("_native", "_names", "_store")}
+        return {k: v for k, v in self.__dict__.items() if k not in ("_native", "_store")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._store = copy.copy(self._view)
-        self._native = self._names = None
+        self._native = None
 
     def refresh(self) -> bool:
         """Takes up what was flushed since; ``store`` does too. A subset keeps its numbers.
@@ -112,13 +111,13 @@ class AtlasDataset(BatchDataset[Batch]):
         view = self._store._last_flush()
         if view._version == self._view._version:
             return False
-        native = view._scanner(self._arrays, *self._options)
+        native = view._batcher(self._arrays, *self._options)
         needed = 0 if self._selection is None else int(max(self._selection, default=-1)) + 1
         if needed > len(view):
             raise IndexError(
                 f"{view.path}: subset: expected at least {needed} datasets, got {len(view)}"
             )
-        self._view, self._native, self._names = view, native, None
+        self._view, self._native = view, native
         return True
 
     @property
@@ -163,24 +162,12 @@ class AtlasDataset(BatchDataset[Batch]):
             return self.batch(range(*item.indices(len(self))))
         if is_batch(item):
             return self.batch(item)
-        place = resolve_index(item, len(self), None, self._item)
+        number = resolve_index(item, self._size(), self._selection, self._item)
         start, shape, _, dtype, num_threads = self._options
-        scanner = self._view._scanner(self._arrays, start, shape, "list", dtype, num_threads)
-        _, columns = scanner.scan([place], self._selection, False)
+        batcher = self._view._batcher(self._arrays, start, shape, "list", dtype, num_threads)
+        _, columns, names = batcher.collate([number], None, False)
         values = {array: column[0][0] for array, column in zip(self._arrays, columns, strict=True)}
-        return values | {"name": self._names_of([place])[0]}
-
-    def _names_of(self, places: Sequence[int]) -> list[str]:
-        if self._names is None:
-            names = self._view._dataset_names()
-            self._names = (
-                names if self._selection is None else [names[i] for i in self._selection.tolist()]
-            )
-        return [self._names[i] for i in places]
-
-    def _places(self, indices: Indices) -> Tensor:
-        """The numbers that an index or a mask selects, from the first visible dataset on."""
-        return resolve_indices(indices, len(self), None, self._item)
+        return values | {"name": names[0]}
 
     def batch(self, indices: Indices) -> Any:
         """One column scan an array.
@@ -208,14 +195,14 @@ class AtlasDataset(BatchDataset[Batch]):
 
     def _scanned(self, indices: Indices) -> tuple[Tensor, Batch]:
         """The memory of all tensors, and the batch."""
-        places = self._places(indices)
-        shared = get_worker_info() is not None
-        scan = self._scanner().scan(places, self._selection, shared)
-        return scan[0], self._wrapped(scan, self._names_of(places.tolist()))
+        in_worker = get_worker_info() is not None
+        made = self._batcher().collate(indices, self._selection, in_worker)
+        return made[0], self._assembled(made)
 
-    def _wrapped(self, scan: Any, names: list[str]) -> Batch:
+    def _assembled(self, made: tuple[Tensor, list[Any], list[str]]) -> Batch:
+        _, columns, names = made
         batch: Batch = {}
-        for keys, (values, offsets, mask) in zip(self._keys, scan[1], strict=True):
+        for keys, (values, offsets, mask) in zip(self._keys, columns, strict=True):
             batch[keys[0]] = values
             batch[keys[1]] = mask
             if offsets is not None:
@@ -231,35 +218,8 @@ class AtlasDataset(BatchDataset[Batch]):
         part._native = self._native
         return part
 
-    def _ahead(self, num_threads: int, pinned: bool) -> ColumnsAhead:
-        return ColumnsAhead(self, num_threads, pinned)
-
     def __repr__(self) -> str:
         return f"AtlasDataset({self._store!r}, {short_list(self._arrays, len(self._arrays))})"
-
-
-class ColumnsAhead:
-    """Batches of columns that native threads make ahead of their use."""
-
-    def __init__(self, dataset: AtlasDataset, num_threads: int, pinned: bool) -> None:
-        self._dataset = dataset
-        self._scanner = dataset._scanner()
-        self._native = ColumnPrefetcher(self._scanner, num_threads, pinned)
-        self._names: list[list[str]] = []
-
-    def ask(self, indices: Indices) -> None:
-        """Never waits."""
-        places = self._dataset._places(indices)
-        self._native.ask(self._scanner, places, self._dataset._selection)
-        self._names.append(self._dataset._names_of(places.tolist()))
-
-    def take(self) -> Batch:
-        """The oldest."""
-        names = self._names.pop(0)
-        return self._dataset._wrapped(self._native.take(), names)
-
-    def __len__(self) -> int:
-        return len(self._native)
 
 
 def _keys(array: str, layout: str) -> list[str]:

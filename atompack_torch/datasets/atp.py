@@ -157,7 +157,7 @@ class AtpDataset(MoleculeDataset):
         self._snapshots = [snapshot_of(file) for file in self._files]
         self._with_forces = self._found_forces()
         if self._request.names_fields or cache is not None:
-            self._collator()  # names are checked here and now
+            self._batcher()  # names are checked here and now
 
     def _size(self) -> int:
         return sum(snapshot.n_molecules for snapshot in self._snapshots)

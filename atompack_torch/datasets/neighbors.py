@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from atompack_torch._core import Collator
+from atompack_torch._core import MoleculeBatcher
 from atompack_torch._native import BatchRequest
 from atompack_torch.fields import EDGES, STRUCTURE
 from atompack_torch.passes.sweeping import Report, reporting, steps
@@ -28,7 +28,7 @@ class _Molecules(Protocol):
     def __len__(self) -> int: ...
     @property
     def n_atoms(self) -> Tensor: ...
-    def _collator(self) -> Collator: ...
+    def _batcher(self) -> MoleculeBatcher: ...
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class NeighborList:
             FieldError: a molecule whose neighbors cannot be found, as in a batch.
             TypeError: another kind of data set.
         """
-        if not hasattr(dataset, "_collator"):
+        if not hasattr(dataset, "_open_source"):
             raise TypeError(f"dataset: expected an AtpDataset, got {type(dataset).__name__}")
         counting = _Counting(replace(self, vectors=False), dataset)
         with reporting(progress, len(counting), "neighbors") as report:
@@ -125,7 +125,7 @@ class _Counting:
     def __init__(self, neighbors: NeighborList, dataset: _Molecules) -> None:
         self._selection = dataset._selection
         request = BatchRequest(fields=[], neighbors=neighbors.as_tuple())
-        self._collator = Collator(dataset._collator().source, request)
+        self._batcher = MoleculeBatcher(dataset._batcher().source, request)
         n_atoms = dataset.n_atoms.numpy()
         self._ends = np.cumsum(n_atoms)  # of each molecule's atoms, were all in one batch
         self._done = 0
@@ -140,7 +140,7 @@ class _Counting:
         n_atoms = self._ends[first - 1] if first else 0
         fitting = int(np.searchsorted(self._ends, n_atoms + _ATOMS_AT_ONCE, side="right"))
         self._done = min(max(fitting, first + 1), first + _MOLECULES_AT_ONCE, len(self))
-        values = self._collator.collate(range(first, self._done), self._selection, False)[2]
+        values = self._batcher.collate(range(first, self._done), self._selection, False)[2]
         made = dict(zip((*STRUCTURE, *EDGES[:2]), values, strict=True))
         # By NumPy, not torch, whose parallel regions would hang in a forked child.
         begins = np.searchsorted(made["edge_index"][0].numpy(), made["ptr"].numpy())

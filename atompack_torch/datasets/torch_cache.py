@@ -325,7 +325,7 @@ class TorchCacheDataset(MoleculeDataset):
         self._request, self._computing = planned(request, self._cache._stored(), options)
         self._keeps = cache_features != "none"
         if self._request.names_fields:
-            self._collator()  # names are checked here and now
+            self._batcher()  # names are checked here and now
 
     @property
     def cache(self) -> TorchCache:

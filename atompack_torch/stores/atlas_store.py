@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 
 from atompack_torch import formats
-from atompack_torch._core import ColumnScanner, resolve_indices
+from atompack_torch._core import ColumnBatcher, scan_columns
 from atompack_torch._native import AtlasReader, AtlasWriter
 from atompack_torch.batch.indices import Indices, names_in
 from atompack_torch.errors import FieldError, file_exists
@@ -21,6 +21,7 @@ from atompack_torch.options import (
     check_level,
     check_limits,
     check_threads,
+    utf8,
 )
 from atompack_torch.stores.array_schema import ArraySchema
 from atompack_torch.stores.array_statistics import (
@@ -351,48 +352,46 @@ class AtlasStore(StoreChanges, XarrayDatasets):
         num_threads: int | None = None,
     ) -> dict[str, ColumnScan]:
         """Runs ``scan`` for several arrays at once; all tensors share one allocation."""
-        scanner = self._scanner(arrays, start, shape, layout, dtype, num_threads)
-        reader = self._reader()
-        names, rows = self._rows(reader, datasets)
-        _, columns = scanner.scan(rows, None, False)
+        named = None if datasets is None else names_in(datasets)
+        options = self._scan_options(start, shape, layout, dtype, num_threads)
+        variables = [self._stored_variable(array) for array in arrays]
+        rows = cast(Indices | None, datasets if named is None else None)
+        try:
+            made = scan_columns(self._reader(), variables, rows, named, **options)
+        except TypeError:  # a name that is no string, or not representable in UTF-8
+            for name in named or ():
+                utf8(f"{self._path}: dataset", name)
+            raise
+        _, columns, names = made
         return {
             array: ColumnScan(values, offsets, mask, names)
             for array, (values, offsets, mask) in zip(arrays, columns, strict=True)
         }
 
-    def _rows(self, reader: AtlasReader, datasets: Any) -> tuple[list[str], Sequence[int]]:
-        """Resolves a selection of datasets to their names and the reader's numbers for them."""
-        names = self._flushed_names()
-        if datasets is None:
-            return names, range(len(names))
-        chosen = names_in(datasets)
-        if chosen is not None:
-            return chosen, self._numbers(reader, chosen)
-        rows = resolve_indices(datasets, len(names), None, "dataset").tolist()
-        return [names[row] for row in rows], rows
+    def _batcher(self, arrays: Sequence[str], *options: Any) -> ColumnBatcher:
+        variables = [self._stored_variable(array) for array in arrays]
+        return ColumnBatcher(self._reader(), variables, **self._scan_options(*options))
 
-    def _scanner(
+    def _scan_options(
         self,
-        arrays: Sequence[str],
         start: Sequence[int] | None,
         shape: Sequence[int] | None,
         layout: str,
         dtype: torch.dtype | None,
         num_threads: int | None,
-    ) -> ColumnScanner:
+    ) -> dict[str, Any]:
+        """Options of a scan in the form that the native core takes."""
         if layout not in LAYOUTS:
             raise ValueError(f"layout: expected one of {', '.join(LAYOUTS)}, got {layout!r}")
         check_threads(num_threads)
-        return ColumnScanner(
-            self._reader(),
-            [self._stored_variable(array) for array in arrays],
-            start=extents("start", start),
-            count=extents("shape", shape),
-            layout=layout,
-            dtype=None if dtype is None else str(dtype).removeprefix("torch."),
-            max_threads=num_threads or 0,
-            max_unstored_bytes=self._limits[1],
-        )
+        return {
+            "start": extents("start", start),
+            "count": extents("shape", shape),
+            "layout": layout,
+            "dtype": None if dtype is None else str(dtype).removeprefix("torch."),
+            "max_threads": num_threads or 0,
+            "max_unstored_bytes": self._limits[1],
+        }
 
     def stats(self, array: str) -> dict[str, ArrayStatistics]:
         """Stored statistics of an array, by dataset; no data is read.

@@ -8,14 +8,15 @@
 #include <string>
 #include <vector>
 
+#include "bindings/choices.h"
 #include "formats/atlas_store/metadata/metadata.h"
 
 namespace atompack::bindings {
 
 pybind11::list dataset_names(const atlas_store::Metadata& metadata);
-// Of those that some dataset has; by number, None for the others.
+// The names of the variables by number; None for those that no dataset has.
 pybind11::list variable_names(const atlas_store::Metadata& metadata);
-// Throws FieldError for names that there are not.
+// Throws FieldError for unknown names.
 std::vector<uint32_t> find_datasets(const atlas_store::Metadata& metadata, const std::vector<std::string>& names);
 pybind11::dict attributes_of(const atlas_store::Metadata& metadata, uint32_t dataset);
 // The numbers of the variables that a dataset has, in stored order.
@@ -24,30 +25,41 @@ std::vector<uint32_t> variables_of(const atlas_store::Metadata& metadata, uint32
 std::vector<uint32_t> datasets_with(const atlas_store::Metadata& metadata, uint32_t variable);
 size_t n_datasets(const atlas_store::Metadata& metadata);
 
-// `Handle` has metadata().
-template <typename Handle, typename... Options>
-void bind_metadata(pybind11::class_<Handle, Options...>& handle) {
+// `look(handle, action)` calls the action with the metadata of a handle.
+template <typename Handle, typename... Options, typename Look>
+void bind_metadata(pybind11::class_<Handle, Options...>& handle, const Look& look) {
   namespace py = pybind11;
-  handle.def("__len__", [](const Handle& self) { return n_datasets(self.metadata()); })
-      .def("dataset_names", [](const Handle& self) { return dataset_names(self.metadata()); })
-      .def("variable_names", [](const Handle& self) { return variable_names(self.metadata()); })
+  using atlas_store::Metadata;
+  handle.def("__len__", [look](const Handle& self) { return look(self, n_datasets); })
+      .def("dataset_names", [look](const Handle& self) { return look(self, dataset_names); })
+      .def("variable_names", [look](const Handle& self) { return look(self, variable_names); })
       .def(
           "find_datasets",
-          [](const Handle& self, const std::vector<std::string>& names) {
-            return find_datasets(self.metadata(), names);
+          [look](const Handle& self, const std::vector<std::string>& names) {
+            return look(self, [&](const Metadata& metadata) { return find_datasets(metadata, names); });
           },
           py::arg("names"))
       .def(
-          "attributes", [](const Handle& self, uint32_t dataset) { return attributes_of(self.metadata(), dataset); },
+          "attributes",
+          [look](const Handle& self, uint32_t dataset) {
+            return look(self, [&](const Metadata& metadata) { return attributes_of(metadata, dataset); });
+          },
           py::arg("dataset"))
       .def(
-          "variables_of", [](const Handle& self, uint32_t dataset) { return variables_of(self.metadata(), dataset); },
+          "variables_of",
+          [look](const Handle& self, uint32_t dataset) {
+            return look(self, [&](const Metadata& metadata) { return variables_of(metadata, dataset); });
+          },
           py::arg("dataset"))
       .def(
           "datasets_with",
-          [](const Handle& self, uint32_t variable) { return datasets_with(self.metadata(), variable); },
+          [look](const Handle& self, uint32_t variable) {
+            return look(self, [&](const Metadata& metadata) { return datasets_with(metadata, variable); });
+          },
           py::arg("variable"))
-      .def_property_readonly("codec", [](const Handle& self) { return codec::name_of(self.metadata().codec); });
+      .def_property_readonly("codec", [look](const Handle& self) {
+        return look(self, [](const Metadata& metadata) { return metadata.codec; });
+      });
 }
 
 }  // namespace atompack::bindings

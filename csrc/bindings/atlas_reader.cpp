@@ -1,4 +1,4 @@
-#include "bindings/atlas_reader.h"
+#include "bindings/bindings.h"
 
 #include <pybind11/stl.h>
 
@@ -51,7 +51,7 @@ py::tuple array_of(const Store& self, uint32_t variable, uint32_t dataset) {
 
 void bind_atlas_reader(py::module_& module) {
   py::class_<Store, std::shared_ptr<Store>> reader(module, "AtlasReader");
-  bind_metadata(reader);
+  bind_metadata(reader, [](const Store& self, const auto& action) { return action(self.metadata()); });
   reader.def(py::init(unlocked(&open_store)), py::arg("path"), py::arg("version"), py::arg("max_metadata_bytes"))
       .def_property_readonly(
           "version",

@@ -1,4 +1,4 @@
-#include "bindings/atlas_writer.h"
+#include "bindings/bindings.h"
 
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
@@ -27,14 +27,6 @@ using array_file::Type;
 using Extents = std::vector<uint64_t>;
 using StoreWriter = Locked<atlas_store::Writer>;
 using FileWriter = Locked<array_file::Writer>;
-
-std::optional<codec::Codec> codec_named(const std::optional<std::string>& name) {
-  if (!name) return std::nullopt;
-  for (const codec::Codec codec : {codec::Codec::none, codec::Codec::lz4, codec::Codec::zstd}) {
-    if (codec::name_of(codec) == *name) return codec;
-  }
-  throw InternalError("codec: unknown name");
-}
 
 io::FileSystem& files_of(bool durable) { return durable ? io::real_file_system() : io::unsynced_file_system(); }
 
@@ -118,13 +110,13 @@ py::object values_of(Type type, const Extents& count, const Read& read) {
   return nested_texts(texts, shape, type == Type::string ? ColumnKind::text : ColumnKind::bytes);
 }
 
-UniqueHandle<StoreWriter> open_store_writer(const Path& path, bool create, const std::optional<std::string>& codec,
-                                            int form, int level, uint64_t block_bytes, bool durable,
-                                            uint64_t max_metadata_bytes, std::optional<uint64_t> max_unstored_bytes) {
+UniqueHandle<StoreWriter> open_store_writer(const Path& path, bool create, std::optional<codec::Codec> codec, int form,
+                                            int level, uint64_t block_bytes, bool durable, uint64_t max_metadata_bytes,
+                                            std::optional<uint64_t> max_unstored_bytes) {
   atlas_store::WriterOptions options;
   options.max_metadata_bytes = max_metadata_bytes;
   options.max_unstored_bytes = max_unstored_bytes;
-  options.codec = codec_named(codec);
+  options.codec = codec;
   options.form = static_cast<atlas_store::Form>(form);
   options.level = level;
   options.block_bytes = block_bytes;
@@ -134,35 +126,14 @@ UniqueHandle<StoreWriter> open_store_writer(const Path& path, bool create, const
 
 void bind_store_writer(py::module_& module) {
   using Name = const std::string&;
-  py::class_<StoreWriter, UniqueHandle<StoreWriter>>(module, "AtlasWriter")
+  py::class_<StoreWriter, UniqueHandle<StoreWriter>> writer(module, "AtlasWriter");
+  bind_metadata(writer, [](const StoreWriter& self, const auto& action) {
+    return self.look([&](auto& w) { return action(w.metadata()); });
+  });
+  writer
       .def(py::init(unlocked(&open_store_writer)), py::arg("path"), py::arg("create"), py::arg("codec"),
            py::arg("form"), py::arg("level"), py::arg("block_bytes"), py::arg("durable"), py::arg("max_metadata_bytes"),
            py::arg("max_unstored_bytes"))
-      .def("__len__",
-           [](const StoreWriter& self) { return self.look([](auto& w) { return n_datasets(w.metadata()); }); })
-      .def("dataset_names",
-           [](const StoreWriter& self) { return self.look([](auto& w) { return dataset_names(w.metadata()); }); })
-      .def("variable_names",
-           [](const StoreWriter& self) { return self.look([](auto& w) { return variable_names(w.metadata()); }); })
-      .def("find_datasets",
-           [](const StoreWriter& self, const std::vector<std::string>& names) {
-             return self.look([&](auto& w) { return find_datasets(w.metadata(), names); });
-           })
-      .def("attributes",
-           [](const StoreWriter& self, uint32_t dataset) {
-             return self.look([&](auto& w) { return attributes_of(w.metadata(), dataset); });
-           })
-      .def("variables_of",
-           [](const StoreWriter& self, uint32_t dataset) {
-             return self.look([&](auto& w) { return variables_of(w.metadata(), dataset); });
-           })
-      .def("datasets_with",
-           [](const StoreWriter& self, uint32_t variable) {
-             return self.look([&](auto& w) { return datasets_with(w.metadata(), variable); });
-           })
-      .def_property_readonly(
-          "codec",
-          [](const StoreWriter& self) { return self.look([](auto& w) { return codec::name_of(w.metadata().codec); }); })
       .def("definition",
            [](StoreWriter& self, Name dataset, Name array) {
              return describe(self.use([&](auto& w) { return w.definition(dataset, array); }));
@@ -207,13 +178,13 @@ void bind_store_writer(py::module_& module) {
       .def("abandon", [](StoreWriter& self) { self.use([](auto& w) { w.abandon(); }); });
 }
 
-UniqueHandle<FileWriter> open_file_writer(const Path& path, const std::string& codec, int level, uint64_t block_bytes,
+UniqueHandle<FileWriter> open_file_writer(const Path& path, codec::Codec codec, int level, uint64_t block_bytes,
                                           bool durable, uint64_t max_metadata_bytes,
                                           std::optional<uint64_t> max_unstored_bytes) {
   array_file::WriterOptions options;
   options.max_metadata_bytes = max_metadata_bytes;
   options.max_unstored_bytes = max_unstored_bytes;
-  options.codec = codec_named(codec).value();
+  options.codec = codec;
   options.level = level;
   options.block_bytes = block_bytes;
   return make_unique_handle<FileWriter>(path.bytes, options, files_of(durable));

@@ -1,4 +1,4 @@
-#include "bindings/atp.h"
+#include "bindings/bindings.h"
 
 #include <pybind11/stl.h>
 
@@ -44,14 +44,8 @@ Snapshot restore_snapshot(const py::tuple& state) {
   return snapshot;
 }
 
-std::shared_ptr<atp::Reader> open_reader(const Path& path, const Snapshot& snapshot, const std::string& access,
-                                         bool populate) {
-  const auto mode = choice<io::Access>("access", access,
-                                       {{"auto", io::Access::automatic},
-                                        {"random", io::Access::random},
-                                        {"sequential", io::Access::sequential},
-                                        {"read", io::Access::read}});
-  return make_shared_handle<atp::Reader>(path.bytes, snapshot, atp::ReadOptions{mode, populate});
+std::shared_ptr<atp::Reader> open_reader(const Path& path, const Snapshot& snapshot, io::Access access, bool populate) {
+  return make_shared_handle<atp::Reader>(path.bytes, snapshot, atp::ReadOptions{access, populate});
 }
 
 template <typename Source>
@@ -84,7 +78,7 @@ void bind_atp(py::module_& module) {
       .def_static("take", unlocked([](const Path& path) { return atp::take_snapshot(path.bytes); }), py::arg("path"))
       .def_property_readonly("generation", [](const Snapshot& self) { return self.header.generation; })
       .def_property_readonly("n_molecules", [](const Snapshot& self) { return self.header.n_molecules; })
-      .def_property_readonly("codec", [](const Snapshot& self) { return codec::name_of(self.header.codec); })
+      .def_property_readonly("codec", [](const Snapshot& self) { return self.header.codec; })
       .def_property_readonly("level", [](const Snapshot& self) { return self.header.level; })
       .def_property_readonly("record_format", [](const Snapshot& self) { return self.header.record_format; })
       .def_property_readonly("file_bytes", [](const Snapshot& self) { return self.identity.size; })

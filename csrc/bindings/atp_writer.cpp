@@ -1,4 +1,5 @@
-#include "bindings/atp_writer.h"
+#include "bindings/bindings.h"
+#include "bindings/choices.h"
 
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
@@ -60,8 +61,8 @@ Value value_of(py::handle item) {
 // (scope, key, array or list of array, str or None, mask or None)
 Column column_of(py::handle item) {
   const auto [scope, key, values, mask] =
-      item.cast<std::tuple<int, std::string, py::object, std::optional<py::array>>>();
-  Column column{static_cast<Scope>(scope), key, std::nullopt, {}, nullptr};
+      item.cast<std::tuple<Scope, std::string, py::object, std::optional<py::array>>>();
+  Column column{scope, key, std::nullopt, {}, nullptr};
   try {
     if (py::isinstance<py::array>(values)) {
       column.stacked = value_of(py::reinterpret_borrow<py::array>(values));
@@ -93,20 +94,9 @@ void write(PathWriter& self, const py::list& runs) {
   without_gil([&] { self.write(all); });
 }
 
-std::optional<codec::Codec> codec_named(const std::optional<std::string>& name) {
-  if (!name) return std::nullopt;
-  for (const codec::Codec codec : {codec::Codec::none, codec::Codec::lz4, codec::Codec::zstd}) {
-    if (codec::name_of(codec) == *name) return codec;
-  }
-  throw InternalError("codec: unknown name");
-}
-
-UniqueHandle<PathWriter> open_writer(const Path& path, const std::string& mode, const std::optional<std::string>& codec,
+UniqueHandle<PathWriter> open_writer(const Path& path, atp::OpenMode mode, std::optional<codec::Codec> codec,
                                      int level) {
-  const atp::OpenMode open_mode = mode == "x"   ? atp::OpenMode::create
-                                  : mode == "w" ? atp::OpenMode::replace
-                                                : atp::OpenMode::append;
-  return make_unique_handle<PathWriter>(path.bytes, open_mode, codec_named(codec), level);
+  return make_unique_handle<PathWriter>(path.bytes, mode, codec, level);
 }
 
 void copy(PathWriter& self, const atp::Reader& from, const py::array& indices) {
@@ -131,7 +121,7 @@ void bind_atp_writer(py::module_& module) {
       .def("discard", unlocked(&PathWriter::discard))
       .def_property_readonly("is_open", unlocked(&PathWriter::is_open))
       .def_property_readonly("n_molecules", unlocked(&PathWriter::n_molecules))
-      .def_property_readonly("codec", unlocked([](const PathWriter& self) { return codec::name_of(self.codec()); }))
+      .def_property_readonly("codec", unlocked([](const PathWriter& self) { return self.codec(); }))
       .def_property_readonly("present_path", [](const PathWriter& self) {
         return text_of(without_gil([&] { return self.present_path(); }));
       });

@@ -1,4 +1,4 @@
-#include "bindings/cache_builder.h"
+#include "bindings/bindings.h"
 
 #include <pybind11/stl.h>
 

@@ -1,27 +1,180 @@
-// Arguments that are one of a few words.
+// Enumerations and element types as arguments and results: Python has their names. Unknown names are a ValueError.
 #pragma once
 
 #include <pybind11/pybind11.h>
 
-#include <initializer_list>
+#include <array>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
+#include "base/dtype.h"
 #include "base/error.h"
+#include "codec/codec.h"
+#include "formats/atp/path_writer.h"
+#include "formats/extxyz/array.h"
+#include "io/mapped_file.h"
+#include "model/molecule_source.h"
+#include "plan/columns/column_plan.h"
+#include "plan/molecules/request.h"
 
 namespace atompack::bindings {
 
-// The value of a word. Throws ValueError for another one.
 template <typename Value>
-Value choice(const char* option, std::string_view word,
-             std::initializer_list<std::pair<std::string_view, Value>> choices) {
-  for (const auto& [name, value] : choices) {
-    if (name == word) return value;
+using Choice = std::pair<std::string_view, Value>;
+
+// Specialized for each enumeration: what errors call the option, and its names.
+template <typename Value>
+struct Choices;
+
+template <>
+struct Choices<collate::Layout> {
+  static constexpr std::string_view kOption = "layout";
+  static constexpr std::array<Choice<collate::Layout>, 3> kAll{
+      {{"stacked", collate::Layout::stacked}, {"jagged", collate::Layout::jagged}, {"list", collate::Layout::list}}};
+};
+
+template <>
+struct Choices<collate::Missing> {
+  static constexpr std::string_view kOption = "missing";
+  static constexpr std::array<Choice<collate::Missing>, 3> kAll{
+      {{"nan", collate::Missing::nan}, {"error", collate::Missing::error}, {"drop", collate::Missing::drop}}};
+};
+
+template <>
+struct Choices<Level> {
+  static constexpr std::string_view kOption = "level";
+  static constexpr std::array<Choice<Level>, 4> kAll{{{name_of(Level::molecule), Level::molecule},
+                                                      {name_of(Level::atom), Level::atom},
+                                                      {name_of(Level::edge), Level::edge},
+                                                      {name_of(Level::triplet), Level::triplet}}};
+};
+
+template <>
+struct Choices<io::Access> {
+  static constexpr std::string_view kOption = "access";
+  static constexpr std::array<Choice<io::Access>, 4> kAll{{{"auto", io::Access::automatic},
+                                                           {"random", io::Access::random},
+                                                           {"sequential", io::Access::sequential},
+                                                           {"read", io::Access::read}}};
+};
+
+template <>
+struct Choices<codec::Codec> {
+  static constexpr std::string_view kOption = "codec";
+  static constexpr std::array<Choice<codec::Codec>, 3> kAll{
+      {{"none", codec::Codec::none}, {"lz4", codec::Codec::lz4}, {"zstd", codec::Codec::zstd}}};
+};
+
+template <>
+struct Choices<atp::OpenMode> {
+  static constexpr std::string_view kOption = "mode";
+  static constexpr std::array<Choice<atp::OpenMode>, 3> kAll{
+      {{"x", atp::OpenMode::create}, {"w", atp::OpenMode::replace}, {"a", atp::OpenMode::append}}};
+};
+
+template <>
+struct Choices<extxyz::Kind> {
+  static constexpr std::string_view kOption = "kind";
+  static constexpr std::array<Choice<extxyz::Kind>, 4> kAll{{{"flag", extxyz::Kind::flag},
+                                                             {"integer", extxyz::Kind::integer},
+                                                             {"real", extxyz::Kind::real},
+                                                             {"text", extxyz::Kind::text}}};
+};
+
+template <typename Value>
+concept HasChoices = requires { Choices<Value>::kAll; };
+
+// Element types have torch's names.
+template <typename Value>
+concept HasName = HasChoices<Value> || std::is_same_v<Value, DType>;
+
+template <HasName Value>
+Value value_named(std::string_view name) {
+  if constexpr (std::is_same_v<Value, DType>) {
+    for (int i = 0; i < kNumberOfDTypes; ++i) {
+      if (name_of(static_cast<DType>(i)) == name) return static_cast<DType>(i);
+    }
+    throw pybind11::value_error(cat("dtype: ", name, " is not a type of this library"));
+  } else {
+    std::string expected;
+    for (const auto& [known, value] : Choices<Value>::kAll) {
+      if (known == name) return value;
+      expected += cat(expected.empty() ? "'" : ", '", known, "'");
+    }
+    throw pybind11::value_error(cat(Choices<Value>::kOption, ": expected one of ", expected, ", got '", name, "'"));
   }
-  std::string expected;
-  for (const auto& [name, value] : choices) expected += cat(expected.empty() ? "'" : ", '", name, "'");
-  throw pybind11::value_error(cat(option, ": expected one of ", expected, ", got '", word, "'"));
+}
+
+template <HasName Value>
+std::string_view name_of_value(Value value) {
+  if constexpr (std::is_same_v<Value, DType>) {
+    return name_of(value);
+  } else {
+    for (const auto& [name, known] : Choices<Value>::kAll) {
+      if (known == value) return name;
+    }
+    throw InternalError(cat(Choices<Value>::kOption, ": a value without a name"));
+  }
 }
 
 }  // namespace atompack::bindings
+
+namespace atompack::bindings {
+
+template <HasName Value>
+struct NamedCaster {
+  PYBIND11_TYPE_CASTER(Value, pybind11::detail::const_name("str"));
+
+  bool load(pybind11::handle source, bool) {
+    if (!PyUnicode_Check(source.ptr())) return false;
+    value = value_named<Value>(source.cast<std::string>());
+    return true;
+  }
+  static pybind11::handle cast(Value value, pybind11::return_value_policy, pybind11::handle) {
+    return pybind11::str(std::string(name_of_value(value))).release();
+  }
+};
+
+}  // namespace atompack::bindings
+
+namespace pybind11::detail {
+
+template <>
+struct type_caster<atompack::DType> : atompack::bindings::NamedCaster<atompack::DType> {};
+template <>
+struct type_caster<atompack::Level> : atompack::bindings::NamedCaster<atompack::Level> {};
+template <>
+struct type_caster<atompack::atp::OpenMode> : atompack::bindings::NamedCaster<atompack::atp::OpenMode> {};
+template <>
+struct type_caster<atompack::codec::Codec> : atompack::bindings::NamedCaster<atompack::codec::Codec> {};
+template <>
+struct type_caster<atompack::collate::Layout> : atompack::bindings::NamedCaster<atompack::collate::Layout> {};
+template <>
+struct type_caster<atompack::collate::Missing> : atompack::bindings::NamedCaster<atompack::collate::Missing> {};
+template <>
+struct type_caster<atompack::extxyz::Kind> : atompack::bindings::NamedCaster<atompack::extxyz::Kind> {};
+template <>
+struct type_caster<atompack::io::Access> : atompack::bindings::NamedCaster<atompack::io::Access> {};
+
+// The scope of a field is a number in Python.
+template <>
+struct type_caster<atompack::Scope> {
+  PYBIND11_TYPE_CASTER(atompack::Scope, const_name("int"));
+
+  bool load(handle source, bool) {
+    if (!PyLong_Check(source.ptr())) return false;
+    const auto number = source.cast<int>();
+    if (number < 0 || number > static_cast<int>(atompack::Scope::molecule_property)) {
+      throw value_error(atompack::cat("scope: expected 0, 1 or 2, got ", number));
+    }
+    value = static_cast<atompack::Scope>(number);
+    return true;
+  }
+  static handle cast(atompack::Scope scope, return_value_policy, handle) {
+    return int_(static_cast<int>(scope)).release();
+  }
+};
+
+}  // namespace pybind11::detail

@@ -40,7 +40,7 @@ void translate(std::exception_ptr thrown) {
 
 }  // namespace
 
-py::str text_of(const std::string& bytes) {
+py::str text_of(std::string_view bytes) {
   return py::reinterpret_steal<py::str>(
       PyUnicode_DecodeUTF8(bytes.data(), static_cast<Py_ssize_t>(bytes.size()), "surrogateescape"));
 }

@@ -3,13 +3,11 @@
 
 #include <pybind11/pybind11.h>
 
-#include <string>
+#include <string_view>
 
 namespace atompack::bindings {
 
-void bind_errors(pybind11::module_& module);
-
 // The text of an error, in which file names may be any bytes.
-pybind11::str text_of(const std::string& bytes);
+pybind11::str text_of(std::string_view bytes);
 
 }  // namespace atompack::bindings

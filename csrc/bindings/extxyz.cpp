@@ -1,4 +1,5 @@
-#include "bindings/extxyz.h"
+#include "bindings/bindings.h"
+#include "bindings/choices.h"
 
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
@@ -23,15 +24,6 @@ using extxyz::Kind;
 using Reader = Locked<extxyz::Reader>;
 
 using Shape = std::vector<py::ssize_t>;
-
-Level level_named(std::string_view name) { return name == "atom" ? Level::atom : Level::molecule; }
-
-Kind kind_named(std::string_view name) {
-  for (const Kind kind : {Kind::flag, Kind::integer, Kind::real}) {
-    if (extxyz::name_of(kind) == name) return kind;
-  }
-  return Kind::text;
-}
 
 // The array owns the vector.
 template <typename Element, typename Stored>
@@ -80,8 +72,7 @@ py::object separate_values(Field& field, const Block& block) {
 py::tuple describe(Field& field, const Block& block) {
   py::object values = field.stacked ? stacked_values(field, block) : separate_values(field, block);
   const auto n = static_cast<py::ssize_t>(block.size());
-  return py::make_tuple(name_of(field.level), field.key, std::move(values),
-                        to_numpy<bool>(std::move(field.present), {n}));
+  return py::make_tuple(field.level, field.key, std::move(values), to_numpy<bool>(std::move(field.present), {n}));
 }
 
 py::object describe(std::optional<Block> made) {
@@ -110,7 +101,7 @@ py::tuple survey(const Path& path) {
   py::list fields;
   for (const extxyz::SurveyedField& field : found.fields) {
     const py::object shape = field.shape ? py::object(py::tuple(py::cast(*field.shape))) : py::none();
-    fields.append(py::make_tuple(name_of(field.level), field.key, extxyz::name_of(field.kind), shape));
+    fields.append(py::make_tuple(field.level, field.key, field.kind, shape));
   }
   return py::make_tuple(found.n_frames, std::move(fields));
 }
@@ -130,11 +121,11 @@ extxyz::ArrayView view_of(py::handle value, bool has_rows) {
 }
 
 // (level, key, values, present)
-using PyField = std::tuple<std::string, std::string, py::object, py::array>;
+using PyField = std::tuple<Level, std::string, py::object, py::array>;
 
 extxyz::FieldView view_of(const PyField& from) {
   const auto& [level, key, values, present] = from;
-  extxyz::FieldView field{level_named(level), key, span_of<uint8_t>(present), py::isinstance<py::array>(values), {}};
+  extxyz::FieldView field{level, key, span_of<uint8_t>(present), py::isinstance<py::array>(values), {}};
   if (field.stacked) {
     field.arrays.push_back(view_of(values, true));
   } else {
@@ -161,8 +152,8 @@ void bind_extxyz(py::module_& module) {
       .def(py::init(unlocked(&open_frames)), py::arg("path"), py::arg("name"))
       .def(
           "widen",
-          [](Reader& self, const std::string& level, const std::string& key, const std::string& kind) {
-            self.use([&](extxyz::Reader& r) { r.widen(level_named(level), key, kind_named(kind)); });
+          [](Reader& self, Level level, const std::string& key, Kind kind) {
+            self.use([&](extxyz::Reader& r) { r.widen(level, key, kind); });
           },
           py::arg("level"), py::arg("key"), py::arg("kind"))
       .def("next_block", &next_block, py::arg("max_frames"), py::arg("max_bytes"))

@@ -2,16 +2,7 @@
 // commands which need none start at once.
 #include <pybind11/pybind11.h>
 
-#include "bindings/atlas_reader.h"
-#include "bindings/atlas_writer.h"
-#include "bindings/atp.h"
-#include "bindings/atp_writer.h"
-#include "bindings/errors.h"
-#include "bindings/extxyz.h"
-#include "bindings/passes.h"
-#include "bindings/request.h"
-#include "bindings/shard_reader.h"
-#include "bindings/torch_cache.h"
+#include "bindings/bindings.h"
 
 PYBIND11_MODULE(_formats, module) {
   module.doc() = "Native readers and writers of atompack_torch; use the package, not this module.";

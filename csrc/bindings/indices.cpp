@@ -60,7 +60,7 @@ std::optional<bool> flag_of(py::handle item) {
 
 py::object resolve(const py::object& indices, int64_t size, const std::optional<at::Tensor>& selection,
                    const std::string& item) {
-  const std::vector<int64_t> numbers = Shown(size, selection, item).numbers(indices);
+  const std::vector<int64_t> numbers = SubsetView(size, selection, item).numbers(indices);
   const at::Tensor made = at::empty({std::ssize(numbers)}, at::TensorOptions(at::kLong));
   std::ranges::copy(numbers, made.mutable_data_ptr<int64_t>());
   return py::cast(made);
@@ -68,7 +68,7 @@ py::object resolve(const py::object& indices, int64_t size, const std::optional<
 
 int64_t resolve_one(py::handle index, int64_t size, const std::optional<at::Tensor>& selection,
                     const std::string& item) {
-  return Shown(size, selection, item).number(index);
+  return SubsetView(size, selection, item).number(index);
 }
 
 }  // namespace
@@ -80,7 +80,7 @@ void check_selection(const at::Tensor& selection) {
   }
 }
 
-Shown::Shown(int64_t size, const std::optional<at::Tensor>& selection, std::string item)
+SubsetView::SubsetView(int64_t size, const std::optional<at::Tensor>& selection, std::string item)
     : size_(size), item_(std::move(item)) {
   if (!selection) return;
   check_selection(*selection);
@@ -88,16 +88,16 @@ Shown::Shown(int64_t size, const std::optional<at::Tensor>& selection, std::stri
   numbers_ = selection->const_data_ptr<int64_t>();
 }
 
-void Shown::refuse_number(const std::string& number) const {
+void SubsetView::refuse_number(const std::string& number) const {
   throw py::index_error(cat(item_, " ", number, " is out of range for a data set of ", size_));
 }
 
-int64_t Shown::checked(int64_t index) const {
+int64_t SubsetView::checked(int64_t index) const {
   if (index < -size_ || index >= size_) refuse_number(std::to_string(index));
   return in_source(index < 0 ? index + size_ : index);
 }
 
-int64_t Shown::checked_long(PyObject* number) const {
+int64_t SubsetView::checked_long(PyObject* number) const {
   int overflow = 0;
   const long long index = PyLong_AsLongLongAndOverflow(number, &overflow);
   if (overflow != 0) refuse_number("of more than 64 bits");
@@ -105,13 +105,13 @@ int64_t Shown::checked_long(PyObject* number) const {
   return checked(index);
 }
 
-void Shown::check_mask(int64_t length) const {
+void SubsetView::check_mask(int64_t length) const {
   if (length == size_) return;
   throw py::index_error(cat("indices: expected a mask of ", size_, " bools, one for each ", item_, ", got ", length));
 }
 
 template <typename Integer>
-void Shown::add_numbers(const Integer* first, int64_t n, Numbers& all) const {
+void SubsetView::add_numbers(const Integer* first, int64_t n, Numbers& all) const {
   all.reserve(all.size() + static_cast<size_t>(n));
   for (const Integer* index = first; index != first + n; ++index) {
     if constexpr (std::is_same_v<Integer, uint64_t>) {
@@ -121,14 +121,14 @@ void Shown::add_numbers(const Integer* first, int64_t n, Numbers& all) const {
   }
 }
 
-void Shown::add_mask(const bool* first, int64_t n, Numbers& all) const {
+void SubsetView::add_mask(const bool* first, int64_t n, Numbers& all) const {
   check_mask(n);
   for (int64_t place = 0; place < n; ++place) {
     if (first[place]) all.push_back(in_source(place));
   }
 }
 
-void Shown::add_integers(const at::Tensor& tensor, Numbers& all) const {
+void SubsetView::add_integers(const at::Tensor& tensor, Numbers& all) const {
   const at::Tensor host = in_host_memory(tensor);
   const auto add = [&]<typename Integer>(const Integer* first) { add_numbers(first, host.numel(), all); };
   switch (host.scalar_type()) {
@@ -153,7 +153,7 @@ void Shown::add_integers(const at::Tensor& tensor, Numbers& all) const {
   }
 }
 
-int64_t Shown::number(py::handle item) const {
+int64_t SubsetView::number(py::handle item) const {
   if (PyLong_CheckExact(item.ptr())) return checked_long(item.ptr());
   if (flag_of(item)) refuse("a bool (a mask is a list or tensor of them)");
   if (is_tensor(item)) {
@@ -170,7 +170,7 @@ int64_t Shown::number(py::handle item) const {
   return checked_long(number.ptr());
 }
 
-std::vector<int64_t> Shown::of_tensor(const at::Tensor& tensor) const {
+std::vector<int64_t> SubsetView::of_tensor(const at::Tensor& tensor) const {
   check_memory(tensor);
   if (tensor.dim() != 1) refuse(cat("a tensor of ", shape_of(tensor), " (one dimension is)"));
   Numbers all;
@@ -183,7 +183,7 @@ std::vector<int64_t> Shown::of_tensor(const at::Tensor& tensor) const {
   return all;
 }
 
-std::vector<int64_t> Shown::of_array(const py::object& given) const {
+std::vector<int64_t> SubsetView::of_array(const py::object& given) const {
   const auto array = py::reinterpret_borrow<py::array>(given);
   const char kind = array.dtype().kind();
   if (py::hasattr(array, "filled")) refuse("a masked array");
@@ -209,7 +209,7 @@ std::vector<int64_t> Shown::of_array(const py::object& given) const {
   return all;
 }
 
-std::vector<int64_t> Shown::of_sequence(py::handle sequence) const {
+std::vector<int64_t> SubsetView::of_sequence(py::handle sequence) const {
   PyObject* const object = sequence.ptr();
   const bool is_text = PyUnicode_Check(object) || PyBytes_Check(object) || PyByteArray_Check(object);
   if (is_text || PySequence_Check(object) == 0) refuse(type_name(sequence));
@@ -236,7 +236,7 @@ std::vector<int64_t> Shown::of_sequence(py::handle sequence) const {
   return all;
 }
 
-std::vector<int64_t> Shown::numbers(const py::object& selected) const {
+std::vector<int64_t> SubsetView::numbers(const py::object& selected) const {
   if (PyList_Check(selected.ptr()) || PyTuple_Check(selected.ptr())) return of_sequence(selected);
   if (is_tensor(selected)) return of_tensor(as_tensor(selected));
   if (py::isinstance<py::array>(selected)) return of_array(selected);

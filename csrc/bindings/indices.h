@@ -18,9 +18,9 @@ void check_selection(const at::Tensor& selection);
 
 // The items of a source that a data set shows: all of them, or those of a subset (contiguous int64, kept by the
 // caller). `item` is what errors call one.
-class Shown {
+class SubsetView {
  public:
-  Shown(int64_t size, const std::optional<at::Tensor>& selection, std::string item);
+  SubsetView(int64_t size, const std::optional<at::Tensor>& selection, std::string item);
 
   // The numbers in the source of the items that `selected` names: integers of any width, negative ones from the end,
   // or a mask of as many bools as there are items. Throws IndexError for numbers out of range and masks of another
@@ -50,7 +50,5 @@ class Shown {
   const int64_t* numbers_ = nullptr;
   std::string item_;
 };
-
-void bind_indices(pybind11::module_& module);
 
 }  // namespace atompack::bindings

@@ -1,14 +1,7 @@
 // The extension module atompack_torch._C: batches of tensors. Importing it needs torch.
 #include <pybind11/pybind11.h>
 
-#include "bindings/cache_builder.h"
-#include "bindings/collate.h"
-#include "bindings/columns.h"
-#include "bindings/descriptor.h"
-#include "bindings/errors.h"
-#include "bindings/examples.h"
-#include "bindings/indices.h"
-#include "bindings/shard_writer.h"
+#include "bindings/bindings.h"
 
 PYBIND11_MODULE(_C, module) {
   module.doc() = "Native collation of atompack_torch; use the package, not this module.";
@@ -16,10 +9,9 @@ PYBIND11_MODULE(_C, module) {
   const auto formats = pybind11::module_::import("atompack_torch._formats");
   module.attr("AtpSnapshot") = formats.attr("AtpSnapshot");
   atompack::bindings::bind_errors(module);
-  atompack::bindings::bind_collate(module);
-  atompack::bindings::bind_columns(module);
+  atompack::bindings::bind_arenas(module);
+  atompack::bindings::bind_batchers(module);
   atompack::bindings::bind_descriptor(module);
-  atompack::bindings::bind_examples(module);
   atompack::bindings::bind_indices(module);
   atompack::bindings::bind_shard_writer(module);
   atompack::bindings::bind_cache_builder(module);

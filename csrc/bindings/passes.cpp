@@ -1,4 +1,5 @@
-#include "bindings/passes.h"
+#include "bindings/bindings.h"
+#include "bindings/choices.h"
 
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
@@ -83,7 +84,7 @@ py::list coverage_of(const StatisticsPass& pass) {
   py::list all;
   const auto add = [&](const FieldHead& head) {
     const auto number = all.size();
-    all.append(py::make_tuple(static_cast<int>(head.id.scope), head.id.key, name_of(head.level),
+    all.append(py::make_tuple(head.id.scope, head.id.key, head.level,
                               number < found.present.size() ? found.present[number] : 0));
   };
   for (const FieldHead& head : pass.fields().heads()->fields()) add(head);

@@ -1,9 +1,8 @@
-#include "bindings/request.h"
+#include "bindings/bindings.h"
 
 #include <pybind11/stl.h>
 
 #include "bindings/choices.h"
-#include "bindings/dtypes.h"
 #include "plan/molecules/field_set.h"
 #include "plan/molecules/request.h"
 
@@ -15,9 +14,9 @@ using collate::FieldPromise;
 using collate::Missing;
 using collate::Request;
 
-using PyFieldId = std::pair<int, std::string>;
+using PyFieldId = std::pair<Scope, std::string>;
 
-collate::FieldId field_id(const PyFieldId& id) { return {static_cast<Scope>(id.first), id.second}; }
+collate::FieldId field_id(const PyFieldId& id) { return {id.first, id.second}; }
 
 std::set<collate::FieldId> field_ids(const std::vector<PyFieldId>& ids) {
   std::set<collate::FieldId> set;
@@ -26,17 +25,16 @@ std::set<collate::FieldId> field_ids(const std::vector<PyFieldId>& ids) {
 }
 
 // (scope, key, level, dtype or "string", row shape)
-using PyDeclaration = std::tuple<int, std::string, std::string, std::string, std::vector<int64_t>>;
+using PyDeclaration = std::tuple<Scope, std::string, Level, std::string, std::vector<int64_t>>;
 
 FieldDeclaration declaration(const PyDeclaration& from) {
   const auto& [scope, key, level, type, dims] = from;
   Shape shape;
   for (const int64_t dim : dims) shape.push_back(dim);
   const bool text = type == "string";
-  return {static_cast<Scope>(scope),
+  return {scope,
           key,
-          {choice<Level>("level", level, {{"atom", Level::atom}, {"molecule", Level::molecule}}),
-           text ? ValueKind::string : ValueKind::numeric, text ? DType::uint8 : dtype_named(type)},
+          {level, text ? ValueKind::string : ValueKind::numeric, text ? DType::uint8 : value_named<DType>(type)},
           shape};
 }
 
@@ -45,19 +43,16 @@ using PyNeighbors = std::tuple<double, bool, bool, bool>;
 
 std::shared_ptr<Request> make_request(const std::optional<std::vector<PyFieldId>>& fields,
                                       const std::vector<PyFieldId>& excluded,
-                                      const std::vector<PyDeclaration>& defaults,
-                                      const std::optional<std::string>& floating,
-                                      const std::vector<std::pair<PyFieldId, std::string>>& casts,
-                                      const std::string& missing, const std::optional<PyNeighbors>& neighbors,
-                                      int max_threads) {
+                                      const std::vector<PyDeclaration>& defaults, std::optional<DType> floating,
+                                      const std::vector<std::pair<PyFieldId, DType>>& casts, Missing missing,
+                                      const std::optional<PyNeighbors>& neighbors, int max_threads) {
   auto request = std::make_shared<Request>();
   if (fields) request->fields = field_ids(*fields);
   request->excluded = field_ids(excluded);
   for (const PyDeclaration& from : defaults) request->defaults.push_back(declaration(from));
-  if (floating) request->floating = dtype_named(*floating);
-  for (const auto& [id, dtype] : casts) request->casts.emplace(field_id(id), dtype_named(dtype));
-  request->missing =
-      choice<Missing>("missing", missing, {{"nan", Missing::nan}, {"error", Missing::error}, {"drop", Missing::drop}});
+  request->floating = floating;
+  for (const auto& [id, dtype] : casts) request->casts.emplace(field_id(id), dtype);
+  request->missing = missing;
   if (neighbors) {
     const auto& [cutoff, full, vectors, self_interaction] = *neighbors;
     request->neighbors = {cutoff, full, vectors, self_interaction};
@@ -78,8 +73,7 @@ py::list promises_of(const Request& request, const MoleculeSource& source) {
     const std::string_view type = promise.type.kind == ValueKind::numeric  ? name_of(promise.type.dtype)
                                   : promise.type.kind == ValueKind::string ? "string"
                                                                            : "none";
-    all.append(py::make_tuple(static_cast<int>(promise.id.scope), promise.id.key, name_of(promise.type.level), type,
-                              shape_of(promise)));
+    all.append(py::make_tuple(promise.id.scope, promise.id.key, promise.type.level, type, shape_of(promise)));
   }
   return all;
 }
@@ -90,7 +84,7 @@ py::list builtin_fields() {
   for (const BuiltinField& field : kBuiltinFields) {
     const std::string_view type = field.kind == ValueKind::string ? "string" : name_of(field.dtype);
     const py::tuple shape = py::cast(std::vector<int64_t>(field.row.dims().begin(), field.row.dims().end()));
-    all.append(py::make_tuple(field.key, name_of(field.level), type, shape, field.unit));
+    all.append(py::make_tuple(field.key, field.level, type, shape, field.unit));
   }
   return all;
 }
@@ -99,7 +93,7 @@ py::list builtin_fields() {
 py::list derivative_fields() {
   py::list all;
   for (const DerivativeField& field : kDerivativeFields) {
-    all.append(py::make_tuple(field.key, name_of(field.level), field.is_atom_index));
+    all.append(py::make_tuple(field.key, field.level, field.is_atom_index));
   }
   return all;
 }
@@ -112,13 +106,13 @@ void bind_request(py::module_& module) {
   py::class_<Request, std::shared_ptr<Request>>(module, "BatchRequest")
       .def(py::init(&make_request), py::kw_only(), py::arg("fields") = py::none(),
            py::arg("excluded") = std::vector<PyFieldId>(), py::arg("defaults") = std::vector<PyDeclaration>(),
-           py::arg("floating") = py::none(), py::arg("casts") = std::vector<std::pair<PyFieldId, std::string>>(),
-           py::arg("missing") = "nan", py::arg("neighbors") = py::none(), py::arg("max_threads") = 0)
+           py::arg("floating") = py::none(), py::arg("casts") = std::vector<std::pair<PyFieldId, DType>>(),
+           py::arg("missing") = Missing::nan, py::arg("neighbors") = py::none(), py::arg("max_threads") = 0)
       .def("promises", &promises_of, py::arg("source"))
       .def(
           "positions",
           [](const Request& request, const MoleculeSource& source) {
-            return name_of(resolve_positions(source.schemas(), request));
+            return resolve_positions(source.schemas(), request);
           },
           py::arg("source"));
 }

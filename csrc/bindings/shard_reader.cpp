@@ -1,4 +1,4 @@
-#include "bindings/shard_reader.h"
+#include "bindings/bindings.h"
 
 #include <pybind11/stl.h>
 

@@ -1,4 +1,4 @@
-#include "bindings/shard_writer.h"
+#include "bindings/bindings.h"
 
 #include <memory>
 #include <optional>
@@ -74,11 +74,18 @@ class ShardWriter {
   bool is_busy_ = false;
 };
 
+atlas_shards::Strategy strategy_numbered(int number) {
+  if (number < 0 || number > static_cast<int>(atlas_shards::Strategy::own_dictionary)) {
+    throw py::value_error(cat("strategy: expected 0, 1, 2 or 3, got ", number));
+  }
+  return static_cast<atlas_shards::Strategy>(number);
+}
+
 UniqueHandle<ShardWriter> make_writer(const Path& root, uint64_t shard_size, uint64_t block_size, int strategy,
                                       int level, double dictionary, unsigned n_threads, bool tensors_as_arrays) {
   const atlas_shards::WriterOptions options{.shard_size = shard_size,
                                             .block_size = block_size,
-                                            .strategy = static_cast<atlas_shards::Strategy>(strategy),
+                                            .strategy = strategy_numbered(strategy),
                                             .level = level,
                                             .dictionary_fraction = dictionary,
                                             .n_threads = n_threads};

@@ -1,4 +1,4 @@
-#include "bindings/torch_cache.h"
+#include "bindings/bindings.h"
 
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>

@@ -3,7 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <span>
+#include <string_view>
+#include <vector>
 
 #include "base/bytes.h"
 #include "base/dtype.h"
@@ -50,6 +54,32 @@ class ColumnSlice {
   // Approximate cost of a unit, as the number of bytes that could be copied in that time.
   virtual uint64_t work(size_t unit) const = 0;
   virtual void read(size_t unit, ColumnVisitor& visitor) const = 0;
+};
+
+// From `start` on (absent: from the first element) as many elements as `count` (absent: to the end) along each axis,
+// both clamped to the extent of each array.
+struct SliceRequest {
+  std::optional<std::vector<uint64_t>> start, count;
+  std::optional<uint64_t> max_unstored_bytes = {};  // limit for values that no chunk stores; absent: the format's own
+};
+
+// Datasets by number, and their variables. Const methods are thread-safe.
+class ColumnSource {
+ public:
+  virtual ~ColumnSource() = default;
+  virtual int64_t size() const = 0;
+  virtual std::string_view dataset_name(int64_t dataset) const = 0;
+  // Throws FieldError if there is none of this name.
+  virtual int64_t find_dataset(std::string_view name) const = 0;
+
+  virtual size_t n_variables() const = 0;
+  virtual std::string_view variable_name(uint32_t variable) const = 0;
+  // The type of a variable's values, for columns in which no row has any.
+  virtual ColumnType type_of(uint32_t variable) const = 0;
+  // The same slice of one variable in each of these datasets, in any order, repeats allowed. Throws the errors of the
+  // variable's files, and of its array in one of these datasets.
+  virtual std::unique_ptr<ColumnSlice> slice(uint32_t variable, std::span<const int64_t> datasets,
+                                             const SliceRequest& request) const = 0;
 };
 
 }  // namespace atompack

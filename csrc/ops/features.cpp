@@ -199,13 +199,13 @@ void fill(const Chebyshev& descriptor, const std::vector<Part>& parts, std::span
   const auto shares = split_work(parts, parts.size());
   for_each_range(std::ssize(shares), [&](int64_t number) {
     physics::ChebyshevScratch scratch = descriptor.scratch();
-    for (const PartCenters& piece : shares[static_cast<size_t>(number)]) {
-      const Part& part = *piece.part;
+    for (const PartCenters& range : shares[static_cast<size_t>(number)]) {
+      const Part& part = *range.part;
       const DerivativeRows<Real> rows = rows_of(part, descriptor, all);
       const auto first_atom = static_cast<size_t>(part.first_atom);
       descriptor.compute(part.near,
-                         CenterTask<Real>{.first = piece.first,
-                                          .last = piece.last,
+                         CenterTask<Real>{.first = range.first,
+                                          .last = range.last,
                                           .species = species.subspan(first_atom, part.near.n_centers()),
                                           .first_atom = part.first_atom,
                                           .features = first + first_atom * descriptor.n_features(),

@@ -17,6 +17,12 @@ std::string describe(const FieldType& type) {
   return std::string(name_of(type.dtype));
 }
 
+// Bits of an integer type that hold the value.
+int value_bits(DType dtype) {
+  const int bits = static_cast<int>(8 * item_bytes(dtype));
+  return dtype >= DType::int8 ? bits - 1 : bits;
+}
+
 template <typename T>
 void fill_with(std::byte* to, T value, size_t count) {
   std::fill_n(reinterpret_cast<T*>(to), count, value);
@@ -57,6 +63,14 @@ bool can_cast(DType from, DType to) {
   if (from == to) return true;
   if (is_floating(from)) return is_floating(to);
   return from == DType::int32 && (to == DType::int64 || to == DType::float64);
+}
+
+bool can_cast_column(DType from, DType to) {
+  if (from == to) return true;
+  if (is_floating(to)) return is_floating(from) || is_integer(from);
+  if (!is_integer(from) || !is_integer(to)) return false;
+  const bool loses_sign = from >= DType::int8 && to < DType::int8;
+  return !loses_sign && value_bits(from) <= value_bits(to);
 }
 
 bool any_with_rows(std::span<const Observation* const> observed) {

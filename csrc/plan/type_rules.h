@@ -36,6 +36,9 @@ DType number_dtype(DType stored);
 // Floats cast to floats; integers only to types that hold every value.
 bool can_cast(DType from, DType to);
 
+// Columns also cast integers to floats, and integers to all types that hold every value.
+bool can_cast_column(DType from, DType to);
+
 bool any_with_rows(std::span<const Observation* const> observed);
 
 // The one row shape of all values, which then form one tensor; otherwise each molecule gets its own. The row shape of

@@ -234,7 +234,7 @@ def test_contradictions_to_the_table_of_entries(changed: Callable[..., Path]) ->
 
     found = apt.verify_cache(changed(action))
     assert [fault.molecule for fault in found.faults] == list(range(found.n_entries))
-    assert "expected none as in /entries/meta, got forces" in found.faults[0].message
+    assert "expected none as /entries/meta says, got forces" in found.faults[0].message
 
 
 def test_damage_in_one_row_leaves_the_others(changed: Callable[..., Path]) -> None:

@@ -223,7 +223,7 @@ def test_a_file_that_shrinks(tmp_path: Path) -> None:
     reader = extxyz.read(path, max_frames=1)
     next(reader)
     path.write_text(one_atom("a=1"))
-    with pytest.raises(apt.CorruptFileError, match="the file shrank while it was read"):
+    with pytest.raises(apt.CorruptFileError, match="the file shrank while it was open"):
         for _ in reader:
             pass
 

@@ -10,11 +10,11 @@
 namespace atompack::fuzz {
 namespace {
 
+using SliceRequest;
 using array_file::Array;
 using array_file::Column;
 using array_file::Layers;
 using array_file::Slice;
-using array_file::SliceRequest;
 using test::GatheredRow;
 
 // More elements would only be slow.

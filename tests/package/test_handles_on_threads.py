@@ -45,32 +45,21 @@ numbers = itertools.count()
 def new_path():
     return str(folder / f"new{next(numbers)}")
 
-def collator():
+def molecule_batcher():
     return apt.AtpDataset(atp)._open()
 
-def scanner():
-    return core.ColumnScanner(
+def column_batcher():
+    return core.ColumnBatcher(
         columns, [0], start=None, count=None, layout="stacked", dtype=None, max_threads=0,
         max_unstored_bytes=None)
 
-def example_collator():
-    return core.ExampleCollator(examples, jagged=False, levels={}, max_threads=0)
+def example_batcher():
+    return core.ExampleBatcher(examples, jagged=False, levels={}, max_threads=0)
 
-def asked(prefetcher, source):
-    prefetcher.ask(source, [0], None)
-    return prefetcher
-
-def molecules_ahead():
-    source = collator()
-    return asked(core.Prefetcher(source, 1, False), source)
-
-def columns_ahead():
-    source = scanner()
-    return asked(core.ColumnPrefetcher(source, 1, False), source)
-
-def examples_ahead():
-    source = example_collator()
-    return asked(core.ExamplePrefetcher(source, 1, False), source)
+def prefetcher(make_batcher):
+    ahead = core.Prefetcher(make_batcher(), 1, False)
+    ahead.ask([0], None)
+    return ahead
 
 READERS = {
     "TorchCacheReader": lambda: native.TorchCacheReader(cache),
@@ -80,13 +69,13 @@ READERS = {
     "ConcatSource": lambda: native.ConcatSource([reader, reader]),
     "MixtureSource": lambda: native.MixtureSource([reader, reader]),
     "ForceSubsetSource": lambda: native.ForceSubsetSource(reader, [1, 0]),
-    "Collator": collator,
+    "MoleculeBatcher": molecule_batcher,
     "Verifier": lambda: native.Verifier(reader, 2),
     "AtlasReader": lambda: native.AtlasReader(store, None, 1 << 30),
-    "ColumnScanner": scanner,
+    "ColumnBatcher": column_batcher,
     "ArrayFileReader": lambda: native.ArrayFileReader(file, 1 << 30),
     "ShardReader": lambda: native.ShardReader(shards, None),
-    "ExampleCollator": example_collator,
+    "ExampleBatcher": example_batcher,
     "ExtxyzReader": lambda: native.ExtxyzReader(text, text),
 }
 WRITERS = {
@@ -101,9 +90,9 @@ WRITERS = {
         new_path(), shard_size=2, block_size=1, strategy=0, level=3, dictionary=0.0, n_threads=1,
         tensors_as_arrays=False),
     "CacheBuilder": lambda: core.CacheBuilder(new_path(), header, "", 1 << 20),
-    "Prefetcher": molecules_ahead,
-    "ColumnPrefetcher": columns_ahead,
-    "ExamplePrefetcher": examples_ahead,
+    "Prefetcher": lambda: prefetcher(molecule_batcher),
+    "Prefetcher of columns": lambda: prefetcher(column_batcher),
+    "Prefetcher of examples": lambda: prefetcher(example_batcher),
 }
 
 def round_of(make, n, forks):

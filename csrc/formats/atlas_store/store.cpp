@@ -45,6 +45,16 @@ Store::~Store() {
   for (const auto& variable : variables_) delete variable.load();
 }
 
+std::string_view Store::dataset_name(int64_t dataset) const {
+  return metadata().dataset_name(static_cast<uint32_t>(dataset));
+}
+
+int64_t Store::find_dataset(std::string_view name) const {
+  const auto dataset = metadata().find_dataset(name);
+  if (!dataset) throw FieldError(cat("no dataset ", excerpt(name))).in_file(path_);
+  return *dataset;
+}
+
 std::unique_ptr<ColumnSlice> Store::slice(uint32_t number, std::span<const int64_t> datasets,
                                           const SliceRequest& request) const {
   const Variable& variable = load_variable(number);
@@ -101,9 +111,9 @@ std::string Store::base_path(uint32_t variable) const {
 const Store::Variable& Store::load_variable(uint32_t variable) const {
   std::atomic<const Variable*>& kept = variables_[variable];
   if (const Variable* const found = kept) return *found;
-  std::unique_ptr<const Variable> make_type = open(variable);
+  std::unique_ptr<const Variable> opened = open(variable);
   const Variable* none = nullptr;
-  return kept.compare_exchange_strong(none, make_type.get()) ? *make_type.release() : *none;
+  return kept.compare_exchange_strong(none, opened.get()) ? *opened.release() : *none;
 }
 
 std::unique_ptr<const Store::Variable> Store::open(uint32_t number) const {

@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "formats/array_file/read/column_slice.h"
@@ -16,12 +17,10 @@
 
 namespace atompack::atlas_store {
 
-using array_file::SliceRequest;
-
 // Files of variables are opened on first use; additions by later flushes are ignored. If the store was written to
 // meanwhile, opening a variable is an error, and so is reopening the store for a handle with the earlier version. Const
 // methods are thread-safe, also in a fork of the process that opened it.
-class Store {
+class Store final : public ColumnSource {
  public:
   // `expected`: version() of an earlier handle; FieldError if the version differs. Throws IoError, CorruptFileError,
   // UnsupportedFormatError. `max_metadata_bytes`: limit on the metadata file, and on the footers of each variable.
@@ -29,7 +28,7 @@ class Store {
                  uint64_t max_metadata_bytes = array_file::kMaxMetadataBytes);
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
-  ~Store();
+  ~Store() override;
 
   const std::string& path() const { return path_; }
   const Version& version() const { return snapshot_.version; }
@@ -37,14 +36,15 @@ class Store {
 
   // Its datasets are numbered consecutively from 0.
   const Metadata& metadata() const { return snapshot_.metadata; }
-  int64_t n_datasets() const { return metadata().n_numbers(); }
+  int64_t size() const override { return metadata().n_numbers(); }
+  std::string_view dataset_name(int64_t dataset) const override;
+  int64_t find_dataset(std::string_view name) const override;
 
-  // The same slice of one variable in each of these datasets, in any order, repeats allowed. Throws errors of the
-  // variable's files, or of its array in one of these datasets.
+  size_t n_variables() const override { return metadata().n_variables(); }
+  std::string_view variable_name(uint32_t variable) const override { return metadata().variable_name(variable); }
+  ColumnType type_of(uint32_t variable) const override;
   std::unique_ptr<ColumnSlice> slice(uint32_t variable, std::span<const int64_t> datasets,
-                                     const SliceRequest& request) const;
-  // The type of a variable's values, for columns in which no dataset has any.
-  ColumnType type_of(uint32_t variable) const;
+                                     const SliceRequest& request) const override;
 
   // The array as described by its file. FieldError if the dataset has none.
   array_file::Array array(uint32_t variable, uint32_t dataset) const;

@@ -87,12 +87,12 @@ void SectionCollector::collect_undeclared(Bytes record) {
 }
 
 void SectionCollector::join() {
-  Schema merged_schema = known_.merged_schema();
+  Schema schema = known_.merged_schema();
   for (const RawSchemaEntry& raw : from_.stored_schema().hidden) {
     const auto is_same = [&](const RawSchemaEntry& other) { return other.kind == raw.kind && other.key == raw.key; };
-    if (std::ranges::none_of(merged_schema.hidden, is_same)) merged_schema.hidden.push_back(raw);
+    if (std::ranges::none_of(schema.hidden, is_same)) schema.hidden.push_back(raw);
   }
-  rules_.schema = std::move(merged_schema);
+  rules_.schema = std::move(schema);
 }
 
 RecordRules derive_rules(const Reader& reader) {

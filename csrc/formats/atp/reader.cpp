@@ -62,7 +62,7 @@ void Reader::open(const Snapshot& snapshot, const ReadOptions& options) {
   io::UniqueFd fd = open_snapshot(path_, snapshot);
   const uint64_t end = header_.committed_end();
   if (options.access == io::Access::read) {
-    pieces_.emplace(std::move(fd), end, path_);
+    ranges_.emplace(std::move(fd), end, path_);
   } else {
     file_.emplace(std::move(fd), end, path_, options.access, options.populate);
   }
@@ -70,17 +70,17 @@ void Reader::open(const Snapshot& snapshot, const ReadOptions& options) {
 
 Schema Reader::load_schema() const {
   if (file_) return decode_schema(file_->bytes().subspan(header_.schema_offset, header_.schema_length), header_);
-  return read_schema(*pieces_, header_);
+  return read_schema(*ranges_, header_);
 }
 
 void Reader::prepare(std::span<const int64_t>) const {
-  file_ ? file_->check_not_shrunk() : pieces_->check_not_shrunk();
+  file_ ? file_->check_not_shrunk() : ranges_->check_not_shrunk();
 }
 
 Bytes Reader::stored(const IndexEntry& entry) const {
   if (file_) return file_->bytes().subspan(entry.offset, entry.stored_bytes);
   thread_local io::RangeBuffer buffer;
-  return pieces_->read(entry.offset, entry.stored_bytes, buffer);
+  return ranges_->read(entry.offset, entry.stored_bytes, buffer);
 }
 
 // Records do not overlap; if they did, reading all of them could take time quadratic in the file size. Twice the file's
@@ -142,7 +142,7 @@ IndexEntry Reader::entry(int64_t index) const {
   if (file_) return IndexEntry::decode(file_->bytes().data() + at);
   constexpr uint64_t kAhead = 4096;
   thread_local io::RangeBuffer buffer;
-  return IndexEntry::decode(pieces_->read(at, IndexEntry::kEncodedSize, buffer, kAhead).data());
+  return IndexEntry::decode(ranges_->read(at, IndexEntry::kEncodedSize, buffer, kAhead).data());
 }
 
 MoleculeExtent Reader::extent(int64_t index) const {
@@ -192,7 +192,7 @@ Bytes Reader::decode(int64_t index, std::span<std::byte> scratch) const {
     if (header_.codec == codec::Codec::none && file_) return stored(found);
     if (header_.codec == codec::Codec::none) {
       const std::span<std::byte> room = scratch.first(std::min<size_t>(scratch.size(), found.stored_bytes));
-      pieces_->read(found.offset, room);
+      ranges_->read(found.offset, room);
       return room;
     }
     codec::decompress(header_.codec, stored(found), scratch);

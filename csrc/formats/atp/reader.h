@@ -33,7 +33,7 @@ class Reader final : public MoleculeSource {
   void prepare(std::span<const int64_t>) const override;
   MoleculeExtent extent(int64_t index) const override;
   void prefetch(int64_t index) const override;
-  bool needs_scratch(int64_t) const override { return pieces_ || header_.codec != codec::Codec::none; }
+  bool needs_scratch(int64_t) const override { return ranges_ || header_.codec != codec::Codec::none; }
   Bytes decode(int64_t index, std::span<std::byte> scratch) const override;
   void visit(int64_t index, Bytes record, MoleculeVisitor& visitor) const override;
   void locate(DataError& error, int64_t index) const override;
@@ -58,7 +58,7 @@ class Reader final : public MoleculeSource {
   std::string path_;
   Header header_;
   std::optional<io::MappedFile> file_;  // exactly one of the two is set
-  std::optional<io::RangeReader> pieces_;
+  std::optional<io::RangeReader> ranges_;
   Schema stored_schema_;
   std::unique_ptr<const RecordDecoder> decoder_;
   MoleculeSchema schema_;

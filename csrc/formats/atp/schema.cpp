@@ -228,10 +228,10 @@ void SchemaUnion::add(const SchemaEntry& entry) {
 }
 
 Schema SchemaUnion::merged_schema() const {
-  Schema merged_schema = base_;
-  merged_schema.entries.insert(merged_schema.entries.end(), added_.begin(), added_.end());
-  std::ranges::sort(merged_schema.entries, {}, place);
-  return merged_schema;
+  Schema schema = base_;
+  schema.entries.insert(schema.entries.end(), added_.begin(), added_.end());
+  std::ranges::sort(schema.entries, {}, place);
+  return schema;
 }
 
 }  // namespace atompack::atp

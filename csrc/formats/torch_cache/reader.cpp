@@ -24,7 +24,7 @@ io::MappedFile map(const std::string& path, const OpenOptions& options, io::File
   return {std::move(fd), identity.size, path, options.access, options.populate};
 }
 
-std::unique_ptr<const io::RangeReader> pieces_of(const std::string& path, const OpenOptions& options,
+std::unique_ptr<const io::RangeReader> ranges_of(const std::string& path, const OpenOptions& options,
                                                  const io::FileIdentity& identity) {
   if (options.access != io::Access::read) return nullptr;
   io::UniqueFd fd = io::open_for_reading(path);
@@ -50,9 +50,9 @@ auto at_entry(const std::string& path, int64_t entry, const Action& action) {
 
 Cache::Cache(std::string path, const OpenOptions& options)
     : file_(map(path, options, identity_)),
-      pieces_(pieces_of(path, options, identity_)),
+      ranges_(ranges_of(path, options, identity_)),
       contents_(in_file(path, [&] { return read_contents(path, identity_, file_.bytes()); })),
-      heap_(file_.bytes(), contents_.base, pieces_.get()) {
+      heap_(file_.bytes(), contents_.base, ranges_.get()) {
   in_file(path, [&] {
     check_claims();
     if (const auto& features = contents_.features) {

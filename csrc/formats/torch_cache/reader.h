@@ -109,7 +109,7 @@ class Cache {
 
   io::FileIdentity identity_;
   io::MappedFile file_;
-  std::unique_ptr<const io::RangeReader> pieces_;  // set if rows are read by pread
+  std::unique_ptr<const io::RangeReader> ranges_;  // set if rows are read by pread
   Contents contents_;
   GlobalHeap heap_;
   std::vector<int64_t> feature_rows_, derivative_rows_;  // per entry, -1: none

@@ -35,13 +35,13 @@ WrappedAtom wrap_atom(const Vector3& position, const Lattice& lattice) {
 
 // Maximum component of a normal along the cell vectors that it should be perpendicular to, per unit of length.
 double skew(const Lattice& lattice, size_t direction) {
-  double max_lean = 0;
+  double max_skew = 0;
   for (size_t other = 0; other < 3; ++other) {
     const Vector3& vector = lattice.cell()[other];
     if (other == direction || !lattice.periodic()[other]) continue;
-    max_lean = std::max(max_lean, std::abs(dot(lattice.normal(direction), vector)) / largest(vector));
+    max_skew = std::max(max_skew, std::abs(dot(lattice.normal(direction), vector)) / largest(vector));
   }
-  return max_lean;
+  return max_skew;
 }
 
 [[noreturn]] void refuse(double limit, const char* what, size_t n_atoms, double got) {

@@ -55,7 +55,7 @@ const NamedOpcode* find(uint8_t opcode) {
 std::string name_of_opcode(uint8_t opcode) {
   constexpr std::string_view kDigits = "0123456789ABCDEF";
   std::string text = {'0', 'x', kDigits[opcode >> 4], kDigits[opcode & 15]};
-  if (const NamedOpcode* const memo_key = find(opcode)) text.append(" ").append(memo_key->name);
+  if (const NamedOpcode* const found = find(opcode)) text.append(" ").append(found->name);
   return text;
 }
 

@@ -42,7 +42,7 @@ void Column::add(std::string_view name) {
   names_.push_back(name);
   if (name.data() == nullptr) return;
   try {
-    if (const auto find_single = layers_->find_single(name); find_single && add_single(*find_single)) return;
+    if (const auto single = layers_->find_single(name); single && add_single(*single)) return;
     add_array(layers_->array(name));
   } catch (const DataError&) {  // thrown again when this row is used; other rows are not affected
     rows_.back().layout = kWrong;
@@ -50,9 +50,9 @@ void Column::add(std::string_view name) {
 }
 
 // Fast path that does not copy the record; false if anything is unusual.
-bool Column::add_single(const Layers::SingleRecord& find_single) {
-  const Footer& footer = layers_->layer(find_single.layer).footer();
-  const ArrayRecord& record = find_single.record;
+bool Column::add_single(const Layers::SingleRecord& single) {
+  const Footer& footer = layers_->layer(single.layer).footer();
+  const ArrayRecord& record = single.record;
   if (record.chunk_shape.count != record.shape.count || record.shape.count > kMaxAxes) return false;
   const uint32_t number = layout_of(footer, record);
   const ColumnLayout& layout = layouts_[number];
@@ -63,7 +63,7 @@ bool Column::add_single(const Layers::SingleRecord& find_single) {
       chunks_.resize(first);
       return false;
     }
-    chunk->layer = find_single.layer;
+    chunk->layer = single.layer;
     chunks_.push_back(*chunk);
   }
   rows_.back() = {number, static_cast<uint32_t>(chunks_.size() - first), first};

@@ -247,13 +247,12 @@ bool Slice::keeps_stretches(const BlockTask& unit) const {
 }
 
 bool Slice::read_stretches(const BlockTask& unit, uint64_t serial, ColumnVisitor& visitor) const {
-  std::vector<std::shared_ptr<const DecodedBytes>> find_cached;
+  std::vector<std::shared_ptr<const DecodedBytes>> cached;
   for (const ChunkRef& chunk_ref : refs_of(unit)) {
-    find_cached.push_back(cache_.find({serial, chunk_ref.chunk->block, chunk_ref.chunk->offset}));
-    if (!find_cached.back() || find_cached.back()->bytes().size() != chunk_ref.chunk->bytes) return false;
+    cached.push_back(cache_.find({serial, chunk_ref.chunk->block, chunk_ref.chunk->offset}));
+    if (!cached.back() || cached.back()->bytes().size() != chunk_ref.chunk->bytes) return false;
   }
-  for (size_t i = 0; i < find_cached.size(); ++i)
-    deliver(chunk_refs_[unit.first + i], find_cached[i]->bytes(), visitor);
+  for (size_t i = 0; i < cached.size(); ++i) deliver(chunk_refs_[unit.first + i], cached[i]->bytes(), visitor);
   return true;
 }
 

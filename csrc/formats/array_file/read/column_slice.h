@@ -12,13 +12,6 @@
 
 namespace atompack::array_file {
 
-// `count` elements (nullopt: to the end) from `start` (nullopt: from the first element) along each axis, both clamped
-// to the extent of each array.
-struct SliceRequest {
-  std::optional<std::vector<uint64_t>> start, count;
-  std::optional<uint64_t> max_unstored_bytes = {};  // see limits.h
-};
-
 class Slice final : public ColumnSlice {
  public:
   // Rows of `column`, in any order, repeats allowed. Throws FieldError for a request of another rank than the arrays;

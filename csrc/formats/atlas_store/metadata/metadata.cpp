@@ -91,7 +91,7 @@ void Metadata::remove_array(uint32_t dataset, uint32_t variable) {
 }
 
 Metadata::StoredAttribute Metadata::stored(uint32_t key, const AttributeValue& value) {
-  const auto make_type = [&](const auto& given) -> StoredAttribute {
+  const auto to_stored = [&](const auto& given) -> StoredAttribute {
     using Kind = std::decay_t<decltype(given)>;
     if constexpr (std::is_same_v<Kind, std::string_view>) {
       return {key, strings_.add(given), std::monostate()};
@@ -101,7 +101,7 @@ Metadata::StoredAttribute Metadata::stored(uint32_t key, const AttributeValue& v
       return {key, 0, given};
     }
   };
-  return std::visit(make_type, value);
+  return std::visit(to_stored, value);
 }
 
 void Metadata::add_attribute(uint32_t dataset, uint32_t key, const AttributeValue& value) {

@@ -23,15 +23,15 @@ std::vector<std::unique_ptr<std::byte[]>>& rows_of_thread() {
 }  // namespace
 
 const std::byte* GlobalHeap::header_at(uint64_t at) const {
-  if (pieces_ == nullptr) return file_.data() + at;
+  if (ranges_ == nullptr) return file_.data() + at;
   thread_local io::RangeBuffer buffer;
-  return pieces_->read(at, kObjectHeader, buffer).data();
+  return ranges_->read(at, kObjectHeader, buffer).data();
 }
 
 Bytes GlobalHeap::row(uint64_t offset, uint64_t n) const {
-  if (pieces_ == nullptr) return file_.subspan(offset, n);
+  if (ranges_ == nullptr) return file_.subspan(offset, n);
   const auto& bytes = rows_of_thread().emplace_back(std::make_unique_for_overwrite<std::byte[]>(n));
-  pieces_->read(offset, {bytes.get(), n});
+  ranges_->read(offset, {bytes.get(), n});
   return {bytes.get(), n};
 }
 
@@ -39,7 +39,7 @@ void GlobalHeap::forget_rows() { rows_of_thread().clear(); }
 
 void GlobalHeap::prefetch(uint64_t offset, uint64_t n) const {
   constexpr uint64_t kMax = 4096, kLine = 64;
-  if (pieces_ != nullptr) return;
+  if (ranges_ != nullptr) return;
   for (uint64_t line = 0; line < std::min(n, kMax); line += kLine) __builtin_prefetch(file_.data() + offset + line);
 }
 

@@ -9,10 +9,10 @@ namespace atompack::torch_cache {
 // View of the mapped file, or of parts of it read by pread; every number in it is checked on use. Thread-safe.
 class GlobalHeap {
  public:
-  // Addresses in references count from `base`, which is nonzero if something precedes the HDF5 data. With `pieces` of
+  // Addresses in references count from `base`, which is nonzero if something precedes the HDF5 data. With `ranges` of
   // the same file, which must outlive it, only the length of the mapping is used.
-  GlobalHeap(Bytes file, uint64_t base, const io::RangeReader* pieces = nullptr)
-      : file_(file), base_(base), pieces_(pieces) {}
+  GlobalHeap(Bytes file, uint64_t base, const io::RangeReader* ranges = nullptr)
+      : file_(file), base_(base), ranges_(ranges) {}
 
   // Returns the offset of an object's payload in the file. Throws CorruptFileError unless the object has `length`
   // bytes; offsets in errors count from the start of the file.
@@ -35,7 +35,7 @@ class GlobalHeap {
 
   Bytes file_;
   uint64_t base_;
-  const io::RangeReader* pieces_;
+  const io::RangeReader* ranges_;
 };
 
 }  // namespace atompack::torch_cache

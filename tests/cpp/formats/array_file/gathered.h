@@ -98,7 +98,7 @@ inline std::vector<GatheredRow> gather(const ColumnSlice& slice, bool in_place, 
 }
 
 // The part of an array that a request means.
-inline array_file::Box clamped(const std::vector<uint64_t>& shape, const array_file::SliceRequest& request) {
+inline array_file::Box clamped(const std::vector<uint64_t>& shape, const SliceRequest& request) {
   array_file::Box box{std::vector<uint64_t>(shape.size(), 0), shape};
   for (size_t i = 0; i < shape.size(); ++i) {
     if (request.start) box.start[i] = std::min(request.start->at(i), shape[i]);
@@ -109,8 +109,7 @@ inline array_file::Box clamped(const std::vector<uint64_t>& shape, const array_f
 }
 
 // One array by itself: an absent row where there is none.
-inline GatheredRow read_alone(const array_file::Layers& layers, std::string_view name,
-                              const array_file::SliceRequest& request) {
+inline GatheredRow read_alone(const array_file::Layers& layers, std::string_view name, const SliceRequest& request) {
   if (name.data() == nullptr) return {};
   const array_file::Array array = layers.array(name);
   const array_file::Box box = clamped(array.shape, request);

@@ -76,7 +76,7 @@ class FixtureScans : public testing::TestWithParam<std::string> {
 
 TEST_P(FixtureScans, EqualEachArrayAlone) {
   const Store store((test::atlas_fixtures() / GetParam()).string());
-  std::vector<int64_t> all(static_cast<size_t>(store.n_datasets()));
+  std::vector<int64_t> all(static_cast<size_t>(store.size()));
   std::iota(all.begin(), all.end(), 0);
   for (uint32_t variable = 0; variable < store.metadata().n_variables(); ++variable) {
     SCOPED_TRACE(store.metadata().variable_name(variable));
@@ -144,7 +144,7 @@ TEST(AtlasStoreRejects, AreReadAsTheArrayAloneOrRefused) {
       return attempt([&, at = (folder / name).string()] {
         const Store store(at);
         const auto variable = store.metadata().find_variable("v");
-        if (!variable || store.n_datasets() == 0) throw FieldError("no array");
+        if (!variable || store.size() == 0) throw FieldError("no array");
         return read(store, *variable);
       });
     };

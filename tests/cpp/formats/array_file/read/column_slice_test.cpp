@@ -306,15 +306,15 @@ TEST_F(WrittenColumn, OfManyBlocksStretchesAreKept) {
     }
     const auto expected = read_alone(both);
     BlockCache cache(uint64_t{1} << 20);
-    const auto find_cached = [&](const std::vector<int64_t>& rows) {
+    const auto gather_cached = [&](const std::vector<int64_t>& rows) {
       return gather(Slice(column_, rows, {}, cache), true);
     };
-    find_cached(first);
+    gather_cached(first);
     EXPECT_EQ(cache.used(), 9 * kSmall);
-    EXPECT_EQ(find_cached(both), expected);
+    EXPECT_EQ(gather_cached(both), expected);
     EXPECT_EQ(cache.used(), 18 * kSmall);
     destroy_blocks();
-    EXPECT_EQ(find_cached(both), expected);
+    EXPECT_EQ(gather_cached(both), expected);
     EXPECT_THROW(read(both), CorruptFileError);
   }
 }

@@ -1,12 +1,11 @@
-// Indices in, one batch out.
+// MoleculeBatcher: batches of molecules.
 #pragma once
 
 #include <memory>
 #include <span>
 #include <vector>
 
-#include "collate/arena/arena.h"
-#include "collate/batch.h"
+#include "collate/batcher.h"
 #include "collate/fill/fill.h"
 #include "collate/survey.h"
 #include "model/molecule_source.h"
@@ -16,29 +15,30 @@
 namespace atompack::collate {
 
 // Makes batches of one source as one request wants them. Thread-safe.
-class Collator {
+class MoleculeBatcher final : public Batcher {
  public:
-  Collator(std::shared_ptr<const MoleculeSource> source, std::shared_ptr<const Request> request);
+  MoleculeBatcher(std::shared_ptr<const MoleculeSource> source, std::shared_ptr<const Request> request);
 
   const std::shared_ptr<const MoleculeSource>& source() const { return source_; }
 
   const std::shared_ptr<const Request>& request() const { return request_; }
 
-  // The fields of every batch, but for those that only a survey finds.
+  // The fields of every batch, except those that only a survey finds.
   const std::shared_ptr<const FieldTable>& table() const { return fields_.heads(); }
 
-  // `indices` in any order, repeats allowed, all in range. Throws CorruptFileError, FieldError, IoError.
-  Batch collate(std::vector<int64_t> indices, ArenaKind kind) const { return make(std::move(indices), kind, false); }
+  int64_t size() const override { return source_->size(); }
+  std::string_view item() const override { return "molecule"; }
 
-  // The same on the calling thread alone: for threads that make a batch each.
-  Batch collate_serially(std::vector<int64_t> indices, ArenaKind kind) const;
+  AnyBatch make(std::vector<int64_t> indices, ArenaKind kind, Parallelism parallelism) const override {
+    return collate(std::move(indices), kind, parallelism, false);
+  }
 
   // A batch of one molecule in which damaged properties are reported as faults instead of thrown, and of which
   // nothing is dropped.
-  Batch collate_one(int64_t index) const { return make({index}, ArenaKind::heap, true); }
+  Batch make_one(int64_t index) const { return collate({index}, ArenaKind::heap, Parallelism::automatic, true); }
 
  private:
-  Batch make(std::vector<int64_t> indices, ArenaKind kind, bool single) const;
+  Batch collate(std::vector<int64_t> indices, ArenaKind kind, Parallelism parallelism, bool single) const;
   Batch make_planned(BatchPlan& plan, ArenaKind kind, bool single) const;
   Batch make_by_schema(BatchPlan& plan, std::span<const int32_t> touched, ArenaKind kind, bool single) const;
   Batch make_by_survey(BatchPlan& plan, std::vector<int32_t> touched, ArenaKind kind, bool single) const;

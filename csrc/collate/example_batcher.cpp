@@ -1,4 +1,4 @@
-#include "collate/examples.h"
+#include "collate/example_batcher.h"
 
 #include <algorithm>
 #include <utility>
@@ -21,12 +21,12 @@ std::vector<int64_t> some_of(int64_t size) {
 
 }  // namespace
 
-ExampleCollator::ExampleCollator(std::shared_ptr<const ExampleSource> source, ExampleOptions options)
+ExampleBatcher::ExampleBatcher(std::shared_ptr<const ExampleSource> source, ExampleOptions options)
     : source_(std::move(source)), options_(std::move(options)) {}
 
-ExampleCollator::~ExampleCollator() { delete levels_.load(); }
+ExampleBatcher::~ExampleBatcher() { delete levels_.load(); }
 
-const KeyLevels& ExampleCollator::levels() const {
+const KeyLevels& ExampleBatcher::levels() const {
   if (const KeyLevels* const known = levels_) return *known;
   auto learnt = std::make_unique<KeyLevels>();
   const Examples examples = source_->read(some_of(source_->size()));
@@ -36,14 +36,14 @@ const KeyLevels& ExampleCollator::levels() const {
   return levels_.compare_exchange_strong(none, learnt.get()) ? *learnt.release() : *none;
 }
 
-CollatedExamples ExampleCollator::collate(std::span<const int64_t> indices, ArenaKind kind, bool alone) const {
+AnyBatch ExampleBatcher::make(std::vector<int64_t> indices, ArenaKind kind, Parallelism parallelism) const {
   Examples examples = source_->read(indices);
   const bool molecules = !examples.values.empty() && has_molecules(examples.values.front());
   std::optional<ExamplePlan> plan =
       plan_examples(examples.values, indices, molecules ? levels() : options_.levels, options_.jagged);
-  if (!plan) return examples;
+  if (!plan) return UnlikeExamples{std::move(examples), std::move(indices)};
   ExampleBatch batch{.arena = allocate_arena(plan->arena.size(), kind), .root = {}, .tensors = {}, .molecules = {}};
-  const bool large = !alone && plan->arena.size() >= kParallelBytes;
+  const bool large = parallelism == Parallelism::automatic && plan->arena.size() >= kParallelBytes;
   run_adaptively(pace_, static_cast<int64_t>(plan->arena.size()), large ? usable_threads(options_.max_threads) : 1,
                  [&](int64_t n_threads) {
                    fill_examples(*plan, batch.arena, n_threads);

@@ -1,4 +1,4 @@
-#include "collate/collator.h"
+#include "collate/molecule_batcher.h"
 
 #include <algorithm>
 #include <array>
@@ -17,7 +17,7 @@ constexpr int64_t kSearchWork = 8 * 1024;
 
 }  // namespace
 
-Collator::Collator(std::shared_ptr<const MoleculeSource> source, std::shared_ptr<const Request> request)
+MoleculeBatcher::MoleculeBatcher(std::shared_ptr<const MoleculeSource> source, std::shared_ptr<const Request> request)
     : source_(std::move(source)), request_(std::move(request)), fields_(source_->schemas(), *request_) {
   const auto n_schemas = static_cast<int32_t>(source_->schemas().size());
   settled_.resize(static_cast<size_t>(n_schemas));
@@ -29,7 +29,7 @@ Collator::Collator(std::shared_ptr<const MoleculeSource> source, std::shared_ptr
   }
 }
 
-std::vector<int32_t> Collator::touched_schemas(std::span<const int64_t> indices) const {
+std::vector<int32_t> MoleculeBatcher::touched_schemas(std::span<const int64_t> indices) const {
   std::vector<int32_t> touched;
   if (source_->schemas().size() == 1) {
     if (!indices.empty()) touched.push_back(0);
@@ -42,11 +42,11 @@ std::vector<int32_t> Collator::touched_schemas(std::span<const int64_t> indices)
   return touched;
 }
 
-bool Collator::is_settled(std::span<const int32_t> touched) const {
+bool MoleculeBatcher::is_settled(std::span<const int32_t> touched) const {
   return touched.size() == 1 && fields_.is_settled_by(touched.front());
 }
 
-void Collator::place_outputs(BatchPlan& plan) const {
+void MoleculeBatcher::place_outputs(BatchPlan& plan) const {
   try {
     lay_out(plan);
   } catch (DataError& error) {
@@ -55,26 +55,20 @@ void Collator::place_outputs(BatchPlan& plan) const {
   }
 }
 
-void Collator::count_work(BatchPlan& plan) const {
+void MoleculeBatcher::count_work(BatchPlan& plan) const {
   count_rows(*source_, plan);
   if (!request_->neighbors) return;
   for (MoleculeExtent& extent : plan.extents) extent.work += kSearchWork * extent.n_atoms;
 }
 
-Batch Collator::collate_serially(std::vector<int64_t> indices, ArenaKind kind) const {
-  source_->prepare(indices);
-  BatchPlan plan;
-  plan.indices = std::move(indices);
-  count_work(plan);
-  return make_planned(plan, kind, false);
-}
-
 // One thread, unless there is work for more and they were worth it lately.
-Batch Collator::make(std::vector<int64_t> indices, ArenaKind kind, bool single) const {
+Batch MoleculeBatcher::collate(std::vector<int64_t> indices, ArenaKind kind, Parallelism parallelism,
+                               bool single) const {
   source_->prepare(indices);
   BatchPlan plan;
   plan.indices = std::move(indices);
   count_work(plan);
+  if (parallelism == Parallelism::serial) return make_planned(plan, kind, single);
   const int64_t work = total_work(plan);
   const int64_t most = std::min(work / kLeastWork, usable_threads(request_->max_threads));
   return run_adaptively(pace_, work, most, [&](int64_t n_threads) {
@@ -83,7 +77,7 @@ Batch Collator::make(std::vector<int64_t> indices, ArenaKind kind, bool single) 
   });
 }
 
-Batch Collator::make_planned(BatchPlan& plan, ArenaKind kind, bool single) const {
+Batch MoleculeBatcher::make_planned(BatchPlan& plan, ArenaKind kind, bool single) const {
   std::vector<int32_t> touched = touched_schemas(plan.indices);
   if (is_settled(touched) && (single || request_->missing != Missing::drop)) {
     try {
@@ -95,7 +89,8 @@ Batch Collator::make_planned(BatchPlan& plan, ArenaKind kind, bool single) const
   return make_by_survey(plan, std::move(touched), kind, single);
 }
 
-Batch Collator::make_by_schema(BatchPlan& plan, std::span<const int32_t> touched, ArenaKind kind, bool single) const {
+Batch MoleculeBatcher::make_by_schema(BatchPlan& plan, std::span<const int32_t> touched, ArenaKind kind,
+                                      bool single) const {
   plan.table = fields_.heads();
   plan.fields = settled_[static_cast<size_t>(touched.front())];
   for (FieldPlan& field : plan.fields) {
@@ -112,7 +107,8 @@ Batch Collator::make_by_schema(BatchPlan& plan, std::span<const int32_t> touched
               {.tolerant = single, .settled_by = touched.front(), .all_fields = !request_->fields});
 }
 
-Batch Collator::make_by_survey(BatchPlan& plan, std::vector<int32_t> touched, ArenaKind kind, bool single) const {
+Batch MoleculeBatcher::make_by_survey(BatchPlan& plan, std::vector<int32_t> touched, ArenaKind kind,
+                                      bool single) const {
   const std::vector<int64_t> borders = split_by_work(plan);
   StagedRecords staged = stage_records(*source_, plan, borders);
   Survey survey = survey_records(*source_, fields_, *request_, plan, staged, borders, single);
@@ -133,7 +129,7 @@ Batch Collator::make_by_survey(BatchPlan& plan, std::vector<int32_t> touched, Ar
   }
 }
 
-void Collator::plan_by_survey(BatchPlan& plan, std::span<const int32_t> touched, const Survey& survey) const {
+void MoleculeBatcher::plan_by_survey(BatchPlan& plan, std::span<const int32_t> touched, const Survey& survey) const {
   auto table = std::make_shared<FieldTable>(*fields_.heads());
   for (const FieldHead& head : survey.unlisted.fields()) table->add(head);
   std::vector<std::vector<const Observation*>> observed(table->fields().size());
@@ -148,8 +144,8 @@ void Collator::plan_by_survey(BatchPlan& plan, std::span<const int32_t> touched,
   plan.positions = resolve_positions(source_->schemas(), *request_);
 }
 
-Batch Collator::fill(const BatchPlan& plan, const StagedRecords* staged, ArenaKind kind,
-                     const FillOptions& options) const {
+Batch MoleculeBatcher::fill(const BatchPlan& plan, const StagedRecords* staged, ArenaKind kind,
+                            const FillOptions& options) const {
   return fill_batch(*source_, fields_, plan, options, staged, allocate_arena(plan.arena_bytes, kind));
 }
 

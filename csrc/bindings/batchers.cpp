@@ -1,0 +1,173 @@
+#include <pybind11/stl.h>
+
+#include <numeric>
+
+#include "bindings/bindings.h"
+#include "bindings/choices.h"
+#include "bindings/example_reader.h"
+#include "bindings/hand_over.h"
+#include "bindings/indices.h"
+#include "bindings/tensor_caster.h"
+#include "bindings/unlocked.h"
+#include "bindings/wait_interruptibly.h"
+#include "collate/column_batcher.h"
+#include "collate/example_batcher.h"
+#include "collate/molecule_batcher.h"
+#include "collate/prefetcher.h"
+#include "formats/atlas_shards/source.h"
+#include "formats/atlas_store/store.h"
+
+namespace atompack::bindings {
+namespace {
+
+namespace py = pybind11;
+using atlas_store::Store;
+using collate::AnyBatch;
+using collate::ArenaKind;
+using collate::Batcher;
+using collate::ColumnBatcher;
+using collate::ExampleBatcher;
+using collate::FieldTable;
+using collate::Layout;
+using collate::MoleculeBatcher;
+using collate::Parallelism;
+using collate::Prefetcher;
+using collate::Request;
+
+using Selection = std::optional<at::Tensor>;
+
+SubsetView view_of(const Batcher& batcher, const Selection& selection) {
+  return {batcher.size(), selection, std::string(batcher.item())};
+}
+
+AnyBatch make(const Batcher& self, std::vector<int64_t> numbers, bool shared) {
+  return without_gil([&] {
+    return self.make(std::move(numbers), shared ? ArenaKind::shared : ArenaKind::heap, Parallelism::automatic);
+  });
+}
+
+py::tuple collate_indices(const Batcher& self, const py::object& indices, const Selection& selection, bool shared,
+                          const py::object& molecules) {
+  return hand_over(make(self, view_of(self, selection).numbers(indices), shared), molecules);
+}
+
+py::tuple collate_one(const MoleculeBatcher& self, py::handle item, const Selection& selection) {
+  const int64_t index = view_of(self, selection).number(item);
+  return hand_over(without_gil([&] { return self.make_one(index); }));
+}
+
+UniqueHandle<Prefetcher> make_prefetcher(std::shared_ptr<Batcher> batcher, unsigned n_threads, bool pinned) {
+  return make_unique_handle<Prefetcher>(std::move(batcher), n_threads, pinned ? ArenaKind::pinned : ArenaKind::heap);
+}
+
+void ask(Prefetcher& self, const py::object& indices, const Selection& selection) {
+  self.ask(view_of(self.batcher(), selection).numbers(indices));
+}
+
+py::tuple take(Prefetcher& self, const py::object& molecules) { return hand_over(take_interruptibly(self), molecules); }
+
+std::shared_ptr<MoleculeBatcher> make_molecule_batcher(std::shared_ptr<MoleculeSource> source,
+                                                       std::shared_ptr<Request> request) {
+  return make_shared_handle<MoleculeBatcher>(std::move(source), std::move(request));
+}
+
+std::shared_ptr<ColumnBatcher> make_column_batcher(std::shared_ptr<Store> store, std::vector<uint32_t> variables,
+                                                   std::optional<std::vector<uint64_t>> start,
+                                                   std::optional<std::vector<uint64_t>> count, Layout layout,
+                                                   std::optional<DType> dtype, int max_threads,
+                                                   std::optional<uint64_t> max_unstored_bytes) {
+  return make_shared_handle<ColumnBatcher>(
+      std::move(store), std::move(variables), SliceRequest{std::move(start), std::move(count), max_unstored_bytes},
+      collate::ScanOptions{.layout = layout, .dtype = dtype, .max_threads = max_threads});
+}
+
+// The numbers of data sets that are given by name, by indices or masks, or all of them.
+std::vector<int64_t> datasets_of(const Store& store, const py::object& datasets,
+                                 const std::optional<std::vector<std::string>>& names) {
+  std::vector<int64_t> numbers;
+  if (names) {
+    for (const std::string& name : *names) numbers.push_back(store.find_dataset(name));
+    return numbers;
+  }
+  if (!datasets.is_none()) return SubsetView(store.size(), std::nullopt, "dataset").numbers(datasets);
+  numbers.resize(static_cast<size_t>(store.size()));
+  std::iota(numbers.begin(), numbers.end(), 0);
+  return numbers;
+}
+
+// A batch of columns, from the arguments of a scan to its values.
+template <typename... Options>
+py::tuple scan(std::shared_ptr<Store> store, std::vector<uint32_t> variables, const py::object& datasets,
+               const std::optional<std::vector<std::string>>& names, Options... options) {
+  std::vector<int64_t> numbers = datasets_of(*store, datasets, names);
+  const auto batcher = make_column_batcher(std::move(store), std::move(variables), std::move(options)...);
+  return hand_over(make(*batcher, std::move(numbers), false));
+}
+
+std::shared_ptr<ExampleBatcher> make_example_batcher(std::shared_ptr<atlas_shards::Reader> reader, bool jagged,
+                                                     const std::map<std::string, bool>& levels, int max_threads) {
+  collate::ExampleOptions options{.jagged = jagged, .levels = {}, .max_threads = max_threads};
+  options.levels.insert(levels.begin(), levels.end());
+  return make_shared_handle<ExampleBatcher>(std::make_shared<atlas_shards::ShardSource>(std::move(reader)),
+                                            std::move(options));
+}
+
+py::object read_example(const atlas_shards::Reader& reader, uint64_t example) {
+  const atlas_shards::Place place = reader.locate(example);
+  const auto block = without_gil([&] { return reader.block(place.shard, place.block); });
+  return to_python(block->example(place.position));
+}
+
+py::list describe(const FieldTable& table) {
+  py::list all;
+  for (const auto& head : table.fields()) all.append(py::make_tuple(head.id.scope, to_str(head.id.key), head.level));
+  return all;
+}
+
+template <typename Held>
+std::shared_ptr<Held> mutable_handle(const std::shared_ptr<const Held>& held) {
+  return std::const_pointer_cast<Held>(held);
+}
+
+}  // namespace
+
+void bind_batchers(py::module_& module) {
+  py::class_<FieldTable, std::shared_ptr<FieldTable>>(module, "FieldTable", py::dynamic_attr())
+      .def("fields", &describe);
+  py::class_<Batcher, std::shared_ptr<Batcher>>(module, "Batcher")
+      .def("collate", &collate_indices, py::arg("indices"), py::arg("selection"), py::arg("shared"),
+           py::arg("molecules") = py::none());
+  py::class_<Prefetcher, UniqueHandle<Prefetcher>>(module, "Prefetcher")
+      .def(py::init(&make_prefetcher), py::arg("batcher"), py::arg("n_threads"), py::arg("pinned"))
+      .def("ask", &ask, py::arg("indices"), py::arg("selection"))
+      .def("take", &take, py::arg("molecules") = py::none())
+      .def("__len__", &Prefetcher::size);
+
+  py::class_<MoleculeBatcher, Batcher, std::shared_ptr<MoleculeBatcher>>(module, "MoleculeBatcher")
+      .def(py::init(unlocked(&make_molecule_batcher)), py::arg("source"), py::arg("request"))
+      .def_property_readonly("table", [](const MoleculeBatcher& self) { return mutable_handle(self.table()); })
+      .def_property_readonly("request", [](const MoleculeBatcher& self) { return mutable_handle(self.request()); })
+      .def_property_readonly("source", [](const MoleculeBatcher& self) { return mutable_handle(self.source()); })
+      .def("collate_one", &collate_one, py::arg("index"), py::arg("selection"));
+
+  py::class_<ColumnBatcher, Batcher, std::shared_ptr<ColumnBatcher>>(module, "ColumnBatcher")
+      .def(py::init(&make_column_batcher), py::arg("store"), py::arg("variables"), py::kw_only(), py::arg("start"),
+           py::arg("count"), py::arg("layout"), py::arg("dtype"), py::arg("max_threads"),
+           py::arg("max_unstored_bytes"));
+  module.def("scan_columns",
+             &scan<std::optional<std::vector<uint64_t>>, std::optional<std::vector<uint64_t>>, Layout,
+                   std::optional<DType>, int, std::optional<uint64_t>>,
+             py::arg("store"), py::arg("variables"), py::arg("datasets"), py::arg("names"), py::kw_only(),
+             py::arg("start"), py::arg("count"), py::arg("layout"), py::arg("dtype"), py::arg("max_threads"),
+             py::arg("max_unstored_bytes"));
+
+  py::class_<ExampleBatcher, Batcher, std::shared_ptr<ExampleBatcher>>(module, "ExampleBatcher")
+      .def(py::init(&make_example_batcher), py::arg("reader"), py::kw_only(), py::arg("jagged"), py::arg("levels"),
+           py::arg("max_threads"))
+      .def("levels", unlocked([](const ExampleBatcher& self) {
+             return std::map<std::string, bool>(self.levels().begin(), self.levels().end());
+           }));
+  module.def("read_example", &read_example, py::arg("reader"), py::arg("example"));
+}
+
+}  // namespace atompack::bindings

@@ -1,0 +1,157 @@
+#include "bindings/hand_over.h"
+
+#include <pybind11/stl.h>
+
+#include <array>
+
+#include "bindings/atlas_values.h"
+#include "bindings/errors.h"
+#include "bindings/example_reader.h"
+#include "bindings/tensor_caster.h"
+
+namespace atompack::bindings {
+namespace {
+
+namespace py = pybind11;
+using collate::Batch;
+using collate::ColumnBatch;
+using collate::ExampleBatch;
+using collate::ExampleNode;
+using collate::ScannedColumn;
+using collate::UnlikeExamples;
+
+constexpr auto to_object = []<typename Held>(Held& held) -> py::object {
+  if constexpr (std::is_same_v<Held, collate::Strings>) {
+    py::list strings(held.size());
+    for (size_t i = 0; i < held.size(); ++i) strings[i] = held[i] ? to_str(*held[i]) : py::object(py::none());
+    return strings;
+  } else {
+    return py::cast(std::move(held));
+  }
+};
+
+py::list values_of(Batch& batch) {
+  const std::array structure{&batch.positions, &batch.atomic_numbers, &batch.batch,
+                             &batch.ptr,       &batch.n_atoms,        &batch.index};
+  py::list all(structure.size() + batch.edges.size() + batch.values.size());
+  size_t place = 0;
+  for (const at::Tensor* tensor : structure) all[place++] = py::cast(*tensor);
+  for (const at::Tensor& tensor : batch.edges) all[place++] = py::cast(tensor);
+  for (auto& value : batch.values) all[place++] = std::visit(to_object, value);
+  return all;
+}
+
+py::list strings_of(const ScannedColumn& column) {
+  const bool is_jagged = column.offsets.defined();
+  py::list all;
+  for (size_t i = 0; i < column.texts.size(); ++i) {
+    const auto& row = column.texts[i];
+    if (row && is_jagged) all += nested_texts(*row, column.shapes[i], column.kind);
+    if (!is_jagged) all.append(row ? nested_texts(*row, column.shapes[i], column.kind) : py::object(py::none()));
+  }
+  return all;
+}
+
+py::tuple column_of(const ScannedColumn& column) {
+  py::object values;
+  if (column.kind != ColumnKind::numeric) {
+    values = strings_of(column);
+  } else {
+    values = column.values.defined() ? py::cast(column.values) : py::cast(column.list);
+  }
+  return py::make_tuple(values, column.offsets, column.mask);
+}
+
+// Builds the objects of a batch of examples.
+class ExampleObjects {
+ public:
+  ExampleObjects(ExampleBatch& batch, const py::object& molecules) : batch_(batch), molecules_(molecules) {}
+
+  py::object node(const ExampleNode& node) {
+    switch (node.form) {
+      case ExampleNode::Form::tensor:
+        return tensor(node.leaves.front());
+      case ExampleNode::Form::tensors:
+        return list(node.leaves, [&](size_t leaf) { return tensor(leaf); });
+      case ExampleNode::Form::jagged:
+        return py::make_tuple(tensor(node.leaves[0]), tensor(node.leaves[1]));
+      case ExampleNode::Form::texts:
+        return list(node.texts, to_str);
+      case ExampleNode::Form::bytes:
+        return list(node.texts, [](const std::string& bytes) { return py::bytes(bytes); });
+      case ExampleNode::Form::dict:
+        return dict(node);
+      case ExampleNode::Form::list:
+        return list(node.children, [&](const ExampleNode& child) { return this->node(child); });
+      case ExampleNode::Form::molecules:
+        return molecules_(*hand_over(std::move(batch_.molecules[node.molecules])));
+    }
+    throw InternalError("form of a batch out of range");
+  }
+
+ private:
+  py::object tensor(size_t leaf) const { return py::cast(batch_.tensors[leaf]); }
+
+  template <typename Items, typename Make>
+  static py::list list(const Items& items, const Make& make) {
+    py::list made;
+    for (const auto& item : items) made.append(make(item));
+    return made;
+  }
+
+  py::dict dict(const ExampleNode& parent) {
+    py::dict made;
+    for (size_t i = 0; i < parent.children.size(); ++i) {
+      const ExampleNode& child = parent.children[i];
+      const py::object key = to_str(parent.keys[i]);
+      if (child.form != ExampleNode::Form::jagged) {
+        made[key] = node(child);
+        continue;
+      }
+      made[key] = tensor(child.leaves[0]);
+      made[to_str(parent.keys[i] + "_offsets")] = tensor(child.leaves[1]);
+    }
+    return made;
+  }
+
+  ExampleBatch& batch_;
+  const py::object& molecules_;
+};
+
+struct HandOver {
+  const py::object& molecules;
+
+  py::tuple operator()(Batch& batch) const { return hand_over(std::move(batch)); }
+
+  py::tuple operator()(const ColumnBatch& batch) const {
+    py::list columns, names;
+    for (const ScannedColumn& column : batch.columns) columns.append(column_of(column));
+    for (const int64_t dataset : batch.datasets) names.append(text_of(batch.source->dataset_name(dataset)));
+    return py::make_tuple(batch.arena, columns, names);
+  }
+
+  py::tuple operator()(ExampleBatch& batch) const {
+    return py::make_tuple(batch.arena, ExampleObjects(batch, molecules).node(batch.root), py::none());
+  }
+
+  py::tuple operator()(const UnlikeExamples& unlike) const {
+    py::list examples;
+    for (const Value& value : unlike.examples.values) examples.append(to_python(value));
+    return py::make_tuple(py::none(), examples, unlike.numbers);
+  }
+};
+
+}  // namespace
+
+py::tuple hand_over(Batch batch) {
+  py::list faults;
+  for (const auto& fault : batch.faults) faults.append(py::make_tuple(fault.field, fault.message));
+  return py::make_tuple(batch.arena, std::const_pointer_cast<collate::FieldTable>(batch.table), values_of(batch),
+                        batch.masks, faults);
+}
+
+py::tuple hand_over(collate::AnyBatch batch, const py::object& molecules) {
+  return std::visit(HandOver{molecules}, batch);
+}
+
+}  // namespace atompack::bindings

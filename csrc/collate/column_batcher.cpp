@@ -1,0 +1,167 @@
+#include "collate/column_batcher.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+
+#include "collate/fill/copy.h"
+#include "collate/torch_threads.h"
+#include "plan/columns/column_plan.h"
+#include "plan/type_rules.h"
+#include "threads/adaptive_parallelism.h"
+
+namespace atompack::collate {
+namespace {
+
+// Below it a second thread costs more than it saves.
+constexpr uint64_t kWorthThreads = uint64_t{4} << 20;
+AdaptiveParallelism pace;
+
+class ColumnFiller final : public ColumnVisitor {
+ public:
+  ColumnFiller(const ColumnPlan& plan, std::byte* arena, std::vector<std::optional<TextRow>>& texts)
+      : plan_(plan), arena_(arena), texts_(texts) {}
+
+  std::byte* place(size_t row, uint64_t first, uint64_t) override {
+    const RowPlan& to = plan_.rows[row];
+    return to.stored == to.out ? at(to, first) : nullptr;
+  }
+  void values(size_t row, uint64_t first, Bytes values) override {
+    const RowPlan& to = plan_.rows[row];
+    copy_values(at(to, first), to.out, values.data(), to.stored, values.size() / item_bytes(to.stored));
+  }
+  void fill(size_t row, Bytes item) override {
+    const RowPlan& to = plan_.rows[row];
+    std::array<std::byte, 16> cast{};
+    copy_values(cast.data(), to.out, item.data(), to.stored, 1);
+    const Bytes one = Bytes(cast).first(item_bytes(to.out));
+    for (uint64_t i = 0; i < to.n_elements; ++i) store(at(to, i), one);
+  }
+  void text(size_t row, uint64_t element, Bytes text) override { (*texts_[row])[element] = as_text(text); }
+
+ private:
+  std::byte* at(const RowPlan& row, uint64_t element) const {
+    return arena_ + row.offset + element * item_bytes(row.out);
+  }
+
+  const ColumnPlan& plan_;
+  std::byte* arena_;
+  std::vector<std::optional<TextRow>>& texts_;
+};
+
+// Writes masks, offsets and missing rows, which no file holds.
+void write_plain(const ColumnPlan& plan, Layout layout, std::byte* arena) {
+  for (size_t i = 0; i < plan.n_rows(); ++i) {
+    const bool present = plan.slice->is_present(i);
+    arena[plan.mask + i] = std::byte{present};
+    if (present || !plan.is_numeric() || layout != Layout::stacked) continue;
+    fill_missing(arena + plan.rows[i].offset, plan.type.dtype, plan.row_elements);
+  }
+  if (layout == Layout::jagged) {
+    store(arena + plan.offsets, std::as_bytes(std::span(plan.row_offsets)));
+  }
+}
+
+std::vector<std::optional<TextRow>> empty_texts(const ColumnPlan& plan) {
+  std::vector<std::optional<TextRow>> texts(plan.n_rows());
+  for (size_t i = 0; i < texts.size(); ++i) {
+    if (plan.slice->is_present(i)) texts[i].emplace(plan.rows[i].n_elements);
+  }
+  return texts;
+}
+
+struct ScanTask {
+  size_t column, unit;
+};
+
+void run(std::span<const ColumnPlan> plans, std::span<ColumnFiller> fillers, int max_threads) {
+  std::vector<ScanTask> tasks;
+  uint64_t work = 0;
+  for (size_t column = 0; column < plans.size(); ++column) {
+    const ColumnSlice& slice = *plans[column].slice;
+    slice.fill(fillers[column]);
+    for (size_t unit = 0; unit < slice.n_units(); ++unit) {
+      tasks.push_back({column, unit});
+      work += slice.work(unit);
+    }
+  }
+  const auto most = std::min<int64_t>(usable_threads(max_threads), std::ssize(tasks));
+  run_adaptively(pace, static_cast<int64_t>(work), work >= kWorthThreads ? most : 1, [&](int64_t n_threads) {
+    std::atomic<size_t> next{0};  // units differ in their work: whoever is free takes one
+    for_each_range(n_threads, [&](int64_t) {
+      for (size_t i = next++; i < tasks.size(); i = next++) {
+        plans[tasks[i].column].slice->read(tasks[i].unit, fillers[tasks[i].column]);
+      }
+    });
+  });
+}
+
+std::vector<int64_t> sizes_of(std::span<const uint64_t> shape) { return {shape.begin(), shape.end()}; }
+
+ScannedColumn wrap(const ColumnPlan& plan, Layout layout, const at::Tensor& arena,
+                   std::vector<std::optional<TextRow>> texts) {
+  ScannedColumn column;
+  column.kind = plan.type.kind;
+  const std::array n_rows{static_cast<int64_t>(plan.n_rows())};
+  column.mask = view_arena(arena, DType::boolean, plan.mask, n_rows);
+  if (layout == Layout::jagged) {
+    const std::array n_offsets{std::ssize(plan.row_offsets)};
+    column.offsets = view_arena(arena, DType::int64, plan.offsets, n_offsets);
+  }
+  if (!plan.is_numeric()) {
+    column.texts = std::move(texts);
+    for (size_t i = 0; i < plan.n_rows(); ++i) {
+      column.shapes.push_back(plan.slice->is_present(i) ? sizes_of(plan.slice->shape(i)) : std::vector<int64_t>{});
+    }
+  } else if (layout != Layout::list) {
+    column.values = view_arena(arena, plan.type.dtype, plan.values, plan.sizes);
+  } else {
+    for (size_t i = 0; i < plan.n_rows(); ++i) {
+      column.list.emplace_back();
+      if (!plan.slice->is_present(i)) continue;
+      column.list.back() = view_arena(arena, plan.rows[i].out, plan.rows[i].offset, sizes_of(plan.slice->shape(i)));
+    }
+  }
+  return column;
+}
+
+}  // namespace
+
+ColumnBatcher::ColumnBatcher(std::shared_ptr<const ColumnSource> source, std::vector<uint32_t> variables,
+                             SliceRequest request, ScanOptions options)
+    : source_(std::move(source)),
+      variables_(std::move(variables)),
+      request_(std::move(request)),
+      options_(std::move(options)) {
+  for (const uint32_t variable : variables_) {
+    if (variable >= source_->n_variables()) throw InternalError(cat("variable ", variable, " out of range"));
+  }
+}
+
+AnyBatch ColumnBatcher::make(std::vector<int64_t> datasets, ArenaKind kind, Parallelism parallelism) const {
+  std::vector<ColumnPlan> plans(variables_.size());
+  std::vector<std::vector<std::optional<TextRow>>> texts(plans.size());
+  ArenaLayout room;
+  for (size_t i = 0; i < plans.size(); ++i) {
+    const uint32_t variable = variables_[i];
+    plans[i] = plan_column(source_->slice(variable, datasets, request_), std::string(source_->variable_name(variable)),
+                           source_->type_of(variable), options_.layout, options_.dtype, room);
+    if (!plans[i].is_numeric()) texts[i] = empty_texts(plans[i]);
+  }
+  ColumnBatch batch{allocate_arena(room.size(), kind), {}, {}, source_};
+  auto* const memory = static_cast<std::byte*>(batch.arena.mutable_data_ptr());
+  std::vector<ColumnFiller> fillers;
+  fillers.reserve(plans.size());
+  for (size_t i = 0; i < plans.size(); ++i) {
+    fillers.emplace_back(plans[i], memory, texts[i]);
+    write_plain(plans[i], options_.layout, memory);
+  }
+  run(plans, fillers, parallelism == Parallelism::serial ? 1 : options_.max_threads);
+  for (size_t i = 0; i < plans.size(); ++i) {
+    batch.columns.push_back(wrap(plans[i], options_.layout, batch.arena, std::move(texts[i])));
+  }
+  batch.datasets = std::move(datasets);
+  return batch;
+}
+
+}  // namespace atompack::collate

@@ -1,0 +1,47 @@
+// ExampleBatcher: batches of examples of any form.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "collate/batcher.h"
+#include "model/example_source.h"
+#include "threads/adaptive_parallelism.h"
+
+namespace atompack::collate {
+
+struct ExampleOptions {
+  bool jagged = false;
+  KeyLevels levels = {};  // known to the caller
+  int max_threads = 0;    // 0: torch's number
+};
+
+// Makes batches of the examples of one source. Thread-safe.
+class ExampleBatcher final : public Batcher {
+ public:
+  ExampleBatcher(std::shared_ptr<const ExampleSource> source, ExampleOptions options);
+  ExampleBatcher(const ExampleBatcher&) = delete;
+  ExampleBatcher& operator=(const ExampleBatcher&) = delete;
+  ~ExampleBatcher() override;
+
+  int64_t size() const override { return source_->size(); }
+  std::string_view item() const override { return "example"; }
+
+  // UnlikeExamples where they differ too much to share a batch: the caller decides on those. Throws the errors of
+  // reading.
+  AnyBatch make(std::vector<int64_t> indices, ArenaKind kind, Parallelism parallelism) const override;
+
+  // For each key of molecules whether it has rows for atoms, by a look at some examples of the whole source.
+  const KeyLevels& levels() const;
+
+ private:
+  std::shared_ptr<const ExampleSource> source_;
+  ExampleOptions options_;
+  // Made on first use, without a lock, which a fork could inherit locked.
+  mutable std::atomic<const KeyLevels*> levels_{nullptr};
+  mutable AdaptiveParallelism pace_;
+};
+
+}  // namespace atompack::collate
