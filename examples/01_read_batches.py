@@ -1,8 +1,8 @@
-"""Read an .atp file in shuffled batches: the five-line loop.
+"""Reads an .atp file in shuffled batches.
 
     python examples/01_read_batches.py [FILE.atp]
 
-Without a file it makes a small one of its own, alloys.atp in the working directory.
+Without a file it makes a small one, alloys.atp in the working directory.
 """
 
 import argparse
@@ -16,7 +16,7 @@ import atompack_torch as apt
 
 
 def main() -> None:
-    """Print a batch, then read the whole file and count which labels it has."""
+    """Prints a batch, then reads the whole file and counts its labels."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -34,7 +34,7 @@ def main() -> None:
     labelled: Counter[str] = Counter()
     loader = DataLoader(dataset, options.batch_size, shuffle=True, num_workers=options.workers)
     for batch in loader:
-        # What a molecule lacks is NaN (text: None) in the batch, never zero; the mask tells.
+        # A missing label is NaN (strings: None) in the batch, never zero, and masked.
         labelled.update({name: int(batch.mask(name).sum()) for name in dataset.schema})
 
     print(f"{path}: {len(dataset)} molecules in {len(loader)} batches")

@@ -1,9 +1,9 @@
-"""Train a small message-passing potential on energies and forces read from an .atp file.
+"""Trains a small message-passing potential on energies and forces read from an .atp file.
 
     python examples/02_train.py [FILE.atp] [--epochs 12]
 
-Without a file it first makes one of alloy structures (see alloys.py). At the end it prints the
-errors on structures kept aside, next to those of simple predictors, and draws them.
+Without a file it first makes one with alloy structures (see alloys.py). At the end it prints the
+errors on test structures, compared with those of simple predictors, and plots them.
 """
 
 import argparse
@@ -20,23 +20,23 @@ from torch.utils.data import DataLoader
 
 import atompack_torch as apt
 
-FIELDS = ["energy", "forces", "cell", "pbc"]  # what training reads; the stress stays in the file
+FIELDS = ["energy", "forces", "cell", "pbc"]  # the labels for training; stress is not read
 CUTOFF = 5.0  # Å
-ENERGY_WEIGHT = 2.0  # of an error of 1 eV/atom, against a force that is wrong by 1 eV/Å
+ENERGY_WEIGHT = 2.0  # of an error of 1 eV/atom relative to a force error of 1 eV/Å
 LEARNING_RATE = 0.012
 
 Batches = Iterable[apt.MoleculeBatch]
 
 
 class Clock:
-    """Passes on a loader's batches, and measures how long the loop waited for them."""
+    """Iterates over a loader and measures the time spent waiting for batches."""
 
     def __init__(self) -> None:
         self.waited = self.total = 0.0
         self.molecules = 0
 
     def watch(self, loader: Batches) -> Iterator[apt.MoleculeBatch]:
-        """Yield the batches of one epoch."""
+        """Yields the batches of one epoch."""
         start = asked = time.perf_counter()
         for batch in loader:
             self.waited += time.perf_counter() - asked
@@ -57,7 +57,7 @@ def train(
     validation: Batches,
     epochs: int,
 ) -> list[tuple[float, float]]:
-    """Fit the model; return the validation errors (eV/atom, eV/Å) after each epoch."""
+    """Fits the model; returns the validation errors (eV/atom, eV/Å) after each epoch."""
     optimizer = torch.optim.Adam(model.parameters())
     schedule = torch.optim.lr_scheduler.OneCycleLR(
         optimizer, LEARNING_RATE, epochs=epochs, steps_per_epoch=len(loader), pct_start=0.1
@@ -66,7 +66,7 @@ def train(
     for epoch in range(1, epochs + 1):
         for batch in clock.watch(loader):
             energy, forces = model(batch)
-            # Absolute errors, not squares: a few large forces must not rule the fit.
+            # Absolute errors, not squares: a few large forces must not dominate the fit.
             energy_loss = ((energy - batch.energy) / batch.n_atoms).abs().mean()
             force_loss = (forces - batch.forces).norm(dim=1).mean()
             optimizer.zero_grad()
@@ -88,7 +88,7 @@ def train(
 
 
 def parse() -> argparse.Namespace:
-    """Return the options of the command line."""
+    """Returns the options of the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -104,20 +104,20 @@ def parse() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Read, train, test."""
+    """Reads, trains, tests."""
     options = parse()
     torch.manual_seed(options.seed)
     made = options.out / f"alloys-{options.structures}-{options.seed}.atp"
     path = options.path or alloys.ensure(made, options.structures, options.seed)
 
-    # missing="error": a structure without one of these labels stops the run, here and not as a NaN.
+    # missing="error": a structure without one of these labels raises instead of giving NaN.
     neighbors = apt.NeighborList(CUTOFF, vectors=True)
     dataset = apt.AtpDataset(path, fields=FIELDS, missing="error", neighbors=neighbors)
     parts = dataset.split([0.8, 0.1, 0.1], seed=options.seed)
     validation, test = (DataLoader(part, batch_size=256) for part in parts[1:])
     sizes = " + ".join(str(len(part)) for part in parts)
     print(f"{path}: {sizes} structures to train, validate and test")
-    # Its threads find the neighbors of the next batches while the model works on this one.
+    # Its threads compute the edges of the next batches while the model works on this one.
     loader = apt.Loader(
         parts[0], options.batch_size, shuffle=True, seed=options.seed, num_threads=options.threads
     )

@@ -1,10 +1,10 @@
-"""Train the potential of 02_train.py on several processes; go on after a crash on any number.
+"""Trains the potential of 02_train.py on several processes; resumes on any number of them.
 
     torchrun --standalone --nproc-per-node 2 examples/03_distributed.py [FILE.atp] --epochs 3
     torchrun --standalone --nproc-per-node 4 examples/03_distributed.py [FILE.atp] --resume
     python examples/03_distributed.py [FILE.atp]
 
-Without a file it makes a small one of its own, alloys-1000.atp in the working directory.
+Without a file it makes a small one, alloys-1000.atp in the working directory.
 """
 
 import argparse
@@ -24,11 +24,11 @@ import atompack_torch as apt
 
 FIELDS = ["energy", "forces", "cell", "pbc"]
 CUTOFF = 5.0  # Å
-ENERGY_WEIGHT = 2.0  # of an error of 1 eV/atom, against a force that is wrong by 1 eV/Å
+ENERGY_WEIGHT = 2.0  # of an error of 1 eV/atom relative to a force error of 1 eV/Å
 
 
 def join() -> torch.device:
-    """Join the other ranks, or be the only one where torchrun did not start this script."""
+    """Joins the other ranks, or runs alone if torchrun did not start this script."""
     device = torch.device("cpu")
     if torch.cuda.is_available():
         device = torch.device("cuda", dist.get_node_local_rank(0))
@@ -42,10 +42,10 @@ def join() -> torch.device:
 
 
 def loss_of(batch: apt.MoleculeBatch, energy: Tensor, forces: Tensor) -> Tensor:
-    """Return this rank's part of the mean error over the batches of all ranks.
+    """Returns this rank's part of the mean error over the batches of all ranks.
 
-    Their batches have the same atoms, nearly, but not the same number of molecules; so errors are
-    divided by what the ranks have together. DDP divides gradients by the number of ranks.
+    These have nearly equal numbers of atoms, but different numbers of molecules; errors are
+    therefore divided by the total over all ranks. DDP divides gradients by the number of ranks.
     """
     energy_error = ((energy - batch.energy) / batch.n_atoms).abs().sum()
     force_error = (forces - batch.forces).norm(dim=1).sum()
@@ -61,26 +61,26 @@ def train(
     device: torch.device,
     options: argparse.Namespace,
 ) -> None:
-    """Train to the last epoch, from the checkpoint on if it is to be resumed."""
+    """Trains to the last epoch, starting from the checkpoint if requested."""
     optimizer, step = torch.optim.Adam(model.parameters(), lr=options.learning_rate), 0
     parts = {"model": model.module, "optimizer": optimizer, "loader": loader}
     if options.resume:
         state = torch.load(options.checkpoint, map_location=device, weights_only=True)
         for name, part in parts.items():
-            part.load_state_dict(state[name])  # saved by rank 0, and it holds for every rank
+            part.load_state_dict(state[name])  # saved by rank 0, valid for every rank
         step = state["step"]
 
     def checkpoint() -> None:
         states = {name: part.state_dict() for name, part in parts.items()}
         unfinished = options.checkpoint.with_suffix(".new")
         torch.save({**states, "step": step}, unfinished)
-        unfinished.replace(options.checkpoint)  # who dies before leaves the old one
+        unfinished.replace(options.checkpoint)  # the old one stays if the process dies before this
 
     # Since the last report: steps, loss, atoms.
     sums, start = torch.zeros(3, device=device), time.perf_counter()
     while (epoch := loader.epoch) < options.epochs:
         for batch in loader:
-            with device:  # where the model puts what it makes itself
+            with device:  # device of tensors that the model creates
                 energy, forces = model(batch)
             loss = loss_of(batch, energy, forces)
             optimizer.zero_grad()
@@ -107,7 +107,7 @@ def train(
 
 
 def parse() -> argparse.Namespace:
-    """Return the options of the command line."""
+    """Returns the options of the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -124,16 +124,16 @@ def parse() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Join, read, train."""
+    """Joins, reads, trains."""
     options = parse()
-    # It says so of the gradient of a (1, n) matrix, whose strides are the same memory either way.
+    # It warns about the gradient of a (1, n) matrix, for which both strides mean the same memory.
     warnings.filterwarnings("ignore", "Grad strides do not match bucket view strides")
     device = join()
     options.checkpoint.parent.mkdir(parents=True, exist_ok=True)
     path = options.path or Path("alloys-1000.atp")
     if dist.get_rank() == 0 and options.path is None:
         alloys.ensure(path, structures=1000)
-    dist.barrier()  # the file is there
+    dist.barrier()  # the file exists
 
     neighbors = apt.NeighborList(CUTOFF, vectors=True)
     dataset = apt.AtpDataset(path, fields=FIELDS, missing="error", neighbors=neighbors)

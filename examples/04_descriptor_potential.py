@@ -1,10 +1,10 @@
-"""Train a descriptor potential on features and derivatives that were computed once.
+"""Trains a descriptor potential on features and derivatives that were computed once.
 
     python examples/04_descriptor_potential.py [FILE.atp] [--epochs 60]
 
-Atoms are described by Chebyshev features, and a small network for each element makes energies of
-them. Features and derivatives go to a cache before training; a few epochs at the end compute them
-anew for each batch, to show what the cache saves. What is missing is made: structures, cache.
+Atoms are described by Chebyshev features, which a small network per element maps to energies.
+Features and derivatives are written to a cache before training; a few epochs at the end compute
+them anew for each batch, to show what the cache saves. Structures and cache are made if missing.
 """
 
 import argparse
@@ -25,11 +25,11 @@ from torch.utils.data import DataLoader
 import atompack_torch as apt
 
 FIELDS = ["energy", "forces", "features", "force_derivatives"]
-ENERGY_WEIGHT = 4.0  # of an error of 1 eV/atom, against a force that is wrong by 1 eV/Å
+ENERGY_WEIGHT = 4.0  # of an error of 1 eV/atom relative to a force error of 1 eV/Å
 
 
 class DescriptorPotential(nn.Module):
-    """Energies as sums over atoms, each from a network of its element that sees its features.
+    """Energy as a sum over atoms, computed by one network per element from the atom's features.
 
     Args:
         reference: (119,) energy of one atom by atomic number, in eV; the networks learn the rest.
@@ -46,32 +46,32 @@ class DescriptorPotential(nn.Module):
         self.networks = nn.ModuleList(network(len(mean)) for _ in species)
 
     def forward(self, batch: apt.MoleculeBatch) -> tuple[Tensor, Tensor]:
-        """Return energies (B,) in eV as float64, and forces (N, 3) in eV/Å."""
+        """Returns energies (B,) in eV as float64, and forces (N, 3) in eV/Å."""
         x = ((batch.features - self.mean) / self.std).requires_grad_()
         atoms = x.new_zeros(len(x))
         for number, net in zip(self.species, self.networks, strict=True):
             (mine,) = torch.where(batch.atomic_numbers == number)
             atoms = atoms.index_add(0, mine, net(x[mine]).squeeze(-1))
         (slopes,) = torch.autograd.grad(atoms.sum(), x, create_graph=self.training)
-        # By the features themselves, not the normalized ones: of those are the derivatives.
+        # With respect to the features, not the normalized ones: the derivatives are of the former.
         forces = apt.contract_forces(batch, slopes / self.std)
         energy = self.reference_energy(batch).index_add(0, batch.batch, atoms.double())
         return energy, forces
 
     def reference_energy(self, batch: apt.MoleculeBatch) -> Tensor:
-        """Return (B,) float64, the sum of the reference energies of each molecule's atoms."""
+        """Returns (B,) float64, the sum of the reference energies of each molecule's atoms."""
         energy = torch.zeros(len(batch), dtype=torch.float64)
         return energy.index_add_(0, batch.batch, self.reference[batch.atomic_numbers])
 
 
 def network(n_features: int) -> nn.Sequential:
-    """Two hidden layers; SiLU, because forces need a smooth derivative."""
+    """Returns two hidden layers; SiLU, because forces need a smooth derivative."""
     layers = nn.Linear(n_features, 32), nn.SiLU(), nn.Linear(32, 32), nn.SiLU(), nn.Linear(32, 1)
     return nn.Sequential(*layers)
 
 
 def spread(dataset: apt.TorchCacheDataset) -> tuple[Tensor, Tensor]:
-    """Return mean and standard deviation of each feature over all atoms, in float64 sums."""
+    """Returns mean and standard deviation of each feature over all atoms, in float64 sums."""
     sums, n_atoms = torch.zeros(2, 1, dtype=torch.float64), 0
     for batch in apt.Loader(dataset, 256):
         x = batch.features.double()
@@ -87,9 +87,9 @@ def train(
     epochs: int,
     options: argparse.Namespace,
 ) -> tuple[list[tuple[float, float]], tuple[float, float]]:
-    """Fit the model; return validation errors by epoch, and the seconds that one takes.
+    """Fits the model; returns validation errors by epoch, and the seconds per epoch.
 
-    Medians: all of it, and the part in which the loop waited for batches.
+    Medians: the total, and the time spent waiting for batches.
     """
     loader = apt.Loader(dataset, options.batch_size, shuffle=True, seed=options.seed)
     optimizer = torch.optim.Adam(model.parameters())
@@ -97,7 +97,7 @@ def train(
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, options.learning_rate, **steps)
     curve, seconds, waits = [], [], []
     for epoch in range(epochs):
-        dataset.set_epoch(epoch)  # other molecules keep their forces
+        dataset.set_epoch(epoch)  # draws other molecules for force training
         start = asked = time.perf_counter()
         total = waited = 0.0
         for batch in loader:
@@ -125,7 +125,7 @@ def train(
 
 
 def parse() -> argparse.Namespace:
-    """Return the options of the command line."""
+    """Returns the options of the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -143,7 +143,7 @@ def parse() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Compute, train, test, compare."""
+    """Computes, trains, tests, compares."""
     options = parse()
     torch.manual_seed(options.seed)
     made = options.out / f"alloys-{options.structures}-{options.seed}.atp"
@@ -154,7 +154,7 @@ def main() -> None:
     symbols = [chemical_symbols[number] for number in species]
     descriptor = apt.ChebyshevDescriptor(symbols, 8, 5.0, 3, 3.5, dtype="float32")
 
-    # One pass over the data, and nothing of the descriptor is computed again.
+    # One pass over the data; no descriptor is computed again.
     file = options.out / f"{path.stem}-{len(numbers)}.h5"
     if not file.exists():
         options.out.mkdir(parents=True, exist_ok=True)

@@ -1,11 +1,11 @@
-"""Train a small model on ocean profiles kept in an ATLAS store: what lies below the surface?
+"""Trains a small model on ocean profiles from an ATLAS store.
 
     python examples/05_atlas_store.py [STORE] [--epochs 20]
 
-Without a store it first makes one of synthetic casts: temperature and salinity on 50 levels, with
-gaps, and where and when each was taken. The model sees the upper 4 m, latitude and day, and says
-the temperature of all levels below. At the end it prints the errors on casts kept aside, next to
-those of the mean profile and of a linear fit, and draws them.
+Without a store it first makes one with synthetic casts: temperature and salinity on 50 levels,
+with gaps, and place and time of each. The model gets the upper 4 m, latitude and day, and predicts
+the temperature of all levels below. At the end it prints the errors on test casts, compared with
+those of the mean profile and of a linear fit, and plots them.
 """
 
 import argparse
@@ -29,7 +29,7 @@ Batch = dict[str, Tensor]
 
 
 def cast(generator: torch.Generator) -> Batch:
-    """One profile: a warm mixed layer on a thermocline, both as season and latitude have it."""
+    """Makes a profile: a warm mixed layer above a thermocline, depending on season and latitude."""
     noise = partial(torch.randn, generator=generator)
     latitude = 60 * torch.rand((), generator=generator)
     day = 365 * torch.rand((), generator=generator)
@@ -51,7 +51,7 @@ def cast(generator: torch.Generator) -> Batch:
 
 
 def make(path: Path, n: int, seed: int) -> None:
-    """Write a store of casts, one dataset each; float32, NaN where nothing was measured."""
+    """Writes a store of casts, one dataset each; float32, NaN in gaps."""
     generator = torch.Generator().manual_seed(seed)
     start = time.perf_counter()
     with apt.AtlasStore(path, "x") as store:
@@ -67,7 +67,7 @@ def make(path: Path, n: int, seed: int) -> None:
 
 
 class Model(nn.Module):
-    """From the upper levels, latitude and season to the temperatures of all levels, in °C."""
+    """Maps the upper levels, latitude and season to the temperatures of all levels, in °C."""
 
     mean: Tensor
     spread: Tensor
@@ -85,19 +85,19 @@ class Model(nn.Module):
         )
 
     def features(self, batch: Batch) -> Tensor:
-        """(B, N_SEEN + 3) what it sees; gaps count as the mean."""
+        """Returns the inputs (B, N_SEEN + 3); gaps count as the mean."""
         seen = ((batch["temperature"] - self.mean) / self.spread)[:, :N_SEEN].nan_to_num(0.0)
         season = 2 * torch.pi * batch["day"] / 365
         where = torch.stack([batch["latitude"] / 30 - 1, season.sin(), season.cos()], dim=1)
         return torch.cat([seen, where], dim=1)
 
     def forward(self, batch: Batch) -> Tensor:
-        """(B, N_LEVELS) °C."""
+        """Returns (B, N_LEVELS) °C."""
         return self.mean + self.spread * self.layers(self.features(batch))
 
 
 def linear_fit(model: Model, known: Batch, asked: Batch) -> Tensor:
-    """(B, N_LEVELS) °C by least squares from the same features; gaps count as the mean."""
+    """Returns (B, N_LEVELS) °C by least squares from the same features; gaps count as the mean."""
     measured = torch.where(known["temperature"].isnan(), model.mean, known["temperature"])
     inputs = nn.functional.pad(model.features(known), (0, 1), value=1.0)
     weights = torch.linalg.lstsq(inputs, measured).solution
@@ -105,12 +105,12 @@ def linear_fit(model: Model, known: Batch, asked: Batch) -> Tensor:
 
 
 def errors(predicted: Tensor, measured: Tensor) -> Tensor:
-    """Absolute errors of the levels that the model does not see, NaN in gaps."""
+    """Returns absolute errors of the levels that are not inputs, NaN in gaps."""
     return (predicted - measured)[:, N_SEEN:].abs()
 
 
 def train(model: Model, loader: DataLoader[Batch], validation: Batch, epochs: int) -> list[float]:
-    """Fit the model; return the mean absolute errors (°C) on the validation set."""
+    """Fits the model; returns the mean absolute errors (°C) on the validation set."""
     optimizer = torch.optim.Adam(model.parameters(), LEARNING_RATE)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs * len(loader))
     curve, start = [], time.perf_counter()
@@ -133,7 +133,7 @@ def train(model: Model, loader: DataLoader[Batch], validation: Batch, epochs: in
 
 
 def draw(test: Batch, guesses: dict[str, Tensor], path: Path) -> None:
-    """Two casts with what was said about them, and the errors by depth."""
+    """Plots two casts with their predictions, and the errors by depth."""
     figure, axes = plt.subplots(1, 3, figsize=(11, 4.5), sharey=True, layout="constrained")
     for row, axis in enumerate(axes[:2]):
         axis.plot(test["temperature"][row], DEPTHS, "k.", label="measured")
@@ -151,7 +151,7 @@ def draw(test: Batch, guesses: dict[str, Tensor], path: Path) -> None:
 
 
 def parse() -> argparse.Namespace:
-    """Return the options of the command line."""
+    """Returns the options of the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -167,7 +167,7 @@ def parse() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Make, read, train, test."""
+    """Makes, reads, trains, tests."""
     options = parse()
     torch.manual_seed(options.seed)
     options.out.mkdir(parents=True, exist_ok=True)
@@ -182,7 +182,7 @@ def main() -> None:
     dataset = apt.AtlasDataset(store, ARRAYS)
     parts = dataset.split([0.8, 0.1, 0.1], seed=options.seed)
     validation, test = (part[:] for part in parts[1:])
-    # Every batch is one scan a column: no collate_fn, no loop over datasets.
+    # Every batch is one scan per column: no collate_fn, no loop over datasets.
     loader = DataLoader(
         parts[0], options.batch_size, shuffle=True, num_workers=options.workers, drop_last=True
     )

@@ -1,11 +1,11 @@
-"""Train a small image classifier from a data set of Atlas shards.
+"""Trains a small image classifier from a dataset of Atlas shards.
 
     python examples/06_atlas_shards.py [--images 12000] [--epochs 8]
 
 First it draws noisy images of six shapes and writes them as shards: dicts of an array, a label and
-a text, in compressed blocks. Then it trains on them, blocks in random order and mixed in windows,
-so that each block is read once an epoch. At the end it prints the accuracy on images kept aside,
-next to those of simple predictors, and draws some of them.
+a string, in compressed blocks. Then it trains on them, with blocks in random order and mixed in
+windows, so that each block is read once per epoch. At the end it prints the accuracy on test
+images, compared with those of simple predictors, and plots some of them.
 """
 
 import argparse
@@ -25,12 +25,12 @@ import atompack_torch as apt
 
 SIZE = 24  # pixels
 SHAPES = ("disc", "ring", "square", "frame", "cross", "bar")
-BLOCK, WINDOW = 100, 16  # images in a block; blocks that are mixed
+BLOCK, WINDOW = 100, 16  # images per block; blocks per window
 LEARNING_RATE = 1e-2
 
 
 def draw_shape(rng: np.random.Generator, shape: str) -> np.ndarray[Any, Any]:
-    """(1, SIZE, SIZE) uint8: one shape, turned, somewhere, under noise."""
+    """Draws (1, SIZE, SIZE) uint8: one shape, rotated, at a random place, with noise."""
     radius, angle = rng.uniform(4, 8), rng.uniform(0, np.pi)
     x, y = np.mgrid[:SIZE, :SIZE] - rng.uniform(9, SIZE - 9, size=(2, 1, 1))
     u, v = x * np.cos(angle) + y * np.sin(angle), y * np.cos(angle) - x * np.sin(angle)
@@ -49,7 +49,7 @@ def draw_shape(rng: np.random.Generator, shape: str) -> np.ndarray[Any, Any]:
 
 
 def examples(n: int, seed: int) -> Iterator[dict[str, Any]]:
-    """What the shards hold."""
+    """Yields the examples of the shards."""
     rng = np.random.default_rng(seed)
     for i in range(n):
         label = int(rng.integers(len(SHAPES)))
@@ -58,7 +58,7 @@ def examples(n: int, seed: int) -> Iterator[dict[str, Any]]:
 
 
 def ensure(root: Path, n: int, seed: int) -> Path:
-    """Write the shards, unless they are there: what is there is whole."""
+    """Writes the shards unless they exist: existing ones are complete."""
     if not root.exists():
         start = time.perf_counter()
         root.parent.mkdir(parents=True, exist_ok=True)
@@ -70,7 +70,7 @@ def ensure(root: Path, n: int, seed: int) -> Path:
 
 
 def network() -> nn.Module:
-    """A few convolutions; (B, 1, SIZE, SIZE) uint8 to (B, shapes) logits."""
+    """Maps (B, 1, SIZE, SIZE) uint8 to (B, shapes) logits by a few convolutions."""
 
     def step(width: int, next_width: int) -> list[nn.Module]:
         halve = nn.Conv2d(width, next_width, 3, stride=2, padding=1)
@@ -81,13 +81,13 @@ def network() -> nn.Module:
 
 
 def pixels(batch: dict[str, Any]) -> Tensor:
-    """Images as floats around 0."""
+    """Returns images as floats around 0."""
     return batch["image"].float() / 128 - 1
 
 
 @torch.no_grad()
 def predict(model: nn.Module, batches: Iterable[dict[str, Any]]) -> tuple[Tensor, Tensor]:
-    """The predicted and the true labels."""
+    """Returns the predicted and the true labels."""
     model.eval()
     found = [(model(pixels(batch)).argmax(1), batch["label"]) for batch in batches]
     model.train()
@@ -96,14 +96,14 @@ def predict(model: nn.Module, batches: Iterable[dict[str, Any]]) -> tuple[Tensor
 
 
 def accuracy(predicted: Tensor, labels: Tensor) -> float:
-    """Share of labels that are right."""
+    """Returns the fraction of correct labels."""
     return float((predicted == labels).float().mean())
 
 
 def train(
     model: nn.Module, loader: apt.Loader, validation: Iterable[dict[str, Any]], epochs: int
 ) -> list[float]:
-    """Fit the model; return the accuracy on images kept aside after each epoch."""
+    """Fits the model; returns the accuracy on validation images after each epoch."""
     optimizer = torch.optim.Adam(model.parameters())
     schedule = torch.optim.lr_scheduler.OneCycleLR(
         optimizer, LEARNING_RATE, epochs=epochs, steps_per_epoch=len(loader)
@@ -128,7 +128,7 @@ def train(
 
 
 def nearest_mean(train_batches: Iterable[dict[str, Any]], test: Iterable[dict[str, Any]]) -> float:
-    """Accuracy of the class whose mean image is nearest."""
+    """Returns the accuracy of the class with the nearest mean image."""
     sums, counts = torch.zeros(len(SHAPES), SIZE * SIZE), torch.zeros(len(SHAPES))
     for batch in train_batches:
         sums.index_add_(0, batch["label"], pixels(batch).flatten(1))
@@ -141,7 +141,7 @@ def nearest_mean(train_batches: Iterable[dict[str, Any]], test: Iterable[dict[st
 
 
 def draw(batch: dict[str, Any], predicted: Tensor, curve: list[float], path: Path) -> None:
-    """Some images with what the model sees in them, and how it learned."""
+    """Plots some images with their predictions, and the accuracy by epoch."""
     import matplotlib as mpl
 
     mpl.use("agg")
@@ -159,7 +159,7 @@ def draw(batch: dict[str, Any], predicted: Tensor, curve: list[float], path: Pat
 
 
 def parse() -> argparse.Namespace:
-    """Return the options of the command line."""
+    """Returns the options of the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -174,7 +174,7 @@ def parse() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Write, read, train, test."""
+    """Writes, reads, trains, tests."""
     options = parse()
     torch.manual_seed(options.seed)
     roots = {name: options.out / f"shapes-{name}-{options.images}" for name in ("train", "test")}
@@ -183,7 +183,7 @@ def main() -> None:
             shutil.rmtree(root, ignore_errors=True)
         ensure(root, n, 2 * options.seed + k)
 
-    # Blocks of the window stay decoded, and no others.
+    # Only the blocks of the window stay decoded.
     images = apt.ShardDataset(roots["train"], cache_blocks=2 * WINDOW)
     sampler = apt.BlockShuffleSampler(images, window=WINDOW, seed=options.seed)
     loader = apt.Loader(images, options.batch_size, sampler=sampler, drop_last=True)

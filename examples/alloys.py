@@ -1,9 +1,9 @@
-"""Make a data set of fcc alloys with labels from effective-medium theory, as one .atp file.
+"""Makes a dataset of fcc alloys with labels from effective-medium theory, as one .atp file.
 
 Pure elements, random alloys, cells with vacancies, and surfaces of Al, Ni, Cu, Pd, Ag, Pt and Au,
 all strained and rattled. Energies (eV), forces (eV/Å) and stresses (eV/Å^3) come from ASE's EMT
 calculator. The stress has ASE's sign, dE/dstrain per volume: negative in a compressed cell.
-Surfaces, one structure in ten, carry none: theirs would depend on the thickness of the vacuum.
+Surfaces, one structure in ten, have none: it would depend on the thickness of the vacuum.
 
 The same seed gives the same structures on any number of processes.
 """
@@ -37,12 +37,12 @@ MAX_FORCE = 10.0  # eV/Å; a structure with a larger one is drawn again
 
 
 def draw_symbols(rng: np.random.Generator, n_elements: int) -> tuple[np.ndarray, np.ndarray]:
-    """Draw which elements a structure has, and how much of each."""
+    """Draws the elements of a structure and their fractions."""
     return rng.choice(ELEMENTS, n_elements, replace=False), rng.dirichlet(np.ones(n_elements))
 
 
 def build(rng: np.random.Generator, kind: str) -> Atoms:
-    """Build a structure of 6 to 60 atoms at the composition's mean lattice constant."""
+    """Builds a structure of 6 to 60 atoms at the composition's mean lattice constant."""
     symbols, shares = draw_symbols(rng, 1 if kind == "element" else int(rng.integers(1, 5)))
     a = float(np.dot([LATTICE[symbol] for symbol in symbols], shares))  # Vegard's law
     if kind == "surface":
@@ -62,17 +62,17 @@ def build(rng: np.random.Generator, kind: str) -> Atoms:
 
 
 def deform(rng: np.random.Generator, atoms: Atoms) -> None:
-    """Strain the cell (by up to about 6 %, plus some shear) and displace every atom."""
+    """Strains the cell (by up to about 6 %, plus some shear) and displaces every atom."""
     strain = np.eye(3) * (1 + rng.uniform(-0.04, 0.06)) + rng.normal(0.0, 0.01, (3, 3))
-    if not atoms.pbc.all():  # a slab is strained in its plane alone
+    if not atoms.pbc.all():  # a slab is strained only in its plane
         strain[2], strain[:, 2] = (0, 0, 1), (0, 0, 1)
     atoms.set_cell(atoms.cell @ strain, scale_atoms=True)
     atoms.positions += rng.normal(0.0, rng.uniform(0.02, 0.15), atoms.positions.shape)
 
 
 def label(seed: int, number: int) -> dict[str, Any]:
-    """Make structure `number` with its labels, as the arguments of a Molecule."""
-    rng = np.random.default_rng([seed, number])  # its own stream: the order of the work is free
+    """Makes structure `number` with its labels, as the arguments of a Molecule."""
+    rng = np.random.default_rng([seed, number])  # independent of the order of the work
     kind = str(rng.choice(KINDS, p=SHARES))
     forces = np.full((1, 3), np.inf)
     while np.abs(forces).max() > MAX_FORCE:
@@ -95,7 +95,7 @@ def label(seed: int, number: int) -> dict[str, Any]:
 
 
 def report(items: Iterator[dict[str, Any]], total: int) -> Iterator[dict[str, Any]]:
-    """Pass the items on and keep a line of progress up to date (no terminal: the last one)."""
+    """Yields the items and updates a line of progress (without a terminal: only at the end)."""
     start = shown = time.perf_counter()
     for done, item in enumerate(items, 1):
         now = time.perf_counter()
@@ -110,7 +110,7 @@ def report(items: Iterator[dict[str, Any]], total: int) -> Iterator[dict[str, An
 
 
 def write(path: Path, molecules: Iterator[dict[str, Any]]) -> None:
-    """Write the file; it replaces an old one when it is whole."""
+    """Writes the file; it replaces an old one when it is complete."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with AtpWriter(path, mode="w") as writer:
         for molecule in molecules:
@@ -118,7 +118,7 @@ def write(path: Path, molecules: Iterator[dict[str, Any]]) -> None:
 
 
 def ensure(path: Path, structures: int, seed: int = 0) -> Path:
-    """Make the file unless it is there, in a process of its own: one that runs threads, as torch's,
+    """Makes the file unless it exists, in a separate process: one with threads, such as torch's,
     should not fork.
     """
     if not path.exists():
@@ -128,7 +128,7 @@ def ensure(path: Path, structures: int, seed: int = 0) -> Path:
 
 
 def main() -> None:
-    """Make the data set asked for on the command line."""
+    """Makes the dataset requested on the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,4 +1,4 @@
-"""Errors of a trained potential: measured, put in a table next to simple predictors, and drawn."""
+"""Errors of a trained potential: measurement, table with simple predictors, and plots."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,26 +19,26 @@ class Predictions:
 
     true_energy: Tensor
     energy: Tensor
-    element_energy: Tensor  # what the model's reference energies alone predict
+    element_energy: Tensor  # prediction of the model's reference energies alone
     true_forces: Tensor
     forces: Tensor
 
     def errors(self) -> tuple[float, float]:
-        """Return the mean absolute errors of energy (eV/atom) and forces (eV/Å)."""
+        """Returns the mean absolute errors of energy (eV/atom) and forces (eV/Å)."""
         return mean_error(self.energy, self.true_energy), mean_error(self.forces, self.true_forces)
 
     def baseline_errors(self) -> tuple[float, float]:
-        """Return the same errors for energies by element and no forces at all."""
+        """Returns the same errors for energies by element and zero forces."""
         return mean_error(self.element_energy, self.true_energy), mean_error(0.0, self.true_forces)
 
 
 def mean_error(predicted: Tensor | float, true: Tensor) -> float:
-    """Return the mean absolute error."""
+    """Returns the mean absolute error."""
     return (predicted - true).abs().mean().item()
 
 
 def predict(model: Potential, batches: Iterable[MoleculeBatch]) -> Predictions:
-    """Run the model over all batches."""
+    """Runs the model over all batches."""
     model.eval()
     energies, components = [], []
     for batch in batches:
@@ -51,7 +51,7 @@ def predict(model: Potential, batches: Iterable[MoleculeBatch]) -> Predictions:
 
 
 def table(test: Predictions, mean_energy: float) -> str:
-    """Return the errors on the test structures next to those of predictors that see no geometry."""
+    """Returns the errors on the test structures, with those of predictors that ignore geometry."""
     element_error, zero_error = test.baseline_errors()
     energy_error, force_error = test.errors()
     rows = (
@@ -65,7 +65,7 @@ def table(test: Predictions, mean_energy: float) -> str:
 
 
 def draw(test: Predictions, curve: list[tuple[float, float]], path: Path) -> None:
-    """Draw predicted against true values, and the validation errors by epoch."""
+    """Plots predicted against true values, and the validation errors by epoch."""
     figure = Figure(figsize=(13, 4.2), layout="constrained")
     axes = figure.subplots(1, 3)
     energy_error, force_error = test.errors()
@@ -88,7 +88,7 @@ def draw(test: Predictions, curve: list[tuple[float, float]], path: Path) -> Non
 
 
 def parity(axes: Axes, true: Tensor, predicted: Tensor, unit: str) -> None:
-    """Scatter predicted against true values around the line on which they are equal."""
+    """Plots predicted against true values with the diagonal."""
     low, high = true.min().item(), true.max().item()
     axes.scatter(true, predicted, s=5, alpha=0.4, linewidths=0)
     axes.plot([low, high], [low, high], color="0.3", linewidth=0.8, linestyle="--")

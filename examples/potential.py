@@ -1,4 +1,4 @@
-"""A small message-passing potential in plain PyTorch, for batches that come with their edges."""
+"""A small message-passing potential in plain PyTorch, for batches with edges."""
 
 import math
 
@@ -9,14 +9,14 @@ from atompack_torch import MoleculeBatch, Statistics
 
 
 class Potential(nn.Module):
-    """Energies as sums over atoms, each seen through two rounds of messages from its neighbors.
+    """Energy as a sum over atoms, after two rounds of messages between neighbors.
 
-    A message depends on the distance and on the sender alone, so the energy does not change when
-    the structure is moved or turned; forces are its exact derivative.
+    A message depends only on the distance and the sender, so the energy is invariant under
+    translation and rotation; forces are its exact derivative.
 
     Args:
         reference: (119,) energy of one atom by atomic number, in eV; the network learns the rest.
-        cutoff: in Å; messages fade to nothing there.
+        cutoff: in Å; messages vanish smoothly there.
     """
 
     reference: Tensor
@@ -43,13 +43,13 @@ class Potential(nn.Module):
         self.readout = perceptron(channels, 1)
 
     def radial_basis(self, distance: Tensor) -> Tensor:
-        """Expand distances (E,) in sine waves (E, n_radial) that end smoothly at the cutoff."""
+        """Expands distances (E,) in sine waves (E, n_radial) that end smoothly at the cutoff."""
         x = (distance / self.cutoff).unsqueeze(-1)
         switch = (1 - x**2) ** 2 * (x < 1)
         return switch * torch.sin(self.frequencies * distance.unsqueeze(-1)) / x
 
     def atom_energies(self, numbers: Tensor, i: Tensor, j: Tensor, distance: Tensor) -> Tensor:
-        """Return (N,) what each atom adds to the energy, besides its reference."""
+        """Returns (N,), the contribution of each atom to the energy, without its reference."""
         basis = self.radial_basis(distance)
         state = self.embedding(numbers)
         for filter_, gate, update in zip(self.filters, self.gates, self.updates, strict=True):
@@ -59,9 +59,9 @@ class Potential(nn.Module):
         return self.readout(state).squeeze(-1)
 
     def forward(self, batch: MoleculeBatch) -> tuple[Tensor, Tensor]:
-        """Return energies (B,) in eV as float64, and forces (N, 3) in eV/Å."""
+        """Returns energies (B,) in eV as float64, and forces (N, 3) in eV/Å."""
         i, j = batch.edge_index
-        vector = batch.edge_vector.detach().requires_grad_()  # r_j - r_i, across cell borders too
+        vector = batch.edge_vector.detach().requires_grad_()  # r_j - r_i, also across cells
         atoms = self.atom_energies(batch.atomic_numbers, i, j, vector.norm(dim=-1))
         (pull,) = torch.autograd.grad(atoms.sum(), vector, create_graph=self.training)
         forces = torch.zeros_like(batch.positions).index_add(0, i, pull).index_add(0, j, -pull)
@@ -70,13 +70,13 @@ class Potential(nn.Module):
         return energy, forces
 
     def reference_energy(self, batch: MoleculeBatch) -> Tensor:
-        """Return (B,) float64, the sum of the reference energies of each molecule's atoms."""
+        """Returns (B,) float64, the sum of the reference energies of each molecule's atoms."""
         energy = torch.zeros(len(batch), dtype=torch.float64)
         return energy.index_add_(0, batch.batch, self.reference[batch.atomic_numbers])
 
 
 def element_energies(statistics: Statistics) -> Tensor:
-    """Return the energy of one atom by atomic number, (119,) float64, fitted to total energies."""
+    """Returns the energy of one atom by atomic number, (119,) float64, fitted to total energies."""
     fit = statistics.reference_energies
     if fit is None:
         raise SystemExit("no structure has atoms and an energy")
@@ -86,5 +86,5 @@ def element_energies(statistics: Statistics) -> Tensor:
 
 
 def perceptron(n_in: int, n_out: int) -> nn.Sequential:
-    """Two layers; SiLU, because forces need a smooth derivative."""
+    """Returns two layers; SiLU, because forces need a smooth derivative."""
     return nn.Sequential(nn.Linear(n_in, n_in), nn.SiLU(), nn.Linear(n_in, n_out))

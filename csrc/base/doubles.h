@@ -16,7 +16,7 @@ inline void load_doubles(double* to, const std::byte* from, DType in, size_t cou
   } else if (in == DType::float32) {
     for (size_t i = 0; i < count; ++i) to[i] = load_le<float>(from + i * sizeof(float));
   } else {
-    throw InternalError(cat("no floating type: ", name_of(in)));
+    throw InternalError(cat("not a floating-point type: ", name_of(in)));
   }
 }
 

@@ -85,7 +85,7 @@ py::object attribute_object(const atlas_store::AttributeValue& value) {
       []<typename T>(const T& held) -> py::object {
         if constexpr (std::is_same_v<T, std::string_view>) {
           return text_of(std::string(held));
-        } else if constexpr (std::is_same_v<T, atlas_store::Moment>) {
+        } else if constexpr (std::is_same_v<T, atlas_store::TimestampValue>) {
           return moment_object(held.at);
         } else {
           return py::cast(held);
@@ -99,7 +99,7 @@ atlas_store::AttributeValue attribute_value(py::handle value) {
   if (PyLong_Check(value.ptr())) return value.cast<int64_t>();
   if (PyFloat_Check(value.ptr())) return value.cast<double>();
   if (PyUnicode_Check(value.ptr())) return value.cast<std::string_view>();
-  return atlas_store::Moment{{std::get<1>(value.cast<std::tuple<std::string, int64_t>>())}, {}};
+  return atlas_store::TimestampValue{{std::get<1>(value.cast<std::tuple<std::string, int64_t>>())}, {}};
 }
 
 py::tuple describe(const array_file::ArrayDefinition& array) {

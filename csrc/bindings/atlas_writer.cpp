@@ -99,7 +99,7 @@ template <typename Read>
 py::object values_of(Type type, const Extents& count, const Read& read) {
   uint64_t n = 1;
   for (const uint64_t extent : count) n *= extent;
-  if (!array_file::holds_texts(type)) {
+  if (!array_file::holds_strings(type)) {
     py::array_t<uint8_t> bytes(static_cast<py::ssize_t>(n * item_bytes(type)));
     read(std::as_writable_bytes(std::span(bytes.mutable_data(), static_cast<size_t>(bytes.size()))));
     return bytes;

@@ -16,7 +16,7 @@ void inflate(Bytes stream, std::span<std::byte> out) {
     throw CorruptFileError(cat("deflate stream: expected ", out.size(), " bytes, got more"));
   }
   if (status != Z_OK) {
-    throw CorruptFileError(cat("deflate stream: expected a whole one, got an error (", ::zError(status), ')'));
+    throw CorruptFileError(cat("deflate stream: expected a complete one, got an error (", ::zError(status), ')'));
   }
   if (n_out != out.size()) {
     throw CorruptFileError(cat("deflate stream: expected ", out.size(), " bytes, got ", n_out));

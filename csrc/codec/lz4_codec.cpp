@@ -25,7 +25,7 @@ void check_sizes(Bytes stored, std::span<std::byte> out) {
 }
 
 void check_decoded(int got, size_t expected) {
-  if (got < 0) throw CorruptFileError(cat("lz4 block: does not decode to ", expected, " bytes"));
+  if (got < 0) throw CorruptFileError(cat("lz4 block: expected ", expected, " bytes, got a damaged block"));
   if (static_cast<size_t>(got) != expected) {
     throw CorruptFileError(cat("lz4 block: expected ", expected, " bytes, got ", got));
   }
@@ -63,7 +63,7 @@ uint64_t lz4_decoded_bytes(Bytes stored) {
 
 uint64_t lz4_compressed_bound(uint64_t bytes) {
   constexpr uint64_t kMax = LZ4_MAX_INPUT_SIZE;
-  if (bytes > kMax) throw FieldError(cat("record: lz4 takes at most ", kMax, " bytes, got ", bytes));
+  if (bytes > kMax) throw FieldError(cat("lz4: expected at most ", kMax, " bytes, got ", bytes));
   return static_cast<uint64_t>(LZ4_compressBound(static_cast<int>(bytes)));
 }
 

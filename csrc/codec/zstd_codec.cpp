@@ -98,7 +98,7 @@ ZstdFrame skip_frame(ByteCursor& cursor) {
 }
 
 [[noreturn]] void refuse_magic(const ByteCursor& cursor) {
-  throw CorruptFileError("not a zstd frame", cursor.position() - 4);
+  throw CorruptFileError("zstd: expected a frame, got other bytes", cursor.position() - 4);
 }
 
 void check_decompressed(size_t got, size_t expected) {
@@ -200,7 +200,7 @@ void ZstdDictionary::Free::operator()(ZSTD_DDict_s* dictionary) const { ZSTD_fre
 
 ZstdDictionary::ZstdDictionary(Bytes content) : dictionary_(ZSTD_createDDict(content.data(), content.size())) {
   if (!dictionary_)
-    throw CorruptFileError(cat("zstd dictionary: expected a whole one, got ", content.size(), " bytes"));
+    throw CorruptFileError(cat("zstd dictionary: expected a complete one, got ", content.size(), " bytes"));
 }
 
 void ZstdDictionary::decompress(Bytes frame, std::span<std::byte> out) const {

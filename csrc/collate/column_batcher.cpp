@@ -16,7 +16,7 @@ namespace {
 
 // Below it a second thread costs more than it saves.
 constexpr uint64_t kWorthThreads = uint64_t{4} << 20;
-ParallelPace pace;
+AdaptiveParallelism pace;
 
 class ColumnFiller final : public ColumnVisitor {
  public:
@@ -87,7 +87,7 @@ void run(std::span<const ColumnPlan> plans, std::span<ColumnFiller> fillers, int
     }
   }
   const auto most = std::min<int64_t>(usable_threads(max_threads), std::ssize(tasks));
-  run_paced(pace, static_cast<int64_t>(work), work >= kWorthThreads ? most : 1, [&](int64_t n_threads) {
+  run_adaptively(pace, static_cast<int64_t>(work), work >= kWorthThreads ? most : 1, [&](int64_t n_threads) {
     std::atomic<size_t> next{0};  // units differ in their work: whoever is free takes one
     for_each_range(n_threads, [&](int64_t) {
       for (size_t i = next++; i < tasks.size(); i = next++) {

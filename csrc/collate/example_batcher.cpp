@@ -44,13 +44,13 @@ AnyBatch ExampleBatcher::make(std::vector<int64_t> indices, ArenaKind kind, Para
   if (!plan) return UnlikeExamples{std::move(examples), std::move(indices)};
   ExampleBatch batch{.arena = allocate_arena(plan->arena.size(), kind), .root = {}, .tensors = {}, .molecules = {}};
   const bool large = parallelism == Parallelism::automatic && plan->arena.size() >= kParallelBytes;
-  run_paced(pace_, static_cast<int64_t>(plan->arena.size()), large ? usable_threads(options_.max_threads) : 1,
-            [&](int64_t n_threads) {
-              fill_examples(*plan, batch.arena, n_threads);
-              for (MoleculesPlan& molecules : plan->molecules) {
-                batch.molecules.push_back(fill_molecules(molecules, batch.arena, n_threads));
-              }
-            });
+  run_adaptively(pace_, static_cast<int64_t>(plan->arena.size()), large ? usable_threads(options_.max_threads) : 1,
+                 [&](int64_t n_threads) {
+                   fill_examples(*plan, batch.arena, n_threads);
+                   for (MoleculesPlan& molecules : plan->molecules) {
+                     batch.molecules.push_back(fill_molecules(molecules, batch.arena, n_threads));
+                   }
+                 });
   batch.tensors = wrap_examples(*plan, batch.arena);
   batch.root = std::move(plan->root);
   return batch;

@@ -41,7 +41,7 @@ class ExampleBatcher final : public Batcher {
   ExampleOptions options_;
   // Made on first use, without a lock, which a fork could inherit locked.
   mutable std::atomic<const KeyLevels*> levels_{nullptr};
-  mutable ParallelPace pace_;
+  mutable AdaptiveParallelism pace_;
 };
 
 }  // namespace atompack::collate

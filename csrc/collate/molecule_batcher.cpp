@@ -71,7 +71,7 @@ Batch MoleculeBatcher::collate(std::vector<int64_t> indices, ArenaKind kind, Par
   if (parallelism == Parallelism::serial) return make_planned(plan, kind, single);
   const int64_t work = total_work(plan);
   const int64_t most = std::min(work / kLeastWork, usable_threads(request_->max_threads));
-  return run_paced(pace_, work, most, [&](int64_t n_threads) {
+  return run_adaptively(pace_, work, most, [&](int64_t n_threads) {
     plan.most_ranges = n_threads;
     return make_planned(plan, kind, single);
   });

@@ -54,7 +54,7 @@ class MoleculeBatcher final : public Batcher {
   std::shared_ptr<const Request> request_;
   FieldSet fields_;
   std::vector<std::vector<FieldPlan>> settled_;  // by schema: its plans, where it settles them without a survey
-  mutable ParallelPace pace_;
+  mutable AdaptiveParallelism pace_;
 };
 
 }  // namespace atompack::collate

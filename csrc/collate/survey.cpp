@@ -39,7 +39,7 @@ class Surveyor final : public MoleculeVisitor {
     } else if (view.scope == Scope::builtin) {
       found.observations[earlier->second] = seen;  // of a builtin the last one counts
     } else {
-      CorruptFileError error("the same key stands there twice");
+      CorruptFileError error("duplicate key");
       error.at_field(std::string(view.key));
       damaged(number, error);
     }

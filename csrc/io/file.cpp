@@ -58,7 +58,7 @@ void check_regular_file(const std::string& path) {
   struct statfs system{};
   // Files of virtual file systems report size 0.
   if (status.st_size == 0 && ::statfs(path.c_str(), &system) == 0 && is_made_up(system)) {
-    throw IoError(EINVAL, "expected a regular file, got one that the kernel makes up", path);
+    throw IoError(EINVAL, "expected a regular file, got one of a virtual file system", path);
   }
 }
 

@@ -22,7 +22,7 @@ namespace {
 }
 
 // The file may have been renamed or replaced between opening and locking; its lock is then not the lock of the path.
-bool still_stands_at(int fd, const std::string& path) {
+bool is_still_at(int fd, const std::string& path) {
   struct stat now{};
   if (::stat(path.c_str(), &now) != 0) return false;
   return FileIdentity{now.st_dev, now.st_ino, 0}.same_file(identify(fd, path));
@@ -42,12 +42,12 @@ UniqueFd open_and_lock(const std::string& at, int flags, const std::string& path
       if (errno == EINTR) continue;
       fail(path, "flock");
     }
-    if (still_stands_at(fd.get(), at)) return fd;
+    if (is_still_at(fd.get(), at)) return fd;
   }
 }
 
 // Fallback for file systems without an exclusive rename: a hard link is as exclusive.
-void link_unless_taken(const std::string& from, const std::string& to) {
+void link_exclusively(const std::string& from, const std::string& to) {
   if (::link(from.c_str(), to.c_str()) != 0) throw IoError(errno, std::strerror(errno), to);
   ::unlink(from.c_str());
 }
@@ -133,7 +133,7 @@ void LockedFile::publish(bool replace, bool durable) {
   if (!published_ && replace) {
     if (::rename(present_path_.c_str(), path_.c_str()) != 0) throw IoError(errno, std::strerror(errno), path_);
   } else if (!published_) {
-    if (!rename_unless_taken(present_path_, path_)) link_unless_taken(present_path_, path_);
+    if (!rename_exclusively(present_path_, path_)) link_exclusively(present_path_, path_);
   }
   published_ = true;
   present_path_ = path_;
@@ -142,7 +142,7 @@ void LockedFile::publish(bool replace, bool durable) {
 }
 
 void LockedFile::remove() {
-  if (!still_stands_at(fd_.get(), present_path_)) return;
+  if (!is_still_at(fd_.get(), present_path_)) return;
   if (::unlink(present_path_.c_str()) != 0) throw IoError(errno, std::strerror(errno), path_);
 }
 

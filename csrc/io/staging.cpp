@@ -16,7 +16,7 @@ std::string unpublished_path(const std::string& path) {
   return cat(path.substr(0, name), ".", path.substr(name), kStagingSuffix);
 }
 
-bool rename_unless_taken(const std::string& from, const std::string& to) {
+bool rename_exclusively(const std::string& from, const std::string& to) {
   if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return true;
   if (errno != EINVAL && errno != ENOSYS) throw IoError(errno, std::strerror(errno), to);
   return false;

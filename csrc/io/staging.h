@@ -13,6 +13,6 @@ inline constexpr std::string_view kStagingSuffix = ".new";
 std::string unpublished_path(const std::string& path);
 
 // Throws IoError (EEXIST) if the target exists; returns false if the file system has no exclusive rename.
-bool rename_unless_taken(const std::string& from, const std::string& to);
+bool rename_exclusively(const std::string& from, const std::string& to);
 
 }  // namespace atompack::io

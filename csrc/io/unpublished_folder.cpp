@@ -37,10 +37,10 @@ void remove_contents(const std::string& path) {
 }
 
 // The lock belongs to the inode: if the folder was removed meanwhile, it must be created again.
-bool still_stands_at(int fd, const std::string& path) {
-  struct stat ours{}, now{};
-  if (::fstat(fd, &ours) != 0) throw_errno(path);
-  return ::stat(path.c_str(), &now) == 0 && ours.st_dev == now.st_dev && ours.st_ino == now.st_ino;
+bool is_still_at(int fd, const std::string& path) {
+  struct stat locked{}, now{};
+  if (::fstat(fd, &locked) != 0) throw_errno(path);
+  return ::stat(path.c_str(), &now) == 0 && locked.st_dev == now.st_dev && locked.st_ino == now.st_ino;
 }
 
 UniqueFd make_and_lock(const std::string& at, const std::string& path) {
@@ -54,7 +54,7 @@ UniqueFd make_and_lock(const std::string& at, const std::string& path) {
       if (errno != EINTR) throw_errno(at);
       continue;
     }
-    if (still_stands_at(fd.get(), at)) return fd;
+    if (is_still_at(fd.get(), at)) return fd;
   }
 }
 
@@ -83,7 +83,7 @@ void UnpublishedFolder::rename(const std::string& from, const std::string& to) {
 void UnpublishedFolder::publish() {
   for (const std::string& name : folders_in(present_path_)) sync_folder(inside(name));
   sync_folder(present_path_);
-  if (!rename_unless_taken(present_path_, path_)) {
+  if (!rename_exclusively(present_path_, path_)) {
     // Such a file system replaces at most an empty folder, and only one created after this check.
     if (exists(path_)) throw IoError(EEXIST, std::strerror(EEXIST), path_);
     if (::rename(present_path_.c_str(), path_.c_str()) != 0) throw_errno(path_);

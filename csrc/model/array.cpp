@@ -78,8 +78,8 @@ uint64_t Array::size() const {
 }
 
 void copy_out(const Array& array, std::span<std::byte> out) {
-  if (array.type.kind == ElementKind::object) throw InternalError("the elements of an object array are no bytes");
-  if (out.size() != array.bytes()) throw InternalError("copy_out needs room for exactly this array");
+  if (array.type.kind == ElementKind::object) throw InternalError("the elements of an object array are not bytes");
+  if (out.size() != array.bytes()) throw InternalError("copy_out: the output has another size than the array");
   if (out.empty()) return;
   if (array.order == Order::c) {
     std::memcpy(out.data(), array.data.data(), out.size());

@@ -12,8 +12,8 @@ constexpr std::array<std::string_view, 15> kNames = {"None",   "bool",  "int",  
                                                      "str",    "bytes", "list",         "tuple",  "dict",
                                                      "record", "array", "NumPy scalar", "tensor", "dtype"};
 
-[[noreturn]] void misused(std::string_view wanted, Kind kind) {
-  throw InternalError(cat("a value was taken for a ", wanted, " and is a ", name_of(kind)));
+[[noreturn]] void throw_wrong_kind(std::string_view wanted, Kind kind) {
+  throw InternalError(cat("value: expected a ", wanted, ", got a ", name_of(kind)));
 }
 
 bool has_entries(Kind kind) { return kind == Kind::dict || kind == Kind::record; }
@@ -84,13 +84,13 @@ Array ValueTree::array(const ArrayNode& node) const {
 }
 
 const Cell& Value::expect(Kind kind) const {
-  if (cell_.kind() != kind) misused(name_of(kind), cell_.kind());
+  if (cell_.kind() != kind) throw_wrong_kind(name_of(kind), cell_.kind());
   return cell_;
 }
 
 std::span<const Cell> Value::cells() const {
   if (kind() >= Kind::list && kind() <= Kind::record) return tree_->items(cell_);
-  if (kind() != Kind::array) misused("container", kind());
+  if (kind() != Kind::array) throw_wrong_kind("container", kind());
   const ArrayNode& node = tree_->arrays[cell_.node];
   return std::span(tree_->cells).subspan(node.first_object, node.n_objects);
 }
@@ -98,22 +98,22 @@ std::span<const Cell> Value::cells() const {
 size_t Value::size() const { return has_entries(kind()) ? cells().size() / 2 : cells().size(); }
 
 Value Value::item(size_t i) const {
-  if (has_entries(kind()) || i >= cells().size()) misused("sequence that long", kind());
+  if (has_entries(kind()) || i >= cells().size()) throw_wrong_kind("sequence that long", kind());
   return {*tree_, cells()[i]};
 }
 
 Value Value::key(size_t i) const {
-  if (!has_entries(kind()) || i >= size()) misused("mapping that large", kind());
+  if (!has_entries(kind()) || i >= size()) throw_wrong_kind("mapping that large", kind());
   return {*tree_, cells()[2 * i]};
 }
 
 Value Value::value(size_t i) const {
-  if (!has_entries(kind()) || i >= size()) misused("mapping that large", kind());
+  if (!has_entries(kind()) || i >= size()) throw_wrong_kind("mapping that large", kind());
   return {*tree_, cells()[2 * i + 1]};
 }
 
 std::optional<Value> Value::find(std::string_view key) const {
-  if (!has_entries(kind())) misused("mapping", kind());
+  if (!has_entries(kind())) throw_wrong_kind("mapping", kind());
   const std::span<const Cell> entries = cells();
   for (size_t i = 0; i < entries.size(); i += 2) {
     if (entries[i].kind() == Kind::text && entries[i].text() == key) return Value(*tree_, entries[i + 1]);
@@ -126,7 +126,7 @@ std::string_view Value::class_name() const {
 }
 
 Array Value::array() const {
-  if (!has_array()) misused("array", kind());
+  if (!has_array()) throw_wrong_kind("array", kind());
   return tree_->array(tree_->arrays[cell_.node]);
 }
 

@@ -28,7 +28,7 @@ int64_t order_of(const at::Tensor& grads, const char* name) {
 }
 
 // Requires matching types and shapes; returns contiguous tensors.
-DerivativeTensors checked(const DerivativeTensors& rows, at::ScalarType type) {
+DerivativeTensors check_tensors(const DerivativeTensors& rows, at::ScalarType type) {
   const int64_t n_edges = rows.radial_center.numel(), n_triplets = rows.angular_center.numel();
   const int64_t n_radial = order_of(rows.radial_grads, "radial_dG_drij");
   const int64_t n_angular = order_of(rows.grads_i, "angular_grads_i");
@@ -42,7 +42,7 @@ DerivativeTensors checked(const DerivativeTensors& rows, at::ScalarType type) {
   expect_tensor(rows.grads_j, "angular_grads_j", type, {n_triplets, n_angular, 3});
   expect_tensor(rows.grads_k, "angular_grads_k", type, {n_triplets, n_angular, 3});
   if (rows.radial_spin.has_value() != rows.angular_spin.has_value()) {
-    throw FieldError("typespin: expected that of edges and of triplets, or none, got one of them");
+    throw FieldError("typespin: expected both edge and triplet fields, or neither, got one");
   }
   if (rows.radial_spin) expect_tensor(*rows.radial_spin, "radial_neighbor_typespin", type, {n_edges});
   if (rows.angular_spin) expect_tensor(*rows.angular_spin, "angular_triplet_typespin", type, {n_triplets});
@@ -158,10 +158,10 @@ int64_t bytes_of(const DerivativeTensors& rows) {
 // Calls body(range) for ranges that share no atom.
 template <typename Body>
 void for_each_cut(const DerivativeTensors& rows, const at::Tensor& ptr, int64_t n_atoms, const Body& body) {
-  static ParallelPace pace;
+  static AdaptiveParallelism pace;
   const int64_t bytes = bytes_of(rows);
   const int64_t max_threads = std::clamp(usable_threads(0), int64_t{1}, std::max(bytes / kMinBytes, int64_t{1}));
-  run_paced(pace, bytes, max_threads, [&](int64_t n_threads) {
+  run_adaptively(pace, bytes, max_threads, [&](int64_t n_threads) {
     const std::vector<RowRanges> ranges = cut(rows, indices(ptr), n_atoms, n_threads);
     for_each_range(std::ssize(ranges), [&](int64_t range) { body(ranges[static_cast<size_t>(range)]); });
   });
@@ -201,7 +201,7 @@ at::Tensor transpose_as(const at::Tensor& forces, const DerivativeTensors& rows,
 
 at::Tensor contract(const at::Tensor& weights, const DerivativeTensors& rows, const at::Tensor& ptr) {
   check_type(weights, "dE_dfeatures");
-  const DerivativeTensors all = checked(rows, weights.scalar_type());
+  const DerivativeTensors all = check_tensors(rows, weights.scalar_type());
   expect_tensor(weights, "dE_dfeatures", weights.scalar_type(), {weights.size(0), n_features_of(all)});
   expect_ptr(ptr, weights.size(0));
   const auto as = weights.scalar_type() == at::kFloat ? contract_as<float> : contract_as<double>;
@@ -210,7 +210,7 @@ at::Tensor contract(const at::Tensor& weights, const DerivativeTensors& rows, co
 
 at::Tensor contract_transposed(const at::Tensor& forces, const DerivativeTensors& rows, const at::Tensor& ptr) {
   check_type(forces, "forces");
-  const DerivativeTensors all = checked(rows, forces.scalar_type());
+  const DerivativeTensors all = check_tensors(rows, forces.scalar_type());
   expect_tensor(forces, "forces", forces.scalar_type(), {forces.size(0), 3});
   expect_ptr(ptr, forces.size(0));
   const auto as = forces.scalar_type() == at::kFloat ? transpose_as<float> : transpose_as<double>;

@@ -28,7 +28,7 @@ std::span<const T> values_of(const at::Tensor& tensor) {
 }
 
 // Requires matching types and shapes; returns dense CPU tensors.
-Structures checked(const Structures& structures) {
+Structures check_tensors(const Structures& structures) {
   const int64_t n_atoms = structures.atomic_numbers.numel();
   expect_tensor(structures.positions, "positions", at::kDouble, {n_atoms, 3});
   expect_tensor(structures.atomic_numbers, "atomic_numbers", at::kLong, {n_atoms});
@@ -94,20 +94,20 @@ void search(const Chebyshev& descriptor, const Structures& structures, Part& par
 }
 
 // Consecutive centers of one part.
-struct Piece {
+struct PartCenters {
   const Part* part;
   size_t first, last;
 };
 
 // Splits all centers into shares of about equal work, regardless of molecule and part boundaries.
-std::vector<std::vector<Piece>> share(const std::vector<Part>& parts, size_t n_shares) {
+std::vector<std::vector<PartCenters>> split_work(const std::vector<Part>& parts, size_t n_shares) {
   constexpr size_t kEdge = 1, kTriplet = 4;
   const auto work_before = [](const Part& part, size_t center) {
     return kEdge * (part.near.edge_ends[center] + center) + kTriplet * part.near.triplet_ends[center];
   };
   size_t total = 0;
   for (const Part& part : parts) total += work_before(part, part.near.n_centers());
-  std::vector<std::vector<Piece>> shares(n_shares);
+  std::vector<std::vector<PartCenters>> shares(n_shares);
   size_t done = 0, number = 0;
   for (const Part& part : parts) {
     size_t first = 0;
@@ -196,16 +196,16 @@ void fill(const Chebyshev& descriptor, const std::vector<Part>& parts, std::span
   const DerivativeRows<Real> all =
       has_rows ? rows_in<Real>(features.derivatives, descriptor.multi()) : DerivativeRows<Real>{};
   auto* const first = features.features.mutable_data_ptr<Real>();
-  const auto shares = share(parts, parts.size());
+  const auto shares = split_work(parts, parts.size());
   for_each_range(std::ssize(shares), [&](int64_t number) {
     physics::ChebyshevScratch scratch = descriptor.scratch();
-    for (const Piece& piece : shares[static_cast<size_t>(number)]) {
-      const Part& part = *piece.part;
+    for (const PartCenters& range : shares[static_cast<size_t>(number)]) {
+      const Part& part = *range.part;
       const DerivativeRows<Real> rows = rows_of(part, descriptor, all);
       const auto first_atom = static_cast<size_t>(part.first_atom);
       descriptor.compute(part.near,
-                         CenterTask<Real>{.first = piece.first,
-                                          .last = piece.last,
+                         CenterTask<Real>{.first = range.first,
+                                          .last = range.last,
                                           .species = species.subspan(first_atom, part.near.n_centers()),
                                           .first_atom = part.first_atom,
                                           .features = first + first_atom * descriptor.n_features(),
@@ -241,11 +241,11 @@ std::vector<int32_t> Featurizer::species_of(const Structures& structures) const 
 }
 
 Features Featurizer::compute(const Structures& given, bool derivatives, DType dtype) const {
-  const Structures structures = checked(given);
+  const Structures structures = check_tensors(given);
   const std::vector<int32_t> species = species_of(structures);
   const int64_t n_atoms = structures.positions.size(0);
   const int64_t max_threads = std::clamp(usable_threads(0), int64_t{1}, std::max(n_atoms / kMinAtoms, int64_t{1}));
-  return run_paced(pace_, n_atoms, max_threads, [&](int64_t n_threads) {
+  return run_adaptively(pace_, n_atoms, max_threads, [&](int64_t n_threads) {
     std::vector<Part> parts = cut(values_of<int64_t>(structures.ptr), n_threads);
     for_each_range(std::ssize(parts),
                    [&](int64_t part) { search(descriptor_, structures, parts[static_cast<size_t>(part)]); });

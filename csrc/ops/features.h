@@ -46,7 +46,7 @@ class Featurizer {
 
   physics::Chebyshev descriptor_;
   std::vector<int64_t> atomic_numbers_;
-  mutable ParallelPace pace_;
+  mutable AdaptiveParallelism pace_;
 };
 
 }  // namespace atompack::collate

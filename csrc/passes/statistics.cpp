@@ -122,7 +122,7 @@ class Adder final : public MoleculeVisitor {
     if (is_first) {
       present_.push_back(number);
     } else if (view.scope != Scope::builtin) {
-      throw CorruptFileError("the same key stands there twice").at_field(std::string(view.key));
+      throw CorruptFileError("duplicate key").at_field(std::string(view.key));
     }
     if (view.scope != Scope::builtin) return;
     if (view.key == "energy") energy_ = scalar(view.type.dtype, data);

@@ -33,7 +33,8 @@ template <typename In>
 void skip_value(In& in, int depth = 0) {
   constexpr int kMaxDepth = 128;
   if (depth == kMaxDepth) {
-    throw CorruptFileError(cat("metadata: expected at most ", kMaxDepth, " values in each other"), in.position());
+    throw CorruptFileError(cat("metadata: expected a nesting depth of at most ", kMaxDepth, ", got more"),
+                           in.position());
   }
   std::string_view key;
   switch (in.peek()) {

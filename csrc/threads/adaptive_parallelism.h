@@ -10,13 +10,13 @@
 
 namespace atompack::collate {
 
-struct Spent {
+struct ElapsedTime {
   double wall = 0, cpu = 0;  // nanoseconds; cpu: of the calling thread
 };
 
 class Stopwatch {
  public:
-  Spent spent() const {
+  ElapsedTime elapsed() const {
     const std::chrono::duration<double, std::nano> wall = std::chrono::steady_clock::now() - start_;
     return {wall.count(), thread_nanoseconds() - start_cpu_};
   }
@@ -39,7 +39,7 @@ class Stopwatch {
 // - The time of parallel runs is compared with that of one thread. After a loss, later work runs on one thread until
 //   the loss is a few percent of the total time, and for longer after each further loss.
 // Thread-safe; a lost update does no harm.
-class ParallelPace {
+class AdaptiveParallelism {
  public:
   static constexpr double kMinShare = 150e3;  // nanoseconds
 
@@ -62,16 +62,16 @@ class ParallelPace {
   }
 
   // Records the time spent on a piece of work and its number of threads.
-  void took(const Spent& spent, int64_t work, int64_t threads) {
+  void record(const ElapsedTime& elapsed, int64_t work, int64_t threads) {
     const auto units = static_cast<double>(std::max(work, int64_t{1}));
     if (threads < 2) {
-      approach(cpu_pace_, spent.cpu / units);
-      approach(wall_pace_, spent.wall / units);
-      store(owed_, std::max(load(owed_) - spent.wall, 0.0));
+      approach(cpu_pace_, elapsed.cpu / units);
+      approach(wall_pace_, elapsed.wall / units);
+      store(owed_, std::max(load(owed_) - elapsed.wall, 0.0));
       return;
     }
     const double expected = load(wall_pace_) * units;
-    const double lost = load(lost_) + spent.wall - expected;
+    const double lost = load(lost_) + elapsed.wall - expected;
     if (lost > expected) {
       const double factor = std::min(load(payback_), kMaxPayback);
       store(owed_, factor * lost);
@@ -109,16 +109,16 @@ class ParallelPace {
 
 // Calls body(n_threads) with the advised number and records its time.
 template <typename Body>
-auto run_paced(ParallelPace& pace, int64_t work, int64_t max_threads, const Body& body) {
+auto run_adaptively(AdaptiveParallelism& pace, int64_t work, int64_t max_threads, const Body& body) {
   if (max_threads < 2 || pace.is_small(work)) return body(int64_t{1});
   const int64_t n_threads = pace.advised_threads(work, max_threads);
   const Stopwatch watch;
   if constexpr (std::is_void_v<decltype(body(n_threads))>) {
     body(n_threads);
-    pace.took(watch.spent(), work, n_threads);
+    pace.record(watch.elapsed(), work, n_threads);
   } else {
     auto result = body(n_threads);
-    pace.took(watch.spent(), work, n_threads);
+    pace.record(watch.elapsed(), work, n_threads);
     return result;
   }
 }

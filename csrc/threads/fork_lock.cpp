@@ -8,18 +8,18 @@ namespace atompack::io {
 namespace {
 
 // Never destroyed: threads may still use it while the process exits.
-std::mutex& the_mutex() {
+std::mutex& library_mutex() {
   static auto* const mutex = new std::mutex;
   return *mutex;
 }
 
 // Runs when the library is loaded; every fork inherits the handlers.
 [[maybe_unused]] const int registered =
-    pthread_atfork([] { the_mutex().lock(); }, [] { the_mutex().unlock(); }, [] { the_mutex().unlock(); });
+    pthread_atfork([] { library_mutex().lock(); }, [] { library_mutex().unlock(); }, [] { library_mutex().unlock(); });
 
 }  // namespace
 
-ForkLock::ForkLock() { the_mutex().lock(); }
-ForkLock::~ForkLock() { the_mutex().unlock(); }
+ForkLock::ForkLock() { library_mutex().lock(); }
+ForkLock::~ForkLock() { library_mutex().unlock(); }
 
 }  // namespace atompack::io

@@ -161,7 +161,7 @@ std::optional<Task> OrderedPipeline<Task>::take(std::chrono::milliseconds patien
   Shared& shared = this->shared();
   std::unique_lock lock(shared.mutex);
   auto& slots = shared.slots;
-  if (slots.empty()) throw InternalError("pipeline: a task is taken that was not pushed");
+  if (slots.empty()) throw InternalError("pipeline: no task to take");
   const bool is_there =
       shared.step_done.wait_for(lock, patience, [&] { return !slots.empty() && slots.front().stage == Stage::worked; });
   if (!is_there) return std::nullopt;

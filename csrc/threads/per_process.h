@@ -20,27 +20,27 @@ class PerProcess {
   PerProcess(const PerProcess&) = delete;
   PerProcess& operator=(const PerProcess&) = delete;
   ~PerProcess() {
-    if (Kept* const kept = kept_; kept->process == process_id()) delete kept;
+    if (ProcessValue* const kept = kept_; kept->process == process_id()) delete kept;
   }
 
   T& get() const {
-    Kept* kept = kept_;
+    ProcessValue* kept = kept_;
     if (kept->process == process_id()) return *kept->value;
-    std::unique_ptr<Kept> made(fresh());
+    std::unique_ptr<ProcessValue> made(fresh());
     // Threads of the fork may arrive together; only one of them installs its value.
     return kept_.compare_exchange_strong(kept, made.get()) ? *made.release()->value : *kept->value;
   }
 
  private:
-  struct Kept {
+  struct ProcessValue {
     int64_t process;
     std::unique_ptr<T> value;
   };
 
-  Kept* fresh() const { return new Kept{process_id(), make_()}; }
+  ProcessValue* fresh() const { return new ProcessValue{process_id(), make_()}; }
 
   std::function<std::unique_ptr<T>()> make_;
-  mutable std::atomic<Kept*> kept_;
+  mutable std::atomic<ProcessValue*> kept_;
 };
 
 }  // namespace atompack::io

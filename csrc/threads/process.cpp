@@ -29,7 +29,7 @@ int64_t thread_id() { return ::gettid(); }
 
 void check_writer_of(int64_t process, const std::string& path) {
   if (process == process_id()) return;
-  throw LockedError(cat(path, ": this writer belongs to the process that opened it, this is a fork"));
+  throw LockedError(cat(path, ": a writer cannot be used in a fork of the process that opened it"));
 }
 
 }  // namespace atompack::io

@@ -205,18 +205,18 @@ def test_damaged_files_are_refused(damaged_caches: Path, name: str) -> None:
 def test_a_section_without_its_flag_is_not_there(folder: Path) -> None:
     reader = TorchCacheReader(str(folder / "damaged" / "section_without_flag.h5"))
     assert not reader.has_features
-    with pytest.raises(FieldError, match="features: expected a cache that has them"):
+    with pytest.raises(FieldError, match="features: expected a cache with this section"):
         reader.load_features(0)
-    with pytest.raises(FieldError, match="features: expected a cache that has them"):
+    with pytest.raises(FieldError, match="features: expected a cache with this section"):
         _ = reader.n_features
     assert reader.load_force_derivatives(0) is not None
 
 
 def test_sections_that_are_absent(folder: Path) -> None:
     reader = TorchCacheReader(str(folder / "plain_no_cache.h5"))
-    with pytest.raises(FieldError, match="features: expected a cache that has them"):
+    with pytest.raises(FieldError, match="features: expected a cache with this section"):
         reader.load_features(0)
-    with pytest.raises(FieldError, match="force_derivatives: expected a cache that has them"):
+    with pytest.raises(FieldError, match="force_derivatives: expected a cache with this section"):
         reader.load_force_derivatives(0)
     for i in (-1, len(reader)):
         with pytest.raises(IndexError):

@@ -37,7 +37,7 @@ KINDS: dict[str, Make] = {
     "a pipe": os.mkfifo,
     "a socket": make_socket,
     "a device": lambda path: path.symlink_to("/dev/zero"),
-    "one that the kernel makes up": lambda path: path.symlink_to("/proc/self/environ"),
+    "one of a virtual file system": lambda path: path.symlink_to("/proc/self/environ"),
     "Is a directory": Path.mkdir,
 }
 
@@ -115,7 +115,7 @@ def test_openers_refuse_at_once(tmp_path: Path, kind: str, opener: str) -> None:
     takes_folders = opener.startswith("convert") or opener == "compact"
     is_folder_of_files = kind == "Is a directory" and takes_folders
     said = "no .atp file in this folder" if is_folder_of_files else kind
-    if opener.startswith("convert") and kind == "one that the kernel makes up":
+    if opener.startswith("convert") and kind == "one of a virtual file system":
         said = "of /proc"
     assert said in str(caught.value), caught.value
 

@@ -34,7 +34,7 @@ void read_box(const Layers& layers, const Array& array, const Box& box) {
   array_file::DecodedBlock last;
   if (array.type == array_file::Type::string || array.type == array_file::Type::binary) {
     std::vector<std::string> values(n);
-    read_texts(layers, array, box, values, last);
+    read_strings(layers, array, box, values, last);
   } else {
     std::vector<std::byte> values(n * item_bytes(array.type));
     read_numbers(layers, array, box, values, last);

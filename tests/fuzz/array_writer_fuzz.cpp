@@ -25,9 +25,9 @@ struct Expected {
 using Model = std::map<std::string, Expected>;
 
 std::vector<std::string> as_texts(const std::vector<int16_t>& values) {
-  std::vector<std::string> texts;
-  for (const int16_t value : values) texts.emplace_back(static_cast<size_t>(value), 'x');
-  return texts;
+  std::vector<std::string> strings;
+  for (const int16_t value : values) strings.emplace_back(static_cast<size_t>(value), 'x');
+  return strings;
 }
 
 bool is_text(const ArrayDefinition& array) { return array.type == Type::string; }
@@ -85,7 +85,7 @@ class Play {
         pending_ = committed_;
         return open();
       case 6:
-        require(writer_->stage() == writer_->has_news(), "what is pending can be staged");
+        require(writer_->stage() == writer_->has_changes(), "what is pending can be staged");
         return;
       default:
         return write(name);
@@ -121,8 +121,8 @@ class Play {
     std::vector<int16_t> fresh(box.n_elements());
     for (int16_t& value : fresh) value = choices_.below(20);
     if (is_text(array)) {
-      const std::vector<std::string> texts = as_texts(fresh);
-      writer_->write(name, box, std::vector<std::string_view>(texts.begin(), texts.end()));
+      const std::vector<std::string> strings = as_texts(fresh);
+      writer_->write(name, box, std::vector<std::string_view>(strings.begin(), strings.end()));
     } else {
       writer_->write(name, box, std::as_bytes(std::span(fresh)));
     }
@@ -145,9 +145,9 @@ class Play {
   template <typename Read>
   static void compare(const Expected& expected, const Read& read) {
     if (is_text(expected.array)) {
-      std::vector<std::string> texts(expected.values.size());
-      read(std::span(texts));
-      require(texts == as_texts(expected.values), "texts come back");
+      std::vector<std::string> strings(expected.values.size());
+      read(std::span(strings));
+      require(strings == as_texts(expected.values), "texts come back");
     } else {
       std::vector<int16_t> values(expected.values.size());
       read(std::as_writable_bytes(std::span(values)));

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -92,3 +93,30 @@ def test_blocks_run_as_written(document: str, tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+PATH = re.compile(r"`((?:csrc|tests|atompack_torch|examples|docs|benchmarks)/[\w./]+)(?:, \w+)*`")
+
+
+def pages_with_paths() -> list[str]:
+    """Pages that name files of the source tree."""
+    found = [REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md"]
+    found += [*sorted(REPOSITORY.glob("docs/**/*.md")), *sorted(REPOSITORY.glob("csrc/**/*.md"))]
+    named = [page for page in found if PATH.search(page.read_text())]
+    return [str(page.relative_to(REPOSITORY)) for page in named]
+
+
+def missing_files(page: str) -> list[str]:
+    """Paths in a page that name no file or folder, with or without a suffix."""
+    named = [match[1] for match in PATH.finditer(page)]
+    return [n for n in named if "NAME" not in n and not any(REPOSITORY.glob(f"{n.rstrip('/')}*"))]
+
+
+@pytest.mark.parametrize("page", pages_with_paths())
+def test_named_files_exist(page: str) -> None:
+    assert missing_files((REPOSITORY / page).read_text()) == []
+
+
+def test_missing_files_are_found() -> None:
+    page = "See `csrc/plan/type_rules.cpp`, `csrc/formats/NAME/` and `csrc/absent/of_this, other`."
+    assert missing_files(page) == ["csrc/absent/of_this"]

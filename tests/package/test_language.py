@@ -1,4 +1,4 @@
-"""Lint of the language of docstrings and comments: plain English, subject first."""
+"""Lint of the language of docstrings, comments, names and pages: plain English, subject first."""
 
 from __future__ import annotations
 
@@ -18,12 +18,27 @@ CSRC = REPOSITORY / "csrc"
 # A docstring or the first comment of a header names its subject; these words only ask about it.
 OPENINGS = re.compile(r"(What|How|Whether|Of|So)\b")
 PHRASES = re.compile(
-    r"\b(is told of|what is said of|so-manieth|come what may|who waits)\b", re.IGNORECASE
+    r"""\b(
+    (is|are|was|be)\ told(\ of)? | what\ is\ said\ of | sa(ys?|id)\ of | so-manieth
+    | come\ what\ may | who\ waits | (for|by|of|or)\ who | whoever | lies
+    | stands?\ (there|here) | as\ (it|they)\ stands?
+    | as\ it\ is | (bears?|borne)\ (it\ |them\ )?out | nobody\ (knows|wants|needs)
+    | tak(es?|en|ing)\ up(?!\ to) | let(s|ting)?\ go | giv(es|en|ing)\ up | held\ against
+    | at\ (any|every|whatever|all)\ moments? | (a|as|no|its)\ moments? | in\ silence
+    | without\ a\ word | none\ the\ worse | one\ another
+    )\b""",
+    re.IGNORECASE | re.VERBOSE,
+)
+# Names of limits, and names that were replaced.
+NAMES = re.compile(
+    r"\b(k(Most|Least)[A-Z]\w*|kMost|kLeast|(most|least)_\w+|kNotYet|ParallelPace|run_paced|settle\w*"
+    r"|ours|took|spoiled|cautions|text_like_a_moment)\b"
 )
 # Folders that are not converted yet; remove an entry with its last breach.
 UNCONVERTED = (
-    "csrc/plan",
+    "csrc/bindings",
     "csrc/collate",
+    "csrc/plan",
 )
 CPP_STRING_OR_COMMENT = re.compile(
     r"""R"(?P<tag>[^()\\\s]*)\(.*?\)(?P=tag)" | "(?:\\.|[^"\\\n])*"
@@ -78,25 +93,48 @@ def cpp_comments(source: str) -> Iterator[Text]:
     yield from join_lines(found)
 
 
-def breaches(openings: list[Text], texts: list[Text]) -> list[str]:
-    """Describes forbidden openings, and forbidden phrases anywhere, with their lines."""
-    found = [(n, f"begins with {m[1]!r}") for n, t in openings if (m := OPENINGS.match(t))]
-    for line, text in texts:
-        flat = " ".join(text.split())
-        found += [(line, f"says {match[1]!r}") for match in PHRASES.finditer(flat)]
+def phrases_in(texts: list[Text]) -> list[tuple[int, str]]:
+    """Finds forbidden phrases, also across line breaks."""
+    flat = [(line, " ".join(text.split())) for line, text in texts]
+    return [(line, f"says {m[0]!r}") for line, text in flat for m in PHRASES.finditer(text)]
+
+
+def describe(found: list[tuple[int, str]]) -> list[str]:
+    """Formats findings in order of their lines."""
     return [f"{line}: {what}" for line, what in sorted(found)]
+
+
+def breaches(openings: list[Text], texts: list[Text]) -> list[tuple[int, str]]:
+    """Finds forbidden openings, and forbidden phrases anywhere, with their lines."""
+    found = [(n, f"begins with {m[1]!r}") for n, t in openings if (m := OPENINGS.match(t))]
+    return found + phrases_in(texts)
 
 
 def python_breaches(source: str) -> list[str]:
     """Lints a Python module."""
     docstrings = list(docstrings_of(source))
-    return breaches(docstrings, [*docstrings, *python_comments(source)])
+    return describe(breaches(docstrings, [*docstrings, *python_comments(source)]))
 
 
 def cpp_breaches(source: str, *, is_header: bool) -> list[str]:
     """Lints a C++ source; only headers have an opening comment."""
     comments = list(cpp_comments(source))
-    return breaches(comments[:1] if is_header else [], comments)
+    found = breaches(comments[:1] if is_header else [], comments)
+    code = CPP_STRING_OR_COMMENT.sub(lambda match: "\n" * match[0].count("\n"), source)
+    lines = enumerate(code.split("\n"), 1)
+    found += [(n, f"names {m[0]!r}") for n, line in lines for m in NAMES.finditer(line)]
+    return describe(found)
+
+
+def page_breaches(page: str) -> list[str]:
+    """Lints the paragraphs of a Markdown page, without its code blocks."""
+    text = re.sub(r"```.*?```|`[^`\n]*`", lambda m: "\n" * m[0].count("\n"), page, flags=re.DOTALL)
+    paragraphs: list[Text] = []
+    line = 1
+    for paragraph in re.split(r"(\n\s*\n)", text):
+        paragraphs.append((line, paragraph))
+        line += paragraph.count("\n")
+    return describe(phrases_in(paragraphs))
 
 
 def sources(folder: Path, *suffixes: str) -> list[str]:
@@ -116,6 +154,19 @@ def test_python_follows_the_language_guide(name: str) -> None:
 def test_cpp_follows_the_language_guide(name: str) -> None:
     source = (REPOSITORY / name).read_text()
     assert cpp_breaches(source, is_header=name.endswith(".h")) == []
+
+
+def pages() -> list[str]:
+    """Lists the Markdown pages of the project, relative to the repository."""
+    found = [REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md"]
+    for folder in ("benchmarks", "csrc", "docs"):
+        found += sorted((REPOSITORY / folder).rglob("*.md"))
+    return [path.relative_to(REPOSITORY).as_posix() for path in found]
+
+
+@pytest.mark.parametrize("name", pages())
+def test_pages_follow_the_language_guide(name: str) -> None:
+    assert page_breaches((REPOSITORY / name).read_text()) == []
 
 
 @pytest.mark.parametrize("name", UNCONVERTED)
@@ -149,3 +200,57 @@ def test_lint_finds_phrases_in_cpp_comments_alone() -> None:
     assert cpp_breaches("int n = 1'000;  // who waits\nint m = '\\'';\n", is_header=False) == [
         "1: says 'who waits'"
     ]
+
+
+@pytest.mark.parametrize(
+    "phrase",
+    [
+        "is told of",
+        "are told",
+        "says of",
+        "for who",
+        "Whoever",
+        "stands there",
+        "stand here",
+        "as it stands",
+        "lies",
+        "as it is",
+        "bear it out",
+        "borne out",
+        "nobody knows",
+        "takes up",
+        "let go",
+        "lets go",
+        "given up",
+        "held against",
+        "at any moment",
+        "a moment",
+        "in silence",
+        "without a word",
+        "none the worse",
+        "one another",
+    ],
+)
+def test_lint_finds_phrases_everywhere(phrase: str) -> None:
+    words = phrase.split()
+    assert python_breaches(f'"""The file\n{phrase} again."""\n') != []
+    assert python_breaches(f"x = 1  # the file {phrase} again\n") != []
+    assert cpp_breaches(f"// The file {phrase} again.\n", is_header=False) != []
+    across = "\n// ".join(words)
+    assert cpp_breaches(f"// The file {across} again.\n", is_header=True) != []
+    assert page_breaches(f"# Title\n\nThe file {phrase} again.\n") == [f"3: says {phrase!r}"]
+    assert page_breaches(f"The `{phrase}`.\n\n```\n{phrase}\n```\n") == []
+
+
+def test_lint_leaves_plain_english_alone() -> None:
+    text = "Takes up to 2 MB; replies; the moments of a distribution; told apart by size; outgoing."
+    assert page_breaches(text) == []
+    assert cpp_breaches(f"// {text}\n", is_header=True) == []
+
+
+@pytest.mark.parametrize(
+    "name", ["kMostBytes", "kLeast", "most_bytes", "least_rows", "settle_dicts", "took", "ours"]
+)
+def test_lint_finds_names(name: str) -> None:
+    assert cpp_breaches(f"int a;\nint {name} = 1;\n", is_header=False) == [f"2: names {name!r}"]
+    assert cpp_breaches(f'// The {name}.\nf("{name}");\nint n_{name};\n', is_header=False) == []

@@ -210,7 +210,7 @@ def test_repeated_keys(new_path: NewPath) -> None:
         path.write_bytes(atp_file(records, schema=schema_blob(rows)))
         (fault,) = apt.verify(path).faults
         assert fault.molecule == 1
-        assert "the same key stands there twice (molecule 1, field 'k'" in fault.message
+        assert "duplicate key (molecule 1, field 'k'" in fault.message
 
 
 @pytest.mark.parametrize("special", [np.nan, np.inf, -np.inf])

@@ -242,7 +242,7 @@ def test_a_folder_of_shards(
     shutil.copytree(fixtures / "shards", folder)
     with pytest.raises(apt.FieldError, match="codec: the sources differ"):
         apt.compact(folder, new_path())
-    with pytest.raises(apt.FieldError, match=r"expected float32 as in the molecules before.*posit"):
+    with pytest.raises(apt.FieldError, match=r"expected float32 as in earlier molecules.*posit"):
         apt.compact(folder, new_path(), "lz4")
     (folder / "sub" / "part-00000.atp").unlink()
     want = apt.AtpDataset(folder)

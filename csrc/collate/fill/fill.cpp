@@ -128,7 +128,7 @@ void Filler::field(const FieldView& view, Bytes data) {
     if (options_.tolerant && !options_.surveyed) throw PlanMismatch{};
     if (options_.tolerant) return;
     if (view.fault != nullptr) throw *view.fault;
-    throw CorruptFileError("the same key stands there twice").at_field(std::string(view.key));
+    throw CorruptFileError("duplicate key").at_field(std::string(view.key));
   }
   write(view, data, field, number);
   mask(number) = true;

@@ -28,24 +28,24 @@ constexpr int kMaxDepth = 2;  // an object of lists of numbers
   throw UnsupportedFormatError(cat(key, ": expected ", expected, ", got ", got));
 }
 
-std::string shown(const json& value) {
+std::string describe_value(const json& value) {
   return value.is_structured() ? std::string(value.type_name())
                                : excerpt(value.dump(-1, ' ', true, json::error_handler_t::replace));
 }
 
 json parse(Bytes text) {
   const auto limit_depth = [](int depth, json::parse_event_t, json&) {
-    if (depth > kMaxDepth) throw CorruptFileError("JSON: expected an object of numbers, got values nested in it");
+    if (depth > kMaxDepth) throw CorruptFileError("JSON: expected an object of numbers, got nested values");
     return true;
   };
   const std::string_view characters = as_text(text);
   try {
     json value = json::parse(characters.begin(), characters.end(), limit_depth);
-    if (!value.is_object()) throw CorruptFileError(cat("JSON: expected an object, got ", shown(value)));
+    if (!value.is_object()) throw CorruptFileError(cat("JSON: expected an object, got ", describe_value(value)));
     return value;
   } catch (const json::exception&) {
     // The library's message quotes the file, whose bytes may be anything.
-    throw CorruptFileError("JSON: expected an object, got what is no JSON");
+    throw CorruptFileError("JSON: expected an object, got other bytes");
   }
 }
 
@@ -53,14 +53,15 @@ uint64_t size_at(const json& meta, std::string_view key, uint64_t min) {
   const json& value = meta[key.data()];
   const bool is_size = value.is_number_unsigned() && value.get<uint64_t>() >= min &&
                        value.get<uint64_t>() <= static_cast<uint64_t>(INT64_MAX);
-  if (!is_size) refuse(key, cat("an integer from ", min), shown(value));
+  if (!is_size) refuse(key, cat("an integer from ", min), describe_value(value));
   return value.get<uint64_t>();
 }
 
 // The version is checked first: the keys of other versions are unknown.
 json parse_keys(Bytes text, std::span<const std::string_view> keys) {
   json meta = parse(text);
-  if (meta.contains("version") && meta["version"] != json(kVersion)) refuse("version", "1", shown(meta["version"]));
+  if (meta.contains("version") && meta["version"] != json(kVersion))
+    refuse("version", "1", describe_value(meta["version"]));
   for (const std::string_view key : keys) {
     if (!meta.contains(key.data())) refuse(key, "a value", "none");
   }
@@ -84,9 +85,9 @@ RootMeta parse_root_meta(Bytes text) {
   const json meta = parse_keys(text, kRootKeys);
   RootMeta root{{}, strategy_at(meta)};
   const json& sizes = meta["shard_sizes"];
-  if (!sizes.is_array()) refuse("shard_sizes", "a list of sizes", shown(sizes));
+  if (!sizes.is_array()) refuse("shard_sizes", "a list of sizes", describe_value(sizes));
   for (const json& size : sizes) {
-    if (!size.is_number_unsigned()) refuse("shard_sizes", "sizes", shown(size));
+    if (!size.is_number_unsigned()) refuse("shard_sizes", "sizes", describe_value(size));
     root.shard_sizes.push_back(size.get<uint64_t>());
   }
   return root;
@@ -99,8 +100,8 @@ ShardMeta parse_shard_meta(Bytes text) {
   shard.stored_examples = size_at(meta, "stored_examples", 0);
   shard.strategy = strategy_at(meta);
   const json &level = meta["compression_level"], &fraction = meta["compression_dict_size"];
-  if (!level.is_number_integer()) refuse("compression_level", "an integer", shown(level));
-  if (!fraction.is_number()) refuse("compression_dict_size", "a number", shown(fraction));
+  if (!level.is_number_integer()) refuse("compression_level", "an integer", describe_value(level));
+  if (!fraction.is_number()) refuse("compression_dict_size", "a number", describe_value(fraction));
   shard.level = level.get<int64_t>();
   shard.dictionary_fraction = fraction.get<double>();
   return shard;

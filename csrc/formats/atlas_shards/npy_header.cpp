@@ -117,7 +117,8 @@ Fields parse_fields(std::string_view header) {
 }
 
 std::string_view header_text(ByteCursor& cursor) {
-  if (as_text(cursor.take(kMagic.size(), "npy magic")) != kMagic) throw CorruptFileError("not an npy file");
+  if (as_text(cursor.take(kMagic.size(), "npy magic")) != kMagic)
+    throw CorruptFileError("npy header: expected its magic number, got other bytes");
   const auto major = cursor.read_le<uint8_t>("npy version");
   const auto minor = cursor.read_le<uint8_t>("npy version");
   if (major < 1 || major > 3 || minor != 0) {

@@ -13,14 +13,15 @@
 namespace atompack::atlas_shards {
 namespace {
 
-const WriterOptions& checked(const WriterOptions& options) {
+const WriterOptions& check_options(const WriterOptions& options) {
   codec::check_level(codec::Codec::zstd, options.level);
   return options;
 }
 
 }  // namespace
 
-Writer::Writer(std::string root, const WriterOptions& options) : options_(checked(options)), folder_(std::move(root)) {
+Writer::Writer(std::string root, const WriterOptions& options)
+    : options_(check_options(options)), folder_(std::move(root)) {
   meta_.strategy = options_.strategy;
   begin_shard();
 }
@@ -98,7 +99,7 @@ void Writer::end_shard() {
 
 void Writer::close() {
   io::check_writer_of(folder_.owner(), root());
-  if (failed_) throw IoError(EIO, "an example before could not be written", root());
+  if (failed_) throw IoError(EIO, "an earlier example could not be written", root());
   failed_ = true;
   if (block_ && block_->n_examples > 0) end_block();
   end_shard();

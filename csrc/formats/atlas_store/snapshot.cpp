@@ -38,9 +38,9 @@ std::vector<LayerFile> layers_of(const std::string& store, std::string_view vari
   return layers;
 }
 
-class Look {
+class SnapshotAttempt {
  public:
-  Look(const std::string& store, uint64_t max_metadata_bytes)
+  SnapshotAttempt(const std::string& store, uint64_t max_metadata_bytes)
       : store_(store), max_metadata_bytes_(max_metadata_bytes) {}
 
   // Returns nullopt if another program wrote meanwhile. The order of the steps detects concurrent flushes (FORMAT.md,
@@ -110,10 +110,11 @@ bool is_current(const std::string& store, const Snapshot& snapshot) {
 Snapshot read_snapshot(const std::string& store, uint64_t max_metadata_bytes) {
   constexpr int kMaxLooks = 20;
   for (int i = 0; i < kMaxLooks; ++i) {
-    if (std::optional<Snapshot> snapshot = Look(store, max_metadata_bytes).take()) return std::move(*snapshot);
+    if (std::optional<Snapshot> snapshot = SnapshotAttempt(store, max_metadata_bytes).take())
+      return std::move(*snapshot);
     std::this_thread::sleep_for(std::chrono::milliseconds(i));
   }
-  throw IoError(EAGAIN, "the store is being written to again and again", store);
+  throw IoError(EAGAIN, "the store changes faster than it can be opened", store);
 }
 
 }  // namespace atompack::atlas_store

@@ -57,7 +57,7 @@ int64_t Store::find_dataset(std::string_view name) const {
 
 std::unique_ptr<ColumnSlice> Store::slice(uint32_t number, std::span<const int64_t> datasets,
                                           const SliceRequest& request) const {
-  const Variable& variable = opened(number);
+  const Variable& variable = load_variable(number);
   for (const int64_t dataset : datasets) {
     if (variable.disagrees[static_cast<size_t>(dataset)]) fail_disagreement(number, static_cast<uint32_t>(dataset));
   }
@@ -75,7 +75,7 @@ ColumnType Store::type_of(uint32_t variable) const {
 }
 
 Array Store::array(uint32_t variable, uint32_t dataset) const {
-  const Variable& files = opened(variable);
+  const Variable& files = load_variable(variable);
   if (!files.column->contains(dataset))
     throw FieldError(cat("dataset ", excerpt(metadata().dataset_name(dataset)), ": no array ",
                          excerpt(metadata().variable_name(variable))))
@@ -94,7 +94,7 @@ array_file::Statistics Store::statistics(uint32_t variable) const {
 }
 
 std::vector<int64_t> Store::blocks(uint32_t number, std::span<const int64_t> datasets) const {
-  const Column& column = *opened(number).column;
+  const Column& column = *load_variable(number).column;
   std::vector<int64_t> blocks;
   for (const int64_t dataset : datasets) {
     const auto row = static_cast<size_t>(dataset);
@@ -108,12 +108,12 @@ std::string Store::base_path(uint32_t variable) const {
   return cat(path_, '/', folder_of_array(metadata().variable_name(variable)), "/data.af");
 }
 
-const Store::Variable& Store::opened(uint32_t variable) const {
+const Store::Variable& Store::load_variable(uint32_t variable) const {
   std::atomic<const Variable*>& kept = variables_[variable];
   if (const Variable* const found = kept) return *found;
-  std::unique_ptr<const Variable> made = open(variable);
+  std::unique_ptr<const Variable> opened = open(variable);
   const Variable* none = nullptr;
-  return kept.compare_exchange_strong(none, made.get()) ? *made.release() : *none;
+  return kept.compare_exchange_strong(none, opened.get()) ? *opened.release() : *none;
 }
 
 std::unique_ptr<const Store::Variable> Store::open(uint32_t number) const {
@@ -156,19 +156,18 @@ std::unique_ptr<const Reader> Store::open_reader(uint32_t variable, array_file::
 }
 
 void Store::fail_replaced() const {
-  throw FieldError("store: expected it as it was when it was opened, got one that was written to since: open it again")
-      .in_file(path_);
+  throw FieldError("the store was written to since it was opened: open it again").in_file(path_);
 }
 
 void Store::fail_disagreement(uint32_t variable, uint32_t dataset) const {
   const Schema& told = metadata().schema(*metadata().schema_number(dataset, variable));
-  const array_file::ColumnLayout& layout = opened(variable).column->layout(dataset);
+  const array_file::ColumnLayout& layout = load_variable(variable).column->layout(dataset);
   const auto text = [](array_file::Type type, const std::vector<uint64_t>& shape) {
     std::string dims;
     for (const uint64_t extent : shape) dims += cat(dims.empty() ? "" : ", ", extent);
     return cat(name_of(type), " (", dims, ")");
   };
-  throw CorruptFileError(cat("array: the metadata says ", text(told.dtype.type(), told.shape), ", its file ",
+  throw CorruptFileError(cat("array: expected ", text(told.dtype.type(), told.shape), " as in the metadata, got ",
                              text(layout.type, layout.shape)))
       .in_file(base_path(variable))
       .at_field(std::string(metadata().dataset_name(dataset)));

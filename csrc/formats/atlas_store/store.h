@@ -59,7 +59,7 @@ class Store final : public ColumnSource {
  private:
   struct Variable;
 
-  const Variable& opened(uint32_t variable) const;
+  const Variable& load_variable(uint32_t variable) const;
   std::unique_ptr<const Variable> open(uint32_t variable) const;
   std::string base_path(uint32_t variable) const;
   [[noreturn]] void fail_replaced() const;

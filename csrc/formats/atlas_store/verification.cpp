@@ -18,13 +18,13 @@ void Verification::check(uint32_t variable, uint32_t dataset) {
         .in_file(store_->path());
   }
   auto& reader = readers_[variable];
-  if (!reader) reader = store_->open_reader(variable, array_file::Reading::by_pieces);
+  if (!reader) reader = store_->open_reader(variable, array_file::Reading::by_pread);
   try {
-    if (!reader->contains(name)) throw CorruptFileError("expected an array of this name, got none");
+    if (!reader->contains(name)) throw CorruptFileError("no such array");
     const array_file::Array array = reader->array(name);
     const Schema& told = metadata.schema(*schema);
     if (told.dtype.type() != array.type || told.shape != array.shape) {
-      throw CorruptFileError("array: expected the type and shape that the metadata says, got others");
+      throw CorruptFileError("array: expected type and shape as in the metadata, got others");
     }
     array_file::verify_array(*reader, name, last_);
   } catch (DataError& error) {

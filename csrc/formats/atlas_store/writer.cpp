@@ -56,7 +56,7 @@ class Writer::Impl {
   void flush();
   void compact();
   // Keeps the store even though this writer created it.
-  void keep() { made_store_ = false; }
+  void keep() { created_store_ = false; }
   void abandon();
 
  private:
@@ -70,10 +70,10 @@ class Writer::Impl {
   uint32_t dataset(std::string_view name) const;
   Place place(std::string_view dataset, std::string_view array) const;
   array_file::Writer& open(uint32_t variable, std::string_view name, bool define);
-  array_file::Writer& existing(const Place& place);
-  void check_alone() const;
+  array_file::Writer& find_existing(const Place& place);
+  void check_not_modified() const;
   void check_layout(const Place& place, const array_file::Writer& writer) const;
-  std::vector<Touched> touched();
+  std::vector<ChangedVariable> changed_variables();
   std::optional<Fingerprint> fingerprint_before() const;
 
   const std::string store_;
@@ -84,8 +84,8 @@ class Writer::Impl {
   Form form_;
   Metadata metadata_;
   bool changed_ = false;                                      // the metadata has changed
-  bool made_store_ = false;                                   // this writer created the store and has not flushed since
-  std::vector<std::string> made_folders_;                     // of arrays
+  bool created_store_ = false;                                // this writer created the store and has not flushed since
+  std::vector<std::string> created_folders_;                  // of arrays
   std::optional<io::FileVersion> seen_;                       // the metadata file as last seen by this writer
   std::optional<Fingerprint> flushed_;                        // the metadata file as last written by this writer
   std::vector<std::unique_ptr<array_file::Writer>> writers_;  // by variable; only those that were changed
@@ -111,16 +111,16 @@ Writer::Impl::Impl(std::string store, Mode mode, WriterOptions options, io::File
   changed_ = !file || (options_.codec && metadata_.codec != *options_.codec);
   if (options_.codec) metadata_.codec = *options_.codec;
   if (!file) flush();
-  made_store_ = !file;
+  created_store_ = !file;
 }
 
 void Writer::Impl::begin_change() {
-  if (flush_ && flush_->is_promised()) throw IoError(EBUSY, "a flush has begun and is not done: flush again", store_);
+  if (flush_ && flush_->is_intent_written()) throw IoError(EBUSY, "a flush is incomplete: call flush() again", store_);
   flush_.reset();
 }
 
 // The original takes no lock. Its changes since then would be lost.
-void Writer::Impl::check_alone() const {
+void Writer::Impl::check_not_modified() const {
   if (metadata_version(store_) == seen_) return;
   throw IoError(ESTALE, "another program has written to this store since it was opened for writing", store_);
 }
@@ -144,7 +144,7 @@ array_file::Writer& Writer::Impl::open(uint32_t variable, std::string_view name,
   const std::string base = base_path(store_, name);
   if (!define && !io::exists(base)) throw CorruptFileError("array file: expected one, got none").in_file(base);
   const std::string folder = folder_of_array(name);
-  if (files_.make_folder(cat(store_, '/', folder))) made_folders_.push_back(cat(store_, '/', folder));
+  if (files_.make_folder(cat(store_, '/', folder))) created_folders_.push_back(cat(store_, '/', folder));
   writer = std::make_unique<array_file::Writer>(
       base,
       array_file::WriterOptions{metadata_.codec, options_.level, options_.block_bytes, options_.n_threads,
@@ -153,10 +153,10 @@ array_file::Writer& Writer::Impl::open(uint32_t variable, std::string_view name,
   return *writer;
 }
 
-array_file::Writer& Writer::Impl::existing(const Place& place) {
+array_file::Writer& Writer::Impl::find_existing(const Place& place) {
   const std::string_view name = metadata_.variable_name(place.variable);
   if (!is_safe_array_name(name)) {
-    throw FieldError("array name: expected one that atlas-python finds again, so that it can be written to");
+    throw FieldError("array name: expected one whose values atlas-python can find, since the array is written to");
   }
   return open(place.variable, name, false);
 }
@@ -165,7 +165,7 @@ void Writer::Impl::check_layout(const Place& place, const array_file::Writer& wr
   const ArrayDefinition stored = writer.definition(metadata_.dataset_name(place.dataset));
   const Schema& schema = metadata_.schema(*metadata_.schema_number(place.dataset, place.variable));
   if (stored.type != schema.dtype.type() || stored.shape != schema.shape) {
-    throw CorruptFileError("array: expected the same type and shape in the metadata and in its file, got two");
+    throw CorruptFileError("array: expected type and shape as in the metadata, got others");
   }
 }
 
@@ -181,7 +181,7 @@ void Writer::Impl::define_array(std::string_view dataset, const ArrayDefinition&
   begin_change();
   const uint32_t number = this->dataset(dataset);
   check_array_name(definition.name);
-  ArrayDefinition in_file = array_file::completed(definition);
+  ArrayDefinition in_file = array_file::with_defaults(definition);
   in_file.name = dataset;
   const uint32_t variable = metadata_.add_variable(definition.name);
   if (metadata_.schema_number(number, variable)) throw FieldError("array: expected a new name, got one that exists");
@@ -197,22 +197,22 @@ template <typename Values>
 void Writer::Impl::write(std::string_view dataset, std::string_view array, const Box& box, const Values& values) {
   begin_change();
   const Place place = this->place(dataset, array);
-  array_file::Writer& writer = existing(place);
+  array_file::Writer& writer = find_existing(place);
   check_layout(place, writer);
   writer.write(dataset, box, values);
 }
 
 array_file::ArrayDefinition Writer::Impl::definition(std::string_view dataset, std::string_view array) {
-  return existing(place(dataset, array)).definition(dataset);
+  return find_existing(place(dataset, array)).definition(dataset);
 }
 
 void Writer::Impl::check_unstored(std::string_view dataset, std::string_view array, const Box& box) {
-  existing(place(dataset, array)).check_unstored(dataset, box);
+  find_existing(place(dataset, array)).check_unstored(dataset, box);
 }
 
 template <typename Out>
 void Writer::Impl::read(std::string_view dataset, std::string_view array, const Box& box, Out out) {
-  existing(place(dataset, array)).read(dataset, box, out);
+  find_existing(place(dataset, array)).read(dataset, box, out);
 }
 
 void Writer::Impl::set_attribute(std::string_view dataset, std::string_view key, const AttributeValue& value) {
@@ -225,7 +225,7 @@ void Writer::Impl::set_attribute(std::string_view dataset, std::string_view key,
 void Writer::Impl::delete_array(std::string_view dataset, std::string_view array) {
   begin_change();
   const Place place = this->place(dataset, array);
-  array_file::Writer& writer = existing(place);
+  array_file::Writer& writer = find_existing(place);
   if (writer.contains(dataset)) writer.remove(dataset);
   metadata_.remove_array(place.dataset, place.variable);
   changed_ = true;
@@ -236,7 +236,7 @@ void Writer::Impl::delete_dataset(std::string_view name) {
   begin_change();
   const uint32_t number = dataset(name);
   std::vector<array_file::Writer*> writers;
-  for (const Entry& entry : metadata_.arrays(number)) writers.push_back(&existing({number, entry.variable}));
+  for (const Entry& entry : metadata_.arrays(number)) writers.push_back(&find_existing({number, entry.variable}));
   for (array_file::Writer* const writer : writers) {
     if (writer->contains(name)) writer->remove(name);
   }
@@ -244,10 +244,10 @@ void Writer::Impl::delete_dataset(std::string_view name) {
   changed_ = true;
 }
 
-std::vector<Touched> Writer::Impl::touched() {
-  std::vector<Touched> variables;
+std::vector<ChangedVariable> Writer::Impl::changed_variables() {
+  std::vector<ChangedVariable> variables;
   for (uint32_t i = 0; i < writers_.size(); ++i) {
-    if (writers_[i] && writers_[i]->has_news()) {
+    if (writers_[i] && writers_[i]->has_changes()) {
       variables.push_back({std::string(metadata_.variable_name(i)), writers_[i].get()});
     }
   }
@@ -262,11 +262,11 @@ std::optional<Fingerprint> Writer::Impl::fingerprint_before() const {
 }
 
 void Writer::Impl::flush() {
-  if (!flush_ || !flush_->is_promised()) {
+  if (!flush_ || !flush_->is_intent_written()) {
     flush_.reset();
-    const std::vector<Touched> variables = touched();
+    const std::vector<ChangedVariable> variables = changed_variables();
     if (variables.empty() && !changed_) return;
-    check_alone();
+    check_not_modified();
     flush_.emplace(store_, files_, form_, fingerprint_before(), options_.n_threads > 0 ? options_.n_threads : kThreads);
     flush_->prepare(variables, encode_metadata(metadata_, form_, options_.max_metadata_bytes));
   }
@@ -278,21 +278,21 @@ void Writer::Impl::flush() {
 }
 
 void Writer::Impl::abandon() {
-  const bool may_be_visible = flush_ && flush_->is_promised();
+  const bool may_be_visible = flush_ && flush_->is_intent_written();
   flush_.reset();
   for (const auto& writer : writers_) {
     if (writer) writer->abandon();
   }
   writers_.clear();
-  const bool is_ours = made_store_ && !may_be_visible && metadata_version(store_) == seen_;
+  const bool is_ours = created_store_ && !may_be_visible && metadata_version(store_) == seen_;
   if (is_ours) files_.remove(path_of(store_, form_));
-  for (const std::string& folder : made_folders_) io::remove_if_empty(folder);
+  for (const std::string& folder : created_folders_) io::remove_if_empty(folder);
   if (is_ours && made_folder_) io::remove_if_empty(store_);
 }
 
 void Writer::Impl::compact() {
   flush();
-  check_alone();
+  check_not_modified();
   // Includes arrays that no dataset has any more: deleted data would reappear under a new array of the same name.
   for (const std::string& name : io::folders_in(store_)) {
     if (!is_safe_array_name(name) || !io::exists(base_path(store_, name))) continue;
@@ -304,7 +304,7 @@ namespace {
 
 // Adds the arguments of the call to errors.
 template <typename Action>
-auto about(const std::string& path, std::string_view dataset, std::string_view array, const Action& action) {
+auto with_context(const std::string& path, std::string_view dataset, std::string_view array, const Action& action) {
   try {
     return action();
   } catch (DataError& error) {
@@ -333,59 +333,59 @@ Writer::Impl& Writer::use() const {
 const Metadata& Writer::metadata() const { return use().metadata(); }
 
 void Writer::create_dataset(std::string_view name) {
-  about(path_, name, "", [&] { use().create_dataset(name); });
+  with_context(path_, name, "", [&] { use().create_dataset(name); });
 }
 
 void Writer::define_array(std::string_view dataset, const ArrayDefinition& definition) {
-  about(path_, dataset, definition.name, [&] { use().define_array(dataset, definition); });
+  with_context(path_, dataset, definition.name, [&] { use().define_array(dataset, definition); });
 }
 
 void Writer::write(std::string_view dataset, std::string_view array, const Box& box, Bytes numbers) {
-  about(path_, dataset, array, [&] { use().write(dataset, array, box, numbers); });
+  with_context(path_, dataset, array, [&] { use().write(dataset, array, box, numbers); });
 }
 
 void Writer::write(std::string_view dataset, std::string_view array, const Box& box,
-                   std::span<const std::string_view> texts) {
-  about(path_, dataset, array, [&] { use().write(dataset, array, box, texts); });
+                   std::span<const std::string_view> strings) {
+  with_context(path_, dataset, array, [&] { use().write(dataset, array, box, strings); });
 }
 
 void Writer::set_attribute(std::string_view dataset, std::string_view key, const AttributeValue& value) {
-  about(path_, dataset, "", [&] { use().set_attribute(dataset, key, value); });
+  with_context(path_, dataset, "", [&] { use().set_attribute(dataset, key, value); });
 }
 
 void Writer::delete_array(std::string_view dataset, std::string_view array) {
-  about(path_, dataset, array, [&] { use().delete_array(dataset, array); });
+  with_context(path_, dataset, array, [&] { use().delete_array(dataset, array); });
 }
 
 void Writer::delete_dataset(std::string_view name) {
-  about(path_, name, "", [&] { use().delete_dataset(name); });
+  with_context(path_, name, "", [&] { use().delete_dataset(name); });
 }
 
 void Writer::check_unstored(std::string_view dataset, std::string_view array, const Box& box) {
-  about(path_, dataset, array, [&] { use().check_unstored(dataset, array, box); });
+  with_context(path_, dataset, array, [&] { use().check_unstored(dataset, array, box); });
 }
 
 void Writer::read(std::string_view dataset, std::string_view array, const Box& box, std::span<std::byte> out) {
-  about(path_, dataset, array, [&] { use().read(dataset, array, box, out); });
+  with_context(path_, dataset, array, [&] { use().read(dataset, array, box, out); });
 }
 
 void Writer::read(std::string_view dataset, std::string_view array, const Box& box, std::span<std::string> out) {
-  about(path_, dataset, array, [&] { use().read(dataset, array, box, out); });
+  with_context(path_, dataset, array, [&] { use().read(dataset, array, box, out); });
 }
 
 array_file::ArrayDefinition Writer::definition(std::string_view dataset, std::string_view array) const {
   array_file::ArrayDefinition found;
-  about(path_, dataset, array, [&] { found = use().definition(dataset, array); });
+  with_context(path_, dataset, array, [&] { found = use().definition(dataset, array); });
   return found;
 }
 
 void Writer::flush() {
-  about(path_, "", "", [&] { use().flush(); });
+  with_context(path_, "", "", [&] { use().flush(); });
   use().keep();
 }
 
 void Writer::compact() {
-  about(path_, "", "", [&] { use().compact(); });
+  with_context(path_, "", "", [&] { use().compact(); });
   use().keep();
 }
 

@@ -56,7 +56,7 @@ class Writer {
   void define_array(std::string_view dataset, const array_file::ArrayDefinition& definition);
   void write(std::string_view dataset, std::string_view array, const array_file::Box& box, Bytes numbers);
   void write(std::string_view dataset, std::string_view array, const array_file::Box& box,
-             std::span<const std::string_view> texts);
+             std::span<const std::string_view> strings);
   // FieldError also for values that would not be read back unchanged: non-finite numbers in JSON, strings that read as
   // timestamps, and strings that are not UTF-8.
   void set_attribute(std::string_view dataset, std::string_view key, const AttributeValue& value);

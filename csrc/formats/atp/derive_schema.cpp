@@ -34,7 +34,7 @@ void SectionCollector::add(const SchemaEntry& entry) {
     known_.add(entry);
     const bool fits = rules_.format != 2 || from_.header().record_format == 2;
     if (!fits && needs_format_3(entry.scope, entry.tag)) {
-      throw FieldError(cat("type: records of format 2 hold no ", words_for(entry.tag), " here"));
+      throw FieldError(cat("type: record format 2 cannot store ", words_for(entry.tag), " in this field"));
     }
   } catch (DataError& error) {
     error.at_field(entry.key);
@@ -47,11 +47,11 @@ SectionCollector::SectionCollector(const Reader& from, RecordRules& rules)
   const DType positions = from.schemas()[0].positions;
   if (rules.positions && *rules.positions != positions) {
     throw FieldError(
-        cat("type: expected ", name_of(*rules.positions), " as in the molecules before, got ", name_of(positions)))
+        cat("type: expected ", name_of(*rules.positions), " as in earlier molecules, got ", name_of(positions)))
         .at_field("positions");
   }
   rules.positions = positions;
-  if (!rules.settled) rules.format = from.header().record_format;
+  if (!rules.is_fixed) rules.format = from.header().record_format;
 }
 
 void SectionCollector::collect(int64_t index, Bytes record) {
@@ -74,7 +74,7 @@ void SectionCollector::collect_undeclared(Bytes record) {
   const auto n_sections = cursor.read_le<uint16_t>("section count");
   for (int i = 0; i < n_sections; ++i) {
     const RawSection section = read_section(cursor);
-    if (!is_shown(section)) continue;
+    if (!is_visible(section)) continue;
     const auto scope = static_cast<Scope>(section.kind);
     const auto same = [&](const SchemaEntry& entry) { return entry.scope == scope && entry.key == section.key; };
     if (std::ranges::any_of(from_.stored_schema().entries, same)) continue;
@@ -87,12 +87,12 @@ void SectionCollector::collect_undeclared(Bytes record) {
 }
 
 void SectionCollector::join() {
-  Schema joined = known_.joined();
-  for (const RawSchemaEntry& raw : from_.stored_schema().unshown) {
+  Schema schema = known_.merged_schema();
+  for (const RawSchemaEntry& raw : from_.stored_schema().hidden) {
     const auto is_same = [&](const RawSchemaEntry& other) { return other.kind == raw.kind && other.key == raw.key; };
-    if (std::ranges::none_of(joined.unshown, is_same)) joined.unshown.push_back(raw);
+    if (std::ranges::none_of(schema.hidden, is_same)) schema.hidden.push_back(raw);
   }
-  rules_.schema = std::move(joined);
+  rules_.schema = std::move(schema);
 }
 
 RecordRules derive_rules(const Reader& reader) {
@@ -104,7 +104,7 @@ RecordRules derive_rules(const Reader& reader) {
     sections.collect(i, reader.decode(i, scratch));
   }
   sections.join();
-  rules.settled = reader.size() > 0;
+  rules.is_fixed = reader.size() > 0;
   return rules;
 }
 

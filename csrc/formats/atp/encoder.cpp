@@ -27,7 +27,7 @@ auto writing_place(const Column& column) {
 Level level_of(const Column& column) {
   if (column.scope != Scope::builtin) return column.scope == Scope::atom_property ? Level::atom : Level::molecule;
   if (const BuiltinField* const builtin = find_builtin(column.key)) return builtin->level;
-  throw FieldError("key: not the name of a builtin field").at_field(column.key);
+  throw FieldError("key: expected the name of a builtin field, got another").at_field(column.key);
 }
 
 Shape without_first(const Shape& shape) {
@@ -55,7 +55,7 @@ void check_dims(const Shape& row_shape) {
   for (const int64_t dim : row_shape.dims()) {
     const auto size = static_cast<uint64_t>(std::max(dim, int64_t{1}));
     if (size > kMax || __builtin_mul_overflow(product, size, &product) || product > kMax) {
-      throw FieldError(cat("shape: the format has no dimensions like those of ", row_shape));
+      throw FieldError(cat("shape: expected less than 2^32 elements, got ", row_shape));
     }
   }
 }
@@ -65,8 +65,8 @@ SchemaEntry entry_of(const Column& column, Level level, const Value& value, cons
   const FieldType type{level, value.kind, value.kind == ValueKind::numeric ? value.dtype : DType::uint8};
   const std::optional<uint8_t> tag = tag_for(column.scope, column.key, type, row_shape);
   if (!tag) {
-    throw FieldError(cat("type: the format has no ", level == Level::atom ? "value for each atom" : "value",
-                         " here that is ", words_for(value, row_shape)));
+    throw FieldError(cat("type: the format cannot store ", words_for(value, row_shape),
+                         level == Level::atom ? " per atom in this field" : " in this field"));
   }
   return entry_for(column.scope, column.key, *tag, type, row_shape);
 }
@@ -82,12 +82,12 @@ std::string head_of(const SchemaEntry& entry) {
 
 void check_format(const SchemaEntry& entry, RecordRules& rules) {
   if (!needs_format_3(entry.scope, entry.tag)) return;
-  if (!rules.settled) {
+  if (!rules.is_fixed) {
     rules.format = 3;
   } else if (rules.format == 2) {
     const FieldType& type = entry.type;
     throw FieldError(cat("type: expected ", type.dtype == DType::float32 ? "float64" : "float32",
-                         " as records of format 2 have it, got ", name_of(type.dtype)));
+                         " as in records of format 2, got ", name_of(type.dtype)));
   }
 }
 
@@ -120,11 +120,11 @@ Encoder::Encoder(const Columns& columns, codec::Codec codec, RecordRules& rules)
   const auto place = [](const Section& section) { return writing_place(*section.column); };
   std::ranges::sort(sections_, {}, place);
   if (const auto twice = std::ranges::adjacent_find(sections_, {}, place); twice != sections_.end()) {
-    throw FieldError("key: given twice").at_field(twice->column->key);
+    throw FieldError("duplicate key").at_field(twice->column->key);
   }
   check_scopes();
   check_sizes(codec);
-  if (!known.added().empty()) rules.schema = known.joined();
+  if (!known.added().empty()) rules.schema = known.merged_schema();
 }
 
 uint32_t Encoder::n_atoms(int64_t i) const { return static_cast<uint32_t>(atoms_of(row(i))); }
@@ -133,7 +133,7 @@ uint32_t Encoder::n_atoms(int64_t i) const { return static_cast<uint32_t>(atoms_
 void Encoder::check_rows() const {
   const auto& ptr = columns_.ptr;
   if (ptr.empty() || ptr.front() != 0) throw FieldError("ptr: expected to start with 0");
-  if (!std::ranges::is_sorted(ptr)) throw FieldError("ptr: expected numbers that ascend");
+  if (!std::ranges::is_sorted(ptr)) throw FieldError("ptr: expected ascending numbers");
   const Shape& positions = columns_.positions.shape;
   if (positions != Shape{ptr.back(), 3}) {
     throw FieldError(cat("shape: expected ", Shape{ptr.back(), 3}, ", got ", positions)).at_field("positions");
@@ -156,7 +156,7 @@ void Encoder::check_structure(RecordRules& rules) const {
   }
   if (rules.positions && *rules.positions != dtype) {
     throw FieldError(
-        cat("type: expected ", name_of(*rules.positions), " as in the molecules before, got ", name_of(dtype)))
+        cat("type: expected ", name_of(*rules.positions), " as in earlier molecules, got ", name_of(dtype)))
         .at_field("positions");
   }
   rules.positions = dtype;
@@ -186,7 +186,7 @@ void Encoder::check_column(const Column& column) const {
     throw FieldError(cat("key: expected at most ", kMaxKeyBytes, " bytes, got ", column.key.size()));
   }
   if (column.scope != Scope::builtin && column.key == "stress") {
-    throw FieldError("key: the format keeps this name to itself, no property can have it");
+    throw FieldError("key: expected another name for a property, got a reserved one");
   }
   const bool per_atom = level_of(column) == Level::atom;
   const int64_t molecules = static_cast<int64_t>(columns_.ptr.size()) - 1;
@@ -256,7 +256,7 @@ void Encoder::check_scopes() const {
       if (second.column->scope != Scope::molecule_property || second.column->key != first.column->key) continue;
       for (int64_t i = 0; i < size(); ++i) {
         if (!has_field(*first.column, row(i)) || !has_field(*second.column, row(i))) continue;
-        throw FieldError("key: a molecule cannot have it as a property of its own and of its atoms")
+        throw FieldError("key: expected it for the molecule or for its atoms, got both")
             .at_field(first.column->key)
             .at_molecule(i);
       }

@@ -13,7 +13,7 @@ namespace atompack::atp {
 
 // Properties common to all records of a file.
 struct RecordRules {
-  bool settled = false;  // by molecules in the file; until then by the next call
+  bool is_fixed = false;  // by molecules in the file; until then by the next call
   uint32_t format = 2;
   std::optional<DType> positions;  // type in the schema, once there is one
   Schema schema;

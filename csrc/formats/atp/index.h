@@ -24,13 +24,13 @@ struct IndexEntry {
     store_le(store_le(store_le(store_le(at, offset), stored_bytes), decoded_bytes), n_atoms);
   }
 
-  bool lies_between(uint64_t data_start, uint64_t committed_end) const {
+  bool is_between(uint64_t data_start, uint64_t committed_end) const {
     return offset >= data_start && offset <= committed_end && stored_bytes <= committed_end - offset;
   }
 
   // Throws CorruptFileError unless the record is within these bounds.
   void validate(uint64_t data_start, uint64_t committed_end) const {
-    if (!lies_between(data_start, committed_end)) {
+    if (!is_between(data_start, committed_end)) {
       throw CorruptFileError(cat("index entry: expected a record between ", data_start, " and ", committed_end,
                                  ", got ", stored_bytes, " bytes at ", offset));
     }

@@ -34,7 +34,7 @@ SpaceUse measure_space(const std::string& path, const Snapshot& snapshot) {
   const io::FileRanges file(open_snapshot(path, snapshot), end, path);
   for_each_entry(file, header, [&](const IndexEntry& entry) {
     use.n_atoms += entry.n_atoms;  // n_molecules entries fit in the file, so no sum overflows
-    if (!entry.lies_between(header.data_start, end)) return;
+    if (!entry.is_between(header.data_start, end)) return;
     use.stored_bytes += entry.stored_bytes;
     use.decoded_bytes += entry.decoded_bytes;
   });

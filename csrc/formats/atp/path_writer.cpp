@@ -31,7 +31,7 @@ uint64_t slot_of(const Header& header, const io::WritableFile& file) {
   }
 }
 
-WriterState take_up(const io::LockedFile& file) {
+WriterState load_state(const io::LockedFile& file) {
   const std::string& path = file.path();
   const Snapshot snapshot = take_snapshot(path);
   const Header& header = snapshot.header;
@@ -46,7 +46,7 @@ WriterState take_up(const io::LockedFile& file) {
   file.read_at(header.schema_offset, blob);
   state.rules.schema = decode_schema(blob, header);
   state.rules.positions = state.rules.schema.positions;
-  state.rules.settled = true;
+  state.rules.is_fixed = true;
   return state;
 }
 
@@ -104,7 +104,7 @@ void PathWriter::append(std::optional<codec::Codec> codec, int level) {
     publish_empty();
     return;
   }
-  WriterState state = take_up(*file_);
+  WriterState state = load_state(*file_);
   if (codec && *codec != state.header.codec) {
     throw FieldError(cat("codec: expected ", name_of(state.header.codec), " as in the file, got ", name_of(*codec)))
         .in_file(path_);
@@ -153,7 +153,7 @@ void PathWriter::commit(bool publish) {
 }
 
 void PathWriter::commit_now(bool publish) {
-  if (writer_->has_news() || !has_commit()) writer_->commit();
+  if (writer_->has_changes() || !has_commit()) writer_->commit();
   if (!publish || file_->is_published()) return;
   file_->publish(replaced_ != nullptr);  // a file created meanwhile belongs to someone else
   replaced_.reset();
@@ -161,19 +161,19 @@ void PathWriter::commit_now(bool publish) {
 
 void PathWriter::close() {
   const auto lock = use();
-  if (writer_->has_news() || !file_->is_published()) commit_now(true);
-  let_go();
+  if (writer_->has_changes() || !file_->is_published()) commit_now(true);
+  release_file();
 }
 
 void PathWriter::discard() {
   const auto lock = use();
   if (created_ && !has_commit()) file_->remove();
-  let_go();
+  release_file();
 }
 
 bool PathWriter::has_commit() const { return writer_->header().index_length > 0; }
 
-void PathWriter::let_go() {
+void PathWriter::release_file() {
   writer_.reset();
   file_.reset();
   replaced_.reset();

@@ -51,7 +51,7 @@ class PathWriter {
   std::unique_lock<std::mutex> use() const;
   void commit_now(bool publish);
   bool has_commit() const;
-  void let_go();
+  void release_file();
 
   const std::string path_;
   const int64_t owner_;

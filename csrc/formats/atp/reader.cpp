@@ -31,10 +31,10 @@ io::UniqueFd open_snapshot(const std::string& path, const Snapshot& snapshot) {
   io::UniqueFd fd = io::open_for_reading(path);
   const io::FileIdentity now = io::identify(fd.get(), path);
   if (!now.same_file(snapshot.identity) || !may_hold(fd.get(), path, snapshot.header)) {
-    throw IoError(ESTALE, "another file stands here than the one that was opened first; refresh() takes it up", path);
+    throw IoError(ESTALE, "the file was replaced since it was opened; refresh() opens the new one", path);
   }
   if (const uint64_t end = snapshot.header.committed_end(); now.size < end) {
-    throw CorruptFileError(cat("the file shrank since it was opened first: expected ", end, " bytes, got ", now.size))
+    throw CorruptFileError(cat("the file shrank while it was open: expected ", end, " bytes, got ", now.size))
         .in_file(path);
   }
   return fd;
@@ -81,8 +81,9 @@ void Reader::check_overlap() const {
   uint64_t stored = 0;
   for (int64_t i = 0; i < size(); ++i) {
     const IndexEntry found = entry(i);
-    if (found.lies_between(header_.data_start, header_.committed_end())) stored += found.stored_bytes;
-    if (stored > limit) throw CorruptFileError("index: records lie over one another", header_.index_offset);
+    if (found.is_between(header_.data_start, header_.committed_end())) stored += found.stored_bytes;
+    if (stored > limit)
+      throw CorruptFileError("index: expected separate records, got overlapping ones", header_.index_offset);
   }
 }
 
@@ -160,7 +161,7 @@ MoleculeExtent Reader::extent(int64_t index) const {
 void Reader::prefetch(int64_t index) const {
   if (!file_->is_mapped()) return;
   const IndexEntry found = entry(index);
-  if (!found.lies_between(header_.data_start, header_.committed_end())) return;
+  if (!found.is_between(header_.data_start, header_.committed_end())) return;
   file_->prefetch(found.offset, found.stored_bytes);
 }
 

@@ -38,7 +38,7 @@ Bytes read_tensor(FieldView& view, const TagTraits& traits, Bytes payload, uint6
   if (rank > Shape::kMaxRank)
     throw CorruptFileError(cat("tensor rank: expected at most ", Shape::kMaxRank, ", got ", int{rank}));
   const bool per_atom = view.type.level == Level::atom;
-  if (per_atom && rank == 0) throw CorruptFileError("tensor rank: a value for each atom needs at least 1, got 0");
+  if (per_atom && rank == 0) throw CorruptFileError("tensor rank: expected at least 1 for values per atom, got 0");
   uint64_t max_bytes = traits.element_bytes;  // zero dimensions count as 1: no product of some of them may overflow
   bool empty = false;
   for (int i = 0; i < rank; ++i) {
@@ -52,7 +52,7 @@ Bytes read_tensor(FieldView& view, const TagTraits& traits, Bytes payload, uint6
     max_bytes = checked_mul(max_bytes, std::max(dim, 1U), "tensor size");
   }
   if (max_bytes > kMaxBytes) {
-    throw CorruptFileError(cat("tensor size: dimensions of ", max_bytes, " bytes are too large"));
+    throw CorruptFileError(cat("tensor size: expected less than 4 GiB, got dimensions of ", max_bytes, " bytes"));
   }
   const uint64_t bytes = empty ? 0 : max_bytes;
   if (cursor.remaining() != bytes) {
@@ -68,16 +68,16 @@ Bytes read_value(FieldView& view, uint8_t tag, Bytes payload, uint64_t n_atoms) 
   const std::optional<Shape> shape = row_shape(traits, view.type.level, payload.size(), n_atoms);
   if (!shape) {
     throw CorruptFileError(
-        cat("payload length: ", payload.size(), " bytes do not fit type tag ", int{tag}, " and ", n_atoms, " atoms"));
+        cat("payload length: ", payload.size(), " is invalid for type tag ", int{tag}, " and ", n_atoms, " atoms"));
   }
-  if (traits.form == Form::text && !is_utf8(payload)) throw CorruptFileError("string: not UTF-8");
+  if (traits.form == Form::text && !is_utf8(payload)) throw CorruptFileError("string: expected UTF-8, got other bytes");
   view.row_shape = *shape;
   return payload;
 }
 
 // Damage to a builtin field is an error of its molecule; damage to a property is passed on as a fault of that field.
 // Offsets of errors count from the payload until here.
-void hand_on(FieldView& view, CorruptFileError& error, uint64_t payload_at, MoleculeVisitor& visitor) {
+void report_fault(FieldView& view, CorruptFileError& error, uint64_t payload_at, MoleculeVisitor& visitor) {
   error.at_field(std::string(view.key)).at_offset(0).shift_offset(payload_at);
   if (view.scope == Scope::builtin) throw error;
   view.fault = &error;
@@ -96,12 +96,12 @@ RawSection read_section(ByteCursor& cursor) {
   const auto length = cursor.read_le<uint32_t>("payload length");
   section.payload_at = cursor.position();
   section.payload = cursor.take(length, "payload");
-  if (!is_utf8(key)) throw CorruptFileError("section key: not UTF-8", section.start);
+  if (!is_utf8(key)) throw CorruptFileError("section key: expected UTF-8, got other bytes", section.start);
   section.key = as_text(key);
   return section;
 }
 
-bool is_shown(const RawSection& section) {
+bool is_visible(const RawSection& section) {
   return section.kind < kScopeCount && (section.kind != 0 || is_builtin(section.key));
 }
 
@@ -177,14 +177,14 @@ void RecordDecoder::visit_section(ByteCursor& cursor, Bytes record, uint64_t n_a
     view.row_shape = Shape{};
     data = read_value(view, static_cast<uint8_t>(expected->header.back()), payload, n_atoms);
   } catch (CorruptFileError& error) {
-    return hand_on(view, error, payload_at, visitor);
+    return report_fault(view, error, payload_at, visitor);
   }
   visitor.field(view, data);
 }
 
 void RecordDecoder::visit_unexpected(ByteCursor& cursor, uint64_t n_atoms, MoleculeVisitor& visitor) const {
   const RawSection section = read_section(cursor);
-  if (!is_shown(section)) return;
+  if (!is_visible(section)) return;
   const uint8_t tag = section.tag;
 
   FieldView view{static_cast<Scope>(section.kind), section.key, {}, {}};
@@ -195,11 +195,11 @@ void RecordDecoder::visit_unexpected(ByteCursor& cursor, uint64_t n_atoms, Molec
           cat("type tag: expected ", int{entries_[listed].tag}, " as in the schema, got ", int{tag}));
     }
     const std::optional<FieldType> type = field_type(view.scope, view.key, tag);
-    if (!type) throw CorruptFileError(cat("type tag: ", int{tag}, " is not legal here"));
+    if (!type) throw CorruptFileError(cat("type tag: ", int{tag}, " is invalid here"));
     view.type = *type;
     data = read_value(view, tag, section.payload, n_atoms);
   } catch (CorruptFileError& error) {
-    return hand_on(view, error, section.payload_at, visitor);
+    return report_fault(view, error, section.payload_at, visitor);
   }
   visitor.field(view, data);
 }

@@ -19,7 +19,7 @@ struct RawSection {
 RawSection read_section(ByteCursor& cursor);
 
 // True for sections that readers return: those of known kinds, and known builtin fields.
-bool is_shown(const RawSection& section);
+bool is_visible(const RawSection& section);
 
 // Reads the records of one file. Immutable, so safe to share between threads.
 class RecordDecoder {

@@ -6,7 +6,7 @@ namespace atompack::atp {
 namespace {
 
 // The row shape of an atom-level tensor is left open, as in stored schemas.
-std::optional<Shape> settled(const FieldView& view) {
+std::optional<Shape> fixed_shape(const FieldView& view) {
   const bool scalar_or_vector = view.row_shape == Shape{} || view.row_shape == Shape{3};
   return view.type.level == Level::molecule || scalar_or_vector ? std::optional(view.row_shape) : std::nullopt;
 }
@@ -20,7 +20,7 @@ class FieldCollector final : public MoleculeVisitor {
     auto [known, is_new] = found_.try_emplace({view.scope, std::string(view.key)});
     FieldDeclaration& declaration = known->second;
     if (is_new) {
-      declaration = {view.scope, std::string(view.key), view.type, settled(view)};
+      declaration = {view.scope, std::string(view.key), view.type, fixed_shape(view)};
     } else if (declaration.row_shape && *declaration.row_shape != view.row_shape) {
       declaration.row_shape = std::nullopt;
     }

@@ -19,7 +19,7 @@ void check_slot(const TagTraits& traits, uint32_t slot_bytes) {
   const bool possible = sized_elsewhere             ? slot_bytes == 0
                         : fixed_by_tag(traits.form) ? slot_bytes == traits.element_bytes
                                                     : slot_bytes % traits.element_bytes == 0;
-  if (!possible) throw CorruptFileError(cat("schema slot bytes: ", slot_bytes, " are impossible for this type tag"));
+  if (!possible) throw CorruptFileError(cat("schema slot bytes: ", slot_bytes, " is invalid for this type tag"));
 }
 
 RawSchemaEntry read_entry(ByteCursor& cursor) {
@@ -32,7 +32,7 @@ RawSchemaEntry read_entry(ByteCursor& cursor) {
   raw.element_bytes = cursor.read_le<uint32_t>("schema element bytes");
   raw.slot_bytes = cursor.read_le<uint32_t>("schema slot bytes");
   const Bytes key = cursor.take(key_length, "schema key");
-  if (!is_utf8(key)) throw CorruptFileError("schema key: not UTF-8", start);
+  if (!is_utf8(key)) throw CorruptFileError("schema key: expected UTF-8, got other bytes", start);
   raw.key = as_text(key);
   return raw;
 }
@@ -43,7 +43,7 @@ bool has_slot(const FieldType& type, uint8_t tag) {
 }
 
 // Sections of unknown kinds, unknown builtin fields and impossible keys are not returned by readers.
-bool is_shown(const RawSchemaEntry& raw) {
+bool is_visible(const RawSchemaEntry& raw) {
   if (raw.kind >= kScopeCount || raw.key.size() > kMaxKeyBytes) return false;
   return static_cast<Scope>(raw.kind) != Scope::builtin || is_builtin(raw.key);
 }
@@ -61,7 +61,7 @@ void check_form(const RawSchemaEntry& raw) {
 SchemaEntry checked(RawSchemaEntry raw) {
   const auto scope = static_cast<Scope>(raw.kind);
   const std::optional<FieldType> type = field_type(scope, raw.key, raw.tag);
-  if (!type) throw CorruptFileError(cat("schema type tag: ", int{raw.tag}, " is not legal here"));
+  if (!type) throw CorruptFileError(cat("schema type tag: ", int{raw.tag}, " is invalid here"));
   if ((type->level == Level::atom) != (raw.per_atom == 1)) {
     throw CorruptFileError(
         cat("schema per-atom flag: expected ", type->level == Level::atom, ", got ", int{raw.per_atom}));
@@ -76,7 +76,7 @@ DType positions_type(uint8_t tag, const Header& header) {
   }
   if (header.record_format == 2) return DType::float32;
   if (tag == kUnknownPositions && header.n_molecules > 0) {
-    throw CorruptFileError("schema positions type: records of format 3 need one, got 255", 4);
+    throw CorruptFileError("schema positions type: expected 4 or 7 in record format 3, got 255", 4);
   }
   return tag == 7 ? DType::float64 : DType::float32;
 }
@@ -86,7 +86,7 @@ auto place(const SchemaEntry& entry) { return std::tie(entry.scope, entry.key); 
 void sort_and_check_unique(std::vector<SchemaEntry>& entries) {
   std::ranges::sort(entries, {}, place);
   const auto twice = std::ranges::adjacent_find(entries, {}, place);
-  if (twice != entries.end()) throw CorruptFileError("schema: the same key stands there twice").at_field(twice->key);
+  if (twice != entries.end()) throw CorruptFileError("schema: duplicate key").at_field(twice->key);
 }
 
 Schema decode_entries(Bytes blob, const Header& header) {
@@ -103,10 +103,10 @@ Schema decode_entries(Bytes blob, const Header& header) {
     const std::string key = raw.key;
     try {
       check_form(raw);
-      if (is_shown(raw)) {
+      if (is_visible(raw)) {
         schema.entries.push_back(checked(std::move(raw)));
       } else {
-        schema.unshown.push_back(std::move(raw));
+        schema.hidden.push_back(std::move(raw));
       }
     } catch (DataError& error) {
       error.at_field(key).at_offset(start);
@@ -125,7 +125,7 @@ Schema decode_entries(Bytes blob, const Header& header) {
 Schema decode_schema(Bytes blob, const Header& header) {
   if (header.schema_length == 0) {
     if (header.record_format == 3 && header.n_molecules > 0) {
-      throw CorruptFileError("schema: records of format 3 need one to tell the type of positions, got none");
+      throw CorruptFileError("schema: expected one that gives the type of positions in record format 3, got none");
     }
     return {};
   }
@@ -180,7 +180,7 @@ std::string words_for(const SchemaEntry& entry) {
 }  // namespace
 
 std::vector<std::byte> encode_schema(const Schema& schema) {
-  std::vector<RawSchemaEntry> entries = schema.unshown;
+  std::vector<RawSchemaEntry> entries = schema.hidden;
   for (const SchemaEntry& entry : schema.entries) entries.push_back(raw_of(entry));
   std::ranges::sort(entries, {}, [](const RawSchemaEntry& raw) { return std::tie(raw.kind, raw.key); });
   std::vector<std::byte> blob;
@@ -204,7 +204,8 @@ SchemaEntry entry_for(Scope scope, std::string_view key, uint8_t tag, const Fiel
   SchemaEntry entry{scope, tag, std::string(key), type, std::nullopt};
   if (has_slot(type, tag)) {
     const uint64_t bytes = static_cast<uint64_t>(row_shape.numel()) * item_bytes(type.dtype);
-    if (bytes > std::numeric_limits<uint32_t>::max()) throw FieldError(cat("value: ", bytes, " bytes are too many"));
+    if (bytes > std::numeric_limits<uint32_t>::max())
+      throw FieldError(cat("value: expected less than 4 GiB, got ", bytes, " bytes"));
     entry.slot_bytes = static_cast<uint32_t>(bytes);
   }
   return entry;
@@ -222,15 +223,15 @@ void SchemaUnion::add(const SchemaEntry& entry) {
     return;
   }
   if (found->tag != entry.tag || found->slot_bytes != entry.slot_bytes) {
-    throw FieldError(cat("type: expected ", words_for(*found), " as in the molecules before, got ", words_for(entry)));
+    throw FieldError(cat("type: expected ", words_for(*found), " as in earlier molecules, got ", words_for(entry)));
   }
 }
 
-Schema SchemaUnion::joined() const {
-  Schema joined = base_;
-  joined.entries.insert(joined.entries.end(), added_.begin(), added_.end());
-  std::ranges::sort(joined.entries, {}, place);
-  return joined;
+Schema SchemaUnion::merged_schema() const {
+  Schema schema = base_;
+  schema.entries.insert(schema.entries.end(), added_.begin(), added_.end());
+  std::ranges::sort(schema.entries, {}, place);
+  return schema;
 }
 
 }  // namespace atompack::atp

@@ -35,8 +35,8 @@ struct RawSchemaEntry {
 struct Schema {
   bool is_stored = false;  // false: a file of release 0.2.x
   DType positions = DType::float32;
-  std::vector<SchemaEntry> entries;     // sorted by (scope, key)
-  std::vector<RawSchemaEntry> unshown;  // unknown kinds and builtin fields: preserved when the schema is rewritten
+  std::vector<SchemaEntry> entries;    // sorted by (scope, key)
+  std::vector<RawSchemaEntry> hidden;  // unknown kinds and builtin fields: preserved when the schema is rewritten
 };
 
 // Decodes the blob and checks it against its header; an empty blob means a file without schema.
@@ -61,7 +61,7 @@ class SchemaUnion {
   void add(const SchemaEntry& entry);
 
   const std::vector<SchemaEntry>& added() const { return added_; }
-  Schema joined() const;
+  Schema merged_schema() const;
 
  private:
   const Schema& base_;

@@ -47,8 +47,9 @@ Writer::Writer(io::WritableFile& file, WriterState state, int level, unsigned n_
 
 // Bytes past the committed end are garbage: truncate them before appending.
 void Writer::begin() {
-  if (is_unsure_) {
-    throw IoError(EIO, "the system lost data of this writer; open the file again to go on from its last commit",
+  if (sync_failed_) {
+    throw IoError(EIO,
+                  "an earlier write could not be made durable: open the file again to continue from its last commit",
                   file_.path());
   }
   queue_.resume();
@@ -76,7 +77,7 @@ void Writer::write(std::span<const Columns> runs) {
     n_before += encoders.back().size();
   }
   if (n_before == 0) return;
-  rules.settled = true;
+  rules.is_fixed = true;
   const uint64_t size = queue_.size();
   try {
     for (const Encoder& encoder : encoders) {
@@ -119,7 +120,7 @@ void Writer::copy(const Reader& from, std::span<const int64_t> indices) {
     queue_.roll_back(size);
     throw;
   }
-  rules.settled = true;
+  rules.is_fixed = true;
   rules_ = std::move(rules);
 }
 
@@ -128,7 +129,7 @@ void Writer::commit() {
   begin();
   queue_.drain();
   const uint64_t schema_at = queue_.end();
-  if (rules_.settled) {
+  if (rules_.is_fixed) {
     rules_.schema.positions = rules_.positions.value_or(DType::float32);
     const std::vector<std::byte> blob = encode_schema(rules_.schema);
     file_.write_at(schema_at, blob);
@@ -137,11 +138,11 @@ void Writer::commit() {
   }
   next.index_offset = schema_at + next.schema_length;
   next.index_length = write_index(next.index_offset);
-  is_unsure_ = true;  // in case one of the next steps throws
+  sync_failed_ = true;  // in case one of the next steps throws
   file_.sync_data();
   file_.write_at(next.slot_offset(), next.encode());
   file_.sync();
-  is_unsure_ = false;
+  sync_failed_ = false;
   header_ = next;
   slot_offset_ = next.slot_offset();
   queue_.restart(header_.committed_end());
@@ -176,7 +177,8 @@ uint64_t Writer::write_index(uint64_t at) {
   uint64_t from = header_.index_offset + IndexEntry::kFirstAt;
   while (header_.n_molecules > 0 && from < old_end) {
     chunk.resize(std::min<uint64_t>(kChunkBytes, old_end - from));
-    if (file_.read_at(from, chunk) != chunk.size()) throw CorruptFileError("index: the file ends inside of it", from);
+    if (file_.read_at(from, chunk) != chunk.size())
+      throw CorruptFileError("index: expected all of it, got the end of the file", from);
     file_.write_at(at, chunk);
     from += chunk.size();
     at += chunk.size();

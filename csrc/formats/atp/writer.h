@@ -44,7 +44,7 @@ class Writer {
   // throws. UnsupportedFormatError, before anything is written, after the last generation.
   void commit();
 
-  bool has_news() const { return queue_.size() > 0; }
+  bool has_changes() const { return queue_.size() > 0; }
   uint64_t n_molecules() const { return header_.n_molecules + queue_.size(); }
   const Header& header() const { return header_; }
 
@@ -58,7 +58,7 @@ class Writer {
   uint64_t slot_offset_;
   RecordRules rules_;
   bool tail_is_cut_ = false;
-  bool is_unsure_ = false;  // a sync failed
+  bool sync_failed_ = false;  // a sync failed
   AppendQueue queue_;
 };
 

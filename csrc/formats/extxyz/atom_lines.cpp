@@ -162,7 +162,7 @@ bool repeats_numbers(const std::vector<std::string>& labels, const std::vector<u
   });
 }
 
-void settle_roles(const FrameHead& head, std::span<const Target> targets, Atoms& atoms) {
+void apply_roles(const FrameHead& head, std::span<const Target> targets, Atoms& atoms) {
   const std::vector<ColumnSpec>& columns = head.layout.columns;
   for (size_t i = 0; i < columns.size(); ++i) {
     if (columns[i].role == Role::positions) atoms.positions.swap(atoms.columns[i].reals);
@@ -190,7 +190,7 @@ void read_atoms(LineReader& lines, const FrameHead& head, Atoms& atoms) {
       throw;
     }
   }
-  settle_roles(head, targets, atoms);
+  apply_roles(head, targets, atoms);
 }
 
 }  // namespace atompack::extxyz

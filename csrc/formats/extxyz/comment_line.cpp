@@ -51,9 +51,9 @@ class LineParser {
     } else {
       enter_word();
       if (c == '\\') {
-        escaped();
+        parse_escape();
       } else if (closing_of(c) != 0) {
-        enclosed(closing_of(c));
+        parse_brackets(closing_of(c));
       } else {
         word() += c;
         ++at_;
@@ -85,20 +85,20 @@ class LineParser {
 
   std::string& word() { return state_ == State::key ? entries_.back().key : entries_.back().text; }
 
-  void escaped() {
+  void parse_escape() {
     if (at_ + 1 == line_.size()) return fail("expected a character after '\\'", at_);
     word() += line_[at_ + 1];
     at_ += 2;
   }
 
   // Brackets nest with their own kind; the outermost pair is dropped.
-  void enclosed(char closing) {
+  void parse_brackets(char closing) {
     const size_t begin = at_;
     const char opening = line_[at_++];
     for (int64_t depth = 1; at_ < line_.size();) {
       const char c = line_[at_];
       if (c == '\\') {
-        escaped();
+        parse_escape();
         continue;
       }
       if (c == closing) {
@@ -140,8 +140,7 @@ void merge_repeated(std::vector<Entry>& entries) {
     const auto [place, fresh] = seen.try_emplace(entries[i].key, &entries[i]);
     if (fresh) continue;
     if (place->second->text != entries[i].text) {
-      throw CorruptFileError("comment line: the same key stands there twice", entries[i].offset)
-          .at_field(entries[i].key);
+      throw CorruptFileError("comment line: duplicate key", entries[i].offset).at_field(entries[i].key);
     }
     repeated[i] = true;
   }
@@ -160,7 +159,7 @@ bool is_bare(std::string_view text) {
 std::vector<Entry> parse_comment_line(std::string_view line) {
   std::vector<Entry> entries = LineParser(line).parse();
   if (!entries.empty() && !is_utf8(std::as_bytes(std::span(line))))
-    throw CorruptFileError("comment line: not UTF-8", 0);
+    throw CorruptFileError("comment line: expected UTF-8, got other bytes", 0);
   merge_repeated(entries);
   return entries;
 }

@@ -13,7 +13,7 @@ namespace {
 // Skips blank lines between frames.
 std::optional<std::string_view> next_word_line(LineReader& lines) {
   for (auto line = lines.next(); line; line = lines.next()) {
-    if (const std::string_view words = trimmed(*line); !words.empty()) return words;
+    if (const std::string_view words = trim(*line); !words.empty()) return words;
   }
   return std::nullopt;
 }
@@ -32,7 +32,7 @@ void check_room(const FrameHead& head, const LineReader& lines) {
   const uint64_t room = lines.file_bytes() - lines.next_offset() + 1;
   const auto line_bytes = static_cast<uint64_t>(2 * head.layout.n_words);
   if (static_cast<uint64_t>(head.n_atoms) > room / line_bytes) {
-    throw CorruptFileError(cat("frame: expected ", head.n_atoms, " atom lines, got ", room - 1, " bytes to the end"),
+    throw CorruptFileError(cat("frame: expected ", head.n_atoms, " atom lines, got ", room - 1, " more bytes"),
                            lines.next_offset());
   }
 }
@@ -92,7 +92,7 @@ const FrameHead* FrameHeadReader::next(LineReader& lines) {
 
 void FrameHeadReader::read_comment(std::string_view line) {
   head_.entries = parse_comment_line(line);
-  head_.comment_is_plain = head_.entries.empty() && !trimmed(line).empty();
+  head_.comment_is_plain = head_.entries.empty() && !trim(line).empty();
   head_.lattice.reset();
   head_.pbc.reset();
   if (const auto entry = take(head_.entries, "Lattice")) head_.lattice = parse_lattice(*entry);

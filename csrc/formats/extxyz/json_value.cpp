@@ -7,7 +7,7 @@
 namespace atompack::extxyz {
 
 bool parse_json(std::string_view json, Array& out) {
-  const std::string_view text = trimmed(json);
+  const std::string_view text = trim(json);
   if (!text.starts_with('"')) return parse_number_list(text, ListStyle::json, out);
   out.reset(Kind::text);
   try {

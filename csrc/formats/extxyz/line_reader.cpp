@@ -40,7 +40,7 @@ bool LineReader::refill() {
   const size_t got = io::read_at(fd_.get(), read_offset_, into, path_);
   if (got < wanted) {
     throw CorruptFileError(
-        cat("the file shrank while it was read: expected ", file_bytes_, " bytes, got ", read_offset_ + got));
+        cat("the file shrank while it was open: expected ", file_bytes_, " bytes, got ", read_offset_ + got));
   }
   end_ += got;
   read_offset_ += got;

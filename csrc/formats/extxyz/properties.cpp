@@ -34,7 +34,7 @@ Kind kind_of(std::string_view letter, std::string_view key) {
   fail(cat("column ", excerpt(key), ": expected type R, I, S or L, got ", excerpt(letter)));
 }
 
-struct Meaning {
+struct ColumnName {
   std::string_view key;
   Role role;
   Kind kind;
@@ -42,14 +42,14 @@ struct Meaning {
 };
 
 // Column names that ASE and libAtoms use for the structure itself.
-constexpr Meaning kMeanings[] = {
+constexpr ColumnName kMeanings[] = {
     {"pos", Role::positions, Kind::real, 3},   {"positions", Role::positions, Kind::real, 3},
     {"species", Role::symbols, Kind::text, 1}, {"symbols", Role::symbols, Kind::text, 1},
     {"Z", Role::numbers, Kind::integer, 1},    {"numbers", Role::numbers, Kind::integer, 1},
 };
 
 Role role_of(const ColumnSpec& column) {
-  const auto meaning = std::ranges::find(kMeanings, column.key, &Meaning::key);
+  const auto meaning = std::ranges::find(kMeanings, column.key, &ColumnName::key);
   if (meaning == std::ranges::end(kMeanings)) return Role::field;
   if (column.kind != meaning->kind || column.width != meaning->width) {
     fail(cat("column ", excerpt(column.key), ": expected ", name_of(meaning->kind), " of width ", meaning->width,
@@ -76,7 +76,7 @@ size_t count(const Layout& layout, Role role) {
 void validate(const Layout& layout) {
   std::set<std::string_view> keys;
   for (const ColumnSpec& column : layout.columns) {
-    if (!keys.insert(column.key).second) fail(cat("column ", excerpt(column.key), " stands there twice"));
+    if (!keys.insert(column.key).second) fail(cat("duplicate column ", excerpt(column.key)));
   }
   if (layout.n_words > kMaxWords) fail(cat("expected at most ", kMaxWords, " words a line, got ", layout.n_words));
   if (count(layout, Role::positions) != 1) fail(cat("expected one column 'pos', got ", count(layout, Role::positions)));

@@ -91,7 +91,7 @@ bool is_read_as_text(std::string_view key, std::string_view text) {
 }
 
 // To Python, and therefore ASE, 1_000 is a number, and non-ASCII characters may be digits or spaces.
-std::string as_python_may_see(std::string_view text, char foreign) {
+std::string normalize_for_python(std::string_view text, char foreign) {
   std::string seen;
   for (const char c : text) {
     if (c != '_') seen += static_cast<unsigned char>(c) < 0x80 ? c : foreign;
@@ -103,8 +103,8 @@ std::string as_python_may_see(std::string_view text, char foreign) {
 bool is_plain_text(std::string_view key, std::string_view text) {
   const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; };
   if (std::ranges::all_of(text, is_separator) || std::ranges::any_of(text, is_control)) return false;
-  return is_read_as_text(key, text) && is_read_as_text(key, as_python_may_see(text, '1')) &&
-         is_read_as_text(key, as_python_may_see(text, ' '));
+  return is_read_as_text(key, text) && is_read_as_text(key, normalize_for_python(text, '1')) &&
+         is_read_as_text(key, normalize_for_python(text, ' '));
 }
 
 }  // namespace

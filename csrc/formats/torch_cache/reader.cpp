@@ -13,7 +13,7 @@ using enum Column;
 io::FileIdentity identify_path(const io::UniqueFd& fd, const std::string& path, const OpenOptions& options) {
   const io::FileIdentity found = io::identify(fd.get(), path);
   if (options.expected && !found.same_file(*options.expected)) {
-    throw IoError(ESTALE, "another file stands here than the one that was opened first", path);
+    throw IoError(ESTALE, "the file was replaced since it was opened", path);
   }
   return found;
 }
@@ -43,7 +43,7 @@ auto at_entry(const std::string& path, int64_t entry, const Action& action) {
 }
 
 [[noreturn]] void fail_absent(const std::string& section, const std::string& path) {
-  throw FieldError(section + ": expected a cache that has them, got one without").in_file(path);
+  throw FieldError(section + ": expected a cache with this section, got one without").in_file(path);
 }
 
 }  // namespace

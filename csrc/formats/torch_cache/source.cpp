@@ -104,7 +104,7 @@ MoleculeExtent CacheSource::extent(int64_t entry) const {
   }
 }
 
-void CacheSource::hand_over(int32_t declaration, Bytes data, MoleculeVisitor& visitor) const {
+void CacheSource::visit_label(int32_t declaration, Bytes data, MoleculeVisitor& visitor) const {
   const FieldDeclaration& field = schema_.fields[static_cast<size_t>(declaration)];
   visitor.field({field.scope, field.key, field.type, *field.row_shape, declaration}, data);
 }
@@ -114,23 +114,23 @@ void CacheSource::visit_structure(int64_t entry, MoleculeVisitor& visitor) const
   const Structure structure = decoder.decode(cache_->structure(entry));
   if (static_cast<int64_t>(structure.n_atoms()) != cache_->n_atoms(entry)) {
     throw CorruptFileError(
-        cat("structure: expected ", cache_->n_atoms(entry), " atoms as /entries/meta says, got ", structure.n_atoms()));
+        cat("structure: expected ", cache_->n_atoms(entry), " atoms as in /entries/meta, got ", structure.n_atoms()));
   }
   const std::vector<uint8_t> numbers = numbers_of(structure.species);
   visitor.geometry({cache_->n_atoms(entry), DType::float64, bytes_of(structure.positions), bytes_of(numbers)});
 
   const double energy = cache_->energy(entry);
-  if (!std::isnan(energy)) hand_over(kEnergy, std::as_bytes(std::span(&energy, 1)), visitor);
-  if (structure.forces) hand_over(kForces, bytes_of(*structure.forces), visitor);
+  if (!std::isnan(energy)) visit_label(kEnergy, std::as_bytes(std::span(&energy, 1)), visitor);
+  if (structure.forces) visit_label(kForces, bytes_of(*structure.forces), visitor);
   if (structure.cell) {
     // A cell without flags is periodic in all directions.
     const std::array<bool, 3> pbc = structure.pbc.value_or(std::array{true, true, true});
-    hand_over(kCell, bytes_of(*structure.cell), visitor);
-    hand_over(kPbc, bytes_of(pbc), visitor);
+    visit_label(kCell, bytes_of(*structure.cell), visitor);
+    visit_label(kPbc, bytes_of(pbc), visitor);
   } else if (structure.pbc) {
-    hand_over(kPbc, bytes_of(*structure.pbc), visitor);
+    visit_label(kPbc, bytes_of(*structure.pbc), visitor);
   }
-  if (structure.name) hand_over(kName, as_bytes(*structure.name), visitor);
+  if (structure.name) visit_label(kName, as_bytes(*structure.name), visitor);
 }
 
 void CacheSource::visit(int64_t entry, Bytes, MoleculeVisitor& visitor) const {
@@ -138,12 +138,12 @@ void CacheSource::visit(int64_t entry, Bytes, MoleculeVisitor& visitor) const {
   try {
     if (parts_ == EntryParts::whole) visit_structure(entry, visitor);
     if (features_ >= 0) {
-      if (const auto row = cache_->features(entry)) hand_over(features_, row->values.bytes, visitor);
+      if (const auto row = cache_->features(entry)) visit_label(features_, row->values.bytes, visitor);
     }
     if (derivatives_.empty()) return;
     if (const auto row = cache_->derivatives(entry)) {
       for (const CachedColumn& cached : derivatives_) {
-        hand_over(cached.declaration, (*row)[cached.column].bytes, visitor);
+        visit_label(cached.declaration, (*row)[cached.column].bytes, visitor);
       }
     }
   } catch (DataError& error) {

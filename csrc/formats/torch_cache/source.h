@@ -37,7 +37,7 @@ class CacheSource final : public MoleculeSource {
   void declare_features();
   void declare_derivatives();
   void visit_structure(int64_t entry, MoleculeVisitor& visitor) const;
-  void hand_over(int32_t declaration, Bytes data, MoleculeVisitor& visitor) const;
+  void visit_label(int32_t declaration, Bytes data, MoleculeVisitor& visitor) const;
 
   std::shared_ptr<const Cache> cache_;
   EntryParts parts_;

@@ -81,7 +81,7 @@ double read_number(const Value& value) {
     case Kind::real:
       return value.real();
     case Kind::big_integer:
-      throw UnsupportedFormatError("structure: expected a number of 64 bits, got a larger int");
+      throw UnsupportedFormatError("structure: expected a 64-bit number, got a larger int");
     default:
       break;
   }
@@ -311,7 +311,7 @@ void put_optional(Encoder& encoder, std::string_view name, const std::optional<T
 void check_sizes(const Structure& structure) {
   const size_t n = 3 * structure.n_atoms();
   if (structure.positions.size() != n || (structure.forces && structure.forces->size() != n)) {
-    throw InternalError("a structure to be written has as many positions, forces and species");
+    throw InternalError("positions, forces and species of a structure differ in number");
   }
 }
 

@@ -4,9 +4,9 @@ namespace atompack {
 namespace {
 
 // Forwards fields with their declarations renumbered for the joined schema.
-class FieldsOnly final : public MoleculeVisitor {
+class FieldForwarder final : public MoleculeVisitor {
  public:
-  FieldsOnly(MoleculeVisitor& visitor, int32_t n_before) : visitor_(visitor), n_before_(n_before) {}
+  FieldForwarder(MoleculeVisitor& visitor, int32_t n_before) : visitor_(visitor), n_before_(n_before) {}
 
   void geometry(const Geometry&) override {}
   void field(const FieldView& field, Bytes data) override {
@@ -75,7 +75,7 @@ Bytes JoinedSource::decode(int64_t index, std::span<std::byte> scratch) const {
 void JoinedSource::visit(int64_t index, Bytes record, MoleculeVisitor& visitor) const {
   molecules_->visit(index, record, visitor);
   const auto& schema = molecules_->schemas()[static_cast<size_t>(molecules_->schema_of(index))];
-  FieldsOnly fields(visitor, static_cast<int32_t>(schema.fields.size()));
+  FieldForwarder fields(visitor, static_cast<int32_t>(schema.fields.size()));
   extra_->visit(index, {}, fields);
 }
 

@@ -110,14 +110,14 @@ std::unique_ptr<ValueMolecules> ValueMolecules::make(std::span<const Value> dict
   }
   for (const Value& dict : dicts) {
     const size_t first = made->entries_.size();
-    if (!made->gather(dict) || !made->settle_structure(std::span(made->entries_).subspan(first))) return nullptr;
+    if (!made->gather(dict) || !made->set_structure(std::span(made->entries_).subspan(first))) return nullptr;
     made->starts_.push_back(made->entries_.size());
   }
   made->identify_keys(levels);
   for (int64_t i = 0; i < made->size(); ++i) {
     for (size_t k = made->starts_[i]; k < made->starts_[i + 1]; ++k) {
       Entry& entry = made->entries_[k];
-      if (entry.field >= 0 && !made->settle(entry, made->n_atoms(i))) return nullptr;
+      if (entry.field >= 0 && !made->set_value(entry, made->n_atoms(i))) return nullptr;
       made->any_copied_ = made->any_copied_ || entry.tensor.is_copied;
     }
   }
@@ -145,7 +145,7 @@ bool ValueMolecules::gather(const Value& dict) {
   return true;
 }
 
-bool ValueMolecules::settle_structure(std::span<Entry> structure) const {
+bool ValueMolecules::set_structure(std::span<Entry> structure) const {
   for (Entry& entry : structure.first(kStructure)) {
     const auto tensor = stored_tensor(entry.value);
     if (!tensor) return false;
@@ -188,7 +188,7 @@ bool ValueMolecules::every_value_has_rows(int32_t field) const {
 }
 
 // Sets type and shape of one value; false if the field cannot hold it.
-bool ValueMolecules::settle(Entry& entry, int64_t n_atoms) {
+bool ValueMolecules::set_value(Entry& entry, int64_t n_atoms) {
   const auto number = static_cast<size_t>(entry.field);
   FieldDeclaration& field = schema_.fields[number];
   const bool per_atom = field.type.level == Level::atom;

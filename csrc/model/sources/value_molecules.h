@@ -83,10 +83,10 @@ class ValueMolecules final : public MoleculeSource {
   }
   int64_t n_atoms(int64_t index) const { return all(index)[1].tensor.shape[0]; }
   bool gather(const Value& dict);
-  bool settle_structure(std::span<Entry> structure) const;
+  bool set_structure(std::span<Entry> structure) const;
   void identify_keys(const KeyLevels& levels);
   bool every_value_has_rows(int32_t field) const;
-  bool settle(Entry& entry, int64_t n_atoms);
+  bool set_value(Entry& entry, int64_t n_atoms);
 
   std::vector<Entry> entries_;     // by molecule
   std::vector<size_t> starts_{0};  // first entry of each molecule, and the end

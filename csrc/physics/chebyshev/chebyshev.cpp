@@ -30,10 +30,9 @@ void check(const ChebyshevOptions& options) {
   check(std::isfinite(options.min_cutoff) && options.min_cutoff >= 0, "min_cutoff", "a finite number, at least 0",
         options.min_cutoff);
   if (options.species.empty()) throw FieldError("species: expected at least one label, got none");
-  const std::set<std::string> different(options.species.begin(), options.species.end());
-  if (different.size() != options.species.size()) {
-    throw FieldError(
-        cat("species: expected different labels, got ", different.size(), " among ", options.species.size()));
+  const std::set<std::string> distinct(options.species.begin(), options.species.end());
+  if (distinct.size() != options.species.size()) {
+    throw FieldError(cat("species: expected unique labels, got ", distinct.size(), " among ", options.species.size()));
   }
 }
 
@@ -75,7 +74,7 @@ class Chebyshev::Center {
     n_edges_ = near_.edge_ends[center + 1] - first_edge_;
     triplet_ = near_.triplet_ends[center];
     room_.features.assign(descriptor_.n_features(), 0.0);
-    look_around();
+    find_neighbors();
     for (size_t edge = 0; edge < n_edges_; edge += ChebyshevBlock::kColumns) add_edges(edge);
     add_triplets();
     Real* const to = task_.features + center * room_.features.size();
@@ -83,7 +82,7 @@ class Chebyshev::Center {
   }
 
  private:
-  void look_around();
+  void find_neighbors();
   void add_edges(size_t first);
   void write_edges(size_t first, size_t n_columns) const;
   void add_triplets();
@@ -111,7 +110,7 @@ class Chebyshev::Center {
 
 // Computes sines and cosines once per edge and cutoff.
 template <typename Real>
-void Chebyshev::Center<Real>::look_around() {
+void Chebyshev::Center<Real>::find_neighbors() {
   const bool is_same = options_.rad_cutoff == options_.ang_cutoff;
   room_.dampings.clear();
   room_.legs.clear();

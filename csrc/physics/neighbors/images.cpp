@@ -17,7 +17,7 @@ void move(Vector3& position, const Vector3& cell_vector, double cells) {
   for (size_t k = 0; k < 3; ++k) position[k] += cells * cell_vector[k];
 }
 
-WrappedAtom wrapped(const Vector3& position, const Lattice& lattice) {
+WrappedAtom wrap_atom(const Vector3& position, const Lattice& lattice) {
   WrappedAtom atom{position, {}, {}};
   for (size_t direction = 0; direction < 3; ++direction) {
     atom.along[direction] = dot(position, lattice.normal(direction));
@@ -34,19 +34,19 @@ WrappedAtom wrapped(const Vector3& position, const Lattice& lattice) {
 }
 
 // Maximum component of a normal along the cell vectors that it should be perpendicular to, per unit of length.
-double lean(const Lattice& lattice, size_t direction) {
-  double max_lean = 0;
+double skew(const Lattice& lattice, size_t direction) {
+  double max_skew = 0;
   for (size_t other = 0; other < 3; ++other) {
     const Vector3& vector = lattice.cell()[other];
     if (other == direction || !lattice.periodic()[other]) continue;
-    max_lean = std::max(max_lean, std::abs(dot(lattice.normal(direction), vector)) / largest(vector));
+    max_skew = std::max(max_skew, std::abs(dot(lattice.normal(direction), vector)) / largest(vector));
   }
-  return max_lean;
+  return max_skew;
 }
 
 [[noreturn]] void refuse(double limit, const char* what, size_t n_atoms, double got) {
   throw FieldError(cat("neighbors: expected at most ", limit, " ", what, " for ", n_atoms, " atoms, got ", got,
-                       ": atoms on one place, or a cutoff of many cells"))
+                       ": atoms at the same position, or a cutoff of many cells"))
       .at_field("positions");
 }
 
@@ -72,7 +72,7 @@ void Images::gather(std::span<const double> positions, const Lattice& lattice, d
 void Images::wrap(std::span<const double> positions, const Lattice& lattice) {
   atoms_.resize(positions.size() / 3);
   for (size_t k = 0; k < atoms_.size(); ++k) {
-    atoms_[k] = wrapped({positions[3 * k], positions[3 * k + 1], positions[3 * k + 2]}, lattice);
+    atoms_[k] = wrap_atom({positions[3 * k], positions[3 * k + 1], positions[3 * k + 2]}, lattice);
   }
 }
 
@@ -97,7 +97,7 @@ void Images::measure(const Lattice& lattice, double cutoff) {
   }
   rounding_ = 64 * kEpsilon * farthest;
   for (size_t direction = 0; direction < 3; ++direction) {
-    reach_[direction] = cutoff * (1 + 8 * kEpsilon) + rounding_ + 2 * lean(lattice, direction) * farthest;
+    reach_[direction] = cutoff * (1 + 8 * kEpsilon) + rounding_ + 2 * skew(lattice, direction) * farthest;
   }
 }
 
@@ -184,7 +184,7 @@ void Images::check_candidates() const {
   for (size_t atom = 0; atom < atoms_.size(); ++atom) {
     visit_near(atom, [&](const Range& range) { n += static_cast<double>(range.size()); });
   }
-  if (n > limit) refuse(limit, "pairs to look at", atoms_.size(), n);
+  if (n > limit) refuse(limit, "candidate pairs", atoms_.size(), n);
 }
 
 }  // namespace atompack::physics

@@ -20,9 +20,9 @@ Vector3 cross(const Vector3& a, const Vector3& b) {
 
 double length(const Vector3& a) { return std::hypot(a[0], a[1], a[2]); }
 
-Vector3 scaled(const Vector3& a, double factor) { return {a[0] * factor, a[1] * factor, a[2] * factor}; }
+Vector3 scale(const Vector3& a, double factor) { return {a[0] * factor, a[1] * factor, a[2] * factor}; }
 
-Vector3 unit(const Vector3& a) { return scaled(a, 1 / length(a)); }
+Vector3 unit(const Vector3& a) { return scale(a, 1 / length(a)); }
 
 Vector3 any_normal(const Vector3& a) {
   const Vector3 away = std::abs(a[0]) < 0.9 * length(a) ? Vector3{1, 0, 0} : Vector3{0, 1, 0};
@@ -47,7 +47,8 @@ Lattice::Lattice(const Matrix3& cell, const std::array<bool, 3>& periodic) : cel
   }
   complete();
   if (!measure()) {
-    throw FieldError("cell: expected independent vectors where pbc is set, got a singular cell").at_field("cell");
+    throw FieldError("cell: expected linearly independent vectors where pbc is set, got a singular cell")
+        .at_field("cell");
   }
 }
 
@@ -80,7 +81,7 @@ bool Lattice::measure() {
   if (!(std::abs(volume) > kSingular)) return false;
   for (size_t direction = 0; direction < 3; ++direction) {
     const Vector3 normal = cross(units[(direction + 1) % 3], units[(direction + 2) % 3]);
-    normals_[direction] = scaled(normal, std::copysign(1 / length(normal), volume));
+    normals_[direction] = scale(normal, std::copysign(1 / length(normal), volume));
     heights_[direction] = dot(normals_[direction], cell_[direction]);
   }
   return true;

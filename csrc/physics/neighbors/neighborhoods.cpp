@@ -78,8 +78,8 @@ void NeighborhoodSearch::add_center(size_t first, size_t last, size_t first_cent
     n_angular += distance <= options_.ang_cutoff ? 1 : 0;
   }
   if (n_angular > kMaxAngular) {
-    throw FieldError(cat("neighbors: expected at most ", kMaxAngular, " within ang_cutoff of an atom, got ", n_angular,
-                         " for atom ", near.n_centers() - first_center))
+    throw FieldError(cat("neighbors: expected at most ", kMaxAngular, " neighbors within ang_cutoff of an atom, got ",
+                         n_angular, " for atom ", near.n_centers() - first_center))
         .at_field("positions");
   }
   near.edge_ends.push_back(near.neighbors.size());

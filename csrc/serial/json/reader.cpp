@@ -46,7 +46,8 @@ JsonReader::JsonReader(Bytes text) : text_(as_text(text)) {
 }
 
 void JsonReader::fail(std::string_view expected) const {
-  if (at_ >= text_.size()) throw CorruptFileError(cat("JSON: expected ", expected, ", got its end"), at_);
+  if (at_ >= text_.size())
+    throw CorruptFileError(cat("JSON: expected ", expected, ", got the end of the document"), at_);
   throw CorruptFileError(cat("JSON: expected ", expected, ", got something else"), at_);
 }
 
@@ -100,7 +101,7 @@ JsonReader::Scope JsonReader::enter(char bracket) {
 bool JsonReader::next(Scope& scope, char end) {
   skip_space();
   if (take(end)) return false;
-  if (!scope.first && !take(',')) fail("a comma or an end");
+  if (!scope.first && !take(',')) fail("a comma or a closing bracket");
   scope.first = false;
   return true;
 }
@@ -115,12 +116,12 @@ bool JsonReader::next_key(Scope& scope, std::string_view& key) {
 
 std::string_view JsonReader::text() {
   skip_space();
-  if (!take('"')) fail("a text");
+  if (!take('"')) fail("a string");
   const size_t begin = at_;
   while (at_ < text_.size() && is_plain(text_[at_])) ++at_;
   escaped_ = at_ < text_.size() && text_[at_] == '\\';
   if (escaped_) return escaped_text(begin);
-  if (!take('"')) fail("the rest of a text");
+  if (!take('"')) fail("the end of a string");
   return text_.substr(begin, at_ - 1 - begin);
 }
 
@@ -133,7 +134,7 @@ std::string_view JsonReader::escaped_text(size_t begin) {
     }
     const size_t plain = at_;
     while (at_ < text_.size() && is_plain(text_[at_])) ++at_;
-    if (at_ == plain) fail("the rest of a text");
+    if (at_ == plain) fail("the end of a string");
     unescaped_ += text_.substr(plain, at_ - plain);
   }
   return unescaped_;
@@ -153,7 +154,7 @@ void JsonReader::take_code_point() {
   uint32_t code = take_hex();
   if (code >= 0xD800 && code < 0xDC00) {
     const uint32_t low = take('\\') && take('u') ? take_hex() : 0;
-    if (low < 0xDC00 || low > 0xDFFF) fail("the other half of a surrogate pair");
+    if (low < 0xDC00 || low > 0xDFFF) fail("a low surrogate");
     code = 0x10000 + ((code & 0x3FF) << 10) + (low & 0x3FF);
   } else if (code >= 0xDC00 && code < 0xE000) {
     fail("a surrogate pair");
@@ -194,7 +195,7 @@ Number JsonReader::number() {
   }
   const Number number = number_of(text_.substr(begin, at_ - begin), integral);
   if (const double* const real = std::get_if<double>(&number); real != nullptr && std::isinf(*real)) {
-    throw CorruptFileError("JSON: expected a number that fits, got a larger one", begin);
+    throw CorruptFileError("JSON: expected a number in the range of float64, got a larger one", begin);
   }
   return number;
 }
@@ -220,7 +221,7 @@ bool JsonReader::skip_same(Bytes value) {
 
 void JsonReader::finish() {
   skip_space();
-  if (at_ != text_.size()) fail("nothing more");
+  if (at_ != text_.size()) fail("the end of the document");
 }
 
 }  // namespace atompack::serial

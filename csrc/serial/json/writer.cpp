@@ -90,18 +90,18 @@ void JsonWriter::key(std::string_view key) {
 
 void JsonWriter::text(std::string_view text) {
   out_ += '"';
-  escaped(text);
+  write_escaped(text);
   out_ += '"';
 }
 
-void JsonWriter::text_like_a_moment(std::string_view text) {
+void JsonWriter::string_like_timestamp(std::string_view text) {
   out_ += '"';
   append_code(text.front(), out_);
-  escaped(text.substr(1));
+  write_escaped(text.substr(1));
   out_ += '"';
 }
 
-void JsonWriter::escaped(std::string_view text) {
+void JsonWriter::write_escaped(std::string_view text) {
   constexpr std::string_view kMeanings = "\"\\\b\f\n\r\t", kNames = "\"\\bfnrt";
   size_t begin = 0;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -125,7 +125,7 @@ void JsonWriter::integer(int64_t value) { append_integer(value, out_); }
 // Always writes a point or an exponent; without one the number would be read back as an integer.
 void JsonWriter::real(double value) {
   constexpr int kMinPlain = -5, kMaxPlain = 15;  // powers of ten
-  if (!std::isfinite(value)) throw FieldError(cat("number: expected a finite one in JSON, got ", value));
+  if (!std::isfinite(value)) throw FieldError(cat("JSON: expected a finite number, got ", value));
   if (std::signbit(value)) out_ += '-';
   const Decimal decimal = decimal_of(std::fabs(value));
   const bool is_plain = decimal.power >= kMinPlain && decimal.power <= kMaxPlain;

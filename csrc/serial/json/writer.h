@@ -18,8 +18,8 @@ class JsonWriter {
   void end_list() { close(']'); }
 
   void text(std::string_view text);
-  // With an escape, so that nobody takes it for a moment.
-  void text_like_a_moment(std::string_view text);
+  // Writes the string with an escape, so that it is not read back as a timestamp.
+  void string_like_timestamp(std::string_view text);
   void natural(uint64_t value);
   void integer(int64_t value);
   // Throws FieldError for NaN and infinity.
@@ -32,7 +32,7 @@ class JsonWriter {
   void open(char bracket);
   void close(char bracket);
   void next_line();
-  void escaped(std::string_view text);
+  void write_escaped(std::string_view text);
 
   std::string out_;
   size_t depth_ = 0;

@@ -44,7 +44,7 @@ Number signed_number(int64_t value) {
 }  // namespace
 
 uint8_t MsgpackReader::front() const {
-  if (at_ == bytes_.size()) throw CorruptFileError("MessagePack: expected a value, got its end", at_);
+  if (at_ == bytes_.size()) throw CorruptFileError("MessagePack: expected a value, got the end of the document", at_);
   return static_cast<uint8_t>(bytes_[at_]);
 }
 
@@ -95,7 +95,7 @@ MsgpackReader::Scope MsgpackReader::enter_list() {
 bool MsgpackReader::next_key(Scope& scope, std::string_view& key) {
   if (!next_item(scope)) return false;
   if (const Token token = peek(); token != Token::text) {
-    throw CorruptFileError(cat("MessagePack: expected a text as key, got ", name_of(token)), at_);
+    throw CorruptFileError(cat("MessagePack: expected a string as key, got ", name_of(token)), at_);
   }
   key = text();
   return true;
@@ -155,7 +155,8 @@ bool MsgpackReader::skip_same(Bytes value) {
 
 void MsgpackReader::finish() const {
   if (at_ == bytes_.size()) return;
-  throw CorruptFileError(cat("MessagePack: expected nothing more, got ", bytes_.size() - at_, " bytes"), at_);
+  throw CorruptFileError(cat("MessagePack: expected the end of the document, got ", bytes_.size() - at_, " more bytes"),
+                         at_);
 }
 
 }  // namespace atompack::serial

@@ -24,7 +24,7 @@ void MsgpackWriter::big_endian(Stored value) {
 
 void MsgpackWriter::head(size_t n, uint8_t short_code, size_t n_short, uint8_t code_of_16) {
   if (n > std::numeric_limits<uint32_t>::max()) {
-    throw FieldError(cat("MessagePack: expected a length of 32 bits, got ", n));
+    throw FieldError(cat("MessagePack: expected a 32-bit length, got ", n));
   }
   if (n < n_short) {
     out_ += code(short_code | static_cast<int>(n));
@@ -46,8 +46,8 @@ void MsgpackWriter::text(std::string_view text) {
   out_ += text;
 }
 
-void MsgpackWriter::text_like_a_moment(std::string_view text) {
-  throw FieldError(cat("text: expected none that reads as a moment, got ", excerpt(text)));
+void MsgpackWriter::string_like_timestamp(std::string_view text) {
+  throw FieldError(cat("string: expected one that does not read as a timestamp, got ", excerpt(text)));
 }
 
 void MsgpackWriter::natural(uint64_t value) {

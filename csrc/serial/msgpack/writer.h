@@ -19,7 +19,7 @@ class MsgpackWriter {
 
   void text(std::string_view text);
   // Throws FieldError: the string would be read back as a timestamp.
-  [[noreturn]] void text_like_a_moment(std::string_view text);
+  [[noreturn]] void string_like_timestamp(std::string_view text);
   void natural(uint64_t value);
   void integer(int64_t value);
   void real(double value);

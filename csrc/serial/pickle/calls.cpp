@@ -36,14 +36,14 @@ Cell encode(State& state, std::span<const Cell> arguments) {
   const Bytes text = arguments[0].bytes();
   size_t n_wide = 0;
   for (const std::byte byte : text) {
-    if (byte > std::byte{0xC3}) corrupt("_codecs.encode: expected characters of latin1, got ", excerpt(as_text(text)));
+    if (byte > std::byte{0xC3}) corrupt("_codecs.encode: expected latin1 characters, got ", excerpt(as_text(text)));
     n_wide += byte >= std::byte{0xC0};
   }
   if (n_wide == 0) return Cell::view(Kind::bytes, text);
   const size_t size = text.size() - n_wide;
   // Each string is decoded once, unless one from the memo is decoded repeatedly.
   if (size > state.block.size() - std::min<uint64_t>(state.decoded.used(), state.block.size())) {
-    unsafe("expected at most ", state.block.size(), " bytes stored as text, got more");
+    unsafe("expected at most ", state.block.size(), " bytes stored as strings, got more");
   }
   const std::span<std::byte> decoded = state.decoded.add(size);
   decode_latin1(text, decoded);

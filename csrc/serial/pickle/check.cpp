@@ -9,9 +9,9 @@ namespace atompack::pickle {
 namespace {
 
 // Walks the tree as a program that makes objects of it would: shared nodes are visited once per reference.
-class Walk {
+class TreeWalk {
  public:
-  explicit Walk(const State& state)
+  explicit TreeWalk(const State& state)
       : state_(state),
         values_left_(state.limits.max_values),
         bytes_left_(std::max<uint64_t>(state.limits.max_bytes, state.block.size())) {}
@@ -78,7 +78,7 @@ class Walk {
   void open(uint32_t first, uint32_t size, bool is_mapping, bool hashed) {
     // The outermost container is not counted.
     if (open_.size() > state_.limits.max_depth) {
-      unsafe("expected values at most ", state_.limits.max_depth, " deep, got deeper ones");
+      unsafe("expected a nesting depth of at most ", state_.limits.max_depth, ", got more");
     }
     open_.push_back({first, first + size, is_mapping, hashed});
   }
@@ -89,7 +89,7 @@ class Walk {
   }
 
   [[noreturn]] static void refuse_key(const Cell& cell) {
-    corrupt("dict: expected keys that have a hash, got ", describe(cell));
+    corrupt("dict: expected hashable keys, got ", describe(cell));
   }
 
   const State& state_;
@@ -155,12 +155,13 @@ class KeyOrder {
   // Also reached for dicts without references, whose depth was not checked.
   std::strong_ordering compare_tuples(const Cell& a, const Cell& b) {
     if (a.node == b.node) return std::strong_ordering::equal;
-    if (depth_ == state_.limits.max_depth) unsafe("dict: expected keys at most ", depth_, " deep, got deeper ones");
+    if (depth_ == state_.limits.max_depth)
+      unsafe("dict: expected keys of a nesting depth of at most ", depth_, ", got more");
     ++depth_;
     const std::span<const Cell> x = state_.items(a), y = state_.items(b);
     auto order = std::strong_ordering::equal;
     for (size_t i = 0; i < std::min(x.size(), y.size()) && order == 0; ++i) {
-      if (items_left_-- == 0) unsafe("dict: expected keys that are quick to compare, got large ones");
+      if (items_left_-- == 0) unsafe("dict: expected keys that are fast to compare, got large ones");
       order = compare(x[i], y[i]);
     }
     --depth_;
@@ -204,7 +205,7 @@ bool has_repeats(KeyOrder& order, std::span<const Cell> entries) {
   return false;
 }
 
-void settle(KeyOrder& order, std::span<Cell> entries, SequenceNode& node) {
+void remove_duplicates(KeyOrder& order, std::span<Cell> entries, SequenceNode& node) {
   if (entries.size() <= 2 * kFewKeys && !has_repeats(order, entries)) return;
   const std::vector<uint32_t> firsts = first_equals(order, entries);
   std::vector<uint32_t> places(firsts.size());
@@ -220,13 +221,13 @@ void settle(KeyOrder& order, std::span<Cell> entries, SequenceNode& node) {
 
 }  // namespace
 
-void check_values(const State& state, const Cell& root) { Walk(state).run(root); }
+void check_values(const State& state, const Cell& root) { TreeWalk(state).run(root); }
 
-void settle_dicts(State& state) {
+void remove_duplicate_keys(State& state) {
   KeyOrder order(state);
   for (SequenceNode& node : state.tree.sequences) {
     if (node.kind != Kind::dict && node.kind != Kind::record) continue;
-    if (node.size > 2) settle(order, std::span(state.tree.cells).subspan(node.first, node.size), node);
+    if (node.size > 2) remove_duplicates(order, std::span(state.tree.cells).subspan(node.first, node.size), node);
   }
 }
 

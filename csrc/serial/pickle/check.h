@@ -10,6 +10,6 @@ namespace atompack::pickle {
 void check_values(const State& state, const Cell& root);
 
 // Removes duplicate keys: a repeated key keeps its first position and takes its last value. Call after check_values().
-void settle_dicts(State& state);
+void remove_duplicate_keys(State& state);
 
 }  // namespace atompack::pickle

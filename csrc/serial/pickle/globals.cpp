@@ -6,27 +6,27 @@
 namespace atompack::pickle {
 namespace {
 
-struct Known {
+struct KnownGlobal {
   std::string_view module, name;
   Global global;
 };
 
 // NumPy 2 writes numpy._core, NumPy 1 numpy.core; protocol 2 writes __builtin__.
 constexpr std::array kKnown = {
-    Known{"numpy._core.multiarray", "_reconstruct", Global::reconstruct},
-    Known{"numpy.core.multiarray", "_reconstruct", Global::reconstruct},
-    Known{"numpy", "ndarray", Global::ndarray},
-    Known{"numpy", "dtype", Global::dtype},
-    Known{"numpy._core.numeric", "_frombuffer", Global::from_buffer},
-    Known{"numpy.core.numeric", "_frombuffer", Global::from_buffer},
-    Known{"numpy._core.multiarray", "scalar", Global::scalar},
-    Known{"numpy.core.multiarray", "scalar", Global::scalar},
-    Known{"_codecs", "encode", Global::encode},
-    Known{"__builtin__", "bytes", Global::bytes},
-    Known{"builtins", "bytes", Global::bytes},
-    Known{"torch._utils", "_rebuild_tensor_v2", Global::rebuild_tensor},
-    Known{"torch.storage", "_load_from_bytes", Global::load_from_bytes},
-    Known{"collections", "OrderedDict", Global::ordered_dict},
+    KnownGlobal{"numpy._core.multiarray", "_reconstruct", Global::reconstruct},
+    KnownGlobal{"numpy.core.multiarray", "_reconstruct", Global::reconstruct},
+    KnownGlobal{"numpy", "ndarray", Global::ndarray},
+    KnownGlobal{"numpy", "dtype", Global::dtype},
+    KnownGlobal{"numpy._core.numeric", "_frombuffer", Global::from_buffer},
+    KnownGlobal{"numpy.core.numeric", "_frombuffer", Global::from_buffer},
+    KnownGlobal{"numpy._core.multiarray", "scalar", Global::scalar},
+    KnownGlobal{"numpy.core.multiarray", "scalar", Global::scalar},
+    KnownGlobal{"_codecs", "encode", Global::encode},
+    KnownGlobal{"__builtin__", "bytes", Global::bytes},
+    KnownGlobal{"builtins", "bytes", Global::bytes},
+    KnownGlobal{"torch._utils", "_rebuild_tensor_v2", Global::rebuild_tensor},
+    KnownGlobal{"torch.storage", "_load_from_bytes", Global::load_from_bytes},
+    KnownGlobal{"collections", "OrderedDict", Global::ordered_dict},
 };
 
 constexpr ElementType element(ElementKind kind, uint32_t item_bytes) {

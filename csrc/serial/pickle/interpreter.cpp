@@ -24,7 +24,7 @@ bool is_ascii(Bytes bytes) {
 }
 
 // Excerpts of both names, so that a long one does not hide the other.
-std::string dotted(std::string_view module, std::string_view name) {
+std::string qualified_name(std::string_view module, std::string_view name) {
   std::string text = excerpt(module);
   text.back() = '.';
   return text + excerpt(name).substr(1);
@@ -162,7 +162,7 @@ uint64_t Interpreter::read_size(Op opcode) {
       return cursor_->read_le<uint8_t>("pickle: size");
     case Op::long4: {
       const auto size = cursor_->read_le<int32_t>("pickle: size");
-      if (size < 0) corrupt("size of an int: expected no negative number, got ", size);
+      if (size < 0) corrupt("size of an int: expected at least 0, got ", size);
       return static_cast<uint64_t>(size);
     }
     case Op::bin_unicode:
@@ -208,7 +208,7 @@ void Interpreter::push_tuple(size_t size) {
 void Interpreter::push_global(std::string_view module, std::string_view name) {
   const auto meaning = stream_ != nullptr ? find_global(module, name, classes_) : find_storage_class(module, name);
   if (!meaning) {
-    unsafe("expected a global of plain data, got ", dotted(module, name));
+    unsafe("expected a global of plain data, got ", qualified_name(module, name));
   }
   push(cell_of(*meaning));
 }
@@ -239,14 +239,14 @@ void Interpreter::set_items(size_t n) {
 void Interpreter::put(uint64_t number) {
   expect_available(1);
   if (number > state_.block.size()) {
-    corrupt("memo number: expected at most one a byte of ", state_.block.size(), ", got ", number);
+    corrupt("memo number: expected at most ", state_.block.size(), ", got ", number);
   }
   memo_.put(number, stack_.back());
 }
 
 void Interpreter::get(uint64_t number) {
   const Cell* const cell = memo_.get(number);
-  if (cell == nullptr) corrupt("memo number: expected one that was put, got ", number);
+  if (cell == nullptr) corrupt("memo number: expected one that was stored, got ", number);
   push(*cell);
 }
 
@@ -271,7 +271,7 @@ void Interpreter::build() {
 void Interpreter::new_object() {
   const Cell arguments = pop(), record_class = pop();
   if (!is_global(record_class, Global::record)) {
-    unsafe("expected a class that may be made, got 0x81 NEWOBJ of ", describe(record_class));
+    unsafe("expected an allowed class, got 0x81 NEWOBJ of ", describe(record_class));
   }
   push(pickle::new_object(state_, record_class, arguments));
 }

@@ -28,7 +28,7 @@ Value Machine::run(Bytes block) {
   ByteCursor cursor(block);
   const Cell root = values_.run(cursor);
   check_values(state_, root);
-  settle_dicts(state_);
+  remove_duplicate_keys(state_);
   return {state_.tree, root};
 }
 

@@ -53,7 +53,7 @@ void fill_bytes(const ElementType& type, ArrayNode& array, Bytes data, uint64_t 
   array.data = data;
 }
 
-void settle_order(State& state, ArrayNode& array) {
+void set_order(State& state, ArrayNode& array) {
   const auto extents = std::span(state.tree.extents).subspan(array.first_extent, 2 * size_t{array.rank});
   array.order = order_of(extents.first(array.rank), extents.last(array.rank));
 }
@@ -70,7 +70,7 @@ ArrayNode make_array(State& state, const Source& source) {
   } else {
     fill_bytes(type, array, buffer_of(source.data, "data of an array"), size);
   }
-  settle_order(state, array);
+  set_order(state, array);
   return array;
 }
 
@@ -131,7 +131,7 @@ uint8_t add_extents(State& state, const Cell& tuple, std::string_view what) {
   if (numbers.size() > kMaxRank) corrupt(what, ": expected at most ", kMaxRank, " dimensions, got ", numbers.size());
   for (const Cell& number : numbers) {
     expect_kind(number, Kind::integer, what);
-    if (number.integer < 0) corrupt(what, ": expected no negative number, got ", number.integer);
+    if (number.integer < 0) corrupt(what, ": expected at least 0, got ", number.integer);
     state.tree.extents.push_back(number.integer);
   }
   return static_cast<uint8_t>(numbers.size());
@@ -170,7 +170,7 @@ Cell numpy_from_buffer(State& state, std::span<const Cell> arguments) {
   ArrayNode array = make_array(state, {arguments[2], arguments[1], arguments[0], order == "F"});
   if (has_axes) {
     permute(state, array, arguments[4]);
-    settle_order(state, array);
+    set_order(state, array);
   }
   return add_array(state, array);
 }

@@ -111,8 +111,8 @@ void refuse_overlaps(const State& state, std::vector<ElementField> fields) {
   for (size_t i = 1; i < fields.size(); ++i) {
     const ElementField& before = fields[i - 1];
     if (fields[i].offset - before.offset < state.tree.types[before.type].item_bytes) {
-      unsafe("fields of a dtype: expected each in a place of its own, got ", excerpt(before.name), " and ",
-             excerpt(fields[i].name), " in one");
+      unsafe("fields of a dtype: expected no overlap, got ", excerpt(before.name), " and ", excerpt(fields[i].name),
+             " in one");
     }
   }
 }
@@ -149,7 +149,7 @@ void read_unit(State& state, ElementType& type, const Cell& metadata) {
   expect_kind(unit[0], Kind::bytes, "unit of a date");
   type.unit = as_text(unit[0].bytes());
   type.unit_count = size_of(unit[1], "steps of a date");
-  if (type.unit.size() > 8) corrupt("unit of a date: expected a name of NumPy, got ", excerpt(type.unit));
+  if (type.unit.size() > 8) corrupt("unit of a date: expected a NumPy unit, got ", excerpt(type.unit));
   if (!is_integer(unit[2], 1) || !is_integer(unit[3], 1)) unsafe("dtype: expected whole units of a date");
 }
 

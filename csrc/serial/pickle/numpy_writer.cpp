@@ -126,7 +126,7 @@ void Writer::dtype(const TypeTable& table, const ElementType& type) { write_dtyp
 
 void Writer::write_dtype(const TypeTable& table, const ElementType& type, bool native) {
   if (type.kind == ElementKind::bfloat16) throw UnsupportedFormatError("pickle: NumPy has no element type bfloat16");
-  const std::string known = named('d', identity_of(table, type, native));
+  const std::string known = memo_key('d', identity_of(table, type, native));
   if (recall(known)) return;
   global("numpy", "dtype");
   text(type_code(type));

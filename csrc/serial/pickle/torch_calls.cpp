@@ -17,7 +17,7 @@ constexpr unsigned char kMagic[] = {0x6C, 0xFC, 0x9C, 0x46, 0xF9, 0x20, 0x6A, 0x
 void expect_magic(const Cell& cell) {
   const bool is_magic =
       cell.kind() == Kind::big_integer && cell.size == sizeof(kMagic) && same_bytes(cell.data, kMagic, sizeof(kMagic));
-  if (!is_magic) corrupt("torch storage: expected the number of torch's save stream, got ", describe(cell));
+  if (!is_magic) corrupt("torch storage: expected the magic number of torch's save stream, got ", describe(cell));
 }
 
 void expect_protocol(const Cell& cell) {

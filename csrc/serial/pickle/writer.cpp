@@ -13,7 +13,7 @@ constexpr int kProtocol = 4;
 
 }  // namespace
 
-std::string Writer::named(char kind, std::string_view what) {
+std::string Writer::memo_key(char kind, std::string_view what) {
   std::string name(1, kind);
   name += what;
   return name;
@@ -71,7 +71,7 @@ void Writer::real(double value) {
   put(__builtin_bswap64(std::bit_cast<uint64_t>(value)));
 }
 
-void Writer::sized(Op short_form, Op long_form, Op huge_form, Bytes bytes) {
+void Writer::write_sized(Op short_form, Op long_form, Op huge_form, Bytes bytes) {
   if (bytes.size() <= UINT8_MAX) {
     op(short_form);
     put(static_cast<uint8_t>(bytes.size()));
@@ -86,10 +86,10 @@ void Writer::sized(Op short_form, Op long_form, Op huge_form, Bytes bytes) {
 }
 
 void Writer::text(std::string_view text) {
-  sized(Op::short_bin_unicode, Op::bin_unicode, Op::bin_unicode8, as_bytes(text));
+  write_sized(Op::short_bin_unicode, Op::bin_unicode, Op::bin_unicode8, as_bytes(text));
 }
 
-void Writer::bytes(Bytes bytes) { sized(Op::short_bin_bytes, Op::bin_bytes, Op::bin_bytes8, bytes); }
+void Writer::bytes(Bytes bytes) { write_sized(Op::short_bin_bytes, Op::bin_bytes, Op::bin_bytes8, bytes); }
 
 bool Writer::recall(std::string_view what) {
   const auto found = memo_.find(what);
@@ -110,14 +110,14 @@ void Writer::remember(std::string_view what) {
 }
 
 void Writer::key(std::string_view key) {
-  const std::string known = named('t', key);
+  const std::string known = memo_key('t', key);
   if (recall(known)) return;
   text(key);
   remember(known);
 }
 
 void Writer::global(std::string_view module, std::string_view name) {
-  const std::string known = named('g', module) + '\n' + std::string(name);
+  const std::string known = memo_key('g', module) + '\n' + std::string(name);
   if (recall(known)) return;
   key(module);
   key(name);

@@ -70,10 +70,10 @@ class Writer {
   template <std::integral T>
   void put(T number);
   void put(Bytes bytes) { out_.insert(out_.end(), bytes.begin(), bytes.end()); }
-  void sized(Op short_form, Op long_form, Op huge_form, Bytes bytes);
+  void write_sized(Op short_form, Op long_form, Op huge_form, Bytes bytes);
   void bytes_of(const Array& array);
   // Memo keys start with a letter for the kind of thing: string, global, element type.
-  static std::string named(char kind, std::string_view what);
+  static std::string memo_key(char kind, std::string_view what);
   bool recall(std::string_view what);
   void remember(std::string_view what);
   void global(std::string_view module, std::string_view name);

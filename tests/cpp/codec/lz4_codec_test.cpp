@@ -55,7 +55,7 @@ TEST(Lz4Decompress, DecodesAHandMadeBlock) {
 TEST(Lz4Decompress, SaysWhatDoesNotFit) {
   const ByteString block{0x30, 'a', 'b', 'c'};
   std::vector<std::byte> out(2);
-  EXPECT_EQ(corrupt([&] { lz4_decompress(block.bytes(), out); }), "lz4 block: does not decode to 2 bytes");
+  EXPECT_EQ(corrupt([&] { lz4_decompress(block.bytes(), out); }), "lz4 block: expected 2 bytes, got a damaged block");
   out.resize(4);
   EXPECT_EQ(corrupt([&] { lz4_decompress(block.bytes(), out); }), "lz4 block: expected 4 bytes, got 3");
 }
@@ -64,7 +64,7 @@ TEST(Lz4Decompress, RefusesAMatchBeforeTheStart) {
   ByteString block{0x3F, 'a', 'b', 'c', 4, 0, 2, 0xC0};
   block.append(ByteString("lmnopqrstuvw"));
   std::vector<std::byte> out(36);
-  EXPECT_EQ(corrupt([&] { lz4_decompress(block.bytes(), out); }), "lz4 block: does not decode to 36 bytes");
+  EXPECT_EQ(corrupt([&] { lz4_decompress(block.bytes(), out); }), "lz4 block: expected 36 bytes, got a damaged block");
 }
 
 TEST(Lz4Decompress, RefusesSizesThatTheLibraryCannotTake) {

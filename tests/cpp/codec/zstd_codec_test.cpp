@@ -134,7 +134,7 @@ TEST(ZstdBound, FramesOfEveryKindMadeByTheLibrary) {
 TEST(ZstdBound, SaysWhereAUnitIsCut) {
   EXPECT_EQ(bound({}), 0U);
   EXPECT_EQ(corrupt([] { bound({1, 2, 3}); }), "zstd magic: expected 4 bytes, got 3 (offset 0)");
-  EXPECT_EQ(corrupt([] { bound({1, 2, 3, 4}); }), "not a zstd frame (offset 0)");
+  EXPECT_EQ(corrupt([] { bound({1, 2, 3, 4}); }), "zstd: expected a frame, got other bytes (offset 0)");
   EXPECT_EQ(corrupt([] { bound(frame({})); }), "zstd frame header descriptor: expected 1 bytes, got 0 (offset 4)");
   EXPECT_EQ(corrupt([] { bound(frame({0})); }), "zstd window descriptor: expected 1 bytes, got 0 (offset 5)");
   EXPECT_EQ(corrupt([] { bound(frame({3, 0, 9})); }), "zstd dictionary id: expected 4 bytes, got 1 (offset 6)");
@@ -154,7 +154,7 @@ TEST(ZstdBound, SaysWhereGarbageFollowsAFrame) {
   ByteString stored = test::zstd_unit(ByteString("abc").bytes());
   const size_t end = stored.size();
   stored.put<uint32_t>(0x12345678);
-  EXPECT_EQ(corrupt([&] { bound(stored); }), cat("not a zstd frame (offset ", end, ")"));
+  EXPECT_EQ(corrupt([&] { bound(stored); }), cat("zstd: expected a frame, got other bytes (offset ", end, ")"));
 }
 
 TEST(ZstdDecompress, ChecksTheChecksum) {

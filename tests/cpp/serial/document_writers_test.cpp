@@ -43,7 +43,7 @@ TEST(JsonWriter, RealNumbers) {
                                                       {9007199254740992.0, "9007199254740992.0"}};
   for (const auto& [value, expected] : kExpected) EXPECT_EQ(json_of(value), expected);
   EXPECT_EQ(test::message_of<FieldError>([] { json_of(std::numeric_limits<double>::quiet_NaN()); }),
-            "number: expected a finite one in JSON, got nan");
+            "JSON: expected a finite number, got nan");
 }
 
 TEST(JsonWriter, RealNumbersComeBack) {
@@ -61,7 +61,7 @@ TEST(JsonWriter, Texts) {
   out.text("\"\\\b\f\n\r\t\x01\x1f\x7f/é🙂");
   EXPECT_EQ(out.take(), "\"\\\"\\\\\\b\\f\\n\\r\\t\\u0001\\u001f\x7f/é🙂\"");
   JsonWriter like;
-  like.text_like_a_moment("2023-11-15T07:33:20Z");
+  like.string_like_timestamp("2023-11-15T07:33:20Z");
   EXPECT_EQ(like.take(), "\"\\u0032023-11-15T07:33:20Z\"");
 }
 
@@ -153,15 +153,16 @@ TEST(Msgpack, RefusesWhatIsNoValue) {
       in.finish();
     });
   };
-  EXPECT_EQ(error(""), "MessagePack: expected a value, got its end (offset 0)");
+  EXPECT_EQ(error(""), "MessagePack: expected a value, got the end of the document (offset 0)");
   EXPECT_EQ(error("\xc1"), "MessagePack: expected a plain value, got code 193 (offset 0)");
   EXPECT_EQ(error("\xc4"), "MessagePack: expected a plain value, got code 196 (offset 0)");
   EXPECT_EQ(error("\xa2x"), "MessagePack: expected 2 bytes, got 1 (offset 1)");
   EXPECT_EQ(error("\xa1\xff"), "MessagePack: expected UTF-8, got other bytes (offset 0)");
-  EXPECT_EQ(error("\x81\x01\x02"), "MessagePack: expected a text as key, got a number (offset 1)");
-  EXPECT_EQ(error("\xdf\xff\xff\xff\xff"), "MessagePack: expected a value, got its end (offset 5)");
-  EXPECT_EQ(error("\x01\x02"), "MessagePack: expected nothing more, got 1 bytes (offset 1)");
-  EXPECT_EQ(error(std::string(1000, '\x91')), "metadata: expected at most 128 values in each other (offset 128)");
+  EXPECT_EQ(error("\x81\x01\x02"), "MessagePack: expected a string as key, got a number (offset 1)");
+  EXPECT_EQ(error("\xdf\xff\xff\xff\xff"), "MessagePack: expected a value, got the end of the document (offset 5)");
+  EXPECT_EQ(error("\x01\x02"), "MessagePack: expected the end of the document, got 1 more bytes (offset 1)");
+  EXPECT_EQ(error(std::string(1000, '\x91')),
+            "metadata: expected a nesting depth of at most 128, got more (offset 128)");
 }
 
 }  // namespace

@@ -9,60 +9,60 @@ constexpr int64_t kWork = 1000;
 
 // Runs of equal work on a made-up clock: one thread takes `serial`, more take `parallel` nanoseconds.
 struct Runs {
-  ParallelPace pace;
-  double spent = 0;
+  AdaptiveParallelism pace;
+  double elapsed = 0;
   int64_t n_parallel = 0;
 
   void run(int n, double serial, double parallel, double serial_cpu) {
     for (int i = 0; i < n; ++i) {
       const int64_t threads = pace.advised_threads(kWork, 2);
       const double wall = threads > 1 ? parallel : serial;
-      pace.took({wall, threads > 1 ? parallel / 2 : serial_cpu}, kWork, threads);
+      pace.record({wall, threads > 1 ? parallel / 2 : serial_cpu}, kWork, threads);
       n_parallel += threads > 1;
-      spent += wall;
+      elapsed += wall;
     }
   }
 };
 
-TEST(ParallelPace, SmallWorkIsNeverSplit) {
+TEST(AdaptiveParallelism, SmallWorkIsNeverSplit) {
   Runs runs;
-  const double serial = 2 * ParallelPace::kMinShare - 1000;
+  const double serial = 2 * AdaptiveParallelism::kMinShare - 1000;
   runs.run(1000, serial, serial / 2, serial);
   EXPECT_EQ(runs.n_parallel, 0);
   EXPECT_EQ(runs.pace.advised_threads(1 << 30, 1), 1);
 }
 
-TEST(ParallelPace, WaitingForAProcessorMakesNoWorkLarge) {
+TEST(AdaptiveParallelism, WaitingForAProcessorMakesNoWorkLarge) {
   Runs runs;
   runs.run(1000, 50e6, 1e6, 40e3);  // 40 us of work, run in turns with others
   EXPECT_EQ(runs.n_parallel, 0);
 }
 
-TEST(ParallelPace, LargeWorkIsSplitWhereThreadsGain) {
+TEST(AdaptiveParallelism, LargeWorkIsSplitWhereThreadsGain) {
   Runs runs;
   runs.run(1000, 1e6, 0.55e6, 1e6);
   EXPECT_GT(runs.n_parallel, 980);
 }
 
-TEST(ParallelPace, EachThreadHasItsShare) {
-  ParallelPace pace;
-  pace.took({1e6, 1e6}, kWork, 1);
+TEST(AdaptiveParallelism, EachThreadHasItsShare) {
+  AdaptiveParallelism pace;
+  pace.record({1e6, 1e6}, kWork, 1);
   for (int i = 0; i < 3; ++i) pace.advised_threads(kWork, 64);
   EXPECT_EQ(pace.advised_threads(kWork, 64), 1) << "the fourth, to know the pace";
   EXPECT_EQ(pace.advised_threads(kWork, 64), 6);
   EXPECT_EQ(pace.advised_threads(10 * kWork, 64), 64);
 }
 
-TEST(ParallelPace, LossesStayAFewPercent) {
+TEST(AdaptiveParallelism, LossesStayAFewPercent) {
   for (const double slower : {1.05, 1.5, 3.0, 20.0, 200.0}) {
     Runs runs;
     constexpr int kRuns = 100'000;
     runs.run(kRuns, 1e6, slower * 1e6, 1e6);
-    EXPECT_LT(runs.spent, 1.05 * kRuns * 1e6) << slower;
+    EXPECT_LT(runs.elapsed, 1.05 * kRuns * 1e6) << slower;
   }
 }
 
-TEST(ParallelPace, GainsAreTakenUpAgainWhenOthersAreGone) {
+TEST(AdaptiveParallelism, GainsAreTakenUpAgainWhenOthersAreGone) {
   Runs runs;
   runs.run(1000, 1e6, 5e6, 1e6);
   runs.n_parallel = 0;
@@ -70,7 +70,7 @@ TEST(ParallelPace, GainsAreTakenUpAgainWhenOthersAreGone) {
   EXPECT_GT(runs.n_parallel, 15'000);
 }
 
-TEST(ParallelPace, OneInterruptionDoesNotEndIt) {
+TEST(AdaptiveParallelism, OneInterruptionDoesNotEndIt) {
   Runs runs;
   runs.run(1000, 1e6, 0.5e6, 1e6);
   runs.n_parallel = 0;
@@ -79,30 +79,30 @@ TEST(ParallelPace, OneInterruptionDoesNotEndIt) {
   EXPECT_GT(runs.n_parallel, 95);
 }
 
-TEST(ParallelPace, AColdFirstRunMisleadsNobody) {
+TEST(AdaptiveParallelism, AColdFirstRunMisleadsNobody) {
   for (const double cpu : {0.6e6, 0.2e6}) {
     Runs runs;
-    runs.pace.took({300e6, 100e6}, kWork, 1);
+    runs.pace.record({300e6, 100e6}, kWork, 1);
     runs.run(10'000, cpu, 30 * cpu, cpu);
-    EXPECT_LT(runs.spent, 1.05 * 10'000 * cpu) << cpu;
+    EXPECT_LT(runs.elapsed, 1.05 * 10'000 * cpu) << cpu;
   }
 }
 
-TEST(ParallelPace, SmallWorkIsSeldomTimed) {
-  ParallelPace pace;
+TEST(AdaptiveParallelism, SmallWorkIsSeldomTimed) {
+  AdaptiveParallelism pace;
   EXPECT_FALSE(pace.is_small(1)) << "nothing is known yet";
-  pace.took({1e3, 1e3}, kWork, 1);
+  pace.record({1e3, 1e3}, kWork, 1);
   int n_timed = 0;
   for (int i = 0; i < 1024; ++i) n_timed += !pace.is_small(kWork);
   EXPECT_EQ(n_timed, 4);
   EXPECT_FALSE(pace.is_small(1000 * kWork));
 }
 
-TEST(ParallelPace, RunsAreTimed) {
-  ParallelPace pace;
+TEST(AdaptiveParallelism, RunsAreTimed) {
+  AdaptiveParallelism pace;
   int64_t seen = 0;
-  EXPECT_EQ(run_paced(pace, kWork, 4, [&](int64_t n) { return seen = n; }), 1);
-  run_paced(pace, kWork, 1, [&](int64_t n) { seen = n; });
+  EXPECT_EQ(run_adaptively(pace, kWork, 4, [&](int64_t n) { return seen = n; }), 1);
+  run_adaptively(pace, kWork, 1, [&](int64_t n) { seen = n; });
   EXPECT_EQ(seen, 1);
 }
 

@@ -5,19 +5,19 @@
 namespace atompack::array_file {
 namespace {
 
-constexpr uint64_t kTextBytes = 16;  // size of the slot, and maximum length of an inline string
+constexpr uint64_t kStringBytes = 16;  // size of the slot, and maximum length of an inline string
 
-bool lies_elsewhere(const std::byte* slot) { return (slot[0] & std::byte{0xC0}) == std::byte{0x80}; }
+bool is_out_of_line(const std::byte* slot) { return (slot[0] & std::byte{0xC0}) == std::byte{0x80}; }
 
 // Two marker bits separate the six lowest bits from the others.
-uint64_t length_elsewhere(const std::byte* slot) {
+uint64_t out_of_line_length(const std::byte* slot) {
   const auto marked = load_le<uint64_t>(slot);
   return (marked & 0x3F) | ((marked >> 2) & ~uint64_t{0x3F});
 }
 
-Bytes inline_text(const std::byte* slot) {
+Bytes inline_string(const std::byte* slot) {
   uint64_t length = 0;
-  while (length < kTextBytes && slot[length] != std::byte{0xFF}) ++length;
+  while (length < kStringBytes && slot[length] != std::byte{0xFF}) ++length;
   return {slot, length};
 }
 
@@ -29,26 +29,26 @@ Run Archive::run(uint64_t slot) const { return {target(slot), load<uint64_t>(slo
 
 std::string_view Archive::text(uint64_t slot) const {
   const std::byte* const from = bytes_.data() + slot;
-  if (!lies_elsewhere(from)) return as_text(inline_text(from));
+  if (!is_out_of_line(from)) return as_text(inline_string(from));
   const uint64_t at = slot + static_cast<uint64_t>(load<int64_t>(slot + 8));
-  return as_text(bytes_.subspan(at, length_elsewhere(from)));
+  return as_text(bytes_.subspan(at, out_of_line_length(from)));
 }
 
 void ArchiveCheck::text(uint64_t slot, std::string_view what) {
   const std::byte* const from = bytes_.data() + slot;
   Bytes held;
-  if (lies_elsewhere(from)) {
-    const uint64_t length = length_elsewhere(from);
-    if (length <= kTextBytes) {
+  if (is_out_of_line(from)) {
+    const uint64_t length = out_of_line_length(from);
+    if (length <= kStringBytes) {
       throw CorruptFileError(cat(what, ": expected more than 16 bytes outside of its slot, got ", length), slot);
     }
     const uint64_t at = claim(slot, load<int64_t>(slot + 8), {length, 1}, what);
     held = bytes_.subspan(at, length);
     low_ = at + length;
   } else {
-    held = inline_text(from);
+    held = inline_string(from);
   }
-  if (!is_utf8(held)) throw CorruptFileError(cat(what, ": not UTF-8"), slot);
+  if (!is_utf8(held)) throw CorruptFileError(cat(what, ": expected UTF-8, got other bytes"), slot);
 }
 
 void ArchiveCheck::boolean(uint64_t at, std::string_view what) const { tag(at, 2, what); }

@@ -21,14 +21,14 @@ Run ArchiveWriter::put_integers(std::span<const uint64_t> values) {
   return run;
 }
 
-uint64_t ArchiveWriter::put_long_text(std::string_view text) {
-  return text.size() > kTextSlot.bytes ? put_bytes(as_bytes(text)) : size();
+uint64_t ArchiveWriter::put_long_string(std::string_view text) {
+  return text.size() > kStringSlot.bytes ? put_bytes(as_bytes(text)) : size();
 }
 
-void ArchiveWriter::put_text(std::string_view text, uint64_t at) {
-  if (text.size() <= kTextSlot.bytes) {
+void ArchiveWriter::put_string(std::string_view text, uint64_t at) {
+  if (text.size() <= kStringSlot.bytes) {
     put_bytes(as_bytes(text));
-    bytes_.resize(bytes_.size() + kTextSlot.bytes - text.size(), std::byte{0xFF});
+    bytes_.resize(bytes_.size() + kStringSlot.bytes - text.size(), std::byte{0xFF});
     return;
   }
   const uint64_t slot = size(), length = text.size();

@@ -28,19 +28,19 @@ class ArchiveWriter {
   uint64_t put_bytes(Bytes bytes);
   Run put_integers(std::span<const uint64_t> values);  // as u32
   // Appends the bytes of a string that is too long for its slot, otherwise nothing; returns their position.
-  uint64_t put_long_text(std::string_view text);
+  uint64_t put_long_string(std::string_view text);
   // Appends the bytes of all strings that need it, then the slots.
-  template <typename Texts>
-  Run put_texts(const Texts& texts) {
+  template <typename Strings>
+  Run put_strings(const Strings& strings) {
     std::vector<uint64_t> at;
-    for (const std::string_view text : texts) at.push_back(put_long_text(text));
+    for (const std::string_view text : strings) at.push_back(put_long_string(text));
     const Run run{pad(8), at.size()};
-    for (size_t i = 0; const std::string_view text : texts) put_text(text, at[i++]);
+    for (size_t i = 0; const std::string_view text : strings) put_string(text, at[i++]);
     return run;
   }
 
   // Slots. `at`: the result of put_long_text().
-  void put_text(std::string_view text, uint64_t at);
+  void put_string(std::string_view text, uint64_t at);
   void put_pointer(uint64_t target);
   void put_run(Run run);
 

@@ -10,7 +10,7 @@ namespace {
 
 std::unique_ptr<io::WritableFile> make_empty_base(io::FileSystem& files, const std::string& path) {
   if (const auto layers = layer_files(path); layers.size() > 1) {
-    throw CorruptFileError(cat("base: expected one below ", layers.back().path, ", got none")).in_file(path);
+    throw CorruptFileError(cat("base file: expected one for ", layers.back().path, ", got none")).in_file(path);
   }
   std::unique_ptr<io::NewFile> file = files.create(path);
   file->write_at(0, encode_layer_end({}));

@@ -23,7 +23,7 @@ Bytes without_prefix(const BlockRecord& block, Bytes stored) {
 
 }  // namespace
 
-void check_lies_in(const BlockRecord& block, uint64_t region_bytes) {
+void check_in_bounds(const BlockRecord& block, uint64_t region_bytes) {
   if (block.offset <= region_bytes && block.stored_bytes <= region_bytes - block.offset) return;
   throw CorruptFileError(cat("block ", block.id, ": expected ", block.stored_bytes, " bytes at ", block.offset,
                              ", got a region of ", region_bytes));
@@ -31,7 +31,7 @@ void check_lies_in(const BlockRecord& block, uint64_t region_bytes) {
 
 BlockView find_block(const BlockRecord& block, Bytes region) {
   const Codec codec = codec_of(block);
-  check_lies_in(block, region.size());
+  check_in_bounds(block, region.size());
   Bytes stored = region.subspan(block.offset, block.stored_bytes);
   if (codec == Codec::lz4) stored = without_prefix(block, stored);
   const uint64_t bound = codec::decoded_bound(codec, stored);

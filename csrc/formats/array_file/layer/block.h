@@ -18,7 +18,7 @@ struct BlockView {
 };
 
 // Throws CorruptFileError unless the block is inside a region of this many bytes.
-void check_lies_in(const BlockRecord& block, uint64_t region_bytes);
+void check_in_bounds(const BlockRecord& block, uint64_t region_bytes);
 
 // Returns a block in `region`. Throws CorruptFileError for a size that the stored bytes cannot have, before memory is
 // allocated for it; UnsupportedFormatError for other codecs.

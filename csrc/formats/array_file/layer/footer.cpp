@@ -138,9 +138,9 @@ std::vector<uint64_t> Footer::integers(Run integers) const {
   return values;
 }
 
-std::vector<std::string> Footer::texts(Run texts) const {
+std::vector<std::string> Footer::strings(Run strings) const {
   std::vector<std::string> values;
-  for (uint64_t i = 0; i < texts.count; ++i) values.emplace_back(archive_.text(texts.at + i * kTextSlot.bytes));
+  for (uint64_t i = 0; i < strings.count; ++i) values.emplace_back(archive_.text(strings.at + i * kStringSlot.bytes));
   return values;
 }
 
@@ -152,7 +152,7 @@ std::vector<Attribute> Footer::attributes(const ArrayRecord& array) const {
     const uint64_t at = pairs.at + i * 2 * width;
     const uint64_t key = load_unsigned(archive_, at, width);
     check_index(key, attribute_keys_, "attribute key");
-    found.push_back({archive_.text(attribute_keys_.at + key * kTextSlot.bytes),
+    found.push_back({archive_.text(attribute_keys_.at + key * kStringSlot.bytes),
                      attribute_value(load_unsigned(archive_, at + width, width))});
   }
   return found;

@@ -94,7 +94,7 @@ class Footer {
   ChunkRecord chunk(Run chunks, uint64_t index) const;
   uint32_t integer(Run integers, uint64_t index) const { return archive_.load<uint32_t>(integers.at + 4 * index); }
   std::vector<uint64_t> integers(Run integers) const;
-  std::vector<std::string> texts(Run texts) const;
+  std::vector<std::string> strings(Run strings) const;
   // Throws CorruptFileError for a key or value that does not exist.
   std::vector<Attribute> attributes(const ArrayRecord& array) const;
 

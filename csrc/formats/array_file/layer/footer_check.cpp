@@ -43,7 +43,7 @@ void check_array(ArchiveCheck& check, uint64_t at) {
   check.text(at + ArrayLayout::kName, "array name");
   check_type(check, at + ArrayLayout::kType);
   check.integers(at + ArrayLayout::kShape, kU32, "shape");
-  check.vector(at + ArrayLayout::kDimensionNames, kTextSlot, "dimension names",
+  check.vector(at + ArrayLayout::kDimensionNames, kStringSlot, "dimension names",
                [&](uint64_t name) { check.text(name, "dimension name"); });
   check.integers(at + ArrayLayout::kChunkShape, kU32, "chunk shape");
   check.vector(at + ArrayLayout::kChunks, ChunkLayout::kLayout, "chunks",
@@ -59,7 +59,7 @@ void check_root(ArchiveCheck& check, uint64_t root) {
                [&](uint64_t at) { check_block(check, at); });
   check.vector(root + RootLayout::kArrays, ArrayLayout::kLayout, "arrays",
                [&](uint64_t at) { check_array(check, at); });
-  check.vector(root + RootLayout::kAttributeKeys, kTextSlot, "attribute keys",
+  check.vector(root + RootLayout::kAttributeKeys, kStringSlot, "attribute keys",
                [&](uint64_t at) { check.text(at, "attribute key"); });
   check.vector(root + RootLayout::kAttributeValues, TaggedLayout::kLayout, "attribute values",
                [&](uint64_t at) { check_attribute_value(check, at); });

@@ -22,9 +22,9 @@ void put_block(ArchiveWriter& archive, const BlockRecord& block) {
   archive.put(block.decoded_bytes);
   archive.put(uint64_t{block.codec.has_value()});
   if (block.codec) {
-    archive.put_text(*block.codec, archive.size());  // the known names fit in a slot
+    archive.put_string(*block.codec, archive.size());  // the known names fit in a slot
   } else {
-    archive.zeros(kTextSlot.bytes);
+    archive.zeros(kStringSlot.bytes);
   }
 }
 
@@ -57,21 +57,21 @@ Run put_chunks(ArchiveWriter& archive, const LayerArray& array) {
 Children put_children(ArchiveWriter& archive, const LayerArray& array) {
   const ArrayDefinition& definition = array.definition;
   Children at;
-  at.name = archive.put_long_text(definition.name);
+  at.name = archive.put_long_string(definition.name);
   at.shape = archive.put_integers(definition.shape);
-  at.dimension_names = archive.put_texts(definition.dimension_names);
+  at.dimension_names = archive.put_strings(definition.dimension_names);
   at.chunk_shape = archive.put_integers(definition.chunk_shape);
   at.chunks = put_chunks(archive, array);
   if (definition.fill) {
     const auto* const text = std::get_if<std::string>(&*definition.fill);
-    at.fill = archive.put_long_text(text != nullptr ? *text : "");
+    at.fill = archive.put_long_string(text != nullptr ? *text : "");
   }
   at.attributes = {archive.pad(sizeof(uint16_t)), 0};
   return at;
 }
 
 // Writes a tag and its value.
-void put_fill(ArchiveWriter& archive, const OwnedFill& fill, uint64_t text_at) {
+void put_fill(ArchiveWriter& archive, const OwnedFill& fill, uint64_t string_at) {
   const auto tag = static_cast<uint8_t>(fill.index());
   if (const auto* const boolean = std::get_if<bool>(&fill)) {
     archive.put(tag);
@@ -82,7 +82,7 @@ void put_fill(ArchiveWriter& archive, const OwnedFill& fill, uint64_t text_at) {
   archive.put(uint64_t{tag});
   const auto put_payload = [&]<typename T>(const T& value) {
     if constexpr (std::is_same_v<T, std::string>) {
-      archive.put_text(value, text_at);
+      archive.put_string(value, string_at);
     } else if constexpr (std::is_same_v<T, Timestamp>) {
       archive.put(value.nanoseconds);
     } else {
@@ -95,7 +95,7 @@ void put_fill(ArchiveWriter& archive, const OwnedFill& fill, uint64_t text_at) {
 
 void put_array(ArchiveWriter& archive, const LayerArray& array, const Children& at) {
   const ArrayDefinition& definition = array.definition;
-  archive.put_text(definition.name, at.name);
+  archive.put_string(definition.name, at.name);
   archive.put(uint64_t{static_cast<uint8_t>(definition.type)});
   archive.zeros(TaggedLayout::kLayout.bytes - sizeof(uint64_t));
   archive.put_run(at.shape);
@@ -125,7 +125,7 @@ std::vector<std::byte> encode_footer(const LayerContents& contents) {
   const Run blocks = put_blocks(archive, contents.blocks);
   const Run arrays = put_arrays(archive, contents.arrays);
   const Run nothing{archive.pad(RootLayout::kLayout.alignment), 0};
-  const uint64_t hint = archive.put_long_text(contents.base_hint);
+  const uint64_t hint = archive.put_long_string(contents.base_hint);
   archive.pad(RootLayout::kLayout.alignment);
   archive.put(uint64_t{kFooterVersion});
   archive.put_run(blocks);
@@ -133,7 +133,7 @@ std::vector<std::byte> encode_footer(const LayerContents& contents) {
   archive.put_run(nothing);  // attribute keys
   archive.put_run(nothing);  // attribute values
   archive.put(uint64_t{contents.number});
-  archive.put_text(contents.base_hint, hint);
+  archive.put_string(contents.base_hint, hint);
   return archive.take();
 }
 

@@ -66,7 +66,7 @@ uint64_t Layer::decoded_bytes(uint32_t id) const {
 BlockView Layer::read_block(uint32_t id, io::RangeBuffer& buffer) const {
   return in_file(path(), [&] {
     BlockRecord found = record(id);
-    check_lies_in(found, region_bytes_);
+    check_in_bounds(found, region_bytes_);
     const Bytes stored = file_->bytes(found.offset, found.stored_bytes, buffer);
     found.offset = 0;
     return find_block(found, stored);
@@ -76,7 +76,7 @@ BlockView Layer::read_block(uint32_t id, io::RangeBuffer& buffer) const {
 Bytes Layer::read(const ChunkRecord& chunk, DecodedBlock& last) const {
   return in_file(path(), [&] {
     const Bytes block = decoded(chunk.block, last);
-    check_lies_in(chunk, block.size());
+    check_in_bounds(chunk, block.size());
     return block.subspan(chunk.offset, chunk.bytes);
   });
 }
@@ -90,7 +90,7 @@ Bytes Layer::decoded(uint32_t id, DecodedBlock& last) const {
   return last.bytes_;
 }
 
-void check_lies_in(const ChunkRecord& chunk, uint64_t block_bytes) {
+void check_in_bounds(const ChunkRecord& chunk, uint64_t block_bytes) {
   if (chunk.offset <= block_bytes && chunk.bytes <= block_bytes - chunk.offset) return;
   throw CorruptFileError(cat("chunk: expected ", chunk.bytes, " bytes at ", chunk.offset, " of block ", chunk.block,
                              ", got a block of ", block_bytes));

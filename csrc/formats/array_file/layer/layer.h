@@ -68,6 +68,6 @@ class Layer {
 };
 
 // Throws CorruptFileError if the chunk is not inside a block of this many decoded bytes.
-void check_lies_in(const ChunkRecord& chunk, uint64_t block_bytes);
+void check_in_bounds(const ChunkRecord& chunk, uint64_t block_bytes);
 
 }  // namespace atompack::array_file

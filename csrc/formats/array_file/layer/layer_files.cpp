@@ -33,7 +33,7 @@ std::optional<uint32_t> sidecar_number(std::string_view name, std::string_view s
 
 std::vector<LayerFile> layer_files(const std::string& path) {
   const fs::path base(path);
-  if (base.extension() != kExtension) throw FieldError(cat("array file: expected a name in .af, got ", path));
+  if (base.extension() != kExtension) throw FieldError(cat("array file: expected a name that ends in .af, got ", path));
   const fs::path folder = base.has_parent_path() ? base.parent_path() : fs::path(".");
   std::vector<LayerFile> found{{0, path}};
   for (const std::string& name : io::names_in(folder.string())) {

@@ -32,7 +32,7 @@ Layers::Layers(std::vector<Layer> layers) : layers_(std::move(layers)) {
 }
 
 void Layers::mention(uint32_t layer, uint64_t index) {
-  if (mentions_.size() >= kNone) throw UnsupportedFormatError(cat("arrays: expected less than ", kNone));
+  if (mentions_.size() >= kNone) throw UnsupportedFormatError(cat("arrays: expected less than ", kNone, ", got more"));
   const std::string_view name = layers_[layer].footer().array_name(index);
   const auto [at, is_new] = newest_.try_emplace(name, static_cast<uint32_t>(mentions_.size()));
   if (is_new) {
@@ -79,10 +79,10 @@ bool Layers::holds_chunks_of(std::string_view name) const {
 
 bool Layers::contains(std::string_view name) const { return find(name) != kNone; }
 
-std::optional<Layers::Sole> Layers::sole(std::string_view name) const {
+std::optional<Layers::SingleRecord> Layers::find_single(std::string_view name) const {
   const uint32_t newest = find(name);
   if (newest == kNone || mentions_[newest].older != kNone) return std::nullopt;
-  return Sole{mentions_[newest].layer, record(mentions_[newest])};
+  return SingleRecord{mentions_[newest].layer, record(mentions_[newest])};
 }
 
 Array Layers::array(std::string_view name) const {
@@ -108,7 +108,7 @@ void Layers::describe(const Mention& mention, Array& array) const {
   array.type = newest.type;
   array.shape = footer.integers(newest.shape);
   array.chunk_shape = footer.integers(newest.chunk_shape);
-  array.dimension_names = footer.texts(newest.dimension_names);
+  array.dimension_names = footer.strings(newest.dimension_names);
   array.fill = newest.fill;
   array.attributes = footer.attributes(newest);
 }

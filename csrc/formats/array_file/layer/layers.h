@@ -27,11 +27,11 @@ class Layers {
   // inconsistent.
   Array array(std::string_view name) const;
   // The record of an array that exists in a single layer and is not deleted.
-  struct Sole {
+  struct SingleRecord {
     uint32_t layer = 0;
     ArrayRecord record;
   };
-  std::optional<Sole> sole(std::string_view name) const;
+  std::optional<SingleRecord> find_single(std::string_view name) const;
   size_t n_layers() const { return layers_.size(); }
   // Total size of all files.
   uint64_t file_bytes() const;

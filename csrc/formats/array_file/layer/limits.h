@@ -32,8 +32,8 @@ inline uint64_t max_unstored_bytes(uint64_t file_bytes, std::optional<uint64_t> 
 }
 
 [[noreturn]] inline void refuse_unstored(uint64_t bytes, uint64_t limit) {
-  throw FieldError(cat("cells that were never written: expected at most ", limit, " bytes of memory for them, got ",
-                       bytes, ": read a part (start=, shape=), or raise max_unstored_bytes="));
+  throw FieldError(cat("unwritten cells: expected at most ", limit, " bytes of memory for them, got ", bytes,
+                       ": read a part (start=, shape=), or raise max_unstored_bytes="));
 }
 
 }  // namespace atompack::array_file

@@ -6,7 +6,7 @@
 namespace atompack::array_file {
 
 inline constexpr Layout kU32{4, 4};
-inline constexpr Layout kTextSlot{16, 8};
+inline constexpr Layout kStringSlot{16, 8};
 
 struct RootLayout {
   static constexpr uint64_t kVersion = 0, kBlocks = 8, kArrays = 24, kAttributeKeys = 40, kAttributeValues = 56;

@@ -42,7 +42,7 @@ void Column::add(std::string_view name) {
   names_.push_back(name);
   if (name.data() == nullptr) return;
   try {
-    if (const auto sole = layers_->sole(name); sole && add_sole(*sole)) return;
+    if (const auto single = layers_->find_single(name); single && add_single(*single)) return;
     add_array(layers_->array(name));
   } catch (const DataError&) {  // thrown again when this row is used; other rows are not affected
     rows_.back().layout = kWrong;
@@ -50,9 +50,9 @@ void Column::add(std::string_view name) {
 }
 
 // Fast path that does not copy the record; false if anything is unusual.
-bool Column::add_sole(const Layers::Sole& sole) {
-  const Footer& footer = layers_->layer(sole.layer).footer();
-  const ArrayRecord& record = sole.record;
+bool Column::add_single(const Layers::SingleRecord& single) {
+  const Footer& footer = layers_->layer(single.layer).footer();
+  const ArrayRecord& record = single.record;
   if (record.chunk_shape.count != record.shape.count || record.shape.count > kMaxAxes) return false;
   const uint32_t number = layout_of(footer, record);
   const ColumnLayout& layout = layouts_[number];
@@ -63,7 +63,7 @@ bool Column::add_sole(const Layers::Sole& sole) {
       chunks_.resize(first);
       return false;
     }
-    chunk->layer = sole.layer;
+    chunk->layer = single.layer;
     chunks_.push_back(*chunk);
   }
   rows_.back() = {number, static_cast<uint32_t>(chunks_.size() - first), first};
@@ -122,10 +122,10 @@ std::span<const ColumnChunk> Column::chunks(size_t row) const {
 
 void Column::fail(size_t row) const {
   if (!layers_->contains(names_[row])) {
-    throw CorruptFileError("expected an array of this name, got none").at_field(std::string(names_[row]));
+    throw CorruptFileError("no such array").at_field(std::string(names_[row]));
   }
   check_extent(layers_->array(names_[row]));
-  throw InternalError("an array was found wrong and is not");
+  throw InternalError("no error found in an unreadable array");
 }
 
 ColumnType column_type(Type type) {
@@ -156,7 +156,7 @@ ColumnType column_type(Type type) {
     case Type::binary:
       return {ColumnKind::bytes};
     default:
-      throw UnsupportedFormatError(cat("array: no values are known of type ", name_of(type)));
+      throw UnsupportedFormatError(cat("type: expected one with a known encoding, got ", name_of(type)));
   }
 }
 

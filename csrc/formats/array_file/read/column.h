@@ -71,7 +71,7 @@ class Column {
   };
 
   void add(std::string_view name);
-  bool add_sole(const Layers::Sole& sole);
+  bool add_single(const Layers::SingleRecord& single);
   void add_array(const Array& array);
   uint32_t layout_of(const Footer& footer, const ArrayRecord& record);
   std::optional<ColumnChunk> place(const ColumnLayout& layout, const Footer& footer, const ChunkRecord& chunk) const;

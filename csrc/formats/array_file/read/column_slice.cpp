@@ -39,9 +39,9 @@ Slice::Slice(std::shared_ptr<const Column> column, std::span<const int64_t> rows
              BlockCache& cache)
     : column_(std::move(column)), cache_(cache) {
   rows_.reserve(rows.size());
-  pieces_.reserve(rows.size());
+  chunk_refs_.reserve(rows.size());
   for (const int64_t number : rows) add_row(static_cast<uint64_t>(number), request);
-  group_pieces();
+  group_chunk_refs();
   check_unwritten();
   check_unstored(request.max_unstored_bytes);
 }
@@ -54,7 +54,7 @@ void Slice::add_row(uint64_t number, const SliceRequest& request) {
     row.layout = &column_->layout(number);
     row.type = column_type(row.layout->type);
     add_axes(row, request);
-    add_pieces(row);
+    add_chunk_refs(row);
   });
 }
 
@@ -77,7 +77,7 @@ void Slice::add_axes(Row& row, const SliceRequest& request) {
   }
 }
 
-void Slice::add_pieces(Row& row) {
+void Slice::add_chunk_refs(Row& row) {
   const ColumnLayout& layout = *row.layout;
   row.n_elements = product(count_of(row));
   row.is_complete = row.n_elements == 0;
@@ -85,37 +85,41 @@ void Slice::add_pieces(Row& row) {
   if (row.is_complete || chunks.empty()) return;
   const uint64_t number = rows_.size() - 1;
   uint64_t n_cells = layout.n_cells;
-  const size_t before = pieces_.size();
+  const size_t before = chunk_refs_.size();
   if (row.is_whole) {
-    for (const ColumnChunk& chunk : chunks) pieces_.push_back({block_key(chunk), number, &chunk});
+    for (const ColumnChunk& chunk : chunks) chunk_refs_.push_back({block_key(chunk), number, &chunk});
   } else {
     const std::optional<Box> cells = layout.grid.cells_meeting(box_of(row));
     if (!cells) return;
     n_cells = cells->n_elements();
     for_each_chunk_in(layout.grid, *cells, chunks,
-                      [&](const ColumnChunk& chunk) { pieces_.push_back({block_key(chunk), number, &chunk}); });
+                      [&](const ColumnChunk& chunk) { chunk_refs_.push_back({block_key(chunk), number, &chunk}); });
   }
-  row.is_complete = pieces_.size() - before == n_cells;
+  row.is_complete = chunk_refs_.size() - before == n_cells;
 }
 
 // Groups chunks by block, in the order of their offsets.
-void Slice::group_pieces() {
-  const auto place = [](const ChunkRef& piece) { return std::tuple(piece.block, piece.chunk->offset, piece.row); };
-  if (!std::ranges::is_sorted(pieces_, {}, place)) std::ranges::sort(pieces_, {}, place);
-  for (size_t first = 0; first < pieces_.size();) {
-    const ChunkRef& piece = pieces_[first];
-    const Layer& layer = column_->layers().layer(piece.chunk->layer);
-    BlockTask unit{first, first, in_layer(layer, name_of(piece), [&] { return layer.block(piece.chunk->block); })};
+void Slice::group_chunk_refs() {
+  const auto place = [](const ChunkRef& chunk_ref) {
+    return std::tuple(chunk_ref.block, chunk_ref.chunk->offset, chunk_ref.row);
+  };
+  if (!std::ranges::is_sorted(chunk_refs_, {}, place)) std::ranges::sort(chunk_refs_, {}, place);
+  for (size_t first = 0; first < chunk_refs_.size();) {
+    const ChunkRef& chunk_ref = chunk_refs_[first];
+    const Layer& layer = column_->layers().layer(chunk_ref.chunk->layer);
+    BlockTask unit{first, first,
+                   in_layer(layer, name_of(chunk_ref), [&] { return layer.block(chunk_ref.chunk->block); })};
     const bool is_plain = unit.block.codec == codec::Codec::none;
-    for (; unit.last < pieces_.size() && pieces_[unit.last].block == piece.block; ++unit.last) {
+    for (; unit.last < chunk_refs_.size() && chunk_refs_[unit.last].block == chunk_ref.block; ++unit.last) {
       if (is_plain && unit.wanted >= kStretch) break;
-      check_piece(pieces_[unit.last], unit.block.decoded_bytes);
-      const Row& row = rows_[pieces_[unit.last].row];
-      const uint64_t bytes = pieces_[unit.last].chunk->bytes;
+      check_chunk_ref(chunk_refs_[unit.last], unit.block.decoded_bytes);
+      const Row& row = rows_[chunk_refs_[unit.last].row];
+      const uint64_t bytes = chunk_refs_[unit.last].chunk->bytes;
       unit.wanted += bytes;
       const uint64_t item = item_bytes(row.layout->type);
       unit.copied += row.is_whole || item == 0 ? bytes : std::min(bytes, row.n_elements * item);
-      unit.end = std::max(unit.end, uint64_t{pieces_[unit.last].chunk->offset} + pieces_[unit.last].chunk->bytes);
+      unit.end =
+          std::max(unit.end, uint64_t{chunk_refs_[unit.last].chunk->offset} + chunk_refs_[unit.last].chunk->bytes);
     }
     if (!is_plain) decoded_bytes_ += unit.block.decoded_bytes;
     if (!is_plain && !is_mostly_wanted(unit)) partly_wanted_ += unit.block.decoded_bytes;
@@ -125,11 +129,11 @@ void Slice::group_pieces() {
 }
 
 // Checked before memory is allocated for the chunk's claimed size.
-void Slice::check_piece(const ChunkRef& piece, uint64_t block_bytes) const {
-  const ColumnLayout& layout = *rows_[piece.row].layout;
-  const ColumnChunk& chunk = *piece.chunk;
-  in_layer(column_->layers().layer(chunk.layer), name_of(piece), [&] {
-    check_lies_in(chunk.record(), block_bytes);
+void Slice::check_chunk_ref(const ChunkRef& chunk_ref, uint64_t block_bytes) const {
+  const ColumnLayout& layout = *rows_[chunk_ref.row].layout;
+  const ColumnChunk& chunk = *chunk_ref.chunk;
+  in_layer(column_->layers().layer(chunk.layer), name_of(chunk_ref), [&] {
+    check_in_bounds(chunk.record(), block_bytes);
     const uint64_t item = item_bytes(layout.type);
     const uint64_t n =
         layout.n_cells == 1 ? layout.n_elements : layout.grid.box_of(layout.grid.cell_at(chunk.cell)).n_elements();
@@ -177,10 +181,11 @@ void Slice::check_unstored(std::optional<uint64_t> chosen) const {
 uint64_t Slice::stored_bytes_of(const std::vector<bool>& repeated) const {
   uint64_t stored = 0;
   for (size_t i = 0; i < units_.size();) {
-    const uint64_t block = pieces_[units_[i].first].block, decoded = units_[i].block.decoded_bytes;
+    const uint64_t block = chunk_refs_[units_[i].first].block, decoded = units_[i].block.decoded_bytes;
     uint64_t claimed = 0;
-    for (; i < units_.size() && pieces_[units_[i].first].block == block; ++i) {
-      for (const ChunkRef& piece : pieces_of(units_[i])) claimed += repeated[piece.row] ? 0 : piece.chunk->bytes;
+    for (; i < units_.size() && chunk_refs_[units_[i].first].block == block; ++i) {
+      for (const ChunkRef& chunk_ref : refs_of(units_[i]))
+        claimed += repeated[chunk_ref.row] ? 0 : chunk_ref.chunk->bytes;
     }
     stored += std::min(claimed, decoded);
   }
@@ -202,27 +207,27 @@ void Slice::fill(ColumnVisitor& visitor) const {
 
 uint64_t Slice::work(size_t number) const {
   const BlockTask& unit = units_[number];
-  if (unit.block.codec == codec::Codec::none || kept(unit)) return unit.copied;
+  if (unit.block.codec == codec::Codec::none || find_cached(unit)) return unit.copied;
   return unit.block.decoded_bytes * static_cast<uint64_t>(codec::work_factor(unit.block.codec));
 }
 
-std::shared_ptr<const DecodedBytes> Slice::kept(const BlockTask& unit) const {
-  const ColumnChunk& chunk = *pieces_[unit.first].chunk;
+std::shared_ptr<const DecodedBytes> Slice::find_cached(const BlockTask& unit) const {
+  const ColumnChunk& chunk = *chunk_refs_[unit.first].chunk;
   return cache_.find({column_->layers().layer(chunk.layer).serial(), chunk.block, kWholeBlock});
 }
 
 void Slice::read(size_t number, ColumnVisitor& visitor) const {
   const BlockTask& unit = units_[number];
-  const ChunkRef& piece = pieces_[unit.first];
-  const Layer& layer = column_->layers().layer(piece.chunk->layer);
-  in_layer(layer, name_of(piece), [&] {
-    if (unit.block.codec == codec::Codec::none) return hand_out(unit, unit.block.stored, visitor);
-    if (const auto decoded = kept(unit)) return hand_out(unit, decoded->bytes(), visitor);
+  const ChunkRef& chunk_ref = chunk_refs_[unit.first];
+  const Layer& layer = column_->layers().layer(chunk_ref.chunk->layer);
+  in_layer(layer, name_of(chunk_ref), [&] {
+    if (unit.block.codec == codec::Codec::none) return deliver(unit, unit.block.stored, visitor);
+    if (const auto decoded = find_cached(unit)) return deliver(unit, decoded->bytes(), visitor);
     const bool fits = decoded_bytes_ <= cache_.limit() / 2;
     if (!fits && decode_in_place(unit, visitor)) return;
     if (!fits && is_mostly_wanted(unit)) {  // it is used up at once
       thread_local std::vector<std::byte> scratch;
-      return hand_out(unit, decode_block(unit.block, scratch), visitor);
+      return deliver(unit, decode_block(unit.block, scratch), visitor);
     }
     if (keeps_stretches(unit)) {
       if (!read_stretches(unit, layer.serial(), visitor)) decode_stretches(unit, layer.serial(), visitor);
@@ -230,8 +235,8 @@ void Slice::read(size_t number, ColumnVisitor& visitor) const {
     }
     auto decoded = std::make_shared<DecodedBytes>(unit.block.decoded_bytes);
     decode_block(unit.block, decoded->writable());
-    const std::tuple key(layer.serial(), piece.chunk->block, kWholeBlock);
-    hand_out(unit, cache_.keep(key, decoded, decoded->bytes().size())->bytes(), visitor);
+    const std::tuple key(layer.serial(), chunk_ref.chunk->block, kWholeBlock);
+    deliver(unit, cache_.keep(key, decoded, decoded->bytes().size())->bytes(), visitor);
   });
 }
 
@@ -242,12 +247,12 @@ bool Slice::keeps_stretches(const BlockTask& unit) const {
 }
 
 bool Slice::read_stretches(const BlockTask& unit, uint64_t serial, ColumnVisitor& visitor) const {
-  std::vector<std::shared_ptr<const DecodedBytes>> kept;
-  for (const ChunkRef& piece : pieces_of(unit)) {
-    kept.push_back(cache_.find({serial, piece.chunk->block, piece.chunk->offset}));
-    if (!kept.back() || kept.back()->bytes().size() != piece.chunk->bytes) return false;
+  std::vector<std::shared_ptr<const DecodedBytes>> cached;
+  for (const ChunkRef& chunk_ref : refs_of(unit)) {
+    cached.push_back(cache_.find({serial, chunk_ref.chunk->block, chunk_ref.chunk->offset}));
+    if (!cached.back() || cached.back()->bytes().size() != chunk_ref.chunk->bytes) return false;
   }
-  for (size_t i = 0; i < kept.size(); ++i) hand_out(pieces_[unit.first + i], kept[i]->bytes(), visitor);
+  for (size_t i = 0; i < cached.size(); ++i) deliver(chunk_refs_[unit.first + i], cached[i]->bytes(), visitor);
   return true;
 }
 
@@ -256,11 +261,11 @@ void Slice::decode_stretches(const BlockTask& unit, uint64_t serial, ColumnVisit
   if (scratch.size() < unit.end) scratch.resize(unit.end);
   const std::span front = std::span(scratch).first(unit.end);
   decode_front(unit.block, front);
-  hand_out(unit, front, visitor);
-  for (const ChunkRef& piece : pieces_of(unit)) {
-    auto stretch = std::make_shared<DecodedBytes>(piece.chunk->bytes);
-    store(stretch->writable().data(), Bytes(front).subspan(piece.chunk->offset, piece.chunk->bytes));
-    cache_.keep({serial, piece.chunk->block, piece.chunk->offset}, stretch, piece.chunk->bytes);
+  deliver(unit, front, visitor);
+  for (const ChunkRef& chunk_ref : refs_of(unit)) {
+    auto stretch = std::make_shared<DecodedBytes>(chunk_ref.chunk->bytes);
+    store(stretch->writable().data(), Bytes(front).subspan(chunk_ref.chunk->offset, chunk_ref.chunk->bytes));
+    cache_.keep({serial, chunk_ref.chunk->block, chunk_ref.chunk->offset}, stretch, chunk_ref.chunk->bytes);
   }
 }
 
@@ -269,40 +274,40 @@ bool Slice::decode_in_place(const BlockTask& unit, ColumnVisitor& visitor) const
   if (unit.wanted != unit.block.decoded_bytes) return false;
   std::byte* begin = nullptr;
   uint64_t offset = 0;
-  for (const ChunkRef& piece : pieces_of(unit)) {
-    const Row& row = rows_[piece.row];
-    if (piece.chunk->offset != offset || !row.is_whole || row.layout->n_cells != 1) return false;
+  for (const ChunkRef& chunk_ref : refs_of(unit)) {
+    const Row& row = rows_[chunk_ref.row];
+    if (chunk_ref.chunk->offset != offset || !row.is_whole || row.layout->n_cells != 1) return false;
     if (row.type.kind != ColumnKind::numeric) return false;
-    std::byte* const at = visitor.place(piece.row, 0, row.layout->n_elements);
+    std::byte* const at = visitor.place(chunk_ref.row, 0, row.layout->n_elements);
     if (at == nullptr || (offset > 0 && at != begin + offset)) return false;
     if (offset == 0) begin = at;
-    offset += piece.chunk->bytes;
+    offset += chunk_ref.chunk->bytes;
   }
   decode_block(unit.block, std::span(begin, unit.block.decoded_bytes));
   return true;
 }
 
-void Slice::hand_out(const BlockTask& unit, Bytes block, ColumnVisitor& visitor) const {
-  for (const ChunkRef& piece : pieces_of(unit)) {
-    in_layer(column_->layers().layer(piece.chunk->layer), name_of(piece),
-             [&] { hand_out(piece, block.subspan(piece.chunk->offset, piece.chunk->bytes), visitor); });
+void Slice::deliver(const BlockTask& unit, Bytes block, ColumnVisitor& visitor) const {
+  for (const ChunkRef& chunk_ref : refs_of(unit)) {
+    in_layer(column_->layers().layer(chunk_ref.chunk->layer), name_of(chunk_ref),
+             [&] { deliver(chunk_ref, block.subspan(chunk_ref.chunk->offset, chunk_ref.chunk->bytes), visitor); });
   }
 }
 
-void Slice::hand_out(const ChunkRef& piece, Bytes chunk, ColumnVisitor& visitor) const {
-  const Row& row = rows_[piece.row];
+void Slice::deliver(const ChunkRef& chunk_ref, Bytes chunk, ColumnVisitor& visitor) const {
+  const Row& row = rows_[chunk_ref.row];
   const ColumnLayout& layout = *row.layout;
   const bool is_numeric = row.type.kind == ColumnKind::numeric;
-  if (is_numeric && row.is_whole && layout.n_cells == 1) return visitor.values(piece.row, 0, chunk);
-  const Box cell = layout.grid.box_of(layout.grid.cell_at(piece.chunk->cell)), slice = box_of(row);
+  if (is_numeric && row.is_whole && layout.n_cells == 1) return visitor.values(chunk_ref.row, 0, chunk);
+  const Box cell = layout.grid.box_of(layout.grid.cell_at(chunk_ref.chunk->cell)), slice = box_of(row);
   if (is_numeric) {
     const uint64_t item = item_bytes(layout.type);
     return for_each_common_run(cell, slice, [&](uint64_t from, uint64_t to, uint64_t n) {
-      visitor.values(piece.row, to, chunk.subspan(from * item, n * item));
+      visitor.values(chunk_ref.row, to, chunk.subspan(from * item, n * item));
     });
   }
-  for_each_common_text(chunk, cell, layout.type, slice,
-                       [&](uint64_t element, Bytes text) { visitor.text(piece.row, element, text); });
+  for_each_common_string(chunk, cell, layout.type, slice,
+                         [&](uint64_t element, Bytes text) { visitor.text(chunk_ref.row, element, text); });
 }
 
 }  // namespace atompack::array_file

@@ -60,35 +60,35 @@ class Slice final : public ColumnSlice {
   }
   static size_t rank_of(const Row& row) { return row.layout->shape.size(); }
 
-  std::string_view name_of(const ChunkRef& piece) const { return column_->name(rows_[piece.row].number); }
+  std::string_view name_of(const ChunkRef& chunk_ref) const { return column_->name(rows_[chunk_ref.row].number); }
   Box box_of(const Row& row) const;
 
   void add_row(uint64_t number, const SliceRequest& request);
   void add_axes(Row& row, const SliceRequest& request);
-  void add_pieces(Row& row);
-  void group_pieces();
-  void check_piece(const ChunkRef& piece, uint64_t block_bytes) const;
+  void add_chunk_refs(Row& row);
+  void group_chunk_refs();
+  void check_chunk_ref(const ChunkRef& chunk_ref, uint64_t block_bytes) const;
   void check_unwritten() const;
   void check_unstored(std::optional<uint64_t> chosen) const;
   uint64_t stored_bytes_of(const std::vector<bool>& repeated) const;
 
-  std::span<const ChunkRef> pieces_of(const BlockTask& unit) const {
-    return std::span(pieces_).subspan(unit.first, unit.last - unit.first);
+  std::span<const ChunkRef> refs_of(const BlockTask& unit) const {
+    return std::span(chunk_refs_).subspan(unit.first, unit.last - unit.first);
   }
-  std::shared_ptr<const DecodedBytes> kept(const BlockTask& unit) const;
+  std::shared_ptr<const DecodedBytes> find_cached(const BlockTask& unit) const;
   bool is_mostly_wanted(const BlockTask& unit) const { return 2 * unit.wanted >= unit.block.decoded_bytes; }
   bool keeps_stretches(const BlockTask& unit) const;
   bool read_stretches(const BlockTask& unit, uint64_t serial, ColumnVisitor& visitor) const;
   void decode_stretches(const BlockTask& unit, uint64_t serial, ColumnVisitor& visitor) const;
   bool decode_in_place(const BlockTask& unit, ColumnVisitor& visitor) const;
-  void hand_out(const BlockTask& unit, Bytes block, ColumnVisitor& visitor) const;
-  void hand_out(const ChunkRef& piece, Bytes chunk, ColumnVisitor& visitor) const;
+  void deliver(const BlockTask& unit, Bytes block, ColumnVisitor& visitor) const;
+  void deliver(const ChunkRef& chunk_ref, Bytes chunk, ColumnVisitor& visitor) const;
 
   std::shared_ptr<const Column> column_;
   BlockCache& cache_;
   std::vector<Row> rows_;
   std::vector<uint64_t> axes_;
-  std::vector<ChunkRef> pieces_;
+  std::vector<ChunkRef> chunk_refs_;
   std::vector<BlockTask> units_;
   uint64_t decoded_bytes_ = 0;  // of all blocks
   uint64_t partly_wanted_ = 0;  // bytes of blocks of which less than half is needed

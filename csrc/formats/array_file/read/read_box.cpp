@@ -18,8 +18,8 @@ struct ChunkRef {
 };
 
 // The chunks that a box needs, grouped by block.
-struct Pieces {
-  std::vector<ChunkRef> pieces;
+struct BoxChunks {
+  std::vector<ChunkRef> chunk_refs;
   bool complete = true;  // each cell has a chunk
 };
 
@@ -27,18 +27,18 @@ void check_length(uint64_t expected, uint64_t got) {
   if (expected != got) throw FieldError(cat("elements read: expected ", expected, ", got room for ", got));
 }
 
-Pieces find_pieces(const Array& array, const Box& box) {
-  Pieces found;
+BoxChunks find_chunks(const Array& array, const Box& box) {
+  BoxChunks found;
   if (array.chunks.empty()) return {{}, false};
   const Grid grid = array.grid();
   const std::optional<Box> cells = grid.cells_meeting(box);
   if (!cells) return {{}, false};
   for_each_chunk_in(grid, *cells, std::span(array.chunks), [&](const StoredChunk& stored) {
-    found.pieces.push_back({&stored, grid.box_of(grid.cell_at(stored.cell))});
+    found.chunk_refs.push_back({&stored, grid.box_of(grid.cell_at(stored.cell))});
   });
-  found.complete = found.pieces.size() == cells->n_elements();
-  std::ranges::sort(found.pieces, {}, [](const ChunkRef& piece) {
-    return std::tuple(piece.stored->layer, piece.stored->chunk.block, piece.stored->chunk.offset);
+  found.complete = found.chunk_refs.size() == cells->n_elements();
+  std::ranges::sort(found.chunk_refs, {}, [](const ChunkRef& chunk_ref) {
+    return std::tuple(chunk_ref.stored->layer, chunk_ref.stored->chunk.block, chunk_ref.stored->chunk.offset);
   });
   return found;
 }
@@ -56,12 +56,12 @@ void for_array(const Array& array, const Action& action) {
 
 // Reads the chunks of a checked box. Calls use(chunk, its bytes).
 template <typename Use>
-void read_pieces(const Layers& layers, const Pieces& pieces, DecodedBlock& last, const Use& use) {
-  for (const ChunkRef& piece : pieces.pieces) {
-    const Layer& layer = layers.layer(piece.stored->layer);
-    const Bytes bytes = layer.read(piece.stored->chunk, last);
+void read_chunks(const Layers& layers, const BoxChunks& chunk_refs, DecodedBlock& last, const Use& use) {
+  for (const ChunkRef& chunk_ref : chunk_refs.chunk_refs) {
+    const Layer& layer = layers.layer(chunk_ref.stored->layer);
+    const Bytes bytes = layer.read(chunk_ref.stored->chunk, last);
     try {
-      use(piece, bytes);
+      use(chunk_ref, bytes);
     } catch (DataError& error) {
       error.in_file(layer.path());
       throw;
@@ -74,8 +74,8 @@ void read_pieces(const Layers& layers, const Pieces& pieces, DecodedBlock& last,
 uint64_t decoded_bytes_for(const Layers& layers, const Array& array, const Box& box) {
   uint64_t bytes = 0;
   const StoredChunk* last = nullptr;
-  for (const ChunkRef& piece : find_pieces(array, box).pieces) {  // grouped by block
-    const StoredChunk& chunk = *piece.stored;
+  for (const ChunkRef& chunk_ref : find_chunks(array, box).chunk_refs) {  // grouped by block
+    const StoredChunk& chunk = *chunk_ref.stored;
     const bool is_counted = last != nullptr && last->layer == chunk.layer && last->chunk.block == chunk.chunk.block;
     if (!is_counted) bytes += layers.layer(chunk.layer).decoded_bytes(chunk.chunk.block);
     last = &chunk;
@@ -101,14 +101,15 @@ void check_box(const std::vector<uint64_t>& shape, const Box& box) {
   }
   for (size_t i = 0; i < shape.size(); ++i) {
     if (box.start[i] <= shape[i] && box.count[i] <= shape[i] - box.start[i]) continue;
-    throw FieldError(cat("slice of axis ", i, ": expected at most ", shape[i], ", got ", box.start[i], " and ",
-                         box.count[i], " more"));
+    throw FieldError(cat("slice of axis ", i, ": expected at most ", shape[i], " elements, got start ", box.start[i],
+                         " and count ", box.count[i]));
   }
 }
 
 void check_cells_are_known(const Layers& layers, std::optional<uint32_t> foreign_layer) {
   if (!foreign_layer) return;
-  throw CorruptFileError("cells without a chunk: older chunks were made for another type, shape or chunk shape")
+  throw CorruptFileError(
+      "cells without a chunk: expected the fill value, got older chunks of another type, shape or chunk shape")
       .in_file(layers.layer(*foreign_layer).path());
 }
 
@@ -127,8 +128,8 @@ void copy_numbers(Bytes chunk, const Box& from, uint64_t item_bytes, const Box& 
   });
 }
 
-void copy_texts(Bytes chunk, const Box& from, Type type, const Box& box, std::span<std::string> out) {
-  for_each_common_text(chunk, from, type, box, [&](uint64_t element, Bytes text) { out[element] = as_text(text); });
+void copy_strings(Bytes chunk, const Box& from, Type type, const Box& box, std::span<std::string> out) {
+  for_each_common_string(chunk, from, type, box, [&](uint64_t element, Bytes text) { out[element] = as_text(text); });
 }
 
 void read_numbers(const Layers& layers, const Array& array, const Box& box, std::span<std::byte> out,
@@ -136,35 +137,36 @@ void read_numbers(const Layers& layers, const Array& array, const Box& box, std:
   for_array(array, [&] {
     const uint64_t item = item_bytes(array.type);
     if (item == 0 || array.type == Type::boolean) {
-      throw UnsupportedFormatError(cat("array of numbers: no such values are known of type ", name_of(array.type)));
+      throw UnsupportedFormatError(cat("type: expected numbers or timestamps, got ", name_of(array.type)));
     }
     check_box(array.shape, box);
     // no overflow, since the size of the whole array does not overflow
     check_length(box.n_elements() * item, out.size());
     if (out.empty()) return;
-    const Pieces pieces = find_pieces(array, box);
-    if (!pieces.complete) check_cells_are_known(layers, array.foreign_layer);
+    const BoxChunks chunk_refs = find_chunks(array, box);
+    if (!chunk_refs.complete) check_cells_are_known(layers, array.foreign_layer);
     const std::array<std::byte, 8> fill = fill_item(array.type, array.fill);
-    if (!pieces.complete) repeat(Bytes(fill).first(item), out);
-    read_pieces(layers, pieces, last,
-                [&](const ChunkRef& piece, Bytes bytes) { copy_numbers(bytes, piece.box, item, box, out); });
+    if (!chunk_refs.complete) repeat(Bytes(fill).first(item), out);
+    read_chunks(layers, chunk_refs, last,
+                [&](const ChunkRef& chunk_ref, Bytes bytes) { copy_numbers(bytes, chunk_ref.box, item, box, out); });
   });
 }
 
-void read_texts(const Layers& layers, const Array& array, const Box& box, std::span<std::string> out,
-                DecodedBlock& last) {
+void read_strings(const Layers& layers, const Array& array, const Box& box, std::span<std::string> out,
+                  DecodedBlock& last) {
   for_array(array, [&] {
     if (array.type != Type::string && array.type != Type::binary) {
-      throw UnsupportedFormatError(cat("array of texts: no such values are known of type ", name_of(array.type)));
+      throw UnsupportedFormatError(cat("type: expected strings or binary, got ", name_of(array.type)));
     }
     check_box(array.shape, box);
     check_length(box.n_elements(), out.size());
     if (out.empty()) return;
-    const Pieces pieces = find_pieces(array, box);
-    if (!pieces.complete) check_cells_are_known(layers, array.foreign_layer);
+    const BoxChunks chunk_refs = find_chunks(array, box);
+    if (!chunk_refs.complete) check_cells_are_known(layers, array.foreign_layer);
     for (std::string& text : out) text.clear();  // fill values do not apply to strings
-    read_pieces(layers, pieces, last,
-                [&](const ChunkRef& piece, Bytes bytes) { copy_texts(bytes, piece.box, array.type, box, out); });
+    read_chunks(layers, chunk_refs, last, [&](const ChunkRef& chunk_ref, Bytes bytes) {
+      copy_strings(bytes, chunk_ref.box, array.type, box, out);
+    });
   });
 }
 

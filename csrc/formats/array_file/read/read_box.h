@@ -7,7 +7,7 @@
 
 #include "base/utf8.h"
 #include "formats/array_file/layer/layers.h"
-#include "formats/array_file/layer/texts.h"
+#include "formats/array_file/layer/strings.h"
 
 namespace atompack::array_file {
 
@@ -18,8 +18,8 @@ void read_numbers(const Layers& layers, const Array& array, const Box& box, std:
                   DecodedBlock& last);
 
 // The same for strings and binary values. Invalid UTF-8 in strings is replaced by U+FFFD.
-void read_texts(const Layers& layers, const Array& array, const Box& box, std::span<std::string> out,
-                DecodedBlock& last);
+void read_strings(const Layers& layers, const Array& array, const Box& box, std::span<std::string> out,
+                  DecodedBlock& last);
 
 // Throws FieldError if the elements of `box`, which must be in range, take more memory than their blocks justify: see
 // max_unstored_bytes(). Call it before allocating the memory.
@@ -39,14 +39,14 @@ void repeat(Bytes item, std::span<std::byte> out);
 
 // Copies the elements that a chunk, which holds those of `from`, shares with the box of `out`.
 void copy_numbers(Bytes chunk, const Box& from, uint64_t item_bytes, const Box& box, std::span<std::byte> out);
-void copy_texts(Bytes chunk, const Box& from, Type type, const Box& box, std::span<std::string> out);
+void copy_strings(Bytes chunk, const Box& from, Type type, const Box& box, std::span<std::string> out);
 // Calls use(element of the box, string) for each of them.
 template <typename Use>
-void for_each_common_text(Bytes chunk, const Box& from, Type type, const Box& box, const Use& use) {
-  const Texts texts(chunk, from.n_elements());
+void for_each_common_string(Bytes chunk, const Box& from, Type type, const Box& box, const Use& use) {
+  const Strings strings(chunk, from.n_elements());
   for_each_common_run(from, box, [&](uint64_t source, uint64_t target, uint64_t n) {
     for (uint64_t i = 0; i < n; ++i) {
-      const Bytes text = texts.at(source + i);
+      const Bytes text = strings.at(source + i);
       const bool is_readable = type != Type::string || is_utf8(text);
       is_readable ? use(target + i, text) : use(target + i, as_bytes(well_formed(text)));
     }

@@ -17,7 +17,7 @@ namespace {
 void add_file(Files& files, io::UniqueFd fd, const std::string& path, Reading reading) {
   const io::FileIdentity identity = io::identify(fd.get(), path);
   files.opened.push_back({path, identity});
-  const io::Access access = reading == Reading::by_pieces ? io::Access::read : io::Access::automatic;
+  const io::Access access = reading == Reading::by_pread ? io::Access::read : io::Access::automatic;
   files.sources.push_back(io::open_bytes(std::move(fd), identity.size, path, access));
 }
 
@@ -106,7 +106,7 @@ void Reader::read(const Array& array, const Box& box, std::span<std::byte> out, 
 
 void Reader::read(const Array& array, const Box& box, std::span<std::string> out, DecodedBlock& last) const {
   check_not_shrunk();
-  read_texts(layers_, array, box, out, last);
+  read_strings(layers_, array, box, out, last);
 }
 
 Bytes Reader::read_chunk(const StoredChunk& chunk, DecodedBlock& last) const {
@@ -121,9 +121,7 @@ Statistics Reader::statistics() const {
   const std::vector<LayerFile> now = layer_files(base);
   const bool same = std::ranges::equal(now, files_.opened, {}, &LayerFile::path, &OpenedFile::path);
   if (same && are_in_place(files_)) return found;
-  throw FieldError(
-      "statistics: expected the layers as they were opened, got a file that was written to since: open it again")
-      .in_file(base);
+  throw FieldError("statistics: the file was written to since it was opened: open it again").in_file(base);
 }
 
 void Reader::check_not_shrunk() const {

@@ -16,9 +16,9 @@
 
 namespace atompack::array_file {
 
-// by_pieces: by pread, block by block, so that truncation of the file cannot end the process; for one thread, and
+// by_pread: by pread, block by block, so that truncation of the file cannot end the process; for one thread, and
 // without the slices of a Column.
-enum class Reading : uint8_t { mapped, by_pieces };
+enum class Reading : uint8_t { mapped, by_pread };
 
 struct OpenedFile {
   std::string path;

@@ -130,14 +130,14 @@ std::vector<std::byte> encode_statistics(const StatisticsList& statistics) {
   std::vector<ExtremePlaces> children;
   children.reserve(statistics.size());
   for (const auto& [name, entry] : statistics) {
-    const uint64_t name_at = archive.put_long_text(name);
+    const uint64_t name_at = archive.put_long_string(name);
     const uint64_t min_at = put_long_extreme(archive, entry.min);
     children.push_back({name_at, min_at, put_long_extreme(archive, entry.max)});
   }
   const Run entries{archive.pad(kEntry.alignment), statistics.size()};
   for (size_t i = 0; i < statistics.size(); ++i) {
     const auto& [name, entry] = statistics[i];
-    archive.put_text(name, children[i].name);
+    archive.put_string(name, children[i].name);
     put_extreme(archive, entry.min, children[i].min);
     put_extreme(archive, entry.max, children[i].max);
     archive.put(entry.n_null);

@@ -13,16 +13,16 @@ namespace {
 
 // IEEE 754 totalOrder as integers: all bits of negative numbers except the sign are inverted.
 template <typename Int>
-constexpr Int turned(Int bits) {
+constexpr Int flip_bits(Int bits) {
   return bits ^ static_cast<Int>(static_cast<std::make_unsigned_t<Int>>(bits >> (8 * sizeof(Int) - 1)) >> 1);
 }
 
 template <typename T>
 constexpr auto key_of(T value) {
   if constexpr (std::is_same_v<T, float>)
-    return turned(std::bit_cast<int32_t>(value));
+    return flip_bits(std::bit_cast<int32_t>(value));
   else if constexpr (std::is_same_v<T, double>)
-    return turned(std::bit_cast<int64_t>(value));
+    return flip_bits(std::bit_cast<int64_t>(value));
   else
     return value;
 }
@@ -80,10 +80,10 @@ Range<T> range_of(Bytes values, std::optional<T> fill) {
 
 Summary::Summary(Type type, const std::optional<OwnedFill>& fill)
     : type_(type), has_fill_(fill.has_value()), fill_item_(fill_item(type, view(fill))) {
-  if (!holds_texts(type)) return;
+  if (!holds_strings(type)) return;
   const auto* const text = fill ? std::get_if<std::string>(&*fill) : nullptr;
   has_fill_ = text != nullptr;
-  if (has_fill_) fill_text_ = *text;
+  if (has_fill_) fill_string_ = *text;
 }
 
 template <typename T>
@@ -127,24 +127,26 @@ void Summary::add_numbers(Bytes values) {
 }
 
 void Summary::add(Bytes chunk, uint64_t n_elements) {
-  if (holds_texts(type_)) return add_texts(Texts(chunk, n_elements), n_elements);
+  if (holds_strings(type_)) return add_strings(Strings(chunk, n_elements), n_elements);
   check_chunk_bytes(n_elements * item_bytes(type_), chunk.size());
   add_numbers(chunk);
 }
 
-void Summary::add_texts(const Texts& texts, uint64_t count) {
+void Summary::add_strings(const Strings& strings, uint64_t count) {
   for (uint64_t i = 0; i < count; ++i) {
-    const std::string_view text = as_text(texts.at(i));
-    if (has_fill_ && text == fill_text_) continue;
-    if (n_values_ == 0 || text < min_text_) min_text_ = text;
-    if (n_values_ == 0 || text > max_text_) max_text_ = text;
+    const std::string_view text = as_text(strings.at(i));
+    if (has_fill_ && text == fill_string_) continue;
+    if (n_values_ == 0 || text < min_string_) min_string_ = text;
+    if (n_values_ == 0 || text > max_string_) max_string_ = text;
     ++n_values_;
   }
 }
 
 ArrayStatistics Summary::statistics(uint64_t n_rows) const {
-  return {
-      .min = extreme(min_, min_text_), .max = extreme(max_, max_text_), .n_null = n_rows - n_values_, .n_rows = n_rows};
+  return {.min = extreme(min_, min_string_),
+          .max = extreme(max_, max_string_),
+          .n_null = n_rows - n_values_,
+          .n_rows = n_rows};
 }
 
 std::optional<Extreme> Summary::extreme(int64_t key, const std::string& text) const {
@@ -156,9 +158,9 @@ std::optional<Extreme> Summary::extreme(int64_t key, const std::string& text) co
     case Type::uint64:
       return static_cast<uint64_t>(key);
     case Type::float32:
-      return static_cast<double>(std::bit_cast<float>(turned(static_cast<int32_t>(key))));
+      return static_cast<double>(std::bit_cast<float>(flip_bits(static_cast<int32_t>(key))));
     case Type::float64:
-      return std::bit_cast<double>(turned(key));
+      return std::bit_cast<double>(flip_bits(key));
     case Type::string:
     case Type::binary:
       return text;

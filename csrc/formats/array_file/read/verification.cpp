@@ -10,7 +10,7 @@ namespace {
 void check_chunk(const Array& array, Bytes chunk, uint64_t n_elements) {
   const uint64_t item = item_bytes(array.type);
   if (item > 0) return check_chunk_bytes(n_elements * item, chunk.size());
-  static_cast<void>(Texts(chunk, n_elements));
+  static_cast<void>(Strings(chunk, n_elements));
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ void verify_array(const Reader& reader, std::string_view name, DecodedBlock& las
 class Verification {
  public:
   Verification(const std::string& path, uint64_t max_metadata_bytes)
-      : reader_(path, max_metadata_bytes, Reading::by_pieces) {}
+      : reader_(path, max_metadata_bytes, Reading::by_pread) {}
 
   std::vector<std::string> names() const { return reader_.names(); }
   void check(std::string_view name) { verify_array(reader_, name, last_); }

@@ -15,15 +15,15 @@ void check_range(const OwnedFill& fill) {
     return true;
   };
   if (!std::visit(fits, fill)) {
-    throw FieldError(
-        cat("fill value: expected one from ", +std::numeric_limits<T>::min(), " to ", +std::numeric_limits<T>::max()));
+    throw FieldError(cat("fill value: expected ", +std::numeric_limits<T>::min(), " to ",
+                         +std::numeric_limits<T>::max(), ", got another"));
   }
 }
 
 template <typename Kind>
 void check_kind(const OwnedFill& fill, Type type) {
   if (std::holds_alternative<Kind>(fill)) return;
-  throw FieldError(cat("fill value: expected one of the kind of ", name_of(type), ", got another kind"));
+  throw FieldError(cat("fill value: expected ", name_of(type), ", got another type"));
 }
 
 template <typename Kind, typename T>
@@ -59,12 +59,12 @@ void check_fill(const OwnedFill& fill, Type type) {
     case Type::string:
       return check_kind<std::string>(fill, type);
     default:
-      throw FieldError(cat("fill value: expected none for ", name_of(type)));
+      throw FieldError(cat("fill value: expected none for ", name_of(type), ", got one"));
   }
 }
 
-void check_text(const std::string& text, std::string_view what) {
-  if (!is_utf8(as_bytes(text))) throw FieldError(cat(what, ": expected UTF-8"));
+void check_string(const std::string& text, std::string_view what) {
+  if (!is_utf8(as_bytes(text))) throw FieldError(cat(what, ": expected UTF-8, got other bytes"));
 }
 
 void check_axes(const ArrayDefinition& definition) {
@@ -100,9 +100,9 @@ void check_size(const ArrayDefinition& definition) {
 
 }  // namespace
 
-bool holds_texts(Type type) { return type == Type::string || type == Type::binary; }
+bool holds_strings(Type type) { return type == Type::string || type == Type::binary; }
 
-std::optional<OwnedFill> owned(const std::optional<Fill>& fill) {
+std::optional<OwnedFill> to_owned(const std::optional<Fill>& fill) {
   if (!fill) return std::nullopt;
   const auto own = []<typename T>(const T& value) -> OwnedFill {
     if constexpr (std::is_same_v<T, std::string_view>)
@@ -125,9 +125,10 @@ std::optional<Fill> view(const std::optional<OwnedFill>& fill) {
 }
 
 void check_can_be_rewritten(const Array& array) {
-  if (!array.attributes.empty()) throw UnsupportedFormatError("array with attributes: cannot be written again");
+  if (!array.attributes.empty())
+    throw UnsupportedFormatError("array: expected none with attributes for rewriting, got one");
   if (array.type == Type::list || array.type == Type::fixed_list) {
-    throw UnsupportedFormatError(cat("array of type ", name_of(array.type), ": cannot be written again"));
+    throw UnsupportedFormatError(cat("array: expected a type that can be rewritten, got ", name_of(array.type)));
   }
 }
 
@@ -137,26 +138,26 @@ ArrayDefinition definition_of(const Array& array) {
           .shape = array.shape,
           .dimension_names = array.dimension_names,
           .chunk_shape = array.chunk_shape,
-          .fill = owned(array.fill)};
+          .fill = to_owned(array.fill)};
 }
 
-ArrayDefinition completed(ArrayDefinition definition) {
-  if (item_bytes(definition.type) == 0 ? !holds_texts(definition.type) : definition.type == Type::boolean) {
+ArrayDefinition with_defaults(ArrayDefinition definition) {
+  if (item_bytes(definition.type) == 0 ? !holds_strings(definition.type) : definition.type == Type::boolean) {
     throw FieldError(cat("type: expected numbers, timestamps, strings or binary, got ", name_of(definition.type)));
   }
   if (definition.chunk_shape.empty()) definition.chunk_shape = definition.shape;
-  check_text(definition.name, "name");
+  check_string(definition.name, "name");
   check_axes(definition);
   check_size(definition);
   if (definition.fill) check_fill(*definition.fill, definition.type);
   if (const auto* const text = definition.fill ? std::get_if<std::string>(&*definition.fill) : nullptr) {
-    check_text(*text, "fill value");
+    check_string(*text, "fill value");
   }
   if (definition.dimension_names.size() != definition.shape.size()) {
     definition.dimension_names.clear();
     for (size_t i = 0; i < definition.shape.size(); ++i) definition.dimension_names.push_back(cat("dim", i));
   }
-  for (const std::string& name : definition.dimension_names) check_text(name, "dimension name");
+  for (const std::string& name : definition.dimension_names) check_string(name, "dimension name");
   return definition;
 }
 

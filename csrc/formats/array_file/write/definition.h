@@ -23,7 +23,7 @@ struct ArrayDefinition {
   std::optional<OwnedFill> fill = {};
 };
 
-std::optional<OwnedFill> owned(const std::optional<Fill>& fill);
+std::optional<OwnedFill> to_owned(const std::optional<Fill>& fill);
 // Its strings are views of those of `fill`.
 std::optional<Fill> view(const std::optional<OwnedFill>& fill);
 ArrayDefinition definition_of(const Array& array);
@@ -31,9 +31,9 @@ ArrayDefinition definition_of(const Array& array);
 void check_can_be_rewritten(const Array& array);
 
 // Returns the definition with defaults filled in. Throws FieldError for unsupported arrays.
-ArrayDefinition completed(ArrayDefinition definition);
+ArrayDefinition with_defaults(ArrayDefinition definition);
 
 // True if its values are strings or binary.
-bool holds_texts(Type type);
+bool holds_strings(Type type);
 
 }  // namespace atompack::array_file

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "formats/array_file/layer/texts.h"
+#include "formats/array_file/layer/strings.h"
 #include "formats/array_file/read/read_box.h"
 
 namespace atompack::array_file {
@@ -23,17 +23,17 @@ std::optional<uint64_t> run_of(const Box& part, const Box& whole) {
   return overlap.in_b();
 }
 
-uint64_t encoded_bytes(std::span<const std::string_view> texts) {
-  uint64_t bytes = sizeof(uint32_t) * (texts.size() + 1);
-  for (const std::string_view text : texts) bytes += text.size();
+uint64_t encoded_bytes(std::span<const std::string_view> strings) {
+  uint64_t bytes = sizeof(uint32_t) * (strings.size() + 1);
+  for (const std::string_view text : strings) bytes += text.size();
   return bytes;
 }
 
-void encode_texts(std::span<const std::string_view> texts, std::byte* out) {
-  std::byte* payload = out + sizeof(uint32_t) * (texts.size() + 1);
+void encode_strings(std::span<const std::string_view> strings, std::byte* out) {
+  std::byte* payload = out + sizeof(uint32_t) * (strings.size() + 1);
   uint32_t offset = 0;
   out = store_le(out, offset);
-  for (const std::string_view text : texts) {
+  for (const std::string_view text : strings) {
     offset += static_cast<uint32_t>(text.size());
     out = store_le(out, offset);
     payload = store(payload, as_bytes(text));
@@ -91,8 +91,8 @@ void ChunkStore::write(PendingArray& array, const Box& box, Bytes numbers) {
   for_each_cell(array, box, [&](const Cell& cell) { write_cell(array, cell, box, numbers); });
 }
 
-void ChunkStore::write(PendingArray& array, const Box& box, std::span<const std::string_view> texts) {
-  for_each_cell(array, box, [&](const Cell& cell) { write_cell(array, cell, box, texts); });
+void ChunkStore::write(PendingArray& array, const Box& box, std::span<const std::string_view> strings) {
+  for_each_cell(array, box, [&](const Cell& cell) { write_cell(array, cell, box, strings); });
 }
 
 void ChunkStore::write_cell(PendingArray& array, const Cell& cell, const Box& box, Bytes numbers) {
@@ -124,31 +124,31 @@ void ChunkStore::write_cell(PendingArray& array, const Cell& cell, const Box& bo
 }
 
 void ChunkStore::write_cell(PendingArray& array, const Cell& cell, const Box& box,
-                            std::span<const std::string_view> texts) {
+                            std::span<const std::string_view> strings) {
   const bool whole = covers(box, cell.box);
   if (const auto begin = whole ? run_of(cell.box, box) : std::nullopt) {
-    return put_texts(array, cell, texts.subspan(*begin, cell.box.n_elements()));
+    return put_strings(array, cell, strings.subspan(*begin, cell.box.n_elements()));
   }
   const uint64_t n = cell.box.n_elements();
   const Bytes stored = whole ? Bytes() : chunk(array, cell.number);
   const std::vector<std::byte> old(stored.begin(), stored.end());  // it may be in the block that grows now
   std::vector<std::string_view> merged(n);
   if (!old.empty()) {
-    const Texts before(old, n);
+    const Strings before(old, n);
     for (uint64_t i = 0; i < n; ++i) merged[i] = as_text(before.at(i));
   }
   for_each_common_run(box, cell.box, [&](uint64_t from, uint64_t to, uint64_t count) {
-    std::copy_n(texts.begin() + static_cast<std::ptrdiff_t>(from), count,
+    std::copy_n(strings.begin() + static_cast<std::ptrdiff_t>(from), count,
                 merged.begin() + static_cast<std::ptrdiff_t>(to));
   });
-  put_texts(array, cell, merged);
+  put_strings(array, cell, merged);
 }
 
-void ChunkStore::put_texts(PendingArray& array, const Cell& cell, std::span<const std::string_view> texts) {
-  const uint64_t bytes = encoded_bytes(texts);
+void ChunkStore::put_strings(PendingArray& array, const Cell& cell, std::span<const std::string_view> strings) {
+  const uint64_t bytes = encoded_bytes(strings);
   ChunkPlace place;
   std::byte* const room = layer_->add(bytes, place);
-  encode_texts(texts, room);
+  encode_strings(strings, room);
   array.put(cell.number, place, {room, bytes}, cell.box);
 }
 
@@ -165,7 +165,7 @@ void ChunkStore::read(const PendingArray& array, const Box& box, std::span<std::
   for (std::string& text : out) text.clear();
   for_each_cell(array, box, [&](const Cell& cell) {
     const Bytes stored = chunk(array, cell.number);
-    if (!stored.empty()) copy_texts(stored, cell.box, array.definition().type, box, out);
+    if (!stored.empty()) copy_strings(stored, cell.box, array.definition().type, box, out);
   });
 }
 
@@ -176,8 +176,8 @@ void ChunkStore::fill_rest(PendingArray& array) {
     if (array.find(number) != nullptr) continue;
     const Cell cell{number, array.grid.box_of(array.grid.cell_at(number))};
     const uint64_t n = cell.box.n_elements();
-    if (holds_texts(array.definition().type)) {
-      put_texts(array, cell, std::vector<std::string_view>(n));
+    if (holds_strings(array.definition().type)) {
+      put_strings(array, cell, std::vector<std::string_view>(n));
       continue;
     }
     ChunkPlace place;

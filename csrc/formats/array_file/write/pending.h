@@ -46,7 +46,7 @@ class ChunkStore {
 
   // Writes the values of a checked box.
   void write(PendingArray& array, const Box& box, Bytes numbers);
-  void write(PendingArray& array, const Box& box, std::span<const std::string_view> texts);
+  void write(PendingArray& array, const Box& box, std::span<const std::string_view> strings);
   void read(const PendingArray& array, const Box& box, std::span<std::byte> out);
   void read(const PendingArray& array, const Box& box, std::span<std::string> out);
   // Writes the fill value to all cells that have no chunk here.
@@ -59,8 +59,8 @@ class ChunkStore {
   };
 
   void write_cell(PendingArray& array, const Cell& cell, const Box& box, Bytes numbers);
-  void write_cell(PendingArray& array, const Cell& cell, const Box& box, std::span<const std::string_view> texts);
-  void put_texts(PendingArray& array, const Cell& cell, std::span<const std::string_view> texts);
+  void write_cell(PendingArray& array, const Cell& cell, const Box& box, std::span<const std::string_view> strings);
+  void put_strings(PendingArray& array, const Cell& cell, std::span<const std::string_view> strings);
   // A chunk as stored; empty if there is none. Valid until the next chunk is requested or added.
   Bytes chunk(const PendingArray& array, uint64_t cell);
   static void for_each_cell(const PendingArray& array, const Box& box, const std::function<void(const Cell&)>& use);

@@ -9,7 +9,7 @@ std::optional<ArrayStatistics> statistics_of(const Reader& reader, const Changed
   const Array array = reader.array(changed.name);
   if (array.chunks.empty()) return std::nullopt;
   const Grid grid = array.grid();
-  Summary summary = changed.newest ? *changed.newest : Summary(array.type, owned(array.fill));
+  Summary summary = changed.newest ? *changed.newest : Summary(array.type, to_owned(array.fill));
   for (const StoredChunk& chunk : array.chunks) {
     if (changed.newest && chunk.layer + 1 == reader.n_layers()) continue;
     summary.add(reader.read_chunk(chunk, last), grid.box_of(grid.cell_at(chunk.cell)).n_elements());

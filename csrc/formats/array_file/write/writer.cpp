@@ -8,7 +8,7 @@ namespace {
 
 // Adds file and array to errors.
 template <typename Action>
-auto about(const std::string& path, std::string_view name, const Action& action) {
+auto with_context(const std::string& path, std::string_view name, const Action& action) {
   try {
     return action();
   } catch (DataError& error) {
@@ -39,41 +39,41 @@ std::vector<std::string> Writer::names() const { return use().names(); }
 bool Writer::contains(std::string_view name) const { return use().contains(name); }
 
 ArrayDefinition Writer::definition(std::string_view name) const {
-  return about(path_, name, [&] { return use().definition(name); });
+  return with_context(path_, name, [&] { return use().definition(name); });
 }
 
 void Writer::define(const ArrayDefinition& definition) {
-  about(path_, definition.name, [&] { use().define(definition); });
+  with_context(path_, definition.name, [&] { use().define(definition); });
 }
 
 void Writer::write(std::string_view name, const Box& box, Bytes numbers) {
-  about(path_, name, [&] { use().write(name, box, numbers); });
+  with_context(path_, name, [&] { use().write(name, box, numbers); });
 }
 
-void Writer::write(std::string_view name, const Box& box, std::span<const std::string_view> texts) {
-  about(path_, name, [&] { use().write(name, box, texts); });
+void Writer::write(std::string_view name, const Box& box, std::span<const std::string_view> strings) {
+  with_context(path_, name, [&] { use().write(name, box, strings); });
 }
 
 void Writer::remove(std::string_view name) {
-  about(path_, name, [&] { use().remove(name); });
+  with_context(path_, name, [&] { use().remove(name); });
 }
 
 void Writer::check_unstored(std::string_view name, const Box& box) const {
-  about(path_, name, [&] { use().check_unstored(name, box); });
+  with_context(path_, name, [&] { use().check_unstored(name, box); });
 }
 
 void Writer::read(std::string_view name, const Box& box, std::span<std::byte> out) {
-  about(path_, name, [&] { use().read(name, box, out); });
+  with_context(path_, name, [&] { use().read(name, box, out); });
 }
 
 void Writer::read(std::string_view name, const Box& box, std::span<std::string> out) {
-  about(path_, name, [&] { use().read(name, box, out); });
+  with_context(path_, name, [&] { use().read(name, box, out); });
 }
 
-bool Writer::has_news() const { return use().has_news(); }
+bool Writer::has_changes() const { return use().has_changes(); }
 
 bool Writer::stage() {
-  return about(path_, "", [&] { return use().stage(); });
+  return with_context(path_, "", [&] { return use().stage(); });
 }
 
 uint32_t Writer::staged_number() const {
@@ -102,7 +102,7 @@ void Writer::abandon() { use().abandon(); }
 
 void Writer::compact() {
   flush();
-  about(path_, "", [&] { use().compact(); });
+  with_context(path_, "", [&] { use().compact(); });
 }
 
 }  // namespace atompack::array_file

@@ -52,7 +52,7 @@ class Writer {
   // values, a box out of range, a length other than the box's, and chunks that no block can hold.
   void write(std::string_view name, const Box& box, Bytes numbers);
   // The same for strings, which must be UTF-8, and binary values.
-  void write(std::string_view name, const Box& box, std::span<const std::string_view> texts);
+  void write(std::string_view name, const Box& box, std::span<const std::string_view> strings);
   void remove(std::string_view name);
 
   // Throws FieldError if reading this box would take more memory than stored or pending data justifies.
@@ -62,7 +62,7 @@ class Writer {
   void read(std::string_view name, const Box& box, std::span<std::string> out);
 
   // True if a flush would write a layer.
-  bool has_news() const;
+  bool has_changes() const;
 
   // The steps of a flush, for callers that make those of several array files visible together. stage() writes all
   // pending changes as a complete, durable layer under a hidden name; false if there are none. A further change

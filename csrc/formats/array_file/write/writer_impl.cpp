@@ -40,7 +40,7 @@ void check_can_be_written(const ArrayDefinition& array) {
   const bool has_axes = array.chunk_shape.size() == array.shape.size();
   for (size_t i = 0; i < array.shape.size(); ++i) {
     if (has_axes && (array.chunk_shape[i] > 0 || array.shape[i] == 0)) continue;
-    throw CorruptFileError("chunk shape: expected one with an extent along each axis");
+    throw CorruptFileError("chunk shape: expected at least 1 along each axis, got 0");
   }
 }
 
@@ -48,12 +48,12 @@ void check_can_be_written(const ArrayDefinition& array) {
 
 Writer::Impl::Impl(std::string path, WriterOptions options, io::FileSystem& files)
     : path_(std::move(path)), options_(checked(std::move(options))), files_(files), lock_(lock_base(files_, path_)) {
-  if (dynamic_cast<const io::NewFile*>(lock_.get()) != nullptr) made_ = io::version_of(path_);
+  if (dynamic_cast<const io::NewFile*>(lock_.get()) != nullptr) created_base_ = io::version_of(path_);
   committed();
 }
 
 const Reader& Writer::Impl::committed() {
-  if (!committed_) committed_ = std::make_unique<const Reader>(path_, options_.max_metadata_bytes, Reading::by_pieces);
+  if (!committed_) committed_ = std::make_unique<const Reader>(path_, options_.max_metadata_bytes, Reading::by_pread);
   return *committed_;
 }
 
@@ -61,7 +61,7 @@ LayerWriter& Writer::Impl::layer() {
   if (layer_) return *layer_;
   const uint32_t newest = layer_files(path_).back().number;
   if (newest == std::numeric_limits<uint32_t>::max()) {
-    throw UnsupportedFormatError(cat("layers: expected a number below ", newest, ", got it taken: compact the file"));
+    throw UnsupportedFormatError(cat("layers: expected a number below ", newest, ", got none left: compact the file"));
   }
   layer_ = std::make_unique<LayerWriter>(files_.create(sidecar_path(path_, newest + 1)), layer_options(options_));
   number_ = newest + 1;
@@ -80,7 +80,7 @@ void Writer::Impl::check_usable() const {
 
 void Writer::Impl::begin_change() {
   check_usable();
-  if (promised_) throw IoError(EBUSY, "a staged layer waits to be published", path_);
+  if (publishing_) throw IoError(EBUSY, "a staged layer has not been published yet", path_);
   staged_ = false;
 }
 
@@ -136,7 +136,7 @@ ArrayDefinition Writer::Impl::definition(std::string_view name) {
 void Writer::Impl::define(const ArrayDefinition& definition) {
   begin_change();
   if (contains(definition.name)) throw FieldError("array: expected a new name, got one that exists");
-  auto array = std::make_unique<PendingArray>(completed(definition), nullptr);
+  auto array = std::make_unique<PendingArray>(with_defaults(definition), nullptr);
   array->owns_every_cell = committed().layers().holds_chunks_of(definition.name);
   if (find(definition.name) != nullptr) erase(definition.name);  // it was deleted
   insert(std::move(array));
@@ -155,7 +155,7 @@ void Writer::Impl::remove(std::string_view name) {
 void Writer::Impl::check_values(const ArrayDefinition& array, const Box& box, Bytes numbers) const {
   const uint64_t item = item_bytes(array.type);
   if (item == 0 || array.type == Type::boolean) {
-    throw FieldError(cat("values: expected those of ", name_of(array.type), ", got numbers"));
+    throw FieldError(cat("values: expected ", name_of(array.type), ", got numbers"));
   }
   check_length(box.n_elements() * item, numbers.size(), "bytes of the values");
   uint64_t chunk_bytes = item;  // no overflow: no more than those of the array
@@ -166,11 +166,11 @@ void Writer::Impl::check_values(const ArrayDefinition& array, const Box& box, By
 }
 
 void Writer::Impl::check_values(const ArrayDefinition& array, const Box& box,
-                                std::span<const std::string_view> texts) const {
-  if (!holds_texts(array.type)) throw FieldError(cat("values: expected ", name_of(array.type), ", got texts"));
-  check_length(box.n_elements(), texts.size(), "values");
-  for (size_t i = 0; array.type == Type::string && i < texts.size(); ++i) {
-    if (!is_utf8(as_bytes(texts[i]))) throw FieldError(cat("text ", i, ": expected UTF-8"));
+                                std::span<const std::string_view> strings) const {
+  if (!holds_strings(array.type)) throw FieldError(cat("values: expected ", name_of(array.type), ", got strings"));
+  check_length(box.n_elements(), strings.size(), "values");
+  for (size_t i = 0; array.type == Type::string && i < strings.size(); ++i) {
+    if (!is_utf8(as_bytes(strings[i]))) throw FieldError(cat("string ", i, ": expected UTF-8, got other bytes"));
   }
 }
 
@@ -203,13 +203,13 @@ void Writer::Impl::get(std::string_view name, const Box& box, Out out) {
   const PendingArray* const array = find(name);
   if (array == nullptr) return committed().read(committed().array(name), box, out, last_);
   if (array->layer.deleted) throw FieldError("no such array").in_file(path_);
-  constexpr bool kTexts = std::is_same_v<Out, std::span<std::string>>;
-  if (kTexts != holds_texts(array->definition().type)) {
-    throw UnsupportedFormatError(cat("array of ", kTexts ? "texts" : "numbers", ": no such values are known of type ",
-                                     name_of(array->definition().type)));
+  constexpr bool kStrings = std::is_same_v<Out, std::span<std::string>>;
+  if (kStrings != holds_strings(array->definition().type)) {
+    throw UnsupportedFormatError(cat("type: expected ", kStrings ? "strings or binary" : "numbers or timestamps",
+                                     ", got ", name_of(array->definition().type)));
   }
   check_box(array->definition().shape, box);
-  check_length(box.n_elements() * (kTexts ? 1 : array->item()), out.size(), "elements read");
+  check_length(box.n_elements() * (kStrings ? 1 : array->item()), out.size(), "elements read");
   if (!out.empty()) chunks().read(*array, box, out);
 }
 
@@ -233,8 +233,8 @@ void Writer::Impl::check_unstored(std::string_view name, const Box& box) {
 
 void Writer::Impl::write(std::string_view name, const Box& box, Bytes numbers) { put(name, box, numbers); }
 
-void Writer::Impl::write(std::string_view name, const Box& box, std::span<const std::string_view> texts) {
-  put(name, box, texts);
+void Writer::Impl::write(std::string_view name, const Box& box, std::span<const std::string_view> strings) {
+  put(name, box, strings);
 }
 
 void Writer::Impl::read(std::string_view name, const Box& box, std::span<std::byte> out) { get(name, box, out); }
@@ -243,7 +243,7 @@ void Writer::Impl::read(std::string_view name, const Box& box, std::span<std::st
 
 bool Writer::Impl::stage() {
   check_usable();
-  if (!has_news()) return false;
+  if (!has_changes()) return false;
   if (staged_) return true;
   LayerWriter& layer = this->layer();
   std::vector<const LayerArray*> contents;
@@ -268,7 +268,7 @@ std::string Writer::Impl::digest() {
 
 void Writer::Impl::publish() {
   static_cast<void>(staged());
-  promised_ = true;  // even if this fails, the file may have been renamed
+  publishing_ = true;  // even if this fails, the file may have been renamed
   layer_->file().publish(false);
   keep();
   const bool again = !changed_.empty();
@@ -285,12 +285,12 @@ void Writer::Impl::reset_pending() {
   by_name_.clear();
   arrays_.clear();
   layer_.reset();
-  staged_ = promised_ = false;
+  staged_ = publishing_ = false;
 }
 
 void Writer::Impl::abandon() {
   reset_pending();
-  if (!made_ || io::version_of(path_) != made_ || layer_files(path_).size() > 1) return;
+  if (!created_base_ || io::version_of(path_) != created_base_ || layer_files(path_).size() > 1) return;
   files_.remove(path_);
   lock_.reset();
 }

@@ -25,13 +25,13 @@ class Writer::Impl {
   ArrayDefinition definition(std::string_view name);
   void define(const ArrayDefinition& definition);
   void write(std::string_view name, const Box& box, Bytes numbers);
-  void write(std::string_view name, const Box& box, std::span<const std::string_view> texts);
+  void write(std::string_view name, const Box& box, std::span<const std::string_view> strings);
   void remove(std::string_view name);
   void check_unstored(std::string_view name, const Box& box);
   void read(std::string_view name, const Box& box, std::span<std::byte> out);
   void read(std::string_view name, const Box& box, std::span<std::string> out);
 
-  bool has_news() const { return !arrays_.empty(); }
+  bool has_changes() const { return !arrays_.empty(); }
   bool stage();
   const LayerWriter& staged() const;
   uint32_t number() const { return number_; }
@@ -43,7 +43,7 @@ class Writer::Impl {
   // Forgets pending changes after they are committed or discarded.
   void reset_pending();
   // Keeps the base even though this writer created it.
-  void keep() { made_.reset(); }
+  void keep() { created_base_.reset(); }
   void abandon();
   void compact();
 
@@ -63,14 +63,14 @@ class Writer::Impl {
   void begin_change();
   void check_usable() const;
   void check_values(const ArrayDefinition& array, const Box& box, Bytes numbers) const;
-  void check_values(const ArrayDefinition& array, const Box& box, std::span<const std::string_view> texts) const;
+  void check_values(const ArrayDefinition& array, const Box& box, std::span<const std::string_view> strings) const;
   void adopt_base(std::unique_ptr<io::NewFile> base);
 
   const std::string path_;
   const WriterOptions options_;
   io::FileSystem& files_;
-  std::unique_ptr<io::WritableFile> lock_;  // the base
-  std::optional<io::FileVersion> made_;     // version of the base while it is an empty one created by this writer
+  std::unique_ptr<io::WritableFile> lock_;       // the base
+  std::optional<io::FileVersion> created_base_;  // version of the base while it is an empty one created by this writer
   std::unique_ptr<const Reader> committed_;
   DecodedBlock last_;
 
@@ -79,7 +79,7 @@ class Writer::Impl {
   std::unique_ptr<LayerWriter> layer_;
   uint32_t number_ = 0;  // of the layer
   bool staged_ = false;
-  bool promised_ = false;              // it can only be published or discarded
+  bool publishing_ = false;            // it can only be published or discarded
   std::vector<ChangedArray> changed_;  // since the statistics were last written
   std::optional<StatisticsList> withdrawn_;
 };

@@ -10,14 +10,14 @@ Flush::Flush(std::string store, io::FileSystem& files, Form form, std::optional<
   intent_.before = std::move(before);
 }
 
-void Flush::prepare(const std::vector<Touched>& variables, Bytes document) {
+void Flush::prepare(const std::vector<ChangedVariable>& variables, Bytes document) {
   intent_.layers.resize(variables.size());
   parallel_for_each(variables.size(), n_threads_, [&](size_t i) {
     const auto& [variable, writer] = variables[i];
     writer->stage();
     intent_.layers[i] = {variable, writer->staged_number(), writer->staged_digest()};
   });
-  for (const Touched& variable : variables) staged_.push_back({variable.writer});
+  for (const ChangedVariable& variable : variables) staged_.push_back({variable.writer});
   intent_.after = fingerprint_of(document);
   metadata_ = files_.create(path_of(store_, form_));
   metadata_->write_at(0, document);
@@ -25,15 +25,15 @@ void Flush::prepare(const std::vector<Touched>& variables, Bytes document) {
 }
 
 void Flush::run() {
-  if (!promised_) promise();
+  if (!intent_written_) write_intent();
   publish();
-  tidy();
+  clean_up();
 }
 
 // New metadata alone takes one rename, which needs no record.
-void Flush::promise() {
+void Flush::write_intent() {
   if (!staged_.empty()) replace_file(files_, intent_path(store_), as_bytes(encode_intent(intent_)));
-  promised_ = true;
+  intent_written_ = true;
 }
 
 // Metadata is published last, since it marks the flush as complete. If it did not change, the record marks it.
@@ -50,7 +50,7 @@ void Flush::publish() {
   intent_.complete = true;
 }
 
-void Flush::tidy() {
+void Flush::clean_up() {
   parallel_for_each(staged_.size(), n_threads_, [&](size_t i) { staged_[i].writer->write_statistics(); });
   files_.remove(intent_path(store_));
   for (size_t i = 0; i < kFileNames.size(); ++i) {

@@ -13,7 +13,7 @@
 namespace atompack::atlas_store {
 
 // A variable with pending changes.
-struct Touched {
+struct ChangedVariable {
   std::string variable;
   array_file::Writer* writer = nullptr;
 };
@@ -26,11 +26,11 @@ class Flush {
   Flush(std::string store, io::FileSystem& files, Form form, std::optional<Fingerprint> before, unsigned n_threads);
 
   // `document`: the new metadata file. The variables' writers must outlive the flush.
-  void prepare(const std::vector<Touched>& variables, Bytes document);
+  void prepare(const std::vector<ChangedVariable>& variables, Bytes document);
   void run();
 
   // True if the record that tells readers what to ignore exists.
-  bool is_promised() const { return promised_; }
+  bool is_intent_written() const { return intent_written_; }
   const Fingerprint& after() const { return intent_.after; }
 
  private:
@@ -39,9 +39,9 @@ class Flush {
     bool published = false;
   };
 
-  void promise();
+  void write_intent();
   void publish();
-  void tidy();
+  void clean_up();
 
   std::string store_;
   io::FileSystem& files_;
@@ -50,7 +50,7 @@ class Flush {
   Intent intent_;
   std::vector<Staged> staged_;
   std::unique_ptr<io::NewFile> metadata_;
-  bool promised_ = false;
+  bool intent_written_ = false;
 };
 
 }  // namespace atompack::atlas_store

@@ -21,7 +21,7 @@ std::string added_path(const std::string& store, const AddedLayer& layer) {
 }
 
 // Newer layers are not part of the flush: their writer saw the flush's layers as visible.
-bool was_built_upon(const std::string& store, const AddedLayer& layer) {
+bool was_built_on(const std::string& store, const AddedLayer& layer) {
   const std::vector<LayerFile> present = array_file::layer_files(base_path(store, layer.variable));
   return std::ranges::any_of(present, [&](const LayerFile& other) { return other.number > layer.number; });
 }
@@ -47,7 +47,7 @@ void discard_unpublished(const std::string& folder, io::FileSystem& files) {
   for (const std::string& name : io::unpublished_in(folder)) files.create(cat(folder, '/', name)).reset();
 }
 
-void settle(const std::string& store, const Intent& intent, io::FileSystem& files) {
+void apply_outcome(const std::string& store, const Intent& intent, io::FileSystem& files) {
   const std::optional<MetadataFile> metadata = read_metadata_file(store);
   for (const std::string& path : layers_rolled_back(store, intent, metadata)) files.remove(path);
   const Outcome outcome = outcome_of(intent, metadata);
@@ -72,7 +72,7 @@ std::vector<std::string> layers_rolled_back(const std::string& store, const Inte
   for (const AddedLayer& layer : intent.layers) {
     const Presence presence = presence_of(store, layer);
     if (presence == Presence::other) continue;
-    if (presence == Presence::published && was_built_upon(store, layer)) return {};
+    if (presence == Presence::published && was_built_on(store, layer)) return {};
     paths.push_back(added_path(store, layer));
   }
   return paths;
@@ -81,7 +81,7 @@ std::vector<std::string> layers_rolled_back(const std::string& store, const Inte
 std::vector<std::string> recover(const std::string& store, io::FileSystem& files) {
   std::vector<std::string> warnings;
   const std::shared_ptr<const io::HeldFile> record = io::HeldFile::open(intent_path(store));
-  if (const std::optional<Intent> intent = read_intent(record.get(), warnings)) settle(store, *intent, files);
+  if (const std::optional<Intent> intent = read_intent(record.get(), warnings)) apply_outcome(store, *intent, files);
   files.remove(intent_path(store));
   discard_unpublished(store, files);
   for (const std::string& folder : io::folders_in(store)) discard_unpublished(cat(store, '/', folder), files);

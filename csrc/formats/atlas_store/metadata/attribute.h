@@ -10,13 +10,13 @@
 namespace atompack::atlas_store {
 
 // A timestamp with its original spelling, which is kept; empty if canonical.
-struct Moment {
+struct TimestampValue {
   Timestamp at;
   std::string_view text;
 };
 
 // Strings are views of the caller's data or of the metadata.
-using AttributeValue = std::variant<bool, int64_t, double, std::string_view, Moment>;
+using AttributeValue = std::variant<bool, int64_t, double, std::string_view, TimestampValue>;
 
 struct Attribute {
   std::string_view key;

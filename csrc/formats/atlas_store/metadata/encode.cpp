@@ -119,8 +119,8 @@ class Encoder {
   void value(bool value) { out_.boolean(value); }
   void value(int64_t value) { out_.integer(value); }
   void value(double value) { out_.real(value); }
-  void value(std::string_view text) { parse_timestamp(text) ? out_.text_like_a_moment(text) : out_.text(text); }
-  void value(const Moment& moment) {
+  void value(std::string_view text) { parse_timestamp(text) ? out_.string_like_timestamp(text) : out_.text(text); }
+  void value(const TimestampValue& moment) {
     moment.text.empty() ? out_.text(format_timestamp(moment.at)) : out_.text(moment.text);
   }
 

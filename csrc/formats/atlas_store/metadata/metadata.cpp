@@ -8,16 +8,16 @@
 namespace atompack::atlas_store {
 namespace {
 
-size_t mixed(size_t hash, size_t more) { return (hash ^ more) * 0x9E3779B97F4A7C15U + (hash >> 29); }
+size_t combine_hash(size_t hash, size_t more) { return (hash ^ more) * 0x9E3779B97F4A7C15U + (hash >> 29); }
 
 size_t hash_of(const Schema& schema) {
   size_t hash = static_cast<size_t>(schema.dtype.element);
-  for (const auto& size : schema.dtype.lists) hash = mixed(hash, size.value_or(~uint64_t{0}));
-  for (const uint64_t size : schema.shape) hash = mixed(hash, size);
-  hash = mixed(hash, schema.shape.size());
-  for (const uint64_t size : schema.chunk_shape) hash = mixed(hash, size);
-  for (const std::string& name : schema.dimension_names) hash = mixed(hash, std::hash<std::string_view>()(name));
-  return mixed(hash, static_cast<size_t>(schema.codec));
+  for (const auto& size : schema.dtype.lists) hash = combine_hash(hash, size.value_or(~uint64_t{0}));
+  for (const uint64_t size : schema.shape) hash = combine_hash(hash, size);
+  hash = combine_hash(hash, schema.shape.size());
+  for (const uint64_t size : schema.chunk_shape) hash = combine_hash(hash, size);
+  for (const std::string& name : schema.dimension_names) hash = combine_hash(hash, std::hash<std::string_view>()(name));
+  return combine_hash(hash, static_cast<size_t>(schema.codec));
 }
 
 }  // namespace
@@ -40,9 +40,9 @@ Attribute Metadata::attribute(uint32_t dataset, size_t index) const {
   const auto typed = [&](const auto& value) -> AttributeValue {
     using Kind = std::decay_t<decltype(value)>;
     if constexpr (std::is_same_v<Kind, std::monostate>) {
-      return texts_[stored.text];
+      return strings_[stored.text];
     } else if constexpr (std::is_same_v<Kind, Timestamp>) {
-      return Moment{value, texts_[stored.text]};
+      return TimestampValue{value, strings_[stored.text]};
     } else {
       return value;
     }
@@ -91,17 +91,17 @@ void Metadata::remove_array(uint32_t dataset, uint32_t variable) {
 }
 
 Metadata::StoredAttribute Metadata::stored(uint32_t key, const AttributeValue& value) {
-  const auto made = [&](const auto& given) -> StoredAttribute {
+  const auto to_stored = [&](const auto& given) -> StoredAttribute {
     using Kind = std::decay_t<decltype(given)>;
     if constexpr (std::is_same_v<Kind, std::string_view>) {
-      return {key, texts_.add(given), std::monostate()};
-    } else if constexpr (std::is_same_v<Kind, Moment>) {
-      return {key, texts_.add(given.text), given.at};
+      return {key, strings_.add(given), std::monostate()};
+    } else if constexpr (std::is_same_v<Kind, TimestampValue>) {
+      return {key, strings_.add(given.text), given.at};
     } else {
       return {key, 0, given};
     }
   };
-  return std::visit(made, value);
+  return std::visit(to_stored, value);
 }
 
 void Metadata::add_attribute(uint32_t dataset, uint32_t key, const AttributeValue& value) {

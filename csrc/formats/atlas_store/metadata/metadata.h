@@ -79,7 +79,7 @@ class Metadata {
 
   StoredAttribute stored(uint32_t key, const AttributeValue& value);
 
-  NameTable names_, variables_, keys_, texts_;
+  NameTable names_, variables_, keys_, strings_;
   std::vector<uint32_t> name_of_;       // per dataset
   std::vector<uint32_t> live_of_name_;  // the dataset that currently has each name
   Lists<Entry> arrays_;

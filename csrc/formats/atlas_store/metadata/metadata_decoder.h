@@ -12,7 +12,7 @@
 namespace atompack::atlas_store {
 
 // Set of the numbers used by the current dataset.
-class Seen {
+class UsedNumbers {
  public:
   // False if the dataset has used the number before.
   bool first(uint32_t number, uint32_t dataset) {
@@ -73,7 +73,7 @@ class MetadataDecoder {
     expect(in_, Token::map, "datasets");
     std::string_view name;
     for (auto scope = in_.enter_map(); in_.next_key(scope, name);) {
-      if (metadata_.find_dataset(name)) fail(cat("datasets: expected no name twice, got ", excerpt(name)));
+      if (metadata_.find_dataset(name)) fail(cat("datasets: duplicate name ", excerpt(name)));
       const uint32_t dataset = metadata_.add_dataset(name);
       try {
         decode_dataset(dataset);
@@ -106,7 +106,7 @@ class MetadataDecoder {
     std::string_view name;
     for (auto scope = in_.enter_map(); in_.next_key(scope, name);) {
       const uint32_t variable = metadata_.add_variable(name);
-      if (!variables_.first(variable, dataset)) fail(cat("arrays: expected no name twice, got ", excerpt(name)));
+      if (!variables_.first(variable, dataset)) fail(cat("arrays: duplicate name ", excerpt(name)));
       try {
         metadata_.add_array(dataset, {variable, decode_schema(variable)});
       } catch (DataError& error) {
@@ -131,7 +131,7 @@ class MetadataDecoder {
     std::string_view key;
     for (auto scope = in_.enter_map(); in_.next_key(scope, key);) {
       const uint32_t number = metadata_.add_key(key);
-      if (!keys_.first(number, dataset)) fail(cat("attributes: expected no key twice, got ", excerpt(key)));
+      if (!keys_.first(number, dataset)) fail(cat("attributes: duplicate key ", excerpt(key)));
       metadata_.add_attribute(dataset, number, decode_attribute(key));
     }
   }
@@ -162,14 +162,14 @@ class MetadataDecoder {
   AttributeValue text_attribute(std::string_view text) {
     const std::optional<Timestamp> moment = in_.text_was_escaped() ? std::nullopt : parse_timestamp(text);
     if (!moment) return text;
-    return Moment{*moment, format_timestamp(*moment) == text ? "" : text};
+    return TimestampValue{*moment, format_timestamp(*moment) == text ? "" : text};
   }
 
   [[noreturn]] void fail(const std::string& what) { throw CorruptFileError(what, in_.position()); }
 
   In in_;
   Metadata metadata_;
-  Seen variables_, keys_;
+  UsedNumbers variables_, keys_;
   std::vector<LastSchema> last_;
 };
 

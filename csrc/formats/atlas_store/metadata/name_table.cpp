@@ -30,7 +30,7 @@ uint32_t NameTable::add(std::string_view name) {
   Slot& slot = slots_[slot_of(name, hash)];
   if (slot.number == 0) {
     if (name.size() > std::numeric_limits<uint32_t>::max() - characters_.size()) {
-      throw FieldError("names: expected less than 4 GiB of them");
+      throw FieldError("names: expected less than 4 GiB, got more");
     }
     characters_ += name;
     ends_.push_back(static_cast<uint32_t>(characters_.size()));

@@ -48,7 +48,7 @@ bool is_folder_name(std::string_view name) {
 
 void check_name(std::string_view what, std::string_view name) {
   if (!is_utf8(as_bytes(name))) refuse(what, "UTF-8", name);
-  if (!is_folder_name(name)) refuse(what, "a name that is not empty, no '.', no '..' and without '/'", name);
+  if (!is_folder_name(name)) refuse(what, "a non-empty name other than '.' and '..', without '/'", name);
   if (name.front() == '_') refuse(what, "a name that does not begin with '_'", name);
 }
 
@@ -64,13 +64,14 @@ void check_array_name(std::string_view name) {
   check_name(kWhat, name);
   if (!is_safe_array_name(name)) {
     refuse(kWhat,
-           "ASCII letters, digits, spaces and ! $ & ' ( ) + , - . : ; = @ _ alone, since atlas-python loses the values "
+           "only ASCII letters, digits, spaces and ! $ & ' ( ) + , - . : ; = @ _, since atlas-python loses the values "
            "of arrays with other characters",
            name);
   }
-  if (name.front() == '.') refuse(kWhat, "a name that does not begin with '.', as hidden folders do", name);
+  if (name.front() == '.') refuse(kWhat, "a name that does not begin with '.'", name);
   if (name.size() > kMaxBytes) refuse(kWhat, cat("at most ", kMaxBytes, " bytes"), name);
-  if (std::ranges::find(kFileNames, name) != kFileNames.end()) refuse(kWhat, "no name of a metadata file", name);
+  if (std::ranges::find(kFileNames, name) != kFileNames.end())
+    refuse(kWhat, "a name other than those of metadata files", name);
 }
 
 std::string folder_of_array(std::string_view name) {

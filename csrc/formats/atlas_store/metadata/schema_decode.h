@@ -24,7 +24,7 @@ void expect(In& in, Token expected, std::string_view what) {
 
 template <typename In>
 void once(In& in, bool& seen, std::string_view key) {
-  if (seen) throw CorruptFileError(cat(key, ": expected it once, got it twice"), in.position());
+  if (seen) throw CorruptFileError(cat(key, ": duplicate key"), in.position());
   seen = true;
 }
 
@@ -48,12 +48,12 @@ std::vector<uint64_t> decode_sizes(In& in, std::string_view what) {
 template <typename In>
 std::vector<std::string> decode_texts(In& in, std::string_view what) {
   expect(in, Token::list, what);
-  std::vector<std::string> texts;
+  std::vector<std::string> strings;
   for (auto scope = in.enter_list(); in.next_item(scope);) {
     expect(in, Token::text, what);
-    texts.emplace_back(in.text());
+    strings.emplace_back(in.text());
   }
-  return texts;
+  return strings;
 }
 
 template <typename In>
@@ -73,7 +73,7 @@ class DataTypeDecoder {
 
   DataType decode(size_t depth = 0) {
     constexpr size_t kMaxLists = 32;
-    if (depth > kMaxLists) fail(cat("at most ", kMaxLists, " lists in each other"), "more");
+    if (depth > kMaxLists) fail(cat("a nesting depth of at most ", kMaxLists, " lists"), "more");
     expect(in_, Token::map, "dtype");
     bool has_type = false, has_arguments = false;
     std::string tag;
@@ -92,7 +92,7 @@ class DataTypeDecoder {
       }
     }
     if (!has_type) fail("a type", "none");
-    return made(tag, arguments);
+    return make_type(tag, arguments);
   }
 
  private:
@@ -126,7 +126,7 @@ class DataTypeDecoder {
     return arguments;
   }
 
-  DataType made(const std::string& tag, Arguments& arguments) {
+  DataType make_type(const std::string& tag, Arguments& arguments) {
     if (const auto type = kind_of(kTypes, tag)) {
       if (arguments.given) fail(cat(tag, " without arguments"), "some");
       return {*type, {}};

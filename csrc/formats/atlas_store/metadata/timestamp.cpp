@@ -14,9 +14,9 @@ using std::chrono::sys_days, std::chrono::year, std::chrono::month, std::chrono:
 constexpr int64_t kPerSecond = 1'000'000'000;
 
 // Parses the string from the front; each method returns false if the next part is not as expected.
-class Parts {
+class TimestampParser {
  public:
-  explicit Parts(std::string_view text) : text_(text) {}
+  explicit TimestampParser(std::string_view text) : text_(text) {}
 
   bool at_end() const { return text_.empty(); }
 
@@ -70,7 +70,7 @@ class Parts {
   std::string_view text_;
 };
 
-std::optional<int64_t> seconds_of(Parts& parts) {
+std::optional<int64_t> seconds_of(TimestampParser& parts) {
   int y = 0, m = 0, d = 0, hours = 0, minutes = 0, seconds = 0;
   const bool has_date = parts.number(4, 9999, y) && parts.one_of("-") && parts.number(2, 12, m) && parts.one_of("-") &&
                         parts.number(2, 31, d) && parts.one_of("Tt ");
@@ -84,7 +84,7 @@ std::optional<int64_t> seconds_of(Parts& parts) {
 }  // namespace
 
 std::optional<Timestamp> parse_timestamp(std::string_view text) {
-  Parts parts(text);
+  TimestampParser parts(text);
   const std::optional<int64_t> seconds = seconds_of(parts);
   int64_t fraction = 0, offset = 0, nanoseconds = 0;
   if (!seconds || !parts.fraction(fraction) || !parts.offset(offset) || !parts.at_end()) return std::nullopt;

@@ -33,7 +33,7 @@ uint64_t end_of(const io::LockedFile& file, std::span<const EntryRecord> records
   const uint64_t bytes = load_le<uint64_t>(head.data() + 8);
   if (!has_head || bytes > size - last) {
     throw CorruptFileError(cat(file.present_path(), ": expected the entries of its journal, got ", size,
-                               " bytes without the last one: take both away to build anew"));
+                               " bytes without the last one: delete both to rebuild"));
   }
   return last + bytes;
 }
@@ -86,7 +86,8 @@ void Builder::absorb(const std::string& part_path, const std::string& fingerprin
         std::vector<std::byte>(end(last) - records[first].address),
         {records.begin() + static_cast<ptrdiff_t>(first), records.begin() + static_cast<ptrdiff_t>(last)}};
     if (part.file_.read_at(records[first].address, some.bytes) < some.bytes.size()) {
-      throw CorruptFileError(cat(part.file_.present_path(), ": the file was cut off"));
+      throw CorruptFileError(
+          cat(part.file_.present_path(), ": expected all entries of its journal, got a truncated file"));
     }
     for (EntryRecord& record : some.records) record.address -= records[first].address;
     append(std::move(some));
@@ -101,7 +102,7 @@ void Builder::finish() {
   // also drops what an earlier attempt to finish has written
   file_.truncate(end_);
   std::vector<std::byte> head = empty_file();
-  if (head.size() > kFirstCollection) throw InternalError("the head of an HDF5 file is longer than was foreseen");
+  if (head.size() > kFirstCollection) throw InternalError("the header of an HDF5 file is longer than expected");
   head.resize(kFirstCollection);
   set_end(head, end_);
   file_.write_at(0, head);

@@ -70,7 +70,8 @@ H5Dataset::H5Dataset(H5Handle dataset, std::string name)
   hsize_t rows = 0;
   require_h5(H5Pget_chunk(creation.get(), 1, &rows), name_);
   layout_.n_rows = rows;
-  if (layout_.element_bytes == 0 || rows == 0) throw CorruptFileError(cat(name_, ": chunks of no bytes"));
+  if (layout_.element_bytes == 0 || rows == 0)
+    throw CorruptFileError(cat(name_, ": expected chunks of at least one byte, got none"));
   read_filters(creation.get());
 }
 
@@ -78,7 +79,7 @@ void H5Dataset::read_filters(hid_t creation) {
   const int n = require_h5(H5Pget_nfilters(creation), name_);
   for (int i = 0; i < n; ++i) read_filter(creation, static_cast<unsigned>(i));
   if (layout_.shuffle && layout_.deflate && *layout_.shuffle > *layout_.deflate) {
-    throw UnsupportedFormatError(cat(name_, ": expected the filter shuffle before deflate, got it behind"));
+    throw UnsupportedFormatError(cat(name_, ": expected the filter shuffle before deflate, got it after"));
   }
 }
 

@@ -32,7 +32,7 @@ H5Handle open_file(const std::string& path) {
   if (file) return file;
   const H5Failure failure = last_failure();
   if (failure.is_locked) throw IoError(EAGAIN, "another program has the file open for writing", path);
-  throw CorruptFileError(cat("expected an HDF5 file, got another or a damaged one: libhdf5: ", failure.message));
+  throw CorruptFileError(cat("expected an HDF5 file, got another kind or a damaged one: libhdf5: ", failure.message));
 }
 
 }  // namespace
@@ -57,7 +57,7 @@ void H5File::check_identity(const std::string& path, const io::FileIdentity& ide
   void* descriptor = nullptr;
   require_h5(H5Fget_vfd_handle(file_.get(), H5P_DEFAULT, &descriptor), "file");
   const io::FileIdentity opened = io::identify(*static_cast<const int*>(descriptor), path);
-  if (!opened.same_file(identity)) throw IoError(ESTALE, "another file took its place while it was opened", path);
+  if (!opened.same_file(identity)) throw IoError(ESTALE, "the file was replaced while it was being opened", path);
 }
 
 std::optional<H5Handle> find_node(const Parent& parent, const std::string& name, NodeKind kind) {

@@ -35,7 +35,7 @@ H5Handle space_of(hsize_t n_rows) {
   return own(H5Screate_simple(1, &n_rows, &max_rows), "data space");
 }
 
-H5Handle chunked(hsize_t n_rows, bool compressed) {
+H5Handle chunked_properties(hsize_t n_rows, bool compressed) {
   H5Handle creation = own(H5Pcreate(H5P_DATASET_CREATE), "creation list");
   const hsize_t rows = chunk_rows(n_rows);
   require_h5(H5Pset_chunk(creation.get(), 1, &rows), "chunk");
@@ -48,7 +48,7 @@ H5Handle chunked(hsize_t n_rows, bool compressed) {
 }
 
 H5Handle create_dataset(hid_t parent, const char* name, hid_t type, hsize_t n_rows, bool compressed) {
-  const H5Handle space = space_of(n_rows), creation = chunked(n_rows, compressed);
+  const H5Handle space = space_of(n_rows), creation = chunked_properties(n_rows, compressed);
   return own(H5Dcreate2(parent, name, type, space.get(), H5P_DEFAULT, creation.get(), H5P_DEFAULT), name);
 }
 

@@ -40,7 +40,7 @@ class HeaderWalk {
  private:
   Bytes part(uint64_t at, uint64_t length) const {
     if (at > file_.size() || length > file_.size() - at) {
-      throw CorruptFileError(cat("object header: expected ", length, " bytes inside the file, got a place outside"),
+      throw CorruptFileError(cat("object header: expected ", length, " bytes inside the file, got a range outside"),
                              at);
     }
     return file_.subspan(at, length);
@@ -113,7 +113,7 @@ class HeaderWalk {
     for (int i = 0; i < rank; ++i) {
       uint64_t dimension = 0;
       std::memcpy(&dimension, cursor.take(width, "layout").data(), width);
-      if (dimension == 0) throw CorruptFileError("layout: expected chunks of some bytes, got none", at);
+      if (dimension == 0) throw CorruptFileError("layout: expected chunks of at least one byte, got none", at);
     }
   }
 

@@ -8,7 +8,7 @@ namespace {
 constexpr size_t kHeadBytes = 16;   // of the collection and of each object
 constexpr size_t kMinBytes = 4096;  // minimum size in libhdf5
 
-size_t padded(size_t bytes) { return (bytes + 7) / 8 * 8; }
+size_t padded_size(size_t bytes) { return (bytes + 7) / 8 * 8; }
 
 template <typename Out, typename In>
 void convert(const Payload& payload, std::byte* to) {
@@ -42,7 +42,7 @@ std::byte* write_head(std::byte* to, uint16_t number, uint16_t references, uint6
 
 void append_collection(std::span<const Payload> payloads, std::vector<std::byte>& to) {
   size_t bytes = kHeadBytes;
-  for (const Payload& payload : payloads) bytes += payload.count == 0 ? 0 : kHeadBytes + padded(payload.bytes());
+  for (const Payload& payload : payloads) bytes += payload.count == 0 ? 0 : kHeadBytes + padded_size(payload.bytes());
   const size_t total = std::max(bytes, kMinBytes);
   const size_t start = to.size();
   to.resize(start + total);
@@ -52,7 +52,7 @@ void append_collection(std::span<const Payload> payloads, std::vector<std::byte>
     if (payloads[i].count == 0) continue;
     at = write_head(at, static_cast<uint16_t>(i + 1), 1, payloads[i].bytes());
     write_values(payloads[i], at);
-    at += padded(payloads[i].bytes());
+    at += padded_size(payloads[i].bytes());
   }
   // The remaining space is object 0, if its header fits.
   if (total - bytes >= kHeadBytes) write_head(at, 0, 0, total - bytes);

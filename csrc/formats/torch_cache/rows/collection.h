@@ -1,4 +1,4 @@
-// Global heap collections for writing: FORMAT.md#payloads.
+// Global heap collections for writing: FORMAT.md#global-heap.
 #pragma once
 
 #include <cstdint>

@@ -75,9 +75,9 @@ uint64_t GlobalHeap::find(uint64_t collection, uint32_t number, uint64_t length)
       if (size != length) throw CorruptFileError(cat("heap object: expected ", length, " bytes, got ", size), at);
       return at + kObjectHeader;
     }
-    const uint64_t padded = size + (8 - size % 8) % 8;
-    if (padded > room) break;
-    at += kObjectHeader + padded;
+    const uint64_t padded_size = size + (8 - size % 8) % 8;
+    if (padded_size > room) break;
+    at += kObjectHeader + padded_size;
   }
   throw CorruptFileError(cat("heap collection: expected an object ", number, ", got none"), first);
 }

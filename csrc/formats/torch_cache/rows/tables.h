@@ -10,7 +10,7 @@
 
 namespace atompack::torch_cache {
 
-// Name and settings of the descriptor, FORMAT.md#descriptor-manifest.
+// Name and settings of the descriptor, FORMAT.md#attributes.
 struct Manifest {
   std::string descriptor_class, config_json, config_sha256;
 };

@@ -21,12 +21,12 @@ using array_file::Type;
 
 inline Values random_values(Type type, uint64_t n, std::minstd_rand& random) {
   Values values;
-  if (!array_file::holds_texts(type)) {
+  if (!array_file::holds_strings(type)) {
     values.numbers.resize(n * array_file::item_bytes(type));
     for (std::byte& byte : values.numbers) byte = static_cast<std::byte>(random() >> 8);
     return values;
   }
-  for (uint64_t i = 0; i < n; ++i) values.texts.emplace_back(random() % 30, static_cast<char>('a' + random() % 26));
+  for (uint64_t i = 0; i < n; ++i) values.strings.emplace_back(random() % 30, static_cast<char>('a' + random() % 26));
   return values;
 }
 
@@ -45,8 +45,8 @@ inline Box whole_of(const ArrayDefinition& array) {
 }
 
 inline void write(array_file::Writer& writer, const std::string& name, const Box& box, const Values& values) {
-  if (values.texts.empty()) return writer.write(name, box, Bytes(values.numbers));
-  const std::vector<std::string_view> views(values.texts.begin(), values.texts.end());
+  if (values.strings.empty()) return writer.write(name, box, Bytes(values.numbers));
+  const std::vector<std::string_view> views(values.strings.begin(), values.strings.end());
   writer.write(name, box, views);
 }
 
@@ -54,9 +54,9 @@ inline void write(array_file::Writer& writer, const std::string& name, const Box
 template <typename Read>
 Values read_values(const ArrayDefinition& array, const Box& box, const Read& read) {
   Values values;
-  if (array_file::holds_texts(array.type)) {
-    values.texts.resize(box.n_elements());
-    read(box, std::span(values.texts));
+  if (array_file::holds_strings(array.type)) {
+    values.strings.resize(box.n_elements());
+    read(box, std::span(values.strings));
   } else {
     values.numbers.resize(box.n_elements() * array_file::item_bytes(array.type));
     read(box, std::span(values.numbers));
@@ -82,8 +82,8 @@ class Model {
  public:
   explicit Model(ArrayDefinition array) : array_(std::move(array)) {
     const uint64_t n = whole_of(array_).n_elements();
-    if (array_file::holds_texts(array_.type)) {
-      values_.texts.resize(n);
+    if (array_file::holds_strings(array_.type)) {
+      values_.strings.resize(n);
       return;
     }
     const auto fill = array_file::fill_item(array_.type, array_file::view(array_.fill));
@@ -97,8 +97,9 @@ class Model {
 
   void write(const Box& box, const Values& values) {
     array_file::for_each_common_run(box, whole_of(array_), [&](uint64_t from, uint64_t to, uint64_t n) {
-      if (array_file::holds_texts(array_.type)) {
-        std::copy_n(values.texts.begin() + static_cast<long>(from), n, values_.texts.begin() + static_cast<long>(to));
+      if (array_file::holds_strings(array_.type)) {
+        std::copy_n(values.strings.begin() + static_cast<long>(from), n,
+                    values_.strings.begin() + static_cast<long>(to));
       } else {
         std::copy_n(values.numbers.begin() + static_cast<long>(from * item()), n * item(),
                     values_.numbers.begin() + static_cast<long>(to * item()));

@@ -29,7 +29,7 @@ bool readable(Bytes file) {
       if (n > kMostElements) continue;
       if (array.type == Type::string || array.type == Type::binary) {
         std::vector<std::string> values(n);
-        read_texts(layers, array, array.whole(), values, last);
+        read_strings(layers, array, array.whole(), values, last);
       } else {
         std::vector<std::byte> values(n * item_bytes(array.type));
         read_numbers(layers, array, array.whole(), values, last);

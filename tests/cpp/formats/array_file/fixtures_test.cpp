@@ -27,7 +27,7 @@ std::string raw_values(const Reader& reader, const Array& array, const Box& box)
   return out;
 }
 
-std::vector<std::string> texts(const Reader& reader, const Array& array, const Box& box) {
+std::vector<std::string> strings(const Reader& reader, const Array& array, const Box& box) {
   std::vector<std::string> out(box.n_elements(), "x");
   DecodedBlock last;
   reader.read(array, box, out, last);
@@ -113,11 +113,11 @@ class FixtureStore : public testing::TestWithParam<std::string> {
   }
 
   void check_strings(const Reader& reader, const Array& array, const json& values) {
-    const std::vector<std::string> whole = texts(reader, array, array.whole());
+    const std::vector<std::string> whole = strings(reader, array, array.whole());
     EXPECT_EQ(json(whole), values);
     for (int i = 0; i < 5; ++i) {
       const Box box = random_box(array, random_);
-      EXPECT_EQ(texts(reader, array, box), sliced(whole, array, box, 1));
+      EXPECT_EQ(strings(reader, array, box), sliced(whole, array, box, 1));
     }
     ++n_arrays_;
   }

@@ -15,7 +15,7 @@ namespace atompack::test {
 // Raw items of numbers back to back, or texts.
 struct Values {
   std::vector<std::byte> numbers;
-  std::vector<std::string> texts;
+  std::vector<std::string> strings;
   bool operator==(const Values&) const = default;
 };
 
@@ -42,7 +42,7 @@ class Gatherer final : public ColumnVisitor {
       const uint64_t n = array_file::Box{row.shape, row.shape}.n_elements();
       place.begin = bytes;
       if (row.type.kind != ColumnKind::numeric) {
-        row.values.texts.resize(n);
+        row.values.strings.resize(n);
         continue;
       }
       place.item = item_bytes(row.type.dtype);
@@ -60,7 +60,7 @@ class Gatherer final : public ColumnVisitor {
     for (uint64_t i = 0; i < places_[row].bytes / places_[row].item; ++i) put(row, i, item);
   }
   void text(size_t row, uint64_t element, Bytes text) override {
-    rows_[row].values.texts.at(element) = std::string(as_text(text));
+    rows_[row].values.strings.at(element) = std::string(as_text(text));
   }
 
   std::vector<GatheredRow> rows() && {
@@ -120,8 +120,8 @@ inline GatheredRow read_alone(const array_file::Layers& layers, std::string_view
     row.values.numbers.resize(box.n_elements() * item_bytes(row.type.dtype));
     read_numbers(layers, array, box, row.values.numbers, last);
   } else {
-    row.values.texts.resize(box.n_elements());
-    read_texts(layers, array, box, row.values.texts, last);
+    row.values.strings.resize(box.n_elements());
+    read_strings(layers, array, box, row.values.strings, last);
   }
   return row;
 }

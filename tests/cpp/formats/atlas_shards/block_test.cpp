@@ -47,7 +47,7 @@ TEST(AtlasShardsBlock, BytesThatAreNoFrame) {
   EXPECT_EQ(corrupt([] { read({}); }), "zstd magic: expected 4 bytes, got 0 (offset 0)");
   ByteString skippable;
   skippable.put(uint32_t{0x184D2A50}).put(uint32_t{0});
-  EXPECT_EQ(corrupt([&] { read(skippable); }), "not a zstd frame (offset 0)");
+  EXPECT_EQ(corrupt([&] { read(skippable); }), "zstd: expected a frame, got other bytes (offset 0)");
   EXPECT_EQ(corrupt([] { read(frame_of(0x20, 10, 0, 10, kList.substr(1))); }),
             "zstd block: expected 10 bytes, got 9 (offset 9)");
   EXPECT_EQ(corrupt([] { read(frame_of(0x20, 9, 2, 9, "\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF")); }).substr(0, 5),
@@ -61,7 +61,7 @@ TEST(AtlasShardsBlock, Dictionaries) {
   const codec::ZstdDictionary empty((Bytes()));
   EXPECT_EQ(as_text(decompress_block(frame.bytes(), &empty, 1000).bytes()), kList);
   EXPECT_EQ(corrupt([] { codec::ZstdDictionary(as_bytes("\x37\xA4\x30\xEC broken")); }),
-            "zstd dictionary: expected a whole one, got 11 bytes");
+            "zstd dictionary: expected a complete one, got 11 bytes");
   // Descriptor 0x21: an id of one byte stands before the content size.
   ByteString named;
   named.put(uint32_t{0xFD2FB528}).put(uint8_t{0x21}).put(uint8_t{7}).put(uint8_t{10}).put(uint16_t{10 << 3 | 1});

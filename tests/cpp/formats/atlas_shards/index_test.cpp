@@ -100,7 +100,8 @@ TEST(AtlasShardsIndex, FilesThatAreNoNpy) {
   other.put(uint8_t{0});
   EXPECT_EQ(test::unsupported([&] { parse_npy_header(other.bytes()); }),
             "npy version: expected 1.0, 2.0 or 3.0, got 4.0");
-  EXPECT_EQ(corrupt([] { parse_npy_header(as_bytes("PK\x03\x04..")); }), "not an npy file");
+  EXPECT_EQ(corrupt([] { parse_npy_header(as_bytes("PK\x03\x04..")); }),
+            "npy header: expected its magic number, got other bytes");
   EXPECT_EQ(corrupt([] { parse_npy_header({}); }), "npy magic: expected 6 bytes, got 0 (offset 0)");
 }
 

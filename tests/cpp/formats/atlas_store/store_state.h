@@ -11,7 +11,7 @@ namespace atompack::test {
 inline nlohmann::ordered_json value_of(const atlas_store::AttributeValue& value) {
   return std::visit(
       [](const auto& held) -> nlohmann::ordered_json {
-        if constexpr (std::is_same_v<std::decay_t<decltype(held)>, atlas_store::Moment>) {
+        if constexpr (std::is_same_v<std::decay_t<decltype(held)>, atlas_store::TimestampValue>) {
           return atlas_store::format_timestamp(held.at);
         } else {
           return held;

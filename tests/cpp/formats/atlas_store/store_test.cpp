@@ -127,7 +127,7 @@ Attempt attempt(const Read& read) {
 }
 
 nlohmann::json shown(const test::Values& values) {
-  if (values.numbers.empty()) return values.texts;
+  if (values.numbers.empty()) return values.strings;
   std::vector<int32_t> numbers(values.numbers.size() / sizeof(int32_t));
   store(reinterpret_cast<std::byte*>(numbers.data()), values.numbers);
   return numbers;
@@ -205,8 +205,7 @@ TEST_F(WrittenStore, StaysAsItWasOpened) {
   const auto before = scan(store, number(store, "v0"), rows_);
   write_more();
   EXPECT_EQ(scan(store, number(store, "v0"), rows_), before);
-  const std::string replaced =
-      path() + ": store: expected it as it was when it was opened, got one that was written to since: open it again";
+  const std::string replaced = path() + ": the store was written to since it was opened: open it again";
   EXPECT_EQ(test::message_of<FieldError>([&] { scan(store, number(store, "v1"), rows_); }), replaced);
   EXPECT_EQ(test::message_of<FieldError>([&] { Store again(path(), store.version()); }), replaced);
   const Store now(path());
@@ -245,7 +244,7 @@ TEST_F(WrittenStore, SaysWhereMetadataAndFileDisagree) {
   std::ofstream(file) << text;
   const Store store(path());
   const auto error = [&](int64_t row) { return test::corrupt([&] { scan(store, number(store, "v1"), {&row, 1}); }); };
-  EXPECT_EQ(error(0), path() + "/v1/data.af: array: the metadata says int32 (8), its file int32 (7) (field 'd0')");
+  EXPECT_EQ(error(0), path() + "/v1/data.af: array: expected int32 (8) as in the metadata, got int32 (7) (field 'd0')");
   EXPECT_EQ(error(1), "nothing was thrown");
 }
 

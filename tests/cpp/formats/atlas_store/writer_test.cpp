@@ -66,7 +66,7 @@ TEST_F(AtlasWriter, WritesEveryForm) {
       writer.create_dataset("d");
       writer.define_array("d", numbers("t", 5));
       put(writer, "d", "t", 0, {1, 2, 3, 4, 5});
-      writer.set_attribute("d", "at", Moment{{1'500'000'000}, ""});
+      writer.set_attribute("d", "at", TimestampValue{{1'500'000'000}, ""});
       writer.flush();
     }
     Writer again(path, Mode::append);
@@ -130,9 +130,9 @@ TEST_F(AtlasWriter, AttributesThatWouldNotComeBackAreRefused) {
   const auto set = [&](const AttributeValue& value) { return refused([&] { writer.set_attribute("d", "k", value); }); };
   const std::string attribute = store() + ": attribute 'k': ";
   EXPECT_EQ(set(std::numeric_limits<double>::infinity()),
-            attribute + "expected a finite number, since JSON has no other, got inf (field 'd')");
+            attribute + "expected a finite number in JSON, got inf (field 'd')");
   EXPECT_EQ(set(std::string_view("1970-01-01T00:00:00Z")),
-            attribute + "expected no text that would be read as a moment, got '1970-01-01T00:00:00Z' (field 'd')");
+            attribute + "expected a string that does not read as a timestamp, got '1970-01-01T00:00:00Z' (field 'd')");
   EXPECT_EQ(set(std::string_view("\xFF")), attribute + "expected UTF-8, got other bytes (field 'd')");
   writer.set_attribute("d", "f", 3.0);
   writer.flush();

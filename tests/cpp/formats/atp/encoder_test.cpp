@@ -127,11 +127,11 @@ TEST(Encoder, TheFirstMoleculesSettleTheFormat) {
     ASSERT_EQ(rules.schema.entries.size(), 1U);
     EXPECT_EQ(rules.schema.entries[0].tag, wide ? 11 : 0);
   }
-  RecordRules settled;
-  settled.settled = true;
-  settled.positions = DType::float32;
-  EXPECT_EQ(Two({stacked(Scope::builtin, "energy", floats(kFloats, {2}))}).refusal(settled),
-            "type: expected float64 as records of format 2 have it, got float32 (field 'energy')");
+  RecordRules is_fixed;
+  is_fixed.is_fixed = true;
+  is_fixed.positions = DType::float32;
+  EXPECT_EQ(Two({stacked(Scope::builtin, "energy", floats(kFloats, {2}))}).refusal(is_fixed),
+            "type: expected float64 as in records of format 2, got float32 (field 'energy')");
 }
 
 TEST(Encoder, RefusesWhatTheFormatDoesNotHold) {
@@ -139,18 +139,18 @@ TEST(Encoder, RefusesWhatTheFormatDoesNotHold) {
   EXPECT_EQ(Two({stacked(kProperty, long_key, doubles(kDoubles, {2}))}).refusal(),
             "key: expected at most 255 bytes, got 256 (field '" + long_key + "')");
   EXPECT_EQ(Two({stacked(kProperty, "stress", doubles(kDoubles, {2}))}).refusal(),
-            "key: the format keeps this name to itself, no property can have it (field 'stress')");
+            "key: expected another name for a property, got a reserved one (field 'stress')");
   EXPECT_EQ(Two({stacked(Scope::builtin, "features", doubles(kDoubles, {2}))}).refusal(),
-            "key: not the name of a builtin field (field 'features')");
+            "key: expected the name of a builtin field, got another (field 'features')");
   EXPECT_EQ(Two({stacked(kProperty, "x", floats(kFloats, {2}))}).refusal(),
-            "type: the format has no value here that is float32 number (molecule 0, field 'x')");
+            "type: the format cannot store float32 number in this field (molecule 0, field 'x')");
   EXPECT_EQ(Two({stacked(Scope::builtin, "forces", floats(kFloats, {3, 2}))}).refusal(),
-            "type: the format has no value for each atom here that is float32 array of shape (2,) (molecule 0, field "
+            "type: the format cannot store float32 array of shape (2,) per atom in this field (molecule 0, field "
             "'forces')");
   EXPECT_EQ(Two({listed(kAtomProperty, "x", {Value{}, Value{}})}).refusal(),
-            "type: the format has no value for each atom here that is None (molecule 0, field 'x')");
+            "type: the format cannot store None per atom in this field (molecule 0, field 'x')");
   EXPECT_EQ(Two({stacked(kProperty, "x", doubles({}, {2, int64_t{1} << 33, 0}))}).refusal(),
-            "shape: the format has no dimensions like those of (8589934592, 0) (molecule 0, field 'x')");
+            "shape: expected less than 2^32 elements, got (8589934592, 0) (molecule 0, field 'x')");
 }
 
 TEST(Encoder, RefusesWrongRows) {
@@ -165,18 +165,17 @@ TEST(Encoder, RefusesWrongRows) {
 }
 
 TEST(Encoder, RefusesClashesWithinACall) {
-  EXPECT_EQ(
-      Two({listed(kProperty, "x", {doubles(kDoubles, {2}), doubles(kDoubles, {3})})}).refusal(),
-      "type: expected float64 array of length 2 as in the molecules before, got float64 array of length 3 (molecule "
-      "1, field 'x')");
+  EXPECT_EQ(Two({listed(kProperty, "x", {doubles(kDoubles, {2}), doubles(kDoubles, {3})})}).refusal(),
+            "type: expected float64 array of length 2 as in earlier molecules, got float64 array of length 3 (molecule "
+            "1, field 'x')");
   EXPECT_EQ(Two({listed(kProperty, "x", {test::text("a"), Value{}})}).refusal(),
-            "type: expected text as in the molecules before, got None (molecule 1, field 'x')");
+            "type: expected text as in earlier molecules, got None (molecule 1, field 'x')");
   EXPECT_EQ(
       Two({stacked(kProperty, "x", doubles(kDoubles, {2})), stacked(kProperty, "x", doubles(kDoubles, {2}))}).refusal(),
-      "key: given twice (field 'x')");
+      "duplicate key (field 'x')");
   EXPECT_EQ(Two({stacked(kProperty, "x", doubles(kDoubles, {2})), stacked(kAtomProperty, "x", doubles(kDoubles, {3}))})
                 .refusal(),
-            "key: a molecule cannot have it as a property of its own and of its atoms (molecule 0, field 'x')");
+            "key: expected it for the molecule or for its atoms, got both (molecule 0, field 'x')");
 }
 
 TEST(Encoder, OneScopeHereAndTheOtherThereIsFine) {
@@ -195,13 +194,12 @@ TEST(Encoder, RefusesClashesWithTheFile) {
   Encoder(Two({stacked(kProperty, "x", doubles(kDoubles, {2, 3})), stacked(kAtomProperty, "y", doubles(kDoubles, {3}))})
               .columns,
           Codec::none, rules);
-  rules.settled = true;
-  EXPECT_EQ(
-      Two({stacked(kProperty, "x", doubles(kDoubles, {2}))}).refusal(rules),
-      "type: expected float64 array of length 3 as in the molecules before, got float64 number (molecule 0, field "
-      "'x')");
+  rules.is_fixed = true;
+  EXPECT_EQ(Two({stacked(kProperty, "x", doubles(kDoubles, {2}))}).refusal(rules),
+            "type: expected float64 array of length 3 as in earlier molecules, got float64 number (molecule 0, field "
+            "'x')");
   EXPECT_EQ(Two({stacked(kAtomProperty, "y", integers(kIntegers, {3}))}).refusal(rules),
-            "type: expected float64 array for each atom as in the molecules before, got int64 array for each atom "
+            "type: expected float64 array for each atom as in earlier molecules, got int64 array for each atom "
             "(molecule 0, field 'y')");
 }
 
@@ -224,7 +222,7 @@ TEST(Encoder, RefusesRecordsOfFourGigabytes) {
   RecordRules rules;
   const Two large({stacked(kProperty, "a", huge)});
   EXPECT_EQ(test::data_error([&] { Encoder(large.columns, Codec::lz4, rules); }),
-            "record: lz4 takes at most 2113929216 bytes, got 2147483688 (molecule 0)");
+            "lz4: expected at most 2113929216 bytes, got 2147483688 (molecule 0)");
 }
 
 }  // namespace

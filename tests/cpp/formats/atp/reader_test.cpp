@@ -93,7 +93,7 @@ TEST(Reader, Format3TakesTheTypeOfPositionsFromTheSchema) {
   const AtpFile made = atp_file({.records = {record<double>(2)}, .schema = test::schema({}, 7), .record_format = 3});
   EXPECT_EQ(Opened(made.bytes).read(0).positions_dtype, DType::float64);
   EXPECT_EQ(open_error(atp_file({.records = {record(2)}, .record_format = 3}).bytes),
-            "schema: records of format 3 need one to tell the type of positions, got none");
+            "schema: expected one that gives the type of positions in record format 3, got none");
 }
 
 TEST(Reader, FilesWithoutMolecules) {
@@ -181,7 +181,7 @@ TEST(Reader, AClaimedSizeIsHeldAgainstWhatTheUnitCanHold) {
 TEST(Reader, DamagedUnitsSayWhereTheyLie) {
   AtpFile zstd = atp_file({.records = three_records(), .schema = three_schema(), .codec = Codec::zstd});
   zstd.bytes.patch<uint8_t>(kDataStart, 0);
-  EXPECT_EQ(Opened(zstd.bytes).error_of(0), "not a zstd frame (molecule 0, offset 8192)");
+  EXPECT_EQ(Opened(zstd.bytes).error_of(0), "zstd: expected a frame, got other bytes (molecule 0, offset 8192)");
   AtpFile lz4 = atp_file({.records = three_records(), .schema = three_schema(), .codec = Codec::lz4});
   lz4.bytes.patch<uint32_t>(lz4.entry_at(0) + 12, 54);
   EXPECT_EQ(Opened(lz4.bytes).error_of(0), "lz4 block: expected 54 bytes, got 53 (molecule 0, offset 8192)");
@@ -231,7 +231,7 @@ TEST(Reader, AFileThatShrankSinceItsSnapshotIsRefused) {
   const Snapshot snapshot = take_snapshot(file.path());
   file.resize(9);
   const std::string message =
-      cat(file.path(), ": the file shrank since it was opened first: expected ", made.bytes.size(), " bytes, got 9");
+      cat(file.path(), ": the file shrank while it was open: expected ", made.bytes.size(), " bytes, got 9");
   EXPECT_EQ(test::corrupt([&] { Reader(file.path(), snapshot, {}); }), message);
   std::vector<int64_t> counts(3);
   EXPECT_EQ(test::corrupt([&] { read_atom_counts(file.path(), snapshot, counts); }), message);
@@ -249,8 +249,7 @@ TEST(Reader, AnotherFileAtThePathIsStale) {
   } catch (const IoError& error) {
     EXPECT_EQ(error.code(), ESTALE);
     EXPECT_EQ(error.path(), file.path());
-    EXPECT_NE(std::string(error.what()).find("another file stands here than the one that was opened first"),
-              std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("the file was replaced since it was opened"), std::string::npos);
   }
   before.prepare({});  // who has the old one open may keep it
 }

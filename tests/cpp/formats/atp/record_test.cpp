@@ -119,7 +119,7 @@ TEST(Record, BytesAfterTheLastSectionAreIgnored) { EXPECT_EQ(visit(decoder_for({
 
 TEST(Record, AKeyThatIsNotUtf8SpoilsTheRecord) {
   EXPECT_EQ(corrupt([] { visit(decoder_for({}), record(0, {section(kMolecule, "\xFF", 2, {})})); }),
-            "section key: not UTF-8 (offset 6)");
+            "section key: expected UTF-8, got other bytes (offset 6)");
 }
 
 TEST(Record, RefusesARecordCutAtEveryByte) {

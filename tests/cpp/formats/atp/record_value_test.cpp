@@ -158,7 +158,7 @@ TEST(RecordValue, DamagedTensorsAreFaults) {
   EXPECT_EQ(molecule_fault(tensor<float>({2}, {1})), "tensor values: expected 8 bytes, got 4" + at);
   EXPECT_EQ(molecule_fault(tensor<float>({2}, {1, 2, 3})), "tensor values: expected 8 bytes, got 12" + at);
   EXPECT_EQ(molecule_fault(tensor<float>({2, 0}, {1})), "tensor values: expected 0 bytes, got 4" + at);
-  EXPECT_EQ(atom_fault(tensor<float>({}, {1})), "tensor rank: a value for each atom needs at least 1, got 0" + at);
+  EXPECT_EQ(atom_fault(tensor<float>({}, {1})), "tensor rank: expected at least 1 for values per atom, got 0" + at);
   EXPECT_EQ(atom_fault(tensor<float>({3, 1}, {1, 2, 3})), "tensor rows: expected 2, got 3" + at);
 }
 
@@ -166,8 +166,9 @@ TEST(RecordValue, TensorSizesThatOverflowAreFaultsEvenWithoutValues) {
   const uint32_t most = 0xFFFFFFFF;
   EXPECT_EQ(molecule_tensor(14, tensor<float>({most, most, 2}, {})).fault,
             "tensor size: 17179869180 x 4294967295 overflows 64 bits (field 't', offset 40)");
-  EXPECT_EQ(molecule_tensor(14, tensor<float>({most, most / 8, 0}, {})).fault,
-            "tensor size: dimensions of 9223372017527422980 bytes are too large (field 't', offset 40)");
+  EXPECT_EQ(
+      molecule_tensor(14, tensor<float>({most, most / 8, 0}, {})).fault,
+      "tensor size: expected less than 4 GiB, got dimensions of 9223372017527422980 bytes (field 't', offset 40)");
   EXPECT_EQ(molecule_tensor(14, tensor<float>({most, most / 16, 0}, {})).row_shape, (Shape{most, most / 16, 0}));
 }
 
@@ -193,11 +194,11 @@ std::string listed_fault(uint32_t n_atoms, const ByteString& section, const Entr
 
 TEST(RecordValue, AWrongLengthIsAFaultOfThatProperty) {
   const ByteString scalar = section(kMolecule, "id", 1, ByteString().zeros(7));
-  EXPECT_EQ(bare_fault(0, scalar), "payload length: 7 bytes do not fit type tag 1 and 0 atoms (field 'id', offset 15)");
+  EXPECT_EQ(bare_fault(0, scalar), "payload length: 7 is invalid for type tag 1 and 0 atoms (field 'id', offset 15)");
   EXPECT_EQ(listed_fault(0, scalar, {kMolecule, "id", 1, 8}),
             "payload length: expected 8, got 7 (field 'id', offset 15)");
   const ByteString rows = section(kAtom, "q", 3, ByteString().zeros(16));
-  EXPECT_EQ(bare_fault(1, rows), "payload length: 16 bytes do not fit type tag 3 and 1 atoms (field 'q', offset 27)");
+  EXPECT_EQ(bare_fault(1, rows), "payload length: 16 is invalid for type tag 3 and 1 atoms (field 'q', offset 27)");
   EXPECT_EQ(listed_fault(1, rows, {kAtom, "q", 3, 8, true}),
             "payload length: expected 8, got 16 (field 'q', offset 27)");
   const ByteString array = section(kMolecule, "a", 3, ByteString().zeros(16));
@@ -208,19 +209,20 @@ TEST(RecordValue, AWrongLengthIsAFaultOfThatProperty) {
 
 TEST(RecordValue, NoneWithAPayloadAndTextThatIsNotUtf8AreFaults) {
   const ByteString none = section(kMolecule, "n", 13, {0});
-  EXPECT_EQ(bare_fault(0, none), "payload length: 1 bytes do not fit type tag 13 and 0 atoms (field 'n', offset 14)");
+  EXPECT_EQ(bare_fault(0, none), "payload length: 1 is invalid for type tag 13 and 0 atoms (field 'n', offset 14)");
   EXPECT_EQ(listed_fault(0, none, {kMolecule, "n", 13, 0}), "payload length: expected 0, got 1 (field 'n', offset 14)");
   const ByteString text = section(kMolecule, "s", 2, {0xC3});
-  EXPECT_EQ(bare_fault(0, text), "string: not UTF-8 (field 's', offset 14)");
-  EXPECT_EQ(listed_fault(0, text, {kMolecule, "s", 2, 0}), "string: not UTF-8 (field 's', offset 14)");
+  EXPECT_EQ(bare_fault(0, text), "string: expected UTF-8, got other bytes (field 's', offset 14)");
+  EXPECT_EQ(listed_fault(0, text, {kMolecule, "s", 2, 0}),
+            "string: expected UTF-8, got other bytes (field 's', offset 14)");
 }
 
 TEST(RecordValue, ATagThatIsIllegalOrNotTheSchemasIsAFault) {
   EXPECT_EQ(bare_fault(0, section(kMolecule, "k", 11, ByteString().zeros(4))),
-            "type tag: 11 is not legal here (field 'k', offset 14)");
-  EXPECT_EQ(bare_fault(0, section(kMolecule, "k", 99, {})), "type tag: 99 is not legal here (field 'k', offset 14)");
+            "type tag: 11 is invalid here (field 'k', offset 14)");
+  EXPECT_EQ(bare_fault(0, section(kMolecule, "k", 99, {})), "type tag: 99 is invalid here (field 'k', offset 14)");
   EXPECT_EQ(bare_fault(0, section(kAtom, "k", 0, ByteString().zeros(8))),
-            "type tag: 0 is not legal here (field 'k', offset 14)");
+            "type tag: 0 is invalid here (field 'k', offset 14)");
   EXPECT_EQ(listed_fault(0, section(kMolecule, "k", 1, ByteString().zeros(8)), {kMolecule, "k", 0, 8}),
             "type tag: expected 0 as in the schema, got 1 (field 'k', offset 14)");
 }
@@ -237,13 +239,13 @@ TEST(RecordValue, AFaultLeavesTheOtherFieldsReadable) {
 TEST(RecordValue, ADamagedBuiltinSpoilsTheMolecule) {
   const ByteString forces = record(2, {section(kBuiltin, "forces", 4, ByteString().zeros(23))});
   EXPECT_EQ(corrupt([&] { visit(decoder_for({}), forces); }),
-            "payload length: 23 bytes do not fit type tag 4 and 2 atoms (field 'forces', offset 45)");
+            "payload length: 23 is invalid for type tag 4 and 2 atoms (field 'forces', offset 45)");
   EXPECT_EQ(corrupt([&] { visit(decoder_for({{kBuiltin, "forces", 4, 12, true}}), forces); }),
             "payload length: expected 24, got 23 (field 'forces', offset 45)");
   EXPECT_EQ(corrupt([] { visit(decoder_for({}), record(0, {section(kBuiltin, "energy", 1, ByteString().zeros(8))})); }),
-            "type tag: 1 is not legal here (field 'energy', offset 19)");
+            "type tag: 1 is invalid here (field 'energy', offset 19)");
   EXPECT_EQ(corrupt([] { visit(decoder_for({}), record(0, {section(kBuiltin, "name", 2, {0xFF})})); }),
-            "string: not UTF-8 (field 'name', offset 17)");
+            "string: expected UTF-8, got other bytes (field 'name', offset 17)");
 }
 
 }  // namespace

@@ -98,7 +98,7 @@ TEST(Scan, RecordsThatLieOverOneAnotherAreRefusedBeforeTheyTakeForEver) {
   std::ranges::copy(slot.bytes(), overlapping.bytes.writable().begin());
   EXPECT_NE(test::corrupt([&] {
               fields_of(overlapping.bytes.append(index));
-            }).find("index: records lie over one another (offset "),
+            }).find("index: expected separate records, got overlapping ones (offset "),
             std::string::npos);
 }
 

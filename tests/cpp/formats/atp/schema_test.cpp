@@ -67,7 +67,7 @@ TEST(Schema, TypeOfPositions) {
   EXPECT_EQ(decode(test::schema({}, 255), 2).positions, DType::float32);
   EXPECT_NO_THROW(decode(test::schema({}, 255), 3, 0));
   EXPECT_EQ(corrupt([] { decode(test::schema({}, 255), 3); }),
-            "schema positions type: records of format 3 need one, got 255 (offset 9004)");
+            "schema positions type: expected 4 or 7 in record format 3, got 255 (offset 9004)");
   EXPECT_EQ(corrupt([] { decode(test::schema({}, 5)); }),
             "schema positions type: expected 4, 7 or 255, got 5 (offset 9004)");
 }
@@ -79,7 +79,7 @@ TEST(Schema, MayBeAbsentFromFormat2) {
   EXPECT_TRUE(schema.entries.empty());
   EXPECT_NO_THROW(decode(ByteString(), 3, 0));
   EXPECT_EQ(corrupt([] { decode(ByteString(), 3); }),
-            "schema: records of format 3 need one to tell the type of positions, got none");
+            "schema: expected one that gives the type of positions in record format 3, got none");
 }
 
 TEST(Schema, OtherVersionsAreNotRead) {
@@ -91,14 +91,14 @@ TEST(Schema, OtherVersionsAreNotRead) {
 TEST(Schema, RefusesImpossibleEntries) {
   const auto said = [](const EntryFields& entry) { return corrupt([&] { decode_entry(entry); }); };
   EXPECT_EQ(said({kMolecule, "k", 18, 0}), "schema type tag: expected 0 to 17, got 18 (field 'k', offset 9009)");
-  EXPECT_EQ(said({kMolecule, "k", 9, 3}), "schema type tag: 9 is not legal here (field 'k', offset 9009)");
-  EXPECT_EQ(said({kBuiltin, "energy", 1, 8}), "schema type tag: 1 is not legal here (field 'energy', offset 9009)");
-  EXPECT_EQ(said({kAtom, "k", 13, 0, true}), "schema type tag: 13 is not legal here (field 'k', offset 9009)");
+  EXPECT_EQ(said({kMolecule, "k", 9, 3}), "schema type tag: 9 is invalid here (field 'k', offset 9009)");
+  EXPECT_EQ(said({kBuiltin, "energy", 1, 8}), "schema type tag: 1 is invalid here (field 'energy', offset 9009)");
+  EXPECT_EQ(said({kAtom, "k", 13, 0, true}), "schema type tag: 13 is invalid here (field 'k', offset 9009)");
   EXPECT_EQ(said({kMolecule, "k", 0, 8, true}), "schema per-atom flag: expected 0, got 1 (field 'k', offset 9009)");
   EXPECT_EQ(said({kAtom, "k", 3, 8, false}), "schema per-atom flag: expected 1, got 0 (field 'k', offset 9009)");
   EXPECT_EQ(said({kBuiltin, "forces", 4, 12}), "schema per-atom flag: expected 1, got 0 (field 'forces', offset 9009)");
   const auto slot = [](int n) {
-    return cat("schema slot bytes: ", n, " are impossible for this type tag (field 'k', offset 9009)");
+    return cat("schema slot bytes: ", n, " is invalid for this type tag (field 'k', offset 9009)");
   };
   EXPECT_EQ(said({kMolecule, "k", 0, 4}), slot(4));
   EXPECT_EQ(said({kMolecule, "k", 0, 16}), slot(16));
@@ -133,12 +133,13 @@ TEST(Schema, AKeyThatNoSectionCanHoldIsPassedOver) {
 TEST(Schema, RefusesTheSameKeyTwice) {
   EXPECT_EQ(
       corrupt([] { decode(test::schema({{kMolecule, "k", 0, 8}, {kMolecule, "a", 1, 8}, {kMolecule, "k", 1, 8}})); }),
-      "schema: the same key stands there twice (field 'k')");
+      "schema: duplicate key (field 'k')");
 }
 
 TEST(Schema, KeysAreUtf8) {
   EXPECT_NO_THROW(decode_entry({kMolecule, "\xC3\xA9", 0, 8}));
-  EXPECT_EQ(corrupt([] { decode_entry({kMolecule, "\xFF", 0, 8}); }), "schema key: not UTF-8 (offset 9009)");
+  EXPECT_EQ(corrupt([] { decode_entry({kMolecule, "\xFF", 0, 8}); }),
+            "schema key: expected UTF-8, got other bytes (offset 9009)");
 }
 
 TEST(Schema, RefusesATruncatedBlobAtEveryByte) {
@@ -186,11 +187,11 @@ TEST(Schema, TheUnionKeepsItsBaseAndRefusesOtherTypes) {
   both.add(entry_for(Scope::molecule_property, "a", 3, number, Shape{4}));
   ASSERT_EQ(both.added().size(), 1U);
   EXPECT_EQ(both.added()[0].slot_bytes, 32U);
-  EXPECT_EQ(both.joined().entries.at(0).key, "a");
-  EXPECT_EQ(both.joined().entries.at(1).key, "b");
+  EXPECT_EQ(both.merged_schema().entries.at(0).key, "a");
+  EXPECT_EQ(both.merged_schema().entries.at(1).key, "b");
   EXPECT_EQ(
       test::message_of<FieldError>([&] { both.add(entry_for(Scope::molecule_property, "a", 3, number, Shape{5})); }),
-      "type: expected float64 array of length 4 as in the molecules before, got float64 array of length 5");
+      "type: expected float64 array of length 4 as in earlier molecules, got float64 array of length 5");
 }
 
 }  // namespace

@@ -39,7 +39,7 @@ WriterState state_of(const Image& image) {
   if (header.n_molecules == 0) return state;
   state.rules.schema = decode_schema(bytes.subspan(header.schema_offset, header.schema_length), header);
   state.rules.positions = state.rules.schema.positions;
-  state.rules.settled = true;
+  state.rules.is_fixed = true;
   return state;
 }
 
@@ -240,7 +240,7 @@ TEST(Writer, ARefusedCallWritesNothing) {
   wrong = {test::doubles(positions, {2, 3}), test::integers(numbers, {2}), ptr, {}, std::nullopt};
   const std::vector<Columns> both{fine.get(), wrong};
   EXPECT_EQ(test::data_error([&] { writer.write(both); }),
-            "type: expected float32 as in the molecules before, got float64 (field 'positions')");
+            "type: expected float32 as in earlier molecules, got float64 (field 'positions')");
   EXPECT_EQ(writer.n_molecules(), 2U);
   writer.write(fine.run());
   writer.commit();

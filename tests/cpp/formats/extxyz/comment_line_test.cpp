@@ -58,8 +58,7 @@ TEST(CommentLine, WordsWithoutKeysAreARemark) {
 
 TEST(CommentLine, RepeatedKeys) {
   EXPECT_EQ(parse("fs a=1 fs a=1 b=2"), "fs<T> a<1> b<2>");
-  EXPECT_EQ(corrupt([] { parse("a=1 b=2 a=3"); }),
-            "comment line: the same key stands there twice (field 'a', offset 8)");
+  EXPECT_EQ(corrupt([] { parse("a=1 b=2 a=3"); }), "comment line: duplicate key (field 'a', offset 8)");
 }
 
 TEST(CommentLine, RefusesWhatHasNoEnd) {
@@ -72,7 +71,7 @@ TEST(CommentLine, RefusesWhatHasNoEnd) {
 
 TEST(CommentLine, IsUtf8) {
   EXPECT_EQ(parse("\xC3\xA9=\xC3\xA9"), "\xC3\xA9<\xC3\xA9>");
-  EXPECT_EQ(corrupt([] { parse("a=\xFF"); }), "comment line: not UTF-8 (offset 0)");
+  EXPECT_EQ(corrupt([] { parse("a=\xFF"); }), "comment line: expected UTF-8, got other bytes (offset 0)");
 }
 
 TEST(CommentLine, TellsWhereEntriesBegin) {

@@ -70,9 +70,9 @@ TEST(FrameHead, Pbc) {
 TEST(FrameHead, AClaimedCountNeedsRoom) {
   EXPECT_NO_THROW(head_of("2\n\nH 0 0 0\nH 0 0 0"));
   EXPECT_NO_THROW(head_of("1\n\n1234567"));
-  EXPECT_EQ(refused_head("1\n\n123456"), "frame: expected 1 atom lines, got 6 bytes to the end (offset 3)");
+  EXPECT_EQ(refused_head("1\n\n123456"), "frame: expected 1 atom lines, got 6 more bytes (offset 3)");
   EXPECT_EQ(refused_head("9223372036854775807\n\nH 0 0 0\n"),
-            "frame: expected 9223372036854775807 atom lines, got 8 bytes to the end (offset 21)");
+            "frame: expected 9223372036854775807 atom lines, got 8 more bytes (offset 21)");
 }
 
 TEST(FrameHead, RefusedCounts) {

@@ -78,7 +78,7 @@ TEST(LineReader, AFileThatShrinks) {
   EXPECT_EQ(corrupt([&] {
               while (lines.next()) continue;
             }),
-            "the file shrank while it was read: expected 3145728 bytes, got 1048576");
+            "the file shrank while it was open: expected 3145728 bytes, got 1048576");
 }
 
 TEST(LineReader, WhatIsNoFile) {

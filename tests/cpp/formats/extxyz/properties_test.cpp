@@ -48,7 +48,7 @@ TEST(Properties, Refused) {
   EXPECT_EQ(refused_columns("species:S:1:pos:R:3:positions:R:3"), "Properties: expected one column 'pos', got 2");
   EXPECT_EQ(refused_columns("pos:R:3"), "Properties: expected a column 'species' or 'Z', got neither");
   EXPECT_EQ(refused_columns("Z:I:1:numbers:I:1:pos:R:3"), "Properties: two columns give the elements");
-  EXPECT_EQ(refused_columns("Z:I:1:pos:R:3:a:R:1:a:I:1"), "Properties: column 'a' stands there twice");
+  EXPECT_EQ(refused_columns("Z:I:1:pos:R:3:a:R:1:a:I:1"), "Properties: duplicate column 'a'");
   EXPECT_EQ(refused_columns("Z:I:1:pos:R:2"),
             "Properties: column 'pos': expected real of width 3, got real of width 2");
   EXPECT_EQ(refused_columns("Z:R:1:pos:R:3"),

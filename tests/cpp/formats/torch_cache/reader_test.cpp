@@ -127,7 +127,7 @@ TEST(Cache, AnotherFileAtThePathIsStale) {
     EXPECT_EQ(error.code(), ESTALE);
   }
   EXPECT_EQ(test::message_of<IoError>([&] { before.labels(0, 1); }),
-            file.path() + ": another file took its place while it was opened");
+            file.path() + ": the file was replaced while it was being opened");
   before.prepare();  // who has the old one open may keep it
   EXPECT_TRUE(before.features(0));
 }

@@ -158,7 +158,7 @@ TEST(Structure, WhatIsWrongIsNamed) {
   EXPECT_EQ(outcome(kAtom + str("energy") + str("1")), "structure: expected a number, got str (field 'energy')");
   EXPECT_EQ(outcome(kAtom + str("name") + "K\1"), "structure: expected str, got int (field 'name')");
   EXPECT_EQ(outcome(kAtom + str("energy") + "\x8a\x09\0\0\0\0\0\0\0\x80\0"s),
-            "unsupported: structure: expected a number of 64 bits, got a larger int (field 'energy')");
+            "unsupported: structure: expected a 64-bit number, got a larger int (field 'energy')");
 }
 
 // An array over a bytearray, as encode_structure() writes it.

@@ -198,7 +198,7 @@ std::string refusal(const ChebyshevOptions& options) {
 
 TEST(Chebyshev, RefusesWhatMakesNoSense) {
   EXPECT_EQ(refusal({{}, 1, 1, 1, 1}), "species: expected at least one label, got none");
-  EXPECT_EQ(refusal({{"H", "H"}, 1, 1, 1, 1}), "species: expected different labels, got 1 among 2");
+  EXPECT_EQ(refusal({{"H", "H"}, 1, 1, 1, 1}), "species: expected unique labels, got 1 among 2");
   EXPECT_EQ(refusal({{"H"}, -1, 1, 1, 1}), "rad_order: expected 0 to 1000, got -1");
   EXPECT_EQ(refusal({{"H"}, 1, 1, 1 << 30, 1}), "ang_order: expected 0 to 1000, got 1.07374e+09");
   EXPECT_EQ(refusal({{"H"}, 1, 0, 1, 1}), "rad_cutoff: expected a finite number, at least 0.001, got 0");

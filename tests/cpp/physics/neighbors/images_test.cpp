@@ -84,7 +84,7 @@ TEST(Images, AreRefusedWhereTheyHaveNoEnd) {
   expect_refused(std::vector<double>{0, 0, 0}, box(1e-3, 1e-3, 1e-3, kAll),
                  "neighbors: expected at most 1.04864e+06 images for 1 atoms, got ");
   expect_refused(std::vector<double>(60000, 1.0), Lattice({}, {}),
-                 "expected at most 1.64889e+08 pairs to look at for 20000 atoms, got 4e+08");
+                 "expected at most 1.64889e+08 candidate pairs for 20000 atoms, got 4e+08");
   expect_refused(std::vector<double>(60000, 1.0), box(50, 50, 50, kAll), "for 20000 atoms");
 }
 

@@ -80,7 +80,8 @@ TEST(Neighborhoods, RefusesMoreTripletsThanMatterHas) {
   const Lattice speck({{{1, 0, 0}, {0, 1, 0}, {0, 0, 1}}}, kAll);
   EXPECT_EQ(found({0.5, 11, 9}, atom, speck).n_edges(), 5574u);
   EXPECT_EQ(test::message_of<FieldError>([&] { found({0.5, 11, 11}, atom, speck); }),
-            "neighbors: expected at most 4096 within ang_cutoff of an atom, got 5574 for atom 0 (field 'positions')");
+            "neighbors: expected at most 4096 neighbors within ang_cutoff of an atom, got 5574 for atom 0 (field "
+            "'positions')");
 }
 
 }  // namespace

@@ -126,14 +126,16 @@ TEST(JsonReader, RefusesWhatIsNoJson) {
                                  "// x\n1"}) {
     EXPECT_FALSE(is_accepted(text)) << text;
   }
-  EXPECT_EQ(test::corrupt([] { read("{\"a\": 1, 5}"); }), "JSON: expected a text, got something else (offset 9)");
-  EXPECT_EQ(test::corrupt([] { read("[1"); }), "JSON: expected a comma or an end, got its end (offset 2)");
+  EXPECT_EQ(test::corrupt([] { read("{\"a\": 1, 5}"); }), "JSON: expected a string, got something else (offset 9)");
+  EXPECT_EQ(test::corrupt([] { read("[1"); }),
+            "JSON: expected a comma or a closing bracket, got the end of the document (offset 2)");
 }
 
 TEST(JsonReader, DeepDocumentsEndBeforeTheStackDoes) {
   const std::string deep(1 << 20, '[');
   JsonReader in(as_bytes(deep));
-  EXPECT_EQ(test::corrupt([&] { skip_value(in); }), "metadata: expected at most 128 values in each other (offset 128)");
+  EXPECT_EQ(test::corrupt([&] { skip_value(in); }),
+            "metadata: expected a nesting depth of at most 128, got more (offset 128)");
 }
 
 TEST(JsonReader, SkipsWhatStandsThereAgain) {

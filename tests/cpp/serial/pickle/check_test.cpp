@@ -14,7 +14,7 @@ using test::str;
 TEST(PickleLimits, Depth) {
   const auto nested = [](int depth) { return std::string(depth, ']') + std::string(depth - 1, 'a') + "."; };
   EXPECT_EQ(run(nested(5), {.max_depth = 4}), "[[[[[]]]]]");
-  EXPECT_EQ(run(nested(6), {.max_depth = 4}), "unsafe: pickle: expected values at most 4 deep, got deeper ones");
+  EXPECT_EQ(run(nested(6), {.max_depth = 4}), "unsafe: pickle: expected a nesting depth of at most 4, got more");
   EXPECT_TRUE(run(nested(1 << 20)).starts_with("unsafe: "));
   EXPECT_TRUE(run("]\x94h\0a."s).starts_with("unsafe: ")) << "a list that holds itself";
 }
@@ -61,9 +61,9 @@ TEST(PickleDicts, ManyKeys) {
 }
 
 TEST(PickleDicts, KeysHaveAHash) {
-  EXPECT_EQ(run("}]Ns."), "corrupt: pickle: dict: expected keys that have a hash, got list");
-  EXPECT_EQ(run("}]\x85Ns."), "corrupt: pickle: dict: expected keys that have a hash, got list");
-  EXPECT_EQ(run("}}Ns."), "corrupt: pickle: dict: expected keys that have a hash, got dict");
+  EXPECT_EQ(run("}]Ns."), "corrupt: pickle: dict: expected hashable keys, got list");
+  EXPECT_EQ(run("}]\x85Ns."), "corrupt: pickle: dict: expected hashable keys, got list");
+  EXPECT_EQ(run("}}Ns."), "corrupt: pickle: dict: expected hashable keys, got dict");
   EXPECT_EQ(run("}N]s."), "{None: []}");
 }
 
@@ -80,7 +80,7 @@ TEST(PickleDicts, KeysOfDictsThatNobodySees) {
   EXPECT_EQ(run(fields("")), "dtype({a:|u1@0,1})");
   EXPECT_EQ(run(fields("K\1\x85NK\2\x85N")), "dtype({a:|u1@0,1})");
   EXPECT_EQ(run(fields(deep('\1') + "N" + deep('\2') + "N")),
-            "unsafe: pickle: dict: expected keys at most 64 deep, got deeper ones");
+            "unsafe: pickle: dict: expected keys of a nesting depth of at most 64, got more");
 }
 
 }  // namespace

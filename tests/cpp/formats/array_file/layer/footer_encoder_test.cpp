@@ -19,9 +19,9 @@ LayerArray array_of(const Footer& footer, const ArrayRecord& record) {
   LayerArray array{.definition = {.name = std::string(record.name),
                                   .type = record.type,
                                   .shape = footer.integers(record.shape),
-                                  .dimension_names = footer.texts(record.dimension_names),
+                                  .dimension_names = footer.strings(record.dimension_names),
                                   .chunk_shape = footer.integers(record.chunk_shape),
-                                  .fill = owned(record.fill)},
+                                  .fill = to_owned(record.fill)},
                    .deleted = record.deleted,
                    .chunks = {}};
   const Grid grid(array.definition.shape, array.definition.chunk_shape);

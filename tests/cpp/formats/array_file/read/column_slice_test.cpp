@@ -119,9 +119,9 @@ TEST(ColumnSlice, ForeignChunksAreNotTaken) {
   const MadeArray longer{.shape = {6}, .chunk_shape = {2}, .chunks = {{{0}, 0, 8}}};
   Made made({{count_to(4), {four()}}, {count_to(2), {longer}}});
   EXPECT_EQ(made.read({{}, {{2}}}), (Ints{0, 1}));
-  EXPECT_EQ(
-      made.error(),
-      "layer 0: cells without a chunk: older chunks were made for another type, shape or chunk shape (field 'a')");
+  EXPECT_EQ(made.error(),
+            "layer 0: cells without a chunk: expected the fill value, got older chunks of another type, shape or chunk "
+            "shape (field 'a')");
 }
 
 TEST(ColumnSlice, TextsAreMadeWellFormed) {
@@ -131,7 +131,7 @@ TEST(ColumnSlice, TextsAreMadeWellFormed) {
     Made made({{chunk, {array}}});
     const std::vector<GatheredRow> rows = gather(made.slice({"a"}), false);
     EXPECT_EQ(rows[0], test::read_alone(made.layers(), "a", {}));
-    EXPECT_EQ(rows[0].values.texts[1], type == 11 ? "\xEF\xBF\xBD\xEF\xBF\xBD" : "\xFF\xE2\x82");
+    EXPECT_EQ(rows[0].values.strings[1], type == 11 ? "\xEF\xBF\xBD\xEF\xBF\xBD" : "\xFF\xE2\x82");
   }
 }
 
@@ -142,17 +142,17 @@ TEST(ColumnSlice, RefusesChunksThatContradictTheArray) {
             "layer 0: chunk: expected 8 bytes at 12 of block 0, got a block of 16 (field 'a')");
   EXPECT_EQ(error(four({{{0}, 0xFFFFFFFF, 8}})),
             "layer 0: chunk: expected 8 bytes at 4294967295 of block 0, got a block of 16 (field 'a')");
-  const MadeArray texts{.type = 11, .shape = {0xFFFFFFFF}, .chunk_shape = {0xFFFFFFFF}, .chunks = {{{0}, 0, 16}}};
-  EXPECT_EQ(test::corrupt([&] { Made({{count_to(4), {texts}}}).slice({"a"}); }),
-            "layer 0: offsets of texts: expected more than 4294967295, got 4 (field 'a')");
+  const MadeArray strings{.type = 11, .shape = {0xFFFFFFFF}, .chunk_shape = {0xFFFFFFFF}, .chunks = {{{0}, 0, 16}}};
+  EXPECT_EQ(test::corrupt([&] { Made({{count_to(4), {strings}}}).slice({"a"}); }),
+            "layer 0: string offsets: expected more than 4294967295, got 4 (field 'a')");
   EXPECT_EQ(error({.type = 11, .shape = {3}, .chunk_shape = {3}, .chunks = {{{0}, 0, 16}}}),
-            "layer 0: last offset of texts: expected 0, got 3 (field 'a')");
+            "layer 0: last string offset: expected 0, got 3 (field 'a')");
 }
 
 TEST(ColumnSlice, BooleansAndListsAreNamed) {
   Made made({{{}, {{.type = 0, .shape = {1}, .chunk_shape = {1}}}}});
   EXPECT_EQ(test::unsupported([&] { made.slice({"a"}); }),
-            "layer 0: array: no values are known of type bool (field 'a')");
+            "layer 0: type: expected one with a known encoding, got bool (field 'a')");
 }
 
 TEST(ColumnSlice, AWrongArrayHarmsNoOther) {
@@ -175,8 +175,8 @@ TEST(ColumnSlice, CellsThatNobodyWroteAreLimited) {
     return test::message_of<FieldError>([&] { made.slice(std::vector<std::string_view>(n_rows, "a")); });
   };
   const auto limit = [](uint64_t bytes) {
-    return cat("layer 0: cells that were never written: expected at most 268435456 bytes of memory for them, got ",
-               bytes, ": read a part (start=, shape=), or raise max_unstored_bytes=");
+    return cat("layer 0: unwritten cells: expected at most 268435456 bytes of memory for them, got ", bytes,
+               ": read a part (start=, shape=), or raise max_unstored_bytes=");
   };
   constexpr uint64_t kText = sizeof(std::string) + sizeof(void*);
   EXPECT_EQ(error(3, 1 << 26, 1), "nothing was thrown");
@@ -307,13 +307,15 @@ TEST_F(WrittenColumn, OfManyBlocksStretchesAreKept) {
     }
     const auto expected = read_alone(both);
     BlockCache cache(uint64_t{1} << 20);
-    const auto kept = [&](const std::vector<int64_t>& rows) { return gather(Slice(column_, rows, {}, cache), true); };
-    kept(first);
+    const auto gather_cached = [&](const std::vector<int64_t>& rows) {
+      return gather(Slice(column_, rows, {}, cache), true);
+    };
+    gather_cached(first);
     EXPECT_EQ(cache.used(), 9 * kSmall);
-    EXPECT_EQ(kept(both), expected);
+    EXPECT_EQ(gather_cached(both), expected);
     EXPECT_EQ(cache.used(), 18 * kSmall);
     destroy_blocks();
-    EXPECT_EQ(kept(both), expected);
+    EXPECT_EQ(gather_cached(both), expected);
     EXPECT_THROW(read(both), CorruptFileError);
   }
 }

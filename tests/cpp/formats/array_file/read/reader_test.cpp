@@ -69,7 +69,7 @@ TEST_F(ArrayFileReader, NamesTheDamagedLayer) {
 
 TEST_F(ArrayFileReader, RefusesOtherPaths) {
   EXPECT_EQ(test::message_of<FieldError>([&] { Reader reader(path("data.stats")); }),
-            "array file: expected a name in .af, got " + path("data.stats"));
+            "array file: expected a name that ends in .af, got " + path("data.stats"));
   try {
     const Reader reader(path("none.af"));
     FAIL();

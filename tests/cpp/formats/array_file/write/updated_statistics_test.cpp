@@ -110,10 +110,10 @@ TEST_F(StatisticsOfWriter, IntegersKeepTheirWidth) {
 
 TEST_F(StatisticsOfWriter, TextsCompareAsBytes) {
   const ArrayDefinition array{.name = "a", .type = Type::string, .shape = {4}, .fill = std::string("none")};
-  const ArrayStatistics texts = of_values(array, {{}, {"b", "none", "\xC3\xA9", ""}});
-  EXPECT_EQ(std::get<std::string>(*texts.min), "");
-  EXPECT_EQ(std::get<std::string>(*texts.max), "\xC3\xA9");
-  EXPECT_EQ(texts.n_null, 1U);
+  const ArrayStatistics strings = of_values(array, {{}, {"b", "none", "\xC3\xA9", ""}});
+  EXPECT_EQ(std::get<std::string>(*strings.min), "");
+  EXPECT_EQ(std::get<std::string>(*strings.max), "\xC3\xA9");
+  EXPECT_EQ(strings.n_null, 1U);
 }
 
 TEST_F(StatisticsOfWriter, CoverOlderLayersAndChangedChunks) {

@@ -51,9 +51,9 @@ TEST_F(ArrayWriter, MakesAnEmptyBaseAtOnce) {
 TEST_F(ArrayWriter, WantsABaseBelowSidecars) {
   std::ofstream(folder_ / "data.3.af") << "x";
   EXPECT_EQ(test::corrupt([&] { Writer writer(path()); }),
-            path() + ": base: expected one below " + (folder_ / "data.3.af") + ", got none");
+            path() + ": base file: expected one for " + (folder_ / "data.3.af") + ", got none");
   EXPECT_EQ(test::message_of<FieldError>([&] { Writer writer(folder_ / "data"); }),
-            "array file: expected a name in .af, got " + (folder_ / "data"));
+            "array file: expected a name that ends in .af, got " + (folder_ / "data"));
 }
 
 TEST_F(ArrayWriter, NothingIsSeenBeforeAFlush) {
@@ -64,7 +64,7 @@ TEST_F(ArrayWriter, NothingIsSeenBeforeAFlush) {
   EXPECT_EQ(test::read_pending(writer, "six"), numbers<int32_t>({-1, 7, 8, -1, -1, -1}));
   EXPECT_TRUE(Reader(path()).names().empty());
   writer.flush();
-  EXPECT_FALSE(writer.has_news());
+  EXPECT_FALSE(writer.has_changes());
   EXPECT_EQ(test::read_file(path(), "six"), numbers<int32_t>({-1, 7, 8, -1, -1, -1}));
   EXPECT_EQ(folder_.names(), (std::set<std::string>{"data.af", "data.1.af", "data.stats"}));
 }
@@ -119,7 +119,7 @@ TEST_F(ArrayWriter, RemovingWhatWasOnlyPendingLeavesNothing) {
   Writer writer(path());
   writer.define(kSix);
   writer.remove("six");
-  EXPECT_FALSE(writer.has_news());
+  EXPECT_FALSE(writer.has_changes());
   EXPECT_EQ(test::message_of<FieldError>([&] { writer.remove("six"); }), path() + ": no such array (field 'six')");
 }
 
@@ -140,10 +140,10 @@ TEST_F(ArrayWriter, RefusedCallsChangeNothing) {
   EXPECT_EQ(define({.shape = {4}, .chunk_shape = {1, 1}}), at + "chunk shape: expected 1 axes, got 2" + of_a);
   EXPECT_EQ(define({.shape = {uint64_t{1} << 32}}), at + "axis 0: expected at most 4294967295, got 4294967296" + of_a);
   EXPECT_EQ(define({.shape = std::vector<uint64_t>(65, 1)}), at + "axes: expected at most 64, got 65" + of_a);
-  EXPECT_EQ(define({.type = Type::uint8, .fill = uint64_t{256}}), at + "fill value: expected one from 0 to 255" + of_a);
-  EXPECT_EQ(define({.type = Type::int8, .fill = 1.5}),
-            at + "fill value: expected one of the kind of int8, got another kind" + of_a);
-  EXPECT_FALSE(writer.has_news());
+  EXPECT_EQ(define({.type = Type::uint8, .fill = uint64_t{256}}),
+            at + "fill value: expected 0 to 255, got another" + of_a);
+  EXPECT_EQ(define({.type = Type::int8, .fill = 1.5}), at + "fill value: expected int8, got another type" + of_a);
+  EXPECT_FALSE(writer.has_changes());
   writer.define(kSix);
   EXPECT_EQ(refused([&] { writer.define(kSix); }), at + "array: expected a new name, got one that exists" + of_six);
   writer.flush();
@@ -151,13 +151,13 @@ TEST_F(ArrayWriter, RefusedCallsChangeNothing) {
     return refused([&] { test::write(writer, "six", box, values); });
   };
   EXPECT_EQ(write({{5}, {2}}, numbers<int32_t>({1, 2})),
-            at + "slice of axis 0: expected at most 6, got 5 and 2 more" + of_six);
+            at + "slice of axis 0: expected at most 6 elements, got start 5 and count 2" + of_six);
   EXPECT_EQ(write({{5}, {1}}, numbers<int32_t>({1, 2})), at + "bytes of the values: expected 4, got 8" + of_six);
-  EXPECT_EQ(write({{5}, {1}}, {{}, {"x"}}), at + "values: expected int32, got texts" + of_six);
-  EXPECT_FALSE(writer.has_news());
+  EXPECT_EQ(write({{5}, {1}}, {{}, {"x"}}), at + "values: expected int32, got strings" + of_six);
+  EXPECT_FALSE(writer.has_changes());
   writer.define({.name = "s", .type = Type::string, .shape = {2}});
   EXPECT_EQ(refused([&] { test::write(writer, "s", {{0}, {2}}, {{}, {"x", "\xFF"}}); }),
-            at + "text 1: expected UTF-8 (field 's')");
+            at + "string 1: expected UTF-8, got other bytes (field 's')");
 }
 
 TEST_F(ArrayWriter, ChunksOfFourGigabytesAreRefused) {
@@ -214,7 +214,7 @@ TEST_F(ArrayWriter, WhatIsPendingCanBeDiscarded) {
   writer.define(kSix);
   writer.stage();
   writer.discard();
-  EXPECT_FALSE(writer.has_news());
+  EXPECT_FALSE(writer.has_changes());
   EXPECT_FALSE(writer.contains("six"));
   EXPECT_EQ(folder_.names(), (std::set<std::string>{"data.af"}));
 }

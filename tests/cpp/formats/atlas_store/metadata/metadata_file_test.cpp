@@ -18,7 +18,7 @@ json shown(const AttributeValue& value) {
   return std::visit(
       [](const auto& held) -> json {
         using Kind = std::decay_t<decltype(held)>;
-        if constexpr (std::is_same_v<Kind, Moment>) {
+        if constexpr (std::is_same_v<Kind, TimestampValue>) {
           return held.at.nanoseconds;  // as the library gives them to Python
         } else {
           return held;

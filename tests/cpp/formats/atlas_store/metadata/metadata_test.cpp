@@ -107,8 +107,8 @@ TEST(AtlasNames, ThoseThatTheOriginalLosesAreRefused) {
     EXPECT_NE(error(name).find("loses the values"), std::string::npos) << name;
   }
   EXPECT_EQ(error("_x"), "array name: expected a name that does not begin with '_', got '_x'");
-  EXPECT_EQ(error(".x"), "array name: expected a name that does not begin with '.', as hidden folders do, got '.x'");
-  EXPECT_EQ(error("atlas.json"), "array name: expected no name of a metadata file, got 'atlas.json'");
+  EXPECT_EQ(error(".x"), "array name: expected a name that does not begin with '.', got '.x'");
+  EXPECT_EQ(error("atlas.json"), "array name: expected a name other than those of metadata files, got 'atlas.json'");
   EXPECT_NE(error(std::string(256, 'x')).find("at most 255 bytes"), std::string::npos);
 }
 

@@ -167,7 +167,7 @@ TEST(Builder, APayloadThatWasCutIsAnError) {
     fs::resize_file(folder.payload(), size);
     const std::string text = test::corrupt([&] { Builder(folder.file(), header(), "what"); });
     EXPECT_EQ(text, cat(folder.payload(), ": expected the entries of its journal, got ", size,
-                        " bytes without the last one: take both away to build anew"));
+                        " bytes without the last one: delete both to rebuild"));
     EXPECT_EQ(fs::file_size(folder.payload()), size);
   }
   fs::resize_file(folder.payload(), whole);  // zeros where the last entry was

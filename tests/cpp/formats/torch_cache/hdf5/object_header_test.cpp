@@ -56,11 +56,11 @@ TEST(ObjectHeader, ChunksOfSomeBytesPass) {
 }
 
 TEST(ObjectHeader, ChunksOfNoBytesAreRefused) {
-  const std::string message = "layout: expected chunks of some bytes, got none (offset 16)";
+  const std::string message = "layout: expected chunks of at least one byte, got none (offset 16)";
   EXPECT_EQ(corrupt([] { check(old_header(old_message(8, old_layout(3, 2, 0)))); }), message);
   EXPECT_EQ(corrupt([] { check(old_header(old_message(8, old_layout(3, 2, 50, 0)))); }), message);
   EXPECT_EQ(corrupt([] { check(new_header(new_message(8, new_layout(0)))); }),
-            "layout: expected chunks of some bytes, got none (offset 7)");
+            "layout: expected chunks of at least one byte, got none (offset 7)");
 }
 
 TEST(ObjectHeader, OtherLayoutsAreRefused) {
@@ -76,11 +76,11 @@ TEST(ObjectHeader, ContinuationsAreFollowed) {
   const ByteString bad = old_message(8, old_layout(3, 2, 0));
   const ByteString more = old_message(16, ByteString().put(uint64_t{40}).put(uint64_t{bad.size()}));
   EXPECT_EQ(corrupt([&] { check(old_header(more).append(bad)); }),
-            "layout: expected chunks of some bytes, got none (offset 40)");
+            "layout: expected chunks of at least one byte, got none (offset 40)");
   const ByteString block = ByteString("OCHK").append(new_message(8, new_layout(0))).zeros(4);
   const ByteString next = new_message(16, ByteString().put(uint64_t{35}).put(uint64_t{block.size()}));
   EXPECT_EQ(corrupt([&] { check(new_header(next).append(block)); }),
-            "layout: expected chunks of some bytes, got none (offset 39)");
+            "layout: expected chunks of at least one byte, got none (offset 39)");
   EXPECT_EQ(corrupt([&] { check(new_header(next).append(ByteString("XXXX").append(block))); }),
             "header continuation: expected the signature OCHK, got another (offset 35)");
 }

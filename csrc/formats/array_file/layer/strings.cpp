@@ -1,4 +1,4 @@
-#include "formats/array_file/layer/texts.h"
+#include "formats/array_file/layer/strings.h"
 
 #include <algorithm>
 
@@ -48,21 +48,21 @@ Character first_character(Bytes text) {
 
 void check_room_for_offsets(uint64_t count, uint64_t chunk_bytes) {
   if (count < chunk_bytes / 4) return;
-  throw CorruptFileError(cat("offsets of texts: expected more than ", count, ", got ", chunk_bytes / 4));
+  throw CorruptFileError(cat("string offsets: expected more than ", count, ", got ", chunk_bytes / 4));
 }
 
-Texts::Texts(Bytes chunk, uint64_t count) {
+Strings::Strings(Bytes chunk, uint64_t count) {
   check_room_for_offsets(count, chunk.size());
   offsets_ = chunk.first(4 * (count + 1));
   payload_ = chunk.subspan(offsets_.size());
-  if (offset(0) != 0) throw CorruptFileError(cat("first offset of texts: expected 0, got ", offset(0)));
+  if (offset(0) != 0) throw CorruptFileError(cat("first string offset: expected 0, got ", offset(0)));
   for (uint64_t i = 0; i < count; ++i) {
     if (offset(i + 1) < offset(i)) {
-      throw CorruptFileError(cat("offset of text ", i + 1, ": expected at least ", offset(i), ", got ", offset(i + 1)));
+      throw CorruptFileError(cat("string offset ", i + 1, ": expected at least ", offset(i), ", got ", offset(i + 1)));
     }
   }
   if (offset(count) != payload_.size()) {
-    throw CorruptFileError(cat("last offset of texts: expected ", payload_.size(), ", got ", offset(count)));
+    throw CorruptFileError(cat("last string offset: expected ", payload_.size(), ", got ", offset(count)));
   }
 }
 

@@ -12,9 +12,9 @@ namespace atompack::array_file {
 void check_room_for_offsets(uint64_t count, uint64_t chunk_bytes);
 
 // View of a chunk of `count` values: count + 1 offsets, then the bytes. Throws CorruptFileError.
-class Texts {
+class Strings {
  public:
-  Texts(Bytes chunk, uint64_t count);
+  Strings(Bytes chunk, uint64_t count);
 
   Bytes at(uint64_t index) const { return payload_.subspan(offset(index), offset(index + 1) - offset(index)); }
 
