@@ -12,14 +12,14 @@ void check_attribute(std::string_view key, const AttributeValue& value, Form for
   const auto refuse = [&](std::string_view expected, std::string_view got) {
     throw FieldError(cat("attribute ", excerpt(key), ": expected ", expected, ", got ", got));
   };
-  if (!is_utf8(as_bytes(key))) refuse("a key in UTF-8", "other bytes");
+  if (!is_utf8(as_bytes(key))) refuse("a UTF-8 key", "other bytes");
   if (const auto* const real = std::get_if<double>(&value); real != nullptr && is_json(form) && !std::isfinite(*real)) {
-    refuse("a finite number, since JSON has no other", cat(*real));
+    refuse("a finite number in JSON", cat(*real));
   }
   const auto* const text = std::get_if<std::string_view>(&value);
   if (text == nullptr) return;
   if (!is_utf8(as_bytes(*text))) refuse("UTF-8", "other bytes");
-  if (parse_timestamp(*text)) refuse("no text that would be read as a moment", excerpt(*text));
+  if (parse_timestamp(*text)) refuse("a string that does not read as a timestamp", excerpt(*text));
 }
 
 }  // namespace atompack::atlas_store
