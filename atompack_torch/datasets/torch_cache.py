@@ -183,7 +183,7 @@ class TorchCacheDataset(MoleculeDataset):
         return self._cache
 
     def refresh(self) -> bool:
-        """Switches to the file that is now at the path; ``cache`` stays as it is.
+        """Switches to the file that is now at the path, without changing ``cache``.
 
         Returns:
             True if the file is another one.
