@@ -7,6 +7,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 TORCH ?= torch==2.13.0
 FUZZ_SECONDS ?= 60
+TIDY ?= base|threads|io|codec
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 TORCH_LIBRARIES := $(addprefix --exclude ,libtorch.so libtorch_cpu.so libtorch_python.so libtorch_cuda.so libc10.so libgomp.so.1)
@@ -84,6 +85,15 @@ lint: $(DONE)/torch $(DONE)/extra-ase $(DONE)/extra-lint  ## check the format, t
 	@$(PY) -m mypy --strict atompack_torch
 	@$(PY) -m pydoclint.main atompack_torch
 	@.venv/bin/clang-format --dry-run --Werror $(CXX_FILES)
+
+# Without unity builds, so that each source is looked at by itself.
+.PHONY: tidy
+tidy: $(DONE)/build-tools $(DONE)/extra-lint  ## look for bugs and slow code in the C++ core, TIDY=FOLDERS
+	$(call quietly,Configuring build/tidy,\
+	  $(CMAKE) -S . -B build/tidy $(NINJA) -DATOMPACK_UNITY=OFF -DATOMPACK_BUILD_EXTENSION=OFF \
+	    -DCMAKE_EXPORT_COMPILE_COMMANDS=ON -DPython_EXECUTABLE="$(CURDIR)/$(PY)")
+	@$(PY) .venv/bin/run-clang-tidy.py -clang-tidy-binary .venv/bin/clang-tidy -p build/tidy -quiet \
+	  -warnings-as-errors '*' 'csrc/($(TIDY))'
 
 .PHONY: bench
 bench: $(DONE)/extension $(DONE)/extra-bench  ## measure everything next to other ways, in one table; BENCH_ARGS=--quick

@@ -16,7 +16,7 @@
 namespace atompack::codec {
 namespace {
 
-constexpr uint64_t kMaxBlockBytes = 128 * 1024;
+constexpr uint64_t kMaxBlockBytes = uint64_t{128} << 10;
 
 struct FreeDecompression {
   void operator()(ZSTD_DCtx* context) const { ZSTD_freeDCtx(context); }

@@ -13,7 +13,8 @@ std::mutex& library_mutex() {
   return *mutex;
 }
 
-// Runs when the library is loaded; every fork inherits the handlers.
+// Runs when the library is loaded; every fork inherits the handlers. Only they may throw.
+// NOLINTNEXTLINE(bugprone-throwing-static-initialization)
 [[maybe_unused]] const int registered =
     pthread_atfork([] { library_mutex().lock(); }, [] { library_mutex().unlock(); }, [] { library_mutex().unlock(); });
 
