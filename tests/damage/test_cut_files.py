@@ -102,7 +102,7 @@ PASSES = {
     "verify": "assert apt.verify(path).n_molecules >= 0",
     "statistics": "ds.statistics()",
     "joined statistics": "joined.statistics()",
-    "atom counts": "[ds.n_atoms for _ in range(20)]",
+    "atom counts": "[ds.n_atoms for _ in range(100)]",
 }
 BEGIN = """
     def begin():

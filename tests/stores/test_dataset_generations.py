@@ -107,7 +107,7 @@ def test_that_was_not_read_before_the_flush(path: Path) -> None:
         write(writer, 2)
     store.refresh()
     for read in (lambda: dataset.batch([0]), lambda: dataset[0], lambda: dataset.block_sizes):
-        with pytest.raises(apt.FieldError, match="written to since: open it again"):
+        with pytest.raises(apt.FieldError, match="written to since it was opened: open it again"):
             read()
     assert dataset.refresh()
     assert shown(dataset) == (NAMES, {2})
@@ -125,7 +125,7 @@ def test_pickles_are_of_the_same_flush(path: Path) -> None:
         assert [name for batch in workers for name in batch["name"]] == NAMES
         store.flush()
         late = pickle.loads(pickle.dumps(dataset))
-        with pytest.raises(apt.FieldError, match="written to since: open it again"):
+        with pytest.raises(apt.FieldError, match="written to since it was opened: open it again"):
             late.batch([0])
         assert late.refresh()
         assert late.batch([0, 1])["name"] == ["a", "c"]

@@ -85,7 +85,7 @@ def peak_growth(script: str, *arguments: object) -> int:
     return int(run.stdout.splitlines()[-1])
 
 
-REFUSED = r"never written: expected at most 268435456 .*max_unstored_bytes="
+REFUSED = r"unwritten cells: expected at most 268435456 .*max_unstored_bytes="
 
 
 @pytest.mark.parametrize("dtype", ["float64", "string"])
