@@ -19,7 +19,7 @@ from torch import Tensor
 from atompack_torch._native import MixtureSource, MoleculeSource
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets._base import Made, MoleculeDataset
-from atompack_torch.datasets._options import check_epoch
+from atompack_torch.options import epoch_number
 
 _MAX_SHOWN = 4  # data sets, in repr
 _FINEST = 10**6  # maximum denominator of weights as fractions
@@ -154,7 +154,7 @@ class MixtureDataset(MoleculeDataset):
         """
         if self._chosen is not None:
             raise ValueError("set_epoch: expected the mixture itself, got a subset of it")
-        check_epoch(epoch)
+        epoch = epoch_number(epoch)
         if epoch != self._epoch:
             self._epoch, self._numbers = epoch, None
             for part in self._parts:
