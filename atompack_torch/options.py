@@ -65,6 +65,22 @@ def checked_integer(option: str, value: object, minimum: int | None = None) -> i
     return number
 
 
+def epoch_number(epoch: object) -> int:
+    """Returns the number of an epoch.
+
+    Args:
+        epoch: value given by the caller.
+
+    Returns:
+        The number.
+
+    Raises:
+        TypeError: it is not an integer.
+        ValueError: it is negative.
+    """
+    return checked_integer("epoch", epoch, 0)
+
+
 def check_threads(num_threads: int | None) -> None:
     """Raises unless a number of threads is None or at least 1.
 

@@ -17,7 +17,6 @@ from atompack_torch.batch.molecule_batch import Molecule, MoleculeBatch
 from atompack_torch.datasets._batches import BatchDataset, apply_transform
 from atompack_torch.datasets._computed import FeatureComputer, structure_request
 from atompack_torch.datasets._forces import ForceChoice
-from atompack_torch.datasets._options import check_epoch
 from atompack_torch.datasets._request import Request, declared_fields, specs_of
 from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.fields import (
@@ -30,6 +29,7 @@ from atompack_torch.fields import (
     FieldSpec,
     public_names,
 )
+from atompack_torch.options import epoch_number
 from atompack_torch.passes.statistics import Statistics, gather
 from atompack_torch.passes.sweeping import Report, available_threads, reporting
 
@@ -240,7 +240,7 @@ class MoleculeDataset(BatchDataset[Molecule]):
             TypeError: the number is not an integer.
             ValueError: the number is negative.
         """
-        check_epoch(epoch)
+        epoch = epoch_number(epoch)
         if epoch != self._epoch:
             self._epoch = epoch
             if self._forces is not None and self._forces.resample:

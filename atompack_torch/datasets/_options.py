@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import functools
-import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
 
 import torch
@@ -16,7 +14,6 @@ from atompack_torch.options import check_choice, check_threads
 
 DTypes = torch.dtype | Mapping[str, torch.dtype]
 Missing = Literal["nan", "error", "drop"]
-PathLike = str | os.PathLike[str]
 
 _FLOATING = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
@@ -45,26 +42,12 @@ class DatasetOptions:
 
     def __post_init__(self) -> None:
         check_choice("missing", self.missing, ("nan", "error", "drop"))
-        if self.num_threads is not None:
-            _check_integer("num_threads", self.num_threads, "an int")
         check_threads(self.num_threads)
         if self.transform is not None and not callable(self.transform):
             kind = type(self.transform).__name__
             raise TypeError(f"transform: expected a callable, got {kind}")
         if self.dtype is not None:
             _check_dtype(self.dtype)
-
-
-def check_epoch(epoch: int) -> None:
-    """Raises unless the number of an epoch is an integer of at least 0."""
-    _check_integer("epoch", epoch, "an integer")
-    if epoch < 0:
-        raise ValueError(f"epoch: expected at least 0, got {epoch}")
-
-
-def _check_integer(option: str, value: object, kind: str) -> None:
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError(f"{option}: expected {kind}, got {value!r}")
 
 
 def _check_dtype(dtype: DTypes) -> None:
@@ -77,15 +60,6 @@ def _check_dtype(dtype: DTypes) -> None:
         is_label = BUILTINS[name].dtype.startswith("float") if name in BUILTINS else False
         if wanted not in _FLOATING and (is_label or not isinstance(dtype, Mapping)):
             raise ValueError(f"dtype: expected a floating dtype for {name}, got {wanted}")
-
-
-def shown_path(
-    path: PathLike | Sequence[PathLike],
-) -> Path | str | tuple[Path | str, ...]:
-    """Returns a ``Path`` for a local path, the unchanged string for a URL, a tuple for a list."""
-    if isinstance(path, (str, os.PathLike)):
-        return path if isinstance(path, str) and "://" in path else Path(path)
-    return tuple(p if isinstance(p, str) and "://" in p else Path(p) for p in path)
 
 
 def accept_former_name(former: str, name: str) -> Callable[[F], F]:

@@ -16,14 +16,9 @@ from atompack_torch._core import ColumnBatcher, resolve_index
 from atompack_torch.batch.indices import Indices, is_batch
 from atompack_torch.datasets._arena_payload import as_payload
 from atompack_torch.datasets._batches import BatchDataset, apply_transform
-from atompack_torch.datasets._options import (
-    DatasetOptions,
-    Missing,
-    accept_former_name,
-    shown_path,
-)
+from atompack_torch.datasets._options import DatasetOptions, Missing, accept_former_name
 from atompack_torch.fields import FieldSpec
-from atompack_torch.options import short_list
+from atompack_torch.options import short_list, shown_path
 from atompack_torch.stores.array_schema import ArraySchema
 from atompack_torch.stores.atlas_store import AtlasStore
 from atompack_torch.stores.column_scan import Layout

@@ -27,11 +27,11 @@ from atompack_torch.datasets._computed import (
     structure_request,
 )
 from atompack_torch.datasets._forces import ForceChoice
-from atompack_torch.datasets._options import DTypes, Missing, PathLike, shown_path
+from atompack_torch.datasets._options import DTypes, Missing
 from atompack_torch.datasets._request import Request, Transform
 from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.descriptors.chebyshev import ChebyshevDescriptor
-from atompack_torch.options import check_choice
+from atompack_torch.options import PathLike, check_choice, shown_path
 from atompack_torch.passes.atp_files import files_of, snapshot_of
 
 _AT_ONCE = 1024  # molecules per batch in passes of the data set itself

@@ -6,7 +6,7 @@ import copy
 import heapq
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal
@@ -19,7 +19,7 @@ from torch import Tensor
 from atompack_torch._native import MixtureSource, MoleculeSource
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets._base import Made, MoleculeDataset
-from atompack_torch.datasets._options import check_epoch
+from atompack_torch.options import epoch_number
 
 _MAX_SHOWN = 4  # data sets, in repr
 _FINEST = 10**6  # maximum denominator of weights as fractions
@@ -54,7 +54,8 @@ class MixtureDataset(MoleculeDataset):
             when all are, and an integer is the number of molecules.
 
     Raises:
-        TypeError: the data sets are not data sets of molecules of a single class.
+        TypeError: the data sets are not a list, or not data sets of molecules of a single class; or
+            the weights are not a list of numbers.
         ValueError: options differ, weights are not positive, a source is empty, or the length of
             an epoch is invalid.
     """
@@ -68,6 +69,12 @@ class MixtureDataset(MoleculeDataset):
         weights: Sequence[float] | None = None,
         epoch: Literal["min", "max"] | int = "min",
     ) -> None:
+        is_list = hasattr(datasets, "__getitem__") and hasattr(datasets, "__len__")
+        if not is_list or isinstance(datasets, (Mapping, MoleculeDataset)):
+            kind = type(datasets).__name__
+            raise TypeError(f"datasets: expected a list of data sets, got {kind}")
+        if isinstance(weights, Mapping) or not (weights is None or hasattr(weights, "__iter__")):
+            raise TypeError(f"weights: expected a list of numbers, got {type(weights).__name__}")
         fields = _check_parts(datasets)
         self._parts = tuple(
             copy.copy(part) for part in datasets
@@ -79,7 +86,7 @@ class MixtureDataset(MoleculeDataset):
         self._weights = None if weights is None else tuple(weights)
         self._epoch_length = epoch
         lengths = [len(part) for part in self._parts]
-        self._counts = _counts(lengths, _weights(weights, lengths), epoch)
+        self._counts = _counts(lengths, _weights(self._weights, lengths), epoch)
         self._epoch = 0
         self._numbers: Tensor | None = None  # in the concatenation of all parts
         self._chosen: Tensor | None = None  # the molecules of a subset, as _selection
@@ -154,7 +161,7 @@ class MixtureDataset(MoleculeDataset):
         """
         if self._chosen is not None:
             raise ValueError("set_epoch: expected the mixture itself, got a subset of it")
-        check_epoch(epoch)
+        epoch = epoch_number(epoch)
         if epoch != self._epoch:
             self._epoch, self._numbers = epoch, None
             for part in self._parts:
@@ -273,6 +280,8 @@ def _weights(weights: Sequence[float] | None, lengths: Sequence[int]) -> list[Fr
     if len(weights) != len(lengths):
         raise ValueError(f"weights: expected {len(lengths)}, one a source, got {len(weights)}")
     for number, (weight, length) in enumerate(zip(weights, lengths, strict=True)):
+        if not hasattr(weight, "__float__"):
+            raise TypeError(f"weights: expected numbers, got {weight!r}")
         if not 0 < weight < math.inf:
             raise ValueError(f"weights: expected positive numbers, got {weight}")
         if length == 0:

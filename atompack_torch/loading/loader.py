@@ -31,7 +31,7 @@ from atompack_torch.loading.checks import (
     iterate_batches,
 )
 from atompack_torch.loading.order import OwnOrder, chunks
-from atompack_torch.loading.samplers._sizes import epoch_number
+from atompack_torch.options import epoch_number
 
 _MAX_THREADS = 4  # by default, as a training step needs cores too
 

@@ -16,6 +16,7 @@ from atompack_torch.options import (
     check_choice,
     check_threads,
     checked_integer,
+    epoch_number,
     is_url,
     shown_path,
     threads_or_cores,
@@ -74,6 +75,14 @@ def test_integers() -> None:
             checked_integer("n", value)
     with pytest.raises(ValueError, match=r"^n: expected at least 1, got 0$"):
         checked_integer("n", 0, 1)
+
+
+def test_epochs() -> None:
+    assert epoch_number(np.int64(0)) == 0
+    with pytest.raises(TypeError, match=r"^epoch: expected an int, got 1.5$"):
+        epoch_number(1.5)
+    with pytest.raises(ValueError, match=r"^epoch: expected at least 0, got -1$"):
+        epoch_number(-1)
 
 
 def test_threads() -> None:

@@ -10,8 +10,9 @@ from typing import Any, Protocol, TypeVar
 import torch.distributed
 from torch.utils.data import Sampler
 
-from atompack_torch.loading.samplers._sizes import epoch_number, integer, optional_positive
+from atompack_torch.loading.samplers._sizes import integer, optional_positive
 from atompack_torch.loading.samplers._wrappers import find_dealer, refuse_dispatching
+from atompack_torch.options import epoch_number
 
 Item = TypeVar("Item")
 

@@ -70,25 +70,6 @@ def optional_positive(what: str, value: Any) -> int | None:
     return None if value is None else positive(what, value)
 
 
-def epoch_number(epoch: Any) -> int:
-    """Returns the number of an epoch.
-
-    Args:
-        epoch: value given by the caller.
-
-    Returns:
-        The number.
-
-    Raises:
-        TypeError: it is not an integer.
-        ValueError: it is negative.
-    """
-    number = integer("epoch", epoch)
-    if number < 0:
-        raise ValueError(f"epoch: expected at least 0, got {number}")
-    return number
-
-
 def real(what: str, value: Any) -> Any:
     """Returns an option that is a real number.
 
