@@ -297,7 +297,7 @@ def test_record_formats_of_several_files(new_path: NewPath) -> None:
     for path, labels in ((usual, {}), (unusual, {"stress": np.eye(3, dtype="f4")})):
         with apt.AtpWriter(path) as writer:
             writer.write([molecule(1, **labels), molecule(2)])
-    with pytest.raises(apt.FieldError, match=r"record format 2 cannot store float32 .*field 'stress'"):
+    with pytest.raises(apt.FieldError, match=r"record format 2 cannot store .*field 'stress'"):
         apt.compact([usual, unusual], new_path())
     for sources, order, record_format in (
         ([unusual, usual], None, 3),
