@@ -35,11 +35,18 @@ class Contents(NamedTuple):
     arena: Tensor | None = None
 
 
-class CollatedFields(FieldMapping):
+class CollatedFields(FieldMapping[Value]):
     """Base of ``MoleculeBatch``: fields, masks and their memory.
 
     It knows nothing of single molecules, so that the modules that check, join and convert fields
     can be written against it.
+
+    Args:
+        fields: name → tensor, or list with one entry per molecule.
+        infos: name → scope, key and level.
+        masks: (masked fields, B) bool, True where a molecule has the field.
+        mask_rows: name → row in ``masks``; other fields are present for every molecule.
+        arena: memory that the tensors are views of.
     """
 
     __slots__ = ("_arena", "_fields", "_infos", "_mask_rows", "_masks")
@@ -49,6 +56,13 @@ class CollatedFields(FieldMapping):
     _masks: Tensor | None  # (fields, B) bool
     _mask_rows: dict[str, int]  # fields without a row are present for every molecule
     _arena: Tensor | None
+
+    positions: Tensor
+    atomic_numbers: Tensor
+    batch: Tensor
+    ptr: Tensor
+    n_atoms: Tensor
+    index: Tensor
 
     def __init__(
         self,
@@ -88,7 +102,11 @@ class CollatedFields(FieldMapping):
         return found
 
     def keys(self) -> KeysView[str]:
-        """Returns the names of all fields."""
+        """Returns the names of all fields.
+
+        Returns:
+            A view of the names, in the order of the tensors.
+        """
         return self._fields.keys()
 
     def __contains__(self, name: object) -> bool:
@@ -152,8 +170,8 @@ class CollatedFields(FieldMapping):
         if level == "molecule":
             return numbers
         centers = self._fields[centers_of(name)]
-        centers = centers[0] if name in EDGES else centers
-        return torch.searchsorted(self.batch[centers], numbers)
+        assert isinstance(centers, Tensor)
+        return torch.searchsorted(self.batch[centers[0] if name in EDGES else centers], numbers)
 
     def _disassemble(self) -> tuple[Structure, list[Tensor]]:
         structure, tensors = storage.disassemble(self._fields, self._infos, self._mask_rows)

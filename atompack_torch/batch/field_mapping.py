@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
+from typing import Generic, TypeVar, overload
 
 from atompack_torch.errors import UnknownFieldError
 from atompack_torch.fields import similar_names
 
 _MAX_SHOWN = 20
+
+Entry = TypeVar("Entry", covariant=True)
+Default = TypeVar("Default")
 
 
 def unknown_field(name: str, where: str, known: Collection[str]) -> UnknownFieldError:
@@ -29,12 +32,16 @@ def unknown_field(name: str, where: str, known: Collection[str]) -> UnknownField
     return UnknownFieldError(f"no field {name!r} in this {where}{hint}; it has {shown}")
 
 
-class FieldMapping:
+class FieldMapping(Generic[Entry]):
     """Base of classes that hold fields by name; subclasses define ``keys()`` and ``[name]``."""
 
     __slots__ = ()
 
-    def get(self, name: str, default: Any = None) -> Any:
+    @overload
+    def get(self, name: str) -> Entry | None: ...
+    @overload
+    def get(self, name: str, default: Default) -> Entry | Default: ...
+    def get(self, name: str, default: object = None) -> object:
         """Returns a field, or ``default`` if there is no such field or it is absent.
 
         Args:
@@ -50,12 +57,20 @@ class FieldMapping:
             return default
         return default if value is None else value
 
-    def items(self) -> list[tuple[str, Any]]:
-        """Returns (name, value) of all fields, in the order of ``keys()``."""
+    def items(self) -> list[tuple[str, Entry]]:
+        """Returns (name, value) of all fields.
+
+        Returns:
+            Pairs in the order of ``keys()``.
+        """
         return [(name, self[name]) for name in self.keys()]  # type: ignore[attr-defined, index]
 
-    def values(self) -> list[Any]:
-        """Returns the values of all fields, in the order of ``keys()``."""
+    def values(self) -> list[Entry]:
+        """Returns the values of all fields.
+
+        Returns:
+            Values in the order of ``keys()``.
+        """
         return [self[name] for name in self.keys()]  # type: ignore[attr-defined, index]
 
     def __dir__(self) -> list[str]:

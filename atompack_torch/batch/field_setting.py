@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from atompack_torch.batch.collated_fields import CollatedFields
-from atompack_torch.batch.storage import Value
+from atompack_torch.batch.storage import Entry, Value
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import (
     ATOM_PROPERTY,
@@ -103,7 +103,7 @@ def check_value(batch: CollatedFields, name: str, value: Any, level: Level) -> V
     return value
 
 
-def _check_strings(batch: CollatedFields, name: str, value: Any) -> list[str | None]:
+def _check_strings(batch: CollatedFields, name: str, value: Any) -> list[Entry]:
     if name in BUILTINS and name != "name":
         raise TypeError(f"field {name!r}: expected a tensor, got {type(value).__name__}")
     for entry in value:

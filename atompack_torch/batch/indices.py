@@ -28,6 +28,9 @@ def names_in(selected: Sequence[str] | Indices) -> list[str] | None:
     Args:
         selected: the argument ``datasets``.
 
+    Returns:
+        The names in order, or None.
+
     Raises:
         TypeError: a single string, or names among other items.
     """

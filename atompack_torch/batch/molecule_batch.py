@@ -18,7 +18,7 @@ from atompack_torch.batch.collated_fields import CollatedFields, set_infos
 from atompack_torch.batch.field_setting import check_name, check_value, field_id
 from atompack_torch.batch.molecule_view import MoleculeView, contents_of
 from atompack_torch.batch.one_molecule import fields_from_values
-from atompack_torch.batch.storage import Place, Structure, Value
+from atompack_torch.batch.storage import Entry, Place, Structure, Value
 from atompack_torch.errors import CorruptFileError, FieldError
 from atompack_torch.fields import (
     BUILTINS,
@@ -47,7 +47,7 @@ class Molecule(MoleculeView):
 
     _batch: MoleculeBatch
 
-    def __init__(  # noqa: D417 (labels are described above)
+    def __init__(
         self,
         positions: Any,
         atomic_numbers: Any,
@@ -68,6 +68,7 @@ class Molecule(MoleculeView):
             atomic_numbers: (n,) integers.
             properties: custom values of the molecule by key: numbers, strings, None, tensors.
             atom_properties: custom values of the atoms by key: tensors with n rows.
+            **labels: ``energy``, ``forces`` and so on, as described above.
 
         Raises:
             TypeError: there is no such label.
@@ -142,10 +143,10 @@ class MoleculeBatch(CollatedFields):
     def __iter__(self) -> Iterator[Molecule]:
         return (self[i] for i in range(len(self)))
 
-    def __setattr__(self, name: str, value: Value) -> None:
+    def __setattr__(self, name: str, value: Tensor | Sequence[Entry]) -> None:
         self[name] = value
 
-    def __setitem__(self, name: str, value: Value) -> None:
+    def __setitem__(self, name: str, value: Tensor | Sequence[Entry]) -> None:
         """Sets a field; the level of a new one follows from its first dimension.
 
         Args:
@@ -169,7 +170,7 @@ class MoleculeBatch(CollatedFields):
             raise FieldError(f"field {name!r}: one row an atom or a molecule? use set_field()")
         return self.set_field(name, value, "atom" if rows == n_atoms else "molecule")
 
-    def set_field(self, name: str, value: Value, level: Level) -> None:
+    def set_field(self, name: str, value: Tensor | Sequence[Entry], level: Level) -> None:
         """Sets a field; an existing one keeps its mask, a new one is present for all molecules.
 
         Args:
@@ -236,7 +237,11 @@ class MoleculeBatch(CollatedFields):
         return presets.to_dict(self, preset)
 
     def to_pyg(self) -> Batch:
-        """Returns a ``torch_geometric.data.Batch`` over the same tensors."""
+        """Returns a ``torch_geometric.data.Batch`` over the same tensors.
+
+        Returns:
+            The batch, with the names of torch-geometric.
+        """
         return conversions.to_pyg(self)
 
     def to_ase(self) -> list[ase.Atoms]:

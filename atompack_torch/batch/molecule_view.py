@@ -16,7 +16,7 @@ from atompack_torch.fields import ATOM_INDICES, BUILTINS, DERIVED, STRUCTURE, ST
 from atompack_torch.options import short_list
 
 
-class MoleculeView(FieldMapping):
+class MoleculeView(FieldMapping[Tensor | str]):
     """Base of ``Molecule``: fields of one molecule by name."""
 
     __slots__ = ("_batch", "_faults", "_row")
@@ -25,12 +25,19 @@ class MoleculeView(FieldMapping):
     _row: int
     _faults: Mapping[str, str]  # damaged values, and their errors
 
+    positions: Tensor
+    atomic_numbers: Tensor
+
     def __len__(self) -> int:
         """Number n of atoms."""
         return int(self._batch.n_atoms[self._row])
 
     def keys(self) -> list[str]:
-        """Returns the names of the fields that are present."""
+        """Returns the names of the fields that are present.
+
+        Returns:
+            Names in the order of the batch, then those of damaged values.
+        """
         present = [
             name
             for name in self._batch.keys()

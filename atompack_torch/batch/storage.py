@@ -16,8 +16,11 @@ from torch import Tensor
 from atompack_torch._core import view_arena
 from atompack_torch.fields import FieldInfo
 
-# A tensor, or a list with one entry per molecule: tensors of differing shape, strings, None.
-Value = Tensor | list[Any]
+# A field of a single molecule.
+Entry = Tensor | str | None
+# A field of a batch: a tensor, or a list with one entry per molecule (tensors of differing shape,
+# strings, None).
+Value = Tensor | list[Entry]
 
 # A view of an arena: dtype, offset in bytes, shape.
 Place = tuple[torch.dtype, int, tuple[int, ...]]

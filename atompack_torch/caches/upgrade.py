@@ -105,7 +105,7 @@ class _StoredRows:
 def _rebuilt(cache: TorchCache) -> ChebyshevDescriptor:
     """Rebuilds the descriptor named in the derivatives' group; a manifest may name another."""
     text = str(cache.info["descriptor_compat_json"])
-    descriptor = descriptor_in(text, "float64", cache)
+    descriptor = descriptor_in(text, "float64", cache.path)
     if descriptor.compat != json.loads(text):
         raise UnsupportedFormatError(
             f"{cache.path}: descriptor_compat_json: expected {descriptor.compat_json}, "

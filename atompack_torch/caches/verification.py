@@ -84,7 +84,12 @@ class CacheVerification:
         )
 
     def as_dict(self) -> dict[str, object]:
-        """Returns the result as plain JSON values; None stands for an unbounded difference."""
+        """Returns the result as plain JSON values.
+
+        Returns:
+            The attributes by name, ``"ok"``, and ``"mismatched_entries"`` under its former name
+            ``"spoiled"`` too; None stands for an unbounded difference.
+        """
         found = self.mismatched_entries
         plain: dict[str, Any] = {
             "ok": self.ok,
@@ -98,7 +103,11 @@ class CacheVerification:
         return plain
 
     def report(self) -> CheckReport:
-        """Returns the result in readable form."""
+        """Returns the result in readable form.
+
+        Returns:
+            Messages of faults and differences, warnings, and a summary.
+        """
         return CheckReport(
             {
                 "faults": ([fault.message for fault in self.faults], self.n_faults),

@@ -97,7 +97,7 @@ def add_resume(parser: argparse.ArgumentParser) -> None:
 
 
 def option_of(name: str) -> str:
-    """Returns an option in its written form, from the name of its attribute."""
+    """Returns an option as written, given the name of its attribute."""
     return f"-{name}" if len(name) == 1 else f"--{name.replace('_', '-')}"
 
 

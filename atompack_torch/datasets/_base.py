@@ -39,7 +39,7 @@ Self = TypeVar("Self", bound="MoleculeDataset")
 _FORMER_ATTRIBUTES = {"_computing": "_computer", "_keeps": "_keeps_features"}
 
 
-class MoleculeDataset(BatchDataset[Molecule]):
+class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
     """Base of data sets of molecules, whose batches the native core makes.
 
     Subclasses open a source and know the number of molecules. Sources and batchers are opened on
@@ -148,7 +148,7 @@ class MoleculeDataset(BatchDataset[Molecule]):
     def __getitem__(self, item: slice | Indices) -> MoleculeBatch: ...
     @overload
     def __getitem__(self, item: int) -> Molecule: ...
-    def __getitem__(self, item: int | slice | Indices) -> Any:
+    def __getitem__(self, item: int | slice | Indices) -> Molecule | MoleculeBatch:
         """Returns one molecule, or a batch for a slice, integers or a mask.
 
         A damaged custom value of a single molecule raises an error when it is accessed;
@@ -175,7 +175,7 @@ class MoleculeDataset(BatchDataset[Molecule]):
         names = list(batch._mask_rows) if faults else []
         return Molecule._view(batch, 0, {names[field]: fault for field, fault in faults})
 
-    def batch(self, indices: Indices) -> Any:
+    def batch(self, indices: Indices) -> MoleculeBatch:
         """Reads molecules into one batch.
 
         Args:
@@ -183,8 +183,8 @@ class MoleculeDataset(BatchDataset[Molecule]):
                 negative ones from the end; or a mask of ``len(self)`` booleans.
 
         Returns:
-            A ``MoleculeBatch``, or the result of ``transform``; ``index`` (B,) int64 holds the
-            numbers in the whole data set, also for a subset.
+            The batch; ``index`` (B,) int64 holds the numbers in the whole data set, also for a
+            subset. With ``transform``, its result instead.
 
         Raises:
             IndexError: an index is out of range, or a mask has another length.
@@ -199,7 +199,7 @@ class MoleculeDataset(BatchDataset[Molecule]):
     def _assemble(self, made: Made, indices: Indices | None = None) -> MoleculeBatch:
         return self._add_features(self._to_batch(made))
 
-    def _apply_transform(self, batch: MoleculeBatch) -> Any:
+    def _apply_transform(self, batch: MoleculeBatch) -> MoleculeBatch:
         return apply_transform(self._request.transform, batch)
 
     def _to_batch(self, made: Made) -> MoleculeBatch:

@@ -6,7 +6,7 @@ import copy
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -18,7 +18,9 @@ from atompack_torch.datasets._collated import as_items
 from atompack_torch.fields import FieldSpec
 
 Item = TypeVar("Item", covariant=True)
-Self = TypeVar("Self", bound="BatchDataset[Any]")
+Batch = TypeVar("Batch", covariant=True)
+Made = TypeVar("Made")
+Self = TypeVar("Self", bound="BatchDataset[Any, Any]")
 
 _ROUNDING = 1e-6  # of fractions that should add up to 1
 
@@ -36,8 +38,12 @@ class BatchPrefetcher(Protocol):
         """Number of batches that were requested and not taken."""
 
 
-class BatchDataset(Dataset[Item]):
-    """Base of all data sets: a map-style data set that makes whole batches at once."""
+class BatchDataset(Dataset[Item], Generic[Item, Batch]):
+    """Base of all data sets: a map-style data set that makes whole batches at once.
+
+    Annotations have the types of items and batches without ``transform``, whose result takes the
+    place of the batch.
+    """
 
     _item: ClassVar[str] = "molecule"  # name of an item in errors
     _molecules: Callable[..., Any] | None = None  # makes batches of the molecules in examples
@@ -53,7 +59,7 @@ class BatchDataset(Dataset[Item]):
         """Fields of a batch: name → dtype, level and shape of one row."""
         raise NotImplementedError
 
-    def batch(self, indices: Indices) -> Any:
+    def batch(self, indices: Indices) -> Batch:
         """Collates items into one batch; see the classes of data sets."""
         raise NotImplementedError
 
@@ -96,7 +102,7 @@ class BatchDataset(Dataset[Item]):
     def __len__(self) -> int:
         return self._size() if self._selection is None else len(self._selection)
 
-    def __getitems__(self, indices: Sequence[int]) -> list[Any]:
+    def __getitems__(self, indices: Sequence[int]) -> list[object]:
         """Returns a list of one collated batch, for ``DataLoader``; see ``collate_identity``."""
         return as_items(self.batch(indices))
 
@@ -117,9 +123,9 @@ class BatchDataset(Dataset[Item]):
         """Builds the batch of these indices from the result of the native batcher."""
         raise NotImplementedError
 
-    def _apply_transform(self, batch: Any) -> Any:
+    def _apply_transform(self, batch: Any) -> Batch:
         """Applies the user's ``transform`` to a batch that is on its target device."""
-        return batch
+        raise NotImplementedError
 
     def _copy_for_subset(self: Self) -> Self:
         """Copies the data set, to give the copy another selection."""
@@ -183,7 +189,7 @@ class BatchDataset(Dataset[Item]):
 class NativePrefetcher:
     """A ``BatchPrefetcher`` of native threads."""
 
-    def __init__(self, dataset: BatchDataset[Any], num_threads: int, pinned: bool) -> None:
+    def __init__(self, dataset: BatchDataset[Any, Any], num_threads: int, pinned: bool) -> None:
         self._dataset = dataset
         self._native = Prefetcher(dataset._batcher(), num_threads, pinned)
         self._asked: deque[Indices] = deque()
@@ -207,7 +213,7 @@ class NativePrefetcher:
         return len(self._native)
 
 
-def apply_transform(transform: Callable[[Any], Any] | None, batch: Any) -> Any:
+def apply_transform(transform: Callable[[Any], Any] | None, batch: Made) -> Made:
     """Returns the result of ``transform``, or the batch itself without one.
 
     Args:
@@ -215,14 +221,14 @@ def apply_transform(transform: Callable[[Any], Any] | None, batch: Any) -> Any:
         batch: its argument.
 
     Returns:
-        The result.
+        The result, annotated as if there were no ``transform``.
 
     Raises:
         TypeError: the result is None.
     """
     if transform is None:
         return batch
-    made = transform(batch)
+    made: Made | None = transform(batch)
     if made is None:
         name = getattr(transform, "__qualname__", repr(transform))
         raise TypeError(

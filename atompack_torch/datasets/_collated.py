@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, overload
 
 from torch import Tensor
 from torch.utils.data._utils.collate import default_collate_fn_map
@@ -11,7 +11,11 @@ from torch.utils.data._utils.collate import default_collate_fn_map
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 
 
-def collate_identity(items: Any) -> Any:
+@overload
+def collate_identity(items: MoleculeBatch | list[MoleculeBatch]) -> MoleculeBatch: ...
+@overload
+def collate_identity(items: object) -> object: ...
+def collate_identity(items: object) -> object:
     """Returns the collated batch that a ``DataLoader`` got from a data set of this package.
 
         loader = DataLoader(AtpDataset("data.atp", transform=...), batch_size=64,

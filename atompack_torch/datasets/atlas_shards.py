@@ -51,7 +51,7 @@ LevelName = Literal["atom", "molecule"]
 HandedOver = tuple[Tensor | None, Any, Sequence[int] | None]
 
 
-class ShardDataset(BatchDataset[Any]):
+class ShardDataset(BatchDataset[object, object]):
     """Examples from a folder of shards of torch_atlas_ds, as a map-style data set.
 
         for batch in DataLoader(ShardDataset("train"), batch_size=64):
@@ -231,7 +231,7 @@ class ShardDataset(BatchDataset[Any]):
             parts.append(sizes)
         return torch.cat(parts)
 
-    def __getitem__(self, index: int | slice | Indices) -> Any:
+    def __getitem__(self, index: int | slice | Indices) -> object:
         """Returns one example, or a batch for a slice, integers or a mask.
 
         Args:
@@ -255,7 +255,7 @@ class ShardDataset(BatchDataset[Any]):
         number = resolve_index(index, self._size(), self._selection, self._item)
         return self._open().example(number)
 
-    def batch(self, indices: Indices) -> Any:
+    def batch(self, indices: Indices) -> object:
         """Collates examples.
 
         Args:
@@ -264,7 +264,8 @@ class ShardDataset(BatchDataset[Any]):
 
         Returns:
             The batch, with a ``MoleculeBatch`` for dicts of molecules, whose ``index`` holds the
-            numbers of the examples; an empty list for no examples.
+            numbers of the examples; an empty list for no examples. With ``transform``, its result
+            instead.
 
         Raises:
             IndexError: an index is out of range, or a mask has another length.
@@ -275,7 +276,7 @@ class ShardDataset(BatchDataset[Any]):
         """
         return self._apply_transform(self._collate_examples(indices)[1])
 
-    def __getitems__(self, indices: Sequence[int]) -> list[Any]:
+    def __getitems__(self, indices: Sequence[int]) -> list[object]:
         """Returns a list of one collated batch, for ``DataLoader``; see ``collate_identity``."""
         if self._is_plain:
             return as_payload(*self._collate_stored(indices))
@@ -283,7 +284,7 @@ class ShardDataset(BatchDataset[Any]):
         shared = arena if self._options.transform is None else None
         return as_payload(shared, self._apply_transform(batch))
 
-    def _apply_transform(self, batch: Any) -> Any:
+    def _apply_transform(self, batch: object) -> object:
         return apply_transform(self._options.transform, batch)
 
     def _collate_examples(self, indices: Indices) -> tuple[Tensor | None, Any]:

@@ -6,7 +6,7 @@ import copy
 import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 import torch
 from torch import Tensor
@@ -22,14 +22,18 @@ from atompack_torch.options import short_list, shown_path
 from atompack_torch.stores.array_schema import ArraySchema
 from atompack_torch.stores.atlas_store import AtlasStore
 from atompack_torch.stores.column_scan import Layout
+from atompack_torch.stores.stored_values import Values
 
-Batch = dict[str, Any]
+# Values of one dataset by array, None where it lacks the array, and its name.
+Item = dict[str, Values | None]
+# Values, masks and offsets of all datasets of a batch, and their names.
+Batch = dict[str, Tensor | Sequence[Values | None]]
 # Result of the native core: the arena, (values, offsets or None, mask) of each array, names.
 Columns = tuple[Tensor, list[Any], list[str]]
 Transform = Callable[[Batch], Any]
 
 
-class AtlasDataset(BatchDataset[Batch]):
+class AtlasDataset(BatchDataset[Item, Batch]):
     """Datasets of an ATLAS store as items, with some of their arrays in batches.
 
         store = AtlasStore("profiles")
@@ -196,7 +200,11 @@ class AtlasDataset(BatchDataset[Batch]):
         sizes: Tensor = torch.unique_consecutive(blocks, return_counts=True)[1]
         return sizes
 
-    def __getitem__(self, item: int | slice | Indices) -> Any:
+    @overload
+    def __getitem__(self, item: slice | Indices) -> Batch: ...
+    @overload
+    def __getitem__(self, item: int) -> Item: ...
+    def __getitem__(self, item: int | slice | Indices) -> Item | Batch:
         """Returns one dataset, or a batch for a slice, integers or a mask.
 
         Args:
@@ -219,10 +227,10 @@ class AtlasDataset(BatchDataset[Batch]):
         start, shape, _, dtype, num_threads = self._options
         batcher = self._view.columns.batcher(self._arrays, start, shape, "list", dtype, num_threads)
         _, columns, names = batcher.collate([number], None, False)
-        values = {array: column[0][0] for array, column in zip(self._arrays, columns, strict=True)}
+        values: Item = {a: column[0][0] for a, column in zip(self._arrays, columns, strict=True)}
         return values | {"name": names[0]}
 
-    def batch(self, indices: Indices) -> Any:
+    def batch(self, indices: Indices) -> Batch:
         """Reads datasets into one batch, with one column scan per array.
 
         Args:
@@ -230,7 +238,7 @@ class AtlasDataset(BatchDataset[Batch]):
                 negative ones from the end; or a mask of ``len(self)`` booleans.
 
         Returns:
-            A dict as described above, or the result of ``transform``.
+            A dict as described above; with ``transform``, its result instead.
 
         Raises:
             IndexError: an index is out of range, or a mask has another length.
@@ -241,7 +249,7 @@ class AtlasDataset(BatchDataset[Batch]):
         """
         return self._apply_transform(self._scan(indices)[1])
 
-    def __getitems__(self, indices: Sequence[int]) -> list[Any]:
+    def __getitems__(self, indices: Sequence[int]) -> list[object]:
         """Returns a list of one collated batch, for ``DataLoader``; see ``collate_identity``."""
         arena, batch = self._scan(indices)
         return as_payload(arena if self._transform is None else None, self._apply_transform(batch))
@@ -263,7 +271,7 @@ class AtlasDataset(BatchDataset[Batch]):
         batch["name"] = names
         return batch
 
-    def _apply_transform(self, batch: Batch) -> Any:
+    def _apply_transform(self, batch: Batch) -> Batch:
         return apply_transform(self._transform, batch)
 
     def _copy_for_subset(self) -> AtlasDataset:

@@ -85,7 +85,11 @@ class NeighborList:
         return EDGES if self.vectors else EDGES[:2]
 
     def as_tuple(self) -> tuple[float, bool, bool, bool]:
-        """Returns the options in the form of the native core."""
+        """Returns the options in the form of the native core.
+
+        Returns:
+            ``cutoff``, ``full``, ``vectors`` and ``self_interaction``.
+        """
         return float(self.cutoff), self.full, self.vectors, self.self_interaction
 
     def count(self, dataset: _CountableDataset, *, progress: bool | Report = False) -> Tensor:

@@ -7,26 +7,31 @@ import os
 import random
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor
 
-from atompack_torch._native import MoleculeSource, TorchCacheSource
+from atompack_torch import formats
+from atompack_torch._native import MoleculeSource, TorchCacheReader, TorchCacheSource
 from atompack_torch.batch.indices import Indices
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets._base import MoleculeDataset
 from atompack_torch.datasets._cache_file import CacheFile
-from atompack_torch.datasets._computed import CacheFeatures, Options, plan_features
+from atompack_torch.datasets._computed import CacheFeatures, Options, Stored, plan_features
 from atompack_torch.datasets._forces import ForceChoice
 from atompack_torch.datasets._options import DTypes, Missing
 from atompack_torch.datasets._request import FORCE_DERIVATIVES, Request, Transform
 from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.descriptors.chebyshev import ChebyshevDescriptor
 from atompack_torch.errors import FieldError
+from atompack_torch.options import absolute_path, check_choice
+from atompack_torch.passes.cache_files import attributes_of
+
+Self = TypeVar("Self", bound="TorchCache")
 
 
-class TorchCache(CacheFile):
+class TorchCache:
     """An HDF5 file with ``/torch_cache`` (schema 2) or ``/force_derivatives`` (legacy 1).
 
         cache = apt.TorchCache("water.h5")
@@ -47,7 +52,140 @@ class TorchCache(CacheFile):
         OSError: the file cannot be opened, or a pickle finds another file.
     """
 
-    _last: tuple[tuple[str, ...], TorchCacheDataset] | None
+    def __init__(self, path: str | os.PathLike[str], mode: Literal["r"] = "r") -> None:
+        check_choice("mode", mode, ("r",))
+        whole = absolute_path(path)
+        with formats.opening(path, "a feature cache (HDF5)", "hdf5"):
+            self._handle = CacheFile(whole)
+        self._last: tuple[tuple[str, ...], TorchCacheDataset] | None = None  # of batch()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_handle": self._handle}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # Earlier versions had the attributes of the handle themselves.
+        self._handle = state.get("_handle") or CacheFile(state["_file"], state["_identity"])
+        self._last = None
+
+    def _reader(self) -> TorchCacheReader:
+        return self._handle.reader()
+
+    def _without_mapping(self) -> TorchCache:
+        """Returns a copy that reads rows without mapping the file; see ``MoleculeDataset``."""
+        part = copy.copy(self)
+        part._handle = self._handle.without_mapping()
+        return part
+
+    def _open_rows(self) -> MoleculeSource:
+        """Opens features and derivatives by entry, for data sets with their own molecules."""
+        return TorchCacheSource(self._reader(), whole=False)
+
+    def _stored_features(self) -> Stored:
+        return self._handle.stored_features()
+
+    def _force_entries(self) -> Tensor:
+        return torch.tensor(self._reader().force_entries(), dtype=torch.int64)
+
+    def __len__(self) -> int:
+        """Number of entries, with or without rows."""
+        return len(self._reader())
+
+    @property
+    def path(self) -> Path:
+        """Absolute path of the file."""
+        return Path(self._handle.path)
+
+    def close(self) -> None:
+        """Releases the mapping of the file; the next read opens it again."""
+        self._handle, self._last = self._handle.closed(), None
+
+    def __enter__(self: Self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def refresh(self) -> bool:
+        """Switches to the file that is now at the path.
+
+        Returns:
+            True if the file is another one.
+
+        Raises:
+            CorruptFileError: the file violates the format.
+            OSError: the file cannot be opened.
+        """
+        current = TorchCache(self._handle.path)._handle
+        if current.identity == self._handle.identity:
+            return False
+        self._handle, self._last = current, None
+        return True
+
+    @property
+    def info(self) -> dict[str, object]:
+        """Attributes of the file under their stored names.
+
+        Those of the cache (``schema_version``, ``storage_dtype``, ...) and of the root
+        (``energy_filter_...``); ``"descriptor_manifest"`` and ``"force_derivatives"`` hold the
+        attributes of these groups if they exist.
+        """
+        return attributes_of(self._reader())
+
+    @property
+    def descriptor(self) -> ChebyshevDescriptor | None:
+        """Descriptor of the features, from the settings in the file; None without settings.
+
+        Raises:
+            UnsupportedFormatError: the settings are not those of a ``ChebyshevDescriptor``.
+        """
+        return self._handle.descriptor()
+
+    @property
+    def has_features(self) -> bool:
+        """True if the file stores features."""
+        return self._reader().has_features
+
+    @property
+    def has_force_derivatives(self) -> bool:
+        """True if the file stores local derivatives."""
+        return self._reader().has_force_derivatives
+
+    def load_features(self, index: int, dtype: torch.dtype | None = None) -> Tensor | None:
+        """Reads the features of an entry.
+
+        Args:
+            index: number of the entry, negative ones from the end.
+            dtype: dtype of the result; None: as stored.
+
+        Returns:
+            (n_atoms, n_features), or None for an entry without a row.
+
+        Raises:
+            IndexError: there is no such entry.
+            FieldError: the file stores no features.
+            CorruptFileError: the row is damaged.
+        """
+        return self._handle.features(index, dtype)
+
+    def load_force_derivatives(
+        self, index: int, dtype: torch.dtype | None = None
+    ) -> dict[str, Tensor] | None:
+        """Reads the derivatives of an entry, under the names of the derivative fields of a batch.
+
+        Args:
+            index: number of the entry, negative ones from the end.
+            dtype: dtype of the floating fields; None: as stored. Indices are int64.
+
+        Returns:
+            Name to tensor, with indices of the entry's own atoms, and without typespins if there
+            is one species; or None for an entry without a row.
+
+        Raises:
+            IndexError: there is no such entry.
+            FieldError: the file stores no derivatives.
+            CorruptFileError: the row is damaged.
+        """
+        return self._handle.derivatives(index, dtype)
 
     def batch(
         self,
@@ -73,22 +211,15 @@ class TorchCache(CacheFile):
             there = {"features": self.has_features, FORCE_DERIVATIVES: self.has_force_derivatives}
             for name in asked:
                 if not there.get(name, True):
-                    raise FieldError(f"{self._file}: no {name} are stored (field {name!r})")
+                    raise FieldError(f"{self._handle.path}: no {name} are stored (field {name!r})")
             # A copy, because a reference cycle would keep the file mapped.
             self._last = asked, TorchCacheDataset(copy.copy(self), fields=asked)
-        batch: MoleculeBatch = self._last[1].batch(indices)
-        return batch
+        return self._last[1].batch(indices)
 
     def __repr__(self) -> str:
-        held = [
-            name
-            for name, there in (
-                ("features", self.has_features),
-                ("force derivatives", self.has_force_derivatives),
-            )
-            if there
-        ]
-        return f"TorchCache({self._file!r}: {len(self)} entries, {' and '.join(held) or 'no rows'})"
+        kinds = {"features": self.has_features, "force derivatives": self.has_force_derivatives}
+        rows = " and ".join(kind for kind, is_stored in kinds.items() if is_stored) or "no rows"
+        return f"TorchCache({self._handle.path!r}: {len(self)} entries, {rows})"
 
 
 class TorchCacheDataset(MoleculeDataset):
@@ -152,7 +283,7 @@ class TorchCacheDataset(MoleculeDataset):
         nan_is_missing: bool = False,
     ) -> None:
         self._cache = path if isinstance(path, TorchCache) else TorchCache(path)
-        self._path = self._cache._file
+        self._path = self._cache._handle.path
         request = Request.checked(
             fields=fields,
             exclude=exclude,
@@ -183,7 +314,7 @@ class TorchCacheDataset(MoleculeDataset):
         return self._cache
 
     def refresh(self) -> bool:
-        """Switches to the file that is now at the path, without changing ``cache``.
+        """Switches to the file that is now at the path; ``cache`` is unchanged.
 
         Returns:
             True if the file is another one.
@@ -253,7 +384,7 @@ class TorchCacheDataset(MoleculeDataset):
         return torch.from_numpy(self._cache._reader().atom_counts())
 
     def _identity(self) -> Any:
-        return [self._path, self._cache._identity]
+        return [self._path, self._cache._handle.identity]
 
     def _without_mapping(self) -> TorchCacheDataset:
         part = copy.copy(self)

@@ -106,7 +106,7 @@ class ChebyshevDescriptor:
         return tuple(self._featurizer.typespin)
 
     @property
-    def compat(self) -> dict[str, Any]:
+    def compat(self) -> dict[str, object]:
         """Settings that determine whether stored features belong to this descriptor."""
         return {
             "ang_cutoff": self.ang_cutoff,

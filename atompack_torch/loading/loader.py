@@ -11,7 +11,7 @@ import warnings
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, Generic, NoReturn
 
 import torch
 from torch import Tensor
@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_map_only
 from torch.utils.data import SequentialSampler
 
 from atompack_torch.batch.molecule_batch import MoleculeBatch
-from atompack_torch.datasets._batches import BatchDataset, BatchPrefetcher
+from atompack_torch.datasets._batches import Batch, BatchDataset, BatchPrefetcher
 from atompack_torch.loading.checks import (
     REPLACEMENTS,
     check_batch_sampler,
@@ -36,10 +36,10 @@ from atompack_torch.options import epoch_number
 _MAX_THREADS = 4  # by default, as a training step needs cores too
 
 # Their threads must not outlive the interpreter.
-_running: weakref.WeakSet[_Pass] = weakref.WeakSet()
+_running: weakref.WeakSet[_Pass[Any]] = weakref.WeakSet()
 
 
-class Loader:
+class Loader(Generic[Batch]):
     """Iterates over the batches of a data set, which native threads make ahead.
 
         loader = Loader(AtpDataset("data.atp"), batch_size=64, shuffle=True)
@@ -73,6 +73,7 @@ class Loader:
         pin_memory: make batches in page-locked memory, which torch recycles (only with CUDA).
         device: device to move batches to. Copies to a CUDA device run on a separate stream, which
             the current stream waits for; those of pinned batches block nothing else.
+        **others: options of torch's ``DataLoader``, which raise an error.
 
     Raises:
         TypeError: the data set is not one of this package (use torch's ``DataLoader``), or an
@@ -82,7 +83,7 @@ class Loader:
 
     def __init__(
         self,
-        dataset: BatchDataset[Any],
+        dataset: BatchDataset[Any, Batch],
         batch_size: int | None = None,
         *,
         batch_sampler: Iterable[Sequence[int]] | None = None,
@@ -94,7 +95,7 @@ class Loader:
         prefetch: int = 4,
         pin_memory: bool = False,
         device: torch.device | str | int | None = None,
-        **others: Any,
+        **others: object,
     ) -> None:
         check_dataset(dataset)
         check_unknown_options(others, _OPTIONS)
@@ -167,7 +168,7 @@ class Loader:
         assert self.batch_size is not None
         return n // self.batch_size if self.drop_last else -(-n // self.batch_size)
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Batch]:
         """Starts a pass over the data set, and ends the current one."""
         if self._n_delivered and not self._resumed:  # the previous pass was left early
             self.set_epoch(self._epoch + 1)
@@ -197,7 +198,7 @@ class Loader:
                 stacklevel=3,
             )
 
-    def _deliver(self, batches: _Pass) -> Iterator[Any]:
+    def _deliver(self, batches: _Pass[Batch]) -> Iterator[Batch]:
         epoch = self._epoch
         try:
             for batch in batches:
@@ -234,13 +235,17 @@ class Loader:
             if len(chunk) == self.batch_size or not self.drop_last:
                 yield chunk
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, object]:
         """Returns the position of the loader, for checkpoints.
 
         It counts batches that were delivered, not those made ahead. Samplers of this package add
         their own state, with which the pass can be resumed on another number of ranks.
+
+        Returns:
+            ``"epoch"``, ``"batches"`` (delivered in it) and ``"seed"``, all int, and ``"sampler"``:
+            the state of a sampler of this package.
         """
-        state: dict[str, Any] = {
+        state: dict[str, object] = {
             "epoch": self._epoch,
             "batches": self._n_delivered,
             "seed": self.seed,
@@ -272,7 +277,7 @@ class Loader:
         self._sampler_state = state.get("sampler")
         self._has_begun = False
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> NoReturn:
         hint = REPLACEMENTS.get(name)
         if hint is None:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
@@ -312,10 +317,10 @@ def _takes_consumed(sampler: Any) -> bool:
     return state_dict is not None and "consumed" in inspect.signature(state_dict).parameters
 
 
-class _Pass:
+class _Pass(Generic[Batch]):
     """One pass, which requests batches ahead and takes them in order."""
 
-    def __init__(self, loader: Loader, indices: Iterator[Sequence[int] | Tensor]) -> None:
+    def __init__(self, loader: Loader[Batch], indices: Iterator[Sequence[int] | Tensor]) -> None:
         self._dataset = loader.dataset
         self._indices = indices
         self._prefetch = loader.prefetch
@@ -328,10 +333,10 @@ class _Pass:
             self._stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
         _running.add(self)
 
-    def __iter__(self) -> _Pass:
+    def __iter__(self) -> _Pass[Batch]:
         return self
 
-    def __next__(self) -> Any:
+    def __next__(self) -> Batch:
         native = self._native
         if native is None:
             raise StopIteration

@@ -87,7 +87,17 @@ class ArrayFile(FlushingWriter):
         return self._handle.current().names()
 
     def schema(self, name: str) -> ArraySchema:
-        """Storage layout of an array; FieldError if it does not exist."""
+        """Returns the storage layout of an array.
+
+        Args:
+            name: name of the array.
+
+        Returns:
+            The layout, pending changes included.
+
+        Raises:
+            FieldError: there is no such array.
+        """
         return ArraySchema.of(self._handle.current().definition(utf8("array", name)))
 
     def read(
@@ -122,9 +132,13 @@ class ArrayFile(FlushingWriter):
         return schema.loaded(values, counts)
 
     def stats(self) -> dict[str, ArrayStatistics]:
-        """Statistics of each array as of the last flush; empty where they are absent or damaged.
+        """Returns the statistics of each array as of the last flush; no data is read.
 
-        A handle that was opened for reading raises FieldError if the file was written to since.
+        Returns:
+            Name to statistics; arrays whose statistics are absent or damaged are left out.
+
+        Raises:
+            FieldError: the file was written to since it was opened for reading.
         """
         reader, path = self._handle.reader, self._handle.path
         stored = read_array_statistics(path) if reader is None else reader.statistics()
@@ -139,16 +153,46 @@ class ArrayFile(FlushingWriter):
         chunk_shape: Sequence[int] | None = None,
         fill_value: Any = None,
     ) -> None:
-        """Adds an array; see ``AtlasStore.define_array``."""
+        """Adds an array; its elements are the fill value until they are written.
+
+        Args:
+            name: name of the array.
+            dtype: a dtype, NumPy's name of one, ``"timestamp_ns"``, ``"string"``, ``"binary"``.
+            shape: extents, () for a scalar.
+            dimension_names: one per axis; None: ``dim0``, ``dim1`` and so on.
+            chunk_shape: extents of the chunks the array is stored in; None: the whole array.
+            fill_value: value of missing elements; None: 0. It is never used for strings.
+
+        Raises:
+            FieldError: the file has the array already, or a value here cannot be stored.
+            ValueError: arrays cannot have this dtype.
+        """
         array = definition(dtype, shape, dimension_names, chunk_shape, fill_value)
         self._handle.changing().define(utf8("array", name), *array)
 
     def write(self, name: str, values: Any, start: Sequence[int] | None = None) -> None:
-        """Writes a box of elements; see ``AtlasStore.write``."""
+        """Writes a box of elements; chunks that it covers only partly are read and merged.
+
+        Args:
+            name: name of the array.
+            values: tensor, array or (lists of) numbers, strings or bytes, in the array's rank.
+            start: first element of the box along each axis; None: 0.
+
+        Raises:
+            FieldError: there is no such array, the dtype cannot represent the values, or the box
+                extends beyond the array.
+        """
         put(self._handle.changing(), (name,), values, start)
 
     def delete(self, name: str) -> None:
-        """Removes an array; the next ``compact`` reclaims its space."""
+        """Removes an array; the next ``compact`` reclaims its space.
+
+        Args:
+            name: name of the array.
+
+        Raises:
+            FieldError: there is no such array.
+        """
         self._handle.changing().remove(utf8("array", name))
 
     def __repr__(self) -> str:

@@ -36,12 +36,30 @@ class ArraySchema(NamedTuple):
 
     @classmethod
     def of(cls, stored: tuple[str, Any, Any, Any, Any]) -> ArraySchema:
-        """Builds a schema from the native core's tuple."""
+        """Builds a schema from the native core's tuple.
+
+        Args:
+            stored: dtype, shape, chunk shape, dimension names and fill value.
+
+        Returns:
+            The schema.
+        """
         dtype, shape, chunk_shape, names, fill = stored
         return cls(dtype, tuple(shape), tuple(chunk_shape), tuple(names), fill)
 
     def start(self, given: Sequence[int] | None) -> list[int]:
-        """Returns the first element of a box: zeros unless given."""
+        """Returns the first element of a box.
+
+        Args:
+            given: its index along each axis; None: 0.
+
+        Returns:
+            One number per axis.
+
+        Raises:
+            FieldError: an index is negative.
+            TypeError: an index is not an integer.
+        """
         return [0] * len(self.shape) if given is None else extents("start", given) or []
 
     def box(
@@ -68,7 +86,15 @@ class ArraySchema(NamedTuple):
         return first, rest if counts is None else list(map(min, counts, rest))
 
     def loaded(self, values: Any, shape: Sequence[int]) -> Values:
-        """Converts data read by the native core to a tensor; strings are returned unchanged."""
+        """Converts data that the native core has read.
+
+        Args:
+            values: bytes of the elements as an array, or strings in nested lists.
+            shape: extents of the result.
+
+        Returns:
+            A tensor of the stored dtype, int64 for timestamps; strings are returned unchanged.
+        """
         if self.dtype in TEXTS:
             strings: Texts = values
             return strings

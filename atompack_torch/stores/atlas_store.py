@@ -121,7 +121,11 @@ class AtlasStore(FlushingWriter):
         self._own(StoreHandle.of_state(state))
 
     def last_flush(self) -> AtlasStore:
-        """Returns another handle, for reading, that keeps showing what ``scan`` shows now."""
+        """Returns another handle, for reading, that keeps showing what ``scan`` shows now.
+
+        Returns:
+            The handle.
+        """
         view = AtlasStore.__new__(AtlasStore)
         view._own(self._handle.at_last_flush())
         return view
@@ -137,11 +141,32 @@ class AtlasStore(FlushingWriter):
         return sorted(self._names.arrays())
 
     def arrays_of(self, dataset: str) -> list[str]:
-        """Names of the arrays of one dataset, in stored order; FieldError if it does not exist."""
+        """Returns the names of the arrays of one dataset.
+
+        Args:
+            dataset: name of the dataset.
+
+        Returns:
+            Names in stored order, pending changes included.
+
+        Raises:
+            FieldError: there is no such dataset.
+        """
         return self._names.arrays_of(dataset)
 
     def attrs(self, dataset: str) -> dict[str, Attribute]:
-        """Attributes of a dataset, timestamps in nanoseconds; FieldError if it does not exist."""
+        """Returns the attributes of a dataset.
+
+        Args:
+            dataset: name of the dataset.
+
+        Returns:
+            Key to bool, int, float, str or ``numpy.datetime64`` in nanoseconds, pending changes
+            included.
+
+        Raises:
+            FieldError: there is no such dataset.
+        """
         return self._handle.current().attributes(self._names.dataset_number(dataset))
 
     @overload
@@ -242,13 +267,36 @@ class AtlasStore(FlushingWriter):
         *,
         num_threads: int | None = None,
     ) -> dict[str, ColumnScan]:
-        """Runs ``scan`` for several arrays at once; all tensors share one allocation."""
+        """Runs ``scan`` for several arrays at once; all tensors share one allocation.
+
+        Args:
+            arrays: names of arrays.
+            datasets: as for ``scan``.
+            start: the first element along each axis of every array; None: 0.
+            shape: number of elements along each axis, clamped to each array; None: to the end.
+            layout: see ``ColumnScan``.
+            dtype: as for ``scan``.
+            num_threads: maximum number of threads; None: as many as torch uses.
+
+        Returns:
+            Name of each array to its ``ColumnScan``.
+
+        Raises:
+            FieldError, IndexError, TypeError, CorruptFileError: as for ``scan``.
+        """
         return self.columns.scan(arrays, datasets, start, shape, layout, dtype, num_threads)
 
     def stats(self, array: str) -> dict[str, ArrayStatistics]:
-        """Stored statistics of an array, by dataset; no data is read.
+        """Returns the stored statistics of an array; no data is read.
 
-        Datasets whose array was never written are left out; FieldError if there is no such array.
+        Args:
+            array: name of the array.
+
+        Returns:
+            Dataset to statistics; datasets whose array was never written are left out.
+
+        Raises:
+            FieldError: there is no such array.
         """
         return self._statistics.of_array(array)
 
@@ -278,7 +326,14 @@ class AtlasStore(FlushingWriter):
         return self._statistics.select(array, min, max)
 
     def create_dataset(self, name: str) -> None:
-        """Adds a dataset without arrays; FieldError if it exists, or cannot have this name."""
+        """Adds a dataset without arrays.
+
+        Args:
+            name: name of the dataset.
+
+        Raises:
+            FieldError: the dataset exists already, or cannot have this name.
+        """
         self._changes.create_dataset(name)
 
     def define_array(
@@ -341,15 +396,38 @@ class AtlasStore(FlushingWriter):
         self._changes.set_attr(dataset, key, value)
 
     def delete_array(self, dataset: str, array: str) -> None:
-        """Removes an array from a dataset; the next ``compact`` reclaims its space."""
+        """Removes an array from a dataset; the next ``compact`` reclaims its space.
+
+        Args:
+            dataset: name of the dataset.
+            array: name of the array.
+
+        Raises:
+            FieldError: there is no such dataset or array.
+        """
         self._changes.delete_array(dataset, array)
 
     def delete_dataset(self, name: str) -> None:
-        """Removes a dataset and its arrays."""
+        """Removes a dataset and its arrays.
+
+        Args:
+            name: name of the dataset.
+
+        Raises:
+            FieldError: there is no such dataset.
+        """
         self._changes.delete_dataset(name)
 
     def refresh(self) -> bool:
-        """Moves to the latest flush; True if there was a newer one."""
+        """Moves to the latest flush.
+
+        Returns:
+            True if there was a newer one.
+
+        Raises:
+            CorruptFileError: the metadata contradict the format.
+            OSError: the store cannot be opened.
+        """
         return self._handle.refresh()
 
     def to_xarray(self, dataset: str, arrays: Sequence[str] | None = None) -> xarray.Dataset:

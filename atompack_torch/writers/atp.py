@@ -98,7 +98,7 @@ class AtpWriter(WriterBase):
         """
         self._write([*_runs(molecules)])
 
-    def write_arrays(  # noqa: D417  labels are explained above the arguments
+    def write_arrays(
         self,
         *,
         positions: Any,
@@ -120,6 +120,7 @@ class AtpWriter(WriterBase):
             n_atoms: (B,) integers, required if molecules differ in size.
             properties: key → (B, ...) array, or a list of ``str``.
             atom_properties: key → (B, n, ...), or (N, ...) with ``n_atoms``.
+            **labels: ``energy``, ``forces`` and so on, as described above.
 
         Raises:
             FieldError, OSError: as for ``write``.
@@ -130,7 +131,14 @@ class AtpWriter(WriterBase):
         self.write_columns(given)
 
     def write_columns(self, run: Columns) -> None:
-        """Appends molecules given as columns; otherwise as ``write``."""
+        """Appends molecules given as columns.
+
+        Args:
+            run: columns of consecutive molecules.
+
+        Raises:
+            FieldError, OSError: as for ``write``.
+        """
         self._write([columns.stored(run)])
 
     def _write(self, runs: list[columns.StoredRun]) -> None:

@@ -147,7 +147,7 @@ def print_summary(options: argparse.Namespace, cache: TorchCache) -> None:
                 "features": cache.has_features,
                 "force_derivatives": cache.has_force_derivatives,
                 "storage_dtype": dtype,
-                "descriptor": json.loads(cache.info["descriptor_compat_json"]),
+                "descriptor": json.loads(str(cache.info["descriptor_compat_json"])),
             }
         )
     sections = (("features", cache.has_features), ("derivatives", cache.has_force_derivatives))

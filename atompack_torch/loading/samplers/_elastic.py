@@ -87,7 +87,7 @@ class ElasticSampler(Sampler[Item]):
         """Returns the items of some ranks, from ``start`` to the end of the epoch."""
 
     @abstractmethod
-    def _plan_settings(self) -> dict[str, Any]:
+    def _plan_settings(self) -> dict[str, object]:
         """Returns everything that the sequence depends on except seed and epoch."""
 
     @property
@@ -183,7 +183,7 @@ class ElasticSampler(Sampler[Item]):
             start = {key: resumed[key] for key in start}
         return self._share(begun.seed, begun.epoch, start, *self._ranks_of_pass())
 
-    def state_dict(self, consumed: int | None = None) -> dict[str, Any]:
+    def state_dict(self, consumed: int | None = None) -> dict[str, object]:
         """Returns the place in the epoch, which is valid for any rank and number of ranks.
 
         Args:
@@ -205,7 +205,7 @@ class ElasticSampler(Sampler[Item]):
             return dict(self._loaded)
         return self._state(self.seed, self._epoch, self._start())
 
-    def _state(self, seed: int, epoch: int, place: Place) -> dict[str, Any]:
+    def _state(self, seed: int, epoch: int, place: Place) -> dict[str, object]:
         return {"seed": seed, "epoch": epoch, **place, "planned": self._plan_settings()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -271,7 +271,7 @@ class Pass(Iterator[Item]):
             yield from self._chunk
         self._ended = True
 
-    def state_dict(self, consumed: int | None = None) -> dict[str, Any]:
+    def state_dict(self, consumed: int | None = None) -> dict[str, object]:
         """Returns the place in the epoch; see the sampler."""
         if self._share is None:
             if self._resumed is None or consumed:

@@ -151,7 +151,7 @@ class AtomBudgetBatchSampler(ElasticSampler[list[int]]):
         n_steps = n_batches // n_ranks if self.drop_last else -(-n_batches // n_ranks)
         return n_steps * len(ranks)
 
-    def _plan_settings(self) -> dict[str, Any]:
+    def _plan_settings(self) -> dict[str, object]:
         if self._digest is None:
             self._digest = digest(self._windows.costs)
         return {

@@ -120,7 +120,7 @@ class BlockShuffleSampler(IndexSampler):
         turn = self.batch_size or 1
         return BlockOrder(key, self._firsts, window, self.lanes, self.workers, turn)
 
-    def _plan_settings(self) -> dict[str, Any]:
+    def _plan_settings(self) -> dict[str, object]:
         return {
             "sampler": type(self).__name__,
             "molecules": self.n,

@@ -139,5 +139,5 @@ class DistributedMoleculeSampler(IndexSampler):
     def _order(self, key: int) -> Order:
         return RandomOrder(key, self.n) if self.shuffle else StoredOrder()
 
-    def _plan_settings(self) -> dict[str, Any]:
+    def _plan_settings(self) -> dict[str, object]:
         return {"sampler": type(self).__name__, "molecules": self.n, "shuffle": self.shuffle}
