@@ -10,7 +10,6 @@
 namespace atompack::fuzz {
 namespace {
 
-using SliceRequest;
 using array_file::Array;
 using array_file::Column;
 using array_file::Layers;
