@@ -54,8 +54,8 @@ try:
         ring_to_attach,
         scan_columns,
         send_arena,
+        use_one_thread,
         view_arena,
-        work_alone,
     )
 except ModuleNotFoundError as error:
     if error.name != "atompack_torch._C":
@@ -90,6 +90,6 @@ __all__ = [
     "ring_to_attach",
     "scan_columns",
     "send_arena",
+    "use_one_thread",
     "view_arena",
-    "work_alone",
 ]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
-from atompack_torch._core import work_alone
+from atompack_torch._core import use_one_thread
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -31,7 +31,7 @@ def ordered_map(
         Results, in the order of the items.
     """
     pending: deque[Future[Result]] = deque()
-    with ThreadPoolExecutor(n_threads, initializer=work_alone) as pool:
+    with ThreadPoolExecutor(n_threads, initializer=use_one_thread) as pool:
         try:
             for item in items:
                 pending.append(pool.submit(function, item))

@@ -28,7 +28,7 @@ _ROUNDING = 1e-6  # of fractions that should add up to 1
 class BatchPrefetcher(Protocol):
     """Batches that native threads make ahead of their use, in the order of the requests."""
 
-    def ask(self, indices: Indices) -> None:
+    def submit(self, indices: Indices) -> None:
         """Requests a batch, without waiting for it."""
 
     def take(self) -> Any:
@@ -194,9 +194,9 @@ class NativePrefetcher:
         self._native = Prefetcher(dataset._batcher(), num_threads, pinned)
         self._asked: deque[Indices] = deque()
 
-    def ask(self, indices: Indices) -> None:
+    def submit(self, indices: Indices) -> None:
         """Requests a batch, without waiting for it."""
-        self._native.ask(indices, self._dataset._selection)
+        self._native.submit(indices, self._dataset._selection)
         self._asked.append(indices)
 
     def take(self) -> Any:

@@ -161,9 +161,9 @@ def specs_of(source: MoleculeSource, request: BatchRequest) -> dict[str, FieldSp
         "positions": FieldSpec(positions, "atom", (3,)),
         "atomic_numbers": FieldSpec(torch.int64, "atom", ()),
     }
-    promises = request.promises(source)
-    names = public_names([FieldId(scope, key) for scope, key, *_ in promises], RESERVED)
-    for name, (_, _, level, kind, shape) in zip(names, promises, strict=True):
+    outputs = request.output_fields(source)
+    names = public_names([FieldId(scope, key) for scope, key, *_ in outputs], RESERVED)
+    for name, (_, _, level, kind, shape) in zip(names, outputs, strict=True):
         dtype: Any = kind if kind in ("string", "none") else getattr(torch, kind)
         specs[name] = FieldSpec(dtype, level, shape)
     return specs
@@ -174,7 +174,7 @@ SOURCE = FieldId(BUILTIN, "source")  # number of the data set in a mixture
 
 def declared_fields(source: MoleculeSource) -> list[FieldId]:
     """Lists every field that any file of a source declares."""
-    return [FieldId(scope, key) for scope, key, *_ in BatchRequest().promises(source)]
+    return [FieldId(scope, key) for scope, key, *_ in BatchRequest().output_fields(source)]
 
 
 def _neighbors_error(neighbors: Any) -> None:
@@ -267,6 +267,6 @@ def _check_casts(fields: Collection[FieldId], source: MoleculeSource, path: Any)
     """Raises an error if one of the fields to cast holds strings."""
     if not fields:
         return
-    for scope, key, _, kind, _ in BatchRequest().promises(source):
+    for scope, key, _, kind, _ in BatchRequest().output_fields(source):
         if kind == "string" and FieldId(scope, key) in fields:
             raise FieldError(f"{_place(path)}: dtype: strings cannot be cast (field {key!r})")

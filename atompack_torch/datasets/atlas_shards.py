@@ -379,7 +379,7 @@ class _ExampleQueue:
         self._dataset = dataset
         self._asked: deque[Tensor] = deque()
 
-    def ask(self, indices: Indices) -> None:
+    def submit(self, indices: Indices) -> None:
         self._asked.append(resolve_indices(indices, len(self._dataset), None, "example"))
 
     def take(self) -> Any:

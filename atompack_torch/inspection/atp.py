@@ -277,13 +277,13 @@ def _source(files: list[str]) -> MoleculeSource:
 
 def _schema(source: MoleculeSource) -> dict[str, Any]:
     request = BatchRequest()
-    promises = request.promises(source)
-    names = public_names([FieldId(scope, key) for scope, key, *_ in promises], RESERVED)
+    outputs = request.output_fields(source)
+    names = public_names([FieldId(scope, key) for scope, key, *_ in outputs], RESERVED)
     schema: dict[str, Any] = {
         "positions": {"dtype": request.positions(source), "level": "atom", "shape": (3,)},
         "atomic_numbers": {"dtype": "int64", "level": "atom", "shape": ()},
     }
-    for name, (_, _, level, dtype, shape) in zip(names, promises, strict=True):
+    for name, (_, _, level, dtype, shape) in zip(names, outputs, strict=True):
         schema[name] = {"dtype": dtype, "level": level, "shape": shape}
     return schema
 

@@ -341,7 +341,7 @@ class _Pass(Generic[Batch]):
         if native is None:
             raise StopIteration
         for indices in islice(self._indices, self._prefetch - len(native)):
-            native.ask(indices)
+            native.submit(indices)
         if len(native) == 0:
             raise StopIteration
         return self._dataset._apply_transform(self._to_device(native.take()))

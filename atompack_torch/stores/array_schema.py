@@ -123,12 +123,12 @@ def put(writer: Any, place: tuple[str, ...], values: Any, start: Sequence[int] |
     check_unmasked("values", given)
     # Most arrays are written whole and need no conversion.
     as_it_is = start is None and isinstance(given, np.ndarray)
-    if as_it_is and writer.write_as_they_lie(*place, given):
+    if as_it_is and writer.write_unconverted(*place, given):
         return
     schema = ArraySchema.of(writer.definition(*place))
     if schema.dtype in TEXTS:
         flat, shape = texts(schema.dtype, given)
-        writer.write_texts(*place, schema.start(start), list(shape), flat)
+        writer.write_strings(*place, schema.start(start), list(shape), flat)
     else:
         stored = numbers(schema.dtype, given)
         writer.write(*place, schema.start(start), list(stored.shape), stored)

@@ -16,19 +16,19 @@ namespace py = pybind11;
 using PyAddress = std::tuple<int64_t, int, uint64_t>;
 using PyTicket = std::tuple<PyAddress, uint32_t, uint64_t>;
 
-PyAddress plain(const io::RingAddress& address) { return {address.process, address.fd, address.id}; }
-io::RingAddress address_of(const PyAddress& plain) {
-  return {std::get<0>(plain), std::get<1>(plain), std::get<2>(plain)};
+PyAddress to_tuple(const io::RingAddress& address) { return {address.process, address.fd, address.id}; }
+io::RingAddress address_of(const PyAddress& address) {
+  return {std::get<0>(address), std::get<1>(address), std::get<2>(address)};
 }
 
 std::optional<PyAddress> ring_to_attach() {
   const auto address = collate::ring_to_attach();
-  return address ? std::optional(plain(*address)) : std::nullopt;
+  return address ? std::optional(to_tuple(*address)) : std::nullopt;
 }
 
 std::optional<PyTicket> send_arena(const at::Tensor& arena) {
   const auto ticket = collate::send_arena(arena);
-  return ticket ? std::optional(PyTicket{plain(ticket->ring), ticket->slot, ticket->number}) : std::nullopt;
+  return ticket ? std::optional(PyTicket{to_tuple(ticket->ring), ticket->slot, ticket->number}) : std::nullopt;
 }
 
 at::Tensor receive_arena(const PyTicket& ticket, size_t bytes) {
@@ -37,7 +37,7 @@ at::Tensor receive_arena(const PyTicket& ticket, size_t bytes) {
 
 using PyView = std::tuple<at::ScalarType, size_t, std::vector<int64_t>>;
 
-// Views of an arena that came from another process or went to another device.
+// Returns views of an arena that was received from another process or copied to another device.
 std::vector<at::Tensor> view_arena(const at::Tensor& arena, const std::vector<PyView>& places) {
   std::vector<at::Tensor> views;
   views.reserve(places.size());
@@ -47,7 +47,7 @@ std::vector<at::Tensor> view_arena(const at::Tensor& arena, const std::vector<Py
   return views;
 }
 
-// The type that tensors of these types are joined in; nothing where they do not mix.
+// Returns the type that can hold tensors of all these types, or nullopt if they do not mix.
 std::optional<at::ScalarType> common_dtype(const std::vector<at::ScalarType>& types) {
   std::optional<DType> common = collate::dtype_of(types.at(0));
   for (size_t i = 1; common && i < types.size(); ++i) {
@@ -56,7 +56,7 @@ std::optional<at::ScalarType> common_dtype(const std::vector<at::ScalarType>& ty
   return common ? std::optional(collate::scalar_type_of(*common)) : std::nullopt;
 }
 
-// Copies of tensors in one arena, for their way to another process.
+// Copies tensors to one shared arena, which another process can receive.
 std::pair<at::Tensor, std::vector<at::Tensor>> pack_tensors(const std::vector<at::Tensor>& tensors) {
   std::vector<collate::TensorSpec> specs;
   for (const at::Tensor& one : tensors) specs.push_back({collate::dtype_of(one.scalar_type()), one.sizes().vec()});
@@ -77,7 +77,7 @@ void bind_arenas(py::module_& module) {
   module.def("send_arena", &send_arena, py::arg("arena"));
   module.def("receive_arena", &receive_arena, py::arg("ticket"), py::arg("bytes"));
   module.def("view_arena", &view_arena, py::arg("arena"), py::arg("places"));
-  module.def("work_alone", &collate::work_alone);
+  module.def("use_one_thread", &collate::use_one_thread);
   module.def("parallel_thread_ids", unlocked(&collate::parallel_thread_ids));
 }
 

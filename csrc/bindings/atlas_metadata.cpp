@@ -34,7 +34,7 @@ size_t n_datasets(const Metadata& metadata) {
 
 py::list dataset_names(const Metadata& metadata) {
   py::list names;
-  for_each_dataset(metadata, [&](uint32_t dataset) { names.append(text_of(metadata.dataset_name(dataset))); });
+  for_each_dataset(metadata, [&](uint32_t dataset) { names.append(str_from_bytes(metadata.dataset_name(dataset))); });
   return names;
 }
 
@@ -45,7 +45,7 @@ py::list variable_names(const Metadata& metadata) {
     for (const atlas_store::Entry& entry : metadata.arrays(dataset)) is_used[entry.variable] = true;
   });
   for (uint32_t i = 0; i < metadata.n_variables(); ++i) {
-    names.append(is_used[i] ? py::object(text_of(metadata.variable_name(i))) : py::object(py::none()));
+    names.append(is_used[i] ? py::object(str_from_bytes(metadata.variable_name(i))) : py::object(py::none()));
   }
   return names;
 }
@@ -65,7 +65,7 @@ py::dict attributes_of(const Metadata& metadata, uint32_t dataset) {
   py::dict all;
   for (size_t i = 0; i < metadata.n_attributes(checked(metadata, dataset)); ++i) {
     const atlas_store::Attribute attribute = metadata.attribute(dataset, i);
-    all[text_of(attribute.key)] = attribute_object(attribute.value);
+    all[str_from_bytes(attribute.key)] = attribute_object(attribute.value);
   }
   return all;
 }

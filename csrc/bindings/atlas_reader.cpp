@@ -16,18 +16,19 @@ namespace {
 namespace py = pybind11;
 using atlas_store::Store;
 
-// (device, inode, size, seconds, nanoseconds) of the metadata file and of the record of a flush, or None
+// (device, inode, size, seconds, nanoseconds) of a file, or None
 using PyFileVersion = std::optional<std::tuple<uint64_t, uint64_t, uint64_t, int64_t, int64_t>>;
+// of the metadata file and of the record of a flush
 using PyVersion = std::pair<PyFileVersion, PyFileVersion>;
 
-PyFileVersion plain(const std::optional<io::FileVersion>& version) {
+PyFileVersion to_tuple(const std::optional<io::FileVersion>& version) {
   if (!version) return std::nullopt;
   return std::tuple(version->device, version->inode, version->size, version->seconds, version->nanoseconds);
 }
 
-std::optional<io::FileVersion> version_of(const PyFileVersion& plain) {
-  if (!plain) return std::nullopt;
-  const auto& [device, inode, size, seconds, nanoseconds] = *plain;
+std::optional<io::FileVersion> version_of(const PyFileVersion& version) {
+  if (!version) return std::nullopt;
+  const auto& [device, inode, size, seconds, nanoseconds] = *version;
   return io::FileVersion{device, inode, size, seconds, nanoseconds};
 }
 
@@ -41,7 +42,7 @@ std::shared_ptr<Store> open_store(const Path& path, const std::optional<PyVersio
 py::tuple array_of(const Store& self, uint32_t variable, uint32_t dataset) {
   array_file::ArrayDefinition array =
       without_gil([&] { return array_file::definition_of(self.array(variable, dataset)); });
-  // The metadata keeps the names that the caller gave, however many.
+  // The metadata have the names as the caller gave them, in any number.
   const auto schema = self.metadata().schema_number(dataset, variable);
   if (schema) array.dimension_names = self.metadata().schema(*schema).dimension_names;
   return describe(array);
@@ -53,9 +54,10 @@ void bind_atlas_reader(py::module_& module) {
   py::class_<Store, std::shared_ptr<Store>> reader(module, "AtlasReader");
   bind_metadata(reader, [](const Store& self, const auto& action) { return action(self.metadata()); });
   reader.def(py::init(unlocked(&open_store)), py::arg("path"), py::arg("version"), py::arg("max_metadata_bytes"))
-      .def_property_readonly(
-          "version",
-          [](const Store& self) { return PyVersion{plain(self.version().metadata), plain(self.version().intent)}; })
+      .def_property_readonly("version",
+                             [](const Store& self) {
+                               return PyVersion{to_tuple(self.version().metadata), to_tuple(self.version().intent)};
+                             })
       .def_property_readonly("warnings", [](const Store& self) { return self.warnings(); })
       .def("array", &array_of, py::arg("variable"), py::arg("dataset"))
       .def(

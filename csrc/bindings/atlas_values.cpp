@@ -13,8 +13,8 @@ namespace py = pybind11;
 using array_file::Timestamp;
 using array_file::Type;
 
-py::object moment_object(Timestamp moment) {
-  return py::module_::import("numpy").attr("datetime64")(moment.nanoseconds, "ns");
+py::object timestamp_object(Timestamp timestamp) {
+  return py::module_::import("numpy").attr("datetime64")(timestamp.nanoseconds, "ns");
 }
 
 py::object extreme_object(const std::optional<array_file::Extreme>& extreme) {
@@ -32,10 +32,10 @@ py::object extreme_object(const std::optional<array_file::Extreme>& extreme) {
       *extreme);
 }
 
-// str or bytes.
-py::object text_object(const std::string& text, ColumnKind kind) {
-  if (kind == ColumnKind::text) return text_of(text);
-  return py::bytes(text);
+// Returns str or bytes.
+py::object string_object(const std::string& value, ColumnKind kind) {
+  if (kind == ColumnKind::text) return str_from_bytes(value);
+  return py::bytes(value);
 }
 
 py::object fill_object(const std::optional<array_file::OwnedFill>& fill) {
@@ -43,7 +43,7 @@ py::object fill_object(const std::optional<array_file::OwnedFill>& fill) {
   return std::visit(
       []<typename T>(const T& value) -> py::object {
         if constexpr (std::is_same_v<T, std::string>) {
-          return text_of(value);
+          return str_from_bytes(value);
         } else if constexpr (std::is_same_v<T, Timestamp>) {
           return py::int_(value.nanoseconds);
         } else {
@@ -72,11 +72,11 @@ array_file::OwnedFill fill_of(Type type, const py::object& value) {
 
 }  // namespace
 
-py::object nested_texts(std::span<const std::string> texts, std::span<const int64_t> shape, ColumnKind kind) {
-  if (shape.empty()) return text_object(texts[0], kind);
-  const auto n = static_cast<size_t>(shape[0]), each = n == 0 ? 0 : texts.size() / n;
+py::object nested_strings(std::span<const std::string> strings, std::span<const int64_t> shape, ColumnKind kind) {
+  if (shape.empty()) return string_object(strings[0], kind);
+  const auto n = static_cast<size_t>(shape[0]), each = n == 0 ? 0 : strings.size() / n;
   py::list list(n);
-  for (size_t i = 0; i < n; ++i) list[i] = nested_texts(texts.subspan(i * each, each), shape.subspan(1), kind);
+  for (size_t i = 0; i < n; ++i) list[i] = nested_strings(strings.subspan(i * each, each), shape.subspan(1), kind);
   return list;
 }
 
@@ -84,9 +84,9 @@ py::object attribute_object(const atlas_store::AttributeValue& value) {
   return std::visit(
       []<typename T>(const T& held) -> py::object {
         if constexpr (std::is_same_v<T, std::string_view>) {
-          return text_of(std::string(held));
+          return str_from_bytes(std::string(held));
         } else if constexpr (std::is_same_v<T, atlas_store::TimestampValue>) {
-          return moment_object(held.at);
+          return timestamp_object(held.at);
         } else {
           return py::cast(held);
         }
@@ -104,7 +104,7 @@ atlas_store::AttributeValue attribute_value(py::handle value) {
 
 py::tuple describe(const array_file::ArrayDefinition& array) {
   py::list names;
-  for (const std::string& name : array.dimension_names) names.append(text_of(name));
+  for (const std::string& name : array.dimension_names) names.append(str_from_bytes(name));
   return py::make_tuple(type_name(array.type), array.shape, array.chunk_shape, names, fill_object(array.fill));
 }
 
@@ -123,7 +123,7 @@ array_file::ArrayDefinition definition_of(const std::string& name, const std::st
 py::dict statistics_object(const array_file::Statistics& statistics) {
   py::dict all;
   for (const auto& [name, of_array] : statistics) {
-    all[text_of(name)] =
+    all[str_from_bytes(name)] =
         py::make_tuple(extreme_object(of_array.min), extreme_object(of_array.max), of_array.n_null, of_array.n_rows);
   }
   return all;

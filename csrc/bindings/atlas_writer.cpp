@@ -30,13 +30,13 @@ using FileWriter = Locked<array_file::Writer>;
 
 io::FileSystem& files_of(bool durable) { return durable ? io::real_file_system() : io::unsynced_file_system(); }
 
-// A view; the caller keeps the array.
+// Returns a view; the caller keeps the array alive.
 Bytes bytes_of(const py::array& values) {
   check_plain(values);
   return {static_cast<const std::byte*>(values.data()), static_cast<size_t>(values.nbytes())};
 }
 
-// Items of an array as NumPy names their kinds.
+// Kind, as NumPy names it, and size of the items of an array.
 struct Items {
   char kind = 0;
   uint64_t bytes = 0;
@@ -66,9 +66,10 @@ bool are_stored_as(const Items& items, Type type) {
   return items.kind == kind() && items.bytes == array_file::item_bytes(type);
 }
 
-// Writes values from the first element on, if they lie in memory as the array at `place` stores them; else nothing.
+// Writes values from the first element on if they have the type and memory layout of the array at `place`; otherwise
+// returns false and writes nothing.
 template <typename Writer, typename... Place>
-bool write_as_they_lie(Locked<Writer>& writer, const py::array& values, const Place&... place) {
+bool write_unconverted(Locked<Writer>& writer, const py::array& values, const Place&... place) {
   const char order = values.dtype().byteorder();
   if ((order != '=' && order != '|') || (values.flags() & py::array::c_style) == 0) return false;
   const Items items{values.dtype().kind(), static_cast<uint64_t>(values.itemsize())};
@@ -81,20 +82,20 @@ bool write_as_they_lie(Locked<Writer>& writer, const py::array& values, const Pl
   });
 }
 
-// Views; the caller keeps the list, and with it its texts.
-std::vector<std::string_view> texts_of(const py::list& values) {
-  std::vector<std::string_view> texts;
-  texts.reserve(values.size());
+// Returns views; the caller keeps the list alive, and with it the strings.
+std::vector<std::string_view> strings_of_list(const py::list& values) {
+  std::vector<std::string_view> strings;
+  strings.reserve(values.size());
   for (const py::handle value : values) {
     char* data = nullptr;
     Py_ssize_t size = 0;
     if (PyBytes_AsStringAndSize(value.ptr(), &data, &size) != 0) throw py::error_already_set();
-    texts.emplace_back(data, static_cast<size_t>(size));
+    strings.emplace_back(data, static_cast<size_t>(size));
   }
-  return texts;
+  return strings;
 }
 
-// What a box of an array holds, as bytes or as texts.
+// Returns the values in a box of an array, as bytes or as strings.
 template <typename Read>
 py::object values_of(Type type, const Extents& count, const Read& read) {
   uint64_t n = 1;
@@ -104,10 +105,10 @@ py::object values_of(Type type, const Extents& count, const Read& read) {
     read(std::as_writable_bytes(std::span(bytes.mutable_data(), static_cast<size_t>(bytes.size()))));
     return bytes;
   }
-  std::vector<std::string> texts(n);
-  read(std::span<std::string>(texts));
+  std::vector<std::string> strings(n);
+  read(std::span<std::string>(strings));
   const std::vector<int64_t> shape(count.begin(), count.end());
-  return nested_texts(texts, shape, type == Type::string ? ColumnKind::text : ColumnKind::bytes);
+  return nested_strings(strings, shape, type == Type::string ? ColumnKind::text : ColumnKind::bytes);
 }
 
 UniqueHandle<StoreWriter> open_store_writer(const Path& path, bool create, std::optional<codec::Codec> codec, int form,
@@ -129,7 +130,7 @@ void bind_store_writer(py::module_& module) {
   using Name = const std::string&;
   py::class_<StoreWriter, UniqueHandle<StoreWriter>> writer(module, "AtlasWriter");
   bind_metadata(writer, [](const StoreWriter& self, const auto& action) {
-    return self.look([&](auto& w) { return action(w.metadata()); });
+    return self.read([&](auto& w) { return action(w.metadata()); });
   });
   writer
       .def(py::init(unlocked(&open_store_writer)), py::arg("path"), py::arg("create"), py::arg("codec"),
@@ -152,12 +153,14 @@ void bind_store_writer(py::module_& module) {
               const py::array& values) {
              self.use([&, bytes = bytes_of(values)](auto& w) { w.write(dataset, array, Box{start, count}, bytes); });
            })
-      .def("write_as_they_lie", [](StoreWriter& self, Name dataset, Name array,
-                                   const py::array& values) { return write_as_they_lie(self, values, dataset, array); })
-      .def("write_texts",
+      .def("write_unconverted", [](StoreWriter& self, Name dataset, Name array,
+                                   const py::array& values) { return write_unconverted(self, values, dataset, array); })
+      .def("write_strings",
            [](StoreWriter& self, Name dataset, Name array, const Extents& start, const Extents& count,
               const py::list& values) {
-             self.use([&, texts = texts_of(values)](auto& w) { w.write(dataset, array, Box{start, count}, texts); });
+             self.use([&, strings = strings_of_list(values)](auto& w) {
+               w.write(dataset, array, Box{start, count}, strings);
+             });
            })
       .def("read",
            [](StoreWriter& self, Name dataset, Name array, const Extents& start, const Extents& count) {
@@ -212,11 +215,11 @@ void bind_file_writer(py::module_& module) {
            [](FileWriter& self, Name name, const Extents& start, const Extents& count, const py::array& values) {
              self.use([&, bytes = bytes_of(values)](auto& w) { w.write(name, Box{start, count}, bytes); });
            })
-      .def("write_as_they_lie",
-           [](FileWriter& self, Name name, const py::array& values) { return write_as_they_lie(self, values, name); })
-      .def("write_texts",
+      .def("write_unconverted",
+           [](FileWriter& self, Name name, const py::array& values) { return write_unconverted(self, values, name); })
+      .def("write_strings",
            [](FileWriter& self, Name name, const Extents& start, const Extents& count, const py::list& values) {
-             self.use([&, texts = texts_of(values)](auto& w) { w.write(name, Box{start, count}, texts); });
+             self.use([&, strings = strings_of_list(values)](auto& w) { w.write(name, Box{start, count}, strings); });
            })
       .def("read",
            [](FileWriter& self, Name name, const Extents& start, const Extents& count) {

@@ -66,8 +66,8 @@ std::shared_ptr<NanIsMissingSource> hide_nan_labels(std::shared_ptr<MoleculeSour
   return make_shared_handle<NanIsMissingSource>(std::move(all));
 }
 
-// Writes into memory that the caller owns: `address` is that of snapshot.n_molecules int64.
-void atom_counts_at(const Path& path, const Snapshot& snapshot, uintptr_t address) {
+// Writes to memory of the caller; `address` points to snapshot.n_molecules int64.
+void read_atom_counts_to(const Path& path, const Snapshot& snapshot, uintptr_t address) {
   atp::read_atom_counts(path.bytes, snapshot, {reinterpret_cast<int64_t*>(address), snapshot.header.n_molecules});
 }
 
@@ -100,7 +100,8 @@ void bind_atp(py::module_& module) {
       .def(py::init(unlocked(&choose_forces)), py::arg("all"), py::arg("chosen"));
   py::class_<NanIsMissingSource, MoleculeSource, std::shared_ptr<NanIsMissingSource>>(module, "NanIsMissingSource")
       .def(py::init(unlocked(&hide_nan_labels)), py::arg("all"));
-  module.def("read_atom_counts", unlocked(&atom_counts_at), py::arg("path"), py::arg("snapshot"), py::arg("address"));
+  module.def("read_atom_counts", unlocked(&read_atom_counts_to), py::arg("path"), py::arg("snapshot"),
+             py::arg("address"));
 }
 
 }  // namespace atompack::bindings

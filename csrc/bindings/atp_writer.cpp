@@ -33,7 +33,7 @@ DType dtype_of(const py::array& array) {
       cat("type: expected bool, int32, int64, float32 or float64, got ", py::str(array.dtype()).cast<std::string>()));
 }
 
-// A view; the caller keeps the array, which is contiguous and in native byte order.
+// Returns a view of a contiguous array in native byte order; the caller keeps the array alive.
 Value value_of(const py::array& array) {
   check_plain(array);
   Value value{ValueKind::numeric, dtype_of(array), {}, {}};
@@ -50,7 +50,7 @@ Value value_of(py::handle item) {
   if (py::isinstance<py::array>(item)) return value_of(py::reinterpret_borrow<py::array>(item));
   if (!PyUnicode_Check(item.ptr())) throw InternalError("a value is no array, text or None");
   Py_ssize_t n = 0;
-  const char* const text = PyUnicode_AsUTF8AndSize(item.ptr(), &n);  // kept by the string itself
+  const char* const text = PyUnicode_AsUTF8AndSize(item.ptr(), &n);  // owned by the string
   if (text == nullptr) {
     PyErr_Clear();
     throw FieldError("text: holds characters that UTF-8 has no bytes for");
@@ -124,7 +124,7 @@ void bind_atp_writer(py::module_& module) {
       .def_property_readonly("n_molecules", unlocked(&PathWriter::n_molecules))
       .def_property_readonly("codec", unlocked([](const PathWriter& self) { return self.codec(); }))
       .def_property_readonly("present_path", [](const PathWriter& self) {
-        return text_of(without_gil([&] { return self.present_path(); }));
+        return str_from_bytes(without_gil([&] { return self.present_path(); }));
       });
   module.def("check_same_records", &check_same_records, py::arg("original"), py::arg("indices"), py::arg("copy"),
              py::arg("first"));

@@ -61,8 +61,8 @@ UniqueHandle<Prefetcher> make_prefetcher(std::shared_ptr<Batcher> batcher, unsig
   return make_unique_handle<Prefetcher>(std::move(batcher), n_threads, pinned ? ArenaKind::pinned : ArenaKind::heap);
 }
 
-void ask(Prefetcher& self, const py::object& indices, const Selection& selection) {
-  self.ask(view_of(self.batcher(), selection).numbers(indices));
+void submit(Prefetcher& self, const py::object& indices, const Selection& selection) {
+  self.submit(view_of(self.batcher(), selection).numbers(indices));
 }
 
 py::tuple take(Prefetcher& self, const py::object& molecules) { return hand_over(take_interruptibly(self), molecules); }
@@ -82,7 +82,7 @@ std::shared_ptr<ColumnBatcher> make_column_batcher(std::shared_ptr<Store> store,
       collate::ScanOptions{.layout = layout, .dtype = dtype, .max_threads = max_threads, .missing = missing});
 }
 
-// The numbers of data sets that are given by name, by indices or masks, or all of them.
+// Returns the numbers of datasets given by names, indices or a mask; of all datasets if nothing is given.
 std::vector<int64_t> datasets_of(const Store& store, const py::object& datasets,
                                  const std::optional<std::vector<std::string>>& names) {
   std::vector<int64_t> numbers;
@@ -96,7 +96,7 @@ std::vector<int64_t> datasets_of(const Store& store, const py::object& datasets,
   return numbers;
 }
 
-// A batch of columns, from the arguments of a scan to its values.
+// Makes a batcher of columns for a single batch and returns that batch.
 template <typename... Options>
 py::tuple scan(std::shared_ptr<Store> store, std::vector<uint32_t> variables, const py::object& datasets,
                const std::optional<std::vector<std::string>>& names, Options... options) {
@@ -128,13 +128,13 @@ std::shared_ptr<Held> mutable_handle(const std::shared_ptr<const Held>& held) {
 
 void bind_batchers(py::module_& module) {
   py::class_<FieldTable, std::shared_ptr<FieldTable>>(module, "FieldTable", py::dynamic_attr())
-      .def("fields", &field_heads);
+      .def("fields", &field_entries);
   py::class_<Batcher, std::shared_ptr<Batcher>>(module, "Batcher")
       .def("collate", &collate_indices, py::arg("indices"), py::arg("selection"), py::arg("shared"),
            py::arg("molecules") = py::none());
   py::class_<Prefetcher, UniqueHandle<Prefetcher>>(module, "Prefetcher")
       .def(py::init(&make_prefetcher), py::arg("batcher"), py::arg("n_threads"), py::arg("pinned"))
-      .def("ask", &ask, py::arg("indices"), py::arg("selection"))
+      .def("submit", &submit, py::arg("indices"), py::arg("selection"))
       .def("take", &take, py::arg("molecules") = py::none())
       .def("__len__", &Prefetcher::size);
 

@@ -8,18 +8,18 @@ namespace atompack::bindings {
 // For both modules.
 void bind_errors(pybind11::module_& module);
 
-// For _formats: files and their contents.
+// For _formats, which reads and writes files.
 void bind_atlas_reader(pybind11::module_& module);
 void bind_atlas_writer(pybind11::module_& module);
 void bind_atp(pybind11::module_& module);
 void bind_atp_writer(pybind11::module_& module);
 void bind_extxyz(pybind11::module_& module);
-void bind_passes(pybind11::module_& module);  // after bind_atp and bind_request, whose types it takes
+void bind_passes(pybind11::module_& module);  // after bind_atp and bind_request, whose types are arguments
 void bind_request(pybind11::module_& module);
 void bind_shard_reader(pybind11::module_& module);
 void bind_torch_cache(pybind11::module_& module);
 
-// For _C: batches of tensors.
+// For _C, which makes batches of tensors.
 void bind_arenas(pybind11::module_& module);
 void bind_batchers(pybind11::module_& module);
 void bind_cache_builder(pybind11::module_& module);

@@ -22,7 +22,7 @@ using torch_cache::EntryColumns;
 using torch_cache::LabelColumn;
 using torch_cache::ValueColumn;
 
-// Tensors by name, contiguous on the CPU; what is not there is None or absent.
+// Tensors by name, contiguous on the CPU; missing ones are None or left out.
 using Columns = std::map<std::string, std::optional<at::Tensor>>;
 
 void check_plain(const Columns& columns) {
@@ -99,7 +99,7 @@ std::shared_ptr<EncodedEntries> encode(const Columns& columns, std::vector<std::
   return without_gil([&] { return std::make_shared<EncodedEntries>(encode_entries(entries)); });
 }
 
-// Gives its files up when it is told, though a traceback may still hold the object.
+// Builder with a close() that closes its files even if a traceback still refers to the object.
 class ClosableBuilder {
  public:
   ClosableBuilder(const std::string& path, const CacheHeader& header, const std::string& fingerprint, uint64_t bytes)
@@ -115,15 +115,15 @@ class ClosableBuilder {
   std::unique_ptr<Builder> builder_;
 };
 
-using SerialBuilder = Locked<ClosableBuilder>;
+using LockedBuilder = Locked<ClosableBuilder>;
 
-UniqueHandle<SerialBuilder> open_builder(const Path& path, const CacheHeader& header, const std::string& fingerprint,
+UniqueHandle<LockedBuilder> open_builder(const Path& path, const CacheHeader& header, const std::string& fingerprint,
                                          uint64_t checkpoint_bytes) {
-  return make_unique_handle<SerialBuilder>(path.bytes, header, fingerprint, checkpoint_bytes);
+  return make_unique_handle<LockedBuilder>(path.bytes, header, fingerprint, checkpoint_bytes);
 }
 
 void bind_builder(py::module_& module) {
-  using Self = SerialBuilder;
+  using Self = LockedBuilder;
   py::class_<Self, UniqueHandle<Self>>(module, "CacheBuilder")
       .def(py::init(unlocked(&open_builder)), py::arg("path"), py::arg("header"), py::arg("fingerprint"),
            py::arg("checkpoint_bytes"))

@@ -1,4 +1,4 @@
-// Enumerations and element types as arguments and results: Python has their names. Unknown names are a ValueError.
+// Type casters of enumerations and element types, which are strings in Python. Unknown names raise ValueError.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -24,7 +24,7 @@ namespace atompack::bindings {
 template <typename Value>
 using Choice = std::pair<std::string_view, Value>;
 
-// Specialized for each enumeration: what errors call the option, and its names.
+// Name of the option in error messages, and names of its values; specialized for each enumeration.
 template <typename Value>
 struct Choices;
 
@@ -86,7 +86,7 @@ struct Choices<extxyz::Kind> {
 template <typename Value>
 concept HasChoices = requires { Choices<Value>::kAll; };
 
-// Element types have torch's names.
+// Types with names in Python; element types have those of torch.
 template <typename Value>
 concept HasName = HasChoices<Value> || std::is_same_v<Value, DType>;
 
@@ -118,10 +118,6 @@ std::string_view name_of_value(Value value) {
     throw InternalError(cat(Choices<Value>::kOption, ": a value without a name"));
   }
 }
-
-}  // namespace atompack::bindings
-
-namespace atompack::bindings {
 
 template <HasName Value>
 struct NamedCaster {

@@ -41,7 +41,7 @@ std::pair<at::Tensor, std::vector<at::Tensor>> compute(const Featurizer& self, c
   return {std::move(made.features), std::move(made.derivatives)};
 }
 
-// Radial center, neighbor, gradients, spins or None; angular center, j, k, gradients of i, j, k, spins or None.
+// radial center, neighbor, gradients, spins or None; angular center, j, k, gradients of i, j, k, spins or None
 using PyRows = std::vector<std::optional<at::Tensor>>;
 
 DerivativeTensors rows_of(const PyRows& rows) {

@@ -22,37 +22,37 @@ constexpr std::array kLetters = {
     Letter{'O', ElementKind::object},
 };
 
-struct Pair {
+struct TorchType {
   at::ScalarType torch;
   ElementKind kind;
   uint32_t item_bytes;
 };
 
-constexpr std::array kPairs = {
-    Pair{at::kBool, ElementKind::boolean, 1},
-    Pair{at::kChar, ElementKind::signed_integer, 1},
-    Pair{at::kShort, ElementKind::signed_integer, 2},
-    Pair{at::kInt, ElementKind::signed_integer, 4},
-    Pair{at::kLong, ElementKind::signed_integer, 8},
-    Pair{at::kByte, ElementKind::unsigned_integer, 1},
-    Pair{at::kUInt16, ElementKind::unsigned_integer, 2},
-    Pair{at::kUInt32, ElementKind::unsigned_integer, 4},
-    Pair{at::kUInt64, ElementKind::unsigned_integer, 8},
-    Pair{at::kHalf, ElementKind::floating, 2},
-    Pair{at::kFloat, ElementKind::floating, 4},
-    Pair{at::kDouble, ElementKind::floating, 8},
-    Pair{at::kBFloat16, ElementKind::bfloat16, 2},
-    Pair{at::kComplexFloat, ElementKind::complex, 8},
-    Pair{at::kComplexDouble, ElementKind::complex, 16},
+constexpr std::array kTorchTypes = {
+    TorchType{at::kBool, ElementKind::boolean, 1},
+    TorchType{at::kChar, ElementKind::signed_integer, 1},
+    TorchType{at::kShort, ElementKind::signed_integer, 2},
+    TorchType{at::kInt, ElementKind::signed_integer, 4},
+    TorchType{at::kLong, ElementKind::signed_integer, 8},
+    TorchType{at::kByte, ElementKind::unsigned_integer, 1},
+    TorchType{at::kUInt16, ElementKind::unsigned_integer, 2},
+    TorchType{at::kUInt32, ElementKind::unsigned_integer, 4},
+    TorchType{at::kUInt64, ElementKind::unsigned_integer, 8},
+    TorchType{at::kHalf, ElementKind::floating, 2},
+    TorchType{at::kFloat, ElementKind::floating, 4},
+    TorchType{at::kDouble, ElementKind::floating, 8},
+    TorchType{at::kBFloat16, ElementKind::bfloat16, 2},
+    TorchType{at::kComplexFloat, ElementKind::complex, 8},
+    TorchType{at::kComplexDouble, ElementKind::complex, 16},
 };
 
-constexpr size_t kMostFields = 1024;  // that readers take
+constexpr size_t kMaxFields = 1024;  // that readers accept
 
 bool is_date(ElementKind kind) { return kind == ElementKind::datetime || kind == ElementKind::timedelta; }
 
-// Fields before the type that has them, as the numbers in ElementField want it.
+// Adds the fields of a type before the type itself, so that indices in ElementField are valid.
 bool add_fields(NumpyType& all, ElementType& type, const py::dtype& dtype);
-bool are_apart(const NumpyType& all, std::vector<ElementField> fields);
+bool do_not_overlap(const NumpyType& all, std::vector<ElementField> fields);
 
 std::optional<ElementType> element(NumpyType& all, const py::dtype& dtype) {
   const auto letter = std::ranges::find(kLetters, dtype.kind(), &Letter::letter);
@@ -84,15 +84,15 @@ bool add_fields(NumpyType& all, ElementType& type, const py::dtype& dtype) {
     fields.push_back({all.names.emplace_back(name.cast<std::string>()), static_cast<uint32_t>(all.types.size() - 1),
                       field[1].cast<uint32_t>()});
   }
-  if (fields.size() > kMostFields || !are_apart(all, fields)) return false;
+  if (fields.size() > kMaxFields || !do_not_overlap(all, fields)) return false;
   type.first_field = static_cast<uint32_t>(all.fields.size());
   type.n_fields = static_cast<uint32_t>(fields.size());
   all.fields.insert(all.fields.end(), fields.begin(), fields.end());
   return true;
 }
 
-// As readers take them: each field has bytes of its own.
-bool are_apart(const NumpyType& all, std::vector<ElementField> fields) {
+// True if no two fields share bytes, which readers require.
+bool do_not_overlap(const NumpyType& all, std::vector<ElementField> fields) {
   std::ranges::sort(fields, {}, &ElementField::offset);
   uint32_t end = 0;
   for (const ElementField& field : fields) {
@@ -132,8 +132,8 @@ py::dtype numpy_dtype(const TypeTable& table, const ElementType& type) {
 }
 
 std::optional<ElementType> element_of(at::ScalarType type) {
-  const auto found = std::ranges::find(kPairs, type, &Pair::torch);
-  if (found == kPairs.end()) return std::nullopt;
+  const auto found = std::ranges::find(kTorchTypes, type, &TorchType::torch);
+  if (found == kTorchTypes.end()) return std::nullopt;
   return ElementType{.kind = found->kind, .item_bytes = found->item_bytes};
 }
 

@@ -1,4 +1,4 @@
-// Element types of NumPy and torch, and ours.
+// Conversion between element types of NumPy, torch and this library.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,7 +13,7 @@
 
 namespace atompack::bindings {
 
-// One of NumPy's types, with those of its fields.
+// Type of NumPy and the types of its fields.
 struct NumpyType {
   ElementType type = {};
   std::vector<ElementType> types = {};
@@ -22,13 +22,13 @@ struct NumpyType {
   TypeTable table() const { return {types, fields}; }
 };
 
-// Nothing for types that are no plain data: those of other libraries, subarrays, texts of any length.
+// Returns nullopt for types that are not plain data: those of other libraries, subarrays, strings of variable length.
 std::optional<NumpyType> numpy_type(const pybind11::dtype& dtype);
 
-// In this machine's byte order. `type` is no bfloat16.
+// Returns the type in native byte order. `type` must not be bfloat16.
 pybind11::dtype numpy_dtype(const TypeTable& table, const ElementType& type);
 
-// Nothing for types that arrays do not have.
+// Returns nullopt for types that arrays do not have.
 std::optional<ElementType> element_of(at::ScalarType type);
 
 }  // namespace atompack::bindings

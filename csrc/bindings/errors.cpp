@@ -8,12 +8,12 @@ namespace {
 namespace py = pybind11;
 
 void raise(const char* name, const char* text) {
-  py::set_error(py::module_::import("atompack_torch.errors").attr(name), text_of(text));
+  py::set_error(py::module_::import("atompack_torch.errors").attr(name), str_from_bytes(text));
 }
 
 void raise_os_error(const IoError& error) {
   const auto os_error = py::reinterpret_borrow<py::object>(PyExc_OSError);
-  const py::object exception = os_error(error.code(), text_of(error.reason()), text_of(error.path()));
+  const py::object exception = os_error(error.code(), str_from_bytes(error.reason()), str_from_bytes(error.path()));
   PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception.ptr())), exception.ptr());
 }
 
@@ -40,7 +40,7 @@ void translate(std::exception_ptr thrown) {
 
 }  // namespace
 
-py::str text_of(std::string_view bytes) {
+py::str str_from_bytes(std::string_view bytes) {
   return py::reinterpret_steal<py::str>(
       PyUnicode_DecodeUTF8(bytes.data(), static_cast<Py_ssize_t>(bytes.size()), "surrogateescape"));
 }

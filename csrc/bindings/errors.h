@@ -1,4 +1,4 @@
-// Errors of the core as the exceptions of atompack_torch.errors.
+// Translation of errors of the core to the exceptions of atompack_torch.errors.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -7,7 +7,7 @@
 
 namespace atompack::bindings {
 
-// The text of an error, in which file names may be any bytes.
-pybind11::str text_of(std::string_view bytes);
+// Decodes UTF-8 with surrogate escapes: error messages and names may contain file names of any bytes.
+pybind11::str str_from_bytes(std::string_view bytes);
 
 }  // namespace atompack::bindings

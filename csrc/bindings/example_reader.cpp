@@ -27,7 +27,7 @@ py::object tensor_of(const Array& array, DType dtype) {
   return py::cast(tensor);
 }
 
-// Objects are put into an array that is there: NumPy would look for numbers in nested lists.
+// Assigns objects to an existing array one by one: from nested lists NumPy would make an array of more axes.
 py::object object_array(const Value& value) {
   const py::array array(py::dtype("O"), sizes_of(value.array()), nullptr);
   const py::object flat = array.attr("reshape")(-1);
@@ -56,7 +56,7 @@ py::object sequence_of(const Value& value) {
   return items;
 }
 
-// Numbers of NumPy stay such: tensors that are equal are different keys.
+// Keeps scalars of NumPy: equal tensors would be different keys.
 py::object key_of(const Value& key) {
   if (key.kind() == Kind::scalar) return numpy_array(key.array())[py::tuple()];
   if (key.kind() != Kind::tuple) return to_python(key);

@@ -1,4 +1,4 @@
-// Values of examples as Python's objects.
+// Conversion of values of examples to Python objects.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -9,11 +9,11 @@
 
 namespace atompack::bindings {
 
-// UTF-8 as a string; lone surrogates in three bytes are kept.
+// Decodes UTF-8; keeps lone surrogates, which are three bytes long.
 pybind11::object to_str(std::string_view text);
 
-// Arrays, scalars and tensors become tensors of their own memory; of types that torch does not have, arrays and scalars
-// of NumPy.
+// Converts a value. Arrays, scalars and tensors become tensors that own their memory, or arrays and scalars of NumPy if
+// torch does not have the type.
 pybind11::object to_python(const Value& value);
 
 }  // namespace atompack::bindings

@@ -16,9 +16,9 @@ namespace {
 
 namespace py = pybind11;
 
-constexpr int kMostDepth = 64;  // as readers take them
+constexpr int kMaxDepth = 64;  // that readers accept
 
-// What cannot be written, and the steps to it, which are put in front one by one.
+// Thrown for a value that cannot be written, with the path to it in the example.
 struct Refusal {
   std::string path, what;
 };
@@ -34,9 +34,9 @@ std::string type_name(py::handle value) { return Py_TYPE(value.ptr())->tp_name; 
           type_name(value)));
 }
 
-// Puts a step in front of the place where `write` refused.
+// Prepends a step to the path of a Refusal from `write`.
 template <typename Step, typename Write>
-void at(const Step& step, const Write& write) {
+void with_step(const Step& step, const Write& write) {
   try {
     write();
   } catch (Refusal& refusal) {
@@ -45,24 +45,24 @@ void at(const Step& step, const Write& write) {
   }
 }
 
-std::string shown(py::handle key) { return py::repr(key).cast<std::string>(); }
+std::string repr_of(py::handle key) { return py::repr(key).cast<std::string>(); }
 
-const py::object& numpy_named(const char* name, py::object& kept) {
-  if (!kept) kept = py::module_::import("numpy").attr(name);
-  return kept;
+const py::object& numpy_attribute(const char* name, py::object& cached) {
+  if (!cached) cached = py::module_::import("numpy").attr(name);
+  return cached;
 }
 
 bool is_numpy_scalar(py::handle value) {
-  static auto& generic = *new py::object;  // never destroyed: the interpreter may be gone by then
-  return py::isinstance(value, numpy_named("generic", generic));
+  static auto& generic = *new py::object;  // never destroyed: the interpreter may have ended before
+  return py::isinstance(value, numpy_attribute("generic", generic));
 }
 
 bool is_memmap(py::handle value) {
   static auto& memmap = *new py::object;
-  return Py_TYPE(value.ptr()) == reinterpret_cast<PyTypeObject*>(numpy_named("memmap", memmap).ptr());
+  return Py_TYPE(value.ptr()) == reinterpret_cast<PyTypeObject*>(numpy_attribute("memmap", memmap).ptr());
 }
 
-// Of elements that lie at non-negative multiples of their size; others have been copied.
+// Shape and strides in elements; all strides are non-negative multiples of the element size.
 struct Layout {
   std::vector<int64_t> shape, strides;
 
@@ -113,7 +113,7 @@ void ExampleWriter::put(py::handle value) {
   if (PyBool_Check(object)) return out_.boolean(object == Py_True);
   if (PyLong_CheckExact(object)) return put_int(value);
   if (PyFloat_CheckExact(object)) return out_.real(PyFloat_AS_DOUBLE(object));
-  if (PyUnicode_CheckExact(object)) return put_text(value, false);
+  if (PyUnicode_CheckExact(object)) return put_string(value, false);
   if (PyBytes_CheckExact(object))
     return out_.bytes(as_bytes({PyBytes_AS_STRING(object), static_cast<size_t>(PyBytes_GET_SIZE(object))}));
   if (py::isinstance<py::array>(value)) return put_array(value, false);
@@ -121,7 +121,7 @@ void ExampleWriter::put(py::handle value) {
   if (is_plain_tensor(value)) return put_tensor(value);
   const bool is_list = PyList_CheckExact(object), is_tuple = PyTuple_CheckExact(object);
   if (!is_list && !is_tuple && !PyDict_CheckExact(object)) refuse_type(value);
-  if (++depth_ > kMostDepth) refuse(cat("expected values at most ", kMostDepth, " deep, got deeper ones"));
+  if (++depth_ > kMaxDepth) refuse(cat("expected values at most ", kMaxDepth, " deep, got deeper ones"));
   if (is_list) {
     out_.begin_list();
     put_items(value, &PyList_Size, &PyList_GetItem);
@@ -145,8 +145,8 @@ void ExampleWriter::put_int(py::handle value) {
   out_.big_integer(as_bytes(bytes));
 }
 
-// Lone surrogates, which UTF-8 has no bytes for, are written as Python's own pickles have them.
-void ExampleWriter::put_text(py::handle value, bool is_key) {
+// Lone surrogates, which UTF-8 cannot represent, are written as in Python's own pickles.
+void ExampleWriter::put_string(py::handle value, bool is_key) {
   const auto put = [&](std::string_view text) { is_key ? out_.key(text) : out_.text(text); };
   Py_ssize_t size = 0;
   if (const char* const text = PyUnicode_AsUTF8AndSize(value.ptr(), &size)) {
@@ -159,12 +159,12 @@ void ExampleWriter::put_text(py::handle value, bool is_key) {
   put(encoded);
 }
 
-// The size is asked for again each time: another thread may change a list while the GIL is not held.
+// The size is read again in each step: another thread may change a list while the GIL is released.
 void ExampleWriter::put_items(py::handle sequence, Py_ssize_t (*size)(PyObject*),
                               PyObject* (*item)(PyObject*, Py_ssize_t)) {
   for (Py_ssize_t i = 0; i < size(sequence.ptr()); ++i) {
     const auto value = py::reinterpret_borrow<py::object>(item(sequence.ptr(), i));
-    at([&] { return i; }, [&] { put(value); });
+    with_step([&] { return i; }, [&] { put(value); });
   }
 }
 
@@ -174,11 +174,11 @@ void ExampleWriter::put_dict(py::handle dict) {
   for (Py_ssize_t place = 0; PyDict_Next(dict.ptr(), &place, &next_key, &next_value) != 0;) {
     const auto key = py::reinterpret_borrow<py::object>(next_key),
                value = py::reinterpret_borrow<py::object>(next_value);
-    at([&] { return shown(key); },
-       [&] {
-         PyUnicode_CheckExact(key.ptr()) ? put_text(key, true) : put(key);
-         put(value);
-       });
+    with_step([&] { return repr_of(key); },
+              [&] {
+                PyUnicode_CheckExact(key.ptr()) ? put_string(key, true) : put(key);
+                put(value);
+              });
   }
   out_.end_dict();
 }
@@ -200,7 +200,7 @@ void ExampleWriter::put_array(py::handle value, bool is_scalar) {
 }
 
 void ExampleWriter::put_objects(py::handle array) {
-  if (++depth_ > kMostDepth) refuse(cat("expected values at most ", kMostDepth, " deep, got deeper ones"));
+  if (++depth_ > kMaxDepth) refuse(cat("expected values at most ", kMaxDepth, " deep, got deeper ones"));
   const py::list objects = array.attr("reshape")(-1).attr("tolist")();
   out_.begin_objects(layout_of(py::reinterpret_borrow<py::array>(array)).shape, false);
   put_items(objects, &PyList_Size, &PyList_GetItem);

@@ -25,7 +25,7 @@ using Reader = Locked<extxyz::Reader>;
 
 using Shape = std::vector<py::ssize_t>;
 
-// The array owns the vector.
+// Moves a vector into an array that owns it.
 template <typename Element, typename Stored>
 py::array to_numpy(std::vector<Stored>&& values, const Shape& shape) {
   static_assert(sizeof(Element) == sizeof(Stored));
@@ -41,7 +41,7 @@ py::object numbers_of(Array&& array, const Shape& shape) {
   return to_numpy<bool>(std::move(array.flags), shape);
 }
 
-// `leading` counts rows, where there are rows.
+// `leading` is the number of rows, or empty for a value without rows.
 py::object value_of(Array&& array, const Shape& leading) {
   if (array.kind == Kind::text && leading.empty()) return py::str(array.texts[0]);
   if (array.kind == Kind::text) return py::cast(array.texts);
@@ -106,7 +106,7 @@ py::tuple survey(const Path& path) {
   return py::make_tuple(found.n_frames, std::move(fields));
 }
 
-// The caller has made all arrays contiguous, of float64, int64 or bool; it keeps them while the views are in use.
+// Returns a view. The caller has made all arrays contiguous, of float64, int64 or bool, and keeps them alive.
 extxyz::ArrayView view_of(py::handle value, bool has_rows) {
   if (value.is_none()) return {};
   if (py::isinstance<py::str>(value)) return {Kind::text, {}, nullptr, value.cast<std::string_view>()};

@@ -1,5 +1,5 @@
-// The extension module atompack_torch._formats: files and what is in them. Importing it needs no torch, so that
-// commands which need none start at once.
+// The extension module atompack_torch._formats: files and their contents. Importing it does not need
+// torch, so that commands that do not use torch start quickly.
 #include <pybind11/pybind11.h>
 
 #include "bindings/bindings.h"

@@ -18,8 +18,8 @@ using collate::Batch;
 using collate::ColumnBatch;
 using collate::ExampleBatch;
 using collate::ExampleNode;
+using collate::IncompatibleExamples;
 using collate::ScannedColumn;
-using collate::UnlikeExamples;
 
 constexpr auto to_object = []<typename Held>(Held& held) -> py::object {
   if constexpr (std::is_same_v<Held, collate::Strings>) {
@@ -45,10 +45,10 @@ py::list values_of(Batch& batch) {
 py::list strings_of(const ScannedColumn& column) {
   const bool is_jagged = column.offsets.defined();
   py::list all;
-  for (size_t i = 0; i < column.texts.size(); ++i) {
-    const auto& row = column.texts[i];
-    if (row && is_jagged) all += nested_texts(*row, column.shapes[i], column.kind);
-    if (!is_jagged) all.append(row ? nested_texts(*row, column.shapes[i], column.kind) : py::object(py::none()));
+  for (size_t i = 0; i < column.strings.size(); ++i) {
+    const auto& row = column.strings[i];
+    if (row && is_jagged) all += nested_strings(*row, column.shapes[i], column.kind);
+    if (!is_jagged) all.append(row ? nested_strings(*row, column.shapes[i], column.kind) : py::object(py::none()));
   }
   return all;
 }
@@ -63,7 +63,7 @@ py::tuple column_of(const ScannedColumn& column) {
   return py::make_tuple(values, column.offsets, column.mask);
 }
 
-// Builds the objects of a batch of examples.
+// Makes the Python objects of a batch of examples.
 class ExampleObjects {
  public:
   ExampleObjects(ExampleBatch& batch, const py::object& molecules) : batch_(batch), molecules_(molecules) {}
@@ -76,10 +76,10 @@ class ExampleObjects {
         return list(node.leaves, [&](size_t leaf) { return tensor(leaf); });
       case ExampleNode::Form::jagged:
         return py::make_tuple(tensor(node.leaves[0]), tensor(node.leaves[1]));
-      case ExampleNode::Form::texts:
-        return list(node.texts, to_str);
+      case ExampleNode::Form::strings:
+        return list(node.strings, to_str);
       case ExampleNode::Form::bytes:
-        return list(node.texts, [](const std::string& bytes) { return py::bytes(bytes); });
+        return list(node.strings, [](const std::string& bytes) { return py::bytes(bytes); });
       case ExampleNode::Form::dict:
         return dict(node);
       case ExampleNode::Form::list:
@@ -92,16 +92,16 @@ class ExampleObjects {
 
  private:
   py::object molecules(Batch& batch) const {
-    return molecules_(batch.arena, field_heads(*batch.table), values_of(batch), batch.masks);
+    return molecules_(batch.arena, field_entries(*batch.table), values_of(batch), batch.masks);
   }
 
   py::object tensor(size_t leaf) const { return py::cast(batch_.tensors[leaf]); }
 
   template <typename Items, typename Make>
   static py::list list(const Items& items, const Make& make) {
-    py::list made;
-    for (const auto& item : items) made.append(make(item));
-    return made;
+    py::list objects;
+    for (const auto& item : items) objects.append(make(item));
+    return objects;
   }
 
   py::dict dict(const ExampleNode& parent) {
@@ -131,7 +131,7 @@ struct HandOver {
   py::tuple operator()(const ColumnBatch& batch) const {
     py::list columns, names;
     for (const ScannedColumn& column : batch.columns) columns.append(column_of(column));
-    for (const int64_t dataset : batch.datasets) names.append(text_of(batch.source->dataset_name(dataset)));
+    for (const int64_t dataset : batch.datasets) names.append(str_from_bytes(batch.source->dataset_name(dataset)));
     return py::make_tuple(batch.arena, columns, names);
   }
 
@@ -139,7 +139,7 @@ struct HandOver {
     return py::make_tuple(batch.arena, ExampleObjects(batch, molecules).node(batch.root), py::none());
   }
 
-  py::tuple operator()(const UnlikeExamples& unlike) const {
+  py::tuple operator()(const IncompatibleExamples& unlike) const {
     py::list examples;
     for (const Value& value : unlike.examples.values) examples.append(to_python(value));
     return py::make_tuple(py::none(), examples, unlike.numbers);
@@ -148,9 +148,10 @@ struct HandOver {
 
 }  // namespace
 
-py::list field_heads(const collate::FieldTable& table) {
+py::list field_entries(const collate::FieldTable& table) {
   py::list all;
-  for (const auto& head : table.fields()) all.append(py::make_tuple(head.id.scope, to_str(head.id.key), head.level));
+  for (const auto& entry : table.fields())
+    all.append(py::make_tuple(entry.id.scope, to_str(entry.id.key), entry.level));
   return all;
 }
 

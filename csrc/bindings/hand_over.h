@@ -1,4 +1,4 @@
-// Finished batches as Python objects.
+// Conversion of batches to Python objects.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -7,17 +7,16 @@
 
 namespace atompack::bindings {
 
-// Molecules: (arena, table, values, masks, faults); values: positions, atomic_numbers, batch, ptr, n_atoms, index, then
-// edges, then the fields of the table.
-// Columns: (arena, [(values, offsets or None, mask)], names of the rows); values are a tensor, or a list of tensors or
-// strings with None for missing rows.
-// Examples: (arena, batch, None); where they are not alike, (None, [example], numbers). `molecules` makes the batch of
-// molecules in examples of (arena, fields, values, masks).
+// Returns, for molecules: (arena, table, values, masks, faults); values: positions, atomic_numbers, batch, ptr,
+// n_atoms, index, then edges, then the fields of the table. For columns: (arena, [(values, offsets or None, mask)],
+// names of the rows); values are a tensor, or a list of tensors or strings with None for missing rows. For examples:
+// (arena, batch, None), or (None, [example], indices) if they cannot share a batch. `molecules` makes batches of
+// molecules in examples from (arena, fields, values, masks).
 pybind11::tuple hand_over(collate::AnyBatch batch, const pybind11::object& molecules = pybind11::none());
 
 pybind11::tuple hand_over(collate::Batch batch);
 
-// (scope, key, level) of each field.
-pybind11::list field_heads(const collate::FieldTable& table);
+// Returns (scope, key, level) of each field.
+pybind11::list field_entries(const collate::FieldTable& table);
 
 }  // namespace atompack::bindings

@@ -23,7 +23,7 @@ std::string type_name(py::handle value) { return Py_TYPE(value.ptr())->tp_name; 
 
 std::string shape_of(const at::Tensor& tensor) { return cat("shape ", tensor.sizes()); }
 
-// Refuses tensors whose memory holds no plain values.
+// Refuses tensors without plain values in memory.
 void check_memory(const at::Tensor& tensor) {
   if (tensor.is_nested()) refuse("a nested tensor");
   if (tensor.layout() != at::kStrided) refuse(cat("a tensor of layout ", tensor.layout()));
@@ -34,19 +34,19 @@ void check_memory(const at::Tensor& tensor) {
   }
 }
 
-// Contiguous, on the CPU.
+// Returns the tensor, contiguous on the CPU.
 at::Tensor in_host_memory(const at::Tensor& tensor) {
   const at::Tensor on_cpu = tensor.is_cpu() ? tensor : without_gil([&] { return tensor.to(at::kCPU); });
   return on_cpu.resolve_neg().contiguous();
 }
 
 bool is_numpy_bool(py::handle item) {
-  static auto& type = *new py::object;  // never destroyed: the interpreter may be gone by then
+  static auto& type = *new py::object;  // never destroyed: the interpreter may have ended before
   if (!type) type = py::module_::import("numpy").attr("bool_");
   return reinterpret_cast<PyObject*>(Py_TYPE(item.ptr())) == type.ptr();
 }
 
-// The value of a bool of Python, NumPy or torch; nothing for other objects.
+// Returns the value of a bool of Python, NumPy or torch; nullopt for other objects.
 std::optional<bool> flag_of(py::handle item) {
   if (PyBool_Check(item.ptr())) return item.ptr() == Py_True;
   if (is_numpy_bool(item)) return PyObject_IsTrue(item.ptr()) == 1;
@@ -61,9 +61,9 @@ std::optional<bool> flag_of(py::handle item) {
 py::object resolve(const py::object& indices, int64_t size, const std::optional<at::Tensor>& selection,
                    const std::string& item) {
   const std::vector<int64_t> numbers = SubsetView(size, selection, item).numbers(indices);
-  const at::Tensor made = at::empty({std::ssize(numbers)}, at::TensorOptions(at::kLong));
-  std::ranges::copy(numbers, made.mutable_data_ptr<int64_t>());
-  return py::cast(made);
+  const at::Tensor tensor = at::empty({std::ssize(numbers)}, at::TensorOptions(at::kLong));
+  std::ranges::copy(numbers, tensor.mutable_data_ptr<int64_t>());
+  return py::cast(tensor);
 }
 
 int64_t resolve_one(py::handle index, int64_t size, const std::optional<at::Tensor>& selection,
@@ -211,8 +211,8 @@ std::vector<int64_t> SubsetView::of_array(const py::object& given) const {
 
 std::vector<int64_t> SubsetView::of_sequence(py::handle sequence) const {
   PyObject* const object = sequence.ptr();
-  const bool is_text = PyUnicode_Check(object) || PyBytes_Check(object) || PyByteArray_Check(object);
-  if (is_text || PySequence_Check(object) == 0) refuse(type_name(sequence));
+  const bool is_string = PyUnicode_Check(object) || PyBytes_Check(object) || PyByteArray_Check(object);
+  if (is_string || PySequence_Check(object) == 0) refuse(type_name(sequence));
   Numbers all;
   if (PyList_Check(object) || PyTuple_Check(object)) all.reserve(static_cast<size_t>(PySequence_Size(object)));
   const auto iterator = py::reinterpret_steal<py::object>(PyObject_GetIter(object));
@@ -240,7 +240,7 @@ std::vector<int64_t> SubsetView::numbers(const py::object& selected) const {
   if (PyList_Check(selected.ptr()) || PyTuple_Check(selected.ptr())) return of_sequence(selected);
   if (is_tensor(selected)) return of_tensor(as_tensor(selected));
   if (py::isinstance<py::array>(selected)) return of_array(selected);
-  // Columns of data frames look items up by label; as arrays they have places.
+  // Columns of data frames are indexed by label; their arrays are indexed by position.
   if (py::hasattr(selected, "__array__")) {
     return of_array(py::module_::import("numpy").attr("asarray")(selected));
   }

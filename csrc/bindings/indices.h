@@ -1,4 +1,4 @@
-// Selections of items as Python gives them: numbers or masks, in lists, ranges, arrays and tensors of any kind.
+// Selections of items by Python objects: indices or masks in lists, ranges, arrays and tensors of any kind.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,18 +13,18 @@
 
 namespace atompack::bindings {
 
-// Throws InternalError unless it is contiguous int64 on the CPU, as subsets keep their numbers.
+// Throws InternalError unless the selection of a subset is contiguous int64 on the CPU.
 void check_selection(const at::Tensor& selection);
 
-// The items of a source that a data set shows: all of them, or those of a subset (contiguous int64, kept by the
-// caller). `item` is what errors call one.
+// Items of a source that belong to a dataset: all of them, or those of a subset (contiguous int64, kept alive by the
+// caller). `item` is the name of an item in error messages.
 class SubsetView {
  public:
   SubsetView(int64_t size, const std::optional<at::Tensor>& selection, std::string item);
 
-  // The numbers in the source of the items that `selected` names: integers of any width, negative ones from the end,
-  // or a mask of as many bools as there are items. Throws IndexError for numbers out of range and masks of another
-  // length, TypeError for everything else.
+  // Returns the indices in the source of selected items. `selected` holds integers of any width, where negative ones
+  // count from the end, or a mask of one bool per item. Raises IndexError for integers out of range and masks of
+  // another length, TypeError for everything else.
   std::vector<int64_t> numbers(const pybind11::object& selected) const;
   int64_t number(pybind11::handle item) const;
 

@@ -1,4 +1,4 @@
-// An object of one thread at a time, for all threads of Python.
+// Lock of an object that all Python threads may use, one at a time.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -8,13 +8,14 @@
 
 namespace atompack::bindings {
 
-// Calls wait for one another, and hold no GIL meanwhile.
+// Object with a lock. Calls wait for each other without holding the GIL.
 template <typename T>
 class Locked {
  public:
   template <typename... Arguments>
   explicit Locked(Arguments&&... arguments) : value_(std::forward<Arguments>(arguments)...) {}
 
+  // Calls action(value) without the GIL.
   template <typename Action>
   auto use(const Action& action) {
     const pybind11::gil_scoped_release release;
@@ -22,10 +23,10 @@ class Locked {
     return action(value_);
   }
 
-  // For short actions that make objects of Python. The GIL is taken while the lock is held, never the other way round:
-  // a thread that waits for the lock holds no GIL.
+  // For short actions that make Python objects. The GIL is acquired while the lock is held, never the reverse: a thread
+  // that waits for the lock does not hold the GIL.
   template <typename Action>
-  auto look(const Action& action) const {
+  auto read(const Action& action) const {
     std::unique_lock lock(mutex_, std::defer_lock);
     {
       const pybind11::gil_scoped_release release;
@@ -36,8 +37,7 @@ class Locked {
   }
 
  private:
-  // A new container may start the garbage collector, whose finalizers may call this very object: the thread would wait
-  // for itself.
+  // Creating a container may start the garbage collector, and a finalizer that calls this object would deadlock.
   class CollectorPause {
    public:
     CollectorPause() : was_enabled_(PyGC_Disable() != 0) {}

@@ -1,11 +1,11 @@
-// The extension module atompack_torch._C: batches of tensors. Importing it needs torch.
+// Extension module atompack_torch._C: batches of tensors. Importing it needs torch.
 #include <pybind11/pybind11.h>
 
 #include "bindings/bindings.h"
 
 PYBIND11_MODULE(_C, module) {
   module.doc() = "Native collation of atompack_torch; use the package, not this module.";
-  // Its classes are arguments here, and pickles of version 0.1 look for this one in here.
+  // Classes of _formats are arguments here, and pickles of version 0.1 refer to AtpSnapshot in this module.
   const auto formats = pybind11::module_::import("atompack_torch._formats");
   module.attr("AtpSnapshot") = formats.attr("AtpSnapshot");
   atompack::bindings::bind_errors(module);

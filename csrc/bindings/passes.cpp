@@ -17,7 +17,7 @@ namespace atompack::bindings {
 namespace {
 
 namespace py = pybind11;
-using collate::FieldHead;
+using collate::FieldEntry;
 using collate::Findings;
 using collate::Moments;
 using collate::NormalEquations;
@@ -27,12 +27,12 @@ using collate::Statistics;
 using collate::StatisticsPass;
 using collate::Verifier;
 
-using SerialStatistics = Locked<StatisticsPass>;
-using SerialVerifier = Locked<Verifier>;
+using LockedStatistics = Locked<StatisticsPass>;
+using LockedVerifier = Locked<Verifier>;
 
 using PySelection = py::array_t<int64_t, py::array::c_style | py::array::forcecast>;
 
-// Keeps the array until the pass has ended, on whichever thread that is.
+// Keeps the array alive until the pass ends, which may be on any thread.
 std::optional<Selection> selection_of(const std::optional<PySelection>& numbers) {
   if (!numbers) return std::nullopt;
   const auto drop = [](PySelection* array) {
@@ -43,20 +43,20 @@ std::optional<Selection> selection_of(const std::optional<PySelection>& numbers)
   return Selection{{owner->data(), static_cast<size_t>(owner->size())}, owner};
 }
 
-UniqueHandle<SerialStatistics> start_statistics(std::shared_ptr<MoleculeSource> source,
+UniqueHandle<LockedStatistics> start_statistics(std::shared_ptr<MoleculeSource> source,
                                                 std::shared_ptr<Request> request,
                                                 const std::optional<PySelection>& selection,
                                                 const StatisticsPass::References& references,
                                                 std::optional<double> cutoff, int n_threads) {
-  return make_unique_handle<SerialStatistics>(std::move(source), std::move(request), selection_of(selection),
+  return make_unique_handle<LockedStatistics>(std::move(source), std::move(request), selection_of(selection),
                                               references, cutoff, n_threads);
 }
 
-UniqueHandle<SerialVerifier> start_verifier(std::shared_ptr<MoleculeSource> source, int n_threads) {
-  return make_unique_handle<SerialVerifier>(std::move(source), n_threads);
+UniqueHandle<LockedVerifier> start_verifier(std::shared_ptr<MoleculeSource> source, int n_threads) {
+  return make_unique_handle<LockedVerifier>(std::move(source), n_threads);
 }
 
-// (count, non-finite, mean, sum of squared distances from the mean, least, largest)
+// (count, non-finite, mean, sum of squared distances from the mean, min, max)
 py::tuple moments_of(const Moments& moments) {
   return py::make_tuple(moments.count, moments.non_finite, moments.mean, moments.scatter, moments.low, moments.high);
 }
@@ -68,7 +68,7 @@ py::tuple equations_of(const NormalEquations& equations) {
                         py::array_t<double>({kSize}, equations.right().data()), equations.squares());
 }
 
-// atomic number -> moments, of elements that have any
+// {atomic number: moments}, of elements that have any
 py::dict isolated_atoms_of(const Statistics& found) {
   py::dict all;
   for (size_t element = 0; element < found.isolated_atoms.size(); ++element) {
@@ -78,17 +78,17 @@ py::dict isolated_atoms_of(const Statistics& found) {
   return all;
 }
 
-// [(scope, key, level, molecules that have it)]
+// [(scope, key, level, number of molecules with the field)]
 py::list coverage_of(const StatisticsPass& pass) {
   const Statistics& found = pass.found();
   py::list all;
-  const auto add = [&](const FieldHead& head) {
+  const auto add = [&](const FieldEntry& entry) {
     const auto number = all.size();
-    all.append(py::make_tuple(head.id.scope, head.id.key, head.level,
+    all.append(py::make_tuple(entry.id.scope, entry.id.key, entry.level,
                               number < found.present.size() ? found.present[number] : 0));
   };
-  for (const FieldHead& head : pass.fields().heads()->fields()) add(head);
-  for (const FieldHead& head : found.unlisted.fields()) add(head);
+  for (const FieldEntry& entry : pass.fields().table()->fields()) add(entry);
+  for (const FieldEntry& entry : found.unlisted.fields()) add(entry);
   return all;
 }
 
@@ -106,10 +106,10 @@ py::dict statistics_of(const StatisticsPass& pass) {
 }
 
 // (number of faults, [(molecule, message)], decoded bytes, [(scope, key, molecules)] of non-finite values)
-py::tuple take_findings(SerialVerifier& verifier) {
+py::tuple take_findings(LockedVerifier& verifier) {
   const Findings found = verifier.use([](Verifier& v) { return v.take(); });
   py::list faults;
-  for (const auto& fault : found.faults) faults.append(py::make_tuple(fault.molecule, text_of(fault.message)));
+  for (const auto& fault : found.faults) faults.append(py::make_tuple(fault.molecule, str_from_bytes(fault.message)));
   py::list non_finite;
   for (const auto& [field, molecules] : found.non_finite) {
     non_finite.append(py::make_tuple(static_cast<int>(field.scope), field.key, molecules));
@@ -117,7 +117,7 @@ py::tuple take_findings(SerialVerifier& verifier) {
   return py::make_tuple(found.n_faults, faults, found.decoded_bytes, non_finite);
 }
 
-// Of slots A and B: (generation, molecules, None), or (None, None, what is wrong)
+// For slots A and B: (generation, number of molecules, None), or (None, None, problem)
 py::list slots_of(const Path& path) {
   py::list all;
   for (const atp::SlotState& slot : without_gil([&] { return atp::describe_slots(path.bytes); })) {
@@ -133,16 +133,16 @@ py::list slots_of(const Path& path) {
 }  // namespace
 
 void bind_passes(py::module_& module) {
-  py::class_<SerialStatistics, UniqueHandle<SerialStatistics>>(module, "StatisticsPass")
+  py::class_<LockedStatistics, UniqueHandle<LockedStatistics>>(module, "StatisticsPass")
       .def(py::init(&start_statistics), py::arg("source"), py::arg("request"), py::arg("selection"),
            py::arg("references"), py::arg("cutoff"), py::arg("n_threads"))
-      .def("__len__", [](SerialStatistics& self) { return self.use([](auto& pass) { return pass.size(); }); })
-      .def("advance", [](SerialStatistics& self) { return self.use([](auto& pass) { return pass.advance(); }); })
-      .def("found", [](const SerialStatistics& self) { return self.look(&statistics_of); });
-  py::class_<SerialVerifier, UniqueHandle<SerialVerifier>>(module, "Verifier")
+      .def("__len__", [](LockedStatistics& self) { return self.use([](auto& pass) { return pass.size(); }); })
+      .def("advance", [](LockedStatistics& self) { return self.use([](auto& pass) { return pass.advance(); }); })
+      .def("found", [](const LockedStatistics& self) { return self.read(&statistics_of); });
+  py::class_<LockedVerifier, UniqueHandle<LockedVerifier>>(module, "Verifier")
       .def(py::init(&start_verifier), py::arg("source"), py::arg("n_threads"))
-      .def("__len__", [](SerialVerifier& self) { return self.use([](auto& verifier) { return verifier.size(); }); })
-      .def("advance", [](SerialVerifier& self) { return self.use([](auto& verifier) { return verifier.advance(); }); })
+      .def("__len__", [](LockedVerifier& self) { return self.use([](auto& verifier) { return verifier.size(); }); })
+      .def("advance", [](LockedVerifier& self) { return self.use([](auto& verifier) { return verifier.advance(); }); })
       .def("take", &take_findings);
   py::class_<atp::SpaceUse>(module, "AtpSpaceUse")
       .def_static("measure", unlocked([](const Path& path, const atp::Snapshot& snapshot) {

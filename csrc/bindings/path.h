@@ -1,4 +1,4 @@
-// File names as Python has them: any bytes, of a str with surrogate escapes, of bytes, or of a path object.
+// Type caster of file names, which may be any bytes: str with surrogate escapes, bytes or a path object.
 #pragma once
 
 #include <pybind11/pybind11.h>

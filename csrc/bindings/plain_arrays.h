@@ -1,4 +1,4 @@
-// NumPy arrays as memory of C++.
+// Access to the memory of NumPy arrays.
 #pragma once
 
 #include <pybind11/numpy.h>
@@ -12,14 +12,14 @@
 
 namespace atompack::bindings {
 
-// Callers copy what is strided or in another byte order before it comes here.
+// Throws InternalError for strided arrays and those in another byte order, which callers must copy first.
 inline void check_plain(const pybind11::array& array) {
   const char order = array.dtype().byteorder();
   if ((array.flags() & pybind11::array::c_style) == 0) throw InternalError("an array is not contiguous");
   if (order != '=' && order != '|') throw InternalError("an array is not in native byte order");
 }
 
-// A view of the elements; the caller keeps the array. Flags are elements of uint8_t.
+// Returns a view of the elements; the caller keeps the array alive. Bools are viewed as uint8_t.
 template <typename Element>
 std::span<const Element> span_of(const pybind11::array& array) {
   check_plain(array);

@@ -10,8 +10,8 @@ namespace atompack::bindings {
 namespace {
 
 namespace py = pybind11;
-using collate::FieldPromise;
 using collate::Missing;
+using collate::OutputField;
 using collate::Request;
 
 using PyFieldId = std::pair<Scope, std::string>;
@@ -61,19 +61,19 @@ std::shared_ptr<Request> make_request(const std::optional<std::vector<PyFieldId>
   return request;
 }
 
-py::object shape_of(const FieldPromise& promise) {
-  if (!promise.row_shape) return py::none();
-  return py::tuple(py::cast(std::vector<int64_t>(promise.row_shape->dims().begin(), promise.row_shape->dims().end())));
+py::object shape_of(const OutputField& field) {
+  if (!field.row_shape) return py::none();
+  return py::tuple(py::cast(std::vector<int64_t>(field.row_shape->dims().begin(), field.row_shape->dims().end())));
 }
 
 // [(scope, key, level, dtype or "string" or "none", shape or None)]
-py::list promises_of(const Request& request, const MoleculeSource& source) {
+py::list list_output_fields(const Request& request, const MoleculeSource& source) {
   py::list all;
-  for (const FieldPromise& promise : promised_fields(source.schemas(), request)) {
-    const std::string_view type = promise.type.kind == ValueKind::numeric  ? name_of(promise.type.dtype)
-                                  : promise.type.kind == ValueKind::string ? "string"
-                                                                           : "none";
-    all.append(py::make_tuple(promise.id.scope, promise.id.key, promise.type.level, type, shape_of(promise)));
+  for (const OutputField& field : output_fields(source.schemas(), request)) {
+    const std::string_view type = field.type.kind == ValueKind::numeric  ? name_of(field.type.dtype)
+                                  : field.type.kind == ValueKind::string ? "string"
+                                                                         : "none";
+    all.append(py::make_tuple(field.id.scope, field.id.key, field.type.level, type, shape_of(field)));
   }
   return all;
 }
@@ -89,7 +89,7 @@ py::list builtin_fields() {
   return all;
 }
 
-// [(key, level, whether its values are atoms)]
+// [(key, level, true if its values are atom indices)]
 py::list derivative_fields() {
   py::list all;
   for (const DerivativeField& field : kDerivativeFields) {
@@ -108,7 +108,7 @@ void bind_request(py::module_& module) {
            py::arg("excluded") = std::vector<PyFieldId>(), py::arg("defaults") = std::vector<PyDeclaration>(),
            py::arg("floating") = py::none(), py::arg("casts") = std::vector<std::pair<PyFieldId, DType>>(),
            py::arg("missing") = Missing::nan, py::arg("neighbors") = py::none(), py::arg("max_threads") = 0)
-      .def("promises", &promises_of, py::arg("source"))
+      .def("output_fields", &list_output_fields, py::arg("source"))
       .def(
           "positions",
           [](const Request& request, const MoleculeSource& source) {

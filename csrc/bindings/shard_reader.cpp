@@ -29,7 +29,7 @@ py::list shards_of(const ShardReader& reader) {
   py::list all;
   for (const atlas_shards::Shard& shard : reader.shards()) {
     const atlas_shards::ShardMeta& meta = shard.meta;
-    all.append(py::make_tuple(text_of(shard.name), static_cast<int>(meta.strategy), meta.block_size,
+    all.append(py::make_tuple(str_from_bytes(shard.name), static_cast<int>(meta.strategy), meta.block_size,
                               meta.stored_examples, meta.level));
   }
   return all;

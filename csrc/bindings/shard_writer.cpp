@@ -14,14 +14,14 @@ namespace {
 namespace py = pybind11;
 using atlas_shards::Writer;
 
-// The GIL is given up while blocks are compressed, so another thread may come meanwhile.
+// Writer that refuses calls from other threads, which may arrive while it compresses blocks without the GIL.
 class ShardWriter {
  public:
   ShardWriter(const Path& root, const atlas_shards::WriterOptions& options, bool tensors_as_arrays)
       : writer_(std::make_unique<Writer>(root.bytes, options)), tensors_as_arrays_(tensors_as_arrays) {}
 
   void write(py::handle example) {
-    const Turn turn(*this);
+    const BusyGuard guard(*this);
     Writer& writer = open();
     pickle::Writer& pickle = writer.begin_example();
     try {
@@ -34,14 +34,14 @@ class ShardWriter {
   }
 
   void close() {
-    const Turn turn(*this);
+    const BusyGuard guard(*this);
     without_gil([closing = UniqueHandle<Writer>(writer_.release())] {
       if (closing) closing->close();
     });
   }
 
   void discard() {
-    const Turn turn(*this);
+    const BusyGuard guard(*this);
     without_gil([&] { writer_.reset(); });
   }
 
@@ -49,16 +49,16 @@ class ShardWriter {
   uint64_t size() { return open().size(); }
 
  private:
-  // Changed with the GIL held.
-  class Turn {
+  // Marks the writer as busy. Constructed and destroyed with the GIL held.
+  class BusyGuard {
    public:
-    explicit Turn(ShardWriter& writer) : writer_(writer) {
+    explicit BusyGuard(ShardWriter& writer) : writer_(writer) {
       if (writer_.is_busy_) throw std::runtime_error("a writer of shards is for one thread at a time");
       writer_.is_busy_ = true;
     }
-    Turn(const Turn&) = delete;
-    Turn& operator=(const Turn&) = delete;
-    ~Turn() { writer_.is_busy_ = false; }
+    BusyGuard(const BusyGuard&) = delete;
+    BusyGuard& operator=(const BusyGuard&) = delete;
+    ~BusyGuard() { writer_.is_busy_ = false; }
 
    private:
     ShardWriter& writer_;

@@ -1,5 +1,5 @@
-// Arguments and results of bound functions that are tensors or dtypes. Not by torch's own caster: parsing its header
-// takes longer than all else in most sources here.
+// Type casters of tensors and dtypes. They replace those of torch, because parsing torch's header takes longer than the
+// rest of most sources here.
 #pragma once
 
 #include "bindings/tensors.h"

@@ -1,4 +1,5 @@
-// Tensors as Python objects. The one source file behind it includes torch's Python headers, which are slow to compile.
+// Conversion of tensors to and from Python objects. Only its source file includes torch's Python headers, which are
+// slow to compile.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,7 +9,7 @@ namespace atompack::bindings {
 
 // True for torch.Tensor and its subclasses.
 bool is_tensor(pybind11::handle object);
-// False for subclasses: torch.nn.Parameter, say.
+// False for subclasses such as torch.nn.Parameter.
 bool is_plain_tensor(pybind11::handle object);
 // Requires is_tensor(object); the reference lives as long as the object.
 const at::Tensor& as_tensor(pybind11::handle object);

@@ -47,7 +47,7 @@ py::object dict_or_none(const Cache& cache, const std::optional<Attributes>& att
   return attributes ? py::object(dict_of(cache, *attributes)) : py::none();
 }
 
-// Group name -> attributes under the file's own names, None for a group that is not there
+// {group name: attributes under the file's own names, or None if the group is missing}
 py::dict info_of(const Cache& cache) {
   using namespace py::literals;
   const torch_cache::Info& info = cache.info();
@@ -118,7 +118,7 @@ py::bytes structure_of(const Cache& cache, int64_t entry) {
   }));
 }
 
-// (display_name, name, source_id, source_kind, frame_idx), texts as bytes
+// (display_name, name, source_id, source_kind, frame_idx), strings as bytes
 py::tuple labels_of(const Cache& cache, int64_t entry) {
   const EntryLabels found = without_gil([&] { return cache.labels(checked(cache, entry), 1).front(); });
   return py::make_tuple(py::bytes(found.display_name), py::bytes(found.name), py::bytes(found.source_id),
@@ -140,7 +140,7 @@ py::array atom_counts(const Cache& cache) {
   return py::array_t<int64_t>(std::ssize(counts), counts.data());
 }
 
-// The numbers of the entries with forces.
+// Returns the numbers of the entries with forces.
 std::vector<int64_t> force_entries(const Cache& cache) {
   std::vector<int64_t> found;
   for (int64_t entry = 0; entry < cache.n_entries(); ++entry) {

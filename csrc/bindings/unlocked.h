@@ -1,4 +1,4 @@
-// Native work without the GIL, and native objects that are destroyed without it.
+// Helpers that run native functions and destroy native objects without the GIL.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -16,7 +16,7 @@ template <template <typename...> class Holder, typename... Held>
 struct HoldsPythonObjects<Holder<Held...>>
     : std::disjunction<std::is_base_of<pybind11::handle, Holder<Held...>>, HoldsPythonObjects<Held>...> {};
 
-// Runs `work` while other threads of Python go on. Its result is complete before the GIL is held again.
+// Runs `work` without the GIL. Its result is complete before the GIL is acquired again.
 template <typename Work>
 auto without_gil(const Work& work) {
   static_assert(!HoldsPythonObjects<decltype(work())>::value, "objects of Python are made with the GIL held");
@@ -34,7 +34,7 @@ auto unlocked_as(Function function) {
   };
 }
 
-// A function for def() and py::init() that runs `function` without the GIL. Never pybind11::call_guard: around
+// Returns a function for def() and py::init() that runs `function` without the GIL. Never pybind11::call_guard: around
 // py::init() that releases the GIL also while pybind11 registers the instance, in a table that only the GIL guards.
 template <typename Result, typename... Arguments>
 auto unlocked(Result (*function)(Arguments...)) {
@@ -58,7 +58,8 @@ auto unlocked(Lambda lambda) {
   return unlocked_lambda(std::move(lambda), &Lambda::operator());
 }
 
-// Destructors join threads, unmap and close files and wait for locks; native threads, which hold no GIL, run them too.
+// Destructors join threads, unmap and close files and wait for locks. They may also run on native threads, which do not
+// hold the GIL.
 struct DeleteUnlocked {
   template <typename T>
   void operator()(T* object) const {
@@ -71,7 +72,7 @@ struct DeleteUnlocked {
   }
 };
 
-// Holders of classes whose objects own files or threads.
+// Holder of objects that own files or threads.
 template <typename T>
 using UniqueHandle = std::unique_ptr<T, DeleteUnlocked>;
 

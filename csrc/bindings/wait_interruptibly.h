@@ -1,4 +1,4 @@
-// Results of native threads, waited for as Python can.
+// Interruptible waiting for results of native threads.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -8,7 +8,7 @@
 
 namespace atompack::bindings {
 
-// Takes the oldest task of an OrderedPipeline; checks for Ctrl-C from time to time.
+// Removes and returns the oldest task of an OrderedPipeline; checks for Ctrl-C while waiting.
 template <typename Pipeline>
 auto take_interruptibly(Pipeline& pipeline) {
   constexpr std::chrono::milliseconds kPatience{50};

@@ -1,4 +1,4 @@
-// Finished batches of molecules, columns and examples, as the bindings hand them to Python.
+// Batches of molecules, columns and examples, from which the bindings make Python objects.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -20,7 +20,7 @@ namespace atompack::collate {
 using Strings = std::vector<std::optional<std::string>>;
 using TensorList = std::vector<std::optional<at::Tensor>>;
 
-// A damaged field of one molecule and its error; only where faults are tolerated.
+// Damaged field of a molecule and its error; only in batches that tolerate faults.
 struct Fault {
   int32_t field;
   std::string message;
@@ -29,42 +29,42 @@ struct Fault {
 struct Batch {
   at::Tensor arena;
   at::Tensor positions, atomic_numbers, batch, ptr, n_atoms, index;
-  std::vector<at::Tensor> edges;  // index (2, edges), shift (edges, 3), vector (edges, 3): those that were asked for
+  std::vector<at::Tensor> edges;  // index (2, edges), shift (edges, 3), vector (edges, 3), as requested
   at::Tensor masks;               // (fields, molecules) bool
   std::shared_ptr<const FieldTable> table;
   std::vector<std::variant<at::Tensor, TensorList, Strings>> values;  // in the order of the table
   std::vector<Fault> faults;
 };
 
-using TextRow = std::vector<std::string>;
+using StringRow = std::vector<std::string>;
 
-// One column in the rows of a batch.
+// One column of a batch.
 struct ScannedColumn {
   ColumnKind kind = ColumnKind::numeric;
-  at::Tensor values;                          // layouts stacked and jagged
-  TensorList list;                            // layout list
-  std::vector<std::optional<TextRow>> texts;  // of string and binary columns: row-major
-  std::vector<std::vector<int64_t>> shapes;   // of the rows of string and binary columns
-  at::Tensor offsets;                         // (rows + 1,) int64, layout jagged
-  at::Tensor mask;                            // (rows,) bool: True for rows that are present
+  at::Tensor values;                              // layouts stacked and jagged
+  TensorList list;                                // layout list
+  std::vector<std::optional<StringRow>> strings;  // of string and binary columns, row-major
+  std::vector<std::vector<int64_t>> shapes;       // of the rows of string and binary columns
+  at::Tensor offsets;                             // (rows + 1,) int64, layout jagged
+  at::Tensor mask;                                // (rows,) bool: true for rows with a value
 };
 
 struct ColumnBatch {
   at::Tensor arena;
   std::vector<ScannedColumn> columns;
-  std::vector<int64_t> datasets;  // of the rows, by number
+  std::vector<int64_t> datasets;  // number of the dataset of each row
   std::shared_ptr<const ColumnSource> source;
 };
 
 struct ExampleBatch {
   at::Tensor arena;
   ExampleNode root;
-  std::vector<at::Tensor> tensors;  // by leaf, views of the arena
-  std::vector<Batch> molecules;     // in the same arena
+  std::vector<at::Tensor> tensors;  // one per leaf, views of the arena
+  std::vector<Batch> molecules;     // views of the same arena
 };
 
-// Examples that differ too much to share a batch, and their numbers.
-struct UnlikeExamples {
+// Examples that differ too much to share a batch, and their indices.
+struct IncompatibleExamples {
   Examples examples;
   std::vector<int64_t> numbers;
 };

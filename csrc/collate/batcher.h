@@ -1,4 +1,4 @@
-// Batchers: indices in, one batch out, whatever the kind of source.
+// Interface of batchers, which make a batch from indices of a source of any kind.
 #pragma once
 
 #include <cstdint>
@@ -11,24 +11,25 @@
 
 namespace atompack::collate {
 
-using AnyBatch = std::variant<Batch, ColumnBatch, ExampleBatch, UnlikeExamples>;
+using AnyBatch = std::variant<Batch, ColumnBatch, ExampleBatch, IncompatibleExamples>;
 
-// automatic: as many threads as the work is worth; serial: the calling thread alone, for threads that make a batch
-// each.
+// automatic: as many threads as the amount of work justifies; serial: only the calling thread, for threads that each
+// make a batch.
 enum class Parallelism : uint8_t { automatic, serial };
 
-// Makes batches of one source in one way. Thread-safe.
+// Makes batches of one source with fixed options. Thread-safe.
 class Batcher {
  public:
   virtual ~Batcher() = default;
 
-  // The number of items in the source.
+  // Returns the number of items in the source.
   virtual int64_t size() const = 0;
 
-  // What errors call an item: "molecule", "dataset", "example".
+  // Returns the name of an item in error messages: "molecule", "dataset" or "example".
   virtual std::string_view item() const = 0;
 
-  // `indices` in any order, repeats allowed, all in range. Throws CorruptFileError, FieldError, IoError.
+  // Makes a batch. `indices` may have any order and repeats; all are in range. Throws CorruptFileError, FieldError,
+  // IoError.
   virtual AnyBatch make(std::vector<int64_t> indices, ArenaKind kind, Parallelism parallelism) const = 0;
 };
 

@@ -14,14 +14,14 @@
 namespace atompack::collate {
 namespace {
 
-// Below it a second thread costs more than it saves.
-constexpr uint64_t kWorthThreads = uint64_t{4} << 20;
-AdaptiveParallelism pace;
+// Work in bytes below which a second thread costs more than it saves.
+constexpr uint64_t kMinParallelWork = uint64_t{4} << 20;
+AdaptiveParallelism scan_parallelism;
 
 class ColumnFiller final : public ColumnVisitor {
  public:
-  ColumnFiller(const ColumnPlan& plan, std::byte* arena, std::vector<std::optional<TextRow>>& texts)
-      : plan_(plan), arena_(arena), texts_(texts) {}
+  ColumnFiller(const ColumnPlan& plan, std::byte* arena, std::vector<std::optional<StringRow>>& strings)
+      : plan_(plan), arena_(arena), strings_(strings) {}
 
   std::byte* place(size_t row, uint64_t first, uint64_t) override {
     const RowPlan& to = plan_.rows[row];
@@ -38,7 +38,7 @@ class ColumnFiller final : public ColumnVisitor {
     const Bytes one = Bytes(cast).first(item_bytes(to.out));
     for (uint64_t i = 0; i < to.n_elements; ++i) store(at(to, i), one);
   }
-  void text(size_t row, uint64_t element, Bytes text) override { (*texts_[row])[element] = as_text(text); }
+  void text(size_t row, uint64_t element, Bytes text) override { (*strings_[row])[element] = as_text(text); }
 
  private:
   std::byte* at(const RowPlan& row, uint64_t element) const {
@@ -47,11 +47,11 @@ class ColumnFiller final : public ColumnVisitor {
 
   const ColumnPlan& plan_;
   std::byte* arena_;
-  std::vector<std::optional<TextRow>>& texts_;
+  std::vector<std::optional<StringRow>>& strings_;
 };
 
-// Writes masks, offsets and missing rows, which no file holds.
-void write_plain(const ColumnPlan& plan, Layout layout, std::byte* arena) {
+// Writes masks, offsets and missing rows, which are not read from files.
+void write_masks_and_offsets(const ColumnPlan& plan, Layout layout, std::byte* arena) {
   for (size_t i = 0; i < plan.n_rows(); ++i) {
     const bool present = plan.slice->is_present(i);
     arena[plan.mask + i] = std::byte{present};
@@ -63,19 +63,19 @@ void write_plain(const ColumnPlan& plan, Layout layout, std::byte* arena) {
   }
 }
 
-std::vector<std::optional<TextRow>> empty_texts(const ColumnPlan& plan) {
-  std::vector<std::optional<TextRow>> texts(plan.n_rows());
-  for (size_t i = 0; i < texts.size(); ++i) {
-    if (plan.slice->is_present(i)) texts[i].emplace(plan.rows[i].n_elements);
+std::vector<std::optional<StringRow>> empty_strings(const ColumnPlan& plan) {
+  std::vector<std::optional<StringRow>> strings(plan.n_rows());
+  for (size_t i = 0; i < strings.size(); ++i) {
+    if (plan.slice->is_present(i)) strings[i].emplace(plan.rows[i].n_elements);
   }
-  return texts;
+  return strings;
 }
 
 struct ScanTask {
   size_t column, unit;
 };
 
-void run(std::span<const ColumnPlan> plans, std::span<ColumnFiller> fillers, int max_threads) {
+void read_columns(std::span<const ColumnPlan> plans, std::span<ColumnFiller> fillers, int max_threads) {
   std::vector<ScanTask> tasks;
   uint64_t work = 0;
   for (size_t column = 0; column < plans.size(); ++column) {
@@ -86,21 +86,22 @@ void run(std::span<const ColumnPlan> plans, std::span<ColumnFiller> fillers, int
       work += slice.work(unit);
     }
   }
-  const auto most = std::min<int64_t>(usable_threads(max_threads), std::ssize(tasks));
-  run_adaptively(pace, static_cast<int64_t>(work), work >= kWorthThreads ? most : 1, [&](int64_t n_threads) {
-    std::atomic<size_t> next{0};  // units differ in their work: whoever is free takes one
-    for_each_range(n_threads, [&](int64_t) {
-      for (size_t i = next++; i < tasks.size(); i = next++) {
-        plans[tasks[i].column].slice->read(tasks[i].unit, fillers[tasks[i].column]);
-      }
-    });
-  });
+  const auto max_useful = std::min<int64_t>(usable_threads(max_threads), std::ssize(tasks));
+  run_adaptively(
+      scan_parallelism, static_cast<int64_t>(work), work >= kMinParallelWork ? max_useful : 1, [&](int64_t n_threads) {
+        std::atomic<size_t> next{0};  // units differ in work, so each thread takes the next one when it is free
+        for_each_range(n_threads, [&](int64_t) {
+          for (size_t i = next++; i < tasks.size(); i = next++) {
+            plans[tasks[i].column].slice->read(tasks[i].unit, fillers[tasks[i].column]);
+          }
+        });
+      });
 }
 
 std::vector<int64_t> sizes_of(std::span<const uint64_t> shape) { return {shape.begin(), shape.end()}; }
 
 ScannedColumn wrap(const ColumnPlan& plan, Layout layout, const at::Tensor& arena,
-                   std::vector<std::optional<TextRow>> texts) {
+                   std::vector<std::optional<StringRow>> strings) {
   ScannedColumn column;
   column.kind = plan.type.kind;
   const std::array n_rows{static_cast<int64_t>(plan.n_rows())};
@@ -110,7 +111,7 @@ ScannedColumn wrap(const ColumnPlan& plan, Layout layout, const at::Tensor& aren
     column.offsets = view_arena(arena, DType::int64, plan.offsets, n_offsets);
   }
   if (!plan.is_numeric()) {
-    column.texts = std::move(texts);
+    column.strings = std::move(strings);
     for (size_t i = 0; i < plan.n_rows(); ++i) {
       column.shapes.push_back(plan.slice->is_present(i) ? sizes_of(plan.slice->shape(i)) : std::vector<int64_t>{});
     }
@@ -139,13 +140,13 @@ ColumnBatcher::ColumnBatcher(std::shared_ptr<const ColumnSource> source, std::ve
   }
 }
 
-ColumnBatcher::Slices ColumnBatcher::slices_of(std::span<const int64_t> datasets) const {
+ColumnBatcher::Slices ColumnBatcher::make_slices(std::span<const int64_t> datasets) const {
   Slices slices;
   for (const uint32_t variable : variables_) slices.push_back(source_->slice(variable, datasets, request_));
   return slices;
 }
 
-std::vector<int64_t> ColumnBatcher::complete(std::span<const int64_t> datasets, const Slices& slices) const {
+std::vector<int64_t> ColumnBatcher::complete_datasets(std::span<const int64_t> datasets, const Slices& slices) const {
   std::vector<int64_t> kept;
   for (size_t row = 0; row < datasets.size(); ++row) {
     const auto absent = std::ranges::find_if(slices, [&](const auto& slice) { return !slice->is_present(row); });
@@ -162,32 +163,32 @@ std::vector<int64_t> ColumnBatcher::complete(std::span<const int64_t> datasets, 
 }
 
 AnyBatch ColumnBatcher::make(std::vector<int64_t> datasets, ArenaKind kind, Parallelism parallelism) const {
-  Slices slices = slices_of(datasets);
+  Slices slices = make_slices(datasets);
   if (options_.missing != Missing::nan) {
-    std::vector<int64_t> kept = complete(datasets, slices);
-    if (kept.size() < datasets.size()) slices = slices_of(kept);
+    std::vector<int64_t> kept = complete_datasets(datasets, slices);
+    if (kept.size() < datasets.size()) slices = make_slices(kept);
     datasets = std::move(kept);
   }
   std::vector<ColumnPlan> plans(variables_.size());
-  std::vector<std::vector<std::optional<TextRow>>> texts(plans.size());
-  ArenaLayout room;
+  std::vector<std::vector<std::optional<StringRow>>> strings(plans.size());
+  ArenaLayout layout;
   for (size_t i = 0; i < plans.size(); ++i) {
     const uint32_t variable = variables_[i];
     plans[i] = plan_column(std::move(slices[i]), std::string(source_->variable_name(variable)),
-                           source_->type_of(variable), options_.layout, options_.dtype, room);
-    if (!plans[i].is_numeric()) texts[i] = empty_texts(plans[i]);
+                           source_->type_of(variable), options_.layout, options_.dtype, layout);
+    if (!plans[i].is_numeric()) strings[i] = empty_strings(plans[i]);
   }
-  ColumnBatch batch{allocate_arena(room.size(), kind), {}, {}, source_};
+  ColumnBatch batch{allocate_arena(layout.size(), kind), {}, {}, source_};
   auto* const memory = static_cast<std::byte*>(batch.arena.mutable_data_ptr());
   std::vector<ColumnFiller> fillers;
   fillers.reserve(plans.size());
   for (size_t i = 0; i < plans.size(); ++i) {
-    fillers.emplace_back(plans[i], memory, texts[i]);
-    write_plain(plans[i], options_.layout, memory);
+    fillers.emplace_back(plans[i], memory, strings[i]);
+    write_masks_and_offsets(plans[i], options_.layout, memory);
   }
-  run(plans, fillers, parallelism == Parallelism::serial ? 1 : options_.max_threads);
+  read_columns(plans, fillers, parallelism == Parallelism::serial ? 1 : options_.max_threads);
   for (size_t i = 0; i < plans.size(); ++i) {
-    batch.columns.push_back(wrap(plans[i], options_.layout, batch.arena, std::move(texts[i])));
+    batch.columns.push_back(wrap(plans[i], options_.layout, batch.arena, std::move(strings[i])));
   }
   batch.datasets = std::move(datasets);
   return batch;

@@ -1,4 +1,4 @@
-// ColumnBatcher: batches of the variables of many data sets.
+// Batcher of the variables of many datasets.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +17,12 @@ namespace atompack::collate {
 
 struct ScanOptions {
   Layout layout = Layout::stacked;
-  std::optional<DType> dtype;  // target dtype of numbers
-  int max_threads = 0;         // 0: torch's number
+  std::optional<DType> dtype;  // target dtype of numbers; nullopt: the stored one
+  int max_threads = 0;         // 0: the number that torch uses
   Missing missing = Missing::nan;
 };
 
-// Scans variables of a source for any of its data sets; all columns of a batch lie in one arena.
+// Reads variables of any datasets of a source; all columns of a batch share one arena.
 class ColumnBatcher final : public Batcher {
  public:
   ColumnBatcher(std::shared_ptr<const ColumnSource> source, std::vector<uint32_t> variables, SliceRequest request,
@@ -33,16 +33,16 @@ class ColumnBatcher final : public Batcher {
   int64_t size() const override { return source_->size(); }
   std::string_view item() const override { return "dataset"; }
 
-  // Throws FieldError if rows differ in shape or type and the layout does not allow that, values cannot be cast without
-  // loss of range, or a variable is missing and must not be; the errors of the slices.
+  // Throws FieldError if rows differ in shape or type and the layout does not allow that, if values cannot be cast
+  // without loss of range, or if a variable is missing and `missing` is error; also the errors of the slices.
   AnyBatch make(std::vector<int64_t> datasets, ArenaKind kind, Parallelism parallelism) const override;
 
  private:
   using Slices = std::vector<std::unique_ptr<ColumnSlice>>;
 
-  Slices slices_of(std::span<const int64_t> datasets) const;
-  // Data sets that have all variables, without the others or with an error for them.
-  std::vector<int64_t> complete(std::span<const int64_t> datasets, const Slices& slices) const;
+  Slices make_slices(std::span<const int64_t> datasets) const;
+  // Returns the datasets that have all variables. Throws FieldError for any other if `missing` is error.
+  std::vector<int64_t> complete_datasets(std::span<const int64_t> datasets, const Slices& slices) const;
 
   std::shared_ptr<const ColumnSource> source_;
   std::vector<uint32_t> variables_;

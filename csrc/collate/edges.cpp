@@ -14,9 +14,9 @@ using physics::NeighborOptions;
 using physics::NeighborSearch;
 using physics::PairList;
 
-class Finder final : public MoleculeVisitor {
+class EdgeFinder final : public MoleculeVisitor {
  public:
-  Finder(const MoleculeSource& source, const NeighborOptions& options) : source_(source), search_(options) {}
+  EdgeFinder(const MoleculeSource& source, const NeighborOptions& options) : source_(source), search_(options) {}
 
   void find(int64_t index, Bytes record, PairList& pairs) {
     structure_.clear();
@@ -30,7 +30,7 @@ class Finder final : public MoleculeVisitor {
   }
 
   void geometry(const Geometry& geometry) override { structure_.set_positions(geometry); }
-  void field(const FieldView& view, Bytes data) override { structure_.take(view, data); }
+  void field(const FieldView& view, Bytes data) override { structure_.read_field(view, data); }
 
  private:
   const MoleculeSource& source_;
@@ -38,7 +38,7 @@ class Finder final : public MoleculeVisitor {
   Structure structure_;
 };
 
-// Atom numbers of one row of the index: those of the molecule, counted in the batch.
+// Converts atoms of a molecule to atoms of the batch, for one row of the edge index.
 void shift_atoms(std::span<const uint32_t> atoms, int64_t first_atom, int64_t* to) {
   std::ranges::transform(atoms, to, [&](uint32_t atom) { return first_atom + atom; });
 }
@@ -59,7 +59,7 @@ Edges find_edges(const MoleculeSource& source, const NeighborOptions& options, c
   edges.borders = split_by_work(plan);
   edges.parts.resize(edges.borders.size() - 1);
   for_each_range(std::ssize(edges.parts), [&](int64_t range) {
-    Finder finder(source, options);
+    EdgeFinder finder(source, options);
     PairList& pairs = *(edges.parts[static_cast<size_t>(range)] = physics::take_pairs());
     for (int64_t i = edges.borders[range]; i < edges.borders[range + 1]; ++i) {
       finder.find(plan.indices[static_cast<size_t>(i)], staged.records[static_cast<size_t>(i)], pairs);

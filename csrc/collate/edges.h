@@ -1,4 +1,4 @@
-// The neighbor lists of a batch: found before it is laid out, because nothing else tells how many edges there are.
+// Search for the neighbor lists of a batch. It precedes the layout of the arena, which needs the number of edges.
 #pragma once
 
 #include <cstddef>
@@ -11,11 +11,11 @@ namespace atompack::collate {
 
 struct StagedRecords;
 
-// Throws FieldError, with the molecule, where the search does.
+// Finds the edges of all molecules. Throws FieldError with the molecule if the search fails.
 Edges find_edges(const MoleculeSource& source, const physics::NeighborOptions& options, const BatchPlan& plan,
                  const StagedRecords& staged);
 
-// Writes those of the plan, which has given them their places.
+// Writes the edges of the plan to their offsets in the arena.
 void write_edges(const BatchPlan& plan, std::byte* arena);
 
 }  // namespace atompack::collate

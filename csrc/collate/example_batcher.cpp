@@ -9,13 +9,17 @@
 namespace atompack::collate {
 namespace {
 
-constexpr size_t kParallelBytes = size_t{1} << 20;  // of a batch: fewer are not worth waking threads up for
-constexpr int64_t kFirst = 32, kSpread = 16;        // examples that tell the levels
+// Size of a batch below which a second thread costs more than it saves.
+constexpr size_t kMinParallelBytes = size_t{1} << 20;
 
-std::vector<int64_t> some_of(int64_t size) {
+// Sample of the source from which levels are inferred.
+constexpr int64_t kFirstExamples = 32, kSpacedExamples = 16;
+
+std::vector<int64_t> sample_indices(int64_t size) {
   std::vector<int64_t> numbers;
-  for (int64_t i = 0; i < std::min(size, kFirst); ++i) numbers.push_back(i);
-  for (int64_t i = 0; i < kSpread && size > kFirst; ++i) numbers.push_back(i * (size / kSpread));
+  for (int64_t i = 0; i < std::min(size, kFirstExamples); ++i) numbers.push_back(i);
+  for (int64_t i = 0; i < kSpacedExamples && size > kFirstExamples; ++i)
+    numbers.push_back(i * (size / kSpacedExamples));
   return numbers;
 }
 
@@ -28,12 +32,12 @@ ExampleBatcher::~ExampleBatcher() { delete levels_.load(); }
 
 const KeyLevels& ExampleBatcher::levels() const {
   if (const KeyLevels* const known = levels_) return *known;
-  auto learnt = std::make_unique<KeyLevels>();
-  const Examples examples = source_->read(some_of(source_->size()));
-  learn_levels(examples.values, *learnt);
-  for (const auto& [key, per_atom] : options_.levels) learnt->insert_or_assign(key, per_atom);
+  auto learned = std::make_unique<KeyLevels>();
+  const Examples examples = source_->read(sample_indices(source_->size()));
+  learn_levels(examples.values, *learned);
+  for (const auto& [key, per_atom] : options_.levels) learned->insert_or_assign(key, per_atom);
   const KeyLevels* none = nullptr;
-  return levels_.compare_exchange_strong(none, learnt.get()) ? *learnt.release() : *none;
+  return levels_.compare_exchange_strong(none, learned.get()) ? *learned.release() : *none;
 }
 
 AnyBatch ExampleBatcher::make(std::vector<int64_t> indices, ArenaKind kind, Parallelism parallelism) const {
@@ -41,10 +45,10 @@ AnyBatch ExampleBatcher::make(std::vector<int64_t> indices, ArenaKind kind, Para
   const bool molecules = !examples.values.empty() && has_molecules(examples.values.front());
   std::optional<ExamplePlan> plan =
       plan_examples(examples.values, indices, molecules ? levels() : options_.levels, options_.jagged);
-  if (!plan) return UnlikeExamples{std::move(examples), std::move(indices)};
+  if (!plan) return IncompatibleExamples{std::move(examples), std::move(indices)};
   ExampleBatch batch{.arena = allocate_arena(plan->arena.size(), kind), .root = {}, .tensors = {}, .molecules = {}};
-  const bool large = parallelism == Parallelism::automatic && plan->arena.size() >= kParallelBytes;
-  run_adaptively(pace_, static_cast<int64_t>(plan->arena.size()), large ? usable_threads(options_.max_threads) : 1,
+  const bool large = parallelism == Parallelism::automatic && plan->arena.size() >= kMinParallelBytes;
+  run_adaptively(adaptive_, static_cast<int64_t>(plan->arena.size()), large ? usable_threads(options_.max_threads) : 1,
                  [&](int64_t n_threads) {
                    fill_examples(*plan, batch.arena, n_threads);
                    for (MoleculesPlan& molecules : plan->molecules) {

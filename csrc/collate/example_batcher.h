@@ -1,4 +1,4 @@
-// ExampleBatcher: batches of examples of any form.
+// Batcher of examples of any form.
 #pragma once
 
 #include <atomic>
@@ -14,11 +14,11 @@ namespace atompack::collate {
 
 struct ExampleOptions {
   bool jagged = false;
-  KeyLevels levels = {};  // known to the caller
-  int max_threads = 0;    // 0: torch's number
+  KeyLevels levels = {};  // known to the caller; they replace inferred ones
+  int max_threads = 0;    // 0: the number that torch uses
 };
 
-// Makes batches of the examples of one source. Thread-safe.
+// Makes batches of examples of one source. Thread-safe.
 class ExampleBatcher final : public Batcher {
  public:
   ExampleBatcher(std::shared_ptr<const ExampleSource> source, ExampleOptions options);
@@ -29,19 +29,18 @@ class ExampleBatcher final : public Batcher {
   int64_t size() const override { return source_->size(); }
   std::string_view item() const override { return "example"; }
 
-  // UnlikeExamples where they differ too much to share a batch: the caller decides on those. Throws the errors of
-  // reading.
+  // Returns IncompatibleExamples if the examples differ too much to share a batch. Throws the errors of reading.
   AnyBatch make(std::vector<int64_t> indices, ArenaKind kind, Parallelism parallelism) const override;
 
-  // For each key of molecules whether it has rows for atoms, by a look at some examples of the whole source.
+  // For each key of molecules: true if its values have one row per atom. Inferred from a sample of the whole source.
   const KeyLevels& levels() const;
 
  private:
   std::shared_ptr<const ExampleSource> source_;
   ExampleOptions options_;
-  // Made on first use, without a lock, which a fork could inherit locked.
+  // Made on first use, without a lock: a forked child could inherit it locked.
   mutable std::atomic<const KeyLevels*> levels_{nullptr};
-  mutable AdaptiveParallelism pace_;
+  mutable AdaptiveParallelism adaptive_;
 };
 
 }  // namespace atompack::collate

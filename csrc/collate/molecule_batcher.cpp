@@ -9,10 +9,10 @@
 namespace atompack::collate {
 namespace {
 
-// Below this much work for each thread, waking a second one costs more than it saves.
-constexpr int64_t kLeastWork = 192 * 1024;
+// Work in bytes per thread below which waking another thread costs more than it saves.
+constexpr int64_t kMinWork = 192 * 1024;
 
-// Bytes that are copied in the time that one atom's neighbors take to be found.
+// Work of the neighbor search per atom, as the number of bytes that could be copied in that time.
 constexpr int64_t kSearchWork = 8 * 1024;
 
 }  // namespace
@@ -20,11 +20,11 @@ constexpr int64_t kSearchWork = 8 * 1024;
 MoleculeBatcher::MoleculeBatcher(std::shared_ptr<const MoleculeSource> source, std::shared_ptr<const Request> request)
     : source_(std::move(source)), request_(std::move(request)), fields_(source_->schemas(), *request_) {
   const auto n_schemas = static_cast<int32_t>(source_->schemas().size());
-  settled_.resize(static_cast<size_t>(n_schemas));
+  schema_plans_.resize(static_cast<size_t>(n_schemas));
   for (int32_t schema = 0; schema < n_schemas; ++schema) {
-    if (!fields_.is_settled_by(schema)) continue;
+    if (!fields_.is_determined_by(schema)) continue;
     for (size_t field = 0; field < fields_.size(); ++field) {
-      settled_[static_cast<size_t>(schema)].push_back(fields_.resolve(field, std::array{schema}, {}, 0));
+      schema_plans_[static_cast<size_t>(schema)].push_back(fields_.resolve(field, std::array{schema}, {}, 0));
     }
   }
 }
@@ -42,8 +42,8 @@ std::vector<int32_t> MoleculeBatcher::touched_schemas(std::span<const int64_t> i
   return touched;
 }
 
-bool MoleculeBatcher::is_settled(std::span<const int32_t> touched) const {
-  return touched.size() == 1 && fields_.is_settled_by(touched.front());
+bool MoleculeBatcher::can_plan_by_schema(std::span<const int32_t> touched) const {
+  return touched.size() == 1 && fields_.is_determined_by(touched.front());
 }
 
 void MoleculeBatcher::place_outputs(BatchPlan& plan) const {
@@ -61,7 +61,7 @@ void MoleculeBatcher::count_work(BatchPlan& plan) const {
   for (MoleculeExtent& extent : plan.extents) extent.work += kSearchWork * extent.n_atoms;
 }
 
-// One thread, unless there is work for more and they were worth it lately.
+// Uses several threads only if there is enough work for them and they recently saved time.
 Batch MoleculeBatcher::collate(std::vector<int64_t> indices, ArenaKind kind, Parallelism parallelism,
                                bool single) const {
   source_->prepare(indices);
@@ -70,20 +70,20 @@ Batch MoleculeBatcher::collate(std::vector<int64_t> indices, ArenaKind kind, Par
   count_work(plan);
   if (parallelism == Parallelism::serial) return make_planned(plan, kind, single);
   const int64_t work = total_work(plan);
-  const int64_t most = std::min(work / kLeastWork, usable_threads(request_->max_threads));
-  return run_adaptively(pace_, work, most, [&](int64_t n_threads) {
-    plan.most_ranges = n_threads;
+  const int64_t max_threads = std::min(work / kMinWork, usable_threads(request_->max_threads));
+  return run_adaptively(adaptive_, work, max_threads, [&](int64_t n_threads) {
+    plan.max_ranges = n_threads;
     return make_planned(plan, kind, single);
   });
 }
 
 Batch MoleculeBatcher::make_planned(BatchPlan& plan, ArenaKind kind, bool single) const {
   std::vector<int32_t> touched = touched_schemas(plan.indices);
-  if (is_settled(touched) && (single || request_->missing != Missing::drop)) {
+  if (can_plan_by_schema(touched) && (single || request_->missing != Missing::drop)) {
     try {
       return make_by_schema(plan, touched, kind, single);
     } catch (const PlanMismatch&) {
-      // A record holds more than the schema says, or a damaged value that is to be reported: look at all of them.
+      // A record differs from its schema, or holds a damaged value that must be reported: survey all records.
     }
   }
   return make_by_survey(plan, std::move(touched), kind, single);
@@ -91,8 +91,8 @@ Batch MoleculeBatcher::make_planned(BatchPlan& plan, ArenaKind kind, bool single
 
 Batch MoleculeBatcher::make_by_schema(BatchPlan& plan, std::span<const int32_t> touched, ArenaKind kind,
                                       bool single) const {
-  plan.table = fields_.heads();
-  plan.fields = settled_[static_cast<size_t>(touched.front())];
+  plan.table = fields_.table();
+  plan.fields = schema_plans_[static_cast<size_t>(touched.front())];
   for (FieldPlan& field : plan.fields) {
     if (field.ragged) field.rows.resize(plan.indices.size());
   }
@@ -104,7 +104,7 @@ Batch MoleculeBatcher::make_by_schema(BatchPlan& plan, std::span<const int32_t> 
   }
   place_outputs(plan);
   return fill(plan, staged ? &*staged : nullptr, kind,
-              {.tolerant = single, .settled_by = touched.front(), .all_fields = !request_->fields});
+              {.tolerant = single, .schema = touched.front(), .all_fields = !request_->fields});
 }
 
 Batch MoleculeBatcher::make_by_survey(BatchPlan& plan, std::vector<int32_t> touched, ArenaKind kind,
@@ -117,7 +117,7 @@ Batch MoleculeBatcher::make_by_survey(BatchPlan& plan, std::vector<int32_t> touc
     touched = touched_schemas(plan.indices);
   }
   plan_by_survey(plan, touched, survey);
-  // Found already where a plan by the schema was given up.
+  // Already found if a plan by the schema failed.
   if (request_->neighbors && !plan.edges) plan.edges = find_edges(*source_, *request_->neighbors, plan, staged);
   place_outputs(plan);
   try {
@@ -130,8 +130,8 @@ Batch MoleculeBatcher::make_by_survey(BatchPlan& plan, std::vector<int32_t> touc
 }
 
 void MoleculeBatcher::plan_by_survey(BatchPlan& plan, std::span<const int32_t> touched, const Survey& survey) const {
-  auto table = std::make_shared<FieldTable>(*fields_.heads());
-  for (const FieldHead& head : survey.unlisted.fields()) table->add(head);
+  auto table = std::make_shared<FieldTable>(*fields_.table());
+  for (const FieldEntry& entry : survey.unlisted.fields()) table->add(entry);
   std::vector<std::vector<const Observation*>> observed(table->fields().size());
   for (const Observation& seen : survey.observations) observed[static_cast<size_t>(seen.field)].push_back(&seen);
   plan.fields.clear();
@@ -140,7 +140,7 @@ void MoleculeBatcher::plan_by_survey(BatchPlan& plan, std::span<const int32_t> t
                                                  : resolve_unlisted(table->fields()[field], observed[field],
                                                                     plan.n_molecules(), *request_));
   }
-  plan.table = survey.unlisted.fields().empty() ? fields_.heads() : std::move(table);
+  plan.table = survey.unlisted.fields().empty() ? fields_.table() : std::move(table);
   plan.positions = resolve_positions(source_->schemas(), *request_);
 }
 

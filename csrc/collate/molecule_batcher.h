@@ -1,4 +1,4 @@
-// MoleculeBatcher: batches of molecules.
+// Batcher of molecules.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@
 
 namespace atompack::collate {
 
-// Makes batches of one source as one request wants them. Thread-safe.
+// Makes batches of one source with the options of one request. Thread-safe.
 class MoleculeBatcher final : public Batcher {
  public:
   MoleculeBatcher(std::shared_ptr<const MoleculeSource> source, std::shared_ptr<const Request> request);
@@ -23,8 +23,8 @@ class MoleculeBatcher final : public Batcher {
 
   const std::shared_ptr<const Request>& request() const { return request_; }
 
-  // The fields of every batch, except those that only a survey finds.
-  const std::shared_ptr<const FieldTable>& table() const { return fields_.heads(); }
+  // Fields of every batch, without those that only a survey finds.
+  const std::shared_ptr<const FieldTable>& table() const { return fields_.table(); }
 
   int64_t size() const override { return source_->size(); }
   std::string_view item() const override { return "molecule"; }
@@ -33,8 +33,8 @@ class MoleculeBatcher final : public Batcher {
     return collate(std::move(indices), kind, parallelism, false);
   }
 
-  // A batch of one molecule in which damaged properties are reported as faults instead of thrown, and of which
-  // nothing is dropped.
+  // Makes a batch of one molecule. Damaged properties are reported as faults, not thrown, and the molecule is never
+  // dropped.
   Batch make_one(int64_t index) const { return collate({index}, ArenaKind::heap, Parallelism::automatic, true); }
 
  private:
@@ -47,14 +47,14 @@ class MoleculeBatcher final : public Batcher {
   std::vector<int32_t> touched_schemas(std::span<const int64_t> indices) const;
   void count_work(BatchPlan& plan) const;
   void place_outputs(BatchPlan& plan) const;
-  bool is_settled(std::span<const int32_t> touched) const;
+  bool can_plan_by_schema(std::span<const int32_t> touched) const;
   Batch fill(const BatchPlan& plan, const StagedRecords* staged, ArenaKind kind, const FillOptions& options) const;
 
   std::shared_ptr<const MoleculeSource> source_;
   std::shared_ptr<const Request> request_;
   FieldSet fields_;
-  std::vector<std::vector<FieldPlan>> settled_;  // by schema: its plans, where it settles them without a survey
-  mutable AdaptiveParallelism pace_;
+  std::vector<std::vector<FieldPlan>> schema_plans_;  // by schema; empty if its fields need a survey
+  mutable AdaptiveParallelism adaptive_;
 };
 
 }  // namespace atompack::collate

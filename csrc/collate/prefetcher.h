@@ -1,4 +1,4 @@
-// Prefetcher: batches made ahead of their use, each by one thread.
+// Prefetcher, which makes batches ahead of their use, each on one thread.
 #pragma once
 
 #include <chrono>
@@ -13,7 +13,7 @@
 
 namespace atompack::collate {
 
-// Batches come in the order in which they were asked for. The caller bounds their number; ask() never blocks.
+// Returns batches in the order in which they were requested. The caller limits their number; submit() never blocks.
 class Prefetcher {
  public:
   Prefetcher(std::shared_ptr<const Batcher> batcher, unsigned n_threads, ArenaKind kind)
@@ -23,16 +23,17 @@ class Prefetcher {
 
   const Batcher& batcher() const { return *batcher_; }
 
-  void ask(std::vector<int64_t> indices) { pipeline_.push({std::move(indices), {}}); }
+  void submit(std::vector<int64_t> indices) { pipeline_.push({std::move(indices), {}}); }
 
-  // The oldest batch; nothing if it takes longer than `patience`. Throws what stopped it from being made.
+  // Removes and returns the oldest batch; returns nullopt if it is not ready within `patience`. Throws the error that
+  // occurred while making it.
   std::optional<AnyBatch> take(std::chrono::milliseconds patience) {
     std::optional<Task> task = pipeline_.take(patience);
     if (!task) return std::nullopt;
     return std::move(task->batch);
   }
 
-  // The number of batches that were asked for and not taken.
+  // Returns the number of batches that were requested and not taken.
   size_t size() const { return pipeline_.size(); }
 
  private:

@@ -8,7 +8,8 @@
 namespace atompack::collate {
 namespace {
 
-// What one thread saw. Fields that no schema lists are numbered from kUnlisted downwards until all is joined.
+// Surveys the molecules of one thread. Fields that no schema lists are numbered from kUnlisted downwards until all
+// results are joined.
 class Surveyor final : public MoleculeVisitor {
  public:
   static constexpr int32_t kUnlisted = -2;
@@ -19,7 +20,7 @@ class Surveyor final : public MoleculeVisitor {
 
   void survey(int64_t molecule, Bytes record) {
     molecule_ = molecule;
-    of_molecule_.clear();
+    observed_.clear();
     const int64_t index = plan_.indices[static_cast<size_t>(molecule)];
     schema_ = source_.schema_of(index);
     source_.visit(index, record, *this);
@@ -30,33 +31,33 @@ class Surveyor final : public MoleculeVisitor {
   void field(const FieldView& view, Bytes) override {
     const int32_t number = find(view);
     if (number == FieldSet::kSkip) return;
-    if (view.fault != nullptr) return damaged(number, *view.fault);
+    if (view.fault != nullptr) return add_fault(number, *view.fault);
     const bool has_rows = plan_.n_rows(view.type.level, static_cast<size_t>(molecule_)) > 0;
     const Observation seen{molecule_, number, view.type, view.row_shape, has_rows};
-    const auto [earlier, is_first] = of_molecule_.try_emplace(number, found.observations.size());
+    const auto [earlier, is_first] = observed_.try_emplace(number, found.observations.size());
     if (is_first) {
       found.observations.push_back(seen);
     } else if (view.scope == Scope::builtin) {
-      found.observations[earlier->second] = seen;  // of a builtin the last one counts
+      found.observations[earlier->second] = seen;  // the last value of a builtin field counts
     } else {
       CorruptFileError error("duplicate key");
       error.at_field(std::string(view.key));
-      damaged(number, error);
+      add_fault(number, error);
     }
   }
 
-  Survey found;  // with unlisted fields in this thread's own numbers
+  Survey found;  // unlisted fields have the numbers of this thread
 
  private:
   int32_t find(const FieldView& view) {
-    if (view.declaration >= 0) return fields_.of_declaration(schema_, view.declaration);
-    if (const int32_t known = fields_.heads()->find(view.scope, view.key); known >= 0) return known;
+    if (view.declaration >= 0) return fields_.field_of(schema_, view.declaration);
+    if (const int32_t known = fields_.table()->find(view.scope, view.key); known >= 0) return known;
     FieldId id{view.scope, std::string(view.key)};
     if (!request_.selects(id)) return FieldSet::kSkip;
     return kUnlisted - found.unlisted.add({std::move(id), view.type.level, view.type.kind});
   }
 
-  void damaged(int32_t number, const CorruptFileError& fault) {
+  void add_fault(int32_t number, const CorruptFileError& fault) {
     if (!tolerant_) throw fault;
     found.faults.push_back({molecule_, number, fault});
     source_.locate(found.faults.back().error, plan_.indices[static_cast<size_t>(molecule_)]);
@@ -68,15 +69,15 @@ class Surveyor final : public MoleculeVisitor {
   const BatchPlan& plan_;
   bool tolerant_;
   int64_t molecule_ = 0;
-  std::unordered_map<int32_t, size_t> of_molecule_;  // field -> its observation
+  std::unordered_map<int32_t, size_t> observed_;  // field -> observation of this molecule
   int32_t schema_ = 0;
 };
 
-// Joins what a thread found to what the threads before it found.
+// Appends the results of a thread to those of the threads before it.
 void join(Survey& all, Survey&& part, size_t n_listed) {
   std::vector<int32_t> numbers;
-  for (const FieldHead& head : part.unlisted.fields()) {
-    numbers.push_back(static_cast<int32_t>(n_listed) + all.unlisted.add(head));
+  for (const FieldEntry& entry : part.unlisted.fields()) {
+    numbers.push_back(static_cast<int32_t>(n_listed) + all.unlisted.add(entry));
   }
   const auto renumber = [&](int32_t& field) {
     if (field <= Surveyor::kUnlisted) field = numbers[static_cast<size_t>(Surveyor::kUnlisted - field)];
@@ -126,34 +127,34 @@ Survey survey_records(const MoleculeSource& source, const FieldSet& fields, cons
 }
 
 void drop_incomplete(const FieldSet& fields, BatchPlan& plan, StagedRecords& staged, Survey& survey) {
-  const auto is_judged = [&](size_t field) {
-    const FieldId& id = fields.heads()->fields()[field].id;
+  const auto is_required = [&](size_t field) {
+    const FieldId& id = fields.table()->fields()[field].id;
     return !is_geometry(id.scope, id.key);
   };
-  size_t n_judged = 0;
-  for (size_t field = 0; field < fields.size(); ++field) n_judged += is_judged(field) ? 1 : 0;
+  size_t n_required = 0;
+  for (size_t field = 0; field < fields.size(); ++field) n_required += is_required(field) ? 1 : 0;
   std::vector<size_t> present(plan.indices.size(), 0);
   const auto count = [&](const auto& seen) {
     const auto field = static_cast<size_t>(seen.field);
-    if (field < fields.size() && is_judged(field)) ++present[static_cast<size_t>(seen.molecule)];
+    if (field < fields.size() && is_required(field)) ++present[static_cast<size_t>(seen.molecule)];
   };
   std::ranges::for_each(survey.observations, count);
 
-  std::vector<int64_t> new_place(plan.indices.size(), -1);
+  std::vector<int64_t> new_index(plan.indices.size(), -1);
   BatchPlan kept;
   kept.ptr = kept.edge_ptr = kept.triplet_ptr = {0};
-  kept.most_ranges = plan.most_ranges;
+  kept.max_ranges = plan.max_ranges;
   std::vector<Bytes> records;
   for (size_t i = 0; i < plan.indices.size(); ++i) {
-    if (present[i] < n_judged) continue;
-    new_place[i] = std::ssize(kept.indices);
+    if (present[i] < n_required) continue;
+    new_index[i] = std::ssize(kept.indices);
     kept.indices.push_back(plan.indices[i]);
     append_rows(kept, plan.extents[i]);
     records.push_back(staged.records[i]);
   }
   std::erase_if(survey.observations,
-                [&](const auto& seen) { return new_place[static_cast<size_t>(seen.molecule)] < 0; });
-  for (Observation& seen : survey.observations) seen.molecule = new_place[static_cast<size_t>(seen.molecule)];
+                [&](const auto& seen) { return new_index[static_cast<size_t>(seen.molecule)] < 0; });
+  for (Observation& seen : survey.observations) seen.molecule = new_index[static_cast<size_t>(seen.molecule)];
   plan = std::move(kept);
   staged.records = std::move(records);
 }

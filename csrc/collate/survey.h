@@ -1,4 +1,4 @@
-// Looking at the records of a batch before it is planned: for fields whose presence or shape no schema settles.
+// Survey of the records of a batch before it is planned, for fields whose presence or shape no schema determines.
 #pragma once
 
 #include <memory>
@@ -12,13 +12,13 @@
 
 namespace atompack::collate {
 
-// The decoded records of a batch: decompressed once, read by survey and fill.
+// Decoded records of a batch: decompressed once, read by both survey and fill.
 struct StagedRecords {
   std::unique_ptr<std::byte[]> memory;
   std::vector<Bytes> records;  // views of the memory or of the mapping
 };
 
-// `borders` cuts the batch into ranges, one for each thread.
+// Decodes all records. `borders` divides the batch into ranges, one per thread.
 StagedRecords stage_records(const MoleculeSource& source, const BatchPlan& plan, std::span<const int64_t> borders);
 
 struct SurveyFault {
@@ -28,16 +28,17 @@ struct SurveyFault {
 };
 
 struct Survey {
-  FieldTable unlisted;                    // fields that no schema lists, numbered behind those of the set
-  std::vector<Observation> observations;  // sorted by molecule; none of a damaged value
-  std::vector<SurveyFault> faults;        // only where they are tolerated; else they are thrown
+  FieldTable unlisted;                    // fields that no schema lists, numbered after those of the set
+  std::vector<Observation> observations;  // sorted by molecule; damaged values are left out
+  std::vector<SurveyFault> faults;        // only if tolerated; otherwise they are thrown
 };
 
+// Surveys all records. With `tolerant`, damaged values are collected, not thrown.
 Survey survey_records(const MoleculeSource& source, const FieldSet& fields, const Request& request,
                       const BatchPlan& plan, const StagedRecords& staged, std::span<const int64_t> borders,
                       bool tolerant);
 
-// Takes the molecules that lack one of the set's fields out of the plan, the records and the survey.
+// Removes molecules that lack one of the set's fields from the plan, the records and the survey.
 void drop_incomplete(const FieldSet& fields, BatchPlan& plan, StagedRecords& staged, Survey& survey);
 
 }  // namespace atompack::collate

@@ -6,9 +6,9 @@
 #include <set>
 
 namespace atompack::collate {
-void work_alone() {
-  at::internal::lazy_init_num_threads();  // or it would be torch's number again with the first operator
-  omp_set_num_threads(1);                 // of this thread alone, which at::set_num_threads() is not
+void use_one_thread() {
+  at::internal::lazy_init_num_threads();  // otherwise the first operator would reset the number
+  omp_set_num_threads(1);                 // affects only this thread, unlike at::set_num_threads()
 }
 
 std::vector<int64_t> parallel_thread_ids() {

@@ -1,4 +1,4 @@
-// The one place where kernels meet torch's thread pool.
+// Access of kernels to torch's thread pool.
 #pragma once
 
 #include <ATen/Parallel.h>
@@ -10,18 +10,18 @@
 
 namespace atompack::collate {
 
-// For the calling thread, from now on, kernels and torch use no other: it is one of several that work side by side.
-void work_alone();
+// From now on, kernels and torch operators called by this thread run on it alone; for threads that run in parallel.
+void use_one_thread();
 
-// How many threads a kernel may use: 0 asks for torch's number. Always 1 in a forked child, where a parallel region
-// can hang once the parent has run one (libgomp does not survive a fork).
+// Returns the number of threads that a kernel may use; `wanted` 0: the number that torch uses. Always 1 in a forked
+// child, where a parallel region can hang if the parent has run one (libgomp does not survive a fork).
 inline int64_t usable_threads(int wanted) {
   if (io::is_forked_child()) return 1;
-  const int most = at::get_num_threads();
-  return wanted > 0 && wanted < most ? wanted : most;
+  const int available = at::get_num_threads();
+  return wanted > 0 && wanted < available ? wanted : available;
 }
 
-// Calls body(range) for each range number, one thread each; the first exception reaches the caller.
+// Calls body(range) for each range in [0, n_ranges), each on one thread; rethrows the first exception.
 template <typename Body>
 void for_each_range(int64_t n_ranges, const Body& body) {
   if (n_ranges == 1) return body(0);
@@ -30,7 +30,8 @@ void for_each_range(int64_t n_ranges, const Body& body) {
   });
 }
 
-// The threads that a parallel region runs on: a build without OpenMP would run it serially and say nothing.
+// Returns the ids of the threads that a parallel region uses. For tests: a build without OpenMP would run it serially
+// without any warning.
 std::vector<int64_t> parallel_thread_ids();
 
 }  // namespace atompack::collate

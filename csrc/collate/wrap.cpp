@@ -7,7 +7,7 @@
 namespace atompack::collate {
 namespace {
 
-// Rows in front of the shape of one row.
+// Returns a view of shape (rows, *row_shape).
 at::Tensor view_rows(const at::Tensor& arena, const FieldPlan& field, size_t offset, int64_t rows,
                      const Shape& row_shape) {
   Shape shape{rows};

@@ -1,4 +1,4 @@
-// Tensors over a filled arena.
+// Conversion of a filled arena to a batch of tensors.
 #pragma once
 
 #include <vector>
@@ -8,6 +8,7 @@
 
 namespace atompack::collate {
 
+// Makes the tensors of a batch as views of its arena.
 Batch wrap(const BatchPlan& plan, const at::Tensor& arena, std::vector<Strings> strings);
 
 }  // namespace atompack::collate

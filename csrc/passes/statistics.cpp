@@ -113,7 +113,7 @@ class Adder final : public MoleculeVisitor {
   void geometry(const Geometry& geometry) override { geometry_ = geometry; }
 
   void field(const FieldView& view, Bytes data) override {
-    structure_.take(view, data);
+    structure_.read_field(view, data);
     const int32_t number = find(view);
     if (number == FieldSet::kSkip) return;
     if (view.fault != nullptr) throw *view.fault;
@@ -144,8 +144,8 @@ class Adder final : public MoleculeVisitor {
   }
 
   int32_t find(const FieldView& view) {
-    if (view.declaration >= 0) return fields_.of_declaration(schema_, view.declaration);
-    if (const int32_t known = fields_.heads()->find(view.scope, view.key); known >= 0) return known;
+    if (view.declaration >= 0) return fields_.field_of(schema_, view.declaration);
+    if (const int32_t known = fields_.table()->find(view.scope, view.key); known >= 0) return known;
     FieldId id{view.scope, std::string(view.key)};
     if (!request_.selects(id)) return FieldSet::kSkip;
     return static_cast<int32_t>(fields_.size()) + sums.unlisted.add({std::move(id), view.type.level, view.type.kind});
@@ -155,7 +155,7 @@ class Adder final : public MoleculeVisitor {
   bool is_complete() {
     const auto n_listed = static_cast<int32_t>(fields_.size());
     for (int32_t field = 0; field < n_listed; ++field) {
-      const FieldId& id = fields_.heads()->fields()[static_cast<size_t>(field)].id;
+      const FieldId& id = fields_.table()->fields()[static_cast<size_t>(field)].id;
       if (at_field(last_seen_, field) == serial_ || is_geometry(id.scope, id.key)) continue;
       if (request_.missing == Missing::drop) return false;
       FieldError error("the molecule has no such value");

@@ -73,7 +73,7 @@ class Sweep {
         const auto first_of_chunk = chunk * kChunk;
         const auto last_of_chunk = std::min(first_of_chunk + kChunk, indices.size());
         for (size_t i = first_of_chunk; i < last_of_chunk; ++i) {
-          if (selection_ && i + kPrefetchAhead < indices.size()) source_->prefetch(indices[i + kPrefetchAhead]);
+          if (selection_ && i + kPrefetchDistance < indices.size()) source_->prefetch(indices[i + kPrefetchDistance]);
           look(parts[chunk], indices[i], scratch);
         }
       } catch (...) {

@@ -1,4 +1,4 @@
-// Offsets of tensors in the one block of memory under a batch.
+// Layout of an arena, the single block of memory that holds all tensors of a batch.
 #pragma once
 
 #include <cstddef>
@@ -10,31 +10,31 @@
 
 namespace atompack::collate {
 
-// Hands out aligned offsets in ascending order. Sizes may come from a file: an overflow is a CorruptFileError.
+// Assigns aligned offsets in ascending order. Sizes may come from a file, so an overflow throws CorruptFileError.
 class ArenaLayout {
  public:
   static constexpr size_t kAlignment = 64;
 
   // Reserves `count` items of `item_bytes` each; returns the offset of the first.
   size_t add(uint64_t count, size_t item_bytes) {
-    const uint64_t bytes = checked_mul(count, item_bytes, kWhat);
+    const uint64_t bytes = checked_mul(count, item_bytes, kSizeName);
     const size_t offset = size_;
-    size_ = checked_add(offset, checked_add(bytes, kAlignment - 1, kWhat) / kAlignment * kAlignment, kWhat);
+    size_ = checked_add(offset, checked_add(bytes, kAlignment - 1, kSizeName) / kAlignment * kAlignment, kSizeName);
     return offset;
   }
 
   // Reserves a tensor of this shape.
   size_t add(DType dtype, std::span<const int64_t> shape) {
     uint64_t count = 1;
-    for (const int64_t dim : shape) count = checked_mul(count, static_cast<uint64_t>(dim), kWhat);
+    for (const int64_t dim : shape) count = checked_mul(count, static_cast<uint64_t>(dim), kSizeName);
     return add(count, item_bytes(dtype));
   }
 
-  // Bytes of the whole arena.
+  // Returns the size of the arena in bytes.
   size_t size() const { return size_; }
 
  private:
-  static constexpr std::string_view kWhat = "batch size";
+  static constexpr std::string_view kSizeName = "batch size";
   size_t size_ = 0;
 };
 

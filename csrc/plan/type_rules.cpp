@@ -17,7 +17,7 @@ std::string describe(const FieldType& type) {
   return std::string(name_of(type.dtype));
 }
 
-// Bits of an integer type that hold the value.
+// Number of bits of an integer type without its sign bit.
 int value_bits(DType dtype) {
   const int bits = static_cast<int>(8 * item_bytes(dtype));
   return dtype >= DType::int8 ? bits - 1 : bits;

@@ -1,4 +1,4 @@
-// The rules for values that share a tensor: which types mix, which rows stack, what a missing value becomes.
+// Rules for values that share a tensor: types that mix, rows that stack, and representation of missing values.
 #pragma once
 
 #include <cstddef>
@@ -12,40 +12,40 @@
 
 namespace atompack::collate {
 
-// A stored value of a batch. `molecule` counts within the batch.
+// Stored value found in a batch. `molecule` is the index within the batch.
 struct Observation {
   int64_t molecule;
   int32_t field;
   FieldType type;
   Shape row_shape;
-  bool has_rows;  // false: a value without rows (of a molecule without atoms), whose row shape means nothing
+  bool has_rows;  // false: no rows (a molecule without atoms), so that row_shape is meaningless
 };
 
-// The type that holds values of both types without loss: floats of several widths become float64, integers of several
-// widths int64. Kinds do not mix, and uint64 mixes with nothing.
+// Returns the type that holds values of both types without loss: floats of different widths become float64, integers
+// of different widths int64. Floats and integers do not mix, and uint64 mixes with no other type.
 std::optional<DType> common_dtype(DType a, DType b);
 std::optional<FieldType> common_type(const FieldType& a, const FieldType& b);
 
-// The type of a field that has to hold both. Throws FieldError where no type does.
+// Returns the type of a field that holds both. Throws FieldError if there is none.
 FieldType widen(const FieldType& a, const FieldType& b);
 
-// The type of a single number of a molecule where no schema declares one, as Python has it: float64 or int64. Types
-// that these do not hold (booleans, complex numbers, uint64) stay.
+// Returns the type of a scalar property that no schema declares, which is that of a Python number: float64 or int64.
+// Types that do not fit these (booleans, complex numbers, uint64) are unchanged.
 DType number_dtype(DType stored);
 
-// Floats cast to floats; integers only to types that hold every value.
+// True for equal types, between floats, and from int32 to types that hold all its values.
 bool can_cast(DType from, DType to);
 
-// Columns also cast integers to floats, and integers to all types that hold every value.
+// Rule for columns: integers also cast to floats, and to every type that holds all their values.
 bool can_cast_column(DType from, DType to);
 
 bool any_with_rows(std::span<const Observation* const> observed);
 
-// The one row shape of all values, which then form one tensor; otherwise each molecule gets its own. The row shape of
-// values without rows counts only where there are no others, and no molecule lacks the field.
+// Returns the row shape if all values share one, so that they form one tensor; nullopt if each molecule needs its own
+// tensor. Shapes of values without rows count only if no value has rows and no molecule lacks the field.
 std::optional<Shape> common_row_shape(std::span<const Observation* const> observed, int64_t n_molecules);
 
-// Writes what stands for missing values: NaN for floating and complex types, else 0.
+// Writes `count` missing values: NaN for floating and complex types, 0 for all others.
 void fill_missing(std::byte* to, DType dtype, size_t count);
 
 }  // namespace atompack::collate

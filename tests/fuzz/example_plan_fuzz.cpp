@@ -22,10 +22,10 @@ constexpr size_t kAlignment = 64;
 void check_parts(const Leaf& leaf) {
   size_t end = 0, filled = leaf.content.size();
   for (const Leaf::Part& part : leaf.parts) {
-    require(part.at >= end, "parts do not overlap");
+    require(part.offset >= end, "parts do not overlap");
     const uint64_t n = part.value.has_array() ? part.value.array().size() : 1;
     require(part.length == n * item_bytes(leaf.dtype), "a part has room for its values");
-    end = part.at + part.length;
+    end = part.offset + part.length;
     filled += part.length;
   }
   require(end <= leaf.bytes(), "parts lie in their leaf");
@@ -97,9 +97,9 @@ class PlanCheck {
         return require(node.leaves.size() == n_, "a list has one tensor an example");
       case Form::jagged:
         return check_jagged(node);
-      case Form::texts:
+      case Form::strings:
       case Form::bytes:
-        return require(node.texts.size() == n_, "a list has one text an example");
+        return require(node.strings.size() == n_, "a list has one text an example");
       case Form::dict:
         return require(node.keys.size() == node.children.size(), "each key has a value");
       case Form::list:

@@ -58,7 +58,7 @@ def example_batcher():
 
 def prefetcher(make_batcher):
     ahead = core.Prefetcher(make_batcher(), 1, False)
-    ahead.ask([0], None)
+    ahead.submit([0], None)
     return ahead
 
 READERS = {
@@ -156,7 +156,7 @@ def tick():
 
 thread = threading.Thread(target=tick)
 thread.start()
-ahead.ask([0] * 4)
+ahead.submit([0] * 4)
 time.sleep(0.05)
 begin = time.monotonic()
 del ahead._native

@@ -34,12 +34,6 @@ NAMES = re.compile(
     r"\b(k(Most|Least)[A-Z]\w*|kMost|kLeast|(most|least)_\w+|kNotYet|ParallelPace|run_paced|settle\w*"
     r"|ours|took|spoiled|cautions|text_like_a_moment)\b"
 )
-# Folders that are not converted yet; remove an entry with its last breach.
-UNCONVERTED = (
-    "csrc/bindings",
-    "csrc/collate",
-    "csrc/plan",
-)
 CPP_STRING_OR_COMMENT = re.compile(
     r"""R"(?P<tag>[^()\\\s]*)\(.*?\)(?P=tag)" | "(?:\\.|[^"\\\n])*"
     | (?<![0-9a-fA-F])'(?:\\.|[^'\\\n])+'
@@ -138,11 +132,9 @@ def page_breaches(page: str) -> list[str]:
 
 
 def sources(folder: Path, *suffixes: str) -> list[str]:
-    """Lists converted files below a folder, relative to the repository."""
+    """Lists files below a folder, relative to the repository."""
     paths = sorted(path for path in folder.rglob("*") if path.suffix in suffixes)
-    names = [path.relative_to(REPOSITORY).as_posix() for path in paths]
-    folders = tuple(f"{folder}/" for folder in UNCONVERTED)
-    return [n for n in names if not n.startswith(folders)]
+    return [path.relative_to(REPOSITORY).as_posix() for path in paths]
 
 
 @pytest.mark.parametrize("name", sources(PACKAGE, ".py"))
@@ -167,11 +159,6 @@ def pages() -> list[str]:
 @pytest.mark.parametrize("name", pages())
 def test_pages_follow_the_language_guide(name: str) -> None:
     assert page_breaches((REPOSITORY / name).read_text()) == []
-
-
-@pytest.mark.parametrize("name", UNCONVERTED)
-def test_unconverted_folders_exist(name: str) -> None:
-    assert (REPOSITORY / name).is_dir()
 
 
 @pytest.mark.parametrize("opening", ["What", "How", "Whether", "Of", "So"])

@@ -20,12 +20,12 @@
 namespace atompack::collate {
 namespace {
 
-constexpr size_t kSmallestBlock = 4096;
-// From here on a power of two wastes too much; blocks grow in eighths of one.
-constexpr size_t kFineBlocks = size_t{16} << 20;
+constexpr size_t kMinBlockBytes = 4096;
+// Size above which powers of two waste too much memory, so that block sizes grow in eighths of one.
+constexpr size_t kFineBlockBytes = size_t{16} << 20;
 
-// Keeps freed blocks by their size for the next batch. Thread-safe, and never waits: where another
-// thread has the lock (for ever, in the child of a fork that came at that moment) the system's allocator serves.
+// Pool of freed blocks by size. Thread-safe without waiting: if another thread holds the lock (in a forked child
+// possibly forever), the system's allocator is used.
 class BlockPool {
  public:
   // Never destroyed: tensors may outlive every static object.
@@ -35,20 +35,20 @@ class BlockPool {
   }
 
   static size_t block_bytes(size_t bytes) {
-    if (bytes <= kFineBlocks) return std::bit_ceil(std::max(bytes, kSmallestBlock));
+    if (bytes <= kFineBlockBytes) return std::bit_ceil(std::max(bytes, kMinBlockBytes));
     const size_t step = std::bit_floor(bytes) / 8;
     return (bytes + step - 1) / step * step;
   }
 
-  void* take(size_t block) {
+  void* allocate(size_t block) {
     {
       const std::unique_lock lock(mutex_, std::try_to_lock);
       auto& blocks = free_[size_class(block)];
       if (lock && !blocks.empty()) {
-        void* const taken = blocks.back();
+        void* const memory = blocks.back();
         blocks.pop_back();
         idle_bytes_ -= block;
-        return taken;
+        return memory;
       }
     }
     void* const fresh = c10::alloc_cpu(block);
@@ -56,10 +56,10 @@ class BlockPool {
     return fresh;
   }
 
-  void give_back(void* memory, size_t block) {
+  void release(void* memory, size_t block) {
     {
       const std::unique_lock lock(mutex_, std::try_to_lock);
-      if (lock && idle_bytes_ + block <= kMostIdleBytes) {
+      if (lock && idle_bytes_ + block <= kMaxIdleBytes) {
         free_[size_class(block)].push_back(memory);
         idle_bytes_ += block;
         return;
@@ -69,8 +69,8 @@ class BlockPool {
   }
 
  private:
-  static constexpr size_t kMostIdleBytes = size_t{128} << 20;
-  // Eight for each power of two.
+  static constexpr size_t kMaxIdleBytes = size_t{128} << 20;
+  // Eight classes for each power of two.
   static size_t size_class(size_t block) {
     const size_t power = static_cast<size_t>(std::bit_width(block)) - 1;
     return 8 * power + (block >> (power - 3) & 7);
@@ -88,15 +88,15 @@ struct Block {
 
 void release_block(void* context) {
   const std::unique_ptr<Block> block(static_cast<Block*>(context));
-  BlockPool::instance().give_back(block->memory, block->bytes);
+  BlockPool::instance().release(block->memory, block->bytes);
 }
 
 c10::DataPtr heap_memory(size_t bytes) {
-  constexpr size_t kLargestPooled = size_t{96} << 20;
-  // Large pages pay for memory that is used again; what is handed out once may cost more to find in large pieces.
-  if (bytes > kLargestPooled) return c10::GetCPUAllocator()->allocate(bytes);
+  constexpr size_t kMaxPooledBytes = size_t{96} << 20;
+  // Huge pages are worth their cost only for memory that is reused.
+  if (bytes > kMaxPooledBytes) return c10::GetCPUAllocator()->allocate(bytes);
   const size_t block_bytes = BlockPool::block_bytes(bytes);
-  auto block = std::make_unique<Block>(Block{BlockPool::instance().take(block_bytes), block_bytes});
+  auto block = std::make_unique<Block>(Block{BlockPool::instance().allocate(block_bytes), block_bytes});
   void* const memory = block->memory;
   return {memory, block.release(), &release_block, c10::Device(c10::DeviceType::CPU)};
 }
@@ -109,7 +109,7 @@ c10::DataPtr shared_memory(size_t bytes) {
 
 }  // namespace
 
-at::Tensor arena_over(c10::DataPtr memory, size_t memory_bytes, size_t bytes) {
+at::Tensor wrap_memory(c10::DataPtr memory, size_t memory_bytes, size_t bytes) {
   c10::Storage storage(c10::Storage::use_byte_size_t(), memory_bytes, std::move(memory), nullptr, false);
   auto arena = at::detail::make_tensor<c10::TensorImpl>(std::move(storage), c10::DispatchKeySet(c10::DispatchKey::CPU),
                                                         c10::scalarTypeToTypeMeta(at::kByte));
@@ -122,10 +122,10 @@ at::Tensor allocate_arena(size_t bytes, ArenaKind kind) {
     return at::empty({static_cast<int64_t>(bytes)}, at::TensorOptions(at::kByte).pinned_memory(true));
   }
   if (kind == ArenaKind::shared) {
-    if (std::optional<c10::DataPtr> slot = ring_memory(bytes)) return arena_over(std::move(*slot), bytes, bytes);
+    if (std::optional<c10::DataPtr> slot = allocate_slot(bytes)) return wrap_memory(std::move(*slot), bytes, bytes);
   }
-  const size_t some = std::max(bytes, size_t{kSmallestBlock});  // shared memory of no bytes cannot be mapped
-  return arena_over(kind == ArenaKind::shared ? shared_memory(some) : heap_memory(some), some, bytes);
+  const size_t allocated = std::max(bytes, size_t{kMinBlockBytes});  // empty shared memory cannot be mapped
+  return wrap_memory(kind == ArenaKind::shared ? shared_memory(allocated) : heap_memory(allocated), allocated, bytes);
 }
 
 at::Tensor view_arena(const at::Tensor& arena, DType dtype, size_t offset, std::span<const int64_t> sizes) {
@@ -183,11 +183,11 @@ ArenaTensors allocate_tensors(std::span<const TensorSpec> specs, ArenaKind kind)
   ArenaLayout layout;
   std::vector<size_t> offsets;
   for (const TensorSpec& spec : specs) offsets.push_back(layout.add(spec.dtype, spec.shape));
-  ArenaTensors made{allocate_arena(layout.size(), kind), {}};
+  ArenaTensors tensors{allocate_arena(layout.size(), kind), {}};
   for (size_t i = 0; i < specs.size(); ++i) {
-    made.views.push_back(view_arena(made.arena, specs[i].dtype, offsets[i], specs[i].shape));
+    tensors.views.push_back(view_arena(tensors.arena, specs[i].dtype, offsets[i], specs[i].shape));
   }
-  return made;
+  return tensors;
 }
 
 DType dtype_of(at::ScalarType type) {

@@ -1,4 +1,4 @@
-// The one block of bytes under all tensors of a batch.
+// Arenas: single blocks of memory, each shared by all tensors of a batch.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,18 +12,18 @@
 
 namespace atompack::collate {
 
-// heap: recycled blocks, because fresh pages cost more than filling them; shared: born in shared memory, so that a
-// worker process passes it on as one descriptor and without a copy; pinned: page-locked, recycled by torch, for copies
-// to a CUDA device that go on by themselves.
+// heap: recycled blocks, because new pages cost more than filling them; shared: in shared memory, so that a worker
+// process sends it as one descriptor without a copy; pinned: page-locked, recycled by torch, for asynchronous copies to
+// a CUDA device.
 enum class ArenaKind : uint8_t { heap, shared, pinned };
 
-// A uint8 tensor over the first bytes of this memory.
-at::Tensor arena_over(c10::DataPtr memory, size_t memory_bytes, size_t bytes);
+// Returns a uint8 tensor of the first `bytes` bytes of `memory`.
+at::Tensor wrap_memory(c10::DataPtr memory, size_t memory_bytes, size_t bytes);
 
-// A uint8 tensor of this many bytes, 64-byte aligned, contents undefined.
+// Returns an uninitialized uint8 tensor of `bytes` bytes, 64-byte aligned.
 at::Tensor allocate_arena(size_t bytes, ArenaKind kind);
 
-// A typed, contiguous view of the arena (of any device); `offset` counts bytes.
+// Returns a typed, contiguous view of the arena, on any device; `offset` is in bytes.
 at::Tensor view_arena(const at::Tensor& arena, DType dtype, size_t offset, std::span<const int64_t> sizes);
 
 struct TensorSpec {
@@ -31,7 +31,7 @@ struct TensorSpec {
   std::vector<int64_t> shape;
 };
 
-// Tensors in one arena of their own, contents undefined.
+// Uninitialized tensors in an arena of their own.
 struct ArenaTensors {
   at::Tensor arena;
   std::vector<at::Tensor> views;

@@ -13,8 +13,8 @@
 namespace atompack::collate {
 namespace {
 
-constexpr uint64_t kLeastSlot = 256 * 1024;
-constexpr uint64_t kLargestSlot = uint64_t{64} << 20;
+constexpr uint64_t kMinSlotBytes = 256 * 1024;
+constexpr uint64_t kMaxSlotBytes = uint64_t{64} << 20;
 
 struct Slot {
   std::shared_ptr<io::SharedRing> ring;
@@ -31,7 +31,7 @@ c10::DataPtr memory_of(std::shared_ptr<io::SharedRing> ring, uint32_t number) {
   return {bytes, new Slot{std::move(ring), number}, &release_slot, c10::Device(c10::DeviceType::CPU)};
 }
 
-// The ring that this process makes, and those of other processes that it attached to. Never destroyed: tensors may
+// Ring that this process makes, and rings of other processes to which it attached. Never destroyed: tensors may
 // outlive every static object.
 struct Rings {
   static Rings& instance() {
@@ -39,20 +39,19 @@ struct Rings {
     return rings;
   }
 
-  // Nobody waits for these: a fork may have inherited them locked.
-  std::mutex own_mutex;
+  std::mutex own_mutex;  // never waited for: a forked child may inherit it locked
   std::shared_ptr<io::SharedRing> own;
   std::mutex others_mutex;
   std::vector<std::shared_ptr<io::SharedRing>> others;
 };
 
-// Of one process the newest two are kept (tickets of the older may be under way), of one that has ended none.
-void forget_old(std::vector<std::shared_ptr<io::SharedRing>>& rings) {
+// Keeps the two newest rings of each running process, because tickets of the older one may still arrive.
+void remove_old_rings(std::vector<std::shared_ptr<io::SharedRing>>& rings) {
   std::erase_if(rings, [](const auto& ring) { return !io::is_running(ring->address().process); });
   for (size_t i = 0; i < rings.size();) {
     const auto same = [&](const auto& ring) { return ring->address().process == rings[i]->address().process; };
-    const bool old = std::count_if(rings.begin() + static_cast<std::ptrdiff_t>(i), rings.end(), same) > 2;
-    if (old) {
+    const bool is_old = std::count_if(rings.begin() + static_cast<std::ptrdiff_t>(i), rings.end(), same) > 2;
+    if (is_old) {
       rings.erase(rings.begin() + static_cast<std::ptrdiff_t>(i));
     } else {
       ++i;
@@ -62,13 +61,13 @@ void forget_old(std::vector<std::shared_ptr<io::SharedRing>>& rings) {
 
 }  // namespace
 
-std::optional<c10::DataPtr> ring_memory(size_t bytes) {
+std::optional<c10::DataPtr> allocate_slot(size_t bytes) {
   Rings& rings = Rings::instance();
   const std::unique_lock lock(rings.own_mutex, std::try_to_lock);
-  if (!lock || bytes > kLargestSlot) return std::nullopt;
+  if (!lock || bytes > kMaxSlotBytes) return std::nullopt;
   std::shared_ptr<io::SharedRing>& own = rings.own;
   if (!own || own->address().process != io::process_id() || own->slot_bytes() < bytes) {
-    own = io::SharedRing::create(std::min(std::bit_ceil(std::max<uint64_t>(2 * bytes, kLeastSlot)), kLargestSlot));
+    own = io::SharedRing::create(std::min(std::bit_ceil(std::max<uint64_t>(2 * bytes, kMinSlotBytes)), kMaxSlotBytes));
   }
   if (!own->is_attached()) return std::nullopt;
   const std::optional<uint32_t> number = own->claim();
@@ -98,7 +97,7 @@ bool attach_ring(const io::RingAddress& address) {
   Rings& rings = Rings::instance();
   const std::lock_guard lock(rings.others_mutex);
   rings.others.push_back(std::move(ring));
-  forget_old(rings.others);
+  remove_old_rings(rings.others);
   return true;
 }
 
@@ -114,7 +113,7 @@ at::Tensor receive_arena(const io::RingTicket& ticket, size_t bytes) {
   if (!ring) throw IoError(ESTALE, "the shared memory of a worker process is gone", "shared memory");
   if (bytes > ring->slot_bytes()) throw InternalError("a batch is larger than its slot");
   if (!ring->redeem(ticket)) throw InternalError("a batch of a worker process was unpickled twice");
-  return arena_over(memory_of(std::move(ring), ticket.slot), bytes, bytes);
+  return wrap_memory(memory_of(std::move(ring), ticket.slot), bytes, bytes);
 }
 
 }  // namespace atompack::collate

@@ -1,4 +1,4 @@
-// Arenas in the slots of a shared ring: what a worker process sends on is the number of a slot.
+// Arenas in the slots of a shared ring, which a worker process sends as slot numbers.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,20 +10,20 @@
 
 namespace atompack::collate {
 
-// The worker's side. A slot of this process's ring: nothing while no other process has attached to the ring, when all
-// slots are in use, or when they are too small (then a ring with larger ones is made for the next time).
-std::optional<c10::DataPtr> ring_memory(size_t bytes);
+// In the worker: allocates a slot of this process's ring. Returns nullopt if no other process has attached to the ring
+// yet, if all slots are in use, or if they are too small (then a ring with larger slots is made for the next call).
+std::optional<c10::DataPtr> allocate_slot(size_t bytes);
 
-// Where another process finds this process's ring, if it has one that nobody has attached to.
+// Returns the address of this process's ring if no other process has attached to it yet.
 std::optional<io::RingAddress> ring_to_attach();
 
-// Lets another process take over the slot that this arena lies in; nothing if it lies elsewhere. The slot stays in use
-// until both this arena and what receive_arena() made of the ticket are freed.
+// Issues a ticket with which another process can share the slot of this arena; nullopt if the arena is not in a slot.
+// The slot is in use until both this arena and the tensor that receive_arena() returns are freed.
 std::optional<io::RingTicket> send_arena(const at::Tensor& arena);
 
-// The other side. False if the ring is gone or hidden from this process.
+// In the receiver: returns false if the ring no longer exists or is not visible to this process.
 bool attach_ring(const io::RingAddress& address);
-// Fails with IoError if the ring is gone, InternalError if the ticket was used.
+// Throws IoError if the ring no longer exists, InternalError if the ticket was already used.
 at::Tensor receive_arena(const io::RingTicket& ticket, size_t bytes);
 
 }  // namespace atompack::collate

@@ -17,7 +17,7 @@ void convert(std::byte* to, const std::byte* from, size_t count) {
   for (size_t i = 0; i < count; ++i) out[i] = static_cast<Out>(load_le<In>(from + i * sizeof(In)));
 }
 
-// Without its wider instructions the compiler widens byte by byte; this picks them where the processor has them.
+// Cloned for AVX2, used if the processor has it: without it the compiler converts byte by byte.
 __attribute__((target_clones("avx2", "default"))) void widen_bytes(int64_t* __restrict out,
                                                                    const uint8_t* __restrict from, size_t count) {
   for (size_t i = 0; i < count; ++i) out[i] = from[i];
@@ -55,12 +55,12 @@ void convert_from(std::byte* to, DType out, const std::byte* from, size_t count)
   }
 }
 
-// Any byte but 0 is true; a bool that holds another byte than 0 and 1 would be undefined.
+// Any byte except 0 is true. A bool with a byte other than 0 or 1 would be undefined behavior.
 void copy_booleans(std::byte* to, const std::byte* from, size_t count) {
   for (size_t i = 0; i < count; ++i) to[i] = std::byte{from[i] != std::byte{0}};
 }
 
-// Returns how many are no atoms of the molecule. Wraps around for those, instead of overflowing.
+// Returns the number of indices outside the molecule, whose sums wrap around instead of overflowing.
 template <typename In>
 size_t shift_atoms(int64_t* out, const std::byte* from, size_t count, const AtomRange& atoms) {
   size_t n_wrong = 0;

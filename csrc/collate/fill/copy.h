@@ -1,4 +1,4 @@
-// Copying values into the arena, converted on the way.
+// Functions that copy values into an arena and convert their types.
 #pragma once
 
 #include <cstddef>
@@ -8,15 +8,16 @@
 
 namespace atompack::collate {
 
-// `from` holds `count` unaligned values of type `in`; `to` is aligned for `out`.
+// Copies `count` values. `from` is unaligned and of type `in`; `to` is aligned for `out`.
 void copy_values(std::byte* to, DType out, const std::byte* from, DType in, size_t count);
 
+// Atoms of one molecule in the batch.
 struct AtomRange {
   int64_t first, n;
 };
 
-// Atom numbers (int64 or int32), those of a molecule made int64 ones of the batch, where its atoms are these. Throws
-// CorruptFileError for a number that is not below `atoms.n`.
+// Converts atom indices of a molecule (int64 or int32) to int64 atom indices of the batch. Throws CorruptFileError for
+// an index outside [0, atoms.n).
 void copy_atom_indices(std::byte* to, const std::byte* from, DType in, size_t count, const AtomRange& atoms);
 
 }  // namespace atompack::collate

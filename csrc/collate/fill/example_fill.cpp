@@ -9,7 +9,7 @@
 namespace atompack::collate {
 namespace {
 
-void put(std::byte* to, const Leaf::Part& part) {
+void write_part(std::byte* to, const Leaf::Part& part) {
   switch (part.value.kind()) {
     case Kind::boolean:
       *to = std::byte{part.value.boolean()};
@@ -30,7 +30,7 @@ struct Task {
   const Leaf::Part* part;
 };
 
-std::vector<Task> tasks_of(const ExamplePlan& plan) {
+std::vector<Task> list_tasks(const ExamplePlan& plan) {
   std::vector<Task> tasks;
   for (const Leaf& leaf : plan.leaves) {
     for (const Leaf::Part& part : leaf.parts) tasks.push_back({&leaf, &part});
@@ -38,20 +38,20 @@ std::vector<Task> tasks_of(const ExamplePlan& plan) {
   return tasks;
 }
 
-// Where each range of about as many bytes begins, and the end.
-std::vector<size_t> cut(const std::vector<Task>& tasks, int64_t n_ranges) {
+// Splits tasks into ranges of about equal numbers of bytes; returns their borders.
+std::vector<size_t> split_by_bytes(const std::vector<Task>& tasks, int64_t n_ranges) {
   uint64_t total = 0, sum = 0;
   for (const Task& task : tasks) total += task.part->length;
-  std::vector<size_t> begins{0};
+  std::vector<size_t> borders{0};
   for (size_t i = 0; i < tasks.size(); ++i) {
     sum += tasks[i].part->length;
-    const auto n_full = static_cast<int64_t>(begins.size());
+    const auto n_full = static_cast<int64_t>(borders.size());
     if (n_full < n_ranges && sum >= total / static_cast<uint64_t>(n_ranges) * static_cast<uint64_t>(n_full)) {
-      begins.push_back(i + 1);
+      borders.push_back(i + 1);
     }
   }
-  begins.push_back(tasks.size());
-  return begins;
+  borders.push_back(tasks.size());
+  return borders;
 }
 
 }  // namespace
@@ -61,19 +61,19 @@ void fill_examples(const ExamplePlan& plan, const at::Tensor& arena, int64_t n_t
   for (const Leaf& leaf : plan.leaves) {
     store(memory + leaf.offset, leaf.content);
   }
-  const std::vector<Task> tasks = tasks_of(plan);
-  const std::vector<size_t> begins = cut(tasks, n_threads);
-  for_each_range(std::ssize(begins) - 1, [&](int64_t range) {
-    for (size_t i = begins[static_cast<size_t>(range)]; i < begins[static_cast<size_t>(range) + 1]; ++i) {
-      put(memory + tasks[i].leaf->offset + tasks[i].part->at, *tasks[i].part);
+  const std::vector<Task> tasks = list_tasks(plan);
+  const std::vector<size_t> borders = split_by_bytes(tasks, n_threads);
+  for_each_range(std::ssize(borders) - 1, [&](int64_t range) {
+    for (size_t i = borders[static_cast<size_t>(range)]; i < borders[static_cast<size_t>(range) + 1]; ++i) {
+      write_part(memory + tasks[i].leaf->offset + tasks[i].part->offset, *tasks[i].part);
     }
   });
 }
 
 Batch fill_molecules(MoleculesPlan& plan, const at::Tensor& arena, int64_t n_threads) {
-  plan.batch.most_ranges = n_threads;
+  plan.batch.max_ranges = n_threads;
   FillOptions options{.surveyed = true};
-  if (plan.source->is_uniform()) options = {.settled_by = 0};
+  if (plan.source->is_uniform()) options = {.schema = 0};
   Batch batch = fill_batch(*plan.source, *plan.fields, plan.batch, options, nullptr, arena);
   std::ranges::copy(plan.numbers, batch.index.mutable_data_ptr<int64_t>());
   return batch;

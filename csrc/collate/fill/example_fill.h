@@ -1,4 +1,4 @@
-// Values of examples into the memory of their batch.
+// Functions that fill the arena of a batch of examples.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,13 +10,13 @@
 
 namespace atompack::collate {
 
-// On `n_threads` threads.
+// Copies the values of all leaves, on `n_threads` threads.
 void fill_examples(const ExamplePlan& plan, const at::Tensor& arena, int64_t n_threads);
 
-// Numbered as the examples.
+// Fills a batch of molecules, whose `index` contains the indices of the examples.
 Batch fill_molecules(MoleculesPlan& plan, const at::Tensor& arena, int64_t n_threads);
 
-// Views of the arena, by leaf.
+// Returns a view of the arena for each leaf.
 std::vector<at::Tensor> wrap_examples(const ExamplePlan& plan, const at::Tensor& arena);
 
 }  // namespace atompack::collate

@@ -13,15 +13,15 @@
 namespace atompack::collate {
 namespace {
 
-// Decoded bytes of one record at a time; grown once per thread.
+// Buffer of the thread for the decoded bytes of one record.
 std::vector<std::byte>& thread_scratch() {
   thread_local std::vector<std::byte> scratch;
   return scratch;
 }
 
 void release_large_scratch() {
-  constexpr size_t kMostKept = size_t{64} << 20;
-  if (thread_scratch().capacity() > kMostKept) std::vector<std::byte>().swap(thread_scratch());
+  constexpr size_t kMaxKeptBytes = size_t{64} << 20;
+  if (thread_scratch().capacity() > kMaxKeptBytes) std::vector<std::byte>().swap(thread_scratch());
 }
 
 }  // namespace
@@ -29,17 +29,17 @@ void release_large_scratch() {
 Filler::Filler(const MoleculeSource& source, const FieldSet& fields, const BatchPlan& plan, const FillOptions& options,
                std::byte* arena, std::vector<Strings>& strings)
     : source_(source), fields_(fields), plan_(plan), options_(options), arena_(arena), strings_(strings) {
-  if (!options.settled_by) return;
-  schema_ = *options.settled_by;
+  if (!options.schema) return;
+  schema_ = *options.schema;
   const size_t n_declared = source.schemas()[static_cast<size_t>(schema_)].fields.size();
   for (size_t i = 0; i < n_declared; ++i) targets_.push_back(target_of(static_cast<int32_t>(i)));
 }
 
 Filler::Target Filler::target_of(int32_t declaration) const {
   Target target;
-  const int32_t number = fields_.of_declaration(schema_, declaration);
+  const int32_t number = fields_.field_of(schema_, declaration);
   if (number == FieldSet::kSkip) return target;
-  target.wanted = true;
+  target.selected = true;
   const FieldPlan& field = plan_.fields[static_cast<size_t>(number)];
   if (field.ragged || field.type.kind != ValueKind::numeric) return target;
   target.first = arena_ + field.offset;
@@ -47,20 +47,22 @@ Filler::Target Filler::target_of(int32_t declaration) const {
   target.row_bytes = static_cast<size_t>(field.row_elements) * item_bytes(field.type.dtype);
   target.type = field.type;
   target.stored = field.stored;
-  target.as_stored = field.stored == field.type.dtype && field.stored != DType::boolean && !field.type.is_atom_index;
+  target.needs_no_cast =
+      field.stored == field.type.dtype && field.stored != DType::boolean && !field.type.is_atom_index;
   return target;
 }
 
-// The schema has settled this value, and the decoder has held its length against that: only the place is left to find.
-bool Filler::write_settled(const FieldView& view, Bytes data) {
+// Writes a value whose type and shape the schema determines; the decoder has checked its length. Returns false if the
+// value needs the general path.
+bool Filler::write_to_target(const FieldView& view, Bytes data) {
   if (view.declaration < 0 || targets_.empty() || view.fault != nullptr) return false;
   const Target& target = targets_[static_cast<size_t>(view.declaration)];
-  if (!target.wanted) return true;
+  if (!target.selected) return true;
   const auto row = static_cast<size_t>(row_);
   if (target.first == nullptr || (target.mask[row] && view.scope != Scope::builtin)) return false;
   const auto first_row = static_cast<size_t>(plan_.first_row(target.type.level, row));
   std::byte* const to = target.first + first_row * target.row_bytes;
-  if (target.as_stored) {
+  if (target.needs_no_cast) {
     std::memcpy(to, data.data(), data.size());
   } else {
     copy(to, target.type, view, data);
@@ -84,7 +86,7 @@ void Filler::copy(std::byte* to, const FieldType& out, const FieldView& view, By
 void Filler::fill(int64_t row, Bytes record) {
   row_ = row;
   const int64_t index = plan_.indices[static_cast<size_t>(row)];
-  if (!options_.settled_by) schema_ = source_.schema_of(index);
+  if (!options_.schema) schema_ = source_.schema_of(index);
   const auto n_fields = static_cast<int32_t>(plan_.fields.size());
   for (int32_t i = 0; i < n_fields; ++i) mask(i) = false;
   source_.visit(index, record, *this);
@@ -96,7 +98,7 @@ void Filler::fill(int64_t row, Bytes record) {
 void Filler::geometry(const Geometry& geometry) {
   const auto row = static_cast<size_t>(row_);
   const int64_t first = plan_.ptr[row];
-  // The decoder has held the count against the index, but the plan is older than both readings of the mapping.
+  // The decoder has compared the count with the index, but both may have changed since the plan was made.
   if (geometry.n_atoms != plan_.n_rows(Level::atom, row)) {
     throw CorruptFileError("the file was overwritten while it was read: the number of atoms changed");
   }
@@ -111,19 +113,19 @@ void Filler::geometry(const Geometry& geometry) {
 }
 
 int32_t Filler::find(const FieldView& view) const {
-  if (view.declaration >= 0) return fields_.of_declaration(schema_, view.declaration);
-  // Not listed by the schema: among the fields all the same when another file lists it, or a survey found it.
+  if (view.declaration >= 0) return fields_.field_of(schema_, view.declaration);
+  // The schema does not list it, but another file may, or a survey has found it.
   if (const int32_t known = plan_.table->find(view.scope, view.key); known >= 0) return known;
   if (options_.all_fields && !options_.surveyed) throw PlanMismatch{};
   return FieldSet::kSkip;
 }
 
 void Filler::field(const FieldView& view, Bytes data) {
-  if (write_settled(view, data)) return;
+  if (write_to_target(view, data)) return;
   const int32_t number = find(view);
   if (number == FieldSet::kSkip) return;
   const FieldPlan& field = plan_.fields[static_cast<size_t>(number)];
-  const bool repeated = mask(number) && view.scope != Scope::builtin;  // of a builtin the last one counts
+  const bool repeated = mask(number) && view.scope != Scope::builtin;  // the last value of a builtin field counts
   if (view.fault != nullptr || repeated) {
     if (options_.tolerant && !options_.surveyed) throw PlanMismatch{};
     if (options_.tolerant) return;
@@ -150,7 +152,7 @@ void Filler::write(const FieldView& view, Bytes data, const FieldPlan& field, in
   }
   if (field.type.kind == ValueKind::none) return;
   if (view.type.dtype != field.stored && !options_.surveyed) throw PlanMismatch{};
-  if (data.empty() && field.type.level != Level::molecule) return;  // no rows: their shape stands for nothing
+  if (data.empty() && field.type.level != Level::molecule) return;  // no rows, so that the row shape is meaningless
   std::byte* to = arena_;
   if (field.ragged) {
     const RaggedRow& place = field.rows[static_cast<size_t>(row_)];
@@ -193,7 +195,7 @@ Batch fill_batch(const MoleculeSource& source, const FieldSet& fields, const Bat
     std::vector<std::byte>& scratch = thread_scratch();
     for (auto i = static_cast<size_t>(borders[range]); i < static_cast<size_t>(borders[range + 1]); ++i) {
       const int64_t index = plan.indices[i];
-      const size_t ahead = i + kPrefetchAhead;
+      const size_t ahead = i + kPrefetchDistance;
       if (ahead < plan.indices.size() && !source.needs_scratch(plan.indices[ahead])) {
         source.prefetch(plan.indices[ahead]);
       }
@@ -201,13 +203,13 @@ Batch fill_batch(const MoleculeSource& source, const FieldSet& fields, const Bat
         filler.fill(static_cast<int64_t>(i), staged->records[i]);
         continue;
       }
-      std::span<std::byte> room;
+      std::span<std::byte> buffer;
       if (source.needs_scratch(index)) {
         const auto decoded = static_cast<size_t>(plan.extents[i].decoded_bytes);
         if (scratch.size() < decoded) scratch.resize(decoded);
-        room = std::span(scratch).first(decoded);
+        buffer = std::span(scratch).first(decoded);
       }
-      filler.fill(static_cast<int64_t>(i), source.decode(index, room));
+      filler.fill(static_cast<int64_t>(i), source.decode(index, buffer));
     }
     release_large_scratch();
   });

@@ -1,4 +1,4 @@
-// Fills the arena of a batch, molecule by molecule.
+// Filler of the arena of a batch of molecules.
 #pragma once
 
 #include <vector>
@@ -10,41 +10,41 @@
 
 namespace atompack::collate {
 
-// A record holds what the plan did not foresee: the caller plans again, by a survey.
+// Thrown if a record does not match the plan; the caller then plans by a survey.
 struct PlanMismatch {};
 
 struct FillOptions {
-  bool surveyed = false;  // the plan comes from these very records; else any surprise is a PlanMismatch
-  bool tolerant = false;  // damaged values are passed over (a survey has reported them) instead of thrown
-  std::optional<int32_t> settled_by = std::nullopt;  // the one schema that the plan comes from
-  bool all_fields = false;  // a section that the plan does not know is a surprise, not something nobody asked for
+  bool surveyed = false;  // the plan comes from a survey of these records; otherwise a difference is a PlanMismatch
+  bool tolerant = false;  // damaged values are skipped (a survey reports them) instead of thrown
+  std::optional<int32_t> schema = std::nullopt;  // the only schema of the batch, if the plan comes from it
+  bool all_fields = false;  // a field unknown to the plan is a PlanMismatch; otherwise it is not selected
 };
 
-// Writes disjoint parts of one arena, so several threads may each use their own Filler of the same plan.
+// Writes molecules to an arena. Fillers on several threads may share a plan: they write disjoint parts.
 class Filler final : public MoleculeVisitor {
  public:
   Filler(const MoleculeSource& source, const FieldSet& fields, const BatchPlan& plan, const FillOptions& options,
          std::byte* arena, std::vector<Strings>& strings);
 
-  // Everything of molecule `row` of the batch.
+  // Writes all values of molecule `row` of the batch.
   void fill(int64_t row, Bytes record);
 
   void geometry(const Geometry& geometry) override;
   void field(const FieldView& view, Bytes data) override;
 
  private:
-  // Where values of one declaration go, of which the schema has settled type and shape: looked up once a batch.
+  // Destination of the values of one declaration, whose type and shape the schema determines; made once per batch.
   struct Target {
-    std::byte* first = nullptr;  // null: this field takes the general way
+    std::byte* first = nullptr;  // null: this field needs field()'s general path
     bool* mask = nullptr;
     size_t row_bytes = 0;
     FieldType type;
     DType stored = DType::float64;
-    bool wanted = false;
-    bool as_stored = false;  // bytes are copied as they are
+    bool selected = false;
+    bool needs_no_cast = false;  // the stored bytes are those of the batch
   };
   Target target_of(int32_t declaration) const;
-  bool write_settled(const FieldView& view, Bytes data);
+  bool write_to_target(const FieldView& view, Bytes data);
   void copy(std::byte* to, const FieldType& out, const FieldView& view, Bytes data) const;
 
   template <typename T>
@@ -67,12 +67,12 @@ class Filler final : public MoleculeVisitor {
 
   int64_t row_ = 0;
   int32_t schema_ = 0;
-  std::vector<Target> targets_;  // by declaration; empty where the plan does not come from one schema alone
+  std::vector<Target> targets_;  // by declaration; empty unless the plan comes from a single schema
 };
 
 struct StagedRecords;
 
-// Fills and wraps a whole batch, on as many threads as the plan has ranges. Decodes each record unless it was staged.
+// Fills a whole batch and makes its tensors, with one thread per range of the plan. Decodes records unless `staged`.
 Batch fill_batch(const MoleculeSource& source, const FieldSet& fields, const BatchPlan& plan,
                  const FillOptions& options, const StagedRecords* staged, const at::Tensor& arena);
 

@@ -15,24 +15,24 @@ uint64_t n_elements(std::span<const uint64_t> shape) {
   return n;
 }
 
-std::string shape_text(std::span<const uint64_t> shape) {
+std::string format_shape(std::span<const uint64_t> shape) {
   std::string text = "(";
   for (size_t i = 0; i < shape.size(); ++i) text += cat(i > 0 ? ", " : "", shape[i]);
   return text + (shape.size() == 1 ? ",)" : ")");
 }
 
-std::string type_text(const ColumnType& type) {
+std::string type_name(const ColumnType& type) {
   if (type.kind == ColumnKind::numeric) return std::string(name_of(type.dtype));
   return type.kind == ColumnKind::text ? "string" : "binary";
 }
 
-DType cast_of(DType stored, std::optional<DType> wanted, const std::string& name) {
+DType output_dtype(DType stored, std::optional<DType> wanted, const std::string& name) {
   if (!wanted) return stored;
   if (can_cast_column(stored, *wanted)) return *wanted;
   throw FieldError(cat("dtype: ", name_of(stored), " values cannot be cast to ", name_of(*wanted))).at_field(name);
 }
 
-// The shape that all rows share, where the layout joins them.
+// Shape shared by all rows of a stacked or jagged column.
 class CommonShape {
  public:
   CommonShape(const std::string& name, Layout layout) : name_(name), first_axis_(layout == Layout::jagged ? 1 : 0) {}
@@ -41,7 +41,7 @@ class CommonShape {
     if (first_axis_ > 0 && shape.empty()) fail(row, "at least one axis", "()");
     if (!known_) shape_.assign(shape.begin(), shape.end());
     known_ = true;
-    if (!std::ranges::equal(shape.subspan(first_axis_), rest())) fail(row, shape_text(shape_), shape_text(shape));
+    if (!std::ranges::equal(shape.subspan(first_axis_), rest())) fail(row, format_shape(shape_), format_shape(shape));
   }
   bool known() const { return known_; }
   std::span<const uint64_t> rest() const { return std::span(shape_).subspan(first_axis_); }
@@ -59,7 +59,7 @@ class CommonShape {
   std::vector<uint64_t> shape_;
 };
 
-// The type of the column; rows of several types are told apart only in a list.
+// Returns the type of the column. With `must_agree`, rows must have the same type; otherwise only the same kind.
 ColumnType common_column_type(const ColumnPlan& plan, const ColumnType& type_if_absent, bool must_agree) {
   std::optional<ColumnType> first;
   for (size_t i = 0; i < plan.n_rows(); ++i) {
@@ -67,7 +67,7 @@ ColumnType common_column_type(const ColumnPlan& plan, const ColumnType& type_if_
     const ColumnType type = plan.slice->type(i);
     if (!first) first = type;
     if (type.kind == first->kind && (type == *first || !must_agree)) continue;
-    throw FieldError(cat("types in a column: expected ", type_text(*first), ", got ", type_text(type), " in row ", i))
+    throw FieldError(cat("types in a column: expected ", type_name(*first), ", got ", type_name(type), " in row ", i))
         .at_field(plan.name);
   }
   return first.value_or(type_if_absent);
@@ -85,7 +85,7 @@ void plan_rows(ColumnPlan& plan, Layout layout, std::optional<DType> dtype) {
       row.n_elements = n_elements(shape);
       if (plan.is_numeric()) {
         row.stored = plan.slice->type(i).dtype;
-        row.out = cast_of(row.stored, dtype, plan.name);
+        row.out = output_dtype(row.stored, dtype, plan.name);
       }
       if (layout == Layout::jagged) length = static_cast<int64_t>(shape[0]);
     }
@@ -112,8 +112,8 @@ void place_rows(ColumnPlan& plan, Layout layout, ArenaLayout& arena) {
   const uint64_t row_bytes = checked_mul(plan.row_elements, item, "bytes of a row");
   plan.values = arena.add(static_cast<uint64_t>(plan.sizes[0]), row_bytes);
   for (size_t i = 0; i < plan.rows.size(); ++i) {
-    const auto before = layout == Layout::jagged ? static_cast<uint64_t>(plan.row_offsets[i]) : i;
-    plan.rows[i].offset = plan.values + before * row_bytes;
+    const auto rows_before = layout == Layout::jagged ? static_cast<uint64_t>(plan.row_offsets[i]) : i;
+    plan.rows[i].offset = plan.values + rows_before * row_bytes;
   }
 }
 
@@ -126,7 +126,7 @@ ColumnPlan plan_column(std::unique_ptr<const ColumnSlice> slice, std::string nam
   plan.name = std::move(name);
   plan.rows.resize(plan.slice->n_rows());
   plan.type = common_column_type(plan, type_if_absent, layout != Layout::list && !dtype);
-  if (plan.is_numeric()) plan.type.dtype = cast_of(plan.type.dtype, dtype, plan.name);
+  if (plan.is_numeric()) plan.type.dtype = output_dtype(plan.type.dtype, dtype, plan.name);
   plan_rows(plan, layout, dtype);
   place_rows(plan, layout, arena);
   return plan;

@@ -7,7 +7,7 @@
 namespace atompack::collate {
 namespace {
 
-const Request kEverything;
+const Request kAllFields;
 
 std::vector<Observation> observe(const ValueMolecules& source) {
   std::vector<Observation> all;
@@ -20,7 +20,7 @@ std::vector<Observation> observe(const ValueMolecules& source) {
   return all;
 }
 
-DType common_positions(const ValueMolecules& source) {
+DType common_positions_dtype(const ValueMolecules& source) {
   DType common = source.positions_dtype(0);
   for (int64_t i = 1; i < source.size(); ++i) common = *common_dtype(common, source.positions_dtype(i));
   return common;
@@ -33,15 +33,15 @@ std::optional<MoleculesPlan> plan_molecules(std::span<const Value> dicts, std::s
   MoleculesPlan plan{.source = ValueMolecules::make(dicts, levels), .fields = {}, .batch = {}, .numbers = {}};
   if (plan.source == nullptr) return std::nullopt;
   const ValueMolecules& source = *plan.source;
-  plan.fields = std::make_unique<FieldSet>(source.schemas(), kEverything);
+  plan.fields = std::make_unique<FieldSet>(source.schemas(), kAllFields);
   plan.numbers.assign(numbers.begin(), numbers.end());
   BatchPlan& batch = plan.batch;
   batch.indices.resize(dicts.size());
   std::iota(batch.indices.begin(), batch.indices.end(), 0);
   count_rows(source, batch);
-  batch.table = plan.fields->heads();
-  batch.positions = common_positions(source);
-  // A key may name the field of another one that has its scope in front.
+  batch.table = plan.fields->table();
+  batch.positions = common_positions_dtype(source);
+  // Fewer fields than keys: two keys name the same field, because one of them has an explicit scope prefix.
   if (plan.fields->size() != source.schemas().front().fields.size()) return std::nullopt;
   const std::vector<Observation> all = source.is_uniform() ? std::vector<Observation>{} : observe(source);
   std::vector<std::vector<const Observation*>> observed(plan.fields->size());

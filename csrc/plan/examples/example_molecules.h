@@ -1,4 +1,4 @@
-// Molecules among the values of examples: one batch of them, in the arena of the whole batch.
+// Plan of the molecules among the values of examples: one batch in the arena of the whole batch.
 #pragma once
 
 #include <memory>
@@ -16,12 +16,12 @@ namespace atompack::collate {
 struct MoleculesPlan {
   std::unique_ptr<const ValueMolecules> source;
   std::unique_ptr<const FieldSet> fields;
-  BatchPlan batch;               // its indices are those of the source
-  std::vector<int64_t> numbers;  // of the examples in the data set
+  BatchPlan batch;               // indices refer to `source`
+  std::vector<int64_t> numbers;  // indices of the examples in the data set
 };
 
-// The plan of one dict for each example. Nothing where the dicts are no molecules, hold what no field can, or have
-// types that do not mix.
+// Plans a batch of one dict per example. Returns nullopt if the dicts are not molecules, hold values that no field can,
+// or have types that do not mix.
 std::optional<MoleculesPlan> plan_molecules(std::span<const Value> dicts, std::span<const int64_t> numbers,
                                             const KeyLevels& levels, ArenaLayout& arena);
 

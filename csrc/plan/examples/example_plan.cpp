@@ -9,14 +9,14 @@ namespace {
 
 using Form = ExampleNode::Form;
 
-// Thrown, and caught by plan_examples(), where examples are not alike.
-struct NotAlike {};
+// Thrown if examples cannot share a batch; plan_examples() catches it.
+struct Incompatible {};
 
-ExampleNode text_node(std::span<const Value> column, Kind kind) {
-  ExampleNode node{.form = kind == Kind::text ? Form::texts : Form::bytes};
+ExampleNode string_node(std::span<const Value> column, Kind kind) {
+  ExampleNode node{.form = kind == Kind::text ? Form::strings : Form::bytes};
   for (const Value& value : column) {
-    if (value.kind() != kind) throw NotAlike();
-    node.texts.emplace_back(kind == Kind::text ? value.text() : as_text(value.bytes()));
+    if (value.kind() != kind) throw Incompatible();
+    node.strings.emplace_back(kind == Kind::text ? value.text() : as_text(value.bytes()));
   }
   return node;
 }
@@ -27,37 +27,37 @@ std::vector<int64_t> with_rows(int64_t rows, std::span<const int64_t> shape) {
   return all;
 }
 
-// Rows of nothing take no bytes, so any number of them may be claimed.
-int64_t sum_of_rows(int64_t a, int64_t b) {
+// Rows without elements take no bytes, so a file may claim any number of them.
+int64_t add_row_counts(int64_t a, int64_t b) {
   const uint64_t sum = static_cast<uint64_t>(a) + static_cast<uint64_t>(b);
   if (sum > static_cast<uint64_t>(INT64_MAX))
     throw CorruptFileError(cat("rows of a batch: expected at most ", INT64_MAX, ", got ", sum));
   return static_cast<int64_t>(sum);
 }
 
-// The value of a key in another example: mostly it stands in the same place.
+// Returns the value of `key`, which is usually at the same position in every example.
 Value value_at(const Value& dict, std::string_view key, size_t guess) {
-  const Value there = dict.key(guess);
-  if (there.kind() == Kind::text && there.text() == key) return dict.value(guess);
+  const Value guessed = dict.key(guess);
+  if (guessed.kind() == Kind::text && guessed.text() == key) return dict.value(guess);
   const std::optional<Value> found = dict.find(key);
-  if (!found) throw NotAlike();
+  if (!found) throw Incompatible();
   return *found;
 }
 
 void expect_kind(std::span<const Value> column, Kind kind) {
   for (const Value& value : column) {
-    if (value.kind() != kind || value.size() != column.front().size()) throw NotAlike();
+    if (value.kind() != kind || value.size() != column.front().size()) throw Incompatible();
   }
 }
 
-Leaf leaf_of(std::span<const int64_t> content) {
+Leaf make_leaf(std::span<const int64_t> content) {
   const Bytes bytes = std::as_bytes(content);
   return {.shape = {std::ssize(content)}, .content = {bytes.begin(), bytes.end()}};
 }
 
 StoredTensor tensor_of(const Value& value) {
   if (const auto tensor = stored_tensor(value)) return *tensor;
-  throw NotAlike();
+  throw Incompatible();
 }
 
 bool same_shape(const StoredTensor& a, const StoredTensor& b) { return std::ranges::equal(a.shape, b.shape); }
@@ -67,11 +67,11 @@ class ExamplePlanner {
   ExamplePlanner(ExamplePlan& plan, std::span<const int64_t> numbers, const KeyLevels& levels, bool jagged)
       : plan_(plan), numbers_(numbers), levels_(levels), jagged_(jagged) {}
 
-  // Of one value an example.
+  // Plans the batch of a column: one value per example.
   ExampleNode plan(std::span<const Value> column);
 
  private:
-  // Returns the leaf's number, after placing it in the arena.
+  // Reserves space for the leaf in the arena and returns its index in the plan.
   size_t add(Leaf leaf);
   ExampleNode plan_tensors(std::span<const Value> column);
   ExampleNode plan_unequal(std::span<const Value> column, std::span<const StoredTensor> tensors);
@@ -97,7 +97,7 @@ ExampleNode ExamplePlanner::plan(std::span<const Value> column) {
   switch (first.kind()) {
     case Kind::text:
     case Kind::bytes:
-      return text_node(column, first.kind());
+      return string_node(column, first.kind());
     case Kind::list:
     case Kind::tuple:
       return plan_list(column);
@@ -113,9 +113,9 @@ ExampleNode ExamplePlanner::plan_tensors(std::span<const Value> column) {
   std::vector<StoredTensor> tensors;
   tensors.reserve(column.size());
   for (const Value& value : column) {
-    if (value.kind() != kind) throw NotAlike();
+    if (value.kind() != kind) throw Incompatible();
     tensors.push_back(tensor_of(value));
-    if (tensors.back().dtype != tensors.front().dtype) throw NotAlike();
+    if (tensors.back().dtype != tensors.front().dtype) throw Incompatible();
   }
   const StoredTensor& first = tensors.front();
   if (!std::ranges::all_of(tensors, [&](const StoredTensor& other) { return same_shape(other, first); })) {
@@ -145,15 +145,15 @@ ExampleNode ExamplePlanner::plan_unequal(std::span<const Value> column, std::spa
 ExampleNode ExamplePlanner::plan_jagged(std::span<const Value> column, std::span<const StoredTensor> tensors) {
   Leaf leaf{.dtype = tensors.front().dtype};
   std::vector<int64_t> offsets{0};
-  size_t at = 0;
+  size_t offset = 0;
   for (size_t i = 0; i < column.size(); ++i) {
-    leaf.parts.push_back({column[i], at, tensors[i].bytes});
-    at += tensors[i].bytes;
-    offsets.push_back(sum_of_rows(offsets.back(), tensors[i].shape.front()));
+    leaf.parts.push_back({column[i], offset, tensors[i].bytes});
+    offset += tensors[i].bytes;
+    offsets.push_back(add_row_counts(offsets.back(), tensors[i].shape.front()));
   }
   leaf.shape = with_rows(offsets.back(), tensors.front().shape.subspan(1));
   const size_t values = add(std::move(leaf));
-  return {.form = Form::jagged, .leaves = {values, add(leaf_of(offsets))}};
+  return {.form = Form::jagged, .leaves = {values, add(make_leaf(offsets))}};
 }
 
 ExampleNode ExamplePlanner::plan_dict(std::span<const Value> column) {
@@ -162,12 +162,12 @@ ExampleNode ExamplePlanner::plan_dict(std::span<const Value> column) {
   std::vector<Value> values;
   for (size_t k = 0; k < column.front().size(); ++k) {
     const Value key = column.front().key(k);
-    if (key.kind() != Kind::text) throw NotAlike();
+    if (key.kind() != Kind::text) throw Incompatible();
     values.clear();
     for (const Value& dict : column) values.push_back(value_at(dict, key.text(), k));
     node.children.push_back(plan(values));
     const bool clashes = node.children.back().form == Form::jagged && column.front().find(cat(key.text(), "_offsets"));
-    if (clashes) throw NotAlike();
+    if (clashes) throw Incompatible();
     node.keys.emplace_back(key.text());
   }
   return node;
@@ -187,7 +187,7 @@ ExampleNode ExamplePlanner::plan_list(std::span<const Value> column) {
 
 ExampleNode ExamplePlanner::plan_molecules(std::span<const Value> column) {
   std::optional<MoleculesPlan> molecules = collate::plan_molecules(column, numbers_, levels_, plan_.arena);
-  if (!molecules) throw NotAlike();
+  if (!molecules) throw Incompatible();
   plan_.molecules.push_back(std::move(*molecules));
   return {.form = Form::molecules, .molecules = plan_.molecules.size() - 1};
 }
@@ -206,7 +206,7 @@ std::optional<ExamplePlan> plan_examples(std::span<const Value> examples, std::s
   if (examples.empty()) return std::nullopt;
   try {
     plan.root = ExamplePlanner(plan, numbers, levels, jagged).plan(examples);
-  } catch (const NotAlike&) {
+  } catch (const Incompatible&) {
     return std::nullopt;
   }
   return plan;

@@ -1,4 +1,4 @@
-// What a batch of examples will hold, and where: worked out before anything is copied.
+// Plan of a batch of examples: form, types, shapes and offsets of its tensors, before anything is copied.
 #pragma once
 
 #include <cstdint>
@@ -15,40 +15,41 @@
 
 namespace atompack::collate {
 
-// A tensor of the batch, and what it is made of.
+// Tensor of the batch and its contents.
 struct Leaf {
   struct Part {
     Value value;
-    size_t at;      // byte in the tensor
-    size_t length;  // in bytes, as they will lie there
+    size_t offset;  // in the tensor, in bytes
+    size_t length;  // in the tensor, in bytes
   };
 
   DType dtype = DType::int64;
   std::vector<int64_t> shape = {};
   size_t offset = 0;                    // in the arena
-  std::vector<Part> parts = {};         // of this dtype
-  std::vector<std::byte> content = {};  // in place of parts
+  std::vector<Part> parts = {};         // all of this dtype
+  std::vector<std::byte> content = {};  // bytes to copy if there are no parts
 
   size_t bytes() const;
 };
 
 struct ExampleNode;
 
-// A batch has the form of its examples, turned inside out: a dict of batches in place of dicts.
+// Node of the tree that a batch of examples forms. It has the structure of one example with a batch at each leaf: dicts
+// become one dict of batches.
 struct ExampleNode {
   enum class Form : uint8_t {
-    tensor,     // leaf
-    tensors,    // leaves, one an example
-    jagged,     // two leaves: rows one after another, and where those of each example begin
-    texts,      // one an example
-    bytes,      // texts of bytes
+    tensor,     // one leaf
+    tensors,    // one leaf per example
+    jagged,     // two leaves: concatenated rows, and the offset of the first row of each example
+    strings,    // one per example
+    bytes,      // in `strings`, one per example
     dict,       // keys and children
     list,       // children
-    molecules,  // their number among those of the plan
+    molecules,  // index in ExamplePlan::molecules
   };
   Form form = Form::tensor;
   std::vector<size_t> leaves = {};
-  std::vector<std::string> texts = {};
+  std::vector<std::string> strings = {};
   std::vector<std::string> keys = {};
   std::vector<ExampleNode> children = {};
   size_t molecules = 0;
@@ -61,9 +62,9 @@ struct ExamplePlan {
   ArenaLayout arena;
 };
 
-// Nothing where examples differ in more than what the forms allow; what to make of those is not decided here.
-// `numbers` are those of the examples in the data set. Arrays that differ in their first dimension become jagged
-// where that is asked for, and otherwise, as all that differ in shape, a tensor each.
+// Plans a batch; returns nullopt if the examples differ in ways that no form allows. `numbers` are the indices of the
+// examples in the data set. Arrays that differ only in their first dimension become jagged if `jagged`; all other
+// arrays that differ in shape become one tensor per example.
 std::optional<ExamplePlan> plan_examples(std::span<const Value> examples, std::span<const int64_t> numbers,
                                          const KeyLevels& levels, bool jagged);
 

@@ -7,19 +7,19 @@
 namespace atompack::collate {
 namespace {
 
-std::string place_name(Scope scope, std::string_view key) {
+std::string lookup_name(Scope scope, std::string_view key) {
   std::string name(1, static_cast<char>(scope));
   return name += key;
 }
 
-// A schema may promise more than any record holds, and what is absent takes room all the same. Far above what the
-// records of the batch can account for, it is not a batch but a damaged file.
+// A schema may declare fields that no record holds, and missing values take space too. An arena far larger than the
+// records justify is a sign of a damaged file.
 void check_arena(const BatchPlan& plan, size_t arena_bytes) {
-  constexpr uint64_t kAlways = uint64_t{64} << 20;
-  constexpr uint64_t kMostForEachByte = 1024;
+  constexpr uint64_t kAllowedBytes = uint64_t{64} << 20;
+  constexpr uint64_t kMaxArenaPerByte = 1024;
   uint64_t decoded = 0;
   for (const MoleculeExtent& extent : plan.extents) decoded += static_cast<uint64_t>(extent.decoded_bytes);
-  if (arena_bytes > kAlways && (arena_bytes - kAlways) / kMostForEachByte > decoded) {
+  if (arena_bytes > kAllowedBytes && (arena_bytes - kAllowedBytes) / kMaxArenaPerByte > decoded) {
     throw CorruptFileError(
         cat("the schema promises fields of ", arena_bytes, " bytes for records of ", decoded, " bytes"));
   }
@@ -37,19 +37,19 @@ void place_ragged(const BatchPlan& plan, FieldPlan& field, ArenaLayout& layout) 
 }  // namespace
 
 int32_t FieldTable::find(Scope scope, std::string_view key) const {
-  const auto found = places_.find(place_name(scope, key));
-  return found == places_.end() ? -1 : found->second;
+  const auto found = indices_.find(lookup_name(scope, key));
+  return found == indices_.end() ? -1 : found->second;
 }
 
-int32_t FieldTable::add(const FieldHead& head) {
+int32_t FieldTable::add(const FieldEntry& entry) {
   const auto next = static_cast<int32_t>(fields_.size());
-  const auto [place, is_new] = places_.try_emplace(place_name(head.id.scope, head.id.key), next);
-  if (is_new) fields_.push_back(head);
-  return place->second;
+  const auto [index, is_new] = indices_.try_emplace(lookup_name(entry.id.scope, entry.id.key), next);
+  if (is_new) fields_.push_back(entry);
+  return index->second;
 }
 
 void append_rows(BatchPlan& plan, const MoleculeExtent& extent) {
-  // Below 2^32 atoms each, and no more rows than bytes in the file: no overflow.
+  // No overflow: molecules have fewer than 2^32 atoms, and a file has no more rows than bytes.
   const auto append = [](std::vector<int64_t>& starts, int64_t n) { starts.push_back(starts.back() + n); };
   append(plan.ptr, extent.n_atoms);
   append(plan.edge_ptr, extent.n_edges);
@@ -64,8 +64,8 @@ void count_rows(const MoleculeSource& source, BatchPlan& plan) {
   }
   plan.extents.reserve(plan.indices.size());
   for (size_t i = 0; i < plan.indices.size(); ++i) {
-    // The bound of a compressed record is read off its bytes, so they are fetched ahead of it.
-    const size_t ahead = i + kPrefetchAhead;
+    // The decoded size of a compressed record is read from its bytes, so these are prefetched.
+    const size_t ahead = i + kPrefetchDistance;
     if (ahead < plan.indices.size() && source.needs_scratch(plan.indices[ahead])) source.prefetch(plan.indices[ahead]);
     append_rows(plan, source.extent(plan.indices[i]));
   }
@@ -114,13 +114,13 @@ int64_t total_work(const BatchPlan& plan) {
 std::vector<int64_t> split_by_work(const BatchPlan& plan) {
   const int64_t n = plan.n_molecules();
   std::vector<int64_t> borders{0};
-  if (plan.most_ranges > 1) {
-    const int64_t share = total_work(plan) / plan.most_ranges;
+  if (plan.max_ranges > 1) {
+    const int64_t share = total_work(plan) / plan.max_ranges;
     int64_t sum = 0;
     for (int64_t i = 0; i < n; ++i) {
       sum += plan.extents[static_cast<size_t>(i)].work;
       const auto cut = std::ssize(borders);
-      if (cut < plan.most_ranges && sum >= share * cut) borders.push_back(i + 1);
+      if (cut < plan.max_ranges && sum >= share * cut) borders.push_back(i + 1);
     }
   }
   if (borders.back() != n || n == 0) borders.push_back(n);

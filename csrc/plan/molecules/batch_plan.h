@@ -1,4 +1,4 @@
-// The plan of a batch: every output's type, shape and place in the arena, before anything is written.
+// Plan of a batch of molecules: type, shape and arena offset of every output, before anything is written.
 #pragma once
 
 #include <memory>
@@ -14,29 +14,30 @@
 
 namespace atompack::collate {
 
-struct FieldHead {
+// Entry of a FieldTable.
+struct FieldEntry {
   FieldId id;
   Level level;
   ValueKind kind;
 };
 
-// The fields of a batch, in order. Batches of the same fields share one.
+// Fields of a batch, in order. Batches with the same fields share one table.
 class FieldTable {
  public:
-  const std::vector<FieldHead>& fields() const { return fields_; }
+  const std::vector<FieldEntry>& fields() const { return fields_; }
 
-  // The place of a field, or -1.
+  // Returns the index of a field, or -1.
   int32_t find(Scope scope, std::string_view key) const;
 
-  // The place of a field, which is added if it is not there.
-  int32_t add(const FieldHead& head);
+  // Returns the index of a field; adds the field if it is new.
+  int32_t add(const FieldEntry& entry);
 
  private:
-  std::vector<FieldHead> fields_;
-  std::unordered_map<std::string, int32_t> places_;  // by scope and key: a hostile record may name thousands
+  std::vector<FieldEntry> fields_;
+  std::unordered_map<std::string, int32_t> indices_;  // by scope and key; a malicious record may name thousands
 };
 
-// Where one molecule's value of a ragged field lies, and the shape of its rows.
+// Arena offset and row shape of one molecule's value of a ragged field.
 struct RaggedRow {
   bool present = false;
   Shape row_shape;
@@ -44,18 +45,18 @@ struct RaggedRow {
 };
 
 struct FieldPlan {
-  FieldType type;                 // dtype: that of the output
+  FieldType type;                 // with the dtype of the output
   DType stored = DType::float64;  // the widest type among the values
   Shape row_shape;
   int64_t row_elements = 1;
-  bool must_be_present = false;  // absent: FieldError
-  bool absent_is_zero = false;   // else NaN, where the type has it
-  bool ragged = false;           // one tensor a molecule instead of one for the batch
+  bool must_be_present = false;  // a missing value throws FieldError
+  bool absent_is_zero = false;   // missing values are 0; if false, NaN for types that have it
+  bool ragged = false;           // one tensor per molecule instead of one for the batch
   size_t offset = 0;
-  std::vector<RaggedRow> rows;  // of a ragged field, one a molecule
+  std::vector<RaggedRow> rows;  // of a ragged field, one per molecule
 };
 
-// Places in the arena that every batch has.
+// Arena offsets of the tensors that every batch has.
 struct CoreOffsets {
   size_t positions = 0, atomic_numbers = 0, batch = 0, ptr = 0, n_atoms = 0, index = 0, masks = 0;
 };
@@ -63,14 +64,14 @@ struct CoreOffsets {
 struct BatchPlan {
   std::vector<int64_t> indices;
   std::vector<MoleculeExtent> extents;
-  // Prefix sums of rows, one more than indices.
+  // Prefix sums of the numbers of rows, (molecules + 1,).
   std::vector<int64_t> ptr, edge_ptr, triplet_ptr;
-  int64_t most_ranges = 1;  // into which the work may be cut, one for each thread
+  int64_t max_ranges = 1;  // of molecules, one per thread
   std::shared_ptr<const FieldTable> table;
-  std::vector<FieldPlan> fields;  // as in the table
+  std::vector<FieldPlan> fields;  // in the order of the table
   DType positions = DType::float32;
   CoreOffsets core;
-  std::optional<Edges> edges;  // where the request wants them: found before anything is laid out
+  std::optional<Edges> edges;  // if requested; found before the layout, which needs their number
   size_t arena_bytes = 0;
 
   int64_t n_molecules() const { return static_cast<int64_t>(indices.size()); }
@@ -89,25 +90,26 @@ struct BatchPlan {
   }
 };
 
-// How many records ahead of its use one is fetched: far enough for memory to answer, near enough to stay in the cache.
-constexpr size_t kPrefetchAhead = 4;
+// Number of records between a prefetch and the use of its data: enough to cover the latency of memory, and few enough
+// that the data are still in the cache.
+constexpr size_t kPrefetchDistance = 4;
 
-// Sums the extents up; throws where an index entry is wrong.
+// Computes extents and prefix sums of the plan's indices. Throws CorruptFileError for a wrong index entry.
 void count_rows(const MoleculeSource& source, BatchPlan& plan);
 
-// Adds the rows of one molecule more.
+// Appends one molecule to extents and prefix sums.
 void append_rows(BatchPlan& plan, const MoleculeExtent& extent);
 
-// Places every output in the arena; types and shapes are settled. Throws CorruptFileError where the outputs are far
-// larger than the records justify.
+// Assigns arena offsets to all outputs, whose types and shapes are known. Throws CorruptFileError if the outputs are
+// far larger than the records justify.
 void lay_out(BatchPlan& plan);
 
-// The same in an arena that holds more than this batch, without edges and without a limit.
+// Assigns offsets in an arena that this batch shares; without edges and without a limit on the size.
 void lay_out(BatchPlan& plan, ArenaLayout& layout);
 
 int64_t total_work(const BatchPlan& plan);
 
-// Cuts the batch into ranges of about equal work; returns their borders.
+// Splits the batch into at most max_ranges ranges of about equal work; returns their borders.
 std::vector<int64_t> split_by_work(const BatchPlan& plan);
 
 }  // namespace atompack::collate

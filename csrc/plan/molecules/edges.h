@@ -1,4 +1,4 @@
-// The neighbor lists of a batch, and their places in its arena.
+// Neighbor lists of a batch and their offsets in its arena.
 #pragma once
 
 #include <cstddef>
@@ -10,11 +10,11 @@
 namespace atompack::collate {
 
 struct Edges {
-  // One for each range of molecules, which `borders` cut.
+  // One for each range of molecules between two borders.
   std::vector<physics::PooledPairs> parts;
   std::vector<int64_t> borders;
   bool has_vectors = false;
-  size_t index = 0, shift = 0, vector = 0;  // places in the arena
+  size_t index = 0, shift = 0, vector = 0;  // offsets in the arena
 
   int64_t count() const {
     size_t sum = 0;

@@ -11,7 +11,8 @@ FieldType widen_field(const FieldType& a, const FieldType& b, const FieldId& id)
   }
 }
 
-// One tensor where there is one row shape, else one a molecule. `widest` is what the values are widened to.
+// Plans one tensor if there is a common row shape, otherwise one per molecule. `widest`: dtype to which values are
+// widened.
 FieldPlan make_plan(const FieldId& id, const FieldType& type, DType widest, const std::optional<Shape>& row_shape,
                     std::span<const Observation* const> observed, int64_t n_molecules, const Request& request) {
   FieldPlan plan;
@@ -32,12 +33,12 @@ FieldPlan make_plan(const FieldId& id, const FieldType& type, DType widest, cons
 }  // namespace
 
 FieldSet::FieldSet(std::span<const MoleculeSchema> schemas, const Request& request) : request_(request) {
-  auto heads = std::make_shared<FieldTable>();
-  heads_ = heads;
+  auto table = std::make_shared<FieldTable>();
+  table_ = table;
   const auto number_of = [&](const FieldDeclaration& declaration) {
     const FieldId id{declaration.scope, declaration.key};
-    const int32_t number = heads->add({id, declaration.type.level, declaration.type.kind});
-    declared_.resize(heads->fields().size());
+    const int32_t number = table->add({id, declaration.type.level, declaration.type.kind});
+    declared_.resize(table->fields().size());
     return number;
   };
   for (size_t schema = 0; schema < schemas.size(); ++schema) {
@@ -65,24 +66,25 @@ std::vector<const FieldSet::Declared*> FieldSet::declarations(size_t field, std:
   return of_touched.empty() ? all : of_touched;
 }
 
-bool FieldSet::is_settled_by(int32_t schema) const {
-  const auto settles = [&](const Declared& declared) { return declared.schema != schema || declared.row_shape; };
-  return std::ranges::all_of(declared_, [&](const auto& of_field) { return std::ranges::all_of(of_field, settles); });
+bool FieldSet::is_determined_by(int32_t schema) const {
+  const auto is_determined = [&](const Declared& declared) { return declared.schema != schema || declared.row_shape; };
+  return std::ranges::all_of(declared_,
+                             [&](const auto& of_field) { return std::ranges::all_of(of_field, is_determined); });
 }
 
-// The width of a field in every batch: of all files, but for those in which the key stands for something else.
+// Returns the widest type of a field over all files, except those in which the key has a type that does not mix.
 FieldType FieldSet::widest(size_t field, const FieldType& touched) const {
   FieldType type = touched;
   for (const Declared& declared : declared_[field]) {
-    // A default stands for no stored value.
-    if (declared.schema != kSkip) type = common_type(type, declared.type).value_or(type);
+    const bool is_default = declared.schema == kSkip;  // no stored value has this type
+    if (!is_default) type = common_type(type, declared.type).value_or(type);
   }
   return type;
 }
 
 FieldPlan FieldSet::resolve(size_t field, std::span<const int32_t> touched,
                             std::span<const Observation* const> observed, int64_t n_molecules) const {
-  const FieldId& id = heads_->fields()[field].id;
+  const FieldId& id = table_->fields()[field].id;
   const std::vector<const Declared*> declared = declarations(field, touched);
   FieldType type = declared.front()->type;
   for (const Declared* other : declared) type = widen_field(type, other->type, id);
@@ -99,39 +101,39 @@ FieldPlan FieldSet::resolve(size_t field, std::span<const int32_t> touched,
   return plan;
 }
 
-std::vector<FieldPromise> promised_fields(std::span<const MoleculeSchema> schemas, const Request& request) {
+std::vector<OutputField> output_fields(std::span<const MoleculeSchema> schemas, const Request& request) {
   FieldTable numbers;
-  std::vector<FieldPromise> promises;
+  std::vector<OutputField> fields;
   for (const MoleculeSchema& schema : schemas) {
     for (const FieldDeclaration& declared : schema.fields) {
       FieldId id{declared.scope, declared.key};
       const auto number = static_cast<size_t>(numbers.add({id, declared.type.level, declared.type.kind}));
-      if (number == promises.size()) {
-        promises.push_back({std::move(id), declared.type, declared.row_shape});
+      if (number == fields.size()) {
+        fields.push_back({std::move(id), declared.type, declared.row_shape});
         continue;
       }
-      FieldPromise& promise = promises[number];
-      promise.type = common_type(promise.type, declared.type).value_or(promise.type);
-      if (promise.row_shape != declared.row_shape) promise.row_shape = std::nullopt;
+      OutputField& field = fields[number];
+      field.type = common_type(field.type, declared.type).value_or(field.type);
+      if (field.row_shape != declared.row_shape) field.row_shape = std::nullopt;
     }
   }
-  for (FieldPromise& promise : promises) {
-    if (promise.type.kind != ValueKind::numeric) continue;
-    const DType stored = promise.type.is_atom_index ? DType::int64 : promise.type.dtype;
-    promise.type.dtype = request.wanted_dtype(promise.id, stored);
+  for (OutputField& field : fields) {
+    if (field.type.kind != ValueKind::numeric) continue;
+    const DType stored = field.type.is_atom_index ? DType::int64 : field.type.dtype;
+    field.type.dtype = request.wanted_dtype(field.id, stored);
   }
-  return promises;
+  return fields;
 }
 
-FieldPlan resolve_unlisted(const FieldHead& head, std::span<const Observation* const> observed, int64_t n_molecules,
+FieldPlan resolve_unlisted(const FieldEntry& entry, std::span<const Observation* const> observed, int64_t n_molecules,
                            const Request& request) {
-  if (observed.empty()) {  // every value of it is damaged
-    const FieldType none{head.level, ValueKind::none, {}};
-    return make_plan(head.id, none, none.dtype, std::nullopt, observed, n_molecules, request);
+  if (observed.empty()) {  // all its values are damaged
+    const FieldType none{entry.level, ValueKind::none, {}};
+    return make_plan(entry.id, none, none.dtype, std::nullopt, observed, n_molecules, request);
   }
   FieldType type = observed.front()->type;
-  for (const Observation* seen : observed) type = widen_field(type, seen->type, head.id);
-  return make_plan(head.id, type, type.dtype, common_row_shape(observed, n_molecules), observed, n_molecules, request);
+  for (const Observation* seen : observed) type = widen_field(type, seen->type, entry.id);
+  return make_plan(entry.id, type, type.dtype, common_row_shape(observed, n_molecules), observed, n_molecules, request);
 }
 
 DType resolve_positions(std::span<const MoleculeSchema> schemas, const Request& request) {

@@ -4,11 +4,11 @@
 
 namespace atompack::collate {
 DType Request::wanted_dtype(const FieldId& id, DType stored) const {
-  if (const auto named = casts.find(id); named != casts.end()) return named->second;
-  // Total energies do not survive float32: they widen on their own and narrow only when named.
+  if (const auto cast = casts.find(id); cast != casts.end()) return cast->second;
+  // float32 is too coarse for total energies: they become float64, and narrower only by a cast that names them.
   const bool is_energy = id.scope == Scope::builtin && id.key == "energy";
-  const DType natural = is_energy ? DType::float64 : stored;
-  return floating && is_floating(natural) && !is_energy ? *floating : natural;
+  const DType default_dtype = is_energy ? DType::float64 : stored;
+  return floating && is_floating(default_dtype) && !is_energy ? *floating : default_dtype;
 }
 
 DType Request::output_dtype(const FieldId& id, DType stored) const {

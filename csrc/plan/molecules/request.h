@@ -1,4 +1,4 @@
-// What the user wants in a batch.
+// Options of batches of molecules.
 #pragma once
 
 #include <map>
@@ -24,19 +24,19 @@ struct FieldId {
 enum class Missing : uint8_t { nan, error, drop };
 
 struct Request {
-  std::optional<std::set<FieldId>> fields;  // absent: all there are
+  std::optional<std::set<FieldId>> fields;  // nullopt: all
   std::set<FieldId> excluded;
-  std::vector<FieldDeclaration> defaults;  // named by the user; made, as missing, even where no schema has them
-  std::optional<DType> floating;           // of every floating field but the energy
+  std::vector<FieldDeclaration> defaults;  // named by the user; added as missing values if no schema has them
+  std::optional<DType> floating;           // dtype of every floating field except the energy
   std::map<FieldId, DType> casts;
   Missing missing = Missing::nan;
-  std::optional<physics::NeighborOptions> neighbors;  // absent: no edges
-  int max_threads = 0;                                // 0: as many as torch uses
+  std::optional<physics::NeighborOptions> neighbors;  // nullopt: no edges
+  int max_threads = 0;                                // 0: the number that torch uses
 
   bool selects(const FieldId& id) const { return (!fields || fields->contains(id)) && !excluded.contains(id); }
-  // The type that values of this stored type have in a batch. Throws FieldError where they cannot be cast to it.
+  // Returns the dtype in a batch of values of this stored dtype. Throws FieldError if they cannot be cast to it.
   DType output_dtype(const FieldId& id, DType stored) const;
-  // The same without a check.
+  // Returns output_dtype() without checking that the cast is possible.
   DType wanted_dtype(const FieldId& id, DType stored) const;
 };
 

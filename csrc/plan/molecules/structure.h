@@ -1,4 +1,4 @@
-// Input of a neighbor search, taken from a molecule's record.
+// Input of a neighbor search, read from a molecule's record.
 #pragma once
 
 #include <array>
@@ -11,10 +11,10 @@
 
 namespace atompack::collate {
 
-// Positions, cell and periodic directions in float64, whether or not they were selected for the batch.
+// Positions, cell and periodic directions in float64, read even if they are not selected for the batch.
 class Structure {
  public:
-  // Begins a new molecule.
+  // Starts a new molecule.
   void clear() {
     cell_.reset();
     periodic_ = {};
@@ -25,8 +25,8 @@ class Structure {
     load_doubles(positions_.data(), geometry.positions.data(), geometry.positions_dtype, positions_.size());
   }
 
-  // Takes the cell and the periodic directions; passes over all other fields and over damaged ones.
-  void take(const FieldView& view, Bytes data) {
+  // Reads the cell and the periodic directions; ignores all other fields and damaged ones.
+  void read_field(const FieldView& view, Bytes data) {
     if (view.scope != Scope::builtin || view.fault != nullptr) return;
     if (view.key == "cell") {
       load_doubles(cell_.emplace().front().data(), data.data(), view.type.dtype, 9);
@@ -37,7 +37,7 @@ class Structure {
 
   bool is_open() const { return !cell_ || periodic_ == std::array<bool, 3>{}; }
 
-  // Appends the neighbor pairs of the molecule to `pairs`. Throws FieldError where there is no finding them.
+  // Appends the neighbor pairs of the molecule to `pairs`. Throws FieldError if the search is not possible.
   void find_pairs(physics::NeighborSearch& search, physics::PairList& pairs) const {
     const physics::Lattice lattice(cell_.value_or(physics::Matrix3{}), cell_ ? periodic_ : std::array<bool, 3>{});
     search.find(positions_, lattice, pairs);

@@ -94,7 +94,7 @@ TEST(ExamplePlan, NumbersAndTexts) {
   EXPECT_EQ(batch.leaf(1).dtype, DType::float64);
   EXPECT_EQ(batch.leaf(2).dtype, DType::boolean);
   EXPECT_EQ(batch.leaf(2).shape, std::vector<int64_t>{3});
-  EXPECT_EQ(batch.root().children[3].texts[2], "t2");
+  EXPECT_EQ(batch.root().children[3].strings[2], "t2");
 }
 
 TEST(ExamplePlan, LeavesDoNotOverlap) {
@@ -110,7 +110,7 @@ TEST(ExamplePlan, LeavesDoNotOverlap) {
     EXPECT_GE(leaf.offset, end);
     EXPECT_EQ(leaf.offset % 64, 0u);
     end = leaf.offset + leaf.bytes();
-    for (const Leaf::Part& part : leaf.parts) EXPECT_LE(part.at + part.length, leaf.bytes());
+    for (const Leaf::Part& part : leaf.parts) EXPECT_LE(part.offset + part.length, leaf.bytes());
   }
   EXPECT_LE(end, batch.plan().arena.size());
   EXPECT_EQ(batch.root().children[0].form, Form::tensors);
@@ -139,7 +139,7 @@ TEST(ExamplePlan, RowsOfNothing) {
             "rows of a batch: expected at most 9223372036854775807, got 9223372036854775814");
 }
 
-TEST(ExamplePlan, WhatIsNotAlike) {
+TEST(ExamplePlan, RefusesIncompatibleExamples) {
   using Write = std::function<void(pickle::Writer&, int)>;
   const std::vector<Write> odd = {
       [](pickle::Writer& out, int) { out.none(); },

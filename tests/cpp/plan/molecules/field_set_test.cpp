@@ -42,7 +42,7 @@ TEST(FieldSet, ShapesThatDifferMakeAListOfTensors) {
   const Request request;
   const std::array<MoleculeSchema, 1> schemas{{{DType::float32, {declared("x", DType::float32, std::nullopt)}}}};
   const FieldSet fields(schemas, request);
-  EXPECT_FALSE(fields.is_settled_by(0));
+  EXPECT_FALSE(fields.is_determined_by(0));
   const FieldType type{.dtype = DType::float32};
   const Observation first{0, 0, type, {3}, true}, second{2, 0, type, {2}, true};
   const FieldPlan plan = fields.resolve(0, std::array{0}, std::array{&first, &second}, 3);
