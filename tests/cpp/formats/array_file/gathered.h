@@ -109,8 +109,7 @@ inline array_file::Box clamped(const std::vector<uint64_t>& shape, const SliceRe
 }
 
 // One array by itself: an absent row where there is none.
-inline GatheredRow read_alone(const array_file::Layers& layers, std::string_view name,
-                              const SliceRequest& request) {
+inline GatheredRow read_alone(const array_file::Layers& layers, std::string_view name, const SliceRequest& request) {
   if (name.data() == nullptr) return {};
   const array_file::Array array = layers.array(name);
   const array_file::Box box = clamped(array.shape, request);
