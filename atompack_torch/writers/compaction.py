@@ -38,33 +38,7 @@ def compact(
     num_threads: int | None = None,
     progress: bool | Report = False,
 ) -> None:
-    """Copies the newest generation of ``src`` to a new file, record by record, unchanged.
-
-    Dead space left by earlier commits is not copied. Every record is checked while copying, and
-    compared with its source before the new file gets its name, so that ``dst`` is either complete
-    or absent.
-
-    Args:
-        src: a file, a list of files, or a folder of shards, merged into one file.
-        dst: the new file. It may be ``src`` itself, which is then replaced; any other existing
-            file is an error.
-        codec: ``"none"``, ``"lz4"`` or ``"zstd"``; None: that of the source, whose records are then
-            not recompressed.
-        order: (m,) indices of the molecules to keep, in their new order; None: all.
-        level: compression level; None: that of the source if it has the same codec, else 3.
-        num_threads: maximum number of compression threads, as of ``AtpWriter``.
-        progress: show a bar, or a function called with the number of molecules done since the last
-            call; each counts twice, once when copied and once when compared.
-
-    Raises:
-        FileExistsError: ``dst`` exists and is not ``src``.
-        CorruptFileError: a record or a value of the source is damaged.
-        FieldError: the sources differ in codec and ``codec`` is not given, or in the type of
-            a field.
-        IndexError: an index in ``order`` is out of range.
-        TypeError, ValueError: an option does not have one of its values.
-        WriterLockedError: another writer has ``dst`` open.
-    """
+    """Copies ``.atp`` files to one new file; see ``atompack_torch.compact``."""
     check_choice("codec", codec, CODECS, optional=True)
     check_threads(num_threads)
     files, target = files_of(src), os.path.realpath(checked_path(dst))

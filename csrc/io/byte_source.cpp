@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 
 #include "base/error.h"
 #include "io/mapped_file.h"
@@ -27,13 +26,11 @@ void check_file_length(const UniqueFd& fd, const ByteSource& source) {
   if (size < source.length()) fail_shrunk(source.path(), source.length(), size);
 }
 
-void MemoryBytes::copy(uint64_t offset, std::span<std::byte> into) const {
+void ByteSource::copy(uint64_t offset, std::span<std::byte> into) const {
   std::ranges::copy(whole().subspan(offset, into.size()), into.begin());
 }
 
-Bytes MemoryBytes::read(uint64_t offset, uint64_t n, RangeBuffer&, uint64_t) const {
-  return whole().subspan(offset, n);
-}
+Bytes ByteSource::read(uint64_t offset, uint64_t n, RangeBuffer&, uint64_t) const { return whole().subspan(offset, n); }
 
 FileRanges::FileRanges(UniqueFd fd, uint64_t length, std::string path)
     : ByteSource(std::move(path), length), fd_(std::move(fd)), serial_(next_source_serial()) {}

@@ -51,7 +51,7 @@ class ByteSource {
   }
 
   // The same into memory of the caller.
-  virtual void copy(uint64_t offset, std::span<std::byte> into) const = 0;
+  virtual void copy(uint64_t offset, std::span<std::byte> into) const;
 
   // Hint: starts fetching mapped bytes into the CPU cache.
   void prefetch(uint64_t offset, uint64_t n) const {
@@ -70,7 +70,8 @@ class ByteSource {
     first_ = first;
     is_mapped_ = true;
   }
-  virtual Bytes read(uint64_t offset, uint64_t n, RangeBuffer& buffer, uint64_t ahead) const = 0;
+  // Sources without a mapping override this and copy().
+  virtual Bytes read(uint64_t offset, uint64_t n, RangeBuffer& buffer, uint64_t ahead) const;
 
  private:
   std::string path_;
@@ -85,11 +86,7 @@ class MemoryBytes final : public ByteSource {
   explicit MemoryBytes(Bytes bytes, std::string path = "") : ByteSource(std::move(path), bytes.size()) {
     set_memory(bytes.data());
   }
-  void copy(uint64_t offset, std::span<std::byte> into) const override;
   void check_not_shrunk() const override {}
-
- private:
-  Bytes read(uint64_t offset, uint64_t n, RangeBuffer& buffer, uint64_t ahead) const override;
 };
 
 // The beginning of a file by pread.

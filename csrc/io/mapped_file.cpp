@@ -2,7 +2,6 @@
 
 #include <sys/mman.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -28,12 +27,6 @@ MappedFile::MappedFile(UniqueFd fd, uint64_t length, std::string path, Access ac
 MappedFile::~MappedFile() {
   if (address_ != nullptr) ::munmap(address_, length());
 }
-
-void MappedFile::copy(uint64_t offset, std::span<std::byte> into) const {
-  std::ranges::copy(whole().subspan(offset, into.size()), into.begin());
-}
-
-Bytes MappedFile::read(uint64_t offset, uint64_t n, RangeBuffer&, uint64_t) const { return whole().subspan(offset, n); }
 
 void MappedFile::check_not_shrunk() const { check_file_length(fd_, *this); }
 

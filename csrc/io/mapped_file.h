@@ -12,12 +12,9 @@ class MappedFile final : public ByteSource {
   MappedFile(UniqueFd fd, uint64_t length, std::string path, Access access, bool populate);
   ~MappedFile() override;
 
-  void copy(uint64_t offset, std::span<std::byte> into) const override;
   void check_not_shrunk() const override;
 
  private:
-  Bytes read(uint64_t offset, uint64_t n, RangeBuffer& buffer, uint64_t ahead) const override;
-
   UniqueFd fd_;
   void* address_ = nullptr;
 };
