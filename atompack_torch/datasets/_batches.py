@@ -28,8 +28,8 @@ _ROUNDING = 1e-6  # of fractions that should add up to 1
 class BatchPrefetcher(Protocol):
     """Batches that native threads make ahead of their use, in the order of the requests."""
 
-    def submit(self, indices: Indices) -> None:
-        """Requests a batch, without waiting for it."""
+    def submit(self, indices: Indices) -> bool:
+        """Requests a batch, without waiting; returns True if there is room for more requests."""
 
     def take(self) -> Any:
         """Returns the oldest batch, or raises the error that stopped it."""
@@ -106,14 +106,15 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
         """Returns a list of one collated batch, for ``DataLoader``; see ``collate_identity``."""
         return as_items(self.batch(indices))
 
-    def _prefetch(self, num_threads: int, pinned: bool) -> BatchPrefetcher:
+    def _prefetch(self, num_threads: int, max_ready: int, pinned: bool) -> BatchPrefetcher:
         """Starts threads that make batches, to which ``_apply_transform`` is still to be applied.
 
         Args:
             num_threads: number of threads; each makes one batch at a time.
+            max_ready: number of batches to make ahead.
             pinned: make batches in page-locked memory.
         """
-        return NativePrefetcher(self, num_threads, pinned)
+        return NativePrefetcher(self, num_threads, max_ready, pinned)
 
     def _batcher(self) -> Batcher[Any]:
         """Returns the native batcher of the whole data set, opened on first use in a process."""
@@ -189,15 +190,18 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
 class NativePrefetcher:
     """A ``BatchPrefetcher`` of native threads."""
 
-    def __init__(self, dataset: BatchDataset[Any, Any], num_threads: int, pinned: bool) -> None:
+    def __init__(
+        self, dataset: BatchDataset[Any, Any], num_threads: int, max_ready: int, pinned: bool
+    ) -> None:
         self._dataset = dataset
-        self._native = Prefetcher(dataset._batcher(), num_threads, pinned)
+        self._native = Prefetcher(dataset._batcher(), num_threads, max_ready, pinned)
         self._asked: deque[Indices] = deque()
 
-    def submit(self, indices: Indices) -> None:
-        """Requests a batch, without waiting for it."""
-        self._native.submit(indices, self._dataset._selection)
+    def submit(self, indices: Indices) -> bool:
+        """Requests a batch; returns True if there is room for more requests."""
+        has_room: bool = self._native.submit(indices, self._dataset._selection)
         self._asked.append(indices)
+        return has_room
 
     def take(self) -> Any:
         """Returns the oldest batch."""
@@ -210,7 +214,7 @@ class NativePrefetcher:
         return self._dataset._assemble(made, indices)
 
     def __len__(self) -> int:
-        return len(self._native)
+        return len(self._asked)
 
 
 def apply_transform(transform: Callable[[Any], Any] | None, batch: Made) -> Made:

@@ -315,11 +315,11 @@ class ShardDataset(BatchDataset[object, object]):
         """Resolves indices to numbers in the whole data set."""
         return list(resolve_indices(indices, self._size(), self._selection, self._item).tolist())
 
-    def _prefetch(self, num_threads: int, pinned: bool) -> BatchPrefetcher:
+    def _prefetch(self, num_threads: int, max_ready: int, pinned: bool) -> BatchPrefetcher:
         native = self._open().native
         if native is None:
             return _ExampleQueue(self)
-        return super()._prefetch(num_threads, pinned)
+        return super()._prefetch(num_threads, max_ready, pinned)
 
     def _batcher(self) -> ExampleBatcher:
         native = self._open().native
@@ -379,8 +379,9 @@ class _ExampleQueue:
         self._dataset = dataset
         self._asked: deque[Tensor] = deque()
 
-    def submit(self, indices: Indices) -> None:
+    def submit(self, indices: Indices) -> bool:
         self._asked.append(resolve_indices(indices, len(self._dataset), None, "example"))
+        return False
 
     def take(self) -> Any:
         return self._dataset._collate_examples(self._asked.popleft())[1]

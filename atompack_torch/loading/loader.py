@@ -176,8 +176,7 @@ class Loader(Generic[Batch]):
         self._warn_of_ranks()
         skip, self._n_before_pass = self._n_delivered, 0
         self._resumed, self._has_begun = False, True
-        asked = _Pass(self, self._indices(skip))
-        return self._deliver(asked)
+        return _Pass(self, self._indices(skip))
 
     def _follow_sampler(self) -> None:
         """Adopts an epoch that other code, such as Lightning, has set on the sampler itself."""
@@ -198,15 +197,13 @@ class Loader(Generic[Batch]):
                 stacklevel=3,
             )
 
-    def _deliver(self, batches: _Pass[Batch]) -> Iterator[Batch]:
-        epoch = self._epoch
-        try:
-            for batch in batches:
-                if self._epoch == epoch:
-                    self._n_delivered += 1
-                yield batch
-        finally:
-            batches.close()
+    def _count_batch(self, epoch: int) -> None:
+        """Counts a batch that a pass of this epoch has delivered."""
+        if self._epoch == epoch:
+            self._n_delivered += 1
+
+    def _end_pass(self, epoch: int) -> None:
+        """Moves on to the next epoch at the end of a pass."""
         if self._epoch == epoch:
             self.set_epoch(epoch + 1)
 
@@ -321,11 +318,11 @@ class _Pass(Generic[Batch]):
     """One pass, which requests batches ahead and takes them in order."""
 
     def __init__(self, loader: Loader[Batch], indices: Iterator[Sequence[int] | Tensor]) -> None:
+        self._loader, self._epoch = loader, loader.epoch
         self._dataset = loader.dataset
         self._indices = indices
-        self._prefetch = loader.prefetch
         self._native: BatchPrefetcher | None = loader.dataset._prefetch(
-            loader.num_threads, loader.pin_memory
+            loader.num_threads, loader.prefetch, loader.pin_memory
         )
         self._device = loader.device
         self._stream = None
@@ -340,11 +337,23 @@ class _Pass(Generic[Batch]):
         native = self._native
         if native is None:
             raise StopIteration
-        for indices in islice(self._indices, self._prefetch - len(native)):
-            native.submit(indices)
+        for indices in self._indices:
+            if not native.submit(indices):
+                break
         if len(native) == 0:
+            self.close()
+            self._loader._end_pass(self._epoch)
             raise StopIteration
-        return self._dataset._apply_transform(self._to_device(native.take()))
+        return self._dataset._apply_transform(self._to_device(self._take(native)))
+
+    def _take(self, native: BatchPrefetcher) -> Any:
+        """Returns the oldest batch; one that is an error counts as delivered too."""
+        n = len(native)
+        try:
+            return native.take()
+        finally:
+            if len(native) < n:  # Ctrl-C leaves the batch there
+                self._loader._count_batch(self._epoch)
 
     def _to_device(self, batch: Any) -> Any:
         if self._stream is None:

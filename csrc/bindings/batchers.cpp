@@ -57,12 +57,14 @@ py::tuple collate_one(const MoleculeBatcher& self, py::handle item, const Select
   return hand_over(without_gil([&] { return self.make_one(index); }));
 }
 
-UniqueHandle<Prefetcher> make_prefetcher(std::shared_ptr<Batcher> batcher, unsigned n_threads, bool pinned) {
-  return make_unique_handle<Prefetcher>(std::move(batcher), n_threads, pinned ? ArenaKind::pinned : ArenaKind::heap);
+UniqueHandle<Prefetcher> make_prefetcher(std::shared_ptr<Batcher> batcher, unsigned n_threads, size_t max_ready,
+                                         bool pinned) {
+  return make_unique_handle<Prefetcher>(std::move(batcher), n_threads, max_ready,
+                                        pinned ? ArenaKind::pinned : ArenaKind::heap);
 }
 
-void submit(Prefetcher& self, const py::object& indices, const Selection& selection) {
-  self.submit(view_of(self.batcher(), selection).numbers(indices));
+bool submit(Prefetcher& self, const py::object& indices, const Selection& selection) {
+  return self.submit(view_of(self.batcher(), selection).numbers(indices));
 }
 
 py::tuple take(Prefetcher& self, const py::object& molecules) { return hand_over(take_interruptibly(self), molecules); }
@@ -133,7 +135,8 @@ void bind_batchers(py::module_& module) {
       .def("collate", &collate_indices, py::arg("indices"), py::arg("selection"), py::arg("shared"),
            py::arg("molecules") = py::none());
   py::class_<Prefetcher, UniqueHandle<Prefetcher>>(module, "Prefetcher")
-      .def(py::init(&make_prefetcher), py::arg("batcher"), py::arg("n_threads"), py::arg("pinned"))
+      .def(py::init(&make_prefetcher), py::arg("batcher"), py::arg("n_threads"), py::arg("max_ready"),
+           py::arg("pinned"))
       .def("submit", &submit, py::arg("indices"), py::arg("selection"))
       .def("take", &take, py::arg("molecules") = py::none())
       .def("__len__", &Prefetcher::size);

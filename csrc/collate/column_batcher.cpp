@@ -162,7 +162,7 @@ std::vector<int64_t> ColumnBatcher::complete_datasets(std::span<const int64_t> d
   return kept;
 }
 
-AnyBatch ColumnBatcher::make(std::vector<int64_t> datasets, ArenaKind kind, Parallelism parallelism) const {
+AnyBatch ColumnBatcher::make_announced(std::vector<int64_t> datasets, ArenaKind kind, Parallelism parallelism) const {
   Slices slices = make_slices(datasets);
   if (options_.missing != Missing::nan) {
     std::vector<int64_t> kept = complete_datasets(datasets, slices);

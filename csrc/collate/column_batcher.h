@@ -35,7 +35,7 @@ class ColumnBatcher final : public Batcher {
 
   // Throws FieldError if rows differ in shape or type and the layout does not allow that, if values cannot be cast
   // without loss of range, or if a variable is missing and `missing` is error; also the errors of the slices.
-  AnyBatch make(std::vector<int64_t> datasets, ArenaKind kind, Parallelism parallelism) const override;
+  AnyBatch make_announced(std::vector<int64_t> datasets, ArenaKind kind, Parallelism parallelism) const override;
 
  private:
   using Slices = std::vector<std::unique_ptr<ColumnSlice>>;

@@ -40,7 +40,7 @@ const KeyLevels& ExampleBatcher::levels() const {
   return levels_.compare_exchange_strong(none, learned.get()) ? *learned.release() : *none;
 }
 
-AnyBatch ExampleBatcher::make(std::vector<int64_t> indices, ArenaKind kind, Parallelism parallelism) const {
+AnyBatch ExampleBatcher::make_announced(std::vector<int64_t> indices, ArenaKind kind, Parallelism parallelism) const {
   Examples examples = source_->read(indices);
   const bool molecules = !examples.values.empty() && has_molecules(examples.values.front());
   std::optional<ExamplePlan> plan =

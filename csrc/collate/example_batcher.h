@@ -30,7 +30,7 @@ class ExampleBatcher final : public Batcher {
   std::string_view item() const override { return "example"; }
 
   // Returns IncompatibleExamples if the examples differ too much to share a batch. Throws the errors of reading.
-  AnyBatch make(std::vector<int64_t> indices, ArenaKind kind, Parallelism parallelism) const override;
+  AnyBatch make_announced(std::vector<int64_t> indices, ArenaKind kind, Parallelism parallelism) const override;
 
   // For each key of molecules: true if its values have one row per atom. Inferred from a sample of the whole source.
   const KeyLevels& levels() const;

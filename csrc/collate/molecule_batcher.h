@@ -29,7 +29,10 @@ class MoleculeBatcher final : public Batcher {
   int64_t size() const override { return source_->size(); }
   std::string_view item() const override { return "molecule"; }
 
-  AnyBatch make(std::vector<int64_t> indices, ArenaKind kind, Parallelism parallelism) const override {
+  int64_t window() const override { return source_->window(); }
+  void announce(std::span<const int64_t> indices) const override { source_->announce(indices); }
+
+  AnyBatch make_announced(std::vector<int64_t> indices, ArenaKind kind, Parallelism parallelism) const override {
     return collate(std::move(indices), kind, parallelism, false);
   }
 

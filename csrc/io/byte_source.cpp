@@ -1,5 +1,7 @@
 #include "io/byte_source.h"
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <atomic>
 
@@ -54,6 +56,12 @@ Bytes FileRanges::read(uint64_t offset, uint64_t n, RangeBuffer& buffer, uint64_
 void FileRanges::copy(uint64_t offset, std::span<std::byte> into) const {
   const size_t got = read_at(fd_.get(), offset, into, path());
   if (got < into.size()) fail_shrunk(path(), offset + into.size(), offset + got);
+}
+
+void FileRanges::announce(std::span<const ByteRange> ranges) const {
+  for_each_page_run(ranges, length(), [&](const ByteRange& run) {
+    ::posix_fadvise(fd_.get(), static_cast<off_t>(run.offset), static_cast<off_t>(run.length), POSIX_FADV_WILLNEED);
+  });
 }
 
 void FileRanges::check_not_shrunk() const { check_file_length(fd_, *this); }

@@ -9,6 +9,7 @@
 
 #include "base/bytes.h"
 #include "io/file.h"
+#include "io/read_ahead.h"
 
 namespace atompack::io {
 
@@ -60,6 +61,17 @@ class ByteSource {
     for (uint64_t at = 0; at < n && at < kMax; at += kLine) __builtin_prefetch(first_ + offset + at);
   }
 
+  // Reading ahead: ranges that are announced are fetched while others are read. Returns the number of ranges to
+  // announce before they are read: 0 if all is in memory, 1 if that is not known yet.
+  virtual int64_t window() const { return 0; }
+  // Starts fetching, without waiting for it.
+  virtual void announce(std::span<const ByteRange>) const {}
+
+  // Updates window() from a sample of ranges that were not announced. is_sample_due() says when to do so before reading
+  // a batch; before announcing one it is always done.
+  virtual bool is_sample_due() const { return false; }
+  virtual void sample(std::span<const ByteRange>) const {}
+
   // Throws CorruptFileError if the file is shorter now than length(): touching the rest of a mapping would be a SIGBUS.
   virtual void check_not_shrunk() const = 0;
 
@@ -97,12 +109,17 @@ class FileRanges final : public ByteSource {
 
   void copy(uint64_t offset, std::span<std::byte> into) const override;
   void check_not_shrunk() const override;
+  int64_t window() const override { return residency_.window(); }
+  void announce(std::span<const ByteRange> ranges) const override;
+  bool is_sample_due() const override { return residency_.is_due(); }
+  void sample(std::span<const ByteRange> ranges) const override { residency_.sample(fd_.get(), ranges); }
 
  private:
   Bytes read(uint64_t offset, uint64_t n, RangeBuffer& buffer, uint64_t ahead) const override;
 
   UniqueFd fd_;
   uint64_t serial_;
+  Residency residency_;
 };
 
 // The first `length` bytes of a file, which has them: mapped, or for Access::read by pread. `populate` reads a mapping

@@ -1,5 +1,6 @@
 #include "io/mapped_file.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 
 #include <cerrno>
@@ -8,7 +9,10 @@
 namespace atompack::io {
 
 MappedFile::MappedFile(UniqueFd fd, uint64_t length, std::string path, Access access, bool populate)
-    : ByteSource(std::move(path), length), fd_(std::move(fd)) {
+    : ByteSource(std::move(path), length),
+      fd_(std::move(fd)),
+      adapts_(length > 0 && access != Access::sequential),
+      is_random_(access == Access::random) {
   if (length > 0) {  // an empty mapping is not possible
     const int flags = MAP_SHARED | (populate ? MAP_POPULATE : 0);
     void* const address = ::mmap(nullptr, length, PROT_READ, flags, fd_.get(), 0);
@@ -20,12 +24,25 @@ MappedFile::MappedFile(UniqueFd fd, uint64_t length, std::string path, Access ac
     // Only a hint: errors do not change the bytes.
     if (access == Access::random) ::madvise(address_, length, MADV_RANDOM);
     if (access == Access::sequential) ::madvise(address_, length, MADV_SEQUENTIAL);
+    if (adapts_) ::posix_fadvise(fd_.get(), 0, 0, POSIX_FADV_RANDOM);  // samples read nothing but their page
   }
   set_memory(static_cast<const std::byte*>(address_));
 }
 
 MappedFile::~MappedFile() {
   if (address_ != nullptr) ::munmap(address_, length());
+}
+
+void MappedFile::sample(std::span<const ByteRange> ranges) const {
+  const Residency::State state = residency_.sample(fd_.get(), ranges);
+  // For random reads the kernel would read much more than a record, and drop as much from memory.
+  if (state == Residency::State::absent && !is_random_.exchange(true)) ::madvise(address_, length(), MADV_RANDOM);
+}
+
+void MappedFile::announce(std::span<const ByteRange> ranges) const {
+  for_each_page_run(ranges, length(), [&](const ByteRange& run) {
+    ::madvise(static_cast<std::byte*>(address_) + run.offset, run.length, MADV_WILLNEED);
+  });
 }
 
 void MappedFile::check_not_shrunk() const { check_file_length(fd_, *this); }

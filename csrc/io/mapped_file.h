@@ -1,6 +1,8 @@
 // Read-only mapping of the beginning of a file.
 #pragma once
 
+#include <atomic>
+
 #include "io/byte_source.h"
 
 namespace atompack::io {
@@ -13,10 +15,17 @@ class MappedFile final : public ByteSource {
   ~MappedFile() override;
 
   void check_not_shrunk() const override;
+  int64_t window() const override { return adapts_ ? residency_.window() : 0; }
+  void announce(std::span<const ByteRange> ranges) const override;
+  bool is_sample_due() const override { return adapts_ && residency_.is_due(); }
+  void sample(std::span<const ByteRange> ranges) const override;
 
  private:
   UniqueFd fd_;
   void* address_ = nullptr;
+  bool adapts_;  // reads ahead where the file is not in memory
+  Residency residency_;
+  mutable std::atomic<bool> is_random_;  // the kernel does not read ahead by itself
 };
 
 // Throws CorruptFileError if the file is shorter now than the source.

@@ -103,6 +103,12 @@ class MoleculeSource {
   // Called once before a batch is read; throws if the files no longer hold the indexed data.
   virtual void prepare(std::span<const int64_t> indices) const = 0;
 
+  // Reading ahead: the number of molecules to announce before they are read; 0 if all is in memory, 1 if that is not
+  // known yet.
+  virtual int64_t window() const { return 0; }
+  // Starts fetching molecules that will be read soon. May wait for the index, not for records.
+  virtual void announce(std::span<const int64_t>) const {}
+
   virtual MoleculeExtent extent(int64_t index) const = 0;
 
   // Hint: starts fetching the stored bytes into the CPU cache. Records are scattered, and waiting for each costs more

@@ -27,7 +27,7 @@ namespace atompack {
 // - `finish` runs on the same threads for one task at a time, in the order of push(). The first failure of a step stops
 //   the pipeline: push() and drain() throw it until resume(), which runs the failed steps again. No task is lost.
 // - or, without `finish`, take() returns the tasks in the order of push(). A failure of `work` is thrown by the take()
-//   of that task and stops nothing.
+//   of that task and stops nothing. Only the oldest `max_ready` tasks are worked on.
 // Memory is bounded: push() blocks while the tasks in the pipeline cost more than `capacity`; a single task may cost
 // more. All calls are thread-safe. The threads do not survive a fork: in the child every call throws, and destruction
 // leaves the parent's threads alone.
@@ -38,9 +38,10 @@ class OrderedPipeline {
   static constexpr uint64_t kUnbounded = std::numeric_limits<uint64_t>::max();
 
   // Threads start as tasks arrive.
-  OrderedPipeline(unsigned n_threads, Step work, Step finish = nullptr, uint64_t capacity = kUnbounded)
-      : shared_(std::make_unique<Shared>(std::max(n_threads, 1U), std::move(work), std::move(finish), capacity)),
-        owner_(io::process_id()) {}
+  OrderedPipeline(unsigned n_threads, Step work, Step finish, uint64_t capacity = kUnbounded)
+      : OrderedPipeline(n_threads, std::move(work), std::move(finish), capacity, std::numeric_limits<size_t>::max()) {}
+  explicit OrderedPipeline(unsigned n_threads, Step work, size_t max_ready = std::numeric_limits<size_t>::max())
+      : OrderedPipeline(n_threads, std::move(work), nullptr, kUnbounded, max_ready) {}
   OrderedPipeline(const OrderedPipeline&) = delete;
   OrderedPipeline& operator=(const OrderedPipeline&) = delete;
   // Waits for the running steps. Other tasks are dropped.
@@ -79,14 +80,15 @@ class OrderedPipeline {
   static constexpr size_t kMaxSpares = 2;
 
   struct Shared {
-    Shared(unsigned n, Step first, Step second, uint64_t max_cost)
-        : n_threads(n), work(std::move(first)), finish(std::move(second)), capacity(max_cost) {
+    Shared(unsigned n, Step first, Step second, uint64_t max_cost, size_t max_tasks)
+        : n_threads(n), work(std::move(first)), finish(std::move(second)), capacity(max_cost), max_ready(max_tasks) {
       spares.reserve(kMaxSpares);
     }
 
     const size_t n_threads;
     const Step work, finish;
     const uint64_t capacity;
+    const size_t max_ready;
     std::mutex mutex;  // guards all members below
     std::condition_variable step_ready, step_done;
     std::deque<Slot> slots;  // in order; changes at the ends keep references to other slots valid
@@ -107,6 +109,10 @@ class OrderedPipeline {
     void recycle_front();
   };
 
+  OrderedPipeline(unsigned n_threads, Step work, Step finish, uint64_t capacity, size_t max_ready)
+      : shared_(
+            std::make_unique<Shared>(std::max(n_threads, 1U), std::move(work), std::move(finish), capacity, max_ready)),
+        owner_(io::process_id()) {}
   Shared& shared() const;
 
   std::unique_ptr<Shared> shared_;
@@ -168,7 +174,9 @@ std::optional<Task> OrderedPipeline<Task>::take(std::chrono::milliseconds patien
   Slot slot = std::move(slots.front());
   slots.pop_front();
   shared.total_cost -= slot.cost;
+  const bool has_more_work = slots.size() >= shared.max_ready;
   lock.unlock();
+  if (has_more_work) shared.step_ready.notify_one();
   shared.step_done.notify_all();  // the next task may be another caller's, and there is room to push
   if (slot.failure) std::rethrow_exception(slot.failure);
   return std::move(slot.task);
@@ -232,8 +240,9 @@ template <typename Task>
 typename OrderedPipeline<Task>::Slot* OrderedPipeline<Task>::Shared::next() {
   if (failure || paused || slots.empty()) return nullptr;
   if (finish && slots.front().stage == Stage::worked) return &slots.front();
-  const auto found = std::ranges::find(slots, Stage::pushed, &Slot::stage);
-  return found == slots.end() ? nullptr : &*found;
+  const auto end = slots.begin() + static_cast<std::ptrdiff_t>(std::min(slots.size(), max_ready));
+  const auto found = std::ranges::find(slots.begin(), end, Stage::pushed, &Slot::stage);
+  return found == end ? nullptr : &*found;
 }
 
 template <typename Task>

@@ -246,6 +246,17 @@ def test_an_error_arrives_in_its_place(new_path: Callable[[], Path]) -> None:
         next(batches)
 
 
+def test_iterating_goes_on_after_an_error(new_path: Callable[[], Path]) -> None:
+    loader = apt.Loader(Damaged(new_path(), 17).dataset, 5, num_threads=1)
+    batches = iter(loader)
+    assert numbers(next(batches) for _ in range(3)) == [[*range(k, k + 5)] for k in (0, 5, 10)]
+    with pytest.raises(apt.CorruptFileError, match="molecule 17"):
+        next(batches)
+    assert loader.state_dict()["batches"] == 4
+    assert numbers(batches) == [[*range(k, k + 5)] for k in (20, 25, 30, 35)]
+    assert loader.epoch == 1
+
+
 def test_an_index_out_of_range_is_an_index_error(dataset: apt.AtpDataset) -> None:
     for order in ([[0], [N]], [[0], torch.tensor([-N - 1])]):
         batches = apt.Loader(dataset, batch_sampler=order)  # type: ignore[arg-type]
@@ -263,7 +274,8 @@ def test_an_error_of_the_sampler_is_its_own(dataset: apt.AtpDataset) -> None:
 
 
 def threads() -> int:
-    """Of this process, as the system counts them."""
+    """Of this process, as the system counts them: for a moment also those that were joined."""
+    time.sleep(0.05)
     return len(list(Path("/proc/self/task").iterdir()))
 
 

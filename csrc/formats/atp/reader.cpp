@@ -9,6 +9,9 @@
 namespace atompack::atp {
 namespace {
 
+constexpr size_t kMaxSample = 8;                       // records by which a file is found to be in memory
+constexpr uint64_t kIndexBlock = uint64_t{256} << 10;  // of the index, read ahead as a whole
+
 // The inode number of a replaced file may be reused. Generations of a file only increase, and each generation has one
 // header.
 bool may_hold(int fd, const std::string& path, const Header& header) {
@@ -41,7 +44,9 @@ io::UniqueFd open_snapshot(const std::string& path, const Snapshot& snapshot) {
 }
 
 Reader::Reader(std::string path, const Snapshot& snapshot, const ReadOptions& options)
-    : path_(std::move(path)), header_(snapshot.header) {
+    : path_(std::move(path)),
+      header_(snapshot.header),
+      announced_((header_.index_offset + header_.index_length) / kIndexBlock - header_.index_offset / kIndexBlock + 1) {
   open(snapshot, options);
   try {
     stored_schema_ = load_schema();
@@ -65,7 +70,48 @@ void Reader::open(const Snapshot& snapshot, const ReadOptions& options) {
 
 Schema Reader::load_schema() const { return read_schema(*file_, header_); }
 
-void Reader::prepare(std::span<const int64_t>) const { file_->check_not_shrunk(); }
+void Reader::prepare(std::span<const int64_t> indices) const {
+  file_->check_not_shrunk();
+  if (file_->is_sample_due()) file_->sample(record_ranges(indices.first(std::min(indices.size(), kMaxSample))));
+}
+
+void Reader::announce(std::span<const int64_t> indices) const {
+  const auto is_of_use = [&] { return file_->window() > 0; };
+  const auto is_absent = [&] { return file_->window() > 1; };
+  if (!is_of_use()) return;
+  if (is_absent()) announce_entries(indices);
+  file_->sample(record_ranges(indices.first(std::min(indices.size(), kMaxSample))));
+  if (!is_of_use()) return;
+  announce_entries(indices);
+  file_->announce(record_ranges(indices));
+}
+
+// Reading ahead in blocks: entries are small, and all of them are read in an epoch.
+void Reader::announce_entries(std::span<const int64_t> indices) const {
+  std::vector<io::ByteRange> blocks;
+  for (const int64_t index : indices) {
+    const uint64_t offset = entry_offset(index);
+    for (const uint64_t block : {offset / kIndexBlock, (offset + IndexEntry::kEncodedSize - 1) / kIndexBlock}) {
+      std::atomic<bool>& is_announced = announced_[block - header_.index_offset / kIndexBlock];
+      if (!is_announced.load(std::memory_order_relaxed) && !is_announced.exchange(true)) {
+        blocks.push_back({block * kIndexBlock, kIndexBlock});
+      }
+    }
+  }
+  if (!blocks.empty()) file_->announce(blocks);
+}
+
+// Records whose entries are damaged are left out; reading them reports the error.
+std::vector<io::ByteRange> Reader::record_ranges(std::span<const int64_t> indices) const {
+  std::vector<io::ByteRange> ranges;
+  ranges.reserve(indices.size());
+  for (const int64_t index : indices) {
+    const IndexEntry found = entry(index);
+    if (!found.is_between(header_.data_start, header_.committed_end())) continue;
+    ranges.push_back({found.offset, found.stored_bytes});
+  }
+  return ranges;
+}
 
 Bytes Reader::stored(const IndexEntry& entry) const {
   return file_->bytes(entry.offset, entry.stored_bytes, []() -> io::RangeBuffer& {
@@ -127,15 +173,17 @@ uint64_t Reader::sound_bytes(int64_t index) const {
 }
 
 IndexEntry Reader::entry(int64_t index) const {
-  const uint64_t at =
-      header_.index_offset + IndexEntry::kFirstAt + static_cast<uint64_t>(index) * IndexEntry::kEncodedSize;
-  // In range: the header's ranges agree with its count.
   constexpr uint64_t kAhead = 4096;
   const auto buffer = []() -> io::RangeBuffer& {
     thread_local io::RangeBuffer entries;
     return entries;
   };
-  return IndexEntry::decode(file_->bytes(at, IndexEntry::kEncodedSize, buffer, kAhead).data());
+  return IndexEntry::decode(file_->bytes(entry_offset(index), IndexEntry::kEncodedSize, buffer, kAhead).data());
+}
+
+// The entry is inside of the file: the header's ranges agree with its count.
+uint64_t Reader::entry_offset(int64_t index) const {
+  return header_.index_offset + IndexEntry::kFirstAt + static_cast<uint64_t>(index) * IndexEntry::kEncodedSize;
 }
 
 MoleculeExtent Reader::extent(int64_t index) const {

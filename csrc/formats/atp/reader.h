@@ -1,8 +1,10 @@
 // Reader of one generation of one .atp file.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "formats/atp/header.h"
 #include "formats/atp/index.h"
@@ -28,7 +30,9 @@ class Reader final : public MoleculeSource {
   int64_t size() const override { return static_cast<int64_t>(header_.n_molecules); }
   std::span<const MoleculeSchema> schemas() const override { return {&schema_, 1}; }
   int32_t schema_of(int64_t) const override { return 0; }
-  void prepare(std::span<const int64_t>) const override;
+  void prepare(std::span<const int64_t> indices) const override;
+  int64_t window() const override { return file_->window(); }
+  void announce(std::span<const int64_t> indices) const override;
   MoleculeExtent extent(int64_t index) const override;
   void prefetch(int64_t index) const override;
   bool needs_scratch(int64_t) const override { return !file_->is_mapped() || header_.codec != codec::Codec::none; }
@@ -44,6 +48,9 @@ class Reader final : public MoleculeSource {
 
  private:
   IndexEntry entry(int64_t index) const;
+  uint64_t entry_offset(int64_t index) const;
+  std::vector<io::ByteRange> record_ranges(std::span<const int64_t> indices) const;
+  void announce_entries(std::span<const int64_t> indices) const;
   Bytes stored(const IndexEntry& entry) const;
   void open(const Snapshot& snapshot, const ReadOptions& options);
   Schema load_schema() const;
@@ -59,6 +66,7 @@ class Reader final : public MoleculeSource {
   Schema stored_schema_;
   std::unique_ptr<const RecordDecoder> decoder_;
   MoleculeSchema schema_;
+  mutable std::vector<std::atomic<bool>> announced_;  // by block of the index
 };
 
 // Opens the file of the snapshot: IoError (ESTALE) if another file is at the path, CorruptFileError if it shrank.

@@ -19,6 +19,7 @@ bool same(const MoleculeSchema& a, const MoleculeSchema& b) {
 ConcatSource::ConcatSource(std::vector<std::shared_ptr<const MoleculeSource>> parts)
     : parts_(std::move(parts)), starts_{0} {
   for (const auto& part : parts_) {
+    window_ = std::max(window_.load(), part->window());
     starts_.push_back(starts_.back() + part->size());
     auto& numbers = schema_number_.emplace_back();
     for (const MoleculeSchema& schema : part->schemas()) numbers.push_back(number_of(schema));
@@ -46,15 +47,29 @@ int32_t ConcatSource::schema_of(int64_t index) const {
   return schema_number_[part][static_cast<size_t>(parts_[part]->schema_of(local))];
 }
 
-void ConcatSource::prepare(std::span<const int64_t> indices) const {
+// Calls use(part, indices in it) for each part with any of the indices.
+template <typename Use>
+void ConcatSource::for_each_part(std::span<const int64_t> indices, const Use& use) const {
   std::vector<std::vector<int64_t>> wanted(parts_.size());
   for (const int64_t index : indices) {
     const auto [part, local] = place(index);
     wanted[part].push_back(local);
   }
+  int64_t window = 0;
   for (size_t part = 0; part < parts_.size(); ++part) {
-    if (!wanted[part].empty()) parts_[part]->prepare(wanted[part]);
+    if (wanted[part].empty()) continue;
+    use(*parts_[part], wanted[part]);
+    window = std::max(window, parts_[part]->window());
   }
+  if (!indices.empty()) window_ = window;
+}
+
+void ConcatSource::prepare(std::span<const int64_t> indices) const {
+  for_each_part(indices, [](const MoleculeSource& part, std::span<const int64_t> local) { part.prepare(local); });
+}
+
+void ConcatSource::announce(std::span<const int64_t> indices) const {
+  for_each_part(indices, [](const MoleculeSource& part, std::span<const int64_t> local) { part.announce(local); });
 }
 
 MoleculeExtent ConcatSource::extent(int64_t index) const {

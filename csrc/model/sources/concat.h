@@ -1,6 +1,7 @@
 // Several sources as one index space, in order, such as a folder of shards.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <vector>
 
@@ -16,6 +17,9 @@ class ConcatSource final : public MoleculeSource {
   std::span<const MoleculeSchema> schemas() const override { return schemas_; }
   int32_t schema_of(int64_t index) const override;
   void prepare(std::span<const int64_t> indices) const override;
+  // The largest window of the parts that were used last, since a folder may have thousands of parts.
+  int64_t window() const override { return window_; }
+  void announce(std::span<const int64_t> indices) const override;
   MoleculeExtent extent(int64_t index) const override;
   void prefetch(int64_t index) const override;
   bool needs_scratch(int64_t index) const override;
@@ -30,11 +34,14 @@ class ConcatSource final : public MoleculeSource {
   };
   Place place(int64_t index) const;
   int32_t number_of(const MoleculeSchema& schema);
+  template <typename Use>
+  void for_each_part(std::span<const int64_t> indices, const Use& use) const;
 
   std::vector<std::shared_ptr<const MoleculeSource>> parts_;
   std::vector<int64_t> starts_;                      // one more than parts
   std::vector<MoleculeSchema> schemas_;              // distinct schemas
   std::vector<std::vector<int32_t>> schema_number_;  // part, its own schema number -> number here
+  mutable std::atomic<int64_t> window_{0};
 };
 
 }  // namespace atompack

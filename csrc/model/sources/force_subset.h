@@ -18,6 +18,8 @@ class ForceSubsetSource final : public MoleculeSource {
   std::span<const MoleculeSchema> schemas() const override { return all_->schemas(); }
   int32_t schema_of(int64_t index) const override { return all_->schema_of(index); }
   void prepare(std::span<const int64_t> indices) const override { all_->prepare(indices); }
+  int64_t window() const override { return all_->window(); }
+  void announce(std::span<const int64_t> indices) const override { all_->announce(indices); }
   MoleculeExtent extent(int64_t index) const override;
   void prefetch(int64_t index) const override { all_->prefetch(index); }
   bool needs_scratch(int64_t index) const override { return all_->needs_scratch(index); }

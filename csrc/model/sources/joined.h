@@ -19,6 +19,11 @@ class JoinedSource final : public MoleculeSource {
   std::span<const MoleculeSchema> schemas() const override { return schemas_; }
   int32_t schema_of(int64_t index) const override;
   void prepare(std::span<const int64_t> indices) const override;
+  int64_t window() const override { return std::max(molecules_->window(), extra_->window()); }
+  void announce(std::span<const int64_t> indices) const override {
+    molecules_->announce(indices);
+    extra_->announce(indices);
+  }
   // Throws FieldError if the atom counts differ.
   MoleculeExtent extent(int64_t index) const override;
   void prefetch(int64_t index) const override;

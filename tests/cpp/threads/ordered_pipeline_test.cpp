@@ -53,6 +53,23 @@ TEST(TakingPipeline, TasksComeInTheOrderOfPush) {
   EXPECT_EQ(pipeline.size(), 4U);
 }
 
+TEST(TakingPipeline, OnlyTheOldestTasksAreWorkedOn) {
+  std::atomic<int> n_made{0};
+  Pipeline pipeline(
+      2,
+      [&](Task& task) {
+        make(task);
+        ++n_made;
+      },
+      3);
+  push(pipeline, 0, 50);
+  for (int n = 0; n < 50; ++n) {
+    EXPECT_LE(n_made, n + 3);
+    EXPECT_EQ(take_one(pipeline), repeated(n));  // also where nothing is pushed that would wake a thread
+  }
+  EXPECT_EQ(n_made, 50);
+}
+
 TEST(TakingPipeline, AFailureComesInItsTurnAndCountsAsTaken) {
   Pipeline pipeline(2, [](Task& task) { task.number == 1 ? throw FieldError("no such value") : make(task); });
   push(pipeline, 0, 3);

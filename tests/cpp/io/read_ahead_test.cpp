@@ -1,0 +1,148 @@
+#include "io/read_ahead.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <chrono>
+#include <thread>
+#include <vector>
+
+#include "io/byte_source.h"
+#include "io/eviction.h"
+#include "io/temporary_file.h"
+
+namespace atompack::io {
+namespace {
+
+using State = Residency::State;
+
+constexpr uint64_t kPage = 4096;
+
+std::vector<std::byte> some_bytes(size_t n) {
+  std::vector<std::byte> bytes(n);
+  for (size_t i = 0; i < n; ++i) bytes[i] = static_cast<std::byte>(i * 31 >> 3);
+  return bytes;
+}
+
+std::vector<std::pair<uint64_t, uint64_t>> runs_of(std::vector<ByteRange> ranges, uint64_t length) {
+  std::vector<std::pair<uint64_t, uint64_t>> runs;
+  for_each_page_run(ranges, length, [&](const ByteRange& run) { runs.emplace_back(run.offset, run.end()); });
+  return runs;
+}
+
+TEST(PageRuns, AreWholePagesWhereRangesFollowEachOther) {
+  using Runs = std::vector<std::pair<uint64_t, uint64_t>>;
+  EXPECT_EQ(runs_of({}, 100), Runs{});
+  EXPECT_EQ(runs_of({{5000, 10}}, 100000), (Runs{{kPage, 5010}}));
+  EXPECT_EQ(runs_of({{5000, 10}, {5010, 9000}, {14010, 5}}, 100000), (Runs{{kPage, 14015}}));
+  EXPECT_EQ(runs_of({{5000, 10}, {50000, 10}, {6000, 10}}, 100000),
+            (Runs{{kPage, 5010}, {12 * kPage, 50010}, {kPage, 6010}}));
+  EXPECT_EQ(runs_of({{5000, 10}, {5001, 2}}, 100000), (Runs{{kPage, 5010}}));
+}
+
+TEST(PageRuns, EndWithTheFile) {
+  using Runs = std::vector<std::pair<uint64_t, uint64_t>>;
+  EXPECT_EQ(runs_of({{5000, 1000}}, 5500), (Runs{{kPage, 5500}}));
+  EXPECT_EQ(runs_of({{5000, UINT64_MAX}}, 5500), (Runs{{kPage, 5500}}));
+  EXPECT_EQ(runs_of({{5500, 1}, {UINT64_MAX, 1}, {7, 0}}, 5500), Runs{});
+}
+
+TEST(IsInMemory, FollowsTheFile) {
+  const test::TemporaryFile file(some_bytes(16 * kPage));
+  ATOMPACK_EVICT(file.path());
+  const UniqueFd fd = open_for_reading(file.path());
+  ::posix_fadvise(fd.get(), 0, 0, POSIX_FADV_RANDOM);
+  EXPECT_FALSE(is_in_memory(fd.get(), 8 * kPage));
+  std::array<std::byte, 8> into{};
+  read_at(fd.get(), 3 * kPage, into, file.path());
+  EXPECT_TRUE(is_in_memory(fd.get(), 3 * kPage));
+  EXPECT_FALSE(is_in_memory(fd.get(), 12 * kPage));
+}
+
+// mincore() would say that all of it is in memory.
+TEST(IsInMemory, IsRightForFilesOfOthers) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root, to become another user";
+  const test::TemporaryFile file(some_bytes(16 * kPage));
+  ::chmod(file.path().c_str(), 0444);
+  ATOMPACK_EVICT(file.path());
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const int fd = ::open(file.path().c_str(), O_RDONLY);
+    ::posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);
+    if (::setuid(65534) != 0) ::_exit(2);
+    ::_exit(is_in_memory(fd, 8 * kPage) ? 1 : 0);
+  }
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+}
+
+TEST(Residency, IsUnknownUntilASampleIsTaken) {
+  const test::TemporaryFile file(some_bytes(64 * kPage));
+  const UniqueFd fd = open_for_reading(file.path());
+  const Residency residency;
+  EXPECT_TRUE(residency.is_due());
+  EXPECT_EQ(residency.window(), 1);
+  EXPECT_EQ(residency.sample(fd.get(), std::array{ByteRange{0, 10}}), State::resident);
+  EXPECT_EQ(residency.window(), 0);
+  int n_due = 0;
+  for (int i = 0; i < 1600; ++i) n_due += residency.is_due() ? 1 : 0;
+  EXPECT_GE(n_due, 100);
+  EXPECT_LT(n_due, 400);
+  std::this_thread::sleep_for(std::chrono::milliseconds(2));  // the time of a page from the disk, or of a training step
+  EXPECT_TRUE(residency.is_due());
+}
+
+TEST(Residency, OneAbsentPageIsEnoughAndManyResidentOnesEndIt) {
+  const test::TemporaryFile file(some_bytes(64 * kPage));
+  ATOMPACK_EVICT(file.path());
+  const UniqueFd fd = open_for_reading(file.path());
+  ::posix_fadvise(fd.get(), 0, 0, POSIX_FADV_RANDOM);
+  std::array<std::byte, 8> into{};
+  read_at(fd.get(), 0, into, file.path());
+  const Residency residency;
+  const std::array in_memory{ByteRange{0, 10}};
+  EXPECT_EQ(residency.sample(fd.get(), in_memory), State::resident);
+  EXPECT_EQ(residency.sample(fd.get(), std::array{ByteRange{0, 10}, ByteRange{9 * kPage, 1}}), State::absent);
+  EXPECT_FALSE(residency.is_due());  // announcements take samples
+  EXPECT_GT(residency.window(), 256);
+  for (int i = 0; i < 31; ++i) EXPECT_EQ(residency.sample(fd.get(), in_memory), State::absent) << i;
+  EXPECT_EQ(residency.sample(fd.get(), in_memory), State::resident);
+}
+
+class AnnouncedRanges : public testing::TestWithParam<Access> {};
+
+TEST_P(AnnouncedRanges, AreReadIntoMemory) {
+  const test::TemporaryFile file(some_bytes(512 * kPage));
+  ATOMPACK_EVICT(file.path());
+  const auto source = open_bytes(open_for_reading(file.path()), 512 * kPage, file.path(), GetParam());
+  const UniqueFd fd = open_for_reading(file.path());
+  ::posix_fadvise(fd.get(), 0, 0, POSIX_FADV_RANDOM);
+  const std::array ranges{ByteRange{100 * kPage + 7, 900}, ByteRange{300 * kPage - 5, 10}};
+  source->sample(ranges);
+  ASSERT_GT(source->window(), 1);
+  source->announce(ranges);
+  for (const uint64_t page : {100, 299, 300}) {
+    for (int i = 0; i < 2000 && !is_in_memory(fd.get(), page * kPage); ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    EXPECT_TRUE(is_in_memory(fd.get(), page * kPage)) << page;
+  }
+  EXPECT_FALSE(is_in_memory(fd.get(), 500 * kPage));
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, AnnouncedRanges, testing::Values(Access::automatic, Access::random, Access::read));
+
+TEST(AnnouncedRanges, AreOfNoUseForSequentialReading) {
+  const test::TemporaryFile file(some_bytes(64 * kPage));
+  ATOMPACK_EVICT(file.path());
+  const auto source = open_bytes(open_for_reading(file.path()), 64 * kPage, file.path(), Access::sequential);
+  EXPECT_EQ(source->window(), 0);
+  EXPECT_FALSE(source->is_sample_due());
+}
+
+}  // namespace
+}  // namespace atompack::io
