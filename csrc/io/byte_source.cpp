@@ -1,12 +1,11 @@
 #include "io/byte_source.h"
 
-#include <fcntl.h>
-
 #include <algorithm>
 #include <atomic>
 
 #include "base/error.h"
 #include "io/mapped_file.h"
+#include "io/open_file.h"
 
 namespace atompack::io {
 namespace {
@@ -23,9 +22,9 @@ uint64_t next_source_serial() {
 
 }  // namespace
 
-void check_file_length(const UniqueFd& fd, const ByteSource& source) {
-  const uint64_t size = identify(fd.get(), source.path()).size;
-  if (size < source.length()) fail_shrunk(source.path(), source.length(), size);
+void check_file_length(const OpenFile& file, uint64_t length) {
+  const uint64_t size = file.size();
+  if (size < length) fail_shrunk(file.path(), length, size);
 }
 
 void ByteSource::copy(uint64_t offset, std::span<std::byte> into) const {
@@ -34,8 +33,8 @@ void ByteSource::copy(uint64_t offset, std::span<std::byte> into) const {
 
 Bytes ByteSource::read(uint64_t offset, uint64_t n, RangeBuffer&, uint64_t) const { return whole().subspan(offset, n); }
 
-FileRanges::FileRanges(UniqueFd fd, uint64_t length, std::string path)
-    : ByteSource(std::move(path), length), fd_(std::move(fd)), serial_(next_source_serial()) {}
+FileRanges::FileRanges(std::shared_ptr<const OpenFile> file, uint64_t length)
+    : ByteSource(file->path(), length), file_(std::move(file)), serial_(next_source_serial()) {}
 
 Bytes FileRanges::read(uint64_t offset, uint64_t n, RangeBuffer& buffer, uint64_t ahead) const {
   const bool is_held = buffer.source_ == serial_ && offset >= buffer.begin_ &&
@@ -44,7 +43,7 @@ Bytes FileRanges::read(uint64_t offset, uint64_t n, RangeBuffer& buffer, uint64_
   if (!is_held) {
     buffer.source_ = 0;  // in case the read fails
     buffer.bytes_.resize(std::max(n, std::min(ahead, length() - offset)));
-    const size_t got = read_at(fd_.get(), offset, buffer.bytes_, path());
+    const size_t got = file_->read_at(offset, buffer.bytes_);
     if (got < n) fail_shrunk(path(), offset + n, offset + got);
     buffer.bytes_.resize(got);
     buffer.begin_ = offset;
@@ -54,22 +53,18 @@ Bytes FileRanges::read(uint64_t offset, uint64_t n, RangeBuffer& buffer, uint64_
 }
 
 void FileRanges::copy(uint64_t offset, std::span<std::byte> into) const {
-  const size_t got = read_at(fd_.get(), offset, into, path());
+  const size_t got = file_->read_at(offset, into);
   if (got < into.size()) fail_shrunk(path(), offset + into.size(), offset + got);
 }
 
-void FileRanges::announce(std::span<const ByteRange> ranges) const {
-  for_each_page_run(ranges, length(), [&](const ByteRange& run) {
-    ::posix_fadvise(fd_.get(), static_cast<off_t>(run.offset), static_cast<off_t>(run.length), POSIX_FADV_WILLNEED);
-  });
-}
+void FileRanges::check_not_shrunk() const { check_file_length(*file_, length()); }
 
-void FileRanges::check_not_shrunk() const { check_file_length(fd_, *this); }
+int64_t FileRanges::window() const { return file_->window(); }
 
-std::unique_ptr<const ByteSource> open_bytes(UniqueFd fd, uint64_t length, std::string path, Access access,
-                                             bool populate) {
-  if (access == Access::read) return std::make_unique<const FileRanges>(std::move(fd), length, std::move(path));
-  return std::make_unique<const MappedFile>(std::move(fd), length, std::move(path), access, populate);
-}
+void FileRanges::announce(std::span<const ByteRange> ranges) const { file_->announce(ranges); }
+
+bool FileRanges::is_sample_due() const { return file_->is_sample_due(); }
+
+void FileRanges::sample(std::span<const ByteRange> ranges) const { file_->sample(ranges); }
 
 }  // namespace atompack::io

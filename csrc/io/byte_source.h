@@ -8,10 +8,11 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "io/file.h"
 #include "io/read_ahead.h"
 
 namespace atompack::io {
+
+class OpenFile;
 
 // read: by pread, without a mapping, for passes over files that others may truncate meanwhile.
 enum class Access : uint8_t { automatic, random, sequential, read };
@@ -101,30 +102,24 @@ class MemoryBytes final : public ByteSource {
   void check_not_shrunk() const override {}
 };
 
-// The beginning of a file by pread.
+// The beginning of a file that is not mapped, range by range.
 class FileRanges final : public ByteSource {
  public:
   // The file has at least `length` bytes.
-  FileRanges(UniqueFd fd, uint64_t length, std::string path);
+  FileRanges(std::shared_ptr<const OpenFile> file, uint64_t length);
 
   void copy(uint64_t offset, std::span<std::byte> into) const override;
   void check_not_shrunk() const override;
-  int64_t window() const override { return residency_.window(); }
+  int64_t window() const override;
   void announce(std::span<const ByteRange> ranges) const override;
-  bool is_sample_due() const override { return residency_.is_due(); }
-  void sample(std::span<const ByteRange> ranges) const override { residency_.sample(fd_.get(), ranges); }
+  bool is_sample_due() const override;
+  void sample(std::span<const ByteRange> ranges) const override;
 
  private:
   Bytes read(uint64_t offset, uint64_t n, RangeBuffer& buffer, uint64_t ahead) const override;
 
-  UniqueFd fd_;
+  std::shared_ptr<const OpenFile> file_;
   uint64_t serial_;
-  Residency residency_;
 };
-
-// The first `length` bytes of a file, which has them: mapped, or for Access::read by pread. `populate` reads a mapping
-// into memory at once. Throws IoError.
-std::unique_ptr<const ByteSource> open_bytes(UniqueFd fd, uint64_t length, std::string path, Access access,
-                                             bool populate = false);
 
 }  // namespace atompack::io

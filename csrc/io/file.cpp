@@ -46,6 +46,12 @@ std::optional<FileVersion> version_of(const std::string& path) {
   return std::nullopt;
 }
 
+FileVersion version_of(int fd, const std::string& path) {
+  struct stat status{};
+  if (::fstat(fd, &status) != 0) throw_errno(path);
+  return version_of(status);
+}
+
 bool exists(const std::string& path) {
   struct stat found{};
   return ::lstat(path.c_str(), &found) == 0;
@@ -99,16 +105,6 @@ void write_at(int fd, uint64_t offset, std::span<const std::byte> bytes, const s
     if (put < 0) throw IoError(errno, cat("write: ", std::strerror(errno)), path);
     done += static_cast<size_t>(put);
   }
-}
-
-std::vector<std::byte> read_whole(const std::string& path, uint64_t max_bytes) {
-  const UniqueFd fd = open_for_reading(path);
-  const uint64_t size = identify(fd.get(), path).size;
-  if (size > max_bytes)
-    throw CorruptFileError(cat("size: expected at most ", max_bytes, " bytes, got ", size)).in_file(path);
-  std::vector<std::byte> bytes(size);
-  bytes.resize(read_at(fd.get(), 0, bytes, path));
-  return bytes;
 }
 
 }  // namespace atompack::io

@@ -31,6 +31,7 @@ struct FileVersion {
 
 // Returns nullopt if there is no file.
 std::optional<FileVersion> version_of(const std::string& path);
+FileVersion version_of(int fd, const std::string& path);
 
 // True also for a dangling link.
 bool exists(const std::string& path);
@@ -49,8 +50,5 @@ size_t read_at(int fd, uint64_t offset, std::span<std::byte> into, const std::st
 
 // Writes all bytes; a failure may leave some of them written.
 void write_at(int fd, uint64_t offset, std::span<const std::byte> bytes, const std::string& path);
-
-// Reads a file of limited size. Throws CorruptFileError if it has more than `max_bytes` bytes.
-std::vector<std::byte> read_whole(const std::string& path, uint64_t max_bytes);
 
 }  // namespace atompack::io

@@ -8,14 +8,14 @@
 
 namespace atompack::io {
 
-MappedFile::MappedFile(UniqueFd fd, uint64_t length, std::string path, Access access, bool populate)
-    : ByteSource(std::move(path), length),
-      fd_(std::move(fd)),
+MappedFile::MappedFile(std::shared_ptr<const LocalFile> file, uint64_t length, Access access, bool populate)
+    : ByteSource(file->path(), length),
+      file_(std::move(file)),
       adapts_(length > 0 && access != Access::sequential),
       is_random_(access == Access::random) {
   if (length > 0) {  // an empty mapping is not possible
     const int flags = MAP_SHARED | (populate ? MAP_POPULATE : 0);
-    void* const address = ::mmap(nullptr, length, PROT_READ, flags, fd_.get(), 0);
+    void* const address = ::mmap(nullptr, length, PROT_READ, flags, file_->fd(), 0);
     if (address == MAP_FAILED) {
       const int code = errno;
       throw IoError(code, cat("mmap: ", std::strerror(code)), this->path());
@@ -24,7 +24,7 @@ MappedFile::MappedFile(UniqueFd fd, uint64_t length, std::string path, Access ac
     // Only a hint: errors do not change the bytes.
     if (access == Access::random) ::madvise(address_, length, MADV_RANDOM);
     if (access == Access::sequential) ::madvise(address_, length, MADV_SEQUENTIAL);
-    if (adapts_) ::posix_fadvise(fd_.get(), 0, 0, POSIX_FADV_RANDOM);  // samples read nothing but their page
+    if (adapts_) ::posix_fadvise(file_->fd(), 0, 0, POSIX_FADV_RANDOM);  // samples read nothing but their page
   }
   set_memory(static_cast<const std::byte*>(address_));
 }
@@ -34,7 +34,7 @@ MappedFile::~MappedFile() {
 }
 
 void MappedFile::sample(std::span<const ByteRange> ranges) const {
-  const Residency::State state = residency_.sample(fd_.get(), ranges);
+  const Residency::State state = residency_.sample(file_->fd(), ranges);
   // For random reads the kernel would read much more than a record, and drop as much from memory.
   if (state == Residency::State::absent && !is_random_.exchange(true)) ::madvise(address_, length(), MADV_RANDOM);
 }
@@ -45,6 +45,6 @@ void MappedFile::announce(std::span<const ByteRange> ranges) const {
   });
 }
 
-void MappedFile::check_not_shrunk() const { check_file_length(fd_, *this); }
+void MappedFile::check_not_shrunk() const { check_file_length(*file_, length()); }
 
 }  // namespace atompack::io

@@ -4,14 +4,15 @@
 #include <atomic>
 
 #include "io/byte_source.h"
+#include "io/local_file.h"
 
 namespace atompack::io {
 
-// Holds its descriptor, so that truncation is detected before the mapping is touched.
+// Keeps the file open, so that truncation is detected before the mapping is touched.
 class MappedFile final : public ByteSource {
  public:
   // Maps the first `length` bytes, which the file has. `populate` reads them into memory at once.
-  MappedFile(UniqueFd fd, uint64_t length, std::string path, Access access, bool populate);
+  MappedFile(std::shared_ptr<const LocalFile> file, uint64_t length, Access access, bool populate);
   ~MappedFile() override;
 
   void check_not_shrunk() const override;
@@ -21,14 +22,14 @@ class MappedFile final : public ByteSource {
   void sample(std::span<const ByteRange> ranges) const override;
 
  private:
-  UniqueFd fd_;
+  std::shared_ptr<const LocalFile> file_;
   void* address_ = nullptr;
   bool adapts_;  // reads ahead where the file is not in memory
   Residency residency_;
   mutable std::atomic<bool> is_random_;  // the kernel does not read ahead by itself
 };
 
-// Throws CorruptFileError if the file is shorter now than the source.
-void check_file_length(const UniqueFd& fd, const ByteSource& source);
+// Throws CorruptFileError if the file is shorter now.
+void check_file_length(const OpenFile& file, uint64_t length);
 
 }  // namespace atompack::io

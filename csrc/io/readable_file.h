@@ -6,7 +6,6 @@
 #include <string>
 
 #include "base/bytes.h"
-#include "io/unique_fd.h"
 
 namespace atompack::io {
 
@@ -18,20 +17,6 @@ class ReadableFile {
   virtual uint64_t size() const = 0;
   // Reads fewer bytes than asked for only at the end of the file.
   virtual size_t read_at(uint64_t offset, std::span<std::byte> into) const = 0;
-};
-
-// An open file that others may be writing to.
-class OpenFile final : public ReadableFile {
- public:
-  explicit OpenFile(const std::string& path);
-
-  const std::string& path() const override { return path_; }
-  uint64_t size() const override;
-  size_t read_at(uint64_t offset, std::span<std::byte> into) const override;
-
- private:
-  std::string path_;
-  UniqueFd fd_;
 };
 
 }  // namespace atompack::io

@@ -8,8 +8,7 @@
 #include "formats/atlas_shards/block.h"
 #include "formats/atlas_shards/index.h"
 #include "formats/atlas_shards/layout.h"
-#include "io/file.h"
-#include "io/readable_file.h"
+#include "io/open_file.h"
 
 namespace atompack::atlas_shards {
 namespace {
@@ -38,9 +37,9 @@ uint64_t max_examples(const io::OpenFile& data, const BlockRange& range, Strateg
   return std::min({frame.content_bytes.value_or(0), frame.bound, kMaxBlockBytes});
 }
 
-void check_blocks(const std::string& index_path, const io::OpenFile& data, const ShardMeta& meta) {
-  const BlockIndex index = in_file(index_path, [&] {
-    return BlockIndex(io::read_whole(index_path, BlockIndex::max_file_bytes(meta.n_blocks())), meta.n_blocks(),
+void check_blocks(const io::OpenFile& index_file, const io::OpenFile& data, const ShardMeta& meta) {
+  const BlockIndex index = in_file(index_file.path(), [&] {
+    return BlockIndex(io::read_whole(index_file, BlockIndex::max_file_bytes(meta.n_blocks())), meta.n_blocks(),
                       data.size());
   });
   for (uint64_t block = 0; block < meta.n_blocks(); ++block) {
@@ -57,11 +56,11 @@ void check_claims(const std::string& folder, const ShardMeta& meta) {
   if (meta.stored_examples == 0) return;
   const std::string index_path = cat(folder, '/', kIndexFile), data_path = cat(folder, '/', kDataFile);
   try {
-    const io::OpenFile index(index_path);
-    in_file(index_path, [&] { check_index_size(index, meta.n_blocks()); });
-    const io::OpenFile data(data_path);
-    if (meta.stored_examples <= data.size()) return;
-    in_file(data_path, [&] { check_blocks(index_path, data, meta); });
+    const auto index = io::open_file(index_path);
+    in_file(index_path, [&] { check_index_size(*index, meta.n_blocks()); });
+    const auto data = io::open_file(data_path);
+    if (meta.stored_examples <= data->size()) return;
+    in_file(data_path, [&] { check_blocks(*index, *data, meta); });
   } catch (const IoError& error) {
     if (error.code() != ENOENT) throw;
   }

@@ -12,8 +12,8 @@
 #include "formats/atlas_shards/claims.h"
 #include "formats/atlas_shards/index.h"
 #include "formats/atlas_shards/layout.h"
-#include "io/file.h"
 #include "io/folder.h"
+#include "io/open_file.h"
 
 namespace atompack::atlas_shards {
 namespace {
@@ -34,8 +34,7 @@ std::shared_ptr<const codec::ZstdDictionary> read_dictionary(const std::string& 
 }  // namespace
 
 struct Reader::OpenShard {
-  std::string data_path;
-  io::UniqueFd data;
+  std::shared_ptr<const io::OpenFile> data;
   BlockIndex index;
   std::shared_ptr<const codec::ZstdDictionary> dictionary;  // null without one
 };
@@ -148,13 +147,12 @@ std::shared_ptr<const Reader::OpenShard> Reader::open_shard(uint64_t shard) cons
 std::shared_ptr<const Reader::OpenShard> Reader::make_open_shard(uint64_t shard) const {
   const std::string data_path = path_in(shard, kDataFile), index_path = path_in(shard, kIndexFile);
   const uint64_t n_blocks = shards_[shard].meta.n_blocks();
-  io::UniqueFd data = io::open_for_reading(data_path);
-  const uint64_t data_bytes = io::identify(data.get(), data_path).size;
+  auto data = io::open_file(data_path);
+  const uint64_t data_bytes = data->size();
   BlockIndex index = in_file(index_path, [&] {
     return BlockIndex(io::read_whole(index_path, BlockIndex::max_file_bytes(n_blocks)), n_blocks, data_bytes);
   });
-  return std::make_shared<const OpenShard>(
-      OpenShard{data_path, std::move(data), std::move(index), dictionary_of(shard)});
+  return std::make_shared<const OpenShard>(OpenShard{std::move(data), std::move(index), dictionary_of(shard)});
 }
 
 std::shared_ptr<const codec::ZstdDictionary> Reader::dictionary_of(uint64_t shard) const {
@@ -173,13 +171,13 @@ Block Reader::read_block(uint64_t shard, uint64_t number) const {
   const auto file = open_shard(shard);
   const BlockRange range = file->index.range(number);
   const uint64_t max_bytes = options_.max_block_bytes;
-  return in_file(file->data_path, [&] {
+  return in_file(file->data->path(), [&] {
     const std::string what = cat("block ", number);
     if (range.size() > max_bytes) {
       throw CorruptFileError(cat(what, ": expected at most ", max_bytes, " bytes, got ", range.size()), range.begin);
     }
     Block stored(range.size());
-    const size_t got = io::read_at(file->data.get(), range.begin, stored.writable(), file->data_path);
+    const size_t got = file->data->read_at(range.begin, stored.writable());
     if (got != range.size()) {
       throw CorruptFileError(cat(what, ": expected ", range.size(), " bytes, got ", got), range.begin);
     }

@@ -48,7 +48,7 @@ class SnapshotAttempt {
   std::optional<Snapshot> take() {
     const std::optional<MetadataFile> file = read_metadata_file(store_, max_metadata_bytes_);
     Snapshot snapshot;
-    snapshot.intent_file = io::HeldFile::open(intent_path(store_));
+    snapshot.intent_file = io::find_file(intent_path(store_));
     if (file) {
       snapshot.form = file->form;
       snapshot.metadata_file = file->held;

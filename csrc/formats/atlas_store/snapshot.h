@@ -30,7 +30,7 @@ struct Snapshot {
   std::vector<std::string> warnings;     // includes those of the metadata
   Version version;
   // Kept open, so that no other file can get their inode numbers.
-  std::shared_ptr<const io::HeldFile> metadata_file, intent_file;
+  std::shared_ptr<const io::OpenFile> metadata_file, intent_file;
 };
 
 // Throws IoError, also if the store is written to so often that no consistent state can be read; CorruptFileError,

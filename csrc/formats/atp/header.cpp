@@ -132,17 +132,17 @@ Header choose_header(Bytes slots, uint64_t file_size) {
   return *valid[1];
 }
 
-Snapshot take_snapshot(const std::string& path) {
-  io::UniqueFd fd = io::open_for_reading(path);
-  Snapshot snapshot{io::identify(fd.get(), path), {}};
+Snapshot take_snapshot(const io::Location& location) {
+  const auto file = io::open_file(location);
+  Snapshot snapshot{file->identity(), {}};
   std::array<std::byte, 2 * Header::kEncodedSize> slots{};
-  const size_t got = io::read_at(fd.get(), 0, slots, path);
+  const size_t got = file->read_at(0, slots);
   try {
     snapshot.header = choose_header(Bytes(slots).first(got), snapshot.identity.size);
     check_record_format(snapshot.header);
-    check_contents(snapshot.header, io::FileRanges(std::move(fd), snapshot.header.committed_end(), path));
+    check_contents(snapshot.header, io::FileRanges(file, snapshot.header.committed_end()));
   } catch (DataError& error) {
-    error.in_file(path);
+    error.in_file(file->path());
     throw;
   }
   return snapshot;

@@ -8,7 +8,7 @@
 
 #include "base/bytes.h"
 #include "codec/codec.h"
-#include "io/file.h"
+#include "io/open_file.h"
 
 namespace atompack::atp {
 
@@ -55,6 +55,6 @@ struct Snapshot {
 };
 
 // Opens the file, reads its header, checks its schema and the count of its index, and closes it again.
-Snapshot take_snapshot(const std::string& path);
+Snapshot take_snapshot(const io::Location& location);
 
 }  // namespace atompack::atp

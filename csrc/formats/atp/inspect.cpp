@@ -7,13 +7,13 @@
 
 namespace atompack::atp {
 
-std::array<SlotState, 2> describe_slots(const std::string& path) {
-  const io::UniqueFd fd = io::open_for_reading(path);
-  const uint64_t file_size = io::identify(fd.get(), path).size;
+std::array<SlotState, 2> describe_slots(const io::Location& location) {
+  const auto file = io::open_file(location);
+  const uint64_t file_size = file->size();
   std::array<SlotState, 2> slots;
   for (size_t i = 0; i < slots.size(); ++i) {
     std::array<std::byte, Header::kEncodedSize> bytes{};
-    const size_t got = io::read_at(fd.get(), i * bytes.size(), bytes, path);
+    const size_t got = file->read_at(i * bytes.size(), bytes);
     try {
       if (got < bytes.size()) throw CorruptFileError(cat("header slot: expected ", bytes.size(), " bytes, got ", got));
       slots[i].header = Header::decode(bytes, file_size);
@@ -24,14 +24,14 @@ std::array<SlotState, 2> describe_slots(const std::string& path) {
   return slots;
 }
 
-SpaceUse measure_space(const std::string& path, const Snapshot& snapshot) {
+SpaceUse measure_space(const io::Location& location, const Snapshot& snapshot) {
   const Header& header = snapshot.header;
   const uint64_t end = header.committed_end();
   SpaceUse use{header.schema_length, header.index_length};
   const uint64_t area = end - header.data_start;
   use.record_area = area - std::min(use.schema_bytes + use.index_bytes, area);  // in a damaged file these may overlap
   if (header.n_molecules == 0) return use;
-  const io::FileRanges file(open_snapshot(path, snapshot), end, path);
+  const io::FileRanges file(open_snapshot(location, snapshot), end);
   for_each_entry(file, header, [&](const IndexEntry& entry) {
     use.n_atoms += entry.n_atoms;  // n_molecules entries fit in the file, so no sum overflows
     if (!entry.is_between(header.data_start, end)) return;

@@ -16,7 +16,7 @@ struct SlotState {
 };
 
 // Slots A and B of a file, however damaged; throws only IoError.
-std::array<SlotState, 2> describe_slots(const std::string& path);
+std::array<SlotState, 2> describe_slots(const io::Location& location);
 
 // Sums over the index entries of one generation. Entries that point outside the file count only towards the atoms.
 struct SpaceUse {
@@ -32,6 +32,6 @@ struct SpaceUse {
   }
 };
 
-SpaceUse measure_space(const std::string& path, const Snapshot& snapshot);
+SpaceUse measure_space(const io::Location& location, const Snapshot& snapshot);
 
 }  // namespace atompack::atp

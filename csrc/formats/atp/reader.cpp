@@ -14,10 +14,10 @@ constexpr uint64_t kIndexBlock = uint64_t{256} << 10;  // of the index, read ahe
 
 // The inode number of a replaced file may be reused. Generations of a file only increase, and each generation has one
 // header.
-bool may_hold(int fd, const std::string& path, const Header& header) {
+bool may_hold(const io::OpenFile& file, const Header& header) {
   std::array<std::byte, 2 * Header::kEncodedSize> slots{};
-  const size_t got = io::read_at(fd, 0, slots, path);
-  const uint64_t size = io::identify(fd, path).size;
+  const size_t got = file.read_at(0, slots);
+  const uint64_t size = file.size();
   if (size < header.committed_end()) return true;  // truncated, which reading reports
   try {
     const Header now = choose_header(Bytes(slots).first(got), size);
@@ -30,24 +30,24 @@ bool may_hold(int fd, const std::string& path, const Header& header) {
 
 }  // namespace
 
-io::UniqueFd open_snapshot(const std::string& path, const Snapshot& snapshot) {
-  io::UniqueFd fd = io::open_for_reading(path);
-  const io::FileIdentity now = io::identify(fd.get(), path);
-  if (!now.same_file(snapshot.identity) || !may_hold(fd.get(), path, snapshot.header)) {
-    throw IoError(ESTALE, "the file was replaced since it was opened; refresh() opens the new one", path);
+std::shared_ptr<const io::OpenFile> open_snapshot(const io::Location& location, const Snapshot& snapshot) {
+  auto file = io::open_file(location);
+  const io::FileIdentity now = file->identity();
+  if (!now.same_file(snapshot.identity) || !may_hold(*file, snapshot.header)) {
+    throw IoError(ESTALE, "the file was replaced since it was opened; refresh() opens the new one", file->path());
   }
   if (const uint64_t end = snapshot.header.committed_end(); now.size < end) {
     throw CorruptFileError(cat("the file shrank while it was open: expected ", end, " bytes, got ", now.size))
-        .in_file(path);
+        .in_file(file->path());
   }
-  return fd;
+  return file;
 }
 
-Reader::Reader(std::string path, const Snapshot& snapshot, const ReadOptions& options)
-    : path_(std::move(path)),
+Reader::Reader(const io::Location& location, const Snapshot& snapshot, const ReadOptions& options)
+    : path_(location.path()),
       header_(snapshot.header),
       announced_((header_.index_offset + header_.index_length) / kIndexBlock - header_.index_offset / kIndexBlock + 1) {
-  open(snapshot, options);
+  file_ = open_snapshot(location, snapshot)->bytes(header_.committed_end(), options.access, options.populate);
   try {
     stored_schema_ = load_schema();
     decoder_ = std::make_unique<RecordDecoder>(stored_schema_);
@@ -61,11 +61,6 @@ Reader::Reader(std::string path, const Snapshot& snapshot, const ReadOptions& op
     error.in_file(path_);
     throw;
   }
-}
-
-void Reader::open(const Snapshot& snapshot, const ReadOptions& options) {
-  file_ =
-      io::open_bytes(open_snapshot(path_, snapshot), header_.committed_end(), path_, options.access, options.populate);
 }
 
 Schema Reader::load_schema() const { return read_schema(*file_, header_); }
@@ -258,10 +253,10 @@ void Reader::locate(DataError& error, int64_t index) const {
 
 void Reader::name_place(DataError& error, int64_t index) const { error.at_molecule(index).in_file(path_); }
 
-void read_atom_counts(const std::string& path, const Snapshot& snapshot, std::span<int64_t> out) {
+void read_atom_counts(const io::Location& location, const Snapshot& snapshot, std::span<int64_t> out) {
   const Header& header = snapshot.header;
   if (header.n_molecules == 0) return;
-  const io::FileRanges file(open_snapshot(path, snapshot), header.committed_end(), path);
+  const io::FileRanges file(open_snapshot(location, snapshot), header.committed_end());
   for_each_entry(file, header, [&, next = size_t{0}](const IndexEntry& entry) mutable { out[next++] = entry.n_atoms; });
 }
 

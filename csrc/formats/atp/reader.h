@@ -9,7 +9,7 @@
 #include "formats/atp/header.h"
 #include "formats/atp/index.h"
 #include "formats/atp/record.h"
-#include "io/byte_source.h"
+#include "io/open_file.h"
 #include "model/molecule_source.h"
 
 namespace atompack::atp {
@@ -25,7 +25,7 @@ struct ReadOptions {
 class Reader final : public MoleculeSource {
  public:
   // Throws IoError (ESTALE) if the file at the path is not the one of the snapshot.
-  Reader(std::string path, const Snapshot& snapshot, const ReadOptions& options);
+  Reader(const io::Location& location, const Snapshot& snapshot, const ReadOptions& options);
 
   int64_t size() const override { return static_cast<int64_t>(header_.n_molecules); }
   std::span<const MoleculeSchema> schemas() const override { return {&schema_, 1}; }
@@ -52,7 +52,6 @@ class Reader final : public MoleculeSource {
   std::vector<io::ByteRange> record_ranges(std::span<const int64_t> indices) const;
   void announce_entries(std::span<const int64_t> indices) const;
   Bytes stored(const IndexEntry& entry) const;
-  void open(const Snapshot& snapshot, const ReadOptions& options);
   Schema load_schema() const;
   uint64_t bound_of(const IndexEntry& entry) const;
   void name_place(DataError& error, int64_t index) const;
@@ -69,8 +68,8 @@ class Reader final : public MoleculeSource {
   mutable std::vector<std::atomic<bool>> announced_;  // by block of the index
 };
 
-// Opens the file of the snapshot: IoError (ESTALE) if another file is at the path, CorruptFileError if it shrank.
-io::UniqueFd open_snapshot(const std::string& path, const Snapshot& snapshot);
+// Opens the file of the snapshot: IoError (ESTALE) if another file is at its place, CorruptFileError if it shrank.
+std::shared_ptr<const io::OpenFile> open_snapshot(const io::Location& location, const Snapshot& snapshot);
 
 // Calls use(entry) for each entry of the index, in order.
 template <typename Use>
@@ -84,6 +83,6 @@ void for_each_entry(const io::ByteSource& file, const Header& header, Use use) {
 }
 
 // Reads the atom counts from the index, without reading a record; `out` has size() elements.
-void read_atom_counts(const std::string& path, const Snapshot& snapshot, std::span<int64_t> out);
+void read_atom_counts(const io::Location& location, const Snapshot& snapshot, std::span<int64_t> out);
 
 }  // namespace atompack::atp

@@ -10,26 +10,25 @@ namespace {
 
 using enum Column;
 
-io::FileIdentity identify_path(const io::UniqueFd& fd, const std::string& path, const OpenOptions& options) {
-  const io::FileIdentity found = io::identify(fd.get(), path);
-  if (options.expected && !found.same_file(*options.expected)) {
+std::shared_ptr<const io::LocalFile> open_cache(const std::string& path,
+                                                const std::optional<io::FileIdentity>& expected) {
+  auto file = std::make_shared<const io::LocalFile>(path);
+  if (expected && !file->identity().same_file(*expected)) {
     throw IoError(ESTALE, "the file was replaced since it was opened", path);
   }
-  return found;
+  return file;
 }
 
 io::MappedFile map(const std::string& path, const OpenOptions& options, io::FileIdentity& identity) {
-  io::UniqueFd fd = io::open_for_reading(path);
-  identity = identify_path(fd, path, options);
-  return {std::move(fd), identity.size, path, options.access, options.populate};
+  auto file = open_cache(path, options.expected);
+  identity = file->identity();
+  return {std::move(file), identity.size, options.access, options.populate};
 }
 
 std::unique_ptr<const io::ByteSource> open_rows(const std::string& path, const OpenOptions& options,
                                                 const io::FileIdentity& identity) {
   if (options.access != io::Access::read) return nullptr;
-  io::UniqueFd fd = io::open_for_reading(path);
-  identify_path(fd, path, {.expected = identity});
-  return io::open_bytes(std::move(fd), identity.size, path, options.access);
+  return open_cache(path, identity)->bytes(identity.size, options.access);
 }
 
 template <typename Action>

@@ -1,4 +1,4 @@
-#include "io/byte_source.h"
+#include "io/open_file.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -17,7 +17,7 @@ class FileRangesTest : public testing::Test {
     std::string bytes;
     for (int i = 0; i < 100; ++i) bytes += static_cast<char>(i);
     file_.emplace(as_bytes(bytes));
-    reader_.emplace(open_for_reading(file_->path()), 90, file_->path());
+    reader_.emplace(open_file(file_->path()), 90);
   }
 
   std::optional<test::TemporaryFile> file_;
@@ -39,7 +39,7 @@ TEST_F(FileRangesTest, ReadsRanges) {
 
 TEST_F(FileRangesTest, ABufferBelongsToTheSourceThatFilledItLast) {
   const test::TemporaryFile other(as_bytes("other file, of letters"));
-  const FileRanges letters(open_for_reading(other.path()), 10, other.path());
+  const FileRanges letters(open_file(other.path()), 10);
   EXPECT_EQ(static_cast<int>(reader_->bytes(3, 4, buffer_)[0]), 3);
   EXPECT_EQ(as_text(letters.bytes(3, 4, buffer_)), "er f");
   EXPECT_EQ(static_cast<int>(reader_->bytes(3, 4, buffer_)[0]), 3);
@@ -61,7 +61,7 @@ TEST(ByteSource, EveryKindHasTheSameBytes) {
   for (size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>(i * i % 251);
   const test::TemporaryFile file(as_bytes(text));
   for (const Access access : {Access::automatic, Access::random, Access::sequential, Access::read}) {
-    const auto source = open_bytes(open_for_reading(file.path()), text.size(), file.path(), access);
+    const auto source = open_file(file.path())->bytes(text.size(), access);
     EXPECT_EQ(source->is_mapped(), access != Access::read);
     RangeBuffer buffer;
     for (const auto& [offset, n] : {std::pair{0, 10000}, {17, 1}, {9999, 1}, {10000, 0}, {4095, 4098}}) {
@@ -77,7 +77,7 @@ TEST(ByteSource, EveryKindHasTheSameBytes) {
 
 TEST(ByteSource, AMappingNeedsNoBuffer) {
   const test::TemporaryFile file(as_bytes("abcdef"));
-  const auto source = open_bytes(open_for_reading(file.path()), 6, file.path(), Access::automatic);
+  const auto source = open_file(file.path())->bytes(6, Access::automatic);
   const auto no_buffer = []() -> RangeBuffer& { throw InternalError("a mapping was copied"); };
   EXPECT_EQ(source->bytes(2, 3, no_buffer).data(), source->whole().data() + 2);
 }

@@ -1,4 +1,4 @@
-#include "io/held_file.h"
+#include "io/open_file.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -58,8 +58,8 @@ TEST(File, AVersionTellsWritingAndReplacingFromNothing) {
   EXPECT_NE(replaced, before);
   file.resize(9);
   EXPECT_NE(version_of(file.path()), replaced);
-  const auto held = HeldFile::open(file.path());
-  EXPECT_EQ(held->read_whole(100).size(), 9U);
+  const auto held = find_file(file.path());
+  EXPECT_EQ(read_whole(*held, 100).size(), 9U);
   EXPECT_EQ(version_of(file.path()), held->version());
 }
 

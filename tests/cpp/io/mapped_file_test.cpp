@@ -16,7 +16,7 @@ using test::corrupt;
 using test::TemporaryFile;
 
 MappedFile map(const TemporaryFile& file, uint64_t length, Access access = Access::automatic, bool populate = false) {
-  return {open_for_reading(file.path()), length, file.path(), access, populate};
+  return {std::make_shared<const LocalFile>(file.path()), length, access, populate};
 }
 
 TEST(MappedFile, ViewsTheBytesAskedFor) {
@@ -59,12 +59,13 @@ TEST(MappedFile, OutlivesTheNameOfItsFile) {
 }
 
 TEST(MappedFile, AFailureNamesPathAndErrno) {
+  const TemporaryFile file(ByteString("hello").bytes());
   try {
-    const MappedFile mapped(UniqueFd(), 5, "a.atp", Access::automatic, false);
+    const MappedFile mapped = map(file, uint64_t{1} << 60);
     FAIL();
   } catch (const IoError& error) {
-    EXPECT_EQ(error.code(), EBADF);
-    EXPECT_STREQ(error.what(), "a.atp: mmap: Bad file descriptor");
+    EXPECT_EQ(error.code(), ENOMEM);
+    EXPECT_EQ(error.what(), file.path() + ": mmap: Cannot allocate memory");
   }
 }
 

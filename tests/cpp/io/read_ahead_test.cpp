@@ -10,8 +10,8 @@
 #include <thread>
 #include <vector>
 
-#include "io/byte_source.h"
 #include "io/eviction.h"
+#include "io/open_file.h"
 #include "io/temporary_file.h"
 
 namespace atompack::io {
@@ -118,7 +118,7 @@ class AnnouncedRanges : public testing::TestWithParam<Access> {};
 TEST_P(AnnouncedRanges, AreReadIntoMemory) {
   const test::TemporaryFile file(some_bytes(512 * kPage));
   ATOMPACK_EVICT(file.path());
-  const auto source = open_bytes(open_for_reading(file.path()), 512 * kPage, file.path(), GetParam());
+  const auto source = open_file(file.path())->bytes(512 * kPage, GetParam());
   const UniqueFd fd = open_for_reading(file.path());
   ::posix_fadvise(fd.get(), 0, 0, POSIX_FADV_RANDOM);
   const std::array ranges{ByteRange{100 * kPage + 7, 900}, ByteRange{300 * kPage - 5, 10}};
@@ -139,7 +139,7 @@ INSTANTIATE_TEST_SUITE_P(Each, AnnouncedRanges, testing::Values(Access::automati
 TEST(AnnouncedRanges, AreOfNoUseForSequentialReading) {
   const test::TemporaryFile file(some_bytes(64 * kPage));
   ATOMPACK_EVICT(file.path());
-  const auto source = open_bytes(open_for_reading(file.path()), 64 * kPage, file.path(), Access::sequential);
+  const auto source = open_file(file.path())->bytes(64 * kPage, Access::sequential);
   EXPECT_EQ(source->window(), 0);
   EXPECT_FALSE(source->is_sample_due());
 }

@@ -14,24 +14,24 @@
 namespace atompack::array_file {
 namespace {
 
-void add_file(Files& files, io::UniqueFd fd, const std::string& path, Reading reading) {
-  const io::FileIdentity identity = io::identify(fd.get(), path);
-  files.opened.push_back({path, identity});
+void add_file(Files& files, const std::string& path, Reading reading) {
+  auto file = io::open_file(path);
   const io::Access access = reading == Reading::by_pread ? io::Access::read : io::Access::automatic;
-  files.sources.push_back(io::open_bytes(std::move(fd), identity.size, path, access));
+  files.sources.push_back(file->bytes(file->version().size, access));
+  files.opened.push_back(std::move(file));
 }
 
 // Checked from the newest layer to the base.
 bool are_in_place(const Files& files) {
-  return std::ranges::all_of(files.opened | std::views::reverse, [](const OpenedFile& file) {
-    const std::optional<io::FileVersion> now = io::version_of(file.path);
-    return now && io::FileIdentity{now->device, now->inode, 0}.same_file(file.identity);
+  return std::ranges::all_of(files.opened | std::views::reverse, [](const auto& file) {
+    const std::optional<io::FileVersion> now = io::version_of(file->path());
+    return now && io::FileIdentity{now->device, now->inode, 0}.same_file(file->identity());
   });
 }
 
 Files open_files(const std::vector<LayerFile>& layers, Reading reading) {
   Files files;
-  for (const LayerFile& layer : layers) add_file(files, io::open_for_reading(layer.path), layer.path, reading);
+  for (const LayerFile& layer : layers) add_file(files, layer.path, reading);
   return files;
 }
 
@@ -39,11 +39,11 @@ Files open_files(const std::vector<LayerFile>& layers, Reading reading) {
 // "Reading beside a writer"): base, list, sidecars, and then the same again in reverse order.
 std::optional<Files> try_to_open_layers(const std::string& path, Reading reading) {
   Files files;
-  add_file(files, io::open_for_reading(path), path, reading);
+  add_file(files, path, reading);
   const std::vector<LayerFile> layers = layer_files(path);
   try {
     for (const LayerFile& layer : layers) {
-      if (layer.number > 0) add_file(files, io::open_for_reading(layer.path), layer.path, reading);
+      if (layer.number > 0) add_file(files, layer.path, reading);
     }
   } catch (const IoError& error) {
     if (error.code() != ENOENT) throw;
@@ -116,10 +116,10 @@ Bytes Reader::read_chunk(const StoredChunk& chunk, DecodedBlock& last) const {
 
 // A flush removes old statistics before it publishes its sidecar, and publishes new ones after it.
 Statistics Reader::statistics() const {
-  const std::string& base = files_.opened.front().path;
+  const std::string& base = files_.opened.front()->path();
   Statistics found = read_statistics(base);
   const std::vector<LayerFile> now = layer_files(base);
-  const bool same = std::ranges::equal(now, files_.opened, {}, &LayerFile::path, &OpenedFile::path);
+  const bool same = std::ranges::equal(now, files_.opened, {}, &LayerFile::path, &io::OpenFile::path);
   if (same && are_in_place(files_)) return found;
   throw FieldError("statistics: the file was written to since it was opened: open it again").in_file(base);
 }

@@ -12,7 +12,7 @@
 #include "formats/array_file/layer/layers.h"
 #include "formats/array_file/layer/limits.h"
 #include "formats/array_file/read/statistics.h"
-#include "io/byte_source.h"
+#include "io/open_file.h"
 
 namespace atompack::array_file {
 
@@ -20,14 +20,9 @@ namespace atompack::array_file {
 // without the slices of a Column.
 enum class Reading : uint8_t { mapped, by_pread };
 
-struct OpenedFile {
-  std::string path;
-  io::FileIdentity identity;
-};
-
 // The layers of one array file, oldest first, all mapped or all read by pread.
 struct Files {
-  std::vector<OpenedFile> opened;
+  std::vector<std::shared_ptr<const io::OpenFile>> opened;
   std::vector<std::shared_ptr<const io::ByteSource>> sources;
   size_t size() const { return opened.size(); }
 };

@@ -7,7 +7,7 @@
 #include "formats/array_file/layer/limits.h"
 #include "formats/array_file/layer/records.h"
 #include "formats/array_file/layer/trailer.h"
-#include "io/held_file.h"
+#include "io/open_file.h"
 
 namespace atompack::array_file {
 namespace {
@@ -109,9 +109,9 @@ std::string statistics_path(const std::string& base_path) {
 
 StatisticsList list_statistics(const std::string& base_path) {
   const std::string path = statistics_path(base_path);
-  const auto held = io::HeldFile::open(path);
-  if (!held) return {};
-  const std::vector<std::byte> file = held->read_whole(kMaxMetadataBytes);
+  const auto stored = io::find_file(path);
+  if (!stored) return {};
+  const std::vector<std::byte> file = io::read_whole(*stored, kMaxMetadataBytes);
   try {
     return parse_statistics(file);
   } catch (const CorruptFileError&) {

@@ -142,11 +142,11 @@ Intent decode_intent(Bytes file) {
   return decode_text(text);
 }
 
-std::optional<Intent> read_intent(const io::HeldFile* file, std::vector<std::string>& warnings) {
+std::optional<Intent> read_intent(const io::OpenFile* file, std::vector<std::string>& warnings) {
   constexpr uint64_t kMaxBytes = uint64_t{1} << 30;
   if (file == nullptr) return std::nullopt;
   try {
-    return decode_intent(file->read_whole(kMaxBytes));
+    return decode_intent(io::read_whole(*file, kMaxBytes));
   } catch (const CorruptFileError& error) {
     warnings.push_back(cat(file->path(), ": ", error.what(), "; it is passed over"));
   }

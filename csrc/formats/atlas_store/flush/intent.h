@@ -52,6 +52,6 @@ enum class Outcome : uint8_t {
 Outcome outcome_of(const Intent& intent, const std::optional<MetadataFile>& metadata);
 
 // Returns nullopt without a record (null `file`), and with a damaged one, which adds to `warnings`.
-std::optional<Intent> read_intent(const io::HeldFile* file, std::vector<std::string>& warnings);
+std::optional<Intent> read_intent(const io::OpenFile* file, std::vector<std::string>& warnings);
 
 }  // namespace atompack::atlas_store

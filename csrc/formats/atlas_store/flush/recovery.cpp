@@ -9,7 +9,7 @@
 #include "formats/atlas_store/metadata/names.h"
 #include "io/folder.h"
 #include "io/locked_file.h"
-#include "io/readable_file.h"
+#include "io/open_file.h"
 
 namespace atompack::atlas_store {
 namespace {
@@ -31,7 +31,7 @@ enum class Presence : uint8_t { none, published, other };
 // State of the path of a layer of the flush. `other`: another program has put a file there.
 Presence presence_of(const std::string& store, const AddedLayer& layer) {
   try {
-    const bool same = array_file::layer_digest(io::OpenFile(added_path(store, layer))) == layer.digest;
+    const bool same = array_file::layer_digest(*io::open_file(added_path(store, layer))) == layer.digest;
     return same ? Presence::published : Presence::other;
   } catch (const IoError& error) {
     if (error.code() != ENOENT) throw;
@@ -80,7 +80,7 @@ std::vector<std::string> layers_rolled_back(const std::string& store, const Inte
 
 std::vector<std::string> recover(const std::string& store, io::FileSystem& files) {
   std::vector<std::string> warnings;
-  const std::shared_ptr<const io::HeldFile> record = io::HeldFile::open(intent_path(store));
+  const std::shared_ptr<const io::OpenFile> record = io::find_file(intent_path(store));
   if (const std::optional<Intent> intent = read_intent(record.get(), warnings)) apply_outcome(store, *intent, files);
   files.remove(intent_path(store));
   discard_unpublished(store, files);

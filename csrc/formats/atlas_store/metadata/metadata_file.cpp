@@ -71,9 +71,9 @@ Metadata decode_compressed(Bytes stored, Form form, uint64_t max_bytes) {
 std::optional<MetadataFile> read_metadata_file(const std::string& store, uint64_t max_bytes) {
   for (const Form form : kForms) {
     const std::string path = path_of(store, form);
-    if (auto held = io::HeldFile::open(path)) {
+    if (auto held = io::find_file(path)) {
       in_file(path, [&] { check_size(held->version().size, max_bytes); });
-      std::vector<std::byte> bytes = held->read_whole(std::min(max_bytes, kMaxStoredBytes));
+      std::vector<std::byte> bytes = io::read_whole(*held, std::min(max_bytes, kMaxStoredBytes));
       return MetadataFile{form, path, std::move(bytes), std::move(held)};
     }
   }

@@ -11,7 +11,7 @@
 #include "base/bytes.h"
 #include "formats/array_file/layer/limits.h"
 #include "formats/atlas_store/metadata/metadata.h"
-#include "io/held_file.h"
+#include "io/open_file.h"
 
 namespace atompack::atlas_store {
 
@@ -34,7 +34,7 @@ struct MetadataFile {
   Form form = Form::json;
   std::string path;
   std::vector<std::byte> bytes = {};
-  std::shared_ptr<const io::HeldFile> held = {};
+  std::shared_ptr<const io::OpenFile> held = {};
 };
 
 // Returns nullopt if the folder has none, which is a store without datasets. Throws IoError, also if there is no

@@ -55,7 +55,7 @@ class AtlasRecord : public testing::Test {
   std::string store() const { return folder_ / "store"; }
   std::string layer(int number) const { return cat(store(), "/t/data.", number, ".af"); }
   Fingerprint metadata() const { return fingerprint_of(read_metadata_file(store())->bytes); }
-  std::string digest() const { return array_file::layer_digest(io::OpenFile(layer(2))); }
+  std::string digest() const { return array_file::layer_digest(*io::open_file(layer(2))); }
   void leave(const Intent& intent) { std::ofstream(intent_path(store())) << encode_intent(intent); }
   int first_value() const { return state_of(store())["d"]["arrays"]["t"][0].get<int>(); }
   // What the first value is then, and after the store was opened for writing.

@@ -1,4 +1,4 @@
-#include "io/readable_file.h"
+#include "io/open_file.h"
 
 #include <gtest/gtest.h>
 
@@ -17,7 +17,8 @@ using test::TemporaryFile;
 
 TEST(OpenFile, ReadsWhatIsThereNow) {
   const TemporaryFile there(ByteString("hello").bytes());
-  const OpenFile file(there.path());
+  const auto held = open_file(there.path());
+  const OpenFile& file = *held;
   std::array<std::byte, 4> into{};
   EXPECT_EQ(file.path(), there.path());
   EXPECT_EQ(file.size(), 5U);
@@ -32,15 +33,16 @@ TEST(OpenFile, ReadsWhatIsThereNow) {
 
 TEST(OpenFile, GoesOnWithTheFileThatItOpened) {
   const TemporaryFile there(ByteString("hello").bytes());
-  const OpenFile file(there.path());
+  const auto held = open_file(there.path());
+  const OpenFile& file = *held;
   there.replace(ByteString("hi").bytes());
   EXPECT_EQ(file.size(), 5U);
-  EXPECT_EQ(OpenFile(there.path()).size(), 2U);
+  EXPECT_EQ(open_file(there.path())->size(), 2U);
 }
 
 TEST(OpenFile, NothingThereIsAnError) {
-  EXPECT_EQ(test::message_of<IoError>([] { OpenFile file("/nowhere/a"); }), "/nowhere/a: No such file or directory");
-  EXPECT_EQ(test::message_of<IoError>([] { OpenFile("/dev/null").size(); }),
+  EXPECT_EQ(test::message_of<IoError>([] { open_file("/nowhere/a"); }), "/nowhere/a: No such file or directory");
+  EXPECT_EQ(test::message_of<IoError>([] { open_file("/dev/null"); }),
             "/dev/null: expected a regular file, got a device");
 }
 

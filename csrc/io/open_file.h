@@ -1,0 +1,64 @@
+// Open files, local or remote, and finding them.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "io/byte_source.h"
+#include "io/file.h"
+#include "io/location.h"
+#include "io/readable_file.h"
+
+namespace atompack::io {
+
+// One version of a file, which others may be writing to. While a local file is open, its inode number is not reused: a
+// path that has this number now has therefore named this file since it was opened, provided that files are replaced by
+// renames and none is renamed back. A remote file is pinned by its ETag: reading another version is IoError (ESTALE).
+// Const methods are thread-safe.
+class OpenFile : public ReadableFile, public std::enable_shared_from_this<OpenFile> {
+ public:
+  // The version at the time of opening.
+  virtual const FileVersion& version() const = 0;
+  FileIdentity identity() const { return {version().device, version().inode, version().size}; }
+
+  // Its first `length` bytes, which it has. Local files are mapped, or for Access::read read by pread. `populate` reads
+  // a mapping into memory at once.
+  virtual std::unique_ptr<const ByteSource> bytes(uint64_t length, Access access, bool populate = false) const = 0;
+
+  // Reading ahead; see ByteSource.
+  virtual int64_t window() const = 0;
+  virtual void announce(std::span<const ByteRange> ranges) const = 0;
+  virtual bool is_sample_due() const = 0;
+  virtual void sample(std::span<const ByteRange> ranges) const = 0;
+};
+
+// Files behind URLs. Const methods are thread-safe; every failure is an IoError.
+class Store {
+ public:
+  virtual ~Store() = default;
+
+  virtual std::shared_ptr<const OpenFile> open(const std::string& url) const = 0;
+  // The version of the file now; nullopt if there is none.
+  virtual std::optional<FileVersion> version_of(const std::string& url) const = 0;
+  // Like names_in() of folder.h. A store has no empty folders: a URL under which there is nothing is ENOENT.
+  virtual std::vector<std::string> names_in(const std::string& url) const = 0;
+};
+
+// Opens a regular file. Never blocks on local files that are none.
+std::shared_ptr<const OpenFile> open_file(const Location& location);
+// Returns nullptr if there is no file.
+std::shared_ptr<const OpenFile> find_file(const Location& location);
+
+// Returns nullopt if there is no file.
+std::optional<FileVersion> version_of(const Location& location);
+bool exists(const Location& location);
+// Names of all entries of a folder, in byte order.
+std::vector<std::string> names_in(const Location& folder);
+
+// Reads a file of limited size. Throws CorruptFileError if it has more than `max_bytes` bytes.
+std::vector<std::byte> read_whole(const OpenFile& file, uint64_t max_bytes);
+std::vector<std::byte> read_whole(const Location& location, uint64_t max_bytes);
+
+}  // namespace atompack::io
