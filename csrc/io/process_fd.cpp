@@ -16,11 +16,14 @@ constexpr int kFree = 0;  // other values are descriptors + 1
 std::array<std::atomic<int>, 4096> slots;
 std::atomic<size_t> last_used = 0;
 
-const int process_fd_handler_error = pthread_atfork(nullptr, nullptr, [] {
+void close_inherited() {
   for (std::atomic<int>& slot : slots) {
     if (const int value = slot.exchange(kFree); value != kFree) ::close(value - 1);
   }
-});
+}
+
+// Runs when the library is loaded; every fork inherits the handler.
+const int process_fd_handler_error = pthread_atfork(nullptr, nullptr, close_inherited);
 
 std::atomic<int>* keep(int fd) {
   const size_t start = last_used.load(std::memory_order_relaxed);
