@@ -34,8 +34,11 @@ OWN = {
     "ops": {*BELOW_TENSORS, "collate"},
     "bindings": {*BELOW_FORMATS, *BELOW_TENSORS, *FORMAT_LAYERS, "collate", "passes", "ops"},
 }
-# Single headers from other layers: memory as the system gives it.
-EXTRA = {"collate": {"io/shared_memory.h", "io/shared_ring.h", "io/huge_pages.h"}}
+# Single headers from other layers: memory as the system gives it, and checksums.
+EXTRA = {
+    "collate": {"io/shared_memory.h", "io/shared_ring.h", "io/huge_pages.h"},
+    "io": {"codec/crc32c.h", "codec/sha256.h"},
+}
 OPERATING_SYSTEM = re.compile(
     r"(sys|linux|asm|netinet|arpa)/[\w/]+\.h|(unistd|fcntl|errno|pthread|sched|signal|dirent)\.h"
 )
