@@ -47,7 +47,8 @@ void check_host(std::string_view host) {
 // A label of a host name; names with dots or capitals do not match the certificates of virtual hosts.
 bool fits_host_name(const std::string& bucket) {
   return bucket.size() >= 3 && bucket.size() <= 63 && bucket.front() != '-' && bucket.back() != '-' &&
-         std::ranges::all_of(bucket, [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-'; });
+         std::ranges::all_of(bucket,
+                             [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-'; });
 }
 
 }  // namespace
@@ -129,8 +130,8 @@ std::optional<ObjectName> parse_object_name(std::string_view url) {
   url.remove_prefix(std::min(colon + 3, url.size()));
   const size_t slash = std::min(url.find('/'), url.size());
   name.bucket = url.substr(0, slash);
-  const bool is_valid = !name.bucket.empty() && std::ranges::all_of(name.bucket, is_unreserved) &&
-                        name.bucket != "." && name.bucket != "..";
+  const bool is_valid = !name.bucket.empty() && std::ranges::all_of(name.bucket, is_unreserved) && name.bucket != "." &&
+                        name.bucket != "..";
   if (!is_valid) throw std::invalid_argument("the URL has no valid bucket");
   if (slash < url.size()) name.key = url.substr(slash + 1);
   return name;

@@ -17,9 +17,9 @@ std::string find_ca_file(const std::string& chosen) {
   if (!chosen.empty()) return chosen;
   const curl_version_info_data* const info = curl_version_info(CURLVERSION_NOW);
   if (info->age >= CURLVERSION_SEVENTH && is_readable(info->cainfo)) return info->cainfo;
-  for (const char* path : {"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt",
-                           "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem", "/etc/ssl/ca-bundle.pem",
-                           "/etc/ssl/cert.pem"}) {
+  for (const char* path :
+       {"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt",
+        "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem", "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"}) {
     if (is_readable(path)) return path;
   }
   return "";

@@ -32,7 +32,7 @@ using HeaderList = std::unique_ptr<curl_slist, FreeHeaderList>;
 struct Prepared {
   std::string url;
   HeaderList headers;
-  std::vector<std::string> secrets;  // never quoted in messages
+  std::vector<std::string> secrets;                // never quoted in messages
   std::shared_ptr<const Credentials> credentials;  // nullptr if none were sent
   std::chrono::system_clock::time_point signed_at;
 };

@@ -13,7 +13,6 @@ namespace atompack::io::fetch::http {
 namespace {
 
 constexpr uint64_t kMaxErrorText = 16 * 1024;
-constexpr uint64_t kLargeRange = 256 * 1024;
 
 Exchange& exchange_of(void* self) { return *static_cast<Exchange*>(self); }
 
@@ -38,6 +37,7 @@ Exchange::Exchange(const HttpOptions& options, const std::string& ca_file)
   set(CURLOPT_HEADERDATA, static_cast<void*>(this));
   set(CURLOPT_WRITEFUNCTION, &on_body);
   set(CURLOPT_WRITEDATA, static_cast<void*>(this));
+  set(CURLOPT_PREREQDATA, static_cast<void*>(this));
   if (!ca_file.empty()) set(CURLOPT_CAINFO, ca_file.c_str());
 }
 
@@ -53,6 +53,7 @@ void Exchange::start(CallPtr call, std::shared_ptr<const Prepared> prepared, boo
   refused_ = nullptr;
   has_begun_ = has_enough_ = false;
   n_sent_ = n_in_window_ = 0;
+  n_requests_ = 0;
   detail_[0] = 0;
   started_ = window_start_ = now;
   // Options that are set for the last request already cost time.
@@ -70,7 +71,6 @@ void Exchange::start(CallPtr call, std::shared_ptr<const Prepared> prepared, boo
                 static_cast<unsigned long long>(request.offset + length - 1));
   range_header_ = {range_line_.data(), prepared_->headers.get()};
   set(CURLOPT_HTTPHEADER, &range_header_);
-  set(CURLOPT_BUFFERSIZE, length > kLargeRange ? 256L * 1024 : 16L * 1024);
   const RangeRequest* into = &request;
   if (uses_buffer_) {
     buffer_.resize(length);
@@ -90,6 +90,7 @@ void Exchange::set_method() {
   set(CURLOPT_CUSTOMREQUEST, static_cast<const char*>(nullptr));
   set(CURLOPT_UPLOAD, 0L);
   set(CURLOPT_HTTPGET, 1L);
+  set(CURLOPT_PREREQFUNCTION, is_plain ? nullptr : &on_request);
   if (is_plain) return;
   if (is_head) {
     set(CURLOPT_NOBODY, 1L);
@@ -175,6 +176,11 @@ int Exchange::on_seek(void* self, curl_off_t offset, int origin) {
   return CURL_SEEKFUNC_OK;
 }
 
+int Exchange::on_request(void* self, char*, char*, int, int) {
+  ++exchange_of(self).n_requests_;
+  return CURL_PREREQFUNC_OK;
+}
+
 std::optional<Failure> Exchange::finish(CURLcode code) {
   try {
     if (refused_) std::rethrow_exception(refused_);
@@ -209,6 +215,7 @@ std::optional<Failure> Exchange::take_answer(CURLcode code) {
 void Exchange::give_answer() {
   call_->head = std::move(head_);
   call_->text = std::move(text_);
+  if (n_requests_ > 1) call_->n_failed += n_requests_ - 1;
 }
 
 void Exchange::copy_buffer() {

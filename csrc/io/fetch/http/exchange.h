@@ -28,7 +28,7 @@ class Exchange {
 
   // Returns the failure of the attempt, if it has failed. For ranges, sets the version and number of bytes in the call.
   std::optional<Failure> finish(CURLcode code);
-  // Moves the head and the text of the answer to the call.
+  // Moves the head and the text of the answer, and the number of libcurl's own repetitions, to the call.
   void give_answer();
   // Copies what went into the buffer to where the call wants it.
   void copy_buffer();
@@ -44,8 +44,8 @@ class Exchange {
   Clock::time_point started() const { return started_; }
   bool uses_buffer() const { return uses_buffer_; }
 
-  size_t position = 0;         // among the running exchanges
-  Exchange* other = nullptr;   // the hedge of this one, or the one that this hedges
+  size_t position = 0;        // among the running exchanges
+  Exchange* other = nullptr;  // the hedge of this one, or the one that this hedges
 
  private:
   struct FreeEasy {
@@ -63,6 +63,7 @@ class Exchange {
   static size_t on_body(char* bytes, size_t size, size_t n, void* self);
   static size_t on_read(char* bytes, size_t size, size_t n, void* self);
   static int on_seek(void* self, curl_off_t offset, int origin);
+  static int on_request(void* self, char* to, char* from, int to_port, int from_port);
   bool receive(Bytes bytes);
 
   const HttpOptions& options_;
@@ -82,6 +83,7 @@ class Exchange {
   std::string text_;
   std::exception_ptr refused_;  // by a callback
   bool has_begun_ = false, has_enough_ = false;
+  unsigned n_requests_ = 0;  // libcurl repeats a request if a connection that it reuses turns out to be closed
   uint64_t n_sent_ = 0;
   Clock::time_point started_{}, window_start_{};
   uint64_t n_in_window_ = 0;

@@ -13,8 +13,8 @@
 #include "base/error.h"
 #include "codec/sha256.h"
 #include "io/fetch/http/request_maker.h"
-#include "io/fetch/http/transfer_loop.h"
 #include "io/fetch/http/sigv4.h"
+#include "io/fetch/http/transfer_loop.h"
 #include "io/file.h"
 
 namespace atompack::io::fetch::http {

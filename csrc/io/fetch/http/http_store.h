@@ -43,8 +43,8 @@ struct Response {
 void check_response(const Response& response, const std::string& url);
 
 // URLs: s3://BUCKET/KEY and gs://BUCKET/KEY, whose keys are not percent-encoded, and http:// and https://, which are.
-// All requests run on one native thread. No message contains credentials, headers or queries of URLs. Calls block at most
-// until HttpOptions::check throws. In a fork of the process that made it every call fails.
+// All requests run on one native thread. No message contains credentials, headers or queries of URLs. Calls block at
+// most until HttpOptions::check throws. In a fork of the process that made it every call fails.
 class HttpStore : public ObjectStore {
  public:
   // Throws std::invalid_argument for options that cannot be used.

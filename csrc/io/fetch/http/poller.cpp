@@ -20,7 +20,9 @@ void check_multi(CURLMcode code) {
 }  // namespace
 
 Poller::Poller(size_t max_connections)
-    : epoll_(::epoll_create1(EPOLL_CLOEXEC)), event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), multi_(curl_multi_init()) {
+    : epoll_(::epoll_create1(EPOLL_CLOEXEC)),
+      event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      multi_(curl_multi_init()) {
   if (!epoll_ || !event_) throw_errno("epoll");
   if (!multi_) throw std::bad_alloc();
   epoll_event interest{};
@@ -82,7 +84,8 @@ void Poller::proceed() {
       is_woken_.store(false);
       continue;
     }
-    const int action = ((flags & EPOLLIN) != 0 ? CURL_CSELECT_IN : 0) | ((flags & EPOLLOUT) != 0 ? CURL_CSELECT_OUT : 0) |
+    const int action = ((flags & EPOLLIN) != 0 ? CURL_CSELECT_IN : 0) |
+                       ((flags & EPOLLOUT) != 0 ? CURL_CSELECT_OUT : 0) |
                        ((flags & (EPOLLERR | EPOLLHUP)) != 0 ? CURL_CSELECT_ERR : 0);
     act(data.fd, action);
   }

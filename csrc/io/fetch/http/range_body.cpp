@@ -38,7 +38,8 @@ void RangeBody::begin(const AnswerHead& head) {
   if (total_ && *total_ != pinned_->size) {
     refuse(ESTALE, cat("the object has changed: expected ", pinned_->size, " bytes, got ", *total_));
   }
-  if (!is_same_version(*pinned_, found_.etag, found_.modified)) refuse(ESTALE, "the object has changed since it was opened");
+  if (!is_same_version(*pinned_, found_.etag, found_.modified))
+    refuse(ESTALE, "the object has changed since it was opened");
 }
 
 void RangeBody::begin_part(const AnswerHead&, const ContentRange& range) {

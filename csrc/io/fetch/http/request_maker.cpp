@@ -22,8 +22,8 @@ std::vector<std::string> secrets_in(const Headers& headers, const Credentials* c
     if (name != "x-amz-content-sha256" && name != "x-amz-date") secrets.push_back(value);
   }
   if (credentials != nullptr) {
-    for (const std::string* secret : {&credentials->bearer, &credentials->secret_key, &credentials->session_token,
-                                      &credentials->access_key}) {
+    for (const std::string* secret :
+         {&credentials->bearer, &credentials->secret_key, &credentials->session_token, &credentials->access_key}) {
       if (!secret->empty()) secrets.push_back(*secret);
     }
   }

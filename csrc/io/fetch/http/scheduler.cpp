@@ -249,7 +249,8 @@ bool Scheduler::follow(Call& call, const Prepared& sent) {
   const int status = call.head.status;
   const bool is_redirect = status == 301 || status == 302 || status == 303 || status == 307 || status == 308;
   const std::string* location = call.head.find("location");
-  if (!is_redirect || location == nullptr || target.name || (call.method != "GET" && call.method != "HEAD")) return false;
+  if (!is_redirect || location == nullptr || target.name || (call.method != "GET" && call.method != "HEAD"))
+    return false;
   const Address base = parse_address(sent.url);
   Address next;
   try {
@@ -285,8 +286,8 @@ bool Scheduler::resolve_again(Call& call, const Failure& failure, const Prepared
 }
 
 bool Scheduler::renew_credentials(const CallPtr& call, const Failure& failure, const Prepared& sent) {
-  const bool is_refused = failure.status != 0 && failure.code == EACCES && sent.credentials &&
-                          !sent.credentials->is_anonymous();
+  const bool is_refused =
+      failure.status != 0 && failure.code == EACCES && sent.credentials && !sent.credentials->is_anonymous();
   if (!is_refused || call->has_renewed || !credentials_.renew(sent.credentials)) return false;
   call->has_renewed = true;
   call->refused_with = sent.credentials;

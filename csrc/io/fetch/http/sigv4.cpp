@@ -91,8 +91,8 @@ Headers SigV4::signed_headers(const std::string& method, const Address& address,
     lines.append(name).append(":").append(value).append("\n");
     names.append(names.empty() ? "" : ";").append(name);
   }
-  const std::string request = cat(method, "\n", address.path, "\n", address.query, "\n", lines, "\n", names, "\n",
-                                  payload_sha256);
+  const std::string request =
+      cat(method, "\n", address.path, "\n", address.query, "\n", lines, "\n", names, "\n", payload_sha256);
   const std::string scope = cat(day, "/", region, "/s3/aws4_request");
   const std::string to_sign = cat("AWS4-HMAC-SHA256\n", time, "\n", scope, "\n", codec::sha256_hex(as_bytes(request)));
   const std::string signature = hex_digits(hmac_sha256(key_of_day(credentials, day, region), to_sign));

@@ -18,8 +18,8 @@ std::string hex_digits(std::string_view bytes);  // lower-case
 class SigV4 {
  public:
   // Returns `headers` and those that sign them: Authorization, x-amz-date, x-amz-content-sha256 and, if there is one,
-  // x-amz-security-token. Signed are the host, content-type and all x-amz-* and x-goog-* headers; others, such as Range,
-  // can be added afterwards. The path and the query of the address must be canonical.
+  // x-amz-security-token. Signed are the host, content-type and all x-amz-* and x-goog-* headers; others, such as
+  // Range, can be added afterwards. The path and the query of the address must be canonical.
   Headers signed_headers(const std::string& method, const Address& address, const Headers& headers,
                          std::string_view payload_sha256, const Credentials& credentials, const std::string& region,
                          std::chrono::system_clock::time_point now);

@@ -9,8 +9,8 @@ namespace atompack::io::fetch::http {
 
 class Scheduler;
 
-// Starts its thread with the first call. Destruction ends all calls with IoError (ECANCELED) and joins the thread; it may
-// also happen inside of a call's `done`. In a fork every call fails, and destruction leaves the parent's thread and
+// Starts its thread with the first call. Destruction ends all calls with IoError (ECANCELED) and joins the thread; it
+// may also happen inside of a call's `done`. In a fork every call fails, and destruction leaves the parent's thread and
 // sockets alone.
 class TransferLoop {
  public:
