@@ -81,6 +81,14 @@ std::string_view meaning_of(int status) {
 
 }  // namespace
 
+std::exception_ptr io_error(int code, const std::string& reason, const std::string& path) {
+  try {
+    throw IoError(code, reason, path);
+  } catch (const IoError&) {
+    return std::current_exception();
+  }
+}
+
 std::string_view xml_element(std::string_view xml, std::string_view name) {
   const std::string open = cat("<", name, ">"), close = cat("</", name, ">");
   const size_t begin = xml.find(open);

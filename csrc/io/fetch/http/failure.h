@@ -3,6 +3,7 @@
 
 #include <curl/curl.h>
 
+#include <exception>
 #include <optional>
 #include <span>
 #include <stdexcept>
@@ -33,6 +34,9 @@ class AnswerError : public std::runtime_error {
  private:
   Failure failure_;
 };
+
+// Thrown and caught, so that the thread that makes it shares nothing with the one that handles it.
+std::exception_ptr io_error(int code, const std::string& reason, const std::string& path);
 
 // `body` is the beginning of the answer; `secrets` are removed from what is quoted of it.
 Failure failure_of_answer(const AnswerHead& head, std::string_view body, std::span<const std::string> secrets);

@@ -90,7 +90,7 @@ void run_and_wait(TransferLoop& loop, const CallPtr& call) {
     }
     lock.lock();
   }
-  if (wait->error) std::rethrow_exception(wait->error);
+  if (wait->error) std::rethrow_exception(std::exchange(wait->error, nullptr));
 }
 
 class ObjectReader : public RangeReader {

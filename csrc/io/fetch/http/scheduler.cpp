@@ -108,7 +108,7 @@ void Scheduler::end_all() {
   // Calls that wait for a resolver are queued again when it ends.
   while (!left.empty()) {
     for (const CallPtr& call : std::exchange(left, {})) {
-      end(call, std::make_exception_ptr(IoError(ECANCELED, "the store was closed", call->target->shown)));
+      end(call, io_error(ECANCELED, "the store was closed", call->target->shown));
     }
     left.assign(queue_.begin(), queue_.end());
     queue_.clear();
@@ -130,7 +130,7 @@ void Scheduler::start_queued() {
 void Scheduler::start(CallPtr call) {
   Target& target = *call->target;
   if (call->is_cancelled.load()) {
-    return end(call, std::make_exception_ptr(IoError(ECANCELED, "interrupted", target.shown)));
+    return end(call, io_error(ECANCELED, "interrupted", target.shown));
   }
   if (call->range && call->range->length() == 0) return end(call, nullptr);
   if (target.is_resolving && !call->is_resolver) {
@@ -318,7 +318,7 @@ void Scheduler::fail(const CallPtr& call, const Failure& failure) {
   }
   std::string reason = failure.reason;
   if (call->n_failed > 0) reason += cat(", after ", call->n_failed + 1, " attempts");
-  end(call, std::make_exception_ptr(IoError(failure.code, reason, call->target->shown)));
+  end(call, io_error(failure.code, reason, call->target->shown));
 }
 
 void Scheduler::end(const CallPtr& call, std::exception_ptr error) {
@@ -340,7 +340,7 @@ void Scheduler::check_running(Clock::time_point now) {
     if (call->is_cancelled.load()) {
       if (exchange->other != nullptr) release(*exchange->other);
       release(*exchange);
-      end(call, std::make_exception_ptr(IoError(ECANCELED, "interrupted", call->target->shown)));
+      end(call, io_error(ECANCELED, "interrupted", call->target->shown));
     } else if (exchange->has_stalled(now)) {
       if (exchange->other != nullptr) {
         release(*exchange);

@@ -211,14 +211,14 @@ TEST(HttpReading, DestructionEndsWhatIsInFlight) {
 TEST(HttpReading, TheLastReaderMayDieInItsOwnCallback) {
   ScriptedServer server([](const ReceivedRequest& request) { return serve(request, kObject); });
   auto opened = std::make_unique<OpenObject>(HttpStore(fast_options()).open(server.url(), 100));
-  std::promise<void> end;
+  End end;
   std::vector<std::byte> memory(10);
   auto* const reader = opened->reader.get();
   reader->read({0, {std::span(memory)}}, [&](const std::exception_ptr&) {
     opened.reset();
-    end.set_value();
+    end.set(nullptr);
   });
-  end.get_future().get();
+  end.get();
   EXPECT_EQ(text_of(memory), kObject.substr(0, 10));
 }
 
