@@ -22,6 +22,7 @@ OWN = {
     "base": set(),
     "threads": {"base"},
     "io": {"base", "threads"},
+    "io/fetch/http": {"base", "threads", "io", "codec"},
     "codec": {"base"},
     "model": {"base"},
     "serial": {"base", "model"},
@@ -45,6 +46,7 @@ JSON = re.compile(r"nlohmann/json(_fwd)?\.hpp")
 OUTSIDE: dict[str, list[re.Pattern[str]]] = {
     "threads": [OPERATING_SYSTEM],
     "io": [OPERATING_SYSTEM],
+    "io/fetch/http": [OPERATING_SYSTEM, re.compile(r"curl/curl\.h|openssl/(evp|hmac|sha)\.h")],
     "codec": [re.compile(r"zstd(_errors)?\.h|zdict\.h|lz4(hc)?\.h|zlib\.h|openssl/sha\.h")],
     **{layer: [JSON] for layer in FORMAT_LAYERS[:4]},
     "formats/torch_cache": [re.compile(r"hdf5\.h"), JSON],
@@ -59,7 +61,9 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 
 def layer_of(path: str) -> str:
-    """The layer of a path below csrc: its folder, or format."""
+    """The layer of a path below csrc: its folder, or format, or the folder that needs libcurl."""
+    if path.startswith("io/fetch/http/"):
+        return "io/fetch/http"
     parts = path.split("/")
     return "/".join(parts[: 2 if parts[0] == "formats" else 1])
 
