@@ -69,6 +69,10 @@ test: cpp-test $(DONE)/extra-test  ## run all tests, C++ and Python
 test-trainers: $(DONE)/extension $(DONE)/extra-test $(DONE)/extra-trainers  ## run loaders under Lightning, accelerate and Ray on two ranks
 	@$(PY) -m pytest -q -o norecursedirs=.* $(PYTEST_ARGS) tests/trainers
 
+.PHONY: test-services
+test-services: $(DONE)/extension $(DONE)/extra-test $(DONE)/extra-services  ## read and write through S3 servers on this machine
+	@$(PY) -m pytest -q -o norecursedirs=.* $(PYTEST_ARGS) tests/services
+
 # In the package's build folder, whose core they test.
 .PHONY: cpp-test
 cpp-test: $(DONE)/extension  ## run the tests of the C++ core

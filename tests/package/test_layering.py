@@ -187,7 +187,7 @@ def _named(base: str, node: ast.ImportFrom) -> set[str]:
     for name in node.names:
         dotted = f"{base}.{name.name}".strip(".")
         path = PACKAGE / dotted.replace(".", "/")
-        native = dotted in ("_C", "_formats")
+        native = dotted in ("_C", "_formats", "_remote")
         is_module = native or path.with_suffix(".py").is_file() or path.is_dir()
         found.add(dotted if is_module else base)
     return found
@@ -205,6 +205,7 @@ BELOW = {
     "caches": {"batch", "descriptors", "passes", "datasets"},
     "conversion": {"batch", "writers", "stores", "datasets"},
     "inspection": {"batch", "passes", "writers", "stores", "datasets", "caches"},
+    "remote": set(),
 }
 # The same of the modules at the top, of which all else may import.
 TOP = {
@@ -222,14 +223,14 @@ TOP = {
 def test_imports(module: Path) -> None:
     name = ".".join(module.relative_to(PACKAGE).with_suffix("").parts)
     ours = imports(module)
-    doors = {"_core": "_C", "_native": "_formats"}
-    extensions = {i.split(".")[0] for i in ours} & {"_C", "_formats"}
+    doors = {"_core": "_C", "_native": "_formats", "remote.client": "_remote"}
+    extensions = {i.split(".")[0] for i in ours} & set(doors.values())
     assert extensions <= {doors.get(name)}, "extensions have one door each"
     top = name.split(".")[0]
     if top in TOP:
         assert ours <= TOP[top]
     if top in BELOW:
-        assert {i.split(".")[0] for i in ours} <= {top, *BELOW[top], *TOP}
+        assert {i.split(".")[0] for i in ours} - extensions <= {top, *BELOW[top], *TOP}
     if top == "datasets" and not name.endswith("__init__"):
         siblings = {i for i in ours if i.startswith("datasets.")}
         shared = {i for i in siblings if i.startswith("datasets._")} | {"datasets.neighbors"}
@@ -284,7 +285,7 @@ def test_no_bytes_on_disk_in_python(module: Path) -> None:
 def test_libraries_below_tensors_link_neither_torch_nor_python() -> None:
     """All layers but collate, passes, ops and bindings build without torch and Python."""
     text = (CSRC / "CMakeLists.txt").read_text()
-    for library in ("core", "physics", "hdf5"):
+    for library in ("core", "physics", "hdf5", "http"):
         linked = re.findall(rf"target_link_libraries\(\s*atompack_{library}\b([^)]*)\)", text)
         assert linked
         assert not re.search(r"(?i)torch_|python|pybind", " ".join(linked))
