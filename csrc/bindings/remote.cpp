@@ -22,6 +22,7 @@
 #include "bindings/path.h"
 #include "bindings/unlocked.h"
 #include "io/fetch/http/http_store.h"
+#include "threads/process.h"
 
 namespace atompack::bindings {
 namespace {
@@ -33,15 +34,25 @@ using http::HttpStore;
 // access key, secret key, session token, bearer token, expiry in seconds since 1970
 using CredentialsTuple = std::tuple<std::string, std::string, std::string, std::string, std::optional<double>>;
 
+// A thread that then asks for the GIL is ended by Python, which C++ does not survive.
+bool is_python_ending() {
+#if PY_VERSION_HEX >= 0x030D0000
+  return Py_IsInitialized() == 0 || Py_IsFinalizing() != 0;
+#else
+  return Py_IsInitialized() == 0 || _Py_IsFinalizing() != 0;
+#endif
+}
+
 // A Python callable for native threads, which do not hold the GIL.
 http::CredentialsProvider provider_of(const py::object& callable) {
   if (callable.is_none()) return nullptr;
   const std::shared_ptr<py::object> shared(new py::object(callable), [](py::object* object) {
-    if (Py_IsInitialized() == 0) return;
+    if (is_python_ending()) return;
     const py::gil_scoped_acquire acquire;
     delete object;
   });
   return [shared]() -> http::Credentials {
+    if (is_python_ending()) throw std::runtime_error("credentials: Python is ending");
     const py::gil_scoped_acquire acquire;
     const auto [access_key, secret_key, session_token, bearer, expiry] = (*shared)().cast<CredentialsTuple>();
     http::Credentials credentials{access_key, secret_key, session_token, bearer, std::nullopt};
@@ -54,8 +65,10 @@ http::CredentialsProvider provider_of(const py::object& callable) {
   };
 }
 
-// Ctrl-C ends calls that block.
+// Ctrl-C ends calls that block. Python handles signals in the main thread only; others, which may be daemons that still
+// wait when Python ends, leave the GIL alone.
 void check_signals() {
+  if (io::thread_id() != io::process_id() || is_python_ending()) return;
   const py::gil_scoped_acquire acquire;
   if (PyErr_CheckSignals() != 0) throw py::error_already_set();
 }
