@@ -33,7 +33,15 @@ OWN = {
     "collate": BELOW_TENSORS,
     "passes": BELOW_TENSORS,
     "ops": {*BELOW_TENSORS, "collate"},
-    "bindings": {*BELOW_FORMATS, *BELOW_TENSORS, *FORMAT_LAYERS, "collate", "passes", "ops"},
+    "bindings": {
+        *BELOW_FORMATS,
+        *BELOW_TENSORS,
+        *FORMAT_LAYERS,
+        "io/fetch/http",
+        "collate",
+        "passes",
+        "ops",
+    },
 }
 # Single headers from other layers: memory as the system gives it.
 EXTRA = {"collate": {"io/shared_memory.h", "io/shared_ring.h", "io/huge_pages.h"}}

@@ -1,5 +1,7 @@
 #include "io/fetch/http/scheduler.h"
 
+#include <signal.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <stdexcept>
@@ -68,6 +70,9 @@ void Scheduler::stop() {
 }
 
 void Scheduler::run() {
+  sigset_t all;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_BLOCK, &all, nullptr);  // above all SIGPIPE, of connections that the server has closed
   Clock::time_point next_check = Clock::now();
   for (;;) {
     const bool is_idle = running_.empty() && delayed_.empty();
