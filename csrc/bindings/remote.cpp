@@ -43,25 +43,43 @@ bool is_python_ending() {
 #endif
 }
 
-// A Python callable for native threads, which do not hold the GIL.
+// A Python object for native threads, which do not hold the GIL.
+std::shared_ptr<py::object> shared_object(py::object object) {
+  return {new py::object(std::move(object)), [](py::object* owned) {
+            if (is_python_ending()) return;
+            const py::gil_scoped_acquire acquire;
+            delete owned;
+          }};
+}
+
+// An exception of Python for several callers: py::error_already_set can be raised only once.
+class SharedPythonError : public std::runtime_error {
+ public:
+  explicit SharedPythonError(const py::object& exception)
+      : std::runtime_error("an exception of Python"), exception_(shared_object(exception)) {}
+  void raise() const { PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception_->ptr())), exception_->ptr()); }
+
+ private:
+  std::shared_ptr<py::object> exception_;
+};
+
 http::CredentialsProvider provider_of(const py::object& callable) {
   if (callable.is_none()) return nullptr;
-  const std::shared_ptr<py::object> shared(new py::object(callable), [](py::object* object) {
-    if (is_python_ending()) return;
-    const py::gil_scoped_acquire acquire;
-    delete object;
-  });
-  return [shared]() -> http::Credentials {
+  return [shared = shared_object(callable)]() -> http::Credentials {
     if (is_python_ending()) throw std::runtime_error("credentials: Python is ending");
     const py::gil_scoped_acquire acquire;
-    const auto [access_key, secret_key, session_token, bearer, expiry] = (*shared)().cast<CredentialsTuple>();
-    http::Credentials credentials{access_key, secret_key, session_token, bearer, std::nullopt};
-    if (expiry) {
-      const auto since_epoch = std::chrono::duration<double>(*expiry);
-      credentials.expiry = std::chrono::system_clock::time_point(
-          std::chrono::duration_cast<std::chrono::system_clock::duration>(since_epoch));
+    try {
+      const auto [access_key, secret_key, session_token, bearer, expiry] = (*shared)().cast<CredentialsTuple>();
+      http::Credentials credentials{access_key, secret_key, session_token, bearer, std::nullopt};
+      if (expiry) {
+        const auto since_epoch = std::chrono::duration<double>(*expiry);
+        credentials.expiry = std::chrono::system_clock::time_point(
+            std::chrono::duration_cast<std::chrono::system_clock::duration>(since_epoch));
+      }
+      return credentials;
+    } catch (const py::error_already_set& error) {
+      throw SharedPythonError(error.value());
     }
-    return credentials;
   };
 }
 
@@ -201,5 +219,12 @@ void bind_store(py::module_& module) {
 PYBIND11_MODULE(_remote, module) {
   module.doc() = "Native client for objects over HTTP; use the package, not this module.";
   atompack::bindings::bind_errors(module);
+  pybind11::register_exception_translator([](std::exception_ptr thrown) {
+    try {
+      if (thrown) std::rethrow_exception(thrown);
+    } catch (const atompack::bindings::SharedPythonError& error) {
+      error.raise();
+    }
+  });
   atompack::bindings::bind_store(module);
 }

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -82,13 +83,24 @@ def test_callables_for_credentials_are_called_again(url: str) -> None:
     assert calls == [1, 2]
 
 
-def test_errors_of_a_callable_reach_the_caller(url: str) -> None:
+def test_errors_of_a_callable_reach_every_caller(url: str) -> None:
+    calls: list[int] = []
+
     def credentials() -> dict[str, object]:
+        calls.append(1)
+        time.sleep(0.3)
         raise LookupError("no token today")
 
     store, native = open_store(f"{url}/secure", StorageOptions(credentials=credentials))
-    with pytest.raises(LookupError, match="no token today"):
-        store.open(native)
+
+    def message(_: int) -> str:
+        with pytest.raises(LookupError) as caught:
+            store.open(native)
+        return str(caught.value)
+
+    with ThreadPoolExecutor(4) as threads:
+        assert set(threads.map(message, range(4))) == {"no token today"}
+    assert len(calls) < 4
 
 
 def test_options_are_checked() -> None:

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "io/file.h"
 
@@ -183,7 +184,7 @@ int Exchange::on_request(void* self, char*, char*, int, int) {
 
 std::optional<Failure> Exchange::finish(CURLcode code) {
   try {
-    if (refused_) std::rethrow_exception(refused_);
+    if (refused_) std::rethrow_exception(std::exchange(refused_, nullptr));
     return take_answer(code);
   } catch (const AnswerError& error) {
     return error.failure();

@@ -124,11 +124,13 @@ void Scheduler::start_queued() {
   while (!queue_.empty() && running_.size() < options_.max_in_flight + n_hedges_) {
     CallPtr call = std::move(queue_.front());
     queue_.pop_front();
+    std::exception_ptr error;
     try {
       start(call);
-    } catch (const std::exception&) {
-      end(call, std::current_exception());
+    } catch (...) {  // handed to the caller
+      error = std::current_exception();
     }
+    if (error) end(call, std::move(error));
   }
 }
 
@@ -208,7 +210,7 @@ void Scheduler::on_finished(Exchange& exchange, CURLcode code) {
     if (exchange.other != nullptr) release(*exchange.other);
     if (failure) return on_failure(call, std::move(*failure), exchange);
     release(exchange);
-    return end(call, error);
+    return end(call, std::move(error));
   }
   auto started = exchange.started();
   if (exchange.other != nullptr) {
@@ -233,6 +235,7 @@ void Scheduler::on_failure(const CallPtr& call, Failure failure, Exchange& excha
   exchange.give_answer();
   const std::shared_ptr<const Prepared> sent = exchange.shared_prepared();
   release(exchange);
+  std::exception_ptr error;
   try {
     Target& target = *call->target;
     if (follow(*call, *sent)) return queue_.push_front(call);
@@ -242,9 +245,10 @@ void Scheduler::on_failure(const CallPtr& call, Failure failure, Exchange& excha
     }
     if (resolve_again(*call, failure, *sent)) return queue_.push_front(call);
     if (renew_credentials(call, failure, *sent) || retry(call, failure)) return;
-  } catch (const std::exception&) {
-    return end(call, std::current_exception());
+  } catch (...) {  // handed to the caller
+    error = std::current_exception();
   }
+  if (error) return end(call, std::move(error));
   fail(call, failure);
 }
 
