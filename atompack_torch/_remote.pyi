@@ -1,6 +1,8 @@
 from collections.abc import Callable, Sequence
 from os import PathLike
 
+from atompack_torch._formats import FileStore
+
 # access key, secret key, session token, bearer token, expiry in seconds since 1970
 _Credentials = tuple[str, str, str, str, float | None]
 _Pairs = Sequence[tuple[str, str]]
@@ -26,6 +28,18 @@ class RemoteObject:
     @property
     def first(self) -> bytes: ...
     def read(self, offset: int, length: int) -> bytes: ...
+
+class PagedStore(FileStore):
+    def __init__(
+        self,
+        objects: RemoteStore,
+        *,
+        memory_bytes: int,
+        cache_folder: str | PathLike[str] | None,
+        cache_bytes: int,
+        list_folder: Callable[[str], list[str]],
+    ) -> None: ...
+    def stats(self) -> dict[str, int | str]: ...
 
 class RemoteStore:
     def __init__(

@@ -22,6 +22,8 @@
 #include "bindings/path.h"
 #include "bindings/unlocked.h"
 #include "io/fetch/http/http_store.h"
+#include "io/fetch/paged_store.h"
+#include "threads/interruption.h"
 #include "threads/process.h"
 
 namespace atompack::bindings {
@@ -30,6 +32,7 @@ namespace {
 namespace py = pybind11;
 namespace http = io::fetch::http;
 using http::HttpStore;
+using io::fetch::PagedStore;
 
 // access key, secret key, session token, bearer token, expiry in seconds since 1970
 using CredentialsTuple = std::tuple<std::string, std::string, std::string, std::string, std::optional<double>>;
@@ -170,7 +173,46 @@ py::bytes bytes_of(const std::vector<std::byte>& bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
+// Calls Python to list a folder.
+io::fetch::ListFolder lister_of(const py::object& callable) {
+  return [shared = shared_object(callable)](const std::string& url) {
+    const py::gil_scoped_acquire acquire;
+    try {
+      return (*shared)(url).cast<std::vector<std::string>>();
+    } catch (const py::error_already_set& error) {
+      throw SharedPythonError(error.value());
+    }
+  };
+}
+
+std::shared_ptr<PagedStore> make_paged_store(std::shared_ptr<HttpStore> objects, uint64_t memory_bytes,
+                                             const std::optional<Path>& cache_folder, uint64_t cache_bytes,
+                                             const py::object& list_folder) {
+  std::shared_ptr<const io::fetch::BlockCache> disk;
+  if (cache_folder) disk = std::make_shared<const io::fetch::BlockCache>(cache_folder->bytes, cache_bytes);
+  return make_shared_handle<PagedStore>(std::move(objects), memory_bytes, std::move(disk), lister_of(list_folder));
+}
+
+py::dict stats_of(const PagedStore& store) {
+  const io::fetch::PageCacheStats memory = store.stats();
+  py::dict stats;
+  stats["held_bytes"] = memory.held_bytes;
+  stats["requests"] = memory.requests;
+  stats["fetched_bytes"] = memory.fetched_bytes;
+  stats["pages_from_disk"] = memory.pages_from_disk;
+  if (const auto disk = store.disk_stats()) {
+    stats["disk_hits"] = disk->hits;
+    stats["disk_misses"] = disk->misses;
+    stats["disk_rejected"] = disk->rejected;
+    stats["disk_written"] = disk->written;
+    stats["disk_skipped"] = disk->skipped;
+    stats["disk_stopped"] = disk->stopped;
+  }
+  return stats;
+}
+
 void bind_store(py::module_& module) {
+  py::module_::import("atompack_torch._formats");  // has the base of stores
   py::class_<http::Response>(module, "RemoteResponse")
       .def_readonly("status", &http::Response::status)
       .def_property_readonly("headers",
@@ -199,6 +241,11 @@ void bind_store(py::module_& module) {
           },
           py::arg("offset"), py::arg("length"));
 
+  py::class_<PagedStore, io::Store, std::shared_ptr<PagedStore>>(module, "PagedStore")
+      .def(py::init(&make_paged_store), py::arg("objects"), py::kw_only(), py::arg("memory_bytes"),
+           py::arg("cache_folder"), py::arg("cache_bytes"), py::arg("list_folder"))
+      .def("stats", &stats_of);
+
   py::class_<HttpStore, std::shared_ptr<HttpStore>>(module, "RemoteStore")
       .def(py::init(&make_store), py::kw_only(), py::arg("endpoint") = "", py::arg("region") = "",
            py::arg("credentials") = py::none(), py::arg("headers") = http::Headers(), py::arg("ca_file") = py::none(),
@@ -226,5 +273,6 @@ PYBIND11_MODULE(_remote, module) {
       error.raise();
     }
   });
+  atompack::io::set_interruption_check(&atompack::bindings::check_signals);
   atompack::bindings::bind_store(module);
 }
