@@ -75,12 +75,14 @@ struct PageCache::Shared {
     return page;
   }
 
-  void finish(const PageKey& key, Stage stage, const std::exception_ptr& failure) {
+  // Returns true if a reader waits for the page.
+  bool finish(const PageKey& key, Stage stage, const std::exception_ptr& failure) {
     Page& page = pages.at(key);
     page.stage = stage;
     page.failure = failure;
     page.used = by_use.insert(by_use.end(), key);
     --n_on_their_way;
+    return page.n_readers > 0;
   }
 
   void restart(Page& page) {
@@ -263,13 +265,16 @@ std::vector<PageCache::Shared::Run> PageCache::Shared::runs_of(const PagedFile& 
 void PageCache::Shared::request(const std::shared_ptr<Shared>& self, const PagedFile& file, Run run) {
   const uint64_t first = run.first, end = run.end(), number = file.number;
   const auto done = [self, first, end, number](const std::exception_ptr& failure) {
+    bool is_awaited = false;  // waking readers for every page would cost more than reading it
     {
       const std::lock_guard lock(self->mutex);
       const Stage stage = failure ? Stage::failed : Stage::here;
-      for (uint64_t page = first; page < end; ++page) self->finish({number, page}, stage, failure);
+      for (uint64_t page = first; page < end; ++page) {
+        is_awaited |= self->finish({number, page}, stage, failure);
+      }
       self->evict();
     }
-    self->arrived.notify_all();
+    if (is_awaited) self->arrived.notify_all();
   };
   try {
     file.reader->read({first * kPageBytes, std::move(run.memory)}, done);
