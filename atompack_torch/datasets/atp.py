@@ -32,9 +32,10 @@ from atompack_torch.datasets._options import DTypes, Missing
 from atompack_torch.datasets._request import Request, Transform
 from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.descriptors.chebyshev import ChebyshevDescriptor
-from atompack_torch.options import PathLike, check_choice, shown_path
+from atompack_torch.options import PathLike, check_choice, is_url, shown_path
 from atompack_torch.passes.atp_files import files_of, place_of, snapshot_of
 from atompack_torch.remote.files import RemoteFiles
+from atompack_torch.remote.urls import shown_url
 
 _AT_ONCE = 1024  # molecules per batch in passes of the data set itself
 
@@ -273,5 +274,8 @@ class AtpDataset(MoleculeDataset):
         return [self._files, states]
 
     def __repr__(self) -> str:
-        files = f"{self._files[0]!r}" if len(self._files) == 1 else f"{len(self._files)} files"
+        one = len(self._files) == 1
+        file = self._files[0]
+        shown = repr(shown_url(file) if is_url(file) else file)
+        files = shown if one else f"{len(self._files)} files"
         return f"AtpDataset({len(self)} molecules in {files})"

@@ -130,7 +130,7 @@ class RemoteFiles:
 
         folder = url.rstrip("/")
         if scheme_of(url) not in _LISTED:
-            text = f"folders of this kind cannot be listed: name the {suffix} files in a list"
+            text = "folders of this kind cannot be listed: name the files in a list"
             raise OSError(errno.EOPNOTSUPP, text, shown_url(url))
         found = list_objects(self._open(url)[0], f"{folder}/")
         files = sorted(entry.url for entry in found if entry.url.endswith(suffix))
