@@ -208,10 +208,10 @@ def _named(base: str, node: ast.ImportFrom) -> set[str]:
 BELOW = {
     "batch": set(),
     "descriptors": {"batch"},
-    "passes": {"batch"},
+    "passes": {"batch", "remote"},
     "writers": {"batch", "passes"},
     "stores": {"batch", "writers"},
-    "datasets": {"batch", "descriptors", "passes", "stores"},
+    "datasets": {"batch", "descriptors", "passes", "remote", "stores"},
     "loading": {"batch", "datasets"},
     "caches": {"batch", "descriptors", "passes", "datasets"},
     "conversion": {"batch", "writers", "stores", "datasets"},
@@ -224,7 +224,7 @@ TOP = {
     "_core": {"_C", "_native"},
     "errors": set(),
     "fields": {"_native"},
-    "formats": {"errors"},
+    "formats": {"errors", "options"},
     "options": {"errors", "_native"},
     "progress": set(),
 }

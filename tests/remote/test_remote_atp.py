@@ -6,6 +6,7 @@ import errno
 import pickle
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from file_server import FileServer, serving
 from torch.utils.data import DataLoader
 
 import atompack_torch as apt
+from atompack_torch.remote import client
 
 COUNT = 3000
 BATCH = 50
@@ -33,6 +35,12 @@ def write(path: Path, codec: Any = "none", count: int = COUNT, seed: int = 0) ->
             properties={"charge": rng.integers(-2, 3, count)},
         )
     return path
+
+
+@pytest.fixture(autouse=True)
+def few_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server is in this process, and has a thread and a descriptor for each connection."""
+    monkeypatch.setattr(client, "RemoteStore", partial(client.RemoteStore, max_in_flight=24))
 
 
 @pytest.fixture(scope="module")
