@@ -38,7 +38,7 @@ class Batcher {
 
   // Makes a batch. `indices` may have any order and repeats; all are in range. Throws CorruptFileError, FieldError,
   // IoError.
-  AnyBatch make(std::vector<int64_t> indices, ArenaKind kind, Parallelism parallelism) const {
+  virtual AnyBatch make(std::vector<int64_t> indices, ArenaKind kind, Parallelism parallelism) const {
     if (window() > 0) announce(indices);
     return make_announced(std::move(indices), kind, parallelism);
   }

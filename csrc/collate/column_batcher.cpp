@@ -162,12 +162,26 @@ std::vector<int64_t> ColumnBatcher::complete_datasets(std::span<const int64_t> d
   return kept;
 }
 
-AnyBatch ColumnBatcher::make_announced(std::vector<int64_t> datasets, ArenaKind kind, Parallelism parallelism) const {
+int64_t ColumnBatcher::window() const {
+  int64_t window = 0;
+  for (const uint32_t variable : variables_) window = std::max(window, source_->window(variable));
+  return window;
+}
+
+void ColumnBatcher::announce(std::span<const int64_t> datasets) const {
+  for (const auto& slice : make_slices(datasets)) slice->announce();
+}
+
+AnyBatch ColumnBatcher::read(std::vector<int64_t> datasets, ArenaKind kind, Parallelism parallelism,
+                             bool is_announced) const {
   Slices slices = make_slices(datasets);
   if (options_.missing != Missing::nan) {
     std::vector<int64_t> kept = complete_datasets(datasets, slices);
     if (kept.size() < datasets.size()) slices = make_slices(kept);
     datasets = std::move(kept);
+  }
+  if (!is_announced) {
+    for (const auto& slice : slices) slice->announce();
   }
   std::vector<ColumnPlan> plans(variables_.size());
   std::vector<std::vector<std::optional<StringRow>>> strings(plans.size());

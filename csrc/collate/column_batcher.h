@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "collate/batcher.h"
@@ -33,13 +34,23 @@ class ColumnBatcher final : public Batcher {
   int64_t size() const override { return source_->size(); }
   std::string_view item() const override { return "dataset"; }
 
+  int64_t window() const override;
+  void announce(std::span<const int64_t> datasets) const override;
+
+  // Announces the slices that it makes anyway.
+  AnyBatch make(std::vector<int64_t> datasets, ArenaKind kind, Parallelism parallelism) const override {
+    return read(std::move(datasets), kind, parallelism, false);
+  }
   // Throws FieldError if rows differ in shape or type and the layout does not allow that, if values cannot be cast
   // without loss of range, or if a variable is missing and `missing` is error; also the errors of the slices.
-  AnyBatch make_announced(std::vector<int64_t> datasets, ArenaKind kind, Parallelism parallelism) const override;
+  AnyBatch make_announced(std::vector<int64_t> datasets, ArenaKind kind, Parallelism parallelism) const override {
+    return read(std::move(datasets), kind, parallelism, true);
+  }
 
  private:
   using Slices = std::vector<std::unique_ptr<ColumnSlice>>;
 
+  AnyBatch read(std::vector<int64_t> datasets, ArenaKind kind, Parallelism parallelism, bool is_announced) const;
   Slices make_slices(std::span<const int64_t> datasets) const;
   // Returns the datasets that have all variables. Throws FieldError for any other if `missing` is error.
   std::vector<int64_t> complete_datasets(std::span<const int64_t> datasets, const Slices& slices) const;

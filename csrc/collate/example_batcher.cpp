@@ -33,7 +33,9 @@ ExampleBatcher::~ExampleBatcher() { delete levels_.load(); }
 const KeyLevels& ExampleBatcher::levels() const {
   if (const KeyLevels* const known = levels_) return *known;
   auto learned = std::make_unique<KeyLevels>();
-  const Examples examples = source_->read(sample_indices(source_->size()));
+  const std::vector<int64_t> sample = sample_indices(source_->size());
+  if (source_->window() > 0) source_->announce(sample);
+  const Examples examples = source_->read(sample);
   learn_levels(examples.values, *learned);
   for (const auto& [key, per_atom] : options_.levels) learned->insert_or_assign(key, per_atom);
   const KeyLevels* none = nullptr;

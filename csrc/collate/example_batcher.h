@@ -29,6 +29,9 @@ class ExampleBatcher final : public Batcher {
   int64_t size() const override { return source_->size(); }
   std::string_view item() const override { return "example"; }
 
+  int64_t window() const override { return source_->window(); }
+  void announce(std::span<const int64_t> indices) const override { source_->announce(indices); }
+
   // Returns IncompatibleExamples if the examples differ too much to share a batch. Throws the errors of reading.
   AnyBatch make_announced(std::vector<int64_t> indices, ArenaKind kind, Parallelism parallelism) const override;
 

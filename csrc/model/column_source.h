@@ -54,6 +54,8 @@ class ColumnSlice {
   virtual size_t n_units() const = 0;
   // Approximate cost of a unit, as the number of bytes that could be copied in that time.
   virtual uint64_t work(size_t unit) const = 0;
+  // Starts fetching what all units read, as far as reading ahead is of use.
+  virtual void announce() const {}
   virtual void read(size_t unit, ColumnVisitor& visitor) const = 0;
 };
 
@@ -78,6 +80,9 @@ class ColumnSource {
   virtual std::string_view variable_name(uint32_t variable) const = 0;
   // The type of a variable's values, for columns in which no row has any.
   virtual ColumnType type_of(uint32_t variable) const = 0;
+  // Reading ahead: the number of datasets to announce before they are read; 0 if all values of the variable are in
+  // memory, 1 if that is not known yet. ColumnSlice::announce() announces them.
+  virtual int64_t window(uint32_t) const { return 0; }
   // The same slice of one variable in each of these datasets, in any order, repeats allowed. Throws the errors of the
   // variable's files, and of its array in one of these datasets.
   virtual std::unique_ptr<ColumnSlice> slice(uint32_t variable, std::span<const int64_t> datasets,

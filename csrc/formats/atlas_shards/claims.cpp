@@ -52,18 +52,19 @@ void check_blocks(const io::OpenFile& index_file, const io::OpenFile& data, cons
 
 }  // namespace
 
-void check_claims(const std::string& folder, const ShardMeta& meta) {
-  if (meta.stored_examples == 0) return;
-  const std::string index_path = cat(folder, '/', kIndexFile), data_path = cat(folder, '/', kDataFile);
+ShardFiles check_claims(const io::Location& folder, const ShardMeta& meta) {
+  ShardFiles files;
+  if (meta.stored_examples == 0) return files;
   try {
-    const auto index = io::open_file(index_path);
-    in_file(index_path, [&] { check_index_size(*index, meta.n_blocks()); });
-    const auto data = io::open_file(data_path);
-    if (meta.stored_examples <= data->size()) return;
-    in_file(data_path, [&] { check_blocks(*index, *data, meta); });
+    files.index = io::open_file(folder / kIndexFile);
+    in_file(files.index->path(), [&] { check_index_size(*files.index, meta.n_blocks()); });
+    files.data = io::open_file(folder / kDataFile);
+    if (meta.stored_examples <= files.data->size()) return files;
+    in_file(files.data->path(), [&] { check_blocks(*files.index, *files.data, meta); });
   } catch (const IoError& error) {
     if (error.code() != ENOENT) throw;
   }
+  return files;
 }
 
 }  // namespace atompack::atlas_shards

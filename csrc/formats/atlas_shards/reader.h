@@ -1,14 +1,19 @@
 // Reader of a sharded dataset: the location of each example, and the blocks that hold them (FORMAT.md).
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "formats/atlas_shards/block.h"
+#include "formats/atlas_shards/claims.h"
 #include "formats/atlas_shards/meta.h"
+#include "io/location.h"
 #include "serial/pickle/machine.h"
 #include "threads/per_process.h"
 
@@ -18,7 +23,7 @@ struct ReaderOptions {
   uint64_t cache_bytes = uint64_t{256} << 20;  // limit on cached blocks including their parsed values
   std::optional<uint64_t> cache_blocks = {};   // limit on the number of cached blocks instead, whatever their size
   uint64_t max_block_bytes = kMaxBlockBytes;   // stored or decompressed; more is corrupt
-  uint64_t max_open_shards = 256;              // one descriptor each, in addition to those in use; at least one
+  uint64_t max_open_shards = 256;              // of local files: one descriptor each, in addition to those in use
 };
 
 struct Shard {
@@ -36,12 +41,12 @@ class Reader {
  public:
   // Reads all meta.json files and the shared dictionary. Throws IoError if one of them is missing, CorruptFileError,
   // UnsupportedFormatError.
-  explicit Reader(std::string root, const ReaderOptions& options = {});
+  explicit Reader(io::Location root, const ReaderOptions& options = {});
   Reader(const Reader&) = delete;
   Reader& operator=(const Reader&) = delete;
   ~Reader();
 
-  const std::string& root() const { return root_; }
+  const std::string& root() const { return root_.path(); }
   uint64_t size() const { return size_; }
   const std::vector<Shard>& shards() const { return shards_; }
 
@@ -59,27 +64,39 @@ class Reader {
   // Returns the decompressed block, not cached and not parsed.
   Block read_block(uint64_t shard, uint64_t number) const;
 
+  // Reading ahead; see ExampleSource. Blocks that are cached are not fetched.
+  int64_t window() const { return window_; }
+  void announce(std::span<const Place> places) const;
+
  private:
   struct OpenShard;
   struct Opened;
+  using BlocksByShard = std::map<uint64_t, std::vector<uint64_t>>;
 
-  void add_shard(const std::string& name);
+  std::vector<std::string> folders() const;
+  std::optional<ShardMeta> read_meta(const std::string& name) const;
+  void add_shards();
   void read_shared_dictionary();
-  std::string path_in(uint64_t shard, const char* file) const;
+  io::Location location_of(uint64_t shard, const char* file) const;
   void check_block(uint64_t shard, uint64_t number) const;
 
   std::shared_ptr<const OpenShard> open_shard(uint64_t shard) const;
   std::shared_ptr<const OpenShard> make_open_shard(uint64_t shard) const;
+  std::shared_ptr<const OpenShard> find_readable(uint64_t shard) const;
   std::shared_ptr<const codec::ZstdDictionary> dictionary_of(uint64_t shard) const;
+  void open_together(const BlocksByShard& wanted) const;
+  std::vector<io::ByteRange> ranges_of(const OpenShard& shard, std::span<const uint64_t> blocks) const;
   ParsedBlock parse(uint64_t shard, uint64_t number) const;
 
-  std::string root_;
+  io::Location root_;
   ReaderOptions options_;
   RootMeta meta_;
   std::vector<Shard> shards_;
+  std::vector<ShardFiles> files_;  // of each shard, if they take no descriptors
   uint64_t size_ = 0;
   std::shared_ptr<const codec::ZstdDictionary> shared_dictionary_;
   io::PerProcess<Opened> opened_;
+  mutable std::atomic<int64_t> window_{1};  // of the shards that were announced or sampled last
 };
 
 }  // namespace atompack::atlas_shards

@@ -5,6 +5,13 @@
 
 namespace atompack::atlas_shards {
 
+void ShardSource::announce(std::span<const int64_t> indices) const {
+  std::vector<Place> places;
+  places.reserve(indices.size());
+  for (const int64_t index : indices) places.push_back(reader_->locate(static_cast<uint64_t>(index)));
+  reader_->announce(places);
+}
+
 Examples ShardSource::read(std::span<const int64_t> indices) const {
   Examples examples;
   examples.values.reserve(indices.size());

@@ -4,7 +4,6 @@
 #include <cerrno>
 #include <chrono>
 #include <thread>
-#include <tuple>
 
 #include "base/error.h"
 #include "formats/atlas_store/flush/recovery.h"
@@ -18,9 +17,7 @@ using array_file::LayerFile;
 
 std::vector<LayerFile> layers_in(const std::string& folder) {
   try {
-    std::vector<LayerFile> layers = array_file::layer_files(folder + "/data.af");
-    if (!io::exists(layers.front().path)) layers.erase(layers.begin());
-    return layers;
+    return array_file::existing_layers(folder + "/data.af");
   } catch (const IoError& error) {
     if (error.code() != ENOENT) throw;
     return {};
@@ -34,7 +31,7 @@ std::vector<LayerFile> layers_of(const std::string& store, std::string_view vari
   for (LayerFile& layer : layers_in(cat(store, '/', lost_folder_of_array(variable)))) {
     if (layer.number != 0) layers.push_back(std::move(layer));
   }
-  std::ranges::sort(layers, {}, [](const LayerFile& layer) { return std::tie(layer.number, layer.path); });
+  std::ranges::sort(layers, array_file::is_older);
   return layers;
 }
 
@@ -85,7 +82,7 @@ class SnapshotAttempt {
     if (!intent) return;
     const std::vector<std::string> rolled_back = layers_rolled_back(store_, *intent, file);
     for (VariableFiles& files : snapshot.variables) {
-      std::erase_if(files.layers, [&](const LayerFile& layer) { return contains(rolled_back, layer.path); });
+      std::erase_if(files.layers, [&](const LayerFile& layer) { return contains(rolled_back, layer.path()); });
     }
   }
 

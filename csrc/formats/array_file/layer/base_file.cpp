@@ -10,7 +10,7 @@ namespace {
 
 std::unique_ptr<io::WritableFile> make_empty_base(io::FileSystem& files, const std::string& path) {
   if (const auto layers = layer_files(path); layers.size() > 1) {
-    throw CorruptFileError(cat("base file: expected one for ", layers.back().path, ", got none")).in_file(path);
+    throw CorruptFileError(cat("base file: expected one for ", layers.back().path(), ", got none")).in_file(path);
   }
   std::unique_ptr<io::NewFile> file = files.create(path);
   file->write_at(0, encode_layer_end({}));
@@ -22,7 +22,7 @@ std::unique_ptr<io::WritableFile> make_empty_base(io::FileSystem& files, const s
 }  // namespace
 
 std::unique_ptr<io::WritableFile> lock_base(io::FileSystem& files, const std::string& path) {
-  static_cast<void>(layer_files(path));  // refuses an invalid base path before creating anything
+  check_base_path(path);
   try {
     return files.lock(path);
   } catch (const IoError& error) {

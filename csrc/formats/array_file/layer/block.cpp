@@ -21,6 +21,12 @@ Bytes without_prefix(const BlockRecord& block, Bytes stored) {
   return stored.subspan(cursor.position());
 }
 
+void check_decoded_bytes(const BlockRecord& block, Codec codec, uint64_t stored_bytes, uint64_t bound) {
+  if (block.decoded_bytes <= bound && (codec != Codec::none || block.decoded_bytes == bound)) return;
+  throw CorruptFileError(cat("block ", block.id, ": ", stored_bytes, " stored bytes (", name_of(codec),
+                             ") hold at most ", bound, ", got an uncompressed size of ", block.decoded_bytes));
+}
+
 }  // namespace
 
 void check_in_bounds(const BlockRecord& block, uint64_t region_bytes) {
@@ -34,12 +40,15 @@ BlockView find_block(const BlockRecord& block, Bytes region) {
   check_in_bounds(block, region.size());
   Bytes stored = region.subspan(block.offset, block.stored_bytes);
   if (codec == Codec::lz4) stored = without_prefix(block, stored);
-  const uint64_t bound = codec::decoded_bound(codec, stored);
-  if (block.decoded_bytes > bound || (codec == Codec::none && block.decoded_bytes != bound)) {
-    throw CorruptFileError(cat("block ", block.id, ": ", stored.size(), " stored bytes (", name_of(codec),
-                               ") hold at most ", bound, ", got an uncompressed size of ", block.decoded_bytes));
-  }
+  check_decoded_bytes(block, codec, stored.size(), codec::decoded_bound(codec, stored));
   return {codec, stored, block.decoded_bytes};
+}
+
+BlockView describe_block(const BlockRecord& block, uint64_t region_bytes) {
+  const Codec codec = codec_of(block);
+  check_in_bounds(block, region_bytes);
+  if (codec == Codec::none) check_decoded_bytes(block, codec, block.stored_bytes, block.stored_bytes);
+  return {codec, {}, block.decoded_bytes, false};
 }
 
 void decode_block(const BlockView& block, std::span<std::byte> out) {

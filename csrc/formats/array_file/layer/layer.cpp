@@ -9,6 +9,9 @@
 namespace atompack::array_file {
 namespace {
 
+// Read at once from files that are not mapped.
+constexpr uint64_t kUsualEndBytes = uint64_t{64} << 10;
+
 uint64_t next_serial() {
   static std::atomic<uint64_t> last{0};
   return ++last;  // 0 means no layer
@@ -25,16 +28,21 @@ Footer parse_footer(Bytes archive, uint64_t offset) {
 
 // Footer and trailer.
 Bytes read_end(const io::ByteSource& file, io::RangeBuffer& buffer) {
-  const uint64_t n_trailer = std::min<uint64_t>(file.length(), kTrailerBytes);
-  const Bytes trailer = file.bytes(file.length() - n_trailer, n_trailer, buffer);
-  const uint64_t n = footer_bytes(trailer, file.length()) + kTrailerBytes;
+  const uint64_t n = read_footer_bytes(file, buffer) + kTrailerBytes;
   return file.bytes(file.length() - n, n, buffer);
 }
 
 }  // namespace
 
-Layer::Layer(std::shared_ptr<const io::ByteSource> file)
+uint64_t read_footer_bytes(const io::ByteSource& file, io::RangeBuffer& buffer) {
+  const uint64_t n = std::min(file.length(), kUsualEndBytes);
+  const Bytes end = file.bytes(file.length() - n, n, buffer);
+  return footer_bytes(end.last(std::min(n, kTrailerBytes)), file.length());
+}
+
+Layer::Layer(std::shared_ptr<const io::ByteSource> file, io::RangeBuffer end)
     : file_(std::move(file)),
+      end_buffer_(std::move(end)),
       end_(in_file(path(), [&] { return read_end(*file_, end_buffer_); })),
       region_bytes_(file_bytes() - end_.size()),
       serial_(next_serial()),
@@ -54,8 +62,9 @@ BlockRecord Layer::record(uint32_t id) const {
 
 BlockView Layer::block(uint32_t id) const {
   return in_file(path(), [&] {
-    if (!file_->is_mapped()) throw InternalError("layer: expected a mapping");
-    return find_block(record(id), file_->whole().first(region_bytes_));
+    const bool is_at_hand = file_->is_mapped() && file_->window() <= 1;
+    return is_at_hand ? find_block(record(id), file_->whole().first(region_bytes_))
+                      : describe_block(record(id), region_bytes_);
   });
 }
 
@@ -66,28 +75,48 @@ uint64_t Layer::decoded_bytes(uint32_t id) const {
 BlockView Layer::read_block(uint32_t id, io::RangeBuffer& buffer) const {
   return in_file(path(), [&] {
     BlockRecord found = record(id);
-    check_in_bounds(found, region_bytes_);
+    static_cast<void>(describe_block(found, region_bytes_));
     const Bytes stored = file_->bytes(found.offset, found.stored_bytes, buffer);
     found.offset = 0;
     return find_block(found, stored);
   });
 }
 
-Bytes Layer::read(const ChunkRecord& chunk, DecodedBlock& last) const {
-  return in_file(path(), [&] {
-    const Bytes block = decoded(chunk.block, last);
-    check_in_bounds(chunk, block.size());
-    return block.subspan(chunk.offset, chunk.bytes);
-  });
+Bytes Layer::read_plain(uint32_t id, uint64_t offset, uint64_t n, io::RangeBuffer& buffer) const {
+  return in_file(path(), [&] { return file_->bytes(record(id).offset + offset, n, buffer); });
 }
 
-Bytes Layer::decoded(uint32_t id, DecodedBlock& last) const {
-  if (last.layer_ == serial_ && last.block_ == id) return last.bytes_;
-  last.layer_ = 0;  // in case decoding fails
-  last.bytes_ = decode_block(file_->is_mapped() ? block(id) : read_block(id, last.stored_), last.buffer_);
-  last.block_ = id;
-  last.layer_ = serial_;
-  return last.bytes_;
+io::ByteRange Layer::place_of(uint32_t id) const {
+  const auto found = block_at_.find(id);
+  if (found == block_at_.end()) return {};
+  const BlockRecord block = footer_.block(found->second);
+  const bool is_inside = block.offset <= region_bytes_ && block.stored_bytes <= region_bytes_ - block.offset;
+  return is_inside ? io::ByteRange{block.offset, block.stored_bytes} : io::ByteRange{};
+}
+
+io::ByteRange Layer::range_of(const ChunkRecord& chunk) const {
+  const io::ByteRange block = place_of(chunk.block);
+  if (block.length == 0 || record(chunk.block).codec) return block;
+  const bool is_inside = chunk.offset <= block.length && chunk.bytes <= block.length - chunk.offset;
+  return is_inside ? io::ByteRange{block.offset + chunk.offset, chunk.bytes} : io::ByteRange{};
+}
+
+Bytes Layer::read(const ChunkRecord& chunk, DecodedBlock& last) const {
+  return in_file(path(), [&] {
+    if (!is_held(chunk.block, last)) {
+      const BlockView found = block(chunk.block);
+      if (!found.is_read && found.codec == codec::Codec::none) {  // the rest of the block may be large
+        check_in_bounds(chunk, found.decoded_bytes);
+        return read_plain(chunk.block, chunk.offset, chunk.bytes, last.stored_);
+      }
+      last.layer_ = 0;  // in case decoding fails
+      last.bytes_ = decode_block(found.is_read ? found : read_block(chunk.block, last.stored_), last.buffer_);
+      last.block_ = chunk.block;
+      last.layer_ = serial_;
+    }
+    check_in_bounds(chunk, last.bytes_.size());
+    return last.bytes_.subspan(chunk.offset, chunk.bytes);
+  });
 }
 
 void check_in_bounds(const ChunkRecord& chunk, uint64_t block_bytes) {

@@ -4,9 +4,11 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
+#include "base/error.h"
 #include "formats/array_file/layer/block.h"
 #include "formats/array_file/layer/footer.h"
 #include "io/byte_source.h"
@@ -25,15 +27,15 @@ class DecodedBlock {
   uint32_t block_ = 0;
   Bytes bytes_;
   std::vector<std::byte> buffer_;
-  io::RangeBuffer stored_;  // of a layer that is read by pread
+  io::RangeBuffer stored_;  // of a layer that is not mapped
 };
 
 // Const methods are thread-safe.
 class Layer {
  public:
   // Reads the footer now and blocks one at a time. Throws CorruptFileError or UnsupportedFormatError; errors name the
-  // file.
-  explicit Layer(std::shared_ptr<const io::ByteSource> file);
+  // file. `end`: used for read_footer_bytes().
+  explicit Layer(std::shared_ptr<const io::ByteSource> file, io::RangeBuffer end = {});
   Layer(const Layer&) = delete;  // the footer views its bytes
   Layer(Layer&&) = default;
 
@@ -41,9 +43,19 @@ class Layer {
   const std::string& path() const { return file_->path(); }
   uint64_t file_bytes() const { return file_->length(); }
 
-  // Returns the block with this id. Throws CorruptFileError if there is none or its sizes are wrong. Only for a
-  // mapped layer.
+  const io::ByteSource& file() const { return *file_; }
+
+  // Returns the block with this id. Throws CorruptFileError if there is none or its sizes are wrong. Not read if that
+  // may take time: if it is not mapped, or not in memory.
   BlockView block(uint32_t id) const;
+  // The same with its stored bytes, in `buffer` unless the layer is mapped.
+  BlockView read_block(uint32_t id, io::RangeBuffer& buffer) const;
+  // Reads bytes of an uncompressed block, which has them.
+  Bytes read_plain(uint32_t id, uint64_t offset, uint64_t n, io::RangeBuffer& buffer) const;
+  // Where the block is in the file; empty if it is damaged.
+  io::ByteRange place_of(uint32_t id) const;
+  // What read() reads of the file for a chunk: the whole block unless that is uncompressed. Empty if it is damaged.
+  io::ByteRange range_of(const ChunkRecord& chunk) const;
   // Decoded size of a block by the footer, not yet checked against its stored bytes.
   uint64_t decoded_bytes(uint32_t id) const;
   // Distinguishes this layer from all others of this process, including earlier ones at the same address.
@@ -51,21 +63,36 @@ class Layer {
 
   // Valid until `last` is used again.
   Bytes read(const ChunkRecord& chunk, DecodedBlock& last) const;
+  // True if reading a chunk of this block would not read it from the file again.
+  bool is_held(uint32_t id, const DecodedBlock& last) const { return last.layer_ == serial_ && last.block_ == id; }
 
  private:
-  Bytes decoded(uint32_t id, DecodedBlock& last) const;
   BlockRecord record(uint32_t id) const;
-  BlockView read_block(uint32_t id, io::RangeBuffer& buffer) const;
   void index_blocks();
 
   std::shared_ptr<const io::ByteSource> file_;
-  io::RangeBuffer end_buffer_;  // footer and trailer, of a layer that is read by pread
+  io::RangeBuffer end_buffer_;  // footer and trailer, of a layer that is not mapped
   Bytes end_;
   uint64_t region_bytes_;  // of all blocks
   uint64_t serial_;
   Footer footer_;
   std::unordered_map<uint32_t, uint64_t> block_at_;
 };
+
+// Runs `action`; data errors that do not name them yet get the array and the path of the layer.
+template <typename Action>
+auto in_layer(const Layer& layer, std::string_view array, const Action& action) {
+  try {
+    return action();
+  } catch (DataError& error) {
+    error.at_field(std::string(array));
+    error.in_file(layer.path());
+    throw;
+  }
+}
+
+// Returns the size of the footer. Reads the end of the file, with what usually is the whole footer.
+uint64_t read_footer_bytes(const io::ByteSource& file, io::RangeBuffer& buffer);
 
 // Throws CorruptFileError if the chunk is not inside a block of this many decoded bytes.
 void check_in_bounds(const ChunkRecord& chunk, uint64_t block_bytes);

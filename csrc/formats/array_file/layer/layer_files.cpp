@@ -6,15 +6,12 @@
 #include <optional>
 #include <string_view>
 #include <system_error>
-#include <tuple>
 
 #include "base/error.h"
-#include "io/folder.h"
+#include "io/open_file.h"
 
 namespace atompack::array_file {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr std::string_view kExtension = ".af";
 
@@ -29,25 +26,48 @@ std::optional<uint32_t> sidecar_number(std::string_view name, std::string_view s
   return number;
 }
 
-}  // namespace
+// A path up to its last slash, and the rest.
+struct SplitPath {
+  explicit SplitPath(const std::string& path)
+      : folder(path.substr(0, path.rfind('/') + 1)), name(path.substr(folder.size())) {}
+  std::string stem() const { return name.substr(0, name.size() - kExtension.size()); }
 
-std::vector<LayerFile> layer_files(const std::string& path) {
-  const fs::path base(path);
-  if (base.extension() != kExtension) throw FieldError(cat("array file: expected a name that ends in .af, got ", path));
-  const fs::path folder = base.has_parent_path() ? base.parent_path() : fs::path(".");
-  std::vector<LayerFile> found{{0, path}};
-  for (const std::string& name : io::names_in(folder.string())) {
-    if (const auto number = sidecar_number(name, base.stem().string())) {
-      found.push_back({*number, (base.parent_path() / name).string()});
-    }
+  std::string folder, name;
+};
+
+std::string folder_to_list(const SplitPath& base) {
+  if (base.folder.size() < 2) return base.folder.empty() ? "." : base.folder;
+  return base.folder.substr(0, base.folder.size() - 1);
+}
+
+std::vector<LayerFile> list_layers(const io::Location& base, bool includes_base) {
+  check_base_path(base.path());
+  const SplitPath path(base.path());
+  std::vector<LayerFile> found;
+  for (const std::string& name : io::names_in(base.at(folder_to_list(path)))) {
+    includes_base = includes_base || name == path.name;
+    if (const auto number = sidecar_number(name, path.stem())) found.push_back({*number, base.at(path.folder + name)});
   }
-  std::ranges::sort(found, {}, [](const LayerFile& layer) { return std::tie(layer.number, layer.path); });
+  // Listing a folder while files are renamed in it may miss one that was there all the time.
+  if (includes_base || (!base.is_remote() && io::exists(base))) found.push_back({0, base});
+  std::ranges::sort(found, is_older);
   return found;
 }
 
+}  // namespace
+
+void check_base_path(const std::string& path) {
+  if (std::filesystem::path(path).extension() == kExtension) return;
+  throw FieldError(cat("array file: expected a name that ends in .af, got ", path));
+}
+
+std::vector<LayerFile> layer_files(const io::Location& base) { return list_layers(base, true); }
+
+std::vector<LayerFile> existing_layers(const io::Location& base) { return list_layers(base, false); }
+
 std::string sidecar_path(const std::string& base_path, uint32_t number) {
-  const fs::path base(base_path);
-  return (base.parent_path() / cat(base.stem().string(), ".", number, kExtension)).string();
+  const SplitPath base(base_path);
+  return cat(base.folder, base.stem(), '.', number, kExtension);
 }
 
 }  // namespace atompack::array_file

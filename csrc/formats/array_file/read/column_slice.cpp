@@ -22,17 +22,6 @@ uint64_t product(std::span<const uint64_t> counts) {
   return n;
 }
 
-template <typename Action>
-auto in_layer(const Layer& layer, std::string_view array, const Action& action) {
-  try {
-    return action();
-  } catch (DataError& error) {
-    error.at_field(std::string(array));
-    error.in_file(layer.path());
-    throw;
-  }
-}
-
 }  // namespace
 
 Slice::Slice(std::shared_ptr<const Column> column, std::span<const int64_t> rows, const SliceRequest& request,
@@ -104,9 +93,10 @@ void Slice::group_chunk_refs() {
     return std::tuple(chunk_ref.block, chunk_ref.chunk->offset, chunk_ref.row);
   };
   if (!std::ranges::is_sorted(chunk_refs_, {}, place)) std::ranges::sort(chunk_refs_, {}, place);
+  sample_layers();
   for (size_t first = 0; first < chunk_refs_.size();) {
     const ChunkRef& chunk_ref = chunk_refs_[first];
-    const Layer& layer = column_->layers().layer(chunk_ref.chunk->layer);
+    const Layer& layer = layer_of(chunk_ref);
     BlockTask unit{first, first,
                    in_layer(layer, name_of(chunk_ref), [&] { return layer.block(chunk_ref.chunk->block); })};
     const bool is_plain = unit.block.codec == codec::Codec::none;
@@ -126,13 +116,51 @@ void Slice::group_chunk_refs() {
     first = unit.last;
     units_.push_back(unit);
   }
+  check_claims();
+}
+
+// Before a block is looked at, which would wait for it if it is not in memory.
+void Slice::sample_layers() const {
+  constexpr size_t kMaxSample = 8;
+  for (auto first = chunk_refs_.begin(); first != chunk_refs_.end();) {
+    const Layer& layer = layer_of(*first);
+    const auto is_here = [&](const ChunkRef& chunk_ref) { return &layer_of(chunk_ref) == &layer; };
+    const auto last = std::partition_point(first, chunk_refs_.end(), is_here);
+    if (layer.file().is_sample_due()) {
+      std::vector<io::ByteRange> ranges;
+      const auto step = std::max<ptrdiff_t>(1, (last - first) / kMaxSample);
+      for (ptrdiff_t i = 0; i < last - first; i += step) ranges.push_back(layer.range_of(first[i].chunk->record()));
+      layer.file().sample(ranges);
+    }
+    first = last;
+  }
+}
+
+// Memory is allocated for what blocks claim to hold. Those that claim much more than they store are read first.
+void Slice::check_claims() const {
+  constexpr uint64_t kUsualFactor = 256, kAlways = uint64_t{256} << 20;
+  uint64_t claimed = 0;
+  std::vector<const BlockTask*> doubtful;
+  for (const BlockTask& unit : units_) {
+    if (unit.block.is_read) continue;
+    const ChunkRef& chunk_ref = chunk_refs_[unit.first];
+    const uint64_t stored_bytes = layer_of(chunk_ref).place_of(chunk_ref.chunk->block).length;
+    if (unit.block.decoded_bytes / kUsualFactor <= stored_bytes) continue;
+    doubtful.push_back(&unit);
+    claimed = std::min(kAlways + 1, claimed + std::min(kAlways + 1, unit.block.decoded_bytes));
+  }
+  if (claimed <= kAlways) return;
+  for (const BlockTask* const unit : doubtful) {
+    const ChunkRef& chunk_ref = chunk_refs_[unit->first];
+    in_layer(layer_of(chunk_ref), name_of(chunk_ref), [&] { static_cast<void>(load(*unit)); });
+  }
 }
 
 // Checked before memory is allocated for the chunk's claimed size.
 void Slice::check_chunk_ref(const ChunkRef& chunk_ref, uint64_t block_bytes) const {
   const ColumnLayout& layout = *rows_[chunk_ref.row].layout;
   const ColumnChunk& chunk = *chunk_ref.chunk;
-  in_layer(column_->layers().layer(chunk.layer), name_of(chunk_ref), [&] {
+  in_layer(layer_of(chunk_ref), name_of(chunk_ref), [&] {
     check_in_bounds(chunk.record(), block_bytes);
     const uint64_t item = item_bytes(layout.type);
     const uint64_t n =
@@ -203,111 +231,6 @@ void Slice::fill(ColumnVisitor& visitor) const {
     if (row.layout == nullptr || row.is_complete || row.type.kind != ColumnKind::numeric) continue;
     visitor.fill(i, Bytes(row.layout->fill).first(item_bytes(row.layout->type)));
   }
-}
-
-uint64_t Slice::work(size_t number) const {
-  const BlockTask& unit = units_[number];
-  if (unit.block.codec == codec::Codec::none || find_cached(unit)) return unit.copied;
-  return unit.block.decoded_bytes * static_cast<uint64_t>(codec::work_factor(unit.block.codec));
-}
-
-std::shared_ptr<const DecodedBytes> Slice::find_cached(const BlockTask& unit) const {
-  const ColumnChunk& chunk = *chunk_refs_[unit.first].chunk;
-  return cache_.find({column_->layers().layer(chunk.layer).serial(), chunk.block, kWholeBlock});
-}
-
-void Slice::read(size_t number, ColumnVisitor& visitor) const {
-  const BlockTask& unit = units_[number];
-  const ChunkRef& chunk_ref = chunk_refs_[unit.first];
-  const Layer& layer = column_->layers().layer(chunk_ref.chunk->layer);
-  in_layer(layer, name_of(chunk_ref), [&] {
-    if (unit.block.codec == codec::Codec::none) return deliver(unit, unit.block.stored, visitor);
-    if (const auto decoded = find_cached(unit)) return deliver(unit, decoded->bytes(), visitor);
-    const bool fits = decoded_bytes_ <= cache_.limit() / 2;
-    if (!fits && decode_in_place(unit, visitor)) return;
-    if (!fits && is_mostly_wanted(unit)) {  // it is used up at once
-      thread_local std::vector<std::byte> scratch;
-      return deliver(unit, decode_block(unit.block, scratch), visitor);
-    }
-    if (keeps_stretches(unit)) {
-      if (!read_stretches(unit, layer.serial(), visitor)) decode_stretches(unit, layer.serial(), visitor);
-      return;
-    }
-    auto decoded = std::make_shared<DecodedBytes>(unit.block.decoded_bytes);
-    decode_block(unit.block, decoded->writable());
-    const std::tuple key(layer.serial(), chunk_ref.chunk->block, kWholeBlock);
-    deliver(unit, cache_.keep(key, decoded, decoded->bytes().size())->bytes(), visitor);
-  });
-}
-
-// If only small parts of many blocks are needed, caching whole blocks would evict all of them.
-bool Slice::keeps_stretches(const BlockTask& unit) const {
-  constexpr uint64_t kWorthAnEntry = 4096;
-  return partly_wanted_ > cache_.limit() / 4 && unit.wanted / (unit.last - unit.first) >= kWorthAnEntry;
-}
-
-bool Slice::read_stretches(const BlockTask& unit, uint64_t serial, ColumnVisitor& visitor) const {
-  std::vector<std::shared_ptr<const DecodedBytes>> cached;
-  for (const ChunkRef& chunk_ref : refs_of(unit)) {
-    cached.push_back(cache_.find({serial, chunk_ref.chunk->block, chunk_ref.chunk->offset}));
-    if (!cached.back() || cached.back()->bytes().size() != chunk_ref.chunk->bytes) return false;
-  }
-  for (size_t i = 0; i < cached.size(); ++i) deliver(chunk_refs_[unit.first + i], cached[i]->bytes(), visitor);
-  return true;
-}
-
-void Slice::decode_stretches(const BlockTask& unit, uint64_t serial, ColumnVisitor& visitor) const {
-  thread_local std::vector<std::byte> scratch;
-  if (scratch.size() < unit.end) scratch.resize(unit.end);
-  const std::span front = std::span(scratch).first(unit.end);
-  decode_front(unit.block, front);
-  deliver(unit, front, visitor);
-  for (const ChunkRef& chunk_ref : refs_of(unit)) {
-    auto stretch = std::make_shared<DecodedBytes>(chunk_ref.chunk->bytes);
-    store(stretch->writable().data(), Bytes(front).subspan(chunk_ref.chunk->offset, chunk_ref.chunk->bytes));
-    cache_.keep({serial, chunk_ref.chunk->block, chunk_ref.chunk->offset}, stretch, chunk_ref.chunk->bytes);
-  }
-}
-
-// Decodes a whole block directly into the output if it goes unchanged into one range.
-bool Slice::decode_in_place(const BlockTask& unit, ColumnVisitor& visitor) const {
-  if (unit.wanted != unit.block.decoded_bytes) return false;
-  std::byte* begin = nullptr;
-  uint64_t offset = 0;
-  for (const ChunkRef& chunk_ref : refs_of(unit)) {
-    const Row& row = rows_[chunk_ref.row];
-    if (chunk_ref.chunk->offset != offset || !row.is_whole || row.layout->n_cells != 1) return false;
-    if (row.type.kind != ColumnKind::numeric) return false;
-    std::byte* const at = visitor.place(chunk_ref.row, 0, row.layout->n_elements);
-    if (at == nullptr || (offset > 0 && at != begin + offset)) return false;
-    if (offset == 0) begin = at;
-    offset += chunk_ref.chunk->bytes;
-  }
-  decode_block(unit.block, std::span(begin, unit.block.decoded_bytes));
-  return true;
-}
-
-void Slice::deliver(const BlockTask& unit, Bytes block, ColumnVisitor& visitor) const {
-  for (const ChunkRef& chunk_ref : refs_of(unit)) {
-    in_layer(column_->layers().layer(chunk_ref.chunk->layer), name_of(chunk_ref),
-             [&] { deliver(chunk_ref, block.subspan(chunk_ref.chunk->offset, chunk_ref.chunk->bytes), visitor); });
-  }
-}
-
-void Slice::deliver(const ChunkRef& chunk_ref, Bytes chunk, ColumnVisitor& visitor) const {
-  const Row& row = rows_[chunk_ref.row];
-  const ColumnLayout& layout = *row.layout;
-  const bool is_numeric = row.type.kind == ColumnKind::numeric;
-  if (is_numeric && row.is_whole && layout.n_cells == 1) return visitor.values(chunk_ref.row, 0, chunk);
-  const Box cell = layout.grid.box_of(layout.grid.cell_at(chunk_ref.chunk->cell)), slice = box_of(row);
-  if (is_numeric) {
-    const uint64_t item = item_bytes(layout.type);
-    return for_each_common_run(cell, slice, [&](uint64_t from, uint64_t to, uint64_t n) {
-      visitor.values(chunk_ref.row, to, chunk.subspan(from * item, n * item));
-    });
-  }
-  for_each_common_string(chunk, cell, layout.type, slice,
-                         [&](uint64_t element, Bytes text) { visitor.text(chunk_ref.row, element, text); });
 }
 
 }  // namespace atompack::array_file

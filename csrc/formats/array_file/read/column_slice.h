@@ -27,6 +27,7 @@ class Slice final : public ColumnSlice {
   void fill(ColumnVisitor& visitor) const override;
   size_t n_units() const override { return units_.size(); }
   uint64_t work(size_t unit) const override;
+  void announce() const override;
   void read(size_t unit, ColumnVisitor& visitor) const override;
 
  private:
@@ -67,6 +68,8 @@ class Slice final : public ColumnSlice {
   void add_axes(Row& row, const SliceRequest& request);
   void add_chunk_refs(Row& row);
   void group_chunk_refs();
+  void sample_layers() const;
+  void check_claims() const;
   void check_chunk_ref(const ChunkRef& chunk_ref, uint64_t block_bytes) const;
   void check_unwritten() const;
   void check_unstored(std::optional<uint64_t> chosen) const;
@@ -75,13 +78,24 @@ class Slice final : public ColumnSlice {
   std::span<const ChunkRef> refs_of(const BlockTask& unit) const {
     return std::span(chunk_refs_).subspan(unit.first, unit.last - unit.first);
   }
+  const Layer& layer_of(const ChunkRef& chunk_ref) const { return column_->layers().layer(chunk_ref.chunk->layer); }
+  template <typename Use>
+  void for_each_run(const BlockTask& unit, const Use& use) const;
+  void add_ranges(const BlockTask& unit, std::vector<io::ByteRange>& ranges) const;
+  BlockView load(const BlockTask& unit) const;
+  void read_plain(const BlockTask& unit, ColumnVisitor& visitor) const;
+
+  using CachedStretches = std::vector<std::shared_ptr<const DecodedBytes>>;
   std::shared_ptr<const DecodedBytes> find_cached(const BlockTask& unit) const;
+  CachedStretches find_stretches(const BlockTask& unit) const;
+  bool is_cached(const BlockTask& unit) const;
   bool is_mostly_wanted(const BlockTask& unit) const { return 2 * unit.wanted >= unit.block.decoded_bytes; }
   bool keeps_stretches(const BlockTask& unit) const;
-  bool read_stretches(const BlockTask& unit, uint64_t serial, ColumnVisitor& visitor) const;
-  void decode_stretches(const BlockTask& unit, uint64_t serial, ColumnVisitor& visitor) const;
+  bool read_stretches(const BlockTask& unit, ColumnVisitor& visitor) const;
+  void decode_stretches(const BlockTask& unit, ColumnVisitor& visitor) const;
   bool decode_in_place(const BlockTask& unit, ColumnVisitor& visitor) const;
   void deliver(const BlockTask& unit, Bytes block, ColumnVisitor& visitor) const;
+  void deliver(std::span<const ChunkRef> chunk_refs, Bytes bytes, uint64_t offset, ColumnVisitor& visitor) const;
   void deliver(const ChunkRef& chunk_ref, Bytes chunk, ColumnVisitor& visitor) const;
 
   std::shared_ptr<const Column> column_;

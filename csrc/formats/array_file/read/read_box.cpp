@@ -54,9 +54,27 @@ void for_array(const Array& array, const Action& action) {
   }
 }
 
+// All ranges at once, where each would be waited for after the one before.
+void announce_chunks(const Layers& layers, const std::vector<ChunkRef>& chunk_refs, const DecodedBlock& last) {
+  for (size_t i = 0; i < chunk_refs.size();) {
+    const uint32_t number = chunk_refs[i].stored->layer;
+    const Layer& layer = layers.layer(number);
+    const bool is_of_use = layer.file().window() > 1;
+    std::vector<io::ByteRange> ranges;
+    for (; i < chunk_refs.size() && chunk_refs[i].stored->layer == number; ++i) {
+      const ChunkRecord& chunk = chunk_refs[i].stored->chunk;
+      if (!is_of_use || layer.is_held(chunk.block, last)) continue;
+      const io::ByteRange range = layer.range_of(chunk);
+      if (ranges.empty() || range.offset != ranges.back().offset) ranges.push_back(range);
+    }
+    if (ranges.size() > 1) layer.file().announce(ranges);
+  }
+}
+
 // Reads the chunks of a checked box. Calls use(chunk, its bytes).
 template <typename Use>
 void read_chunks(const Layers& layers, const BoxChunks& chunk_refs, DecodedBlock& last, const Use& use) {
+  announce_chunks(layers, chunk_refs.chunk_refs, last);
   for (const ChunkRef& chunk_ref : chunk_refs.chunk_refs) {
     const Layer& layer = layers.layer(chunk_ref.stored->layer);
     const Bytes bytes = layer.read(chunk_ref.stored->chunk, last);

@@ -4,66 +4,75 @@
 #include <cerrno>
 #include <chrono>
 #include <optional>
-#include <ranges>
 #include <thread>
 
 #include "base/error_context.h"
-#include "formats/array_file/layer/trailer.h"
 #include "formats/array_file/read/read_box.h"
 
 namespace atompack::array_file {
 namespace {
 
-void add_file(Files& files, const std::string& path, Reading reading) {
-  auto file = io::open_file(path);
+void add_file(Files& files, const io::Location& place, Reading reading) {
+  auto file = io::open_file(place);
   const io::Access access = reading == Reading::by_pread ? io::Access::read : io::Access::automatic;
   files.sources.push_back(file->bytes(file->version().size, access));
   files.opened.push_back(std::move(file));
+  files.places.push_back(place);
 }
 
 // Checked from the newest layer to the base.
 bool are_in_place(const Files& files) {
-  return std::ranges::all_of(files.opened | std::views::reverse, [](const auto& file) {
-    const std::optional<io::FileVersion> now = io::version_of(file->path());
-    return now && io::FileIdentity{now->device, now->inode, 0}.same_file(file->identity());
-  });
+  for (size_t i = files.size(); i-- > 0;) {
+    const std::optional<io::FileVersion> now = io::version_of(files.places[i]);
+    if (!now || !io::FileIdentity{now->device, now->inode, 0}.same_file(files.opened[i]->identity())) return false;
+  }
+  return true;
 }
 
 Files open_files(const std::vector<LayerFile>& layers, Reading reading) {
   Files files;
-  for (const LayerFile& layer : layers) add_file(files, layer.path, reading);
+  for (const LayerFile& layer : layers) add_file(files, layer.file, reading);
   return files;
+}
+
+void add_base(Files& files, const io::Location& base, Reading reading) {
+  try {
+    add_file(files, base, reading);
+  } catch (const IoError& error) {
+    if (error.code() == ENOENT) static_cast<void>(layer_files(base));  // names the folder if that does not exist
+    throw;
+  }
 }
 
 // Returns nullopt if the layers changed meanwhile. The order of the steps detects concurrent flushes (FORMAT.md,
 // "Reading beside a writer"): base, list, sidecars, and then the same again in reverse order.
-std::optional<Files> try_to_open_layers(const std::string& path, Reading reading) {
+std::optional<Files> try_to_open_layers(const io::Location& base, Reading reading) {
   Files files;
-  add_file(files, path, reading);
-  const std::vector<LayerFile> layers = layer_files(path);
+  add_base(files, base, reading);
+  const std::vector<LayerFile> layers = layer_files(base);
   try {
     for (const LayerFile& layer : layers) {
-      if (layer.number > 0) add_file(files, layer.path, reading);
+      if (layer.number > 0) add_file(files, layer.file, reading);
     }
   } catch (const IoError& error) {
     if (error.code() != ENOENT) throw;
     return std::nullopt;
   }
   // The first list may lack a layer and have a newer one, if both were published while it was made.
-  std::vector<LayerFile> now = layer_files(path);
+  std::vector<LayerFile> now = layer_files(base);
   std::erase_if(now, [&](const LayerFile& layer) { return layer.number > layers.back().number; });
   if (!std::ranges::equal(now, layers, {}, &LayerFile::path, &LayerFile::path)) return std::nullopt;
   return are_in_place(files) ? std::optional(std::move(files)) : std::nullopt;
 }
 
-Files open_layers(const std::string& path, Reading reading) {
+Files open_layers(const io::Location& base, Reading reading) {
   constexpr int kMaxTries = 100;
-  static_cast<void>(layer_files(path));  // refuses other paths
+  check_base_path(base.path());
   for (int i = 0; i < kMaxTries; ++i) {
-    if (std::optional<Files> files = try_to_open_layers(path, reading)) return std::move(*files);
+    if (std::optional<Files> files = try_to_open_layers(base, reading)) return std::move(*files);
     std::this_thread::sleep_for(std::chrono::milliseconds(i));  // removing thousands of sidecars takes seconds
   }
-  throw IoError(EAGAIN, "the layers change faster than they can be opened", path);
+  throw IoError(EAGAIN, "the layers change faster than they can be opened", base.path());
 }
 
 std::vector<Layer> parse_layers(const Files& files, uint64_t max_metadata_bytes) {
@@ -75,22 +84,18 @@ std::vector<Layer> parse_layers(const Files& files, uint64_t max_metadata_bytes)
     throw CorruptFileError(cat("footers: expected at most max_metadata_bytes=", max_metadata_bytes, ", got ", n_bytes))
         .in_file(path);
   };
-  const auto size_of_footer = [](Bytes trailer, uint64_t file_bytes, const std::string& path) {
-    return in_file(path, [&] { return footer_bytes(trailer, file_bytes); });
-  };
   for (const auto& file : files.sources) {
-    io::RangeBuffer buffer;
-    const uint64_t n = std::min<uint64_t>(file->length(), kTrailerBytes);
-    check(size_of_footer(file->bytes(file->length() - n, n, buffer), file->length(), file->path()), file->path());
-    layers.emplace_back(file);
+    io::RangeBuffer end;
+    check(in_file(file->path(), [&] { return read_footer_bytes(*file, end); }), file->path());
+    layers.emplace_back(file, std::move(end));
   }
   return layers;
 }
 
 }  // namespace
 
-Reader::Reader(const std::string& path, uint64_t max_metadata_bytes, Reading reading)
-    : files_(open_layers(path, reading)), layers_(parse_layers(files_, max_metadata_bytes)) {}
+Reader::Reader(const io::Location& base, uint64_t max_metadata_bytes, Reading reading)
+    : files_(open_layers(base, reading)), layers_(parse_layers(files_, max_metadata_bytes)) {}
 
 Reader::Reader(const std::vector<LayerFile>& layers, uint64_t max_metadata_bytes, Reading reading)
     : files_(open_files(layers, reading)), layers_(parse_layers(files_, max_metadata_bytes)) {}
@@ -116,12 +121,12 @@ Bytes Reader::read_chunk(const StoredChunk& chunk, DecodedBlock& last) const {
 
 // A flush removes old statistics before it publishes its sidecar, and publishes new ones after it.
 Statistics Reader::statistics() const {
-  const std::string& base = files_.opened.front()->path();
+  const io::Location& base = files_.places.front();
   Statistics found = read_statistics(base);
   const std::vector<LayerFile> now = layer_files(base);
-  const bool same = std::ranges::equal(now, files_.opened, {}, &LayerFile::path, &io::OpenFile::path);
+  const bool same = std::ranges::equal(now, files_.places, {}, &LayerFile::path, &io::Location::path);
   if (same && are_in_place(files_)) return found;
-  throw FieldError("statistics: the file was written to since it was opened: open it again").in_file(base);
+  throw FieldError("statistics: the file was written to since it was opened: open it again").in_file(base.path());
 }
 
 void Reader::check_not_shrunk() const {

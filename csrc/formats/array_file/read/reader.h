@@ -16,12 +16,12 @@
 
 namespace atompack::array_file {
 
-// by_pread: by pread, block by block, so that truncation of the file cannot end the process; for one thread, and
-// without the slices of a Column.
+// How local files are read. by_pread: block by block, so that truncation of the file cannot end the process.
 enum class Reading : uint8_t { mapped, by_pread };
 
-// The layers of one array file, oldest first, all mapped or all read by pread.
+// The layers of one array file, oldest first, all mapped or none.
 struct Files {
+  std::vector<io::Location> places;
   std::vector<std::shared_ptr<const io::OpenFile>> opened;
   std::vector<std::shared_ptr<const io::ByteSource>> sources;
   size_t size() const { return opened.size(); }
@@ -30,9 +30,9 @@ struct Files {
 // Sees the layers that exist at construction. Const methods are thread-safe.
 class Reader {
  public:
-  // `path` is that of the base, and ends in .af. Throws IoError, CorruptFileError (also if the footers of all layers
+  // The path of the base ends in .af. Throws IoError, CorruptFileError (also if the footers of all layers
   // exceed `max_metadata_bytes`), UnsupportedFormatError.
-  explicit Reader(const std::string& path, uint64_t max_metadata_bytes = kMaxMetadataBytes,
+  explicit Reader(const io::Location& base, uint64_t max_metadata_bytes = kMaxMetadataBytes,
                   Reading reading = Reading::mapped);
   // Reads only these layers, oldest first, including the base. The caller must detect concurrent compaction.
   explicit Reader(const std::vector<LayerFile>& layers, uint64_t max_metadata_bytes = kMaxMetadataBytes,
@@ -52,7 +52,7 @@ class Reader {
   // A chunk of an array as stored. Valid until `last` is used again.
   Bytes read_chunk(const StoredChunk& chunk, DecodedBlock& last) const;
 
-  // Contents of STEM.stats, for a reader made from a path. FieldError if the file was written to since.
+  // Contents of STEM.stats, for a reader made from a base. FieldError if the file was written to since.
   Statistics statistics() const;
 
   // Throws CorruptFileError if a file was truncated since.

@@ -107,9 +107,8 @@ std::string statistics_path(const std::string& base_path) {
   return std::filesystem::path(base_path).replace_extension(".stats").string();
 }
 
-StatisticsList list_statistics(const std::string& base_path) {
-  const std::string path = statistics_path(base_path);
-  const auto stored = io::find_file(path);
+StatisticsList list_statistics(const io::Location& base) {
+  const auto stored = io::find_file(base.at(statistics_path(base.path())));
   if (!stored) return {};
   const std::vector<std::byte> file = io::read_whole(*stored, kMaxMetadataBytes);
   try {
@@ -119,9 +118,9 @@ StatisticsList list_statistics(const std::string& base_path) {
   }
 }
 
-Statistics read_statistics(const std::string& base_path) {
+Statistics read_statistics(const io::Location& base) {
   Statistics found;
-  for (auto& [name, statistics] : list_statistics(base_path)) found[std::move(name)] = std::move(statistics);
+  for (auto& [name, statistics] : list_statistics(base)) found[std::move(name)] = std::move(statistics);
   return found;
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "formats/array_file/layer/footer.h"
+#include "io/location.h"
 
 namespace atompack::array_file {
 
@@ -35,7 +36,7 @@ std::vector<std::byte> encode_statistics(const StatisticsList& statistics);
 // Path of the statistics of the array file with this base.
 std::string statistics_path(const std::string& base_path);
 // Returns an empty list if the file is missing or damaged, since it can be derived from the data. Throws IoError.
-StatisticsList list_statistics(const std::string& base_path);
-Statistics read_statistics(const std::string& base_path);
+StatisticsList list_statistics(const io::Location& base);
+Statistics read_statistics(const io::Location& base);
 
 }  // namespace atompack::array_file

@@ -16,8 +16,8 @@ void verify_array(const Reader& reader, std::string_view name, DecodedBlock& las
 // Reads the arrays of one file with pread: truncation in the meantime is an error, not a signal.
 class Verification {
  public:
-  Verification(const std::string& path, uint64_t max_metadata_bytes)
-      : reader_(path, max_metadata_bytes, Reading::by_pread) {}
+  Verification(const io::Location& base, uint64_t max_metadata_bytes)
+      : reader_(base, max_metadata_bytes, Reading::by_pread) {}
 
   std::vector<std::string> names() const { return reader_.names(); }
   void check(std::string_view name) { verify_array(reader_, name, last_); }

@@ -322,7 +322,7 @@ void Writer::Impl::compact() {
   adopt_base(base.release());
   // From the oldest on: the remaining layers are newer than the base's content of the removed ones.
   for (const LayerFile& layer : merged) {
-    if (layer.number > 0) files_.remove(layer.path);
+    if (layer.number > 0) files_.remove(layer.path());
   }
   io::replace_file(files_, statistics_path(path_), encode_statistics(statistics));
   changed_.clear();

@@ -66,7 +66,7 @@ TEST(AtlasShardsFixtures, GoodOnes) {
   int n_examples = 0;
   for (const json& expected : expectations(true)) {
     SCOPED_TRACE(expected["name"].get<std::string>());
-    const Reader reader(data_of(expected));
+    const Reader reader(data_of(expected).string());
     expect_shards(reader, expected["shards"]);
     ASSERT_EQ(reader.size(), expected["length"].get<uint64_t>());
     if (expected["name"].get<std::string>() == "torch_v3") {
@@ -86,7 +86,7 @@ TEST(AtlasShardsFixtures, GoodOnes) {
 // The kind of the error that reading all of it ends with, in the words of the fixtures.
 std::string kind_of_error(const fs::path& data) {
   try {
-    tags_in(Reader(data));
+    tags_in(Reader(data.string()));
   } catch (const CorruptFileError&) {
     return "corrupt";
   } catch (const UnsafePickleError&) {
@@ -114,8 +114,8 @@ TEST(AtlasShardsFixtures, DamagedAndHostileOnes) {
 // Those that were given less shards than they were written with.
 TEST(AtlasShardsFixtures, SizesThatDifferAreTold) {
   const fs::path data = fixtures() / "data";
-  EXPECT_EQ(Reader(data / "s1_atoms").shard_sizes_warning(), std::nullopt);
-  EXPECT_EQ(Reader(data / "shards_missing").shard_sizes_warning(),
+  EXPECT_EQ(Reader((data / "s1_atoms").string()).shard_sizes_warning(), std::nullopt);
+  EXPECT_EQ(Reader((data / "shards_missing").string()).shard_sizes_warning(),
             cat((data / "shards_missing").string(), ": shard_sizes: expected 12 shards, got 10"));
 }
 

@@ -21,7 +21,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-fs::path fixture(const std::string& name) { return test::fixtures_root() / "atlas_shards" / "data" / name; }
+std::string fixture(const std::string& name) {
+  return (test::fixtures_root() / "atlas_shards" / "data" / name).string();
+}
 
 std::string contents(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
@@ -110,22 +112,22 @@ TEST(AtlasShardsReader, FoldersThatAreShards) {
   fs::create_directory(copy.root() / ".cache");
   fs::create_directory(copy.root() / "notes");
   save(copy.root() / "9", "a file");
-  EXPECT_EQ(Reader(copy.root()).size(), 60u);
+  EXPECT_EQ(Reader(copy.root().string()).size(), 60u);
   fs::copy(copy.root() / "2", copy.root() / "extra", fs::copy_options::recursive);
-  EXPECT_EQ(Reader(copy.root()).size(), 70u) << "upstream takes any name";
+  EXPECT_EQ(Reader(copy.root().string()).size(), 70u) << "upstream takes any name";
   fs::create_directory(copy.root() / "77");
-  EXPECT_EQ(missing([&] { Reader reader(copy.root()); }), "meta.json");
+  EXPECT_EQ(missing([&] { Reader reader(copy.root().string()); }), "meta.json");
 }
 
 TEST(AtlasShardsReader, WhatIsMissing) {
   EXPECT_EQ(missing([] { Reader reader("/nowhere/at/all"); }), "meta.json");
   const Copy own("s3_atoms"), shared("s2_atoms");
   fs::remove(own.root() / "0" / "zstd_dict.bin");
-  const Reader reader(own.root());
+  const Reader reader(own.root().string());
   EXPECT_EQ(missing([&] { reader.block(0, 0); }), "zstd_dict.bin");
   reader.block(1, 0);
   fs::remove(shared.root() / "zstd_dict.bin");
-  EXPECT_EQ(missing([&] { Reader without(shared.root()); }), "zstd_dict.bin");
+  EXPECT_EQ(missing([&] { Reader without(shared.root().string()); }), "zstd_dict.bin");
 }
 
 TEST(AtlasShardsReader, BlocksAreKept) {
@@ -225,7 +227,7 @@ TEST(AtlasShardsReader, Forks) {
 // Either all is read, or a named error says what is wrong.
 void expect_named_end(const fs::path& root, const std::string& what) {
   try {
-    read_all(Reader(root));
+    read_all(Reader(root.string()));
   } catch (const DataError& error) {
     EXPECT_TRUE(std::string_view(error.what()).starts_with(root.string())) << what << ": " << error.what();
   } catch (const IoError& error) {
@@ -241,7 +243,7 @@ TEST_P(DamagedShards, CutAnywhere) {
     const std::string whole = contents(copy.root() / file);
     for (size_t size = 0; size < whole.size(); size += 1 + whole.size() / 64) {
       save(copy.root() / file, whole.substr(0, size));
-      EXPECT_THROW(read_all(Reader(copy.root())), DataError) << file << " of " << size;
+      EXPECT_THROW(read_all(Reader(copy.root().string())), DataError) << file << " of " << size;
       expect_named_end(copy.root(), file);
     }
     save(copy.root() / file, whole);
@@ -263,13 +265,13 @@ TEST_P(DamagedShards, FlippedBits) {
     }
     save(copy.root() / file, bytes);
   }
-  EXPECT_GT(read_all(Reader(copy.root())), 0u) << "the copy is whole again";
+  EXPECT_GT(read_all(Reader(copy.root().string())), 0u) << "the copy is whole again";
 }
 
 // A file that shrinks after its index was checked.
 TEST_P(DamagedShards, ShrinksWhileItIsOpen) {
   const Copy copy(GetParam());
-  const Reader reader(copy.root(), {.cache_bytes = 0});
+  const Reader reader(copy.root().string(), {.cache_bytes = 0});
   read_all(reader);
   fs::resize_file(copy.root() / "0" / "data.bin", 3);
   EXPECT_NE(test::corrupt([&] { read_all(reader); }).find("data.bin: block 0: expected "), std::string::npos);

@@ -7,6 +7,7 @@
 #include "formats/array_file/array_model.h"
 #include "formats/array_file/gathered.h"
 #include "formats/array_file/read/column_slice.h"
+#include "io/fake_store.h"
 #include "io/temporary_folder.h"
 
 namespace atompack::array_file {
@@ -105,8 +106,11 @@ class RandomColumns : public testing::TestWithParam<Codec> {
 TEST_P(RandomColumns, AreReadAsEachArrayAlone) {
   for (int layer = 0; layer < 8; ++layer) {
     write_layer();
-    const Reader reader(path());
-    for (size_t rank = 0; rank < kRanks; ++rank) compare(reader.layers(), rank);
+    const Reader local(path()), remote(test::FakeStore::of(folder_.path(), "./data.af"));
+    for (size_t rank = 0; rank < kRanks; ++rank) {
+      compare(local.layers(), rank);
+      compare(remote.layers(), rank);
+    }
   }
   EXPECT_GT(n_present_, 4000);
 }

@@ -57,7 +57,7 @@ TEST_F(ArrayFileReader, FindsItsLayers) {
     write(other, ByteString("no layer"));
   write("data.9.af", layer(30, {{{1}, 0, 8}}));
   std::vector<std::string> found;
-  for (const LayerFile& layer : layer_files(path())) found.push_back(layer.path);
+  for (const LayerFile& layer : layer_files(path())) found.push_back(layer.path());
   EXPECT_EQ(found, (std::vector<std::string>{path(), path("data.9.af"), path("data.10.af")}));
   EXPECT_EQ(read(Reader(path())), (std::vector<int32_t>{0, 1, 72, 73}));
 }
