@@ -1,14 +1,14 @@
 #include "io/fetch/page_cache.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <condition_variable>
-#include <list>
 #include <mutex>
-#include <unordered_map>
 #include <vector>
 
 #include "io/fetch/page.h"
+#include "io/fetch/page_table.h"
 #include "threads/interruption.h"
 
 namespace atompack::io::fetch {
@@ -18,32 +18,30 @@ namespace {
 constexpr uint64_t kMaxGapPages = 4;
 // Longer runs are divided, since several connections are faster than one.
 constexpr uint64_t kMaxRunPages = 256;
+// Of a long read, announced before its beginning is waited for.
+constexpr uint64_t kMaxRunsAhead = 8;
+constexpr std::chrono::milliseconds kInterruptionCheck{100};
+
+// Each thread gets a copy of its own: those who catch an exception may add to it.
+[[noreturn]] void throw_copy_of(const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const IoError& error) {
+    throw IoError(error.code(), error.reason(), error.path());
+  }
+}
+
+std::exception_ptr copy_of(const std::exception_ptr& failure) noexcept {
+  try {
+    throw_copy_of(failure);
+  } catch (...) {
+    return std::current_exception();
+  }
+}
 
 }  // namespace
 
 struct PageCache::Shared {
-  struct PageKey {
-    uint64_t file = 0, page = 0;
-    bool operator==(const PageKey&) const = default;
-  };
-
-  struct PageKeyHash {
-    size_t operator()(const PageKey& key) const {
-      return static_cast<size_t>((key.file * 0x9E3779B97F4A7C15U ^ key.page) * 0xD6E8FEB86659FD93U);
-    }
-  };
-
-  enum class Stage : uint8_t { on_its_way, here, failed };
-
-  struct Page {
-    std::unique_ptr<std::byte[]> bytes = {};
-    Stage stage = Stage::on_its_way;
-    bool is_on_disk = false;
-    uint32_t n_readers = 0;  // which wait for it or copy from it
-    std::exception_ptr failure = {};
-    std::list<PageKey>::iterator used = {};  // of pages that are here or failed
-  };
-
   // Successive pages of one request.
   struct Run {
     uint64_t first = 0;
@@ -51,153 +49,158 @@ struct PageCache::Shared {
     uint64_t end() const { return first + memory.size(); }
   };
 
-  explicit Shared(uint64_t n) : max_bytes(n) {}
+  explicit Shared(uint64_t max_bytes) : pages(max_bytes), max_pages(pages.max_pages()) {}
 
   class HeldPages;
-  using Pages = std::unordered_map<PageKey, Page, PageKeyHash>;
 
-  const uint64_t max_bytes;
-  std::mutex mutex;  // guards all members below
+  std::mutex mutex;  // guards the members below
   std::condition_variable arrived;
-  Pages pages;
-  std::list<PageKey> by_use;  // oldest first
-  uint64_t n_on_their_way = 0;
-  uint64_t n_files = 0;
+  PageTable pages;
   PageCacheStats counts;
+  const uint64_t max_pages;
 
-  uint64_t max_pages() const { return std::max<uint64_t>(1, max_bytes / kPageBytes); }
-
-  // The page of a new key, on its way.
-  Page& insert(const PageKey& key) {
-    Page& page = pages[key];
-    page.bytes = std::make_unique_for_overwrite<std::byte[]>(kPageBytes);
-    ++n_on_their_way;
-    return page;
-  }
-
-  // Returns true if a reader waits for the page.
-  bool finish(const PageKey& key, Stage stage, const std::exception_ptr& failure) {
-    Page& page = pages.at(key);
-    page.stage = stage;
-    page.failure = failure;
-    page.used = by_use.insert(by_use.end(), key);
-    --n_on_their_way;
-    return page.n_readers > 0;
-  }
-
-  void restart(Page& page) {
-    by_use.erase(page.used);
-    page.stage = Stage::on_its_way;
-    page.failure = nullptr;
-    ++n_on_their_way;
-  }
-
-  void evict() {
-    for (auto oldest = by_use.begin(); oldest != by_use.end() && pages.size() > max_pages();) {
-      const auto found = pages.find(*oldest);
-      if (found->second.n_readers > 0) {
-        ++oldest;
-        continue;
-      }
-      pages.erase(found);
-      oldest = by_use.erase(oldest);
-    }
-  }
-
-  std::vector<uint64_t> claim(const PagedFile& file, std::span<const ByteRange> ranges, uint64_t max_count);
-  void fetch(const std::shared_ptr<Shared>& self, const PagedFile& file, std::vector<uint64_t> wanted);
-  void fail(const PagedFile& file, std::span<const uint64_t> claimed, const std::exception_ptr& failure);
+  void claim(const PagedFile& file, std::span<const ByteRange> ranges, uint64_t max_on_their_way,
+             std::vector<uint64_t>& claimed);
+  void fetch(const std::shared_ptr<Shared>& self, const PagedFile& file, std::span<const ByteRange> ranges,
+             uint64_t max_on_their_way, HeldPages* held);
+  void fail(const PagedFile& file, std::span<const uint64_t> claimed, const std::exception_ptr& failure) noexcept;
   std::vector<uint64_t> take_from_disk(const PagedFile& file, const std::vector<uint64_t>& wanted);
-  std::vector<Run> runs_of(const PagedFile& file, std::span<const uint64_t> wanted);
+  std::vector<Run> runs_of(const PagedFile& file, std::span<const uint64_t> wanted, std::vector<uint64_t>& claimed);
   void request(const std::shared_ptr<Shared>& self, const PagedFile& file, Run run);
+  void finish_run(uint64_t file, uint64_t first, uint64_t end, const std::exception_ptr& failure) noexcept;
+
+  void announce(const std::shared_ptr<Shared>& self, const PagedFile& file, std::span<const ByteRange> ranges);
+  void read(const std::shared_ptr<Shared>& self, const PagedFile& file, const ByteRange& range, std::byte* into);
+  bool copy_if_here(const PagedFile& file, const ByteRange& range, std::byte* into);
+  void copy(const Page& page, uint64_t number, const ByteRange& range, std::byte* into);
 };
 
-PageCache::PageCache(uint64_t max_bytes) : shared_(std::make_shared<Shared>(max_bytes)) {}
+// Pages in use by a reader, which are not evicted meanwhile.
+class PageCache::Shared::HeldPages {
+ public:
+  HeldPages(Shared& shared, const ByteRange& range)
+      : first(range.offset / kPageBytes), last((range.end() - 1) / kPageBytes), shared_(shared) {
+    pages_.reserve(last - first + 1);
+  }
+  HeldPages(const HeldPages&) = delete;
+  HeldPages& operator=(const HeldPages&) = delete;
+  ~HeldPages() {
+    const std::lock_guard lock(shared_.mutex);
+    for (Page* const page : pages_) --page->n_readers;
+    shared_.pages.evict();
+  }
+
+  // The mutex is held, and all of the pages are there.
+  void hold(const PagedFile& file) noexcept {
+    for (uint64_t number = first; number <= last; ++number) {
+      pages_.push_back(shared_.pages.find({file.number, number}));
+      ++pages_.back()->n_readers;
+    }
+  }
+  Page& operator[](uint64_t number) const { return *pages_[number - first]; }
+
+  const uint64_t first, last;
+
+ private:
+  Shared& shared_;
+  std::vector<Page*> pages_;
+};
+
+PageCache::PageCache(uint64_t max_bytes)
+    : max_bytes_(max_bytes),
+      shared_([max_bytes] { return std::make_unique<std::shared_ptr<Shared>>(std::make_shared<Shared>(max_bytes)); }) {}
 
 PageCache::~PageCache() = default;
 
 PagedFile PageCache::add(uint64_t length, std::shared_ptr<const RangeReader> reader,
                          std::shared_ptr<const CachedObject> disk) {
-  const std::lock_guard lock(shared_->mutex);
-  return {++shared_->n_files, length, std::move(reader), std::move(disk)};
+  return {++n_files_, length, std::move(reader), std::move(disk)};
 }
 
 void PageCache::put(const PagedFile& file, uint64_t offset, Bytes bytes) {
-  const std::lock_guard lock(shared_->mutex);
-  for (uint64_t page = (offset + kPageBytes - 1) / kPageBytes; page < count_pages(file.length); ++page) {
-    const uint64_t from = page * kPageBytes - offset, n = bytes_of_page(file.length, page);
-    if (from + n > bytes.size()) break;
-    const Shared::PageKey key{file.number, page};
-    if (shared_->pages.contains(key)) continue;
-    store(shared_->insert(key).bytes.get(), bytes.subspan(from, n));
-    shared_->finish(key, Shared::Stage::here, nullptr);
+  std::vector<uint64_t> whole;
+  for (uint64_t page = count_pages(offset); page < count_pages(file.length); ++page) {
+    if (page * kPageBytes + bytes_of_page(file.length, page) > offset + bytes.size()) break;
+    whole.push_back(page);
   }
-  shared_->evict();
-}
-
-// Marks pages that are absent, or failed and are not being read, as on their way. Returns their numbers, each once.
-std::vector<uint64_t> PageCache::Shared::claim(const PagedFile& file, std::span<const ByteRange> ranges,
-                                               uint64_t max_count) {
-  std::vector<uint64_t> claimed;
-  for (const ByteRange& range : ranges) {
-    if (range.length == 0 || range.offset >= file.length) continue;
-    const uint64_t last = (range.offset + std::min(range.length, file.length - range.offset) - 1) / kPageBytes;
-    for (uint64_t page = range.offset / kPageBytes; page <= last; ++page) {
-      if (claimed.size() >= max_count) return claimed;
-      const PageKey key{file.number, page};
-      const auto found = pages.find(key);
-      if (found == pages.end()) {
-        insert(key);
-      } else if (found->second.stage == Stage::failed) {
-        restart(found->second);
-      } else {
-        continue;
-      }
-      claimed.push_back(page);
-    }
+  const std::vector<bool> is_stored = file.disk ? file.disk->find(whole) : std::vector<bool>(whole.size());
+  Shared& shared = *shared_.get();
+  const std::lock_guard lock(shared.mutex);
+  for (size_t i = 0; i < whole.size(); ++i) {
+    const PageKey key{file.number, whole[i]};
+    if (shared.pages.find(key) != nullptr) continue;
+    Page& page = shared.pages.insert(key);
+    store(page.bytes, bytes.subspan(whole[i] * kPageBytes - offset, bytes_of_page(file.length, whole[i])));
+    page.is_on_disk = is_stored[i];
+    shared.pages.finish(page, Stage::here, nullptr);
   }
-  return claimed;
+  shared.pages.evict();
 }
 
 void PageCache::announce(const PagedFile& file, std::span<const ByteRange> ranges) {
-  std::vector<uint64_t> wanted;
-  {
-    const std::lock_guard lock(shared_->mutex);
-    const uint64_t limit = std::max<uint64_t>(1, shared_->max_pages() / 2);
-    if (shared_->n_on_their_way >= limit) return;
-    wanted = shared_->claim(file, ranges, limit - shared_->n_on_their_way);
-    shared_->evict();
-  }
-  shared_->fetch(shared_, file, std::move(wanted));
+  const std::shared_ptr<Shared>& shared = shared_.get();
+  shared->announce(shared, file, ranges);
 }
 
-// `wanted` was claimed, so that nobody else changes these pages.
+void PageCache::Shared::announce(const std::shared_ptr<Shared>& self, const PagedFile& file,
+                                 std::span<const ByteRange> ranges) {
+  fetch(self, file, ranges, std::max<uint64_t>(1, max_pages / 2), nullptr);
+}
+
+// Marks pages that are absent or failed as on their way, until `max_on_their_way` are, and adds their numbers, each
+// once, to `claimed`. Pages that are here become those used last.
+void PageCache::Shared::claim(const PagedFile& file, std::span<const ByteRange> ranges, uint64_t max_on_their_way,
+                              std::vector<uint64_t>& claimed) {
+  for (const ByteRange& range : ranges) {
+    if (range.length == 0 || range.offset >= file.length) continue;
+    const uint64_t last = (range.offset + std::min(range.length, file.length - range.offset) - 1) / kPageBytes;
+    for (uint64_t number = range.offset / kPageBytes; number <= last; ++number) {
+      if (pages.n_on_their_way() >= max_on_their_way) return;
+      Page* const page = pages.find({file.number, number});
+      if (page != nullptr && page->stage == Stage::here) pages.touch(*page);
+      if (page != nullptr && page->stage != Stage::failed) continue;
+      claimed.push_back(number);
+      page != nullptr ? pages.restart(*page) : static_cast<void>(pages.insert({file.number, number}));
+    }
+  }
+}
+
 void PageCache::Shared::fetch(const std::shared_ptr<Shared>& self, const PagedFile& file,
-                              std::vector<uint64_t> wanted) {
-  if (wanted.empty()) return;
-  std::ranges::sort(wanted);
+                              std::span<const ByteRange> ranges, uint64_t max_on_their_way, HeldPages* held) {
+  std::vector<uint64_t> claimed;  // nobody else changes these pages
   std::vector<Run> runs;
   try {
-    if (file.disk) wanted = take_from_disk(file, wanted);
+    {
+      const std::lock_guard lock(mutex);
+      claim(file, ranges, max_on_their_way, claimed);
+      if (held != nullptr) held->hold(file);
+      pages.evict();
+    }
+    if (claimed.empty()) return;
+    std::ranges::sort(claimed);
+    const std::vector<uint64_t> wanted = file.disk ? take_from_disk(file, claimed) : claimed;
     const std::lock_guard lock(mutex);
-    runs = runs_of(file, wanted);
+    runs = runs_of(file, wanted, claimed);
     counts.requests += runs.size();
-    for (const Run& run : runs) counts.fetched_bytes += run.memory.size() * kPageBytes;
+    for (const Run& run : runs) {
+      counts.fetched_bytes += std::min(run.end() * kPageBytes, file.length) - run.first * kPageBytes;
+    }
   } catch (...) {  // nobody may wait for these pages for ever
-    fail(file, wanted, std::current_exception());
+    fail(file, claimed, std::current_exception());
     throw;
   }
   for (Run& run : runs) request(self, file, std::move(run));
 }
 
 void PageCache::Shared::fail(const PagedFile& file, std::span<const uint64_t> claimed,
-                             const std::exception_ptr& failure) {
+                             const std::exception_ptr& failure) noexcept {
   {
     const std::lock_guard lock(mutex);
-    for (const uint64_t page : claimed) {
-      const PageKey key{file.number, page};
-      if (pages.at(key).stage == Stage::on_its_way) finish(key, Stage::failed, failure);
+    for (const uint64_t number : claimed) {
+      Page* const page = pages.find({file.number, number});
+      if (page != nullptr && page->stage == Stage::on_its_way) pages.finish(*page, Stage::failed, failure);
     }
+    pages.evict();
   }
   arrived.notify_all();
 }
@@ -209,149 +212,162 @@ std::vector<uint64_t> PageCache::Shared::take_from_disk(const PagedFile& file, c
   for (size_t i = 0; i < wanted.size(); ++i) (is_stored[i] ? stored : others).push_back(wanted[i]);
   if (stored.empty()) return others;
   file.disk->will_need(stored);
-  std::vector<std::byte*> memory;
+  std::vector<Page*> found;
   {
     const std::lock_guard lock(mutex);
-    for (const uint64_t page : stored) memory.push_back(pages.at({file.number, page}).bytes.get());
+    for (const uint64_t number : stored) found.push_back(pages.find({file.number, number}));
   }
   std::vector<bool> is_read;
   for (size_t i = 0; i < stored.size(); ++i) {
-    is_read.push_back(file.disk->read(stored[i], {memory[i], bytes_of_page(file.length, stored[i])}));
+    is_read.push_back(file.disk->read(stored[i], {found[i]->bytes, bytes_of_page(file.length, stored[i])}));
     if (!is_read.back()) others.push_back(stored[i]);
   }
+  std::ranges::sort(others);
   {
     const std::lock_guard lock(mutex);
     for (size_t i = 0; i < stored.size(); ++i) {
       if (!is_read[i]) continue;
-      const PageKey key{file.number, stored[i]};
-      pages.at(key).is_on_disk = true;
-      finish(key, Stage::here, nullptr);
+      found[i]->is_on_disk = true;
+      pages.finish(*found[i], Stage::here, nullptr);
       ++counts.pages_from_disk;
     }
+    pages.evict();
   }
   arrived.notify_all();
-  std::ranges::sort(others);
   return others;
 }
 
-// Joins wanted pages, and absent pages in small gaps between them, to runs.
-std::vector<PageCache::Shared::Run> PageCache::Shared::runs_of(const PagedFile& file,
-                                                               std::span<const uint64_t> wanted) {
+// Joins wanted pages, and absent pages in small gaps between them, to runs. The latter are added to `claimed`.
+std::vector<PageCache::Shared::Run> PageCache::Shared::runs_of(const PagedFile& file, std::span<const uint64_t> wanted,
+                                                               std::vector<uint64_t>& claimed) {
   std::vector<Run> runs;
-  const auto add = [&](uint64_t number) {
-    std::byte* const bytes = pages.at({file.number, number}).bytes.get();
-    runs.back().memory.emplace_back(bytes, bytes_of_page(file.length, number));
+  const auto add = [&](uint64_t number, const Page& page) {
+    runs.back().memory.emplace_back(page.bytes, bytes_of_page(file.length, number));
+  };
+  const auto joins_last = [&](uint64_t number) {
+    if (runs.empty() || number - runs.back().end() > kMaxGapPages) return false;
+    if (number - runs.back().first >= kMaxRunPages) return false;
+    for (uint64_t gap = runs.back().end(); gap < number; ++gap) {
+      if (pages.find({file.number, gap}) != nullptr) return false;
+    }
+    return true;
   };
   for (const uint64_t number : wanted) {
-    if (!runs.empty()) {
-      const uint64_t end = runs.back().end();
-      bool joins = number - end <= kMaxGapPages && runs.back().memory.size() < kMaxRunPages;
-      for (uint64_t gap = end; joins && gap < number; ++gap) joins = !pages.contains({file.number, gap});
-      if (joins) {
-        for (uint64_t gap = end; gap < number; ++gap) {
-          insert({file.number, gap});
-          add(gap);
-        }
-        add(number);
-        continue;
+    if (joins_last(number)) {
+      for (uint64_t gap = runs.back().end(); gap < number; ++gap) {
+        claimed.push_back(gap);
+        add(gap, pages.insert({file.number, gap}));
       }
+    } else {
+      runs.push_back({number});
     }
-    runs.push_back({number});
-    add(number);
+    add(number, *pages.find({file.number, number}));
   }
   return runs;
 }
 
 void PageCache::Shared::request(const std::shared_ptr<Shared>& self, const PagedFile& file, Run run) {
   const uint64_t first = run.first, end = run.end(), number = file.number;
-  const auto done = [self, first, end, number](const std::exception_ptr& failure) {
-    bool is_awaited = false;  // waking readers for every page would cost more than reading it
-    {
-      const std::lock_guard lock(self->mutex);
-      const Stage stage = failure ? Stage::failed : Stage::here;
-      for (uint64_t page = first; page < end; ++page) {
-        is_awaited |= self->finish({number, page}, stage, failure);
-      }
-      self->evict();
-    }
-    if (is_awaited) self->arrived.notify_all();
-  };
   try {
-    file.reader->read({first * kPageBytes, std::move(run.memory)}, done);
+    file.reader->read({first * kPageBytes, std::move(run.memory)}, [self, first, end, number](const auto& failure) {
+      self->finish_run(number, first, end, failure);
+    });
   } catch (...) {  // not even started
-    done(std::current_exception());
+    finish_run(number, first, end, std::current_exception());
   }
 }
 
-// Pages in use by a reader, which are not evicted meanwhile.
-class PageCache::Shared::HeldPages {
- public:
-  explicit HeldPages(Shared& shared) : shared_(shared) {}
-  HeldPages(const HeldPages&) = delete;
-  HeldPages& operator=(const HeldPages&) = delete;
-  ~HeldPages() {
-    const std::lock_guard lock(shared_.mutex);
-    for (const PageKey& key : keys_) --shared_.pages.at(key).n_readers;
+void PageCache::Shared::finish_run(uint64_t file, uint64_t first, uint64_t end,
+                                   const std::exception_ptr& failure) noexcept {
+  bool is_waited_for = false;
+  {
+    const std::lock_guard lock(mutex);
+    const std::exception_ptr kept = failure ? copy_of(failure) : nullptr;
+    for (uint64_t number = first; number < end; ++number) {
+      Page& page = *pages.find({file, number});
+      pages.finish(page, kept ? Stage::failed : Stage::here, kept);
+      is_waited_for = is_waited_for || page.n_readers > 0;
+    }
+    pages.evict();
   }
-  // The mutex is held.
-  void add(const PageKey& key) {
-    ++shared_.pages.at(key).n_readers;
-    keys_.push_back(key);
-  }
-
- private:
-  Shared& shared_;
-  std::vector<PageKey> keys_;
-};
+  if (is_waited_for) arrived.notify_all();
+}
 
 void PageCache::read(const PagedFile& file, uint64_t offset, std::span<std::byte> into) {
-  if (into.empty()) return;
-  Shared& shared = *shared_;
-  const ByteRange range{offset, into.size()};
-  const uint64_t first = offset / kPageBytes, last = (range.end() - 1) / kPageBytes;
-  Shared::HeldPages held(shared);
-  std::vector<uint64_t> wanted;
-  {
-    const std::lock_guard lock(shared.mutex);
-    wanted = shared.claim(file, {&range, 1}, UINT64_MAX);
-    for (uint64_t page = first; page <= last; ++page) held.add({file.number, page});
-    shared.evict();
+  if (offset > file.length || into.size() > file.length - offset) {
+    throw InternalError(
+        cat("page cache: expected a range inside of ", file.length, " bytes, got ", into.size(), " bytes at ", offset));
   }
-  shared.fetch(shared_, file, wanted);
-  std::vector<std::pair<uint64_t, const std::byte*>> to_store;
+  const std::shared_ptr<Shared>& shared = shared_.get();
+  // In parts, so that a long read does not take more memory than there is.
+  const uint64_t part_bytes = std::clamp<uint64_t>(shared->max_pages / 4, 1, kMaxRunPages) * kPageBytes;
+  const uint64_t ahead_bytes = std::min(shared->max_pages / 2 * kPageBytes, kMaxRunsAhead * part_bytes);
+  const uint64_t end = offset + into.size();
+  for (uint64_t begin = offset; begin < end;) {
+    const uint64_t next = std::min(end, (begin / part_bytes + 1) * part_bytes);
+    if (next < end) shared->announce(shared, file, std::array{ByteRange{begin, std::min(end - begin, ahead_bytes)}});
+    shared->read(shared, file, {begin, next - begin}, into.data() + (begin - offset));
+    begin = next;
+  }
+}
+
+void PageCache::Shared::copy(const Page& page, uint64_t number, const ByteRange& range, std::byte* into) {
+  const uint64_t begin = std::max(range.offset, number * kPageBytes);
+  const uint64_t end = std::min(range.end(), (number + 1) * kPageBytes);
+  store(into + (begin - range.offset), Bytes(page.bytes + begin % kPageBytes, end - begin));
+  pages.touch(page);
+}
+
+// Copies all of the range if nothing else is to be done for it. The mutex is held.
+bool PageCache::Shared::copy_if_here(const PagedFile& file, const ByteRange& range, std::byte* into) {
+  for (uint64_t number = range.offset / kPageBytes; number * kPageBytes < range.end(); ++number) {
+    const Page* const page = pages.find({file.number, number});
+    if (page == nullptr || page->stage != Stage::here || (file.disk && !page->is_on_disk)) return false;
+    copy(*page, number, range, into);
+  }
+  return true;
+}
+
+void PageCache::Shared::read(const std::shared_ptr<Shared>& self, const PagedFile& file, const ByteRange& range,
+                             std::byte* into) {
   {
-    std::unique_lock lock(shared.mutex);
-    for (uint64_t number = first; number <= last; ++number) {
-      Shared::Page& page = shared.pages.at({file.number, number});
-      while (page.stage == Shared::Stage::on_its_way) {
-        if (shared.arrived.wait_for(lock, std::chrono::milliseconds(100)) == std::cv_status::no_timeout) continue;
+    const std::lock_guard lock(mutex);
+    if (copy_if_here(file, range, into)) return;
+  }
+  HeldPages held(*this, range);
+  fetch(self, file, {&range, 1}, UINT64_MAX, &held);
+  std::vector<uint64_t> to_store;
+  auto next_check = std::chrono::steady_clock::now() + kInterruptionCheck;
+  {
+    std::unique_lock lock(mutex);
+    for (uint64_t number = held.first; number <= held.last; ++number) {
+      Page& page = held[number];
+      while (page.stage == Stage::on_its_way) {
+        arrived.wait_until(lock, next_check);
+        if (std::chrono::steady_clock::now() < next_check) continue;
         lock.unlock();
         check_for_interruption();
+        next_check = std::chrono::steady_clock::now() + kInterruptionCheck;
         lock.lock();
       }
-      if (page.stage == Shared::Stage::failed) std::rethrow_exception(page.failure);
-      const uint64_t begin = std::max(offset, number * kPageBytes);
-      const uint64_t end = std::min(range.end(), (number + 1) * kPageBytes);
-      store(into.data() + (begin - offset), Bytes(page.bytes.get() + begin % kPageBytes, end - begin));
-      shared.by_use.splice(shared.by_use.end(), shared.by_use, page.used);
-      if (file.disk && !page.is_on_disk) {
-        page.is_on_disk = true;
-        to_store.emplace_back(number, page.bytes.get());
-      }
+      if (page.stage == Stage::failed) throw_copy_of(page.failure);
+      copy(page, number, range, into);
+      if (!file.disk || page.is_on_disk) continue;
+      to_store.push_back(number);
+      page.is_on_disk = true;
     }
   }
-  for (const auto& [number, bytes] : to_store) {  // held, so they stay
-    file.disk->write(number, Bytes(bytes, bytes_of_page(file.length, number)));
+  for (const uint64_t number : to_store) {  // held, so they stay
+    file.disk->write(number, Bytes(held[number].bytes, bytes_of_page(file.length, number)));
   }
 }
 
 PageCacheStats PageCache::stats() const {
-  const std::lock_guard lock(shared_->mutex);
-  PageCacheStats stats = shared_->counts;
-  stats.held_bytes = shared_->pages.size() * kPageBytes;
+  Shared& shared = *shared_.get();
+  const std::lock_guard lock(shared.mutex);
+  PageCacheStats stats = shared.counts;
+  stats.held_bytes = shared.pages.size() * kPageBytes;
   return stats;
 }
-
-uint64_t PageCache::max_bytes() const { return shared_->max_bytes; }
 
 }  // namespace atompack::io::fetch

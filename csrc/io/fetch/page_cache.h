@@ -1,6 +1,7 @@
 // Pages of remote files in memory, fetched in the background.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -9,6 +10,7 @@
 #include "io/fetch/block_cache.h"
 #include "io/fetch/range_reader.h"
 #include "io/read_ahead.h"
+#include "threads/per_process.h"
 
 namespace atompack::io::fetch {
 
@@ -28,7 +30,8 @@ struct PagedFile {
 };
 
 // At most `max_bytes` are kept, least recently used pages go first. More is held while it is on its way or being read.
-// Thread-safe. Pages on their way when the cache is destroyed arrive in memory that lives as long as they need it.
+// Thread-safe. Pages on their way when the cache is destroyed arrive in memory that lives as long as they need it. A
+// fork begins with an empty cache. Memory of pages is aligned to kPageBytes.
 class PageCache {
  public:
   explicit PageCache(uint64_t max_bytes);
@@ -45,15 +48,17 @@ class PageCache {
   // left for later.
   void announce(const PagedFile& file, std::span<const ByteRange> ranges);
 
-  // Copies bytes of the file, and waits for those that are not here. Throws the error of the reader.
+  // Copies bytes inside of the file, and waits for those that are not here. Throws the error of the reader.
   void read(const PagedFile& file, uint64_t offset, std::span<std::byte> into);
 
   PageCacheStats stats() const;
-  uint64_t max_bytes() const;
+  uint64_t max_bytes() const { return max_bytes_; }
 
  private:
   struct Shared;
-  std::shared_ptr<Shared> shared_;
+  uint64_t max_bytes_;
+  std::atomic<uint64_t> n_files_ = 0;
+  PerProcess<std::shared_ptr<Shared>> shared_;
 };
 
 }  // namespace atompack::io::fetch

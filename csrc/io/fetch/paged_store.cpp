@@ -7,6 +7,7 @@
 
 #include "base/bytes.h"
 #include "codec/sha256.h"
+#include "io/fetch/group_id.h"
 #include "io/fetch/page.h"
 
 namespace atompack::io::fetch {
@@ -81,7 +82,10 @@ PagedStore::PagedStore(std::shared_ptr<const ObjectStore> objects, uint64_t memo
 PagedFile PagedStore::paged_file(const std::string& url, const OpenObject& object) const {
   const std::lock_guard lock(mutex_);
   const auto known = known_.find(url);
-  if (known != known_.end() && known->second.version == object.version) return known->second.file;
+  if (known != known_.end() && known->second.version == object.version && key_of(url, object.version)) {
+    known->second.file.reader = object.reader;  // credentials of the new one may be valid longer
+    return known->second.file;
+  }
   auto disk = disk_ ? disk_->object(url, object.version) : nullptr;
   PagedFile file = pages_->add(object.version.size, object.reader, std::move(disk));
   if (known_.size() >= kMaxKnown) known_.clear();
