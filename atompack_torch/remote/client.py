@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 
 from atompack_torch._native import not_built
 from atompack_torch.remote.credentials import credentials_provider
@@ -17,6 +18,7 @@ except ModuleNotFoundError as error:
 
 __all__ = ["PagedStore", "RemoteObject", "RemoteResponse", "RemoteStore", "open_store"]
 
+_MAX_CONNECTIONS = 512
 _AZURE_VERSION = ("x-ms-version", "2021-12-02")
 
 
@@ -49,8 +51,15 @@ def open_store(url: str, options: StorageOptions) -> tuple[RemoteStore, str]:
         credentials=credentials_provider(url, options),
         headers=headers,
         ca_file=os.environ.get("AWS_CA_BUNDLE") or _certifi(),
+        max_in_flight=_connections(),
     )
     return store, native_url(url, options, os.environ)
+
+
+def _connections() -> int:
+    """Number of connections, each of which takes one of the files that a process may open."""
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return _MAX_CONNECTIONS if limit < 0 else max(1, min(_MAX_CONNECTIONS, limit // 4))
 
 
 def _certifi() -> str | None:

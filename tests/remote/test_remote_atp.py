@@ -5,8 +5,8 @@ from __future__ import annotations
 import errno
 import pickle
 import re
+import resource
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,7 @@ def write(path: Path, codec: Any = "none", count: int = COUNT, seed: int = 0) ->
 @pytest.fixture(autouse=True)
 def few_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     """The server is in this process, and has a thread and a descriptor for each connection."""
-    monkeypatch.setattr(client, "RemoteStore", partial(client.RemoteStore, max_in_flight=24))
+    monkeypatch.setattr(client, "_MAX_CONNECTIONS", 24)
 
 
 @pytest.fixture(scope="module")
@@ -232,3 +232,10 @@ def test_damage_is_reported_with_the_url(tmp_path: Path) -> None:
         path.write_bytes(b"")
         with pytest.raises(apt.CorruptFileError, match=re.escape(url)):
             apt.AtpDataset(url)
+
+
+def test_connections_leave_descriptors_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = {(100, 100): 24, (40, 100): 10, (1, 1): 1, (resource.RLIM_INFINITY,) * 2: 24}
+    for limit, expected in limits.items():
+        monkeypatch.setattr(resource, "getrlimit", lambda _, limit=limit: limit)
+        assert client._connections() == expected
