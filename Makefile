@@ -12,7 +12,7 @@ PYTEST_ARGS ?=
 BENCH_ARGS ?=
 TORCH_LIBRARIES := $(addprefix --exclude ,libtorch.so libtorch_cpu.so libtorch_python.so libtorch_cuda.so libc10.so libgomp.so.1)
 
-DEBIAN := g++ make pkg-config ccache libhdf5-dev libzstd-dev liblz4-dev zlib1g-dev libssl-dev nlohmann-json3-dev
+DEBIAN := g++ make pkg-config ccache libhdf5-dev libzstd-dev liblz4-dev zlib1g-dev libssl-dev nlohmann-json3-dev libcurl4-openssl-dev
 DEBIAN_PYTHON := python3 python3-venv python3-dev
 
 PY := .venv/bin/python
@@ -68,6 +68,10 @@ test: cpp-test $(DONE)/extra-test  ## run all tests, C++ and Python
 .PHONY: test-trainers
 test-trainers: $(DONE)/extension $(DONE)/extra-test $(DONE)/extra-trainers  ## run loaders under Lightning, accelerate and Ray on two ranks
 	@$(PY) -m pytest -q -o norecursedirs=.* $(PYTEST_ARGS) tests/trainers
+
+.PHONY: test-services
+test-services: $(DONE)/extension $(DONE)/extra-test $(DONE)/extra-services  ## read and write through S3 servers on this machine
+	@$(PY) -m pytest -q -o norecursedirs=.* $(PYTEST_ARGS) tests/services
 
 # In the package's build folder, whose core they test.
 .PHONY: cpp-test

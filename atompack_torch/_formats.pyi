@@ -19,9 +19,11 @@ _Extreme = int | float | bytes | None
 _FileVersion = tuple[int, int, int, int, int]
 _StoreVersion = tuple[_FileVersion | None, _FileVersion | None]
 
+class FileStore: ...
+
 class AtpSnapshot:
     @staticmethod
-    def take(path: str) -> AtpSnapshot: ...
+    def take(path: str, store: FileStore | None = None) -> AtpSnapshot: ...
     @property
     def generation(self) -> int: ...
     @property
@@ -81,7 +83,14 @@ class BatchRequest:
     def positions(self, source: MoleculeSource) -> str: ...
 
 class AtpReader(MoleculeSource):
-    def __init__(self, path: str, snapshot: AtpSnapshot, access: str, populate: bool) -> None: ...
+    def __init__(
+        self,
+        path: str,
+        snapshot: AtpSnapshot,
+        access: str,
+        populate: bool,
+        store: FileStore | None = None,
+    ) -> None: ...
 
 class AtpWriter:
     def __init__(
@@ -184,7 +193,9 @@ def check_regular_file(path: str) -> None: ...
 def describe_slots(
     path: str,
 ) -> list[tuple[int, int, None] | tuple[None, None, str]]: ...
-def read_atom_counts(path: str, snapshot: AtpSnapshot, address: int) -> None: ...
+def read_atom_counts(
+    path: str, snapshot: AtpSnapshot, address: int, store: FileStore | None = None
+) -> None: ...
 
 class TorchCacheReader:
     def __init__(

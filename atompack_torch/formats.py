@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from atompack_torch.errors import CorruptFileError, FieldError, UnsupportedFormatError
+from atompack_torch.options import is_url
 
 _HEAD_BYTES = 4096
 _END_BYTES = 16
@@ -340,6 +341,9 @@ def opening(
         OSError: likewise, if the block raised an OSError (for instance, a folder instead of a
             file); of the same class.
     """
+    if is_url(path):
+        yield
+        return
     try:
         yield
     except (CorruptFileError, FieldError, UnsupportedFormatError):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor
 
+from atompack_torch._core import MoleculeBatcher
 from atompack_torch._native import (
     AtpReader,
     ConcatSource,
@@ -31,8 +32,10 @@ from atompack_torch.datasets._options import DTypes, Missing
 from atompack_torch.datasets._request import Request, Transform
 from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.descriptors.chebyshev import ChebyshevDescriptor
-from atompack_torch.options import PathLike, check_choice, shown_path
-from atompack_torch.passes.atp_files import files_of, snapshot_of
+from atompack_torch.options import PathLike, check_choice, is_url, shown_path
+from atompack_torch.passes.atp_files import files_of, place_of, snapshot_of
+from atompack_torch.remote.files import RemoteFiles
+from atompack_torch.remote.urls import shown_url
 
 _AT_ONCE = 1024  # molecules per batch in passes of the data set itself
 
@@ -60,7 +63,9 @@ class AtpDataset(MoleculeDataset):
     switches to the last commit. Several threads may use it at once.
 
     Args:
-        path: a file, a list of files, or a folder whose ``**/*.atp`` are shards, sorted by path.
+        path: a file, a list of files, or a folder whose ``**/*.atp`` are shards, sorted by path;
+            each a path or a URL (``s3://``, ``gs://``, ``https://``). Bytes of remote files are
+            fetched as batches need them; ``Loader`` fetches many ahead.
         fields: labels to read: builtin fields by name, custom properties by key or with their
             scope (``properties/KEY``, ``atom_properties/KEY``); None: all of the schema. Positions
             and atomic numbers are always read.
@@ -97,6 +102,12 @@ class AtpDataset(MoleculeDataset):
             in ``DataLoader`` workers.
         nan_is_missing: treat stored labels and custom properties that are NaN throughout as
             missing. Values of a ``cache`` are not checked.
+        storage_options: for URLs: ``endpoint_url``, ``region``, ``profile``, ``key``, ``secret``,
+            ``token``, ``anonymous``, ``headers`` and ``credentials`` (a callable); what is left
+            out comes from the environment variables of AWS's and Hugging Face's tools.
+        block_cache: for URLs: a folder on local disk that keeps what was read, shared by all
+            processes; None: blocks are kept in the memory of each process.
+        block_cache_bytes: limit of that folder (None: 16 GiB), or of that memory (None: 256 MiB).
 
     Raises:
         TypeError: an option has the wrong type.
@@ -105,7 +116,8 @@ class AtpDataset(MoleculeDataset):
         UnsupportedFormatError: the version of a file is not supported.
         FieldError: no file has a field; the message names similar ones. A field that only some
             files have is masked for the others.
-        OSError: a file cannot be opened.
+        OSError: a file cannot be opened. Of a URL: FileNotFoundError, PermissionError,
+            TimeoutError, or ESTALE if the object has changed since it was opened.
     """
 
     def __init__(
@@ -129,6 +141,9 @@ class AtpDataset(MoleculeDataset):
         populate: bool = False,
         num_threads: int | None = None,
         nan_is_missing: bool = False,
+        storage_options: Mapping[str, object] | None = None,
+        block_cache: PathLike | None = None,
+        block_cache_bytes: int | None = None,
     ) -> None:
         check_choice("access", access, ("auto", "random", "sequential"))
         self._path = path
@@ -142,6 +157,7 @@ class AtpDataset(MoleculeDataset):
             num_threads=num_threads,
             nan_is_missing=nan_is_missing,
         )
+        self._remote = RemoteFiles.checked(storage_options, block_cache, block_cache_bytes)
         self._access: str = access
         self._populate = populate
         if cache is not None and not hasattr(cache, "_open_rows"):
@@ -155,11 +171,13 @@ class AtpDataset(MoleculeDataset):
         options = Options(descriptor, cache_features, cache_bytes)
         self._request, self._computer = plan_features(request, stored, options)
         self._keeps_features = cache_features != "none"
-        self._files = files_of(path)
-        self._snapshots = [snapshot_of(file) for file in self._files]
+        self._files = files_of(path, self._remote)
+        self._snapshots = [snapshot_of(file, self._remote) for file in self._files]
         self._with_forces = self._find_forces()
         if self._request.names_fields or cache is not None:
             self._batcher()  # checks names
+
+    _remote: RemoteFiles | None = None  # not in pickles of earlier versions
 
     def _size(self) -> int:
         return sum(snapshot.n_molecules for snapshot in self._snapshots)
@@ -177,8 +195,8 @@ class AtpDataset(MoleculeDataset):
             IndexError: molecules of a subset no longer exist; the data set is unchanged.
             CorruptFileError: a header, schema or index violates the format.
         """
-        files = files_of(self._path)
-        snapshots = [snapshot_of(file) for file in files]
+        files = files_of(self._path, self._remote)
+        snapshots = [snapshot_of(file, self._remote) for file in files]
         self._check_selection(sum(snapshot.n_molecules for snapshot in snapshots))
         before = [(f, s.__getstate__()) for f, s in zip(self._files, self._snapshots, strict=True)]
         after = [(f, s.__getstate__()) for f, s in zip(files, snapshots, strict=True)]
@@ -217,7 +235,8 @@ class AtpDataset(MoleculeDataset):
         first = 0
         for file, snapshot in zip(self._files, self._snapshots, strict=True):
             part = counts[first : first + snapshot.n_molecules]
-            read_atom_counts(file, snapshot, part.data_ptr())
+            place, store = place_of(file, self._remote)
+            read_atom_counts(place, snapshot, part.data_ptr(), store)
             first += snapshot.n_molecules
         return counts
 
@@ -231,12 +250,17 @@ class AtpDataset(MoleculeDataset):
         }
 
     def _open_source(self) -> MoleculeSource:
-        parts: list[MoleculeSource] = [
-            AtpReader(file, snapshot, self._access, self._populate)
-            for file, snapshot in zip(self._files, self._snapshots, strict=True)
-        ]
+        parts: list[MoleculeSource] = []
+        for file, snapshot in zip(self._files, self._snapshots, strict=True):
+            place, store = place_of(file, self._remote)
+            parts.append(AtpReader(place, snapshot, self._access, self._populate, store))
         source = self._request.wrap_source(parts[0] if len(parts) == 1 else ConcatSource(parts))
         return source if self._cache is None else JoinedSource(source, self._cache._open_rows())
+
+    def _batcher(self) -> MoleculeBatcher:
+        if self._remote is not None and self._remote.has_forked():
+            self.close()
+        return super()._batcher()
 
     def _without_mapping(self) -> AtpDataset:
         part = copy.copy(self)
@@ -250,5 +274,8 @@ class AtpDataset(MoleculeDataset):
         return [self._files, states]
 
     def __repr__(self) -> str:
-        files = f"{self._files[0]!r}" if len(self._files) == 1 else f"{len(self._files)} files"
+        one = len(self._files) == 1
+        file = self._files[0]
+        shown = repr(shown_url(file) if is_url(file) else file)
+        files = shown if one else f"{len(self._files)} files"
         return f"AtpDataset({len(self)} molecules in {files})"

@@ -7,15 +7,18 @@ from pathlib import Path
 from typing import Any
 
 from atompack_torch import formats
-from atompack_torch._native import AtpSnapshot
-from atompack_torch.options import absolute_path
+from atompack_torch._native import AtpSnapshot, FileStore
+from atompack_torch.options import absolute_path, is_url
+from atompack_torch.remote.files import RemoteFiles
+from atompack_torch.remote.urls import shown_url
 
 
-def snapshot_of(file: str) -> AtpSnapshot:
+def snapshot_of(file: str, remote: RemoteFiles | None = None) -> AtpSnapshot:
     """Opens the last commit of a file.
 
     Args:
-        file: path of the file.
+        file: path or URL of the file.
+        remote: access to remote files.
 
     Returns:
         The snapshot.
@@ -25,18 +28,33 @@ def snapshot_of(file: str) -> AtpSnapshot:
         UnsupportedFormatError: the version is not supported, or the file is of another format.
     """
     with formats.opening(file):
-        return AtpSnapshot.take(file)
+        return AtpSnapshot.take(*place_of(file, remote))
 
 
-def files_of(path: Any) -> list[str]:
-    """Lists the files of a data set as absolute paths, as workers may have another directory."""
+def place_of(file: str, remote: RemoteFiles | None) -> tuple[str, FileStore | None]:
+    """Returns the path or URL of a file for native readers, and its store if it is remote."""
+    if remote is None or not is_url(file):
+        return file, None
+    return remote.native(file), remote.store(file)
+
+
+def files_of(path: Any, remote: RemoteFiles | None = None) -> list[str]:
+    """Lists the files of a data set as URLs and absolute paths, for workers in other folders."""
     if isinstance(path, (str, os.PathLike)):
+        if remote is not None and isinstance(path, str) and is_url(path):
+            return [path] if _is_file(path) else remote.files_in(path, ".atp")
         whole = absolute_path(path)
         return _shards_of(Path(whole)) if Path(whole).is_dir() else [whole]
-    files = [absolute_path(file) for file in path]
+    files = [file if remote is not None and is_url(file) else absolute_path(file) for file in path]
     if not files:
         raise ValueError("path: expected at least one file, got an empty list")
     return files
+
+
+def _is_file(url: str) -> bool:
+    """True for a URL of a file; every other URL is that of a folder."""
+    path = shown_url(url)
+    return (path.rpartition("@")[0] or path).endswith(".atp") or path.endswith(".atp")
 
 
 def _shards_of(folder: Path) -> list[str]:

@@ -38,6 +38,16 @@ class LruCache {
     return value;
   }
 
+  // Removes a value if it is cached.
+  void drop(const Key& key) {
+    const std::scoped_lock lock(mutex_);
+    const auto found = places_.find(key);
+    if (found == places_.end()) return;
+    used_ -= found->second->cost;
+    order_.erase(found->second);
+    places_.erase(found);
+  }
+
   uint64_t limit() const { return limit_; }
   uint64_t used() {
     const std::scoped_lock lock(mutex_);

@@ -44,8 +44,13 @@ Snapshot restore_snapshot(const py::tuple& state) {
   return snapshot;
 }
 
-std::shared_ptr<atp::Reader> open_reader(const Path& path, const Snapshot& snapshot, io::Access access, bool populate) {
-  return make_shared_handle<atp::Reader>(path.bytes, snapshot, atp::ReadOptions{access, populate});
+using SharedStore = std::shared_ptr<io::Store>;
+
+Snapshot take_snapshot(const Path& path, const SharedStore& store) { return atp::take_snapshot({path.bytes, store}); }
+
+std::shared_ptr<atp::Reader> open_reader(const Path& path, const Snapshot& snapshot, io::Access access, bool populate,
+                                         const SharedStore& store) {
+  return make_shared_handle<atp::Reader>(io::Location(path.bytes, store), snapshot, atp::ReadOptions{access, populate});
 }
 
 template <typename Source>
@@ -67,15 +72,17 @@ std::shared_ptr<NanIsMissingSource> hide_nan_labels(std::shared_ptr<MoleculeSour
 }
 
 // Writes to memory of the caller; `address` points to snapshot.n_molecules int64.
-void read_atom_counts_to(const Path& path, const Snapshot& snapshot, uintptr_t address) {
-  atp::read_atom_counts(path.bytes, snapshot, {reinterpret_cast<int64_t*>(address), snapshot.header.n_molecules});
+void read_atom_counts_to(const Path& path, const Snapshot& snapshot, uintptr_t address, const SharedStore& store) {
+  atp::read_atom_counts({path.bytes, store}, snapshot,
+                        {reinterpret_cast<int64_t*>(address), snapshot.header.n_molecules});
 }
 
 }  // namespace
 
 void bind_atp(py::module_& module) {
+  py::class_<io::Store, std::shared_ptr<io::Store>>(module, "FileStore");
   py::class_<Snapshot>(module, "AtpSnapshot")
-      .def_static("take", unlocked([](const Path& path) { return atp::take_snapshot(path.bytes); }), py::arg("path"))
+      .def_static("take", unlocked(&take_snapshot), py::arg("path"), py::arg("store") = py::none())
       .def_property_readonly("generation", [](const Snapshot& self) { return self.header.generation; })
       .def_property_readonly("n_molecules", [](const Snapshot& self) { return self.header.n_molecules; })
       .def_property_readonly("codec", [](const Snapshot& self) { return self.header.codec; })
@@ -89,7 +96,7 @@ void bind_atp(py::module_& module) {
       .def("__len__", &MoleculeSource::size);
   py::class_<atp::Reader, MoleculeSource, std::shared_ptr<atp::Reader>>(module, "AtpReader")
       .def(py::init(unlocked(&open_reader)), py::arg("path"), py::arg("snapshot"), py::arg("access"),
-           py::arg("populate"));
+           py::arg("populate"), py::arg("store") = py::none());
   py::class_<ConcatSource, MoleculeSource, std::shared_ptr<ConcatSource>>(module, "ConcatSource")
       .def(py::init(unlocked(&source_of<ConcatSource>)), py::arg("parts"));
   py::class_<MixtureSource, MoleculeSource, std::shared_ptr<MixtureSource>>(module, "MixtureSource")
@@ -101,7 +108,7 @@ void bind_atp(py::module_& module) {
   py::class_<NanIsMissingSource, MoleculeSource, std::shared_ptr<NanIsMissingSource>>(module, "NanIsMissingSource")
       .def(py::init(unlocked(&hide_nan_labels)), py::arg("all"));
   module.def("read_atom_counts", unlocked(&read_atom_counts_to), py::arg("path"), py::arg("snapshot"),
-             py::arg("address"));
+             py::arg("address"), py::arg("store") = py::none());
 }
 
 }  // namespace atompack::bindings

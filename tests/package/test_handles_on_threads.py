@@ -57,7 +57,7 @@ def example_batcher():
     return core.ExampleBatcher(examples, jagged=False, levels={}, max_threads=0)
 
 def prefetcher(make_batcher):
-    ahead = core.Prefetcher(make_batcher(), 1, False)
+    ahead = core.Prefetcher(make_batcher(), 1, 4, False)
     ahead.submit([0], None)
     return ahead
 

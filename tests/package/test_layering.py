@@ -22,6 +22,7 @@ OWN = {
     "base": set(),
     "threads": {"base"},
     "io": {"base", "threads"},
+    "io/fetch/http": {"base", "threads", "io", "codec"},
     "codec": {"base"},
     "model": {"base"},
     "serial": {"base", "model"},
@@ -32,10 +33,21 @@ OWN = {
     "collate": BELOW_TENSORS,
     "passes": BELOW_TENSORS,
     "ops": {*BELOW_TENSORS, "collate"},
-    "bindings": {*BELOW_FORMATS, *BELOW_TENSORS, *FORMAT_LAYERS, "collate", "passes", "ops"},
+    "bindings": {
+        *BELOW_FORMATS,
+        *BELOW_TENSORS,
+        *FORMAT_LAYERS,
+        "io/fetch/http",
+        "collate",
+        "passes",
+        "ops",
+    },
 }
-# Single headers from other layers: memory as the system gives it.
-EXTRA = {"collate": {"io/shared_memory.h", "io/shared_ring.h", "io/huge_pages.h"}}
+# Single headers from other layers: memory as the system gives it, and checksums.
+EXTRA = {
+    "collate": {"io/shared_memory.h", "io/shared_ring.h", "io/huge_pages.h"},
+    "io": {"codec/crc32c.h", "codec/sha256.h"},
+}
 OPERATING_SYSTEM = re.compile(
     r"(sys|linux|asm|netinet|arpa)/[\w/]+\.h|(unistd|fcntl|errno|pthread|sched|signal|dirent)\.h"
 )
@@ -45,6 +57,7 @@ JSON = re.compile(r"nlohmann/json(_fwd)?\.hpp")
 OUTSIDE: dict[str, list[re.Pattern[str]]] = {
     "threads": [OPERATING_SYSTEM],
     "io": [OPERATING_SYSTEM],
+    "io/fetch/http": [OPERATING_SYSTEM, re.compile(r"curl/curl\.h|openssl/(evp|hmac|sha)\.h")],
     "codec": [re.compile(r"zstd(_errors)?\.h|zdict\.h|lz4(hc)?\.h|zlib\.h|openssl/sha\.h")],
     **{layer: [JSON] for layer in FORMAT_LAYERS[:4]},
     "formats/torch_cache": [re.compile(r"hdf5\.h"), JSON],
@@ -59,7 +72,9 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 
 def layer_of(path: str) -> str:
-    """The layer of a path below csrc: its folder, or format."""
+    """The layer of a path below csrc: its folder, or format, or the folder that needs libcurl."""
+    if path.startswith("io/fetch/http/"):
+        return "io/fetch/http"
     parts = path.split("/")
     return "/".join(parts[: 2 if parts[0] == "formats" else 1])
 
@@ -183,7 +198,7 @@ def _named(base: str, node: ast.ImportFrom) -> set[str]:
     for name in node.names:
         dotted = f"{base}.{name.name}".strip(".")
         path = PACKAGE / dotted.replace(".", "/")
-        native = dotted in ("_C", "_formats")
+        native = dotted in ("_C", "_formats", "_remote")
         is_module = native or path.with_suffix(".py").is_file() or path.is_dir()
         found.add(dotted if is_module else base)
     return found
@@ -193,14 +208,15 @@ def _named(base: str, node: ast.ImportFrom) -> set[str]:
 BELOW = {
     "batch": set(),
     "descriptors": {"batch"},
-    "passes": {"batch"},
+    "passes": {"batch", "remote"},
     "writers": {"batch", "passes"},
     "stores": {"batch", "writers"},
-    "datasets": {"batch", "descriptors", "passes", "stores"},
+    "datasets": {"batch", "descriptors", "passes", "remote", "stores"},
     "loading": {"batch", "datasets"},
     "caches": {"batch", "descriptors", "passes", "datasets"},
     "conversion": {"batch", "writers", "stores", "datasets"},
     "inspection": {"batch", "passes", "writers", "stores", "datasets", "caches"},
+    "remote": set(),
 }
 # The same of the modules at the top, of which all else may import.
 TOP = {
@@ -208,7 +224,7 @@ TOP = {
     "_core": {"_C", "_native"},
     "errors": set(),
     "fields": {"_native"},
-    "formats": {"errors"},
+    "formats": {"errors", "options"},
     "options": {"errors", "_native"},
     "progress": set(),
 }
@@ -218,14 +234,14 @@ TOP = {
 def test_imports(module: Path) -> None:
     name = ".".join(module.relative_to(PACKAGE).with_suffix("").parts)
     ours = imports(module)
-    doors = {"_core": "_C", "_native": "_formats"}
-    extensions = {i.split(".")[0] for i in ours} & {"_C", "_formats"}
+    doors = {"_core": "_C", "_native": "_formats", "remote.client": "_remote"}
+    extensions = {i.split(".")[0] for i in ours} & set(doors.values())
     assert extensions <= {doors.get(name)}, "extensions have one door each"
     top = name.split(".")[0]
     if top in TOP:
         assert ours <= TOP[top]
     if top in BELOW:
-        assert {i.split(".")[0] for i in ours} <= {top, *BELOW[top], *TOP}
+        assert {i.split(".")[0] for i in ours} - extensions <= {top, *BELOW[top], *TOP}
     if top == "datasets" and not name.endswith("__init__"):
         siblings = {i for i in ours if i.startswith("datasets.")}
         shared = {i for i in siblings if i.startswith("datasets._")} | {"datasets.neighbors"}
@@ -280,7 +296,7 @@ def test_no_bytes_on_disk_in_python(module: Path) -> None:
 def test_libraries_below_tensors_link_neither_torch_nor_python() -> None:
     """All layers but collate, passes, ops and bindings build without torch and Python."""
     text = (CSRC / "CMakeLists.txt").read_text()
-    for library in ("core", "physics", "hdf5"):
+    for library in ("core", "physics", "hdf5", "http"):
         linked = re.findall(rf"target_link_libraries\(\s*atompack_{library}\b([^)]*)\)", text)
         assert linked
         assert not re.search(r"(?i)torch_|python|pybind", " ".join(linked))

@@ -168,12 +168,14 @@ uint64_t Reader::sound_bytes(int64_t index) const {
 }
 
 IndexEntry Reader::entry(int64_t index) const {
-  constexpr uint64_t kAhead = 4096;
+  constexpr uint64_t kMaxAhead = 4096;
   const auto buffer = []() -> io::RangeBuffer& {
     thread_local io::RangeBuffer entries;
     return entries;
   };
-  return IndexEntry::decode(file_->bytes(entry_offset(index), IndexEntry::kEncodedSize, buffer, kAhead).data());
+  const uint64_t at = entry_offset(index);
+  const uint64_t ahead = std::min(kMaxAhead, kIndexBlock - at % kIndexBlock);  // not beyond what was announced
+  return IndexEntry::decode(file_->bytes(at, IndexEntry::kEncodedSize, buffer, ahead).data());
 }
 
 // The entry is inside of the file: the header's ranges agree with its count.

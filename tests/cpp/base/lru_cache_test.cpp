@@ -30,5 +30,18 @@ TEST(LruCache, WhatCostsNothingIsKeptBesideWhatFillsIt) {
   EXPECT_TRUE(recent.find(2));
 }
 
+TEST(LruCache, DropsWhatItIsAskedTo) {
+  LruCache<int, int> recent(10);
+  recent.keep(1, std::make_shared<int>(1), 4);
+  recent.keep(2, std::make_shared<int>(2), 5);
+  const auto kept = recent.find(1);
+  recent.drop(1);
+  recent.drop(3);
+  EXPECT_FALSE(recent.find(1));
+  EXPECT_TRUE(recent.find(2));
+  EXPECT_EQ(recent.used(), 5U);
+  EXPECT_EQ(*kept, 1);
+}
+
 }  // namespace
 }  // namespace atompack

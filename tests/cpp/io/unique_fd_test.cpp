@@ -9,7 +9,7 @@ namespace atompack::io {
 namespace {
 
 int open_null() { return ::open("/dev/null", O_RDONLY | O_CLOEXEC); }
-bool is_open(int fd) { return ::fcntl(fd, F_GETFD) != -1; }
+bool is_open_descriptor(int fd) { return ::fcntl(fd, F_GETFD) != -1; }
 
 TEST(UniqueFd, ClosesWithItsOwner) {
   const int raw = open_null();
@@ -18,7 +18,7 @@ TEST(UniqueFd, ClosesWithItsOwner) {
     EXPECT_TRUE(fd);
     EXPECT_EQ(fd.get(), raw);
   }
-  EXPECT_FALSE(is_open(raw));
+  EXPECT_FALSE(is_open_descriptor(raw));
 }
 
 TEST(UniqueFd, IsEmptyByDefault) {
@@ -34,7 +34,7 @@ TEST(UniqueFd, MovesAndIsNeverCopied) {
   UniqueFd third;
   third = std::move(second);
   EXPECT_EQ(third.get(), raw);
-  EXPECT_TRUE(is_open(raw));
+  EXPECT_TRUE(is_open_descriptor(raw));
   EXPECT_FALSE(std::is_copy_constructible_v<UniqueFd>);
 }
 
@@ -45,7 +45,7 @@ TEST(UniqueFd, ReleaseGivesTheDescriptorAway) {
     raw = fd.release();
     EXPECT_FALSE(fd);
   }
-  EXPECT_TRUE(is_open(raw));
+  EXPECT_TRUE(is_open_descriptor(raw));
   EXPECT_EQ(::close(raw), 0);
 }
 

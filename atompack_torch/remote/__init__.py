@@ -1,0 +1,8 @@
+"""Objects in remote stores: URLs, credentials, listing and uploading.
+
+The native client is loaded by ``remote.client`` alone, when the first URL is opened.
+"""
+
+from atompack_torch.remote.urls import StorageOptions, is_url, shown_url
+
+__all__ = ["StorageOptions", "is_url", "shown_url"]

@@ -1,0 +1,61 @@
+"""Sole importer of the native client for remote stores."""
+
+from __future__ import annotations
+
+import os
+
+from atompack_torch._native import not_built
+from atompack_torch.remote.credentials import credentials_provider
+from atompack_torch.remote.urls import StorageOptions, native_url, scheme_of
+
+try:
+    from atompack_torch._remote import PagedStore, RemoteObject, RemoteResponse, RemoteStore
+except ModuleNotFoundError as error:
+    if error.name != "atompack_torch._remote":
+        raise
+    raise ImportError(f"remote paths need libcurl: {not_built('_remote')}") from None
+
+__all__ = ["PagedStore", "RemoteObject", "RemoteResponse", "RemoteStore", "open_store"]
+
+_AZURE_VERSION = ("x-ms-version", "2021-12-02")
+
+
+def open_store(url: str, options: StorageOptions) -> tuple[RemoteStore, str]:
+    """Makes the client for the store of a URL. Nothing is requested yet.
+
+    Args:
+        url: a URL whose scheme, options and environment decide about address and credentials.
+        options: the options of the store.
+
+    Returns:
+        The client, and the URL by which it knows the object.
+
+    Raises:
+        ValueError: the URL is not supported, or lacks a part.
+        PermissionError: the store needs credentials and there are none.
+    """
+    scheme = scheme_of(url)
+    endpoint, region = options.endpoint_url, options.region
+    if scheme == "s3":
+        names = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+        endpoint = endpoint or next(filter(None, map(os.environ.get, names)), None)
+        region = region or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+    headers = list(options.headers)
+    if scheme == "az" and all(name.lower() != _AZURE_VERSION[0] for name, _ in headers):
+        headers.append(_AZURE_VERSION)
+    store = RemoteStore(
+        endpoint=(endpoint or "") if scheme in ("s3", "gs") else "",
+        region=region or "",
+        credentials=credentials_provider(url, options),
+        headers=headers,
+        ca_file=os.environ.get("AWS_CA_BUNDLE") or _certifi(),
+    )
+    return store, native_url(url, options, os.environ)
+
+
+def _certifi() -> str | None:
+    try:
+        import certifi
+    except ModuleNotFoundError:
+        return None
+    return certifi.where()

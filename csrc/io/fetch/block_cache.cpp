@@ -1,0 +1,222 @@
+#include "io/fetch/block_cache.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <atomic>
+#include <utility>
+
+#include "base/lru_cache.h"
+#include "io/fetch/cache_space.h"
+#include "io/fetch/group_file.h"
+#include "io/fetch/pause.h"
+#include "threads/per_process.h"
+
+namespace atompack::io::fetch {
+namespace {
+
+constexpr std::chrono::milliseconds kRetryFull{1000};
+
+// So few that files in use, which cannot be evicted, are a small part of the cache.
+size_t limit_of_open_files(uint64_t max_bytes, size_t max_open_files) {
+  uint64_t limit = std::min<uint64_t>(max_open_files, max_bytes / (kGroupPages * kPageBytes) / 8);
+  rlimit descriptors{};
+  if (::getrlimit(RLIMIT_NOFILE, &descriptors) == 0) limit = std::min<uint64_t>(limit, descriptors.rlim_cur / 4);
+  return std::max<uint64_t>(limit, 1);
+}
+
+// A pass over page numbers, in runs that belong to one group.
+template <typename Visit>
+void for_each_group(std::span<const uint64_t> pages, const Visit& visit) {
+  for (size_t begin = 0, end = 0; begin < pages.size(); begin = end) {
+    const uint64_t number = pages[begin] / kGroupPages;
+    std::vector<size_t> local;
+    for (; end < pages.size() && pages[end] / kGroupPages == number && (end == begin || pages[end] > pages[end - 1]);
+         ++end) {
+      local.push_back(pages[end] % kGroupPages);
+    }
+    visit(begin, number, local);
+  }
+}
+
+}  // namespace
+
+// All that belongs to one process.
+struct CacheOfProcess {
+  CacheOfProcess(const std::string& folder, uint64_t max_bytes, const BlockCacheOptions& options)
+      : folder(folder),
+        files(limit_of_open_files(max_bytes, options.max_open_files)),
+        space(folder, max_bytes, [this](const GroupId& group) { files.drop(group); }),
+        retry_after(options.retry_after) {}
+
+  // Returns nullptr if there is no file. Throws IoError.
+  std::shared_ptr<const GroupFile> open(const GroupId& group) {
+    if (auto file = files.find(group)) return file;
+    auto file = GroupFile::open(folder, group);
+    return file ? files.keep(group, std::move(file), 1) : nullptr;
+  }
+
+  // `n_pages`: those of the group.
+  std::shared_ptr<const GroupFile> open_or_create(const GroupId& group, size_t n_pages) {
+    if (auto file = files.find(group)) {
+      if (file->is_writable()) return file;
+      files.drop(group);
+    }
+    auto file = GroupFile::open_or_create(folder, group, n_pages);
+    return file ? files.keep(group, std::move(file), 1) : nullptr;
+  }
+
+  uint64_t max_pages_of_write() const { return std::max<uint64_t>(1, space.portion() / 2 / kPageBytes); }
+
+  // Returns false if there is no space.
+  bool take(uint64_t bytes) {
+    const CacheSpace::Answer answer = space.take(bytes);
+    if (answer == CacheSpace::Answer::full) {
+      pause.begin("the cache is full, and its files are in use", std::min(retry_after, kRetryFull));
+    }
+    return answer == CacheSpace::Answer::taken;
+  }
+
+  void stop(const IoError& error) {
+    if (error.code() != ENOENT) return pause.begin(error.what(), retry_after);
+    // The folder was removed.
+    try {
+      make_cache_folder(folder);
+    } catch (const IoError& again) {
+      pause.begin(again.what(), retry_after);
+    }
+  }
+
+  const std::string folder;
+  LruCache<GroupId, GroupFile> files;
+  CacheSpace space;
+  const std::chrono::milliseconds retry_after;
+  Pause pause;
+  std::atomic<uint64_t> hits = 0, misses = 0, rejected = 0, written = 0, skipped = 0;
+};
+
+struct BlockCache::Shared {
+  Shared(std::string in_folder, uint64_t max, const BlockCacheOptions& options)
+      : folder(std::move(in_folder)),
+        max_bytes(max),
+        process([this, options] { return std::make_unique<CacheOfProcess>(folder, max_bytes, options); }) {}
+
+  const std::string folder;
+  const uint64_t max_bytes;
+  const PerProcess<CacheOfProcess> process;
+};
+
+BlockCache::BlockCache(std::string folder, uint64_t max_bytes, const BlockCacheOptions& options) {
+  make_cache_folder(folder);
+  shared_ = std::make_shared<const Shared>(std::move(folder), max_bytes, options);
+}
+
+std::shared_ptr<const CachedObject> BlockCache::object(std::string_view url, const ObjectVersion& version) const {
+  const auto key = key_of(url, version);
+  if (!key) return nullptr;
+  return std::shared_ptr<const CachedObject>(new CachedObject(shared_, *key, version.size));
+}
+
+BlockCacheStats BlockCache::stats() const {
+  const CacheOfProcess& mine = shared_->process.get();
+  return {mine.hits,          mine.misses, mine.rejected, mine.written, mine.skipped, mine.space.evicted_bytes(),
+          mine.pause.reason()};
+}
+
+const std::string& BlockCache::folder() const { return shared_->folder; }
+uint64_t BlockCache::max_bytes() const { return shared_->max_bytes; }
+
+CachedObject::CachedObject(std::shared_ptr<const BlockCache::Shared> cache, const ObjectKey& key, uint64_t n_bytes)
+    : cache_(std::move(cache)), key_(key), n_bytes_(n_bytes) {}
+
+bool CachedObject::read(uint64_t page, std::span<std::byte> into) const {
+  check_pages(page, 1);
+  if (into.size() != bytes_of_page(n_bytes_, page)) throw InternalError("size of a page to be read");
+  CacheOfProcess& mine = cache_->process.get();
+  auto answer = GroupFile::Answer::absent;
+  try {
+    const GroupId group{key_, page / kGroupPages};
+    if (const auto file = mine.open(group)) {
+      answer = file->read(page % kGroupPages, into);
+      const bool is_gone = answer == GroupFile::Answer::damaged && !file->has_valid_header();
+      if (!file->touch() || is_gone) mine.files.drop(group);
+    }
+  } catch (const IoError&) {
+    answer = GroupFile::Answer::absent;
+  }
+  if (answer == GroupFile::Answer::damaged) mine.rejected.fetch_add(1, std::memory_order_relaxed);
+  const bool is_good = answer == GroupFile::Answer::good;
+  (is_good ? mine.hits : mine.misses).fetch_add(1, std::memory_order_relaxed);
+  return is_good;
+}
+
+void CachedObject::write(uint64_t first_page, Bytes pages) const {
+  const uint64_t n = count_pages(pages.size());
+  check_pages(first_page, n);
+  if (n > 0 && pages.size() != (n - 1) * kPageBytes + bytes_of_page(n_bytes_, first_page + n - 1)) {
+    throw InternalError("size of pages to be written");
+  }
+  CacheOfProcess& mine = cache_->process.get();
+  uint64_t written = 0;
+  try {
+    // Space first: its renewal may evict the file of this group, if it is not being used at that time.
+    while (written < n && mine.pause.is_over()) {
+      const uint64_t page = first_page + written;
+      const uint64_t number = page / kGroupPages;
+      const uint64_t here = std::min({n - written, kGroupPages - page % kGroupPages, mine.max_pages_of_write()});
+      if (!mine.take(here * kPageBytes)) break;
+      const uint64_t n_in_group = std::min<uint64_t>(kGroupPages, n_pages() - number * kGroupPages);
+      const GroupId group{key_, number};
+      const auto file = mine.open_or_create(group, n_in_group);
+      if (!file) break;
+      const Bytes rest = pages.subspan(written * kPageBytes);
+      mine.space.charge(file->write(page % kGroupPages, rest.first(std::min(rest.size(), here * kPageBytes))));
+      if (!file->touch()) mine.files.drop(group);
+      written += here;
+    }
+    if (written == n) mine.pause.end();
+  } catch (const IoError& error) {
+    mine.stop(error);
+  }
+  mine.written.fetch_add(written, std::memory_order_relaxed);
+  mine.skipped.fetch_add(n - written, std::memory_order_relaxed);
+}
+
+std::vector<bool> CachedObject::find(std::span<const uint64_t> pages) const {
+  for (const uint64_t page : pages) check_pages(page, 1);
+  CacheOfProcess& mine = cache_->process.get();
+  std::vector<bool> found(pages.size());
+  for_each_group(pages, [&](size_t first, uint64_t number, std::span<const size_t> local) {
+    try {
+      const auto file = mine.open({key_, number});
+      if (!file) return;
+      const std::vector<bool> here = file->find(local);
+      std::copy(here.begin(), here.end(), found.begin() + static_cast<std::ptrdiff_t>(first));
+    } catch (const IoError&) {
+      return;  // absent
+    }
+  });
+  return found;
+}
+
+void CachedObject::will_need(std::span<const uint64_t> pages) const {
+  for (const uint64_t page : pages) check_pages(page, 1);
+  CacheOfProcess& mine = cache_->process.get();
+  for_each_group(pages, [&](size_t, uint64_t number, std::span<const size_t> local) {
+    try {
+      const auto file = mine.open({key_, number});
+      for (size_t begin = 0, end = 0; file && begin < local.size(); begin = end) {
+        for (end = begin + 1; end < local.size() && local[end] == local[end - 1] + 1;) ++end;
+        file->will_need(local[begin], end - begin);
+      }
+    } catch (const IoError&) {
+      return;  // only a hint
+    }
+  });
+}
+
+void CachedObject::check_pages(uint64_t first, uint64_t n) const {
+  if (first > n_pages() || n > n_pages() - first) throw InternalError("pages beyond the end of an object");
+}
+
+}  // namespace atompack::io::fetch

@@ -1,0 +1,83 @@
+// Files of a block cache: a group of pages of one object each. FORMAT.md describes the bytes.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "io/fetch/group_id.h"
+#include "io/fetch/page.h"
+#include "io/process_fd.h"
+
+namespace atompack::io::fetch {
+
+inline constexpr size_t kGroupPages = 4096;  // 16 MiB
+
+// An open file, which no process removes while this exists. Pages are numbered from the start of the group. Other
+// processes may read and write the file too. Thread-safe.
+class GroupFile {
+ public:
+  // Returns nullptr if there is no valid file, or another process is just making or removing it. Never waits. Throws
+  // IoError for failures of the system.
+  static std::shared_ptr<const GroupFile> open(const std::string& folder, const GroupId& group);
+  // Makes a file for `n_pages` pages if there is none, and empties one that is not valid. Returns nullptr only if
+  // another process is just making or removing it, or something else than a file has its name.
+  static std::shared_ptr<const GroupFile> open_or_create(const std::string& folder, const GroupId& group,
+                                                         size_t n_pages);
+
+  GroupFile(const GroupFile&) = delete;
+  GroupFile& operator=(const GroupFile&) = delete;
+  ~GroupFile();
+
+  enum class Answer : uint8_t { good, absent, damaged };
+  // Reads a page; `into` has its exact size and is undefined unless the answer is `good`. A damaged page is absent
+  // from then on. Throws IoError.
+  Answer read(size_t page, std::span<std::byte> into) const;
+
+  // False if another program has overwritten or truncated the file: it must be opened anew.
+  bool has_valid_header() const;
+
+  // Writes successive pages, all but the last of which have kPageBytes. Returns the disk space taken in addition to
+  // that of the pages, as far as this process knows. Throws IoError.
+  uint64_t write(size_t first_page, Bytes pages) const;
+
+  // Finds the pages in an ascending list that are marked as present, which read() may still find damaged. Throws
+  // IoError.
+  std::vector<bool> find(std::span<const size_t> pages) const;
+
+  // Hint: starts reading a range of pages from the disk into the kernel's cache.
+  void will_need(size_t first_page, size_t n_pages) const;
+
+  // Sets the time of the last use to now, at most every few seconds, and then returns false if another program has
+  // removed the file or destroyed its header: it must be opened anew. Throws IoError.
+  bool touch() const;
+
+  bool is_writable() const { return is_writable_; }
+
+ private:
+  GroupFile(ProcessFd fd, std::string path, const GroupId& group, bool is_writable);
+  static std::shared_ptr<const GroupFile> make(UniqueFd fd, const std::string& path, const GroupId& group,
+                                               bool is_writable);
+
+  uint32_t checksum_of_page(size_t page, Bytes bytes) const;
+  uint64_t charge_table(uint64_t offset, size_t n_bytes) const;
+  void mark_absent(size_t page) const;
+
+  ProcessFd fd_;
+  std::string path_;
+  GroupId group_;
+  uint32_t checksum_of_key_;
+  bool is_writable_;
+  mutable std::atomic<int64_t> touched_;       // seconds of a steady clock
+  mutable std::atomic<uint32_t> charged_ = 0;  // bit i: block i of the table was charged
+  // Checksums of pages that were read before; 0 if unknown.
+  mutable std::array<std::atomic<uint32_t>, kGroupPages> known_{};
+};
+
+}  // namespace atompack::io::fetch

@@ -1,0 +1,49 @@
+// Credentials from a provider that may block.
+#pragma once
+
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "io/fetch/http/call.h"
+
+namespace atompack::io::fetch::http {
+
+// Calls the provider on a thread of its own, shortly before the credentials expire, and calls `wake` when it returned.
+// Thread-safe; the destructor waits for the provider.
+class CredentialsCache {
+ public:
+  using Ptr = std::shared_ptr<const Credentials>;
+
+  CredentialsCache(CredentialsProvider provider, std::function<void()> wake);
+  CredentialsCache(const CredentialsCache&) = delete;
+  CredentialsCache& operator=(const CredentialsCache&) = delete;
+  ~CredentialsCache();
+
+  // Returns nullptr, and starts fetching, if there are none that are valid.
+  Ptr current();
+
+  // To be called if the server refused these. Returns true if there are others, or they are being fetched; false if the
+  // provider has just returned the same ones.
+  bool renew(const Ptr& refused);
+
+  bool is_fetching() const;
+  // The error of the last fetch, nullptr after a success. Is returned once.
+  std::exception_ptr take_error();
+
+ private:
+  void start(const std::unique_lock<std::mutex>&);
+  void fetch();
+
+  const CredentialsProvider provider_;
+  const std::function<void()> wake_;
+  mutable std::mutex mutex_;  // guards all members below; never held while the provider runs
+  Ptr current_;
+  bool is_fetching_ = false;
+  std::exception_ptr error_;
+  Clock::time_point fetched_at_{}, next_try_{}, next_renewal_{};
+  std::thread thread_;
+};
+
+}  // namespace atompack::io::fetch::http

@@ -1,0 +1,246 @@
+#include "io/fetch/http/exchange.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "io/file.h"
+
+namespace atompack::io::fetch::http {
+namespace {
+
+constexpr uint64_t kMaxErrorText = 16 * 1024;
+
+Exchange& exchange_of(void* self) { return *static_cast<Exchange*>(self); }
+
+}  // namespace
+
+void check_curl(CURLcode code) {
+  if (code != CURLE_OK) throw IoError(EIO, curl_easy_strerror(code), "libcurl");
+}
+
+Exchange::Exchange(const HttpOptions& options, const std::string& ca_file)
+    : options_(options), easy_(curl_easy_init()) {
+  if (!easy_) throw std::bad_alloc();
+  set(CURLOPT_PRIVATE, static_cast<void*>(this));
+  set(CURLOPT_ERRORBUFFER, detail_.data());
+  set(CURLOPT_NOSIGNAL, 1L);
+  set(CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
+  set(CURLOPT_PATH_AS_IS, 1L);
+  set(CURLOPT_TCP_KEEPALIVE, 1L);
+  set(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
+  set(CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(options.connect_timeout.count()));
+  set(CURLOPT_HEADERFUNCTION, &on_header);
+  set(CURLOPT_HEADERDATA, static_cast<void*>(this));
+  set(CURLOPT_WRITEFUNCTION, &on_body);
+  set(CURLOPT_WRITEDATA, static_cast<void*>(this));
+  set(CURLOPT_PREREQDATA, static_cast<void*>(this));
+  if (!ca_file.empty()) set(CURLOPT_CAINFO, ca_file.c_str());
+}
+
+Exchange::~Exchange() = default;
+
+void Exchange::start(CallPtr call, std::shared_ptr<const Prepared> prepared, bool into_buffer, Clock::time_point now) {
+  call_ = std::move(call);
+  prepared_ = std::move(prepared);
+  uses_buffer_ = into_buffer;
+  head_ = AnswerHead();
+  text_.clear();
+  range_.reset();
+  refused_ = nullptr;
+  has_begun_ = has_enough_ = false;
+  n_sent_ = n_in_window_ = 0;
+  n_requests_ = 0;
+  detail_[0] = 0;
+  started_ = window_start_ = now;
+  // Options that are set for the last request already cost time.
+  if (last_prepared_ != prepared_) set(CURLOPT_URL, prepared_->url.c_str());
+  last_prepared_ = prepared_;
+  set_method();
+  if (!call_->range) {
+    set(CURLOPT_HTTPHEADER, prepared_->headers.get());
+    return;
+  }
+  const RangeRequest& request = *call_->range;
+  const uint64_t length = request.length();
+  std::snprintf(range_line_.data(), range_line_.size(), "Range: bytes=%llu-%llu",
+                static_cast<unsigned long long>(request.offset),
+                static_cast<unsigned long long>(request.offset + length - 1));
+  range_header_ = {range_line_.data(), prepared_->headers.get()};
+  set(CURLOPT_HTTPHEADER, &range_header_);
+  const RangeRequest* into = &request;
+  if (uses_buffer_) {
+    buffer_.resize(length);
+    buffer_request_ = {request.offset, {std::span(buffer_)}};
+    into = &buffer_request_;
+  }
+  const auto& version = call_->target->version;
+  range_.emplace(*into, version ? &*version : nullptr, options_.max_skip);
+}
+
+void Exchange::set_method() {
+  const bool is_plain = call_->method == "GET" && call_->body.size() == 0;
+  if (is_plain && is_plain_) return;
+  is_plain_ = is_plain;
+  const bool is_head = call_->method == "HEAD";
+  const bool sends_body = call_->method == "PUT" || call_->method == "POST" || call_->body.size() > 0;
+  set(CURLOPT_CUSTOMREQUEST, static_cast<const char*>(nullptr));
+  set(CURLOPT_UPLOAD, 0L);
+  set(CURLOPT_HTTPGET, 1L);
+  set(CURLOPT_PREREQFUNCTION, is_plain ? nullptr : &on_request);
+  if (is_plain) return;
+  if (is_head) {
+    set(CURLOPT_NOBODY, 1L);
+    return;
+  }
+  if (sends_body) {
+    set(CURLOPT_UPLOAD, 1L);
+    set(CURLOPT_READFUNCTION, &on_read);
+    set(CURLOPT_READDATA, static_cast<void*>(this));
+    set(CURLOPT_SEEKFUNCTION, &on_seek);
+    set(CURLOPT_SEEKDATA, static_cast<void*>(this));
+    set(CURLOPT_INFILESIZE_LARGE, static_cast<curl_off_t>(call_->body.size()));
+    set(CURLOPT_UPLOAD_BUFFERSIZE, 256L * 1024);
+  }
+  set(CURLOPT_CUSTOMREQUEST, call_->method.c_str());
+}
+
+size_t Exchange::on_header(char* bytes, size_t size, size_t n, void* self) {
+  Exchange& exchange = exchange_of(self);
+  try {
+    exchange.n_in_window_ += size * n;
+    exchange.head_.add_line({bytes, size * n});
+    return size * n;
+  } catch (...) {  // rethrown by finish()
+    exchange.refused_ = std::current_exception();
+    return 0;
+  }
+}
+
+size_t Exchange::on_body(char* bytes, size_t size, size_t n, void* self) {
+  Exchange& exchange = exchange_of(self);
+  try {
+    exchange.n_in_window_ += size * n;
+    exchange.has_enough_ = !exchange.receive({reinterpret_cast<const std::byte*>(bytes), size * n});
+    return exchange.has_enough_ ? 0 : size * n;
+  } catch (...) {  // rethrown by finish()
+    exchange.refused_ = std::current_exception();
+    return 0;
+  }
+}
+
+// Returns false if no more is needed.
+bool Exchange::receive(Bytes bytes) {
+  if (takes_range()) {
+    if (!has_begun_) range_->begin(head_);
+    has_begun_ = true;
+    return range_->take(bytes);
+  }
+  const bool is_error = call_->range || head_.status >= 400;
+  const uint64_t max = is_error ? std::max(call_->max_answer, kMaxErrorText) : call_->max_answer;
+  if (bytes.size() > max - text_.size()) {
+    if (is_error) return false;
+    throw AnswerError({.code = EIO, .reason = cat("expected an answer of at most ", max, " bytes"), .error_code = {}});
+  }
+  text_.append(as_text(bytes));
+  return true;
+}
+
+size_t Exchange::on_read(char* bytes, size_t size, size_t n, void* self) {
+  Exchange& exchange = exchange_of(self);
+  RequestBody& body = exchange.call_->body;
+  try {
+    const size_t wanted = std::min<uint64_t>(size * n, body.size() - exchange.n_sent_);
+    if (body.file) {
+      const std::span<std::byte> into(reinterpret_cast<std::byte*>(bytes), wanted);
+      const size_t got = read_at(body.file.get(), body.file_offset + exchange.n_sent_, into, "the file to upload");
+      if (got != wanted) throw IoError(ESTALE, "became shorter while it was sent", "the file to upload");
+    } else {
+      std::memcpy(bytes, body.text.data() + exchange.n_sent_, wanted);
+    }
+    exchange.n_sent_ += wanted;
+    exchange.n_in_window_ += wanted;
+    return wanted;
+  } catch (...) {  // rethrown by finish()
+    exchange.refused_ = std::current_exception();
+    return CURL_READFUNC_ABORT;
+  }
+}
+
+int Exchange::on_seek(void* self, curl_off_t offset, int origin) {
+  if (origin != SEEK_SET) return CURL_SEEKFUNC_FAIL;
+  exchange_of(self).n_sent_ = static_cast<uint64_t>(offset);
+  return CURL_SEEKFUNC_OK;
+}
+
+int Exchange::on_request(void* self, char*, char*, int, int) {
+  ++exchange_of(self).n_requests_;
+  return CURL_PREREQFUNC_OK;
+}
+
+std::optional<Failure> Exchange::finish(CURLcode code) {
+  try {
+    if (refused_) std::rethrow_exception(std::exchange(refused_, nullptr));
+    return take_answer(code);
+  } catch (const AnswerError& error) {
+    return error.failure();
+  }
+}
+
+std::optional<Failure> Exchange::take_answer(CURLcode code) {
+  if (code != CURLE_OK && !has_enough_) return failure_of_transfer(code, detail_.data());
+  const int status = head_.status;
+  const bool is_empty_object = status == 416 && call_->opens() && call_->range->offset == 0 &&
+                               head_.range().value_or(ContentRange{}).total.value_or(0) == 0;
+  if (is_empty_object) {
+    call_->version = {0, head_.etag(), head_.modified()};
+    call_->n_received = 0;
+    return std::nullopt;
+  }
+  if (call_->range && !takes_range()) return failure_of_answer(head_, text_, prepared_->secrets);
+  if (call_->range) {
+    if (!has_begun_) range_->begin(head_);
+    range_->end();
+    call_->version = range_->version();
+    call_->n_received = range_->n_received();
+    return std::nullopt;
+  }
+  if (status >= 300) return failure_of_answer(head_, text_, prepared_->secrets);
+  return std::nullopt;
+}
+
+void Exchange::give_answer() {
+  call_->head = std::move(head_);
+  call_->text = std::move(text_);
+  if (n_requests_ > 1) call_->n_failed += n_requests_ - 1;
+}
+
+void Exchange::copy_buffer() {
+  const std::byte* from = buffer_.data();
+  for (const std::span<std::byte> part : call_->range->into) {
+    if (!part.empty()) std::memcpy(part.data(), from, part.size());
+    from += part.size();
+  }
+}
+
+void Exchange::reset() {
+  range_.reset();
+  if (uses_buffer_) buffer_ = {};
+  call_.reset();
+  prepared_.reset();
+  other = nullptr;
+}
+
+bool Exchange::has_stalled(Clock::time_point now) {
+  if (now - window_start_ < options_.stall_timeout) return false;
+  const bool has_stalled = n_in_window_ < (call_->range ? options_.min_progress : 1);
+  window_start_ = now;
+  n_in_window_ = 0;
+  return has_stalled;
+}
+
+}  // namespace atompack::io::fetch::http

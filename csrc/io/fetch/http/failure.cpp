@@ -1,0 +1,148 @@
+#include "io/fetch/http/failure.h"
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/error.h"
+#include "base/utf8.h"
+
+namespace atompack::io::fetch::http {
+namespace {
+
+constexpr size_t kMaxQuoted = 200;
+
+int errno_of_status(int status, std::string_view error_code) {
+  if (error_code == "ExpiredToken" || error_code == "InvalidToken" || error_code == "TokenRefreshRequired") {
+    return EACCES;
+  }
+  switch (status) {
+    case 401:
+    case 403:
+      return EACCES;
+    case 404:
+    case 410:
+      return ENOENT;
+    case 408:
+    case 504:
+      return ETIMEDOUT;
+    case 412:
+    case 416:
+      return ESTALE;
+    default:
+      return EIO;
+  }
+}
+
+bool is_temporary(int status, std::string_view error_code) {
+  return status == 408 || status == 429 || status == 500 || status == 502 || status == 503 || status == 504 ||
+         error_code == "RequestTimeout" || error_code == "SlowDown" || error_code == "InternalError";
+}
+
+// One line of printable characters without secrets.
+std::string quoted(std::string_view text, std::span<const std::string> secrets) {
+  std::string made(text);
+  for (const std::string& secret : secrets) {
+    if (secret.size() < 4) continue;  // would remove ordinary letters
+    for (size_t at = 0; (at = made.find(secret, at)) != std::string::npos;) made.replace(at, secret.size(), "***");
+  }
+  for (char& c : made) {
+    const auto code = static_cast<unsigned char>(c);
+    if (code < 0x20 || code == 0x7F) c = ' ';
+  }
+  if (made.size() > kMaxQuoted) made = made.substr(0, kMaxQuoted) + "...";
+  if (!is_utf8(std::as_bytes(std::span(made)))) {
+    std::ranges::replace_if(made, [](char c) { return static_cast<unsigned char>(c) >= 0x80; }, '?');
+  }
+  return made;
+}
+
+std::string_view meaning_of(int status) {
+  switch (status) {
+    case 401:
+      return " (not signed in)";
+    case 403:
+      return " (forbidden)";
+    case 404:
+      return " (not found)";
+    case 410:
+      return " (gone)";
+    case 412:
+      return " (the object has changed)";
+    case 416:
+      return " (the object is shorter than before)";
+    case 429:
+      return " (too many requests)";
+    case 503:
+      return " (unavailable)";
+    default:
+      return "";
+  }
+}
+
+}  // namespace
+
+std::exception_ptr io_error(int code, const std::string& reason, const std::string& path) {
+  try {
+    throw IoError(code, reason, path);
+  } catch (const IoError&) {
+    return std::current_exception();
+  }
+}
+
+std::string_view xml_element(std::string_view xml, std::string_view name) {
+  const std::string open = cat("<", name, ">"), close = cat("</", name, ">");
+  const size_t begin = xml.find(open);
+  if (begin == std::string_view::npos) return {};
+  const size_t end = xml.find(close, begin);
+  if (end == std::string_view::npos) return {};
+  return xml.substr(begin + open.size(), end - begin - open.size());
+}
+
+Failure failure_of_answer(const AnswerHead& head, std::string_view body, std::span<const std::string> secrets) {
+  Failure failure;
+  failure.status = head.status;
+  failure.error_code = quoted(xml_element(body, "Code"), secrets);
+  std::string said = failure.error_code;
+  const std::string message = quoted(xml_element(body, "Message"), secrets);
+  if (!message.empty()) said += said.empty() ? message : ": " + message;
+  const bool is_text = !body.empty() && body.front() != '<';
+  if (said.empty() && is_text) said = quoted(body, secrets);
+  failure.reason = cat("the server answered with status ", head.status, meaning_of(head.status));
+  if (!said.empty()) failure.reason += ", " + said;
+  failure.code = errno_of_status(head.status, failure.error_code);
+  failure.may_retry = is_temporary(head.status, failure.error_code);
+  if (const std::string* value = head.find("retry-after")) failure.retry_after = parse_retry_after(*value);
+  return failure;
+}
+
+Failure failure_of_transfer(CURLcode code, std::string_view detail) {
+  Failure failure;
+  failure.code = EIO;
+  failure.may_retry = true;
+  failure.reason = cat("no answer: ", quoted(detail.empty() ? curl_easy_strerror(code) : detail, {}));
+  switch (code) {
+    case CURLE_OPERATION_TIMEDOUT:
+      failure.code = ETIMEDOUT;
+      failure.is_connecting = true;  // the only timeout that is curl's
+      break;
+    case CURLE_COULDNT_RESOLVE_HOST:
+    case CURLE_COULDNT_RESOLVE_PROXY:
+    case CURLE_COULDNT_CONNECT:
+    case CURLE_SSL_CONNECT_ERROR:
+      failure.is_connecting = true;
+      break;
+    case CURLE_PARTIAL_FILE:
+      failure.reason = "the answer was cut off";
+      break;
+    case CURLE_GOT_NOTHING:
+    case CURLE_SEND_ERROR:
+    case CURLE_RECV_ERROR:
+    case CURLE_HTTP2:
+      break;
+    default:
+      failure.may_retry = false;
+  }
+  return failure;
+}
+
+}  // namespace atompack::io::fetch::http

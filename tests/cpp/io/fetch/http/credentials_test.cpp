@@ -1,0 +1,146 @@
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cerrno>
+#include <stdexcept>
+
+#include "io/fetch/http/http_store.h"
+#include "io/fetch/http/store_fixture.h"
+
+namespace atompack::test {
+namespace {
+
+using std::chrono::system_clock;
+const std::string kSecured = numbered_object();
+
+// Answers only if the session token is of the given generation.
+ScriptedServer::Script secured(const std::atomic<int>& generation, int status, const std::string& code) {
+  return [&generation, status, code](const ReceivedRequest& request) {
+    const auto token = request.headers.find("x-amz-security-token");
+    const bool is_good = token != request.headers.end() && token->second == cat(generation.load());
+    return is_good ? serve(request, kSecured) : reply(status, {}, "<Error><Code>" + code + "</Code></Error>");
+  };
+}
+
+struct Provider {
+  std::atomic<int> n_calls{0};
+  std::optional<std::chrono::seconds> lifetime;
+  milliseconds duration{0};
+
+  io::fetch::http::CredentialsProvider function() {
+    return [this] {
+      std::this_thread::sleep_for(duration);
+      const int n = ++n_calls;
+      Credentials credentials{"A", "S", cat(n), "", {}};
+      if (lifetime) credentials.expiry = system_clock::now() + *lifetime;
+      return credentials;
+    };
+  }
+};
+
+HttpOptions signed_options(const ScriptedServer& server, Provider& provider) {
+  HttpOptions options = fast_options();
+  options.endpoint = server.url("");
+  options.credentials = provider.function();
+  return options;
+}
+
+TEST(HttpCredentials, AreFetchedOnceForManyRequests) {
+  const std::atomic<int> generation{1};
+  ScriptedServer server(secured(generation, 403, "AccessDenied"));
+  Provider provider;
+  provider.duration = milliseconds(20);
+  const OpenObject opened = HttpStore(signed_options(server, provider)).open("s3://b/k", 5);
+  std::vector<Read> reads(30);
+  for (Read& read : reads) start_read(opened, 1, 5, read);
+  for (Read& read : reads) read.end.get();
+  EXPECT_EQ(provider.n_calls, 1);
+  EXPECT_EQ(server.requests()[0].headers.at("x-amz-content-sha256"), "UNSIGNED-PAYLOAD");
+  EXPECT_EQ(server.requests()[0].target, "/b/k");
+}
+
+TEST(HttpCredentials, RefusedOnesAreFetchedAgain) {
+  const std::tuple<int, std::string> refusals[] = {{403, "AccessDenied"}, {401, ""}, {400, "ExpiredToken"}};
+  for (const auto& [status, code] : refusals) {
+    std::atomic<int> generation{1};
+    ScriptedServer server(secured(generation, status, code));
+    Provider provider;
+    const OpenObject opened = HttpStore(signed_options(server, provider)).open("s3://b/k", 5);
+    generation = 2;
+    std::vector<Read> reads(10);
+    for (Read& read : reads) start_read(opened, 1, 5, read);
+    for (Read& read : reads) read.end.get();
+    EXPECT_EQ(provider.n_calls, 2);
+    generation = 100;
+    const IoFailure failure = io_failure([&] { read_range(opened, 1, 5); });
+    EXPECT_EQ(failure.code, EACCES) << failure.message;
+    EXPECT_EQ(provider.n_calls, 3);
+  }
+}
+
+TEST(HttpCredentials, RefusalsOfTheSameOnesAreErrors) {
+  ScriptedServer server([](const ReceivedRequest&) { return reply(403); });
+  HttpOptions options = fast_options();
+  options.endpoint = server.url("");
+  std::atomic<int> n_calls{0};
+  options.credentials = [&] {
+    ++n_calls;
+    return Credentials{"A", "S", "", "", {}};
+  };
+  const HttpStore store(options);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(io_failure([&] { store.open("s3://b/k", 5); }).code, EACCES);
+  EXPECT_EQ(server.requests().size(), 3U);
+  EXPECT_EQ(n_calls, 2);
+}
+
+TEST(HttpCredentials, AreRenewedBeforeTheyExpire) {
+  ScriptedServer server([](const ReceivedRequest& request) { return serve(request, kSecured); });
+  Provider provider;
+  provider.lifetime = std::chrono::seconds(60);
+  const HttpStore store(signed_options(server, provider));
+  const OpenObject opened = store.open("s3://b/k", 5);
+  for (int i = 0; i < 1000 && server.requests().back().headers.at("x-amz-security-token") == "1"; ++i) {
+    read_range(opened, 1, 5);
+  }
+  EXPECT_NE(server.requests().back().headers.at("x-amz-security-token"), "1");
+}
+
+TEST(HttpCredentials, ErrorsOfTheProviderReachEveryCaller) {
+  ScriptedServer server([](const ReceivedRequest& request) { return serve(request, kSecured); });
+  HttpOptions options = fast_options();
+  options.endpoint = server.url("");
+  std::atomic<bool> fails{true};
+  options.credentials = [&]() -> Credentials {
+    if (fails) throw std::domain_error("no profile");
+    return {"A", "S", "", "", {}};
+  };
+  const HttpStore store(options);
+  EXPECT_THROW(store.open("s3://b/k", 5), std::domain_error);
+  EXPECT_THROW(store.request({.url = "s3://b/k"}), std::domain_error);
+  fails = false;
+  EXPECT_EQ(text_of(store.open("s3://b/k", 5).first), kSecured.substr(0, 5));
+}
+
+TEST(HttpCredentials, BodiesAreSignedByTheirDigest) {
+  ScriptedServer server([](const ReceivedRequest&) { return reply(200); });
+  Provider provider;
+  const HttpStore store(signed_options(server, provider));
+  store.request({.method = "PUT", .url = "s3://b/k", .body = "abc"});
+  EXPECT_EQ(server.requests().back().headers.at("x-amz-content-sha256"),
+            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  store.request({.url = "s3://b", .query = {{"list-type", "2"}}});
+  EXPECT_EQ(server.requests().back().headers.at("x-amz-content-sha256"),
+            "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  EXPECT_EQ(server.requests().back().target, "/b?list-type=2");
+}
+
+TEST(HttpCredentials, LineBreaksInThemAreRefused) {
+  ScriptedServer server([](const ReceivedRequest&) { return reply(200); });
+  HttpOptions options = fast_options();
+  options.credentials = [] { return Credentials{"", "", "", "TOKEN\r\nX: y", {}}; };
+  EXPECT_THROW(HttpStore(options).open(server.url(), 5), std::invalid_argument);
+  EXPECT_TRUE(server.requests().empty());
+}
+
+}  // namespace
+}  // namespace atompack::test

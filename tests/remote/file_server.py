@@ -1,0 +1,84 @@
+"""A server of files in a folder, with ranges, ETags and faults on request."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+
+@dataclass
+class FileServer:
+    """A running server; ``fault`` is a status to answer with instead of a file."""
+
+    folder: Path
+    url: str = ""
+    token: str | None = None  # that requests must bear
+    fault: int | None = None
+    requests: list[tuple[str, str]] = field(default_factory=list)  # path and range
+
+
+def _handler(server: FileServer) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def _answer(self, status: int, body: bytes = b"", **headers: str) -> None:
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name.replace("_", "-"), value)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def do_GET(self) -> None:
+            wanted = self.headers.get("Range", "")
+            server.requests.append((self.path, wanted))
+            file = server.folder / unquote(self.path[1:].partition("?")[0])
+            if server.fault is not None:
+                return self._answer(server.fault, b"the reason")
+            if server.token and self.headers.get("Authorization") != f"Bearer {server.token}":
+                return self._answer(403)
+            if not file.is_file():
+                return self._answer(404)
+            status = file.stat()
+            size = status.st_size
+            etag = f'"{status.st_ino}-{size}-{status.st_mtime_ns}"'
+            if self.headers.get("If-Match", etag) != etag:
+                return self._answer(412)
+            first, last = (int(x) if x else size - 1 for x in wanted[6:].split("-"))
+            if first >= size:
+                return self._answer(416, Content_Range=f"bytes */{size}")
+            with file.open("rb") as opened:
+                opened.seek(first)
+                part = opened.read(last + 1 - first)
+            place = f"bytes {first}-{first + len(part) - 1}/{size}"
+            return self._answer(206, part, ETag=etag, Content_Range=place)
+
+        def log_message(self, *_: Any) -> None:
+            """Says nothing."""
+
+    return Handler
+
+
+class _ManyConnections(ThreadingHTTPServer):
+    request_queue_size = 1024
+    daemon_threads = True
+
+
+@contextmanager
+def serving(folder: Path) -> Iterator[FileServer]:
+    """Serves a folder until the block ends."""
+    made = FileServer(folder)
+    http = _ManyConnections(("127.0.0.1", 0), _handler(made))
+    threading.Thread(target=http.serve_forever, daemon=True).start()
+    made.url = f"http://127.0.0.1:{http.server_port}"
+    try:
+        yield made
+    finally:
+        http.shutdown()
+        http.server_close()

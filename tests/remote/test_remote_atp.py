@@ -1,0 +1,234 @@
+"""``AtpDataset`` over HTTP: the same batches as from a local file."""
+
+from __future__ import annotations
+
+import errno
+import pickle
+import re
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from file_server import FileServer, serving
+from torch.utils.data import DataLoader
+
+import atompack_torch as apt
+from atompack_torch.remote import client
+
+COUNT = 3000
+BATCH = 50
+SECRET = "wJalrXUtnFEMI"
+
+
+def write(path: Path, codec: Any = "none", count: int = COUNT, seed: int = 0) -> Path:
+    rng = np.random.default_rng(seed)
+    with apt.AtpWriter(path, codec=codec) as writer:
+        writer.write_arrays(
+            positions=rng.normal(size=(count, 12, 3)),
+            atomic_numbers=rng.integers(1, 80, (count, 12)),
+            energy=rng.normal(size=count),
+            forces=rng.normal(size=(count, 12, 3)),
+            properties={"charge": rng.integers(-2, 3, count)},
+        )
+    return path
+
+
+@pytest.fixture(autouse=True)
+def few_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server is in this process, and has a thread and a descriptor for each connection."""
+    monkeypatch.setattr(client, "RemoteStore", partial(client.RemoteStore, max_in_flight=24))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("served")
+    for codec in ("none", "lz4", "zstd"):
+        write(made / f"{codec}.atp", codec)
+    write(made / "with space+%.atp", count=10)
+    return made
+
+
+@pytest.fixture
+def server(folder: Path) -> Iterator[FileServer]:
+    with serving(folder) as made:
+        yield made
+
+
+def order() -> list[list[int]]:
+    numbers = torch.randperm(COUNT, generator=torch.Generator().manual_seed(7))
+    batches: list[list[int]] = numbers.view(-1, BATCH).tolist()
+    return batches
+
+
+def same(one: apt.MoleculeBatch, other: apt.MoleculeBatch) -> bool:
+    names = list(one.keys())
+    return names == list(other.keys()) and all(torch.equal(one[n], other[n]) for n in names)
+
+
+@pytest.mark.parametrize("codec", ["none", "lz4", "zstd"])
+def test_batches_are_those_of_the_file(server: FileServer, folder: Path, codec: str) -> None:
+    local = apt.AtpDataset(folder / f"{codec}.atp")
+    remote = apt.AtpDataset(f"{server.url}/{codec}.atp")
+    assert len(remote) == COUNT
+    assert torch.equal(remote.n_atoms, local.n_atoms)
+    assert remote.schema == local.schema
+    loader = apt.Loader(remote, batch_sampler=order(), num_threads=2)
+    for indices, batch in zip(order(), loader, strict=True):
+        assert same(batch, local.batch(indices))
+    assert same(remote.batch([5, -1, 5]), local.batch([5, -1, 5]))
+    assert remote[17]["energy"] == local[17]["energy"]
+
+
+def test_records_of_a_batch_are_requested_together(server: FileServer, folder: Path) -> None:
+    remote = apt.AtpDataset(f"{server.url}/none.atp")
+    numbers = list(range(0, COUNT, 100))
+    remote.batch(numbers)
+    n_before = len(server.requests)
+    remote.batch(numbers)  # all of it is in memory
+    assert len(server.requests) == n_before
+    assert n_before <= 3 + len(numbers) + 2  # opening twice, the index, a run for each record
+
+
+@pytest.mark.parametrize("start", ["fork", "spawn", "forkserver"])
+def test_workers_of_a_loader(server: FileServer, folder: Path, start: str) -> None:
+    local = apt.AtpDataset(folder / "zstd.atp")
+    remote = apt.AtpDataset(f"{server.url}/zstd.atp")
+    remote.batch([0])  # the parent's connections are of no use to a fork
+    loader = DataLoader(
+        remote,
+        batch_sampler=order()[:12],
+        num_workers=2,
+        collate_fn=apt.collate_identity,
+        multiprocessing_context=start,
+        timeout=60,
+    )
+    for indices, batch in zip(order(), loader, strict=False):
+        assert same(batch, local.batch(indices))
+
+
+def test_a_url_is_shown_unchanged_and_survives_pickling(server: FileServer) -> None:
+    url = f"{server.url}/none.atp"
+    remote = apt.AtpDataset(url)
+    assert remote.path == url
+    copy = pickle.loads(pickle.dumps(remote))
+    assert copy.path == url
+    assert same(copy.batch([1, 2]), remote.batch([1, 2]))
+    assert len(pickle.dumps(remote)) < 1500
+
+
+def test_names_are_encoded(server: FileServer, folder: Path) -> None:
+    remote = apt.AtpDataset(f"{server.url}/with%20space%2B%25.atp")
+    assert same(remote.batch([3]), apt.AtpDataset(folder / "with space+%.atp").batch([3]))
+
+
+def test_lists_of_files(server: FileServer, folder: Path) -> None:
+    names = ["none.atp", "zstd.atp"]
+    remote = apt.AtpDataset([f"{server.url}/{name}" for name in names])
+    local = apt.AtpDataset([folder / name for name in names])
+    numbers = [0, COUNT, 2 * COUNT - 1, 77, COUNT + 5]
+    assert same(remote.batch(numbers), local.batch(numbers))
+    mixed = apt.AtpDataset([f"{server.url}/none.atp", folder / "zstd.atp"])
+    assert same(mixed.batch(numbers), local.batch(numbers))
+
+
+def test_a_folder_that_cannot_be_listed(server: FileServer) -> None:
+    with pytest.raises(OSError, match="cannot be listed: name the files in a list") as error:
+        apt.AtpDataset(f"{server.url}/folder/")
+    assert error.value.errno == errno.EOPNOTSUPP
+
+
+@pytest.mark.parametrize(("status", "kind"), [(404, FileNotFoundError), (403, PermissionError)])
+def test_errors_are_named(server: FileServer, status: int, kind: type[OSError]) -> None:
+    server.fault = status
+    with pytest.raises(kind, match=re.escape(server.url)):
+        apt.AtpDataset(f"{server.url}/none.atp")
+
+
+def test_secrets_stand_only_in_pickles(server: FileServer) -> None:
+    server.token = SECRET
+    options = {"token": SECRET, "headers": {"X-Key": SECRET}}
+    remote = apt.AtpDataset(f"{server.url}/none.atp?sig={SECRET}", storage_options=options)
+    remote.batch([0])
+    assert SECRET.encode() in pickle.dumps(remote)
+    loader = apt.Loader(remote, 10, shuffle=True)
+    next(iter(loader))
+    shown = [repr(remote), str(remote), repr(loader), repr(loader.state_dict())]
+    server.fault = 403
+    remote.close()
+    with pytest.raises(PermissionError) as error:
+        pickle.loads(pickle.dumps(remote)).batch([1])
+    shown += [str(error.value), repr(error.value)]
+    assert not [text for text in shown if SECRET in text]
+
+
+def test_a_changed_object_is_stale_until_refresh(tmp_path: Path) -> None:
+    with serving(tmp_path) as server:
+        path = write(tmp_path / "a.atp")
+        remote = apt.AtpDataset(f"{server.url}/a.atp", block_cache_bytes=1 << 20)
+        remote.batch([0])
+        path.unlink()
+        write(path, seed=1, count=COUNT + 5)
+        with pytest.raises(OSError, match="refresh") as error:
+            remote.batch(range(0, COUNT, 3))
+        assert error.value.errno == errno.ESTALE
+        assert remote.refresh()
+        assert len(remote) == COUNT + 5
+        assert same(remote.batch([7, 3]), apt.AtpDataset(path).batch([7, 3]))
+        assert not remote.refresh()
+
+
+def test_the_block_cache_serves_the_next_process(
+    server: FileServer, folder: Path, tmp_path: Path
+) -> None:
+    local = apt.AtpDataset(folder / "none.atp")
+    url, cache = f"{server.url}/none.atp", tmp_path / "cache"
+    first = apt.AtpDataset(url, block_cache=cache)
+    for indices in order():
+        assert same(first.batch(indices), local.batch(indices))
+    n_before = len(server.requests)
+    second = apt.AtpDataset(url, block_cache=cache)
+    for indices in order():
+        assert same(second.batch(indices), local.batch(indices))
+    assert len(server.requests) - n_before <= 3  # opening, to find out the version
+    names = [str(path) for path in cache.rglob("*")]
+    assert names
+    assert not [name for name in names if "none" in name or "127.0.0.1" in name]
+
+
+def test_memory_is_bounded(server: FileServer) -> None:
+    limit = 1 << 20
+    remote = apt.AtpDataset(f"{server.url}/none.atp", block_cache_bytes=limit)
+    for _ in range(2):
+        for _ in apt.Loader(remote, BATCH, shuffle=True, num_threads=2):
+            assert remote._remote is not None
+            assert remote._remote.stats()["http"]["held_bytes"] <= 2 * limit
+
+
+def test_options_are_checked() -> None:
+    with pytest.raises(ValueError, match="storage_options"):
+        apt.AtpDataset("s3://b/a.atp", storage_options={"keys": "x"})
+    with pytest.raises(ValueError, match="block_cache_bytes"):
+        apt.AtpDataset("s3://b/a.atp", block_cache_bytes=0)
+    with pytest.raises(TypeError, match="block_cache_bytes"):
+        apt.AtpDataset("s3://b/a.atp", block_cache_bytes="1 GB")  # type: ignore[arg-type]
+
+
+def test_damage_is_reported_with_the_url(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.atp", count=100)
+    data = bytearray(path.read_bytes())
+    data[8192] ^= 0xFF
+    path.write_bytes(data)
+    with serving(tmp_path) as server:
+        url = f"{server.url}/a.atp"
+        with pytest.raises(apt.CorruptFileError, match=re.escape(url)):
+            apt.AtpDataset(url).batch([0])
+        path.write_bytes(data[:5000])
+        with pytest.raises(apt.CorruptFileError, match=re.escape(url)):
+            apt.AtpDataset(url)
+        path.write_bytes(b"")
+        with pytest.raises(apt.CorruptFileError, match=re.escape(url)):
+            apt.AtpDataset(url)
