@@ -45,7 +45,7 @@ def not_loadable(error: ImportError) -> str:
     return (
         f"atompack_torch: its native extension, built for torch {built_for()}, cannot be loaded "
         f"({error}): if a library is missing, install it (libhdf5, libzstd, liblz4, "
-        f"zlib, libcrypto; libtorch and libgomp come with torch); else {REBUILD}"
+        f"zlib, libcrypto, liburing; libtorch and libgomp come with torch); else {REBUILD}"
     )
 
 
@@ -82,8 +82,10 @@ try:
         check_regular_file,
         check_same_records,
         describe_slots,
+        direct_reads,
         element_symbols,
         format_extxyz,
+        is_uring_available,
         read_array_statistics,
         read_atom_counts,
         survey_extxyz,
@@ -127,8 +129,10 @@ __all__ = [
     "check_regular_file",
     "check_same_records",
     "describe_slots",
+    "direct_reads",
     "element_symbols",
     "format_extxyz",
+    "is_uring_available",
     "read_array_statistics",
     "read_atom_counts",
     "survey_extxyz",

@@ -5,7 +5,8 @@
 Each side is a process in a memory cgroup of its own (needs root), with nothing of the file in
 memory at its start, and reads the same random molecules:
 
-* the ``Loader`` with one thread, ``ds.batch`` alone, and a ``DataLoader`` with two workers;
+* the ``Loader`` with one thread, the same with ``access="direct"``, ``ds.batch`` alone, and a
+  ``DataLoader`` with two workers;
 * ``access="random"`` as it was without reading ahead, if ``--before`` names the Python of an
   environment with such a version of this package;
 * hints by hand: Python's ``mmap`` and ``madvise``, 256 records ahead;
@@ -31,7 +32,8 @@ BATCH = 64
 LIMIT = 450 << 20  # of the memory of a side
 AT_ONCE = 50_000  # molecules per write
 WARM_UP = 16  # batches before the clock starts
-SIDES = ("loader", "batch", "workers", "by_hand", "c_loop", "atompack-db")
+SIDES = ("loader", "direct", "batch", "workers", "by_hand", "c_loop", "atompack-db")
+ACCESS = {"direct": "direct"}  # of sides; the others have "auto"
 
 
 def make_file(path: Path, megabytes: int) -> None:
@@ -238,7 +240,10 @@ def main() -> None:
     if not arguments.file.exists():
         make_file(arguments.file, arguments.megabytes)
     arguments.program = build_loop()
-    cases = [(side, side, sys.executable, "auto") for side in arguments.sides]
+    cases = [
+        (side, "loader" if side == "direct" else side, sys.executable, ACCESS.get(side, "auto"))
+        for side in arguments.sides
+    ]
     if arguments.before:
         cases.insert(0, ("before, random", "loader", arguments.before, "random"))
     rates: dict[str, list[float]] = {}

@@ -6,7 +6,7 @@ import copy
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 import torch
 from torch import Tensor
@@ -36,6 +36,8 @@ from atompack_torch.options import PathLike, check_choice, is_url, shown_path
 from atompack_torch.passes.atp_files import files_of, place_of, snapshot_of
 from atompack_torch.remote.files import RemoteFiles
 from atompack_torch.remote.urls import shown_url
+
+Access = Literal["auto", "random", "sequential", "read", "direct"]
 
 _AT_ONCE = 1024  # molecules per batch in passes of the data set itself
 
@@ -95,9 +97,13 @@ class AtpDataset(MoleculeDataset):
         seed: seed of that choice.
         transform: called with every batch in the process that made it; its result is returned
             instead.
-        access: how the files will be read, as advice to the system: ``"auto"``, ``"random"`` or
-            ``"sequential"``.
-        populate: read the files into memory when they are mapped.
+        access: how the files are read. ``"auto"`` maps them; ``"random"`` and ``"sequential"`` do
+            so too, with advice to the system. ``"read"`` reads them without mappings.
+            ``"direct"`` reads past the system's file cache (io_uring and O_DIRECT), which is for
+            files larger than memory on fast local disks: up to 64 MiB are kept in each process.
+            Files behind URLs are always fetched.
+        populate: read the files into memory when they are opened; with ``access="direct"``, start
+            reading as much as is kept.
         num_threads: maximum number of threads for a batch; None: as many as torch uses. Always one
             in ``DataLoader`` workers.
         nan_is_missing: treat stored labels and custom properties that are NaN throughout as
@@ -116,7 +122,9 @@ class AtpDataset(MoleculeDataset):
         UnsupportedFormatError: the version of a file is not supported.
         FieldError: no file has a field; the message names similar ones. A field that only some
             files have is masked for the others.
-        OSError: a file cannot be opened. Of a URL: FileNotFoundError, PermissionError,
+        OSError: a file cannot be opened, or ``access="direct"`` is not possible: io_uring is
+            forbidden (as in many containers), or the file system has no direct reads.
+            Of a URL: FileNotFoundError, PermissionError,
             TimeoutError, or ESTALE if the object has changed since it was opened.
     """
 
@@ -137,7 +145,7 @@ class AtpDataset(MoleculeDataset):
         resample_forces: bool = False,
         seed: int = 0,
         transform: Transform | None = None,
-        access: Literal["auto", "random", "sequential"] = "auto",
+        access: Access = "auto",
         populate: bool = False,
         num_threads: int | None = None,
         nan_is_missing: bool = False,
@@ -145,7 +153,7 @@ class AtpDataset(MoleculeDataset):
         block_cache: PathLike | None = None,
         block_cache_bytes: int | None = None,
     ) -> None:
-        check_choice("access", access, ("auto", "random", "sequential"))
+        check_choice("access", access, get_args(Access))
         self._path = path
         request = Request.checked(
             fields=fields,

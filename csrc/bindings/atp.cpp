@@ -6,6 +6,8 @@
 #include "bindings/path.h"
 #include "bindings/unlocked.h"
 #include "formats/atp/reader.h"
+#include "io/direct_file.h"
+#include "io/fetch/uring/uring_loop.h"
 #include "model/sources/concat.h"
 #include "model/sources/force_subset.h"
 #include "model/sources/joined.h"
@@ -107,6 +109,12 @@ void bind_atp(py::module_& module) {
       .def(py::init(unlocked(&choose_forces)), py::arg("all"), py::arg("chosen"));
   py::class_<NanIsMissingSource, MoleculeSource, std::shared_ptr<NanIsMissingSource>>(module, "NanIsMissingSource")
       .def(py::init(unlocked(&hide_nan_labels)), py::arg("all"));
+  module.def("is_uring_available", unlocked(&io::fetch::is_uring_available));
+  // Pages of 4096 bytes that were read with access="direct", and the reads.
+  module.def("direct_reads", [] {
+    const io::fetch::PageCacheStats stats = io::direct_stats();
+    return py::make_tuple(io::fetch::count_pages(stats.fetched_bytes), stats.requests);
+  });
   module.def("read_atom_counts", unlocked(&read_atom_counts_to), py::arg("path"), py::arg("snapshot"),
              py::arg("address"), py::arg("store") = py::none());
 }

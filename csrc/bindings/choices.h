@@ -54,10 +54,11 @@ struct Choices<Level> {
 template <>
 struct Choices<io::Access> {
   static constexpr std::string_view kOption = "access";
-  static constexpr std::array<Choice<io::Access>, 4> kAll{{{"auto", io::Access::automatic},
+  static constexpr std::array<Choice<io::Access>, 5> kAll{{{"auto", io::Access::automatic},
                                                            {"random", io::Access::random},
                                                            {"sequential", io::Access::sequential},
-                                                           {"read", io::Access::read}}};
+                                                           {"read", io::Access::read},
+                                                           {"direct", io::Access::direct}}};
 };
 
 template <>

@@ -14,8 +14,9 @@ namespace atompack::io {
 
 class OpenFile;
 
-// read: by pread, without a mapping, for passes over files that others may truncate meanwhile.
-enum class Access : uint8_t { automatic, random, sequential, read };
+// read: by pread, without a mapping, for passes over files that others may truncate meanwhile. direct: past the
+// kernel's page cache, for files that are larger than memory.
+enum class Access : uint8_t { automatic, random, sequential, read, direct };
 
 // The bytes that were read last; one for each thread and purpose.
 class RangeBuffer {

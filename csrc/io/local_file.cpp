@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 
+#include "io/direct_file.h"
 #include "io/mapped_file.h"
 
 namespace atompack::io {
@@ -18,6 +19,7 @@ size_t LocalFile::read_at(uint64_t offset, std::span<std::byte> into) const {
 std::unique_ptr<const ByteSource> LocalFile::bytes(uint64_t length, Access access, bool populate) const {
   if (access == Access::read) return std::make_unique<const FileRanges>(shared_from_this(), length);
   auto self = std::static_pointer_cast<const LocalFile>(shared_from_this());
+  if (access == Access::direct) return direct_bytes(std::move(self), length, populate);
   return std::make_unique<const MappedFile>(std::move(self), length, access, populate);
 }
 

@@ -23,8 +23,8 @@ class OpenFile : public ReadableFile, public std::enable_shared_from_this<OpenFi
   virtual const FileVersion& version() const = 0;
   FileIdentity identity() const { return {version().device, version().inode, version().size}; }
 
-  // Its first `length` bytes, which it has. Local files are mapped, or for Access::read read by pread. `populate` reads
-  // a mapping into memory at once.
+  // Its first `length` bytes, which it has. Local files are mapped, unless Access::read or direct says otherwise.
+  // `populate` reads a mapping into memory at once.
   virtual std::unique_ptr<const ByteSource> bytes(uint64_t length, Access access, bool populate = false) const = 0;
 
   // Reading ahead; see ByteSource.

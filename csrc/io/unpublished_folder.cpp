@@ -37,7 +37,7 @@ void remove_contents(const std::string& path) {
 }
 
 // The lock belongs to the inode: if the folder was removed meanwhile, it must be created again.
-bool is_still_at(int fd, const std::string& path) {
+bool is_folder_still_at(int fd, const std::string& path) {
   struct stat locked{}, now{};
   if (::fstat(fd, &locked) != 0) throw_errno(path);
   return ::stat(path.c_str(), &now) == 0 && locked.st_dev == now.st_dev && locked.st_ino == now.st_ino;
@@ -54,7 +54,7 @@ UniqueFd make_and_lock(const std::string& at, const std::string& path) {
       if (errno != EINTR) throw_errno(at);
       continue;
     }
-    if (is_still_at(fd.get(), at)) return fd;
+    if (is_folder_still_at(fd.get(), at)) return fd;
   }
 }
 

@@ -56,7 +56,7 @@ TORCH = re.compile(r"(ATen|c10|torch)/[\w/]+\.h")
 JSON = re.compile(r"nlohmann/json(_fwd)?\.hpp")
 OUTSIDE: dict[str, list[re.Pattern[str]]] = {
     "threads": [OPERATING_SYSTEM],
-    "io": [OPERATING_SYSTEM],
+    "io": [OPERATING_SYSTEM, re.compile(r"liburing\.h")],
     "io/fetch/http": [OPERATING_SYSTEM, re.compile(r"curl/curl\.h|openssl/(evp|hmac|sha)\.h")],
     "codec": [re.compile(r"zstd(_errors)?\.h|zdict\.h|lz4(hc)?\.h|zlib\.h|openssl/sha\.h")],
     **{layer: [JSON] for layer in FORMAT_LAYERS[:4]},

@@ -8,27 +8,27 @@
 #include "base/error.h"
 #include "formats/atlas_store/flush/recovery.h"
 #include "formats/atlas_store/metadata/names.h"
-#include "io/file.h"
+#include "threads/parallel_for_each.h"
 
 namespace atompack::atlas_store {
 namespace {
 
 using array_file::LayerFile;
 
-std::vector<LayerFile> layers_in(const std::string& folder) {
+std::vector<LayerFile> layers_in(const io::Location& folder) {
   try {
-    return array_file::existing_layers(folder + "/data.af");
+    return array_file::existing_layers(folder / "data.af");
   } catch (const IoError& error) {
     if (error.code() != ENOENT) throw;
     return {};
   }
 }
 
-std::vector<LayerFile> layers_of(const std::string& store, std::string_view variable) {
-  std::vector<LayerFile> layers = layers_in(cat(store, '/', folder_of_array(variable)));
+std::vector<LayerFile> layers_of(const io::Location& store, std::string_view variable) {
+  std::vector<LayerFile> layers = layers_in(store / folder_of_array(variable));
   if (layers.empty() || layers.front().number != 0) return {};
   if (is_safe_array_name(variable)) return layers;
-  for (LayerFile& layer : layers_in(cat(store, '/', lost_folder_of_array(variable)))) {
+  for (LayerFile& layer : layers_in(store / lost_folder_of_array(variable))) {
     if (layer.number != 0) layers.push_back(std::move(layer));
   }
   std::ranges::sort(layers, array_file::is_older);
@@ -37,7 +37,7 @@ std::vector<LayerFile> layers_of(const std::string& store, std::string_view vari
 
 class SnapshotAttempt {
  public:
-  SnapshotAttempt(const std::string& store, uint64_t max_metadata_bytes)
+  SnapshotAttempt(const io::Location& store, uint64_t max_metadata_bytes)
       : store_(store), max_metadata_bytes_(max_metadata_bytes) {}
 
   // Returns nullopt if another program wrote meanwhile. The order of the steps detects concurrent flushes (FORMAT.md,
@@ -45,7 +45,7 @@ class SnapshotAttempt {
   std::optional<Snapshot> take() {
     const std::optional<MetadataFile> file = read_metadata_file(store_, max_metadata_bytes_);
     Snapshot snapshot;
-    snapshot.intent_file = io::find_file(intent_path(store_));
+    snapshot.intent_file = io::find_file(store_.at(intent_path(store_.path())));
     if (file) {
       snapshot.form = file->form;
       snapshot.metadata_file = file->held;
@@ -54,11 +54,11 @@ class SnapshotAttempt {
     }
     snapshot.warnings = snapshot.metadata.warnings();
     // Like the original, which accepts any folder as a store.
-    if (!file) snapshot.warnings.push_back(cat(store_, ": no metadata file in this folder, so no datasets"));
+    if (!file) snapshot.warnings.push_back(cat(store_.path(), ": no metadata file in this folder, so no datasets"));
     try {
       list(snapshot, file);
     } catch (DataError& error) {
-      error.in_file(store_);
+      error.in_file(store_.path());
       throw;
     }
     if (!is_current(store_, snapshot)) return std::nullopt;
@@ -70,14 +70,15 @@ class SnapshotAttempt {
     const std::optional<Intent> intent = read_intent(snapshot.intent_file.get(), snapshot.warnings);
     const bool is_kept = intent && outcome_of(*intent, file) == Outcome::kept;
     if (snapshot.intent_file && !is_kept) snapshot.version.intent = snapshot.intent_file->version();
-    for (uint32_t i = 0; i < snapshot.metadata.n_variables(); ++i) {
-      const std::string_view name = snapshot.metadata.variable_name(i);
-      VariableFiles& files = snapshot.variables.emplace_back();
+    snapshot.variables.resize(snapshot.metadata.n_variables());
+    parallel_for_each(snapshot.variables.size(), store_.is_remote() ? kRemoteThreads : 1, [&](size_t i) {
+      const std::string_view name = snapshot.metadata.variable_name(static_cast<uint32_t>(i));
+      VariableFiles& files = snapshot.variables[i];
       files.layers = layers_of(store_, name);
       const bool stale =
           intent && std::ranges::find(intent->layers, name, &AddedLayer::variable) != intent->layers.end();
-      if (!stale) files.statistics_path = cat(store_, '/', folder_of_array(name), "/data.stats");
-    }
+      if (!stale) files.statistics_path = cat(store_.path(), '/', folder_of_array(name), "/data.stats");
+    });
     // After the layers were listed: before that, some of the flush's layers might not have been published yet.
     if (!intent) return;
     const std::vector<std::string> rolled_back = layers_rolled_back(store_, *intent, file);
@@ -90,28 +91,35 @@ class SnapshotAttempt {
     return std::ranges::find(paths, path) != paths.end();
   }
 
-  const std::string& store_;
+  static constexpr unsigned kRemoteThreads = 16;  // that wait for requests to a remote store
+
+  const io::Location& store_;
   uint64_t max_metadata_bytes_;
 };
 
 }  // namespace
 
-// The record is checked first: the metadata is replaced before the record is removed.
-bool is_current(const std::string& store, const Snapshot& snapshot) {
-  const std::optional<io::FileVersion> intent = io::version_of(intent_path(store));
+// The record is checked first: the metadata is replaced before the record is removed. Of a remote store one listing
+// shows at once whether there is a record, and which metadata file counts.
+bool is_current(const io::Location& store, const Snapshot& snapshot) {
+  const io::Location record = store.at(intent_path(store.path()));
+  std::optional<std::vector<std::string>> names;
+  if (store.is_remote()) names = io::names_in(store);
+  const bool may_have_record = !names || std::ranges::find(*names, kIntentName) != names->end();
+  const std::optional<io::FileVersion> intent = may_have_record ? io::version_of(record) : std::nullopt;
   if (intent && !(snapshot.intent_file && *intent == snapshot.intent_file->version())) return false;
   if (!intent && snapshot.version.intent) return false;
-  return metadata_version(store) == snapshot.version.metadata;
+  return (names ? metadata_version(store, *names) : metadata_version(store)) == snapshot.version.metadata;
 }
 
-Snapshot read_snapshot(const std::string& store, uint64_t max_metadata_bytes) {
+Snapshot read_snapshot(const io::Location& store, uint64_t max_metadata_bytes) {
   constexpr int kMaxLooks = 20;
   for (int i = 0; i < kMaxLooks; ++i) {
     if (std::optional<Snapshot> snapshot = SnapshotAttempt(store, max_metadata_bytes).take())
       return std::move(*snapshot);
     std::this_thread::sleep_for(std::chrono::milliseconds(i));
   }
-  throw IoError(EAGAIN, "the store changes faster than it can be opened", store);
+  throw IoError(EAGAIN, "the store changes faster than it can be opened", store.path());
 }
 
 }  // namespace atompack::atlas_store

@@ -35,10 +35,10 @@ struct Snapshot {
 
 // Throws IoError, also if the store is written to so often that no consistent state can be read; CorruptFileError,
 // UnsupportedFormatError. CorruptFileError also if the metadata has more than `max_metadata_bytes`, compressed or not.
-Snapshot read_snapshot(const std::string& store, uint64_t max_metadata_bytes = array_file::kMaxMetadataBytes);
+Snapshot read_snapshot(const io::Location& store, uint64_t max_metadata_bytes = array_file::kMaxMetadataBytes);
 
 // True if nobody has started a flush since the snapshot was taken. Layers that are opened later belong to the snapshot
 // if they can be opened and this is true afterwards (FORMAT.md, "Reading beside a writer").
-bool is_current(const std::string& store, const Snapshot& snapshot);
+bool is_current(const io::Location& store, const Snapshot& snapshot);
 
 }  // namespace atompack::atlas_store

@@ -1,5 +1,6 @@
 #include "formats/atlas_store/store.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <set>
@@ -33,10 +34,10 @@ struct Store::Variable {
   std::vector<bool> disagrees;  // by dataset: metadata and file describe it differently
 };
 
-Store::Store(std::string path, const std::optional<Version>& expected, uint64_t max_metadata_bytes)
-    : path_(std::move(path)),
+Store::Store(io::Location place, const std::optional<Version>& expected, uint64_t max_metadata_bytes)
+    : place_(std::move(place)),
       max_metadata_bytes_(max_metadata_bytes),
-      snapshot_(read_snapshot(path_, max_metadata_bytes)),
+      snapshot_(read_snapshot(place_, max_metadata_bytes)),
       variables_(metadata().n_variables()) {
   if (expected && !(*expected == version())) fail_replaced();
 }
@@ -51,7 +52,7 @@ std::string_view Store::dataset_name(int64_t dataset) const {
 
 int64_t Store::find_dataset(std::string_view name) const {
   const auto dataset = metadata().find_dataset(name);
-  if (!dataset) throw FieldError(cat("no dataset ", excerpt(name))).in_file(path_);
+  if (!dataset) throw FieldError(cat("no dataset ", excerpt(name))).in_file(path());
   return *dataset;
 }
 
@@ -63,6 +64,15 @@ std::unique_ptr<ColumnSlice> Store::slice(uint32_t number, std::span<const int64
   }
   variable.reader->check_not_shrunk();
   return std::make_unique<array_file::Slice>(variable.column, datasets, request, array_file::block_cache());
+}
+
+int64_t Store::window(uint32_t number) const {
+  const Variable* const variable = variables_[number];
+  if (variable == nullptr) return 1;  // its files are not open yet
+  const array_file::Layers& layers = variable->reader->layers();
+  int64_t window = 0;
+  for (uint32_t i = 0; i < layers.n_layers(); ++i) window = std::max(window, layers.layer(i).file().window());
+  return window;
 }
 
 ColumnType Store::type_of(uint32_t variable) const {
@@ -79,17 +89,18 @@ Array Store::array(uint32_t variable, uint32_t dataset) const {
   if (!files.column->contains(dataset))
     throw FieldError(cat("dataset ", excerpt(metadata().dataset_name(dataset)), ": no array ",
                          excerpt(metadata().variable_name(variable))))
-        .in_file(path_);
+        .in_file(path());
   if (files.disagrees[dataset]) fail_disagreement(variable, dataset);
   return files.reader->array(metadata().dataset_name(dataset));
 }
 
 array_file::Statistics Store::statistics(uint32_t variable) const {
   // Outdated statistics stay outdated until the record of their flush is removed.
-  const bool is_stale = snapshot_.variables[variable].statistics_path.empty() && io::exists(intent_path(path_));
+  const bool may_be_stale = snapshot_.variables[variable].statistics_path.empty();
+  const bool is_stale = may_be_stale && io::exists(place_.at(intent_path(path())));
   array_file::Statistics found;
-  if (!is_stale) found = array_file::read_statistics(base_path(variable));
-  if (!is_current(path_, snapshot_)) fail_replaced();
+  if (!is_stale) found = array_file::read_statistics(place_.at(base_path(variable)));
+  if (!is_current(place_, snapshot_)) fail_replaced();
   return found;
 }
 
@@ -105,7 +116,7 @@ std::vector<int64_t> Store::blocks(uint32_t number, std::span<const int64_t> dat
 }
 
 std::string Store::base_path(uint32_t variable) const {
-  return cat(path_, '/', folder_of_array(metadata().variable_name(variable)), "/data.af");
+  return cat(path(), '/', folder_of_array(metadata().variable_name(variable)), "/data.af");
 }
 
 const Store::Variable& Store::load_variable(uint32_t variable) const {
@@ -144,19 +155,19 @@ std::unique_ptr<const Reader> Store::open_reader(uint32_t variable, array_file::
     try {
       if (layers.empty()) throw IoError(ENOENT, std::strerror(ENOENT), base_path(variable));
       auto reader = std::make_unique<const Reader>(layers, max_metadata_bytes_, reading);
-      if (!is_current(path_, snapshot_)) fail_replaced();
+      if (!is_current(place_, snapshot_)) fail_replaced();
       return reader;
     } catch (const IoError& error) {
       if (error.code() != ENOENT || i == kMaxTries) throw;
     }
-    const Snapshot now = read_snapshot(path_, max_metadata_bytes_);
+    const Snapshot now = read_snapshot(place_, max_metadata_bytes_);
     if (!(now.version == version())) fail_replaced();
     layers = now.variables[variable].layers;
   }
 }
 
 void Store::fail_replaced() const {
-  throw FieldError("the store was written to since it was opened: open it again").in_file(path_);
+  throw FieldError("the store was written to since it was opened: open it again").in_file(path());
 }
 
 void Store::fail_disagreement(uint32_t variable, uint32_t dataset) const {

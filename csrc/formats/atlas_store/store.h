@@ -24,13 +24,13 @@ class Store final : public ColumnSource {
  public:
   // `expected`: version() of an earlier handle; FieldError if the version differs. Throws IoError, CorruptFileError,
   // UnsupportedFormatError. `max_metadata_bytes`: limit on the metadata file, and on the footers of each variable.
-  explicit Store(std::string path, const std::optional<Version>& expected = std::nullopt,
+  explicit Store(io::Location place, const std::optional<Version>& expected = std::nullopt,
                  uint64_t max_metadata_bytes = array_file::kMaxMetadataBytes);
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
   ~Store() override;
 
-  const std::string& path() const override { return path_; }
+  const std::string& path() const override { return place_.path(); }
   const Version& version() const { return snapshot_.version; }
   const std::vector<std::string>& warnings() const { return snapshot_.warnings; }
 
@@ -43,6 +43,7 @@ class Store final : public ColumnSource {
   size_t n_variables() const override { return metadata().n_variables(); }
   std::string_view variable_name(uint32_t variable) const override { return metadata().variable_name(variable); }
   ColumnType type_of(uint32_t variable) const override;
+  int64_t window(uint32_t variable) const override;
   std::unique_ptr<ColumnSlice> slice(uint32_t variable, std::span<const int64_t> datasets,
                                      const SliceRequest& request) const override;
 
@@ -65,7 +66,7 @@ class Store final : public ColumnSource {
   [[noreturn]] void fail_replaced() const;
   [[noreturn]] void fail_disagreement(uint32_t variable, uint32_t dataset) const;
 
-  std::string path_;
+  io::Location place_;
   uint64_t max_metadata_bytes_;
   Snapshot snapshot_;
   // Lock-free: if two threads open the same variable, the first one's result is kept.

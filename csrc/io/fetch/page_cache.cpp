@@ -107,7 +107,7 @@ class PageCache::Shared::HeldPages {
 };
 
 PageCache::PageCache(uint64_t max_bytes)
-    : max_bytes_(max_bytes),
+    : max_pages_(std::max<uint64_t>(1, max_bytes / kPageBytes)),
       shared_([max_bytes] { return std::make_unique<std::shared_ptr<Shared>>(std::make_shared<Shared>(max_bytes)); }) {}
 
 PageCache::~PageCache() = default;
@@ -360,6 +360,12 @@ void PageCache::Shared::read(const std::shared_ptr<Shared>& self, const PagedFil
   for (const uint64_t number : to_store) {  // held, so they stay
     file.disk->write(number, Bytes(held[number].bytes, bytes_of_page(file.length, number)));
   }
+}
+
+int64_t PageCache::window(const PagedFile& file) const {
+  constexpr uint64_t kPagesEach = 2;
+  const uint64_t room = max_pages_ / 2 / kPagesEach;
+  return static_cast<int64_t>(std::max<uint64_t>(2, std::min<uint64_t>(3 * file.reader->max_in_flight(), room)));
 }
 
 PageCacheStats PageCache::stats() const {

@@ -51,12 +51,15 @@ class PageCache {
   // Copies bytes inside of the file, and waits for those that are not here. Throws the error of the reader.
   void read(const PagedFile& file, uint64_t offset, std::span<std::byte> into);
 
+  // Number of ranges to announce ahead, enough to keep all requests busy while a batch is made, as far as there is
+  // memory for them.
+  int64_t window(const PagedFile& file) const;
+
   PageCacheStats stats() const;
-  uint64_t max_bytes() const { return max_bytes_; }
 
  private:
   struct Shared;
-  uint64_t max_bytes_;
+  uint64_t max_pages_;
   std::atomic<uint64_t> n_files_ = 0;
   PerProcess<std::shared_ptr<Shared>> shared_;
 };

@@ -10,6 +10,15 @@
 
 namespace atompack::io::fetch {
 
+struct FreeAligned {
+  void operator()(std::byte* memory) const { ::operator delete(memory, std::align_val_t{kPageBytes}); }
+};
+using AlignedMemory = std::unique_ptr<std::byte, FreeAligned>;
+
+inline AlignedMemory make_aligned(size_t n_bytes) {
+  return AlignedMemory(static_cast<std::byte*>(::operator new(n_bytes, std::align_val_t{kPageBytes})));
+}
+
 // Grows in blocks, and never shrinks. Not thread-safe.
 class PageMemory {
  public:
@@ -23,20 +32,14 @@ class PageMemory {
 
  private:
   static constexpr size_t kBlockPages = 32;
-  static constexpr std::align_val_t kAlignment{kPageBytes};
-
-  struct Delete {
-    void operator()(std::byte* block) const { ::operator delete(block, kAlignment); }
-  };
 
   void grow() {
-    auto* const block = static_cast<std::byte*>(::operator new(kBlockPages * kPageBytes, kAlignment));
-    blocks_.emplace_back(block);
+    std::byte* const block = blocks_.emplace_back(make_aligned(kBlockPages * kPageBytes)).get();
     if (const size_t n = blocks_.size() * kBlockPages; free_.capacity() < n) free_.reserve(2 * n);
     for (size_t i = kBlockPages; i-- > 0;) free_.push_back(block + i * kPageBytes);
   }
 
-  std::vector<std::unique_ptr<std::byte, Delete>> blocks_;
+  std::vector<AlignedMemory> blocks_;
   std::vector<std::byte*> free_;
 };
 

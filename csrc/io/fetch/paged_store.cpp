@@ -42,12 +42,7 @@ class PagedRemoteFile final : public OpenFile {
     return std::make_unique<const FileRanges>(shared_from_this(), length);
   }
 
-  // Enough to keep all requests busy while a batch is made, as far as there is memory for it.
-  int64_t window() const override {
-    constexpr uint64_t kPagesEach = 2;
-    const uint64_t room = pages_->max_bytes() / 2 / (kPagesEach * kPageBytes);
-    return static_cast<int64_t>(std::max<uint64_t>(2, std::min<uint64_t>(3 * file_.reader->max_in_flight(), room)));
-  }
+  int64_t window() const override { return pages_->window(file_); }
   void announce(std::span<const ByteRange> ranges) const override { pages_->announce(file_, ranges); }
   bool is_sample_due() const override { return false; }
   void sample(std::span<const ByteRange>) const override {}

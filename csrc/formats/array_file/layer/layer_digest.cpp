@@ -18,9 +18,8 @@ std::vector<std::byte> end_of(const io::ReadableFile& file, uint64_t limit) {
   return bytes;
 }
 
-uint64_t footer_and_trailer_bytes(const io::ReadableFile& file) {
-  const std::vector<std::byte> end = end_of(file, kTrailerBytes);
-  ByteCursor trailer(end);
+uint64_t footer_and_trailer_bytes(const io::ReadableFile& file, Bytes end) {
+  ByteCursor trailer(end.last(std::min<size_t>(end.size(), kTrailerBytes)));
   const auto footer = trailer.read_le<uint64_t>("footer size");
   if (as_text(trailer.take(kLayerMagic.size(), "magic")) != kLayerMagic) {
     throw CorruptFileError(cat("magic: expected ", kLayerMagic, " at the end"));
@@ -39,7 +38,9 @@ std::string layer_digest(const io::ReadableFile& layer) {
     store_le(seen.data(), layer.size());
     std::vector<std::byte> begin(std::min(layer.size(), kEndBytes));
     begin.resize(layer.read_at(0, begin));
-    const std::vector<std::byte> end = end_of(layer, std::max(footer_and_trailer_bytes(layer), kEndBytes));
+    std::vector<std::byte> end = end_of(layer, kEndBytes);
+    const uint64_t footer = footer_and_trailer_bytes(layer, end);
+    if (footer > kEndBytes) end = end_of(layer, footer);
     seen.insert(seen.end(), begin.begin(), begin.end());
     seen.insert(seen.end(), end.begin(), end.end());
     return codec::sha256_hex(seen);

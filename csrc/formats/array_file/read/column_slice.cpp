@@ -102,7 +102,7 @@ void Slice::group_chunk_refs() {
     const bool is_plain = unit.block.codec == codec::Codec::none;
     for (; unit.last < chunk_refs_.size() && chunk_refs_[unit.last].block == chunk_ref.block; ++unit.last) {
       if (is_plain && unit.wanted >= kStretch) break;
-      check_chunk_ref(chunk_refs_[unit.last], unit.block.decoded_bytes);
+      check_chunk_ref(unit, chunk_refs_[unit.last]);
       const Row& row = rows_[chunk_refs_[unit.last].row];
       const uint64_t bytes = chunk_refs_[unit.last].chunk->bytes;
       unit.wanted += bytes;
@@ -156,12 +156,17 @@ void Slice::check_claims() const {
   }
 }
 
-// Checked before memory is allocated for the chunk's claimed size.
-void Slice::check_chunk_ref(const ChunkRef& chunk_ref, uint64_t block_bytes) const {
+// Checked before memory is allocated for the chunk's claimed size. If the block itself is damaged, that is the error.
+void Slice::check_chunk_ref(const BlockTask& unit, const ChunkRef& chunk_ref) const {
   const ColumnLayout& layout = *rows_[chunk_ref.row].layout;
   const ColumnChunk& chunk = *chunk_ref.chunk;
   in_layer(layer_of(chunk_ref), name_of(chunk_ref), [&] {
-    check_in_bounds(chunk.record(), block_bytes);
+    try {
+      check_in_bounds(chunk.record(), unit.block.decoded_bytes);
+    } catch (const CorruptFileError&) {
+      static_cast<void>(load(unit));
+      throw;
+    }
     const uint64_t item = item_bytes(layout.type);
     const uint64_t n =
         layout.n_cells == 1 ? layout.n_elements : layout.grid.box_of(layout.grid.cell_at(chunk.cell)).n_elements();

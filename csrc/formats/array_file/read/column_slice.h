@@ -70,7 +70,7 @@ class Slice final : public ColumnSlice {
   void group_chunk_refs();
   void sample_layers() const;
   void check_claims() const;
-  void check_chunk_ref(const ChunkRef& chunk_ref, uint64_t block_bytes) const;
+  void check_chunk_ref(const BlockTask& unit, const ChunkRef& chunk_ref) const;
   void check_unwritten() const;
   void check_unstored(std::optional<uint64_t> chosen) const;
   uint64_t stored_bytes_of(const std::vector<bool>& repeated) const;

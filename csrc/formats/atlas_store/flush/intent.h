@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/error.h"
 #include "formats/atlas_store/metadata/metadata_file.h"
 
 namespace atompack::atlas_store {
@@ -36,7 +37,9 @@ struct Intent {
   std::vector<AddedLayer> layers;
 };
 
-inline std::string intent_path(const std::string& store) { return store + "/.atompack-intent"; }
+inline constexpr std::string_view kIntentName = ".atompack-intent";
+
+inline std::string intent_path(const std::string& store) { return cat(store, '/', kIntentName); }
 
 std::string encode_intent(const Intent& intent);
 // Throws CorruptFileError.

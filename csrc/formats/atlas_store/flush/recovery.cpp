@@ -21,17 +21,18 @@ std::string added_path(const std::string& store, const AddedLayer& layer) {
 }
 
 // Newer layers are not part of the flush: their writer saw the flush's layers as visible.
-bool was_built_on(const std::string& store, const AddedLayer& layer) {
-  const std::vector<LayerFile> present = array_file::layer_files(base_path(store, layer.variable));
+bool was_built_on(const io::Location& store, const AddedLayer& layer) {
+  const std::vector<LayerFile> present = array_file::layer_files(store.at(base_path(store.path(), layer.variable)));
   return std::ranges::any_of(present, [&](const LayerFile& other) { return other.number > layer.number; });
 }
 
 enum class Presence : uint8_t { none, published, other };
 
 // State of the path of a layer of the flush. `other`: another program has put a file there.
-Presence presence_of(const std::string& store, const AddedLayer& layer) {
+Presence presence_of(const io::Location& store, const AddedLayer& layer) {
   try {
-    const bool same = array_file::layer_digest(*io::open_file(added_path(store, layer))) == layer.digest;
+    const auto file = io::open_file(store.at(added_path(store.path(), layer)));
+    const bool same = array_file::layer_digest(*file) == layer.digest;
     return same ? Presence::published : Presence::other;
   } catch (const IoError& error) {
     if (error.code() != ENOENT) throw;
@@ -65,7 +66,7 @@ std::string base_path(const std::string& store, std::string_view variable) {
   return cat(store, '/', folder_of_array(variable), "/data.af");
 }
 
-std::vector<std::string> layers_rolled_back(const std::string& store, const Intent& intent,
+std::vector<std::string> layers_rolled_back(const io::Location& store, const Intent& intent,
                                             const std::optional<MetadataFile>& metadata) {
   std::vector<std::string> paths;
   if (outcome_of(intent, metadata) != Outcome::rolled_back) return paths;
@@ -73,7 +74,7 @@ std::vector<std::string> layers_rolled_back(const std::string& store, const Inte
     const Presence presence = presence_of(store, layer);
     if (presence == Presence::other) continue;
     if (presence == Presence::published && was_built_on(store, layer)) return {};
-    paths.push_back(added_path(store, layer));
+    paths.push_back(added_path(store.path(), layer));
   }
   return paths;
 }

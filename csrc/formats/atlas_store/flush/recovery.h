@@ -14,7 +14,7 @@ namespace atompack::atlas_store {
 std::string base_path(const std::string& store, std::string_view variable);
 
 // Paths of the sidecars that are ignored because their flush is incomplete, including unpublished ones. Throws IoError.
-std::vector<std::string> layers_rolled_back(const std::string& store, const Intent& intent,
+std::vector<std::string> layers_rolled_back(const io::Location& store, const Intent& intent,
                                             const std::optional<MetadataFile>& metadata);
 
 // Removes them for good, with all unpublished files and the record of the flush; of a complete flush, outdated

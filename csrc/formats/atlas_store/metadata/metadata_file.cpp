@@ -54,6 +54,27 @@ std::vector<std::byte> compress(Codec codec, Bytes bytes) {
 
 Metadata decode(Bytes bytes, Form form) { return is_json(form) ? decode_json(bytes) : decode_msgpack(bytes); }
 
+std::vector<Form> forms_among(const std::vector<std::string>& names) {
+  std::vector<Form> forms;
+  for (const Form form : kForms) {
+    if (std::ranges::find(names, kFileNames[static_cast<size_t>(form)]) != names.end()) forms.push_back(form);
+  }
+  return forms;
+}
+
+// Those to look for, in this order. In a remote store listing all files costs as much as looking for one.
+std::vector<Form> possible_forms(const io::Location& store) {
+  if (store.is_remote()) return forms_among(io::names_in(store));
+  return {std::begin(kForms), std::end(kForms)};
+}
+
+std::optional<io::FileVersion> first_version(const io::Location& store, const std::vector<Form>& forms) {
+  for (const Form form : forms) {
+    if (const auto version = io::version_of(store.at(path_of(store.path(), form)))) return version;
+  }
+  return std::nullopt;
+}
+
 Metadata decode_compressed(Bytes stored, Form form, uint64_t max_bytes) {
   const std::vector<std::byte> bytes = codec_of(form) == Codec::zstd
                                            ? codec::zstd_decompress_unsized(stored, max_bytes, "max_metadata_bytes=")
@@ -68,24 +89,25 @@ Metadata decode_compressed(Bytes stored, Form form, uint64_t max_bytes) {
 
 }  // namespace
 
-std::optional<MetadataFile> read_metadata_file(const std::string& store, uint64_t max_bytes) {
-  for (const Form form : kForms) {
-    const std::string path = path_of(store, form);
-    if (auto held = io::find_file(path)) {
+std::optional<MetadataFile> read_metadata_file(const io::Location& store, uint64_t max_bytes) {
+  for (const Form form : possible_forms(store)) {
+    const std::string path = path_of(store.path(), form);
+    if (auto held = io::find_file(store.at(path))) {
       in_file(path, [&] { check_size(held->version().size, max_bytes); });
       std::vector<std::byte> bytes = io::read_whole(*held, std::min(max_bytes, kMaxStoredBytes));
       return MetadataFile{form, path, std::move(bytes), std::move(held)};
     }
   }
-  io::folders_in(store);  // throws if there is no folder
+  if (!store.is_remote()) io::folders_in(store.path());  // throws if there is no folder
   return std::nullopt;
 }
 
-std::optional<io::FileVersion> metadata_version(const std::string& store) {
-  for (size_t i = 0; i < kFileNames.size(); ++i) {
-    if (const auto version = io::version_of(path_of(store, static_cast<Form>(i)))) return version;
-  }
-  return std::nullopt;
+std::optional<io::FileVersion> metadata_version(const io::Location& store) {
+  return first_version(store, possible_forms(store));
+}
+
+std::optional<io::FileVersion> metadata_version(const io::Location& store, const std::vector<std::string>& names) {
+  return first_version(store, forms_among(names));
 }
 
 Metadata decode_metadata(const MetadataFile& file, uint64_t max_bytes) {

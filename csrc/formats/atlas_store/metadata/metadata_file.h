@@ -39,10 +39,12 @@ struct MetadataFile {
 
 // Returns nullopt if the folder has none, which is a store without datasets. Throws IoError, also if there is no
 // folder; CorruptFileError if the file has more than `max_bytes`.
-std::optional<MetadataFile> read_metadata_file(const std::string& store, uint64_t max_bytes = kMaxStoredBytes);
+std::optional<MetadataFile> read_metadata_file(const io::Location& store, uint64_t max_bytes = kMaxStoredBytes);
 
 // Version of the file that read_metadata_file() would read.
-std::optional<io::FileVersion> metadata_version(const std::string& store);
+std::optional<io::FileVersion> metadata_version(const io::Location& store);
+// The same among the names in a store's folder; nullopt if there was none.
+std::optional<io::FileVersion> metadata_version(const io::Location& store, const std::vector<std::string>& names);
 
 // Throws UnsupportedFormatError; CorruptFileError, also if it decompresses to more than `max_bytes`.
 Metadata decode_metadata(const MetadataFile& file, uint64_t max_bytes = array_file::kMaxMetadataBytes);

@@ -5,6 +5,7 @@
 #include "formats/atlas_store/scenario.h"
 #include "formats/atlas_store/store_state.h"
 #include "formats/atlas_store/writer.h"
+#include "io/fake_store.h"
 #include "io/faulty_file_system.h"
 #include "io/temporary_folder.h"
 
@@ -70,6 +71,9 @@ class AtlasStops : public testing::Test {
     const bool is_new = found == states_[finished + 1];
     n_new_ += is_new ? 1 : 0;
     ASSERT_TRUE(is_new || found == states_[finished]) << found.dump(1);
+    if (!std::filesystem::is_empty(store)) {
+      EXPECT_EQ(state_of(test::FakeStore::of(folder.path(), "store")), found);
+    }
     finish(store, is_new ? finished + 1 : finished);
     EXPECT_EQ(state_of(store), states_.back());
     expect_tidy(store);

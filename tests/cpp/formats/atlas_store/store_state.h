@@ -35,7 +35,7 @@ inline nlohmann::ordered_json values_of(const array_file::Reader& reader, std::s
 }
 
 // Numbers must be int32.
-inline nlohmann::ordered_json state_of(const std::string& store) {
+inline nlohmann::ordered_json state_of(const io::Location& store) {
   using nlohmann::ordered_json;
   const atlas_store::Snapshot snapshot = atlas_store::read_snapshot(store);
   const atlas_store::Metadata& metadata = snapshot.metadata;

@@ -1,0 +1,19 @@
+// Reading of local files past the kernel's page cache.
+#pragma once
+
+#include <memory>
+
+#include "io/fetch/page_cache.h"
+#include "io/local_file.h"
+
+namespace atompack::io {
+
+// The first `length` bytes, which the file has, by io_uring and O_DIRECT. All files that are read in this way share
+// 64 MiB of pages in each process. `populate` starts reading as much as fits there. Throws IoError if the system or the
+// file system does not allow it.
+std::unique_ptr<const ByteSource> direct_bytes(std::shared_ptr<const LocalFile> file, uint64_t length, bool populate);
+
+// Counts of these reads; zeros while no file is open.
+fetch::PageCacheStats direct_stats();
+
+}  // namespace atompack::io
