@@ -74,6 +74,7 @@ void Reader::announce(std::span<const int64_t> indices) const {
   const auto is_of_use = [&] { return file_->window() > 0; };
   const auto is_absent = [&] { return file_->window() > 1; };
   if (!is_of_use()) return;
+  file_->check_not_shrunk();  // entries are read from the mapping
   if (is_absent()) announce_entries(indices);
   file_->sample(record_ranges(indices.first(std::min(indices.size(), kMaxSample))));
   if (!is_of_use()) return;
