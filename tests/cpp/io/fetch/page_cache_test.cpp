@@ -272,6 +272,21 @@ TEST(PageCache, AFailedRequestIsAnErrorOfItsReadersAndTriedAgain) {
   EXPECT_EQ(cached.reader->n_requests(), 2U);
 }
 
+TEST(PageCache, KnowsWhatIsHereOrOnItsWay) {
+  Held cached(10 * kPage, 10);
+  const auto has = [&](uint64_t offset, uint64_t n) { return cached.cache.has(cached.file, {offset, n}); };
+  EXPECT_FALSE(has(0, 1));
+  EXPECT_TRUE(has(0, 0));
+  cached.announce({{kPage, 2 * kPage}});
+  EXPECT_TRUE(has(kPage, 2 * kPage));
+  EXPECT_FALSE(has(kPage, 2 * kPage + 1));
+  cached.reader->answer(0, io_error(EIO));
+  EXPECT_FALSE(has(kPage, 1));
+  EXPECT_EQ(cached.read_answered(kPage, 1), cached.expected(kPage, 1));
+  EXPECT_TRUE(has(kPage, 1));
+  EXPECT_EQ(cached.reader->n_requests(), 2U);
+}
+
 TEST(PageCache, AFailedAnnouncedRequestIsTriedAgainByTheRead) {
   Held cached(10 * kPage, 10);
   cached.announce({{0, 1}});
