@@ -99,8 +99,9 @@ class AtpDataset(MoleculeDataset):
             instead.
         access: how the files are read. ``"auto"`` maps them; ``"random"`` and ``"sequential"`` do
             so too, with advice to the system. ``"read"`` reads them without mappings.
-            ``"direct"`` reads past the system's file cache (io_uring and O_DIRECT), which is for
-            files larger than memory on fast local disks: up to 64 MiB are kept in each process.
+            ``"direct"`` reads records past the system's file cache (io_uring and O_DIRECT), which
+            is for files larger than memory on fast local disks: up to 64 MiB are kept in each
+            process.
             Files behind URLs are always fetched.
         populate: read the files into memory when they are opened; with ``access="direct"``, start
             reading as much as is kept.

@@ -1,8 +1,11 @@
 #include "io/direct_file.h"
 
+#include <fcntl.h>
+
 #include <array>
 #include <cerrno>
 #include <mutex>
+#include <vector>
 
 #include "base/error.h"
 #include "io/fetch/uring/uring_reader.h"
@@ -12,6 +15,9 @@ namespace atompack::io {
 namespace {
 
 constexpr uint64_t kDirectBytes = uint64_t{64} << 20;
+// Long ranges are those of an index, which are read again and again: the kernel keeps them better. So it does for all
+// that was not announced.
+constexpr uint64_t kLongRange = uint64_t{128} << 10;
 
 struct DirectReads {
   fetch::PageCache pages{kDirectBytes};
@@ -58,14 +64,17 @@ class DirectFile final : public OpenFile {
       : file_(std::move(file)),
         reads_(reads_for(file_->path())),
         paged_(reads_->pages.add(
-            length, std::make_shared<const fetch::UringReader>(file_->fd(), file_->path(), reads_->loop), nullptr)) {}
+            length, std::make_shared<const fetch::UringReader>(file_->fd(), file_->path(), reads_->loop), nullptr)) {
+    ::posix_fadvise(file_->fd(), 0, 0, POSIX_FADV_RANDOM);  // other reads bring in nothing but their pages
+  }
 
   const std::string& path() const override { return file_->path(); }
   uint64_t size() const override { return file_->size(); }
   const FileVersion& version() const override { return file_->version(); }
 
   size_t read_at(uint64_t offset, std::span<std::byte> into) const override {
-    if (offset > paged_.length || into.size() > paged_.length - offset) return file_->read_at(offset, into);
+    const bool is_inside = offset <= paged_.length && into.size() <= paged_.length - offset;
+    if (!is_inside || !reads_->pages.has(paged_, {offset, into.size()})) return file_->read_at(offset, into);
     try {
       reads_->pages.read(paged_, offset, into);
       return into.size();
@@ -76,12 +85,17 @@ class DirectFile final : public OpenFile {
   }
 
   std::unique_ptr<const ByteSource> bytes(uint64_t length, Access, bool populate) const override {
-    if (populate) announce(std::array{ByteRange{0, length}});
+    if (populate) reads_->pages.announce(paged_, std::array{ByteRange{0, length}});
     return std::make_unique<const FileRanges>(shared_from_this(), length);
   }
 
   int64_t window() const override { return reads_->pages.window(paged_); }
-  void announce(std::span<const ByteRange> ranges) const override { reads_->pages.announce(paged_, ranges); }
+  void announce(std::span<const ByteRange> ranges) const override {
+    std::vector<ByteRange> direct, kept;
+    for (const ByteRange& range : ranges) (range.length < kLongRange ? direct : kept).push_back(range);
+    reads_->pages.announce(paged_, direct);
+    if (!kept.empty()) file_->announce(kept);
+  }
   bool is_sample_due() const override { return false; }
   void sample(std::span<const ByteRange>) const override {}
 

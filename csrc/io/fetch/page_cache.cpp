@@ -293,6 +293,16 @@ void PageCache::Shared::finish_run(uint64_t file, uint64_t first, uint64_t end,
   if (is_waited_for) arrived.notify_all();
 }
 
+bool PageCache::has(const PagedFile& file, const ByteRange& range) const {
+  Shared& shared = *shared_.get();
+  const std::lock_guard lock(shared.mutex);
+  for (uint64_t number = range.offset / kPageBytes; number * kPageBytes < range.end(); ++number) {
+    const Page* const page = shared.pages.find({file.number, number});
+    if (page == nullptr || page->stage == Stage::failed) return false;
+  }
+  return true;
+}
+
 void PageCache::read(const PagedFile& file, uint64_t offset, std::span<std::byte> into) {
   if (offset > file.length || into.size() > file.length - offset) {
     throw InternalError(

@@ -48,6 +48,9 @@ class PageCache {
   // left for later.
   void announce(const PagedFile& file, std::span<const ByteRange> ranges);
 
+  // True if all pages of a range inside of the file are here or on their way.
+  bool has(const PagedFile& file, const ByteRange& range) const;
+
   // Copies bytes inside of the file, and waits for those that are not here. Throws the error of the reader.
   void read(const PagedFile& file, uint64_t offset, std::span<std::byte> into);
 

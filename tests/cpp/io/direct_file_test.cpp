@@ -61,10 +61,13 @@ TEST(DirectFile, HasTheBytesOfTheFile) {
       });
     }
     for (std::thread& thread : threads) thread.join();
+    EXPECT_GT(direct_stats().requests, 0U);
+    const uint64_t n_before = direct_stats().requests;
     std::vector<std::byte> whole(999'999);
+    source.announce(std::array{ByteRange{0, 999'999}});  // long
     source.copy(0, whole);
     EXPECT_TRUE(std::ranges::equal(whole, Bytes(bytes).first(999'999)));
-    EXPECT_GE(direct_stats().fetched_bytes, 999'999U);
+    EXPECT_EQ(direct_stats().requests, n_before);
   });
   EXPECT_EQ(direct_stats().requests, 0U);
 }
@@ -91,8 +94,13 @@ TEST(DirectFile, ReadsTheFileThatWasOpened) {
   with_direct(file, 100'000, [&](const ByteSource&) {
     file.replace(random_bytes(100'000, 2));
     std::vector<std::byte> whole(100'000);
-    opened->bytes(100'000, Access::direct)->copy(0, whole);
-    EXPECT_EQ(whole, bytes);
+    const auto source = opened->bytes(100'000, Access::direct);
+    for (const bool is_announced : {false, true}) {
+      if (is_announced) source->announce(std::array{ByteRange{0, 100'000}});
+      source->copy(0, whole);
+      EXPECT_EQ(whole, bytes);
+    }
+    EXPECT_EQ(direct_stats().fetched_bytes, 100'000U);
   });
 }
 
@@ -106,6 +114,8 @@ TEST(DirectFile, ATruncatedFileIsCorrupt) {
     const std::string start = file.path() + ": the file shrank while it was open: expected ";
     EXPECT_EQ(test::corrupt([&] { source.check_not_shrunk(); }), start + "100000 bytes, got 50000");
     EXPECT_EQ(test::corrupt([&] { source.bytes(49'990, 20, buffer); }), start + "50010 bytes, got 50000");
+    source.announce(std::array{ByteRange{49'980, 30}, ByteRange{60'000, 20}});
+    EXPECT_EQ(test::corrupt([&] { source.bytes(49'990, 20, buffer); }), start + "50010 bytes, got 50000");
     EXPECT_TRUE(std::ranges::equal(source.bytes(49'980, 20, buffer), Bytes(bytes).subspan(49'980, 20)));
     EXPECT_EQ(test::corrupt([&] { source.bytes(60'000, 20, buffer); }), start + "60020 bytes, got 60000");
   });
@@ -118,8 +128,14 @@ TEST(DirectFile, SharesItsMemoryWithOtherFiles) {
     with_direct(second, bytes.size(), [&](const ByteSource& other) {
       std::vector<std::byte> whole(bytes.size());
       for (const ByteSource* source : {&one, &other}) {
-        source->copy(0, whole);
+        for (uint64_t at = 0; at < bytes.size(); at += 100 << 10) {
+          const std::span<std::byte> part =
+              std::span(whole).subspan(at, std::min<size_t>(100 << 10, bytes.size() - at));
+          source->announce(std::array{ByteRange{at, part.size()}});
+          source->copy(at, part);
+        }
         EXPECT_TRUE(whole == bytes);
+        EXPECT_GE(direct_stats().fetched_bytes, bytes.size());
       }
       EXPECT_EQ(direct_stats().held_bytes, uint64_t{64} << 20);
     });

@@ -1,70 +1,23 @@
 #include "io/fetch/page_cache.h"
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <cerrno>
-#include <future>
+#include <random>
 #include <thread>
 
-#include "io/fetch/cached_pages.h"
-#include "io/fetch/fake_reader.h"
-#include "io/file.h"
-#include "message_of.h"
-#include "threads/interruption.h"
+#include "io/fetch/cached_file.h"
+#include "io/fetch/page.h"
 
 namespace atompack::io::fetch {
 namespace {
 
 using test::BusyReader;
+using test::CachedFile;
+using test::HeldFile;
 using test::HeldReader;
 using test::io_error;
-using test::message_of;
+using test::kPage;
 using test::random_bytes;
-using test::RemoteObject;
-
-constexpr uint64_t kPage = kPageBytes;
-
-std::vector<std::byte> read(PageCache& cache, const PagedFile& file, uint64_t offset, uint64_t n) {
-  std::vector<std::byte> into(n);
-  cache.read(file, offset, into);
-  return into;
-}
-
-std::vector<std::byte> part(const std::vector<std::byte>& bytes, uint64_t offset, uint64_t n) {
-  const Bytes found = Bytes(bytes).subspan(offset, n);
-  return {found.begin(), found.end()};
-}
-
-// A cache with one file of `n_bytes` random bytes.
-template <typename Reader>
-struct Cached {
-  template <typename... Options>
-  explicit Cached(uint64_t n_bytes, uint64_t max_pages, const Options&... options)
-      : reader(std::make_shared<const Reader>(random_bytes(n_bytes), options...)),
-        cache(max_pages * kPage),
-        file(cache.add(n_bytes, reader, nullptr)) {}
-
-  void announce(std::vector<ByteRange> ranges) { cache.announce(file, ranges); }
-  std::vector<std::byte> read(uint64_t offset, uint64_t n) { return fetch::read(cache, file, offset, n); }
-  std::vector<std::byte> expected(uint64_t offset, uint64_t n) const { return part(reader->object(), offset, n); }
-  std::future<std::vector<std::byte>> start_reading(uint64_t offset, uint64_t n) {
-    return std::async(std::launch::async, [this, offset, n] { return read(offset, n); });
-  }
-  // Reads that are answered as they come.
-  std::vector<std::byte> read_answered(uint64_t offset, uint64_t n) {
-    auto result = start_reading(offset, n);
-    while (result.wait_for(std::chrono::milliseconds(1)) != std::future_status::ready) reader->answer_all();
-    return result.get();
-  }
-
-  std::shared_ptr<const Reader> reader;
-  PageCache cache;
-  PagedFile file;
-};
-
-using Held = Cached<HeldReader>;
 
 std::vector<uint64_t> flat(const std::vector<ByteRange>& ranges) {
   std::vector<uint64_t> pages;
@@ -79,7 +32,7 @@ std::vector<uint64_t> flat(const std::vector<ByteRange>& ranges) {
 using Flat = std::vector<uint64_t>;  // first page and number of pages of each request
 
 TEST(PageCache, EveryByteIsRightInAnyThread) {
-  Cached<BusyReader> cached(150 * kPage + 17, 24);
+  CachedFile<BusyReader> cached(150 * kPage + 17, 24);
   const uint64_t size = cached.reader->object().size();
   std::vector<std::thread> threads;
   for (uint64_t seed = 0; seed < 4; ++seed) {
@@ -103,30 +56,8 @@ TEST(PageCache, EveryByteIsRightInAnyThread) {
   EXPECT_EQ(cached.cache.stats().requests, cached.reader->ranges().size());
 }
 
-TEST(PageCache, AReadThatFailsNowAndThenIsRightOrAnError) {
-  Cached<BusyReader> cached(40 * kPage, 8, size_t{3}, uint64_t{5});
-  std::atomic<int> n_errors = 0;
-  std::vector<std::thread> threads;
-  for (uint64_t seed = 0; seed < 4; ++seed) {
-    threads.emplace_back([&, seed] {
-      std::mt19937_64 random(seed);
-      for (int i = 0; i < 300; ++i) {
-        const uint64_t offset = random() % (38 * kPage), n = random() % (2 * kPage) + 1;
-        try {
-          ASSERT_EQ(cached.read(offset, n), cached.expected(offset, n));
-        } catch (const IoError& error) {
-          ASSERT_EQ(error.code(), EIO);
-          ++n_errors;
-        }
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_GT(n_errors, 0);
-}
-
 TEST(PageCache, EachPageIsRequestedOnceHoweverManyWait) {
-  Held cached(10 * kPage, 100);
+  HeldFile cached(10 * kPage, 100);
   std::vector<std::future<std::vector<std::byte>>> results;
   for (int i = 0; i < 8; ++i) results.push_back(cached.start_reading(kPage + 100, 5000));
   cached.reader->wait_for(1);
@@ -140,7 +71,7 @@ TEST(PageCache, EachPageIsRequestedOnceHoweverManyWait) {
 }
 
 TEST(PageCache, AnnouncedRangesAreOnTheirWayBeforeAReadWaits) {
-  Held cached(1000 * kPage, 500);
+  HeldFile cached(1000 * kPage, 500);
   cached.announce({{100 * kPage, 10}, {10 * kPage + 4000, 200}, {500 * kPage, kPage}, {10 * kPage, 1}});
   EXPECT_EQ(flat(cached.reader->ranges()), (Flat{10, 2, 100, 1, 500, 1}));
   cached.reader->answer(2);
@@ -151,7 +82,7 @@ TEST(PageCache, AnnouncedRangesAreOnTheirWayBeforeAReadWaits) {
 }
 
 TEST(PageCache, RangesOutsideOfTheFileAreNotAnnounced) {
-  Held cached(2 * kPage + 1, 100);
+  HeldFile cached(2 * kPage + 1, 100);
   cached.announce({{3 * kPage, 5}, {UINT64_MAX - 5, 20}, {0, 0}});
   EXPECT_EQ(cached.reader->n_requests(), 0U);
   cached.announce({{2 * kPage, UINT64_MAX}});
@@ -161,7 +92,7 @@ TEST(PageCache, RangesOutsideOfTheFileAreNotAnnounced) {
 }
 
 TEST(PageCache, NearPagesAreOneRequestUpToALimit) {
-  Held cached(4000 * kPage, 4000);
+  HeldFile cached(4000 * kPage, 4000);
   cached.announce({{0, 1}, {5 * kPage, 1}, {11 * kPage, 1}});  // gaps of 4 and 5 pages
   EXPECT_EQ(flat(cached.reader->ranges()), (Flat{0, 6, 11, 1}));
   cached.reader->answer_all();
@@ -175,7 +106,7 @@ TEST(PageCache, NearPagesAreOneRequestUpToALimit) {
 }
 
 TEST(PageCache, AGapWithAKnownPageIsNotFetchedAgain) {
-  Held cached(100 * kPage, 100);
+  HeldFile cached(100 * kPage, 100);
   cached.cache.put(cached.file, 2 * kPage, cached.expected(2 * kPage, kPage));
   cached.announce({{0, 1}, {4 * kPage, 1}});
   EXPECT_EQ(flat(cached.reader->ranges()), (Flat{0, 1, 4, 1}));
@@ -183,7 +114,7 @@ TEST(PageCache, AGapWithAKnownPageIsNotFetchedAgain) {
 }
 
 TEST(PageCache, AnnouncesFillHalfOfTheMemoryAtMost) {
-  Held cached(1000 * kPage, 20);
+  HeldFile cached(1000 * kPage, 20);
   cached.announce({{0, 50 * kPage}});
   EXPECT_EQ(flat(cached.reader->ranges()), (Flat{0, 10}));
   cached.announce({{100 * kPage, 1}});
@@ -199,7 +130,7 @@ TEST(PageCache, AnnouncesFillHalfOfTheMemoryAtMost) {
 }
 
 TEST(PageCache, TheLeastRecentlyUsedPagesGo) {
-  Held cached(100 * kPage, 4);
+  HeldFile cached(100 * kPage, 4);
   for (uint64_t page = 0; page < 4; ++page) cached.read_answered(page * kPage, 1);
   cached.read(0, 1);
   cached.read_answered(10 * kPage, 1);
@@ -212,7 +143,7 @@ TEST(PageCache, TheLeastRecentlyUsedPagesGo) {
 }
 
 TEST(PageCache, AnAnnouncedPageThatIsHereStays) {
-  Held cached(100 * kPage, 4);
+  HeldFile cached(100 * kPage, 4);
   for (uint64_t page = 0; page < 4; ++page) cached.read_answered(page * kPage, 1);
   cached.announce({{0, 1}, {50 * kPage, 1}, {60 * kPage, 1}});
   cached.reader->answer_all();
@@ -222,7 +153,7 @@ TEST(PageCache, AnAnnouncedPageThatIsHereStays) {
 }
 
 TEST(PageCache, ReadsLargerThanTheMemoryAreWhole) {
-  Cached<BusyReader> cached(300 * kPage + 5, 8);
+  CachedFile<BusyReader> cached(300 * kPage + 5, 8);
   const uint64_t size = cached.reader->object().size();
   EXPECT_EQ(cached.read(0, size), cached.expected(0, size));
   EXPECT_LE(cached.cache.stats().held_bytes, 8 * kPage);
@@ -232,7 +163,7 @@ TEST(PageCache, ReadsLargerThanTheMemoryAreWhole) {
 }
 
 TEST(PageCache, ALargeReadDoesNotHoldAllOfIt) {
-  Held cached(300 * kPage, 8);
+  HeldFile cached(300 * kPage, 8);
   auto result = cached.start_reading(0, 300 * kPage);
   cached.reader->wait_for(1);
   uint64_t most = 0;
@@ -245,7 +176,7 @@ TEST(PageCache, ALargeReadDoesNotHoldAllOfIt) {
 }
 
 TEST(PageCache, PagesInUseAreNotEvicted) {
-  Held cached(100 * kPage, 1);
+  HeldFile cached(100 * kPage, 1);
   auto slow = cached.start_reading(0, kPage + 1);  // waits for two pages in turn, in a cache for one
   cached.reader->wait_for(1);
   for (uint64_t page = 50; page < 60; ++page) {
@@ -259,37 +190,23 @@ TEST(PageCache, PagesInUseAreNotEvicted) {
   EXPECT_EQ(cached.cache.stats().held_bytes, kPage);
 }
 
-TEST(PageCache, AFailedRequestIsAnErrorOfItsReadersAndTriedAgain) {
-  Held cached(10 * kPage, 10);
-  std::vector<std::future<std::vector<std::byte>>> results;
-  for (int i = 0; i < 3; ++i) results.push_back(cached.start_reading(0, 10));
-  cached.reader->wait_for(1);
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  cached.reader->answer(0, io_error(ESTALE));
-  for (auto& result : results) EXPECT_EQ(message_of<IoError>([&] { result.get(); }), "s3://b/k: the server");
-  EXPECT_EQ(cached.reader->n_requests(), 1U);
-  EXPECT_EQ(cached.read_answered(0, 10), cached.expected(0, 10));
+TEST(PageCache, KnowsWhatIsHereOrOnItsWay) {
+  HeldFile cached(10 * kPage, 10);
+  const auto has = [&](uint64_t offset, uint64_t n) { return cached.cache.has(cached.file, {offset, n}); };
+  EXPECT_FALSE(has(0, 1));
+  EXPECT_TRUE(has(0, 0));
+  cached.announce({{kPage, 2 * kPage}});
+  EXPECT_TRUE(has(kPage, 2 * kPage));
+  EXPECT_FALSE(has(kPage, 2 * kPage + 1));
+  cached.reader->answer(0, io_error(EIO));
+  EXPECT_FALSE(has(kPage, 1));
+  EXPECT_EQ(cached.read_answered(kPage, 1), cached.expected(kPage, 1));
+  EXPECT_TRUE(has(kPage, 1));
   EXPECT_EQ(cached.reader->n_requests(), 2U);
 }
 
-TEST(PageCache, AFailedAnnouncedRequestIsTriedAgainByTheRead) {
-  Held cached(10 * kPage, 10);
-  cached.announce({{0, 1}});
-  cached.reader->answer(0, io_error(EIO));
-  EXPECT_EQ(cached.read_answered(0, 10), cached.expected(0, 10));
-}
-
-TEST(PageCache, AReaderMayThrow) {
-  Held cached(10 * kPage, 10);
-  cached.reader->refuse(io_error(EACCES));
-  cached.announce({{0, 1}});
-  EXPECT_EQ(message_of<IoError>([&] { cached.read(0, 10); }), "s3://b/k: the server");
-  cached.reader->refuse(nullptr);
-  EXPECT_EQ(cached.read_answered(0, 10), cached.expected(0, 10));
-}
-
 TEST(PageCache, BytesBeyondTheEndAreABug) {
-  Held cached(kPage + 1, 10);
+  HeldFile cached(kPage + 1, 10);
   EXPECT_THROW(cached.read(kPage, 2), InternalError);
   EXPECT_THROW(cached.read(kPage + 2, 0), InternalError);
   EXPECT_THROW(cached.read(UINT64_MAX, 2), InternalError);
@@ -297,13 +214,13 @@ TEST(PageCache, BytesBeyondTheEndAreABug) {
 }
 
 TEST(PageCache, TheLastPageMayBeShort) {
-  Held cached(kPage + 100, 10);
+  HeldFile cached(kPage + 100, 10);
   EXPECT_EQ(cached.read_answered(10, kPage + 90), cached.expected(10, kPage + 90));
   EXPECT_EQ(cached.cache.stats().fetched_bytes, kPage + 100);
 }
 
 TEST(PageCache, AFileMayBeEmpty) {
-  Held cached(0, 10);
+  HeldFile cached(0, 10);
   cached.announce({{0, 10}});
   cached.cache.put(cached.file, 0, {});
   EXPECT_EQ(cached.read(0, 0).size(), 0U);
@@ -311,7 +228,7 @@ TEST(PageCache, AFileMayBeEmpty) {
 }
 
 TEST(PageCache, KeepsWholePagesThatAreKnown) {
-  Held cached(3 * kPage + 100, 10);
+  HeldFile cached(3 * kPage + 100, 10);
   cached.cache.put(cached.file, 10, cached.expected(10, 2 * kPage));  // page 1 alone
   EXPECT_EQ(cached.cache.stats().held_bytes, kPage);
   EXPECT_EQ(cached.read(kPage, kPage), cached.expected(kPage, kPage));
@@ -329,157 +246,10 @@ TEST(PageCache, FilesDoNotMix) {
     files.push_back(cache.add(kPage, readers.back(), nullptr));
     cache.put(files.back(), 0, readers.back()->object());
   }
-  for (uint64_t i = 0; i < 3; ++i) EXPECT_EQ(read(cache, files[i], 0, kPage), readers[i]->object());
-}
-
-TEST(PageCache, MayBeDestroyedWhileRequestsAreOnTheirWay) {
-  auto reader = std::make_shared<const HeldReader>(random_bytes(100 * kPage));
-  {
-    PageCache cache(100 * kPage);
-    const PagedFile file = cache.add(100 * kPage, reader, nullptr);
-    cache.announce(file, std::array{ByteRange{0, 1}, ByteRange{20 * kPage, 30 * kPage}});
-  }
-  reader->answer_all();
-}
-
-std::atomic<bool> is_interrupted = false;
-
-void throw_if_interrupted() {
-  if (is_interrupted) throw std::runtime_error("interrupted");
-}
-
-class PageCacheInterruption : public testing::Test {
- protected:
-  PageCacheInterruption() { set_interruption_check(&throw_if_interrupted); }
-  ~PageCacheInterruption() override {
-    set_interruption_check(nullptr);
-    is_interrupted = false;
-  }
-};
-
-TEST_F(PageCacheInterruption, EndsAWaitAndLeavesTheCacheUsable) {
-  Held cached(100 * kPage, 10);
-  auto result = cached.start_reading(0, 10);
-  cached.reader->wait_for(1);
-  is_interrupted = true;
-  EXPECT_EQ(message_of<std::runtime_error>([&] { result.get(); }), "interrupted");
-  is_interrupted = false;
-  EXPECT_EQ(cached.read_answered(0, 10), cached.expected(0, 10));
-  EXPECT_EQ(cached.reader->n_requests(), 1U);
-  for (uint64_t page = 1; page < 30; ++page) cached.read_answered(page * kPage, 1);
-  EXPECT_EQ(cached.cache.stats().held_bytes, 10 * kPage);  // the page of the interrupted read too was let go
-}
-
-TEST_F(PageCacheInterruption, EndsAWaitWhileOtherPagesArrive) {
-  Held cached(10000 * kPage, 10);
-  auto result = cached.start_reading(0, 10);
-  cached.reader->wait_for(1);
-  is_interrupted = true;
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(5);
-  size_t n = 1;
-  while (result.wait_for(std::chrono::milliseconds(10)) != std::future_status::ready) {
-    ASSERT_LT(std::chrono::steady_clock::now(), end);
-    cached.announce({{10 * n * kPage, 1}});
-    cached.reader->answer(n++);
-  }
-  EXPECT_EQ(message_of<std::runtime_error>([&] { result.get(); }), "interrupted");
-  cached.reader->answer(0);
-}
-
-class PageCacheOnDisk : public testing::Test {
- protected:
-  PageCacheOnDisk() { object_.version.size = 50 * kPage + 33; }
-
-  // A cache of pages in memory over that on disk, as in a new process; returns what it read from.
-  struct Run {
-    Run(const std::string& folder, const RemoteObject& object)
-        : disk(folder, 1 << 30),
-          reader(std::make_shared<const BusyReader>(object.pages(0, count_pages(object.version.size)))),
-          cache(100 * kPage),
-          file(cache.add(object.version.size, reader, disk.object(object.url, object.version))) {}
-    BlockCache disk;
-    std::shared_ptr<const BusyReader> reader;
-    PageCache cache;
-    PagedFile file;
-  };
-
-  test::TemporaryFolder folder_;
-  RemoteObject object_;
-};
-
-TEST_F(PageCacheOnDisk, PagesThatWereReadComeFromDiskInTheNextRun) {
-  const uint64_t size = object_.version.size;
-  {
-    Run first(folder_.path(), object_);
-    first.cache.announce(first.file, std::array{ByteRange{30 * kPage, kPage}});
-    EXPECT_EQ(read(first.cache, first.file, 5 * kPage, 2 * kPage), part(first.reader->object(), 5 * kPage, 2 * kPage));
-    EXPECT_EQ(read(first.cache, first.file, 50 * kPage, 33), part(first.reader->object(), 50 * kPage, 33));
-    EXPECT_EQ(first.cache.stats().pages_from_disk, 0U);
-    EXPECT_EQ(first.disk.stats().written, 3U);
-    read(first.cache, first.file, 5 * kPage, 2 * kPage);
-    EXPECT_EQ(first.disk.stats().written, 3U);
-  }
-  Run second(folder_.path(), object_);
-  second.cache.announce(second.file, std::array{ByteRange{5 * kPage, 10}, ByteRange{50 * kPage, 33}});
-  EXPECT_EQ(read(second.cache, second.file, 5 * kPage, 2 * kPage), part(second.reader->object(), 5 * kPage, 2 * kPage));
-  EXPECT_EQ(read(second.cache, second.file, 50 * kPage, 33), part(second.reader->object(), 50 * kPage, 33));
-  EXPECT_EQ(second.cache.stats().requests, 0U);
-  EXPECT_EQ(second.cache.stats().pages_from_disk, 3U);
-  EXPECT_EQ(second.disk.stats().written, 0U);
-  EXPECT_EQ(read(second.cache, second.file, 0, size), second.reader->object());
-  EXPECT_EQ(second.cache.stats().fetched_bytes, size - 2 * kPage - 33);
-}
-
-TEST_F(PageCacheOnDisk, DamagedPagesAreFetchedAgain) {
-  {
-    Run first(folder_.path(), object_);
-    read(first.cache, first.file, 0, 10 * kPage);
-  }
-  const std::string path = test::group_files(folder_).front();
-  constexpr uint64_t kFirstPageAt = 9 * kPage;  // FORMAT.md
-  write_at(UniqueFd(::open(path.c_str(), O_WRONLY)).get(), kFirstPageAt + 3 * kPage + 7, as_bytes("damage"), path);
-  for (const uint64_t n_requests : {1, 0}) {  // and mended by that
-    Run run(folder_.path(), object_);
-    EXPECT_EQ(read(run.cache, run.file, 0, 10 * kPage), part(run.reader->object(), 0, 10 * kPage));
-    EXPECT_EQ(run.cache.stats().requests, n_requests);
-    EXPECT_EQ(run.cache.stats().pages_from_disk, 10 - n_requests);
-  }
-}
-
-TEST_F(PageCacheOnDisk, PagesFromDiskObeyTheLimit) {
-  {
-    Run first(folder_.path(), object_);
-    read(first.cache, first.file, 0, object_.version.size);
-  }
-  Run second(folder_.path(), object_);
-  PageCache small(4 * kPage);
-  const PagedFile file = small.add(object_.version.size, second.reader, second.file.disk);
-  EXPECT_EQ(read(small, file, 0, object_.version.size), second.reader->object());
-  EXPECT_LE(small.stats().held_bytes, 4 * kPage);
-  small.announce(file, std::array{ByteRange{0, 50 * kPage}});
-  EXPECT_LE(small.stats().held_bytes, 4 * kPage);
-  EXPECT_EQ(small.stats().requests, 0U);
+  for (uint64_t i = 0; i < 3; ++i) EXPECT_EQ(test::read(cache, files[i], 0, kPage), readers[i]->object());
 }
 
 // Pages that a thread of the parent waits for will never arrive in the child.
-TEST(PageCacheFork, AForkFetchesForItself) {
-  Held cached(10 * kPage, 10);
-  cached.cache.put(cached.file, kPage, cached.expected(kPage, kPage));
-  cached.announce({{0, 1}});
-  const pid_t child = test::start_child([&] {
-    const auto own = std::make_shared<const HeldReader>(cached.reader->object());
-    cached.file.reader = own;
-    const auto fresh = cached.cache.add(10 * kPage, own, nullptr);
-    bool is_right = fresh.number != cached.file.number;
-    cached.cache.announce(cached.file, std::array{ByteRange{0, 1}});
-    is_right = is_right && own->n_requests() == 1;
-    own->answer_all();
-    return is_right && cached.read(0, 10) == cached.expected(0, 10);
-  });
-  EXPECT_TRUE(test::succeeds(child));
-  cached.reader->answer_all();
-  EXPECT_EQ(cached.read(0, 2 * kPage), cached.expected(0, 2 * kPage));
-}
 
 }  // namespace
 }  // namespace atompack::io::fetch
