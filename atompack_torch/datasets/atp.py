@@ -33,7 +33,7 @@ from atompack_torch.datasets._request import Request, Transform
 from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.descriptors.chebyshev import ChebyshevDescriptor
 from atompack_torch.options import PathLike, check_choice, is_url, shown_path
-from atompack_torch.passes.atp_files import files_of, place_of, snapshot_of
+from atompack_torch.passes.atp_files import files_of, snapshot_of
 from atompack_torch.remote.files import RemoteFiles
 from atompack_torch.remote.urls import shown_url
 
@@ -101,8 +101,7 @@ class AtpDataset(MoleculeDataset):
             so too, with advice to the system. ``"read"`` reads them without mappings.
             ``"direct"`` reads records past the system's file cache (io_uring and O_DIRECT), which
             is for files larger than memory on fast local disks: up to 64 MiB are kept in each
-            process.
-            Files behind URLs are always fetched.
+            process. Files behind URLs are always fetched.
         populate: read the files into memory when they are opened; with ``access="direct"``, start
             reading as much as is kept.
         num_threads: maximum number of threads for a batch; None: as many as torch uses. Always one
@@ -124,10 +123,12 @@ class AtpDataset(MoleculeDataset):
         FieldError: no file has a field; the message names similar ones. A field that only some
             files have is masked for the others.
         OSError: a file cannot be opened, or ``access="direct"`` is not possible: io_uring is
-            forbidden (as in many containers), or the file system has no direct reads.
-            Of a URL: FileNotFoundError, PermissionError,
-            TimeoutError, or ESTALE if the object has changed since it was opened.
+            forbidden (as in many containers), or the file system has no direct reads. Of a URL:
+            FileNotFoundError, PermissionError, TimeoutError, or ESTALE if the object has changed
+            since it was opened.
     """
+
+    _remote = RemoteFiles()  # for pickles of earlier versions
 
     def __init__(
         self,
@@ -186,8 +187,6 @@ class AtpDataset(MoleculeDataset):
         if self._request.names_fields or cache is not None:
             self._batcher()  # checks names
 
-    _remote: RemoteFiles | None = None  # not in pickles of earlier versions
-
     def _size(self) -> int:
         return sum(snapshot.n_molecules for snapshot in self._snapshots)
 
@@ -244,7 +243,7 @@ class AtpDataset(MoleculeDataset):
         first = 0
         for file, snapshot in zip(self._files, self._snapshots, strict=True):
             part = counts[first : first + snapshot.n_molecules]
-            place, store = place_of(file, self._remote)
+            place, store = self._remote.location(file)
             read_atom_counts(place, snapshot, part.data_ptr(), store)
             first += snapshot.n_molecules
         return counts
@@ -261,13 +260,13 @@ class AtpDataset(MoleculeDataset):
     def _open_source(self) -> MoleculeSource:
         parts: list[MoleculeSource] = []
         for file, snapshot in zip(self._files, self._snapshots, strict=True):
-            place, store = place_of(file, self._remote)
+            place, store = self._remote.location(file)
             parts.append(AtpReader(place, snapshot, self._access, self._populate, store))
         source = self._request.wrap_source(parts[0] if len(parts) == 1 else ConcatSource(parts))
         return source if self._cache is None else JoinedSource(source, self._cache._open_rows())
 
     def _batcher(self) -> MoleculeBatcher:
-        if self._remote is not None and self._remote.has_forked():
+        if self._remote.has_forked():
             self.close()
         return super()._batcher()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from atompack_torch import formats
-from atompack_torch._native import AtpSnapshot, FileStore
+from atompack_torch._native import AtpSnapshot
 from atompack_torch.options import absolute_path, is_url
 from atompack_torch.remote.files import RemoteFiles
 from atompack_torch.remote.urls import shown_url
@@ -28,14 +28,7 @@ def snapshot_of(file: str, remote: RemoteFiles | None = None) -> AtpSnapshot:
         UnsupportedFormatError: the version is not supported, or the file is of another format.
     """
     with formats.opening(file):
-        return AtpSnapshot.take(*place_of(file, remote))
-
-
-def place_of(file: str, remote: RemoteFiles | None) -> tuple[str, FileStore | None]:
-    """Returns the path or URL of a file for native readers, and its store if it is remote."""
-    if remote is None or not is_url(file):
-        return file, None
-    return remote.native(file), remote.store(file)
+        return AtpSnapshot.take(*(remote or RemoteFiles()).location(file))
 
 
 def files_of(path: Any, remote: RemoteFiles | None = None) -> list[str]:

@@ -3,6 +3,6 @@
 The native client is loaded by ``remote.client`` alone, when the first URL is opened.
 """
 
-from atompack_torch.remote.urls import StorageOptions, is_url, shown_url
+from atompack_torch.remote.urls import StorageOptions, shown_url
 
-__all__ = ["StorageOptions", "is_url", "shown_url"]
+__all__ = ["StorageOptions", "shown_url"]

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from atompack_torch.options import absolute_path, checked_integer
+from atompack_torch.options import absolute_path, checked_integer, is_url
 from atompack_torch.remote.urls import StorageOptions, native_url, scheme_of, shown_url
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class RemoteFiles:
             256 MiB.
     """
 
-    options: StorageOptions
+    options: StorageOptions = field(default_factory=StorageOptions)
     block_cache: str | None = None
     block_cache_bytes: int | None = None
     _opened: dict[str, tuple[RemoteStore, PagedStore]] = field(default_factory=dict, repr=False)
@@ -104,9 +104,21 @@ class RemoteFiles:
             self._opened[scheme] = objects, paged
         return self._opened[scheme]
 
-    def native(self, url: str) -> str:
-        """Returns the URL by which the store knows a file."""
-        return native_url(url, self.options, os.environ)
+    def location(self, path: str) -> tuple[str, FileStore | None]:
+        """Returns the place of a file or folder for native readers.
+
+        Args:
+            path: a path or URL.
+
+        Returns:
+            A path and None, or the URL by which its store knows the file, and the store.
+
+        Raises:
+            ImportError, PermissionError, OSError: as for ``store``.
+        """
+        if not is_url(path):
+            return path, None
+        return native_url(path, self.options, os.environ), self.store(path)
 
     def stats(self) -> dict[str, dict[str, int | str]]:
         """Returns what the stores of this process have read: scheme → counts."""

@@ -10,14 +10,9 @@ from urllib.parse import quote
 SCHEMES = ("s3", "gs", "az", "https", "http", "hf")
 
 Credentials = Mapping[str, object]
-"""What a callable for credentials returns: ``key``, ``secret``, ``token`` and ``expiry``."""
+"""Result of a callable for credentials: ``key``, ``secret``, ``token`` and ``expiry``."""
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
-
-
-def is_url(path: object) -> bool:
-    """Returns True for strings that begin with a scheme, such as ``s3://``."""
-    return isinstance(path, str) and _SCHEME.match(path) is not None
 
 
 def scheme_of(url: str) -> str:

@@ -18,7 +18,7 @@ namespace {
 constexpr uint64_t kMaxGapPages = 4;
 // Longer runs are divided, since several connections are faster than one.
 constexpr uint64_t kMaxRunPages = 256;
-// Of a long read, announced before its beginning is waited for.
+// Runs of a long read that are announced before its beginning is waited for.
 constexpr uint64_t kMaxRunsAhead = 8;
 constexpr std::chrono::milliseconds kInterruptionCheck{100};
 

@@ -16,7 +16,7 @@
 
 namespace atompack::array_file {
 
-// How local files are read. by_pread: block by block, so that truncation of the file cannot end the process.
+// Access to local files. by_pread: block by block, so that truncation of the file cannot end the process.
 enum class Reading : uint8_t { mapped, by_pread };
 
 // The layers of one array file, oldest first, all mapped or none.

@@ -22,7 +22,7 @@ std::string lower(std::string_view text) {
   return made;
 }
 
-// What a user or a server wrote is encoded already, but for characters that cannot be sent.
+// Encodes only characters that cannot be sent: the addresses of users and servers are encoded otherwise.
 std::string sendable(std::string_view text) {
   std::string made;
   for (const char c : text) {

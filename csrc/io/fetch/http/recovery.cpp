@@ -1,4 +1,4 @@
-// What follows a failed attempt: redirects, other credentials, retries, or the end of the call.
+// Recovery of a failed attempt: redirects, other credentials, retries, or the end of the call.
 #include <algorithm>
 #include <cerrno>
 #include <stdexcept>
