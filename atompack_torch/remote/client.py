@@ -11,10 +11,9 @@ from atompack_torch.remote.urls import StorageOptions, native_url, scheme_of
 
 try:
     from atompack_torch._remote import PagedStore, RemoteObject, RemoteResponse, RemoteStore
-except ModuleNotFoundError as error:
-    if error.name != "atompack_torch._remote":
-        raise
-    raise ImportError(f"remote paths need libcurl: {not_built('_remote')}") from None
+except ImportError as error:  # libcurl may be missing here, too
+    reason = not_built("_remote") if isinstance(error, ModuleNotFoundError) else error
+    raise ImportError(f"remote paths need libcurl: {reason}") from None
 
 __all__ = ["PagedStore", "RemoteObject", "RemoteResponse", "RemoteStore", "open_store"]
 
