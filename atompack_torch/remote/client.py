@@ -17,7 +17,7 @@ except ImportError as error:  # libcurl may be missing here, too
 
 __all__ = ["PagedStore", "RemoteObject", "RemoteResponse", "RemoteStore", "open_store"]
 
-_MAX_CONNECTIONS = 512
+_MAX_CONNECTIONS = 768
 _AZURE_VERSION = ("x-ms-version", "2021-12-02")
 
 
@@ -58,7 +58,7 @@ def open_store(url: str, options: StorageOptions) -> tuple[RemoteStore, str]:
 def _connections() -> int:
     """Number of connections, each of which takes one of the files that a process may open."""
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return _MAX_CONNECTIONS if limit < 0 else max(1, min(_MAX_CONNECTIONS, limit // 4))
+    return _MAX_CONNECTIONS if limit < 0 else max(1, min(_MAX_CONNECTIONS, limit // 2))
 
 
 def _certifi() -> str | None:
