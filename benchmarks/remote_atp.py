@@ -9,7 +9,7 @@ its own, which opens the file by its URL and reads the same random molecules in 
 * ``filling``: the same with a block cache on disk, which is empty at the start;
 * ``cached``: a shuffled epoch from a block cache on disk that has the whole file;
 * ``ranges``: the native client alone, one request a record;
-* ``obstore`` and ``fsspec``: the records of each batch by ``get_ranges`` and ``cat_ranges``, as bytes.
+* ``obstore`` and ``fsspec``: the records of a batch by ``get_ranges`` and ``cat_ranges``, as bytes.
 
 Printed are records per second after the first batches, the time from opening to the first batch,
 processor time of a record, memory at a quarter and at the end, and the server's processor time.
