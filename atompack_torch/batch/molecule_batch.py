@@ -7,28 +7,25 @@ so they share a module; the bases of both are in modules below.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, get_args, overload
 
 from torch import Tensor
 from torch.utils.data._utils.collate import default_collate_fn_map
 
 from atompack_torch._core import view_arena
 from atompack_torch.batch import conversions, joining, presets, storage
-from atompack_torch.batch.collated_fields import CollatedFields, set_infos
-from atompack_torch.batch.field_setting import check_name, check_value, field_id
-from atompack_torch.batch.molecule_view import MoleculeView, contents_of
+from atompack_torch.batch.field_setting import SettableFields
+from atompack_torch.batch.molecule_view import MoleculeView, contents_of, set_row
 from atompack_torch.batch.one_molecule import fields_from_values
-from atompack_torch.batch.storage import Entry, Place, Structure, Value
+from atompack_torch.batch.storage import Place, Structure, Value
 from atompack_torch.errors import CorruptFileError, FieldError
 from atompack_torch.fields import (
-    BUILTINS,
     DERIVED,
-    RESERVED,
     STRUCTURE,
-    FieldInfo,
-    Level,
 )
 from atompack_torch.options import check_choice
+
+ArrayLevel = Literal["atom", "molecule"]
 
 if TYPE_CHECKING:
     import ase
@@ -77,23 +74,49 @@ class Molecule(MoleculeView):
         contents = fields_from_values(
             positions, atomic_numbers, labels, properties or {}, atom_properties or {}
         )
-        self._batch = MoleculeBatch(*contents)
-        self._row = 0
-        self._faults = {}
+        set_row(self, MoleculeBatch(*contents), 0, {})
 
     @classmethod
     def _view(
         cls, batch: MoleculeBatch, row: int, faults: Mapping[str, str] | None = None
     ) -> Molecule:
         molecule = cls.__new__(cls)
-        molecule._batch, molecule._row, molecule._faults = batch, row, faults or {}
+        set_row(molecule, batch, row, faults or {})
         return molecule
+
+    @classmethod
+    def from_ase(cls, atoms: ase.Atoms, arrays: ArrayLevel = "atom") -> Molecule:
+        """Builds a molecule from an ``ase.Atoms``; see ``MoleculeBatch.from_ase``.
+
+        Args:
+            atoms: the structure.
+            arrays: level of the properties that ``atoms.arrays`` become.
+
+        Returns:
+            The molecule.
+
+        Raises:
+            ValueError: there is no such level.
+            FieldError: ``arrays="molecule"``, and an array and ``info`` share a key.
+        """
+        return _molecule_of(conversions.parts_of(atoms), arrays)
+
+    def to_ase(self) -> ase.Atoms:
+        """Converts the molecule to an ``ase.Atoms``; see ``MoleculeBatch.to_ase``.
+
+        Returns:
+            The structure.
+
+        Raises:
+            FieldError: velocities of an atom whose mass is unknown.
+        """
+        return conversions.atoms_of(_parts_of(self))
 
     def __reduce__(self) -> tuple[Callable[..., Molecule], tuple[Any, ...]]:
         return Molecule._view, (batch_of_one(self), 0, dict(self._faults))
 
 
-class MoleculeBatch(CollatedFields):
+class MoleculeBatch(SettableFields):
     """B molecules with N atoms in total, collated into tensors.
 
     Fields are attributes and items: ``batch.forces``, ``batch["forces"]``. Every batch has
@@ -142,67 +165,6 @@ class MoleculeBatch(CollatedFields):
 
     def __iter__(self) -> Iterator[Molecule]:
         return (self[i] for i in range(len(self)))
-
-    def __setattr__(self, name: str, value: Tensor | Sequence[Entry]) -> None:
-        self[name] = value
-
-    def __setitem__(self, name: str, value: Tensor | Sequence[Entry]) -> None:
-        """Sets a field; the level of a new one follows from its first dimension.
-
-        Args:
-            name: as for ``set_field``.
-            value: as for ``set_field``.
-
-        Raises:
-            TypeError: the value is neither a tensor nor a list of strings.
-            FieldError: the first dimension is neither B nor N, or B equals N (``set_field`` takes
-                the level then), or the name belongs to something else.
-        """
-        check_name(name)
-        found = self._find(name)
-        if found is not None:
-            return self.set_field(found, value, self._infos[found].level)
-        if name in BUILTINS:
-            return self.set_field(name, value, BUILTINS[name].level)
-        n_atoms = len(self._fields["positions"])
-        rows = value.shape[0] if isinstance(value, Tensor) and value.dim() else None
-        if n_atoms == len(self) == rows:
-            raise FieldError(f"field {name!r}: one row an atom or a molecule? use set_field()")
-        return self.set_field(name, value, "atom" if rows == n_atoms else "molecule")
-
-    def set_field(self, name: str, value: Tensor | Sequence[Entry], level: Level) -> None:
-        """Sets a field; an existing one keeps its mask, a new one is present for all molecules.
-
-        Args:
-            name: a field of the batch, a label, or a new name (``properties/KEY`` and
-                ``atom_properties/KEY`` for keys that mean something else by themselves).
-            value: a tensor on the batch's device with B rows (level ``"molecule"``) or N rows
-                (``"atom"``), for labels of their shape; or a list of B strings or None. Fields of
-                edges and triplets can be replaced by others of the same shape.
-            level: ``"molecule"``, ``"atom"``, ``"edge"`` or ``"triplet"``.
-
-        Raises:
-            TypeError: the name is not a string, or the value neither a tensor nor a list of
-                strings.
-            ValueError: there is no such level.
-            FieldError: the length, shape, dtype, device or level is not that of the field, or the
-                name belongs to the batch itself.
-        """
-        check_name(name)
-        check_choice("level", level, ("molecule", "atom", "edge", "triplet"))
-        name = self._find(name) or name
-        known = self._infos.get(name)
-        expected = known.level if known else BUILTINS[name].level if name in BUILTINS else level
-        if known is None and name in RESERVED - BUILTINS.keys():
-            raise FieldError(f"field {name!r}: the name belongs to the batch itself")
-        if level != expected:
-            raise FieldError(f"field {name!r}: expected level {expected!r}, got {level!r}")
-        if known is None and level in ("edge", "triplet"):
-            raise FieldError(f"field {name!r}: edges and triplets are made by data sets, not set")
-        checked = check_value(self, name, value, level)
-        info = known or FieldInfo(*field_id(name, level), level)
-        set_infos(self, self._infos | {name: info})
-        self._fields[name] = checked
 
     def __reduce__(self) -> tuple[Callable[..., MoleculeBatch], tuple[Any, ...]]:
         structure, tensors = self._disassemble()
@@ -256,10 +218,10 @@ class MoleculeBatch(CollatedFields):
         Raises:
             FieldError: velocities of an atom whose mass is unknown.
         """
-        return [conversions.atoms_of(_parts_of(molecule)) for molecule in self]
+        return [molecule.to_ase() for molecule in self]
 
     @classmethod
-    def from_ase(cls, atoms: Sequence[ase.Atoms]) -> MoleculeBatch:
+    def from_ase(cls, atoms: Sequence[ase.Atoms], arrays: ArrayLevel = "atom") -> MoleculeBatch:
         """Builds a batch from ``ase.Atoms``, in float64.
 
         Numbers, strings and arrays of numbers in ``info`` become molecule properties, numeric
@@ -271,15 +233,18 @@ class MoleculeBatch(CollatedFields):
 
         Args:
             atoms: at least one structure.
+            arrays: level of the properties that ``atoms.arrays`` and results per atom become;
+                ``"molecule"`` is what atompack-db makes of them.
 
         Returns:
             The batch.
 
         Raises:
-            ValueError: there are no structures.
-            FieldError: values of a property cannot share a batch.
+            ValueError: there are no structures, or there is no such level.
+            FieldError: values of a property cannot share a batch, or with ``arrays="molecule"`` an
+                array and ``info`` share a key.
         """
-        return _join([_molecule_of(conversions.parts_of(structure)) for structure in atoms])
+        return _join([Molecule.from_ase(structure, arrays) for structure in atoms])
 
     @classmethod
     def from_molecules(cls, molecules: Sequence[Molecule]) -> MoleculeBatch:
@@ -364,12 +329,18 @@ def _parts_of(molecule: Molecule) -> conversions.Parts:
     return conversions.to_parts(molecule.positions, molecule.atomic_numbers, values)
 
 
-def _molecule_of(parts: conversions.Parts) -> Molecule:
+def _molecule_of(parts: conversions.Parts, arrays: ArrayLevel) -> Molecule:
+    check_choice("arrays", arrays, get_args(ArrayLevel))
+    properties, atom_properties = parts.properties, parts.atom_properties
+    if arrays == "molecule":
+        for key in properties.keys() & atom_properties.keys():
+            raise FieldError(f"property {key!r}: expected it in info or in arrays, got it in both")
+        properties, atom_properties = properties | atom_properties, {}
     return Molecule(
         parts.positions,
         parts.atomic_numbers,
-        properties=parts.properties,
-        atom_properties=parts.atom_properties,
+        properties=properties,
+        atom_properties=atom_properties,
         **parts.labels,
     )
 

@@ -3,21 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from atompack_torch.batch.collated_fields import CollatedFields, Contents
 from atompack_torch.batch.field_mapping import FieldMapping, unknown_field
+from atompack_torch.batch.field_setting import check_name
+from atompack_torch.batch.one_molecule import checked_value
 from atompack_torch.batch.storage import Value
-from atompack_torch.errors import CorruptFileError, UnknownFieldError
-from atompack_torch.fields import ATOM_INDICES, BUILTINS, DERIVED, STRUCTURE, STRUCTURE_INFO, Level
-from atompack_torch.options import short_list
+from atompack_torch.errors import CorruptFileError, FieldError, UnknownFieldError
+from atompack_torch.fields import (
+    ATOM_INDICES,
+    ATOM_PROPERTY,
+    BUILTIN,
+    BUILTINS,
+    DERIVED,
+    MOLECULE_PROPERTY,
+    PREFIXES,
+    RESERVED,
+    STRUCTURE,
+    STRUCTURE_INFO,
+    FieldInfo,
+    Level,
+    prefixed_id,
+)
+from atompack_torch.options import check_choice, short_list
 
 
 class MoleculeView(FieldMapping[Tensor | str]):
-    """Base of ``Molecule``: fields of one molecule by name."""
+    """Base of ``Molecule``: fields of one molecule by name.
+
+    Setting or removing one leaves the batch as it is, of which the molecule is a row.
+    """
 
     __slots__ = ("_batch", "_faults", "_row")
 
@@ -107,6 +127,94 @@ class MoleculeView(FieldMapping[Tensor | str]):
         rows = value[:, first:last] if name == "edge_index" else value[first:last]
         return rows - batch.ptr[row] if name in ATOM_INDICES else rows
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        self[name] = value
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        """Sets a field of this molecule alone: the batch that it comes from stays as it is.
+
+        Args:
+            name: a field of the molecule, a label, or a new key, which becomes a property of the
+                molecule (``set_property`` also makes properties of its atoms).
+            value: as in the constructor; None removes a label or property.
+
+        Raises:
+            TypeError: the name is not a string.
+            FieldError: a value of this shape or type cannot be stored, a new key could be a
+                property of the atoms too, or data sets make the field.
+        """
+        check_name(name)
+        found = self._batch._find(name)
+        if found is not None:
+            return self._set(found, self._batch._infos[found], value)
+        if name in BUILTINS:
+            return self._set(name, FieldInfo(BUILTIN, name, BUILTINS[name].level), value)
+        named = prefixed_id(name)
+        if named is None and np.shape(value)[:1] == (len(self),):
+            raise FieldError(f"field {name!r}: one row an atom? use set_property(level=)")
+        is_atomic = named is not None and named.scope == ATOM_PROPERTY
+        level: Literal["molecule", "atom"] = "atom" if is_atomic else "molecule"
+        self.set_property(name if named is None else named.key, value, level)
+
+    def set_property(
+        self, key: str, value: Any, level: Literal["molecule", "atom"] = "molecule"
+    ) -> None:
+        """Sets a custom property of this molecule alone.
+
+        Args:
+            key: its key, which may be that of a label.
+            value: a number, string, array or tensor; with n rows for level ``"atom"``; None removes
+                the property.
+            level: ``"molecule"``: a property of the molecule; ``"atom"``: of its atoms.
+
+        Raises:
+            TypeError: the key is not a string.
+            ValueError: there is no such level.
+            FieldError: a value of this shape or type cannot be stored.
+        """
+        check_name(key)
+        check_choice("level", level, ("molecule", "atom"))
+        scope = ATOM_PROPERTY if level == "atom" else MOLECULE_PROPERTY
+        with_scope = PREFIXES[scope] + key
+        is_taken = key in RESERVED or key in self._batch.keys()
+        name = self._batch._find(with_scope) or (with_scope if is_taken else key)
+        self._set(name, FieldInfo(scope, key, level), value)
+
+    def delete_property(self, key: str) -> None:
+        """Removes a custom property from this molecule alone.
+
+        Args:
+            key: its key, with its scope (``properties/KEY``, ``atom_properties/KEY``) if both the
+                molecule and its atoms have one of that key.
+
+        Raises:
+            TypeError: the key is not a string.
+            FieldError: the molecule has no such property (a KeyError as well).
+        """
+        check_name(key)
+        prefixes = [""] if prefixed_id(key) else PREFIXES.values()
+        names = {self._batch._find(prefix + key) for prefix in prefixes} & {*self.keys()}
+        if not names:
+            raise unknown_field(key, "molecule", self.keys())
+        if len(names) > 1:
+            raise FieldError(f"field {key!r}: expected one of {short_list(sorted(names), 2)}")  # type: ignore[type-var]
+        name = names.pop()
+        self._set(name, self._batch._infos[name], None)  # type: ignore[index,arg-type]
+
+    def _set(self, name: str, info: FieldInfo, value: Any) -> None:
+        if name in STRUCTURE and name not in ("positions", "atomic_numbers"):
+            raise FieldError(f"field {name!r}: the name belongs to the molecule itself")
+        if info.level in ("edge", "triplet"):
+            raise FieldError(f"field {name!r}: edges and triplets are made by data sets, not set")
+        contents = contents_of(self)
+        if value is not None or name in STRUCTURE:
+            contents.fields[name] = checked_value(name, info, value, len(self))
+            contents.infos[name] = info
+        elif name in contents.fields:
+            del contents.fields[name], contents.infos[name]
+        faults = {other: fault for other, fault in self._faults.items() if other != name}
+        set_row(self, type(self._batch)(*contents), 0, faults)
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
@@ -118,6 +226,28 @@ class MoleculeView(FieldMapping[Tensor | str]):
     def __repr__(self) -> str:
         labels = [name for name in self.keys() if name not in STRUCTURE and name not in DERIVED]
         return f"Molecule({len(self)} atoms, {short_list(labels, len(labels)) or 'no labels'})"
+
+
+_set_batch, _set_faults, _set_row = (
+    getattr(MoleculeView, slot).__set__ for slot in MoleculeView.__slots__
+)
+
+
+def set_row(
+    molecule: MoleculeView, batch: CollatedFields, row: int, faults: Mapping[str, str]
+) -> None:
+    """Makes a molecule a view of a row of a batch.
+
+    Args:
+        molecule: the molecule, maybe a new one.
+        batch: the batch.
+        row: number in it.
+        faults: damaged values of the molecule, and their errors.
+    """
+    # The slots directly: __setattr__ sets fields.
+    _set_batch(molecule, batch)
+    _set_row(molecule, row)
+    _set_faults(molecule, faults)
 
 
 def contents_of(molecule: MoleculeView) -> Contents:

@@ -19,6 +19,7 @@ from atompack_torch.fields import (
     BUILTINS,
     MOLECULE_PROPERTY,
     RESERVED,
+    STRUCTURE,
     STRUCTURE_INFO,
     FieldId,
     FieldInfo,
@@ -81,6 +82,31 @@ def fields_from_values(
         fields[name] = _value_of_one(name, field, level, value, n)
         infos[name] = FieldInfo(*field, level)
     return Contents(fields, infos)
+
+
+def checked_value(name: str, info: FieldInfo, value: Any, n_atoms: int) -> Value:
+    """Returns a value as the field of a batch with one molecule.
+
+    Args:
+        name: name of the field, for errors.
+        info: the field: structure, label, or property of the molecule or its atoms.
+        value: the value of the molecule.
+        n_atoms: its number n of atoms.
+
+    Returns:
+        A tensor with a first dimension of 1 or n, or a list of one string or None.
+
+    Raises:
+        FieldError: the value has the wrong shape or type.
+    """
+    if name not in STRUCTURE:
+        return _value_of_one(name, FieldId(*info[:2]), info.level, value, n_atoms)
+    tensor = _tensor(name, value)
+    expected = (n_atoms, 3) if name == "positions" else (n_atoms,)
+    kind = "floats" if name == "positions" else "integers"
+    if tuple(tensor.shape) != expected or tensor.is_floating_point() != (kind == "floats"):
+        raise FieldError(f"{name}: expected {expected} {kind}, got {_describe(tensor)}")
+    return tensor if name == "positions" else tensor.long()
 
 
 def _describe(tensor: Tensor) -> str:

@@ -23,8 +23,8 @@ struct ColumnPlace {
 };
 inline constexpr ColumnPlace kColumns[kNumberOfColumns] = {
 #define ATOMPACK_DERIVATIVE(key, level, is_atom_index)                                                   \
-  Level::level == Level::edge ? ColumnPlace{"radial", #key + sizeof("radial_") - 1, #key, is_atom_index} \
-                              : ColumnPlace{"angular", #key + sizeof("angular_") - 1, #key, is_atom_index},
+  Level::level == Level::edge ? ColumnPlace{"radial", &#key[sizeof("radial_") - 1], #key, is_atom_index} \
+                              : ColumnPlace{"angular", &#key[sizeof("angular_") - 1], #key, is_atom_index},
 #include "model/fields.def"
 };
 
