@@ -36,7 +36,7 @@ from atompack_torch.options import check_choice, short_list
 class MoleculeView(FieldMapping[Tensor | str]):
     """Base of ``Molecule``: fields of one molecule by name.
 
-    Setting or removing one leaves the batch as it is, of which the molecule is a row.
+    Setting or removing one does not change the batch of which the molecule is a row.
     """
 
     __slots__ = ("_batch", "_faults", "_row")
@@ -131,7 +131,7 @@ class MoleculeView(FieldMapping[Tensor | str]):
         self[name] = value
 
     def __setitem__(self, name: str, value: Any) -> None:
-        """Sets a field of this molecule alone: the batch that it comes from stays as it is.
+        """Sets a field of this molecule alone: the batch that it comes from does not change.
 
         Args:
             name: a field of the molecule, a label, or a new key, which becomes a property of the

@@ -409,6 +409,7 @@ def address_seeds() -> Iterator[tuple[str, bytes]]:
     yield "s3", b"s3://bucket/a folder/x+y=z%25.atp"
     yield "https", b"https://user:password@host.example:8443/a/../b?sig=1%2F2&x=#end"
     yield "relative", b"http://127.0.0.1:80/a/b.atp../c%20d?e=f"
+    yield "no_host", b"http://:80/a"
     yield "two", b"http://one.example/123https://two.example/"
 
 

@@ -38,7 +38,7 @@ std::string sendable(std::string_view text) {
 }
 
 void check_host(std::string_view host) {
-  const bool is_valid = !host.empty() && std::ranges::all_of(host, [](char c) {
+  const bool is_valid = !host.empty() && host.front() != ':' && std::ranges::all_of(host, [](char c) {
     return is_unreserved(c) || c == ':' || c == '[' || c == ']';
   });
   if (!is_valid) throw std::invalid_argument("the URL has no valid host");
