@@ -34,9 +34,7 @@ bool is_forked_child() { return handler_error != 0 || forked.load(std::memory_or
 
 bool is_running(int64_t process) { return ::kill(static_cast<pid_t>(process), 0) == 0 || errno == EPERM; }
 
-int64_t process_id() {
-  return handler_error != 0 ? ::getpid() : known_process().load(std::memory_order_relaxed);
-}
+int64_t process_id() { return handler_error != 0 ? ::getpid() : known_process().load(std::memory_order_relaxed); }
 
 int64_t thread_id() { return ::gettid(); }
 

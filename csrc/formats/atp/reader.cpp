@@ -88,9 +88,8 @@ void Reader::announce(std::span<const int64_t> indices) const {
 void Reader::announce_entries(std::span<const int64_t> indices) const {
   if (file_->is_mapped()) {
     std::vector<io::ByteRange> entries(indices.size());
-    std::ranges::transform(indices, entries.begin(), [&](int64_t index) {
-      return io::ByteRange{entry_offset(index), IndexEntry::kEncodedSize};
-    });
+    std::ranges::transform(indices, entries.begin(),
+                           [&](int64_t index) { return io::ByteRange{entry_offset(index), IndexEntry::kEncodedSize}; });
     return file_->announce(entries);
   }
   std::vector<io::ByteRange> blocks;

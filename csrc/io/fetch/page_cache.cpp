@@ -165,8 +165,8 @@ void PageCache::Shared::announce(const std::shared_ptr<Shared>& self, const Page
   fetch(self, file, ranges, std::max<uint64_t>(1, max_pages / 2), nullptr);
 }
 
-// Marks pages that are absent or failed as on their way, until `max_on_their_way` are, and adds them to `claimed`. Pages
-// that are here become those used last.
+// Marks pages that are absent or failed as on their way, until `max_on_their_way` are, and adds them to `claimed`.
+// Pages that are here become those used last.
 void PageCache::Shared::claim(const PagedFile& file, std::span<const ByteRange> ranges, uint64_t max_on_their_way,
                               Claimed& claimed) {
   for (const ByteRange& range : ranges) {

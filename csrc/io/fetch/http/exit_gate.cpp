@@ -16,7 +16,8 @@ std::atomic<bool> is_closed{false};
 // Never destroyed: threads may wait at it until the process is gone. A fork has its own: the parent's may be held by a
 // thread that the fork does not have.
 std::shared_mutex& gate() {
-  static const auto* const made = new PerProcess<std::shared_mutex>([] { return std::make_unique<std::shared_mutex>(); });
+  static const auto* const made =
+      new PerProcess<std::shared_mutex>([] { return std::make_unique<std::shared_mutex>(); });
   return made->get();
 }
 
