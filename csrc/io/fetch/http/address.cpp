@@ -37,10 +37,19 @@ std::string sendable(std::string_view text) {
   return made;
 }
 
+// A name, or an address of IPv6 in brackets, and a port or none.
 void check_host(std::string_view host) {
-  const bool is_valid = !host.empty() && host.front() != ':' && std::ranges::all_of(host, [](char c) {
-    return is_unreserved(c) || c == ':' || c == '[' || c == ']';
-  });
+  const bool is_bracketed = host.starts_with('[');
+  const size_t end = std::min(is_bracketed ? host.find(']') : host.find(':'), host.size());
+  const std::string_view name = host.substr(is_bracketed ? 1 : 0, end - (is_bracketed ? 1 : 0));
+  std::string_view port = host.substr(std::min(host.size(), end + (is_bracketed ? 1 : 0)));
+  bool is_valid = !name.empty() && (!is_bracketed || end < host.size()) &&
+                  std::ranges::all_of(name, [&](char c) { return is_unreserved(c) || (is_bracketed && c == ':'); });
+  if (!port.empty()) {
+    is_valid = is_valid && port.front() == ':' && port.size() > 1;
+    port.remove_prefix(1);
+    is_valid = is_valid && std::ranges::all_of(port, [](char c) { return c >= '0' && c <= '9'; });
+  }
   if (!is_valid) throw std::invalid_argument("the URL has no valid host");
 }
 

@@ -47,7 +47,8 @@ TEST(HttpAddress, PlainAddressesStayAsTheyAre) {
 TEST(HttpAddress, OthersAreRefusedWithoutBeingRepeated) {
   for (const char* url :
        {"ftp://u:secret@host/a", "secret", "", "s3://", "s3:///secret", "s3://key:secret@bucket/a", "https://",
-        "https:///secret", "http://:80/secret", "http://ho st/secret", "http://a\r\nSecret: 1/"}) {
+        "https:///secret", "http://:80/secret", "http://host:80:80/secret", "http://host:secret/", "http://[::1/secret",
+        "http://[::1]secret/", "http://host:/secret", "http://ho st/secret", "http://a\r\nSecret: 1/"}) {
     const std::string message = test::message_of<std::invalid_argument>([&] { url_of(url); });
     EXPECT_TRUE(message.starts_with("expected") || message.starts_with("the URL")) << message;
     EXPECT_EQ(message.find("ecret"), std::string::npos);
