@@ -253,3 +253,9 @@ def shown_path(
     if isinstance(path, (str, os.PathLike)):
         return path if isinstance(path, str) and is_url(path) else Path(path)
     return tuple(p if isinstance(p, str) and is_url(p) else Path(p) for p in path)
+
+
+def bytes_at(path: Path, pattern: str = "*") -> int:
+    """Returns the size on disk; for a folder, that of the files whose names match."""
+    files = path.rglob(pattern) if path.is_dir() else [path]
+    return sum(file.stat().st_size for file in files if file.is_file())

@@ -12,11 +12,12 @@ import numpy as np
 
 from atompack_torch._native import ShardReader
 from atompack_torch.errors import AtompackError
-from atompack_torch.formats import bytes_at
 from atompack_torch.inspection.entry import Description, Head, Summary
 from atompack_torch.inspection.text import is_tensor, plain, printable, table
+from atompack_torch.options import bytes_at
 from atompack_torch.passes.check_report import CheckReport
 from atompack_torch.passes.sweeping import Report, reporting
+from atompack_torch.remote.files import RemoteFiles
 
 if TYPE_CHECKING:
     from atompack_torch.datasets.atlas_shards import ShardDataset
@@ -35,7 +36,10 @@ def open_dataset(path: Any, options: Mapping[str, Any]) -> ShardDataset:
 
 
 def describe(
-    paths: Sequence[str], full: bool = False, progress: bool | Report = False
+    paths: Sequence[str],
+    full: bool = False,
+    progress: bool | Report = False,
+    remote: RemoteFiles | None = None,
 ) -> Description:
     """Describes data sets; no block is read."""
     sets = [_document(path) for path in paths]
@@ -62,7 +66,12 @@ def _text(described: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def head(paths: Sequence[str], n: int, fields: Sequence[str] | None = None) -> Head:
+def head(
+    paths: Sequence[str],
+    n: int,
+    fields: Sequence[str] | None = None,
+    remote: RemoteFiles | None = None,
+) -> Head:
     """Reads the first examples."""
     numbered, lines = [], []
     for path in paths:
@@ -120,7 +129,12 @@ class ShardVerification:
         return CheckReport(faults, self.warnings, f"{counts}: {self.n_faults:,} faults")
 
 
-def verify(paths: Sequence[str], max_faults: int, progress: bool | Report) -> ShardVerification:
+def verify(
+    paths: Sequence[str],
+    max_faults: int,
+    progress: bool | Report,
+    remote: RemoteFiles | None = None,
+) -> ShardVerification:
     """Reads every block.
 
     Args:
@@ -159,7 +173,10 @@ def verify(paths: Sequence[str], max_faults: int, progress: bool | Report) -> Sh
 
 
 def statistics(
-    paths: Sequence[str], options: Mapping[str, Any], progress: bool | Report
+    paths: Sequence[str],
+    options: Mapping[str, Any],
+    progress: bool | Report,
+    remote: RemoteFiles | None = None,
 ) -> Summary:
     """Raises TypeError: examples may be anything."""
     raise TypeError(f"{paths[0]}: stats is for .atp files and ATLAS stores, not for Atlas shards")

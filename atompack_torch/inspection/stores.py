@@ -19,12 +19,13 @@ from atompack_torch._native import (
     AtlasVerification,
 )
 from atompack_torch.errors import AtompackError
-from atompack_torch.formats import bytes_at, check_store, opening
+from atompack_torch.formats import check_store, opening
 from atompack_torch.inspection.entry import Compaction, CompactOptions, Description, Head, Summary
 from atompack_torch.inspection.text import first_of, plain, printable, table
-from atompack_torch.options import MAX_METADATA_BYTES, absolute_path
+from atompack_torch.options import MAX_METADATA_BYTES, absolute_path, bytes_at
 from atompack_torch.passes.check_report import CheckReport
 from atompack_torch.passes.sweeping import Report, reporting
+from atompack_torch.remote.files import RemoteFiles
 
 if TYPE_CHECKING:
     from atompack_torch.datasets.atlas_store import AtlasDataset
@@ -49,7 +50,10 @@ def open_dataset(path: Any, options: Mapping[str, Any]) -> AtlasDataset:
 
 
 def describe(
-    paths: Sequence[str], full: bool = False, progress: bool | Report = False
+    paths: Sequence[str],
+    full: bool = False,
+    progress: bool | Report = False,
+    remote: RemoteFiles | None = None,
 ) -> Description:
     """Describes stores and array files from their metadata."""
     documents = [_document(path) for path in paths]
@@ -67,7 +71,12 @@ def _text(store: dict[str, Any]) -> str:
     return f"{first}\n{table(rows, '  ')}"
 
 
-def head(paths: Sequence[str], n: int, fields: Sequence[str] | None = None) -> Head:
+def head(
+    paths: Sequence[str],
+    n: int,
+    fields: Sequence[str] | None = None,
+    remote: RemoteFiles | None = None,
+) -> Head:
     """Reads the first datasets: attributes and all arrays."""
     values, lines = [], []
     for path in paths:
@@ -133,7 +142,12 @@ class StoreVerification:
         return CheckReport(faults, [], f"{counts}: {self.n_faults:,} faults")
 
 
-def verify(paths: Sequence[str], max_faults: int, progress: bool | Report) -> StoreVerification:
+def verify(
+    paths: Sequence[str],
+    max_faults: int,
+    progress: bool | Report,
+    remote: RemoteFiles | None = None,
+) -> StoreVerification:
     """Reads every array of every dataset.
 
     Args:
@@ -188,7 +202,10 @@ def _checks_of_file(path: str) -> tuple[int, _Checks]:
 
 
 def statistics(
-    paths: Sequence[str], options: Mapping[str, Any], progress: bool | Report
+    paths: Sequence[str],
+    options: Mapping[str, Any],
+    progress: bool | Report,
+    remote: RemoteFiles | None = None,
 ) -> Summary:
     """Sums up the stored statistics; no data is read."""
     _refuse_options(options)

@@ -76,24 +76,33 @@ class PythonRequest {
 
 using Requests = std::vector<std::shared_ptr<PythonRequest>>;
 
-// Requests on their way to the thread of Python. A fork has no such thread.
+// Requests on their way to the thread of Python. A fork has no such thread, and leaves the queue alone: destroying it
+// would wait for the thread.
 class RequestQueue {
  public:
+  RequestQueue() = default;
+  RequestQueue(const RequestQueue&) = delete;
+  RequestQueue& operator=(const RequestQueue&) = delete;
+  ~RequestQueue() {
+    if (!is_own_process()) static_cast<void>(state_.release());
+  }
+
   void push(std::shared_ptr<PythonRequest> request) {
     if (!is_own_process()) throw IoError(EIO, "opened before a fork: open it again in the child", request->url());
     {
-      const std::lock_guard lock(mutex_);
-      if (!is_closed_) waiting_.push_back(std::move(request));
+      const std::lock_guard lock(state_->mutex);
+      if (!state_->is_closed) state_->waiting.push_back(std::move(request));
     }
-    arrived_.notify_one();
+    state_->arrived.notify_one();
   }
 
   // Waits for requests; returns none once the queue is closed.
   Requests take(size_t max) {
-    std::unique_lock lock(mutex_);
-    arrived_.wait(lock, [&] { return is_closed_ || !waiting_.empty(); });
+    std::unique_lock lock(state_->mutex);
+    auto& waiting = state_->waiting;
+    state_->arrived.wait(lock, [&] { return state_->is_closed || !waiting.empty(); });
     Requests taken;
-    for (; taken.size() < max && !waiting_.empty(); waiting_.pop_front()) taken.push_back(std::move(waiting_.front()));
+    for (; taken.size() < max && !waiting.empty(); waiting.pop_front()) taken.push_back(std::move(waiting.front()));
     return taken;
   }
 
@@ -101,21 +110,25 @@ class RequestQueue {
     if (!is_own_process()) return;
     std::deque<std::shared_ptr<PythonRequest>> dropped;
     {
-      const std::lock_guard lock(mutex_);
-      is_closed_ = true;
-      dropped.swap(waiting_);
+      const std::lock_guard lock(state_->mutex);
+      state_->is_closed = true;
+      dropped.swap(state_->waiting);
     }
-    arrived_.notify_all();
+    state_->arrived.notify_all();
   }
 
  private:
   bool is_own_process() const { return process_ == io::process_id(); }
 
+  struct State {
+    std::mutex mutex;
+    std::condition_variable arrived;
+    std::deque<std::shared_ptr<PythonRequest>> waiting;
+    bool is_closed = false;
+  };
+
   const int64_t process_ = io::process_id();
-  std::mutex mutex_;
-  std::condition_variable arrived_;
-  std::deque<std::shared_ptr<PythonRequest>> waiting_;
-  bool is_closed_ = false;
+  std::unique_ptr<State> state_ = std::make_unique<State>();
 };
 
 // Closes the queue when the store and all readers are gone.
@@ -191,17 +204,17 @@ void bind_python_store(py::module_& module) {
       .def_property_readonly("version", [](const PythonRequest& self) { return str_from_bytes(self.version()); })
       .def_property_readonly("offset", &PythonRequest::offset)
       .def_property_readonly("length", &PythonRequest::length)
-      .def("finish", &finish, py::arg("bytes"))
+      .def("finish", &finish, py::arg("data"))
       .def("fail", &fail, py::arg("code"), py::arg("reason"));
   py::class_<RequestQueue, std::shared_ptr<RequestQueue>>(module, "RequestQueue")
       .def(py::init<>())
-      .def("take", &take, py::arg("max"))
+      .def("take", &take, py::arg("n"))
       .def("close", unlocked(&RequestQueue::close));
   py::class_<PythonStore, io::fetch::ObjectStore, std::shared_ptr<PythonStore>>(module, "PythonStore")
       .def(py::init([](const py::object& open, std::shared_ptr<RequestQueue> queue) {
              return make_shared_handle<PythonStore>(open, std::move(queue));
            }),
-           py::arg("open"), py::arg("queue"));
+           py::arg("open_file"), py::arg("queue"));
 }
 
 }  // namespace atompack::bindings

@@ -215,7 +215,7 @@ BELOW = {
     "loading": {"batch", "datasets"},
     "caches": {"batch", "descriptors", "passes", "datasets"},
     "conversion": {"batch", "writers", "stores", "datasets"},
-    "inspection": {"batch", "passes", "writers", "stores", "datasets", "caches"},
+    "inspection": {"batch", "passes", "remote", "writers", "stores", "datasets", "caches"},
     "remote": set(),
 }
 # The same of the modules at the top, of which all else may import.
