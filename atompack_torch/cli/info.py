@@ -15,8 +15,8 @@ from __future__ import annotations
 import argparse
 import sys
 
-from atompack_torch.cli._options import add_json, add_paths
-from atompack_torch.cli._output import entry_of, print_json, shows_progress
+from atompack_torch.cli._options import add_json, add_paths, add_remote
+from atompack_torch.cli._output import print_json, remote_entry, shows_progress
 from atompack_torch.inspection.text import printable
 
 NAME = "info"
@@ -27,6 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of the command."""
     add_paths(parser)
     add_json(parser)
+    add_remote(parser)
     parser.add_argument(
         "--full", action="store_true", help="count labels in all records, however many there are"
     )
@@ -39,8 +40,8 @@ def needs_torch(options: argparse.Namespace) -> bool:
 
 def run(options: argparse.Namespace) -> int:
     """Runs the command."""
-    entry = entry_of(options.path)
-    described = entry.describe(options.path, options.full, shows_progress(options))
+    entry, remote = remote_entry(options)
+    described = entry.describe(options.path, options.full, shows_progress(options), remote)
     if options.json:
         print_json(described.document)
     else:

@@ -98,6 +98,7 @@ def verify(
         max_faults: maximum number of faults to list.
         progress: show a bar, or a function called with the number of entries done since the last
             call.
+        remote: access to URLs.
 
     Returns:
         The faults and differences.
@@ -127,6 +128,7 @@ def statistics(
         options: ``cutoff``, and options of ``TorchCacheDataset``.
         progress: show a bar, or a function called with the number of molecules done since the last
             call.
+        remote: access to URLs.
 
     Returns:
         ``Statistics``, with a histogram of sizes in the text.

@@ -142,6 +142,7 @@ def verify(
         max_faults: maximum number of faults to list.
         progress: show a bar, or a function called with the number of blocks done since the last
             call.
+        remote: access to URLs.
 
     Returns:
         The faults.

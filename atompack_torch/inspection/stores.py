@@ -155,6 +155,7 @@ def verify(
         max_faults: maximum number of faults to list.
         progress: show a bar, or a function called with the number of datasets done since the last
             call.
+        remote: access to URLs.
 
     Returns:
         The faults.
@@ -380,3 +381,6 @@ def _bytes_of_layers(path: Path) -> int:
 def _common(values: Iterable[Any]) -> Any:
     found = set(values)
     return found.pop() if len(found) == 1 else None
+        remote: access to URLs.
+
+

@@ -19,10 +19,9 @@ try:
         RemoteStore,
         RequestQueue,
     )
-except ModuleNotFoundError as error:
-    if error.name != "atompack_torch._remote":
-        raise
-    raise ImportError(f"remote paths need libcurl: {not_built('_remote')}") from None
+except ImportError as error:  # libcurl may be missing here, too
+    reason = not_built("_remote") if isinstance(error, ModuleNotFoundError) else error
+    raise ImportError(f"remote paths need libcurl: {reason}") from None
 
 __all__ = [
     "PagedStore",

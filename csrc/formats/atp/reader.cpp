@@ -11,6 +11,7 @@ namespace {
 
 constexpr size_t kMaxSample = 8;                       // records by which a file is found to be in memory
 constexpr uint64_t kIndexBlock = uint64_t{256} << 10;  // of the index, read ahead as a whole
+constexpr uint64_t kMaxAnnouncedBlocks = 4096;         // that are remembered: an index of 1 GiB
 
 // The inode number of a replaced file may be reused. Generations of a file only increase, and each generation has one
 // header.
@@ -46,7 +47,7 @@ std::shared_ptr<const io::OpenFile> open_snapshot(const io::Location& location, 
 Reader::Reader(const io::Location& location, const Snapshot& snapshot, const ReadOptions& options)
     : path_(location.path()),
       header_(snapshot.header),
-      announced_((header_.index_offset + header_.index_length) / kIndexBlock - header_.index_offset / kIndexBlock + 1) {
+      announced_(std::min(kMaxAnnouncedBlocks, header_.index_length / kIndexBlock + 2)) {
   file_ = open_snapshot(location, snapshot)->bytes(header_.committed_end(), options.access, options.populate);
   try {
     stored_schema_ = load_schema();
@@ -88,8 +89,8 @@ void Reader::announce_entries(std::span<const int64_t> indices) const {
   for (const int64_t index : indices) {
     const uint64_t offset = entry_offset(index);
     for (const uint64_t block : {offset / kIndexBlock, (offset + IndexEntry::kEncodedSize - 1) / kIndexBlock}) {
-      std::atomic<bool>& is_announced = announced_[block - header_.index_offset / kIndexBlock];
-      if (!is_announced.load(std::memory_order_relaxed) && !is_announced.exchange(true)) {
+      std::atomic<uint64_t>& last = announced_[block % announced_.size()];
+      if (last.load(std::memory_order_relaxed) != block + 1 && last.exchange(block + 1) != block + 1) {
         blocks.push_back({block * kIndexBlock, kIndexBlock});
       }
     }

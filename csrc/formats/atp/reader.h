@@ -65,7 +65,8 @@ class Reader final : public MoleculeSource {
   Schema stored_schema_;
   std::unique_ptr<const RecordDecoder> decoder_;
   MoleculeSchema schema_;
-  mutable std::vector<std::atomic<bool>> announced_;  // by block of the index
+  // Blocks of the index that were announced: their numbers + 1, each at its number modulo the size.
+  mutable std::vector<std::atomic<uint64_t>> announced_;
 };
 
 // Opens the file of the snapshot: IoError (ESTALE) if another file is at its place, CorruptFileError if it shrank.

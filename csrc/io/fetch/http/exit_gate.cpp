@@ -4,16 +4,20 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <memory>
+
+#include "threads/per_process.h"
 
 namespace atompack::io::fetch::http {
 namespace {
 
 std::atomic<bool> is_closed{false};
 
-// Never destroyed: threads may wait at it until the process is gone.
+// Never destroyed: threads may wait at it until the process is gone. A fork has its own: the parent's may be held by a
+// thread that the fork does not have.
 std::shared_mutex& gate() {
-  static auto* const made = new std::shared_mutex();
-  return *made;
+  static const auto* const made = new PerProcess<std::shared_mutex>([] { return std::make_unique<std::shared_mutex>(); });
+  return made->get();
 }
 
 void close_gate() {

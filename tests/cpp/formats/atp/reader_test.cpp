@@ -1,7 +1,9 @@
 #include "formats/atp/reader.h"
 
 #include <gtest/gtest.h>
+#include <malloc.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <limits>
 #include <thread>
@@ -335,6 +337,21 @@ TEST(Reader, RefusesEveryTruncation) {
     const TemporaryFile file(made.bytes.bytes().first(size));
     ASSERT_EQ(take_snapshot(file.path()).header.generation, 0U) << size;  // back to the empty first commit
   }
+}
+
+TEST(Reader, AHugeEmptyIndexTakesNoMemory) {
+  AtpFile made = atp_file({.schema = three_schema()});
+  made.header.n_molecules = uint64_t{1} << 36;
+  made.header.index_length = 8 + made.header.n_molecules * IndexEntry::kEncodedSize;
+  std::ranges::copy(test::header_slot(made.header).bytes(), made.bytes.writable().begin() + test::kSlotBytes);
+  made.bytes.patch(made.header.index_offset, made.header.n_molecules);
+  const TemporaryFile file(made.bytes.bytes());
+  file.resize(made.header.committed_end());
+  const size_t before = ::mallinfo2().uordblks;
+  const Reader reader(file.path(), take_snapshot(file.path()), {});
+  EXPECT_LT(::mallinfo2().uordblks, before + (size_t{1} << 20));
+  EXPECT_EQ(reader.size(), int64_t{1} << 36);
+  EXPECT_FALSE(test::corrupt([&] { reader.extent(reader.size() - 1); }).empty()) << "its entry is all zeros";
 }
 
 TEST(Reader, OneReaderServesManyThreads) {
