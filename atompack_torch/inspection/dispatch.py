@@ -69,9 +69,9 @@ def open(  # noqa: A001
         options["storage_options"] = remote = access_to(paths, **given)
     else:
         remote = RemoteFiles()
-        for one in paths:
-            if Path(one).exists() and recognize(one) is None:
-                raise unknown(one)
+    for one in paths:
+        if (is_url(one) or Path(one).exists()) and recognize(one, remote) is None:
+            raise unknown(one, remote)
     entry = entry_of(paths, remote)
     dataset: AtpDataset | TorchCacheDataset | ShardDataset | AtlasDataset
     dataset = entry.open_dataset(path, options)
@@ -319,17 +319,15 @@ def access_to(
 
     Raises:
         FileNotFoundError: there is nothing at a URL.
-        UnsupportedFormatError: nothing known is at a URL.
         OSError: a store refuses or does not answer.
         ValueError: an option is unknown or out of range.
         TypeError: an option has the wrong type.
     """
     remote = RemoteFiles.checked(storage_options, block_cache, block_cache_bytes, paths)
     for url in filter(is_url, paths):
-        if recognize(url, remote) is not None:
+        is_known = recognize(url, remote) is not None
+        if is_known or (not url.endswith("/") and remote.ends(url, 1, 0) is not None):
             continue
-        if not url.endswith("/") and remote.ends(url, 1, 0) is not None:
-            raise unknown(url, remote)
         text = "expected a file or a folder of a known format, found none"
         raise FileNotFoundError(errno.ENOENT, text, remote.shown(url))
     return remote

@@ -381,6 +381,3 @@ def _bytes_of_layers(path: Path) -> int:
 def _common(values: Iterable[Any]) -> Any:
     found = set(values)
     return found.pop() if len(found) == 1 else None
-        remote: access to URLs.
-
-

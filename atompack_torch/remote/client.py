@@ -31,6 +31,7 @@ __all__ = [
     "RemoteResponse",
     "RemoteStore",
     "RequestQueue",
+    "open_client",
     "open_store",
 ]
 
@@ -39,6 +40,11 @@ _AZURE_VERSION = ("x-ms-version", "2021-12-02")
 
 
 def open_store(url: str, options: StorageOptions) -> tuple[RemoteStore, str]:
+    """Makes the client for the store of a URL, and finds the URL by which it knows the object."""
+    return open_client(url, options), native_url(url, options, os.environ)
+
+
+def open_client(url: str, options: StorageOptions) -> RemoteStore:
     """Makes the client for the store of a URL. Nothing is requested yet.
 
     Args:
@@ -46,7 +52,7 @@ def open_store(url: str, options: StorageOptions) -> tuple[RemoteStore, str]:
         options: the options of the store.
 
     Returns:
-        The client, and the URL by which it knows the object.
+        The client.
 
     Raises:
         ValueError: the URL is not supported, or lacks a part.
@@ -61,7 +67,7 @@ def open_store(url: str, options: StorageOptions) -> tuple[RemoteStore, str]:
     headers = list(options.headers)
     if scheme == "az" and all(name.lower() != _AZURE_VERSION[0] for name, _ in headers):
         headers.append(_AZURE_VERSION)
-    store = RemoteStore(
+    return RemoteStore(
         endpoint=(endpoint or "") if scheme in ("s3", "gs") else "",
         region=region or "",
         credentials=credentials_provider(url, options),
@@ -69,7 +75,6 @@ def open_store(url: str, options: StorageOptions) -> tuple[RemoteStore, str]:
         ca_file=os.environ.get("AWS_CA_BUNDLE") or _certifi(),
         max_in_flight=_connections(),
     )
-    return store, native_url(url, options, os.environ)
 
 
 def _connections() -> int:

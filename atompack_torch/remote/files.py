@@ -52,6 +52,7 @@ class RemoteFiles:
     commits: dict[str, str] = field(default_factory=dict)
     _opened: dict[str, tuple[Any, PagedStore]] = field(default_factory=dict, repr=False)
     _urls: dict[str, str] = field(default_factory=dict, repr=False)  # by name in native readers
+    _formats: dict[str, Format | None] = field(default_factory=dict, repr=False)  # recognized
     _process: int | None = field(default=None, repr=False)
 
     @classmethod
@@ -122,7 +123,7 @@ class RemoteFiles:
         return systems
 
     def _open(self, url: str) -> tuple[Any, PagedStore]:
-        from atompack_torch.remote.client import PagedStore, open_store
+        from atompack_torch.remote.client import PagedStore, open_client
         from atompack_torch.remote.file_systems import FileSystems
 
         if self.has_forked():
@@ -135,7 +136,7 @@ class RemoteFiles:
                 client = FileSystems(self.fsspec_options)
                 objects = client.store()
             else:
-                client = objects = open_store(url, self.options)[0]
+                client = objects = open_client(url, self.options)
             on_disk = self.block_cache is not None
             limit = self.block_cache_bytes
             paged = PagedStore(
@@ -289,17 +290,20 @@ class RemoteFiles:
         """Returns the format of a file or folder; None if nothing matches."""
         from atompack_torch.remote.recognition import recognize
 
-        return recognize(self, url)
+        if url not in self._formats:
+            self._formats[url] = recognize(self, url)
+        return self._formats[url]
 
     def shown(self, path: str) -> str:
         """Returns a path, or a URL without secrets."""
         return shown_url(path) if is_url(path) else path
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_opened": {}, "_process": None}
+        return {**self.__dict__, "_opened": {}, "_formats": {}, "_process": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update({"fsspec_options": {}, "commits": {}, "_urls": {}, **state})
+        new = {"fsspec_options": {}, "commits": {}, "_urls": {}, "_formats": {}}
+        self.__dict__.update({**new, **state})
 
 
 def _urls_in(path: object) -> list[str]:

@@ -21,6 +21,7 @@ class FileServer:
     token: str | None = None  # that requests must bear
     fault: int | None = None
     requests: list[tuple[str, str]] = field(default_factory=list)  # path and range
+    by_query: dict[str, Path] = field(default_factory=dict)  # files of certain queries
 
 
 def _handler(server: FileServer) -> type[BaseHTTPRequestHandler]:
@@ -38,7 +39,8 @@ def _handler(server: FileServer) -> type[BaseHTTPRequestHandler]:
         def do_GET(self) -> None:
             wanted = self.headers.get("Range", "")
             server.requests.append((self.path, wanted))
-            file = server.folder / unquote(self.path[1:].partition("?")[0])
+            name, _, query = self.path[1:].partition("?")
+            file = server.by_query.get(query, server.folder / unquote(name))
             if server.fault is not None:
                 return self._answer(server.fault, b"the reason")
             if server.token and self.headers.get("Authorization") != f"Bearer {server.token}":
@@ -71,9 +73,9 @@ class _ManyConnections(ThreadingHTTPServer):
 
 
 @contextmanager
-def serving(folder: Path) -> Iterator[FileServer]:
+def serving(folder: Path, by_query: dict[str, Path] | None = None) -> Iterator[FileServer]:
     """Serves a folder until the block ends."""
-    made = FileServer(folder)
+    made = FileServer(folder, by_query=by_query or {})
     http = _ManyConnections(("127.0.0.1", 0), _handler(made))
     threading.Thread(target=http.serve_forever, daemon=True).start()
     made.url = f"http://127.0.0.1:{http.server_port}"
