@@ -11,7 +11,7 @@ from atompack_torch import formats
 from atompack_torch._native import AtpSnapshot
 from atompack_torch.options import absolute_path, is_url
 from atompack_torch.remote.files import RemoteFiles
-from atompack_torch.remote.urls import is_root, shown_url
+from atompack_torch.remote.urls import is_root, path_of
 
 
 def snapshot_of(file: str, remote: RemoteFiles | None = None) -> AtpSnapshot:
@@ -47,7 +47,7 @@ def files_of(path: Any, remote: RemoteFiles | None = None) -> list[str]:
 
 def _files_behind(url: str, remote: RemoteFiles) -> list[str]:
     """Takes a URL with another suffix for that of a folder, unless there is a file alone."""
-    if _is_file(url):
+    if path_of(url).endswith(".atp"):
         return [url]
     try:
         return remote.files_in(url, ".atp")
@@ -56,11 +56,6 @@ def _files_behind(url: str, remote: RemoteFiles) -> list[str]:
         if not is_missing or url.endswith("/") or is_root(url) or not remote.has_file(url):
             raise
         return [url]
-
-
-def _is_file(url: str) -> bool:
-    path = shown_url(url)
-    return (path.rpartition("@")[0] or path).endswith(".atp") or path.endswith(".atp")
 
 
 def _shards_of(folder: Path) -> list[str]:

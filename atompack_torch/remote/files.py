@@ -252,9 +252,10 @@ class RemoteFiles:
             FileNotFoundError: there is none.
             OSError: the folder cannot be listed.
         """
-        from atompack_torch.remote.listing import list_files
+        from atompack_torch.remote.listing import relative_names
 
-        files = sorted(entry.url for entry in list_files(self, url) if entry.url.endswith(suffix))
+        names = sorted(name for name in relative_names(self, url) if name.endswith(suffix))
+        files = [join_url(url, name) for name in names]
         if not files:
             text = f"no {suffix} file in this folder" if suffix else "no such folder"
             raise FileNotFoundError(errno.ENOENT, text, shown_url(url))

@@ -111,12 +111,12 @@ def relative_names(remote: RemoteFiles, url: str) -> Iterator[str]:
         for name, _ in remote.file_systems().find(url):
             yield name
         return
-    start = len(_path_of(url).rstrip("/")) + 1
+    start = len(_appendable(url).rstrip("/")) + 1
     for entry in list_files(remote, url):
-        yield _path_of(entry.url)[start:]
+        yield _appendable(entry.url)[start:]
 
 
-def _path_of(url: str) -> str:
+def _appendable(url: str) -> str:
     return f"/{parse_hub_url(url).path}" if scheme_of(url) == "hf" else url
 
 

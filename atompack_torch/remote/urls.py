@@ -89,6 +89,16 @@ def join_url(folder: str, name: str) -> str:
     return f"{path}{slash}{name}{rest}"
 
 
+def path_of(url: str) -> str:
+    """Returns the part of a URL that names a file: without query, revision and archives."""
+    scheme = scheme_of(url)
+    if scheme == "hf":
+        return parse_hub_url(url).path
+    if scheme == FSSPEC:
+        return next(link for link in shown_url(url).split("::") if "://" in link)
+    return shown_url(url)
+
+
 def is_root(url: str) -> bool:
     """True for the URL of a whole bucket, container or repository, which is a folder."""
     scheme = scheme_of(url)
