@@ -10,13 +10,26 @@ from atompack_torch.remote.credentials import credentials_provider
 from atompack_torch.remote.urls import StorageOptions, native_url, scheme_of
 
 try:
-    from atompack_torch._remote import PagedStore, RemoteObject, RemoteResponse, RemoteStore
+    from atompack_torch._remote import (
+        PagedStore,
+        RemoteObject,
+        RemoteResponse,
+        RemoteRoot,
+        RemoteStore,
+    )
 except ModuleNotFoundError as error:
     if error.name != "atompack_torch._remote":
         raise
     raise ImportError(f"remote paths need libcurl: {not_built('_remote')}") from None
 
-__all__ = ["PagedStore", "RemoteObject", "RemoteResponse", "RemoteStore", "open_store"]
+__all__ = [
+    "PagedStore",
+    "RemoteObject",
+    "RemoteResponse",
+    "RemoteRoot",
+    "RemoteStore",
+    "open_store",
+]
 
 _MAX_CONNECTIONS = 512
 _AZURE_VERSION = ("x-ms-version", "2021-12-02")

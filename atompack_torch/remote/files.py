@@ -111,14 +111,21 @@ class RemoteFiles:
             path: a path or URL.
 
         Returns:
-            A path and None, or the URL by which its store knows the file, and the store.
+            A path and None, or the URL by which the store knows the file, and the store. The URL
+            has no secrets.
 
         Raises:
             ImportError, PermissionError, OSError: as for ``store``.
         """
         if not is_url(path):
             return path, None
-        return native_url(path, self.options, os.environ), self.store(path)
+        from atompack_torch.remote.client import RemoteRoot
+
+        url, store = native_url(path, self.options, os.environ), self._open(path)[1]
+        if scheme_of(url) not in ("http", "https"):
+            return url, store
+        root = RemoteRoot(store, url)
+        return root.path, root
 
     def stats(self) -> dict[str, dict[str, int | str]]:
         """Returns what the stores of this process have read: scheme → counts."""

@@ -22,6 +22,7 @@
 #include "bindings/path.h"
 #include "bindings/unlocked.h"
 #include "io/fetch/http/http_store.h"
+#include "io/fetch/http/remote_root.h"
 #include "io/fetch/paged_store.h"
 #include "threads/interruption.h"
 #include "threads/process.h"
@@ -32,6 +33,7 @@ namespace {
 namespace py = pybind11;
 namespace http = io::fetch::http;
 using http::HttpStore;
+using http::RemoteRoot;
 using io::fetch::PagedStore;
 
 // access key, secret key, session token, bearer token, expiry in seconds since 1970
@@ -173,6 +175,14 @@ py::bytes bytes_of(const std::vector<std::byte>& bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
+// Formats know what to do about errors of the system.
+void throw_as_io_error(const py::object& exception) {
+  if (!py::isinstance(exception, PyExc_OSError)) return;
+  const py::object code = exception.attr("errno"), reason = exception.attr("strerror"), file = exception.attr("filename");
+  if (!py::isinstance<py::int_>(code) || !py::isinstance<py::str>(reason) || !py::isinstance<py::str>(file)) return;
+  throw IoError(code.cast<int>(), reason.cast<std::string>(), file.cast<std::string>());
+}
+
 // Calls Python to list a folder.
 io::fetch::ListFolder lister_of(const py::object& callable) {
   return [shared = shared_object(callable)](const std::string& url) {
@@ -180,6 +190,7 @@ io::fetch::ListFolder lister_of(const py::object& callable) {
     try {
       return (*shared)(url).cast<std::vector<std::string>>();
     } catch (const py::error_already_set& error) {
+      throw_as_io_error(error.value());
       throw SharedPythonError(error.value());
     }
   };
@@ -245,6 +256,13 @@ void bind_store(py::module_& module) {
       .def(py::init(&make_paged_store), py::arg("objects"), py::kw_only(), py::arg("memory_bytes"),
            py::arg("cache_folder"), py::arg("cache_bytes"), py::arg("list_folder"))
       .def("stats", &stats_of);
+
+  py::class_<RemoteRoot, io::Store, std::shared_ptr<RemoteRoot>>(module, "RemoteRoot")
+      .def(py::init(unlocked([](std::shared_ptr<PagedStore> files, const std::string& url) {
+             return make_shared_handle<RemoteRoot>(std::move(files), url);
+           })),
+           py::arg("files"), py::arg("url"))
+      .def_property_readonly("path", [](const RemoteRoot& root) { return str_from_bytes(root.path()); });
 
   py::class_<HttpStore, std::shared_ptr<HttpStore>>(module, "RemoteStore")
       .def(py::init(&make_store), py::kw_only(), py::arg("endpoint") = "", py::arg("region") = "",

@@ -64,7 +64,9 @@ FileVersion version_of(const ObjectVersion& version) {
     std::from_chars(digest.data() + first, digest.data() + first + 16, value, 16);
     return value;
   };
-  return {number(0), number(16), version.size, 0, 0};
+  int64_t modified = 0;
+  for (const char c : version.modified) modified = (modified * 31 + c) % (int64_t{1} << 50);
+  return {number(0), number(16), version.size, modified, 0};
 }
 
 PagedStore::PagedStore(std::shared_ptr<const ObjectStore> objects, uint64_t memory_bytes,
@@ -88,11 +90,13 @@ PagedFile PagedStore::paged_file(const std::string& url, const OpenObject& objec
   return file;
 }
 
-std::shared_ptr<const OpenFile> PagedStore::open(const std::string& url) const {
+std::shared_ptr<const OpenFile> PagedStore::open(const std::string& url) const { return open(url, url); }
+
+std::shared_ptr<const OpenFile> PagedStore::open(const std::string& url, const std::string& path) const {
   const OpenObject object = objects_->open(url, kFirstBytes);
   PagedFile file = paged_file(url, object);
   pages_->put(file, 0, object.first);
-  return std::make_shared<const PagedRemoteFile>(url, object.version, std::move(file), pages_);
+  return std::make_shared<const PagedRemoteFile>(path, object.version, std::move(file), pages_);
 }
 
 std::optional<FileVersion> PagedStore::version_of(const std::string& url) const {

@@ -26,6 +26,8 @@ class PagedStore final : public Store {
              ListFolder list);
 
   std::shared_ptr<const OpenFile> open(const std::string& url) const override;
+  // `path` names the file in errors.
+  std::shared_ptr<const OpenFile> open(const std::string& url, const std::string& path) const;
   std::optional<FileVersion> version_of(const std::string& url) const override;
   std::vector<std::string> names_in(const std::string& url) const override { return list_(url); }
 
@@ -48,7 +50,7 @@ class PagedStore final : public Store {
   mutable std::map<std::string, Known> known_;  // by URL, so that reopening a file finds its pages
 };
 
-// Changes with the ETag or, without one, with date or size.
+// Device and inode change with the ETag or, without one, with the date; the time changes with the date.
 FileVersion version_of(const ObjectVersion& version);
 
 }  // namespace atompack::io::fetch
