@@ -239,6 +239,11 @@ def absolute_path(path: object) -> str:
     return str(Path(checked_path(path)).absolute())
 
 
+def absolute_location(path: object) -> str:
+    """Returns a URL unchanged, and a local path as ``absolute_path`` does."""
+    return path if isinstance(path, str) and is_url(path) else absolute_path(path)
+
+
 def shown_path(
     path: PathLike | Sequence[PathLike],
 ) -> Path | str | tuple[Path | str, ...]:

@@ -131,6 +131,7 @@ class AtpDataset(MoleculeDataset):
     """
 
     _remote = RemoteFiles()  # for pickles of earlier versions
+    _process: int | None = None  # that opened the batcher
 
     def __init__(
         self,
@@ -269,8 +270,10 @@ class AtpDataset(MoleculeDataset):
         return source if self._cache is None else JoinedSource(source, self._cache._open_rows())
 
     def _batcher(self) -> MoleculeBatcher:
-        if self._remote.has_forked():
-            self.close()
+        process = os.getpid()
+        if self._process not in (None, process) and any(map(is_url, self._files)):
+            self.close()  # remote stores need threads that a fork does not have
+        self._process = process
         return super()._batcher()
 
     def _without_mapping(self) -> AtpDataset:

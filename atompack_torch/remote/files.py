@@ -19,6 +19,7 @@ from atompack_torch.remote.urls import (
     parse_hub_url,
     scheme_of,
     shown_url,
+    sibling_url,
 )
 
 if TYPE_CHECKING:
@@ -171,7 +172,11 @@ class RemoteFiles:
 
     def _name(self, url: str) -> str:
         """Finds a name without secrets for a URL, and keeps the URL for ``_address_of``."""
-        shown = name = shown_url(url).rstrip("/")
+        shown = shown_url(url)
+        if scheme_of(url) == "hf":  # the revision before the path, to which names are appended
+            where = parse_hub_url(url)
+            shown = where.with_path(where.path)
+        shown = name = shown.rstrip("/")
         n = 1
         while self._urls.setdefault(name, url) != url:  # other files, by their queries
             n += 1
@@ -200,6 +205,10 @@ class RemoteFiles:
             folder = folder.rpartition("/")[0]
             if folder in self._urls:
                 return join_url(self._urls[folder], name[len(folder) + 1 :])
+        folder, _, last = name.rpartition("/")
+        for known, url in self._urls.items():  # files beside others
+            if known.rpartition("/")[0] == folder:
+                return sibling_url(url, last)
         return name
 
     def commit_of(self, url: str) -> str:

@@ -17,6 +17,7 @@ from atompack_torch.remote.urls import (
     FSSPEC,
     azure_address,
     hub_endpoint,
+    is_http,
     join_url,
     parse_hub_url,
     scheme_of,
@@ -48,7 +49,7 @@ class ObjectEntry:
 
 def can_list(url: str) -> bool:
     """Returns False for folders that have no listing: those of plain HTTP servers."""
-    return scheme_of(url) not in ("http", "https")
+    return not is_http(url)
 
 
 def list_files(remote: RemoteFiles, url: str) -> Iterator[ObjectEntry]:

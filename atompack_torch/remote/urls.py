@@ -71,22 +71,44 @@ def join_url(folder: str, name: str) -> str:
     Returns:
         The URL.
     """
-    scheme = scheme_of(folder)
-    path, rest = folder, ""
-    if scheme in ("http", "https"):
-        end = min((i for c in "?#" if (i := folder.find(c)) >= 0), default=len(folder))
-        path, rest, name = folder[:end], folder[end:], quote(name)
-    elif scheme == "hf":
-        where = parse_hub_url(folder)
-        path, rest = where.with_path(""), ""
-        name = f"{where.path}/{name}" if where.path else name
-    elif scheme == FSSPEC:
-        links = folder.split("::")
-        first = next(i for i, link in enumerate(links) if "://" in link)
-        path = "::".join(links[: first + 1])
-        rest = "".join(f"::{link}" for link in links[first + 1 :])
+    path, rest = _appendable(folder)
     slash = "" if path.endswith("/") else "/"
-    return f"{path}{slash}{name}{rest}"
+    return f"{path}{slash}{quote(name) if is_http(folder) else name}{rest}"
+
+
+def sibling_url(url: str, name: str) -> str:
+    """Returns the URL of another file in the same folder.
+
+    Args:
+        url: the URL of a file.
+        name: name of the other one, percent-encoded where that of the first one is.
+
+    Returns:
+        The URL.
+    """
+    path, rest = _appendable(url)
+    return f"{path.rpartition('/')[0]}/{name}{rest}"
+
+
+def is_http(url: str) -> bool:
+    """True for URLs of plain HTTP servers: percent-encoded, and without a listing of folders."""
+    return scheme_of(url) in ("http", "https")
+
+
+def _appendable(url: str) -> tuple[str, str]:
+    """Splits a URL where names of files are appended."""
+    scheme = scheme_of(url)
+    if scheme == "hf":
+        where = parse_hub_url(url)
+        return where.with_path(where.path).rstrip("/"), ""
+    if scheme == FSSPEC:
+        links = url.split("::")
+        first = next(i for i, link in enumerate(links) if "://" in link)
+        return "::".join(links[: first + 1]), "".join(f"::{x}" for x in links[first + 1 :])
+    if scheme in ("http", "https"):
+        end = min((i for c in "?#" if (i := url.find(c)) >= 0), default=len(url))
+        return url[:end], url[end:]
+    return url, ""
 
 
 def path_of(url: str) -> str:

@@ -234,14 +234,24 @@ void bind_file_writer(py::module_& module) {
       .def("abandon", [](FileWriter& self) { self.use([](auto& w) { w.abandon(); }); });
 }
 
+// (device, inode, size, seconds, nanoseconds) of each layer
+py::list versions_of(const array_file::Reader& reader) {
+  py::list all;
+  for (const io::FileVersion& version : reader.versions()) {
+    all.append(py::make_tuple(version.device, version.inode, version.size, version.seconds, version.nanoseconds));
+  }
+  return all;
+}
+
 void bind_file_reader(py::module_& module) {
   using Name = const std::string&;
   using array_file::Reader;
   py::class_<Reader, UniqueHandle<Reader>>(module, "ArrayFileReader")
-      .def(py::init(unlocked([](const Path& path, uint64_t max_metadata_bytes) {
-             return make_unique_handle<Reader>(path.bytes, max_metadata_bytes);
+      .def(py::init(unlocked([](const Path& path, uint64_t max_metadata_bytes, const std::shared_ptr<io::Store>& store) {
+             return make_unique_handle<Reader>(io::Location(path.bytes, store), max_metadata_bytes);
            })),
-           py::arg("path"), py::arg("max_metadata_bytes"))
+           py::arg("path"), py::arg("max_metadata_bytes"), py::arg("store") = py::none())
+      .def_property_readonly("versions", &versions_of)
       .def("names", &Reader::names)
       .def("statistics", [](const Reader& self) { return statistics_object(self.statistics()); })
       .def("definition",
