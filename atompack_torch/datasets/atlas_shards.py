@@ -225,10 +225,11 @@ class ShardDataset(BatchDataset[object, object]):
         """
         if not self._is_remote and local_version(self._root) == self._version:
             return False
-        current = self._open_current()
-        if self._is_remote and current.version == self._version:
-            return False
-        self._check_selection(len(current.reader))
+        with self._remote.refreshing():
+            current = self._open_current()
+            if self._is_remote and current.version == self._version:
+                return False
+            self._check_selection(len(current.reader))
         self._opened, self._version, self._n = current, current.version, len(current.reader)
         return True
 

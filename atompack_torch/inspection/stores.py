@@ -21,8 +21,9 @@ from atompack_torch._native import (
 from atompack_torch.errors import AtompackError
 from atompack_torch.formats import check_store, opening
 from atompack_torch.inspection.entry import Compaction, CompactOptions, Description, Head, Summary
+from atompack_torch.inspection.places import Place, bytes_text
 from atompack_torch.inspection.text import first_of, plain, printable, table
-from atompack_torch.options import MAX_METADATA_BYTES, absolute_path, bytes_at
+from atompack_torch.options import MAX_METADATA_BYTES, bytes_at
 from atompack_torch.passes.check_report import CheckReport
 from atompack_torch.passes.sweeping import Report, reporting
 from atompack_torch.remote.files import RemoteFiles
@@ -43,7 +44,9 @@ def open_dataset(path: Any, options: Mapping[str, Any]) -> AtlasDataset:
     from atompack_torch.stores.atlas_store import AtlasStore
 
     if "arrays" not in options:
-        names = ", ".join(map(repr, AtlasStore(path).arrays))
+        caching = ("storage_options", "block_cache", "block_cache_bytes")
+        given = {name: options[name] for name in caching if name in options}
+        names = ", ".join(map(repr, AtlasStore(path, **given).arrays))
         raise TypeError(f"arrays: expected names of arrays of the store ({names}), got none")
     rest = {name: value for name, value in options.items() if name != "arrays"}
     return AtlasDataset(path, options["arrays"], **rest)
@@ -56,7 +59,7 @@ def describe(
     remote: RemoteFiles | None = None,
 ) -> Description:
     """Describes stores and array files from their metadata."""
-    documents = [_document(path) for path in paths]
+    documents = [_document(Place(path, remote)) for path in paths]
     return Description(documents, "\n".join(map(_text, documents)))
 
 
@@ -67,7 +70,7 @@ def _text(store: dict[str, Any]) -> str:
         shape = str(array["shape"]) if array["shape"] is not None else "differs"
         dtype = array["dtype"] or "differs"
         rows.append((printable(array["name"]), f"{array['n_datasets']:,}", dtype, shape))
-    first = f"{path}: {store['n_datasets']:,} datasets, {store['file_bytes']:,} bytes"
+    first = f"{path}: {store['n_datasets']:,} datasets, {bytes_text(store['file_bytes'])}"
     return f"{first}\n{table(rows, '  ')}"
 
 
@@ -80,7 +83,7 @@ def head(
     """Reads the first datasets: attributes and all arrays."""
     values, lines = [], []
     for path in paths:
-        opened = _Opened(path)
+        opened = _Opened(Place(path, remote))
         for dataset in opened.datasets[:n]:
             attributes = opened.attrs(dataset)
             arrays = {name: opened.read(dataset, name) for name in opened.arrays_of(dataset)}
@@ -163,8 +166,9 @@ def verify(
     Raises:
         OSError: a store cannot be opened.
     """
+    places = [Place(path, remote) for path in paths]
     checks = [
-        _checks_of_store(path) if Path(path).is_dir() else _checks_of_file(path) for path in paths
+        _checks_of_store(place) if place.is_folder else _checks_of_file(place) for place in places
     ]
     found = StoreVerification(n_datasets=sum(n for n, _ in checks))
     with reporting(progress, found.n_datasets, "verifying", "datasets") as report:
@@ -185,8 +189,8 @@ def verify(
 _Checks = Iterator[Sequence[Callable[[], None]]]
 
 
-def _checks_of_store(path: str) -> tuple[int, _Checks]:
-    reader = _open_store(path)
+def _checks_of_store(place: Place) -> tuple[int, _Checks]:
+    reader = _open_store(place)
     check = AtlasVerification(reader).check
     checks = (
         [partial(check, array, dataset) for array in reader.variables_of(dataset)]
@@ -195,9 +199,10 @@ def _checks_of_store(path: str) -> tuple[int, _Checks]:
     return len(reader), checks
 
 
-def _checks_of_file(path: str) -> tuple[int, _Checks]:
+def _checks_of_file(place: Place) -> tuple[int, _Checks]:
     """Checks of an array file, each array a dataset; unmapped, so truncation is an error."""
-    file = ArrayFileVerification(path, MAX_METADATA_BYTES)
+    path, store = place.location
+    file = ArrayFileVerification(path, MAX_METADATA_BYTES, store)
     names = file.names()
     return len(names), ([partial(file.check, name)] for name in names)
 
@@ -212,10 +217,10 @@ def statistics(
     _refuse_options(options)
     values = []
     rows = [["array", "datasets", "values", "missing", "min", "max"]]
-    for path in paths:
-        for array, found in _Opened(path).statistics():
+    for place in (Place(path, remote) for path in paths):
+        for array, found in _Opened(place).statistics():
             total = _total(array, list(found.values()))
-            values.append({"path": path, **total})
+            values.append({"path": place.shown, **total})
             counts = [f"{total[key]:,}" for key in ("datasets", "values", "missing")]
             extremes = [printable(str(plain(total[key]))) for key in ("min", "max")]
             rows.append([printable(array), *counts, *extremes])
@@ -270,22 +275,23 @@ def compact(paths: Sequence[str], target: str, options: CompactOptions) -> Compa
     ]
     if given:
         raise ValueError(f"{given[0]}: expected none for stores and array files")
-    before = _document(target)["file_bytes"]
+    before = _document(Place(target, None))["file_bytes"]
     with AtlasStore(target, "a") if Path(target).is_dir() else ArrayFile(target, "a") as opened:
         opened.compact()
-    after = _document(target)
+    after = _document(Place(target, None))
     return Compaction(after["n_datasets"], "datasets", before, after["file_bytes"])
 
 
 class _Opened:
     """An open store, or an array file presented as a store of one array per dataset."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, place: Place) -> None:
         from atompack_torch.stores.array_file import ArrayFile
         from atompack_torch.stores.atlas_store import AtlasStore
 
-        self.store = AtlasStore(path) if Path(path).is_dir() else None
-        self.file = ArrayFile(path) if self.store is None else None
+        path, options = place.path, place.options
+        self.store = AtlasStore(path, **options) if place.is_folder else None
+        self.file = ArrayFile(path, **options) if self.store is None else None
 
     @property
     def datasets(self) -> list[str]:
@@ -322,16 +328,20 @@ class _Opened:
             yield "", self.file.stats()
 
 
-def _document(path: str) -> dict[str, Any]:
-    is_store = Path(path).is_dir()
-    n_datasets, arrays = _of_store(path) if is_store else _of_file(path)
+def _document(place: Place) -> dict[str, Any]:
+    n_bytes: int | None
+    if place.is_folder:
+        n_datasets, arrays = _of_store(_open_store(place))
+        n_bytes = place.bytes()
+    else:
+        n_datasets, arrays, n_bytes = _of_file(place)
     found: dict[str, list[_Array]] = {}
     for name, array in arrays:
         found.setdefault(name, []).append(array)
     return {
-        "path": path,
+        "path": place.shown,
         "n_datasets": n_datasets,
-        "file_bytes": bytes_at(Path(path)) if is_store else _bytes_of_layers(Path(path)),
+        "file_bytes": n_bytes,
         "arrays": [
             {
                 "name": name,
@@ -345,8 +355,7 @@ def _document(path: str) -> dict[str, Any]:
     }
 
 
-def _of_store(path: str) -> tuple[int, Iterator[tuple[str, _Array]]]:
-    store = _open_store(path)
+def _of_store(store: AtlasReader) -> tuple[int, Iterator[tuple[str, _Array]]]:
     names = store.variable_names()
     arrays = (
         (str(names[variable]), _array(store.array(variable, dataset)))
@@ -356,18 +365,24 @@ def _of_store(path: str) -> tuple[int, Iterator[tuple[str, _Array]]]:
     return len(store), arrays
 
 
-def _open_store(path: str) -> AtlasReader:
-    with opening(path, "an ATLAS store (a folder)", "atlas-store"):
-        reader = AtlasReader(absolute_path(path), None, MAX_METADATA_BYTES)
-        check_store(path)
+def _open_store(place: Place) -> AtlasReader:
+    path, store = place.location
+    with opening(place.path, "an ATLAS store (a folder)", "atlas-store"):
+        reader = AtlasReader(path, None, MAX_METADATA_BYTES, store)
+        if store is None:
+            check_store(place.path)
     return reader
 
 
-def _of_file(path: str) -> tuple[int, Iterator[tuple[str, _Array]]]:
-    with opening(path, "an array file", "array-file"):
-        file = ArrayFileReader(path, MAX_METADATA_BYTES)
+def _of_file(place: Place) -> tuple[int, Iterator[tuple[str, _Array]], int]:
+    path, store = place.location
+    with opening(place.path, "an array file", "array-file"):
+        file = ArrayFileReader(path if store is not None else place.path, MAX_METADATA_BYTES, store)
     names = file.names()
-    return len(names), (("", _array(file.definition(name))) for name in names)
+    arrays = (("", _array(file.definition(name))) for name in names)
+    if store is not None:
+        return len(names), arrays, sum(version[2] for version in file.versions)
+    return len(names), arrays, _bytes_of_layers(Path(place.path))
 
 
 def _array(schema: tuple[Any, ...]) -> _Array:

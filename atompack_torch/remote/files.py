@@ -13,6 +13,7 @@ from atompack_torch.options import absolute_path, checked_integer, is_url
 from atompack_torch.remote.urls import (
     FSSPEC,
     StorageOptions,
+    is_http,
     is_root,
     join_url,
     native_url,
@@ -269,6 +270,12 @@ class RemoteFiles:
             text = f"no {suffix} file in this folder" if suffix else "no such folder"
             raise FileNotFoundError(errno.ENOENT, text, shown_url(url))
         return files
+
+    def bytes_in(self, url: str) -> int | None:
+        """Returns the size of all files in a folder; None if it cannot be listed."""
+        from atompack_torch.remote.listing import list_files
+
+        return None if is_http(url) else sum(entry.size for entry in list_files(self, url))
 
     def _names_in(self, name: str) -> list[str]:
         """Names of the entries of a folder, for native readers."""

@@ -105,7 +105,8 @@ class ArrayFileHandle:
             return False
         if self._versions is None:
             raise is_closed(self.path, "file")
-        reader = self._open_reader()
+        with self._remote.refreshing():
+            reader = self._open_reader()
         is_newer = reader.versions != self._versions
         self._keep(reader)
         return is_newer

@@ -135,7 +135,8 @@ class StoreHandle:
 
     def refresh(self) -> bool:
         """Moves the reader to the latest flush; True if there was a newer one."""
-        native = self._open_reader(None)
+        with self.remote.refreshing():
+            native = self._open_reader(None)
         is_newer = native.version != self.version
         if is_newer or is_url(self.given):  # its files may have been replaced by equal ones
             self._reader, self._process = native, os.getpid()

@@ -52,4 +52,3 @@ class FolderFileSystem(DirFileSystem):
 
 
 register_implementation("folder", FolderFileSystem, clobber=True)
-

@@ -159,9 +159,7 @@ class Hub(StandIn):
             return 302, b"", {"Location": target}
         return 404, b"", {}
 
-    def _tree(
-        self, request: Asked, commit: str, folder: str
-    ) -> tuple[int, bytes, dict[str, str]]:
+    def _tree(self, request: Asked, commit: str, folder: str) -> tuple[int, bytes, dict[str, str]]:
         files = self.trees.get(commit, {})
         names = sorted(name for name in files if name.startswith(f"{folder}/" if folder else ""))
         if not names:

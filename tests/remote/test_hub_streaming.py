@@ -100,7 +100,7 @@ def test_a_refresh_that_fails_changes_nothing(service: Hub, folder: Path) -> Non
 
 
 def test_the_only_folder_is_found(service: Hub) -> None:
-    with pytest.raises(ValueError, match="expected one of the folders with .atp files"):
+    with pytest.raises(ValueError, match=r"expected one of the folders with \.atp files"):
         hub.open("owner/name", stream=True)
     del service.trees[FIRST]["one@two.atp"]
     assert len(hub.open("owner/name", stream=True)) == 180
