@@ -275,11 +275,12 @@ def compact(paths: Sequence[str], target: str, options: CompactOptions) -> Compa
     ]
     if given:
         raise ValueError(f"{given[0]}: expected none for stores and array files")
-    before = _document(Place(target, None))["file_bytes"]
-    with AtlasStore(target, "a") if Path(target).is_dir() else ArrayFile(target, "a") as opened:
+    place = Place(target, None)
+    measure = partial(bytes_at if place.is_folder else _bytes_of_layers, Path(target))
+    before = measure()
+    with AtlasStore(target, "a") if place.is_folder else ArrayFile(target, "a") as opened:
         opened.compact()
-    after = _document(Place(target, None))
-    return Compaction(after["n_datasets"], "datasets", before, after["file_bytes"])
+    return Compaction(_document(place)["n_datasets"], "datasets", before, measure())
 
 
 class _Opened:

@@ -17,6 +17,7 @@ from atompack_torch.remote.urls import (
     is_root,
     join_url,
     native_url,
+    parent_url,
     parse_hub_url,
     scheme_of,
     shown_url,
@@ -207,8 +208,11 @@ class RemoteFiles:
             if folder in self._urls:
                 return join_url(self._urls[folder], name[len(folder) + 1 :])
         folder, _, last = name.rpartition("/")
-        for known, url in self._urls.items():  # files beside others
-            if known.rpartition("/")[0] == folder:
+        for known, url in self._urls.items():
+            its_folder = known.rpartition("/")[0]
+            if its_folder.rstrip("/") == name.rstrip("/"):
+                return parent_url(url)
+            if its_folder == folder:
                 return sibling_url(url, last)
         return name
 

@@ -76,6 +76,13 @@ def join_url(folder: str, name: str) -> str:
     return f"{path}{slash}{quote(name) if is_http(folder) else name}{rest}"
 
 
+def parent_url(url: str) -> str:
+    """Returns the URL of the folder of a file."""
+    path, rest = _appendable(url)
+    path = path.rpartition("/")[0]
+    return f"{path}/{rest}" if path.endswith((":", ":/")) else f"{path}{rest}"
+
+
 def sibling_url(url: str, name: str) -> str:
     """Returns the URL of another file in the same folder.
 

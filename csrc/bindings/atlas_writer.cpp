@@ -253,13 +253,18 @@ void bind_file_reader(py::module_& module) {
            py::arg("path"), py::arg("max_metadata_bytes"), py::arg("store") = py::none())
       .def_property_readonly("versions", &versions_of)
       .def("names", &Reader::names)
-      .def("statistics", [](const Reader& self) { return statistics_object(self.statistics()); })
+      .def("statistics", [](const Reader& self) { return statistics_object(without_gil([&] { return self.statistics(); })); })
       .def("definition",
-           [](const Reader& self, Name name) { return describe(array_file::definition_of(self.array(name))); })
+           [](const Reader& self, Name name) {
+             return describe(without_gil([&] { return array_file::definition_of(self.array(name)); }));
+           })
       .def("read", [](const Reader& self, Name name, const Extents& start, const Extents& count,
                       std::optional<uint64_t> max_unstored_bytes) {
-        const array_file::Array array = self.array(name);
-        self.check_unstored(array, Box{start, count}, max_unstored_bytes);
+        const array_file::Array array = without_gil([&] {
+          const array_file::Array found = self.array(name);
+          self.check_unstored(found, Box{start, count}, max_unstored_bytes);
+          return found;
+        });
         return values_of(array.type, count, [&](auto out) {
           without_gil([&] {
             array_file::DecodedBlock last;
