@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePath, PurePosixPath
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from atompack_torch import formats
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from atompack_torch.datasets.atp import AtpDataset
     from atompack_torch.datasets.torch_cache import TorchCacheDataset
 
-_P = TypeVar("_P", bound=PurePosixPath)
+_P = TypeVar("_P", bound=PurePath)
 
 
 def open(  # noqa: A001  (as in gzip.open)

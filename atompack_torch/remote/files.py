@@ -323,7 +323,7 @@ class RemoteFiles:
         return {**self.__dict__, "_opened": {}, "_formats": {}, "_process": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        new = {"fsspec_options": {}, "commits": {}, "_urls": {}, "_formats": {}}
+        new: dict[str, Any] = {"fsspec_options": {}, "commits": {}, "_urls": {}, "_formats": {}}
         self.__dict__.update({**new, **state})
 
 

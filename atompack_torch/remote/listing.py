@@ -233,7 +233,7 @@ def _next_page(link: str, address: str, url: str) -> str | None:
     found = _NEXT.search(link)
     if found is None:
         return None
-    following = urljoin(address, found[1])
+    following: str = urljoin(address, found[1])
     here, there = urlsplit(address), urlsplit(following)
     if (here.scheme, here.netloc) != (there.scheme, there.netloc):  # that must not see the token
         raise CorruptFileError(f"{shown_url(url)}: a listing: expected its next page on the hub")
