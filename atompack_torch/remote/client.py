@@ -35,7 +35,7 @@ __all__ = [
     "open_store",
 ]
 
-_MAX_CONNECTIONS = 512
+_MAX_CONNECTIONS = 768
 _AZURE_VERSION = ("x-ms-version", "2021-12-02")
 
 
@@ -80,7 +80,7 @@ def open_client(url: str, options: StorageOptions) -> RemoteStore:
 def _connections() -> int:
     """Number of connections, each of which takes one of the files that a process may open."""
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return _MAX_CONNECTIONS if limit < 0 else max(1, min(_MAX_CONNECTIONS, limit // 4))
+    return _MAX_CONNECTIONS if limit < 0 else max(1, min(_MAX_CONNECTIONS, limit // 2))
 
 
 def _certifi() -> str | None:

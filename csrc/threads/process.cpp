@@ -14,8 +14,19 @@ namespace {
 
 std::atomic<bool> forked{false};
 
+// Kept, because asking the system each time would be a good part of a small read.
+std::atomic<int64_t>& known_process() {
+  static std::atomic<int64_t> number{::getpid()};
+  return number;
+}
+
+void note_fork() {
+  forked.store(true);
+  known_process().store(::getpid());
+}
+
 // Runs when the library is loaded; every fork inherits the handler.
-const int handler_error = pthread_atfork(nullptr, nullptr, [] { forked.store(true); });
+const int handler_error = pthread_atfork(nullptr, nullptr, &note_fork);
 
 }  // namespace
 
@@ -23,7 +34,9 @@ bool is_forked_child() { return handler_error != 0 || forked.load(std::memory_or
 
 bool is_running(int64_t process) { return ::kill(static_cast<pid_t>(process), 0) == 0 || errno == EPERM; }
 
-int64_t process_id() { return ::getpid(); }
+int64_t process_id() {
+  return handler_error != 0 ? ::getpid() : known_process().load(std::memory_order_relaxed);
+}
 
 int64_t thread_id() { return ::gettid(); }
 

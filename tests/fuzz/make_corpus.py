@@ -404,6 +404,34 @@ def array_change_seeds() -> Iterator[tuple[str, bytes]]:
         yield f"changes_{n}", chooser.randbytes(100 << n)
 
 
+def address_seeds() -> Iterator[tuple[str, bytes]]:
+    """Addresses, and redirects."""
+    yield "s3", b"s3://bucket/a folder/x+y=z%25.atp"
+    yield "https", b"https://user:password@host.example:8443/a/../b?sig=1%2F2&x=#end"
+    yield "relative", b"http://127.0.0.1:80/a/b.atp../c%20d?e=f"
+    yield "two", b"http://one.example/123https://two.example/"
+
+
+def answer_seeds() -> Iterator[tuple[str, bytes]]:
+    """Answers to requests for ranges."""
+
+    def answer(offset: int, length: int, lines: list[bytes], body: bytes, pinned: int = 0) -> bytes:
+        request = bytes([offset, 1, length - 1, 255, 10, pinned, len(lines)])
+        head = b"".join(bytes([len(line)]) + line for line in lines)
+        pieces = (body[i : i + 100] for i in range(0, len(body), 100))
+        return request + head + b"".join(bytes([len(piece)]) + piece for piece in pieces)
+
+    part = [b"HTTP/1.1 206 Partial Content", b"Content-Range: bytes 5-104/115", b'ETag: "v"']
+    yield "part", answer(5, 100, part, b"x" * 100)
+    yield "pinned_part", answer(5, 100, part, b"x" * 100, 1)
+    yield "cut", answer(5, 100, part, b"x" * 40)
+    yield "long", answer(5, 100, part, b"x" * 140)
+    yield "other", answer(6, 100, part, b"x" * 100)
+    yield "whole", answer(5, 10, [b"HTTP/1.1 200 OK", b"Content-Length: 25"], b"y" * 25)
+    yield "whole_of_unknown_size", answer(5, 30, [b"HTTP/1.1 200 OK"], b"y" * 25)
+    yield "busy", answer(5, 10, [b"HTTP/1.1 503 Slow Down", b"Retry-After: 7"], b"later")
+
+
 def main(fixtures: Path, corpus: Path) -> None:
     """Write everything."""
     inputs = {("zstd_bound", name): data for name, data in zstd_seeds()}
@@ -423,6 +451,8 @@ def main(fixtures: Path, corpus: Path) -> None:
     inputs |= {("atlas_shard", name): data for name, data in shard_seeds(datasets)}
     inputs |= {("atlas_shard_writer", name): data for name, data in shard_change_seeds()}
     inputs |= {("example_plan", name): data for name, data in plan_seeds()}
+    inputs |= {("http_address", name): data for name, data in address_seeds()}
+    inputs |= {("http_answer", name): data for name, data in answer_seeds()}
     known = set(inputs.values())
     for path in sorted(fixtures.glob("atp/**/*.atp")):
         for i, (target, data) in enumerate(seeds_from(path)):

@@ -23,6 +23,11 @@ add_executable(atompack_fuzz_replay
 target_include_directories(atompack_fuzz_replay PRIVATE ${PROJECT_SOURCE_DIR}/tests/cpp)
 target_compile_options(atompack_fuzz_replay PRIVATE -Wall -Wextra -Werror -O0)
 target_link_libraries(atompack_fuzz_replay PRIVATE atompack_plan atompack_hdf5)
+if(TARGET atompack_http)
+  target_sources(atompack_fuzz_replay PRIVATE ${FUZZ_FOLDER}/http_fuzz.cpp)
+  target_compile_definitions(atompack_fuzz_replay PRIVATE ATOMPACK_HAS_HTTP)
+  target_link_libraries(atompack_fuzz_replay PRIVATE atompack_http atompack_core)
+endif()
 add_test(NAME fuzz_replay
   COMMAND atompack_fuzz_replay ${PROJECT_SOURCE_DIR}/tests/fixtures ${FUZZ_FOLDER}/corpus
           ${PROJECT_SOURCE_DIR}/tests/fixtures/pickle)

@@ -70,6 +70,15 @@ void read_columns(Bytes input);
 // The first bytes of a stored unit, compared with all of it. Layout: codec u8, size of the front u16, the unit.
 void decompress_front(Bytes input);
 
+#ifdef ATOMPACK_HAS_HTTP
+// A URL, and where a redirect leads to from it. Layout: the URL, whose second half is the redirect too.
+void read_address(Bytes input);
+
+// An answer to a request for a range. Layout: request (choices.h), lines of the head with their lengths, pieces of the
+// body with theirs.
+void read_answer(Bytes input);
+#endif
+
 struct Target {
   std::string_view name;
   void (*run)(Bytes input);
@@ -96,6 +105,10 @@ inline constexpr Target kTargets[] = {
     {"decompress_front", &decompress_front},
     {"atlas_shard_writer", &write_shards},
     {"example_plan", &plan_batch},
+#ifdef ATOMPACK_HAS_HTTP
+    {"http_address", &read_address},
+    {"http_answer", &read_answer},
+#endif
 };
 
 // Not assert(): it must hold in every kind of build.

@@ -83,8 +83,16 @@ void Reader::announce(std::span<const int64_t> indices) const {
   file_->announce(record_ranges(indices));
 }
 
-// Reading ahead in blocks: entries are small, and all of them are read in an epoch.
+// Pages of a mapping are announced each time, because the kernel may have dropped them. Others are read in blocks, and
+// once: entries are small, all of them are read in an epoch, and a remote store takes long for each request.
 void Reader::announce_entries(std::span<const int64_t> indices) const {
+  if (file_->is_mapped()) {
+    std::vector<io::ByteRange> entries(indices.size());
+    std::ranges::transform(indices, entries.begin(), [&](int64_t index) {
+      return io::ByteRange{entry_offset(index), IndexEntry::kEncodedSize};
+    });
+    return file_->announce(entries);
+  }
   std::vector<io::ByteRange> blocks;
   for (const int64_t index : indices) {
     const uint64_t offset = entry_offset(index);

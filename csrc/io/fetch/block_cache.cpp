@@ -17,9 +17,8 @@ namespace {
 
 constexpr std::chrono::milliseconds kRetryFull{1000};
 
-// So few that files in use, which cannot be evicted, are a small part of the cache.
-size_t limit_of_open_files(uint64_t max_bytes, size_t max_open_files) {
-  uint64_t limit = std::min<uint64_t>(max_open_files, max_bytes / (kGroupPages * kPageBytes) / 8);
+size_t limit_of_open_files(size_t max_open_files) {
+  uint64_t limit = max_open_files;
   rlimit descriptors{};
   if (::getrlimit(RLIMIT_NOFILE, &descriptors) == 0) limit = std::min<uint64_t>(limit, descriptors.rlim_cur / 4);
   return std::max<uint64_t>(limit, 1);
@@ -45,7 +44,7 @@ void for_each_group(std::span<const uint64_t> pages, const Visit& visit) {
 struct CacheOfProcess {
   CacheOfProcess(const std::string& folder, uint64_t max_bytes, const BlockCacheOptions& options)
       : folder(folder),
-        files(limit_of_open_files(max_bytes, options.max_open_files)),
+        files(limit_of_open_files(options.max_open_files)),
         space(folder, max_bytes, [this](const GroupId& group) { files.drop(group); }),
         retry_after(options.retry_after) {}
 
@@ -59,7 +58,7 @@ struct CacheOfProcess {
   // `n_pages`: those of the group.
   std::shared_ptr<const GroupFile> open_or_create(const GroupId& group, size_t n_pages) {
     if (auto file = files.find(group)) {
-      if (file->is_writable()) return file;
+      if (file->is_writable() && file->has_name()) return file;
       files.drop(group);
     }
     auto file = GroupFile::open_or_create(folder, group, n_pages);
@@ -72,7 +71,7 @@ struct CacheOfProcess {
   bool take(uint64_t bytes) {
     const CacheSpace::Answer answer = space.take(bytes);
     if (answer == CacheSpace::Answer::full) {
-      pause.begin("the cache is full, and its files are in use", std::min(retry_after, kRetryFull));
+      pause.begin("the cache is full, and its files cannot be removed", std::min(retry_after, kRetryFull));
     }
     return answer == CacheSpace::Answer::taken;
   }
@@ -129,25 +128,50 @@ uint64_t BlockCache::max_bytes() const { return shared_->max_bytes; }
 CachedObject::CachedObject(std::shared_ptr<const BlockCache::Shared> cache, const ObjectKey& key, uint64_t n_bytes)
     : cache_(std::move(cache)), key_(key), n_bytes_(n_bytes) {}
 
-bool CachedObject::read(uint64_t page, std::span<std::byte> into) const {
-  check_pages(page, 1);
-  if (into.size() != bytes_of_page(n_bytes_, page)) throw InternalError("size of a page to be read");
+std::vector<bool> CachedObject::read(std::span<const uint64_t> pages, std::span<std::byte* const> into) const {
+  struct OnDisk {
+    size_t i;
+    size_t local;
+    GroupId group;
+    std::shared_ptr<const GroupFile> file;
+  };
+  for (const uint64_t page : pages) check_pages(page, 1);
   CacheOfProcess& mine = cache_->process.get();
-  auto answer = GroupFile::Answer::absent;
-  try {
-    const GroupId group{key_, page / kGroupPages};
-    if (const auto file = mine.open(group)) {
-      answer = file->read(page % kGroupPages, into);
-      const bool is_gone = answer == GroupFile::Answer::damaged && !file->has_valid_header();
-      if (!file->touch() || is_gone) mine.files.drop(group);
+  std::vector<bool> is_read(pages.size());
+  std::vector<OnDisk> on_disk;
+  const auto read_one = [&](size_t i, size_t local, const GroupId& group, const auto& file, GroupFile::Wait wait) {
+    const auto answer = file->read(local, {into[i], bytes_of_page(n_bytes_, pages[i])}, wait);
+    if (answer == GroupFile::Answer::would_wait) return on_disk.push_back({i, local, group, file});
+    is_read[i] = answer == GroupFile::Answer::good;
+    const bool is_gone = answer == GroupFile::Answer::damaged && !file->has_valid_header();
+    if (answer == GroupFile::Answer::damaged && !is_gone) mine.rejected.fetch_add(1, std::memory_order_relaxed);
+    if (!file->touch() || is_gone) mine.files.drop(group);
+  };
+  for_each_group(pages, [&](size_t first, uint64_t number, std::span<const size_t> local) {
+    try {
+      const GroupId group{key_, number};
+      const auto file = mine.open(group);
+      for (size_t k = 0; file && k < local.size(); ++k) {
+        read_one(first + k, local[k], group, file, GroupFile::Wait::no);
+      }
+    } catch (const IoError&) {
+      return;  // absent
     }
-  } catch (const IoError&) {
-    answer = GroupFile::Answer::absent;
+  });
+  if (on_disk.size() > 1) {
+    for (const OnDisk& page : on_disk) page.file->will_need(page.local);
   }
-  if (answer == GroupFile::Answer::damaged) mine.rejected.fetch_add(1, std::memory_order_relaxed);
-  const bool is_good = answer == GroupFile::Answer::good;
-  (is_good ? mine.hits : mine.misses).fetch_add(1, std::memory_order_relaxed);
-  return is_good;
+  for (const OnDisk& page : on_disk) {
+    try {
+      read_one(page.i, page.local, page.group, page.file, GroupFile::Wait::yes);
+    } catch (const IoError&) {
+      continue;  // absent
+    }
+  }
+  const auto n_read = static_cast<uint64_t>(std::ranges::count(is_read, true));
+  mine.hits.fetch_add(n_read, std::memory_order_relaxed);
+  mine.misses.fetch_add(pages.size() - n_read, std::memory_order_relaxed);
+  return is_read;
 }
 
 void CachedObject::write(uint64_t first_page, Bytes pages) const {
@@ -197,22 +221,6 @@ std::vector<bool> CachedObject::find(std::span<const uint64_t> pages) const {
     }
   });
   return found;
-}
-
-void CachedObject::will_need(std::span<const uint64_t> pages) const {
-  for (const uint64_t page : pages) check_pages(page, 1);
-  CacheOfProcess& mine = cache_->process.get();
-  for_each_group(pages, [&](size_t, uint64_t number, std::span<const size_t> local) {
-    try {
-      const auto file = mine.open({key_, number});
-      for (size_t begin = 0, end = 0; file && begin < local.size(); begin = end) {
-        for (end = begin + 1; end < local.size() && local[end] == local[end - 1] + 1;) ++end;
-        file->will_need(local[begin], end - begin);
-      }
-    } catch (const IoError&) {
-      return;  // only a hint
-    }
-  });
 }
 
 void CachedObject::check_pages(uint64_t first, uint64_t n) const {

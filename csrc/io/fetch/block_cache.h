@@ -19,7 +19,7 @@
 namespace atompack::io::fetch {
 
 struct BlockCacheOptions {
-  size_t max_open_files = 256;                    // of this process; fewer if the cache or the system's limit is small
+  size_t max_open_files = 1024;                   // of this process; fewer if the limit of the system is small
   std::chrono::milliseconds retry_after{30'000};  // after an error of the disk
 };
 
@@ -67,9 +67,9 @@ class CachedObject {
  public:
   uint64_t n_pages() const { return count_pages(n_bytes_); }
 
-  // Returns true if the page is stored and correct; otherwise the content of `into` is undefined. Its size is
-  // bytes_of_page().
-  bool read(uint64_t page, std::span<std::byte> into) const;
+  // Reads those of the pages that are stored and correct, and returns which they are. The memory of the others, each of
+  // bytes_of_page(), is undefined then. The disk reads many pages at once. Fastest for ascending numbers.
+  std::vector<bool> read(std::span<const uint64_t> pages, std::span<std::byte* const> into) const;
 
   // Stores successive pages, all of them whole, if that is possible. May evict other objects' pages, which can take
   // many milliseconds.
@@ -78,10 +78,6 @@ class CachedObject {
   // Finds out which pages are stored, without checking their checksums. Fastest for ascending numbers.
   std::vector<bool> find(std::span<const uint64_t> pages) const;
   bool has(uint64_t page) const { return find({&page, 1}).front(); }
-
-  // Starts reading pages from the disk into the kernel's cache, so that many of them are requested before the first
-  // read() waits. Pages should be stored, and ascending.
-  void will_need(std::span<const uint64_t> pages) const;
 
  private:
   friend class BlockCache;

@@ -37,13 +37,14 @@ std::vector<StoredGroup> groups_in(const std::string& folder) {
   return groups;
 }
 
-// Returns false for a file that a process has open.
-bool remove_unused(const std::string& path) {
+// Frees the space, though processes may have the file open. Returns false for a file that is being made.
+bool remove_group(const std::string& path) {
   // Not inherited by forks, which would hold its lock.
   const ProcessFd fd(UniqueFd(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY)));
   if (!fd) return errno == ENOENT;
   if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) return false;
   const bool is_removed = ::unlink(path.c_str()) == 0 || errno == ENOENT;
+  if (is_removed) static_cast<void>(::ftruncate(fd.get(), 0));
   ::flock(fd.get(), LOCK_UN);
   return is_removed;
 }
@@ -93,7 +94,7 @@ Eviction evict(const std::string& folder, uint64_t max_bytes, uint64_t target_by
   for (const StoredGroup& group : groups) {
     if (result.bytes_left <= target_bytes) break;
     close(group.id);
-    if (!remove_unused(cat(folder, '/', file_name(group.id)))) continue;
+    if (!remove_group(cat(folder, '/', file_name(group.id)))) continue;
     result.bytes_left -= group.bytes;
     result.bytes_removed += group.bytes;
   }

@@ -32,7 +32,7 @@ struct Eviction {
 };
 
 // If the files of a cache take more than `max_bytes`, removes those used longest ago until they take at most
-// `target_bytes`. Files that a process has open stay; `close` makes this process close one first. Throws IoError.
+// `target_bytes`. `close` makes this process close one first. Throws IoError.
 Eviction evict(const std::string& folder, uint64_t max_bytes, uint64_t target_bytes,
                const std::function<void(const GroupId&)>& close);
 

@@ -23,7 +23,7 @@ class CacheSpace {
   uint64_t portion() const { return portion_; }
 
   enum class Answer : uint8_t { taken, busy, full };
-  // Takes space for a write. `busy`: another thread or process is at the account; `full`: all files are in use, which
+  // Takes space for a write. `busy`: another thread or process is at the account; `full`: no file can be removed, which
   // is then found out again after a second. Never waits, but may evict files. Throws IoError.
   Answer take(uint64_t bytes);
   // Takes space that was used already.

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 
 #include <algorithm>
 #include <bit>
@@ -22,7 +23,7 @@ constexpr uint32_t kVersion = 1;
 constexpr uint32_t kPresent = 0x45474150;
 constexpr size_t kHeaderBytes = 64;
 constexpr size_t kEntryBytes = 8;
-constexpr uint64_t kPagesAt = 9 * kPageBytes;  // after the header and the table
+constexpr uint64_t kPagesAt = 33 * kPageBytes;  // after the header and the table
 constexpr std::chrono::seconds kTouchEvery{2};
 static_assert(kHeaderBytes + kEntryBytes * kGroupPages <= kPagesAt);
 
@@ -73,6 +74,12 @@ UniqueFd open_file(const std::string& path, int flags) {
   struct stat status{};
   if (::fstat(fd.get(), &status) != 0) throw_errno(path);
   return S_ISREG(status.st_mode) ? std::move(fd) : UniqueFd();
+}
+
+// Returns false if that would wait for the disk, or the file system cannot tell, or the file ends before.
+bool read_if_cached(int fd, uint64_t offset, std::span<std::byte> into) {
+  const iovec memory{into.data(), into.size()};
+  return ::preadv2(fd, &memory, 1, static_cast<off_t>(offset), RWF_NOWAIT) == static_cast<ssize_t>(into.size());
 }
 
 bool has_header(int fd, const Header& expected, const std::string& path) {
@@ -148,6 +155,7 @@ std::shared_ptr<const GroupFile> GroupFile::open_or_create(const std::string& fo
 
 std::shared_ptr<const GroupFile> GroupFile::make(UniqueFd fd, const std::string& path, const GroupId& group,
                                                  bool is_writable) {
+  ::flock(fd.get(), LOCK_UN);
   ProcessFd owned(std::move(fd));
   if (!owned) return nullptr;
   return std::shared_ptr<const GroupFile>(new GroupFile(std::move(owned), path, group, is_writable));
@@ -161,10 +169,7 @@ GroupFile::GroupFile(ProcessFd fd, std::string path, const GroupId& group, bool 
       is_writable_(is_writable),
       touched_(steady_seconds() - kTouchEvery.count()) {}
 
-// Unlocks, because a child that was forked while this was being opened may still have the descriptor.
-GroupFile::~GroupFile() { ::flock(fd_.get(), LOCK_UN); }
-
-GroupFile::Answer GroupFile::read(size_t page, std::span<std::byte> into) const {
+GroupFile::Answer GroupFile::read(size_t page, std::span<std::byte> into, Wait wait) const {
   uint32_t checksum = known_[page].load(std::memory_order_relaxed);
   if (checksum == 0) {
     std::array<std::byte, kEntryBytes> entry{};
@@ -172,7 +177,9 @@ GroupFile::Answer GroupFile::read(size_t page, std::span<std::byte> into) const 
     if (load_le<uint32_t>(entry.data() + 4) != kPresent) return Answer::absent;
     checksum = load_le<uint32_t>(entry.data());
   }
-  if (read_at(fd_.get(), place_of_page(page), into, path_) == into.size() && checksum_of_page(page, into) == checksum) {
+  if (wait == Wait::no && !read_if_cached(fd_.get(), place_of_page(page), into)) return Answer::would_wait;
+  if ((wait == Wait::no || read_at(fd_.get(), place_of_page(page), into, path_) == into.size()) &&
+      checksum_of_page(page, into) == checksum) {
     known_[page].store(checksum, std::memory_order_relaxed);
     return Answer::good;
   }
@@ -182,6 +189,12 @@ GroupFile::Answer GroupFile::read(size_t page, std::span<std::byte> into) const 
 }
 
 bool GroupFile::has_valid_header() const { return has_header(fd_.get(), header_of(group_), path_); }
+
+bool GroupFile::has_name() const {
+  struct stat status{};
+  if (::fstat(fd_.get(), &status) != 0) throw_errno(path_);
+  return status.st_nlink > 0;
+}
 
 uint64_t GroupFile::write(size_t first_page, Bytes pages) const {
   std::vector<std::byte> entries;
@@ -198,9 +211,9 @@ uint64_t GroupFile::write(size_t first_page, Bytes pages) const {
 
 // The block of the header counts with the first page, and a block of the table with the first entry in it.
 uint64_t GroupFile::charge_table(uint64_t offset, size_t n_bytes) const {
-  uint32_t blocks = 1;
-  for (uint64_t i = offset / kPageBytes; i <= (offset + n_bytes - 1) / kPageBytes; ++i) blocks |= uint32_t{1} << i;
-  const uint32_t before = charged_.fetch_or(blocks, std::memory_order_relaxed);
+  uint64_t blocks = 1;
+  for (uint64_t i = offset / kPageBytes; i <= (offset + n_bytes - 1) / kPageBytes; ++i) blocks |= uint64_t{1} << i;
+  const uint64_t before = charged_.fetch_or(blocks, std::memory_order_relaxed);
   return kPageBytes * static_cast<uint64_t>(std::popcount(blocks & ~before));
 }
 
@@ -218,9 +231,9 @@ std::vector<bool> GroupFile::find(std::span<const size_t> pages) const {
   return found;
 }
 
-void GroupFile::will_need(size_t first_page, size_t n_pages) const {
-  static_cast<void>(::posix_fadvise(fd_.get(), static_cast<off_t>(place_of_page(first_page)),
-                                    static_cast<off_t>(kPageBytes * n_pages), POSIX_FADV_WILLNEED));
+void GroupFile::will_need(size_t page) const {
+  static_cast<void>(::posix_fadvise(fd_.get(), static_cast<off_t>(place_of_page(page)), off_t{kPageBytes},
+                                    POSIX_FADV_WILLNEED));
 }
 
 bool GroupFile::touch() const {
@@ -228,9 +241,7 @@ bool GroupFile::touch() const {
   if (now - touched_.load(std::memory_order_relaxed) < kTouchEvery.count()) return true;
   touched_.store(now, std::memory_order_relaxed);
   static_cast<void>(::futimens(fd_.get(), nullptr));  // not possible in a read-only folder
-  struct stat status{};
-  if (::fstat(fd_.get(), &status) != 0) throw_errno(path_);
-  return status.st_nlink > 0 && has_valid_header();
+  return has_name() && has_valid_header();
 }
 
 uint32_t GroupFile::checksum_of_page(size_t page, Bytes bytes) const {

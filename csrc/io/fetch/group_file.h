@@ -17,10 +17,10 @@
 
 namespace atompack::io::fetch {
 
-inline constexpr size_t kGroupPages = 4096;  // 16 MiB
+inline constexpr size_t kGroupPages = 16384;  // 64 MiB
 
-// An open file, which no process removes while this exists. Pages are numbered from the start of the group. Other
-// processes may read and write the file too. Thread-safe.
+// An open file. Pages are numbered from the start of the group. Other processes may read and write the file too, or
+// remove it, after which its pages are absent. Thread-safe.
 class GroupFile {
  public:
   // Returns nullptr if there is no valid file, or another process is just making or removing it. Never waits. Throws
@@ -36,15 +36,18 @@ class GroupFile {
 
   GroupFile(const GroupFile&) = delete;
   GroupFile& operator=(const GroupFile&) = delete;
-  ~GroupFile();
 
-  enum class Answer : uint8_t { good, absent, damaged };
+  enum class Wait : uint8_t { yes, no };
+  enum class Answer : uint8_t { good, absent, damaged, would_wait };
   // Reads a page; `into` has its exact size and is undefined unless the answer is `good`. A damaged page is absent
-  // from then on. Throws IoError.
-  Answer read(size_t page, std::span<std::byte> into) const;
+  // from then on. Without waiting, a page that is not in the kernel's cache is left there. Throws IoError.
+  Answer read(size_t page, std::span<std::byte> into, Wait wait) const;
 
-  // False if another program has overwritten or truncated the file: it must be opened anew.
+  // False if the file was overwritten or truncated: it must be opened anew.
   bool has_valid_header() const;
+
+  // False if the file was removed, so that nobody would find what is written to it. Throws IoError.
+  bool has_name() const;
 
   // Writes successive pages, all but the last of which have kPageBytes. Returns the disk space taken in addition to
   // that of the pages, as far as this process knows. Throws IoError.
@@ -54,8 +57,8 @@ class GroupFile {
   // IoError.
   std::vector<bool> find(std::span<const size_t> pages) const;
 
-  // Hint: starts reading a range of pages from the disk into the kernel's cache.
-  void will_need(size_t first_page, size_t n_pages) const;
+  // Hint: starts reading a page from the disk into the kernel's cache.
+  void will_need(size_t page) const;
 
   // Sets the time of the last use to now, at most every few seconds, and then returns false if another program has
   // removed the file or destroyed its header: it must be opened anew. Throws IoError.
@@ -78,7 +81,7 @@ class GroupFile {
   uint32_t checksum_of_key_;
   bool is_writable_;
   mutable std::atomic<int64_t> touched_;       // seconds of a steady clock
-  mutable std::atomic<uint32_t> charged_ = 0;  // bit i: block i of the table was charged
+  mutable std::atomic<uint64_t> charged_ = 0;  // bit i: block i of the table was charged
   // Checksums of pages that were read before; 0 if unknown.
   mutable std::array<std::atomic<uint32_t>, kGroupPages> known_{};
 };

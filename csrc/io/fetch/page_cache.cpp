@@ -39,14 +39,33 @@ std::exception_ptr copy_of(const std::exception_ptr& failure) noexcept {
   }
 }
 
+template <typename T>
+void make_room_for_one(std::vector<T>& values) {
+  if (values.size() == values.capacity()) values.reserve(2 * values.size() + 16);
+}
+
+// The mutex is held for microseconds: waiting in the kernel would cost more than that.
+std::unique_lock<std::mutex> lock_soon(std::mutex& mutex) {
+  constexpr int kTries = 100;
+  for (int i = 0; i < kTries; ++i) {
+    if (std::unique_lock lock(mutex, std::try_to_lock); lock) return lock;
+#ifdef __x86_64__
+    __builtin_ia32_pause();
+#endif
+  }
+  return std::unique_lock(mutex);
+}
+
 }  // namespace
 
 struct PageCache::Shared {
+  // Pages on their way; nobody else changes them.
+  using Claimed = std::vector<Page*>;
   // Successive pages of one request.
   struct Run {
-    uint64_t first = 0;
-    std::vector<std::span<std::byte>> memory = {};
-    uint64_t end() const { return first + memory.size(); }
+    Claimed pages;
+    uint64_t first() const { return pages.front()->key.page; }
+    uint64_t end() const { return first() + pages.size(); }
   };
 
   explicit Shared(uint64_t max_bytes) : pages(max_bytes), max_pages(pages.max_pages()) {}
@@ -59,15 +78,13 @@ struct PageCache::Shared {
   PageCacheStats counts;
   const uint64_t max_pages;
 
-  void claim(const PagedFile& file, std::span<const ByteRange> ranges, uint64_t max_on_their_way,
-             std::vector<uint64_t>& claimed);
+  void claim(const PagedFile& file, std::span<const ByteRange> ranges, uint64_t max_on_their_way, Claimed& claimed);
   void fetch(const std::shared_ptr<Shared>& self, const PagedFile& file, std::span<const ByteRange> ranges,
              uint64_t max_on_their_way, HeldPages* held);
-  void fail(const PagedFile& file, std::span<const uint64_t> claimed, const std::exception_ptr& failure) noexcept;
-  std::vector<uint64_t> take_from_disk(const PagedFile& file, const std::vector<uint64_t>& wanted);
-  std::vector<Run> runs_of(const PagedFile& file, std::span<const uint64_t> wanted, std::vector<uint64_t>& claimed);
+  void finish(const Claimed& claimed, Stage stage, const std::exception_ptr& failure) noexcept;
+  void take_from_disk(const PagedFile& file, Claimed& claimed);
+  std::vector<Run> runs_of(const PagedFile& file, Claimed& claimed);
   void request(const std::shared_ptr<Shared>& self, const PagedFile& file, Run run);
-  void finish_run(uint64_t file, uint64_t first, uint64_t end, const std::exception_ptr& failure) noexcept;
 
   void announce(const std::shared_ptr<Shared>& self, const PagedFile& file, std::span<const ByteRange> ranges);
   void read(const std::shared_ptr<Shared>& self, const PagedFile& file, const ByteRange& range, std::byte* into);
@@ -128,8 +145,9 @@ void PageCache::put(const PagedFile& file, uint64_t offset, Bytes bytes) {
   const std::lock_guard lock(shared.mutex);
   for (size_t i = 0; i < whole.size(); ++i) {
     const PageKey key{file.number, whole[i]};
-    if (shared.pages.find(key) != nullptr) continue;
-    Page& page = shared.pages.insert(key);
+    const auto [found, is_new] = shared.pages.find_or_insert(key);
+    if (!is_new) continue;
+    Page& page = *found;
     store(page.bytes, bytes.subspan(whole[i] * kPageBytes - offset, bytes_of_page(file.length, whole[i])));
     page.is_on_disk = is_stored[i];
     shared.pages.finish(page, Stage::here, nullptr);
@@ -147,150 +165,125 @@ void PageCache::Shared::announce(const std::shared_ptr<Shared>& self, const Page
   fetch(self, file, ranges, std::max<uint64_t>(1, max_pages / 2), nullptr);
 }
 
-// Marks pages that are absent or failed as on their way, until `max_on_their_way` are, and adds their numbers, each
-// once, to `claimed`. Pages that are here become those used last.
+// Marks pages that are absent or failed as on their way, until `max_on_their_way` are, and adds them to `claimed`. Pages
+// that are here become those used last.
 void PageCache::Shared::claim(const PagedFile& file, std::span<const ByteRange> ranges, uint64_t max_on_their_way,
-                              std::vector<uint64_t>& claimed) {
+                              Claimed& claimed) {
   for (const ByteRange& range : ranges) {
     if (range.length == 0 || range.offset >= file.length) continue;
     const uint64_t last = (range.offset + std::min(range.length, file.length - range.offset) - 1) / kPageBytes;
     for (uint64_t number = range.offset / kPageBytes; number <= last; ++number) {
       if (pages.n_on_their_way() >= max_on_their_way) return;
-      Page* const page = pages.find({file.number, number});
-      if (page != nullptr && page->stage == Stage::here) pages.touch(*page);
-      if (page != nullptr && page->stage != Stage::failed) continue;
-      claimed.push_back(number);
-      page != nullptr ? pages.restart(*page) : static_cast<void>(pages.insert({file.number, number}));
+      make_room_for_one(claimed);  // so that no page is marked and then lost
+      const auto [page, is_new] = pages.find_or_insert({file.number, number});
+      if (!is_new && page->stage == Stage::here) pages.touch(*page);
+      if (!is_new && page->stage != Stage::failed) continue;
+      claimed.push_back(page);
+      if (!is_new) pages.restart(*page);
     }
   }
 }
 
 void PageCache::Shared::fetch(const std::shared_ptr<Shared>& self, const PagedFile& file,
                               std::span<const ByteRange> ranges, uint64_t max_on_their_way, HeldPages* held) {
-  std::vector<uint64_t> claimed;  // nobody else changes these pages
+  Claimed claimed;
   std::vector<Run> runs;
   try {
     {
-      const std::lock_guard lock(mutex);
+      const std::unique_lock lock = lock_soon(mutex);
       claim(file, ranges, max_on_their_way, claimed);
       if (held != nullptr) held->hold(file);
       pages.evict();
     }
     if (claimed.empty()) return;
-    std::ranges::sort(claimed);
-    const std::vector<uint64_t> wanted = file.disk ? take_from_disk(file, claimed) : claimed;
-    const std::lock_guard lock(mutex);
-    runs = runs_of(file, wanted, claimed);
+    std::ranges::sort(claimed, {}, [](const Page* page) { return page->key.page; });
+    if (file.disk) take_from_disk(file, claimed);
+    if (claimed.empty()) return;
+    const std::unique_lock lock = lock_soon(mutex);
+    runs = runs_of(file, claimed);
     counts.requests += runs.size();
     for (const Run& run : runs) {
-      counts.fetched_bytes += std::min(run.end() * kPageBytes, file.length) - run.first * kPageBytes;
+      counts.fetched_bytes += std::min(run.end() * kPageBytes, file.length) - run.first() * kPageBytes;
     }
   } catch (...) {  // nobody may wait for these pages for ever
-    fail(file, claimed, std::current_exception());
+    finish(claimed, Stage::failed, std::current_exception());
     throw;
   }
   for (Run& run : runs) request(self, file, std::move(run));
 }
 
-void PageCache::Shared::fail(const PagedFile& file, std::span<const uint64_t> claimed,
-                             const std::exception_ptr& failure) noexcept {
+void PageCache::Shared::finish(const Claimed& claimed, Stage stage, const std::exception_ptr& failure) noexcept {
+  bool is_waited_for = false;
   {
-    const std::lock_guard lock(mutex);
-    for (const uint64_t number : claimed) {
-      Page* const page = pages.find({file.number, number});
-      if (page != nullptr && page->stage == Stage::on_its_way) pages.finish(*page, Stage::failed, failure);
+    const std::unique_lock lock = lock_soon(mutex);
+    for (Page* const page : claimed) {
+      pages.finish(*page, stage, failure);
+      is_waited_for = is_waited_for || page->n_readers > 0;
     }
     pages.evict();
   }
-  arrived.notify_all();
+  if (is_waited_for) arrived.notify_all();
 }
 
-// Reads pages from the block cache. Returns those that it does not have.
-std::vector<uint64_t> PageCache::Shared::take_from_disk(const PagedFile& file, const std::vector<uint64_t>& wanted) {
-  const std::vector<bool> is_stored = file.disk->find(wanted);
-  std::vector<uint64_t> stored, others;
-  for (size_t i = 0; i < wanted.size(); ++i) (is_stored[i] ? stored : others).push_back(wanted[i]);
-  if (stored.empty()) return others;
-  file.disk->will_need(stored);
-  std::vector<Page*> found;
-  {
-    const std::lock_guard lock(mutex);
-    for (const uint64_t number : stored) found.push_back(pages.find({file.number, number}));
+// Reads pages from the block cache, and leaves those that it does not have.
+void PageCache::Shared::take_from_disk(const PagedFile& file, Claimed& claimed) {
+  std::vector<uint64_t> numbers(claimed.size());
+  std::vector<std::byte*> memory(claimed.size());
+  std::ranges::transform(claimed, numbers.begin(), [](const Page* page) { return page->key.page; });
+  std::ranges::transform(claimed, memory.begin(), [](const Page* page) { return page->bytes; });
+  const std::vector<bool> is_read = file.disk->read(numbers, memory);
+  Claimed found, others;
+  for (size_t i = 0; i < claimed.size(); ++i) {
+    claimed[i]->is_on_disk = is_read[i];
+    (is_read[i] ? found : others).push_back(claimed[i]);
   }
-  std::vector<bool> is_read;
-  for (size_t i = 0; i < stored.size(); ++i) {
-    is_read.push_back(file.disk->read(stored[i], {found[i]->bytes, bytes_of_page(file.length, stored[i])}));
-    if (!is_read.back()) others.push_back(stored[i]);
-  }
-  std::ranges::sort(others);
-  {
-    const std::lock_guard lock(mutex);
-    for (size_t i = 0; i < stored.size(); ++i) {
-      if (!is_read[i]) continue;
-      found[i]->is_on_disk = true;
-      pages.finish(*found[i], Stage::here, nullptr);
-      ++counts.pages_from_disk;
-    }
-    pages.evict();
-  }
-  arrived.notify_all();
-  return others;
+  if (found.empty()) return;
+  claimed.swap(others);
+  finish(found, Stage::here, nullptr);
+  const std::lock_guard lock(mutex);
+  counts.pages_from_disk += found.size();
 }
 
-// Joins wanted pages, and absent pages in small gaps between them, to runs. The latter are added to `claimed`.
-std::vector<PageCache::Shared::Run> PageCache::Shared::runs_of(const PagedFile& file, std::span<const uint64_t> wanted,
-                                                               std::vector<uint64_t>& claimed) {
+// Joins claimed pages, and absent pages in small gaps between them, to runs. The latter are added to `claimed`.
+std::vector<PageCache::Shared::Run> PageCache::Shared::runs_of(const PagedFile& file, Claimed& claimed) {
   std::vector<Run> runs;
-  const auto add = [&](uint64_t number, const Page& page) {
-    runs.back().memory.emplace_back(page.bytes, bytes_of_page(file.length, number));
-  };
   const auto joins_last = [&](uint64_t number) {
     if (runs.empty() || number - runs.back().end() > kMaxGapPages) return false;
-    if (number - runs.back().first >= kMaxRunPages) return false;
+    if (number - runs.back().first() >= kMaxRunPages) return false;
     for (uint64_t gap = runs.back().end(); gap < number; ++gap) {
       if (pages.find({file.number, gap}) != nullptr) return false;
     }
     return true;
   };
-  for (const uint64_t number : wanted) {
-    if (joins_last(number)) {
-      for (uint64_t gap = runs.back().end(); gap < number; ++gap) {
-        claimed.push_back(gap);
-        add(gap, pages.insert({file.number, gap}));
+  const Claimed wanted = claimed;
+  for (Page* const page : wanted) {
+    if (joins_last(page->key.page)) {
+      while (runs.back().end() < page->key.page) {
+        make_room_for_one(claimed);
+        claimed.push_back(pages.find_or_insert({file.number, runs.back().end()}).first);
+        runs.back().pages.push_back(claimed.back());
       }
+      runs.back().pages.push_back(page);
     } else {
-      runs.push_back({number});
+      runs.push_back({{page}});
     }
-    add(number, *pages.find({file.number, number}));
   }
   return runs;
 }
 
 void PageCache::Shared::request(const std::shared_ptr<Shared>& self, const PagedFile& file, Run run) {
-  const uint64_t first = run.first, end = run.end(), number = file.number;
+  RangeRequest request{run.first() * kPageBytes, {}};
+  for (const Page* const page : run.pages) {
+    request.into.emplace_back(page->bytes, bytes_of_page(file.length, page->key.page));
+  }
+  const auto claimed = std::make_shared<const Claimed>(std::move(run.pages));
   try {
-    file.reader->read({first * kPageBytes, std::move(run.memory)}, [self, first, end, number](const auto& failure) {
-      self->finish_run(number, first, end, failure);
+    file.reader->read(std::move(request), [self, claimed](const std::exception_ptr& failure) {
+      self->finish(*claimed, failure ? Stage::failed : Stage::here, failure ? copy_of(failure) : nullptr);
     });
   } catch (...) {  // not even started
-    finish_run(number, first, end, std::current_exception());
+    finish(*claimed, Stage::failed, std::current_exception());
   }
-}
-
-void PageCache::Shared::finish_run(uint64_t file, uint64_t first, uint64_t end,
-                                   const std::exception_ptr& failure) noexcept {
-  bool is_waited_for = false;
-  {
-    const std::lock_guard lock(mutex);
-    const std::exception_ptr kept = failure ? copy_of(failure) : nullptr;
-    for (uint64_t number = first; number < end; ++number) {
-      Page& page = *pages.find({file, number});
-      pages.finish(page, kept ? Stage::failed : Stage::here, kept);
-      is_waited_for = is_waited_for || page.n_readers > 0;
-    }
-    pages.evict();
-  }
-  if (is_waited_for) arrived.notify_all();
 }
 
 bool PageCache::has(const PagedFile& file, const ByteRange& range) const {
@@ -341,7 +334,7 @@ bool PageCache::Shared::copy_if_here(const PagedFile& file, const ByteRange& ran
 void PageCache::Shared::read(const std::shared_ptr<Shared>& self, const PagedFile& file, const ByteRange& range,
                              std::byte* into) {
   {
-    const std::lock_guard lock(mutex);
+    const std::unique_lock lock = lock_soon(mutex);
     if (copy_if_here(file, range, into)) return;
   }
   HeldPages held(*this, range);

@@ -6,6 +6,7 @@
 #include <exception>
 #include <list>
 #include <unordered_map>
+#include <utility>
 
 #include "io/fetch/page_memory.h"
 
@@ -25,15 +26,16 @@ struct PageKeyHash {
 enum class Stage : uint8_t { on_its_way, here, failed };
 
 struct Page {
+  PageKey key = {};
   std::byte* bytes = nullptr;
   Stage stage = Stage::on_its_way;
   bool is_on_disk = false;
   uint32_t n_readers = 0;  // which wait for it or copy from it
   std::exception_ptr failure = {};
-  std::list<PageKey>::iterator place = {};  // in one of the table's lists
+  std::list<Page*>::iterator place = {};  // in one of the table's lists
 };
 
-// Not thread-safe.
+// Pages stay where they are until they are evicted. Not thread-safe.
 class PageTable {
  public:
   explicit PageTable(uint64_t max_bytes) : max_pages_(std::max<uint64_t>(1, max_bytes / kPageBytes)) {}
@@ -42,25 +44,28 @@ class PageTable {
   uint64_t size() const { return pages_.size(); }
   uint64_t n_on_their_way() const { return on_their_way_.size(); }
 
-  // Returns nullptr if there is no such page. Pages stay where they are until they are evicted.
+  // Returns nullptr if there is no such page.
   Page* find(const PageKey& key) {
     const auto found = pages_.find(key);
     return found == pages_.end() ? nullptr : &found->second;
   }
 
-  // The page of a new key, on its way.
-  Page& insert(const PageKey& key) {
-    std::list<PageKey> place{key};
-    Page& page = pages_[key];
+  // Returns the page, and true if it is new and therefore on its way.
+  std::pair<Page*, bool> find_or_insert(const PageKey& key) {
+    const auto [found, is_new] = pages_.try_emplace(key);
+    Page& page = found->second;
+    if (!is_new) return {&page, false};
     try {
+      std::list<Page*> place{&page};
       page.bytes = memory_.take();
+      page.key = key;
+      page.place = place.begin();
+      on_their_way_.splice(on_their_way_.end(), place);
     } catch (...) {
-      pages_.erase(key);
+      pages_.erase(found);
       throw;
     }
-    page.place = place.begin();
-    on_their_way_.splice(on_their_way_.end(), place);
-    return page;
+    return {&page, true};
   }
 
   // Here or failed.
@@ -82,14 +87,14 @@ class PageTable {
   // Removes the oldest pages beyond the limit, except for those on their way or with readers.
   void evict() noexcept {
     for (auto oldest = by_use_.begin(); oldest != by_use_.end() && pages_.size() > max_pages_;) {
-      const auto found = pages_.find(*oldest);
-      if (found->second.n_readers > 0) {
+      const Page& page = **oldest;
+      if (page.n_readers > 0) {
         ++oldest;
         continue;
       }
-      memory_.give_back(found->second.bytes);
-      pages_.erase(found);
+      memory_.give_back(page.bytes);
       oldest = by_use_.erase(oldest);
+      pages_.erase(PageKey(page.key));
     }
   }
 
@@ -97,8 +102,8 @@ class PageTable {
   uint64_t max_pages_;
   PageMemory memory_;
   std::unordered_map<PageKey, Page, PageKeyHash> pages_;
-  std::list<PageKey> by_use_;  // pages that are here or failed, oldest first
-  std::list<PageKey> on_their_way_;
+  std::list<Page*> by_use_;  // pages that are here or failed, oldest first
+  std::list<Page*> on_their_way_;
 };
 
 }  // namespace atompack::io::fetch

@@ -105,7 +105,7 @@ void RangeBody::end() {
   }
   if (!total_ && pinned_ == nullptr) {
     if (n_after_ > 0) refuse(EIO, "the server does not tell the size of the object");
-    total_ = n_received_;
+    total_ = request_.offset - n_to_skip_ + n_received_;
   }
   found_.size = total_ ? *total_ : pinned_->size;
 }

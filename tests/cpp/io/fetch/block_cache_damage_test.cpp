@@ -22,7 +22,7 @@ using test::RemoteObject;
 using test::write;
 
 constexpr uint64_t kStored = 16;
-constexpr uint64_t kFirstPageAt = 9 * kPageBytes;  // FORMAT.md
+constexpr uint64_t kFirstPageAt = 33 * kPageBytes;  // FORMAT.md
 
 class DamagedBlockCache : public testing::Test {
  protected:

@@ -95,7 +95,7 @@ TEST_F(BlockCacheSpace, NothingFitsIntoNone) {
   for (uint64_t page = 0; page < 10; ++page) write(*object.in(cache), object, page);
   EXPECT_EQ(cache.stats().written, 0U);
   EXPECT_EQ(cache.stats().skipped, 10U);
-  EXPECT_EQ(cache.stats().stopped, "the cache is full, and its files are in use");
+  EXPECT_EQ(cache.stats().stopped, "the cache is full, and its files cannot be removed");
   EXPECT_TRUE(group_files(folder_).empty());
 }
 
@@ -123,7 +123,39 @@ TEST_F(BlockCacheSpace, ReadingIsUse) {
   EXPECT_FALSE(std::filesystem::exists(paths[1]));
 }
 
-TEST_F(BlockCacheSpace, FilesInUseStay) {
+TEST_F(BlockCacheSpace, FilesOfOtherProcessesGoToo) {
+  fill(20);
+  const BlockCache other(folder_.path(), 1 << 30);  // with open files
+  const RemoteObject old = large_object(20);
+  const auto cached = old.in(other);
+  for (uint64_t group = 0; group < 20; ++group) ASSERT_EQ(read(*cached, old, page_of_group(group)), Read::good);
+  const BlockCache cache(folder_.path(), kMiB);
+  const RemoteObject object = {.url = "s3://bucket/new"};
+  write(*object.in(cache), object, 0);
+  EXPECT_GT(cache.stats().evicted_bytes, kMiB / 2);
+  uint64_t n_good = 0;
+  for (uint64_t group = 0; group < 20; ++group) {
+    const Read got = read(*cached, old, page_of_group(group));
+    EXPECT_NE(got, Read::wrong);
+    n_good += got == Read::good ? 1 : 0;
+  }
+  EXPECT_EQ(n_good + 1, group_files(folder_).size());  // the space of the others is free
+  EXPECT_EQ(other.stats().rejected, 0U);
+  write(*cached, old, page_of_group(0));  // into a new file
+  EXPECT_EQ(read(*old.in(cache), old, page_of_group(0)), Read::good);
+}
+
+TEST_F(BlockCacheSpace, WhatIsWrittenAfterARemovalIsFound) {
+  const RemoteObject object;
+  const BlockCache cache(folder_.path(), kMiB);
+  write(*object.in(cache), object, 0);
+  for (const std::string& path : group_files(folder_)) std::filesystem::remove(path);
+  write(*object.in(cache), object, 1);
+  const BlockCache other(folder_.path(), kMiB);
+  EXPECT_EQ(read(*object.in(other), object, 1), Read::good);
+}
+
+TEST_F(BlockCacheSpace, FilesThatAreBeingMadeStay) {
   const auto paths = fill(20);
   const UniqueFd in_use(::open(paths[3].c_str(), O_RDONLY));  // as another process has it
   ASSERT_EQ(::flock(in_use.get(), LOCK_SH), 0);
@@ -134,7 +166,7 @@ TEST_F(BlockCacheSpace, FilesInUseStay) {
   EXPECT_FALSE(std::filesystem::exists(paths[4]));
 }
 
-TEST_F(BlockCacheSpace, NothingIsWrittenIfAllFilesAreInUse) {
+TEST_F(BlockCacheSpace, NothingIsWrittenIfNoFileCanBeRemoved) {
   auto paths = fill(20);
   std::vector<UniqueFd> in_use;
   for (const std::string& path : paths) {
@@ -145,7 +177,7 @@ TEST_F(BlockCacheSpace, NothingIsWrittenIfAllFilesAreInUse) {
   const RemoteObject object = {.url = "s3://bucket/new"};
   write(*object.in(cache), object, 0);
   EXPECT_EQ(cache.stats().skipped, 1U);
-  EXPECT_EQ(cache.stats().stopped, "the cache is full, and its files are in use");
+  EXPECT_EQ(cache.stats().stopped, "the cache is full, and its files cannot be removed");
   std::ranges::sort(paths);
   EXPECT_EQ(group_files(folder_), paths);
   const RemoteObject old = large_object(20);

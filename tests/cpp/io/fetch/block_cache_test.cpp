@@ -1,14 +1,18 @@
 #include "io/fetch/block_cache.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <numeric>
 
 #include "io/fetch/cached_pages.h"
+#include "io/unique_fd.h"
 #include "message_of.h"
 
 namespace atompack::io::fetch {
@@ -109,7 +113,7 @@ TEST_F(BlockCacheTest, RunsMayCrossGroups) {
 TEST_F(BlockCacheTest, FindsPages) {
   object_.version.size = 3 * kGroupPages * kPageBytes;
   const auto cached = object_.in(cache_);
-  const std::vector<uint64_t> stored = {0, 5, 6, 4095, 4096, 9000};
+  const std::vector<uint64_t> stored = {0, 5, 6, kGroupPages - 1, kGroupPages, 2 * kGroupPages + 100};
   for (const uint64_t page : stored) write(*cached, object_, page);
   EXPECT_EQ(read(*cached, object_, 5), Read::good);  // its checksum is known, the others are not
   const auto expect_found = [&](const std::vector<uint64_t>& pages) {
@@ -124,19 +128,35 @@ TEST_F(BlockCacheTest, FindsPages) {
   expect_found(all);
   expect_found({});
   expect_found({5});
-  expect_found({4, 5, 6, 7, 4095, 4096, 4097, 9000, 9001});
-  expect_found({9000, 6, 5, 4096, 5, 5, 0, 1});  // in any order
-  cached->will_need(all);
-  EXPECT_EQ(read(*cached, object_, 9000), Read::good);
+  expect_found({4, 5, 6, 7, kGroupPages - 1, kGroupPages, kGroupPages + 1, stored.back(), stored.back() + 1});
+  expect_found({stored.back(), 6, 5, kGroupPages, 5, 5, 0, 1});  // in any order
 }
 
-TEST_F(BlockCacheTest, WillNeedReadsFromTheDisk) {
-  // On a file system in memory this has nothing to do, and passes.
+TEST_F(BlockCacheTest, ReadsManyPagesInAnyOrder) {
+  object_.version.size = 3 * kGroupPages * kPageBytes;
   const auto cached = object_.in(cache_);
-  write(*cached, object_, 0, 100);
-  const std::vector<uint64_t> pages = {10, 11, 12, 40};
-  cached->will_need(pages);
-  for (const uint64_t page : pages) EXPECT_EQ(read(*cached, object_, page), Read::good);
+  write(*cached, object_, 3, 100);
+  write(*cached, object_, kGroupPages + 1);
+  const auto expect_read = [&](const CachedObject& from) {
+    const std::vector<uint64_t> pages = {kGroupPages + 1, 3, 2, 102, 103, 50, kGroupPages, 2 * kGroupPages};
+    std::vector<std::byte> bytes(pages.size() * kPageBytes);
+    std::vector<std::byte*> into(pages.size());
+    for (size_t i = 0; i < pages.size(); ++i) into[i] = bytes.data() + i * kPageBytes;
+    const std::vector<bool> expected = {true, true, false, true, false, true, false, false};
+    EXPECT_EQ(from.read(pages, into), expected);
+    for (size_t i = 0; i < pages.size(); ++i) {
+      if (!expected[i]) continue;
+      EXPECT_TRUE(std::ranges::equal(Bytes(into[i], kPageBytes), object_.page(pages[i]))) << pages[i];
+    }
+  };
+  expect_read(*cached);
+  for (const std::string& path : test::group_files(folder_)) {  // from the disk, where there is one
+    const UniqueFd fd(::open(path.c_str(), O_RDONLY));
+    ASSERT_EQ(::fsync(fd.get()), 0);
+    ASSERT_EQ(::posix_fadvise(fd.get(), 0, 0, POSIX_FADV_DONTNEED), 0);
+  }
+  const BlockCache other(folder_.path(), kPlenty);
+  expect_read(*object_.in(other));
 }
 
 TEST_F(BlockCacheTest, PagesBeyondTheEndAreErrors) {
@@ -145,12 +165,11 @@ TEST_F(BlockCacheTest, PagesBeyondTheEndAreErrors) {
   const std::vector<uint64_t> beyond = {100};
   const auto error = [](const auto& run) { return test::message_of<InternalError>(run); };
   constexpr auto kBeyond = "pages beyond the end of an object";
-  EXPECT_EQ(error([&] { cached->read(100, page); }), kBeyond);
+  std::byte* const memory = page.data();
+  EXPECT_EQ(error([&] { cached->read(beyond, {&memory, 1}); }), kBeyond);
   EXPECT_EQ(error([&] { cached->write(100, page); }), kBeyond);
   EXPECT_EQ(error([&] { cached->write(~uint64_t{0}, page); }), kBeyond);
   EXPECT_EQ(error([&] { cached->find(beyond); }), kBeyond);
-  EXPECT_EQ(error([&] { cached->will_need(beyond); }), kBeyond);
-  EXPECT_EQ(error([&] { cached->read(0, std::span(page).first(9)); }), "size of a page to be read");
   EXPECT_EQ(error([&] { cached->write(0, std::span(page).first(9)); }), "size of pages to be written");
 }
 

@@ -47,7 +47,8 @@ enum class Read : uint8_t { absent, good, wrong };
 
 inline Read read(const CachedObject& cached, const RemoteObject& object, uint64_t page) {
   std::vector<std::byte> into(io::fetch::bytes_of_page(object.version.size, page));
-  if (!cached.read(page, into)) return Read::absent;
+  std::byte* const memory = into.data();
+  if (!cached.read({&page, 1}, {&memory, 1}).front()) return Read::absent;
   return into == object.page(page) ? Read::good : Read::wrong;
 }
 

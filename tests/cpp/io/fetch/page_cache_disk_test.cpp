@@ -69,7 +69,7 @@ TEST_F(PageCacheOnDisk, DamagedPagesAreFetchedAgain) {
     test::read(first.cache, first.file, 0, 10 * kPage);
   }
   const std::string path = test::group_files(folder_).front();
-  constexpr uint64_t kFirstPageAt = 9 * kPage;  // FORMAT.md
+  constexpr uint64_t kFirstPageAt = 33 * kPage;  // FORMAT.md
   write_at(UniqueFd(::open(path.c_str(), O_WRONLY)).get(), kFirstPageAt + 3 * kPage + 7, as_bytes("damage"), path);
   for (const uint64_t n_requests : {1, 0}) {  // and mended by that
     Run run(folder_.path(), object_);
