@@ -178,7 +178,8 @@ py::bytes bytes_of(const std::vector<std::byte>& bytes) {
 // Formats know what to do about errors of the system.
 void throw_as_io_error(const py::object& exception) {
   if (!py::isinstance(exception, PyExc_OSError)) return;
-  const py::object code = exception.attr("errno"), reason = exception.attr("strerror"), file = exception.attr("filename");
+  const py::object code = exception.attr("errno"), reason = exception.attr("strerror"),
+                   file = exception.attr("filename");
   if (!py::isinstance<py::int_>(code) || !py::isinstance<py::str>(reason) || !py::isinstance<py::str>(file)) return;
   throw IoError(code.cast<int>(), reason.cast<std::string>(), file.cast<std::string>());
 }

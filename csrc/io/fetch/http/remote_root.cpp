@@ -18,7 +18,8 @@ size_t host_at(std::string_view path) { return path.find("://") + 3; }
 RemoteRoot::RemoteRoot(std::shared_ptr<const PagedStore> files, const std::string& url)
     : files_(std::move(files)), path_(shown_url(url)) {
   const std::string_view whole(url);
-  const std::string_view authority = whole.substr(host_at(url), whole.find_first_of("/?#", host_at(url)) - host_at(url));
+  const std::string_view authority =
+      whole.substr(host_at(url), whole.find_first_of("/?#", host_at(url)) - host_at(url));
   if (const size_t at = authority.rfind('@'); at != std::string_view::npos) user_ = authority.substr(0, at + 1);
   const std::string_view addressed = whole.substr(0, whole.find('#'));
   if (const size_t at = addressed.find('?'); at != std::string_view::npos) query_ = addressed.substr(at);
