@@ -100,7 +100,7 @@ def list_names(remote: RemoteFiles, url: str) -> list[str]:
     folder = f"{url.rstrip('/')}/"
     if scheme_of(url) in ("s3", "gs"):
         found = [entry.url for entry in list_objects(remote.client(url), folder, by_folder=True)]
-        names = {one[len(folder) :].rstrip("/") for one in found}
+        names = {one[len(folder) :].partition("/")[0] for one in found}
     else:
         names = {name.partition("/")[0] for name in relative_names(remote, url)}
     return sorted(names - {""})

@@ -19,7 +19,7 @@ _FileVersion = tuple[int, int, int, int, int]
 # Identity of a flush: of the metadata file, and of the record of changes that are not visible yet.
 Version = tuple[_FileVersion | None, _FileVersion | None]
 
-_PICKLED = ("_path", "_mode", "_limits", "_version", "_remote")
+_PICKLED = ("_path", "_mode", "_limits", "_version")
 
 
 class StoreHandle:
@@ -159,12 +159,12 @@ class StoreHandle:
         """Returns what a pickle holds; TypeError if the store is open for writing."""
         if self.mode != "r":
             raise TypeError("a store that is open for writing cannot be pickled")
-        remote = self.remote if is_url(self.given) else None
-        values = (self.given, self.mode, tuple(self.limits), self.version, remote)
-        return dict(zip(_PICKLED, values, strict=True))
+        values = (self.given, self.mode, tuple(self.limits), self.version)
+        state = dict(zip(_PICKLED, values, strict=True))
+        return {**state, "_remote": self.remote} if is_url(self.given) else state
 
     @classmethod
     def of_state(cls, state: dict[str, Any]) -> StoreHandle:
         """Returns a handle by what a pickle holds."""
-        path, mode, limits, version, remote = (state.get(name) for name in _PICKLED)
-        return cls(path, mode, MemoryLimits(*limits), version, remote)
+        path, mode, limits, version = (state[name] for name in _PICKLED)
+        return cls(path, mode, MemoryLimits(*limits), version, state.get("_remote"))

@@ -53,8 +53,9 @@ py::tuple array_of(const Store& self, uint32_t variable, uint32_t dataset) {
 void bind_atlas_reader(py::module_& module) {
   py::class_<Store, std::shared_ptr<Store>> reader(module, "AtlasReader");
   bind_metadata(reader, [](const Store& self, const auto& action) { return action(self.metadata()); });
-  reader.def(py::init(unlocked(&open_store)), py::arg("path"), py::arg("version"), py::arg("max_metadata_bytes"),
-             py::arg("store") = py::none())
+  reader
+      .def(py::init(unlocked(&open_store)), py::arg("path"), py::arg("version"), py::arg("max_metadata_bytes"),
+           py::arg("store") = py::none())
       .def_property_readonly("version",
                              [](const Store& self) {
                                return PyVersion{to_tuple(self.version().metadata), to_tuple(self.version().intent)};

@@ -247,13 +247,15 @@ void bind_file_reader(py::module_& module) {
   using Name = const std::string&;
   using array_file::Reader;
   py::class_<Reader, UniqueHandle<Reader>>(module, "ArrayFileReader")
-      .def(py::init(unlocked([](const Path& path, uint64_t max_metadata_bytes, const std::shared_ptr<io::Store>& store) {
-             return make_unique_handle<Reader>(io::Location(path.bytes, store), max_metadata_bytes);
-           })),
-           py::arg("path"), py::arg("max_metadata_bytes"), py::arg("store") = py::none())
+      .def(
+          py::init(unlocked([](const Path& path, uint64_t max_metadata_bytes, const std::shared_ptr<io::Store>& store) {
+            return make_unique_handle<Reader>(io::Location(path.bytes, store), max_metadata_bytes);
+          })),
+          py::arg("path"), py::arg("max_metadata_bytes"), py::arg("store") = py::none())
       .def_property_readonly("versions", &versions_of)
       .def("names", &Reader::names)
-      .def("statistics", [](const Reader& self) { return statistics_object(without_gil([&] { return self.statistics(); })); })
+      .def("statistics",
+           [](const Reader& self) { return statistics_object(without_gil([&] { return self.statistics(); })); })
       .def("definition",
            [](const Reader& self, Name name) {
              return describe(without_gil([&] { return array_file::definition_of(self.array(name)); }));

@@ -43,8 +43,8 @@ class Store {
   virtual std::shared_ptr<const OpenFile> open(const std::string& url) const = 0;
   // The version of the file now; nullopt if there is none.
   virtual std::optional<FileVersion> version_of(const std::string& url) const = 0;
-  // Like names_in() of folder.h. A store has no empty folders: a URL under which there is nothing is ENOENT. A store that
-  // cannot list folders is EOPNOTSUPP.
+  // Like names_in() of folder.h. A store has no empty folders: a URL under which there is nothing is ENOENT. A store
+  // that cannot list folders is EOPNOTSUPP.
   virtual std::vector<std::string> names_in(const std::string& url) const = 0;
 };
 

@@ -210,7 +210,7 @@ BELOW = {
     "descriptors": {"batch"},
     "passes": {"batch", "remote"},
     "writers": {"batch", "passes"},
-    "stores": {"batch", "writers"},
+    "stores": {"batch", "remote", "writers"},
     "datasets": {"batch", "descriptors", "passes", "remote", "stores"},
     "loading": {"batch", "datasets"},
     "caches": {"batch", "descriptors", "passes", "datasets"},

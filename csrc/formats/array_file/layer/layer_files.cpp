@@ -45,12 +45,13 @@ constexpr uint32_t kMaxMissing = 4;
 
 std::vector<std::string> look_up_names(const io::Location& base, const SplitPath& path) {
   const io::Location folder = base.at(folder_to_list(path));
-  std::vector<std::string> names, found;
-  std::vector<std::string> candidates{path.name};
-  for (uint32_t first = 1; first == 1 || !found.empty(); first += kMaxMissing) {
-    for (uint32_t i = 0; i < kMaxMissing; ++i) candidates.push_back(cat(path.stem(), '.', first + i, kExtension));
-    found = io::names_among(folder, candidates);
-    names.insert(names.end(), found.begin(), found.end());
+  std::vector<std::string> names, candidates{path.name};
+  for (uint32_t next = 1, newest = 0; next <= newest + kMaxMissing;) {
+    for (; next <= newest + kMaxMissing; ++next) candidates.push_back(cat(path.stem(), '.', next, kExtension));
+    for (std::string& name : io::names_among(folder, candidates)) {
+      newest = std::max(newest, sidecar_number(name, path.stem()).value_or(0));
+      names.push_back(std::move(name));
+    }
     candidates.clear();
   }
   return names;
