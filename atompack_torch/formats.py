@@ -294,9 +294,7 @@ def detect(path: str | os.PathLike[str], remote: RemoteAccess | None = None) -> 
 def foreign(path: str | os.PathLike[str], expected: str, names: tuple[str, ...]) -> str | None:
     """Returns a message about a path of another format than ``names``; None if it is unknown."""
     found = recognize(path)
-    if found is None or found.name in names:
-        return None
-    return _mismatch(path, expected, found)
+    return None if found is None or found.name in names else _mismatch(path, expected, found)
 
 
 def _mismatch(path: str | os.PathLike[str], expected: str, found: Format) -> str:

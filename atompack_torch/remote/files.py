@@ -115,7 +115,7 @@ class RemoteFiles:
         """
         return self._open(url)[1]
 
-    def client(self, url: str) -> RemoteStore:
+    def objects(self, url: str) -> RemoteStore:
         """Returns the client that sends requests to the store of a URL; not for fsspec."""
         client: RemoteStore = self._open(url)[0]
         return client

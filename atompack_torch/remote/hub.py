@@ -38,7 +38,7 @@ def resolve_revision(remote: RemoteFiles, url: str) -> str:
     endpoint = hub_endpoint(remote.options, os.environ)
     revision = quote(where.revision, safe="")
     address = f"{endpoint}/api/{where.kind}/{where.repo}/revision/{revision}"
-    response = remote.client(url).request("GET", address)
+    response = remote.objects(url).request("GET", address)
     response.check(url)
     commit = parse_json(response.body, url, dict).get("sha")
     if not isinstance(commit, str) or not _COMMIT.fullmatch(commit):

@@ -68,7 +68,7 @@ def list_files(remote: RemoteFiles, url: str) -> Iterator[ObjectEntry]:
     """
     scheme = scheme_of(url)
     if scheme in ("s3", "gs"):
-        entries = list_objects(remote.client(url), f"{url.rstrip('/')}/")
+        entries = list_objects(remote.objects(url), f"{url.rstrip('/')}/")
     elif scheme == "az":
         entries = _list_blobs(remote, url)
     elif scheme == "hf":
@@ -99,7 +99,7 @@ def list_names(remote: RemoteFiles, url: str) -> list[str]:
     """
     folder = f"{url.rstrip('/')}/"
     if scheme_of(url) in ("s3", "gs"):
-        found = [entry.url for entry in list_objects(remote.client(url), folder, by_folder=True)]
+        found = [entry.url for entry in list_objects(remote.objects(url), folder, by_folder=True)]
         names = {one[len(folder) :].partition("/")[0] for one in found}
     else:
         names = {name.partition("/")[0] for name in relative_names(remote, url)}
@@ -182,7 +182,7 @@ def _list_blobs(remote: RemoteFiles, url: str) -> Iterator[ObjectEntry]:
         query = [("restype", "container"), ("comp", "list"), ("prefix", prefix)]
         if marker:
             query.append(("marker", marker))
-        client = remote.client(url)
+        client = remote.objects(url)
         response = client.request("GET", address, query=query, max_response=_MAX_PAGE_BYTES)
         response.check(url)
         page = parse_xml(response.body, shown_url(url), "EnumerationResults")
@@ -210,7 +210,7 @@ def _list_repository(remote: RemoteFiles, url: str) -> Iterator[ObjectEntry]:
     seen = set()
     while address is not None:
         seen.add(address)
-        response = remote.client(url).request(
+        response = remote.objects(url).request(
             "GET", address, query=query, max_response=_MAX_PAGE_BYTES
         )
         if response.status == 404 and len(seen) == 1:

@@ -213,7 +213,7 @@ BELOW = {
     "stores": {"batch", "remote", "writers"},
     "datasets": {"batch", "descriptors", "passes", "remote", "stores"},
     "loading": {"batch", "datasets"},
-    "caches": {"batch", "descriptors", "passes", "datasets"},
+    "caches": {"batch", "descriptors", "passes", "remote", "datasets"},
     "conversion": {"batch", "writers", "stores", "datasets"},
     "inspection": {"batch", "passes", "remote", "writers", "stores", "datasets", "caches"},
     "remote": set(),

@@ -91,7 +91,9 @@ def place(server: FileServer, kind: str, name: str) -> tuple[str, dict[str, Any]
 def same(one: Any, other: Any) -> bool:
     """Equality bit for bit of what stores and data sets return."""
     if isinstance(one, torch.Tensor):
-        return one.dtype == other.dtype and torch.equal(one.view(torch.uint8), other.view(torch.uint8))
+        return one.dtype == other.dtype and torch.equal(
+            one.view(torch.uint8), other.view(torch.uint8)
+        )
     if isinstance(one, dict):
         return list(one) == list(other) and all(same(one[key], other[key]) for key in one)
     if isinstance(one, (list, tuple)):
