@@ -9,12 +9,10 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from atompack_torch.errors import AtompackError
 from atompack_torch.inspection.text import printable
 
 if TYPE_CHECKING:
     from atompack_torch.inspection.entry import Check, Entry
-    from atompack_torch.remote.files import RemoteFiles
 
 
 class UsageError(Exception):
@@ -40,36 +38,6 @@ def entry_of(paths: Sequence[str]) -> Entry:
     try:
         return entry_of(paths)
     except SeveralFormatsError as error:
-        raise UsageError(str(error)) from None
-
-
-def remote_entry(options: argparse.Namespace) -> tuple[Entry, RemoteFiles]:
-    """Returns the module of the format that all paths of a command have.
-
-    Args:
-        options: the parsed options: ``path``, a list, and those for URLs.
-
-    Returns:
-        The module, with the functions of ``Entry``; the access to paths that are URLs.
-
-    Raises:
-        UsageError: the paths are of several formats, or an option for URLs is wrong.
-        UnsupportedFormatError: a path has a known format that cannot be opened.
-    """
-    from atompack_torch.cli._options import remote_options
-    from atompack_torch.inspection.dispatch import access_to, entry_of
-    from atompack_torch.inspection.entry import SeveralFormatsError
-
-    given = remote_options(options)
-    names = "storage_options", "block_cache", "block_cache_bytes"
-    try:
-        remote = access_to(options.path, **{name: given.get(name) for name in names})
-        return entry_of(options.path, remote), remote
-    except SeveralFormatsError as error:
-        raise UsageError(str(error)) from None
-    except AtompackError:
-        raise
-    except (TypeError, ValueError) as error:  # wrong options
         raise UsageError(str(error)) from None
 
 

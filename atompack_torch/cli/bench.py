@@ -18,12 +18,11 @@ from typing import Any
 from atompack_torch.cli._options import (
     add_json,
     add_paths,
-    add_remote,
     add_threads,
     check_at_least,
-    remote_options,
 )
 from atompack_torch.cli._output import print_json
+from atompack_torch.cli._remote import add_remote, remote_options
 from atompack_torch.inspection.text import printable
 from atompack_torch.options import is_url
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import argparse
 
-from atompack_torch.cli._options import add_fields, add_json, add_paths, add_remote, check_at_least
-from atompack_torch.cli._output import print_json, remote_entry, usage_errors
+from atompack_torch.cli._options import add_fields, add_json, add_paths, check_at_least
+from atompack_torch.cli._output import print_json, usage_errors
+from atompack_torch.cli._remote import add_remote, remote_entry
 
 NAME = "head"
 HELP = "show the first molecules, examples or datasets"

@@ -15,8 +15,9 @@ from __future__ import annotations
 import argparse
 import sys
 
-from atompack_torch.cli._options import add_json, add_paths, add_remote
-from atompack_torch.cli._output import print_json, remote_entry, shows_progress
+from atompack_torch.cli._options import add_json, add_paths
+from atompack_torch.cli._output import print_json, shows_progress
+from atompack_torch.cli._remote import add_remote, remote_entry
 from atompack_torch.inspection.text import printable
 
 NAME = "info"

@@ -15,14 +15,14 @@ from __future__ import annotations
 import argparse
 import math
 
-from atompack_torch.cli._options import add_fields, add_json, add_paths, add_remote, check_at_least
+from atompack_torch.cli._options import add_fields, add_json, add_paths, check_at_least
 from atompack_torch.cli._output import (
     UsageError,
     print_json,
-    remote_entry,
     shows_progress,
     usage_errors,
 )
+from atompack_torch.cli._remote import add_remote, remote_entry
 
 NAME = "stats"
 HELP = "count molecules and elements, show the spread of energies and forces"

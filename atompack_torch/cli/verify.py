@@ -19,10 +19,10 @@ from atompack_torch.cli._options import (
     add_json,
     add_max_faults,
     add_paths,
-    add_remote,
     check_at_least,
 )
-from atompack_torch.cli._output import remote_entry, report_check, shows_progress
+from atompack_torch.cli._output import report_check, shows_progress
+from atompack_torch.cli._remote import add_remote, remote_entry
 
 NAME = "verify"
 HELP = "read all data and list what is damaged"

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 
-from atompack_torch.cli._output import UsageError
 from atompack_torch.cli.cache import build, convert_v1, info, stats, verify
 
 NAME = "cache"
@@ -26,6 +25,7 @@ _COMMANDS = (build, info, verify, convert_v1)
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the subcommands."""
+    parser.set_defaults(refuse=parser.error)
     parser.add_argument(
         "--stats", metavar="FOLDER", help="show the use of a folder with blocks of remote files"
     )
@@ -50,10 +50,10 @@ def run(options: argparse.Namespace) -> int:
     """Runs the command."""
     if options.subcommand is None and options.stats is None:
         names = ", ".join(module.NAME for module in _COMMANDS)
-        raise UsageError(f"expected one of {names} or --stats FOLDER")
+        options.refuse(f"expected one of {names} or --stats FOLDER")
     if options.stats is not None:
         if options.subcommand is not None:
-            raise UsageError("--stats: expected no other command with it")
+            options.refuse("--stats: expected no other command with it")
         return stats.run(options)
     module = next(m for m in _COMMANDS if options.subcommand == m.NAME)
     status: int = module.run(options)
