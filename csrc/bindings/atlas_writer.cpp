@@ -276,10 +276,11 @@ void bind_file_reader(py::module_& module) {
       });
   using Verification = Locked<array_file::Verification>;
   py::class_<Verification, UniqueHandle<Verification>>(module, "ArrayFileVerification")
-      .def(py::init(unlocked([](const Path& path, uint64_t max_metadata_bytes, const std::shared_ptr<io::Store>& store) {
-             return make_unique_handle<Verification>(io::Location(path.bytes, store), max_metadata_bytes);
-           })),
-           py::arg("path"), py::arg("max_metadata_bytes"), py::arg("store") = py::none())
+      .def(
+          py::init(unlocked([](const Path& path, uint64_t max_metadata_bytes, const std::shared_ptr<io::Store>& store) {
+            return make_unique_handle<Verification>(io::Location(path.bytes, store), max_metadata_bytes);
+          })),
+          py::arg("path"), py::arg("max_metadata_bytes"), py::arg("store") = py::none())
       .def("names", [](Verification& self) { return self.use([](const auto& file) { return file.names(); }); })
       .def(
           "check", [](Verification& self, Name name) { self.use([&](auto& file) { file.check(name); }); },

@@ -145,10 +145,12 @@ void bind_passes(py::module_& module) {
       .def("advance", [](LockedVerifier& self) { return self.use([](auto& verifier) { return verifier.advance(); }); })
       .def("take", &take_findings);
   py::class_<atp::SpaceUse>(module, "AtpSpaceUse")
-      .def_static("measure", unlocked([](const Path& path, const atp::Snapshot& snapshot, const std::shared_ptr<io::Store>& store) {
-                    return atp::measure_space({path.bytes, store}, snapshot);
-                  }),
-                  py::arg("path"), py::arg("snapshot"), py::arg("store") = py::none())
+      .def_static(
+          "measure",
+          unlocked([](const Path& path, const atp::Snapshot& snapshot, const std::shared_ptr<io::Store>& store) {
+            return atp::measure_space({path.bytes, store}, snapshot);
+          }),
+          py::arg("path"), py::arg("snapshot"), py::arg("store") = py::none())
       .def_readonly("schema_bytes", &atp::SpaceUse::schema_bytes)
       .def_readonly("index_bytes", &atp::SpaceUse::index_bytes)
       .def_readonly("n_atoms", &atp::SpaceUse::n_atoms)

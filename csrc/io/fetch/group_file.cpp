@@ -232,8 +232,8 @@ std::vector<bool> GroupFile::find(std::span<const size_t> pages) const {
 }
 
 void GroupFile::will_need(size_t page) const {
-  static_cast<void>(::posix_fadvise(fd_.get(), static_cast<off_t>(place_of_page(page)), off_t{kPageBytes},
-                                    POSIX_FADV_WILLNEED));
+  static_cast<void>(
+      ::posix_fadvise(fd_.get(), static_cast<off_t>(place_of_page(page)), off_t{kPageBytes}, POSIX_FADV_WILLNEED));
 }
 
 bool GroupFile::touch() const {
