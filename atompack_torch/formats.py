@@ -13,13 +13,13 @@ import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from atompack_torch.errors import CorruptFileError, FieldError, UnsupportedFormatError
 from atompack_torch.options import is_url
 
-_HEAD_BYTES = 4096
-_END_BYTES = 16
+HEAD_BYTES = 4096
+END_BYTES = 16
 _USER_BLOCKS = (512, 1024, 2048)  # possible offsets of HDF5 data after a user block
 # Names of the metadata of an ATLAS store; the first that exists counts.
 STORE_METADATA = tuple(
@@ -216,20 +216,32 @@ FORMATS = [
 ]
 
 
-def recognize(path: str | os.PathLike[str]) -> Format | None:
+class RemoteAccess(Protocol):
+    """Access to files and folders behind URLs, which ``remote.files.RemoteFiles`` has."""
+
+    def recognize(self, url: str) -> Format | None:
+        """Returns the format of a file or folder; None if nothing matches."""
+
+    def shown(self, path: str) -> str:
+        """Returns a path, or a URL without secrets."""
+
+
+def recognize(path: str | os.PathLike[str], remote: RemoteAccess | None = None) -> Format | None:
     """Returns the format of a path, recognized by content; None if nothing matches.
 
-    Only regular files and folders are opened.
+    Only regular files and folders are opened; URLs need ``remote``.
     """
+    if remote is not None and is_url(path):
+        return remote.recognize(os.fspath(path))
     place = Path(path)
     if place.is_dir():
         return next((known for known in FORMATS if _holds(place, known.holds)), None)
     if not place.is_file():
         return None
     with place.open("rb") as file:
-        head = file.read(_HEAD_BYTES)
-        file.seek(max(0, place.stat().st_size - _END_BYTES))
-        end = file.read(_END_BYTES)
+        head = file.read(HEAD_BYTES)
+        file.seek(max(0, place.stat().st_size - END_BYTES))
+        end = file.read(END_BYTES)
     return format_of_bytes(head, end)
 
 
@@ -252,7 +264,8 @@ def by_suffix(path: str | os.PathLike[str]) -> Format | None:
 
     ``x.extxyz.gz`` counts as ``x.extxyz``: a format that is read from pipes may be compressed.
     """
-    place = Path(path)
+    name = os.fspath(path)
+    place = Path(re.split("[?#]", name)[0] if is_url(path) else name)
     known = _of_suffix(place.suffix)
     if known is None or not known.is_compression:
         return known
@@ -264,13 +277,13 @@ def _of_suffix(suffix: str) -> Format | None:
     return next((known for known in FORMATS if suffix in known.suffixes), None)
 
 
-def detect(path: str | os.PathLike[str]) -> Format | None:
+def detect(path: str | os.PathLike[str], remote: RemoteAccess | None = None) -> Format | None:
     """Returns the format of a path by its content; by its suffix where that does not tell.
 
     Magic bytes count more than the suffix. The suffix counts more than the beginning of a text,
     unless it stands for a format with magic bytes, which the file then lacks.
     """
-    found, named = recognize(path), by_suffix(path)
+    found, named = recognize(path, remote), by_suffix(path)
     if found is None or named is None:
         return found or named
     if found.is_compression:
@@ -279,40 +292,32 @@ def detect(path: str | os.PathLike[str]) -> Format | None:
 
 
 def foreign(path: str | os.PathLike[str], expected: str, names: tuple[str, ...]) -> str | None:
-    """Returns a message about a path of a foreign format; None if it is not, or is unrecognized.
-
-    Args:
-        path: the path that could not be opened.
-        expected: what the caller opens, with its article.
-        names: names of the formats that the caller opens.
-
-    Returns:
-        The message, or None.
-    """
+    """Returns a message about a path of another format than ``names``; None if it is unknown."""
     found = recognize(path)
-    if found is None or found.name in names:
-        return None
-    return _mismatch(path, expected, found)
+    return None if found is None or found.name in names else _mismatch(path, expected, found)
 
 
 def _mismatch(path: str | os.PathLike[str], expected: str, found: Format) -> str:
     advice = []
     if found.opens:
         advice.append(f"{found.opens} opens it")
-    if found.source and found.source != "atp":
+    if found.source and found.source != "atp" and not is_url(path):
         advice.append(f"`{conversion(path, found)}` converts it")
     text = f"expected {expected}, got {found.title}"
     return f"{text}: {'; '.join(advice)}" if advice else text
 
 
-def unknown(path: str | os.PathLike[str]) -> UnsupportedFormatError:
+def unknown(
+    path: str | os.PathLike[str], remote: RemoteAccess | None = None
+) -> UnsupportedFormatError:
     """Builds the error for a path that has none of the formats that can be opened."""
+    shown = remote.shown(os.fspath(path)) if remote is not None else os.fspath(path)
     expected = ", ".join(known.title for known in FORMATS if known.entry)
-    found = detect(path)
+    found = detect(path, remote)
     text = f"expected {expected}; got none of them"
     if found is not None:
-        text = _mismatch(path, f"one of {expected}", found)
-    return UnsupportedFormatError(f"{os.fspath(path)}: {text}")
+        text = _mismatch(shown, f"one of {expected}", found)
+    return UnsupportedFormatError(f"{shown}: {text}")
 
 
 def conversion(path: str | os.PathLike[str], found: Format) -> str:
@@ -373,13 +378,14 @@ def check_store(folder: str) -> None:
         raise FileNotFoundError(errno.ENOENT, text, folder)
 
 
-def entry_name(path: str | os.PathLike[str]) -> str:
+def entry_name(path: str | os.PathLike[str], remote: RemoteAccess | None = None) -> str:
     """Returns the name of the module for the format of a path.
 
     Paths without a known format get the module of ``.atp``, which lists what is damaged in them.
 
     Args:
         path: a file or folder.
+        remote: access to URLs.
 
     Returns:
         The name, for ``importlib.import_module``.
@@ -387,13 +393,7 @@ def entry_name(path: str | os.PathLike[str]) -> str:
     Raises:
         UnsupportedFormatError: the path has a known format that cannot be opened.
     """
-    found = detect(path)
+    found = detect(path, remote)
     if found is not None and not found.entry:
-        raise unknown(path)
+        raise unknown(path, remote)
     return found.entry if found is not None else _ATP
-
-
-def bytes_at(path: Path, pattern: str = "*") -> int:
-    """Returns the size on disk; for a folder, that of the files whose names match."""
-    files = path.rglob(pattern) if path.is_dir() else [path]
-    return sum(file.stat().st_size for file in files if file.is_file())

@@ -7,17 +7,24 @@ Needs huggingface_hub (``pip install atompack_torch[hub]``).
 
 from __future__ import annotations
 
-from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+import re
+from collections.abc import Sequence
+from pathlib import Path, PurePath, PurePosixPath
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from atompack_torch import formats
 from atompack_torch.inspection.dispatch import open as open_path
+from atompack_torch.remote.files import RemoteFiles
+from atompack_torch.remote.listing import relative_names
+from atompack_torch.remote.urls import HubUrl
 
 if TYPE_CHECKING:
     from atompack_torch.datasets.atlas_shards import ShardDataset
     from atompack_torch.datasets.atlas_store import AtlasDataset
     from atompack_torch.datasets.atp import AtpDataset
     from atompack_torch.datasets.torch_cache import TorchCacheDataset
+
+_P = TypeVar("_P", bound=PurePath)
 
 
 def open(  # noqa: A001  (as in gzip.open)
@@ -28,6 +35,7 @@ def open(  # noqa: A001  (as in gzip.open)
     cache_dir: str | Path | None = None,
     token: str | bool | None = None,
     local_files_only: bool = False,
+    stream: bool = False,
     **options: Any,
 ) -> AtpDataset | TorchCacheDataset | ShardDataset | AtlasDataset:
     """Downloads files that are not in the local cache yet, and opens the data set.
@@ -44,6 +52,10 @@ def open(  # noqa: A001  (as in gzip.open)
         cache_dir: cache folder of huggingface_hub; None: its default.
         token: access token of huggingface_hub, for repositories that need one.
         local_files_only: do not use the network.
+        stream: read only what batches need, by ranges, and download nothing. ``refresh()`` looks up
+            the revision again; until then the commit is read that it named at first.
+            huggingface_hub is not needed for public data. ``block_cache`` and ``block_cache_bytes``
+            are options of the class.
         **options: options of the class: ``AtpDataset`` for ``.atp`` files.
 
     Returns:
@@ -52,10 +64,14 @@ def open(  # noqa: A001  (as in gzip.open)
     Raises:
         ImportError: huggingface_hub is not installed.
         ValueError: ``name`` points outside the repository, or it is None and several folders hold
-            files.
+            files; or ``stream`` is combined with an option of the download.
         FileNotFoundError: there is nothing to open.
         CorruptFileError: a file violates the format.
     """
+    if stream:
+        if cache_dir is not None or local_files_only:
+            raise ValueError("stream: expected no cache_dir and no local_files_only with it")
+        return _open_remote(repo_id, _checked(name), revision, token, options)
     try:
         from huggingface_hub import snapshot_download
     except ImportError as error:
@@ -71,6 +87,41 @@ def open(  # noqa: A001  (as in gzip.open)
         allow_patterns=_patterns(inside),
     )
     return open_path(_place(Path(snapshot), inside, repo_id), **options)
+
+
+def _open_remote(
+    repo_id: str,
+    inside: PurePosixPath | None,
+    revision: str | None,
+    token: str | bool | None,
+    options: dict[str, Any],
+) -> AtpDataset | TorchCacheDataset | ShardDataset | AtlasDataset:
+    storage = dict(options.pop("storage_options", None) or {})
+    if isinstance(token, str):
+        storage["token"] = token
+    elif token is False:
+        storage["anonymous"] = True
+    caching = (options.pop(key, None) for key in ("block_cache", "block_cache_bytes"))
+    remote = RemoteFiles.checked(storage, *caching)
+    repository = HubUrl("datasets", _checked_repository(repo_id), revision or "main", "")
+    place = str(inside) if inside is not None else _only_place(remote, repository)
+    url = repository.with_path(place)
+    return open_path(url, storage_options=remote, **options)
+
+
+def _checked_repository(repo_id: str) -> str:
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+", repo_id):
+        raise ValueError(f"repo_id: expected OWNER/NAME, got {repo_id!r}")
+    return repo_id
+
+
+def _only_place(remote: RemoteFiles, repository: HubUrl) -> str:
+    """Returns the only file, or the only folder with files, of a repository."""
+    names = relative_names(remote, repository.with_path(""))
+    files = [PurePosixPath(name) for name in names if PurePosixPath(name).suffix in _suffixes()]
+    if not files:
+        raise FileNotFoundError(f"{repository.repo}: no {' or '.join(_suffixes())} file in it")
+    return str(_one_of(files, PurePosixPath(".")))
 
 
 def _checked(name: str | None) -> PurePosixPath | None:
@@ -120,8 +171,14 @@ def _place(snapshot: Path, inside: PurePosixPath | None, repo_id: str) -> Path:
         raise FileNotFoundError(f"{repo_id}: no {kinds} file in the snapshot {place}")
     if inside is not None:
         return place
+    return _one_of(files, snapshot)
+
+
+def _one_of(files: Sequence[_P], root: _P) -> _P:
+    """Returns the only file, or the only folder of several."""
     folders = sorted({file.parent for file in files})
     if len(folders) > 1:
-        names = ", ".join(repr(str(f.relative_to(snapshot))) for f in folders)
+        kinds = " or ".join(_suffixes())
+        names = ", ".join(repr(str(f.relative_to(root))) for f in folders)
         raise ValueError(f"name: expected one of the folders with {kinds} files, got none: {names}")
     return files[0] if len(files) == 1 else folders[0]

@@ -239,6 +239,11 @@ def absolute_path(path: object) -> str:
     return str(Path(checked_path(path)).absolute())
 
 
+def absolute_location(path: object) -> str:
+    """Returns a URL unchanged, and a local path as ``absolute_path`` does."""
+    return path if isinstance(path, str) and is_url(path) else absolute_path(path)
+
+
 def shown_path(
     path: PathLike | Sequence[PathLike],
 ) -> Path | str | tuple[Path | str, ...]:
@@ -253,3 +258,9 @@ def shown_path(
     if isinstance(path, (str, os.PathLike)):
         return path if isinstance(path, str) and is_url(path) else Path(path)
     return tuple(p if isinstance(p, str) and is_url(p) else Path(p) for p in path)
+
+
+def bytes_at(path: Path, pattern: str = "*") -> int:
+    """Returns the size on disk; for a folder, that of the files whose names match."""
+    files = path.rglob(pattern) if path.is_dir() else [path]
+    return sum(file.stat().st_size for file in files if file.is_file())

@@ -29,8 +29,15 @@ from atompack_torch.errors import (
     WriterLockedError,
     file_exists,
 )
-from atompack_torch.options import absolute_path, check_choice, check_threads, threads_or_cores
+from atompack_torch.options import (
+    absolute_path,
+    check_choice,
+    check_threads,
+    is_url,
+    threads_or_cores,
+)
 from atompack_torch.passes.sweeping import Report, reporting
+from atompack_torch.remote.urls import shown_url
 
 # A thread computes one chunk per call: enough work for a call, little memory. Derivatives of an
 # atom may take hundreds of kilobytes, so the first chunk is small and calibrates the others.
@@ -331,6 +338,8 @@ def _sha256(text: str) -> str:
 def _source_of(dataset: MoleculeDataset) -> tuple[str, str]:
     """Describes the origin of the molecules, for the file's table of entries."""
     path = dataset._path
+    if isinstance(path, str) and is_url(path):
+        return shown_url(path), "file"  # without secrets, for the file may be given away
     return (str(path) if isinstance(path, (str, os.PathLike)) else ""), "file"
 
 

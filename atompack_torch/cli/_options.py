@@ -14,7 +14,7 @@ def add_paths(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         metavar="PATH",
         help="an .atp file or a folder of them, a feature cache (HDF5), a folder of Atlas shards, "
-        "an ATLAS store, an .af file",
+        "an ATLAS store, an .af file; or a URL of one (s3://, gs://, az://, https://, hf://, ...)",
     )
 
 

@@ -20,7 +20,7 @@ class UsageError(Exception):
 
 
 def entry_of(paths: Sequence[str]) -> Entry:
-    """Returns the module of the format that all paths have.
+    """Returns the module of the format that local paths have.
 
     Args:
         paths: files and folders.

@@ -15,9 +15,16 @@ import statistics
 import time
 from typing import Any
 
-from atompack_torch.cli._options import add_json, add_paths, add_threads, check_at_least
+from atompack_torch.cli._options import (
+    add_json,
+    add_paths,
+    add_threads,
+    check_at_least,
+)
 from atompack_torch.cli._output import print_json
+from atompack_torch.cli._remote import add_remote, remote_options
 from atompack_torch.inspection.text import printable
+from atompack_torch.options import is_url
 
 NAME = "bench"
 HELP = "measure how fast batches are read"
@@ -29,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of the command."""
     add_paths(parser)
     add_json(parser)
+    add_remote(parser)
     parser.add_argument(
         "--batch-size",
         type=int,
@@ -62,12 +70,16 @@ def run(options: argparse.Namespace) -> int:
 def _measured(path: str, options: argparse.Namespace) -> dict[str, Any]:
     from atompack_torch.errors import FieldError
     from atompack_torch.inspection.dispatch import open as open_path
+    from atompack_torch.remote.urls import shown_url
 
-    given = {} if options.threads is None else {"num_threads": options.threads}
+    given = remote_options(options) if is_url(path) else {}
+    if options.threads is not None:
+        given["num_threads"] = options.threads
+    shown = shown_url(path) if is_url(path) else path
     dataset: Any = open_path(path, **given)
     n = len(dataset)
     if n == 0:
-        raise FieldError(f"{path}: no molecules to read")
+        raise FieldError(f"{shown}: no molecules to read")
     size = min(options.batch_size, n)
     seconds, rounds = (0.02, 1) if options.quick else (_SECONDS, options.rounds)
     numbers = random.Random(0)
@@ -88,7 +100,7 @@ def _measured(path: str, options: argparse.Namespace) -> dict[str, Any]:
         statistics.median(each) for each in zip(*results, strict=True)
     )
     return {
-        "path": path,
+        "path": shown,
         "batch_size": size,
         "rounds": rounds,
         "molecules_per_s": molecules,

@@ -11,7 +11,8 @@ from __future__ import annotations
 import argparse
 
 from atompack_torch.cli._options import add_fields, add_json, add_paths, check_at_least
-from atompack_torch.cli._output import entry_of, print_json, usage_errors
+from atompack_torch.cli._output import print_json, usage_errors
+from atompack_torch.cli._remote import add_remote, remote_entry
 
 NAME = "head"
 HELP = "show the first molecules, examples or datasets"
@@ -21,6 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of the command."""
     add_paths(parser)
     add_json(parser)
+    add_remote(parser)
     parser.add_argument(
         "-n", type=int, default=5, metavar="N", help="number of items (default: %(default)s)"
     )
@@ -31,7 +33,8 @@ def run(options: argparse.Namespace) -> int:
     """Runs the command."""
     check_at_least(options, 0, "n")
     with usage_errors():
-        head = entry_of(options.path).head(options.path, options.n, options.fields)
+        entry, remote = remote_entry(options)
+        head = entry.head(options.path, options.n, options.fields, remote)
     if options.json:
         print_json(list(head.documents))
     else:

@@ -16,7 +16,8 @@ import argparse
 import sys
 
 from atompack_torch.cli._options import add_json, add_paths
-from atompack_torch.cli._output import entry_of, print_json, shows_progress
+from atompack_torch.cli._output import print_json, shows_progress
+from atompack_torch.cli._remote import add_remote, remote_entry
 from atompack_torch.inspection.text import printable
 
 NAME = "info"
@@ -27,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of the command."""
     add_paths(parser)
     add_json(parser)
+    add_remote(parser)
     parser.add_argument(
         "--full", action="store_true", help="count labels in all records, however many there are"
     )
@@ -39,8 +41,8 @@ def needs_torch(options: argparse.Namespace) -> bool:
 
 def run(options: argparse.Namespace) -> int:
     """Runs the command."""
-    entry = entry_of(options.path)
-    described = entry.describe(options.path, options.full, shows_progress(options))
+    entry, remote = remote_entry(options)
+    described = entry.describe(options.path, options.full, shows_progress(options), remote)
     if options.json:
         print_json(described.document)
     else:

@@ -18,11 +18,11 @@ import math
 from atompack_torch.cli._options import add_fields, add_json, add_paths, check_at_least
 from atompack_torch.cli._output import (
     UsageError,
-    entry_of,
     print_json,
     shows_progress,
     usage_errors,
 )
+from atompack_torch.cli._remote import add_remote, remote_entry
 
 NAME = "stats"
 HELP = "count molecules and elements, show the spread of energies and forces"
@@ -32,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of the command."""
     add_paths(parser)
     add_json(parser)
+    add_remote(parser)
     add_fields(parser)
     parser.add_argument(
         "--missing",
@@ -60,7 +61,8 @@ def run(options: argparse.Namespace) -> int:
     }
     asked = {name: value for name, value in given.items() if value is not None}
     with usage_errors():
-        found = entry_of(options.path).statistics(options.path, asked, shows_progress(options))
+        entry, remote = remote_entry(options)
+        found = entry.statistics(options.path, asked, shows_progress(options), remote)
     if options.json:
         print_json(found.document)
     else:

@@ -15,8 +15,14 @@ from __future__ import annotations
 
 import argparse
 
-from atompack_torch.cli._options import add_json, add_max_faults, add_paths, check_at_least
-from atompack_torch.cli._output import entry_of, report_check, shows_progress
+from atompack_torch.cli._options import (
+    add_json,
+    add_max_faults,
+    add_paths,
+    check_at_least,
+)
+from atompack_torch.cli._output import report_check, shows_progress
+from atompack_torch.cli._remote import add_remote, remote_entry
 
 NAME = "verify"
 HELP = "read all data and list what is damaged"
@@ -26,12 +32,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of the command."""
     add_paths(parser)
     add_json(parser)
+    add_remote(parser)
     add_max_faults(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Runs the command."""
     check_at_least(options, 0, "max_faults")
-    entry = entry_of(options.path)
-    found = entry.verify(options.path, options.max_faults, shows_progress(options))
+    entry, remote = remote_entry(options)
+    found = entry.verify(options.path, options.max_faults, shows_progress(options), remote)
     return report_check(found, options.json)

@@ -14,7 +14,7 @@ from atompack_torch.conversion.forwarding import ForwardingWriter, readable
 from atompack_torch.conversion.records import BLOCK_ATOMS, BLOCK_STRUCTURES
 from atompack_torch.conversion.report import Report
 from atompack_torch.datasets.atp import AtpDataset
-from atompack_torch.formats import bytes_at
+from atompack_torch.options import bytes_at
 from atompack_torch.writers.atp import AtpWriter, Codec
 from atompack_torch.writers.columns import Columns
 

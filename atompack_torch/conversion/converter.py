@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
 from atompack_torch.conversion.report import Report
-from atompack_torch.formats import bytes_at
+from atompack_torch.options import bytes_at
 from atompack_torch.writers.atp import Codec
 from atompack_torch.writers.columns import Columns
 

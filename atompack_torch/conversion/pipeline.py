@@ -21,8 +21,8 @@ from atompack_torch.conversion.schema_unification import SchemaUnifier
 from atompack_torch.conversion.text_files import STDIN
 from atompack_torch.errors import CorruptFileError, file_exists
 from atompack_torch.fields import BUILTIN
-from atompack_torch.formats import Format, bytes_at
-from atompack_torch.options import check_level, checked_path
+from atompack_torch.formats import Format
+from atompack_torch.options import bytes_at, check_level, checked_path
 from atompack_torch.progress import Progress
 from atompack_torch.writers.atp import Codec
 from atompack_torch.writers.columns import Column, Columns

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from atompack_torch._native import check_regular_file
 from atompack_torch.errors import AtompackError, FieldError, file_exists
-from atompack_torch.formats import bytes_at
-from atompack_torch.options import check_level, checked_path
+from atompack_torch.options import bytes_at, check_level, checked_path
 from atompack_torch.progress import Progress
 from atompack_torch.stores.atlas_store import AtlasStore
 

@@ -121,7 +121,7 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
         self.__dict__.update(renamed)
 
     def __getstate__(self) -> dict[str, Any]:
-        of_this_process = ("_native", "_table", "_structures")
+        of_this_process = ("_native", "_table", "_structures", "_process")
         return {key: value for key, value in self.__dict__.items() if key not in of_this_process}
 
     @property

@@ -15,40 +15,30 @@ import torch
 from torch import Tensor
 from torch.utils.data import get_worker_info
 
-from atompack_torch import formats
-from atompack_torch._core import (
-    ExampleBatcher,
-    read_example,
-    resolve_index,
-    resolve_indices,
-)
-from atompack_torch._native import ShardReader
+from atompack_torch._core import ExampleBatcher, resolve_index, resolve_indices
 from atompack_torch.batch.indices import Indices, is_batch
 from atompack_torch.datasets._arena_payload import as_payload
 from atompack_torch.datasets._batches import BatchDataset, BatchPrefetcher, apply_transform
 from atompack_torch.datasets._examples import (
-    Examples,
     cast_floats,
     complete_examples,
     molecules_of,
     specs_of_batch,
 )
+from atompack_torch.datasets._open_shards import HandedOver, OpenShards, Version, local_version
 from atompack_torch.datasets._options import (
     DatasetOptions,
     DTypes,
     Missing,
     accept_former_name,
 )
-from atompack_torch.datasets._pickled_blocks import KEPT_BLOCKS, PickledBlocks
 from atompack_torch.fields import FieldSpec
-from atompack_torch.options import absolute_path, check_choice, utf8
+from atompack_torch.options import absolute_location, check_choice, is_url, utf8
+from atompack_torch.remote.files import RemoteFiles
+from atompack_torch.remote.urls import shown_url
 
 Layout = Literal["list", "jagged"]
 LevelName = Literal["atom", "molecule"]
-
-# Result of the native core: (arena, batch, None), or (None, examples, their numbers) for examples
-# that are not alike.
-HandedOver = tuple[Tensor | None, Any, Sequence[int] | None]
 
 
 class ShardDataset(BatchDataset[object, object]):
@@ -74,7 +64,8 @@ class ShardDataset(BatchDataset[object, object]):
     decode each block once for all.
 
     Args:
-        path: folder of the data set; also accepted as ``root``.
+        path: folder of the data set, or its URL (``s3://``, ``gs://``, ``https://``); also
+            accepted as ``root``.
         allow_pickle: decode blocks with ``pickle.loads``, which executes code from the file; only
             for data that you trust like a program. Examples are then the unpickled objects
             themselves, shared by all reads of a cached block. Batches are made in Python, and a
@@ -92,6 +83,9 @@ class ShardDataset(BatchDataset[object, object]):
             and masks it, ``"error"`` raises ``FieldError``, ``"drop"`` leaves the example out.
         transform: called with every batch in the process that made it.
         num_threads: maximum number of threads for a batch; None: as many as torch uses.
+        storage_options: options of the remote store of a URL; see ``AtpDataset``.
+        block_cache: folder on local disk for what is read from a URL; see ``AtpDataset``.
+        block_cache_bytes: limit of that folder, or of the memory without one.
 
     Raises:
         TypeError: an option has the wrong type.
@@ -99,6 +93,8 @@ class ShardDataset(BatchDataset[object, object]):
         FileNotFoundError: a ``meta.json`` or a shared dictionary does not exist.
         UnsupportedFormatError: the version or strategy is not supported.
         CorruptFileError: a ``meta.json`` is not JSON.
+        OSError: a file cannot be read. Of a URL also PermissionError, TimeoutError, or ESTALE if
+            the files have changed since they were opened.
     """
 
     @accept_former_name("root", "path")
@@ -114,7 +110,11 @@ class ShardDataset(BatchDataset[object, object]):
         missing: Missing = "nan",
         transform: Callable[[Any], Any] | None = None,
         num_threads: int | None = None,
+        storage_options: Mapping[str, object] | None = None,
+        block_cache: str | os.PathLike[str] | None = None,
+        block_cache_bytes: int | None = None,
     ) -> None:
+        self._remote = RemoteFiles.checked(storage_options, block_cache, block_cache_bytes, path)
         self._options = DatasetOptions(
             dtype=dtype, missing=missing, transform=transform, num_threads=num_threads
         )
@@ -125,39 +125,51 @@ class ShardDataset(BatchDataset[object, object]):
             if level not in ("atom", "molecule"):
                 raise ValueError(f"levels: expected atom or molecule for {key!r}, got {level!r}")
         self._is_plain = dtype is None and missing == "nan" and transform is None
-        self._root = absolute_path(path)
+        self._root = absolute_location(path)
         self._allow_pickle = allow_pickle
         self._cache_blocks = cache_blocks
         self._layout = layout
         self._levels = {
             utf8("levels", key): level == "atom" for key, level in (levels or {}).items()
         }
-        self._version = self._current_version()
+        self._version: Version | None = None if self._is_remote else local_version(self._root)
         self._n = len(reader := self._open().reader)
         if (warning := reader.shard_sizes_warning()) is not None:
             warnings.warn(warning, stacklevel=3)
 
-    def _open(self) -> _OpenShards:
+    def _open(self) -> OpenShards:
         # No lock, which a fork could inherit in the locked state; opening twice is harmless.
         opened = self._opened
-        if opened is None:
-            opened = _OpenShards(self)
-            if self._current_version() != self._version:
+        if opened is None or opened.is_of_another_process():
+            opened = self._open_current()
+            if self._version not in (None, opened.version):
                 raise OSError(
                     errno.ESTALE,
                     "another data set is here than the one that was opened first: open it again",
-                    self._root,
+                    self._shown,
                 )
-            self._opened = opened
+            self._opened, self._version = opened, opened.version
         return opened
 
-    def _current_version(self) -> tuple[int, ...]:
-        """Identity of the root's `meta.json`, which a pickle compares before it reads."""
-        try:
-            found = (Path(self._root) / "meta.json").stat()
-        except OSError:
-            return ()  # opening reports it
-        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+    def _open_current(self) -> OpenShards:
+        return OpenShards(
+            self._root,
+            self._remote,
+            cache_blocks=self._cache_blocks,
+            allow_pickle=self._allow_pickle,
+            jagged=self._layout == "jagged",
+            levels=self._levels,
+            num_threads=self._options.num_threads,
+        )
+
+    @property
+    def _is_remote(self) -> bool:
+        return is_url(self._root)
+
+    @property
+    def _shown(self) -> str:
+        """Path, or URL without secrets, for messages."""
+        return shown_url(self._root) if self._is_remote else self._root
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_opened": None}
@@ -169,20 +181,21 @@ class ShardDataset(BatchDataset[object, object]):
 
     _item = "example"
     _molecules = staticmethod(molecules_of)
-    _opened: _OpenShards | None = None  # in this process
+    _opened: OpenShards | None = None  # in this process
+    _remote = RemoteFiles()  # for pickles of earlier versions
     _is_plain: bool = True  # without dtype, missing and transform
 
     def _size(self) -> int:
         return self._n
 
     @property
-    def path(self) -> Path:
-        """Absolute path of the folder."""
-        return Path(self._root)
+    def path(self) -> Path | str:
+        """Absolute path of the folder, or its URL."""
+        return self._root if self._is_remote else Path(self._root)
 
     @property
     def root(self) -> str:
-        """Absolute path of the folder, as a string."""
+        """Absolute path of the folder, or its URL, as a string."""
         return self._root
 
     @property
@@ -210,12 +223,14 @@ class ShardDataset(BatchDataset[object, object]):
             FileNotFoundError: there is no data set any more.
             CorruptFileError: a ``meta.json`` is not JSON.
         """
-        version = self._current_version()
-        if version == self._version:
+        if not self._is_remote and local_version(self._root) == self._version:
             return False
-        current = _OpenShards(self)
-        self._check_selection(len(current.reader))
-        self._opened, self._version, self._n = current, version, len(current.reader)
+        with self._remote.refreshing():
+            current = self._open_current()
+            if self._is_remote and current.version == self._version:
+                return False
+            self._check_selection(len(current.reader))
+        self._opened, self._version, self._n = current, current.version, len(current.reader)
         return True
 
     def close(self) -> None:
@@ -330,46 +345,7 @@ class ShardDataset(BatchDataset[object, object]):
         return self._apply_options(self._open().whole(made)[1], indices)
 
     def __repr__(self) -> str:
-        return f"ShardDataset({len(self)} examples in {self._root!r})"
-
-
-class _OpenShards:
-    """Open files of a data set in one process."""
-
-    def __init__(self, dataset: ShardDataset) -> None:
-        with formats.opening(dataset._root, "a folder of Atlas shards", "shards"):
-            self.reader = ShardReader(dataset._root, dataset._cache_blocks)
-        self.native: ExampleBatcher | None = None
-        self.pickles: PickledBlocks | None = None
-        self._jagged = dataset._layout == "jagged"
-        self._levels = dataset._levels
-        if dataset._allow_pickle:
-            kept = KEPT_BLOCKS if dataset._cache_blocks is None else dataset._cache_blocks
-            self.pickles = PickledBlocks(self.reader, kept)
-        else:
-            self.native = ExampleBatcher(
-                self.reader,
-                jagged=self._jagged,
-                levels=dataset._levels,
-                max_threads=dataset._options.num_threads or 0,
-            )
-
-    def example(self, number: int) -> Any:
-        if self.pickles is not None:
-            return self.pickles.example(number)
-        return read_example(self.reader, number)
-
-    def whole(self, made: HandedOver) -> tuple[Tensor | None, Any]:
-        """Returns arena and batch from the native core's result: a batch, or decoded examples."""
-        arena, batch, numbers = made
-        return (arena, batch) if numbers is None else (None, self.collate_in_python(numbers, batch))
-
-    def collate_in_python(self, numbers: Sequence[int], examples: list[Any] | None = None) -> Any:
-        """Collates examples that the native core does not support."""
-        levels = self._levels if self.native is None else self.native.levels()
-        if examples is None:
-            examples = [self.example(number) for number in numbers]
-        return Examples(numbers, levels, jagged=self._jagged).collate(examples)
+        return f"ShardDataset({len(self)} examples in {self._shown!r})"
 
 
 class _ExampleQueue:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, overload
 
@@ -13,12 +13,13 @@ from torch import Tensor
 from torch.utils.data import get_worker_info
 
 from atompack_torch._core import ColumnBatcher, resolve_index
+from atompack_torch._native import AtlasReader
 from atompack_torch.batch.indices import Indices, is_batch
 from atompack_torch.datasets._arena_payload import as_payload
 from atompack_torch.datasets._batches import BatchDataset, apply_transform
 from atompack_torch.datasets._options import DatasetOptions, Missing, accept_former_name
 from atompack_torch.fields import FieldSpec
-from atompack_torch.options import short_list, shown_path
+from atompack_torch.options import is_url, short_list
 from atompack_torch.stores.array_schema import ArraySchema
 from atompack_torch.stores.atlas_store import AtlasStore
 from atompack_torch.stores.column_scan import Layout
@@ -50,8 +51,8 @@ class AtlasDataset(BatchDataset[Item, Batch]):
     later flush would have to be read, that is a ``FieldError``.
 
     Args:
-        path: an ``AtlasStore`` or its path; also accepted as ``store``. A store that is open for
-            writing is pickled as a handle for reading.
+        path: an ``AtlasStore``, or its path or URL; also accepted as ``store``. A store that is
+            open for writing is pickled as a handle for reading.
         arrays: names of arrays.
         start: first element along each axis of every array; None: 0.
         shape: number of elements along each axis, clamped to each array; None: to the end.
@@ -62,6 +63,9 @@ class AtlasDataset(BatchDataset[Item, Batch]):
         transform: called with every batch in the process that made it.
         num_threads: maximum number of threads for a batch; None: as many as torch uses. Always one
             in ``DataLoader`` workers.
+        storage_options: options of the remote store of a URL; see ``AtpDataset``.
+        block_cache: folder on local disk for what is read from a URL; see ``AtpDataset``.
+        block_cache_bytes: limit of that folder, or of the memory without one.
 
     Raises:
         TypeError: an option has the wrong type.
@@ -86,6 +90,9 @@ class AtlasDataset(BatchDataset[Item, Batch]):
         missing: Missing = "nan",
         transform: Transform | None = None,
         num_threads: int | None = None,
+        storage_options: Mapping[str, object] | None = None,
+        block_cache: str | os.PathLike[str] | None = None,
+        block_cache_bytes: int | None = None,
     ) -> None:
         if isinstance(arrays, str):
             raise TypeError(f"arrays: expected a list of names, got {arrays!r}")
@@ -93,21 +100,29 @@ class AtlasDataset(BatchDataset[Item, Batch]):
         if dtype is not None and not isinstance(dtype, torch.dtype):
             raise TypeError(f"dtype: expected a torch dtype, got {type(dtype).__name__}")
         self._missing = checked.missing
-        self._store = path if isinstance(path, AtlasStore) else AtlasStore(path)
+        if not isinstance(path, AtlasStore):
+            path = AtlasStore(
+                path,
+                storage_options=storage_options,
+                block_cache=block_cache,
+                block_cache_bytes=block_cache_bytes,
+            )
+        self._store = path
         self._view = self._store.last_flush()  # independent of refresh() of the store
         self._arrays = tuple(arrays)
         self._keys = [_keys(array, layout) for array in arrays]
         _check_keys([key for keys in self._keys for key in keys])
         self._options: tuple[Any, ...] = (start, shape, layout, dtype, num_threads)
         self._transform = transform
-        self._native: ColumnBatcher | None = None
+        self._native: tuple[AtlasReader, ColumnBatcher] | None = None
         self._batcher()  # checks names and options
 
     def _batcher(self) -> ColumnBatcher:
+        reader = self._view.columns.reader
         native = self._native
-        if native is None:
-            native = self._native = self._open_batcher(self._view)
-        return native
+        if native is None or native[0] is not reader:
+            native = self._native = reader, self._open_batcher(self._view)
+        return native[1]
 
     def _open_batcher(self, store: AtlasStore) -> ColumnBatcher:
         start, shape, layout, dtype, num_threads = self._options
@@ -135,19 +150,17 @@ class AtlasDataset(BatchDataset[Item, Batch]):
         """
         self._store.refresh()
         view = self._store.last_flush()
-        if view.columns.version == self._view.columns.version:
-            return False
-        native = self._open_batcher(view)
-        self._check_selection(len(view))
-        self._view, self._native = view, native
-        return True
+        is_newer = view.columns.version != self._view.columns.version
+        if is_newer or is_url(self.path):  # its files may have been replaced by equal ones
+            native = view.columns.reader, self._open_batcher(view)
+            self._check_selection(len(view))
+            self._view, self._native = view, native
+        return is_newer
 
     @property
     def path(self) -> Path | str:
-        """Path of the store."""
-        path = shown_path(self._view.path)
-        assert not isinstance(path, tuple)
-        return path
+        """Absolute path of the store, or its URL."""
+        return self._view.path
 
     @property
     def schema(self) -> dict[str, FieldSpec]:

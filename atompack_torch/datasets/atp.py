@@ -66,8 +66,9 @@ class AtpDataset(MoleculeDataset):
 
     Args:
         path: a file, a list of files, or a folder whose ``**/*.atp`` are shards, sorted by path;
-            each a path or a URL (``s3://``, ``gs://``, ``https://``). Bytes of remote files are
-            fetched as batches need them; ``Loader`` fetches many ahead.
+            each a path or a URL (``s3://``, ``gs://``, ``az://``, ``https://``,
+            ``hf://datasets/OWNER/NAME/PATH``, or of fsspec). Bytes of remote files are fetched as
+            batches need them; ``Loader`` fetches many ahead.
         fields: labels to read: builtin fields by name, custom properties by key or with their
             scope (``properties/KEY``, ``atom_properties/KEY``); None: all of the schema. Positions
             and atomic numbers are always read.
@@ -110,7 +111,8 @@ class AtpDataset(MoleculeDataset):
             missing. Values of a ``cache`` are not checked.
         storage_options: for URLs: ``endpoint_url``, ``region``, ``profile``, ``key``, ``secret``,
             ``token``, ``anonymous``, ``headers`` and ``credentials`` (a callable); what is left
-            out comes from the environment variables of AWS's and Hugging Face's tools.
+            out comes from the environment variables of AWS's and Hugging Face's tools. For URLs
+            that fsspec opens: its own options.
         block_cache: for URLs: a folder on local disk that keeps what was read, shared by all
             processes; None: blocks are kept in the memory of each process.
         block_cache_bytes: limit of that folder (None: 16 GiB), or of that memory (None: 256 MiB).
@@ -129,6 +131,7 @@ class AtpDataset(MoleculeDataset):
     """
 
     _remote = RemoteFiles()  # for pickles of earlier versions
+    _process: int | None = None  # that opened the batcher
 
     def __init__(
         self,
@@ -167,7 +170,7 @@ class AtpDataset(MoleculeDataset):
             num_threads=num_threads,
             nan_is_missing=nan_is_missing,
         )
-        self._remote = RemoteFiles.checked(storage_options, block_cache, block_cache_bytes)
+        self._remote = RemoteFiles.checked(storage_options, block_cache, block_cache_bytes, path)
         self._access: str = access
         self._populate = populate
         if cache is not None and not hasattr(cache, "_open_rows"):
@@ -203,9 +206,10 @@ class AtpDataset(MoleculeDataset):
             IndexError: molecules of a subset no longer exist; the data set is unchanged.
             CorruptFileError: a header, schema or index violates the format.
         """
-        files = files_of(self._path, self._remote)
-        snapshots = [snapshot_of(file, self._remote) for file in files]
-        self._check_selection(sum(snapshot.n_molecules for snapshot in snapshots))
+        with self._remote.refreshing():
+            files = files_of(self._path, self._remote)
+            snapshots = [snapshot_of(file, self._remote) for file in files]
+            self._check_selection(sum(snapshot.n_molecules for snapshot in snapshots))
         before = [(f, s.__getstate__()) for f, s in zip(self._files, self._snapshots, strict=True)]
         after = [(f, s.__getstate__()) for f, s in zip(files, snapshots, strict=True)]
         self._files, self._snapshots, self._native = files, snapshots, None
@@ -266,8 +270,10 @@ class AtpDataset(MoleculeDataset):
         return source if self._cache is None else JoinedSource(source, self._cache._open_rows())
 
     def _batcher(self) -> MoleculeBatcher:
-        if self._remote.has_forked():
-            self.close()
+        process = os.getpid()
+        if self._process not in (None, process) and any(map(is_url, self._files)):
+            self.close()  # remote stores need threads that a fork does not have
+        self._process = process
         return super()._batcher()
 
     def _without_mapping(self) -> AtpDataset:
@@ -279,7 +285,7 @@ class AtpDataset(MoleculeDataset):
 
     def _identity(self) -> Any:
         states = [list(snapshot.__getstate__()) for snapshot in self._snapshots]
-        return [self._files, states]
+        return [list(map(shown_url, self._files)), states]
 
     def __repr__(self) -> str:
         one = len(self._files) == 1

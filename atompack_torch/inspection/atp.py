@@ -20,6 +20,7 @@ from atompack_torch._native import (
 )
 from atompack_torch.errors import AtompackError, FieldError
 from atompack_torch.fields import RESERVED, FieldId, public_names
+from atompack_torch.inspection.atp_text import description_text
 from atompack_torch.inspection.entry import (
     Compaction,
     CompactOptions,
@@ -29,9 +30,10 @@ from atompack_torch.inspection.entry import (
     WrongOptionError,
 )
 from atompack_torch.inspection.molecules import histogram, molecule_document, molecule_text
-from atompack_torch.inspection.text import printable, table
+from atompack_torch.inspection.text import printable
 from atompack_torch.passes.atp_files import files_of, snapshot_of
 from atompack_torch.passes.sweeping import Report, available_threads, reporting, steps
+from atompack_torch.remote.files import RemoteFiles
 
 if TYPE_CHECKING:
     from atompack_torch.datasets.atp import AtpDataset
@@ -75,7 +77,10 @@ def open_dataset(path: Any, options: Mapping[str, Any]) -> AtpDataset:
 
 
 def describe(
-    paths: Sequence[str], full: bool = False, progress: bool | Report = False
+    paths: Sequence[str],
+    full: bool = False,
+    progress: bool | Report = False,
+    remote: RemoteFiles | None = None,
 ) -> Description:
     """Describes files, or folders of them, as one data set.
 
@@ -84,18 +89,21 @@ def describe(
         full: count labels in all records, however many there are.
         progress: show a bar, or a function called with the number of molecules done since the last
             call.
+        remote: access to URLs.
 
     Returns:
         Sums over all files, ``schema``, ``labels`` and ``files``.
     """
-    files = [describe_file(file) for path in paths for file in files_of(path)]
-    sound = [file["path"] for file in files if "error" not in file]
+    access = remote or RemoteFiles()
+    found = [file for path in paths for file in files_of(path, remote)]
+    files = [describe_file(file, access) for file in found]
+    sound = [name for name, file in zip(found, files, strict=True) if "error" not in file]
     errors = [file["error"] for file in files if "error" in file]
     schema: dict[str, Any] = {}
     labels: Labels | None = None  # None if a damaged record prevents counting
     try:
         if sound:
-            source = _source(sound)
+            source = _source(sound, access)
             schema = _schema(source)
             labels = count_labels(source, full, progress)
     except AtompackError as error:
@@ -103,16 +111,22 @@ def describe(
     total = {key: _sum(file[key] for file in files if "error" not in file) for key in _SUMMED}
     plain_labels = labels and labels._asdict()
     document = {**total, "schema": schema, "labels": plain_labels, "files": files}
-    return Description(document, _text(document), errors)
+    return Description(document, description_text(document), errors)
 
 
-def head(paths: Sequence[str], n: int, fields: Sequence[str] | None = None) -> Head:
+def head(
+    paths: Sequence[str],
+    n: int,
+    fields: Sequence[str] | None = None,
+    remote: RemoteFiles | None = None,
+) -> Head:
     """Reads the first molecules.
 
     Args:
         paths: files and folders, as one data set.
         n: maximum number of molecules.
         fields: labels to read; None: all.
+        remote: access to URLs.
 
     Returns:
         The molecules.
@@ -120,7 +134,7 @@ def head(paths: Sequence[str], n: int, fields: Sequence[str] | None = None) -> H
     Raises:
         WrongOptionError: a label that no file has.
     """
-    dataset = open_files(paths, fields=fields)
+    dataset = open_files(paths, remote, fields=fields)
     molecules = [dataset[i] for i in range(min(n, len(dataset)))]
     texts = [molecule_text(i, molecule) for i, molecule in enumerate(molecules)]
     texts.append(f"{len(molecules):,} of {len(dataset):,} molecules")
@@ -128,16 +142,24 @@ def head(paths: Sequence[str], n: int, fields: Sequence[str] | None = None) -> H
     return Head(molecules, documents, "\n".join(texts))
 
 
-def verify(paths: Sequence[str], max_faults: int, progress: bool | Report) -> Verification:
+def verify(
+    paths: Sequence[str],
+    max_faults: int,
+    progress: bool | Report,
+    remote: RemoteFiles | None = None,
+) -> Verification:
     """Reads every record with all checks."""
     from atompack_torch.passes.verification import verify as verify_files
 
-    files = [file for path in paths for file in files_of(path)]
-    return verify_files(files, max_faults=max_faults, progress=progress)
+    files = [file for path in paths for file in files_of(path, remote)]
+    return verify_files(files, max_faults=max_faults, progress=progress, remote=remote)
 
 
 def statistics(
-    paths: Sequence[str], options: Mapping[str, Any], progress: bool | Report
+    paths: Sequence[str],
+    options: Mapping[str, Any],
+    progress: bool | Report,
+    remote: RemoteFiles | None = None,
 ) -> Summary:
     """Gathers statistics of every molecule.
 
@@ -146,16 +168,18 @@ def statistics(
         options: ``cutoff``, and options of ``AtpDataset``.
         progress: show a bar, or a function called with the number of molecules done since the last
             call.
+        remote: access to URLs.
 
     Returns:
         ``Statistics``, with a histogram of sizes in the text.
     """
     of_dataset = {"access": "sequential", **options}
     cutoff = of_dataset.pop("cutoff", None)
-    found = open_files(paths, **of_dataset).statistics(progress, cutoff=cutoff)
+    found = open_files(paths, remote, **of_dataset).statistics(progress, cutoff=cutoff)
     lines = [printable(line) for line in repr(found).splitlines()]
     if found.max_force_molecule is not None:
-        lines.append(f"longest force: {printable(_place(paths, found.max_force_molecule))}")
+        place = _place(paths, found.max_force_molecule, remote)
+        lines.append(f"longest force: {printable(place)}")
     return Summary(found, found.as_dict(), "\n".join([*lines, *histogram(found.sizes)]))
 
 
@@ -173,11 +197,14 @@ def compact(paths: Sequence[str], target: str, options: CompactOptions) -> Compa
     return Compaction(len(AtpDataset(target)), "molecules", before, Path(target).stat().st_size)
 
 
-def open_files(paths: Sequence[str], **options: Any) -> AtpDataset:
+def open_files(
+    paths: Sequence[str], remote: RemoteFiles | None = None, **options: Any
+) -> AtpDataset:
     """Opens files, and those in folders, as one data set.
 
     Args:
         paths: files and folders.
+        remote: access to URLs.
         **options: options of ``AtpDataset``.
 
     Returns:
@@ -188,22 +215,25 @@ def open_files(paths: Sequence[str], **options: Any) -> AtpDataset:
     """
     from atompack_torch.datasets.atp import AtpDataset
 
-    files = [file for path in paths for file in files_of(path)]
+    files = [file for path in paths for file in files_of(path, remote)]
+    if remote is not None:
+        options["storage_options"] = remote
     try:
         return AtpDataset(files[0] if len(files) == 1 else files, **options)
     except FieldError as error:
         raise WrongOptionError(str(error)) from None
 
 
-def describe_file(path: str) -> dict[str, Any]:
+def describe_file(file: str, remote: RemoteFiles) -> dict[str, Any]:
     """Describes one file; if it cannot be read, gives only the slots and ``error``."""
+    path, store = remote.location(file)
     slots = [
         {"generation": generation, "n_molecules": n_molecules, "problem": problem}
-        for generation, n_molecules, problem in describe_slots(path)
+        for generation, n_molecules, problem in describe_slots(path, store)
     ]
     try:
-        snapshot = snapshot_of(path)
-        space = AtpSpaceUse.measure(path, snapshot)
+        snapshot = snapshot_of(file, remote)
+        space = AtpSpaceUse.measure(path, snapshot, store)
     except AtompackError as error:
         return {"path": path, "slots": dict(zip("AB", slots, strict=True)), "error": str(error)}
     in_use = [slot["generation"] == snapshot.generation for slot in slots].index(True)
@@ -270,8 +300,11 @@ def _sample(n: int) -> Any:
     return edges[:-1] + (share * np.diff(edges)).astype(np.int64)
 
 
-def _source(files: list[str]) -> MoleculeSource:
-    readers = [AtpReader(file, snapshot_of(file), "read", False) for file in files]
+def _source(files: list[str], remote: RemoteFiles) -> MoleculeSource:
+    readers = []
+    for file in files:
+        path, store = remote.location(file)
+        readers.append(AtpReader(path, snapshot_of(file, remote), "read", False, store))
     return readers[0] if len(readers) == 1 else ConcatSource(readers)
 
 
@@ -293,99 +326,12 @@ def _sum(values: Any) -> int | None:
     return None if None in numbers else sum(numbers)
 
 
-def _text(described: dict[str, Any]) -> str:
-    files, labels = described["files"], described["labels"]
-    name = f"{len(files)} files" if len(files) > 1 else printable(files[0]["path"])
-    lines = []
-    if len(files) > 1 or "error" not in files[0]:
-        counts = f"{described['n_molecules']:,} molecules, {described['n_atoms']:,} atoms"
-        lines.append(f"{name}: {counts}")
-    if described["schema"]:
-        lines.append(_labels_text(described["schema"], labels))
-    lines += _nan_lines(labels)
-    if len(files) > 1:
-        lines.append(f"  {_space_text(described)}")
-    lines += [_file_text(file, with_counts=len(files) > 1) for file in files]
-    return "\n".join(lines)
-
-
-def _labels_text(schema: dict[str, Any], labels: dict[str, Any] | None) -> str:
-    rows = [("field", "level", "dtype", "shape of a row", "molecules that have it")]
-    for name, spec in schema.items():
-        shape = "differs" if spec["shape"] is None else str(spec["shape"])
-        count = _count_text(name, labels)
-        rows.append((printable(name), spec["level"], spec["dtype"], shape, count))
-    found = () if labels is None else labels["molecules"]
-    for name in (name for name in found if name not in schema):  # only in records
-        rows.append((printable(name), "", "", "", _count_text(name, labels)))
-    return table(rows, "  ")
-
-
-def _count_text(name: str, labels: dict[str, Any] | None) -> str:
-    """Formats the count of one field; positions and atomic numbers are in every molecule."""
-    if labels is None:
-        return "not counted"
-    n = labels["n_looked_at"]
-    count = labels["molecules"].get(name, n)
-    if n == 0:
-        return "none"
-    if labels["exact"]:
-        return "all" if count == n else f"{count:,} of {n:,}"
-    return f"about {count / n:.1%} ({count:,} of {n:,} sampled)"
-
-
-def _nan_lines(labels: dict[str, Any] | None) -> list[str]:
-    """Formats a note for each label that is NaN in some molecules."""
-    if labels is None:
-        return []
-    of = f"{labels['n_looked_at']:,} {'molecules' if labels['exact'] else 'sampled'}"
-    return [
-        f"  {printable(name)}: NaN throughout in {n:,} of {of}: "
-        "AtpDataset(nan_is_missing=True) takes these as absent"
-        for name, n in labels["nan"].items()
-    ]
-
-
-def _file_text(file: dict[str, Any], with_counts: bool) -> str:
-    path = printable(file["path"])
-    slots = "; ".join(f"slot {name}: {_slot_text(slot)}" for name, slot in file["slots"].items())
-    if "error" in file:
-        return f"{path}: cannot be read\n  {slots}"
-    level = f" (level {file['level']})" if file["codec"] == "zstd" else ""
-    counts = f"{path}: {file['n_molecules']:,} molecules, {file['n_atoms']:,} atoms\n"
-    return (
-        f"{counts if with_counts else ''}"
-        f"  codec {file['codec']}{level}, record format {file['record_format']}, "
-        f"generation {file['generation']}\n"
-        f"  {slots}\n"
-        f"  {_space_text(file)}"
-    )
-
-
-def _slot_text(slot: dict[str, Any]) -> str:
-    if slot["problem"] is not None:
-        return f"damaged: {printable(slot['problem'])}"
-    in_use = ", in use" if slot.get("in_use") else ""
-    return f"generation {slot['generation']}, {slot['n_molecules']:,} molecules{in_use}"
-
-
-def _space_text(space: dict[str, Any]) -> str:
-    dead = "not known (records lie over one another)"
-    if space["dead_bytes"] is not None:
-        share = space["dead_bytes"] / space["file_bytes"] if space["file_bytes"] else 0.0
-        dead = f"{space['dead_bytes']:,} ({share:.1%})"
-    return (
-        f"{space['file_bytes']:,} bytes: records {space['record_bytes']:,} "
-        f"(uncompressed {space['uncompressed_bytes']:,}), schema {space['schema_bytes']:,}, "
-        f"index {space['index_bytes']:,}, dead {dead}, tail {space['tail_bytes']:,}"
-    )
-
-
-def _place(paths: Sequence[str], number: int) -> str:
+def _place(paths: Sequence[str], number: int, remote: RemoteFiles | None) -> str:
     """Describes a molecule, given its global index, by file and index in that file."""
-    for file in (file for path in paths for file in files_of(path)):
-        n_molecules = snapshot_of(file).n_molecules
+    access = remote or RemoteFiles()
+    for file in (file for path in paths for file in files_of(path, remote)):
+        n_molecules = snapshot_of(file, access).n_molecules
         if number < n_molecules:
-            return f"{file}: molecule {number}"
+            return f"{access.shown(file)}: molecule {number}"
         number -= n_molecules
     raise AssertionError("the statistics name a molecule that no file has")

@@ -18,6 +18,7 @@ from atompack_torch.inspection.text import plain, printable, table
 from atompack_torch.options import absolute_path
 from atompack_torch.passes.cache_files import attributes_of
 from atompack_torch.passes.sweeping import Report
+from atompack_torch.remote.files import RemoteFiles
 
 if TYPE_CHECKING:
     from atompack_torch.batch.molecule_batch import Molecule
@@ -47,7 +48,10 @@ def open_dataset(path: Any, options: Mapping[str, Any]) -> TorchCacheDataset:
 
 
 def describe(
-    paths: Sequence[str], full: bool = False, progress: bool | Report = False
+    paths: Sequence[str],
+    full: bool = False,
+    progress: bool | Report = False,
+    remote: RemoteFiles | None = None,
 ) -> Description:
     """Describes files from their indexes; no row is read."""
     files: list[dict[str, Any]] = []
@@ -61,7 +65,12 @@ def describe(
     return Description({"files": files}, "\n".join(map(_text, files)), errors)
 
 
-def head(paths: Sequence[str], n: int, fields: Sequence[str] | None = None) -> Head:
+def head(
+    paths: Sequence[str],
+    n: int,
+    fields: Sequence[str] | None = None,
+    remote: RemoteFiles | None = None,
+) -> Head:
     """Reads the first molecules of each file."""
     values, lines = [], []
     documents: list[tuple[int, Molecule]] = []
@@ -76,7 +85,12 @@ def head(paths: Sequence[str], n: int, fields: Sequence[str] | None = None) -> H
     return Head(values, (molecule_document(*one) for one in documents), "\n".join(lines))
 
 
-def verify(paths: Sequence[str], max_faults: int, progress: bool | Report) -> CacheVerification:
+def verify(
+    paths: Sequence[str],
+    max_faults: int,
+    progress: bool | Report,
+    remote: RemoteFiles | None = None,
+) -> CacheVerification:
     """Reads one file with all checks, and recomputes its rows.
 
     Args:
@@ -84,6 +98,7 @@ def verify(paths: Sequence[str], max_faults: int, progress: bool | Report) -> Ca
         max_faults: maximum number of faults to list.
         progress: show a bar, or a function called with the number of entries done since the last
             call.
+        remote: access to URLs.
 
     Returns:
         The faults and differences.
@@ -101,7 +116,10 @@ def verify(paths: Sequence[str], max_faults: int, progress: bool | Report) -> Ca
 
 
 def statistics(
-    paths: Sequence[str], options: Mapping[str, Any], progress: bool | Report
+    paths: Sequence[str],
+    options: Mapping[str, Any],
+    progress: bool | Report,
+    remote: RemoteFiles | None = None,
 ) -> Summary:
     """Gathers statistics of every molecule of one file.
 
@@ -110,6 +128,7 @@ def statistics(
         options: ``cutoff``, and options of ``TorchCacheDataset``.
         progress: show a bar, or a function called with the number of molecules done since the last
             call.
+        remote: access to URLs.
 
     Returns:
         ``Statistics``, with a histogram of sizes in the text.

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from atompack_torch.errors import UnsupportedFormatError
 from atompack_torch.formats import detect, entry_name, recognize, unknown
 from atompack_torch.inspection.entry import Compaction, CompactOptions, SeveralFormatsError
-from atompack_torch.options import check_threads, checked_path
+from atompack_torch.options import check_threads, checked_path, is_url
+from atompack_torch.remote.files import RemoteFiles
 
 if TYPE_CHECKING:
     import torch
@@ -46,35 +48,53 @@ def open(  # noqa: A001
 
     Args:
         path: an ``.atp`` file, a list or a folder of them; a feature cache (HDF5); a folder of
-            Atlas shards; an ATLAS store.
+            Atlas shards; an ATLAS store. Each may be a URL.
         **options: options of the class: ``AtpDataset``, ``TorchCacheDataset``, ``ShardDataset`` or
-            ``AtlasDataset``, which requires ``arrays=``.
+            ``AtlasDataset``, which requires ``arrays=``. For URLs ``storage_options``,
+            ``block_cache`` and ``block_cache_bytes``.
 
     Returns:
         An object of that class.
 
     Raises:
         FileNotFoundError: the path does not exist.
+        PermissionError: a URL needs other credentials.
         UnsupportedFormatError: the format is not supported.
         TypeError: an option is unknown to the class, or a required one is absent.
     """
     paths = _listed(path)
+    if any(map(is_url, paths)):
+        names = "storage_options", "block_cache", "block_cache_bytes"
+        given = {name: options.pop(name, None) for name in names}
+        options["storage_options"] = remote = access_to(paths, **given)
+    else:
+        remote = RemoteFiles()
     for one in paths:
-        if Path(one).exists() and recognize(one) is None:
-            raise unknown(one)
-    entry = entry_of(paths)
+        if (is_url(one) or Path(one).exists()) and recognize(one, remote) is None:
+            raise unknown(one, remote)
+    entry = entry_of(paths, remote)
     dataset: AtpDataset | TorchCacheDataset | ShardDataset | AtlasDataset
     dataset = entry.open_dataset(path, options)
     return dataset
 
 
-def info(path: Paths, *, full: bool = False) -> dict[str, object]:
+def info(
+    path: Paths,
+    *,
+    full: bool = False,
+    storage_options: Mapping[str, object] | None = None,
+    block_cache: PathLike | None = None,
+    block_cache_bytes: int | None = None,
+) -> dict[str, object]:
     """Describes the data at a path: counts, types, use of space.
 
     Args:
         path: as for ``open``, or an array file; a list of ``.atp`` files counts as one data set.
         full: for ``.atp`` files: count labels in all records, however many there are, instead of
             in a sample of 10,000.
+        storage_options: for URLs, as for ``AtpDataset``.
+        block_cache: likewise.
+        block_cache_bytes: likewise.
 
     Returns:
         Plain JSON values, as printed by ``atompack-torch info --json``; ``"errors"`` lists any
@@ -85,19 +105,30 @@ def info(path: Paths, *, full: bool = False) -> dict[str, object]:
         UnsupportedFormatError: the format is not supported.
     """
     paths = _listed(path)
-    described = entry_of(paths).describe(paths, full, False)
+    remote = access_to(paths, storage_options, block_cache, block_cache_bytes)
+    described = entry_of(paths, remote).describe(paths, full, False, remote)
     document = described.document
     if isinstance(document, list):
         document = document[0] if len(document) == 1 else {"stores": document}
     return {**document, "errors": list(described.errors)}
 
 
-def head(path: Paths, n: int = 5) -> list[Molecule] | list[object]:
+def head(
+    path: Paths,
+    n: int = 5,
+    *,
+    storage_options: Mapping[str, object] | None = None,
+    block_cache: PathLike | None = None,
+    block_cache_bytes: int | None = None,
+) -> list[Molecule] | list[object]:
     """Reads the first items at a path.
 
     Args:
         path: as for ``info``.
         n: maximum number of items.
+        storage_options: for URLs, as for ``AtpDataset``.
+        block_cache: likewise.
+        block_cache_bytes: likewise.
 
     Returns:
         ``Molecule`` objects of ``.atp`` files and feature caches, examples of Atlas shards; for
@@ -111,11 +142,18 @@ def head(path: Paths, n: int = 5) -> list[Molecule] | list[object]:
     if n < 0:
         raise ValueError(f"n: expected a number from 0, got {n}")
     paths = _listed(path)
-    return list(entry_of(paths).head(paths, n, None).values)
+    remote = access_to(paths, storage_options, block_cache, block_cache_bytes)
+    return list(entry_of(paths, remote).head(paths, n, None, remote).values)
 
 
 def verify(
-    path: Paths, *, max_faults: int = 100_000, progress: bool | Report = False
+    path: Paths,
+    *,
+    max_faults: int = 100_000,
+    progress: bool | Report = False,
+    storage_options: Mapping[str, object] | None = None,
+    block_cache: PathLike | None = None,
+    block_cache_bytes: int | None = None,
 ) -> Verification | CacheVerification | StoreVerification | ShardVerification:
     """Reads everything at a path with all checks.
 
@@ -129,6 +167,9 @@ def verify(
         max_faults: list at most this many; the others are only counted.
         progress: show a bar, or a function called with the number of items done since the last
             call.
+        storage_options: for URLs, as for ``AtpDataset``.
+        block_cache: likewise.
+        block_cache_bytes: likewise.
 
     Returns:
         An object with ``ok``, ``n_faults``, ``faults`` and ``as_dict()``; its other counts depend
@@ -139,12 +180,21 @@ def verify(
     """
     paths = _listed(path)
     found: Verification | CacheVerification | StoreVerification | ShardVerification
-    found = entry_of(paths).verify(paths, max_faults, progress)  # type: ignore[assignment]
+    remote = access_to(paths, storage_options, block_cache, block_cache_bytes)
+    found = entry_of(paths, remote).verify(  # type: ignore[assignment]
+        paths, max_faults, progress, remote
+    )
     return found
 
 
 def statistics(
-    path: Paths, *, progress: bool | Report = False, **options: Any
+    path: Paths,
+    *,
+    progress: bool | Report = False,
+    storage_options: Mapping[str, object] | None = None,
+    block_cache: PathLike | None = None,
+    block_cache_bytes: int | None = None,
+    **options: Any,
 ) -> Statistics | list[dict[str, object]]:
     """Gathers statistics of the data at a path.
 
@@ -152,6 +202,9 @@ def statistics(
         path: as for ``info``.
         progress: show a bar, or a function called with the number of molecules done since the last
             call.
+        storage_options: for URLs, as for ``AtpDataset``.
+        block_cache: likewise.
+        block_cache_bytes: likewise.
         **options: for molecules: ``cutoff``, and options of the data set (``fields``, ``missing``).
 
     Returns:
@@ -164,8 +217,9 @@ def statistics(
         FieldError: no file has a requested label.
     """
     paths = _listed(path)
+    remote = access_to(paths, storage_options, block_cache, block_cache_bytes)
     found: Statistics | list[dict[str, object]] = (
-        entry_of(paths).statistics(paths, options, progress).value
+        entry_of(paths, remote).statistics(paths, options, progress, remote).value
     )
     return found
 
@@ -246,11 +300,45 @@ def _listed(path: Paths) -> list[str]:
     return paths
 
 
-def entry_of(paths: Sequence[str]) -> Entry:
+def access_to(
+    paths: Sequence[str],
+    storage_options: Mapping[str, object] | None,
+    block_cache: PathLike | None,
+    block_cache_bytes: int | None,
+) -> RemoteFiles:
+    """Checks the options for URLs, and that all that they name exists.
+
+    Args:
+        paths: paths and URLs.
+        storage_options: see ``RemoteFiles.checked``.
+        block_cache: likewise.
+        block_cache_bytes: likewise.
+
+    Returns:
+        Access to the URLs.
+
+    Raises:
+        FileNotFoundError: there is nothing at a URL.
+        OSError: a store refuses or does not answer.
+        ValueError: an option is unknown or out of range.
+        TypeError: an option has the wrong type.
+    """
+    remote = RemoteFiles.checked(storage_options, block_cache, block_cache_bytes, paths)
+    for url in filter(is_url, paths):
+        is_known = recognize(url, remote) is not None
+        if is_known or (not url.endswith("/") and remote.ends(url, 1, 0) is not None):
+            continue
+        text = "expected a file or a folder of a known format, found none"
+        raise FileNotFoundError(errno.ENOENT, text, remote.shown(url))
+    return remote
+
+
+def entry_of(paths: Sequence[str], remote: RemoteFiles | None = None) -> Entry:
     """Returns the module of the format that all paths have.
 
     Args:
         paths: files and folders.
+        remote: access to URLs.
 
     Returns:
         The module, with the functions of ``Entry``.
@@ -259,8 +347,9 @@ def entry_of(paths: Sequence[str]) -> Entry:
         SeveralFormatsError: the paths are of several formats.
         UnsupportedFormatError: a path has a known format that cannot be opened.
     """
-    names = dict.fromkeys(entry_name(path) for path in paths)
+    names = dict.fromkeys(entry_name(path, remote) for path in paths)
     if len(names) > 1:
-        raise SeveralFormatsError(f"{paths[0]} and others: expected one format, got several")
+        shown = paths[0] if remote is None else remote.shown(paths[0])
+        raise SeveralFormatsError(f"{shown} and others: expected one format, got several")
     entry: Entry = importlib.import_module(next(iter(names)))
     return entry

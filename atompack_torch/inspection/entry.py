@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 from atompack_torch.errors import FieldError, UnsupportedFormatError
 from atompack_torch.passes.check_report import CheckReport
 from atompack_torch.passes.sweeping import Report
+from atompack_torch.remote.files import RemoteFiles
 
 
 class SeveralFormatsError(UnsupportedFormatError):
@@ -112,23 +113,41 @@ class Compaction(NamedTuple):
 class Entry(Protocol):
     """Interface of the module of one format. ``paths`` are all of this format.
 
-    A module may leave out ``compact``.
+    ``remote`` is the access to those that are URLs. A module may leave out ``compact``.
     """
 
     def open_dataset(self, path: Any, options: Mapping[str, Any]) -> Any:
         """Opens a data set with the options of its class."""
 
-    def describe(self, paths: Sequence[str], full: bool, progress: bool | Report) -> Description:
+    def describe(
+        self, paths: Sequence[str], full: bool, progress: bool | Report, remote: RemoteFiles | None
+    ) -> Description:
         """Describes files without torch; ``full`` counts in all records, not in a sample."""
 
-    def head(self, paths: Sequence[str], n: int, fields: Sequence[str] | None) -> Head:
+    def head(
+        self,
+        paths: Sequence[str],
+        n: int,
+        fields: Sequence[str] | None,
+        remote: RemoteFiles | None,
+    ) -> Head:
         """Reads the first items; ``fields`` restricts molecules to these labels."""
 
-    def verify(self, paths: Sequence[str], max_faults: int, progress: bool | Report) -> Check:
+    def verify(
+        self,
+        paths: Sequence[str],
+        max_faults: int,
+        progress: bool | Report,
+        remote: RemoteFiles | None,
+    ) -> Check:
         """Reads everything with all checks."""
 
     def statistics(
-        self, paths: Sequence[str], options: Mapping[str, Any], progress: bool | Report
+        self,
+        paths: Sequence[str],
+        options: Mapping[str, Any],
+        progress: bool | Report,
+        remote: RemoteFiles | None,
     ) -> Summary:
         """Gathers statistics of all data, or sums up stored ones."""
 

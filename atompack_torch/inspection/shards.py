@@ -5,18 +5,18 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from atompack_torch._native import ShardReader
 from atompack_torch.errors import AtompackError
-from atompack_torch.formats import bytes_at
 from atompack_torch.inspection.entry import Description, Head, Summary
+from atompack_torch.inspection.places import Place, bytes_text
 from atompack_torch.inspection.text import is_tensor, plain, printable, table
 from atompack_torch.passes.check_report import CheckReport
 from atompack_torch.passes.sweeping import Report, reporting
+from atompack_torch.remote.files import RemoteFiles
 
 if TYPE_CHECKING:
     from atompack_torch.datasets.atlas_shards import ShardDataset
@@ -35,10 +35,13 @@ def open_dataset(path: Any, options: Mapping[str, Any]) -> ShardDataset:
 
 
 def describe(
-    paths: Sequence[str], full: bool = False, progress: bool | Report = False
+    paths: Sequence[str],
+    full: bool = False,
+    progress: bool | Report = False,
+    remote: RemoteFiles | None = None,
 ) -> Description:
     """Describes data sets; no block is read."""
-    sets = [_document(path) for path in paths]
+    sets = [_document(Place(path, remote)) for path in paths]
     document = {"n_examples": sum(s["n_examples"] for s in sets), "data_sets": sets}
     return Description(document, "\n".join(map(_text, sets)))
 
@@ -52,7 +55,7 @@ def _text(described: dict[str, Any]) -> str:
         rows.append((printable(shard["name"]), *numbers, stored + level))
     lines = [
         f"{printable(described['path'])}: {described['n_examples']:,} examples in "
-        f"{len(described['shards']):,} shards, {described['file_bytes']:,} bytes",
+        f"{len(described['shards']):,} shards, {bytes_text(described['file_bytes'])}",
         table(rows, "  "),
     ]
     if len(described["shards"]) > _MOST_SHARDS:
@@ -62,11 +65,16 @@ def _text(described: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def head(paths: Sequence[str], n: int, fields: Sequence[str] | None = None) -> Head:
+def head(
+    paths: Sequence[str],
+    n: int,
+    fields: Sequence[str] | None = None,
+    remote: RemoteFiles | None = None,
+) -> Head:
     """Reads the first examples."""
     numbered, lines = [], []
     for path in paths:
-        dataset = _opened(path)
+        dataset = _opened(Place(path, remote))
         numbers = range(min(n, len(dataset)))
         for i in numbers:
             value = dataset[i]
@@ -120,7 +128,12 @@ class ShardVerification:
         return CheckReport(faults, self.warnings, f"{counts}: {self.n_faults:,} faults")
 
 
-def verify(paths: Sequence[str], max_faults: int, progress: bool | Report) -> ShardVerification:
+def verify(
+    paths: Sequence[str],
+    max_faults: int,
+    progress: bool | Report,
+    remote: RemoteFiles | None = None,
+) -> ShardVerification:
     """Reads every block.
 
     Args:
@@ -128,6 +141,7 @@ def verify(paths: Sequence[str], max_faults: int, progress: bool | Report) -> Sh
         max_faults: maximum number of faults to list.
         progress: show a bar, or a function called with the number of blocks done since the last
             call.
+        remote: access to URLs.
 
     Returns:
         The faults.
@@ -137,12 +151,13 @@ def verify(paths: Sequence[str], max_faults: int, progress: bool | Report) -> Sh
     """
     from atompack_torch._core import read_example
 
-    readers = [ShardReader(path, 0) for path in paths]
+    places = [Place(path, remote) for path in paths]
+    readers = [_reader(place, 0) for place in places]
     warned = [reader.shard_sizes_warning() for reader in readers]
     blocks = [
         (reader, first)
-        for reader, path in zip(readers, paths, strict=True)
-        for first in _first_examples(_opened(path))
+        for reader, place in zip(readers, places, strict=True)
+        for first in _first_examples(_opened(place))
     ]
     found = ShardVerification(sum(map(len, readers)), len(blocks))
     found.warnings = [warning for warning in warned if warning is not None]
@@ -159,10 +174,14 @@ def verify(paths: Sequence[str], max_faults: int, progress: bool | Report) -> Sh
 
 
 def statistics(
-    paths: Sequence[str], options: Mapping[str, Any], progress: bool | Report
+    paths: Sequence[str],
+    options: Mapping[str, Any],
+    progress: bool | Report,
+    remote: RemoteFiles | None = None,
 ) -> Summary:
     """Raises TypeError: examples may be anything."""
-    raise TypeError(f"{paths[0]}: stats is for .atp files and ATLAS stores, not for Atlas shards")
+    shown = Place(paths[0], remote).shown
+    raise TypeError(f"{shown}: stats is for .atp files and ATLAS stores, not for Atlas shards")
 
 
 def _first_examples(dataset: ShardDataset) -> list[int]:
@@ -171,12 +190,17 @@ def _first_examples(dataset: ShardDataset) -> list[int]:
     return [0, *ends[:-1]] if ends else []
 
 
-def _opened(path: str) -> ShardDataset:
+def _reader(place: Place, cache_blocks: int | None) -> ShardReader:
+    path, store = place.location
+    return ShardReader(place.path if store is None else path, cache_blocks, store)
+
+
+def _opened(place: Place) -> ShardDataset:
     from atompack_torch.datasets.atlas_shards import ShardDataset
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # reported by info and verify
-        return ShardDataset(path)
+        return ShardDataset(place.path, **place.options)
 
 
 def _kind(value: Any) -> str:
@@ -208,13 +232,13 @@ def _shown(value: Any) -> str:
     return text if len(text) <= _MOST_CHARACTERS else text[: _MOST_CHARACTERS - 4] + " ..."
 
 
-def _document(path: str) -> dict[str, Any]:
-    reader = ShardReader(path, None)
+def _document(place: Place) -> dict[str, Any]:
+    reader = _reader(place, None)
     keys = ("name", "strategy", "block_size", "n_examples", "level")
     return {
-        "path": path,
+        "path": place.shown,
         "n_examples": len(reader),
-        "file_bytes": bytes_at(Path(path)),
+        "file_bytes": place.bytes(),
         "warning": reader.shard_sizes_warning(),
         "shards": [dict(zip(keys, shard, strict=True)) for shard in reader.shards()],
     }

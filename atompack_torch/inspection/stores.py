@@ -19,12 +19,14 @@ from atompack_torch._native import (
     AtlasVerification,
 )
 from atompack_torch.errors import AtompackError
-from atompack_torch.formats import bytes_at, check_store, opening
+from atompack_torch.formats import check_store, opening
 from atompack_torch.inspection.entry import Compaction, CompactOptions, Description, Head, Summary
+from atompack_torch.inspection.places import Place, bytes_text
 from atompack_torch.inspection.text import first_of, plain, printable, table
-from atompack_torch.options import MAX_METADATA_BYTES, absolute_path
+from atompack_torch.options import MAX_METADATA_BYTES, bytes_at
 from atompack_torch.passes.check_report import CheckReport
 from atompack_torch.passes.sweeping import Report, reporting
+from atompack_torch.remote.files import RemoteFiles
 
 if TYPE_CHECKING:
     from atompack_torch.datasets.atlas_store import AtlasDataset
@@ -42,17 +44,22 @@ def open_dataset(path: Any, options: Mapping[str, Any]) -> AtlasDataset:
     from atompack_torch.stores.atlas_store import AtlasStore
 
     if "arrays" not in options:
-        names = ", ".join(map(repr, AtlasStore(path).arrays))
+        caching = ("storage_options", "block_cache", "block_cache_bytes")
+        given = {name: options[name] for name in caching if name in options}
+        names = ", ".join(map(repr, AtlasStore(path, **given).arrays))
         raise TypeError(f"arrays: expected names of arrays of the store ({names}), got none")
     rest = {name: value for name, value in options.items() if name != "arrays"}
     return AtlasDataset(path, options["arrays"], **rest)
 
 
 def describe(
-    paths: Sequence[str], full: bool = False, progress: bool | Report = False
+    paths: Sequence[str],
+    full: bool = False,
+    progress: bool | Report = False,
+    remote: RemoteFiles | None = None,
 ) -> Description:
     """Describes stores and array files from their metadata."""
-    documents = [_document(path) for path in paths]
+    documents = [_document(Place(path, remote)) for path in paths]
     return Description(documents, "\n".join(map(_text, documents)))
 
 
@@ -63,15 +70,20 @@ def _text(store: dict[str, Any]) -> str:
         shape = str(array["shape"]) if array["shape"] is not None else "differs"
         dtype = array["dtype"] or "differs"
         rows.append((printable(array["name"]), f"{array['n_datasets']:,}", dtype, shape))
-    first = f"{path}: {store['n_datasets']:,} datasets, {store['file_bytes']:,} bytes"
+    first = f"{path}: {store['n_datasets']:,} datasets, {bytes_text(store['file_bytes'])}"
     return f"{first}\n{table(rows, '  ')}"
 
 
-def head(paths: Sequence[str], n: int, fields: Sequence[str] | None = None) -> Head:
+def head(
+    paths: Sequence[str],
+    n: int,
+    fields: Sequence[str] | None = None,
+    remote: RemoteFiles | None = None,
+) -> Head:
     """Reads the first datasets: attributes and all arrays."""
     values, lines = [], []
     for path in paths:
-        opened = _Opened(path)
+        opened = _Opened(Place(path, remote))
         for dataset in opened.datasets[:n]:
             attributes = opened.attrs(dataset)
             arrays = {name: opened.read(dataset, name) for name in opened.arrays_of(dataset)}
@@ -133,7 +145,12 @@ class StoreVerification:
         return CheckReport(faults, [], f"{counts}: {self.n_faults:,} faults")
 
 
-def verify(paths: Sequence[str], max_faults: int, progress: bool | Report) -> StoreVerification:
+def verify(
+    paths: Sequence[str],
+    max_faults: int,
+    progress: bool | Report,
+    remote: RemoteFiles | None = None,
+) -> StoreVerification:
     """Reads every array of every dataset.
 
     Args:
@@ -141,6 +158,7 @@ def verify(paths: Sequence[str], max_faults: int, progress: bool | Report) -> St
         max_faults: maximum number of faults to list.
         progress: show a bar, or a function called with the number of datasets done since the last
             call.
+        remote: access to URLs.
 
     Returns:
         The faults.
@@ -148,8 +166,9 @@ def verify(paths: Sequence[str], max_faults: int, progress: bool | Report) -> St
     Raises:
         OSError: a store cannot be opened.
     """
+    places = [Place(path, remote) for path in paths]
     checks = [
-        _checks_of_store(path) if Path(path).is_dir() else _checks_of_file(path) for path in paths
+        _checks_of_store(place) if place.is_folder else _checks_of_file(place) for place in places
     ]
     found = StoreVerification(n_datasets=sum(n for n, _ in checks))
     with reporting(progress, found.n_datasets, "verifying", "datasets") as report:
@@ -170,8 +189,8 @@ def verify(paths: Sequence[str], max_faults: int, progress: bool | Report) -> St
 _Checks = Iterator[Sequence[Callable[[], None]]]
 
 
-def _checks_of_store(path: str) -> tuple[int, _Checks]:
-    reader = _open_store(path)
+def _checks_of_store(place: Place) -> tuple[int, _Checks]:
+    reader = _open_store(place)
     check = AtlasVerification(reader).check
     checks = (
         [partial(check, array, dataset) for array in reader.variables_of(dataset)]
@@ -180,24 +199,28 @@ def _checks_of_store(path: str) -> tuple[int, _Checks]:
     return len(reader), checks
 
 
-def _checks_of_file(path: str) -> tuple[int, _Checks]:
+def _checks_of_file(place: Place) -> tuple[int, _Checks]:
     """Checks of an array file, each array a dataset; unmapped, so truncation is an error."""
-    file = ArrayFileVerification(path, MAX_METADATA_BYTES)
+    path, store = place.location
+    file = ArrayFileVerification(path, MAX_METADATA_BYTES, store)
     names = file.names()
     return len(names), ([partial(file.check, name)] for name in names)
 
 
 def statistics(
-    paths: Sequence[str], options: Mapping[str, Any], progress: bool | Report
+    paths: Sequence[str],
+    options: Mapping[str, Any],
+    progress: bool | Report,
+    remote: RemoteFiles | None = None,
 ) -> Summary:
     """Sums up the stored statistics; no data is read."""
     _refuse_options(options)
     values = []
     rows = [["array", "datasets", "values", "missing", "min", "max"]]
-    for path in paths:
-        for array, found in _Opened(path).statistics():
+    for place in (Place(path, remote) for path in paths):
+        for array, found in _Opened(place).statistics():
             total = _total(array, list(found.values()))
-            values.append({"path": path, **total})
+            values.append({"path": place.shown, **total})
             counts = [f"{total[key]:,}" for key in ("datasets", "values", "missing")]
             extremes = [printable(str(plain(total[key]))) for key in ("min", "max")]
             rows.append([printable(array), *counts, *extremes])
@@ -252,22 +275,24 @@ def compact(paths: Sequence[str], target: str, options: CompactOptions) -> Compa
     ]
     if given:
         raise ValueError(f"{given[0]}: expected none for stores and array files")
-    before = _document(target)["file_bytes"]
-    with AtlasStore(target, "a") if Path(target).is_dir() else ArrayFile(target, "a") as opened:
+    place = Place(target, None)
+    measure = partial(bytes_at if place.is_folder else _bytes_of_layers, Path(target))
+    before = measure()
+    with AtlasStore(target, "a") if place.is_folder else ArrayFile(target, "a") as opened:
         opened.compact()
-    after = _document(target)
-    return Compaction(after["n_datasets"], "datasets", before, after["file_bytes"])
+    return Compaction(_document(place)["n_datasets"], "datasets", before, measure())
 
 
 class _Opened:
     """An open store, or an array file presented as a store of one array per dataset."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, place: Place) -> None:
         from atompack_torch.stores.array_file import ArrayFile
         from atompack_torch.stores.atlas_store import AtlasStore
 
-        self.store = AtlasStore(path) if Path(path).is_dir() else None
-        self.file = ArrayFile(path) if self.store is None else None
+        path, options = place.path, place.options
+        self.store = AtlasStore(path, **options) if place.is_folder else None
+        self.file = ArrayFile(path, **options) if self.store is None else None
 
     @property
     def datasets(self) -> list[str]:
@@ -304,16 +329,20 @@ class _Opened:
             yield "", self.file.stats()
 
 
-def _document(path: str) -> dict[str, Any]:
-    is_store = Path(path).is_dir()
-    n_datasets, arrays = _of_store(path) if is_store else _of_file(path)
+def _document(place: Place) -> dict[str, Any]:
+    n_bytes: int | None
+    if place.is_folder:
+        n_datasets, arrays = _of_store(_open_store(place))
+        n_bytes = place.bytes()
+    else:
+        n_datasets, arrays, n_bytes = _of_file(place)
     found: dict[str, list[_Array]] = {}
     for name, array in arrays:
         found.setdefault(name, []).append(array)
     return {
-        "path": path,
+        "path": place.shown,
         "n_datasets": n_datasets,
-        "file_bytes": bytes_at(Path(path)) if is_store else _bytes_of_layers(Path(path)),
+        "file_bytes": n_bytes,
         "arrays": [
             {
                 "name": name,
@@ -327,8 +356,7 @@ def _document(path: str) -> dict[str, Any]:
     }
 
 
-def _of_store(path: str) -> tuple[int, Iterator[tuple[str, _Array]]]:
-    store = _open_store(path)
+def _of_store(store: AtlasReader) -> tuple[int, Iterator[tuple[str, _Array]]]:
     names = store.variable_names()
     arrays = (
         (str(names[variable]), _array(store.array(variable, dataset)))
@@ -338,18 +366,24 @@ def _of_store(path: str) -> tuple[int, Iterator[tuple[str, _Array]]]:
     return len(store), arrays
 
 
-def _open_store(path: str) -> AtlasReader:
-    with opening(path, "an ATLAS store (a folder)", "atlas-store"):
-        reader = AtlasReader(absolute_path(path), None, MAX_METADATA_BYTES)
-        check_store(path)
+def _open_store(place: Place) -> AtlasReader:
+    path, store = place.location
+    with opening(place.path, "an ATLAS store (a folder)", "atlas-store"):
+        reader = AtlasReader(path, None, MAX_METADATA_BYTES, store)
+        if store is None:
+            check_store(place.path)
     return reader
 
 
-def _of_file(path: str) -> tuple[int, Iterator[tuple[str, _Array]]]:
-    with opening(path, "an array file", "array-file"):
-        file = ArrayFileReader(path, MAX_METADATA_BYTES)
+def _of_file(place: Place) -> tuple[int, Iterator[tuple[str, _Array]], int]:
+    path, store = place.location
+    with opening(place.path, "an array file", "array-file"):
+        file = ArrayFileReader(path if store is not None else place.path, MAX_METADATA_BYTES, store)
     names = file.names()
-    return len(names), (("", _array(file.definition(name))) for name in names)
+    arrays = (("", _array(file.definition(name))) for name in names)
+    if store is not None:
+        return len(names), arrays, sum(version[2] for version in file.versions)
+    return len(names), arrays, _bytes_of_layers(Path(place.path))
 
 
 def _array(schema: tuple[Any, ...]) -> _Array:

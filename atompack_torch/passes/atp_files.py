@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from atompack_torch import formats
 from atompack_torch._native import AtpSnapshot
 from atompack_torch.options import absolute_path, is_url
 from atompack_torch.remote.files import RemoteFiles
-from atompack_torch.remote.urls import shown_url
+from atompack_torch.remote.urls import is_root, path_of
 
 
 def snapshot_of(file: str, remote: RemoteFiles | None = None) -> AtpSnapshot:
@@ -35,7 +36,7 @@ def files_of(path: Any, remote: RemoteFiles | None = None) -> list[str]:
     """Lists the files of a data set as URLs and absolute paths, for workers in other folders."""
     if isinstance(path, (str, os.PathLike)):
         if remote is not None and isinstance(path, str) and is_url(path):
-            return [path] if _is_file(path) else remote.files_in(path, ".atp")
+            return _files_behind(path, remote)
         whole = absolute_path(path)
         return _shards_of(Path(whole)) if Path(whole).is_dir() else [whole]
     files = [file if remote is not None and is_url(file) else absolute_path(file) for file in path]
@@ -44,10 +45,17 @@ def files_of(path: Any, remote: RemoteFiles | None = None) -> list[str]:
     return files
 
 
-def _is_file(url: str) -> bool:
-    """True for a URL of a file; every other URL is that of a folder."""
-    path = shown_url(url)
-    return (path.rpartition("@")[0] or path).endswith(".atp") or path.endswith(".atp")
+def _files_behind(url: str, remote: RemoteFiles) -> list[str]:
+    """Takes a URL with another suffix for that of a folder, unless there is a file alone."""
+    if path_of(url).endswith(".atp"):
+        return [url]
+    try:
+        return remote.files_in(url, ".atp")
+    except OSError as error:
+        is_missing = isinstance(error, FileNotFoundError) or error.errno == errno.EOPNOTSUPP
+        if not is_missing or url.endswith("/") or is_root(url) or not remote.has_file(url):
+            raise
+        return [url]
 
 
 def _shards_of(folder: Path) -> list[str]:

@@ -7,12 +7,23 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from os import PathLike
 
-from atompack_torch._native import AtpReader, AtpSnapshot, AtpSpaceUse, Verifier, describe_slots
+from atompack_torch import formats
+from atompack_torch._native import (
+    AtpReader,
+    AtpSnapshot,
+    AtpSpaceUse,
+    FileStore,
+    Verifier,
+    describe_slots,
+)
 from atompack_torch.errors import AtompackError
 from atompack_torch.fields import BUILTIN, PREFIXES
-from atompack_torch.passes.atp_files import files_of, snapshot_of
+from atompack_torch.passes.atp_files import files_of
 from atompack_torch.passes.check_report import CheckReport
 from atompack_torch.passes.sweeping import Report, available_threads, reporting, steps
+from atompack_torch.remote.files import RemoteFiles
+
+Place = tuple[str, FileStore | None]  # for native readers
 
 
 @dataclass(frozen=True)
@@ -88,6 +99,7 @@ def verify(
     *,
     max_faults: int = 100_000,
     progress: bool | Report = False,
+    remote: RemoteFiles | None = None,
 ) -> Verification:
     """Reads every record of a file, a list of files, or a folder of shards, with all checks.
 
@@ -102,6 +114,7 @@ def verify(
         max_faults: list at most this many; the others are only counted.
         progress: show a bar, or a function called with the number of molecules done since the last
             call.
+        remote: access to URLs; None: only local files.
 
     Returns:
         The faults and warnings.
@@ -109,18 +122,19 @@ def verify(
     Raises:
         OSError: a file cannot be opened.
     """
-    files = files_of(path)
-    result = Verification(files)
-    snapshots = {file: _snapshot_of(file, result, max_faults) for file in files}
+    access = remote or RemoteFiles()
+    places = [access.location(file) for file in files_of(path, remote)]
+    result = Verification([name for name, _ in places])
+    snapshots = {place: _snapshot_of(place, result, max_faults) for place in places}
     total = sum(snapshot.n_molecules for snapshot in snapshots.values() if snapshot)
     with reporting(progress, total, "verifying") as report:
-        for file, snapshot in snapshots.items():
+        for place, snapshot in snapshots.items():
             if snapshot is None:
                 continue
             try:
-                _verify_records(file, snapshot, result, max_faults, report)
+                _verify_records(place, snapshot, result, max_faults, report)
             except AtompackError as error:  # concerns the whole file
-                _add_fault(result, Fault(file, None, str(error)), max_faults)
+                _add_fault(result, Fault(place[0], None, str(error)), max_faults)
     return result
 
 
@@ -130,13 +144,15 @@ def _add_fault(result: Verification, fault: Fault, max_faults: int) -> None:
         result.faults.append(fault)
 
 
-def _snapshot_of(file: str, result: Verification, max_faults: int) -> AtpSnapshot | None:
+def _snapshot_of(place: Place, result: Verification, max_faults: int) -> AtpSnapshot | None:
+    file, store = place
     try:
-        snapshot = snapshot_of(file)
+        with formats.opening(file):
+            snapshot = AtpSnapshot.take(file, store)
     except AtompackError as error:
         _add_fault(result, Fault(file, None, str(error)), max_faults)
         return None
-    for slot, (_, _, problem) in zip("AB", describe_slots(file), strict=True):
+    for slot, (_, _, problem) in zip("AB", describe_slots(file, store), strict=True):
         if problem is not None:
             result.warnings.append(
                 f"{file}: header slot {slot} is damaged, the other one is used: {problem}"
@@ -150,15 +166,16 @@ def _snapshot_of(file: str, result: Verification, max_faults: int) -> AtpSnapsho
 
 
 def _verify_records(
-    file: str,
+    place: Place,
     snapshot: AtpSnapshot,
     result: Verification,
     max_faults: int,
     report: Report | None,
 ) -> None:
-    if not _check_overlap(file, snapshot, result, max_faults):
+    if not _check_overlap(place, snapshot, result, max_faults):
         return
-    verifier = Verifier(AtpReader(file, snapshot, "read", False), available_threads(None))
+    file, store = place
+    verifier = Verifier(AtpReader(file, snapshot, "read", False, store), available_threads(None))
     non_finite: Counter[str] = Counter()
     for n_molecules in steps(verifier, report):
         n_faults, faults, n_bytes, fields = verifier.take()
@@ -175,9 +192,12 @@ def _verify_records(
         )
 
 
-def _check_overlap(file: str, snapshot: AtpSnapshot, result: Verification, max_faults: int) -> bool:
+def _check_overlap(
+    place: Place, snapshot: AtpSnapshot, result: Verification, max_faults: int
+) -> bool:
     """True if the records may be read; with many that share bytes, it could take forever."""
-    space = AtpSpaceUse.measure(file, snapshot)
+    file, store = place
+    space = AtpSpaceUse.measure(file, snapshot, store)
     if space.stored_bytes <= space.record_area:
         return True
     message = (

@@ -10,18 +10,41 @@ from atompack_torch.remote.credentials import credentials_provider
 from atompack_torch.remote.urls import StorageOptions, native_url, scheme_of
 
 try:
-    from atompack_torch._remote import PagedStore, RemoteObject, RemoteResponse, RemoteStore
+    from atompack_torch._remote import (
+        PagedStore,
+        PythonRequest,
+        PythonStore,
+        RemoteObject,
+        RemoteResponse,
+        RemoteStore,
+        RequestQueue,
+    )
 except ImportError as error:  # libcurl may be missing here, too
     reason = not_built("_remote") if isinstance(error, ModuleNotFoundError) else error
     raise ImportError(f"remote paths need libcurl: {reason}") from None
 
-__all__ = ["PagedStore", "RemoteObject", "RemoteResponse", "RemoteStore", "open_store"]
+__all__ = [
+    "PagedStore",
+    "PythonRequest",
+    "PythonStore",
+    "RemoteObject",
+    "RemoteResponse",
+    "RemoteStore",
+    "RequestQueue",
+    "open_client",
+    "open_store",
+]
 
 _MAX_CONNECTIONS = 768
 _AZURE_VERSION = ("x-ms-version", "2021-12-02")
 
 
 def open_store(url: str, options: StorageOptions) -> tuple[RemoteStore, str]:
+    """Makes the client for the store of a URL, and finds the URL by which it knows the object."""
+    return open_client(url, options), native_url(url, options, os.environ)
+
+
+def open_client(url: str, options: StorageOptions) -> RemoteStore:
     """Makes the client for the store of a URL. Nothing is requested yet.
 
     Args:
@@ -29,7 +52,7 @@ def open_store(url: str, options: StorageOptions) -> tuple[RemoteStore, str]:
         options: the options of the store.
 
     Returns:
-        The client, and the URL by which it knows the object.
+        The client.
 
     Raises:
         ValueError: the URL is not supported, or lacks a part.
@@ -44,7 +67,7 @@ def open_store(url: str, options: StorageOptions) -> tuple[RemoteStore, str]:
     headers = list(options.headers)
     if scheme == "az" and all(name.lower() != _AZURE_VERSION[0] for name, _ in headers):
         headers.append(_AZURE_VERSION)
-    store = RemoteStore(
+    return RemoteStore(
         endpoint=(endpoint or "") if scheme in ("s3", "gs") else "",
         region=region or "",
         credentials=credentials_provider(url, options),
@@ -52,7 +75,6 @@ def open_store(url: str, options: StorageOptions) -> tuple[RemoteStore, str]:
         ca_file=os.environ.get("AWS_CA_BUNDLE") or _certifi(),
         max_in_flight=_connections(),
     )
-    return store, native_url(url, options, os.environ)
 
 
 def _connections() -> int:

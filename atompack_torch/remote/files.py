@@ -4,20 +4,34 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from atompack_torch.options import absolute_path, checked_integer, is_url
-from atompack_torch.remote.urls import StorageOptions, native_url, scheme_of, shown_url
+from atompack_torch.remote.urls import (
+    FSSPEC,
+    StorageOptions,
+    is_http,
+    is_root,
+    join_url,
+    native_url,
+    parent_url,
+    parse_hub_url,
+    scheme_of,
+    shown_url,
+    sibling_url,
+)
 
 if TYPE_CHECKING:
     from atompack_torch._native import FileStore
+    from atompack_torch.formats import Format
     from atompack_torch.remote.client import PagedStore, RemoteStore
+    from atompack_torch.remote.file_systems import FileSystems
 
 MEMORY_BYTES = 256 << 20
 DISK_BYTES = 16 << 30
-_LISTED = ("s3", "gs")
 
 
 @dataclass
@@ -29,27 +43,37 @@ class RemoteFiles:
         block_cache: folder on local disk where blocks are kept; None: only in memory.
         block_cache_bytes: limit of the folder, or of the memory without one; None: 16 GiB and
             256 MiB.
+        fsspec_options: options for fsspec, which may hold secrets too.
+        commits: revisions of the Hugging Face hub → the commits that they named when they were
+            first used.
     """
 
     options: StorageOptions = field(default_factory=StorageOptions)
     block_cache: str | None = None
     block_cache_bytes: int | None = None
-    _opened: dict[str, tuple[RemoteStore, PagedStore]] = field(default_factory=dict, repr=False)
+    fsspec_options: dict[str, Any] = field(default_factory=dict, repr=False)
+    commits: dict[str, str] = field(default_factory=dict)
+    _opened: dict[str, tuple[Any, PagedStore]] = field(default_factory=dict, repr=False)
+    _urls: dict[str, str] = field(default_factory=dict, repr=False)  # by name in native readers
+    _formats: dict[str, Format | None] = field(default_factory=dict, repr=False)  # recognized
     _process: int | None = field(default=None, repr=False)
 
     @classmethod
     def checked(
         cls,
-        storage_options: StorageOptions | Mapping[str, object] | None,
+        storage_options: RemoteFiles | StorageOptions | Mapping[str, object] | None,
         block_cache: str | os.PathLike[str] | None,
         block_cache_bytes: int | None,
+        path: object = None,
     ) -> RemoteFiles:
         """Checks the options of a user.
 
         Args:
-            storage_options: see ``StorageOptions``.
+            storage_options: see ``StorageOptions``; or an access that was checked before, which is
+                returned. For URLs of fsspec: any options.
             block_cache: a folder or None.
             block_cache_bytes: a limit or None.
+            path: the path or paths for which the options are meant.
 
         Returns:
             The access; nothing is opened yet.
@@ -58,10 +82,18 @@ class RemoteFiles:
             ValueError: an option is unknown or out of range.
             TypeError: an option has the wrong type.
         """
+        if isinstance(storage_options, RemoteFiles):
+            return storage_options
         if block_cache_bytes is not None:
             block_cache_bytes = checked_integer("block_cache_bytes", block_cache_bytes, 1)
         folder = None if block_cache is None else absolute_path(block_cache)
-        return cls(StorageOptions.parse(storage_options), folder, block_cache_bytes)
+        schemes = {scheme_of(url) for url in _urls_in(path)}
+        if FSSPEC not in schemes:
+            return cls(StorageOptions.parse(storage_options), folder, block_cache_bytes)
+        if not isinstance(storage_options, Mapping | None):
+            raise TypeError("storage_options: expected a mapping for a URL of fsspec")
+        options = StorageOptions.parse(storage_options if schemes != {FSSPEC} else None)
+        return cls(options, folder, block_cache_bytes, dict(storage_options or {}))
 
     def has_forked(self) -> bool:
         """True if the stores were opened by another process, whose threads do not exist here."""
@@ -77,21 +109,37 @@ class RemoteFiles:
             The store, the same one for all URLs of a scheme in this process.
 
         Raises:
-            ImportError: the package was built without libcurl.
+            ImportError: the package was built without libcurl, or fsspec is not installed.
             PermissionError: the store needs credentials and there are none.
             OSError: the folder of the block cache cannot be made.
         """
         return self._open(url)[1]
 
-    def _open(self, url: str) -> tuple[RemoteStore, PagedStore]:
-        from atompack_torch.remote.client import PagedStore, open_store
+    def objects(self, url: str) -> RemoteStore:
+        """Returns the client that sends requests to the store of a URL; not for fsspec."""
+        client: RemoteStore = self._open(url)[0]
+        return client
+
+    def file_systems(self) -> FileSystems:
+        """Returns the file systems of fsspec."""
+        systems: FileSystems = self._open("fsspec+any://")[0]
+        return systems
+
+    def _open(self, url: str) -> tuple[Any, PagedStore]:
+        from atompack_torch.remote.client import PagedStore, open_client
+        from atompack_torch.remote.file_systems import FileSystems
 
         if self.has_forked():
             self._opened = {}
         self._process = os.getpid()
         scheme = scheme_of(url)
         if scheme not in self._opened:
-            objects = open_store(url, self.options)[0]
+            client: Any
+            if scheme == FSSPEC:
+                client = FileSystems(self.fsspec_options)
+                objects = client.store()
+            else:
+                client = objects = open_client(url, self.options)
             on_disk = self.block_cache is not None
             limit = self.block_cache_bytes
             paged = PagedStore(
@@ -100,8 +148,9 @@ class RemoteFiles:
                 cache_folder=self.block_cache,
                 cache_bytes=DISK_BYTES if limit is None else limit,
                 list_folder=self._names_in,
+                find_address=self._address_of,
             )
-            self._opened[scheme] = objects, paged
+            self._opened[scheme] = client, paged
         return self._opened[scheme]
 
     def location(self, path: str) -> tuple[str, FileStore | None]:
@@ -111,14 +160,93 @@ class RemoteFiles:
             path: a path or URL.
 
         Returns:
-            A path and None, or the URL by which its store knows the file, and the store.
+            A path and None, or the URL by which its store knows the file, and the store. That URL
+            has no secrets; names of files in a folder may be appended to it.
 
         Raises:
             ImportError, PermissionError, OSError: as for ``store``.
         """
         if not is_url(path):
             return path, None
-        return native_url(path, self.options, os.environ), self.store(path)
+        if scheme_of(path) not in ("s3", "gs"):
+            return self._name(path), self.store(path)
+        return path.rstrip("/"), self.store(path)
+
+    def _name(self, url: str) -> str:
+        """Finds a name without secrets for a URL, and keeps the URL for ``_address_of``."""
+        shown = shown_url(url)
+        if scheme_of(url) == "hf":  # the revision before the path, to which names are appended
+            where = parse_hub_url(url)
+            shown = where.with_path(where.path)
+        shown = name = shown.rstrip("/")
+        n = 1
+        while self._urls.setdefault(name, url) != url:  # other files, by their queries
+            n += 1
+            name = f"{shown}#{n}"
+        return name
+
+    def _address_of(self, name: str) -> tuple[str, str]:
+        """Returns what is requested for a name, and the name of the file in the block cache."""
+        url = self._url_of(name)
+        scheme = scheme_of(url)
+        if scheme == FSSPEC:
+            return url, shown_url(url)
+        if scheme == "hf":
+            where = parse_hub_url(url)
+            pinned = where._replace(revision=self.commit_of(url))
+            address = native_url(pinned.with_path(where.path), self.options, os.environ)
+            return address, f"hf://{where.kind}/{where.repo}/{where.path}"
+        address = native_url(url, self.options, os.environ)
+        return address, address
+
+    def _url_of(self, name: str) -> str:
+        if name in self._urls:
+            return self._urls[name]
+        folder = name
+        while "/" in folder:  # the nearest folder that is known
+            folder = folder.rpartition("/")[0]
+            if folder in self._urls:
+                return join_url(self._urls[folder], name[len(folder) + 1 :])
+        folder, _, last = name.rpartition("/")
+        for known, url in self._urls.items():
+            its_folder = known.rpartition("/")[0]
+            if its_folder.rstrip("/") == name.rstrip("/"):
+                return parent_url(url)
+            if its_folder == folder:
+                return sibling_url(url, last)
+        return name
+
+    def commit_of(self, url: str) -> str:
+        """Returns the commit of a URL of the hub, always the one that was found first.
+
+        Args:
+            url: a URL that begins with ``hf://``.
+
+        Returns:
+            The commit, 40 digits.
+
+        Raises:
+            OSError: the hub refuses or does not answer; FileNotFoundError: no such repository or
+                revision.
+            CorruptFileError: the answer names no commit.
+        """
+        from atompack_torch.remote.hub import resolve_revision
+
+        where = parse_hub_url(url)
+        key = f"{where.kind}/{where.repo}@{where.revision}"
+        if key not in self.commits:
+            self.commits[key] = resolve_revision(self, url)
+        return self.commits[key]
+
+    @contextmanager
+    def refreshing(self) -> Iterator[None]:
+        """Resolves revisions of the hub again in this block; keeps the old ones if it fails."""
+        before, self.commits = self.commits, {}
+        try:
+            yield
+        except BaseException:
+            self.commits = before
+            raise
 
     def stats(self) -> dict[str, dict[str, int | str]]:
         """Returns what the stores of this process have read: scheme → counts."""
@@ -138,24 +266,67 @@ class RemoteFiles:
             FileNotFoundError: there is none.
             OSError: the folder cannot be listed.
         """
-        from atompack_torch.remote.listing import list_objects
+        from atompack_torch.remote.listing import relative_names
 
-        folder = url.rstrip("/")
-        if scheme_of(url) not in _LISTED:
-            text = "folders of this kind cannot be listed: name the files in a list"
-            raise OSError(errno.EOPNOTSUPP, text, shown_url(url))
-        found = list_objects(self._open(url)[0], f"{folder}/")
-        files = sorted(entry.url for entry in found if entry.url.endswith(suffix))
+        names = sorted(name for name in relative_names(self, url) if name.endswith(suffix))
+        files = [join_url(url, name) for name in names]
         if not files:
-            text = f"no {suffix} file in this folder"
+            text = f"no {suffix} file in this folder" if suffix else "no such folder"
             raise FileNotFoundError(errno.ENOENT, text, shown_url(url))
         return files
 
-    def _names_in(self, url: str) -> list[str]:
+    def bytes_in(self, url: str) -> int | None:
+        """Returns the size of all files in a folder; None if it cannot be listed."""
+        from atompack_torch.remote.listing import list_files
+
+        return None if is_http(url) else sum(entry.size for entry in list_files(self, url))
+
+    def _names_in(self, name: str) -> list[str]:
         """Names of the entries of a folder, for native readers."""
-        folder = f"{url.rstrip('/')}/"
-        below = (file[len(folder) :] for file in self.files_in(url, ""))
-        return sorted({name.partition("/")[0] for name in below})
+        from atompack_torch.remote.listing import list_names
+
+        names = list_names(self, self._url_of(name))
+        if not names:
+            raise FileNotFoundError(errno.ENOENT, "no such folder", name)
+        return names
+
+    def ends(self, url: str, n_first: int, n_last: int) -> tuple[bytes, bytes] | None:
+        """Reads the first and last bytes of a file; None if there is no such file."""
+        if is_root(url):
+            return None
+        name, store = self.location(url)
+        assert store is not None
+        try:
+            return store.ends(name, n_first, n_last)
+        except FileNotFoundError:
+            return None
+
+    def has_file(self, url: str) -> bool:
+        """True if there is a file at a URL."""
+        name, store = self.location(url)
+        assert store is not None
+        return store.has_file(name)
+
+    def recognize(self, url: str) -> Format | None:
+        """Returns the format of a file or folder; None if nothing matches."""
+        from atompack_torch.remote.recognition import recognize
+
+        if url not in self._formats:
+            self._formats[url] = recognize(self, url)
+        return self._formats[url]
+
+    def shown(self, path: str) -> str:
+        """Returns a path, or a URL without secrets."""
+        return shown_url(path) if is_url(path) else path
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_opened": {}, "_process": None}
+        return {**self.__dict__, "_opened": {}, "_formats": {}, "_process": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        new: dict[str, Any] = {"fsspec_options": {}, "commits": {}, "_urls": {}, "_formats": {}}
+        self.__dict__.update({**new, **state})
+
+
+def _urls_in(path: object) -> list[str]:
+    listed = path if isinstance(path, Sequence) and not isinstance(path, str) else [path]
+    return [one for one in listed if isinstance(one, str) and is_url(one)]

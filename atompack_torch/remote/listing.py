@@ -1,19 +1,35 @@
-"""Listing the objects of a bucket."""
+"""Listing the files of remote stores, by the interface that each of them has."""
 
 from __future__ import annotations
 
+import errno
+import json
+import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-from urllib.parse import unquote
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, unquote, urljoin, urlsplit
 from xml.etree import ElementTree
 
 from atompack_torch.errors import CorruptFileError
+from atompack_torch.remote.urls import (
+    FSSPEC,
+    azure_address,
+    hub_endpoint,
+    is_http,
+    join_url,
+    parse_hub_url,
+    scheme_of,
+    shown_url,
+)
 
 if TYPE_CHECKING:
     from atompack_torch.remote.client import RemoteStore
+    from atompack_torch.remote.files import RemoteFiles
 
-_MAX_PAGE_BYTES = 16 << 20  # a page has at most 1,000 keys of 1,024 bytes
+_MAX_PAGE_BYTES = 16 << 20  # a page has at most 1,000 keys of 1,024 bytes; of Azure 5,000
+_NEXT = re.compile(r'<([^>]*)>\s*;[^,]*\brel="?next"?')
 
 
 @dataclass(frozen=True)
@@ -23,7 +39,7 @@ class ObjectEntry:
     Attributes:
         url: its URL.
         size: its size in bytes.
-        etag: its ETag, with quotes.
+        etag: its ETag, with quotes; empty if the listing has none.
     """
 
     url: str
@@ -31,13 +47,88 @@ class ObjectEntry:
     etag: str
 
 
-def list_objects(store: RemoteStore, url: str) -> Iterator[ObjectEntry]:
+def can_list(url: str) -> bool:
+    """Returns False for folders that have no listing: those of plain HTTP servers."""
+    return not is_http(url)
+
+
+def list_files(remote: RemoteFiles, url: str) -> Iterator[ObjectEntry]:
+    """Lists all files below a folder, in the order of the store.
+
+    Args:
+        remote: access to the store.
+        url: the URL of the folder.
+
+    Yields:
+        One entry a file; none if there is no such folder.
+
+    Raises:
+        OSError: the store refuses or gives no answer, or folders of this kind cannot be listed.
+        CorruptFileError: the answer is not a listing.
+    """
+    scheme = scheme_of(url)
+    if scheme in ("s3", "gs"):
+        entries = list_objects(remote.objects(url), f"{url.rstrip('/')}/")
+    elif scheme == "az":
+        entries = _list_blobs(remote, url)
+    elif scheme == "hf":
+        entries = _list_repository(remote, url)
+    elif scheme == FSSPEC:
+        entries = _list_file_system(remote, url)
+    else:
+        text = "folders of HTTP servers cannot be listed: name the files in a list"
+        raise OSError(errno.EOPNOTSUPP, text, shown_url(url))
+    for entry in entries:
+        if not entry.url.endswith("/"):  # stands for a folder
+            yield entry
+
+
+def list_names(remote: RemoteFiles, url: str) -> list[str]:
+    """Lists the names of the entries of a folder, without those of its subfolders.
+
+    Args:
+        remote: access to the store.
+        url: the URL of the folder.
+
+    Returns:
+        Names of files and folders, sorted; none if there is no such folder.
+
+    Raises:
+        OSError: as for ``list_files``.
+        CorruptFileError: the answer is not a listing.
+    """
+    folder = f"{url.rstrip('/')}/"
+    if scheme_of(url) in ("s3", "gs"):
+        found = [entry.url for entry in list_objects(remote.objects(url), folder, by_folder=True)]
+        names = {one[len(folder) :].partition("/")[0] for one in found}
+    else:
+        names = {name.partition("/")[0] for name in relative_names(remote, url)}
+    return sorted(names - {""})
+
+
+def relative_names(remote: RemoteFiles, url: str) -> Iterator[str]:
+    """Lists the paths of all files below a folder, relative to it."""
+    if scheme_of(url) == FSSPEC:
+        for name, _ in remote.file_systems().find(url):
+            yield name
+        return
+    start = len(_appendable(url).rstrip("/")) + 1
+    for entry in list_files(remote, url):
+        yield _appendable(entry.url)[start:]
+
+
+def _appendable(url: str) -> str:
+    return f"/{parse_hub_url(url).path}" if scheme_of(url) == "hf" else url
+
+
+def list_objects(store: RemoteStore, url: str, *, by_folder: bool = False) -> Iterator[ObjectEntry]:
     """Lists the objects whose URLs begin with a URL, in the order of their keys.
 
     Args:
         store: the client.
         url: ``s3://BUCKET/PREFIX`` or ``gs://BUCKET/PREFIX``; the prefix may be empty, and end
             anywhere.
+        by_folder: list folders, whose URLs end with ``/``, in place of the objects in them.
 
     Yields:
         One entry an object, among them objects whose keys end with ``/``.
@@ -52,24 +143,133 @@ def list_objects(store: RemoteStore, url: str) -> Iterator[ObjectEntry]:
     token: str | None = None
     while True:
         query = [("list-type", "2"), ("encoding-type", "url"), ("prefix", prefix)]
+        if by_folder:
+            query.append(("delimiter", "/"))
         if token is not None:
             query.append(("continuation-token", token))
         response = store.request("GET", root, query=query, max_response=_MAX_PAGE_BYTES)
         response.check(url)
         page = parse_xml(response.body, url, "ListBucketResult")
         is_encoded = page.findtext("EncodingType") == "url"
+
+        def decoded(key: str, is_encoded: bool = is_encoded) -> str:
+            if not is_encoded:
+                return key
+            return unquote(key.replace("+", " "), errors="surrogateescape")
+
         for item in page.findall("Contents"):
             key = item.findtext("Key")
             size = item.findtext("Size", "")
             if key is None or not size.isdecimal():
                 raise CorruptFileError(f"{url}: a listing: expected a key and a size")
-            key = unquote(key.replace("+", " "), errors="surrogateescape") if is_encoded else key
-            yield ObjectEntry(f"{root}/{key}", int(size), item.findtext("ETag", ""))
+            yield ObjectEntry(f"{root}/{decoded(key)}", int(size), item.findtext("ETag", ""))
+        for item in page.findall("CommonPrefixes/Prefix"):
+            yield ObjectEntry(f"{root}/{decoded(item.text or '')}", 0, "")
         if page.findtext("IsTruncated") != "true":
             return
         last, token = token, page.findtext("NextContinuationToken")
         if not token or token == last:
             raise CorruptFileError(f"{url}: a listing: expected another continuation token")
+
+
+def _list_blobs(remote: RemoteFiles, url: str) -> Iterator[ObjectEntry]:
+    """Lists the blobs of a container of Azure."""
+    container, _, folder = url.partition("://")[2].partition("/")
+    prefix = f"{folder.rstrip('/')}/" if folder.rstrip("/") else ""
+    address = azure_address(container, remote.options, os.environ)
+    marker = ""
+    while True:
+        query = [("restype", "container"), ("comp", "list"), ("prefix", prefix)]
+        if marker:
+            query.append(("marker", marker))
+        client = remote.objects(url)
+        response = client.request("GET", address, query=query, max_response=_MAX_PAGE_BYTES)
+        response.check(url)
+        page = parse_xml(response.body, shown_url(url), "EnumerationResults")
+        for item in page.findall("Blobs/Blob"):
+            name, size = item.find("Name"), item.findtext("Properties/Content-Length", "")
+            if name is None or not name.text or not size.isdecimal():
+                raise CorruptFileError(f"{shown_url(url)}: a listing: expected a name and a size")
+            key = unquote(name.text) if name.get("Encoded") == "true" else name.text
+            etag = item.findtext("Properties/Etag", "")
+            yield ObjectEntry(f"az://{container}/{key}", int(size), etag)
+        last, marker = marker, page.findtext("NextMarker") or ""
+        if not marker:
+            return
+        if marker == last:
+            raise CorruptFileError(f"{shown_url(url)}: a listing: expected another marker")
+
+
+def _list_repository(remote: RemoteFiles, url: str) -> Iterator[ObjectEntry]:
+    """Lists the files of a folder on the Hugging Face hub, in the revision that is pinned."""
+    where = parse_hub_url(url)
+    endpoint = hub_endpoint(remote.options, os.environ)
+    tree = f"{endpoint}/api/{where.kind}/{where.repo}/tree/{remote.commit_of(url)}"
+    address: str | None = f"{tree}/{quote(where.path)}" if where.path else tree
+    query = [("recursive", "1")]
+    seen = set()
+    while address is not None:
+        seen.add(address)
+        response = remote.objects(url).request(
+            "GET", address, query=query, max_response=_MAX_PAGE_BYTES
+        )
+        if response.status == 404 and len(seen) == 1:
+            return
+        response.check(url)
+        for item in parse_json(response.body, url, list):
+            if not isinstance(item, dict) or not isinstance(item.get("path"), str):
+                raise CorruptFileError(f"{shown_url(url)}: a listing: expected files with paths")
+            if item.get("type") == "file":
+                size = item.get("size")
+                if not isinstance(size, int) or isinstance(size, bool) or size < 0:
+                    raise CorruptFileError(f"{shown_url(url)}: a listing: expected a size")
+                yield ObjectEntry(where.with_path(item["path"]), size, "")
+        address, query = _next_page(dict(response.headers).get("link", ""), address, url), []
+        if address in seen:
+            raise CorruptFileError(f"{shown_url(url)}: a listing: expected another page")
+
+
+def _next_page(link: str, address: str, url: str) -> str | None:
+    found = _NEXT.search(link)
+    if found is None:
+        return None
+    following: str = urljoin(address, found[1])
+    here, there = urlsplit(address), urlsplit(following)
+    if (here.scheme, here.netloc) != (there.scheme, there.netloc):  # that must not see the token
+        raise CorruptFileError(f"{shown_url(url)}: a listing: expected its next page on the hub")
+    return following
+
+
+def _list_file_system(remote: RemoteFiles, url: str) -> Iterator[ObjectEntry]:
+    """Lists the files of a folder through fsspec."""
+    for name, size in remote.file_systems().find(url):
+        yield ObjectEntry(join_url(url, name), size, "")
+
+
+def parse_json(body: bytes, url: str, kind: type) -> Any:
+    """Parses an answer of the hub.
+
+    Args:
+        body: the answer.
+        url: for messages.
+        kind: the expected type, list or dict.
+
+    Returns:
+        The value, of this type.
+
+    Raises:
+        CorruptFileError: the answer is not JSON, or of another type.
+    """
+    try:
+        value = json.loads(body)
+    except (ValueError, RecursionError):
+        raise CorruptFileError(f"{shown_url(url)}: the server's answer: expected JSON") from None
+    if not isinstance(value, kind):
+        raise CorruptFileError(
+            f"{shown_url(url)}: the server's answer: expected a {kind.__name__}, "
+            f"got a {type(value).__name__}"
+        )
+    return value
 
 
 def parse_xml(body: bytes, url: str, *roots: str) -> ElementTree.Element:

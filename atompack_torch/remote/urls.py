@@ -5,14 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from urllib.parse import quote
+from typing import NamedTuple
+from urllib.parse import quote, unquote
 
 SCHEMES = ("s3", "gs", "az", "https", "http", "hf")
+FSSPEC = "fsspec"
+"""Stands for the scheme of every other URL, which is left to fsspec."""
 
 Credentials = Mapping[str, object]
 """Result of a callable for credentials: ``key``, ``secret``, ``token`` and ``expiry``."""
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+_CHAIN = re.compile(r"[A-Za-z][A-Za-z0-9+.:-]+://")  # zip://file::s3://b/k, simplecache::s3://b/k
+_HUB_KINDS = ("datasets", "models", "spaces")
 
 
 def scheme_of(url: str) -> str:
@@ -22,25 +27,30 @@ def scheme_of(url: str) -> str:
         url: any string.
 
     Returns:
-        One of ``SCHEMES``.
+        One of ``SCHEMES``, or ``FSSPEC`` for any other.
 
     Raises:
-        ValueError: the string has no scheme, or one that is not supported.
+        ValueError: the string has no scheme.
     """
+    if not _CHAIN.match(url):
+        listed = ", ".join(f"{scheme}://" for scheme in SCHEMES)
+        raise ValueError(
+            f"{shown_url(url)}: expected a URL that begins with {listed} or a scheme of fsspec"
+        )
     found = _SCHEME.match(url)
     scheme = found[1].lower() if found else ""
-    if scheme not in SCHEMES:
-        raise ValueError(f"{shown_url(url)}: expected a URL that begins with {_listed()}")
-    return scheme
-
-
-def _listed() -> str:
-    *most, last = (f"{scheme}://" for scheme in SCHEMES)
-    return f"{', '.join(most)} or {last}"
+    return scheme if scheme in SCHEMES else FSSPEC
 
 
 def shown_url(url: str) -> str:
     """Returns a URL without user info, query and fragment, for messages and names of files."""
+    links = [url]
+    if "::" in url and _CHAIN.match(url) and scheme_of(url) == FSSPEC:
+        links = url.split("::")
+    return "::".join(map(_shown_link, links))
+
+
+def _shown_link(url: str) -> str:
     found = _SCHEME.match(url)
     start = found.end() if found else 0
     host, slash, path = url[start:].partition("/")
@@ -48,6 +58,132 @@ def shown_url(url: str) -> str:
         host = re.split(r"[?#]", host)[0]
         path = re.split(r"[?#]", path)[0]
     return url[:start] + host.rpartition("@")[2] + slash + path
+
+
+def join_url(folder: str, name: str) -> str:
+    """Returns the URL of a file below a folder.
+
+    Args:
+        folder: the URL of the folder; a query, the revision of ``hf://`` and the archives that
+            hold it stay behind the path.
+        name: path from the folder, as its store knows it: not percent-encoded.
+
+    Returns:
+        The URL.
+    """
+    path, rest = _appendable(folder)
+    slash = "" if path.endswith("/") else "/"
+    return f"{path}{slash}{quote(name) if is_http(folder) else name}{rest}"
+
+
+def parent_url(url: str) -> str:
+    """Returns the URL of the folder of a file."""
+    path, rest = _appendable(url)
+    path = path.rpartition("/")[0]
+    return f"{path}/{rest}" if path.endswith((":", ":/")) else f"{path}{rest}"
+
+
+def sibling_url(url: str, name: str) -> str:
+    """Returns the URL of another file in the same folder.
+
+    Args:
+        url: the URL of a file.
+        name: name of the other one, percent-encoded where that of the first one is.
+
+    Returns:
+        The URL.
+    """
+    path, rest = _appendable(url)
+    return f"{path.rpartition('/')[0]}/{name}{rest}"
+
+
+def is_http(url: str) -> bool:
+    """True for URLs of plain HTTP servers: percent-encoded, and without a listing of folders."""
+    return scheme_of(url) in ("http", "https")
+
+
+def _appendable(url: str) -> tuple[str, str]:
+    """Splits a URL where names of files are appended."""
+    scheme = scheme_of(url)
+    if scheme == "hf":
+        where = parse_hub_url(url)
+        return where.with_path(where.path).rstrip("/"), ""
+    if scheme == FSSPEC:
+        links = url.split("::")
+        first = next(i for i, link in enumerate(links) if "://" in link)
+        return "::".join(links[: first + 1]), "".join(f"::{x}" for x in links[first + 1 :])
+    if scheme in ("http", "https"):
+        end = min((i for c in "?#" if (i := url.find(c)) >= 0), default=len(url))
+        return url[:end], url[end:]
+    return url, ""
+
+
+def path_of(url: str) -> str:
+    """Returns the part of a URL that names a file: without query, revision and archives."""
+    scheme = scheme_of(url)
+    if scheme == "hf":
+        return parse_hub_url(url).path
+    if scheme == FSSPEC:
+        return next(link for link in shown_url(url).split("::") if "://" in link)
+    return shown_url(url)
+
+
+def is_root(url: str) -> bool:
+    """True for the URL of a whole bucket, container or repository, which is a folder."""
+    scheme = scheme_of(url)
+    if scheme == "hf":
+        return not parse_hub_url(url).path
+    return scheme in ("s3", "gs", "az") and not url.partition("://")[2].partition("/")[2]
+
+
+class HubUrl(NamedTuple):
+    """The parts of ``hf://datasets/OWNER/NAME[@REVISION]/PATH``.
+
+    Attributes:
+        kind: ``datasets``, ``models`` or ``spaces``.
+        repo: ``OWNER/NAME``.
+        revision: branch, tag or commit; ``main`` if the URL names none.
+        path: path in the repository; may be empty.
+    """
+
+    kind: str
+    repo: str
+    revision: str
+    path: str
+
+    def with_path(self, path: str) -> str:
+        """Returns the URL of another path of the same revision."""
+        revision = quote(self.revision, safe="")
+        return f"hf://{self.kind}/{self.repo}@{revision}/{path}"
+
+    @property
+    def prefix(self) -> str:
+        """The beginning of the addresses of its files."""
+        return self.repo if self.kind == "models" else f"{self.kind}/{self.repo}"
+
+
+def parse_hub_url(url: str) -> HubUrl:
+    """Splits a URL of the Hugging Face hub.
+
+    Args:
+        url: ``hf://datasets/OWNER/NAME/PATH``, with ``@REVISION`` after NAME or PATH.
+
+    Returns:
+        The parts.
+
+    Raises:
+        ValueError: the URL lacks the kind, owner or name.
+    """
+    kind, _, rest = url.partition("://")[2].partition("/")
+    owner, _, rest = rest.partition("/")
+    name, _, path = rest.partition("/")
+    name, at, revision = name.partition("@")
+    revision = unquote(revision)
+    if not at:
+        path, _, revision = path.partition("@")
+    if kind not in _HUB_KINDS or not (owner and name):
+        raise ValueError(f"{shown_url(url)}: expected hf://datasets/OWNER/NAME/PATH[@REVISION]")
+    return HubUrl(kind, f"{owner}/{name}", revision or "main", path.strip("/"))
 
 
 @dataclass(frozen=True, repr=False)
@@ -159,40 +295,53 @@ def native_url(url: str, options: StorageOptions, environment: Mapping[str, str]
     """
     scheme = scheme_of(url)
     if scheme == "hf":
-        return _hugging_face(url, options.endpoint_url or environment.get("HF_ENDPOINT"))
+        where = parse_hub_url(url)
+        if not where.path:
+            raise ValueError(f"{url}: expected hf://datasets/OWNER/NAME/PATH[@REVISION]")
+        return hub_address(where, hub_endpoint(options, environment))
     if scheme == "az":
-        return _azure(url, options, environment)
+        return azure_address(url.partition("://")[2], options, environment)
     return url
 
 
-def _hugging_face(url: str, endpoint: str | None) -> str:
-    """Resolves ``hf://datasets/OWNER/NAME/PATH``, with ``@REVISION`` after NAME or PATH."""
-    kind, _, rest = url.partition("://")[2].partition("/")
-    owner, _, rest = rest.partition("/")
-    name, _, path = rest.partition("/")
-    name, at, revision = name.partition("@")
-    if not at:
-        path, _, revision = path.partition("@")
-    if kind not in ("datasets", "models", "spaces") or not (owner and name and path):
-        raise ValueError(f"{url}: expected hf://datasets/OWNER/NAME/PATH[@REVISION]")
-    prefix = "" if kind == "models" else f"{kind}/"
-    base = (endpoint or "https://huggingface.co").rstrip("/")
-    revision = quote(revision or "main", safe="")
-    return f"{base}/{prefix}{owner}/{name}/resolve/{revision}/{quote(path)}"
+def hub_endpoint(options: StorageOptions, environment: Mapping[str, str]) -> str:
+    """Returns the address of the hub, without a slash at its end."""
+    endpoint = options.endpoint_url or environment.get("HF_ENDPOINT")
+    return (endpoint or "https://huggingface.co").rstrip("/")
 
 
-def _azure(url: str, options: StorageOptions, environment: Mapping[str, str]) -> str:
+def hub_address(where: HubUrl, endpoint: str) -> str:
+    """Returns the address from which a file of the hub is read."""
+    revision = quote(where.revision, safe="")
+    return f"{endpoint}/{where.prefix}/resolve/{revision}/{quote(where.path)}"
+
+
+def azure_address(path: str, options: StorageOptions, environment: Mapping[str, str]) -> str:
+    """Returns the address of a container or blob.
+
+    Args:
+        path: ``CONTAINER`` or ``CONTAINER/BLOB``, not percent-encoded.
+        options: ``endpoint_url`` names the account; a shared access signature becomes the query.
+        environment: names the account otherwise.
+
+    Returns:
+        The address.
+
+    Raises:
+        ValueError: no account is named.
+    """
     base = options.endpoint_url
     if base is None:
         account = environment.get("AZURE_STORAGE_ACCOUNT_NAME")
         if not account:
             raise ValueError(
-                f"{shown_url(url)}: expected endpoint_url=https://ACCOUNT.blob.core.windows.net in "
+                f"az://{path}: expected endpoint_url=https://ACCOUNT.blob.core.windows.net in "
                 "storage_options, or AZURE_STORAGE_ACCOUNT_NAME in the environment"
             )
         base = f"https://{account}.blob.core.windows.net"
-    made = f"{base.rstrip('/')}/{quote(url.partition('://')[2])}"
-    return f"{made}?{options.token}" if is_shared_access_signature(options.token) else made
+    made = f"{base.rstrip('/')}/{quote(path)}"
+    signature = (options.token or "").lstrip("?")
+    return f"{made}?{signature}" if is_shared_access_signature(options.token) else made
 
 
 def is_shared_access_signature(token: str | None) -> bool:

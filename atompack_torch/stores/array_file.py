@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from atompack_torch._native import read_array_statistics
 from atompack_torch.errors import file_exists
-from atompack_torch.options import MAX_METADATA_BYTES, absolute_path, utf8
+from atompack_torch.options import MAX_METADATA_BYTES, absolute_location, absolute_path, utf8
+from atompack_torch.remote.files import RemoteFiles
 from atompack_torch.stores.array_file_handle import ArrayFileHandle
 from atompack_torch.stores.array_schema import ArraySchema, put
 from atompack_torch.stores.array_statistics import ArrayStatistics
@@ -25,12 +26,14 @@ class ArrayFile(FlushingWriter):
             file.define("jan", "float32", (50, 168), chunk_shape=(50, 24), fill_value=float("nan"))
             file.write("jan", values)
 
-    A handle opened for reading sees the layers that exist at that time. In a handle opened for
+    A handle opened for reading sees the layers that exist at that time, until ``refresh``; it can
+    be pickled and used in forked processes. In a handle opened for
     writing, changes are pending until ``flush``; ``names``, ``schema`` and ``read`` already show
     them. Leaving the ``with`` block flushes, unless an exception is raised in it.
 
     Args:
-        path: path of the base file, ending in ``.af``.
+        path: path of the base file, ending in ``.af``; for reading, also a URL (``s3://``,
+            ``gs://``, ``https://``).
         mode: ``"r"``: read; ``"x"``: create a new file; ``"a"``: open an existing file, or create
             it.
         codec: codec of new blocks: ``"none"``, ``"lz4"``, ``"zstd"``; None: zstd.
@@ -42,9 +45,13 @@ class ArrayFile(FlushingWriter):
             may take in one ``read``; None: 256 MiB, or 64 times the size of the files if that is
             more. Read a larger sparse array in parts (``start``, ``shape``).
         num_threads: maximum number of compression threads; None: chosen automatically.
+        storage_options: options of the remote store; see ``AtpDataset``.
+        block_cache: folder on local disk for what is read from a URL; see ``AtpDataset``.
+        block_cache_bytes: limit of that folder, or of the memory without one.
 
     Raises:
-        OSError: the file cannot be opened.
+        OSError: the file cannot be opened. Of a URL: FileNotFoundError, PermissionError,
+            TimeoutError, or ESTALE if a file has changed since it was opened.
         FileExistsError: the file already exists (mode ``"x"``).
         WriterLockedError: another writer has it open.
         CorruptFileError: a layer contradicts the format.
@@ -66,7 +73,11 @@ class ArrayFile(FlushingWriter):
         max_metadata_bytes: int = MAX_METADATA_BYTES,
         max_unstored_bytes: int | None = None,
         num_threads: int | None = None,
+        storage_options: Mapping[str, object] | None = None,
+        block_cache: str | os.PathLike[str] | None = None,
+        block_cache_bytes: int | None = None,
     ) -> None:
+        remote = RemoteFiles.checked(storage_options, block_cache, block_cache_bytes, path)
         options = BlockOptions(
             mode=mode,
             codec=codec,
@@ -76,10 +87,10 @@ class ArrayFile(FlushingWriter):
             durable=durable,
             limits=MemoryLimits(max_metadata_bytes, max_unstored_bytes),
         )
-        whole = absolute_path(path)
+        whole = absolute_location(path) if mode == "r" else absolute_path(path)
         if mode == "x" and Path(whole).exists():
             raise file_exists(whole, "mode='a' goes on with it")
-        self._handle = ArrayFileHandle(whole, options)
+        self._handle = ArrayFileHandle(whole, options, remote)
 
     @property
     def names(self) -> list[str]:

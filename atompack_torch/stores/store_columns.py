@@ -8,6 +8,7 @@ from typing import Literal, TypedDict, cast
 import torch
 
 from atompack_torch._core import ColumnBatcher, scan_columns
+from atompack_torch._native import AtlasReader
 from atompack_torch.batch.indices import Indices, names_in
 from atompack_torch.errors import FieldError
 from atompack_torch.options import check_choice, check_threads, utf8
@@ -45,6 +46,11 @@ class StoreColumns:
     def version(self) -> Version | None:
         """Identity of the flush that scans show; None: the latest one when it is first read."""
         return self._handle.version
+
+    @property
+    def reader(self) -> AtlasReader:
+        """Native reader in this process, of the flush that scans show."""
+        return self._handle.reader()
 
     def schemas(self, array: str) -> dict[str, ArraySchema]:
         """Returns the storage layout of an array in all datasets that have it."""

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from typing import Any, Literal
 
 from atompack_torch import formats
 from atompack_torch._native import AtlasReader, AtlasWriter
 from atompack_torch.errors import file_exists, is_closed, is_read_only
+from atompack_torch.options import is_url
+from atompack_torch.remote.files import RemoteFiles
+from atompack_torch.remote.urls import shown_url
 from atompack_torch.stores.store_options import FORMS, MemoryLimits, StoreOptions
 
 Mode = Literal["r", "a", "x"]
@@ -21,22 +26,31 @@ class StoreHandle:
     """Native reader and writer of a store; the reader is opened when it is first needed.
 
     Args:
-        path: absolute path of the folder.
+        path: absolute path or URL of the folder.
         mode: mode in which the store was opened.
         limits: limits on memory.
         version: the flush that the reader shows; None: the latest one.
+        remote: access to remote files; None: without options.
     """
 
     def __init__(
-        self, path: str, mode: Mode, limits: MemoryLimits, version: Version | None = None
+        self,
+        path: str,
+        mode: Mode,
+        limits: MemoryLimits,
+        version: Version | None = None,
+        remote: RemoteFiles | None = None,
     ) -> None:
-        self.path = path
+        self.given = path
+        self.path = shown_url(path) if is_url(path) else path  # for messages
+        self.remote = remote or RemoteFiles()
         self.mode = mode
         self.limits = limits
         self.version = version
         self.writer: AtlasWriter | None = None
         self.n_changes = 0  # of what names and numbers may depend on
         self._reader: AtlasReader | None = None
+        self._process = 0  # that opened the reader
 
     def open_writer(self, options: StoreOptions) -> None:
         """Opens the store for writing.
@@ -67,15 +81,27 @@ class StoreHandle:
     def reader(self) -> AtlasReader:
         """Returns the native reader of the last flush that this handle shows."""
         # No lock, which a fork could inherit in the locked state; opening twice is harmless.
-        native = self._reader
+        native = None if self._is_of_another_process() else self._reader
         if native is None:
             native = self._open_reader(self.version)
-            self._reader, self.version = native, native.version
+            self._reader, self._process = native, os.getpid()
+            self.version = native.version
         return native
 
+    def _is_of_another_process(self) -> bool:
+        """True if the reader needs threads that another process has: that of a remote store."""
+        return is_url(self.given) and self._process not in (0, os.getpid())
+
     def _open_reader(self, version: Version | None) -> AtlasReader:
+        place, store = self.remote.location(self.given)
+        limit = self.limits.max_metadata_bytes
+        if store is not None:
+            native = AtlasReader(place.rstrip("/"), version, limit, store)
+            if native.version[0] is None:
+                raise FileNotFoundError(errno.ENOENT, "no ATLAS store in this folder", self.path)
+            return native
         with formats.opening(self.path, "an ATLAS store (a folder)", "atlas-store"):
-            native = AtlasReader(self.path, version, self.limits.max_metadata_bytes)
+            native = AtlasReader(place, version, limit)
             formats.check_store(self.path)
         return native
 
@@ -103,18 +129,20 @@ class StoreHandle:
     def at_last_flush(self) -> StoreHandle:
         """Returns another handle, for reading, at the last flush that this one shows."""
         native = self.reader()
-        other = StoreHandle(self.path, "r", self.limits, native.version)
-        other._reader = native
+        other = StoreHandle(self.given, "r", self.limits, native.version, self.remote)
+        other._reader, other._process = native, self._process
         return other
 
     def refresh(self) -> bool:
         """Moves the reader to the latest flush; True if there was a newer one."""
-        native = self._open_reader(None)
-        if native.version == self.version:
-            return False
-        self._reader, self.version = native, native.version
-        self.n_changes += 1
-        return True
+        with self.remote.refreshing():
+            native = self._open_reader(None)
+        is_newer = native.version != self.version
+        if is_newer or is_url(self.given):  # its files may have been replaced by equal ones
+            self._reader, self._process = native, os.getpid()
+            self.version = native.version
+            self.n_changes += 1
+        return is_newer
 
     def forget_flush(self) -> None:
         """Lets the next read open the latest flush."""
@@ -131,11 +159,12 @@ class StoreHandle:
         """Returns what a pickle holds; TypeError if the store is open for writing."""
         if self.mode != "r":
             raise TypeError("a store that is open for writing cannot be pickled")
-        values = (self.path, self.mode, tuple(self.limits), self.version)
-        return dict(zip(_PICKLED, values, strict=True))
+        values = (self.given, self.mode, tuple(self.limits), self.version)
+        state = dict(zip(_PICKLED, values, strict=True))
+        return {**state, "_remote": self.remote} if is_url(self.given) else state
 
     @classmethod
     def of_state(cls, state: dict[str, Any]) -> StoreHandle:
         """Returns a handle by what a pickle holds."""
         path, mode, limits, version = (state[name] for name in _PICKLED)
-        return cls(path, mode, MemoryLimits(*limits), version)
+        return cls(path, mode, MemoryLimits(*limits), version, state.get("_remote"))

@@ -7,6 +7,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol, TypeVar
 
+from atompack_torch.options import shown_path
+
 Self = TypeVar("Self", bound="WriterBase")
 
 
@@ -63,8 +65,8 @@ class StorageHandle(Protocol):
     """Native reader or writer of a store or an array file."""
 
     @property
-    def path(self) -> str:
-        """Absolute path."""
+    def given(self) -> str:
+        """Absolute path, or the URL as it was given."""
 
     @property
     def is_writing(self) -> bool:
@@ -76,6 +78,9 @@ class StorageHandle(Protocol):
     def forget_flush(self) -> None:
         """Forgets what was read from an older flush."""
 
+    def refresh(self) -> bool:
+        """Moves the native reader to the latest flush; True if there was a newer one."""
+
     def close(self) -> None:
         """Closes the files and drops unflushed changes."""
 
@@ -85,10 +90,25 @@ class FlushingWriter(WriterBase):
 
     _handle: StorageHandle
 
+    # The base class has outputs in local files only.
     @property
-    def path(self) -> Path:
-        """Absolute path."""
-        return Path(self._handle.path)
+    def path(self) -> Path | str:  # type: ignore[override]
+        """Absolute path, or the URL as it was given."""
+        path = shown_path(self._handle.given)
+        assert not isinstance(path, tuple)
+        return path
+
+    def refresh(self) -> bool:
+        """Moves to the latest flush.
+
+        Returns:
+            True if there was a newer one.
+
+        Raises:
+            CorruptFileError: metadata or footers contradict the format.
+            OSError: the files cannot be opened.
+        """
+        return self._handle.refresh()
 
     def flush(self) -> None:
         """Makes all changes visible atomically and durably.

@@ -33,10 +33,10 @@ std::optional<io::FileVersion> version_of(const PyFileVersion& version) {
 }
 
 std::shared_ptr<Store> open_store(const Path& path, const std::optional<PyVersion>& version,
-                                  uint64_t max_metadata_bytes) {
+                                  uint64_t max_metadata_bytes, const std::shared_ptr<io::Store>& files) {
   std::optional<atlas_store::Version> expected;
   if (version) expected = {version_of(version->first), version_of(version->second)};
-  return make_shared_handle<Store>(path.bytes, expected, max_metadata_bytes);
+  return make_shared_handle<Store>(io::Location(path.bytes, files), expected, max_metadata_bytes);
 }
 
 py::tuple array_of(const Store& self, uint32_t variable, uint32_t dataset) {
@@ -53,7 +53,9 @@ py::tuple array_of(const Store& self, uint32_t variable, uint32_t dataset) {
 void bind_atlas_reader(py::module_& module) {
   py::class_<Store, std::shared_ptr<Store>> reader(module, "AtlasReader");
   bind_metadata(reader, [](const Store& self, const auto& action) { return action(self.metadata()); });
-  reader.def(py::init(unlocked(&open_store)), py::arg("path"), py::arg("version"), py::arg("max_metadata_bytes"))
+  reader
+      .def(py::init(unlocked(&open_store)), py::arg("path"), py::arg("version"), py::arg("max_metadata_bytes"),
+           py::arg("store") = py::none())
       .def_property_readonly("version",
                              [](const Store& self) {
                                return PyVersion{to_tuple(self.version().metadata), to_tuple(self.version().intent)};

@@ -234,22 +234,39 @@ void bind_file_writer(py::module_& module) {
       .def("abandon", [](FileWriter& self) { self.use([](auto& w) { w.abandon(); }); });
 }
 
+// (device, inode, size, seconds, nanoseconds) of each layer
+py::list versions_of(const array_file::Reader& reader) {
+  py::list all;
+  for (const io::FileVersion& version : reader.versions()) {
+    all.append(py::make_tuple(version.device, version.inode, version.size, version.seconds, version.nanoseconds));
+  }
+  return all;
+}
+
 void bind_file_reader(py::module_& module) {
   using Name = const std::string&;
   using array_file::Reader;
   py::class_<Reader, UniqueHandle<Reader>>(module, "ArrayFileReader")
-      .def(py::init(unlocked([](const Path& path, uint64_t max_metadata_bytes) {
-             return make_unique_handle<Reader>(path.bytes, max_metadata_bytes);
-           })),
-           py::arg("path"), py::arg("max_metadata_bytes"))
+      .def(
+          py::init(unlocked([](const Path& path, uint64_t max_metadata_bytes, const std::shared_ptr<io::Store>& store) {
+            return make_unique_handle<Reader>(io::Location(path.bytes, store), max_metadata_bytes);
+          })),
+          py::arg("path"), py::arg("max_metadata_bytes"), py::arg("store") = py::none())
+      .def_property_readonly("versions", &versions_of)
       .def("names", &Reader::names)
-      .def("statistics", [](const Reader& self) { return statistics_object(self.statistics()); })
+      .def("statistics",
+           [](const Reader& self) { return statistics_object(without_gil([&] { return self.statistics(); })); })
       .def("definition",
-           [](const Reader& self, Name name) { return describe(array_file::definition_of(self.array(name))); })
+           [](const Reader& self, Name name) {
+             return describe(without_gil([&] { return array_file::definition_of(self.array(name)); }));
+           })
       .def("read", [](const Reader& self, Name name, const Extents& start, const Extents& count,
                       std::optional<uint64_t> max_unstored_bytes) {
-        const array_file::Array array = self.array(name);
-        self.check_unstored(array, Box{start, count}, max_unstored_bytes);
+        const array_file::Array array = without_gil([&] {
+          const array_file::Array found = self.array(name);
+          self.check_unstored(found, Box{start, count}, max_unstored_bytes);
+          return found;
+        });
         return values_of(array.type, count, [&](auto out) {
           without_gil([&] {
             array_file::DecodedBlock last;
@@ -259,10 +276,11 @@ void bind_file_reader(py::module_& module) {
       });
   using Verification = Locked<array_file::Verification>;
   py::class_<Verification, UniqueHandle<Verification>>(module, "ArrayFileVerification")
-      .def(py::init(unlocked([](const Path& path, uint64_t max_metadata_bytes) {
-             return make_unique_handle<Verification>(path.bytes, max_metadata_bytes);
-           })),
-           py::arg("path"), py::arg("max_metadata_bytes"))
+      .def(
+          py::init(unlocked([](const Path& path, uint64_t max_metadata_bytes, const std::shared_ptr<io::Store>& store) {
+            return make_unique_handle<Verification>(io::Location(path.bytes, store), max_metadata_bytes);
+          })),
+          py::arg("path"), py::arg("max_metadata_bytes"), py::arg("store") = py::none())
       .def("names", [](Verification& self) { return self.use([](const auto& file) { return file.names(); }); })
       .def(
           "check", [](Verification& self, Name name) { self.use([&](auto& file) { file.check(name); }); },

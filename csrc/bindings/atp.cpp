@@ -82,7 +82,6 @@ void read_atom_counts_to(const Path& path, const Snapshot& snapshot, uintptr_t a
 }  // namespace
 
 void bind_atp(py::module_& module) {
-  py::class_<io::Store, std::shared_ptr<io::Store>>(module, "FileStore");
   py::class_<Snapshot>(module, "AtpSnapshot")
       .def_static("take", unlocked(&take_snapshot), py::arg("path"), py::arg("store") = py::none())
       .def_property_readonly("generation", [](const Snapshot& self) { return self.header.generation; })

@@ -16,6 +16,7 @@ void bind_atp_writer(pybind11::module_& module);
 void bind_extxyz(pybind11::module_& module);
 void bind_passes(pybind11::module_& module);  // after bind_atp and bind_request, whose types are arguments
 void bind_request(pybind11::module_& module);
+void bind_file_store(pybind11::module_& module);  // before those whose arguments are stores
 void bind_shard_reader(pybind11::module_& module);
 void bind_torch_cache(pybind11::module_& module);
 

@@ -7,6 +7,7 @@
 PYBIND11_MODULE(_formats, module) {
   module.doc() = "Native readers and writers of atompack_torch; use the package, not this module.";
   atompack::bindings::bind_errors(module);
+  atompack::bindings::bind_file_store(module);
   atompack::bindings::bind_atp(module);
   atompack::bindings::bind_atp_writer(module);
   atompack::bindings::bind_atlas_reader(module);

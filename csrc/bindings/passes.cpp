@@ -118,9 +118,9 @@ py::tuple take_findings(LockedVerifier& verifier) {
 }
 
 // For slots A and B: (generation, number of molecules, None), or (None, None, problem)
-py::list slots_of(const Path& path) {
+py::list slots_of(const Path& path, const std::shared_ptr<io::Store>& store) {
   py::list all;
-  for (const atp::SlotState& slot : without_gil([&] { return atp::describe_slots(path.bytes); })) {
+  for (const atp::SlotState& slot : without_gil([&] { return atp::describe_slots({path.bytes, store}); })) {
     if (slot.header) {
       all.append(py::make_tuple(slot.header->generation, slot.header->n_molecules, py::none()));
     } else {
@@ -145,10 +145,12 @@ void bind_passes(py::module_& module) {
       .def("advance", [](LockedVerifier& self) { return self.use([](auto& verifier) { return verifier.advance(); }); })
       .def("take", &take_findings);
   py::class_<atp::SpaceUse>(module, "AtpSpaceUse")
-      .def_static("measure", unlocked([](const Path& path, const atp::Snapshot& snapshot) {
-                    return atp::measure_space(path.bytes, snapshot);
-                  }),
-                  py::arg("path"), py::arg("snapshot"))
+      .def_static(
+          "measure",
+          unlocked([](const Path& path, const atp::Snapshot& snapshot, const std::shared_ptr<io::Store>& store) {
+            return atp::measure_space({path.bytes, store}, snapshot);
+          }),
+          py::arg("path"), py::arg("snapshot"), py::arg("store") = py::none())
       .def_readonly("schema_bytes", &atp::SpaceUse::schema_bytes)
       .def_readonly("index_bytes", &atp::SpaceUse::index_bytes)
       .def_readonly("n_atoms", &atp::SpaceUse::n_atoms)
@@ -156,7 +158,7 @@ void bind_passes(py::module_& module) {
       .def_readonly("decoded_bytes", &atp::SpaceUse::decoded_bytes)
       .def_readonly("record_area", &atp::SpaceUse::record_area)
       .def_property_readonly("dead_bytes", &atp::SpaceUse::dead_bytes);
-  module.def("describe_slots", &slots_of, py::arg("path"));
+  module.def("describe_slots", &slots_of, py::arg("path"), py::arg("store") = py::none());
   module.def("check_regular_file", [](const Path& path) { io::check_regular_file(path.bytes); }, py::arg("path"));
 }
 

@@ -20,6 +20,8 @@
 #include "bindings/bindings.h"
 #include "bindings/errors.h"
 #include "bindings/path.h"
+#include "bindings/python_callback.h"
+#include "bindings/python_store.h"
 #include "bindings/unlocked.h"
 #include "io/fetch/http/http_store.h"
 #include "io/fetch/paged_store.h"
@@ -37,41 +39,10 @@ using io::fetch::PagedStore;
 // access key, secret key, session token, bearer token, expiry in seconds since 1970
 using CredentialsTuple = std::tuple<std::string, std::string, std::string, std::string, std::optional<double>>;
 
-// A thread that then asks for the GIL is ended by Python, which C++ does not survive.
-bool is_python_ending() {
-#if PY_VERSION_HEX >= 0x030D0000
-  return Py_IsInitialized() == 0 || Py_IsFinalizing() != 0;
-#else
-  return Py_IsInitialized() == 0 || _Py_IsFinalizing() != 0;
-#endif
-}
-
-// A Python object for native threads, which do not hold the GIL.
-std::shared_ptr<py::object> shared_object(py::object object) {
-  return {new py::object(std::move(object)), [](py::object* owned) {
-            if (is_python_ending()) return;
-            const py::gil_scoped_acquire acquire;
-            delete owned;
-          }};
-}
-
-// An exception of Python for several callers: py::error_already_set can be raised only once.
-class SharedPythonError : public std::runtime_error {
- public:
-  explicit SharedPythonError(const py::object& exception)
-      : std::runtime_error("an exception of Python"), exception_(shared_object(exception)) {}
-  void raise() const { PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception_->ptr())), exception_->ptr()); }
-
- private:
-  std::shared_ptr<py::object> exception_;
-};
-
 http::CredentialsProvider provider_of(const py::object& callable) {
   if (callable.is_none()) return nullptr;
-  return [shared = shared_object(callable)]() -> http::Credentials {
-    if (is_python_ending()) throw std::runtime_error("credentials: Python is ending");
-    const py::gil_scoped_acquire acquire;
-    try {
+  return [shared = shared_object(callable)] {
+    return with_gil([&] {
       const auto [access_key, secret_key, session_token, bearer, expiry] = (*shared)().cast<CredentialsTuple>();
       http::Credentials credentials{access_key, secret_key, session_token, bearer, std::nullopt};
       if (expiry) {
@@ -80,9 +51,7 @@ http::CredentialsProvider provider_of(const py::object& callable) {
             std::chrono::duration_cast<std::chrono::system_clock::duration>(since_epoch));
       }
       return credentials;
-    } catch (const py::error_already_set& error) {
-      throw SharedPythonError(error.value());
-    }
+    });
   };
 }
 
@@ -176,21 +145,28 @@ py::bytes bytes_of(const std::vector<std::byte>& bytes) {
 // Calls Python to list a folder.
 io::fetch::ListFolder lister_of(const py::object& callable) {
   return [shared = shared_object(callable)](const std::string& url) {
-    const py::gil_scoped_acquire acquire;
-    try {
-      return (*shared)(url).cast<std::vector<std::string>>();
-    } catch (const py::error_already_set& error) {
-      throw SharedPythonError(error.value());
-    }
+    return with_gil([&] { return (*shared)(str_from_bytes(url)).cast<std::vector<std::string>>(); });
   };
 }
 
-std::shared_ptr<PagedStore> make_paged_store(std::shared_ptr<HttpStore> objects, uint64_t memory_bytes,
+// Calls Python to find the address of a URL, and its name in the block cache.
+io::fetch::FindAddress finder_of(const py::object& callable) {
+  if (callable.is_none()) return nullptr;
+  return [shared = shared_object(callable)](const std::string& url) {
+    return with_gil([&] {
+      const auto [address, name] = (*shared)(str_from_bytes(url)).cast<std::pair<Path, Path>>();
+      return io::fetch::ObjectAddress{address.bytes, name.bytes};
+    });
+  };
+}
+
+std::shared_ptr<PagedStore> make_paged_store(std::shared_ptr<io::fetch::ObjectStore> objects, uint64_t memory_bytes,
                                              const std::optional<Path>& cache_folder, uint64_t cache_bytes,
-                                             const py::object& list_folder) {
+                                             const py::object& list_folder, const py::object& find_address) {
   std::shared_ptr<const io::fetch::BlockCache> disk;
   if (cache_folder) disk = std::make_shared<const io::fetch::BlockCache>(cache_folder->bytes, cache_bytes);
-  return make_shared_handle<PagedStore>(std::move(objects), memory_bytes, std::move(disk), lister_of(list_folder));
+  return make_shared_handle<PagedStore>(std::move(objects), memory_bytes, std::move(disk), lister_of(list_folder),
+                                        finder_of(find_address));
 }
 
 py::dict stats_of(const PagedStore& store) {
@@ -241,12 +217,14 @@ void bind_store(py::module_& module) {
           },
           py::arg("offset"), py::arg("length"));
 
+  py::class_<io::fetch::ObjectStore, std::shared_ptr<io::fetch::ObjectStore>>(module, "ObjectStore");
   py::class_<PagedStore, io::Store, std::shared_ptr<PagedStore>>(module, "PagedStore")
       .def(py::init(&make_paged_store), py::arg("objects"), py::kw_only(), py::arg("memory_bytes"),
-           py::arg("cache_folder"), py::arg("cache_bytes"), py::arg("list_folder"))
+           py::arg("cache_folder"), py::arg("cache_bytes"), py::arg("list_folder"),
+           py::arg("find_address") = py::none())
       .def("stats", &stats_of);
 
-  py::class_<HttpStore, std::shared_ptr<HttpStore>>(module, "RemoteStore")
+  py::class_<HttpStore, io::fetch::ObjectStore, std::shared_ptr<HttpStore>>(module, "RemoteStore")
       .def(py::init(&make_store), py::kw_only(), py::arg("endpoint") = "", py::arg("region") = "",
            py::arg("credentials") = py::none(), py::arg("headers") = http::Headers(), py::arg("ca_file") = py::none(),
            py::arg("max_in_flight") = http::HttpOptions().max_in_flight, py::arg("connect_timeout") = 10.0,
@@ -266,13 +244,8 @@ void bind_store(py::module_& module) {
 PYBIND11_MODULE(_remote, module) {
   module.doc() = "Native client for objects over HTTP; use the package, not this module.";
   atompack::bindings::bind_errors(module);
-  pybind11::register_exception_translator([](std::exception_ptr thrown) {
-    try {
-      if (thrown) std::rethrow_exception(thrown);
-    } catch (const atompack::bindings::SharedPythonError& error) {
-      error.raise();
-    }
-  });
+  atompack::bindings::bind_shared_errors();
   atompack::io::set_interruption_check(&atompack::bindings::check_signals);
   atompack::bindings::bind_store(module);
+  atompack::bindings::bind_python_store(module);
 }

@@ -13,10 +13,11 @@ namespace {
 namespace py = pybind11;
 using ShardReader = atlas_shards::Reader;
 
-std::shared_ptr<ShardReader> open_shards(const Path& root, std::optional<uint64_t> cache_blocks) {
+std::shared_ptr<ShardReader> open_shards(const Path& root, std::optional<uint64_t> cache_blocks,
+                                         const std::shared_ptr<io::Store>& store) {
   atlas_shards::ReaderOptions options;
   options.cache_blocks = cache_blocks;
-  return make_shared_handle<ShardReader>(root.bytes, options);
+  return make_shared_handle<ShardReader>(io::Location(root.bytes, store), options);
 }
 
 py::bytes read_block(const ShardReader& reader, uint64_t shard, uint64_t number) {
@@ -39,8 +40,9 @@ py::list shards_of(const ShardReader& reader) {
 
 void bind_shard_reader(py::module_& module) {
   py::class_<ShardReader, std::shared_ptr<ShardReader>>(module, "ShardReader")
-      .def(py::init(unlocked(&open_shards)), py::arg("root"), py::arg("cache_blocks"))
+      .def(py::init(unlocked(&open_shards)), py::arg("root"), py::arg("cache_blocks"), py::arg("store") = py::none())
       .def("__len__", &ShardReader::size)
+      .def_property_readonly("fingerprint", &ShardReader::fingerprint)
       .def("shards", &shards_of)
       .def("shard_sizes_warning", &ShardReader::shard_sizes_warning)
       .def(

@@ -141,6 +141,7 @@ ColumnBatcher::ColumnBatcher(std::shared_ptr<const ColumnSource> source, std::ve
 }
 
 ColumnBatcher::Slices ColumnBatcher::make_slices(std::span<const int64_t> datasets) const {
+  source_->prepare(variables_);
   Slices slices;
   for (const uint32_t variable : variables_) slices.push_back(source_->slice(variable, datasets, request_));
   return slices;

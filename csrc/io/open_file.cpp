@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "io/folder.h"
 #include "io/local_file.h"
+#include "threads/parallel_for_each.h"
 
 namespace atompack::io {
 
@@ -33,6 +34,27 @@ bool exists(const Location& location) {
 
 std::vector<std::string> names_in(const Location& folder) {
   return folder.is_remote() ? folder.store().names_in(folder.path()) : names_in(folder.path());
+}
+
+std::optional<std::vector<std::string>> list_names(const Location& folder) {
+  try {
+    return names_in(folder);
+  } catch (const IoError& error) {
+    if (error.code() != EOPNOTSUPP) throw;
+    return std::nullopt;
+  }
+}
+
+std::vector<std::string> names_among(const Location& folder, std::span<const std::string> candidates) {
+  if (auto listed = list_names(folder)) return std::move(*listed);
+  std::vector<uint8_t> are_there(candidates.size());
+  const auto look = [&](size_t i) { are_there[i] = exists(folder / candidates[i]); };
+  parallel_for_each(candidates.size(), static_cast<unsigned>(candidates.size()), look);  // they wait for requests
+  std::vector<std::string> names;
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    if (are_there[i] != 0) names.push_back(candidates[i]);
+  }
+  return names;
 }
 
 std::vector<std::byte> read_whole(const OpenFile& file, uint64_t max_bytes) {

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -42,7 +43,8 @@ class Store {
   virtual std::shared_ptr<const OpenFile> open(const std::string& url) const = 0;
   // The version of the file now; nullopt if there is none.
   virtual std::optional<FileVersion> version_of(const std::string& url) const = 0;
-  // Like names_in() of folder.h. A store has no empty folders: a URL under which there is nothing is ENOENT.
+  // Like names_in() of folder.h. A store has no empty folders: a URL under which there is nothing is ENOENT. A store
+  // that cannot list folders is EOPNOTSUPP.
   virtual std::vector<std::string> names_in(const std::string& url) const = 0;
 };
 
@@ -56,6 +58,10 @@ std::optional<FileVersion> version_of(const Location& location);
 bool exists(const Location& location);
 // Names of all entries of a folder, in byte order.
 std::vector<std::string> names_in(const Location& folder);
+// The same; nullopt if its store cannot list folders.
+std::optional<std::vector<std::string>> list_names(const Location& folder);
+// The same; if its store cannot list folders, those of the candidates that name a file.
+std::vector<std::string> names_among(const Location& folder, std::span<const std::string> candidates);
 
 // Reads a file of limited size. Throws CorruptFileError if it has more than `max_bytes` bytes.
 std::vector<std::byte> read_whole(const OpenFile& file, uint64_t max_bytes);

@@ -83,6 +83,8 @@ class ColumnSource {
   // Reading ahead: the number of datasets to announce before they are read; 0 if all values of the variable are in
   // memory, 1 if that is not known yet. ColumnSlice::announce() announces them.
   virtual int64_t window(uint32_t) const { return 0; }
+  // Opens the files of these variables together, where that saves time.
+  virtual void prepare(std::span<const uint32_t>) const {}
   // The same slice of one variable in each of these datasets, in any order, repeats allowed. Throws the errors of the
   // variable's files, and of its array in one of these datasets.
   virtual std::unique_ptr<ColumnSlice> slice(uint32_t variable, std::span<const int64_t> datasets,

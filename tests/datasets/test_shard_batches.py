@@ -163,7 +163,7 @@ def test_the_native_core_makes_them(
         raise AssertionError(f"{kind.__name__}: one by one")
 
     monkeypatch.setattr(
-        "atompack_torch.datasets.atlas_shards._OpenShards.collate_in_python", refuse
+        "atompack_torch.datasets._open_shards.OpenShards.collate_in_python", refuse
     )
     dataset.batch(range(10))
 

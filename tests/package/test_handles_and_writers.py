@@ -154,7 +154,8 @@ def test_urls_are_refused_by_name(
     case: Case, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for mode in case.modes:
+    reads_urls = case.opened in (apt.AtlasStore, apt.ArrayFile)
+    for mode in set(case.modes) - ({"r"} if reads_urls else set()):
         with pytest.raises(apt.UnsupportedFormatError, match=r"^path: expected a local") as e:
             case.opened(url, mode=mode)
         assert url.partition("://")[0] in str(e.value)

@@ -210,12 +210,12 @@ BELOW = {
     "descriptors": {"batch"},
     "passes": {"batch", "remote"},
     "writers": {"batch", "passes"},
-    "stores": {"batch", "writers"},
+    "stores": {"batch", "remote", "writers"},
     "datasets": {"batch", "descriptors", "passes", "remote", "stores"},
     "loading": {"batch", "datasets"},
-    "caches": {"batch", "descriptors", "passes", "datasets"},
+    "caches": {"batch", "descriptors", "passes", "remote", "datasets"},
     "conversion": {"batch", "writers", "stores", "datasets"},
-    "inspection": {"batch", "passes", "writers", "stores", "datasets", "caches"},
+    "inspection": {"batch", "passes", "remote", "writers", "stores", "datasets", "caches"},
     "remote": set(),
 }
 # The same of the modules at the top, of which all else may import.

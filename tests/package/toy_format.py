@@ -43,23 +43,31 @@ def open_dataset(path: Any, options: Mapping[str, Any]) -> ToyDataset:
     return ToyDataset(path, **options)
 
 
-def describe(paths: Sequence[str], full: bool = False, progress: Any = False) -> Description:
+def describe(
+    paths: Sequence[str], full: bool = False, progress: Any = False, remote: Any = None
+) -> Description:
     n = sum(len(ToyDataset(path)) for path in paths)
     return Description({"n_molecules": n}, f"{n} toys")
 
 
-def head(paths: Sequence[str], n: int, fields: Sequence[str] | None = None) -> Head:
+def head(
+    paths: Sequence[str], n: int, fields: Sequence[str] | None = None, remote: Any = None
+) -> Head:
     dataset = ToyDataset(paths[0])
     molecules = [dataset[i] for i in range(min(n, len(dataset)))]
     documents = [molecule_document(i, molecule) for i, molecule in enumerate(molecules)]
     return Head(molecules, documents, "\n".join(map(molecule_text, range(n), molecules)))
 
 
-def verify(paths: Sequence[str], max_faults: int, progress: Any) -> Verification:
+def verify(
+    paths: Sequence[str], max_faults: int, progress: Any, remote: Any = None
+) -> Verification:
     return Verification(list(paths), n_molecules=len(ToyDataset(paths[0])))
 
 
-def statistics(paths: Sequence[str], options: Mapping[str, Any], progress: Any) -> Summary:
+def statistics(
+    paths: Sequence[str], options: Mapping[str, Any], progress: Any, remote: Any = None
+) -> Summary:
     energies = [float(molecule.energy) for molecule in head(paths, 1000).values]
     return Summary(energies, energies, f"{len(energies)} energies")
 

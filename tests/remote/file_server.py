@@ -1,4 +1,4 @@
-"""A server of files in a folder, with ranges, ETags and faults on request."""
+"""A server of files in a folder, with ranges, ETags, listings as of S3, and faults on request."""
 
 from __future__ import annotations
 
@@ -9,18 +9,42 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import parse_qsl, quote, unquote
 
 
 @dataclass
 class FileServer:
-    """A running server; ``fault`` is a status to answer with instead of a file."""
+    """A running server; ``fault`` is a status to answer with instead of a file.
+
+    Below ``/bucket/`` are the same files, which can be listed: ``s3://bucket/`` with ``s3``.
+    """
 
     folder: Path
     url: str = ""
     token: str | None = None  # that requests must bear
     fault: int | None = None
+    n_cuts: int = 0  # number of answers to break off
     requests: list[tuple[str, str]] = field(default_factory=list)  # path and range
+    by_query: dict[str, Path] = field(default_factory=dict)  # files of certain queries
+
+    @property
+    def s3(self) -> dict[str, Any]:
+        """The ``storage_options`` that lead here."""
+        return {"endpoint_url": self.url, "anonymous": True}
+
+    def listing(self, prefix: str) -> bytes:
+        """The answer to ListObjectsV2."""
+        files = (file for file in self.folder.rglob("*") if file.is_file())
+        keys = sorted(file.relative_to(self.folder).as_posix() for file in files)
+        entries = "".join(
+            f"<Contents><Key>{quote(key)}</Key><Size>1</Size></Contents>"
+            for key in keys
+            if key.startswith(prefix)
+        )
+        return (
+            f"<ListBucketResult><EncodingType>url</EncodingType><IsTruncated>false</IsTruncated>"
+            f"{entries}</ListBucketResult>"
+        ).encode()
 
 
 def _handler(server: FileServer) -> type[BaseHTTPRequestHandler]:
@@ -33,16 +57,20 @@ def _handler(server: FileServer) -> type[BaseHTTPRequestHandler]:
                 self.send_header(name.replace("_", "-"), value)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            self.wfile.write(body)
+            self._write(body)
 
         def do_GET(self) -> None:
             wanted = self.headers.get("Range", "")
             server.requests.append((self.path, wanted))
-            file = server.folder / unquote(self.path[1:].partition("?")[0])
+            place, _, query = self.path[1:].partition("?")
+            name = unquote(place).removeprefix("bucket/")
+            file = server.by_query.get(query, server.folder / name)
             if server.fault is not None:
                 return self._answer(server.fault, b"the reason")
             if server.token and self.headers.get("Authorization") != f"Bearer {server.token}":
                 return self._answer(403)
+            if name == "bucket":
+                return self._answer(200, server.listing(dict(parse_qsl(query)).get("prefix", "")))
             if not file.is_file():
                 return self._answer(404)
             status = file.stat()
@@ -59,6 +87,13 @@ def _handler(server: FileServer) -> type[BaseHTTPRequestHandler]:
             place = f"bytes {first}-{first + len(part) - 1}/{size}"
             return self._answer(206, part, ETag=etag, Content_Range=place)
 
+        def _write(self, body: bytes) -> None:
+            if server.n_cuts > 0 and body:
+                server.n_cuts -= 1
+                self.close_connection = True
+                body = body[: len(body) // 2]
+            self.wfile.write(body)
+
         def log_message(self, *_: Any) -> None:
             """Says nothing."""
 
@@ -71,9 +106,9 @@ class _ManyConnections(ThreadingHTTPServer):
 
 
 @contextmanager
-def serving(folder: Path) -> Iterator[FileServer]:
+def serving(folder: Path, by_query: dict[str, Path] | None = None) -> Iterator[FileServer]:
     """Serves a folder until the block ends."""
-    made = FileServer(folder)
+    made = FileServer(folder, by_query=by_query or {})
     http = _ManyConnections(("127.0.0.1", 0), _handler(made))
     threading.Thread(target=http.serve_forever, daemon=True).start()
     made.url = f"http://127.0.0.1:{http.server_port}"

@@ -7,15 +7,18 @@ from typing import Any
 
 import pytest
 
-from atompack_torch.remote.urls import StorageOptions, native_url, scheme_of, shown_url
+from atompack_torch.remote.urls import StorageOptions, join_url, native_url, scheme_of, shown_url
 
 SECRETS = {"key": "ACCESSKEY", "secret": "SECRETKEY", "token": "TOKEN"}
 
 
-def test_unknown_schemes_are_refused() -> None:
+def test_schemes() -> None:
     assert scheme_of("S3://b/k") == "s3"
-    with pytest.raises(ValueError, match=r"^ftp://h/x: expected a URL that begins with s3://,"):
-        scheme_of("ftp://user:pw@h/x?secret")
+    assert scheme_of("s3://b/k::x") == "s3"
+    for url in ("ftp://h/x", "memory://x", "simplecache::s3://b/k", "zip://x::s3://b/k"):
+        assert scheme_of(url) == "fsspec"
+    with pytest.raises(ValueError, match=r"^a/b: expected a URL that begins with s3://,"):
+        scheme_of("a/b")
 
 
 def test_messages_show_no_secrets() -> None:
@@ -23,6 +26,23 @@ def test_messages_show_no_secrets() -> None:
     assert shown_url("https://h.org?sig=1/2") == "https://h.org/2"
     assert shown_url("s3://b/a?b#c@d") == "s3://b/a?b#c@d"
     assert shown_url("plain/path@x") == "plain/path@x"
+    assert shown_url("zip://a::ftp://user:pw@h/x.zip?k") == "zip://a::ftp://h/x.zip"
+
+
+@pytest.mark.parametrize(
+    ("folder", "expected"),
+    [
+        ("s3://b/d", "s3://b/d/a b"),
+        ("https://h/d?sig=1", "https://h/d/a%20b?sig=1"),
+        ("hf://datasets/o/n/d@r", "hf://datasets/o/n@r/d/a b"),
+        ("hf://datasets/o/n", "hf://datasets/o/n@main/a b"),
+        ("memory://", "memory://a b"),
+        ("zip://d::s3://b/k.zip", "zip://d/a b::s3://b/k.zip"),
+        ("simplecache::ftp://h/d", "simplecache::ftp://h/d/a b"),
+    ],
+)
+def test_names_are_appended_to_folders(folder: str, expected: str) -> None:
+    assert join_url(folder, "a b") == expected
 
 
 def test_repr_shows_no_secrets() -> None:

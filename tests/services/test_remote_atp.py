@@ -12,6 +12,8 @@ from s3_servers import KEY, SECRET, Server
 from torch.utils.data import DataLoader
 
 import atompack_torch as apt
+from atompack_torch.remote.files import RemoteFiles
+from atompack_torch.remote.listing import list_names
 from atompack_torch.remote.uploads import upload_file
 
 COUNT = 600
@@ -68,3 +70,25 @@ def test_wrong_keys_and_missing_objects(rclone: Server, tmp_path: Path) -> None:
         apt.AtpDataset("s3://bucket/none.atp", storage_options=options(rclone))
     with pytest.raises(FileNotFoundError, match=r"no \.atp file in this folder"):
         apt.AtpDataset("s3://bucket/nothing/", storage_options=options(rclone))
+
+
+def test_opening_by_content(server: Server, local: apt.AtpDataset) -> None:
+    given = {"storage_options": options(server)}
+    remote = apt.open("s3://bucket/set", **given)
+    assert torch.equal(remote[:]["energy"], local[:]["energy"])
+    one = apt.open("s3://bucket/set/sub/c+d.atp", **given)
+    assert len(one) == COUNT
+    assert apt.info("s3://bucket/set/", **given)["n_molecules"] == 3 * COUNT
+    assert apt.verify("s3://bucket/set", **given).ok
+    with pytest.raises(apt.UnsupportedFormatError, match="got a text file"):
+        apt.open("s3://bucket/set/readme.txt", **given)
+    for url in ("s3://bucket/set/nothing", "s3://bucket/nothing/"):
+        with pytest.raises(FileNotFoundError, match=url):
+            apt.open(url, **given)
+
+
+def test_entries_of_a_folder(server: Server, local: apt.AtpDataset) -> None:
+    remote = RemoteFiles.checked(options(server), None, None)
+    expected = ["a b.atp", "e=%.atp", "readme.txt", "sub"]
+    assert list_names(remote, "s3://bucket/set") == expected
+    assert "set" in list_names(remote, "s3://bucket")

@@ -11,6 +11,7 @@
 #include "base/error_context.h"
 #include "base/excerpt.h"
 #include "base/lru_cache.h"
+#include "codec/sha256.h"
 #include "formats/atlas_shards/index.h"
 #include "formats/atlas_shards/layout.h"
 #include "io/folder.h"
@@ -58,20 +59,33 @@ Reader::Reader(io::Location root, const ReaderOptions& options)
       opened_([options, max_open = root_.is_remote() ? UINT64_MAX : options.max_open_shards] {
         return std::make_unique<Opened>(options, max_open);
       }) {
-  const io::Location meta = root_ / kMetaFile;
-  meta_ = in_file(meta.path(), [&] { return parse_root_meta(io::read_whole(meta, kMaxRootMetaBytes)); });
+  const auto meta = io::open_file(root_ / kMetaFile);
+  meta_ = in_file(meta->path(), [&] { return parse_root_meta(io::read_whole(*meta, kMaxRootMetaBytes)); });
+  root_version_ = meta->version();
   add_shards();
   read_shared_dictionary();
 }
 
 Reader::~Reader() = default;
 
+// The names that writers give to this many shards.
+std::vector<std::string> usual_names(size_t n_shards) {
+  const size_t width = std::to_string(std::max<size_t>(n_shards, 1) - 1).size();
+  std::vector<std::string> names;
+  for (size_t i = 0; i < n_shards; ++i) {
+    const std::string number = std::to_string(i);
+    names.push_back(std::string(width - number.size(), '0') + number);
+  }
+  return names;
+}
+
 // In a store, names of files are among them.
 std::vector<std::string> Reader::folders() const {
   if (!root_.is_remote()) return io::folders_in(root_.path());
-  std::vector<std::string> names = io::names_in(root_);
-  std::erase_if(names, [](const std::string& name) { return name == kMetaFile || name == kDictionaryFile; });
-  return names;
+  auto listed = io::list_names(root_);
+  if (!listed) return usual_names(meta_.shard_sizes.size());
+  std::erase_if(*listed, [](const std::string& name) { return name == kMetaFile || name == kDictionaryFile; });
+  return std::move(*listed);
 }
 
 // Returns nullopt for what is no shard. A folder whose name is a number must be one.
@@ -118,6 +132,20 @@ void Reader::read_shared_dictionary() {
                       kMetaFile, ", got ", static_cast<int>(meta_.strategy)),
                   root());
   }
+}
+
+std::string Reader::fingerprint() const {
+  std::string versions;
+  const auto add = [&](const io::FileVersion& version) {
+    versions += cat(version.device, ' ', version.inode, ' ', version.size, ' ', version.seconds, '\n');
+  };
+  add(root_version_);
+  for (size_t i = 0; i < shards_.size(); ++i) {
+    versions += cat(shards_[i].name, '\n');
+    if (files_[i].index) add(files_[i].index->version());
+    if (files_[i].data) add(files_[i].data->version());
+  }
+  return codec::sha256_hex(as_bytes(versions));
 }
 
 std::optional<std::string> Reader::shard_sizes_warning() const {

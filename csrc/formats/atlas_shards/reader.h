@@ -13,6 +13,7 @@
 #include "formats/atlas_shards/block.h"
 #include "formats/atlas_shards/claims.h"
 #include "formats/atlas_shards/meta.h"
+#include "io/file.h"
 #include "io/location.h"
 #include "serial/pickle/machine.h"
 #include "threads/per_process.h"
@@ -53,6 +54,9 @@ class Reader {
   // Describes differences from the shard sizes in the root's meta.json, which upstream does not check.
   std::optional<std::string> shard_sizes_warning() const;
 
+  // Changes with the files of a dataset in a remote store.
+  std::string fingerprint() const;
+
   // Throws std::out_of_range.
   Place locate(uint64_t example) const;
 
@@ -91,6 +95,7 @@ class Reader {
   io::Location root_;
   ReaderOptions options_;
   RootMeta meta_;
+  io::FileVersion root_version_;
   std::vector<Shard> shards_;
   std::vector<ShardFiles> files_;  // of each shard, if they take no descriptors
   uint64_t size_ = 0;

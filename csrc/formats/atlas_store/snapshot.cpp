@@ -104,7 +104,11 @@ class SnapshotAttempt {
 bool is_current(const io::Location& store, const Snapshot& snapshot) {
   const io::Location record = store.at(intent_path(store.path()));
   std::optional<std::vector<std::string>> names;
-  if (store.is_remote()) names = io::names_in(store);
+  if (store.is_remote()) {
+    std::vector<std::string> candidates(kFileNames.begin(), kFileNames.end());
+    candidates.emplace_back(kIntentName);
+    names = io::names_among(store, candidates);
+  }
   const bool may_have_record = !names || std::ranges::find(*names, kIntentName) != names->end();
   const std::optional<io::FileVersion> intent = may_have_record ? io::version_of(record) : std::nullopt;
   if (intent && !(snapshot.intent_file && *intent == snapshot.intent_file->version())) return false;

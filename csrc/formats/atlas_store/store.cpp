@@ -8,6 +8,7 @@
 #include "base/excerpt.h"
 #include "formats/atlas_store/flush/intent.h"
 #include "formats/atlas_store/metadata/names.h"
+#include "threads/parallel_for_each.h"
 
 namespace atompack::atlas_store {
 namespace {
@@ -119,6 +120,12 @@ std::string Store::base_path(uint32_t variable) const {
   return cat(path(), '/', folder_of_array(metadata().variable_name(variable)), "/data.af");
 }
 
+void Store::prepare(std::span<const uint32_t> variables) const {
+  constexpr unsigned kThreads = 16;  // that wait for requests to a remote store
+  if (!place_.is_remote()) return;
+  parallel_for_each(variables.size(), kThreads, [&](size_t i) { static_cast<void>(load_variable(variables[i])); });
+}
+
 const Store::Variable& Store::load_variable(uint32_t variable) const {
   std::atomic<const Variable*>& kept = variables_[variable];
   if (const Variable* const found = kept) return *found;
@@ -154,9 +161,9 @@ std::unique_ptr<const Reader> Store::open_reader(uint32_t variable, array_file::
   for (int i = 1;; ++i) {
     try {
       if (layers.empty()) throw IoError(ENOENT, std::strerror(ENOENT), base_path(variable));
-      auto reader = std::make_unique<const Reader>(layers, max_metadata_bytes_, reading);
-      if (!is_current(place_, snapshot_)) fail_replaced();
-      return reader;
+      return std::make_unique<const Reader>(layers, max_metadata_bytes_, reading, [&] {
+        if (!is_current(place_, snapshot_)) fail_replaced();
+      });
     } catch (const IoError& error) {
       if (error.code() != ENOENT || i == kMaxTries) throw;
     }
@@ -167,6 +174,9 @@ std::unique_ptr<const Reader> Store::open_reader(uint32_t variable, array_file::
 }
 
 void Store::fail_replaced() const {
+  if (place_.is_remote()) {
+    throw IoError(ESTALE, "the store was written to since it was opened; refresh() opens its last flush", path());
+  }
   throw FieldError("the store was written to since it was opened: open it again").in_file(path());
 }
 

@@ -18,11 +18,12 @@
 namespace atompack::atlas_store {
 
 // Files of variables are opened on first use; additions by later flushes are ignored. If the store was written to
-// meanwhile, opening a variable is an error, and so is reopening the store for a handle with the earlier version. Const
-// methods are thread-safe, also in a fork of the process that opened it.
+// meanwhile, opening a variable is an error, and so is reopening the store for a handle with the earlier version: a
+// FieldError, or IoError (ESTALE) for a remote store. Const methods are thread-safe, also in a fork of the process that
+// opened it, unless it is remote.
 class Store final : public ColumnSource {
  public:
-  // `expected`: version() of an earlier handle; FieldError if the version differs. Throws IoError, CorruptFileError,
+  // `expected`: version() of an earlier handle, which must not differ. Throws IoError, CorruptFileError,
   // UnsupportedFormatError. `max_metadata_bytes`: limit on the metadata file, and on the footers of each variable.
   explicit Store(io::Location place, const std::optional<Version>& expected = std::nullopt,
                  uint64_t max_metadata_bytes = array_file::kMaxMetadataBytes);
@@ -44,12 +45,13 @@ class Store final : public ColumnSource {
   std::string_view variable_name(uint32_t variable) const override { return metadata().variable_name(variable); }
   ColumnType type_of(uint32_t variable) const override;
   int64_t window(uint32_t variable) const override;
+  void prepare(std::span<const uint32_t> variables) const override;
   std::unique_ptr<ColumnSlice> slice(uint32_t variable, std::span<const int64_t> datasets,
                                      const SliceRequest& request) const override;
 
   // The array as described by its file. FieldError if the dataset has none.
   array_file::Array array(uint32_t variable, uint32_t dataset) const;
-  // Opens the files of a variable anew. FieldError if the store was written to since.
+  // Opens the files of a variable anew.
   std::unique_ptr<const array_file::Reader> open_reader(uint32_t variable, array_file::Reading reading) const;
   // By dataset, including deleted ones.
   array_file::Statistics statistics(uint32_t variable) const;

@@ -10,6 +10,7 @@
 #include <tuple>
 #include <vector>
 
+#include "io/fetch/group_file.h"
 #include "io/folder.h"
 #include "io/process_fd.h"
 #include "io/system_error.h"
@@ -74,6 +75,7 @@ CacheUsage usage_of(const std::string& folder) {
   for (const StoredGroup& group : groups_in(folder)) {
     usage.bytes += group.bytes;
     usage.files += 1;
+    usage.pages += GroupFile::count_stored(folder, group.id);
     objects.insert(group.id.object);
     usage.oldest_use = std::min(usage.oldest_use.value_or(group.seconds), group.seconds);
     usage.newest_use = std::max(usage.newest_use.value_or(group.seconds), group.seconds);

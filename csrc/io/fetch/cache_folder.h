@@ -14,6 +14,7 @@ namespace atompack::io::fetch {
 struct CacheUsage {
   uint64_t bytes = 0;  // of disk space
   uint64_t files = 0;
+  uint64_t pages = 0;
   uint64_t objects = 0;
   std::optional<int64_t> oldest_use;
   std::optional<int64_t> newest_use;

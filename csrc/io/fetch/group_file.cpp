@@ -117,6 +117,19 @@ std::shared_ptr<const GroupFile> GroupFile::open(const std::string& folder, cons
   return make(std::move(fd), path, group, is_writable);
 }
 
+size_t GroupFile::count_stored(const std::string& folder, const GroupId& group) {
+  const std::string path = cat(folder, '/', file_name(group));
+  const UniqueFd fd = open_file(path, O_RDONLY);
+  if (!fd || !has_header(fd.get(), header_of(group), path)) return 0;
+  std::vector<std::byte> table(kEntryBytes * kGroupPages);
+  const size_t n_entries = read_at(fd.get(), kHeaderBytes, table, path) / kEntryBytes;
+  size_t n_stored = 0;
+  for (size_t page = 0; page < n_entries; ++page) {
+    n_stored += load_le<uint32_t>(table.data() + kEntryBytes * page + sizeof(uint32_t)) == kPresent ? 1 : 0;
+  }
+  return n_stored;
+}
+
 std::shared_ptr<const GroupFile> GroupFile::open_or_create(const std::string& folder, const GroupId& group,
                                                            size_t n_pages) {
   const std::string path = cat(folder, '/', file_name(group));

@@ -31,6 +31,9 @@ class GroupFile {
   static std::shared_ptr<const GroupFile> open_or_create(const std::string& folder, const GroupId& group,
                                                          size_t n_pages);
 
+  // Counts the pages that are marked as present in a file, without a lock; 0 if there is no valid file. Throws IoError.
+  static size_t count_stored(const std::string& folder, const GroupId& group);
+
   GroupFile(const GroupFile&) = delete;
   GroupFile& operator=(const GroupFile&) = delete;
 

@@ -64,24 +64,31 @@ FileVersion version_of(const ObjectVersion& version) {
     std::from_chars(digest.data() + first, digest.data() + first + 16, value, 16);
     return value;
   };
-  return {number(0), number(16), version.size, 0, 0};
+  int64_t modified = 0;
+  for (const char c : version.modified) modified = (modified * 31 + c) % (int64_t{1} << 50);
+  return {number(0), number(16), version.size, modified, 0};
 }
 
 PagedStore::PagedStore(std::shared_ptr<const ObjectStore> objects, uint64_t memory_bytes,
-                       std::shared_ptr<const BlockCache> disk, ListFolder list)
+                       std::shared_ptr<const BlockCache> disk, ListFolder list, FindAddress find_address)
     : objects_(std::move(objects)),
       pages_(std::make_shared<PageCache>(memory_bytes)),
       disk_(std::move(disk)),
-      list_(std::move(list)) {}
+      list_(std::move(list)),
+      find_address_(std::move(find_address)) {}
 
-PagedFile PagedStore::paged_file(const std::string& url, const OpenObject& object) const {
+ObjectAddress PagedStore::address_of(const std::string& url) const {
+  return find_address_ ? find_address_(url) : ObjectAddress{url, url};
+}
+
+PagedFile PagedStore::paged_file(const std::string& url, const std::string& cached_as, const OpenObject& object) const {
   const std::lock_guard lock(mutex_);
   const auto known = known_.find(url);
-  if (known != known_.end() && known->second.version == object.version && key_of(url, object.version)) {
+  if (known != known_.end() && known->second.version == object.version && key_of(cached_as, object.version)) {
     known->second.file.reader = object.reader;  // credentials of the new one may be valid longer
     return known->second.file;
   }
-  auto disk = disk_ ? disk_->object(url, object.version) : nullptr;
+  auto disk = disk_ ? disk_->object(cached_as, object.version) : nullptr;
   PagedFile file = pages_->add(object.version.size, object.reader, std::move(disk));
   if (known_.size() >= kMaxKnown) known_.clear();
   known_[url] = {object.version, file};
@@ -89,15 +96,16 @@ PagedFile PagedStore::paged_file(const std::string& url, const OpenObject& objec
 }
 
 std::shared_ptr<const OpenFile> PagedStore::open(const std::string& url) const {
-  const OpenObject object = objects_->open(url, kFirstBytes);
-  PagedFile file = paged_file(url, object);
+  const ObjectAddress address = address_of(url);
+  const OpenObject object = objects_->open(address.url, kFirstBytes);
+  PagedFile file = paged_file(url, address.cached_as, object);
   pages_->put(file, 0, object.first);
   return std::make_shared<const PagedRemoteFile>(url, object.version, std::move(file), pages_);
 }
 
 std::optional<FileVersion> PagedStore::version_of(const std::string& url) const {
   try {
-    return fetch::version_of(objects_->open(url, 1).version);
+    return fetch::version_of(objects_->open(address_of(url).url, 1).version);
   } catch (const IoError& error) {
     if (error.code() != ENOENT) throw;
     return std::nullopt;

@@ -19,11 +19,18 @@ namespace atompack::io::fetch {
 // Names of the entries of a folder; see Store::names_in().
 using ListFolder = std::function<std::vector<std::string>(const std::string& url)>;
 
+// Where the object of a URL is requested, and the name under which the block cache keeps it. The URL of the store
+// itself may be shown in messages; the address may hold secrets in its query.
+struct ObjectAddress {
+  std::string url, cached_as;
+};
+using FindAddress = std::function<ObjectAddress(const std::string& url)>;
+
 class PagedStore final : public Store {
  public:
-  // `memory_bytes` limits the pages in memory. `disk` may be null.
+  // `memory_bytes` limits the pages in memory. `disk` may be null. Without `find_address` the URLs are the addresses.
   PagedStore(std::shared_ptr<const ObjectStore> objects, uint64_t memory_bytes, std::shared_ptr<const BlockCache> disk,
-             ListFolder list);
+             ListFolder list, FindAddress find_address = nullptr);
 
   std::shared_ptr<const OpenFile> open(const std::string& url) const override;
   std::optional<FileVersion> version_of(const std::string& url) const override;
@@ -38,17 +45,19 @@ class PagedStore final : public Store {
     PagedFile file;
   };
 
-  PagedFile paged_file(const std::string& url, const OpenObject& object) const;
+  ObjectAddress address_of(const std::string& url) const;
+  PagedFile paged_file(const std::string& url, const std::string& cached_as, const OpenObject& object) const;
 
   std::shared_ptr<const ObjectStore> objects_;
   std::shared_ptr<PageCache> pages_;
   std::shared_ptr<const BlockCache> disk_;
   ListFolder list_;
+  FindAddress find_address_;
   mutable std::mutex mutex_;
   mutable std::map<std::string, Known> known_;  // by URL, so that reopening a file finds its pages
 };
 
-// Changes with the ETag or, without one, with date or size.
+// Device and inode change with the ETag or, without one, with the date; the time changes with the date.
 FileVersion version_of(const ObjectVersion& version);
 
 }  // namespace atompack::io::fetch

@@ -46,6 +46,9 @@ class FakeStore final : public io::Store, public std::enable_shared_from_this<Fa
   // Each request takes this long.
   void set_latency(std::chrono::milliseconds latency) { latency_ = latency; }
 
+  // Like a plain HTTP server.
+  void forbid_listing() { lists_ = false; }
+
   Requests requests() const {
     const std::lock_guard lock(mutex_);
     return requests_;
@@ -73,6 +76,7 @@ class FakeStore final : public io::Store, public std::enable_shared_from_this<Fa
   std::vector<std::string> names_in(const std::string& url) const override {
     count(&Requests::lists);
     std::this_thread::sleep_for(latency_);
+    if (!lists_) fail(EOPNOTSUPP, url);
     const std::string path = local(url);
     std::vector<std::string> names;
     if (std::filesystem::is_directory(path)) names = io::names_in(path);
@@ -178,6 +182,7 @@ class FakeStore final : public io::Store, public std::enable_shared_from_this<Fa
 
   std::string folder_;
   std::chrono::milliseconds latency_{0};
+  bool lists_ = true;
   mutable std::mutex mutex_;
   mutable Requests requests_;
 };

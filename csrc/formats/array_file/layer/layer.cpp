@@ -1,6 +1,7 @@
 #include "formats/array_file/layer/layer.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 
 #include "base/error_context.h"
@@ -33,6 +34,11 @@ Bytes read_end(const io::ByteSource& file, io::RangeBuffer& buffer) {
 }
 
 }  // namespace
+
+void announce_end(const io::ByteSource& file) {
+  const uint64_t n = std::min(file.length(), kUsualEndBytes);
+  file.announce(std::array{io::ByteRange{file.length() - n, n}});
+}
 
 uint64_t read_footer_bytes(const io::ByteSource& file, io::RangeBuffer& buffer) {
   const uint64_t n = std::min(file.length(), kUsualEndBytes);

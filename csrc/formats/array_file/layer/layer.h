@@ -91,6 +91,8 @@ auto in_layer(const Layer& layer, std::string_view array, const Action& action) 
   }
 }
 
+// Starts fetching what read_footer_bytes() reads.
+void announce_end(const io::ByteSource& file);
 // Returns the size of the footer. Reads the end of the file, with what usually is the whole footer.
 uint64_t read_footer_bytes(const io::ByteSource& file, io::RangeBuffer& buffer);
 

@@ -40,11 +40,29 @@ std::string folder_to_list(const SplitPath& base) {
   return base.folder.substr(0, base.folder.size() - 1);
 }
 
+// In a store that cannot list folders: layers are looked up by their numbers, until this many in a row do not exist.
+constexpr uint32_t kMaxMissing = 4;
+
+std::vector<std::string> look_up_names(const io::Location& base, const SplitPath& path) {
+  const io::Location folder = base.at(folder_to_list(path));
+  std::vector<std::string> names, candidates{path.name};
+  for (uint32_t next = 1, newest = 0; next <= newest + kMaxMissing;) {
+    for (; next <= newest + kMaxMissing; ++next) candidates.push_back(cat(path.stem(), '.', next, kExtension));
+    for (std::string& name : io::names_among(folder, candidates)) {
+      newest = std::max(newest, sidecar_number(name, path.stem()).value_or(0));
+      names.push_back(std::move(name));
+    }
+    candidates.clear();
+  }
+  return names;
+}
+
 std::vector<LayerFile> list_layers(const io::Location& base, bool includes_base) {
   check_base_path(base.path());
   const SplitPath path(base.path());
+  const auto listed = io::list_names(base.at(folder_to_list(path)));
   std::vector<LayerFile> found;
-  for (const std::string& name : io::names_in(base.at(folder_to_list(path)))) {
+  for (const std::string& name : listed ? *listed : look_up_names(base, path)) {
     includes_base = includes_base || name == path.name;
     if (const auto number = sidecar_number(name, path.stem())) found.push_back({*number, base.at(path.folder + name)});
   }

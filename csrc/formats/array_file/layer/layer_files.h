@@ -26,7 +26,8 @@ inline bool is_older(const LayerFile& a, const LayerFile& b) {
 void check_base_path(const std::string& path);
 
 // Lists all existing layers, oldest first; the base is included even if it does not exist. Throws IoError, FieldError
-// if `base` has not the path of one.
+// if `base` has not the path of one. In a remote store that cannot list folders, sidecars are looked up by number,
+// until four in a row do not exist.
 std::vector<LayerFile> layer_files(const io::Location& base);
 // The same without the base if it does not exist.
 std::vector<LayerFile> existing_layers(const io::Location& base);

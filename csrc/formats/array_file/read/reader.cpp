@@ -16,6 +16,7 @@ void add_file(Files& files, const io::Location& place, Reading reading) {
   auto file = io::open_file(place);
   const io::Access access = reading == Reading::by_pread ? io::Access::read : io::Access::automatic;
   files.sources.push_back(file->bytes(file->version().size, access));
+  if (place.is_remote()) announce_end(*files.sources.back());
   files.opened.push_back(std::move(file));
   files.places.push_back(place);
 }
@@ -29,9 +30,10 @@ bool are_in_place(const Files& files) {
   return true;
 }
 
-Files open_files(const std::vector<LayerFile>& layers, Reading reading) {
+Files open_files(const std::vector<LayerFile>& layers, Reading reading, const std::function<void()>& check) {
   Files files;
   for (const LayerFile& layer : layers) add_file(files, layer.file, reading);
+  if (check) check();
   return files;
 }
 
@@ -97,8 +99,15 @@ std::vector<Layer> parse_layers(const Files& files, uint64_t max_metadata_bytes)
 Reader::Reader(const io::Location& base, uint64_t max_metadata_bytes, Reading reading)
     : files_(open_layers(base, reading)), layers_(parse_layers(files_, max_metadata_bytes)) {}
 
-Reader::Reader(const std::vector<LayerFile>& layers, uint64_t max_metadata_bytes, Reading reading)
-    : files_(open_files(layers, reading)), layers_(parse_layers(files_, max_metadata_bytes)) {}
+Reader::Reader(const std::vector<LayerFile>& layers, uint64_t max_metadata_bytes, Reading reading,
+               const std::function<void()>& check)
+    : files_(open_files(layers, reading, check)), layers_(parse_layers(files_, max_metadata_bytes)) {}
+
+std::vector<io::FileVersion> Reader::versions() const {
+  std::vector<io::FileVersion> versions;
+  for (const auto& file : files_.opened) versions.push_back(file->version());
+  return versions;
+}
 
 void Reader::check_unstored(const Array& array, const Box& box, std::optional<uint64_t> chosen) const {
   in_file(layers_.layer(0).path(), [&] { array_file::check_unstored(layers_, array, box, chosen); });
@@ -126,6 +135,9 @@ Statistics Reader::statistics() const {
   const std::vector<LayerFile> now = layer_files(base);
   const bool same = std::ranges::equal(now, files_.places, {}, &LayerFile::path, &io::Location::path);
   if (same && are_in_place(files_)) return found;
+  if (base.is_remote()) {
+    throw IoError(ESTALE, "the file was written to since it was opened; refresh() opens its last flush", base.path());
+  }
   throw FieldError("statistics: the file was written to since it was opened: open it again").in_file(base.path());
 }
 

@@ -1,6 +1,7 @@
 // Reader of an array file: STEM.af with its sidecars STEM.1.af, STEM.2.af and so on.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -34,15 +35,18 @@ class Reader {
   // exceed `max_metadata_bytes`), UnsupportedFormatError.
   explicit Reader(const io::Location& base, uint64_t max_metadata_bytes = kMaxMetadataBytes,
                   Reading reading = Reading::mapped);
-  // Reads only these layers, oldest first, including the base. The caller must detect concurrent compaction.
+  // Reads only these layers, oldest first, including the base. `check` is called when all of them are open and before
+  // they are read; the caller must detect concurrent compaction.
   explicit Reader(const std::vector<LayerFile>& layers, uint64_t max_metadata_bytes = kMaxMetadataBytes,
-                  Reading reading = Reading::mapped);
+                  Reading reading = Reading::mapped, const std::function<void()>& check = nullptr);
 
   std::vector<std::string> names() const { return layers_.names(); }
   bool contains(std::string_view name) const { return layers_.contains(name); }
   Array array(std::string_view name) const { return layers_.array(name); }
   size_t n_layers() const { return files_.size(); }
   const Layers& layers() const { return layers_; }
+  // Of the layers, oldest first.
+  std::vector<io::FileVersion> versions() const;
 
   // Like check_unstored() of read_box.h.
   void check_unstored(const Array& array, const Box& box, std::optional<uint64_t> chosen) const;
@@ -52,7 +56,8 @@ class Reader {
   // A chunk of an array as stored. Valid until `last` is used again.
   Bytes read_chunk(const StoredChunk& chunk, DecodedBlock& last) const;
 
-  // Contents of STEM.stats, for a reader made from a base. FieldError if the file was written to since.
+  // Contents of STEM.stats, for a reader made from a base. FieldError if the file was written to since, or IoError
+  // (ESTALE) if it is remote.
   Statistics statistics() const;
 
   // Throws CorruptFileError if a file was truncated since.

@@ -64,7 +64,10 @@ std::vector<Form> forms_among(const std::vector<std::string>& names) {
 
 // Those to look for, in this order. In a remote store listing all files costs as much as looking for one.
 std::vector<Form> possible_forms(const io::Location& store) {
-  if (store.is_remote()) return forms_among(io::names_in(store));
+  if (store.is_remote()) {
+    const std::vector<std::string> candidates(kFileNames.begin(), kFileNames.end());
+    return forms_among(io::names_among(store, candidates));
+  }
   return {std::begin(kForms), std::end(kForms)};
 }
 

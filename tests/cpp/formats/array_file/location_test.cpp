@@ -141,6 +141,15 @@ TEST_P(ArraysToLocate, TakeFewRequests) {
   EXPECT_EQ(store_->requests().all(), n_blocks);
 }
 
+TEST_P(ArraysToLocate, LayersAreLookedUpWithoutListings) {
+  for (int layer = 0; layer < 7; ++layer) write(20 - layer);
+  store_->forbid_listing();
+  EXPECT_EQ(rows_of(Reader(place())), expected());
+  for (const int gone : {1, 2, 3}) fs::remove(folder_ / cat("set/data.", gone, ".af"));
+  EXPECT_EQ(Reader(place()).n_layers(), 4U);
+  EXPECT_EQ(rows_of(Reader(place())), expected());
+}
+
 TEST_P(ArraysToLocate, AnnouncedRangesOfASliceAreRequestedTogether) {
   write(40);
   const Reader reader(place());

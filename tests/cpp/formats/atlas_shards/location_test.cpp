@@ -104,6 +104,22 @@ TEST_F(ShardsToLocate, TakeFewRequests) {
   EXPECT_EQ(store_->requests().all(), 1);
 }
 
+// Names follow from the number of shards.
+TEST_F(ShardsToLocate, ShardsAreFoundWithoutListings) {
+  for (const int n : {1, 100, 32 * 11}) {
+    fs::remove_all(root());
+    write(n);
+    const auto unlisted = std::make_shared<FakeStore>(folder_.path());
+    unlisted->forbid_listing();
+    EXPECT_EQ(contents_of(unlisted->at("set")), contents_of(root()));
+    EXPECT_EQ(unlisted->requests().versions, 0);
+    EXPECT_EQ(Reader(unlisted->at("set")).fingerprint(), Reader(store_->at("set")).fingerprint());
+  }
+  const std::string before = Reader(store_->at("set")).fingerprint();
+  std::ofstream(root() + "/00/data.bin", std::ios::app) << "more";
+  EXPECT_NE(Reader(store_->at("set")).fingerprint(), before);
+}
+
 TEST_F(ShardsToLocate, BlocksOfABatchAreRequestedTogether) {
   write(100);
   const auto reader = std::make_shared<const Reader>(store_->at("set"));

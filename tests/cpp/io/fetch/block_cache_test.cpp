@@ -232,6 +232,7 @@ TEST_F(BlockCacheTest, UsageIsThatOfTheFolder) {
   const CacheUsage usage = cache_.usage();
   EXPECT_EQ(usage.files, 3U);
   EXPECT_EQ(usage.objects, 2U);
+  EXPECT_EQ(usage.pages, 30U);
   EXPECT_GE(usage.bytes, 30 * kPageBytes);
   EXPECT_LE(usage.bytes, 60 * kPageBytes);
   ASSERT_TRUE(usage.oldest_use && usage.newest_use);

@@ -233,5 +233,28 @@ TEST_F(PagedStoreTest, PagesOnDiskServeTheNextStore) {
   EXPECT_FALSE(store_.disk_stats().has_value());
 }
 
+TEST_F(PagedStoreTest, FindsAddressesOfFiles) {
+  const std::string secret_url = "https://h/a?sig=SECRET";
+  const auto bytes = random_bytes(20 * kPageBytes);
+  const test::TemporaryFolder folder;
+  const auto disk = std::make_shared<const BlockCache>(folder.path(), 100 << 20);
+  const auto open = [&](const std::string& address) {
+    const auto find = [&](const std::string& url) {
+      return ObjectAddress{url == "https://h/a" ? address : url, "name"};
+    };
+    const PagedStore store(objects_, 100 * kPageBytes, disk, nullptr, find);
+    const auto file = store.open("https://h/a");
+    EXPECT_EQ(file->path(), "https://h/a");
+    EXPECT_TRUE(store.version_of("https://h/a"));
+    EXPECT_EQ(read(*file, 0, bytes.size()), bytes);
+    return store.stats().fetched_bytes;
+  };
+  objects_->put(secret_url, bytes, "\"1\"");
+  EXPECT_GT(open(secret_url), 0U);
+  // The same file at another address is known by its name.
+  objects_->put("https://other/b", bytes, "\"1\"");
+  EXPECT_EQ(open("https://other/b"), 0U);
+}
+
 }  // namespace
 }  // namespace atompack::io::fetch

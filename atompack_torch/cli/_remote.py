@@ -1,0 +1,102 @@
+"""Options for paths that are URLs."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from atompack_torch.cli._options import check_at_least, option_of
+from atompack_torch.cli._output import UsageError
+from atompack_torch.errors import AtompackError
+from atompack_torch.options import is_url
+
+if TYPE_CHECKING:
+    from atompack_torch.inspection.entry import Entry
+    from atompack_torch.remote.files import RemoteFiles
+
+
+def add_remote(parser: argparse.ArgumentParser) -> None:
+    """Adds the options for paths that are URLs."""
+    group = parser.add_argument_group("options for URLs")
+    group.add_argument(
+        "--storage-option",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="endpoint_url, region, profile, key, secret, token, anonymous=true or headers.NAME of "
+        "the store; for URLs of fsspec an option of its own; may be repeated. Other users of the "
+        "machine can see command lines: leave secrets in the environment (AWS_SECRET_ACCESS_KEY, "
+        "HF_TOKEN) or in files of credentials",
+    )
+    group.add_argument(
+        "--block-cache", metavar="FOLDER", help="keep what was read in a folder on local disk"
+    )
+    group.add_argument(
+        "--block-cache-bytes",
+        type=int,
+        metavar="N",
+        help="limit of that folder (default: 16 GiB), or of the memory without one (256 MiB)",
+    )
+
+
+def remote_options(options: argparse.Namespace) -> dict[str, Any]:
+    """Returns the options for URLs, as arguments of ``open``.
+
+    Args:
+        options: the parsed options.
+
+    Returns:
+        Those that were given, by name.
+
+    Raises:
+        UsageError: an option has no value, or is given although no path is a URL.
+    """
+    check_at_least(options, 1, "block_cache_bytes")
+    storage: dict[str, Any] = {}
+    for text in options.storage_option:
+        name, separator, value = text.partition("=")
+        if not separator or not name:  # the text may be a secret
+            raise UsageError("--storage-option: expected NAME=VALUE")
+        if name.startswith("headers."):
+            storage.setdefault("headers", {})[name.removeprefix("headers.")] = value
+        else:
+            storage[name] = {"true": True, "false": False}.get(value, value)
+    given = {
+        "storage_options": storage or None,
+        "block_cache": options.block_cache,
+        "block_cache_bytes": options.block_cache_bytes,
+    }
+    given = {name: value for name, value in given.items() if value is not None}
+    if given and not any(map(is_url, options.path)):
+        names = ", ".join(map(option_of, given)).replace("options", "option")
+        raise UsageError(f"{names}: expected a URL, got local paths")
+    return given
+
+
+def remote_entry(options: argparse.Namespace) -> tuple[Entry, RemoteFiles]:
+    """Returns the module of the format that all paths of a command have.
+
+    Args:
+        options: the parsed options: ``path``, a list, and those for URLs.
+
+    Returns:
+        The module, with the functions of ``Entry``; the access to paths that are URLs.
+
+    Raises:
+        UsageError: the paths are of several formats, or an option for URLs is wrong.
+        UnsupportedFormatError: a path has a known format that cannot be opened.
+    """
+    from atompack_torch.inspection.dispatch import access_to, entry_of
+    from atompack_torch.inspection.entry import SeveralFormatsError
+
+    given = remote_options(options)
+    names = "storage_options", "block_cache", "block_cache_bytes"
+    try:
+        remote = access_to(options.path, **{name: given.get(name) for name in names})
+        return entry_of(options.path, remote), remote
+    except SeveralFormatsError as error:
+        raise UsageError(str(error)) from None
+    except AtompackError:
+        raise
+    except (TypeError, ValueError) as error:  # wrong options
+        raise UsageError(str(error)) from None

@@ -1,0 +1,99 @@
+"""Open files of a data set of Atlas shards in one process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from atompack_torch import formats
+from atompack_torch._core import ExampleBatcher, read_example
+from atompack_torch._native import ShardReader
+from atompack_torch.datasets._examples import Examples
+from atompack_torch.datasets._pickled_blocks import KEPT_BLOCKS, PickledBlocks
+from atompack_torch.remote.files import RemoteFiles
+
+# Result of the native core: (arena, batch, None), or (None, examples, their numbers) for examples
+# that are not alike.
+HandedOver = tuple[Tensor | None, Any, Sequence[int] | None]
+
+# Identity of the files: of meta.json, or the fingerprint of a remote data set.
+Version = tuple[int, ...] | str
+
+
+def local_version(root: str) -> Version:
+    """Returns the identity of a local root's `meta.json`."""
+    try:
+        found = (Path(root) / "meta.json").stat()
+    except OSError:
+        return ()  # opening reports it
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+class OpenShards:
+    """Open files of a data set, and its batches.
+
+    Args:
+        root: absolute path or URL of the folder.
+        remote: access to remote files.
+        cache_blocks: number of decoded blocks to keep; None: as many as fit in 256 MiB.
+        allow_pickle: unpickle blocks in Python.
+        jagged: join arrays that differ in their first dimension.
+        levels: True for keys of atoms, False for keys of molecules.
+        num_threads: maximum number of threads for a batch; None: as many as torch uses.
+    """
+
+    def __init__(
+        self,
+        root: str,
+        remote: RemoteFiles,
+        *,
+        cache_blocks: int | None,
+        allow_pickle: bool,
+        jagged: bool,
+        levels: Mapping[str, bool],
+        num_threads: int | None,
+    ) -> None:
+        place, store = remote.location(root)
+        with formats.opening(root, "a folder of Atlas shards", "shards"):
+            self.reader = ShardReader(
+                place if store is None else place.rstrip("/"), cache_blocks, store
+            )
+        self.version = local_version(root) if store is None else self.reader.fingerprint
+        self._needs_process = None if store is None else os.getpid()
+        self.native: ExampleBatcher | None = None
+        self.pickles: PickledBlocks | None = None
+        self._jagged = jagged
+        self._levels = levels
+        if allow_pickle:
+            kept = KEPT_BLOCKS if cache_blocks is None else cache_blocks
+            self.pickles = PickledBlocks(self.reader, kept)
+        else:
+            self.native = ExampleBatcher(
+                self.reader, jagged=jagged, levels=levels, max_threads=num_threads or 0
+            )
+
+    def is_of_another_process(self) -> bool:
+        """True if they need threads that another process has: those of a remote store."""
+        return self._needs_process not in (None, os.getpid())
+
+    def example(self, number: int) -> Any:
+        """Reads one example."""
+        if self.pickles is not None:
+            return self.pickles.example(number)
+        return read_example(self.reader, number)
+
+    def whole(self, made: HandedOver) -> tuple[Tensor | None, Any]:
+        """Returns arena and batch from the native core's result: a batch, or decoded examples."""
+        arena, batch, numbers = made
+        return (arena, batch) if numbers is None else (None, self.collate_in_python(numbers, batch))
+
+    def collate_in_python(self, numbers: Sequence[int], examples: list[Any] | None = None) -> Any:
+        """Collates examples that the native core does not support."""
+        levels = self._levels if self.native is None else self.native.levels()
+        if examples is None:
+            examples = [self.example(number) for number in numbers]
+        return Examples(numbers, levels, jagged=self._jagged).collate(examples)

@@ -1,0 +1,72 @@
+"""Recognition of files and folders behind URLs by their content."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from atompack_torch.formats import END_BYTES, FORMATS, HEAD_BYTES, Format, format_of_bytes
+from atompack_torch.remote.listing import can_list, list_names, relative_names
+from atompack_torch.remote.urls import join_url
+
+if TYPE_CHECKING:
+    from atompack_torch.remote.files import RemoteFiles
+
+
+def recognize(remote: RemoteFiles, url: str) -> Format | None:
+    """Finds out the format of a file by its first and last bytes, of a folder by its names.
+
+    Args:
+        remote: access to the store.
+        url: the URL.
+
+    Returns:
+        The format; None if there is nothing, or nothing matches.
+
+    Raises:
+        OSError: the store refuses or does not answer.
+    """
+    refusal: PermissionError | None = None
+    found = ends = None
+    if not url.endswith("/"):
+        try:
+            ends = remote.ends(url, HEAD_BYTES, END_BYTES)
+        except PermissionError as error:  # servers refuse folders so
+            refusal = error
+        found = None if ends is None else format_of_bytes(*ends)
+        is_page = found is not None and found.name == "text"  # or describe them
+        if ends is not None and not (is_page and not can_list(url)):
+            return found
+    folder = _of_listed(remote, url) if can_list(url) else _of_probed(remote, url)
+    if folder is None and refusal is not None:
+        raise refusal
+    return folder or found
+
+
+def _of_listed(remote: RemoteFiles, url: str) -> Format | None:
+    names = list_names(remote, url)
+    for known in FORMATS if names else ():
+        for pattern in known.holds:
+            last = pattern.rpartition("/")[2]
+            if any(fnmatchcase(name, last) for name in names):
+                return known
+            files = relative_names(remote, url) if pattern.startswith("**/") else ()
+            if any(fnmatchcase(name, f"*/{last}") for name in files):
+                return known
+    return None
+
+
+def _of_probed(remote: RemoteFiles, url: str) -> Format | None:
+    """Recognizes a folder that cannot be listed, by files with fixed names."""
+    for known in FORMATS:
+        names = [name for name in known.holds if "*" not in name] if known.entry else []
+        if any(_has_file(remote, join_url(url, name)) for name in names):
+            return known
+    return None
+
+
+def _has_file(remote: RemoteFiles, url: str) -> bool:
+    try:
+        return remote.has_file(url)
+    except PermissionError:
+        return False
