@@ -13,7 +13,7 @@ from atompack_torch.remote.urls import StorageOptions, native_url, scheme_of, sh
 
 if TYPE_CHECKING:
     from atompack_torch._native import FileStore
-    from atompack_torch.remote.client import PagedStore, RemoteStore
+    from atompack_torch.remote.client import PagedStore, RemoteObject, RemoteStore
 
 MEMORY_BYTES = 256 << 20
 DISK_BYTES = 16 << 30
@@ -126,6 +126,21 @@ class RemoteFiles:
             return url, store
         root = RemoteRoot(store, url)
         return root.path, root
+
+    def open_object(self, url: str) -> RemoteObject:
+        """Opens the present version of an object, to be read range by range.
+
+        Args:
+            url: the URL of a file.
+
+        Returns:
+            The object.
+
+        Raises:
+            FileNotFoundError: there is none.
+            ImportError, PermissionError, OSError: as for ``store``.
+        """
+        return self._open(url)[0].open(native_url(url, self.options, os.environ))
 
     def stats(self) -> dict[str, dict[str, int | str]]:
         """Returns what the stores of this process have read: scheme → counts."""
