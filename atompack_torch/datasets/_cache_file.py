@@ -84,13 +84,24 @@ class CacheFile:
         return reader
 
     def _open_copy(self) -> TorchCacheReader:
-        copy = self._copy
-        if not isinstance(copy, LocalCopy):
-            version = None if self._identity is None else ObjectVersion(*self._identity)
-            copy = local_copy(self._remote, self.given, version, copy)
-        reader = TorchCacheReader(copy.path, None, by_reading=self._by_reading, name=self.path)
-        self._copy, self._identity = copy, copy.version
-        return reader
+        hint = self._copy.hint if isinstance(self._copy, LocalCopy) else self._copy
+        version = None if self._identity is None else ObjectVersion(*self._identity)
+        for is_last in (False, False, True):
+            copy = self._copy
+            if not isinstance(copy, LocalCopy):
+                copy = local_copy(self._remote, self.given, version, hint)
+            try:
+                reader = TorchCacheReader(
+                    copy.path, copy.hint[1], by_reading=self._by_reading, name=self.path
+                )
+            except OSError:  # removed meanwhile, by the process that made it or to make room
+                self._copy = hint = None
+                if is_last:
+                    raise
+                continue
+            self._copy, self._identity = copy, copy.version
+            return reader
+        raise AssertionError("unreachable")
 
     def latest(self) -> CacheFile:
         """Returns the file that is now at the path; this one if it is the same."""

@@ -9,6 +9,7 @@ import os
 import stat
 import tempfile
 import time
+import weakref
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,38 +25,30 @@ _SUFFIX = ".object"
 _SECONDS_BETWEEN = 0.05
 _SECONDS_WITHOUT_PROGRESS = 60.0
 
-# Process, descriptor, and device, inode and size of an open copy.
-Hint = tuple[int, int, tuple[int, int, int]]
+# Path of a copy, and its device, inode and size.
+Hint = tuple[str, tuple[int, int, int]]
 
 
 class LocalCopy:
-    """An open local copy of one version of an object.
-
-    The descriptor stays open, so that forks of this process can read the copy too, and so that a
-    copy without a name is there until the last of them closes it.
+    """A local copy of one version of an object.
 
     Args:
-        file: descriptor of the copy, which is owned from now on.
+        path: path of the copy.
         version: version of the object.
+        is_temporary: remove the copy with this object, or at the end of this process.
     """
 
-    def __init__(self, file: int, version: ObjectVersion) -> None:
-        self._file = file
+    def __init__(self, path: str, version: ObjectVersion, *, is_temporary: bool = False) -> None:
+        self.path = path
         self.version = version
-
-    @property
-    def path(self) -> str:
-        """Path that opens the copy in this process and its forks."""
-        return f"/proc/self/fd/{self._file}"
+        self._identity = _identity(path)
+        if is_temporary:
+            weakref.finalize(self, _remove_own, path, os.getpid())
 
     @property
     def hint(self) -> Hint:
         """Plain data by which another process on this machine can open the copy."""
-        return os.getpid(), self._file, _identity(self._file)
-
-    def __del__(self) -> None:
-        with suppress(OSError):  # the interpreter may be ending
-            os.close(self._file)
+        return self.path, self._identity
 
 
 def latest_version(remote: RemoteFiles, url: str) -> ObjectVersion:
@@ -83,7 +76,7 @@ def local_copy(
     """Opens a local copy of an object, and downloads it if there is none.
 
     With a block cache the copy is kept in its folder, where several processes download it once.
-    Without one it has no name, and goes with the last process that has it open.
+    Without one it is a temporary file, which is removed with the object that is returned.
 
     Args:
         remote: access to remote files.
@@ -98,49 +91,52 @@ def local_copy(
         OSError: as for ``download``; ESTALE if another version is wanted than the present one, and
             ENOSPC if the limit of the block cache is less than the object.
     """
+    folder = None if remote.block_cache is None else _Folder(remote, remote.block_cache)
     if version is not None:
-        file = _open_by_hint(hint)
-        if file is None and remote.block_cache is not None:
-            file = _Folder(remote, remote.block_cache).open(url, version)
-        if file is not None:
-            return LocalCopy(file, version)
+        path = _usable(hint) or (folder and folder.find(url, version))
+        if path:
+            return LocalCopy(path, version)
     source = remote.open_object(url)
     present = version_of(source)
     if version not in (None, present):
         text = "the file was replaced since it was opened; refresh() opens the new one"
         raise OSError(errno.ESTALE, text, shown_url(url))
-    if remote.block_cache is None or not (present.etag or present.modified):
-        with tempfile.TemporaryFile(buffering=0, prefix="atompack-") as unnamed:
-            fetch_into(unnamed.fileno(), source, url)
-            return LocalCopy(os.dup(unnamed.fileno()), present)
-    return LocalCopy(_Folder(remote, remote.block_cache).fetch(source, url), present)
+    if folder is not None and (present.etag or present.modified):
+        return LocalCopy(folder.fetch(source, url), present)
+    return LocalCopy(_temporary(source, url), present, is_temporary=True)
 
 
-def _identity(file: int) -> tuple[int, int, int]:
-    status = os.fstat(file)
+def _temporary(source: RemoteObject, url: str) -> str:
+    file, path = tempfile.mkstemp(prefix="atompack-")
+    try:
+        fetch_into(file, source, url)
+    except BaseException:
+        Path(path).unlink()
+        raise
+    finally:
+        os.close(file)
+    return path
+
+
+def _remove_own(path: str, process: int) -> None:
+    """Removes a temporary copy, unless this is a fork of the process that made it."""
+    if os.getpid() == process:
+        Path(path).unlink(missing_ok=True)
+
+
+def _identity(path: str | Path) -> tuple[int, int, int]:
+    status = os.stat(path)  # noqa: PTH116  (most callers have a string)
     return status.st_dev, status.st_ino, status.st_size
 
 
-def _open_by_hint(hint: Hint | None) -> int | None:
+def _usable(hint: Hint | None) -> str | None:
+    """Returns the path of the copy of another process, if it is still the same file."""
     if hint is None:
         return None
-    process, number, identity = hint
-    file = _open(Path(f"/proc/{process}/fd/{number}"))
-    if file is not None and _identity(file) != identity:
-        os.close(file)
-        return None
-    return file
-
-
-def _open(path: Path, flags: int = os.O_RDONLY) -> int | None:
-    """Opens a regular file; None if there is none, or none that this process may open."""
-    try:
-        file = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK)
-    except OSError:
-        return None
-    if stat.S_ISREG(os.fstat(file).st_mode):
-        return file
-    os.close(file)
+    path, identity = hint
+    with suppress(OSError):
+        if os.access(path, os.R_OK) and _identity(path) == identity:
+            return path
     return None
 
 
@@ -160,27 +156,25 @@ class _Folder:
         key = hashlib.sha256("\0".join(parts).encode(errors="surrogateescape")).hexdigest()
         return self._folder / f"{key}{_SUFFIX}"
 
-    def open(self, url: str, version: ObjectVersion) -> int | None:
-        """Opens a kept object; None if it is not here."""
+    def find(self, url: str, version: ObjectVersion) -> str | None:
+        """Returns the path of a kept object; None if it is not here."""
         path = self._path(url, version)
-        file = _open(path)
-        if file is not None and os.fstat(file).st_size != version.size:
-            os.close(file)
-            return None
-        if file is not None:
-            with suppress(OSError):
+        with suppress(OSError):
+            status = path.lstat()
+            if stat.S_ISREG(status.st_mode) and status.st_size == version.size:
                 os.utime(path)  # used last
-        return file
+                return str(path)
+        return None
 
-    def fetch(self, source: RemoteObject, url: str) -> int:
-        """Opens an object, and downloads it if neither this nor another process has."""
+    def fetch(self, source: RemoteObject, url: str) -> str:
+        """Downloads an object if neither this nor another process has; returns its path."""
         version = version_of(source)
         self._folder.mkdir(0o700, parents=True, exist_ok=True)
         path = self._path(url, version)
         staged = path.with_name(f".{path.name}.part")
         seen, changed = -1, time.monotonic()
         while True:
-            kept = self.open(url, version)
+            kept = self.find(url, version)
             if kept is not None:
                 return kept
             file = self._lock(staged)
@@ -198,8 +192,8 @@ class _Folder:
         file = os.open(staged, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            named = staged.stat()
-            if (named.st_dev, named.st_ino) == _identity(file)[:2]:
+            named, locked = staged.stat(), os.fstat(file)
+            if (named.st_dev, named.st_ino) == (locked.st_dev, locked.st_ino):
                 return file
         except (BlockingIOError, FileNotFoundError):
             pass  # another process has it, or has just renamed it
@@ -209,21 +203,19 @@ class _Folder:
         os.close(file)
         return None
 
-    def _finish(self, file: int, staged: Path, path: Path, source: RemoteObject, url: str) -> int:
+    def _finish(self, file: int, staged: Path, path: Path, source: RemoteObject, url: str) -> str:
         try:
             os.truncate(file, 0)  # a killed process may have left something
             os.truncate(file, source.size)  # seen by others that make room
             self._make_room(source.size, url, staged)
             fetch_into(file, source, url)
-            # Readers open it anew: the lock belongs to this descriptor.
-            made = os.open(staged, os.O_RDONLY | os.O_CLOEXEC)
             staged.replace(path)
         except BaseException:
             staged.unlink(missing_ok=True)
             raise
         finally:
             os.close(file)
-        return made
+        return str(path)
 
     def _make_room(self, n_bytes: int, url: str, own: Path) -> None:
         """Removes objects that were used longest ago until there is room for another one."""
