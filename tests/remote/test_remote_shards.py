@@ -192,7 +192,7 @@ def test_changed_data_sets_are_stale_until_refresh(tmp_path: Path, kind: str) ->
         before = remote.batch([3])
         shutil.rmtree(tmp_path / "set")
         write(tmp_path / "set", seed=1)
-        for read in (lambda: remote.batch([3]), lambda: pickle.loads(held).batch([3])):
+        for read in (lambda: remote.batch([200]), lambda: pickle.loads(held).batch([3])):
             with pytest.raises(OSError, match=r"refresh|open it again") as error:
                 read()
             assert error.value.errno == errno.ESTALE
