@@ -210,6 +210,7 @@ class TorchCacheReader:
         path: str,
         identity: tuple[int, int, int] | None = None,
         by_reading: bool = False,
+        name: str = "",
     ) -> None: ...
     @property
     def identity(self) -> tuple[int, int, int]: ...

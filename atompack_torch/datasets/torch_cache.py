@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -13,25 +13,26 @@ import torch
 from torch import Tensor
 
 from atompack_torch import formats
-from atompack_torch._native import MoleculeSource, TorchCacheReader, TorchCacheSource
+from atompack_torch._native import MoleculeSource, TorchCacheSource
 from atompack_torch.batch.indices import Indices
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets._base import MoleculeDataset
 from atompack_torch.datasets._cache_file import CacheFile
-from atompack_torch.datasets._computed import CacheFeatures, Options, Stored, plan_features
+from atompack_torch.datasets._cache_rows import CacheRows
+from atompack_torch.datasets._computed import CacheFeatures, Options, plan_features
 from atompack_torch.datasets._forces import ForceChoice
 from atompack_torch.datasets._options import DTypes, Missing
 from atompack_torch.datasets._request import FORCE_DERIVATIVES, Request, Transform
 from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.descriptors.chebyshev import ChebyshevDescriptor
 from atompack_torch.errors import FieldError
-from atompack_torch.options import absolute_path, check_choice
-from atompack_torch.passes.cache_files import attributes_of
+from atompack_torch.options import absolute_location, check_choice
+from atompack_torch.remote.files import RemoteFiles
 
 Self = TypeVar("Self", bound="TorchCache")
 
 
-class TorchCache:
+class TorchCache(CacheRows):
     """An HDF5 file with ``/torch_cache`` (schema 2) or ``/force_derivatives`` (legacy 1).
 
         cache = apt.TorchCache("water.h5")
@@ -43,20 +44,35 @@ class TorchCache:
     open the file again, which must be the same one.
 
     Args:
-        path: the file.
+        path: the file, or its URL (``s3://``, ``gs://``, ``https://``), which is downloaded whole.
         mode: ``"r"``: read; ``build_cache`` writes caches.
+        storage_options: options of the remote store; see ``AtpDataset``.
+        block_cache: folder on local disk that keeps the download for later runs, and for all
+            processes; None: a temporary file, which goes with the last handle that has it open.
+        block_cache_bytes: limit on whole files in that folder, of which those used longest ago are
+            removed; None: 16 GiB.
 
     Raises:
         CorruptFileError: the file violates the format.
         UnsupportedFormatError: the version or a filter (Blosc, ...) is not supported.
-        OSError: the file cannot be opened, or a pickle finds another file.
+        OSError: the file cannot be opened, or a pickle finds another file. Of a URL also:
+            FileNotFoundError, PermissionError, TimeoutError, or ENOSPC if the limit is too small.
     """
 
-    def __init__(self, path: str | os.PathLike[str], mode: Literal["r"] = "r") -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        mode: Literal["r"] = "r",
+        *,
+        storage_options: Mapping[str, object] | None = None,
+        block_cache: str | os.PathLike[str] | None = None,
+        block_cache_bytes: int | None = None,
+    ) -> None:
         check_choice("mode", mode, ("r",))
-        whole = absolute_path(path)
+        remote = RemoteFiles.checked(storage_options, block_cache, block_cache_bytes)
+        whole = absolute_location(path)
         with formats.opening(path, "a feature cache (HDF5)", "hdf5"):
-            self._handle = CacheFile(whole)
+            self._handle = CacheFile(whole, remote=remote)
         self._last: tuple[tuple[str, ...], TorchCacheDataset] | None = None  # of batch()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -67,9 +83,6 @@ class TorchCache:
         self._handle = state.get("_handle") or CacheFile(state["_file"], state["_identity"])
         self._last = None
 
-    def _reader(self) -> TorchCacheReader:
-        return self._handle.reader()
-
     def _without_mapping(self) -> TorchCache:
         """Returns a copy that reads rows without mapping the file; see ``MoleculeDataset``."""
         part = copy.copy(self)
@@ -79,21 +92,6 @@ class TorchCache:
     def _open_rows(self) -> MoleculeSource:
         """Opens features and derivatives by entry, for data sets with their own molecules."""
         return TorchCacheSource(self._reader(), whole=False)
-
-    def _stored_features(self) -> Stored:
-        return self._handle.stored_features()
-
-    def _force_entries(self) -> Tensor:
-        return torch.tensor(self._reader().force_entries(), dtype=torch.int64)
-
-    def __len__(self) -> int:
-        """Number of entries, with or without rows."""
-        return len(self._reader())
-
-    @property
-    def path(self) -> Path:
-        """Absolute path of the file."""
-        return Path(self._handle.path)
 
     def close(self) -> None:
         """Releases the mapping of the file; the next read opens it again."""
@@ -115,77 +113,12 @@ class TorchCache:
             CorruptFileError: the file violates the format.
             OSError: the file cannot be opened.
         """
-        current = TorchCache(self._handle.path)._handle
+        with formats.opening(self._handle.given, "a feature cache (HDF5)", "hdf5"):
+            current = self._handle.latest()
         if current.identity == self._handle.identity:
             return False
         self._handle, self._last = current, None
         return True
-
-    @property
-    def info(self) -> dict[str, object]:
-        """Attributes of the file under their stored names.
-
-        Those of the cache (``schema_version``, ``storage_dtype``, ...) and of the root
-        (``energy_filter_...``); ``"descriptor_manifest"`` and ``"force_derivatives"`` hold the
-        attributes of these groups if they exist.
-        """
-        return attributes_of(self._reader())
-
-    @property
-    def descriptor(self) -> ChebyshevDescriptor | None:
-        """Descriptor of the features, from the settings in the file; None without settings.
-
-        Raises:
-            UnsupportedFormatError: the settings are not those of a ``ChebyshevDescriptor``.
-        """
-        return self._handle.descriptor()
-
-    @property
-    def has_features(self) -> bool:
-        """True if the file stores features."""
-        return self._reader().has_features
-
-    @property
-    def has_force_derivatives(self) -> bool:
-        """True if the file stores local derivatives."""
-        return self._reader().has_force_derivatives
-
-    def load_features(self, index: int, dtype: torch.dtype | None = None) -> Tensor | None:
-        """Reads the features of an entry.
-
-        Args:
-            index: number of the entry, negative ones from the end.
-            dtype: dtype of the result; None: as stored.
-
-        Returns:
-            (n_atoms, n_features), or None for an entry without a row.
-
-        Raises:
-            IndexError: there is no such entry.
-            FieldError: the file stores no features.
-            CorruptFileError: the row is damaged.
-        """
-        return self._handle.features(index, dtype)
-
-    def load_force_derivatives(
-        self, index: int, dtype: torch.dtype | None = None
-    ) -> dict[str, Tensor] | None:
-        """Reads the derivatives of an entry, under the names of the derivative fields of a batch.
-
-        Args:
-            index: number of the entry, negative ones from the end.
-            dtype: dtype of the floating fields; None: as stored. Indices are int64.
-
-        Returns:
-            Name to tensor, with indices of the entry's own atoms, and without typespins if there
-            is one species; or None for an entry without a row.
-
-        Raises:
-            IndexError: there is no such entry.
-            FieldError: the file stores no derivatives.
-            CorruptFileError: the row is damaged.
-        """
-        return self._handle.derivatives(index, dtype)
 
     def batch(
         self,
@@ -234,7 +167,7 @@ class TorchCacheDataset(MoleculeDataset):
     executed. A cell without flags is periodic in all directions.
 
     Args:
-        path: a file, or an open ``TorchCache``.
+        path: a file or its URL, or an open ``TorchCache``.
         fields: labels and ``"features"``, ``"force_derivatives"``; None: everything stored.
         exclude: labels to leave out.
         dtype: as for ``AtpDataset``.
@@ -253,6 +186,9 @@ class TorchCacheDataset(MoleculeDataset):
         num_threads: maximum number of threads for a batch; None: as many as torch uses.
         nan_is_missing: treat labels that are NaN throughout as missing, as for ``AtpDataset``. An
             energy of NaN is always missing, as the format has no other way to store that.
+        storage_options: options of the remote store of a URL; see ``TorchCache``.
+        block_cache: folder on local disk that keeps the download; see ``TorchCache``.
+        block_cache_bytes: limit on whole files in that folder.
 
     Raises:
         TypeError: an option has the wrong type.
@@ -281,8 +217,18 @@ class TorchCacheDataset(MoleculeDataset):
         transform: Transform | None = None,
         num_threads: int | None = None,
         nan_is_missing: bool = False,
+        storage_options: Mapping[str, object] | None = None,
+        block_cache: str | os.PathLike[str] | None = None,
+        block_cache_bytes: int | None = None,
     ) -> None:
-        self._cache = path if isinstance(path, TorchCache) else TorchCache(path)
+        if not isinstance(path, TorchCache):
+            path = TorchCache(
+                path,
+                storage_options=storage_options,
+                block_cache=block_cache,
+                block_cache_bytes=block_cache_bytes,
+            )
+        self._cache = path
         self._path = self._cache._handle.path
         request = Request.checked(
             fields=fields,
@@ -304,8 +250,8 @@ class TorchCacheDataset(MoleculeDataset):
             self._batcher()  # checks names
 
     @property
-    def path(self) -> Path:
-        """Absolute path of the file."""
+    def path(self) -> Path | str:
+        """Absolute path of the file, or the URL as it was given."""
         return self._cache.path
 
     @property

@@ -27,7 +27,7 @@ from atompack_torch.remote.urls import (
 if TYPE_CHECKING:
     from atompack_torch._native import FileStore
     from atompack_torch.formats import Format
-    from atompack_torch.remote.client import PagedStore, RemoteStore
+    from atompack_torch.remote.client import PagedStore, RemoteObject, RemoteStore
     from atompack_torch.remote.file_systems import FileSystems
 
 MEMORY_BYTES = 256 << 20
@@ -247,6 +247,23 @@ class RemoteFiles:
         except BaseException:
             self.commits = before
             raise
+
+    def open_object(self, url: str) -> RemoteObject:
+        """Opens the present version of an object, to be read range by range.
+
+        Args:
+            url: the URL of a file.
+
+        Returns:
+            The object.
+
+        Raises:
+            FileNotFoundError: there is none.
+            ImportError, PermissionError, OSError: as for ``store``.
+        """
+        address = self._address_of(self.location(url)[0])[0]
+        store = self.file_systems().store() if scheme_of(url) == FSSPEC else self.objects(url)
+        return store.open(address)
 
     def stats(self) -> dict[str, dict[str, int | str]]:
         """Returns what the stores of this process have read: scheme → counts."""

@@ -29,6 +29,8 @@ class ArrayFileHandle:
         remote: access to remote files.
     """
 
+    writer: ArrayFileWriter | None
+
     def __init__(self, path: str, options: BlockOptions, remote: RemoteFiles) -> None:
         self._set(path, options.mode, options.limits, remote)
         if options.mode == "r":
@@ -49,7 +51,7 @@ class ArrayFileHandle:
         self.given = path
         self.path = shown_url(path) if is_url(path) else path  # for messages
         self.limits = limits
-        self.writer: ArrayFileWriter | None = None
+        self.writer = None
         self._mode = mode
         self._remote = remote
         self._reader: ArrayFileReader | None = None

@@ -160,7 +160,7 @@ class StoreHandle:
         if self.mode != "r":
             raise TypeError("a store that is open for writing cannot be pickled")
         values = (self.given, self.mode, tuple(self.limits), self.version)
-        state = dict(zip(_PICKLED, values, strict=True))
+        state: dict[str, object] = dict(zip(_PICKLED, values, strict=True))
         return {**state, "_remote": self.remote} if is_url(self.given) else state
 
     @classmethod

@@ -30,8 +30,8 @@ class ReadableStore(Protocol):
     """Store whose datasets can be read; see ``AtlasStore``."""
 
     @property
-    def path(self) -> Path:
-        """Path of the store."""
+    def path(self) -> Path | str:
+        """Path or URL of the store."""
 
     def arrays_of(self, dataset: str) -> list[str]:
         """Names of the arrays of a dataset."""

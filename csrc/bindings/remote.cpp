@@ -217,7 +217,11 @@ void bind_store(py::module_& module) {
           },
           py::arg("offset"), py::arg("length"));
 
-  py::class_<io::fetch::ObjectStore, std::shared_ptr<io::fetch::ObjectStore>>(module, "ObjectStore");
+  py::class_<io::fetch::ObjectStore, std::shared_ptr<io::fetch::ObjectStore>>(module, "ObjectStore")
+      .def("open", unlocked([](const io::fetch::ObjectStore& store, const std::string& url, size_t n_first) {
+             return make_unique_handle<RemoteObject>(RemoteObject{url, store.open(url, n_first)});
+           }),
+           py::arg("url"), py::arg("n_first") = 65536);
   py::class_<PagedStore, io::Store, std::shared_ptr<PagedStore>>(module, "PagedStore")
       .def(py::init(&make_paged_store), py::arg("objects"), py::kw_only(), py::arg("memory_bytes"),
            py::arg("cache_folder"), py::arg("cache_bytes"), py::arg("list_folder"),
@@ -231,11 +235,7 @@ void bind_store(py::module_& module) {
            py::arg("stall_timeout") = 20.0, py::arg("max_attempts") = http::RetryOptions().max_attempts)
       .def("request", unlocked(&send), py::arg("method"), py::arg("url"), py::kw_only(),
            py::arg("query") = http::Query(), py::arg("headers") = http::Headers(), py::arg("body") = py::bytes(),
-           py::arg("file") = py::none(), py::arg("max_response") = http::Request().max_response)
-      .def("open", unlocked([](const HttpStore& store, const std::string& url, size_t n_first) {
-             return make_unique_handle<RemoteObject>(RemoteObject{url, store.open(url, n_first)});
-           }),
-           py::arg("url"), py::arg("n_first") = 65536);
+           py::arg("file") = py::none(), py::arg("max_response") = http::Request().max_response);
 }
 
 }  // namespace

@@ -128,8 +128,10 @@ py::tuple labels_of(const Cache& cache, int64_t entry) {
 // (device, inode, size)
 using PyIdentity = std::tuple<uint64_t, uint64_t, uint64_t>;
 
-std::shared_ptr<Cache> open_cache(const Path& path, const std::optional<PyIdentity>& identity, bool by_reading) {
+std::shared_ptr<Cache> open_cache(const Path& path, const std::optional<PyIdentity>& identity, bool by_reading,
+                                  const std::string& name) {
   torch_cache::OpenOptions options;
+  options.name = name;
   if (by_reading) options.access = io::Access::read;
   if (identity) options.expected = {std::get<0>(*identity), std::get<1>(*identity), std::get<2>(*identity)};
   return make_shared_handle<Cache>(path.bytes, options);
@@ -154,7 +156,7 @@ std::vector<int64_t> force_entries(const Cache& cache) {
 void bind_torch_cache(py::module_& module) {
   py::class_<Cache, std::shared_ptr<Cache>>(module, "TorchCacheReader")
       .def(py::init(unlocked(&open_cache)), py::arg("path"), py::arg("identity") = std::nullopt,
-           py::arg("by_reading") = false)
+           py::arg("by_reading") = false, py::arg("name") = "")
       .def_property_readonly("identity",
                              [](const Cache& self) {
                                const io::FileIdentity& identity = self.identity();

@@ -7,8 +7,10 @@
 
 namespace atompack::io {
 
-LocalFile::LocalFile(std::string path)
-    : path_(std::move(path)), fd_(open_for_reading(path_)), version_(version_of(fd_.get(), path_)) {}
+LocalFile::LocalFile(std::string path) : LocalFile(path, path) {}
+
+LocalFile::LocalFile(const std::string& place, std::string path)
+    : path_(std::move(path)), fd_(open_for_reading(place)), version_(version_of(fd_.get(), path_)) {}
 
 uint64_t LocalFile::size() const { return identify(fd(), path_).size; }
 

@@ -11,6 +11,8 @@ namespace atompack::io {
 class LocalFile final : public OpenFile {
  public:
   explicit LocalFile(std::string path);
+  // The file at `place`, which errors call `path`: a copy of a remote file.
+  LocalFile(const std::string& place, std::string path);
 
   const std::string& path() const override { return path_; }
   uint64_t size() const override;

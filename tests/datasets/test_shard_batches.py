@@ -162,9 +162,7 @@ def test_the_native_core_makes_them(
     def refuse(self: Any, numbers: Any) -> Any:
         raise AssertionError(f"{kind.__name__}: one by one")
 
-    monkeypatch.setattr(
-        "atompack_torch.datasets._open_shards.OpenShards.collate_in_python", refuse
-    )
+    monkeypatch.setattr("atompack_torch.datasets._open_shards.OpenShards.collate_in_python", refuse)
     dataset.batch(range(10))
 
 

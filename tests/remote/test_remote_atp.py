@@ -234,7 +234,7 @@ def test_damage_is_reported_with_the_url(tmp_path: Path) -> None:
 
 
 def test_connections_leave_descriptors_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    limits = {(100, 100): 24, (40, 100): 10, (1, 1): 1, (resource.RLIM_INFINITY,) * 2: 24}
+    limits = {(100, 100): 24, (40, 100): 20, (1, 1): 1, (resource.RLIM_INFINITY,) * 2: 24}
     for limit, expected in limits.items():
         monkeypatch.setattr(resource, "getrlimit", lambda _, limit=limit: limit)
         assert client._connections() == expected

@@ -91,9 +91,8 @@ def place(server: FileServer, kind: str, name: str) -> tuple[str, dict[str, Any]
 def same(one: Any, other: Any) -> bool:
     """Equality bit for bit of what stores and data sets return."""
     if isinstance(one, torch.Tensor):
-        return one.dtype == other.dtype and torch.equal(
-            one.view(torch.uint8), other.view(torch.uint8)
-        )
+        bits = [x.contiguous().view(-1).view(torch.uint8) for x in (one, other)]
+        return one.dtype == other.dtype and one.shape == other.shape and torch.equal(*bits)
     if isinstance(one, dict):
         return list(one) == list(other) and all(same(one[key], other[key]) for key in one)
     if isinstance(one, (list, tuple)):

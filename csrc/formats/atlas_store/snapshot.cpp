@@ -43,9 +43,13 @@ class SnapshotAttempt {
   // Returns nullopt if another program wrote meanwhile. The order of the steps detects concurrent flushes (FORMAT.md,
   // "Reading beside a writer"): metadata, record, layers, and then the same files again in reverse order.
   std::optional<Snapshot> take() {
-    const std::optional<MetadataFile> file = read_metadata_file(store_, max_metadata_bytes_);
     Snapshot snapshot;
-    snapshot.intent_file = io::find_file(store_.at(intent_path(store_.path())));
+    const auto find_record = [&] { snapshot.intent_file = io::find_file(store_.at(intent_path(store_.path()))); };
+    // A remote file may still be on its way then; the bytes of a local one are read before the record.
+    const bool is_remote = store_.is_remote();
+    const std::optional<MetadataFile> file = is_remote ? read_metadata_file(store_, max_metadata_bytes_, find_record)
+                                                       : read_metadata_file(store_, max_metadata_bytes_);
+    if (!is_remote) find_record();
     if (file) {
       snapshot.form = file->form;
       snapshot.metadata_file = file->held;

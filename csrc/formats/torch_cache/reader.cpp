@@ -10,25 +10,26 @@ namespace {
 
 using enum Column;
 
-std::shared_ptr<const io::LocalFile> open_cache(const std::string& path,
-                                                const std::optional<io::FileIdentity>& expected) {
-  auto file = std::make_shared<const io::LocalFile>(path);
-  if (expected && !file->identity().same_file(*expected)) {
-    throw IoError(ESTALE, "the file was replaced since it was opened", path);
+std::shared_ptr<const io::LocalFile> open_cache(const std::string& path, const OpenOptions& options) {
+  const std::string& name = options.name.empty() ? path : options.name;
+  auto file = std::make_shared<const io::LocalFile>(path, name);
+  if (options.expected && !file->identity().same_file(*options.expected)) {
+    throw IoError(ESTALE, "the file was replaced since it was opened", name);
   }
   return file;
 }
 
 io::MappedFile map(const std::string& path, const OpenOptions& options, io::FileIdentity& identity) {
-  auto file = open_cache(path, options.expected);
+  auto file = open_cache(path, options);
   identity = file->identity();
   return {std::move(file), identity.size, options.access, options.populate};
 }
 
-std::unique_ptr<const io::ByteSource> open_rows(const std::string& path, const OpenOptions& options,
+std::unique_ptr<const io::ByteSource> open_rows(const std::string& path, OpenOptions options,
                                                 const io::FileIdentity& identity) {
   if (options.access != io::Access::read) return nullptr;
-  return open_cache(path, identity)->bytes(identity.size, options.access);
+  options.expected = identity;
+  return open_cache(path, options)->bytes(identity.size, options.access);
 }
 
 template <typename Action>
@@ -48,11 +49,12 @@ auto at_entry(const std::string& path, int64_t entry, const Action& action) {
 }  // namespace
 
 Cache::Cache(std::string path, const OpenOptions& options)
-    : file_(map(path, options, identity_)),
-      rows_(open_rows(path, options, identity_)),
-      contents_(in_file(path, [&] { return read_contents(path, identity_, file_.whole()); })),
+    : place_(std::move(path)),
+      file_(map(place_, options, identity_)),
+      rows_(open_rows(place_, options, identity_)),
+      contents_(in_file(file_.path(), [&] { return read_contents(place_, identity_, file_.whole()); })),
       heap_(rows_ ? *rows_ : file_, contents_.base) {
-  in_file(path, [&] {
+  in_file(file_.path(), [&] {
     check_claims();
     if (const auto& features = contents_.features) {
       const FeatureIndex& index = features->index;
@@ -122,7 +124,7 @@ Bytes Cache::structure(int64_t entry) const {
 std::vector<EntryLabels> Cache::labels(int64_t first, int64_t count) const {
   return in_file(path(), [&] {
     prepare();
-    return read_labels(path(), identity_, file_.whole(), first, count);
+    return read_labels(place_, identity_, file_.whole(), first, count);
   });
 }
 

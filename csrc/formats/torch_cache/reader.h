@@ -14,6 +14,8 @@ struct OpenOptions {
   bool populate = false;
   // If set, another file at the path is an IoError (ESTALE).
   std::optional<io::FileIdentity> expected;
+  // Path that errors name; empty: that of the file.
+  std::string name = {};
 };
 
 // Views of the mapping, unaligned, in C order; as long as the shapes require. With Access::read: views of memory that
@@ -106,6 +108,7 @@ class Cache {
   DerivativeSizes sizes_of(int64_t row, int64_t entry) const;
   DerivativeRow read_derivatives(int64_t row, int64_t entry) const;
 
+  std::string place_;
   io::FileIdentity identity_;
   io::MappedFile file_;
   std::unique_ptr<const io::ByteSource> rows_;  // set if rows are read by pread

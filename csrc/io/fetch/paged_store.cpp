@@ -64,9 +64,7 @@ FileVersion version_of(const ObjectVersion& version) {
     std::from_chars(digest.data() + first, digest.data() + first + 16, value, 16);
     return value;
   };
-  int64_t modified = 0;
-  for (const char c : version.modified) modified = (modified * 31 + c) % (int64_t{1} << 50);
-  return {number(0), number(16), version.size, modified, 0};
+  return {number(0), number(16), version.size, 0, 0};
 }
 
 PagedStore::PagedStore(std::shared_ptr<const ObjectStore> objects, uint64_t memory_bytes,

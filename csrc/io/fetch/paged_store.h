@@ -57,7 +57,7 @@ class PagedStore final : public Store {
   mutable std::map<std::string, Known> known_;  // by URL, so that reopening a file finds its pages
 };
 
-// Device and inode change with the ETag or, without one, with the date; the time changes with the date.
+// Changes with the ETag or, without one, with date or size.
 FileVersion version_of(const ObjectVersion& version);
 
 }  // namespace atompack::io::fetch

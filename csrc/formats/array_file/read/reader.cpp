@@ -16,7 +16,6 @@ void add_file(Files& files, const io::Location& place, Reading reading) {
   auto file = io::open_file(place);
   const io::Access access = reading == Reading::by_pread ? io::Access::read : io::Access::automatic;
   files.sources.push_back(file->bytes(file->version().size, access));
-  if (place.is_remote()) announce_end(*files.sources.back());
   files.opened.push_back(std::move(file));
   files.places.push_back(place);
 }
@@ -33,7 +32,10 @@ bool are_in_place(const Files& files) {
 Files open_files(const std::vector<LayerFile>& layers, Reading reading, const std::function<void()>& check) {
   Files files;
   for (const LayerFile& layer : layers) add_file(files, layer.file, reading);
-  if (check) check();
+  if (check) {  // what it waits for and the footers are requested together
+    if (layers.front().file.is_remote()) std::ranges::for_each(files.sources, [](auto& file) { announce_end(*file); });
+    check();
+  }
   return files;
 }
 

@@ -1,6 +1,7 @@
 #include "formats/atlas_store/metadata/metadata_file.h"
 
 #include <algorithm>
+#include <array>
 
 #include "base/error_context.h"
 #include "codec/codec.h"
@@ -9,6 +10,7 @@
 #include "formats/atlas_store/metadata/decode.h"
 #include "formats/atlas_store/metadata/encode.h"
 #include "io/folder.h"
+#include "threads/parallel_for_each.h"
 
 namespace atompack::atlas_store {
 namespace {
@@ -71,6 +73,27 @@ std::vector<Form> possible_forms(const io::Location& store) {
   return {std::begin(kForms), std::end(kForms)};
 }
 
+struct OpenForm {
+  Form form = Form::json;
+  std::shared_ptr<const io::OpenFile> file;
+};
+
+// All are opened at once if they must be looked up in a remote store, one after the other otherwise.
+OpenForm open_first_form(const io::Location& store) {
+  const auto open = [&](Form form) { return io::find_file(store.at(path_of(store.path(), form))); };
+  const auto names = store.is_remote() ? io::list_names(store) : std::nullopt;
+  if (store.is_remote() && !names) {
+    std::array<std::shared_ptr<const io::OpenFile>, std::size(kForms)> files;
+    parallel_for_each(files.size(), files.size(), [&](size_t i) { files[i] = open(kForms[i]); });
+    const auto found = std::ranges::find_if(files, [](const auto& file) { return file != nullptr; });
+    return found == files.end() ? OpenForm() : OpenForm{kForms[found - files.begin()], *found};
+  }
+  for (const Form form : names ? forms_among(*names) : possible_forms(store)) {
+    if (auto file = open(form)) return {form, std::move(file)};
+  }
+  return {};
+}
+
 std::optional<io::FileVersion> first_version(const io::Location& store, const std::vector<Form>& forms) {
   for (const Form form : forms) {
     if (const auto version = io::version_of(store.at(path_of(store.path(), form)))) return version;
@@ -92,15 +115,18 @@ Metadata decode_compressed(Bytes stored, Form form, uint64_t max_bytes) {
 
 }  // namespace
 
-std::optional<MetadataFile> read_metadata_file(const io::Location& store, uint64_t max_bytes) {
-  for (const Form form : possible_forms(store)) {
-    const std::string path = path_of(store.path(), form);
-    if (auto held = io::find_file(store.at(path))) {
-      in_file(path, [&] { check_size(held->version().size, max_bytes); });
-      std::vector<std::byte> bytes = io::read_whole(*held, std::min(max_bytes, kMaxStoredBytes));
-      return MetadataFile{form, path, std::move(bytes), std::move(held)};
-    }
+std::optional<MetadataFile> read_metadata_file(const io::Location& store, uint64_t max_bytes,
+                                               const std::function<void()>& when_open) {
+  const OpenForm found = open_first_form(store);
+  if (found.file != nullptr) {
+    const std::string path = path_of(store.path(), found.form);
+    in_file(path, [&] { check_size(found.file->version().size, max_bytes); });
+    if (store.is_remote()) found.file->announce(std::array{io::ByteRange{0, found.file->version().size}});
+    if (when_open) when_open();
+    std::vector<std::byte> bytes = io::read_whole(*found.file, std::min(max_bytes, kMaxStoredBytes));
+    return MetadataFile{found.form, path, std::move(bytes), found.file};
   }
+  if (when_open) when_open();
   if (!store.is_remote()) io::folders_in(store.path());  // throws if there is no folder
   return std::nullopt;
 }

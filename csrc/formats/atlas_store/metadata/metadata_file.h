@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -38,8 +39,10 @@ struct MetadataFile {
 };
 
 // Returns nullopt if the folder has none, which is a store without datasets. Throws IoError, also if there is no
-// folder; CorruptFileError if the file has more than `max_bytes`.
-std::optional<MetadataFile> read_metadata_file(const io::Location& store, uint64_t max_bytes = kMaxStoredBytes);
+// folder; CorruptFileError if the file has more than `max_bytes`. `when_open` is called between opening the file, after
+// which its bytes are fixed, and reading it.
+std::optional<MetadataFile> read_metadata_file(const io::Location& store, uint64_t max_bytes = kMaxStoredBytes,
+                                               const std::function<void()>& when_open = nullptr);
 
 // Version of the file that read_metadata_file() would read.
 std::optional<io::FileVersion> metadata_version(const io::Location& store);

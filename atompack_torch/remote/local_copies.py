@@ -1,0 +1,262 @@
+"""Local copies of whole objects, for formats that cannot be read range by range."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import os
+import stat
+import tempfile
+import time
+import weakref
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from atompack_torch.remote.downloads import ObjectVersion, fetch_into, version_of
+from atompack_torch.remote.files import DISK_BYTES, RemoteFiles
+from atompack_torch.remote.urls import shown_url
+
+if TYPE_CHECKING:
+    from atompack_torch.remote.client import RemoteObject
+
+_SUFFIX = ".object"
+_SECONDS_BETWEEN = 0.05
+_SECONDS_WITHOUT_PROGRESS = 60.0
+
+# Path of a copy, and its device, inode and size.
+Hint = tuple[str, tuple[int, int, int]]
+
+
+class LocalCopy:
+    """A local copy of one version of an object.
+
+    Args:
+        path: path of the copy.
+        version: version of the object.
+        is_temporary: remove the copy with this object, or at the end of this process.
+    """
+
+    def __init__(self, path: str, version: ObjectVersion, *, is_temporary: bool = False) -> None:
+        self.path = path
+        self.version = version
+        self._identity = _identity(path)
+        if is_temporary:
+            weakref.finalize(self, _remove_own, path, os.getpid())
+
+    @property
+    def hint(self) -> Hint:
+        """Plain data by which another process on this machine can open the copy."""
+        return self.path, self._identity
+
+
+def latest_version(remote: RemoteFiles, url: str) -> ObjectVersion:
+    """Returns the present version of an object.
+
+    Args:
+        remote: access to remote files.
+        url: the URL of the object.
+
+    Returns:
+        The version.
+
+    Raises:
+        OSError: as for ``download``.
+    """
+    return version_of(remote.open_object(url))
+
+
+def local_copy(
+    remote: RemoteFiles,
+    url: str,
+    version: ObjectVersion | None = None,
+    hint: Hint | None = None,
+) -> LocalCopy:
+    """Opens a local copy of an object, and downloads it if there is none.
+
+    With a block cache the copy is kept in its folder, where several processes download it once.
+    Without one it is a temporary file, which is removed with the object that is returned.
+
+    Args:
+        remote: access to remote files.
+        url: the URL of the object.
+        version: the version that is wanted; None: the present one.
+        hint: of the copy of another process, which is tried first.
+
+    Returns:
+        The copy.
+
+    Raises:
+        OSError: as for ``download``; ESTALE if another version is wanted than the present one, and
+            ENOSPC if the limit of the block cache is less than the object.
+    """
+    folder = None if remote.block_cache is None else _Folder(remote, remote.block_cache)
+    if version is not None:
+        path = _usable(hint) or (folder and folder.find(url, version))
+        if path:
+            return LocalCopy(path, version)
+    source = remote.open_object(url)
+    present = version_of(source)
+    if version not in (None, present):
+        text = "the file was replaced since it was opened; refresh() opens the new one"
+        raise OSError(errno.ESTALE, text, shown_url(url))
+    if folder is not None and (present.etag or present.modified):
+        return LocalCopy(folder.fetch(source, url), present)
+    return LocalCopy(_temporary(source, url), present, is_temporary=True)
+
+
+def _temporary(source: RemoteObject, url: str) -> str:
+    file, path = tempfile.mkstemp(prefix="atompack-")
+    try:
+        fetch_into(file, source, url)
+    except BaseException:
+        Path(path).unlink()
+        raise
+    finally:
+        os.close(file)
+    return path
+
+
+def _remove_own(path: str, process: int) -> None:
+    """Removes a temporary copy, unless this is a fork of the process that made it."""
+    if os.getpid() == process:
+        Path(path).unlink(missing_ok=True)
+
+
+def _identity(path: str | Path) -> tuple[int, int, int]:
+    status = os.stat(path)  # noqa: PTH116  (most callers have a string)
+    return status.st_dev, status.st_ino, status.st_size
+
+
+def _usable(hint: Hint | None) -> str | None:
+    """Returns the path of the copy of another process, if it is still the same file."""
+    if hint is None:
+        return None
+    path, identity = hint
+    with suppress(OSError):
+        if os.access(path, os.R_OK) and _identity(path) == identity:
+            return path
+    return None
+
+
+class _Folder:
+    """Whole objects in the folder of a block cache, each named by its URL and version.
+
+    They are downloaded under a hidden name, whose lock shows that somebody is at work, and renamed.
+    The limit of the folder holds for them together, apart from the pages of other objects.
+    """
+
+    def __init__(self, remote: RemoteFiles, folder: str) -> None:
+        self._folder = Path(folder)
+        self._limit = remote.block_cache_bytes or DISK_BYTES
+
+    def _path(self, url: str, version: ObjectVersion) -> Path:
+        parts = ("atompack object 1", shown_url(url), str(version.size), *version[:2])
+        key = hashlib.sha256("\0".join(parts).encode(errors="surrogateescape")).hexdigest()
+        return self._folder / f"{key}{_SUFFIX}"
+
+    def find(self, url: str, version: ObjectVersion) -> str | None:
+        """Returns the path of a kept object; None if it is not here."""
+        path = self._path(url, version)
+        with suppress(OSError):
+            status = path.lstat()
+            if stat.S_ISREG(status.st_mode) and status.st_size == version.size:
+                os.utime(path)  # used last
+                return str(path)
+        return None
+
+    def fetch(self, source: RemoteObject, url: str) -> str:
+        """Downloads an object if neither this nor another process has; returns its path."""
+        version = version_of(source)
+        self._folder.mkdir(0o700, parents=True, exist_ok=True)
+        path = self._path(url, version)
+        staged = path.with_name(f".{path.name}.part")
+        seen, changed = -1, time.monotonic()
+        while True:
+            kept = self.find(url, version)
+            if kept is not None:
+                return kept
+            file = self._lock(staged)
+            if file is not None:
+                return self._finish(file, staged, path, source, url)
+            progress = _allocated(staged)
+            if progress != seen:
+                seen, changed = progress, time.monotonic()
+            elif time.monotonic() - changed > _SECONDS_WITHOUT_PROGRESS:
+                staged = path.with_name(f".{path.name}.{os.getpid()}.part")  # the other one hangs
+            time.sleep(_SECONDS_BETWEEN)
+
+    def _lock(self, staged: Path) -> int | None:
+        """Opens the staging file, whose lock shows that somebody is downloading."""
+        file = os.open(staged, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            named, locked = staged.stat(), os.fstat(file)
+            if (named.st_dev, named.st_ino) == (locked.st_dev, locked.st_ino):
+                return file
+        except (BlockingIOError, FileNotFoundError):
+            pass  # another process has it, or has just renamed it
+        except BaseException:
+            os.close(file)
+            raise
+        os.close(file)
+        return None
+
+    def _finish(self, file: int, staged: Path, path: Path, source: RemoteObject, url: str) -> str:
+        try:
+            os.truncate(file, 0)  # a killed process may have left something
+            os.truncate(file, source.size)  # seen by others that make room
+            self._make_room(source.size, url, staged)
+            fetch_into(file, source, url)
+            staged.replace(path)
+        except BaseException:
+            staged.unlink(missing_ok=True)
+            raise
+        finally:
+            os.close(file)
+        return str(path)
+
+    def _make_room(self, n_bytes: int, url: str, own: Path) -> None:
+        """Removes objects that were used longest ago until there is room for another one."""
+        if n_bytes > self._limit:
+            text = f"block_cache_bytes: expected at least {n_bytes}, got {self._limit}"
+            raise OSError(errno.ENOSPC, text, shown_url(url))
+        total = n_bytes
+        for path in self._folder.glob(f".*{_SUFFIX}.*part"):
+            if path != own and not self._remove_if_abandoned(path):
+                total += _size(path)
+        kept = []
+        for path in self._folder.glob(f"*{_SUFFIX}"):
+            with suppress(FileNotFoundError):  # another process removes them too
+                status = path.stat()
+                kept.append((status.st_mtime_ns, status.st_size, path))
+        total += sum(size for _, size, _ in kept)
+        for _, size, path in sorted(kept):
+            if total <= self._limit:
+                return
+            path.unlink(missing_ok=True)
+            total -= size
+
+    def _remove_if_abandoned(self, staged: Path) -> bool:
+        """Removes the staging file of a process that was killed."""
+        file = self._lock(staged)
+        if file is None:
+            return False
+        staged.unlink(missing_ok=True)
+        os.close(file)
+        return True
+
+
+def _size(path: Path) -> int:
+    with suppress(FileNotFoundError):
+        return path.stat().st_size
+    return 0
+
+
+def _allocated(path: Path) -> int:
+    """Disk space of a file that is being written; -1 if there is none."""
+    try:
+        return path.stat().st_blocks
+    except FileNotFoundError:
+        return -1

@@ -1,0 +1,341 @@
+"""Feature caches from URLs: downloaded once, shared, and never left behind."""
+
+from __future__ import annotations
+
+import errno
+import gc
+import multiprocessing
+import os
+import pickle
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from file_server import FileServer, serving
+from torch.utils.data import DataLoader
+
+import atompack_torch as apt
+from atompack_torch.remote import client, downloads
+from atompack_torch.remote.downloads import download
+from atompack_torch.remote.files import RemoteFiles
+
+FIXTURE = Path(__file__).resolve().parents[1] / "fixtures" / "cache" / "water.h5"
+SECRET = "wJalrXUtnFEMI"
+PARTS = 40  # requests for a file in the tests of transfers
+
+
+@pytest.fixture(autouse=True)
+def few_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server is in this process, and has a thread and a descriptor for each connection."""
+    monkeypatch.setattr(client, "_MAX_CONNECTIONS", 24)
+
+
+@pytest.fixture(autouse=True)
+def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder for temporary files; its name is short, as those of sockets have to be."""
+    made = Path(tempfile.mkdtemp(prefix="at"))
+    monkeypatch.setenv("TMPDIR", str(made))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    yield made
+    gc.collect()
+    left = list(made.glob("atompack-*"))
+    shutil.rmtree(made)
+    assert not left
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("served")
+    shutil.copy(FIXTURE, made / "cache.h5")
+    (made / "large.bin").write_bytes(os.urandom(downloads._PART_BYTES * 3 + 17))
+    (made / "empty.bin").touch()
+    return made
+
+
+@pytest.fixture
+def server(folder: Path) -> Iterator[FileServer]:
+    with serving(folder) as made:
+        yield made
+
+
+def same(one: Any, other: Any) -> bool:
+    names = list(one.keys())
+    return names == list(other.keys()) and all(
+        torch.equal(torch.nan_to_num(one[n]), torch.nan_to_num(other[n]))
+        if isinstance(one[n], torch.Tensor) and one[n].is_floating_point()
+        else torch.equal(one[n], other[n])
+        if isinstance(one[n], torch.Tensor)
+        else one[n] == other[n]
+        for n in names
+    )
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_rows_are_those_of_the_file(
+    server: FileServer, folder: Path, tmp_path: Path, temporary: Path, *, keeps: bool
+) -> None:
+    options: Any = {"block_cache": tmp_path / "kept"} if keeps else {}
+    url = f"{server.url}/cache.h5"
+    local, remote = apt.TorchCache(folder / "cache.h5"), apt.TorchCache(url, **options)
+    assert (remote.path, len(remote), remote.info) == (url, len(local), local.info)
+    for entry in range(len(local)):
+        for name in ("load_features", "load_force_derivatives"):
+            found, expected = getattr(remote, name)(entry), getattr(local, name)(entry)
+            assert (found is None) == (expected is None)
+            if isinstance(expected, dict):
+                assert all(torch.equal(found[key], expected[key]) for key in expected)
+            elif expected is not None:
+                assert torch.equal(found, expected)
+    everything, expected = apt.TorchCacheDataset(remote), apt.TorchCacheDataset(local)
+    assert same(everything[:], expected[:])
+    assert repr(everything) == f"TorchCacheDataset({len(local)} entries of {url!r})"
+    assert len(list(temporary.glob("atompack-*"))) == (0 if keeps else 1)
+    n_before = len(server.requests)
+    apt.TorchCacheDataset(url, **options)
+    assert len(server.requests) - n_before == (1 if keeps else 2)
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+@pytest.mark.parametrize("start", ["fork", "spawn", "forkserver"])
+def test_workers_read_the_same_copy(
+    server: FileServer, folder: Path, tmp_path: Path, start: str, *, keeps: bool
+) -> None:
+    options: Any = {"block_cache": tmp_path / "kept"} if keeps else {}
+    local = apt.TorchCacheDataset(folder / "cache.h5")
+    remote = apt.TorchCacheDataset(f"{server.url}/cache.h5", **options)
+    n_before = len(server.requests)
+    loader = DataLoader(
+        remote,
+        batch_size=2,
+        num_workers=2,
+        collate_fn=apt.collate_identity,
+        multiprocessing_context=start,
+        timeout=60,
+    )
+    for number, batch in enumerate(loader):
+        last = min(2 * number + 2, len(local))
+        assert same(batch, local.batch(range(2 * number, last)))
+    assert len(server.requests) == n_before
+
+
+def test_a_pickle_downloads_again_where_the_copy_is_gone(server: FileServer) -> None:
+    remote = apt.TorchCache(f"{server.url}/cache.h5")
+    held = pickle.dumps(remote)
+    expected = remote.load_features(0)
+    remote.close()
+    assert torch.equal(pickle.loads(held).load_features(0), expected)
+    assert torch.equal(remote.load_features(0), expected)  # type: ignore[arg-type]
+
+
+def test_temporary_copies_go(server: FileServer, temporary: Path) -> None:
+    url = f"{server.url}/cache.h5"
+    cache = apt.TorchCache(url)
+    assert len(list(temporary.glob("atompack-*"))) == 1
+    cache.close()
+    assert not list(temporary.glob("atompack-*"))
+    script = "import sys; import atompack_torch as apt; kept = apt.TorchCache(sys.argv[1])"
+    subprocess.run([sys.executable, "-c", script, url], check=True, timeout=120)
+    assert not list(temporary.glob("atompack-*"))
+
+
+def test_a_changed_file_is_stale_until_refresh(folder: Path, tmp_path: Path) -> None:
+    shutil.copy(folder / "cache.h5", tmp_path / "cache.h5")
+    with serving(tmp_path) as server:
+        cache = apt.TorchCache(f"{server.url}/cache.h5")
+        dataset = apt.TorchCacheDataset(cache)
+        assert not cache.refresh()
+        held = pickle.dumps(cache)
+        cache.close()
+        (tmp_path / "cache.h5").unlink()
+        shutil.copy(folder / "cache.h5", tmp_path / "cache.h5")
+        for read in (lambda: cache.load_features(0), lambda: pickle.loads(held).load_features(0)):
+            with pytest.raises(OSError, match="refresh") as error:
+                read()
+            assert error.value.errno == errno.ESTALE
+        assert cache.refresh()
+        assert cache.load_features(0) is not None
+        assert len(dataset[:]) == len(cache)
+
+
+def test_secrets_stand_only_in_pickles(server: FileServer, tmp_path: Path) -> None:
+    server.token = SECRET
+    url = f"{server.url}/cache.h5?sig={SECRET}"
+    options = {"token": SECRET, "headers": {"X-Key": SECRET}}
+    cache = apt.TorchCache(url, storage_options=options, block_cache=tmp_path / "kept")
+    assert cache.path == url
+    assert SECRET.encode() in pickle.dumps(cache)
+    shown = [repr(cache), repr(apt.TorchCacheDataset(cache))]
+    shown += [str(path) for path in (tmp_path / "kept").iterdir()]
+    assert len(shown) == 3
+    for entry in (-100, 100):
+        with pytest.raises(IndexError) as wrong:
+            cache.load_features(entry)
+        shown.append(str(wrong.value))
+    server.fault = 403
+    with pytest.raises(PermissionError, match=re.escape(f"{server.url}/cache.h5")) as refused:
+        apt.TorchCache(url, storage_options=options)
+    shown += [str(refused.value), repr(refused.value)]
+    assert not [text for text in shown if SECRET in text]
+
+
+@pytest.mark.parametrize(("status", "error"), [(404, FileNotFoundError), (403, PermissionError)])
+def test_refused_and_missing(
+    server: FileServer, tmp_path: Path, status: int, error: type[OSError]
+) -> None:
+    server.fault = status
+    url = f"{server.url}/cache.h5"
+    with pytest.raises(error, match=re.escape(url)):
+        apt.TorchCache(url, block_cache=tmp_path / "kept")
+    with pytest.raises(error, match=re.escape(url)):
+        download(RemoteFiles(), url, tmp_path / "copy")
+    assert not (tmp_path / "copy").exists()
+
+
+def test_damage_is_reported_with_the_url(folder: Path, tmp_path: Path) -> None:
+    data = (folder / "cache.h5").read_bytes()
+    (tmp_path / "cache.h5").write_bytes(data[: len(data) // 2])
+    with serving(tmp_path) as server:
+        url = f"{server.url}/cache.h5"
+        with pytest.raises(apt.CorruptFileError, match=re.escape(url)):
+            apt.TorchCache(url)
+
+
+@pytest.mark.parametrize("name", ["large.bin", "empty.bin"])
+def test_downloads_are_whole(server: FileServer, folder: Path, tmp_path: Path, name: str) -> None:
+    target = tmp_path / "copy"
+    target.write_bytes(b"the former one")
+    done: list[int] = []
+    version = download(RemoteFiles(), f"{server.url}/{name}", target, progress=done.append)
+    assert target.read_bytes() == (folder / name).read_bytes()
+    assert version.size == sum(done) == target.stat().st_size
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_answers_that_break_off(server: FileServer, folder: Path, tmp_path: Path) -> None:
+    server.n_cuts = 3
+    download(RemoteFiles(), f"{server.url}/large.bin", tmp_path / "copy")
+    assert server.n_cuts == 0
+    assert (tmp_path / "copy").read_bytes() == (folder / "large.bin").read_bytes()
+
+
+def test_an_object_that_changes_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(downloads, "_PART_BYTES", 1 << 10)
+    (tmp_path / "a").write_bytes(bytes(PARTS << 10))
+    with serving(tmp_path) as server:
+
+        def change(_: int) -> None:
+            if (tmp_path / "a").stat().st_size == PARTS << 10:
+                (tmp_path / "a").write_bytes(bytes((PARTS << 10) + 1))
+
+        with pytest.raises(OSError, match=re.escape(server.url)) as error:
+            download(RemoteFiles(), f"{server.url}/a", tmp_path / "copy", progress=change)
+    assert error.value.errno == errno.ESTALE
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_the_limit_of_the_folder_holds(folder: Path, tmp_path: Path) -> None:
+    size = (folder / "cache.h5").stat().st_size
+    for number in range(4):
+        shutil.copy(folder / "cache.h5", tmp_path / f"{number}.h5")
+    with serving(tmp_path) as server:
+        kept = tmp_path / "kept"
+        first = None
+        for number in range(4):
+            limit = 2 * size + size // 2
+            url = f"{server.url}/{number}.h5"
+            cache = apt.TorchCache(url, block_cache=kept, block_cache_bytes=limit)
+            first = first or cache
+            assert sum(path.stat().st_size for path in kept.iterdir()) <= limit
+            assert first.load_features(0) is not None  # it is open, though removed
+        with pytest.raises(OSError, match="block_cache_bytes") as error:
+            apt.TorchCache(f"{server.url}/0.h5", block_cache=kept, block_cache_bytes=size - 1)
+        assert error.value.errno == errno.ENOSPC
+        assert not list(kept.glob(".*"))
+
+
+def _open_all(url: str, kept: Path, start: Any, results: Any) -> None:
+    start.wait(60)
+    results.put(len(apt.TorchCache(url, block_cache=kept)))
+
+
+def test_processes_download_once(server: FileServer, folder: Path, tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    start, results = context.Event(), context.Queue()
+    kept = tmp_path / "kept"
+    arguments = (f"{server.url}/cache.h5", kept, start, results)
+    processes = [context.Process(target=_open_all, args=arguments) for _ in range(4)]
+    for process in processes:
+        process.start()
+    start.set()
+    expected = len(apt.TorchCache(folder / "cache.h5"))
+    assert [results.get(timeout=120) for _ in processes] == [expected] * 4
+    for process in processes:
+        process.join(60)
+        assert process.exitcode == 0
+    assert len(list(kept.iterdir())) == 1
+    assert len(server.requests) <= 4 + 1  # each asks for the version, and one for the bytes
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+import atompack_torch as apt
+from atompack_torch.remote import downloads
+
+downloads._PART_BYTES = 1 << 10
+written = []
+write = downloads._write
+
+def write_and_die(file, data, offset):
+    write(file, data, offset)
+    written.append(offset)
+    if len(written) == 5:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+downloads._write = write_and_die
+apt.TorchCache(sys.argv[1], block_cache=sys.argv[2])
+"""
+
+
+def test_a_killed_process_leaves_no_half_file(
+    server: FileServer, folder: Path, tmp_path: Path
+) -> None:
+    kept = tmp_path / "kept"
+    url = f"{server.url}/cache.h5"
+    died = subprocess.run([sys.executable, "-c", KILLED, url, str(kept)], check=False)
+    assert died.returncode == -signal.SIGKILL
+    assert [path.name[0] for path in kept.iterdir()] == ["."]
+    local = apt.TorchCacheDataset(folder / "cache.h5")
+    assert same(apt.TorchCacheDataset(url, block_cache=kept)[:], local[:])
+    assert [path.name[0] != "." for path in kept.iterdir()] == [True]
+
+
+def test_progress_is_shown_on_terminals_only(
+    server: FileServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(downloads, "_SECONDS_UNSEEN", 0.0)
+    script = (
+        "import sys; from atompack_torch.remote import downloads; "
+        "from atompack_torch.remote.files import RemoteFiles; "
+        "downloads._SECONDS_UNSEEN = float(sys.argv[3]); "
+        "downloads.download(RemoteFiles(), sys.argv[1], sys.argv[2])"
+    )
+    for is_terminal, seconds, is_shown in ((1, "0", True), (1, "60", False), (0, "0", False)):
+        reader, writer = os.openpty() if is_terminal else os.pipe()
+        command = [sys.executable, "-c", script, f"{server.url}/large.bin", str(tmp_path / "copy")]
+        subprocess.run([*command, seconds], stderr=writer, check=True, timeout=120)
+        os.set_blocking(reader, False)
+        os.write(writer, b"!")
+        time.sleep(0.1)
+        assert (b"downloading large.bin" in os.read(reader, 1 << 16)) == is_shown
+        os.close(reader)
+        os.close(writer)
