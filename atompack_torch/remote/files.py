@@ -14,6 +14,7 @@ from atompack_torch.remote.urls import StorageOptions, native_url, scheme_of, sh
 if TYPE_CHECKING:
     from atompack_torch._native import FileStore
     from atompack_torch.remote.client import PagedStore, RemoteStore
+    from atompack_torch.remote.listing import ObjectEntry
 
 MEMORY_BYTES = 256 << 20
 DISK_BYTES = 16 << 30
@@ -138,18 +139,35 @@ class RemoteFiles:
             FileNotFoundError: there is none.
             OSError: the folder cannot be listed.
         """
-        from atompack_torch.remote.listing import list_objects
-
-        folder = url.rstrip("/")
-        if scheme_of(url) not in _LISTED:
-            text = "folders of this kind cannot be listed: name the files in a list"
-            raise OSError(errno.EOPNOTSUPP, text, shown_url(url))
-        found = list_objects(self._open(url)[0], f"{folder}/")
+        found = self.entries_in(url.rstrip("/"))
         files = sorted(entry.url for entry in found if entry.url.endswith(suffix))
         if not files:
             text = f"no {suffix} file in this folder"
             raise FileNotFoundError(errno.ENOENT, text, shown_url(url))
         return files
+
+    def entries_in(self, folder: str) -> list[ObjectEntry]:
+        """Lists the objects below a folder; see ``files_in``.
+
+        Args:
+            folder: the URL of the folder, without the last slash.
+
+        Returns:
+            The entries, in the order of their keys; empty if there is nothing.
+
+        Raises:
+            OSError: the folder cannot be listed.
+        """
+        from atompack_torch.remote.listing import list_objects
+
+        if scheme_of(folder) not in _LISTED:
+            text = "folders of this kind cannot be listed: name the files in a list"
+            raise OSError(errno.EOPNOTSUPP, text, shown_url(folder))
+        return list(list_objects(self._open(folder)[0], f"{folder}/"))
+
+    def objects(self, url: str) -> RemoteStore:
+        """Returns the client for the store of a URL; see ``store``."""
+        return self._open(url)[0]
 
     def _names_in(self, url: str) -> list[str]:
         """Names of the entries of a folder, for native readers."""

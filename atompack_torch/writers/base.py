@@ -14,8 +14,8 @@ class WriterBase:
     """Base of writers that either complete their output or leave none."""
 
     @property
-    def path(self) -> Path:
-        """Absolute path of the output."""
+    def path(self) -> Path | str:
+        """Absolute path of the output, or its unchanged URL."""
         raise NotImplementedError
 
     def close(self) -> None:

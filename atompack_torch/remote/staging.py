@@ -1,0 +1,221 @@
+"""Local files that become remote objects when they are complete."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+import threading
+import weakref
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+from atompack_torch.errors import AtompackError, file_exists
+from atompack_torch.progress import Progress
+from atompack_torch.remote.objects import ObjectState, RemoteObjects
+from atompack_torch.remote.uploads import Report
+from atompack_torch.remote.urls import StorageOptions, shown_url
+
+_SHOWN_FROM = 64 << 20  # bytes of a transfer that takes seconds
+_LONGEST_NAME = 200
+
+Options = StorageOptions | Mapping[str, object] | None
+
+
+class TemporaryFolder:
+    """Folder in the temporary folder of the system (see ``TMPDIR``), removed in the end.
+
+    It is removed by ``remove``, or when this object or the interpreter ends, unless ``keep`` was
+    called. A process that is killed leaves it.
+
+    Attributes:
+        path: the folder.
+    """
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="atompack-"))
+        self._finalizer = weakref.finalize(self, _remove, self.path, os.getpid())
+
+    def remove(self) -> None:
+        """Removes the folder; further calls do nothing."""
+        self._finalizer()
+
+    def keep(self) -> None:
+        """Leaves the folder to the user."""
+        self._finalizer.detach()
+
+
+def _remove(path: Path, process: int) -> None:
+    if os.getpid() == process:  # not in a fork
+        shutil.rmtree(path, ignore_errors=True)
+
+
+@contextmanager
+def keeping(folder: TemporaryFolder, path: Path, advice: str) -> Iterator[None]:
+    """Keeps what could not be uploaded: errors of the block name the local copy.
+
+    Args:
+        folder: the temporary folder, which is then not removed.
+        path: the local copy in it.
+        advice: action to recommend.
+
+    Raises:
+        OSError, AtompackError: the errors of the block, with a longer message.
+    """
+    try:
+        yield
+    except BaseException as error:
+        folder.keep()
+        text = f"the local copy is kept as {path}: {advice}"
+        if isinstance(error, OSError) and error.errno is not None:
+            said = f"{error.strerror}; {text}"
+            raise type(error)(error.errno, said, error.filename) from error
+        if isinstance(error, AtompackError):
+            raise type(error)(f"{error}; {text}") from error
+        if hasattr(error, "add_note"):
+            error.add_note(text)
+        raise
+
+
+@contextmanager
+def transferring(label: str, total: int, *, enabled: bool = True) -> Iterator[Report]:
+    """Shows the progress of a transfer that takes seconds, on terminals only.
+
+    Args:
+        label: name of the activity.
+        total: number of bytes.
+        enabled: False: show nothing.
+
+    Yields:
+        A function to be called with the number of bytes since the last call, from any thread.
+    """
+    shown = enabled and total >= _SHOWN_FROM and sys.stderr is not None and sys.stderr.isatty()
+    lock = threading.Lock()
+    with Progress(total, "bytes", label=label, enabled=shown) as bar:
+
+        def report(n: int) -> None:
+            with lock:
+                bar.update(n)
+
+        yield report
+
+
+def local_name(url: str) -> str:
+    """Returns a name for the local copy of an object: the last part of its URL.
+
+    Args:
+        url: the URL of an object.
+
+    Returns:
+        The name.
+
+    Raises:
+        ValueError: the URL is that of a folder or a bucket.
+    """
+    name = shown_url(url).partition("://")[2].partition("/")[2].rpartition("/")[2]
+    if not name or "\0" in name:
+        raise ValueError(f"{shown_url(url)}: expected the URL of a file, got that of a folder")
+    return f"object{name}" if name in (".", "..") else name[-_LONGEST_NAME:]
+
+
+@contextmanager
+def naming(url: str, path: str) -> Iterator[None]:
+    """Lets errors about the data of a local copy name its URL.
+
+    Args:
+        url: the URL.
+        path: the local copy.
+
+    Raises:
+        AtompackError: the errors of the block, with the other name.
+    """
+    try:
+        yield
+    except AtompackError as error:
+        if path not in str(error):
+            raise
+        raise type(error)(str(error).replace(path, shown_url(url))) from None
+
+
+class StagedFile:
+    """Local file that becomes an object when it is complete.
+
+    Args:
+        url: the URL of the object.
+        mode: ``"x"``: the object must not exist, now and when it is uploaded; ``"a"``: it is
+            downloaded first, and must be the same when it is uploaded; ``"w"``: it is replaced.
+        storage_options: options of the store.
+        progress: show the progress of long transfers on terminals.
+
+    Attributes:
+        url: the URL.
+        path: the local file; it exists if the object was downloaded.
+        is_new: True if there is no object yet, or it is to be replaced.
+
+    Raises:
+        FileExistsError: ``mode="x"`` and the object exists.
+        FileNotFoundError: there is no such bucket.
+        UnsupportedFormatError: nothing can be written to such URLs.
+        OSError: the store refuses, or gives no answer.
+        ValueError: the URL is that of a folder.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        mode: Literal["x", "w", "a"],
+        storage_options: Options = None,
+        *,
+        instead: str = "choose another name",
+        progress: bool = True,
+    ) -> None:
+        name = local_name(url)
+        self.url = url
+        self._objects = RemoteObjects(url, storage_options)
+        self._anyway = mode == "w"
+        self._progress = progress
+        found = self._objects.state(url)
+        if found is None:
+            self._objects.check_bucket()
+        elif mode == "x":
+            raise file_exists(shown_url(url), instead)
+        self._expected: ObjectState | None = None
+        self._folder = TemporaryFolder()
+        self.path = self._folder.path / name
+        self.is_new = mode != "a" or found is None
+        if mode == "a" and found is not None:
+            with transferring(f"downloading {name}", found.size, enabled=progress) as report:
+                etag = self._objects.fetch(url, self.path, found, report)
+            self._expected = ObjectState(etag, found.size, found.generation)
+
+    def publish(self) -> None:
+        """Uploads the file and removes it. After an error it is kept, and this can be repeated.
+
+        Raises:
+            FileExistsError: an object was created since this was made.
+            OSError: another writer has replaced the object (``ESTALE``), the store refuses, or
+                gives no answer; the message names the file.
+        """
+        size = self.path.stat().st_size
+        label = f"uploading {self.path.name}"
+        advice = "upload it by hand, or to another name"
+        with (
+            keeping(self._folder, self.path, advice),
+            transferring(label, size, enabled=self._progress) as report,
+        ):
+            self._objects.put(
+                self.url,
+                self.path,
+                expected=self._expected,
+                anyway=self._anyway,
+                report=report,
+            )
+        shutil.rmtree(self._folder.path, ignore_errors=True)
+        self._folder.remove()
+
+    def discard(self) -> None:
+        """Removes the file."""
+        self._folder.remove()
