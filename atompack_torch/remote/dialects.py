@@ -45,9 +45,9 @@ class Dialect:
             return [("x-goog-if-generation-match", generation)]
         return [("If-Match", etag)]
 
-    def is_own(self, sent: Headers, found: Mapping[str, str]) -> bool:
-        """True if an object's headers show that it was stored with the headers ``sent``."""
-        return bool(self.mark) and found.get(self.mark) == dict(sent)[self.mark]
+    def mark_in(self, headers: Mapping[str, str]) -> str:
+        """Returns the mark among the headers of a request or an object; "" if there is none."""
+        return headers.get(self.mark, "") if self.mark else ""
 
 
 S3 = Dialect("x-amz-meta-upload", parts="s3")

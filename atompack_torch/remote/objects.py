@@ -42,6 +42,9 @@ class RemoteObjects:
     None if it must not exist. Stores that do not know conditions are asked for the state just
     before the change, which leaves a gap of one request.
 
+    A request whose answer was lost may be repeated: an object that it stored is told from one of
+    another writer.
+
     Args:
         url: the URL, as the user gave it.
         storage_options: options of the store.
@@ -59,6 +62,7 @@ class RemoteObjects:
         self._dialect: Dialect = dialect_of(url)
         self._remote = RemoteFiles.checked(storage_options, None, None)
         self._store: RemoteStore = self._remote.objects(url)
+        self._marks: dict[str, set[str]] = {}  # of attempts whose outcome is unknown, by URL
         self.url = url
 
     def state(self, url: str) -> ObjectState | None:
@@ -166,6 +170,7 @@ class RemoteObjects:
         *,
         expected: ObjectState | None = None,
         anyway: bool = False,
+        is_last: bool = False,
         report: Report | None = None,
     ) -> ObjectState:
         """Stores an object, large files in parts.
@@ -175,6 +180,8 @@ class RemoteObjects:
             content: its bytes, or a file that holds them.
             expected: the state that it must have; None: it must not exist.
             anyway: True to store it whatever there is.
+            is_last: True for an object that makes others visible: its state is looked at before,
+                for stores that do not know conditions.
             report: called with the number of bytes sent since the last call.
 
         Returns:
@@ -191,12 +198,16 @@ class RemoteObjects:
             self._dialect,
             [] if anyway else self._condition(url, expected),
             is_new=not anyway and expected is None,
+            marks=self._marks.setdefault(url, set()),
         )
+        if is_last and not anyway and not self._is_expected(upload, url, expected):
+            raise upload.conflict()
         if isinstance(content, bytes):
             etag, size = upload.send(content), len(content)
         else:
             size = content.stat().st_size
             etag = send_file(upload, content, report)
+        del self._marks[url]
         if etag:
             return ObjectState(etag, size)
         return self.state(url) or ObjectState("", size)
@@ -215,6 +226,12 @@ class RemoteObjects:
         if expected is not None and not self._dialect.has_generations and expected.etag:
             condition = self._dialect.same(expected.etag, "")
         delete_object(self._store, self._native(url), condition, shown_url(url))
+
+    def _is_expected(self, upload: Upload, url: str, expected: ObjectState | None) -> bool:
+        found = self.state(url)
+        if (found and found.etag) == (expected and expected.etag):
+            return True
+        return upload.own_etag() is not None
 
     def _condition(self, url: str, expected: ObjectState | None) -> Headers:
         if expected is None:

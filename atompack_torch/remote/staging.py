@@ -211,6 +211,7 @@ class StagedFile:
                 self.path,
                 expected=self._expected,
                 anyway=self._anyway,
+                is_last=True,
                 report=report,
             )
         shutil.rmtree(self._folder.path, ignore_errors=True)

@@ -49,6 +49,7 @@ class Upload:
         dialect: the interface of the store.
         condition: headers with the condition of the request.
         is_new: True if the condition is that there is no object.
+        marks: marks of earlier attempts to store the same bytes, which may have succeeded.
         headers: the other headers.
     """
 
@@ -58,10 +59,19 @@ class Upload:
     dialect: Dialect = S3
     condition: Headers = field(default_factory=list)
     is_new: bool = False
+    marks: set[str] = field(default_factory=set)
     headers: Headers = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.headers = self.dialect.headers()
+        self._is_first = not self.marks
+        self.marks.add(self.dialect.mark_in(dict(self.headers)))
+
+    def own_etag(self) -> str | None:
+        """Returns the ETag of the object if an earlier attempt stored it, else None."""
+        found = dict(self.store.request("HEAD", self.url).headers)
+        mark = self.dialect.mark_in(found)
+        return found.get("etag", "") if mark and mark in self.marks else None
 
     def send(
         self,
@@ -114,10 +124,10 @@ class Upload:
         is_gone = response.status == 404 and bool(self.condition) and not self.is_new
         if not (self.condition and (is_refused or is_gone)):
             return response, None
-        if response.n_attempts > 1:
-            found = dict(self.store.request("HEAD", self.url).headers)
-            if self.dialect.is_own(self.headers, found):
-                return response, found.get("etag", "")
+        if response.n_attempts > 1 or not self._is_first:
+            own = self.own_etag()
+            if own is not None:
+                return response, own
         if is_gone and b"NoSuchBucket" in response.body:
             response.check(self.shown)
         raise self.conflict()
@@ -271,9 +281,9 @@ def _send_parts(upload: Upload, number: str, parts: list[_Part], report: Report)
     if own is not None:
         return own
     if response.status == 404 and response.n_attempts > 1:
-        found = dict(upload.store.request("HEAD", upload.url).headers)
-        if upload.dialect.is_own(upload.headers, found):
-            return found.get("etag", "")  # an earlier attempt succeeded, but its answer was lost
+        own = upload.own_etag()
+        if own is not None:
+            return own  # an earlier attempt succeeded, but its answer was lost
     response.check(upload.shown)
     if b"<Error>" in response.body:  # the store keeps the connection alive by a status of success
         error = parse_xml(response.body, upload.shown, "Error")
