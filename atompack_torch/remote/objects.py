@@ -212,6 +212,24 @@ class RemoteObjects:
             return ObjectState(etag, size)
         return self.state(url) or ObjectState("", size)
 
+    def is_own(self, url: str) -> bool:
+        """True if an object was stored by an attempt of ``put`` that raised.
+
+        Args:
+            url: its URL.
+
+        Returns:
+            True or False.
+
+        Raises:
+            OSError: the store gives no answer.
+        """
+        marks = self._marks.get(url, set())
+        if not marks:
+            return False
+        found = dict(self._store.request("HEAD", self._native(url)).headers)
+        return self._dialect.mark_in(found) in marks - {""}
+
     def delete(self, url: str, expected: ObjectState | None = None) -> None:
         """Deletes an object; one that does not exist is no error.
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import errno
+import itertools
 import os
 import shutil
 import sys
 import tempfile
 import threading
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NoReturn, TypeVar
 
 from atompack_torch.errors import AtompackError, file_exists
+from atompack_torch.options import short_list
 from atompack_torch.progress import Progress
 from atompack_torch.remote.objects import ObjectState, RemoteObjects
 from atompack_torch.remote.uploads import Report
@@ -21,6 +25,10 @@ from atompack_torch.remote.urls import StorageOptions, shown_url
 
 _SHOWN_FROM = 64 << 20  # bytes of a transfer that takes seconds
 _LONGEST_NAME = 200
+N_TRANSFERS = 8  # files at a time
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 Options = StorageOptions | Mapping[str, object] | None
 
@@ -101,6 +109,25 @@ def transferring(label: str, total: int, *, enabled: bool = True) -> Iterator[Re
                 bar.update(n)
 
         yield report
+
+
+def each(function: Callable[[T], R], items: Sequence[T], n_threads: int) -> list[R]:
+    """Calls a function with each item, on threads; the first error ends the others.
+
+    Args:
+        function: the function.
+        items: its arguments.
+        n_threads: number of calls at a time.
+
+    Returns:
+        Its results, in the order of the items.
+    """
+    with ThreadPoolExecutor(n_threads) as threads:
+        try:
+            return list(threads.map(function, items))
+        except BaseException:
+            threads.shutdown(cancel_futures=True)
+            raise
 
 
 def local_name(url: str) -> str:
@@ -219,4 +246,112 @@ class StagedFile:
 
     def discard(self) -> None:
         """Removes the file."""
+        self._folder.remove()
+
+
+class StagedFolder:
+    """Local folder whose files become objects when all of them are complete.
+
+    The objects are stored in an order that shows nothing before the last one, which must not exist.
+
+    Args:
+        url: the URL of the folder.
+        last: name of the file without which readers see nothing; it is stored last.
+        storage_options: options of the store.
+        progress: show the progress of long transfers on terminals.
+
+    Attributes:
+        url: the URL.
+        path: the local folder, which the caller makes.
+
+    Raises:
+        FileExistsError: there is an object below the URL.
+        OSError, UnsupportedFormatError, ValueError: as for ``StagedFile``.
+    """
+
+    def __init__(
+        self, url: str, last: str, storage_options: Options = None, *, progress: bool = True
+    ) -> None:
+        self.url = url.rstrip("/")
+        name = local_name(self.url)
+        self._last = last
+        self._objects = RemoteObjects(url, storage_options)
+        self._progress = progress
+        self._stored: dict[str, ObjectState] = {}
+        self._objects.check_bucket()
+        self._check_empty()
+        self._folder = TemporaryFolder()
+        self.path = self._folder.path / name
+
+    def _check_empty(self) -> None:
+        if self._objects.state(f"{self.url}/{self._last}") is not None:
+            raise file_exists(shown_url(self.url), "choose another folder")
+        found = self._objects.list(self.url)
+        if found:
+            name = next(iter(found))
+            text = (
+                f"holds an object already, {name}, perhaps of an upload that was interrupted: "
+                "remove what is there, or choose another folder"
+            )
+            raise FileExistsError(errno.EEXIST, text, shown_url(self.url))
+
+    def publish(self) -> None:
+        """Uploads the folder and removes it. After an error it is kept, and this can be repeated.
+
+        Raises:
+            FileExistsError: an object was created below the URL since this was made.
+            OSError: the store refuses, or gives no answer; the message names the folder.
+        """
+        files = sorted(path for path in self.path.rglob("*") if path.is_file())
+        names = [path.relative_to(self.path).as_posix() for path in files]
+        # The metadata of a part come after its other files, and that of the whole at the end.
+        own = Path(self._last).name
+        names.sort(key=lambda name: (name == self._last, name.rpartition("/")[2] == own, name))
+        total = sum(path.stat().st_size for path in files)
+        label = f"uploading {self.path.name}"
+        with (
+            keeping(self._folder, self.path, "upload it by hand, or to another folder"),
+            transferring(label, total, enabled=self._progress) as report,
+        ):
+            try:
+                self._send(names, report)
+            except BaseException as error:
+                self._withdraw(error)
+        shutil.rmtree(self._folder.path, ignore_errors=True)
+        self._folder.remove()
+
+    def _send(self, names: list[str], report: Report) -> None:
+        def send(name: str) -> None:
+            url = f"{self.url}/{name}"
+            is_last = name == self._last
+            self._stored[name] = self._objects.put(
+                url, self.path / name, is_last=is_last, report=report
+            )
+
+        by_rank = itertools.groupby(names, key=lambda name: Path(name).name == self._last)
+        for _, group in by_rank:
+            each(send, [name for name in group if name != self._last], N_TRANSFERS)
+        send(self._last)
+
+    def _withdraw(self, error: BaseException) -> None:
+        """Deletes the objects of a failed upload, which nobody can read, and raises its error.
+
+        Returns if the upload did succeed, and only the last answer was lost.
+        """
+        left: list[str] = []
+        try:
+            if self._objects.is_own(f"{self.url}/{self._last}"):
+                return
+            for name, state in list(self._stored.items()):
+                self._objects.delete(f"{self.url}/{name}", state)
+                del self._stored[name]
+        except OSError:
+            left = [*self._stored]
+        if left and isinstance(error, OSError) and error.errno is not None:
+            text = f"{error.strerror}; not deleted there: {short_list(left, len(left))}"
+            raise type(error)(error.errno, text, error.filename) from error
+        raise error
+
+    def discard(self) -> None:
+        """Removes the folder."""
         self._folder.remove()

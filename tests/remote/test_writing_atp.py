@@ -7,14 +7,12 @@ import gc
 import os
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from object_server import ObjectServer, object_server
+from object_server import ObjectServer
 
 import atompack_torch as apt
 from atompack_torch.remote import uploads
@@ -25,10 +23,8 @@ KEY = "sets/data.atp"
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ObjectServer]:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with object_server() as made:
-        yield made
+def server(objects: ObjectServer) -> ObjectServer:
+    return objects
 
 
 def molecule(energy: float) -> dict[str, Any]:
