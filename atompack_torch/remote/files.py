@@ -146,11 +146,12 @@ class RemoteFiles:
             raise FileNotFoundError(errno.ENOENT, text, shown_url(url))
         return files
 
-    def entries_in(self, folder: str) -> list[ObjectEntry]:
+    def entries_in(self, folder: str, start: str = "") -> list[ObjectEntry]:
         """Lists the objects below a folder; see ``files_in``.
 
         Args:
             folder: the URL of the folder, without the last slash.
+            start: the beginning of their names.
 
         Returns:
             The entries, in the order of their keys; empty if there is nothing.
@@ -163,7 +164,7 @@ class RemoteFiles:
         if scheme_of(folder) not in _LISTED:
             text = "folders of this kind cannot be listed: name the files in a list"
             raise OSError(errno.EOPNOTSUPP, text, shown_url(folder))
-        return list(list_objects(self._open(folder)[0], f"{folder}/"))
+        return list(list_objects(self._open(folder)[0], f"{folder}/{start}"))
 
     def objects(self, url: str) -> RemoteStore:
         """Returns the client for the store of a URL; see ``store``."""

@@ -103,11 +103,12 @@ class RemoteObjects:
         if self._store.request("HEAD", bucket).status == 404:
             raise FileNotFoundError(errno.ENOENT, "no such bucket", shown_url(self.url))
 
-    def list(self, folder: str) -> dict[str, ObjectState]:
+    def list(self, folder: str, start: str = "") -> dict[str, ObjectState]:
         """Lists the objects of a folder.
 
         Args:
             folder: its URL, without the last slash.
+            start: the beginning of their names.
 
         Returns:
             Name, relative to the folder, to state; empty if there is nothing.
@@ -116,7 +117,7 @@ class RemoteObjects:
             OSError: the folder cannot be listed.
         """
         prefix = f"{folder}/"
-        entries = self._remote.entries_in(folder)
+        entries = self._remote.entries_in(folder, start)
         return {entry.url[len(prefix) :]: ObjectState(entry.etag, entry.size) for entry in entries}
 
     def read(self, url: str) -> tuple[bytes, ObjectState] | None:

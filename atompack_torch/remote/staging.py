@@ -37,7 +37,7 @@ class TemporaryFolder:
     """Folder in the temporary folder of the system (see ``TMPDIR``), removed in the end.
 
     It is removed by ``remove``, or when this object or the interpreter ends, unless ``keep`` was
-    called. A process that is killed leaves it.
+    called and not ``release``. A process that is killed leaves it.
 
     Attributes:
         path: the folder.
@@ -45,15 +45,19 @@ class TemporaryFolder:
 
     def __init__(self) -> None:
         self.path = Path(tempfile.mkdtemp(prefix="atompack-"))
-        self._finalizer = weakref.finalize(self, _remove, self.path, os.getpid())
+        self.release()
 
     def remove(self) -> None:
-        """Removes the folder; further calls do nothing."""
+        """Removes the folder, unless it is kept; further calls do nothing."""
         self._finalizer()
 
     def keep(self) -> None:
         """Leaves the folder to the user."""
         self._finalizer.detach()
+
+    def release(self) -> None:
+        """Takes back what ``keep`` said."""
+        self._finalizer = weakref.finalize(self, _remove, self.path, os.getpid())
 
 
 def _remove(path: Path, process: int) -> None:
@@ -241,7 +245,7 @@ class StagedFile:
                 is_last=True,
                 report=report,
             )
-        shutil.rmtree(self._folder.path, ignore_errors=True)
+        self._folder.release()
         self._folder.remove()
 
     def discard(self) -> None:
@@ -317,7 +321,7 @@ class StagedFolder:
                 self._send(names, report)
             except BaseException as error:
                 self._withdraw(error)
-        shutil.rmtree(self._folder.path, ignore_errors=True)
+        self._folder.release()
         self._folder.remove()
 
     def _send(self, names: list[str], report: Report) -> None:

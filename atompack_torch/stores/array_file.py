@@ -9,10 +9,12 @@ from typing import Any, Literal
 
 from atompack_torch._native import read_array_statistics
 from atompack_torch.errors import file_exists
-from atompack_torch.options import MAX_METADATA_BYTES, absolute_path, utf8
+from atompack_torch.options import MAX_METADATA_BYTES, absolute_path, is_url, utf8
+from atompack_torch.remote.staging import Options
 from atompack_torch.stores.array_file_handle import ArrayFileHandle
 from atompack_torch.stores.array_schema import ArraySchema, put
 from atompack_torch.stores.array_statistics import ArrayStatistics
+from atompack_torch.stores.remote_handles import RemoteArrayFileHandle
 from atompack_torch.stores.store_options import BlockOptions, MemoryLimits
 from atompack_torch.stores.stored_values import Values, definition
 from atompack_torch.writers.base import FlushingWriter
@@ -29,8 +31,11 @@ class ArrayFile(FlushingWriter):
     writing, changes are pending until ``flush``; ``names``, ``schema`` and ``read`` already show
     them. Leaving the ``with`` block flushes, unless an exception is raised in it.
 
+    A file at a URL (``s3://``, ``gs://``) is written to by way of a copy of all its layers in the
+    temporary folder (see ``TMPDIR``); ``flush`` uploads a layer with what has changed.
+
     Args:
-        path: path of the base file, ending in ``.af``.
+        path: path or URL of the base file, ending in ``.af``.
         mode: ``"r"``: read; ``"x"``: create a new file; ``"a"``: open an existing file, or create
             it.
         codec: codec of new blocks: ``"none"``, ``"lz4"``, ``"zstd"``; None: zstd.
@@ -42,6 +47,7 @@ class ArrayFile(FlushingWriter):
             may take in one ``read``; None: 256 MiB, or 64 times the size of the files if that is
             more. Read a larger sparse array in parts (``start``, ``shape``).
         num_threads: maximum number of compression threads; None: chosen automatically.
+        storage_options: options of the object store of a URL; see ``AtpDataset``.
 
     Raises:
         OSError: the file cannot be opened.
@@ -66,6 +72,7 @@ class ArrayFile(FlushingWriter):
         max_metadata_bytes: int = MAX_METADATA_BYTES,
         max_unstored_bytes: int | None = None,
         num_threads: int | None = None,
+        storage_options: Options = None,
     ) -> None:
         options = BlockOptions(
             mode=mode,
@@ -76,6 +83,9 @@ class ArrayFile(FlushingWriter):
             durable=durable,
             limits=MemoryLimits(max_metadata_bytes, max_unstored_bytes),
         )
+        if isinstance(path, str) and is_url(path) and mode != "r":
+            self._handle = RemoteArrayFileHandle(path, options, storage_options)
+            return
         whole = absolute_path(path)
         if mode == "x" and Path(whole).exists():
             raise file_exists(whole, "mode='a' goes on with it")
@@ -140,7 +150,7 @@ class ArrayFile(FlushingWriter):
         Raises:
             FieldError: the file was written to since it was opened for reading.
         """
-        reader, path = self._handle.reader, self._handle.path
+        reader, path = self._handle.reader, self._handle.local_path
         stored = read_array_statistics(path) if reader is None else reader.statistics()
         return {name: ArrayStatistics(*stored[name]) for name in self.names if name in stored}
 

@@ -17,7 +17,7 @@ class ArrayFileHandle:
     """
 
     def __init__(self, path: str, options: BlockOptions) -> None:
-        self.path = path
+        self.path = self.local_path = path
         self.limits = options.limits
         self.reader: ArrayFileReader | None = None
         self.writer: ArrayFileWriter | None = None
@@ -56,6 +56,9 @@ class ArrayFileHandle:
 
     def forget_flush(self) -> None:
         """Does nothing: the native writer reads what it has flushed itself."""
+
+    def publish(self) -> None:
+        """Does nothing: a flush of local files is visible."""
 
     def close(self) -> None:
         """Closes the file and drops unflushed changes."""

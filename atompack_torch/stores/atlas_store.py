@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import torch
 
 from atompack_torch.batch.indices import Indices
-from atompack_torch.options import MAX_METADATA_BYTES, absolute_path
+from atompack_torch.options import MAX_METADATA_BYTES, absolute_path, is_url
+from atompack_torch.remote.staging import Options
 from atompack_torch.stores import xarray_datasets
 from atompack_torch.stores.array_schema import ArraySchema
 from atompack_torch.stores.array_statistics import ArrayStatistics, Bound
 from atompack_torch.stores.column_scan import ColumnScan, Layout
+from atompack_torch.stores.remote_handles import RemoteStoreHandle
 from atompack_torch.stores.store_changes import StoreChanges
 from atompack_torch.stores.store_columns import StoreColumns
 from atompack_torch.stores.store_handle import StoreHandle
@@ -48,8 +50,12 @@ class AtlasStore(FlushingWriter):
     ``datasets``, ``attrs``, ``schema`` and ``read`` include pending changes; ``scan``, ``stats``
     and ``select`` show the last flush. Leaving the ``with`` block flushes, unless it raises.
 
+    A store at a URL (``s3://``, ``gs://``) is written to by way of a copy of all of it in the
+    temporary folder (see ``TMPDIR``). ``flush`` uploads what has changed, so that readers see all
+    of it or nothing, and notices other writers.
+
     Args:
-        path: the folder.
+        path: the folder, a path or a URL.
         mode: ``"r"``: read; ``"x"``: create a new store; ``"a"``: open one, or create it.
         codec: codec of new blocks: ``"none"``, ``"lz4"``, ``"zstd"``; None: the store's, or zstd.
         level: zstd level, -131072 to 22; for lz4 only its fast mode is available.
@@ -63,6 +69,7 @@ class AtlasStore(FlushingWriter):
             ``read`` or, per array, a ``scan``; None: 256 MiB, or 64 times the bytes of the array's
             files. Read larger sparse arrays in parts (``start``, ``shape``).
         num_threads: maximum number of compression threads; None: chosen automatically.
+        storage_options: options of the object store of a URL; see ``AtpDataset``.
 
     Raises:
         FileNotFoundError: no such folder, or it has no metadata (mode ``"r"``).
@@ -88,6 +95,7 @@ class AtlasStore(FlushingWriter):
         max_metadata_bytes: int = MAX_METADATA_BYTES,
         max_unstored_bytes: int | None = None,
         num_threads: int | None = None,
+        storage_options: Options = None,
     ) -> None:
         options = StoreOptions(
             mode=mode,
@@ -99,6 +107,9 @@ class AtlasStore(FlushingWriter):
             limits=MemoryLimits(max_metadata_bytes, max_unstored_bytes),
             metadata=metadata,
         )
+        if isinstance(path, str) and is_url(path) and mode != "r":
+            self._own(RemoteStoreHandle(path, options, storage_options))
+            return
         self._own(StoreHandle(absolute_path(path), mode, options.limits))
         if mode != "r":
             self._handle.open_writer(options)

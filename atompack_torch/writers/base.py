@@ -7,6 +7,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol, TypeVar
 
+from atompack_torch.options import shown_path
+
 Self = TypeVar("Self", bound="WriterBase")
 
 
@@ -64,7 +66,7 @@ class StorageHandle(Protocol):
 
     @property
     def path(self) -> str:
-        """Absolute path."""
+        """Absolute path, or the URL."""
 
     @property
     def is_writing(self) -> bool:
@@ -76,6 +78,9 @@ class StorageHandle(Protocol):
     def forget_flush(self) -> None:
         """Forgets what was read from an older flush."""
 
+    def publish(self) -> None:
+        """Uploads what was flushed, if the path is a URL."""
+
     def close(self) -> None:
         """Closes the files and drops unflushed changes."""
 
@@ -86,9 +91,11 @@ class FlushingWriter(WriterBase):
     _handle: StorageHandle
 
     @property
-    def path(self) -> Path:
-        """Absolute path."""
-        return Path(self._handle.path)
+    def path(self) -> Path | str:
+        """Absolute path, or the unchanged URL."""
+        shown = shown_path(self._handle.path)
+        assert not isinstance(shown, tuple)
+        return shown
 
     def flush(self) -> None:
         """Makes all changes visible atomically and durably.
@@ -96,16 +103,21 @@ class FlushingWriter(WriterBase):
         Raises:
             OSError: a system call failed; the files are unchanged since the last flush, and the
                 call can be repeated. ``ESTALE``: a program that takes no lock, such as the
-                original library, has written to the store since it was opened; the changes
-                pending here cannot be added.
+                original library, has written to the store since it was opened, or any other writer
+                to the store of a URL; the changes pending here cannot be added.
+            FileExistsError: another writer has created the store of a URL meanwhile.
         """
+        self._handle.publish()  # what an earlier call could not
         self._handle.changing().flush()
         self._handle.forget_flush()
+        self._handle.publish()
 
     def compact(self) -> None:
         """Flushes, and rewrites each array file without replaced or deleted data."""
+        self.flush()
         self._handle.changing().compact()
         self._handle.forget_flush()
+        self._handle.publish()
 
     def close(self) -> None:
         """Closes the files, after a flush if open for writing; further calls do nothing.

@@ -72,12 +72,13 @@ PyRecord to_tuple(const Intent& intent) {
 
 Bytes bytes_of(const py::bytes& value) { return as_bytes(std::string_view(value)); }
 
-// `name`: of the metadata file, which gives its form.
+// `name`: of the metadata file, which gives its form. An empty file stands for that of a store without datasets.
 std::string stamped(const std::string& name, Bytes file, std::string stamp) {
   const auto found = std::ranges::find(atlas_store::kFileNames, name);
   if (found == atlas_store::kFileNames.end()) throw FieldError(cat(name, ": expected the name of a metadata file"));
   const auto form = static_cast<atlas_store::Form>(found - atlas_store::kFileNames.begin());
-  atlas_store::Metadata metadata = atlas_store::decode_metadata({form, name, {file.begin(), file.end()}});
+  atlas_store::Metadata metadata;
+  if (!file.empty()) metadata = atlas_store::decode_metadata({form, name, {file.begin(), file.end()}});
   metadata.stamp = std::move(stamp);
   return std::string(as_text(atlas_store::encode_metadata(metadata, form)));
 }
