@@ -11,13 +11,22 @@ from typing import TYPE_CHECKING
 
 from atompack_torch.remote.dialects import Dialect, Headers, dialect_of
 from atompack_torch.remote.files import RemoteFiles
-from atompack_torch.remote.uploads import Report, Upload, delete_object, send_file, was_replaced
+from atompack_torch.remote.uploads import (
+    Report,
+    Upload,
+    delete_object,
+    each,
+    send_file,
+    was_replaced,
+)
 from atompack_torch.remote.urls import StorageOptions, native_url, shown_url
 
 if TYPE_CHECKING:
     from atompack_torch.remote.client import RemoteStore
 
-_RANGE_BYTES = 16 << 20
+_FIRST_BYTES = 1 << 20  # of an object, received by the request that opens it
+_RANGE_BYTES = 8 << 20
+_N_RANGES = 4  # of one object at a time
 
 
 @dataclass(frozen=True)
@@ -133,8 +142,9 @@ class RemoteObjects:
             OSError: as for ``state``.
         """
         try:
-            opened = self._store.open(self._native(url), n_first=1 << 16)
-            data = opened.first + opened.read(len(opened.first), opened.size - len(opened.first))
+            opened = self._store.open(self._native(url), n_first=_FIRST_BYTES)
+            first, n = opened.first, len(opened.first)
+            data = first + (opened.read(n, opened.size - n) if n < opened.size else b"")
         except FileNotFoundError:
             return None
         return data, ObjectState(opened.etag, opened.size)
@@ -154,14 +164,24 @@ class RemoteObjects:
         Raises:
             OSError: it is another version (``ESTALE``), the store refuses, or gives no answer.
         """
-        opened = self._store.open(self._native(url), n_first=1)
+        opened = self._store.open(self._native(url), n_first=_FIRST_BYTES)
         if expected is not None and expected.etag and opened.etag != expected.etag:
             raise OSError(errno.ESTALE, "was replaced while it was downloaded", shown_url(url))
-        with path.open("wb") as file:
-            for offset in range(0, opened.size, _RANGE_BYTES):
-                part = opened.read(offset, min(_RANGE_BYTES, opened.size - offset))
-                file.write(part)
+        first = opened.first
+        with path.open("wb", buffering=0) as file:
+
+            def write(part: bytes, offset: int) -> None:
+                done = 0
+                while done < len(part):
+                    done += os.pwrite(file.fileno(), part[done:], offset + done)
                 report(len(part))
+
+            def copy(offset: int) -> None:
+                length = min(_RANGE_BYTES, opened.size - offset)
+                write(opened.read(offset, length), offset)
+
+            write(first, 0)
+            each(copy, range(len(first), opened.size, _RANGE_BYTES), _N_RANGES)
         return opened.etag
 
     def put(

@@ -10,25 +10,21 @@ import sys
 import tempfile
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal, NoReturn, TypeVar
+from typing import Literal
 
 from atompack_torch.errors import AtompackError, file_exists
 from atompack_torch.options import short_list
 from atompack_torch.progress import Progress
 from atompack_torch.remote.objects import ObjectState, RemoteObjects
-from atompack_torch.remote.uploads import Report
+from atompack_torch.remote.uploads import Report, each
 from atompack_torch.remote.urls import StorageOptions, shown_url
 
 _SHOWN_FROM = 64 << 20  # bytes of a transfer that takes seconds
 _LONGEST_NAME = 200
 N_TRANSFERS = 8  # files at a time
-
-T = TypeVar("T")
-R = TypeVar("R")
 
 Options = StorageOptions | Mapping[str, object] | None
 
@@ -113,25 +109,6 @@ def transferring(label: str, total: int, *, enabled: bool = True) -> Iterator[Re
                 bar.update(n)
 
         yield report
-
-
-def each(function: Callable[[T], R], items: Sequence[T], n_threads: int) -> list[R]:
-    """Calls a function with each item, on threads; the first error ends the others.
-
-    Args:
-        function: the function.
-        items: its arguments.
-        n_threads: number of calls at a time.
-
-    Returns:
-        Its results, in the order of the items.
-    """
-    with ThreadPoolExecutor(n_threads) as threads:
-        try:
-            return list(threads.map(function, items))
-        except BaseException:
-            threads.shutdown(cancel_futures=True)
-            raise
 
 
 def local_name(url: str) -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 from xml.sax.saxutils import escape
 
 from atompack_torch.errors import CorruptFileError, file_exists
@@ -27,6 +27,9 @@ _N_THREADS = 4
 _N_CONFLICTS = 5  # attempts while the store settles a conflict between two writers
 
 Report = Callable[[int], object]
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 def was_replaced(url: str) -> OSError:
@@ -247,11 +250,22 @@ def send_file(
 _Part = tuple[str | os.PathLike[str], int, int]
 
 
-def _each(send: Callable[[int], str], n: int) -> list[str]:
-    """Calls a function with each number below n, on a few threads."""
-    with ThreadPoolExecutor(_N_THREADS) as threads:
+def each(function: Callable[[T], R], items: Sequence[T], n_threads: int) -> list[R]:
+    """Calls a function with each item, on threads; the first error ends the others.
+
+    Args:
+        function: the function.
+        items: its arguments.
+        n_threads: number of calls at a time.
+
+    Returns:
+        Its results, in the order of the items.
+    """
+    if len(items) == 1:
+        return [function(items[0])]
+    with ThreadPoolExecutor(n_threads) as threads:
         try:
-            return list(threads.map(send, range(n)))
+            return list(threads.map(function, items))
         except BaseException:
             threads.shutdown(cancel_futures=True)
             raise
@@ -267,7 +281,7 @@ def _send_parts(upload: Upload, number: str, parts: list[_Part], report: Report)
 
     joined = "".join(
         f"<Part><PartNumber>{i + 1}</PartNumber><ETag>{escape(etag)}</ETag></Part>"
-        for i, etag in enumerate(_each(send, len(parts)))
+        for i, etag in enumerate(each(send, range(len(parts)), _N_THREADS))
     )
     body = f"<CompleteMultipartUpload>{joined}</CompleteMultipartUpload>".encode()
 
@@ -305,7 +319,7 @@ def _send_blocks(upload: Upload, parts: list[_Part], report: Report) -> str:
         report(parts[i][2])
         return names[i]
 
-    listed = "".join(f"<Latest>{name}</Latest>" for name in _each(send, len(parts)))
+    listed = "".join(f"<Latest>{name}</Latest>" for name in each(send, range(len(parts)), _N_THREADS))
     fixed = [pair for pair in upload.headers if pair[0] != "x-ms-blob-type"]
 
     def complete() -> RemoteResponse:

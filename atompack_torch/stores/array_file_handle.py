@@ -57,7 +57,7 @@ class ArrayFileHandle:
     def forget_flush(self) -> None:
         """Does nothing: the native writer reads what it has flushed itself."""
 
-    def publish(self) -> None:
+    def publish(self, *, only_rest: bool = False) -> None:
         """Does nothing: a flush of local files is visible."""
 
     def close(self) -> None:

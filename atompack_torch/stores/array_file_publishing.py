@@ -83,10 +83,14 @@ class ArrayFilePublisher:
         layer = layer_of(name)
         return name in (self._name, f"{stem}.stats") or (layer is not None and layer[0] == stem)
 
-    def publish(self) -> None:
+    def publish(self, *, only_rest: bool) -> None:
         """Uploads what the local copy has and the store has not.
 
         After an error the local copy is kept, and this can be repeated.
+
+        Args:
+            only_rest: True to upload only what an earlier call could not, and what a compaction
+                left that failed.
 
         Raises:
             FileExistsError: another writer has created the file.
@@ -96,17 +100,19 @@ class ArrayFilePublisher:
         advice = "call flush() again, or upload it by hand"
         with keeping(self._copy.folder, self._copy.path, advice):
             if self._changes is None:
-                self._changes = self._copy.changes()
-            if any(self._changes):
-                try:
-                    self._send(self._changes)
-                except OSError as error:
-                    if error.errno not in (errno.ESTALE, errno.EEXIST):
-                        raise
-                    if self._is_new:
-                        raise file_exists(shown_url(self._url), _INSTEAD) from None
-                    raise was_replaced(shown_url(self._url)) from None
-                self._copy.folder.release()
+                changes = self._copy.changes()
+                if not any(changes) or (only_rest and not changes.is_compaction):
+                    return
+                self._changes = changes
+            try:
+                self._send(self._changes)
+            except OSError as error:
+                if error.errno not in (errno.ESTALE, errno.EEXIST):
+                    raise
+                if self._is_new:
+                    raise file_exists(shown_url(self._url), _INSTEAD) from None
+                raise was_replaced(shown_url(self._url)) from None
+            self._copy.folder.release()
             self._changes = None
             self._is_new = False
 

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from atompack_torch.remote.objects import ObjectState, RemoteObjects
-from atompack_torch.remote.staging import N_TRANSFERS, TemporaryFolder, each, transferring
+from atompack_torch.remote.staging import N_TRANSFERS, TemporaryFolder, transferring
+from atompack_torch.remote.uploads import each
 
 _LAYER = re.compile(r"(.*)\.(\d+)\.af")
 _Identity = tuple[int, int, int]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Literal, cast
 
@@ -31,8 +30,10 @@ class _Named:
         self._url = url
         self._path = path
 
-    def __getattr__(self, name: str) -> Callable[..., Any]:
+    def __getattr__(self, name: str) -> Any:
         function = getattr(self._native, name)
+        if not callable(function):
+            return function
 
         def call(*args: Any) -> Any:
             with naming(self._url, self._path):
@@ -42,6 +43,9 @@ class _Named:
 
     def __len__(self) -> int:
         return len(self._native)
+
+    def __bool__(self) -> bool:
+        return True
 
 
 class RemoteStoreHandle(StoreHandle):
@@ -84,9 +88,9 @@ class RemoteStoreHandle(StoreHandle):
         other.path = self._local
         return other
 
-    def publish(self) -> None:
-        """Uploads what was flushed."""
-        self._publisher.publish()
+    def publish(self, *, only_rest: bool = False) -> None:
+        """Uploads what was flushed, or what an earlier call could not."""
+        self._publisher.publish(only_rest=only_rest)
 
     def close(self) -> None:
         """Closes the files, drops unflushed changes and removes the local copy."""
@@ -119,9 +123,9 @@ class RemoteArrayFileHandle(ArrayFileHandle):
         self.writer = cast(ArrayFileWriter, _Named(self.writer, url, local))
         self.path = url
 
-    def publish(self) -> None:
-        """Uploads what was flushed."""
-        self._publisher.publish()
+    def publish(self, *, only_rest: bool = False) -> None:
+        """Uploads what was flushed, or what an earlier call could not."""
+        self._publisher.publish(only_rest=only_rest)
 
     def close(self) -> None:
         """Closes the file, drops unflushed changes and removes the local copy."""

@@ -120,7 +120,7 @@ class StoreHandle:
         """Lets the next read open the latest flush."""
         self._reader = self.version = None
 
-    def publish(self) -> None:
+    def publish(self, *, only_rest: bool = False) -> None:
         """Does nothing: a flush of local files is visible."""
 
     def close(self) -> None:

@@ -20,12 +20,11 @@ from atompack_torch.remote.objects import ObjectState, RemoteObjects
 from atompack_torch.remote.staging import (
     N_TRANSFERS,
     Options,
-    each,
     keeping,
     local_name,
     transferring,
 )
-from atompack_torch.remote.uploads import was_replaced
+from atompack_torch.remote.uploads import each, was_replaced
 from atompack_torch.remote.urls import shown_url
 from atompack_torch.stores.remote_copy import Changes, RemoteCopy, layer_of, stem_of
 from atompack_torch.stores.store_recovery import (
@@ -123,10 +122,14 @@ class StorePublisher:
             for found in [self._objects.state(f"{self._url}/{name}")]
         )
 
-    def publish(self) -> None:
+    def publish(self, *, only_rest: bool) -> None:
         """Uploads what the local copy has and the store has not, as one step for readers.
 
         After an error the local copy is kept, and this can be repeated.
+
+        Args:
+            only_rest: True to upload only what an earlier call could not, and what a compaction
+                left that failed.
 
         Raises:
             FileExistsError: another writer has created the store.
@@ -136,7 +139,7 @@ class StorePublisher:
         with keeping(self.copy.folder, self.copy.path, ADVICE):
             if self._flush is None:
                 changes = self.copy.changes()
-                if not any(changes):
+                if not any(changes) or (only_rest and not changes.is_compaction):
                     return
                 self._flush = _Flush(self.copy, changes, self._metadata, self._record)
             try:

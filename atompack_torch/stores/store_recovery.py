@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -174,6 +175,10 @@ class Recovery:
         try:
             empty, statistics = _empty_files(folder.path)
             for variable, number, digest in record.layers:
+                base = f"{self._url}/{variable}/data.af"
+                if self._objects.state(base) is None:  # a layer needs one
+                    with suppress(FileExistsError):
+                        self._objects.put(base, empty)
                 self._bar(f"{variable}/data.{number}.af", empty, folder.path / "layer", digest)
                 self._bar(f"{variable}/data.stats", statistics)
         finally:

@@ -78,8 +78,8 @@ class StorageHandle(Protocol):
     def forget_flush(self) -> None:
         """Forgets what was read from an older flush."""
 
-    def publish(self) -> None:
-        """Uploads what was flushed, if the path is a URL."""
+    def publish(self, *, only_rest: bool = False) -> None:
+        """Uploads what was flushed, or what an earlier call could not, if the path is a URL."""
 
     def close(self) -> None:
         """Closes the files and drops unflushed changes."""
@@ -107,7 +107,7 @@ class FlushingWriter(WriterBase):
                 to the store of a URL; the changes pending here cannot be added.
             FileExistsError: another writer has created the store of a URL meanwhile.
         """
-        self._handle.publish()  # what an earlier call could not
+        self._handle.publish(only_rest=True)
         self._handle.changing().flush()
         self._handle.forget_flush()
         self._handle.publish()

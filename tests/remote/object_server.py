@@ -200,6 +200,9 @@ class _ManyConnections(ThreadingHTTPServer):
     request_queue_size = 1024
     daemon_threads = True
 
+    def handle_error(self, *_: Any) -> None:
+        """Says nothing of clients that are gone."""
+
 
 @contextmanager
 def object_server() -> Iterator[ObjectServer]:

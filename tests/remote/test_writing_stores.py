@@ -320,7 +320,7 @@ def test_a_writer_goes_on_while_another_recovers(
     before = dict(objects.objects)
     n = n_written_by(objects, change)
     outcomes = set()
-    for k, m in itertools.product(range(1, n), range(0, 14, 2)):
+    for k, m in itertools.product((1, n // 2, n - 1), (1, 4, 8, 12)):
         objects.objects.clear()
         objects.objects.update(before)
         store = opened(objects)
@@ -380,7 +380,7 @@ def test_a_recovery_that_stops_is_taken_up(objects: ObjectServer, tmp_path: Path
     with pytest.raises(PermissionError):
         store.flush()
     before = dict(objects.objects)
-    for k, m in itertools.product(range(9), range(9)):
+    for k, m in [(0, 0), (0, 3), (1, 0), (1, 5), (2, 2), (3, 1), (4, 6), (5, 5), (6, 0), (7, 8)]:
         objects.objects.clear()
         objects.objects.update(before)
         for stop in (k, m):
