@@ -44,6 +44,13 @@ class ObjectState:
     generation: str = ""
 
 
+    @classmethod
+    def of(cls, etag: str, size: int, generation: str = "") -> ObjectState:
+        """Returns a state; some stores leave out the quotes of ETags, and others do so in lists."""
+        is_bare = bool(etag) and not etag.startswith(('"', "W/"))
+        return cls(f'"{etag}"' if is_bare else etag, size, generation)
+
+
 class RemoteObjects:
     """Objects at and below a URL.
 
@@ -92,7 +99,7 @@ class RemoteObjects:
         response.check(shown_url(url))
         found = dict(response.headers)
         size = found.get("content-length", "0")
-        return ObjectState(
+        return ObjectState.of(
             found.get("etag", ""),
             int(size) if size.isdecimal() else 0,
             found.get("x-goog-generation", ""),
@@ -127,7 +134,7 @@ class RemoteObjects:
         """
         prefix = f"{folder}/"
         entries = self._remote.entries_in(folder, start)
-        return {entry.url[len(prefix) :]: ObjectState(entry.etag, entry.size) for entry in entries}
+        return {entry.url[len(prefix) :]: ObjectState.of(entry.etag, entry.size) for entry in entries}
 
     def read(self, url: str) -> tuple[bytes, ObjectState] | None:
         """Returns the bytes of a small object and its state; None if there is none.
@@ -147,9 +154,9 @@ class RemoteObjects:
             data = first + (opened.read(n, opened.size - n) if n < opened.size else b"")
         except FileNotFoundError:
             return None
-        return data, ObjectState(opened.etag, opened.size)
+        return data, ObjectState.of(opened.etag, opened.size)
 
-    def fetch(self, url: str, path: Path, expected: ObjectState | None, report: Report) -> str:
+    def fetch(self, url: str, path: Path, expected: ObjectState | None, report: Report) -> ObjectState:
         """Downloads an object.
 
         Args:
@@ -159,13 +166,14 @@ class RemoteObjects:
             report: called with the number of bytes received since the last call.
 
         Returns:
-            Its ETag.
+            Its state.
 
         Raises:
             OSError: it is another version (``ESTALE``), the store refuses, or gives no answer.
         """
         opened = self._store.open(self._native(url), n_first=_FIRST_BYTES)
-        if expected is not None and expected.etag and opened.etag != expected.etag:
+        found = ObjectState.of(opened.etag, opened.size)
+        if expected is not None and expected.etag and found.etag != expected.etag:
             raise OSError(errno.ESTALE, "was replaced while it was downloaded", shown_url(url))
         first = opened.first
         with path.open("wb", buffering=0) as file:
@@ -182,7 +190,7 @@ class RemoteObjects:
 
             write(first, 0)
             each(copy, range(len(first), opened.size, _RANGE_BYTES), _N_RANGES)
-        return opened.etag
+        return found
 
     def put(
         self,
@@ -230,7 +238,7 @@ class RemoteObjects:
             etag = send_file(upload, content, report)
         del self._marks[url]
         if etag:
-            return ObjectState(etag, size)
+            return ObjectState.of(etag, size)
         return self.state(url) or ObjectState("", size)
 
     def is_own(self, url: str) -> bool:

@@ -196,8 +196,8 @@ class StagedFile:
         self.is_new = mode != "a" or found is None
         if mode == "a" and found is not None:
             with transferring(f"downloading {name}", found.size, enabled=progress) as report:
-                etag = self._objects.fetch(url, self.path, found, report)
-            self._expected = ObjectState(etag, found.size, found.generation)
+                self._objects.fetch(url, self.path, found, report)
+            self._expected = found
 
     def publish(self) -> None:
         """Uploads the file and removes it. After an error it is kept, and this can be repeated.

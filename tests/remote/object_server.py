@@ -93,6 +93,9 @@ def _handler(server: ObjectServer) -> type[BaseHTTPRequestHandler]:
             self.query = parse_qs(query, keep_blank_values=True)
             length = int(self.headers.get("Content-Length", 0))
             self.body = self.rfile.read(length)
+            if len(self.body) < length:  # the client died
+                self.close_connection = True
+                return
             server.before(self.command, key)
             fault = server.fault(self.command, key)
             self.lost = fault in ("drop", "lose")
