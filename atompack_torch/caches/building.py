@@ -20,6 +20,7 @@ from atompack_torch._core import CacheBuilder, CacheHeader, EncodedEntries
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.caches.entries import encode
 from atompack_torch.caches.ordered_map import ordered_map
+from atompack_torch.caches.remote_building import build_at_url
 from atompack_torch.datasets._base import MoleculeDataset
 from atompack_torch.datasets.torch_cache import TorchCache
 from atompack_torch.errors import (
@@ -29,8 +30,16 @@ from atompack_torch.errors import (
     WriterLockedError,
     file_exists,
 )
-from atompack_torch.options import absolute_path, check_choice, check_threads, threads_or_cores
+from atompack_torch.options import (
+    absolute_path,
+    check_choice,
+    check_threads,
+    is_url,
+    threads_or_cores,
+)
 from atompack_torch.passes.sweeping import Report, reporting
+from atompack_torch.remote.staging import Options
+from atompack_torch.remote.urls import shown_url
 
 # A thread computes one chunk per call: enough work for a call, little memory. Derivatives of an
 # atom may take hundreds of kilobytes, so the first chunk is small and calibrates the others.
@@ -89,6 +98,7 @@ def build_cache(
     num_threads: int | None = None,
     progress: bool | Report = True,
     resume: bool = True,
+    storage_options: Options = None,
 ) -> TorchCache:
     """Computes features of all molecules and writes them to an HDF5 file that aenet-python reads.
 
@@ -98,13 +108,17 @@ def build_cache(
     beside it, and resumes from them when it is called again with the same molecules, descriptor
     and options.
 
+    The file for a URL is built in the temporary folder (see ``TMPDIR``), from which an interrupted
+    build resumes as well, and uploaded at the end; if that fails, the error names the local file,
+    which is kept.
+
     If ``torch.distributed`` is initialised, all ranks must call this: each computes a part, and
     rank 0 joins them.
 
     Args:
         dataset: the molecules; entry i of the file is ``dataset[i]``.
         descriptor: a ``ChebyshevDescriptor``, or an object with ``compat`` and ``compute``.
-        path: path of the new file.
+        path: path or URL of the new file.
         features: store features.
         force_derivatives: also store local derivatives.
         dtype: dtype of the stored values.
@@ -112,12 +126,14 @@ def build_cache(
         progress: show a bar, or a function called with the number of molecules done since the last
             call.
         resume: False: discard the files of an interrupted build.
+        storage_options: options of the store of a URL; see ``AtpDataset``.
 
     Returns:
-        The new cache, open.
+        The new cache, open; for a URL a local copy, which is removed with it.
 
     Raises:
         FileExistsError: the path exists.
+        OSError: the file cannot be written or uploaded.
         WriterLockedError: another process is building this file.
         FieldError: nothing to store was requested, or the descriptor does not know an element.
         TypeError, ValueError: an option does not have one of its values.
@@ -130,13 +146,19 @@ def build_cache(
         progress=progress,
         resume=resume,
     )
-    target = Path(absolute_path(path))
-    if target.exists():
-        raise file_exists(target, "remove it, or choose another path: caches have no append")
     header = _header(descriptor, options)
     header.source_id, header.source_kind = _source_of(dataset)
     fingerprint = _fingerprint(dataset, descriptor, header)
-    _Job(dataset, descriptor, header, fingerprint, target, options).run()
+
+    def build(target: Path) -> None:
+        _Job(dataset, descriptor, header, fingerprint, target, options).run()
+
+    if isinstance(path, str) and is_url(path):
+        return build_at_url(build, path, storage_options, progress=progress is True)
+    target = Path(absolute_path(path))
+    if target.exists():
+        raise file_exists(target, "remove it, or choose another path: caches have no append")
+    build(target)
     return TorchCache(target)
 
 
@@ -331,6 +353,8 @@ def _sha256(text: str) -> str:
 def _source_of(dataset: MoleculeDataset) -> tuple[str, str]:
     """Describes the origin of the molecules, for the file's table of entries."""
     path = dataset._path
+    if isinstance(path, str) and is_url(path):
+        return shown_url(path), "file"
     return (str(path) if isinstance(path, (str, os.PathLike)) else ""), "file"
 
 

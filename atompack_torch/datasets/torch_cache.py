@@ -58,6 +58,7 @@ class TorchCache:
         with formats.opening(path, "a feature cache (HDF5)", "hdf5"):
             self._handle = CacheFile(whole)
         self._last: tuple[tuple[str, ...], TorchCacheDataset] | None = None  # of batch()
+        self._folder: object = None  # holds the file, if it is a local copy
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_handle": self._handle}
@@ -66,6 +67,7 @@ class TorchCache:
         # Earlier versions had the attributes of the handle themselves.
         self._handle = state.get("_handle") or CacheFile(state["_file"], state["_identity"])
         self._last = None
+        self._folder = None
 
     def _reader(self) -> TorchCacheReader:
         return self._handle.reader()

@@ -156,7 +156,9 @@ class StagedFile:
         mode: ``"x"``: the object must not exist, now and when it is uploaded; ``"a"``: it is
             downloaded first, and must be the same when it is uploaded; ``"w"``: it is replaced.
         storage_options: options of the store.
+        instead: action to recommend if the object exists.
         progress: show the progress of long transfers on terminals.
+        download: False: with ``mode="a"``, the object is not downloaded, but replaced.
 
     Attributes:
         url: the URL.
@@ -179,6 +181,7 @@ class StagedFile:
         *,
         instead: str = "choose another name",
         progress: bool = True,
+        download: bool = True,
     ) -> None:
         name = local_name(url)
         self.url = url
@@ -195,9 +198,11 @@ class StagedFile:
         self.path = self._folder.path / name
         self.is_new = mode != "a" or found is None
         if mode == "a" and found is not None:
-            with transferring(f"downloading {name}", found.size, enabled=progress) as report:
-                self._objects.fetch(url, self.path, found, report)
             self._expected = found
+        if self._expected is not None and download:
+            size = self._expected.size
+            with transferring(f"downloading {name}", size, enabled=progress) as report:
+                self._objects.fetch(url, self.path, self._expected, report)
 
     def publish(self) -> None:
         """Uploads the file and removes it. After an error it is kept, and this can be repeated.

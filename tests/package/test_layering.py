@@ -213,9 +213,9 @@ BELOW = {
     "stores": {"batch", "writers", "remote"},
     "datasets": {"batch", "descriptors", "passes", "remote", "stores"},
     "loading": {"batch", "datasets"},
-    "caches": {"batch", "descriptors", "passes", "datasets"},
-    "conversion": {"batch", "writers", "stores", "datasets"},
-    "inspection": {"batch", "passes", "writers", "stores", "datasets", "caches"},
+    "caches": {"batch", "descriptors", "passes", "datasets", "remote"},
+    "conversion": {"batch", "writers", "stores", "datasets", "remote"},
+    "inspection": {"batch", "passes", "writers", "stores", "datasets", "caches", "remote"},
     "remote": set(),
 }
 # The same of the modules at the top, of which all else may import.
