@@ -372,7 +372,13 @@ class ArrayFileWriter:
 _Fingerprint = tuple[int, str]
 # complete, before, after, [(variable, number, digest)], id, stamp, renewed
 _FlushRecord = tuple[
-    bool, _Fingerprint | None, _Fingerprint, list[tuple[str, int, str]], str, str, _Fingerprint | None
+    bool,
+    _Fingerprint | None,
+    _Fingerprint,
+    list[tuple[str, int, str]],
+    str,
+    str,
+    _Fingerprint | None,
 ]
 
 def stamp_metadata(name: str, file: bytes, stamp: str) -> bytes: ...

@@ -38,7 +38,6 @@ from atompack_torch.options import (
     threads_or_cores,
 )
 from atompack_torch.passes.sweeping import Report, reporting
-from atompack_torch.remote.staging import Options
 from atompack_torch.remote.urls import shown_url
 
 # A thread computes one chunk per call: enough work for a call, little memory. Derivatives of an
@@ -98,7 +97,7 @@ def build_cache(
     num_threads: int | None = None,
     progress: bool | Report = True,
     resume: bool = True,
-    storage_options: Options = None,
+    storage_options: Mapping[str, object] | None = None,
 ) -> TorchCache:
     """Computes features of all molecules and writes them to an HDF5 file that aenet-python reads.
 

@@ -30,9 +30,7 @@ def build_at_url(
     Returns:
         The cache, open, as a local file that goes with the process.
     """
-    staged = StagedFile(
-        url, "x", storage_options, instead="choose another name", progress=progress
-    )
+    staged = StagedFile(url, "x", storage_options, instead="choose another name", progress=progress)
     try:
         folder = _folder_of(url)
         build(folder / staged.path.name)

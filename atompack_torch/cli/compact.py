@@ -49,9 +49,7 @@ def run(options: argparse.Namespace) -> int:
     order = None if options.order is None else indices_in(options.order)
     wanted = CompactOptions(options.codec, options.level, order, shows_progress(options))
     try:
-        found = compact_paths(
-            options.source, options.target, wanted, storage_options_of(options)
-        )
+        found = compact_paths(options.source, options.target, wanted, storage_options_of(options))
     except AtompackError:
         raise
     except ValueError as error:  # options that do not suit the format

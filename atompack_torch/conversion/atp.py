@@ -62,9 +62,7 @@ def count(path: _Path, storage_options: Options = None) -> int:
     return len(AtpDataset(path, storage_options=storage_options))
 
 
-def read(
-    path: _Path, *, report: Report, storage_options: Options = None
-) -> Iterator[Columns]:
+def read(path: _Path, *, report: Report, storage_options: Options = None) -> Iterator[Columns]:
     """Yields the molecules of a file or of a folder of shards in blocks, in order, as stored.
 
     Args:

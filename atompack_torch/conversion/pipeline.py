@@ -25,7 +25,6 @@ from atompack_torch.fields import BUILTIN
 from atompack_torch.formats import Format, bytes_at
 from atompack_torch.options import check_level, checked_path, is_url
 from atompack_torch.progress import Progress
-from atompack_torch.remote.staging import Options
 from atompack_torch.writers.atp import Codec
 from atompack_torch.writers.columns import Column, Columns
 
@@ -48,7 +47,7 @@ def convert(
     nan_is_missing: bool = True,
     on_error: OnError = "raise",
     progress: bool = True,
-    storage_options: Options = None,
+    storage_options: Mapping[str, object] | None = None,
 ) -> Report:
     """Converts atomistic data to ``.atp``, or from it to shards, extended XYZ or an ASE database.
 

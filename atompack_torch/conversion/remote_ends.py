@@ -65,9 +65,7 @@ class RemoteEnds:
         if has_shards:
             if mode != "x":
                 raise ValueError(f"mode: {shown_url(dst)}: shards are not replaced or appended to")
-            self._target = StagedFolder(
-                dst, "meta.json", self._options, progress=self._progress
-            )
+            self._target = StagedFolder(dst, "meta.json", self._options, progress=self._progress)
         else:
             self._target = StagedFile(
                 dst,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,6 @@ from atompack_torch.formats import detect, entry_name, recognize, unknown
 from atompack_torch.inspection.entry import Compaction, CompactOptions, SeveralFormatsError
 from atompack_torch.inspection.remote_compaction import compact_urls
 from atompack_torch.options import check_threads, checked_path, is_url
-from atompack_torch.remote.staging import Options
 
 if TYPE_CHECKING:
     import torch
@@ -181,7 +180,7 @@ def compact(
     level: int | None = None,
     num_threads: int | None = None,
     progress: bool | Report = False,
-    storage_options: Options = None,
+    storage_options: Mapping[str, object] | None = None,
 ) -> None:
     """Writes the newest generation of ``src`` to a new file, without dead space.
 
@@ -223,7 +222,7 @@ def compact_paths(
     paths: Sequence[str],
     target: str,
     options: CompactOptions,
-    storage_options: Options = None,
+    storage_options: Mapping[str, object] | None = None,
 ) -> Compaction:
     """Compacts paths of one format.
 

@@ -43,7 +43,6 @@ class ObjectState:
     size: int
     generation: str = ""
 
-
     @classmethod
     def of(cls, etag: str, size: int, generation: str = "") -> ObjectState:
         """Returns a state; some stores leave out the quotes of ETags, and others do so in lists."""
@@ -134,7 +133,9 @@ class RemoteObjects:
         """
         prefix = f"{folder}/"
         entries = self._remote.entries_in(folder, start)
-        return {entry.url[len(prefix) :]: ObjectState.of(entry.etag, entry.size) for entry in entries}
+        return {
+            entry.url[len(prefix) :]: ObjectState.of(entry.etag, entry.size) for entry in entries
+        }
 
     def read(self, url: str) -> tuple[bytes, ObjectState] | None:
         """Returns the bytes of a small object and its state; None if there is none.
@@ -156,7 +157,9 @@ class RemoteObjects:
             return None
         return data, ObjectState.of(opened.etag, opened.size)
 
-    def fetch(self, url: str, path: Path, expected: ObjectState | None, report: Report) -> ObjectState:
+    def fetch(
+        self, url: str, path: Path, expected: ObjectState | None, report: Report
+    ) -> ObjectState:
         """Downloads an object.
 
         Args:

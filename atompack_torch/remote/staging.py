@@ -20,13 +20,13 @@ from atompack_torch.options import short_list
 from atompack_torch.progress import Progress
 from atompack_torch.remote.objects import ObjectState, RemoteObjects
 from atompack_torch.remote.uploads import Report, each
-from atompack_torch.remote.urls import StorageOptions, shown_url
+from atompack_torch.remote.urls import shown_url
 
 _SHOWN_FROM = 64 << 20  # bytes of a transfer that takes seconds
 _LONGEST_NAME = 200
 N_TRANSFERS = 8  # files at a time
 
-Options = StorageOptions | Mapping[str, object] | None
+Options = Mapping[str, object] | None
 
 
 class TemporaryFolder:

@@ -319,7 +319,9 @@ def _send_blocks(upload: Upload, parts: list[_Part], report: Report) -> str:
         report(parts[i][2])
         return names[i]
 
-    listed = "".join(f"<Latest>{name}</Latest>" for name in each(send, range(len(parts)), _N_THREADS))
+    listed = "".join(
+        f"<Latest>{name}</Latest>" for name in each(send, range(len(parts)), _N_THREADS)
+    )
     fixed = [pair for pair in upload.headers if pair[0] != "x-ms-blob-type"]
 
     def complete() -> RemoteResponse:

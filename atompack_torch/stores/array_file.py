@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from atompack_torch._native import read_array_statistics
 from atompack_torch.errors import file_exists
 from atompack_torch.options import MAX_METADATA_BYTES, absolute_path, is_url, utf8
-from atompack_torch.remote.staging import Options
 from atompack_torch.stores.array_file_handle import ArrayFileHandle
 from atompack_torch.stores.array_schema import ArraySchema, put
 from atompack_torch.stores.array_statistics import ArrayStatistics
@@ -72,7 +71,7 @@ class ArrayFile(FlushingWriter):
         max_metadata_bytes: int = MAX_METADATA_BYTES,
         max_unstored_bytes: int | None = None,
         num_threads: int | None = None,
-        storage_options: Options = None,
+        storage_options: Mapping[str, object] | None = None,
     ) -> None:
         options = BlockOptions(
             mode=mode,

@@ -11,7 +11,6 @@ import torch
 
 from atompack_torch.batch.indices import Indices
 from atompack_torch.options import MAX_METADATA_BYTES, absolute_path, is_url
-from atompack_torch.remote.staging import Options
 from atompack_torch.stores import xarray_datasets
 from atompack_torch.stores.array_schema import ArraySchema
 from atompack_torch.stores.array_statistics import ArrayStatistics, Bound
@@ -95,7 +94,7 @@ class AtlasStore(FlushingWriter):
         max_metadata_bytes: int = MAX_METADATA_BYTES,
         max_unstored_bytes: int | None = None,
         num_threads: int | None = None,
-        storage_options: Options = None,
+        storage_options: Mapping[str, object] | None = None,
     ) -> None:
         options = StoreOptions(
             mode=mode,

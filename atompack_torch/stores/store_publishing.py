@@ -6,6 +6,7 @@ import errno
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Literal
 
 from atompack_torch._native import (
@@ -246,9 +247,7 @@ class _Flush:
             for name in self._changes.layers:
                 self._copy.remove(name)
 
-    def _put(
-        self, name: str, record: FlushRecord, expected: ObjectState | None
-    ) -> ObjectState:
+    def _put(self, name: str, record: FlushRecord, expected: ObjectState | None) -> ObjectState:
         return self._copy.objects.put(
             self._copy.url_of(name),
             encode_flush_record(record),
@@ -270,7 +269,7 @@ def _by_file(
     """Stores and then removes the files of each array file in order, several of them at a time."""
     steps: dict[str, list[Callable[[], object]]] = {}
     for name in stored:
-        steps.setdefault(stem_of(name), []).append(lambda name=name: copy.store(name, report))
+        steps.setdefault(stem_of(name), []).append(partial(copy.store, name, report))
     for name in gone:
-        steps.setdefault(stem_of(name), []).append(lambda name=name: copy.remove(name))
+        steps.setdefault(stem_of(name), []).append(partial(copy.remove, name))
     each(lambda stem: [step() for step in steps[stem]], list(steps), N_TRANSFERS)

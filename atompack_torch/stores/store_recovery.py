@@ -164,9 +164,7 @@ class Recovery:
         is_renewed = metadata is not None and metadata.fingerprint == record.renewed
         stamp = record.stamp if record.renewed else new_id()
         renewed = data if is_renewed else stamp_metadata(name, data, stamp)
-        record = record._replace(
-            id=new_id(), stamp=stamp, renewed=fingerprint_of_metadata(renewed)
-        )
+        record = record._replace(id=new_id(), stamp=stamp, renewed=fingerprint_of_metadata(renewed))
         # From here on the writer cannot complete its record, and then not store its metadata.
         state = self._put(RECORD, encode_flush_record(record), self._stored.state)
         if not is_renewed:

@@ -30,7 +30,7 @@ class ReadableStore(Protocol):
     """Store whose datasets can be read; see ``AtlasStore``."""
 
     @property
-    def path(self) -> Path:
+    def path(self) -> Path | str:
         """Path of the store."""
 
     def arrays_of(self, dataset: str) -> list[str]:

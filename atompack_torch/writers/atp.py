@@ -13,7 +13,7 @@ from atompack_torch import _native, formats
 from atompack_torch.batch.molecule_batch import Molecule, MoleculeBatch
 from atompack_torch.errors import CorruptFileError, file_exists, is_closed
 from atompack_torch.options import WriterOptions, checked_path, is_url
-from atompack_torch.remote.staging import Options, StagedFile, naming
+from atompack_torch.remote.staging import StagedFile, naming
 from atompack_torch.remote.urls import shown_url
 from atompack_torch.writers import columns
 from atompack_torch.writers.base import WriterBase
@@ -49,8 +49,8 @@ class AtpWriter(WriterBase):
 
     A URL (``s3://``, ``gs://``, ``az://``, ``https://``) names an object, which appears when the
     writer is closed, whole or not at all. Until then the file is built in the temporary folder (see
-    ``TMPDIR``), which needs space for all of it; ``flush`` uploads nothing. If the upload fails, the
-    error names the local file, which is kept; ``close`` can then be called again.
+    ``TMPDIR``), which needs space for all of it; ``flush`` uploads nothing. If the upload fails,
+    the error names the local file, which is kept; ``close`` can then be called again.
 
     Args:
         path: path or URL of the file; a symbolic link is followed.
@@ -85,7 +85,7 @@ class AtpWriter(WriterBase):
         level: int = 3,
         mode: Literal["x", "w", "a"] = "x",
         num_threads: int | None = None,
-        storage_options: Options = None,
+        storage_options: Mapping[str, object] | None = None,
     ) -> None:
         options = WriterOptions(mode=mode, codec=codec, level=level, num_threads=num_threads)
         self._staged: StagedFile | None = None

@@ -96,8 +96,7 @@ def _compact(
         if in_place:
             snapshots = [snapshot_of(file) for file in files]  # cannot change while locked
         sources = [
-            _reader(file, snapshot, remote)
-            for file, snapshot in zip(files, snapshots, strict=True)
+            _reader(file, snapshot, remote) for file, snapshot in zip(files, snapshots, strict=True)
         ]
         numbers = _checked_order(order, sum(snapshot.n_molecules for snapshot in snapshots))
         with reporting(progress, 2 * len(numbers), "compacting") as report:

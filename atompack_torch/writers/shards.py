@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -18,7 +19,7 @@ from atompack_torch.options import (
     is_url,
     threads_or_cores,
 )
-from atompack_torch.remote.staging import Options, StagedFolder
+from atompack_torch.remote.staging import StagedFolder
 from atompack_torch.remote.urls import shown_url
 from atompack_torch.writers.base import WriterBase
 
@@ -113,7 +114,7 @@ class ShardWriter(WriterBase):
         num_threads: int | None = None,
         mode: Literal["x"] = "x",
         codec: Literal["none", "zstd"] | None = None,
-        storage_options: Options = None,
+        storage_options: Mapping[str, object] | None = None,
     ) -> None:
         options = ShardOptions(
             mode=mode,

@@ -66,8 +66,8 @@ Intent from_tuple(const PyRecord& record) {
 PyRecord to_tuple(const Intent& intent) {
   std::vector<PyLayer> layers;
   for (const AddedLayer& layer : intent.layers) layers.emplace_back(layer.variable, layer.number, layer.digest);
-  return {intent.complete, to_tuple(intent.before), to_tuple(intent.after),  std::move(layers),
-          intent.id,       intent.stamp,            to_tuple(intent.renewed)};
+  return {intent.complete, to_tuple(intent.before), to_tuple(intent.after), std::move(layers), intent.id,
+          intent.stamp,    to_tuple(intent.renewed)};
 }
 
 Bytes bytes_of(const py::bytes& value) { return as_bytes(std::string_view(value)); }
@@ -107,8 +107,8 @@ void bind_atlas_publishing(py::module_& module) {
       [](const PyRecord& record) { return py::bytes(atlas_store::encode_intent(from_tuple(record))); },
       py::arg("record"));
   module.def(
-      "decode_flush_record",
-      [](const py::bytes& file) { return to_tuple(atlas_store::decode_intent(bytes_of(file))); }, py::arg("file"));
+      "decode_flush_record", [](const py::bytes& file) { return to_tuple(atlas_store::decode_intent(bytes_of(file))); },
+      py::arg("file"));
 }
 
 }  // namespace atompack::bindings

@@ -111,7 +111,7 @@ def _handler(server: ObjectServer) -> type[BaseHTTPRequestHandler]:
                     return self._answer(404, text.encode())
                 getattr(self, f"_{self.command.lower()}")(key)
 
-        do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _serve
+        do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _serve  # noqa: N815
 
         def _head(self, key: str) -> None:
             if not key:
@@ -120,7 +120,7 @@ def _handler(server: ObjectServer) -> type[BaseHTTPRequestHandler]:
             if found is None:
                 return self._answer(404)
             size = str(len(found.data))
-            self._answer(200, ETag=found.etag, Content_Length=size, **found.headers)
+            self._answer(200, b"", ETag=found.etag, Content_Length=size, **found.headers)
 
         def _get(self, key: str) -> None:
             if not key:
@@ -177,7 +177,9 @@ def _handler(server: ObjectServer) -> type[BaseHTTPRequestHandler]:
                 return self._answer(412)
             parts = server.uploads.pop(self.query["uploadId"][0])
             marks = eval(parts.pop(0))
-            numbers = [int(e.text or 0) for e in ElementTree.fromstring(self.body).iter("PartNumber")]
+            numbers = [
+                int(e.text or 0) for e in ElementTree.fromstring(self.body).iter("PartNumber")
+            ]
             stored = Stored(b"".join(parts[n] for n in numbers), marks)
             server.objects[key] = stored
             result = "CompleteMultipartUploadResult"

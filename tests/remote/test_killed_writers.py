@@ -69,7 +69,8 @@ def test_a_killed_writer_leaves_a_generation(
             stdout=subprocess.PIPE,
             text=True,
         )
-        assert process.stdin and process.stdout
+        assert process.stdin is not None
+        assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         left = [choice.randrange(1, 60)]
 

@@ -58,9 +58,7 @@ def test_flushes_add_layers(objects: ObjectServer, tmp_path: Path) -> None:
         assert seen(objects, tmp_path) == {"a": [1] * 3}
         assert file.stats()["a"].max == 1
         put(file, "b", 2)
-    assert objects.names() == [
-        f"folder/values{end}" for end in (".1.af", ".2.af", ".af", ".stats")
-    ]
+    assert objects.names() == [f"folder/values{end}" for end in (".1.af", ".2.af", ".af", ".stats")]
     with opened(objects) as file:
         assert state_of(file) == {"a": [1] * 3, "b": [2] * 3}
         put(file, "a", 3)
@@ -71,7 +69,7 @@ def test_flushes_add_layers(objects: ObjectServer, tmp_path: Path) -> None:
 
 
 def test_an_exception_uploads_nothing(objects: ObjectServer, tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError, match="stop"), opened(objects, "x") as file:
+    with pytest.raises(RuntimeError, match="stop"), opened(objects, "x") as file:  # noqa: PT012
         put(file, "a", 1)
         raise RuntimeError("stop")
     assert objects.written() == []
@@ -79,7 +77,12 @@ def test_an_exception_uploads_nothing(objects: ObjectServer, tmp_path: Path) -> 
 
 
 def test_files_beside_it_are_left_alone(objects: ObjectServer) -> None:
-    others = ["folder/values.txt", "folder/values.b.af", "folder/values2.af", "folder/values.b.1.af"]
+    others = [
+        "folder/values.txt",
+        "folder/values.b.af",
+        "folder/values2.af",
+        "folder/values.b.1.af",
+    ]
     for name in others:
         objects.objects[name] = Stored(b"other")
     with opened(objects, "x") as file:
@@ -147,7 +150,7 @@ def test_failed_uploads_are_continued(objects: ObjectServer, tmp_path: Path, k: 
         return 403 if left[0] < 0 else None
 
     objects.fault = fault
-    with pytest.raises(PermissionError, match="the local copy is kept as"):
+    with pytest.raises(PermissionError, match="the local copy is kept as"):  # noqa: PT012
         file.flush()
         file.compact()
         raise PermissionError("the local copy is kept as no fault was met")

@@ -75,7 +75,7 @@ def test_the_object_has_the_bytes_of_a_local_file(server: ObjectServer, tmp_path
 
 
 def test_an_exception_uploads_nothing(server: ObjectServer, tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError, match="stop"), writer(server) as made:
+    with pytest.raises(RuntimeError, match="stop"), writer(server) as made:  # noqa: PT012
         made.write_arrays(**molecule(1.0))
         made.flush()
         raise RuntimeError("stop")
@@ -92,7 +92,7 @@ def test_existing_objects_are_refused_at_once(server: ObjectServer, tmp_path: Pa
 
 
 def test_an_object_made_meanwhile_is_kept(server: ObjectServer) -> None:
-    with pytest.raises(FileExistsError, match="the local copy is kept as") as caught:
+    with pytest.raises(FileExistsError, match="the local copy is kept as") as caught:  # noqa: PT012, SIM117
         with writer(server) as made:
             made.write_arrays(**molecule(1.0))
             with writer(server) as other:
@@ -185,12 +185,14 @@ def test_an_upload_whose_answers_were_all_lost_can_be_repeated(server: ObjectSer
         def request(self, method: str, *args: Any, **others: Any) -> Any:
             if method == "PUT":
                 hasty = RemoteStore(
-                    endpoint=server.url, credentials=lambda: ("k", "s", "", "", None), max_attempts=1
+                    endpoint=server.url,
+                    credentials=lambda: ("k", "s", "", "", None),
+                    max_attempts=1,
                 )
                 return hasty.request(method, *args, **others)
             return original.request(method, *args, **others)
 
-    made._staged._objects._store = Impatient()  # type: ignore[union-attr,assignment]
+    made._staged._objects._store = Impatient()  # type: ignore[union-attr]
     with pytest.raises(OSError, match="the local copy is kept"):
         made.close()
     server.fault = lambda method, key: None
@@ -269,13 +271,15 @@ def test_errors_about_data_name_the_url(server: ObjectServer) -> None:
 def test_a_forgotten_writer_leaves_no_file(server: ObjectServer, tmp_path: Path) -> None:
     made = writer(server)
     assert len(temporary_folders(tmp_path)) == 1
-    with pytest.warns(ResourceWarning, match="unclosed AtpWriter"):
+    with pytest.warns(ResourceWarning, match="unclosed AtpWriter"):  # noqa: PT031
         del made
         gc.collect()
     assert temporary_folders(tmp_path) == []
 
 
-@pytest.mark.parametrize("end", ["pass", "raise SystemExit(0)", "import os; os.fork() or os._exit(0)"])
+@pytest.mark.parametrize(
+    "end", ["pass", "raise SystemExit(0)", "import os; os.fork() or os._exit(0)"]
+)
 def test_the_end_of_the_interpreter_removes_files(
     server: ObjectServer, tmp_path: Path, end: str
 ) -> None:

@@ -29,7 +29,8 @@ def numbers(server: ObjectServer, folder: Path) -> list[int]:
         path = folder / name[len(PREFIX) :]
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(server.objects[name].data)
-    return [example["number"] for example in apt.ShardDataset(folder)]
+    dataset: Any = apt.ShardDataset(folder)
+    return [dataset[i]["number"] for i in range(len(dataset))]
 
 
 def temporary_folders(tmp_path: Path) -> list[Path]:
@@ -60,7 +61,7 @@ def test_metadata_come_after_what_they_describe(objects: ObjectServer) -> None:
 
 
 def test_an_exception_uploads_nothing(objects: ObjectServer, tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError, match="stop"), writer(objects) as made:
+    with pytest.raises(RuntimeError, match="stop"), writer(objects) as made:  # noqa: PT012
         fill(made)
         raise RuntimeError("stop")
     assert objects.written() == []
@@ -78,7 +79,7 @@ def test_existing_objects_are_refused_at_once(objects: ObjectServer, tmp_path: P
 
 
 def test_the_second_of_two_writers_leaves_the_first(objects: ObjectServer, tmp_path: Path) -> None:
-    with pytest.raises(FileExistsError, match="the local copy is kept as") as caught:
+    with pytest.raises(FileExistsError, match="the local copy is kept as") as caught:  # noqa: PT012, SIM117
         with writer(objects) as made:
             fill(made, 7)
             with writer(objects) as other:

@@ -92,7 +92,8 @@ def test_shards(server: Server, tmp_path: Path) -> None:
         for i in range(12):
             writer.write({"number": i})
     with apt.ShardDataset(fetched(url, server, tmp_path)) as dataset:
-        assert [example["number"] for example in dataset] == list(range(12))
+        examples: list[Any] = [dataset[i] for i in range(len(dataset))]
+        assert [example["number"] for example in examples] == list(range(12))
     with pytest.raises(FileExistsError):
         apt.ShardWriter(url, 5, 2, storage_options=options(server))
 
@@ -116,7 +117,7 @@ def test_stores(server: Server, tmp_path: Path) -> None:
         store.compact()
         put(store, "e", 4)
     with apt.AtlasStore(fetched(url, server, tmp_path)) as store:
-        assert store.scan("t").values.tolist() == [[2] * 3, [4] * 3]
+        assert store.scan("t").values.tolist() == [[2] * 3, [4] * 3]  # type: ignore[union-attr]
         assert store.stats("t")["e"].max == 4
 
 
@@ -137,7 +138,7 @@ def test_conflicts_of_stores(server: Server, tmp_path: Path) -> None:
         second.close()
     second.discard()
     with apt.AtlasStore(fetched(url, server, tmp_path)) as store:
-        assert store.scan("t").values.tolist() == [[3] * 3]
+        assert store.scan("t").values.tolist() == [[3] * 3]  # type: ignore[union-attr]
 
 
 def test_array_files(server: Server, tmp_path: Path) -> None:
