@@ -57,7 +57,7 @@ class RemoteObjects:
     None if it must not exist. Stores that do not know conditions are asked for the state just
     before the change, which leaves a gap of one request.
 
-    A request whose answer was lost may be repeated: an object that it stored is told from one of
+    A request whose answer was lost may be repeated: an object that it stored differs from one of
     another writer.
 
     Args:
