@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import gc
 import inspect
+import os
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
