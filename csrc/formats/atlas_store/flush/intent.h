@@ -37,9 +37,9 @@ struct Intent {
   std::vector<AddedLayer> layers;
 
   // Only in remote stores, where records are replaced and never removed.
-  std::string id;                      // different in every record
-  std::string stamp;                   // of the metadata file that undoes an interrupted flush
-  std::optional<Fingerprint> renewed;  // of that file, which counts like the one before
+  std::string id = {};                      // different in every record
+  std::string stamp = {};                   // of the metadata file that undoes an interrupted flush
+  std::optional<Fingerprint> renewed = {};  // of that file, which counts like the one before
 };
 
 inline constexpr std::string_view kIntentName = ".atompack-intent";
