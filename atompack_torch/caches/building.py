@@ -20,6 +20,7 @@ from atompack_torch._core import CacheBuilder, CacheHeader, EncodedEntries
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.caches.entries import encode
 from atompack_torch.caches.ordered_map import ordered_map
+from atompack_torch.caches.remote_building import build_at_url
 from atompack_torch.datasets._base import MoleculeDataset
 from atompack_torch.datasets.torch_cache import TorchCache
 from atompack_torch.errors import (
@@ -96,6 +97,7 @@ def build_cache(
     num_threads: int | None = None,
     progress: bool | Report = True,
     resume: bool = True,
+    storage_options: Mapping[str, object] | None = None,
 ) -> TorchCache:
     """Computes features of all molecules and writes them to an HDF5 file that aenet-python reads.
 
@@ -105,13 +107,17 @@ def build_cache(
     beside it, and resumes from them when it is called again with the same molecules, descriptor
     and options.
 
+    The file for a URL is built in the temporary folder (see ``TMPDIR``), from which an interrupted
+    build resumes as well, and uploaded at the end; if that fails, the error names the local file,
+    which is kept.
+
     If ``torch.distributed`` is initialised, all ranks must call this: each computes a part, and
     rank 0 joins them.
 
     Args:
         dataset: the molecules; entry i of the file is ``dataset[i]``.
         descriptor: a ``ChebyshevDescriptor``, or an object with ``compat`` and ``compute``.
-        path: path of the new file.
+        path: path or URL of the new file.
         features: store features.
         force_derivatives: also store local derivatives.
         dtype: dtype of the stored values.
@@ -119,12 +125,14 @@ def build_cache(
         progress: show a bar, or a function called with the number of molecules done since the last
             call.
         resume: False: discard the files of an interrupted build.
+        storage_options: options of the store of a URL; see ``AtpDataset``.
 
     Returns:
-        The new cache, open.
+        The new cache, open; for a URL a local copy, which is removed with it.
 
     Raises:
         FileExistsError: the path exists.
+        OSError: the file cannot be written or uploaded.
         WriterLockedError: another process is building this file.
         FieldError: nothing to store was requested, or the descriptor does not know an element.
         TypeError, ValueError: an option does not have one of its values.
@@ -137,13 +145,19 @@ def build_cache(
         progress=progress,
         resume=resume,
     )
-    target = Path(absolute_path(path))
-    if target.exists():
-        raise file_exists(target, "remove it, or choose another path: caches have no append")
     header = _header(descriptor, options)
     header.source_id, header.source_kind = _source_of(dataset)
     fingerprint = _fingerprint(dataset, descriptor, header)
-    _Job(dataset, descriptor, header, fingerprint, target, options).run()
+
+    def build(target: Path) -> None:
+        _Job(dataset, descriptor, header, fingerprint, target, options).run()
+
+    if isinstance(path, str) and is_url(path):
+        return build_at_url(build, path, storage_options, progress=progress is True)
+    target = Path(absolute_path(path))
+    if target.exists():
+        raise file_exists(target, "remove it, or choose another path: caches have no append")
+    build(target)
     return TorchCache(target)
 
 

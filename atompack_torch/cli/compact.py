@@ -16,6 +16,7 @@ from pathlib import Path
 
 from atompack_torch.cli._options import add_codec, add_json, add_source_and_target
 from atompack_torch.cli._output import UsageError, print_json, shows_progress
+from atompack_torch.cli._storage_options import add_storage_options, storage_options_of
 from atompack_torch.errors import AtompackError
 from atompack_torch.inspection.text import printable
 
@@ -27,8 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of the command."""
     add_source_and_target(
         parser,
-        "an .atp file, a folder of them, an ATLAS store, an .af file",
-        "the new file, or SOURCE itself",
+        "an .atp file, a folder of them, an ATLAS store, an .af file, or a URL of one",
+        "the new file or its URL, or SOURCE itself",
     )
     add_codec(parser, "that of the source", "that of the source, or 3", None)
     parser.add_argument(
@@ -37,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="text file with the indices of the molecules to keep, in their new order",
     )
     add_json(parser)
+    add_storage_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -47,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
     order = None if options.order is None else indices_in(options.order)
     wanted = CompactOptions(options.codec, options.level, order, shows_progress(options))
     try:
-        found = compact_paths(options.source, options.target, wanted)
+        found = compact_paths(options.source, options.target, wanted, storage_options_of(options))
     except AtompackError:
         raise
     except ValueError as error:  # options that do not suit the format

@@ -29,6 +29,7 @@ from typing import Any
 
 from atompack_torch.cli._options import add_codec, add_json, add_source_and_target, option_of
 from atompack_torch.cli._output import UsageError, print_json
+from atompack_torch.cli._storage_options import add_storage_options, storage_options_of
 from atompack_torch.errors import AtompackError
 from atompack_torch.formats import FORMATS
 from atompack_torch.inspection.text import printable
@@ -45,8 +46,11 @@ _SHARDS = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of the command."""
-    add_source_and_target(parser, "files or folders to read, in order", "the file to write")
+    add_source_and_target(
+        parser, "files, folders or URLs to read, in order", "the file to write, or its URL"
+    )
     add_json(parser)
+    add_storage_options(parser)
     parser.add_argument("--quiet", action="store_true", help="show no progress bar and no report")
     group = parser.add_argument_group("formats")
     sources = dict.fromkeys(known.source for known in FORMATS if known.source)
@@ -163,6 +167,7 @@ def _report(options: argparse.Namespace) -> Any:
         nan_is_missing=not options.keep_nan,
         on_error=options.on_error,
         progress=not (options.json or options.quiet),
+        storage_options=storage_options_of(options),
     )
 
 

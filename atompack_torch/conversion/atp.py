@@ -14,7 +14,10 @@ from atompack_torch.conversion.forwarding import ForwardingWriter, readable
 from atompack_torch.conversion.records import BLOCK_ATOMS, BLOCK_STRUCTURES
 from atompack_torch.conversion.report import Report
 from atompack_torch.datasets.atp import AtpDataset
-from atompack_torch.options import bytes_at
+from atompack_torch.options import bytes_at, is_url
+from atompack_torch.remote.objects import RemoteObjects
+from atompack_torch.remote.staging import Options
+from atompack_torch.remote.urls import shown_url
 from atompack_torch.writers.atp import AtpWriter, Codec
 from atompack_torch.writers.columns import Columns
 
@@ -25,8 +28,14 @@ TARGET = TargetTraits(("x", "w", "a"), has_schema=True, codecs=("none", "lz4", "
 
 def open_source(path: str, options: SourceOptions) -> Source:
     """Opens a file or a folder of shards."""
-    measure = partial(bytes_at, Path(path), "*.atp")
-    return Source(path, lambda report: read(path, report=report), partial(count, path), measure)
+    given = options.storage_options
+    measure = partial(_remote_bytes if is_url(path) else _local_bytes, path, given)
+    return Source(
+        shown_url(path) if is_url(path) else path,
+        lambda report: read(path, report=report, storage_options=given),
+        partial(count, path, given),
+        measure,
+    )
 
 
 def open_target(path: str, options: TargetOptions) -> Writer:
@@ -34,17 +43,31 @@ def open_target(path: str, options: TargetOptions) -> Writer:
     return Writer(path, options.codec, options.level, append=options.append)
 
 
-def count(path: _Path) -> int:
+def _local_bytes(path: str, _: Options) -> int:
+    return bytes_at(Path(path), "*.atp")
+
+
+def _remote_bytes(url: str, storage_options: Options) -> int:
+    objects = RemoteObjects(url, storage_options)
+    state = objects.state(url)
+    if state is not None:
+        return state.size
+    found = objects.list(url.rstrip("/"))
+    return sum(state.size for name, state in found.items() if name.endswith(".atp"))
+
+
+def count(path: _Path, storage_options: Options = None) -> int:
     """Counts the molecules in a file or a folder of shards."""
-    return len(AtpDataset(path))
+    return len(AtpDataset(path, storage_options=storage_options))
 
 
-def read(path: _Path, *, report: Report) -> Iterator[Columns]:
+def read(path: _Path, *, report: Report, storage_options: Options = None) -> Iterator[Columns]:
     """Yields the molecules of a file or of a folder of shards in blocks, in order, as stored.
 
     Args:
         path: the file or folder.
         report: receives molecules that cannot be read.
+        storage_options: options of the store of a URL.
 
     Yields:
         Blocks of molecules.
@@ -52,7 +75,7 @@ def read(path: _Path, *, report: Report) -> Iterator[Columns]:
     Raises:
         CorruptFileError: a record is damaged.
     """
-    with AtpDataset(path, access="sequential") as dataset:
+    with AtpDataset(path, access="sequential", storage_options=storage_options) as dataset:
         n_atoms = dataset.n_atoms.numpy()  # reads the index
         ends = np.cumsum(n_atoms)
         first = 0

@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from atompack_torch.conversion.report import Report
 from atompack_torch.options import bytes_at
+from atompack_torch.remote.staging import Options
 from atompack_torch.writers.atp import Codec
 from atompack_torch.writers.columns import Columns
 
@@ -66,11 +67,13 @@ class SourceOptions(NamedTuple):
         format: name of its format, as in ``formats.Format.source``, or ``ase:NAME``.
         keys: names in the file → names here.
         padding: atomic number of padding rows in arrays.
+        storage_options: options of the store, if the path is a URL.
     """
 
     format: str
     keys: Mapping[str, str]
     padding: int | None = None
+    storage_options: Options = None
 
 
 class TargetOptions(NamedTuple):

@@ -27,6 +27,8 @@ from atompack_torch.conversion.report import Report
 from atompack_torch.conversion.text_files import STDIN, is_pipe
 from atompack_torch.errors import FieldError, UnsupportedFormatError
 from atompack_torch.formats import Format
+from atompack_torch.options import is_url
+from atompack_torch.remote.staging import Options
 from atompack_torch.writers.columns import Columns
 
 _Path = str | os.PathLike[str]
@@ -47,15 +49,20 @@ def _module(known: Format) -> ModuleType:
 
 
 def open_source(
-    path: _Path, name: str | None, keys: Mapping[str, str], padding: int | None
+    path: _Path,
+    name: str | None,
+    keys: Mapping[str, str],
+    padding: int | None,
+    storage_options: Options = None,
 ) -> Source:
     """Opens a source, its format detected by content and suffix unless given.
 
     Args:
-        path: the file or folder; ``"-"`` for standard input.
+        path: the file or folder; ``"-"`` for standard input; a URL only of ``.atp`` files.
         name: name of the format, or ``ase:NAME``; None: it is detected.
         keys: names in the file → names here.
         padding: atomic number of padding rows in arrays.
+        storage_options: options of the store of a URL.
 
     Returns:
         The source, which the caller closes.
@@ -66,19 +73,23 @@ def open_source(
             format that is not converted.
         ValueError: the format is unknown, or has no padding.
     """
-    if os.fspath(path) != STDIN and not Path(path).exists():
+    is_remote = is_url(path)
+    if os.fspath(path) != STDIN and not is_remote and not Path(path).exists():
         raise FileNotFoundError(f"{path}: no such file")
     if name is not None and name not in source_names() and not name.startswith("ase:"):
         expected = ", ".join((*source_names(), "ase:NAME"))
         raise ValueError(f"format: expected one of {expected}, got {name!r}")
-    streams = is_pipe(path)
-    known = _named(name) if name else _of_pipe(path) if streams else _detected(path)
+    streams = not is_remote and is_pipe(path)
+    if is_remote:
+        known = _named("atp")
+    else:
+        known = _named(name) if name else _of_pipe(path) if streams else _detected(path)
     if streams and not known.is_stream:
         raise UnsupportedFormatError(
             f"{path}: expected a regular file, got a pipe: only extended XYZ is read from pipes, "
             f"not format {name or known.source}"
         )
-    options = SourceOptions(name or known.source, keys, padding)
+    options = SourceOptions(name or known.source, keys, padding, storage_options)
     module = _module(known)
     if hasattr(module, "open_source"):
         source: Source = module.open_source(os.fspath(path), options)
@@ -88,7 +99,7 @@ def open_source(
         source.close()
         raise ValueError(f"padding: only arrays have it, {path} is of format {options.format}")
     named = formats.by_suffix(path)
-    if name is None and named is not None and named.source != known.source:
+    if name is None and not is_remote and named is not None and named.source != known.source:
         source.note = f"{path}: read as {known.title} by its content, not by its suffix"
     return source
 

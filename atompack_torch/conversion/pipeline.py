@@ -16,13 +16,14 @@ from atompack_torch.conversion.formats import open_source, open_target, target_f
 from atompack_torch.conversion.hints import name_warnings, no_labels_warning
 from atompack_torch.conversion.keys import KeyMap, label_of
 from atompack_torch.conversion.missing import nan_as_missing
+from atompack_torch.conversion.remote_ends import RemoteEnds
 from atompack_torch.conversion.report import OnError, Report
 from atompack_torch.conversion.schema_unification import SchemaUnifier
 from atompack_torch.conversion.text_files import STDIN
 from atompack_torch.errors import CorruptFileError, file_exists
 from atompack_torch.fields import BUILTIN
 from atompack_torch.formats import Format
-from atompack_torch.options import bytes_at, check_level, checked_path
+from atompack_torch.options import bytes_at, check_level, checked_path, is_url
 from atompack_torch.progress import Progress
 from atompack_torch.writers.atp import Codec
 from atompack_torch.writers.columns import Column, Columns
@@ -46,6 +47,7 @@ def convert(
     nan_is_missing: bool = True,
     on_error: OnError = "raise",
     progress: bool = True,
+    storage_options: Mapping[str, object] | None = None,
 ) -> Report:
     """Converts atomistic data to ``.atp``, or from it to shards, extended XYZ or an ASE database.
 
@@ -62,8 +64,9 @@ def convert(
     Args:
         src: a file, a folder of ``.atp`` shards or of Atlas shards, or several of them, which are
             concatenated. Extended XYZ may be compressed (gzip, bzip2, xz), a FIFO, or ``"-"`` for
-            standard input; its text is then kept in a temporary file (see ``TMPDIR``).
-        dst: the file to create.
+            standard input; its text is then kept in a temporary file (see ``TMPDIR``). URLs of
+            ``.atp`` files are read where they are, all others are downloaded first.
+        dst: the file to create; for a URL it is made in the temporary folder and then uploaded.
         format: format of the sources: ``"atp"``, ``"shards"``, ``"extxyz"``, ``"ase-db"``,
             ``"npz"``, ``"hdf5"``, ``"mace-hdf5"``, ``"ase"`` (any that ASE reads) or
             ``"ase:NAME"`` (with ASE's name for it); None: detected by content, and by suffix where
@@ -83,6 +86,7 @@ def convert(
             False: they stay NaN.
         on_error: ``"skip"`` leaves out structures that cannot be read, and counts them.
         progress: show a progress bar on stderr.
+        storage_options: options of the store of URLs; see ``AtpDataset``.
 
     Returns:
         Counts of what was read, written, changed and left out, with warnings.
@@ -101,39 +105,50 @@ def convert(
     paths = [src] if isinstance(src, (str, os.PathLike)) else [*src]
     if not paths:
         raise ValueError("src: expected at least one file, got none")
-    for path in (*paths, dst):
-        checked_path(path)
+    remote = RemoteEnds(storage_options, progress=progress)
     known = target_format(dst, target)
     traits = traits_of(known)
-    _check_target(dst, known, traits, mode, codec, level, shards)
-    files = [path for path in paths if os.fspath(path) != STDIN and Path(path).exists()]
+    with remote:
+        dst, mode = remote.target(dst, mode, has_shards=traits.has_shards)
+        paths = [remote.source(path, format) for path in paths]
+        for path in (*(path for path in paths if not is_url(path)), dst):
+            checked_path(path)
+        _check_target(dst, known, traits, mode, codec, level, shards)
+        _check_ends(paths, dst, mode, traits)
+        sources = [
+            open_source(path, format, keys or {}, padding, storage_options) for path in paths
+        ]
+        fit = None
+        if traits.has_schema:
+            fit = SchemaUnifier.of_file(dst) if mode == "a" else SchemaUnifier()
+        job = _Job(
+            sources,
+            keys or {},
+            dst,
+            known,
+            codec,
+            level,
+            shards,
+            mode == "a",
+            changes or Changes(),
+            nan_is_missing,
+            progress,
+        )
+        try:
+            return _run(job, on_error, fit)
+        finally:
+            for source in sources:
+                source.close()
+
+
+def _check_ends(paths: Sequence[_Path], dst: _Path, mode: Mode, traits: TargetTraits) -> None:
+    """Raises if the target is a source, or exists and must not."""
+    local = [path for path in paths if os.fspath(path) != STDIN and not is_url(path)]
+    files = [path for path in local if Path(path).exists()]
     if any(Path(dst).exists() and Path(dst).samefile(path) for path in files):
         raise ValueError(f"{dst}: is a source itself")
     if mode == "x" and Path(dst).exists():
         raise file_exists(dst, _instead(traits))
-    sources = [open_source(path, format, keys or {}, padding) for path in paths]
-    fit = None
-    if traits.has_schema:
-        fit = SchemaUnifier.of_file(dst) if mode == "a" else SchemaUnifier()
-    changes = changes or Changes()
-    job = _Job(
-        sources,
-        keys or {},
-        dst,
-        known,
-        codec,
-        level,
-        shards,
-        mode == "a",
-        changes,
-        nan_is_missing,
-        progress,
-    )
-    try:
-        return _run(job, on_error, fit)
-    finally:
-        for source in sources:
-            source.close()
 
 
 def _check_target(

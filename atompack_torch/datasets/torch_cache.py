@@ -74,6 +74,7 @@ class TorchCache(CacheRows):
         with formats.opening(path, "a feature cache (HDF5)", "hdf5"):
             self._handle = CacheFile(whole, remote=remote)
         self._last: tuple[tuple[str, ...], TorchCacheDataset] | None = None  # of batch()
+        self._folder: object = None  # holds the file, if it is a local copy
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_handle": self._handle}
@@ -82,6 +83,7 @@ class TorchCache(CacheRows):
         # Earlier versions had the attributes of the handle themselves.
         self._handle = state.get("_handle") or CacheFile(state["_file"], state["_identity"])
         self._last = None
+        self._folder = None
 
     def _without_mapping(self) -> TorchCache:
         """Returns a copy that reads rows without mapping the file; see ``MoleculeDataset``."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from atompack_torch.errors import UnsupportedFormatError
 from atompack_torch.formats import detect, entry_name, recognize, unknown
 from atompack_torch.inspection.entry import Compaction, CompactOptions, SeveralFormatsError
+from atompack_torch.inspection.remote_compaction import compact_urls
 from atompack_torch.options import check_threads, checked_path, is_url
 from atompack_torch.remote.files import RemoteFiles
 
@@ -233,6 +234,7 @@ def compact(
     level: int | None = None,
     num_threads: int | None = None,
     progress: bool | Report = False,
+    storage_options: Mapping[str, object] | None = None,
 ) -> None:
     """Writes the newest generation of ``src`` to a new file, without dead space.
 
@@ -252,6 +254,8 @@ def compact(
         num_threads: maximum number of compression threads, as of ``AtpWriter``.
         progress: show a bar, or a function called with the number of molecules done since the last
             call; each counts twice, once when copied and once when compared.
+        storage_options: options of the store of URLs; see ``AtpDataset``. A file that is written to
+            a URL is built in the temporary folder first.
 
     Raises:
         FileExistsError: ``dst`` exists and is not ``src``.
@@ -264,16 +268,23 @@ def compact(
     """
     check_threads(num_threads)
     options = CompactOptions(codec, level, order, progress, num_threads)
-    compact_paths(_listed(src), checked_path(dst), options)
+    target = dst if isinstance(dst, str) and is_url(dst) else checked_path(dst)
+    compact_paths(_listed(src), target, options, storage_options)
 
 
-def compact_paths(paths: Sequence[str], target: str, options: CompactOptions) -> Compaction:
+def compact_paths(
+    paths: Sequence[str],
+    target: str,
+    options: CompactOptions,
+    storage_options: Mapping[str, object] | None = None,
+) -> Compaction:
     """Compacts paths of one format.
 
     Args:
         paths: the sources.
         target: the new file.
         options: see ``compact``.
+        storage_options: options of the store of URLs.
 
     Returns:
         Counts and sizes.
@@ -281,6 +292,8 @@ def compact_paths(paths: Sequence[str], target: str, options: CompactOptions) ->
     Raises:
         UnsupportedFormatError: the format cannot be compacted.
     """
+    if any(map(is_url, (*paths, target))):
+        return compact_urls(paths, target, options, storage_options)
     entry = entry_of(paths)
     if not hasattr(entry, "compact"):
         known = detect(paths[0])

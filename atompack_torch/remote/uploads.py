@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import errno
 import os
-import uuid
+import time
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 from xml.sax.saxutils import escape
 
 from atompack_torch.errors import CorruptFileError, file_exists
+from atompack_torch.remote.dialects import S3, Dialect, Headers
 from atompack_torch.remote.listing import parse_xml
+from atompack_torch.remote.urls import shown_url
 
 if TYPE_CHECKING:
     from atompack_torch.remote.client import RemoteResponse, RemoteStore
@@ -20,11 +24,126 @@ if TYPE_CHECKING:
 MIN_PART_BYTES = 5 << 20
 _MAX_PARTS = 10_000
 _N_THREADS = 4
-_MARK = "x-amz-meta-upload"  # tells one's own object from another one
+_N_CONFLICTS = 5  # attempts while the store settles a conflict between two writers
+
+Report = Callable[[int], object]
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
-def upload_bytes(store: RemoteStore, url: str, data: bytes, *, overwrite: bool = True) -> None:
-    """Stores bytes as an object, by one request.
+def was_replaced(url: str) -> OSError:
+    """Builds the error for an object that another writer has changed since it was read."""
+    text = (
+        "another writer has replaced or removed it since it was opened for writing; the changes "
+        "made here cannot be added"
+    )
+    return OSError(errno.ESTALE, text, url)
+
+
+@dataclass
+class Upload:
+    """One object to be stored.
+
+    Attributes:
+        store: the client.
+        url: the URL by which the client knows the object.
+        shown: the URL for messages.
+        dialect: the interface of the store.
+        condition: headers with the condition of the request.
+        is_new: True if the condition is that there is no object.
+        marks: marks of earlier attempts to store the same bytes, which may have succeeded.
+        headers: the other headers.
+    """
+
+    store: RemoteStore
+    url: str
+    shown: str
+    dialect: Dialect = S3
+    condition: Headers = field(default_factory=list)
+    is_new: bool = False
+    marks: set[str] = field(default_factory=set)
+    headers: Headers = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.headers = self.dialect.headers()
+        self._is_first = not self.marks
+        self.marks.add(self.dialect.mark_in(dict(self.headers)))
+
+    def own_etag(self) -> str | None:
+        """Returns the ETag of the object if an earlier attempt stored it, else None."""
+        found = dict(self.store.request("HEAD", self.url).headers)
+        mark = self.dialect.mark_in(found)
+        return found.get("etag", "") if mark and mark in self.marks else None
+
+    def send(
+        self,
+        data: bytes = b"",
+        file: tuple[str | os.PathLike[str], int, int] | None = None,
+    ) -> str:
+        """Stores bytes, or a part of a file, by one request.
+
+        Args:
+            data: the bytes.
+            file: path, offset and size, instead of the bytes.
+
+        Returns:
+            The ETag of the object; "" if the store does not tell it.
+
+        Raises:
+            FileExistsError: the object exists, and must not.
+            OSError: another writer has replaced it (``ESTALE``), the store refuses, or gives no
+                answer.
+        """
+        headers = [*self.headers, *self.condition]
+
+        def request() -> RemoteResponse:
+            return self.store.request("PUT", self.url, headers=headers, body=data, file=file)
+
+        response, own = self.settled(request)
+        if own is None:
+            response.check(self.shown)
+        return dict(response.headers).get("etag", "") if own is None else own
+
+    def settled(self, request: Callable[[], RemoteResponse]) -> tuple[RemoteResponse, str | None]:
+        """Sends a conditional request until its outcome is known.
+
+        Args:
+            request: sends it.
+
+        Returns:
+            The answer, and the ETag of the object if it was stored by an earlier attempt whose
+            answer was lost, else None.
+
+        Raises:
+            FileExistsError, OSError: the condition does not hold; see ``send``.
+        """
+        for i in range(_N_CONFLICTS):
+            response = request()
+            if response.status != 409 or not self.condition:
+                break
+            time.sleep(0.1 * 2**i)  # a request of another writer is under way
+        is_refused = response.status in (409, 412)
+        is_gone = response.status == 404 and bool(self.condition) and not self.is_new
+        if not (self.condition and (is_refused or is_gone)):
+            return response, None
+        if response.n_attempts > 1 or not self._is_first:
+            own = self.own_etag()
+            if own is not None:
+                return response, own
+        if is_gone and b"NoSuchBucket" in response.body:
+            response.check(self.shown)
+        raise self.conflict()
+
+    def conflict(self) -> OSError:
+        """Returns the error for a condition that does not hold."""
+        if self.is_new:
+            return file_exists(self.shown, "choose another name, or overwrite it")
+        return was_replaced(self.shown)
+
+
+def upload_bytes(store: RemoteStore, url: str, data: bytes, *, overwrite: bool = True) -> str:
+    """Stores bytes as an object of an S3-compatible store, by one request.
 
     Args:
         store: the client.
@@ -32,13 +151,14 @@ def upload_bytes(store: RemoteStore, url: str, data: bytes, *, overwrite: bool =
         data: the bytes.
         overwrite: False to refuse to replace an object.
 
+    Returns:
+        The ETag of the object; "" if the store does not tell it.
+
     Raises:
         FileExistsError: the object exists and ``overwrite`` is False.
         OSError: the store refuses, or gives no answer.
     """
-    headers = _headers(overwrite)
-    response = store.request("PUT", url, headers=headers, body=data)
-    _check_creation(store, url, headers, response)
+    return _of_s3(store, url, overwrite).send(data)
 
 
 def upload_file(
@@ -48,8 +168,10 @@ def upload_file(
     *,
     overwrite: bool = True,
     part_bytes: int = 64 << 20,
-) -> None:
-    """Stores a local file as an object, large ones in parts. After an error no part is left.
+) -> str:
+    """Stores a local file as an object of an S3-compatible store, large ones in parts.
+
+    After an error no part is left.
 
     Args:
         store: the client.
@@ -58,111 +180,182 @@ def upload_file(
         overwrite: False to refuse to replace an object.
         part_bytes: the size of a part in bytes, larger for files of more than 10,000 parts.
 
+    Returns:
+        The ETag of the object; "" if the store does not tell it.
+
     Raises:
         FileExistsError: the object exists and ``overwrite`` is False.
         OSError: the store refuses, or gives no answer.
         ValueError: ``part_bytes`` is less than 5 MiB.
     """
+    return send_file(_of_s3(store, url, overwrite), path, part_bytes=part_bytes)
+
+
+def _of_s3(store: RemoteStore, url: str, overwrite: bool) -> Upload:
+    condition = [] if overwrite else S3.absent()
+    return Upload(store, url, shown_url(url), S3, condition, is_new=not overwrite)
+
+
+def send_file(
+    upload: Upload,
+    path: str | os.PathLike[str],
+    report: Report | None = None,
+    *,
+    part_bytes: int = 64 << 20,
+) -> str:
+    """Stores a local file, large ones in parts; after an error no part is left.
+
+    Args:
+        upload: the object.
+        path: the file; it must not change meanwhile.
+        report: called with the number of bytes sent since the last call.
+        part_bytes: the size of a part in bytes, larger for files of more than 10,000 parts.
+
+    Returns:
+        The ETag of the object; "" if the store does not tell it.
+
+    Raises:
+        FileExistsError, OSError: as for ``Upload.send``.
+        ValueError: ``part_bytes`` is less than 5 MiB.
+    """
     if part_bytes < MIN_PART_BYTES:
         raise ValueError(f"part_bytes: expected at least {MIN_PART_BYTES}, got {part_bytes}")
+    report = report or (lambda n: None)
     size = Path(path).stat().st_size
-    headers = _headers(overwrite)
-    if size <= part_bytes:
-        response = store.request("PUT", url, headers=headers, file=(path, 0, size))
-        _check_creation(store, url, headers, response)
-        return
+    if size <= part_bytes or not upload.dialect.parts:
+        etag = upload.send(file=(path, 0, size))
+        report(size)
+        return etag
     part_bytes = max(part_bytes, -(-size // _MAX_PARTS))
-    mark = [pair for pair in headers if pair[0] == _MARK]
+    offsets = range(0, size, part_bytes)
+    parts = [(path, offset, min(part_bytes, size - offset)) for offset in offsets]
+    if upload.dialect.parts == "az":
+        return _send_blocks(upload, parts, report)
+    store, url = upload.store, upload.url
+    mark = [pair for pair in upload.headers if pair[0] == upload.dialect.mark]
     started = store.request("POST", url, query=[("uploads", "")], headers=mark)
-    started.check(url)
+    started.check(upload.shown)
     names = ("InitiateMultipartUploadResult", "InitiateMultipartUpload")  # the second is rclone's
-    upload = parse_xml(started.body, url, *names).findtext("UploadId")
-    if not upload:
-        raise CorruptFileError(f"{url}: the server's answer: expected an upload id")
+    number = parse_xml(started.body, upload.shown, *names).findtext("UploadId")
+    if not number:
+        raise CorruptFileError(f"{upload.shown}: the server's answer: expected an upload id")
     try:
-        _upload_parts(store, url, upload, path, size, part_bytes, headers)
+        return _send_parts(upload, number, parts, report)
     except BaseException:
         with suppress(OSError):  # the first error is the one to be raised
-            store.request("DELETE", url, query=[("uploadId", upload)])
+            store.request("DELETE", url, query=[("uploadId", number)])
         raise
 
 
-def _upload_parts(
-    store: RemoteStore,
-    url: str,
-    upload: str,
-    path: str | os.PathLike[str],
-    size: int,
-    part_bytes: int,
-    headers: list[tuple[str, str]],
-) -> None:
-    def send(number: int) -> str:
-        offset = (number - 1) * part_bytes
-        query = [("partNumber", str(number)), ("uploadId", upload)]
-        part = (path, offset, min(part_bytes, size - offset))
-        response = store.request("PUT", url, query=query, file=part)
-        response.check(url)
-        return dict(response.headers).get("etag", "")
+_Part = tuple[str | os.PathLike[str], int, int]
 
-    numbers = range(1, -(-size // part_bytes) + 1)
-    with ThreadPoolExecutor(_N_THREADS) as threads:
+
+def each(function: Callable[[T], R], items: Sequence[T], n_threads: int) -> list[R]:
+    """Calls a function with each item, on threads; the first error ends the others.
+
+    Args:
+        function: the function.
+        items: its arguments.
+        n_threads: number of calls at a time.
+
+    Returns:
+        Its results, in the order of the items.
+    """
+    if len(items) == 1:
+        return [function(items[0])]
+    with ThreadPoolExecutor(n_threads) as threads:
         try:
-            etags = list(threads.map(send, numbers))
+            return list(threads.map(function, items))
         except BaseException:
             threads.shutdown(cancel_futures=True)
             raise
-    parts = "".join(
-        f"<Part><PartNumber>{number}</PartNumber><ETag>{escape(etag)}</ETag></Part>"
-        for number, etag in zip(numbers, etags, strict=True)
+
+
+def _send_parts(upload: Upload, number: str, parts: list[_Part], report: Report) -> str:
+    def send(i: int) -> str:
+        query = [("partNumber", str(i + 1)), ("uploadId", number)]
+        response = upload.store.request("PUT", upload.url, query=query, file=parts[i])
+        response.check(upload.shown)
+        report(parts[i][2])
+        return dict(response.headers).get("etag", "")
+
+    joined = "".join(
+        f"<Part><PartNumber>{i + 1}</PartNumber><ETag>{escape(etag)}</ETag></Part>"
+        for i, etag in enumerate(each(send, range(len(parts)), _N_THREADS))
     )
-    body = f"<CompleteMultipartUpload>{parts}</CompleteMultipartUpload>".encode()
-    conditions = [pair for pair in headers if pair[0] != _MARK]
-    response = store.request(
-        "POST", url, query=[("uploadId", upload)], headers=conditions, body=body
-    )
-    if response.status == 404 and response.n_attempts > 1 and _is_own(store, url, headers):
-        return  # an earlier attempt succeeded, but its answer was lost
-    _check_creation(store, url, headers, response)
+    body = f"<CompleteMultipartUpload>{joined}</CompleteMultipartUpload>".encode()
+
+    def complete() -> RemoteResponse:
+        query = [("uploadId", number)]
+        return upload.store.request(
+            "POST", upload.url, query=query, headers=upload.condition, body=body
+        )
+
+    response, own = upload.settled(complete)
+    if own is not None:
+        return own
+    if response.status == 404 and response.n_attempts > 1:
+        own = upload.own_etag()
+        if own is not None:
+            return own  # an earlier attempt succeeded, but its answer was lost
+    response.check(upload.shown)
     if b"<Error>" in response.body:  # the store keeps the connection alive by a status of success
-        error = parse_xml(response.body, url, "Error")
+        error = parse_xml(response.body, upload.shown, "Error")
+        if error.findtext("Code") in ("PreconditionFailed", "ConditionalRequestConflict"):
+            raise upload.conflict()
         said = f"{error.findtext('Code')}: {error.findtext('Message')}"
-        raise OSError(errno.EIO, f"the parts were not joined, {said[:200]}", url)
-    parse_xml(response.body, url, "CompleteMultipartUploadResult", "CompleteMultipartUpload")
+        raise OSError(errno.EIO, f"the parts were not joined, {said[:200]}", upload.shown)
+    names = ("CompleteMultipartUploadResult", "CompleteMultipartUpload")
+    return parse_xml(response.body, upload.shown, *names).findtext("ETag") or ""
 
 
-def _headers(overwrite: bool) -> list[tuple[str, str]]:
-    headers = [(_MARK, uuid.uuid4().hex)]
-    if not overwrite:
-        headers.append(("If-None-Match", "*"))
-    return headers
+def _send_blocks(upload: Upload, parts: list[_Part], report: Report) -> str:
+    """Stores the blocks of an Azure blob, which disappear by themselves if it is not finished."""
+    names = [f"{i:08}" for i in range(len(parts))]  # valid base64 of equal length
+
+    def send(i: int) -> str:
+        query = [("comp", "block"), ("blockid", names[i])]
+        upload.store.request("PUT", upload.url, query=query, file=parts[i]).check(upload.shown)
+        report(parts[i][2])
+        return names[i]
+
+    listed = "".join(
+        f"<Latest>{name}</Latest>" for name in each(send, range(len(parts)), _N_THREADS)
+    )
+    fixed = [pair for pair in upload.headers if pair[0] != "x-ms-blob-type"]
+
+    def complete() -> RemoteResponse:
+        return upload.store.request(
+            "PUT",
+            upload.url,
+            query=[("comp", "blocklist")],
+            headers=[*fixed, *upload.condition],
+            body=f"<BlockList>{listed}</BlockList>".encode(),
+        )
+
+    response, own = upload.settled(complete)
+    if own is None:
+        response.check(upload.shown)
+    return dict(response.headers).get("etag", "") if own is None else own
 
 
-def _check_creation(
-    store: RemoteStore, url: str, headers: list[tuple[str, str]], response: RemoteResponse
+def delete_object(
+    store: RemoteStore, url: str, condition: Headers | None = None, shown: str | None = None
 ) -> None:
-    if response.status == 412:
-        if response.n_attempts > 1 and _is_own(store, url, headers):
-            return
-        raise file_exists(url, "choose another name, or overwrite it")
-    response.check(url)
-
-
-def _is_own(store: RemoteStore, url: str, headers: list[tuple[str, str]]) -> bool:
-    """True if the object is the one that was to be made: an answer was lost, not the object."""
-    found = store.request("HEAD", url)
-    return dict(found.headers).get(_MARK) == dict(headers)[_MARK]
-
-
-def delete_object(store: RemoteStore, url: str) -> None:
     """Deletes an object; one that does not exist is no error.
 
     Args:
         store: the client.
         url: the URL of the object.
+        condition: headers with a condition, which not every store knows.
+        shown: the URL for messages; None: the same.
 
     Raises:
-        OSError: the store refuses, or gives no answer.
+        OSError: another writer has replaced it (``ESTALE``), the store refuses, or gives no answer.
     """
-    response = store.request("DELETE", url)
-    if response.status != 404:
-        response.check(url)
+    response = store.request("DELETE", url, headers=condition or [])
+    if response.status == 404:
+        return
+    if response.status == 412:
+        raise was_replaced(shown or url)
+    response.check(shown or url)

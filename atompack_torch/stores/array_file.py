@@ -9,11 +9,12 @@ from typing import Any, Literal
 
 from atompack_torch._native import read_array_statistics
 from atompack_torch.errors import file_exists
-from atompack_torch.options import MAX_METADATA_BYTES, absolute_location, absolute_path, utf8
+from atompack_torch.options import MAX_METADATA_BYTES, absolute_location, is_url, utf8
 from atompack_torch.remote.files import RemoteFiles
 from atompack_torch.stores.array_file_handle import ArrayFileHandle
 from atompack_torch.stores.array_schema import ArraySchema, put
 from atompack_torch.stores.array_statistics import ArrayStatistics
+from atompack_torch.stores.remote_handles import RemoteArrayFileHandle
 from atompack_torch.stores.store_options import BlockOptions, MemoryLimits
 from atompack_torch.stores.stored_values import Values, definition
 from atompack_torch.writers.base import FlushingWriter
@@ -31,9 +32,11 @@ class ArrayFile(FlushingWriter):
     writing, changes are pending until ``flush``; ``names``, ``schema`` and ``read`` already show
     them. Leaving the ``with`` block flushes, unless an exception is raised in it.
 
+    A file at a URL (``s3://``, ``gs://``) is written to by way of a copy of all its layers in the
+    temporary folder (see ``TMPDIR``); ``flush`` uploads a layer with what has changed.
+
     Args:
-        path: path of the base file, ending in ``.af``; for reading, also a URL (``s3://``,
-            ``gs://``, ``https://``).
+        path: path or URL of the base file, ending in ``.af``.
         mode: ``"r"``: read; ``"x"``: create a new file; ``"a"``: open an existing file, or create
             it.
         codec: codec of new blocks: ``"none"``, ``"lz4"``, ``"zstd"``; None: zstd.
@@ -87,7 +90,10 @@ class ArrayFile(FlushingWriter):
             durable=durable,
             limits=MemoryLimits(max_metadata_bytes, max_unstored_bytes),
         )
-        whole = absolute_location(path) if mode == "r" else absolute_path(path)
+        if isinstance(path, str) and is_url(path) and mode != "r":
+            self._handle = RemoteArrayFileHandle(path, options, storage_options)
+            return
+        whole = absolute_location(path)
         if mode == "x" and Path(whole).exists():
             raise file_exists(whole, "mode='a' goes on with it")
         self._handle = ArrayFileHandle(whole, options, remote)
@@ -151,7 +157,7 @@ class ArrayFile(FlushingWriter):
         Raises:
             FieldError: the file was written to since it was opened for reading.
         """
-        reader, path = self._handle.reader, self._handle.path
+        reader, path = self._handle.reader, self._handle.local_path
         stored = read_array_statistics(path) if reader is None else reader.statistics()
         return {name: ArrayStatistics(*stored[name]) for name in self.names if name in stored}
 

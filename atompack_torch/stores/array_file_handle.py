@@ -50,6 +50,7 @@ class ArrayFileHandle:
     def _set(self, path: str, mode: str, limits: MemoryLimits, remote: RemoteFiles) -> None:
         self.given = path
         self.path = shown_url(path) if is_url(path) else path  # for messages
+        self.local_path = path  # of what is written to
         self.limits = limits
         self.writer = None
         self._mode = mode
@@ -112,6 +113,9 @@ class ArrayFileHandle:
         is_newer = reader.versions != self._versions
         self._keep(reader)
         return is_newer
+
+    def publish(self, *, only_rest: bool = False) -> None:
+        """Does nothing: a flush of local files is visible."""
 
     def close(self) -> None:
         """Closes the file and drops unflushed changes."""

@@ -7,10 +7,11 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from atompack_torch.options import MAX_METADATA_BYTES, absolute_location, absolute_path
+from atompack_torch.options import MAX_METADATA_BYTES, absolute_location, is_url
 from atompack_torch.remote.files import RemoteFiles
 from atompack_torch.stores import xarray_datasets
 from atompack_torch.stores.readable_atlas_store import ReadableAtlasStore
+from atompack_torch.stores.remote_handles import RemoteStoreHandle
 from atompack_torch.stores.store_changes import StoreChanges
 from atompack_torch.stores.store_handle import StoreHandle
 from atompack_torch.stores.store_options import MemoryLimits, StoreOptions
@@ -39,8 +40,12 @@ class AtlasStore(ReadableAtlasStore):
     ``datasets``, ``attrs``, ``schema`` and ``read`` include pending changes; ``scan``, ``stats``
     and ``select`` show the last flush. Leaving the ``with`` block flushes, unless it raises.
 
+    A store at a URL (``s3://``, ``gs://``) is written to by way of a copy of all of it in the
+    temporary folder (see ``TMPDIR``). ``flush`` uploads what has changed, so that readers see all
+    of it or nothing, and notices other writers.
+
     Args:
-        path: the folder; for reading, also a URL (``s3://``, ``gs://``, ``https://``).
+        path: the folder, a path or a URL.
         mode: ``"r"``: read; ``"x"``: create a new store; ``"a"``: open one, or create it.
         codec: codec of new blocks: ``"none"``, ``"lz4"``, ``"zstd"``; None: the store's, or zstd.
         level: zstd level, -131072 to 22; for lz4 only its fast mode is available.
@@ -97,8 +102,10 @@ class AtlasStore(ReadableAtlasStore):
             limits=MemoryLimits(max_metadata_bytes, max_unstored_bytes),
             metadata=metadata,
         )
-        place = absolute_location(path) if mode == "r" else absolute_path(path)
-        self._own(StoreHandle(place, mode, options.limits, remote=remote))
+        if isinstance(path, str) and is_url(path) and mode != "r":
+            self._own(RemoteStoreHandle(path, options, storage_options))
+            return
+        self._own(StoreHandle(absolute_location(path), mode, options.limits, remote=remote))
         if mode != "r":
             self._handle.open_writer(options)
             return

@@ -148,6 +148,9 @@ class StoreHandle:
         """Lets the next read open the latest flush."""
         self._reader = self.version = None
 
+    def publish(self, *, only_rest: bool = False) -> None:
+        """Does nothing: a flush of local files is visible."""
+
     def close(self) -> None:
         """Closes the files and drops unflushed changes."""
         writer, self.writer, self._reader = self.writer, None, None

@@ -5,18 +5,23 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Literal
 
 from atompack_torch import _native, formats
 from atompack_torch.batch.molecule_batch import Molecule, MoleculeBatch
 from atompack_torch.errors import CorruptFileError, file_exists, is_closed
-from atompack_torch.options import WriterOptions, checked_path
+from atompack_torch.options import WriterOptions, checked_path, is_url
+from atompack_torch.remote.staging import StagedFile, naming
+from atompack_torch.remote.urls import shown_url
 from atompack_torch.writers import columns
 from atompack_torch.writers.base import WriterBase
 from atompack_torch.writers.columns import Columns
 
 Codec = Literal["none", "lz4", "zstd"]
+
+_INSTEAD = "mode='a' appends to it, mode='w' replaces it"
 
 
 class AtpWriter(WriterBase):
@@ -42,8 +47,13 @@ class AtpWriter(WriterBase):
     ``OSError`` (a full disk) the file stays at its last commit and no accepted molecule is lost:
     once there is space, calls resume from the point of failure.
 
+    A URL (``s3://``, ``gs://``, ``az://``, ``https://``) names an object, which appears when the
+    writer is closed, whole or not at all. Until then the file is built in the temporary folder (see
+    ``TMPDIR``), which needs space for all of it; ``flush`` uploads nothing. If the upload fails,
+    the error names the local file, which is kept; ``close`` can then be called again.
+
     Args:
-        path: path of the file; a symbolic link is followed.
+        path: path or URL of the file; a symbolic link is followed.
         codec: ``"none"``, ``"lz4"`` or ``"zstd"``; None: the file's codec when appending, else
             none.
         level: compression level. zstd: -131072 to 22. lz4: 0 to 2 for its fast mode, 3 to 12 for
@@ -51,13 +61,16 @@ class AtpWriter(WriterBase):
             ``codec``, the file's level is used.
         mode: ``"x"``: create a new file immediately; ``"w"``: create a new file that replaces the
             old one at the first commit (readers of the old one keep it); ``"a"``: append to an
-            existing file, or create it.
+            existing file, or create it. An object is downloaded first to be appended to.
         num_threads: maximum number of threads that compress and write; None: one per core, at most
             16. Without compression one is always enough.
+        storage_options: options of the store of a URL; see ``AtpDataset``.
 
     Raises:
         FileExistsError: ``mode="x"`` and the path exists; with ``mode="w"``, raised by the first
-            commit if a file was created there after the writer was opened.
+            commit if a file was created there after the writer was opened. For URLs also raised by
+            ``close``, if the object was created meanwhile.
+        OSError: the store cannot be reached, or refuses.
         WriterLockedError: another writer has the file open.
         FieldError: the codec differs from that of the file being appended to.
         TypeError, ValueError: an option does not have one of its values.
@@ -72,14 +85,27 @@ class AtpWriter(WriterBase):
         level: int = 3,
         mode: Literal["x", "w", "a"] = "x",
         num_threads: int | None = None,
+        storage_options: Mapping[str, object] | None = None,
     ) -> None:
         options = WriterOptions(mode=mode, codec=codec, level=level, num_threads=num_threads)
-        self._path = os.path.realpath(checked_path(path))
+        self._staged: StagedFile | None = None
+        self._shown: Path | str
+        if isinstance(path, str) and is_url(path):
+            self._staged = StagedFile(path, mode, storage_options, instead=_INSTEAD)
+            self._path, self._shown = str(self._staged.path), path
+            mode = "x" if self._staged.is_new else "a"
+        else:
+            self._path = os.path.realpath(checked_path(path))
+            self._shown = Path(self._path)
         try:
-            with formats.opening(self._path):
+            with self._naming(), formats.opening(self._path):
                 self._native = _native.AtpWriter(self._path, mode, codec, level, options.n_threads)
         except FileExistsError:
-            raise file_exists(self._path, "mode='a' appends to it, mode='w' replaces it") from None
+            raise file_exists(self._path, _INSTEAD) from None
+
+    def _naming(self) -> AbstractContextManager[None]:
+        """Lets errors name the URL instead of the local file."""
+        return nullcontext() if self._staged is None else naming(self._staged.url, self._path)
 
     def write(self, molecules: Any) -> None:
         """Appends molecules in order: all of them, or none if it raises.
@@ -142,10 +168,13 @@ class AtpWriter(WriterBase):
         self._write([columns.stored(run)])
 
     def _write(self, runs: list[columns.StoredRun]) -> None:
-        self._opened().write(runs)
+        with self._naming():
+            self._opened().write(runs)
 
     def flush(self) -> None:
         """Commits: once it returns, all molecules written so far are durable and readable.
+
+        Of a URL nothing is uploaded before the writer is closed.
 
         Raises:
             OSError: writing failed; the file stays at its last commit, the call can be repeated.
@@ -153,21 +182,34 @@ class AtpWriter(WriterBase):
         self._opened().commit(publish=True)
 
     def close(self) -> None:
-        """Commits and closes the file; further calls do nothing."""
+        """Commits and closes the file, and uploads that of a URL; further calls do nothing.
+
+        Raises:
+            FileExistsError: ``mode="x"``, and the object was created meanwhile.
+            OSError: writing or uploading failed. ``ESTALE``: ``mode="a"``, and the object was
+                replaced meanwhile. The call can be repeated.
+        """
         if self._native.is_open:
             self._native.close()
+        if self._staged is not None:
+            self._staged.publish()
+            self._staged = None
 
     def discard(self) -> None:
         """Closes the file as of the last commit.
 
-        A file that this writer created and never committed to is removed.
+        A file that this writer created and never committed to is removed; of a URL nothing is
+        uploaded.
         """
         if self._native.is_open:
             self._native.discard()
+        if self._staged is not None:
+            self._staged.discard()
+            self._staged = None
 
     def _opened(self) -> _native.AtpWriter:
         if not self._native.is_open:
-            raise is_closed(self._path)
+            raise is_closed(self.path)
         return self._native
 
     def __len__(self) -> int:
@@ -175,9 +217,9 @@ class AtpWriter(WriterBase):
         return self._opened().n_molecules
 
     @property
-    def path(self) -> Path:
-        """Absolute path of the file, symbolic links resolved."""
-        return Path(self._path)
+    def path(self) -> Path | str:
+        """Absolute path of the file, symbolic links resolved; the unchanged URL of an object."""
+        return self._shown
 
     @property
     def codec(self) -> str:
@@ -189,7 +231,7 @@ class AtpWriter(WriterBase):
         return native is not None and native.is_open
 
     def __repr__(self) -> str:
-        return f"AtpWriter({self._path!r})"
+        return f"AtpWriter({shown_url(str(self._shown))!r})"
 
 
 def _runs(molecules: Any) -> Iterator[columns.StoredRun]:

@@ -16,8 +16,8 @@ class WriterBase:
     """Base of writers that either complete their output or leave none."""
 
     @property
-    def path(self) -> Path:
-        """Absolute path of the output."""
+    def path(self) -> Path | str:
+        """Absolute path of the output, or its unchanged URL."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -81,6 +81,9 @@ class StorageHandle(Protocol):
     def refresh(self) -> bool:
         """Moves the native reader to the latest flush; True if there was a newer one."""
 
+    def publish(self, *, only_rest: bool = False) -> None:
+        """Uploads what was flushed, or what an earlier call could not, if the path is a URL."""
+
     def close(self) -> None:
         """Closes the files and drops unflushed changes."""
 
@@ -90,9 +93,8 @@ class FlushingWriter(WriterBase):
 
     _handle: StorageHandle
 
-    # The base class has outputs in local files only.
     @property
-    def path(self) -> Path | str:  # type: ignore[override]
+    def path(self) -> Path | str:
         """Absolute path, or the URL as it was given."""
         path = shown_path(self._handle.given)
         assert not isinstance(path, tuple)
@@ -116,16 +118,21 @@ class FlushingWriter(WriterBase):
         Raises:
             OSError: a system call failed; the files are unchanged since the last flush, and the
                 call can be repeated. ``ESTALE``: a program that takes no lock, such as the
-                original library, has written to the store since it was opened; the changes
-                pending here cannot be added.
+                original library, has written to the store since it was opened, or any other writer
+                to the store of a URL; the changes pending here cannot be added.
+            FileExistsError: another writer has created the store of a URL meanwhile.
         """
+        self._handle.publish(only_rest=True)
         self._handle.changing().flush()
         self._handle.forget_flush()
+        self._handle.publish()
 
     def compact(self) -> None:
         """Flushes, and rewrites each array file without replaced or deleted data."""
+        self.flush()
         self._handle.changing().compact()
         self._handle.forget_flush()
+        self._handle.publish()
 
     def close(self) -> None:
         """Closes the files, after a flush if open for writing; further calls do nothing.

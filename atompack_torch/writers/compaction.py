@@ -6,6 +6,7 @@ import itertools
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
@@ -19,12 +20,22 @@ from atompack_torch._native import (
     check_same_records,
 )
 from atompack_torch.errors import FieldError, file_exists
-from atompack_torch.options import CODECS, check_choice, check_level, check_threads, checked_path
+from atompack_torch.options import (
+    CODECS,
+    check_choice,
+    check_level,
+    check_threads,
+    checked_path,
+    is_url,
+)
 from atompack_torch.passes.atp_files import files_of, snapshot_of
 from atompack_torch.passes.sweeping import Report, reporting
+from atompack_torch.remote.files import RemoteFiles
+from atompack_torch.remote.staging import Options, StagedFile
 from atompack_torch.writers.atp import Codec
 from atompack_torch.writers.columns import Array
 
+_INSTEAD = "only the source itself is replaced: choose another path"
 _RUN = 4096  # molecules between two progress reports
 
 
@@ -37,23 +48,55 @@ def compact(
     level: int | None = None,
     num_threads: int | None = None,
     progress: bool | Report = False,
+    storage_options: Options = None,
 ) -> None:
     """Copies ``.atp`` files to one new file; see ``atompack_torch.compact``."""
     check_choice("codec", codec, CODECS, optional=True)
     check_threads(num_threads)
-    files, target = files_of(src), os.path.realpath(checked_path(dst))
-    in_place = [os.path.realpath(file) for file in files] == [target]
-    if Path(target).exists() and not in_place:
-        raise file_exists(dst, "only the source itself is replaced: choose another path")
-    snapshots = [snapshot_of(file) for file in files]
-    codec_and_level = _codec_of(snapshots, codec, level)
+    remote = RemoteFiles.checked(storage_options, None, None)
+    files = files_of(src, remote)
+    codecs, options = (codec, level), (order, num_threads, progress)
+    if not (isinstance(dst, str) and is_url(dst)):
+        target = os.path.realpath(checked_path(dst))
+        in_place = [_real(file) for file in files] == [target]
+        if Path(target).exists() and not in_place:
+            raise file_exists(dst, _INSTEAD)
+        return _compact(files, remote, target, codecs, *options, in_place=in_place)
+    mode: Literal["a", "x"] = "a" if files == [dst] else "x"
+    staged = StagedFile(
+        dst, mode, storage_options, instead=_INSTEAD, progress=progress is True, download=False
+    )
+    try:
+        _compact(files, remote, str(staged.path), codecs, *options, in_place=False)
+    except BaseException:
+        staged.discard()
+        raise
+    staged.publish()
+
+
+def _real(file: str) -> str:
+    return file if is_url(file) else os.path.realpath(file)
+
+
+def _compact(
+    files: list[str],
+    remote: RemoteFiles,
+    target: str,
+    codecs: tuple[Codec | None, int | None],
+    order: Sequence[int] | torch.Tensor | Array | None,
+    num_threads: int | None,
+    progress: bool | Report,
+    *,
+    in_place: bool,
+) -> None:
+    snapshots = [snapshot_of(file, remote) for file in files]
+    codec_and_level = _codec_of(snapshots, *codecs)
     native = AtpWriter(target, "w", *codec_and_level, num_threads or 0)  # locks the target
     try:
         if in_place:
             snapshots = [snapshot_of(file) for file in files]  # cannot change while locked
         sources = [
-            AtpReader(file, snapshot, "read", False)
-            for file, snapshot in zip(files, snapshots, strict=True)
+            _reader(file, snapshot, remote) for file, snapshot in zip(files, snapshots, strict=True)
         ]
         numbers = _checked_order(order, sum(snapshot.n_molecules for snapshot in snapshots))
         with reporting(progress, 2 * len(numbers), "compacting") as report:
@@ -63,6 +106,11 @@ def compact(
         if native.is_open:
             native.discard()
         raise
+
+
+def _reader(file: str, snapshot: AtpSnapshot, remote: RemoteFiles) -> AtpReader:
+    place, store = remote.location(file)
+    return AtpReader(place, snapshot, "read", False, store)
 
 
 def _codec_of(

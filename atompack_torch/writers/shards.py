@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -15,8 +16,11 @@ from atompack_torch.options import (
     absolute_path,
     check_choice,
     checked_integer,
+    is_url,
     threads_or_cores,
 )
+from atompack_torch.remote.staging import StagedFolder
+from atompack_torch.remote.urls import shown_url
 from atompack_torch.writers.base import WriterBase
 
 _MOST_THREADS = 8  # maximum number of compression threads, unless more are asked for
@@ -67,8 +71,14 @@ class ShardWriter(WriterBase):
     train the dictionary, strategy 2 keeps the first shard, strategy 3 each shard in memory,
     uncompressed.
 
+    A URL (``s3://``, ``gs://``) names a folder of objects. The data set is built in the temporary
+    folder (see ``TMPDIR``), which needs space for all of it, and uploaded when the writer is
+    closed, the metadata last: readers see all of it or nothing. If the upload fails, the objects
+    that were stored are deleted, and the error names the local folder, which is kept; ``close`` can
+    then be called again.
+
     Args:
-        root: the folder to create; its parent must exist.
+        root: the folder to create, a path or a URL; the parent of a path must exist.
         shard_size: examples per shard; 0 gives an empty shard and then one example per shard.
         block_size: examples per block, the unit that is read and decompressed for any one of them.
         strategy: 0: not compressed; 1: zstd; 2: zstd with one dictionary, trained on the first
@@ -82,9 +92,11 @@ class ShardWriter(WriterBase):
         mode: ``"x"``: create a new data set. Shards cannot be appended to or replaced.
         codec: ``"zstd"``, or ``"none"``, which is another name of strategy 0; None: as ``strategy``
             says.
+        storage_options: options of the store of a URL; see ``AtpDataset``.
 
     Raises:
-        FileExistsError: ``root`` exists.
+        FileExistsError: ``root`` exists, or there are objects below it.
+        OSError: the store cannot be reached, or refuses.
         WriterLockedError: another writer is creating it.
         TypeError, ValueError: an option does not have one of its values.
     """
@@ -102,6 +114,7 @@ class ShardWriter(WriterBase):
         num_threads: int | None = None,
         mode: Literal["x"] = "x",
         codec: Literal["none", "zstd"] | None = None,
+        storage_options: Mapping[str, object] | None = None,
     ) -> None:
         options = ShardOptions(
             mode=mode,
@@ -114,7 +127,14 @@ class ShardWriter(WriterBase):
             tensors=tensors,
             dictionary=dictionary,
         )
-        self._path = absolute_path(root)
+        self._staged: StagedFolder | None = None
+        self._shown: Path | str
+        if isinstance(root, str) and is_url(root):
+            self._staged = StagedFolder(root, "meta.json", storage_options)
+            self._path, self._shown = str(self._staged.path), root
+        else:
+            self._path = absolute_path(root)
+            self._shown = Path(self._path)
         try:
             self._native = _core.ShardFileWriter(
                 self._path,
@@ -151,31 +171,38 @@ class ShardWriter(WriterBase):
 
     def _opened(self) -> _core.ShardFileWriter:
         if not self._native.is_open:
-            raise is_closed(self._path)
+            raise is_closed(self._shown)
         return self._native
 
     @property
-    def path(self) -> Path:
-        """Absolute path of the folder."""
-        return Path(self._path)
+    def path(self) -> Path | str:
+        """Absolute path of the folder, or its unchanged URL."""
+        return self._shown
 
     def close(self) -> None:
         """Writes the remaining examples and publishes the data set; further calls do nothing.
 
         Raises:
             FileExistsError: ``root`` was created by somebody else in the meantime.
-            OSError: writing failed; ``root`` does not exist.
+            OSError: writing failed; ``root`` does not exist. If the upload failed, the call can be
+                repeated.
         """
         if self._native.is_open:
             self._native.close()
+        if self._staged is not None:
+            self._staged.publish()
+            self._staged = None
 
     def discard(self) -> None:
         """Removes everything written so far."""
         self._native.discard()
+        if self._staged is not None:
+            self._staged.discard()
+            self._staged = None
 
     def _is_unfinished(self) -> bool:
         native = getattr(self, "_native", None)
         return native is not None and native.is_open
 
     def __repr__(self) -> str:
-        return f"ShardWriter({self._path!r})"
+        return f"ShardWriter({shown_url(str(self._shown))!r})"

@@ -9,6 +9,7 @@ namespace atompack::bindings {
 void bind_errors(pybind11::module_& module);
 
 // For _formats, which reads and writes files.
+void bind_atlas_publishing(pybind11::module_& module);
 void bind_atlas_reader(pybind11::module_& module);
 void bind_atlas_writer(pybind11::module_& module);
 void bind_atp(pybind11::module_& module);

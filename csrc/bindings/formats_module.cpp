@@ -10,6 +10,7 @@ PYBIND11_MODULE(_formats, module) {
   atompack::bindings::bind_file_store(module);
   atompack::bindings::bind_atp(module);
   atompack::bindings::bind_atp_writer(module);
+  atompack::bindings::bind_atlas_publishing(module);
   atompack::bindings::bind_atlas_reader(module);
   atompack::bindings::bind_atlas_writer(module);
   atompack::bindings::bind_extxyz(module);

@@ -209,13 +209,13 @@ BELOW = {
     "batch": set(),
     "descriptors": {"batch"},
     "passes": {"batch", "remote"},
-    "writers": {"batch", "passes"},
-    "stores": {"batch", "remote", "writers"},
+    "writers": {"batch", "passes", "remote"},
+    "stores": {"batch", "writers", "remote"},
     "datasets": {"batch", "descriptors", "passes", "remote", "stores"},
     "loading": {"batch", "datasets"},
-    "caches": {"batch", "descriptors", "passes", "remote", "datasets"},
-    "conversion": {"batch", "writers", "stores", "datasets"},
-    "inspection": {"batch", "passes", "remote", "writers", "stores", "datasets", "caches"},
+    "caches": {"batch", "descriptors", "passes", "datasets", "remote"},
+    "conversion": {"batch", "writers", "stores", "datasets", "remote"},
+    "inspection": {"batch", "passes", "writers", "stores", "datasets", "caches", "remote"},
     "remote": set(),
 }
 # The same of the modules at the top, of which all else may import.

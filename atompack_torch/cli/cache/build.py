@@ -14,6 +14,7 @@ and the first one joins them.
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
 import sys
@@ -21,7 +22,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from atompack_torch.cli._options import (
     add_json,
@@ -38,11 +39,14 @@ from atompack_torch.cli._output import (
     shows_progress,
     usage_errors,
 )
+from atompack_torch.cli._storage_options import add_storage_options, storage_options_of
 from atompack_torch.inspection.text import printable
+from atompack_torch.options import is_url
 
 if TYPE_CHECKING:
     from atompack_torch import ChebyshevDescriptor, TorchCache
     from atompack_torch.datasets._base import MoleculeDataset
+    from atompack_torch.inspection.entry import Entry
 
 NAME = "build"
 HELP = "compute features of molecules into a new file"
@@ -54,7 +58,11 @@ _PATIENCE = timedelta(days=7)  # time that finished ranks wait for the others
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of the command."""
-    add_source_and_target(parser, "files or folders to read, in order", "the new file")
+    add_source_and_target(
+        parser,
+        "files or folders to read, in order, or URLs of .atp files",
+        "the new file, or its URL",
+    )
     descriptor = parser.add_argument_group("descriptor")
     descriptor.add_argument(
         "--like", metavar="FILE", help="use the descriptor of another cache file"
@@ -102,6 +110,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_threads(parser)
     add_resume(parser)
     add_json(parser)
+    add_storage_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -115,7 +124,7 @@ def run(options: argparse.Namespace) -> int:
         )
     threads = options.threads or _cores_of_a_rank()
     with _ranks() as rank:
-        dataset = _source(options.source, _LABELS)
+        dataset = _source(options.source, _LABELS, storage_options_of(options))
         descriptor = _like(options) if options.like else _by_options(options, rank)
         cache = build_cache(
             dataset,
@@ -127,6 +136,7 @@ def run(options: argparse.Namespace) -> int:
             num_threads=threads,
             progress=shows_progress(options),
             resume=not options.no_resume,
+            storage_options=storage_options_of(options),
         )
     if rank > 0:
         return 0
@@ -136,7 +146,7 @@ def run(options: argparse.Namespace) -> int:
 
 def print_summary(options: argparse.Namespace, cache: TorchCache) -> None:
     """Prints a summary of the new cache."""
-    n_bytes = Path(options.target).stat().st_size
+    n_bytes = Path(cache.path).stat().st_size
     dtype = cache.info["storage_dtype"]
     if options.json:
         return print_json(
@@ -181,16 +191,23 @@ def _cores_of_a_rank() -> int:
     return max(1, len(os.sched_getaffinity(0)) // n_processes)
 
 
-def _source(paths: list[str], labels: list[str]) -> MoleculeDataset:
+def _source(
+    paths: list[str], labels: list[str], storage_options: dict[str, Any] | None
+) -> MoleculeDataset:
     """Opens the molecules with those of the labels that they have."""
     from atompack_torch.datasets._base import MoleculeDataset
 
     path = paths[0] if len(paths) == 1 else paths
     with usage_errors():
-        entry = entry_of(paths)
-        present = entry.open_dataset(path, {"fields": []}).schema
+        given: dict[str, Any] = {}
+        if any(map(is_url, paths)):
+            entry: Entry = importlib.import_module("atompack_torch.inspection.atp")
+            given["storage_options"] = storage_options
+        else:
+            entry = entry_of(paths)
+        present = entry.open_dataset(path, {"fields": [], **given}).schema
         found = [label for label in labels if label in present]
-        dataset = entry.open_dataset(path, {"fields": found})
+        dataset = entry.open_dataset(path, {"fields": found, **given})
     if not isinstance(dataset, MoleculeDataset):
         raise UsageError(f"{paths[0]}: expected molecules, got {type(dataset).__name__}")
     return dataset
@@ -245,7 +262,8 @@ def _species_in(options: argparse.Namespace, rank: int) -> list[str]:
     from atompack_torch.batch.elements import symbol
 
     progress = shows_progress(options) and rank == 0
-    elements = _source(options.source, []).statistics(progress).elements
+    dataset = _source(options.source, [], storage_options_of(options))
+    elements = dataset.statistics(progress).elements
     species = [symbol(number) for number in sorted(elements)]
     if not species:
         raise UsageError("--species: expected symbols, as there are no atoms to take them from")

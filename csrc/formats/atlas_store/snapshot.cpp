@@ -73,7 +73,8 @@ class SnapshotAttempt {
   void list(Snapshot& snapshot, const std::optional<MetadataFile>& file) {
     const std::optional<Intent> intent = read_intent(snapshot.intent_file.get(), snapshot.warnings);
     const bool is_kept = intent && outcome_of(*intent, file) == Outcome::kept;
-    if (snapshot.intent_file && !is_kept) snapshot.version.intent = snapshot.intent_file->version();
+    if (snapshot.intent_file && (!is_kept || store_.is_remote()))
+      snapshot.version.intent = snapshot.intent_file->version();
     snapshot.variables.resize(snapshot.metadata.n_variables());
     parallel_for_each(snapshot.variables.size(), store_.is_remote() ? kRemoteThreads : 1, [&](size_t i) {
       const std::string_view name = snapshot.metadata.variable_name(static_cast<uint32_t>(i));

@@ -19,7 +19,7 @@ struct VariableFiles {
 // Changes with every flush. Two handles with equal versions show the same data, as long as the first one is open.
 struct Version {
   std::optional<io::FileVersion> metadata;
-  std::optional<io::FileVersion> intent;  // of the record of an incomplete flush
+  std::optional<io::FileVersion> intent;  // of the record of an incomplete flush, in a remote store of any flush
   bool operator==(const Version&) const = default;
 };
 

@@ -98,6 +98,12 @@ Intent decode_text(Bytes text) {
       intent.after = read_fingerprint(in);
     } else if (key == "layers") {
       intent.layers = read_layers(in);
+    } else if (key == "id") {
+      intent.id = text_of(in, "id");
+    } else if (key == "stamp") {
+      intent.stamp = text_of(in, "stamp");
+    } else if (key == "renewed") {
+      intent.renewed = read_fingerprint(in);
     } else {
       skip_value(in);
     }
@@ -112,7 +118,7 @@ Fingerprint fingerprint_of(Bytes file) { return {file.size(), codec::sha256_hex(
 
 std::string encode_intent(const Intent& intent) {
   JsonWriter out;
-  out.map(intent.before ? 4 : 3);
+  out.map(size_t{3} + (intent.before ? 1 : 0) + (intent.id.empty() ? 0 : 1) + (intent.renewed ? 2 : 0));
   out.key("complete");
   out.boolean(intent.complete);
   if (intent.before) {
@@ -128,6 +134,16 @@ std::string encode_intent(const Intent& intent) {
     write_layer(out, layer);
   }
   out.end_list();
+  if (!intent.id.empty()) {
+    out.key("id");
+    out.text(intent.id);
+  }
+  if (intent.renewed) {
+    out.key("stamp");
+    out.text(intent.stamp);
+    out.key("renewed");
+    write_fingerprint(out, *intent.renewed);
+  }
   out.end_map();
   const std::string text = out.take();
   return text + codec::sha256_hex(as_bytes(text));
@@ -158,7 +174,7 @@ Outcome outcome_of(const Intent& intent, const std::optional<MetadataFile>& meta
   std::optional<Fingerprint> now;
   if (metadata) now = fingerprint_of(metadata->bytes);
   // Unchanged metadata cannot tell; then `complete` decides.
-  if (now == intent.before) return Outcome::rolled_back;
+  if (now == intent.before || (intent.renewed && now == intent.renewed)) return Outcome::rolled_back;
   return now == intent.after ? Outcome::kept : Outcome::unknown;
 }
 

@@ -35,6 +35,11 @@ struct Intent {
   std::optional<Fingerprint> before;  // of the metadata file; nullopt: there was none
   Fingerprint after;
   std::vector<AddedLayer> layers;
+
+  // Only in remote stores, where records are replaced and never removed.
+  std::string id = {};                      // different in every record
+  std::string stamp = {};                   // of the metadata file that undoes an interrupted flush
+  std::optional<Fingerprint> renewed = {};  // of that file, which counts like the one before
 };
 
 inline constexpr std::string_view kIntentName = ".atompack-intent";

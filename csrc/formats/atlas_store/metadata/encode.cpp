@@ -15,9 +15,13 @@ class Encoder {
   explicit Encoder(const Metadata& metadata) : metadata_(metadata) {}
 
   std::string encode() {
-    out_.map(3);
+    out_.map(metadata_.stamp.empty() ? 3 : 4);
     out_.key("version");
     out_.natural(1);
+    if (!metadata_.stamp.empty()) {
+      out_.key("stamp");
+      out_.text(metadata_.stamp);
+    }
     out_.key("codec");
     out_.text(spelling_of(kCodecs, metadata_.codec));
     out_.key("datasets");

@@ -28,6 +28,7 @@ struct Entry {
 class Metadata {
  public:
   codec::Codec codec = codec::Codec::zstd;  // for new blocks
+  std::string stamp;                        // written, never read: makes files of equal content differ
 
   // Upper bound of all dataset numbers, including those of deleted ones.
   uint32_t n_numbers() const { return arrays_.size(); }

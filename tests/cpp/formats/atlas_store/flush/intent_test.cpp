@@ -29,6 +29,36 @@ TEST(AtlasIntent, ComesBack) {
   EXPECT_EQ(intent.before, (Fingerprint{3, "abc"}));
 }
 
+TEST(AtlasIntent, OfARemoteStoreComesBack) {
+  Intent given = sample();
+  given.id = "one of many";
+  given.stamp = "a stamp";
+  given.renewed = {5, "ghi"};
+  const std::string file = encode_intent(given);
+  const Intent intent = decode_intent(as_bytes(file));
+  EXPECT_EQ(encode_intent(intent), file);
+  EXPECT_EQ(intent.id, "one of many");
+  EXPECT_EQ(intent.stamp, "a stamp");
+  EXPECT_EQ(intent.renewed, (Fingerprint{5, "ghi"}));
+}
+
+TEST(AtlasIntent, RenewedMetadataCountsLikeThatBefore) {
+  const auto of = [](std::string_view text) {
+    MetadataFile file;
+    file.bytes.assign(as_bytes(text).begin(), as_bytes(text).end());
+    return std::optional(file);
+  };
+  Intent intent = sample();
+  intent.before = fingerprint_of(as_bytes("old"));
+  intent.after = fingerprint_of(as_bytes("new"));
+  EXPECT_EQ(outcome_of(intent, of("again")), Outcome::unknown);
+  intent.renewed = fingerprint_of(as_bytes("again"));
+  EXPECT_EQ(outcome_of(intent, of("again")), Outcome::rolled_back);
+  EXPECT_EQ(outcome_of(intent, of("old")), Outcome::rolled_back);
+  EXPECT_EQ(outcome_of(intent, of("new")), Outcome::kept);
+  EXPECT_EQ(outcome_of(intent, std::nullopt), Outcome::unknown);
+}
+
 TEST(AtlasIntent, AnyDamageIsFound) {
   const std::string file = encode_intent(sample());
   for (size_t i = 0; i < file.size(); ++i) {

@@ -1,0 +1,136 @@
+"""Handles of stores and array files that are written to object stores, by way of a local copy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Literal, cast
+
+from atompack_torch._native import ArrayFileWriter, AtlasReader, AtlasWriter
+from atompack_torch.remote.files import RemoteFiles
+from atompack_torch.remote.staging import Options, naming
+from atompack_torch.remote.urls import shown_url
+from atompack_torch.stores.array_file_handle import ArrayFileHandle
+from atompack_torch.stores.array_file_publishing import ArrayFilePublisher
+from atompack_torch.stores.store_handle import StoreHandle, Version
+from atompack_torch.stores.store_options import BlockOptions, StoreOptions
+from atompack_torch.stores.store_publishing import StorePublisher
+
+_Mode = Literal["x", "a"]
+
+
+class _Named:
+    """A native writer whose errors name the URL instead of the local copy.
+
+    Args:
+        native: the writer.
+        url: the URL.
+        path: the local copy.
+    """
+
+    def __init__(self, native: Any, url: str, path: str) -> None:
+        self._native = native
+        self._url = url
+        self._path = path
+
+    def __getattr__(self, name: str) -> Any:
+        function = getattr(self._native, name)
+        if not callable(function):
+            return function
+
+        def call(*args: Any) -> Any:
+            with naming(self._url, self._path):
+                return function(*args)
+
+        return call
+
+    def __len__(self) -> int:
+        return len(self._native)
+
+    def __bool__(self) -> bool:
+        return True
+
+
+class RemoteStoreHandle(StoreHandle):
+    """Handle of a store that is written to by way of a local copy.
+
+    Args:
+        url: the URL of the store.
+        options: options of the store, with mode ``"a"`` or ``"x"``.
+        storage_options: options of the object store.
+
+    Raises:
+        FileExistsError: mode ``"x"`` and the store exists.
+        OSError: the store cannot be reached, or refuses.
+    """
+
+    def __init__(self, url: str, options: StoreOptions, storage_options: Options) -> None:
+        self._publisher = StorePublisher(url, cast(_Mode, options.mode), storage_options)
+        self._local = str(self._publisher.copy.path)
+        super().__init__(self._local, cast(_Mode, options.mode), options.limits)
+        try:
+            with naming(url, self._local):
+                self.open_writer(replace(options, mode="a", durable=False))
+        except BaseException:
+            self._publisher.discard()
+            raise
+        self.writer = cast(AtlasWriter, _Named(self.writer, url, self._local))
+        self.given, self.path = url, shown_url(url)
+
+    def _open_reader(self, version: Version | None) -> AtlasReader:
+        names = self.given, self.path
+        self.given = self.path = self._local
+        try:
+            with naming(names[0], self._local):
+                return super()._open_reader(version)
+        finally:
+            self.given, self.path = names
+
+    def at_last_flush(self) -> StoreHandle:
+        """Returns another handle, for reading the local copy, which goes when this is closed."""
+        other = super().at_last_flush()
+        other.given = other.path = self._local
+        return other
+
+    def publish(self, *, only_rest: bool = False) -> None:
+        """Uploads what was flushed, or what an earlier call could not."""
+        self._publisher.publish(only_rest=only_rest)
+
+    def close(self) -> None:
+        """Closes the files, drops unflushed changes and removes the local copy."""
+        super().close()
+        self._publisher.discard()
+
+
+class RemoteArrayFileHandle(ArrayFileHandle):
+    """Handle of an array file that is written to by way of a local copy.
+
+    Args:
+        url: the URL of the base file.
+        options: options of the file, with mode ``"a"`` or ``"x"``.
+        storage_options: options of the object store.
+
+    Raises:
+        FileExistsError: mode ``"x"`` and the file exists.
+        OSError: the store cannot be reached, or refuses.
+    """
+
+    def __init__(self, url: str, options: BlockOptions, storage_options: Options) -> None:
+        self._publisher = ArrayFilePublisher(url, cast(_Mode, options.mode), storage_options)
+        local = str(self._publisher.path)
+        try:
+            with naming(url, local):
+                super().__init__(local, replace(options, mode="a", durable=False), RemoteFiles())
+        except BaseException:
+            self._publisher.discard()
+            raise
+        self.writer = cast(ArrayFileWriter, _Named(self.writer, url, local))
+        self.given, self.path = url, shown_url(url)
+
+    def publish(self, *, only_rest: bool = False) -> None:
+        """Uploads what was flushed, or what an earlier call could not."""
+        self._publisher.publish(only_rest=only_rest)
+
+    def close(self) -> None:
+        """Closes the file, drops unflushed changes and removes the local copy."""
+        super().close()
+        self._publisher.discard()
