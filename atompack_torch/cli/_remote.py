@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from atompack_torch.cli._options import check_at_least, option_of
 from atompack_torch.cli._output import UsageError
+from atompack_torch.cli._storage_options import add_storage_options, storage_options_of
 from atompack_torch.errors import AtompackError
 from atompack_torch.options import is_url
 
@@ -18,16 +19,7 @@ if TYPE_CHECKING:
 def add_remote(parser: argparse.ArgumentParser) -> None:
     """Adds the options for paths that are URLs."""
     group = parser.add_argument_group("options for URLs")
-    group.add_argument(
-        "--storage-option",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="endpoint_url, region, profile, key, secret, token, anonymous=true or headers.NAME of "
-        "the store; for URLs of fsspec an option of its own; may be repeated. Other users of the "
-        "machine can see command lines: leave secrets in the environment (AWS_SECRET_ACCESS_KEY, "
-        "HF_TOKEN) or in files of credentials",
-    )
+    add_storage_options(group)
     group.add_argument(
         "--block-cache", metavar="FOLDER", help="keep what was read in a folder on local disk"
     )
@@ -52,17 +44,8 @@ def remote_options(options: argparse.Namespace) -> dict[str, Any]:
         UsageError: an option has no value, or is given although no path is a URL.
     """
     check_at_least(options, 1, "block_cache_bytes")
-    storage: dict[str, Any] = {}
-    for text in options.storage_option:
-        name, separator, value = text.partition("=")
-        if not separator or not name:  # the text may be a secret
-            raise UsageError("--storage-option: expected NAME=VALUE")
-        if name.startswith("headers."):
-            storage.setdefault("headers", {})[name.removeprefix("headers.")] = value
-        else:
-            storage[name] = {"true": True, "false": False}.get(value, value)
     given = {
-        "storage_options": storage or None,
+        "storage_options": storage_options_of(options),
         "block_cache": options.block_cache,
         "block_cache_bytes": options.block_cache_bytes,
     }

@@ -8,16 +8,17 @@ from typing import Any
 from atompack_torch.cli._output import UsageError
 
 
-def add_storage_options(parser: argparse.ArgumentParser) -> None:
-    """Adds the options for URLs."""
+def add_storage_options(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
+    """Adds the options of the store that URLs lead to."""
     parser.add_argument(
         "--storage-option",
         action="append",
         default=[],
         metavar="NAME=VALUE",
         help="for URLs: endpoint_url, region, profile, key, secret, token, anonymous=true or "
-        "headers.NAME of the store; may be repeated. Other users of the machine can see command "
-        "lines: leave secrets in the environment or in files of credentials",
+        "headers.NAME of the store; for URLs of fsspec an option of its own; may be repeated. "
+        "Other users of the machine can see command lines: leave secrets in the environment "
+        "(AWS_SECRET_ACCESS_KEY, HF_TOKEN) or in files of credentials",
     )
 
 

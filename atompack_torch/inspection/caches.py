@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,11 +15,15 @@ from atompack_torch.errors import AtompackError, CorruptFileError, UnsupportedFo
 from atompack_torch.formats import FORMATS, conversion, opening
 from atompack_torch.inspection.entry import Description, Head, Summary
 from atompack_torch.inspection.molecules import histogram, molecule_document, molecule_text
+from atompack_torch.inspection.places import Place
 from atompack_torch.inspection.text import plain, printable, table
-from atompack_torch.options import absolute_path
+from atompack_torch.options import absolute_path, is_url
 from atompack_torch.passes.cache_files import attributes_of
 from atompack_torch.passes.sweeping import Report
 from atompack_torch.remote.files import RemoteFiles
+from atompack_torch.remote.local_copies import local_copy
+from atompack_torch.remote.staging import naming
+from atompack_torch.remote.urls import shown_url
 
 if TYPE_CHECKING:
     from atompack_torch.batch.molecule_batch import Molecule
@@ -58,9 +63,10 @@ def describe(
     errors = []
     for path in paths:
         try:
-            files.append(_document(path))
+            with _local_file(path, remote) as local:
+                files.append(_document(local) | {"path": Place(path, remote).shown})
         except AtompackError as error:
-            files.append({"path": path, "error": str(error)})
+            files.append({"path": Place(path, remote).shown, "error": str(error)})
             errors.append(str(error))
     return Description({"files": files}, "\n".join(map(_text, files)), errors)
 
@@ -75,7 +81,8 @@ def head(
     values, lines = [], []
     documents: list[tuple[int, Molecule]] = []
     for path in paths:
-        dataset = open_dataset(path, {} if fields is None else {"fields": fields})
+        options = {} if fields is None else {"fields": fields}
+        dataset = open_dataset(path, options | Place(path, remote).options)
         for i in range(min(n, len(dataset))):
             molecule = dataset[i]
             values.append(molecule)
@@ -109,7 +116,10 @@ def verify(
     from atompack_torch.caches.verification import verify_cache
 
     path = _one_of(paths)
-    found = verify_cache(path, max_faults=max_faults, progress=progress)
+    with _local_file(path, remote) as local:
+        found = verify_cache(local, max_faults=max_faults, progress=progress)
+    if is_url(path):
+        _rename(found, local, shown_url(path))
     if any(fault.message.endswith(_NO_ENTRIES) for fault in found.faults):
         raise _other_kind(path)
     return found
@@ -139,7 +149,8 @@ def statistics(
     path = _one_of(paths)
     of_dataset = dict(options)
     cutoff = of_dataset.pop("cutoff", None)
-    found = open_dataset(path, of_dataset).statistics(progress, cutoff=cutoff)
+    dataset = open_dataset(path, of_dataset | Place(path, remote).options)
+    found = dataset.statistics(progress, cutoff=cutoff)
     lines = [printable(line) for line in repr(found).splitlines()]
     return Summary(found, found.as_dict(), "\n".join([*lines, *histogram(found.sizes)]))
 
@@ -154,11 +165,32 @@ _NO_ENTRIES = "entries: expected a group, got none"
 
 
 def _other_kind(path: Any) -> UnsupportedFormatError:
+    text = "expected an .atp file, got an HDF5 file without the entries of a feature cache"
+    if is_url(path):
+        return UnsupportedFormatError(f"{shown_url(path)}: {text}")
     command = conversion(path, next(known for known in FORMATS if known.name == "hdf5"))
-    return UnsupportedFormatError(
-        f"{path}: expected an .atp file, got an HDF5 file without the entries of a feature "
-        f"cache: `{command}` converts it"
-    )
+    return UnsupportedFormatError(f"{path}: {text}: `{command}` converts it")
+
+
+def _rename(found: CacheVerification, local: str, name: str) -> None:
+    """Lets a result name the URL instead of its local copy."""
+    found.path = name
+    found.warnings = [text.replace(local, name) for text in found.warnings]
+    found.faults = [
+        replace(fault, path=name, message=fault.message.replace(local, name))
+        for fault in found.faults
+    ]
+
+
+@contextmanager
+def _local_file(path: str, remote: RemoteFiles | None) -> Iterator[str]:
+    """Downloads a file of a URL for the block; errors name the URL."""
+    if not is_url(path):
+        yield path
+        return
+    copy = local_copy(remote or RemoteFiles(), path)
+    with naming(path, copy.path):
+        yield copy.path
 
 
 @contextmanager

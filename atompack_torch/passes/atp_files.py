@@ -28,8 +28,9 @@ def snapshot_of(file: str, remote: RemoteFiles | None = None) -> AtpSnapshot:
         CorruptFileError: the header or index violates the format.
         UnsupportedFormatError: the version is not supported, or the file is of another format.
     """
+    access = remote or RemoteFiles()  # to be alive until the file was read
     with formats.opening(file):
-        return AtpSnapshot.take(*(remote or RemoteFiles()).location(file))
+        return AtpSnapshot.take(*access.location(file))
 
 
 def files_of(path: Any, remote: RemoteFiles | None = None) -> list[str]:

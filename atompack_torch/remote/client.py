@@ -35,7 +35,7 @@ __all__ = [
     "open_store",
 ]
 
-_MAX_CONNECTIONS = 768
+_MAX_CONNECTIONS = 640
 _AZURE_VERSION = ("x-ms-version", "2021-12-02")
 
 

@@ -101,8 +101,10 @@ class FileSystems:
         """Runs a function on the thread of fsspec, with errors that name the URL."""
         try:
             return self._thread.submit(function, *args).result()
-        except (ImportError, UnsupportedSchemeError):
+        except UnsupportedSchemeError:
             raise
+        except ImportError as error:  # of a package for this scheme
+            raise ImportError(f"{shown_url(url)}: {error}") from None
         except Exception as error:
             raise OSError(*_code_and_reason(error), shown_url(url)) from None
 

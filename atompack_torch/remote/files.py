@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from atompack_torch.options import absolute_path, checked_integer, is_url
 from atompack_torch.remote.urls import (
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from atompack_torch.formats import Format
     from atompack_torch.remote.client import PagedStore, RemoteObject, RemoteStore
     from atompack_torch.remote.file_systems import FileSystems
+
+T = TypeVar("T")
 
 MEMORY_BYTES = 256 << 20
 DISK_BYTES = 16 << 30
@@ -147,8 +150,8 @@ class RemoteFiles:
                 memory_bytes=MEMORY_BYTES if on_disk or limit is None else limit,
                 cache_folder=self.block_cache,
                 cache_bytes=DISK_BYTES if limit is None else limit,
-                list_folder=self._names_in,
-                find_address=self._address_of,
+                list_folder=_weak(self._names_in),
+                find_address=_weak(self._address_of),
             )
             self._opened[scheme] = client, paged
         return self._opened[scheme]
@@ -342,6 +345,22 @@ class RemoteFiles:
     def __setstate__(self, state: dict[str, Any]) -> None:
         new: dict[str, Any] = {"fsspec_options": {}, "commits": {}, "_urls": {}, "_formats": {}}
         self.__dict__.update({**new, **state})
+
+
+def _weak(method: Callable[[str], T]) -> Callable[[str], T]:
+    """Returns a function that does not keep the object of a method alive.
+
+    A native store that kept its ``RemoteFiles`` alive would never end: nobody could see the circle.
+    """
+    found = weakref.WeakMethod(method)
+
+    def call(name: str) -> T:
+        alive = found()
+        if alive is None:
+            raise OSError(errno.EBADF, "the data set of this file was closed", name)
+        return alive(name)
+
+    return call
 
 
 def _urls_in(path: object) -> list[str]:

@@ -72,7 +72,7 @@ struct Geometry {
   DType numbers_dtype = DType::uint8;  // in every format
 };
 
-// One value of one molecule; its bytes are passed beside it. Both are valid during the call that passes them.
+// One value of one molecule; its bytes are passed beside it. It is valid during the call that passes it.
 struct FieldView {
   Scope scope;
   std::string_view key;
@@ -82,6 +82,7 @@ struct FieldView {
   const CorruptFileError* fault = nullptr;  // if set, the value is damaged and only its name is valid
 };
 
+// Bytes of the geometry and of fields are valid until the thread visits another molecule.
 class MoleculeVisitor {
  public:
   virtual ~MoleculeVisitor() = default;

@@ -244,7 +244,8 @@ def test_a_batch_of_a_subset_is_one_native_call(
     def refuse(*arguments: Any) -> Any:
         raise AssertionError("another native call")
 
-    for name in ("read_example", "resolve_indices", "resolve_index"):
+    monkeypatch.setattr("atompack_torch.datasets._open_shards.read_example", refuse)
+    for name in ("resolve_indices", "resolve_index"):
         monkeypatch.setattr(f"atompack_torch.datasets.atlas_shards.{name}", refuse)
     assert_same(subset.batch([2, 0]), collated([reference[9], reference[40]], [9, 40]))
 

@@ -53,7 +53,9 @@ class OracleProcess:
         pickle.dump((action, arguments), self._process.stdin)
         self._process.stdin.flush()
         # One answer a request: nothing of it can be in our buffer before the pipe is readable.
-        if not select.select([self._process.stdout], [], [], ANSWER_SECONDS)[0]:
+        readable = select.poll()  # select() takes no descriptors from 1,024 on
+        readable.register(self._process.stdout, select.POLLIN)
+        if not readable.poll(ANSWER_SECONDS * 1000):
             raise TimeoutError(f"no answer to {action!r} in {ANSWER_SECONDS} s")
         try:
             ok, answer = pickle.load(self._process.stdout)

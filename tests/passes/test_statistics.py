@@ -135,6 +135,17 @@ def test_fixtures(fixtures: Path, name: str) -> None:
     assert_statistics(dataset.statistics(), molecules, list(labels))
 
 
+@pytest.mark.parametrize("name", ["v2_both_f64_three", "v2_both_f32_three", "legacy_v1_f64_two"])
+def test_feature_caches(fixtures: Path, name: str) -> None:
+    """Their molecules are decoded one by one into memory that the next one takes."""
+    path = fixtures.parent / "torch_cache" / f"{name}.h5"
+    labels = ["energy", "forces"]
+    dataset = apt.TorchCacheDataset(path, fields=labels)
+    for one in (dataset, apt.MixtureDataset([dataset])):
+        molecules = [plain_of(one[i]) for i in range(len(one))]
+        assert_statistics(one.statistics(), molecules, labels)
+
+
 def test_the_reference_reads_what_the_original_does(fixtures: Path) -> None:
     expected = fixture_json.load(fixtures / "gen3.json")
     got = apt.AtpDataset(fixtures / "gen3.atp").statistics()

@@ -9,6 +9,7 @@ import struct
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -267,8 +268,8 @@ def test_a_file_that_shrinks(new_path: NewPath, monkeypatch: pytest.MonkeyPatch)
     path = damaged_file(new_path(), 50, [])
     seen = verification.describe_slots
 
-    def cut(file: str) -> list[tuple[int, int, None] | tuple[None, None, str]]:
-        slots = seen(file)
+    def cut(file: str, *store: Any) -> list[tuple[int, int, None] | tuple[None, None, str]]:
+        slots = seen(file, *store)
         os.truncate(file, 9000)
         return slots
 

@@ -94,7 +94,9 @@ class ScriptServer:
     def answer(self) -> Any:
         """The answer that is due."""
         assert self._process.stdout is not None
-        if not select.select([self._process.stdout], [], [], SECONDS)[0]:
+        readable = select.poll()  # select() takes no descriptors from 1,024 on
+        readable.register(self._process.stdout, select.POLLIN)
+        if not readable.poll(SECONDS * 1000):
             raise TimeoutError(f"no answer in {SECONDS} s")
         return pickle.load(self._process.stdout)
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import gc
 import pickle
 import re
 import resource
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -231,6 +233,26 @@ def test_damage_is_reported_with_the_url(tmp_path: Path) -> None:
         path.write_bytes(b"")
         with pytest.raises(apt.CorruptFileError, match=re.escape(url)):
             apt.AtpDataset(url)
+
+
+def test_data_sets_leave_nothing_behind(server: FileServer, tmp_path: Path) -> None:
+    """Neither threads nor descriptors, whose other ends are in this process too."""
+
+    def use() -> tuple[int, ...]:
+        for options in ({}, {"block_cache": tmp_path / "blocks"}):
+            dataset = apt.AtpDataset(f"{server.url}/none.atp", **options)
+            dataset[:]
+            del dataset
+        apt.info(f"{server.url}/none.atp")
+        gc.collect()
+        return tuple(len([*Path(f"/proc/self/{kind}").iterdir()]) for kind in ("task", "fd"))
+
+    before = use()
+    for _ in range(5):
+        use()
+    deadline = time.monotonic() + 30
+    while any(now > then for now, then in zip(use(), before, strict=True)):
+        assert time.monotonic() < deadline
 
 
 def test_connections_leave_descriptors_to_others(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import gc
+import json
 import multiprocessing
 import os
 import pickle
@@ -24,6 +25,7 @@ from file_server import FileServer, serving
 from torch.utils.data import DataLoader
 
 import atompack_torch as apt
+from atompack_torch.cli import main
 from atompack_torch.remote import client, downloads
 from atompack_torch.remote.downloads import download
 from atompack_torch.remote.files import RemoteFiles
@@ -339,3 +341,29 @@ def test_progress_is_shown_on_terminals_only(
         assert (b"downloading large.bin" in os.read(reader, 1 << 16)) == is_shown
         os.close(reader)
         os.close(writer)
+
+
+def test_inspection(server: FileServer, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    url, path = f"{server.url}/cache.h5?sig={SECRET}", folder / "cache.h5"
+    shown = url.partition("?")[0]
+    assert apt.info(url)["files"] == [{**apt.info(path)["files"][0], "path": shown}]
+    for one, other in zip(apt.head(url, 2), apt.head(path, 2), strict=True):
+        assert torch.equal(one.positions, other.positions)
+    assert apt.verify(url).faults == apt.verify(path).faults
+    assert apt.statistics(url).as_dict() == apt.statistics(path).as_dict()
+    assert isinstance(apt.open(url), apt.TorchCacheDataset)
+    assert main(["info", url, "--json"]) == 0
+    assert SECRET not in capsys.readouterr().out
+
+
+def test_faults_name_the_url(folder: Path, tmp_path: Path) -> None:
+    data = bytearray((folder / "cache.h5").read_bytes())
+    data[len(data) // 2 : len(data) // 2 + 4000] = bytes(4000)
+    (tmp_path / "cache.h5").write_bytes(data)
+    with serving(tmp_path) as damaged:
+        url = f"{damaged.url}/cache.h5"
+        with pytest.raises(apt.AtompackError, match=re.escape(url)):
+            apt.open(url)[:]
+        document = apt.verify(url).as_dict()
+    assert document["faults"]
+    assert "/atompack-" not in json.dumps(document)

@@ -146,5 +146,5 @@ def test_a_lost_last_answer_is_a_success(objects: ObjectServer, tmp_path: Path) 
 
 
 def test_folders_that_cannot_be_listed_are_refused(objects: ObjectServer) -> None:
-    with pytest.raises(OSError, match="cannot be listed"):
+    with pytest.raises(OSError, match="cannot be written to"):
         apt.ShardWriter(f"{objects.url}/bucket/train", 3, 2)

@@ -110,21 +110,26 @@ void CacheSource::visit_label(int32_t declaration, Bytes data, MoleculeVisitor& 
 }
 
 void CacheSource::visit_structure(int64_t entry, MoleculeVisitor& visitor) const {
+  // What is passed on has to last until the thread visits another molecule.
   thread_local StructureDecoder decoder;
-  const Structure structure = decoder.decode(cache_->structure(entry));
+  thread_local Structure structure;
+  thread_local std::vector<uint8_t> numbers;
+  thread_local double energy = 0;
+  thread_local std::array<bool, 3> pbc{};
+  structure = decoder.decode(cache_->structure(entry));
   if (static_cast<int64_t>(structure.n_atoms()) != cache_->n_atoms(entry)) {
     throw CorruptFileError(
         cat("structure: expected ", cache_->n_atoms(entry), " atoms as in /entries/meta, got ", structure.n_atoms()));
   }
-  const std::vector<uint8_t> numbers = numbers_of(structure.species);
+  numbers = numbers_of(structure.species);
   visitor.geometry({cache_->n_atoms(entry), DType::float64, bytes_of(structure.positions), bytes_of(numbers)});
 
-  const double energy = cache_->energy(entry);
+  energy = cache_->energy(entry);
   if (!std::isnan(energy)) visit_label(kEnergy, std::as_bytes(std::span(&energy, 1)), visitor);
   if (structure.forces) visit_label(kForces, bytes_of(*structure.forces), visitor);
   if (structure.cell) {
     // A cell without flags is periodic in all directions.
-    const std::array<bool, 3> pbc = structure.pbc.value_or(std::array{true, true, true});
+    pbc = structure.pbc.value_or(std::array{true, true, true});
     visit_label(kCell, bytes_of(*structure.cell), visitor);
     visit_label(kPbc, bytes_of(pbc), visitor);
   } else if (structure.pbc) {

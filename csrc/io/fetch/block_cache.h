@@ -19,7 +19,7 @@
 namespace atompack::io::fetch {
 
 struct BlockCacheOptions {
-  size_t max_open_files = 1024;                   // of this process; fewer if the limit of the system is small
+  size_t max_open_files = 256;                    // of this process; fewer if the limit of the system is small
   std::chrono::milliseconds retry_after{30'000};  // after an error of the disk
 };
 
