@@ -141,9 +141,9 @@ def test_feature_caches(fixtures: Path, name: str) -> None:
     path = fixtures.parent / "torch_cache" / f"{name}.h5"
     labels = ["energy", "forces"]
     dataset = apt.TorchCacheDataset(path, fields=labels)
-    for one in (dataset, apt.MixtureDataset([dataset])):
+    for one, more in ((dataset, []), (apt.MixtureDataset([dataset]), ["source"])):
         molecules = [plain_of(one[i]) for i in range(len(one))]
-        assert_statistics(one.statistics(), molecules, labels)
+        assert_statistics(one.statistics(), molecules, [*labels, *more])
 
 
 def test_the_reference_reads_what_the_original_does(fixtures: Path) -> None:
