@@ -19,7 +19,7 @@ namespace atompack::io::fetch {
 // Names of the entries of a folder; see Store::names_in().
 using ListFolder = std::function<std::vector<std::string>(const std::string& url)>;
 
-// Where the object of a URL is requested, and the name under which the block cache keeps it. The URL of the store
+// Address of the object of a URL for requests, and the name under which the block cache keeps it. The URL of the store
 // itself may be shown in messages; the address may hold secrets in its query.
 struct ObjectAddress {
   std::string url, cached_as;
