@@ -70,8 +70,8 @@ test-trainers: $(DONE)/extension $(DONE)/extra-test $(DONE)/extra-trainers  ## r
 	@$(PY) -m pytest -q -o norecursedirs=.* $(PYTEST_ARGS) tests/trainers
 
 .PHONY: test-services
-test-services: $(DONE)/extension $(DONE)/extra-test $(DONE)/extra-services  ## read and write through S3 servers on this machine
-	@$(PY) -m pytest -q -o norecursedirs=.* $(PYTEST_ARGS) tests/services
+test-services: $(DONE)/extension $(DONE)/extra-test $(DONE)/extra-services  ## read and write through S3 servers on this machine, interrupt writers
+	@$(PY) -m pytest -q -o norecursedirs=.* $(PYTEST_ARGS) tests/services tests/remote/interrupted
 
 # In the package's build folder, whose core they test.
 .PHONY: cpp-test
