@@ -98,10 +98,6 @@ class RemoteFiles:
         options = StorageOptions.parse(storage_options if schemes != {FSSPEC} else None)
         return cls(options, folder, block_cache_bytes, dict(storage_options or {}))
 
-    def has_forked(self) -> bool:
-        """True if the stores were opened by another process, whose threads do not exist here."""
-        return self._process not in (None, os.getpid())
-
     def store(self, url: str) -> FileStore:
         """Returns the store that reads the file of a URL, with its pages kept in memory.
 
@@ -132,7 +128,7 @@ class RemoteFiles:
         from atompack_torch.remote.client import PagedStore, open_client
         from atompack_torch.remote.file_systems import FileSystems
 
-        if self.has_forked():
+        if self._process not in (None, os.getpid()):  # whose threads do not exist here
             self._opened = {}
         self._process = os.getpid()
         scheme = scheme_of(url)
