@@ -29,7 +29,7 @@ bool is_in_memory(int fd, uint64_t offset) {
 }
 
 bool Residency::is_due() const {
-  constexpr uint32_t kInterval = 16;
+  constexpr uint32_t kInterval = 64;
   constexpr int64_t kLong = 1'000'000;
   const int64_t now = std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
   const int64_t passed = now - last_batch_.exchange(now, std::memory_order_relaxed);
