@@ -12,6 +12,8 @@ namespace {
 
 // Read at once from files that are not mapped.
 constexpr uint64_t kUsualEndBytes = uint64_t{64} << 10;
+// Fetched at once from a remote store, where a second request costs more than these bytes.
+constexpr uint64_t kRemoteEndBytes = uint64_t{256} << 10;
 
 uint64_t next_serial() {
   static std::atomic<uint64_t> last{0};
@@ -36,7 +38,7 @@ Bytes read_end(const io::ByteSource& file, io::RangeBuffer& buffer) {
 }  // namespace
 
 void announce_end(const io::ByteSource& file) {
-  const uint64_t n = std::min(file.length(), kUsualEndBytes);
+  const uint64_t n = std::min(file.length(), kRemoteEndBytes);
   file.announce(std::array{io::ByteRange{file.length() - n, n}});
 }
 
