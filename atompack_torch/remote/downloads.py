@@ -109,11 +109,14 @@ def fetch_into(file: int, source: RemoteObject, url: str, progress: bool | Repor
         return length
 
     os.truncate(file, source.size)
-    offsets = iter(range(0, source.size, _PART_BYTES))
+    offsets = range(len(source.first), source.size, _PART_BYTES)
     waiting: deque[Future[int]] = deque()
     threads = ThreadPoolExecutor(_IN_FLIGHT, "atompack-download")
     try:
         with _reporting(progress, url, source.size) as report:
+            if source.first:
+                _write(file, source.first, 0)
+                report(len(source.first))
             for offset in offsets:
                 waiting.append(threads.submit(fetch, offset))
                 if len(waiting) >= _IN_FLIGHT:

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from atompack_torch.remote.dialects import Dialect, Headers, dialect_of
+from atompack_torch.remote.downloads import fetch_into
 from atompack_torch.remote.files import RemoteFiles
 from atompack_torch.remote.listing import list_objects
 from atompack_torch.remote.uploads import (
     Report,
     Upload,
     delete_object,
-    each,
     send_file,
     was_replaced,
 )
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from atompack_torch.remote.client import RemoteStore
 
 _FIRST_BYTES = 1 << 20  # of an object, received by the request that opens it
-_RANGE_BYTES = 8 << 20
-_N_RANGES = 4  # of one object at a time
 
 
 @dataclass(frozen=True)
@@ -182,21 +180,8 @@ class RemoteObjects:
         found = ObjectState.of(opened.etag, opened.size)
         if expected is not None and expected.etag and found.etag != expected.etag:
             raise OSError(errno.ESTALE, "was replaced while it was downloaded", shown_url(url))
-        first = opened.first
         with path.open("wb", buffering=0) as file:
-
-            def write(part: bytes, offset: int) -> None:
-                done = 0
-                while done < len(part):
-                    done += os.pwrite(file.fileno(), part[done:], offset + done)
-                report(len(part))
-
-            def copy(offset: int) -> None:
-                length = min(_RANGE_BYTES, opened.size - offset)
-                write(opened.read(offset, length), offset)
-
-            write(first, 0)
-            each(copy, range(len(first), opened.size, _RANGE_BYTES), _N_RANGES)
+            fetch_into(file.fileno(), opened, url, report)
         return found
 
     def put(

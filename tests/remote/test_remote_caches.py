@@ -6,6 +6,7 @@ import errno
 import gc
 import json
 import multiprocessing
+import multiprocessing.util
 import os
 import pickle
 import re
@@ -33,6 +34,7 @@ from atompack_torch.remote.files import RemoteFiles
 FIXTURE = Path(__file__).resolve().parents[1] / "fixtures" / "cache" / "water.h5"
 SECRET = "wJalrXUtnFEMI"
 PARTS = 40  # requests for a file in the tests of transfers
+PART = 64 << 10  # bytes
 
 
 @pytest.fixture(autouse=True)
@@ -44,6 +46,7 @@ def few_connections(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The folder for temporary files; its name is short, as those of sockets have to be."""
+    multiprocessing.util.get_temp_dir()  # the socket of a fork server outlives the test
     made = Path(tempfile.mkdtemp(prefix="at"))
     monkeypatch.setenv("TMPDIR", str(made))
     monkeypatch.setattr("tempfile.tempdir", None)
@@ -230,13 +233,13 @@ def test_answers_that_break_off(server: FileServer, folder: Path, tmp_path: Path
 
 
 def test_an_object_that_changes_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(downloads, "_PART_BYTES", 1 << 10)
-    (tmp_path / "a").write_bytes(bytes(PARTS << 10))
+    monkeypatch.setattr(downloads, "_PART_BYTES", PART)
+    (tmp_path / "a").write_bytes(bytes(PARTS * PART))
     with serving(tmp_path) as server:
 
         def change(_: int) -> None:
-            if (tmp_path / "a").stat().st_size == PARTS << 10:
-                (tmp_path / "a").write_bytes(bytes((PARTS << 10) + 1))
+            if (tmp_path / "a").stat().st_size == PARTS * PART:
+                (tmp_path / "a").write_bytes(bytes(PARTS * PART + 1))
 
         with pytest.raises(OSError, match=re.escape(server.url)) as error:
             download(RemoteFiles(), f"{server.url}/a", tmp_path / "copy", progress=change)
