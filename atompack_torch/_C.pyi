@@ -186,13 +186,15 @@ class ShardFileWriter:
         *,
         shard_size: int,
         block_size: int,
-        strategy: int,
+        strategy: int | None,
         level: int,
         dictionary: float,
         n_threads: int,
         tensors_as_arrays: bool,
+        mode: Literal["x", "w", "a"],
     ) -> None: ...
     def write(self, example: object) -> None: ...
+    def write_pickled(self, pickle: bytes) -> None: ...
     def close(self) -> None: ...
     def discard(self) -> None: ...
     @property
