@@ -152,6 +152,9 @@ struct type_caster<atompack::DType> : atompack::bindings::NamedCaster<atompack::
 template <>
 struct type_caster<atompack::Level> : atompack::bindings::NamedCaster<atompack::Level> {};
 template <>
+struct type_caster<atompack::atlas_shards::MissingShards>
+    : atompack::bindings::NamedCaster<atompack::atlas_shards::MissingShards> {};
+template <>
 struct type_caster<atompack::atp::OpenMode> : atompack::bindings::NamedCaster<atompack::atp::OpenMode> {};
 template <>
 struct type_caster<atompack::codec::Codec> : atompack::bindings::NamedCaster<atompack::codec::Codec> {};

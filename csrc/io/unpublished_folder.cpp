@@ -84,11 +84,12 @@ void UnpublishedFolder::rename(const std::string& from, const std::string& to) {
 
 void UnpublishedFolder::link_replaced_files() {
   using Options = fs::copy_options;
-  constexpr Options kLinks =
-      Options::recursive | Options::create_hard_links | Options::copy_symlinks | Options::skip_existing;
+  constexpr Options kLinks = Options::recursive | Options::create_hard_links | Options::copy_symlinks;
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(path_, error)) {
-    fs::copy(entry.path(), fs::path(present_path_) / entry.path().filename(), kLinks, error);
+    const std::string name = entry.path().filename().string();
+    if (exists(inside(name))) continue;
+    fs::copy(entry.path(), inside(name), kLinks, error);
     if (error) throw IoError(error.value(), error.message(), entry.path().string());
   }
   if (error) throw IoError(error.value(), error.message(), path_);

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <filesystem>
 #include <set>
 #include <stdexcept>
+#include <system_error>
 #include <utility>
 
 #include "base/error_context.h"
@@ -100,12 +102,15 @@ std::string Reader::fingerprint() const {
   return codec::sha256_hex(as_bytes(versions));
 }
 
+// Appending changes the time of the last change of the files, to which new links lead, but not that of the last write.
 std::optional<std::string> Reader::fingerprint_of_first(uint64_t n_shards) const {
   if (n_shards > shards_.size()) return std::nullopt;
   std::string versions;
   for (const Shard& shard : std::span(shards_).first(n_shards)) {
-    const io::FileVersion& version = shard.version;
-    versions += cat(shard.name, '\n', version.inode, ' ', version.size, ' ', version.seconds, ' ', version.nanoseconds, '\n');
+    std::error_code lost;
+    const auto written = std::filesystem::last_write_time((root_ / shard.name / kMetaFile).path(), lost);
+    versions += cat(shard.name, '\n', shard.version.inode, ' ', shard.version.size, ' ',
+                    lost ? 0 : written.time_since_epoch().count(), '\n');
   }
   return codec::sha256_hex(as_bytes(versions));
 }
