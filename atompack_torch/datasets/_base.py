@@ -15,7 +15,7 @@ from atompack_torch._native import ForceSubsetSource, MoleculeSource
 from atompack_torch.batch.indices import Indices, is_batch
 from atompack_torch.batch.molecule_batch import Molecule, MoleculeBatch
 from atompack_torch.datasets._batches import BatchDataset, apply_transform
-from atompack_torch.datasets._computed import FeatureComputer, structure_request
+from atompack_torch.datasets._computed import FeatureComputer, FeatureKeeper
 from atompack_torch.datasets._forces import ForceChoice
 from atompack_torch.datasets._request import Request, declared_fields, specs_of
 from atompack_torch.datasets.neighbors import NeighborList
@@ -50,11 +50,11 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
     _request: Request
     _native: MoleculeBatcher | None = None
     _table: FieldTable | None = None  # kept alive for the names stored in it
-    _computer: FeatureComputer | None = None
+    _computer: FeatureComputer | FeatureKeeper | None = None
     _keeps_features: bool = False  # computed features stay in memory
     _forces: ForceChoice | None = None
     _epoch: int = 0
-    _structures: MoleculeDataset | None = None  # input of the computed features
+    _structures: Any = None  # a data set of the same class: input of the computed features
 
     def _open_source(self) -> MoleculeSource:
         """Opens a source of all molecules of the whole data set."""
@@ -142,7 +142,9 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
         """
         batcher = self._batcher()
         specs = specs_of(batcher.source, batcher.request)
-        return specs if self._computer is None else specs | self._computer.specs()
+        if self._computer is None:
+            return specs
+        return specs | self._computer.specs(lambda: self._feature_input().schema)
 
     @overload
     def __getitem__(self, item: slice | Indices) -> MoleculeBatch: ...
@@ -218,14 +220,20 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
         """Adds the computed fields to a batch on the CPU."""
         if self._computer is None:
             return batch
+        return self._computer.add_to(batch, self._feature_input().batch, self._keeps_features)
+
+    def _feature_input(self: Self) -> Self:
+        """Returns the whole data set with the fields from which features are made."""
         if self._structures is None:
+            assert self._computer is not None
             whole = copy.copy(self)
-            whole._request = structure_request(self._request)
+            whole._request = self._computer.input_request(self._request)
             whole._computer, whole._selection = None, None
             whole._native = whole._batcher_over(self._source())  # with the same choice of forces
             whole._table = whole._native.table
             self._structures = whole
-        return self._computer.add_to(batch, self._structures.batch, self._keeps_features)
+        structures: Self = self._structures
+        return structures
 
     def set_epoch(self, epoch: int) -> None:
         """Resamples the molecules that keep their forces, with ``resample_forces``.

@@ -158,7 +158,7 @@ class ShardWriter(WriterBase):
         self._shown: Path | str
         if isinstance(root, str) and is_url(root):
             if mode != "x":
-                raise ValueError(f"mode: expected 'x' for a URL, got {mode!r}")
+                raise ValueError(f"{shown_url(root)}: mode: expected 'x' for a URL, got {mode!r}")
             self._staged = StagedFolder(root, "meta.json", storage_options)
             self._path, self._shown = str(self._staged.path), root
         else:
