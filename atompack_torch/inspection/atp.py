@@ -190,7 +190,7 @@ def compact(paths: Sequence[str], target: str, options: CompactOptions) -> Compa
 
     files = [file for path in paths for file in files_of(path)]
     before = sum(Path(file).stat().st_size for file in files if Path(file).is_file())
-    codec, level, order, progress, num_threads = options
+    codec, level, order, progress, num_threads, _ = options
     compact_files(
         files, target, codec, order, level=level, num_threads=num_threads, progress=progress
     )

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from atompack_torch._native import ShardReader
-from atompack_torch.errors import AtompackError
-from atompack_torch.inspection.entry import Description, Head, Summary
-from atompack_torch.inspection.places import Place, bytes_text
+from atompack_torch.errors import AtompackError, CorruptFileError
+from atompack_torch.inspection.entry import (
+    Compaction,
+    CompactOptions,
+    Description,
+    Head,
+    Summary,
+)
+from atompack_torch.inspection.places import Place, bytes_at, bytes_text
 from atompack_torch.inspection.text import is_tensor, plain, printable, table
 from atompack_torch.passes.check_report import CheckReport
 from atompack_torch.passes.sweeping import Report, reporting
@@ -23,6 +31,8 @@ if TYPE_CHECKING:
 
 _STRATEGIES = ("bare", "zstd", "zstd, shared dictionary", "zstd, own dictionary")
 _MOST_SHARDS = 20  # of a data set, in text
+_NO_SHARD = ("", 2, 100, 0, 3, False)  # stands for the first of a data set without shards
+_COPIED_AT_ONCE = 1024  # examples
 _MOST_ITEMS = 20  # of a list, in text
 _MOST_CHARACTERS = 60  # of a value, in text
 
@@ -182,6 +192,67 @@ def statistics(
     """Raises TypeError: examples may be anything."""
     shown = Place(paths[0], remote).shown
     raise TypeError(f"{shown}: stats is for .atp files and ATLAS stores, not for Atlas shards")
+
+
+def compact(paths: Sequence[str], target: str, options: CompactOptions) -> Compaction:
+    """Writes the examples of data sets to a new one, or in place of the only source.
+
+    Args:
+        paths: the sources, one after the other.
+        target: the new folder, or the source itself.
+        options: see ``CompactOptions``.
+
+    Returns:
+        Counts and sizes.
+
+    Raises:
+        ValueError: an option is out of range.
+        IndexError: an index in the order is out of range.
+        UnsafePickleError: an example is more than data.
+        CorruptFileError: a block is damaged, or shards of a source are missing.
+    """
+    from atompack_torch._core import resolve_indices
+    from atompack_torch.writers.shards import ShardWriter
+
+    places = [Place(path, None) for path in paths]
+    readers = [_reader(place, None) for place in places]
+    for reader in readers:
+        if (difference := reader.shard_sizes_warning()) is not None:
+            raise CorruptFileError(difference)
+    ends = np.cumsum([len(reader) for reader in readers])
+    n = int(ends[-1])
+    order = np.arange(n) if options.order is None else options.order
+    numbers = resolve_indices(order, n, None, "example").numpy()
+    shard_size, block_size, strategy = options.shards or (None, None, None)
+    _, old_strategy, old_block_size, _, old_level, _ = (readers[0].shards() or [_NO_SHARD])[0]
+    old_size = max((shard[3] for shard in readers[0].shards()), default=1)
+    in_place = [os.path.realpath(path) for path in paths] == [os.path.realpath(target)]
+    before = sum(place.bytes() or 0 for place in places)
+    codec: Any = options.codec
+    with (
+        reporting(options.progress, len(numbers), "compacting", "examples") as report,
+        ShardWriter(
+            target,
+            max(old_size, 1) if shard_size is None else shard_size,
+            old_block_size if block_size is None else block_size,
+            old_strategy if strategy is None and codec is None else strategy,  # type: ignore[arg-type]
+            old_level if options.level is None else options.level,
+            num_threads=options.num_threads,
+            mode="w" if in_place else "x",
+            codec=codec,
+        ) as writer,
+    ):
+        for first in range(0, len(numbers), _COPIED_AT_ONCE):
+            part = numbers[first : first + _COPIED_AT_ONCE]
+            sources = np.searchsorted(ends, part, side="right")
+            cuts = np.flatnonzero(np.diff(sources)) + 1
+            for run in np.split(part, cuts):
+                source = int(np.searchsorted(ends, run[0], side="right"))
+                begin = int(ends[source]) - len(readers[source])
+                writer._copy(readers[source], (run - begin).tolist())
+            if report is not None:
+                report(len(part))
+    return Compaction(len(numbers), "examples", before, bytes_at(Path(target)))
 
 
 def _first_examples(dataset: ShardDataset) -> list[int]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from atompack_torch import _core
+from atompack_torch._native import ShardReader
 from atompack_torch.batch.molecule_batch import Molecule
 from atompack_torch.errors import file_exists, is_closed
 from atompack_torch.options import (
@@ -205,6 +206,10 @@ class ShardWriter(WriterBase):
             if not self._allow_pickle:
                 raise
             native.write_pickled(_pickled(example))
+
+    def _copy(self, reader: ShardReader, examples: list[int]) -> None:
+        """Adds examples of another data set unchanged."""
+        self._opened().copy(reader, examples)
 
     def __len__(self) -> int:
         """Number of examples written so far."""

@@ -9,6 +9,7 @@
 #include "bindings/example_writer.h"
 #include "bindings/path.h"
 #include "bindings/unlocked.h"
+#include "formats/atlas_shards/reader.h"
 #include "formats/atlas_shards/writer.h"
 
 namespace atompack::bindings {
@@ -44,6 +45,12 @@ class ShardWriter {
       writer.begin_example().pickled(bytes);
       writer.end_example();
     });
+  }
+
+  void copy(const atlas_shards::Reader& reader, const std::vector<uint64_t>& examples) {
+    const BusyGuard guard(*this);
+    Writer& writer = open();
+    without_gil([&] { writer.copy(reader, examples); });
   }
 
   void close() {
@@ -120,6 +127,7 @@ void bind_shard_writer(py::module_& module) {
            py::arg("tensors_as_arrays"), py::arg("mode"))
       .def("write", &ShardWriter::write, py::arg("example"))
       .def("write_pickled", &ShardWriter::write_pickled, py::arg("pickle"))
+      .def("copy", &ShardWriter::copy, py::arg("reader"), py::arg("examples"))
       .def("close", &ShardWriter::close)
       .def("discard", &ShardWriter::discard)
       .def_property_readonly("is_open", &ShardWriter::is_open)

@@ -8,7 +8,6 @@
 #include "codec/level.h"
 #include "formats/atlas_shards/block.h"
 #include "formats/atlas_shards/layout.h"
-#include "formats/atlas_shards/reader.h"
 #include "formats/atlas_shards/shard_names.h"
 #include "io/open_file.h"
 #include "threads/process.h"
@@ -96,6 +95,21 @@ void Writer::end_example() {
   const uint64_t in_shard = shard_->n_examples() + block_->n_examples;
   if (block_->n_examples == options_.block_size || in_shard >= options_.shard_size) end_block();
   failed_ = false;
+}
+
+void Writer::copy(const Reader& reader, std::span<const uint64_t> examples) {
+  for (const uint64_t number : examples) {
+    const Place place = reader.locate(number);
+    const auto block = reader.block(place.shard, place.block);
+    pickle::Writer& pickle = begin_example();
+    try {
+      pickle.value(block->example(place.position));
+    } catch (...) {
+      drop_example();
+      throw;
+    }
+    end_example();
+  }
 }
 
 void Writer::end_block() {

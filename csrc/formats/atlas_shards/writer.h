@@ -4,10 +4,12 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "formats/atlas_shards/meta.h"
+#include "formats/atlas_shards/reader.h"
 #include "formats/atlas_shards/shard_builder.h"
 #include "io/unpublished_folder.h"
 #include "serial/pickle/writer.h"
@@ -44,6 +46,9 @@ class Writer {
   pickle::Writer& begin_example();
   void end_example();
   void drop_example();
+
+  // Adds examples of another dataset, as data: the errors of Reader::block() and of end_example().
+  void copy(const Reader& reader, std::span<const uint64_t> examples);
 
   // Writes the remaining data, and publishes the dataset.
   void close();
