@@ -47,6 +47,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="R",
         help="show the mean number of neighbors within R, in the unit of the positions, too",
     )
+    parser.add_argument(
+        "--features",
+        action="store_true",
+        help="show mean, standard deviation and range of each column of the features of a cache",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -58,6 +63,7 @@ def run(options: argparse.Namespace) -> int:
         "fields": options.fields,
         "missing": options.missing if options.missing != "nan" else None,
         "cutoff": options.cutoff,
+        "features": options.features or None,
     }
     asked = {name: value for name, value in given.items() if value is not None}
     with usage_errors():

@@ -19,7 +19,9 @@ from atompack_torch.datasets._computed import FeatureComputer, FeatureKeeper
 from atompack_torch.datasets._forces import ForceChoice
 from atompack_torch.datasets._request import Request, declared_fields, specs_of
 from atompack_torch.datasets.neighbors import NeighborList
+from atompack_torch.errors import FieldError
 from atompack_torch.fields import (
+    BUILTIN,
     EDGE_INFO,
     RESERVED,
     STRUCTURE,
@@ -260,7 +262,11 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
         return 0 if self._computer is None else self._computer.kept.n_bytes
 
     def statistics(
-        self, progress: bool | Report = False, *, cutoff: float | None = None
+        self,
+        progress: bool | Report = False,
+        *,
+        cutoff: float | None = None,
+        features: bool = False,
     ) -> Statistics:
         """Computes counts, elements, the spread of labels and energies by element in one pass.
 
@@ -273,21 +279,32 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
                 further molecules that are done.
             cutoff: radius within which neighbors are counted too, in the unit of the positions
                 (Å); None: they are not counted.
+            features: gather mean, standard deviation and range of every column of the stored
+                features in the same pass, too.
 
         Returns:
             The statistics.
 
         Raises:
             CorruptFileError: a record or a requested value is damaged.
-            FieldError: a value is missing and ``missing="error"``, or the neighbor search fails.
+            FieldError: a value is missing and ``missing="error"``, the neighbor search fails, or no
+                features are stored.
             ValueError: the cutoff is not finite, or below 0.001.
         """
         cutoff = None if cutoff is None else NeighborList(cutoff).as_tuple()[0]
         with reporting(progress, len(self), "statistics") as report:
             batcher = self._without_mapping()._batcher()
+            stored = {(scope, key) for scope, key, *_ in declared_fields(batcher.source)}
+            is_computed = self._computer is not None and "features" in self._computer.names()
+            if features and (is_computed or (BUILTIN, "features") not in stored):
+                raise FieldError(
+                    "features: expected stored ones, got none: build_cache stores them (field "
+                    "'features')"
+                )
             selection = None if self._selection is None else self._selection.numpy()
             threads = available_threads(self._request.num_threads)
-            return gather(batcher.source, batcher.request, selection, threads, report, cutoff)
+            source, request = batcher.source, batcher.request
+            return gather(source, request, selection, threads, report, cutoff, features=features)
 
     def _copy_for_subset(self: Self) -> Self:
         part = copy.copy(self)

@@ -187,6 +187,10 @@ class FeatureKeeper:
         plain: dict[str, Any] = {"neighbors": None, "transform": None, "exclude": ()}
         return request._replace(fields=("features",), dtype=self._dtype, **plain)
 
+    def names(self) -> list[str]:
+        """Returns the names of the fields that are computed: none."""
+        return []
+
     def specs(self, inputs: Callable[[], Mapping[str, FieldSpec]]) -> dict[str, FieldSpec]:
         """Returns the entry of the features in a schema; ``inputs`` returns that of the file."""
         return {"features": inputs()["features"]}

@@ -165,7 +165,7 @@ def statistics(
 
     Args:
         paths: files and folders, as one data set.
-        options: ``cutoff``, and options of ``AtpDataset``.
+        options: ``cutoff``, ``features``, and options of ``AtpDataset``.
         progress: show a bar, or a function called with the number of molecules done since the last
             call.
         remote: access to URLs.
@@ -174,8 +174,8 @@ def statistics(
         ``Statistics``, with a histogram of sizes in the text.
     """
     of_dataset = {"access": "sequential", **options}
-    cutoff = of_dataset.pop("cutoff", None)
-    found = open_files(paths, remote, **of_dataset).statistics(progress, cutoff=cutoff)
+    asked = {name: of_dataset.pop(name) for name in ("cutoff", "features") if name in of_dataset}
+    found = open_files(paths, remote, **of_dataset).statistics(progress, **asked)
     lines = [printable(line) for line in repr(found).splitlines()]
     if found.max_force_molecule is not None:
         place = _place(paths, found.max_force_molecule, remote)

@@ -206,7 +206,8 @@ def statistics(
         storage_options: for URLs, as for ``AtpDataset``.
         block_cache: likewise.
         block_cache_bytes: likewise.
-        **options: for molecules: ``cutoff``, and options of the data set (``fields``, ``missing``).
+        **options: for molecules: ``cutoff``, ``features``, and options of the data set
+            (``fields``, ``missing``).
 
     Returns:
         For molecules ``Statistics``, as from ``dataset.statistics()``; for ATLAS stores and array

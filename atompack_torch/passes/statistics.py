@@ -46,6 +46,9 @@ class Spread:
     max: float
 
 
+_NO_SPREAD = Spread(0, 0, *(math.nan,) * 5)
+
+
 @dataclass(frozen=True)
 class ElementCount:
     """Occurrence of an element and the forces on its atoms.
@@ -108,6 +111,8 @@ class Statistics:
         cutoff: cutoff of the neighbor count; None: neighbors were not counted.
         mean_neighbors: mean number of neighbors of an atom within ``cutoff``, periodic images
             included; NaN where there are no atoms, None without ``cutoff``.
+        features: spread of each column of the stored features, over all atoms; None if they were
+            not asked for.
     """
 
     n_molecules: int
@@ -124,6 +129,7 @@ class Statistics:
     isolated_atoms: dict[int, Spread] = field(default_factory=dict)
     cutoff: float | None = None
     mean_neighbors: float | None = None
+    features: tuple[Spread, ...] | None = None
 
     @property
     def min_atoms(self) -> int:
@@ -162,6 +168,7 @@ class Statistics:
             "isolated_atoms": {z: vars(spread) for z, spread in self.isolated_atoms.items()},
             "cutoff": self.cutoff,
             "mean_neighbors": self.mean_neighbors,
+            "features": None if self.features is None else [vars(one) for one in self.features],
             "coverage": self.coverage,
         }
         result: dict[str, Any] = _plain(plain)
@@ -182,6 +189,8 @@ class Statistics:
             lines.append(f"longest force: {self.max_force:.6g}{where}")
         if self.mean_neighbors is not None:
             lines.append(f"neighbors within {self.cutoff:g}: {self.mean_neighbors:.6g} an atom")
+        for column, one in enumerate(self.features or ()):
+            lines.append(f"feature {column}: {_described(one)}")
         lines += self._elements_table()
         lines += [
             f"{name}: {count:,} of {self.n_molecules:,} molecules"
@@ -232,6 +241,8 @@ def gather(
     n_threads: int,
     report: Report | None = None,
     cutoff: float | None = None,
+    *,
+    features: bool = False,
 ) -> Statistics:
     """Gathers statistics of the molecules of a selection, read as requested.
 
@@ -243,6 +254,7 @@ def gather(
         report: called with the number of molecules done since the last call; None: it is not.
         cutoff: radius in which neighbors are counted, in the unit of the positions; None: they are
             not.
+        features: gather those of stored features too.
 
     Returns:
         The statistics.
@@ -260,7 +272,7 @@ def gather(
     first = StatisticsPass(source, request, sample, no_references, None, n_threads)
     guess = _solve_normal(_found_by(first, None)["equations"])[0]
     references = guess.tolist()
-    whole = StatisticsPass(source, request, selection, references, cutoff, n_threads)
+    whole = StatisticsPass(source, request, selection, references, cutoff, n_threads, features)
     found = _found_by(whole, report)
     forces = _spread(found["forces"])
     finite_forces = forces is not None and forces.count > 0
@@ -287,6 +299,9 @@ def gather(
         },
         cutoff=cutoff,
         mean_neighbors=None if cutoff is None else _ratio(found["n_pairs"], found["n_atoms"]),
+        features=tuple(_spread(one) or _NO_SPREAD for one in found["features"])
+        if features
+        else None,
     )
 
 
