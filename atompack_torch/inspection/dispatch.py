@@ -250,8 +250,8 @@ def compact(
     Args:
         src: an ``.atp`` file, or a list or a folder of them, merged into one file; an ATLAS store
             or an array file, which is compacted in place; a folder of Atlas shards, or a list.
-        dst: the new file or folder. It may be ``src`` itself, which is then replaced; any other existing
-            file is an error.
+        dst: the new file or folder. It may be ``src`` itself, which is then replaced; any other
+            existing file is an error.
         codec: ``"none"``, ``"lz4"`` or ``"zstd"``; None: that of the source, whose records are then
             not recompressed.
         order: (m,) indices of the molecules or examples to keep, in their new order; None: all. Of
@@ -312,7 +312,7 @@ def compact_paths(
         raise UnsupportedFormatError(
             f"{paths[0]}: expected an .atp file, got {title}, which is not compacted"
         )
-    if options.shards is not None and entry.__name__ != "atompack_torch.inspection.shards":
+    if options.shards is not None and entry_name(paths[0]) != "atompack_torch.inspection.shards":
         raise ValueError(f"{paths[0]}: shards: expected none for other formats")
     return entry.compact(paths, target, options)
 

@@ -20,8 +20,9 @@ from atompack_torch.inspection.entry import (
     Head,
     Summary,
 )
-from atompack_torch.inspection.places import Place, bytes_at, bytes_text
+from atompack_torch.inspection.places import Place, bytes_text
 from atompack_torch.inspection.text import is_tensor, plain, printable, table
+from atompack_torch.options import bytes_at
 from atompack_torch.passes.check_report import CheckReport
 from atompack_torch.passes.sweeping import Report, reporting
 from atompack_torch.remote.files import RemoteFiles

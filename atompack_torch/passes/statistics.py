@@ -46,9 +46,6 @@ class Spread:
     max: float
 
 
-_NO_SPREAD = Spread(0, 0, *(math.nan,) * 5)
-
-
 @dataclass(frozen=True)
 class ElementCount:
     """Occurrence of an element and the forces on its atoms.
@@ -111,8 +108,7 @@ class Statistics:
         cutoff: cutoff of the neighbor count; None: neighbors were not counted.
         mean_neighbors: mean number of neighbors of an atom within ``cutoff``, periodic images
             included; NaN where there are no atoms, None without ``cutoff``.
-        features: spread of each column of the stored features, over all atoms; None if they were
-            not asked for.
+        features: spread of each column of stored features, or None.
     """
 
     n_molecules: int
@@ -252,16 +248,13 @@ def gather(
         selection: (m,) indices of the molecules; None: all.
         n_threads: number of threads.
         report: called with the number of molecules done since the last call; None: it is not.
-        cutoff: radius in which neighbors are counted, in the unit of the positions; None: they are
-            not.
-        features: gather those of stored features too.
+        cutoff, features: as for ``dataset.statistics()``.
 
     Returns:
         The statistics.
 
     Raises:
-        CorruptFileError: a record is damaged.
-        FieldError: a value is missing and ``missing="error"``, or a neighbor search fails.
+        CorruptFileError, FieldError: as for ``dataset.statistics()``.
     """
     # A few molecules spread over the data set suffice to estimate the reference energies.
     n = len(source) if selection is None else len(selection)
@@ -299,9 +292,7 @@ def gather(
         },
         cutoff=cutoff,
         mean_neighbors=None if cutoff is None else _ratio(found["n_pairs"], found["n_atoms"]),
-        features=tuple(_spread(one) or _NO_SPREAD for one in found["features"])
-        if features
-        else None,
+        features=_columns(found["features"]) if features else None,
     )
 
 
@@ -334,6 +325,10 @@ def _spread(moments: tuple[int, int, float, float, float, float]) -> Spread | No
         return Spread(0, n_non_finite, *nothing) if n_non_finite else None
     std = math.sqrt(scatter / count)
     return Spread(count, n_non_finite, mean, std, math.hypot(mean, std), low, high)
+
+
+def _columns(all_moments: list[Any]) -> tuple[Spread, ...]:
+    return tuple(_spread(one) or Spread(0, 0, *(math.nan,) * 5) for one in all_moments)
 
 
 def _coverage(fields: list[tuple[int, str, str, int]]) -> dict[str, int]:

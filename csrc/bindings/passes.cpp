@@ -104,10 +104,11 @@ py::dict statistics_of(const StatisticsPass& pass) {
   return py::dict("n_molecules"_a = found.n_molecules, "n_atoms"_a = found.n_atoms, "sizes"_a = found.sizes,
                   "atoms_of"_a = found.atoms_of, "molecules_of"_a = found.molecules_of,
                   "energy"_a = moments_of(found.energy), "energy_per_atom"_a = moments_of(found.energy_per_atom),
-                  "forces"_a = moments_of(found.forces), "features"_a = features_of(found), "largest_force"_a = found.largest_force,
-                  "largest_force_at"_a = found.largest_force_at, "force_squares"_a = found.force_squares,
-                  "force_components"_a = found.force_components, "isolated_atoms"_a = isolated_atoms_of(found),
-                  "n_pairs"_a = found.n_pairs, "equations"_a = equations_of(found.equations),
+                  "forces"_a = moments_of(found.forces), "features"_a = features_of(found),
+                  "largest_force"_a = found.largest_force, "largest_force_at"_a = found.largest_force_at,
+                  "force_squares"_a = found.force_squares, "force_components"_a = found.force_components,
+                  "isolated_atoms"_a = isolated_atoms_of(found), "n_pairs"_a = found.n_pairs,
+                  "equations"_a = equations_of(found.equations),
                   "equations_per_atom"_a = equations_of(found.equations_per_atom), "coverage"_a = coverage_of(pass));
 }
 

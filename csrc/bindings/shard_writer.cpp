@@ -104,8 +104,8 @@ std::optional<atlas_shards::Strategy> strategy_numbered(std::optional<int> optio
 }
 
 UniqueHandle<ShardWriter> make_writer(const Path& root, uint64_t shard_size, uint64_t block_size,
-                                      std::optional<int> strategy, int level, double dictionary, unsigned n_threads, bool tensors_as_arrays,
-                                      atp::OpenMode mode) {
+                                      std::optional<int> strategy, int level, double dictionary, unsigned n_threads,
+                                      bool tensors_as_arrays, atp::OpenMode mode) {
   const bool creates = mode == atp::OpenMode::create;
   const atlas_shards::WriterOptions options{.shard_size = shard_size,
                                             .block_size = block_size,

@@ -160,9 +160,7 @@ def test_stored_rows_that_cannot_be_kept(sources: Sources, tmp_path: Path) -> No
         with pytest.raises(apt.FieldError, match=f"missing='{missing}' reads every row"):
             apt.TorchCacheDataset(sources.stored, missing=missing, cache_features="all")
     only_features = tmp_path / "features.h5"
-    apt.build_cache(
-        apt.AtpDataset(sources.atp), sources.descriptor, only_features, progress=False
-    )
+    apt.build_cache(apt.AtpDataset(sources.atp), sources.descriptor, only_features, progress=False)
     with pytest.raises(apt.FieldError, match="derivatives that the file does not store"):
         apt.TorchCacheDataset(only_features, fields=EVERYTHING, cache_features="train")
 

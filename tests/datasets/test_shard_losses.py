@@ -117,7 +117,7 @@ def test_any_picklable_example(tmp_path: Path) -> None:
         with pytest.raises(TypeError, match="example: cannot be pickled"):
             writer.write(lambda: None)
         with pytest.raises(TypeError, match="example: cannot be pickled"):
-            writer.write((i for i in range(3)))
+            writer.write(i for i in range(3))
         assert len(writer) == len(examples)
     dataset = apt.ShardDataset(root, allow_pickle=True)
     for got in ([dataset[i] for i in range(len(dataset))], list(Reader(root))):

@@ -22,7 +22,7 @@ namespace atompack::atlas_shards {
 namespace {
 
 constexpr uint64_t kMaxRootMetaBytes = uint64_t{16} << 20;
-constexpr size_t kMaxSample = 8;         // blocks by which a file is found to be in memory
+constexpr size_t kMaxSample = 8;  // blocks by which a file is found to be in memory
 
 std::shared_ptr<const codec::ZstdDictionary> read_dictionary(const io::Location& file) {
   return in_file(file.path(), [&] {

@@ -81,7 +81,8 @@ std::optional<Found> Lister::read_meta(const std::string& name) const {
   if (!is_shard_number(name) && !io::exists(meta)) return std::nullopt;
   try {
     const auto file = io::open_file(meta);
-    const auto parsed = in_file(meta.path(), [&] { return parse_shard_meta(io::read_whole(*file, kMaxShardMetaBytes)); });
+    const auto parsed =
+        in_file(meta.path(), [&] { return parse_shard_meta(io::read_whole(*file, kMaxShardMetaBytes)); });
     return Found{.shard = {.name = name, .meta = parsed, .version = file->version()}, .files = {}, .has_meta = true};
   } catch (const IoError& error) {
     if (error.code() != ENOENT) throw;
@@ -105,12 +106,13 @@ void Lister::check_files(Found& found) const {
   if (meta.stored_examples == 0) return;
   const io::Location folder = root_ / found.shard.name;
   const bool needs_dictionary = meta.strategy == Strategy::own_dictionary;
-  const char* const lacks = !found.files.index  ? kIndexFile
-                            : !found.files.data ? kDataFile
+  const char* const lacks = !found.files.index                                          ? kIndexFile
+                            : !found.files.data                                         ? kDataFile
                             : needs_dictionary && !io::exists(folder / kDictionaryFile) ? kDictionaryFile
                                                                                         : nullptr;
   if (lacks == nullptr) return;
-  if (missing_ == MissingShards::error) throw IoError(ENOENT, "the file of a shard is missing", (folder / lacks).path());
+  if (missing_ == MissingShards::error)
+    throw IoError(ENOENT, "the file of a shard is missing", (folder / lacks).path());
   found.shard.is_lost = true;
 }
 
@@ -149,9 +151,8 @@ ShardList Lister::number(std::vector<Found> found) const {
   for (Found& one : found) {
     one.shard.first_example = list.n_examples;
     const io::Location meta = root_ / one.shard.name / kMetaFile;
-    list.n_examples = in_file(meta.path(), [&] {
-      return checked_add(list.n_examples, one.shard.meta.stored_examples, "examples");
-    });
+    list.n_examples =
+        in_file(meta.path(), [&] { return checked_add(list.n_examples, one.shard.meta.stored_examples, "examples"); });
     list.shards.push_back(std::move(one.shard));
     list.files.push_back(std::move(one.files));
   }

@@ -17,8 +17,8 @@
 namespace atompack::atlas_shards {
 
 struct WriterOptions {
-  uint64_t shard_size = 0;  // examples; 0: an empty shard, then one example per shard
-  uint64_t block_size = 1;  // at least 1
+  uint64_t shard_size = 0;                // examples; 0: an empty shard, then one example per shard
+  uint64_t block_size = 1;                // at least 1
   std::optional<Strategy> strategy = {};  // nullopt: that of the dataset that is appended to, or shared_dictionary
   int level = 3;
   double dictionary_fraction = 0.01;  // fraction of the bytes of a shard
@@ -27,8 +27,8 @@ struct WriterOptions {
   bool appends = false;  // new shards follow those of the dataset that is replaced
 };
 
-// `root` does not exist, or is the old dataset, before close(). For one thread at a time. Throws IoError, after which the writer can only be
-// destroyed. In a forked child begin_example() and close() throw LockedError.
+// `root` does not exist, or is the old dataset, before close(). For one thread at a time. Throws IoError, after which
+// the writer can only be destroyed. In a forked child begin_example() and close() throw LockedError.
 class Writer {
  public:
   // IoError (EEXIST) if `root` exists and is not to be replaced, LockedError if another writer is creating or replacing
