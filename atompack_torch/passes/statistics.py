@@ -237,7 +237,6 @@ def gather(
     n_threads: int,
     report: Report | None = None,
     cutoff: float | None = None,
-    *,
     features: bool = False,
 ) -> Statistics:
     """Gathers statistics of the molecules of a selection, read as requested.
@@ -248,7 +247,8 @@ def gather(
         selection: (m,) indices of the molecules; None: all.
         n_threads: number of threads.
         report: called with the number of molecules done since the last call; None: it is not.
-        cutoff, features: as for ``dataset.statistics()``.
+        cutoff: radius in which neighbors are counted; None: they are not.
+        features: gather those of stored features too.
 
     Returns:
         The statistics.
@@ -256,7 +256,7 @@ def gather(
     Raises:
         CorruptFileError, FieldError: as for ``dataset.statistics()``.
     """
-    # A few molecules spread over the data set suffice to estimate the reference energies.
+    # A few molecules suffice to estimate the reference energies.
     n = len(source) if selection is None else len(selection)
     sample: Numbers = np.arange(0, n, max(1, n // 4096), dtype=np.int64)
     if selection is not None:
@@ -327,8 +327,8 @@ def _spread(moments: tuple[int, int, float, float, float, float]) -> Spread | No
     return Spread(count, n_non_finite, mean, std, math.hypot(mean, std), low, high)
 
 
-def _columns(all_moments: list[Any]) -> tuple[Spread, ...]:
-    return tuple(_spread(one) or Spread(0, 0, *(math.nan,) * 5) for one in all_moments)
+def _columns(moments: list[Any]) -> tuple[Spread, ...]:
+    return tuple(_spread(one) or Spread(0, 0, *(math.nan,) * 5) for one in moments)
 
 
 def _coverage(fields: list[tuple[int, str, str, int]]) -> dict[str, int]:

@@ -55,13 +55,6 @@ class ShardOptions(WriterOptions):
         if not 0 <= self.dictionary <= 1:
             raise ValueError(f"dictionary: expected a share from 0 to 1, got {self.dictionary}")
 
-    @property
-    def native_strategy(self) -> int | None:
-        """The strategy with what the codec says; None: that of the data set to append to, or 2."""
-        if self.strategy is not None and self.codec != "none":
-            return self.strategy
-        return {"none": 0, "zstd": 2, None: None}[self.codec]
-
 
 class ShardWriter(WriterBase):
     """Writes a data set of shards, example by example.
@@ -145,7 +138,7 @@ class ShardWriter(WriterBase):
     ) -> None:
         options = ShardOptions(
             mode=mode,
-            codec=codec,
+            codec=codec or ("none" if strategy == 0 else "zstd"),
             level=level,
             num_threads=num_threads,
             shard_size=shard_size,
@@ -172,7 +165,7 @@ class ShardWriter(WriterBase):
                 self._path,
                 shard_size=options.shard_size,
                 block_size=options.block_size,
-                strategy=options.native_strategy,
+                strategy=_native_strategy(strategy, codec),
                 level=options.level,
                 dictionary=options.dictionary,
                 n_threads=num_threads or min(threads_or_cores(None), _MOST_THREADS),
@@ -252,6 +245,13 @@ class ShardWriter(WriterBase):
 
     def __repr__(self) -> str:
         return f"ShardWriter({shown_url(str(self._shown))!r})"
+
+
+def _native_strategy(strategy: int | None, codec: str | None) -> int | None:
+    """Returns the strategy with what the codec says; None: chosen by the native writer."""
+    if strategy is not None and codec != "none":
+        return strategy
+    return {"none": 0, "zstd": 2, None: None}[codec]
 
 
 def _pickled(example: Any) -> bytes:
