@@ -7,7 +7,8 @@
 For .atp files every record is read. By element: atoms, molecules, RMS of the force components, E0
 (the reference energy, fitted to the total energies by least squares) and, where there are molecules
 of a single isolated atom, the mean of their energies. Values are in the units of the file. For
-ATLAS stores and array files the stored statistics are shown, and no data is read.
+ATLAS stores and array files the stored statistics are shown, and no data is read. For Atlas shards:
+kinds of the values in examples, and the spread of numbers.
 """
 
 from __future__ import annotations

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from atompack_torch.inspection.entry import Entry
     from atompack_torch.inspection.shards import ShardVerification
     from atompack_torch.inspection.stores import StoreVerification
+    from atompack_torch.passes.example_statistics import ShardStatistics
     from atompack_torch.passes.statistics import Statistics
     from atompack_torch.passes.sweeping import Report
     from atompack_torch.passes.verification import Verification
@@ -196,7 +197,7 @@ def statistics(
     block_cache: PathLike | None = None,
     block_cache_bytes: int | None = None,
     **options: Any,
-) -> Statistics | list[dict[str, object]]:
+) -> Statistics | ShardStatistics | list[dict[str, object]]:
     """Gathers statistics of the data at a path.
 
     Args:
@@ -210,17 +211,18 @@ def statistics(
             (``fields``, ``missing``).
 
     Returns:
-        For molecules ``Statistics``, as from ``dataset.statistics()``; for ATLAS stores and array
-        files a dict per array, aggregated from the stored statistics.
+        For molecules ``Statistics``, as from ``dataset.statistics()``; for Atlas shards
+        ``ShardStatistics``, with the kinds and the spread of the values in examples; for ATLAS
+        stores and array files a dict per array, aggregated from the stored statistics.
 
     Raises:
-        TypeError: the path holds Atlas shards, whose examples may be anything.
+        TypeError: options are given for Atlas shards.
         CorruptFileError: a record is damaged.
         FieldError: no file has a requested label.
     """
     paths = _listed(path)
     remote = access_to(paths, storage_options, block_cache, block_cache_bytes)
-    found: Statistics | list[dict[str, object]] = (
+    found: Statistics | ShardStatistics | list[dict[str, object]] = (
         entry_of(paths, remote).statistics(paths, options, progress, remote).value
     )
     return found

@@ -190,9 +190,49 @@ def statistics(
     progress: bool | Report,
     remote: RemoteFiles | None = None,
 ) -> Summary:
-    """Raises TypeError: examples may be anything."""
-    shown = Place(paths[0], remote).shown
-    raise TypeError(f"{shown}: stats is for .atp files and ATLAS stores, not for Atlas shards")
+    """Gathers statistics of every example, of any kind.
+
+    Args:
+        paths: folders of data sets, one after the other.
+        options: none.
+        progress: show a bar, or a function called with the number of examples done since the last
+            call.
+        remote: access to URLs.
+
+    Returns:
+        ``ShardStatistics``.
+
+    Raises:
+        TypeError: there are options.
+        UnsafePickleError: an example is more than data.
+        CorruptFileError: a block is damaged.
+    """
+    from atompack_torch.passes.example_statistics import ExampleCounter
+
+    places = [Place(path, remote) for path in paths]
+    if options:
+        given = ", ".join(options)
+        raise TypeError(f"{places[0].shown}: statistics of Atlas shards have no options: {given}")
+    datasets = [_opened(place) for place in places]
+    counter = ExampleCounter()
+    with reporting(progress, sum(map(len, datasets)), "statistics", "examples") as report:
+        for dataset in datasets:
+            for first in range(0, len(dataset), _COPIED_AT_ONCE):
+                last = min(first + _COPIED_AT_ONCE, len(dataset))
+                counter.add([dataset[i] for i in range(first, last)])
+                if report is not None:
+                    report(last - first)
+    found = counter.found()
+    rows: list[tuple[str, ...]] = [("value", "count", "kind", "mean", "std", "min", "max")]
+    for name, one in found.values.items():
+        more = len(one.kinds) - 1
+        kind = next(iter(one.kinds)) + (f" and {more} more" if more else "")
+        spread = one.spread
+        numbers = () if spread is None else (spread.mean, spread.std, spread.min, spread.max)
+        shown = [f"{number:.6g}" for number in numbers] or [""] * 4
+        rows.append((printable(name), f"{one.count:,}", kind, *shown))
+    text = f"{found.n_examples:,} examples\n{table(rows, '  ')}"
+    return Summary(found, found.as_dict(), text)
 
 
 def compact(paths: Sequence[str], target: str, options: CompactOptions) -> Compaction:
