@@ -24,7 +24,7 @@ TEST(ShardNames, AreInByteOrder) {
     const Names names = numbered_names(20'000, width);
     EXPECT_TRUE(std::ranges::is_sorted(names));
     EXPECT_TRUE(std::ranges::adjacent_find(names) == names.end());
-    EXPECT_LE(names.back().size(), 12U);
+    EXPECT_LE(names.back().size(), 16U);
   }
 }
 
