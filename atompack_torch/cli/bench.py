@@ -5,6 +5,10 @@
 
 Each round makes batches of random molecules for a quarter of a second; the median of all rounds is
 shown. All molecules are read once before the first round, so that reading from memory is measured.
+
+Of a local data set of Atlas shards, a sample is also written to the temporary folder with blocks of
+8 to 1024 examples, with all strategies and several levels: the table shows bytes per example, and
+examples/s that are read at random, each block decoded again, and in sequence.
 """
 
 from __future__ import annotations
@@ -23,13 +27,16 @@ from atompack_torch.cli._options import (
 )
 from atompack_torch.cli._output import print_json
 from atompack_torch.cli._remote import add_remote, remote_options
-from atompack_torch.inspection.text import printable
+from atompack_torch.formats import entry_name
+from atompack_torch.inspection.text import printable, table
 from atompack_torch.options import is_url
 
 NAME = "bench"
 HELP = "measure how fast batches are read"
 
 _SECONDS = 0.25  # of one round
+_LAYOUT_SECONDS = 0.15  # of one measurement of a layout
+_SHARDS = "atompack_torch.inspection.shards"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,17 +61,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Runs the command."""
     check_at_least(options, 1, "batch_size", "rounds", "threads")
-    found = [_measured(path, options) for path in options.path]
+    found = []
+    for path in options.path:
+        one = _measured(path, options)
+        if not options.json:
+            _print(one)
+        if not is_url(path) and entry_name(path) == _SHARDS:
+            one["layouts"] = _layouts(path, options)
+        found.append(one)
     if options.json:
         print_json(found)
-    else:
-        for one in found:
-            print(
-                f"{printable(one['path'])}: {one['molecules_per_s']:,.0f} molecules/s, "
-                f"{one['mb_per_s']:,.1f} MB/s, {one['us_per_batch']:,.1f} µs a batch of "
-                f"{one['batch_size']:,}"
-            )
     return 0
+
+
+def _print(one: dict[str, Any]) -> None:
+    print(
+        f"{printable(one['path'])}: {one['molecules_per_s']:,.0f} molecules/s, "
+        f"{one['mb_per_s']:,.1f} MB/s, {one['us_per_batch']:,.1f} µs a batch of "
+        f"{one['batch_size']:,}"
+    )
+
+
+def _layouts(path: str, options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Tries layouts of shards, and prints a table of them unless JSON is asked for."""
+    from atompack_torch.cli._shard_layouts import table_rows, trials
+
+    given = {} if options.threads is None else {"num_threads": options.threads}
+    rows = list(trials(path, 0.02 if options.quick else _LAYOUT_SECONDS, given))
+    if not options.json:
+        print(table(table_rows(rows), "  "))
+    return rows
 
 
 def _measured(path: str, options: argparse.Namespace) -> dict[str, Any]:

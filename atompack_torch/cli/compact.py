@@ -6,7 +6,9 @@
 
 TARGET may be SOURCE itself, which is then replaced; no other file is overwritten. Records are
 compared with their source before the new file gets its name. ATLAS stores and array files are
-compacted in place: TARGET is SOURCE.
+compacted in place: TARGET is SOURCE. Examples of Atlas shards are written to new shards and blocks:
+
+  atompack-torch compact --block-size 32 --strategy 2 --level 9 --shuffle 0 train/ shuffled/
 """
 
 from __future__ import annotations
@@ -19,24 +21,38 @@ from atompack_torch.cli._output import UsageError, print_json, shows_progress
 from atompack_torch.cli._storage_options import add_storage_options, storage_options_of
 from atompack_torch.errors import AtompackError
 from atompack_torch.inspection.text import printable
+from atompack_torch.options import is_url
 
 NAME = "compact"
 HELP = "rewrite files without dead space, or with another codec"
+
+_SHARDS = {
+    "shard-size": "examples per Atlas shard (default: as in the source)",
+    "block-size": "examples per block of shards (default: as in the source)",
+    "strategy": "compression of shards: 0 none, 1 zstd, 2 and 3 zstd with a dictionary for all or "
+    "for each (default: as in the source)",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of the command."""
     add_source_and_target(
         parser,
-        "an .atp file, a folder of them, an ATLAS store, an .af file, or a URL of one",
+        "an .atp file, a folder of them, Atlas shards, an ATLAS store, an .af file, or a URL",
         "the new file or its URL, or SOURCE itself",
     )
     add_codec(parser, "that of the source", "that of the source, or 3", None)
-    parser.add_argument(
+    order = parser.add_mutually_exclusive_group()
+    order.add_argument(
         "--order",
         metavar="FILE",
         help="text file with the indices of the molecules to keep, in their new order",
     )
+    order.add_argument(
+        "--shuffle", type=int, metavar="SEED", help="write everything in a random order"
+    )
+    for name, text in _SHARDS.items():
+        parser.add_argument(f"--{name}", type=int, metavar="N", help=text)
     add_json(parser)
     add_storage_options(parser)
 
@@ -46,8 +62,14 @@ def run(options: argparse.Namespace) -> int:
     from atompack_torch.inspection.dispatch import compact_paths
     from atompack_torch.inspection.entry import CompactOptions
 
-    order = None if options.order is None else indices_in(options.order)
-    wanted = CompactOptions(options.codec, options.level, order, shows_progress(options))
+    shards = (options.shard_size, options.block_size, options.strategy)
+    wanted = CompactOptions(
+        options.codec,
+        options.level,
+        _order(options),
+        shows_progress(options),
+        shards=None if shards == (None, None, None) else shards,
+    )
     try:
         found = compact_paths(options.source, options.target, wanted, storage_options_of(options))
     except AtompackError:
@@ -63,6 +85,21 @@ def run(options: argparse.Namespace) -> int:
             f"{found.bytes_after:,} bytes (before: {found.bytes_before:,})"
         )
     return 0
+
+
+def _order(options: argparse.Namespace) -> object:
+    """Returns the indices to keep, in their new order; None: all."""
+    if options.order is not None:
+        return indices_in(options.order)
+    if options.shuffle is None:
+        return None
+    import numpy as np
+
+    from atompack_torch.inspection.dispatch import open as open_path
+
+    given = {"storage_options": storage_options_of(options)} if is_url(options.source[0]) else {}
+    n = sum(len(open_path(path, **given)) for path in options.source)
+    return np.random.default_rng(options.shuffle).permutation(n)
 
 
 def indices_in(path: str) -> list[int]:

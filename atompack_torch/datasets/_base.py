@@ -15,11 +15,13 @@ from atompack_torch._native import ForceSubsetSource, MoleculeSource
 from atompack_torch.batch.indices import Indices, is_batch
 from atompack_torch.batch.molecule_batch import Molecule, MoleculeBatch
 from atompack_torch.datasets._batches import BatchDataset, apply_transform
-from atompack_torch.datasets._computed import FeatureComputer, structure_request
+from atompack_torch.datasets._computed import FeatureComputer, FeatureKeeper
 from atompack_torch.datasets._forces import ForceChoice
 from atompack_torch.datasets._request import Request, declared_fields, specs_of
 from atompack_torch.datasets.neighbors import NeighborList
+from atompack_torch.errors import FieldError
 from atompack_torch.fields import (
+    BUILTIN,
     EDGE_INFO,
     RESERVED,
     STRUCTURE,
@@ -50,11 +52,11 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
     _request: Request
     _native: MoleculeBatcher | None = None
     _table: FieldTable | None = None  # kept alive for the names stored in it
-    _computer: FeatureComputer | None = None
+    _computer: FeatureComputer | FeatureKeeper | None = None
     _keeps_features: bool = False  # computed features stay in memory
     _forces: ForceChoice | None = None
     _epoch: int = 0
-    _structures: MoleculeDataset | None = None  # input of the computed features
+    _structures: Any = None  # a data set of the same class: input of the computed features
 
     def _open_source(self) -> MoleculeSource:
         """Opens a source of all molecules of the whole data set."""
@@ -142,7 +144,9 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
         """
         batcher = self._batcher()
         specs = specs_of(batcher.source, batcher.request)
-        return specs if self._computer is None else specs | self._computer.specs()
+        if self._computer is None:
+            return specs
+        return specs | self._computer.specs(lambda: self._feature_input().schema)
 
     @overload
     def __getitem__(self, item: slice | Indices) -> MoleculeBatch: ...
@@ -218,14 +222,20 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
         """Adds the computed fields to a batch on the CPU."""
         if self._computer is None:
             return batch
+        return self._computer.add_to(batch, self._feature_input().batch, self._keeps_features)
+
+    def _feature_input(self: Self) -> Self:
+        """Returns the whole data set with the fields from which features are made."""
         if self._structures is None:
+            assert self._computer is not None
             whole = copy.copy(self)
-            whole._request = structure_request(self._request)
+            whole._request = self._computer.input_request(self._request)
             whole._computer, whole._selection = None, None
             whole._native = whole._batcher_over(self._source())  # with the same choice of forces
             whole._table = whole._native.table
             self._structures = whole
-        return self._computer.add_to(batch, self._structures.batch, self._keeps_features)
+        structures: Self = self._structures
+        return structures
 
     def set_epoch(self, epoch: int) -> None:
         """Resamples the molecules that keep their forces, with ``resample_forces``.
@@ -252,7 +262,11 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
         return 0 if self._computer is None else self._computer.kept.n_bytes
 
     def statistics(
-        self, progress: bool | Report = False, *, cutoff: float | None = None
+        self,
+        progress: bool | Report = False,
+        *,
+        cutoff: float | None = None,
+        features: bool = False,
     ) -> Statistics:
         """Computes counts, elements, the spread of labels and energies by element in one pass.
 
@@ -265,21 +279,32 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
                 further molecules that are done.
             cutoff: radius within which neighbors are counted too, in the unit of the positions
                 (Å); None: they are not counted.
+            features: gather mean, standard deviation and range of every column of the stored
+                features in the same pass, too.
 
         Returns:
             The statistics.
 
         Raises:
             CorruptFileError: a record or a requested value is damaged.
-            FieldError: a value is missing and ``missing="error"``, or the neighbor search fails.
+            FieldError: a value is missing and ``missing="error"``, the neighbor search fails, or no
+                features are stored.
             ValueError: the cutoff is not finite, or below 0.001.
         """
         cutoff = None if cutoff is None else NeighborList(cutoff).as_tuple()[0]
         with reporting(progress, len(self), "statistics") as report:
             batcher = self._without_mapping()._batcher()
+            stored = {(scope, key) for scope, key, *_ in declared_fields(batcher.source)}
+            is_computed = self._computer is not None and "features" in self._computer.names()
+            if features and (is_computed or (BUILTIN, "features") not in stored):
+                raise FieldError(
+                    "features: expected stored ones, got none: build_cache stores them (field "
+                    "'features')"
+                )
             selection = None if self._selection is None else self._selection.numpy()
             threads = available_threads(self._request.num_threads)
-            return gather(batcher.source, batcher.request, selection, threads, report, cutoff)
+            source, request = batcher.source, batcher.request
+            return gather(source, request, selection, threads, report, cutoff, features=features)
 
     def _copy_for_subset(self: Self) -> Self:
         part = copy.copy(self)

@@ -91,6 +91,10 @@ class FeatureComputer:
         self.kept = FeatureStore(options.cache_bytes)
         self._dtype = dtype
 
+    def input_request(self, request: Request) -> Request:
+        """Returns the request for the input of the descriptor."""
+        return structure_request(request)
+
     def names(self) -> list[str]:
         """Returns the names of the fields that are added to a batch."""
         derivatives = [
@@ -98,8 +102,8 @@ class FeatureComputer:
         ]
         return ["features"] * self.features + derivatives * self.derivatives
 
-    def specs(self) -> dict[str, FieldSpec]:
-        """Returns the entries of these fields in a schema."""
+    def specs(self, inputs: Callable[[], Mapping[str, FieldSpec]]) -> dict[str, FieldSpec]:
+        """Returns the entries of these fields in a schema; ``inputs`` returns that of the input."""
         descriptor = self.descriptor
         shapes = {"features": (descriptor.n_features,), "radial_dG_drij": (descriptor.n_radial, 3)}
         shapes |= {name: (descriptor.n_angular, 3) for name in DERIVATIVES if "grads" in name}
@@ -168,6 +172,49 @@ class FeatureComputer:
         return value.to(self._dtype_of(name))
 
 
+class FeatureKeeper:
+    """Keeps stored features in memory, each from the first batch that has it."""
+
+    def __init__(self, options: Options, dtype: DTypes | None) -> None:
+        self.keeps_all = options.cache_features == "all"
+        self.kept = FeatureStore(options.cache_bytes)
+        self._dtype = dtype
+        if isinstance(dtype, Mapping):
+            self._dtype = {name: dtype[name] for name in dtype if name == "features"}
+
+    def input_request(self, request: Request) -> Request:
+        """Returns the request for the stored features."""
+        plain: dict[str, Any] = {"neighbors": None, "transform": None, "exclude": ()}
+        return request._replace(fields=("features",), dtype=self._dtype, **plain)
+
+    def names(self) -> list[str]:
+        """Returns the names of the fields that are computed: none."""
+        return []
+
+    def specs(self, inputs: Callable[[], Mapping[str, FieldSpec]]) -> dict[str, FieldSpec]:
+        """Returns the entry of the features in a schema; ``inputs`` returns that of the file."""
+        return {"features": inputs()["features"]}
+
+    def add_to(self, batch: MoleculeBatch, stored: Structures, keep: bool) -> MoleculeBatch:
+        """Returns the batch with the features of the molecules in its ``index``."""
+        numbers = batch.index.tolist()
+        rows = [self.kept.get(number) for number in numbers]
+        has = torch.ones(len(rows), dtype=torch.bool)
+        absent = [place for place, row in enumerate(rows) if row is None]
+        if absent or not rows:
+            found = stored(batch.index[absent])
+            has[absent] = found.mask("features")
+            parts = torch.split(found.features, found.n_atoms.tolist()) if rows else ()
+            for place, row in zip(absent, parts, strict=True):
+                rows[place] = row
+                if keep and has[place]:
+                    self.kept.put(numbers[place], row)
+            if not rows:
+                rows.append(found.features)
+        features = torch.cat(rows)  # type: ignore[arg-type]
+        return _add_fields(batch, {"features": features}, {"features": has})
+
+
 Computing = FeatureComputer  # its name in pickles of earlier versions
 
 
@@ -189,7 +236,7 @@ def _add_fields(
 
 def plan_features(
     request: Request, stored: Stored, options: Options
-) -> tuple[Request, FeatureComputer | None]:
+) -> tuple[Request, FeatureComputer | FeatureKeeper | None]:
     """Splits a request into fields that are read and fields that are computed.
 
     Stored rows are read if they belong to the requested descriptor.
@@ -200,12 +247,13 @@ def plan_features(
         options: the user's options.
 
     Returns:
-        The request for stored fields, and the computer of the others, if any.
+        The request for stored fields, and what adds the others, if any.
 
     Raises:
         TypeError: an option has the wrong type.
         ValueError: an option is out of range.
-        FieldError: features are to be kept, but no descriptor is known.
+        FieldError: features are to be kept, but no descriptor is known, or stored ones cannot be
+            kept with the other options.
     """
     _check(options)
     named = request.fields or ()
@@ -222,6 +270,8 @@ def plan_features(
     derivatives = wanted.derivatives and not (stored.derivatives and usable)
     if keeps and features and descriptor is None:
         raise FieldError("cache_features: expected a descriptor, got none (field 'features')")
+    if keeps and wanted.features and not features:
+        return _keep_stored(request, options, derivatives)
     if not usable:  # stored rows belong to another descriptor
         others = ("features",) * stored.features + (FORCE_DERIVATIVES,) * stored.derivatives
         request = request._replace(exclude=request.exclude + others)
@@ -231,6 +281,32 @@ def plan_features(
         options._replace(descriptor=descriptor), features, derivatives, request.dtype
     )
     return _stored_request(request, computer), computer
+
+
+def _keep_stored(
+    request: Request, options: Options, computes_derivatives: bool
+) -> tuple[Request, FeatureKeeper]:
+    """Returns the request without the stored features, and what adds and keeps them."""
+    reason = (
+        "the derivatives that the file does not store are computed together with features"
+        if computes_derivatives
+        else f"missing={request.missing!r} reads every row in every batch"
+        if request.missing != "nan"
+        else None
+    )
+    if reason is not None:
+        raise FieldError(
+            f"cache_features: expected 'none' for stored features, got {options.cache_features!r}: "
+            f"{reason} (field 'features')"
+        )
+    fields, dtype = request.fields, request.dtype
+    if fields is not None:
+        fields = tuple(name for name in fields if name != "features")
+    if isinstance(dtype, Mapping):
+        dtype = {name: wanted for name, wanted in dtype.items() if name != "features"}
+    exclude = request.exclude if fields is not None else (*request.exclude, "features")
+    kept = request._replace(fields=fields, dtype=dtype, exclude=exclude)
+    return kept, FeatureKeeper(options, request.dtype)
 
 
 def _same(one: ChebyshevDescriptor | None, other: ChebyshevDescriptor) -> bool:

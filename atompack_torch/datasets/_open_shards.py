@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from torch import Tensor
 
@@ -19,6 +19,11 @@ from atompack_torch.remote.files import RemoteFiles
 # Result of the native core: (arena, batch, None), or (None, examples, their numbers) for examples
 # that are not alike.
 HandedOver = tuple[Tensor | None, Any, Sequence[int] | None]
+
+MissingShards = Literal["renumber", "error", "keep"]
+
+# Shards of a local data set when it was opened: their number, and a digest of their metadata.
+Generation = tuple[int, str]
 
 # Identity of the files: of meta.json, or the fingerprint of a remote data set.
 Version = tuple[int, ...] | str
@@ -44,6 +49,8 @@ class OpenShards:
         jagged: join arrays that differ in their first dimension.
         levels: True for keys of atoms, False for keys of molecules.
         num_threads: maximum number of threads for a batch; None: as many as torch uses.
+        missing_shards: treatment of lost shards.
+        n_shards: number of shards to use, the first ones; None: all.
     """
 
     def __init__(
@@ -56,13 +63,20 @@ class OpenShards:
         jagged: bool,
         levels: Mapping[str, bool],
         num_threads: int | None,
+        missing_shards: MissingShards,
+        n_shards: int | None,
     ) -> None:
         place, store = remote.location(root)
+        version = local_version(root)  # first: it may be that of an older generation, no newer one
         with formats.opening(root, "a folder of Atlas shards", "shards"):
             self.reader = ShardReader(
-                place if store is None else place.rstrip("/"), cache_blocks, store
+                place if store is None else place.rstrip("/"),
+                cache_blocks,
+                store,
+                missing_shards,
+                n_shards,
             )
-        self.version = local_version(root) if store is None else self.reader.fingerprint
+        self.version = version if store is None else self.reader.fingerprint
         self._needs_process = None if store is None else os.getpid()
         self.native: ExampleBatcher | None = None
         self.pickles: PickledBlocks | None = None
@@ -75,6 +89,17 @@ class OpenShards:
             self.native = ExampleBatcher(
                 self.reader, jagged=jagged, levels=levels, max_threads=num_threads or 0
             )
+
+    def generation(self) -> Generation:
+        """Returns what a later generation begins with if shards are appended."""
+        n_shards = len(self.reader.shards())
+        return n_shards, self.reader.fingerprint_of_first(n_shards) or ""
+
+    def continues(self, generation: Generation | None) -> bool:
+        """True if the first shards are those of an earlier generation."""
+        if generation is None or self._needs_process is not None:
+            return False
+        return self.reader.fingerprint_of_first(generation[0]) == generation[1]
 
     def is_of_another_process(self) -> bool:
         """True if they need threads that another process has: those of a remote store."""

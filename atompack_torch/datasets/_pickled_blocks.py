@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import pickle
-from collections import OrderedDict
+from collections import OrderedDict, deque
+from collections.abc import Callable
 from typing import Any
 
+from torch import Tensor
+
+from atompack_torch._core import resolve_indices
 from atompack_torch._native import ShardReader
+from atompack_torch.batch.indices import Indices
 
 KEPT_BLOCKS = 16  # by default
 
@@ -28,3 +33,26 @@ class PickledBlocks:
             while len(self._kept) > self._most:
                 self._kept.popitem(last=False)
         return examples[position]
+
+
+class PickledQueue:
+    """Batches of examples that Python unpickles, made when they are taken.
+
+    Args:
+        n: number of examples in the data set.
+        collate: returns the arena and the batch of indices.
+    """
+
+    def __init__(self, n: int, collate: Callable[[Indices], tuple[Tensor | None, Any]]) -> None:
+        self._n, self._collate = n, collate
+        self._asked: deque[Tensor] = deque()
+
+    def submit(self, indices: Indices) -> bool:
+        self._asked.append(resolve_indices(indices, self._n, None, "example"))
+        return False
+
+    def take(self) -> Any:
+        return self._collate(self._asked.popleft())[1]
+
+    def __len__(self) -> int:
+        return len(self._asked)

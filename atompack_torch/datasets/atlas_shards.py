@@ -6,7 +6,6 @@ import copy
 import errno
 import os
 import warnings
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -25,13 +24,21 @@ from atompack_torch.datasets._examples import (
     molecules_of,
     specs_of_batch,
 )
-from atompack_torch.datasets._open_shards import HandedOver, OpenShards, Version, local_version
+from atompack_torch.datasets._open_shards import (
+    Generation,
+    HandedOver,
+    MissingShards,
+    OpenShards,
+    Version,
+    local_version,
+)
 from atompack_torch.datasets._options import (
     DatasetOptions,
     DTypes,
     Missing,
     accept_former_name,
 )
+from atompack_torch.datasets._pickled_blocks import PickledQueue
 from atompack_torch.fields import FieldSpec
 from atompack_torch.options import absolute_location, check_choice, is_url, utf8
 from atompack_torch.remote.files import RemoteFiles
@@ -86,6 +93,11 @@ class ShardDataset(BatchDataset[object, object]):
         storage_options: options of the remote store of a URL; see ``AtpDataset``.
         block_cache: folder on local disk for what is read from a URL; see ``AtpDataset``.
         block_cache_bytes: limit of that folder, or of the memory without one.
+        missing_shards: treatment of shards whose files are lost. ``"renumber"``: as torch_atlas_ds,
+            the examples of the others are numbered consecutively, with a warning, and a missing
+            file is an error when it is read. ``"error"``: a ``FileNotFoundError`` at once.
+            ``"keep"``: the others keep their numbers, and reading a lost example is a
+            ``FileNotFoundError``; ``ds.subset(ds.is_present)`` leaves the lost ones out.
 
     Raises:
         TypeError: an option has the wrong type.
@@ -113,6 +125,7 @@ class ShardDataset(BatchDataset[object, object]):
         storage_options: Mapping[str, object] | None = None,
         block_cache: str | os.PathLike[str] | None = None,
         block_cache_bytes: int | None = None,
+        missing_shards: MissingShards = "renumber",
     ) -> None:
         self._remote = RemoteFiles.checked(storage_options, block_cache, block_cache_bytes, path)
         self._options = DatasetOptions(
@@ -121,6 +134,7 @@ class ShardDataset(BatchDataset[object, object]):
         if cache_blocks is not None and cache_blocks < 0:
             raise ValueError(f"cache_blocks: expected at least 0, got {cache_blocks}")
         check_choice("layout", layout, ("list", "jagged"))
+        check_choice("missing_shards", missing_shards, ("renumber", "error", "keep"))
         for key, level in (levels or {}).items():
             if level not in ("atom", "molecule"):
                 raise ValueError(f"levels: expected atom or molecule for {key!r}, got {level!r}")
@@ -129,11 +143,13 @@ class ShardDataset(BatchDataset[object, object]):
         self._allow_pickle = allow_pickle
         self._cache_blocks = cache_blocks
         self._layout = layout
+        self._missing_shards = missing_shards
         self._levels = {
             utf8("levels", key): level == "atom" for key, level in (levels or {}).items()
         }
         self._version: Version | None = None if self._is_remote else local_version(self._root)
-        self._n = len(reader := self._open().reader)
+        self._n = len(reader := (opened := self._open()).reader)
+        self._generation = opened.generation()
         if (warning := reader.shard_sizes_warning()) is not None:
             warnings.warn(warning, stacklevel=3)
 
@@ -142,16 +158,24 @@ class ShardDataset(BatchDataset[object, object]):
         opened = self._opened
         if opened is None or opened.is_of_another_process():
             opened = self._open_current()
-            if self._version not in (None, opened.version):
-                raise OSError(
-                    errno.ESTALE,
-                    "another data set is here than the one that was opened first: open it again",
-                    self._shown,
-                )
-            self._opened, self._version = opened, opened.version
+            if self._version is None:
+                self._version = opened.version
+            elif opened.version != self._version:
+                opened = self._open_earlier(opened)
+            self._opened = opened
         return opened
 
-    def _open_current(self) -> OpenShards:
+    def _open_earlier(self, current: OpenShards) -> OpenShards:
+        """Opens the shards of the data set that was opened first, to which others were appended."""
+        if self._generation is None or not current.continues(self._generation):
+            raise OSError(
+                errno.ESTALE,
+                "another data set is here than the one that was opened first: open it again",
+                self._shown,
+            )
+        return self._open_current(self._generation[0])
+
+    def _open_current(self, n_shards: int | None = None) -> OpenShards:
         return OpenShards(
             self._root,
             self._remote,
@@ -160,6 +184,8 @@ class ShardDataset(BatchDataset[object, object]):
             jagged=self._layout == "jagged",
             levels=self._levels,
             num_threads=self._options.num_threads,
+            missing_shards=self._missing_shards,
+            n_shards=n_shards,
         )
 
     @property
@@ -183,6 +209,8 @@ class ShardDataset(BatchDataset[object, object]):
     _molecules = staticmethod(molecules_of)
     _opened: OpenShards | None = None  # in this process
     _remote = RemoteFiles()  # for pickles of earlier versions
+    _missing_shards: MissingShards = "renumber"
+    _generation: Generation | None = None
     _is_plain: bool = True  # without dtype, missing and transform
 
     def _size(self) -> int:
@@ -231,15 +259,25 @@ class ShardDataset(BatchDataset[object, object]):
                 return False
             self._check_selection(len(current.reader))
         self._opened, self._version, self._n = current, current.version, len(current.reader)
+        self._generation = current.generation()
         return True
 
     def close(self) -> None:
         """Releases files and decoded blocks; the next read opens them again."""
         self._opened = None
 
+    @property
+    def is_present(self) -> Tensor:
+        """(len,) bool: False for examples of lost shards, with ``missing_shards="keep"``."""
+        shards = self._open().reader.shards()
+        counts = torch.tensor([n for _, _, _, n, *_ in shards], dtype=torch.int64)
+        lost = torch.tensor([is_lost for *_, is_lost in shards], dtype=torch.bool)
+        whole = torch.repeat_interleave(~lost, counts)
+        return whole if self._selection is None else whole[self._selection]
+
     def _block_sizes(self) -> Tensor:
         parts = [torch.zeros(0, dtype=torch.int64)]
-        for _, _, block_size, n, _ in self._open().reader.shards():
+        for _, _, block_size, n, *_ in self._open().reader.shards():
             sizes = torch.full((-(-n // block_size),), block_size)
             if n % block_size:
                 sizes[-1] = n % block_size
@@ -333,7 +371,7 @@ class ShardDataset(BatchDataset[object, object]):
     def _prefetch(self, num_threads: int, max_ready: int, pinned: bool) -> BatchPrefetcher:
         native = self._open().native
         if native is None:
-            return _ExampleQueue(self)
+            return PickledQueue(len(self), self._collate_examples)
         return super()._prefetch(num_threads, max_ready, pinned)
 
     def _batcher(self) -> ExampleBatcher:
@@ -346,21 +384,3 @@ class ShardDataset(BatchDataset[object, object]):
 
     def __repr__(self) -> str:
         return f"ShardDataset({len(self)} examples in {self._shown!r})"
-
-
-class _ExampleQueue:
-    """Batches of examples that Python unpickles, made when they are taken."""
-
-    def __init__(self, dataset: ShardDataset) -> None:
-        self._dataset = dataset
-        self._asked: deque[Tensor] = deque()
-
-    def submit(self, indices: Indices) -> bool:
-        self._asked.append(resolve_indices(indices, len(self._dataset), None, "example"))
-        return False
-
-    def take(self) -> Any:
-        return self._dataset._collate_examples(self._asked.popleft())[1]
-
-    def __len__(self) -> int:
-        return len(self._asked)

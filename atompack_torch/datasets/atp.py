@@ -87,9 +87,11 @@ class AtpDataset(MoleculeDataset):
             are computed for molecules with forces. Positions and cell are used as stored; the
             computation takes place between the steps (``Loader``) or in the workers
             (``DataLoader``).
-        cache_features: computed features to keep in memory for the next epoch: ``"none"``,
-            ``"all"``, or ``"train"`` for the first part of ``split()`` only. Each process keeps its
-            own, also each worker of a ``DataLoader``. Derivatives are never kept.
+        cache_features: features, computed or read from ``cache``, to keep in memory for the next
+            epoch: ``"none"``, ``"all"``, or ``"train"`` for the first part of ``split()`` only.
+            Each process keeps its own, also each worker of a ``DataLoader``. Derivatives are never
+            kept. Stored features can only be kept with ``missing="nan"``, and not beside
+            derivatives that are computed.
         cache_bytes: limit on the bytes of kept features, first come, first kept; None: no limit.
         force_fraction: share of the molecules with forces (of this data set or subset) that keep
             them and their derivatives; the others are masked as if they had none. Without a cache,

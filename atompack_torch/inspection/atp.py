@@ -165,7 +165,7 @@ def statistics(
 
     Args:
         paths: files and folders, as one data set.
-        options: ``cutoff``, and options of ``AtpDataset``.
+        options: ``cutoff``, ``features``, and options of ``AtpDataset``.
         progress: show a bar, or a function called with the number of molecules done since the last
             call.
         remote: access to URLs.
@@ -174,8 +174,8 @@ def statistics(
         ``Statistics``, with a histogram of sizes in the text.
     """
     of_dataset = {"access": "sequential", **options}
-    cutoff = of_dataset.pop("cutoff", None)
-    found = open_files(paths, remote, **of_dataset).statistics(progress, cutoff=cutoff)
+    asked = {name: of_dataset.pop(name) for name in ("cutoff", "features") if name in of_dataset}
+    found = open_files(paths, remote, **of_dataset).statistics(progress, **asked)
     lines = [printable(line) for line in repr(found).splitlines()]
     if found.max_force_molecule is not None:
         place = _place(paths, found.max_force_molecule, remote)
@@ -190,7 +190,7 @@ def compact(paths: Sequence[str], target: str, options: CompactOptions) -> Compa
 
     files = [file for path in paths for file in files_of(path)]
     before = sum(Path(file).stat().st_size for file in files if Path(file).is_file())
-    codec, level, order, progress, num_threads = options
+    codec, level, order, progress, num_threads, _ = options
     compact_files(
         files, target, codec, order, level=level, num_threads=num_threads, progress=progress
     )

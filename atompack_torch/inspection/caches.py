@@ -135,7 +135,7 @@ def statistics(
 
     Args:
         paths: one file.
-        options: ``cutoff``, and options of ``TorchCacheDataset``.
+        options: ``cutoff``, ``features``, and options of ``TorchCacheDataset``.
         progress: show a bar, or a function called with the number of molecules done since the last
             call.
         remote: access to URLs.
@@ -148,9 +148,9 @@ def statistics(
     """
     path = _one_of(paths)
     of_dataset = dict(options)
-    cutoff = of_dataset.pop("cutoff", None)
+    asked = {name: of_dataset.pop(name) for name in ("cutoff", "features") if name in of_dataset}
     dataset = open_dataset(path, of_dataset | Place(path, remote).options)
-    found = dataset.statistics(progress, cutoff=cutoff)
+    found = dataset.statistics(progress, **asked)
     lines = [printable(line) for line in repr(found).splitlines()]
     return Summary(found, found.as_dict(), "\n".join([*lines, *histogram(found.sizes)]))
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from atompack_torch.inspection.entry import Entry
     from atompack_torch.inspection.shards import ShardVerification
     from atompack_torch.inspection.stores import StoreVerification
+    from atompack_torch.passes.example_statistics import ShardStatistics
     from atompack_torch.passes.statistics import Statistics
     from atompack_torch.passes.sweeping import Report
     from atompack_torch.passes.verification import Verification
@@ -196,7 +197,7 @@ def statistics(
     block_cache: PathLike | None = None,
     block_cache_bytes: int | None = None,
     **options: Any,
-) -> Statistics | list[dict[str, object]]:
+) -> Statistics | ShardStatistics | list[dict[str, object]]:
     """Gathers statistics of the data at a path.
 
     Args:
@@ -206,20 +207,22 @@ def statistics(
         storage_options: for URLs, as for ``AtpDataset``.
         block_cache: likewise.
         block_cache_bytes: likewise.
-        **options: for molecules: ``cutoff``, and options of the data set (``fields``, ``missing``).
+        **options: for molecules: ``cutoff``, ``features``, and options of the data set
+            (``fields``, ``missing``).
 
     Returns:
-        For molecules ``Statistics``, as from ``dataset.statistics()``; for ATLAS stores and array
-        files a dict per array, aggregated from the stored statistics.
+        For molecules ``Statistics``, as from ``dataset.statistics()``; for Atlas shards
+        ``ShardStatistics``, with the kinds and the spread of the values in examples; for ATLAS
+        stores and array files a dict per array, aggregated from the stored statistics.
 
     Raises:
-        TypeError: the path holds Atlas shards, whose examples may be anything.
+        TypeError: options are given for Atlas shards.
         CorruptFileError: a record is damaged.
         FieldError: no file has a requested label.
     """
     paths = _listed(path)
     remote = access_to(paths, storage_options, block_cache, block_cache_bytes)
-    found: Statistics | list[dict[str, object]] = (
+    found: Statistics | ShardStatistics | list[dict[str, object]] = (
         entry_of(paths, remote).statistics(paths, options, progress, remote).value
     )
     return found
@@ -235,6 +238,7 @@ def compact(
     num_threads: int | None = None,
     progress: bool | Report = False,
     storage_options: Mapping[str, object] | None = None,
+    shards: tuple[int | None, int | None, int | None] | None = None,
 ) -> None:
     """Writes the newest generation of ``src`` to a new file, without dead space.
 
@@ -242,22 +246,31 @@ def compact(
     while it is copied, unchanged, and compared with its source before the new file gets its name,
     so that ``dst`` is either complete or absent.
 
+    The examples of Atlas shards are decoded as data and written to new shards and blocks, with
+    other sizes or in another order if asked for: arrays stay arrays, tensors stay tensors.
+
     Args:
         src: an ``.atp`` file, or a list or a folder of them, merged into one file; an ATLAS store
-            or an array file, which is compacted in place.
-        dst: the new file. It may be ``src`` itself, which is then replaced; any other existing
-            file is an error.
+            or an array file, which is compacted in place; a folder of Atlas shards, or a list.
+        dst: the new file or folder. It may be ``src`` itself, which is then replaced; any other
+            existing file is an error.
         codec: ``"none"``, ``"lz4"`` or ``"zstd"``; None: that of the source, whose records are then
             not recompressed.
-        order: (m,) indices of the molecules to keep, in their new order; None: all.
+        order: (m,) indices of the molecules or examples to keep, in their new order; None: all. Of
+            shards, an order that jumps decodes a block again whenever it has left a cache of
+            256 MiB.
         level: compression level; None: that of the source if it has the same codec, else 3.
         num_threads: maximum number of compression threads, as of ``AtpWriter``.
         progress: show a bar, or a function called with the number of molecules done since the last
             call; each counts twice, once when copied and once when compared.
         storage_options: options of the store of URLs; see ``AtpDataset``. A file that is written to
             a URL is built in the temporary folder first.
+        shards: for Atlas shards only: shard size, block size and strategy, as of ``ShardWriter``;
+            None for one of them: that of the first source.
 
     Raises:
+        UnsafePickleError: an example of shards is more than data.
+        ValueError: an option does not suit the format.
         FileExistsError: ``dst`` exists and is not ``src``.
         CorruptFileError: a record or a value of the source is damaged.
         FieldError: the sources differ in codec and ``codec`` is not given, or in the type of
@@ -267,7 +280,7 @@ def compact(
         WriterLockedError: another writer has ``dst`` open.
     """
     check_threads(num_threads)
-    options = CompactOptions(codec, level, order, progress, num_threads)
+    options = CompactOptions(codec, level, order, progress, num_threads, shards)
     target = dst if isinstance(dst, str) and is_url(dst) else checked_path(dst)
     compact_paths(_listed(src), target, options, storage_options)
 
@@ -301,6 +314,8 @@ def compact_paths(
         raise UnsupportedFormatError(
             f"{paths[0]}: expected an .atp file, got {title}, which is not compacted"
         )
+    if options.shards is not None and entry_name(paths[0]) != "atompack_torch.inspection.shards":
+        raise ValueError(f"{paths[0]}: shards: expected none for other formats")
     return entry.compact(paths, target, options)
 
 

@@ -85,6 +85,8 @@ class CompactOptions(NamedTuple):
         progress: show a bar, or a function called with the number of items done since the last
             call.
         num_threads: maximum number of compression threads; None: chosen by the writer.
+        shards: shard size, block size and strategy of Atlas shards; None for one of them: that of
+            the sources.
     """
 
     codec: Literal["none", "lz4", "zstd"] | None = None
@@ -92,6 +94,7 @@ class CompactOptions(NamedTuple):
     order: Any = None
     progress: bool | Report = False
     num_threads: int | None = None
+    shards: tuple[int | None, int | None, int | None] | None = None
 
 
 class Compaction(NamedTuple):

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from atompack_torch._native import ShardReader
-from atompack_torch.errors import AtompackError
-from atompack_torch.inspection.entry import Description, Head, Summary
+from atompack_torch.errors import AtompackError, CorruptFileError
+from atompack_torch.inspection.entry import (
+    Compaction,
+    CompactOptions,
+    Description,
+    Head,
+    Summary,
+)
 from atompack_torch.inspection.places import Place, bytes_text
 from atompack_torch.inspection.text import is_tensor, plain, printable, table
+from atompack_torch.options import bytes_at
 from atompack_torch.passes.check_report import CheckReport
 from atompack_torch.passes.sweeping import Report, reporting
 from atompack_torch.remote.files import RemoteFiles
@@ -23,6 +32,8 @@ if TYPE_CHECKING:
 
 _STRATEGIES = ("bare", "zstd", "zstd, shared dictionary", "zstd, own dictionary")
 _MOST_SHARDS = 20  # of a data set, in text
+_NO_SHARD = ("", 2, 100, 0, 3, False)  # stands for the first of a data set without shards
+_COPIED_AT_ONCE = 1024  # examples
 _MOST_ITEMS = 20  # of a list, in text
 _MOST_CHARACTERS = 60  # of a value, in text
 
@@ -179,9 +190,110 @@ def statistics(
     progress: bool | Report,
     remote: RemoteFiles | None = None,
 ) -> Summary:
-    """Raises TypeError: examples may be anything."""
-    shown = Place(paths[0], remote).shown
-    raise TypeError(f"{shown}: stats is for .atp files and ATLAS stores, not for Atlas shards")
+    """Gathers statistics of every example, of any kind.
+
+    Args:
+        paths: folders of data sets, one after the other.
+        options: none.
+        progress: show a bar, or a function called with the number of examples done since the last
+            call.
+        remote: access to URLs.
+
+    Returns:
+        ``ShardStatistics``.
+
+    Raises:
+        TypeError: there are options.
+        UnsafePickleError: an example is more than data.
+        CorruptFileError: a block is damaged.
+    """
+    from atompack_torch.passes.example_statistics import ExampleCounter
+
+    places = [Place(path, remote) for path in paths]
+    if options:
+        given = ", ".join(options)
+        raise TypeError(f"{places[0].shown}: statistics of Atlas shards have no options: {given}")
+    datasets = [_opened(place) for place in places]
+    counter = ExampleCounter()
+    with reporting(progress, sum(map(len, datasets)), "statistics", "examples") as report:
+        for dataset in datasets:
+            for first in range(0, len(dataset), _COPIED_AT_ONCE):
+                last = min(first + _COPIED_AT_ONCE, len(dataset))
+                counter.add([dataset[i] for i in range(first, last)])
+                if report is not None:
+                    report(last - first)
+    found = counter.found()
+    rows: list[tuple[str, ...]] = [("value", "count", "kind", "mean", "std", "min", "max")]
+    for name, one in found.values.items():
+        more = len(one.kinds) - 1
+        kind = next(iter(one.kinds)) + (f" and {more} more" if more else "")
+        spread = one.spread
+        numbers = () if spread is None else (spread.mean, spread.std, spread.min, spread.max)
+        shown = [f"{number:.6g}" for number in numbers] or [""] * 4
+        rows.append((printable(name), f"{one.count:,}", kind, *shown))
+    text = f"{found.n_examples:,} examples\n{table(rows, '  ')}"
+    return Summary(found, found.as_dict(), text)
+
+
+def compact(paths: Sequence[str], target: str, options: CompactOptions) -> Compaction:
+    """Writes the examples of data sets to a new one, or in place of the only source.
+
+    Args:
+        paths: the sources, one after the other.
+        target: the new folder, or the source itself.
+        options: see ``CompactOptions``.
+
+    Returns:
+        Counts and sizes.
+
+    Raises:
+        ValueError: an option is out of range.
+        IndexError: an index in the order is out of range.
+        UnsafePickleError: an example is more than data.
+        CorruptFileError: a block is damaged, or shards of a source are missing.
+    """
+    from atompack_torch._core import resolve_indices
+    from atompack_torch.writers.shards import ShardWriter
+
+    places = [Place(path, None) for path in paths]
+    readers = [_reader(place, None) for place in places]
+    for reader in readers:
+        if (difference := reader.shard_sizes_warning()) is not None:
+            raise CorruptFileError(difference)
+    ends = np.cumsum([len(reader) for reader in readers])
+    n = int(ends[-1])
+    order = np.arange(n) if options.order is None else options.order
+    numbers = resolve_indices(order, n, None, "example").numpy()
+    shard_size, block_size, strategy = options.shards or (None, None, None)
+    _, old_strategy, old_block_size, _, old_level, _ = (readers[0].shards() or [_NO_SHARD])[0]
+    old_size = max((shard[3] for shard in readers[0].shards()), default=1)
+    in_place = [os.path.realpath(path) for path in paths] == [os.path.realpath(target)]
+    before = sum(place.bytes() or 0 for place in places)
+    codec: Any = options.codec
+    with (
+        reporting(options.progress, len(numbers), "compacting", "examples") as report,
+        ShardWriter(
+            target,
+            max(old_size, 1) if shard_size is None else shard_size,
+            old_block_size if block_size is None else block_size,
+            old_strategy if strategy is None and codec is None else strategy,  # type: ignore[arg-type]
+            old_level if options.level is None else options.level,
+            num_threads=options.num_threads,
+            mode="w" if in_place else "x",
+            codec=codec,
+        ) as writer,
+    ):
+        for first in range(0, len(numbers), _COPIED_AT_ONCE):
+            part = numbers[first : first + _COPIED_AT_ONCE]
+            sources = np.searchsorted(ends, part, side="right")
+            cuts = np.flatnonzero(np.diff(sources)) + 1
+            for run in np.split(part, cuts):
+                source = int(np.searchsorted(ends, run[0], side="right"))
+                begin = int(ends[source]) - len(readers[source])
+                writer._copy(readers[source], (run - begin).tolist())
+            if report is not None:
+                report(len(part))
+    return Compaction(len(numbers), "examples", before, bytes_at(Path(target)))
 
 
 def _first_examples(dataset: ShardDataset) -> list[int]:
@@ -240,5 +352,5 @@ def _document(place: Place) -> dict[str, Any]:
         "n_examples": len(reader),
         "file_bytes": place.bytes(),
         "warning": reader.shard_sizes_warning(),
-        "shards": [dict(zip(keys, shard, strict=True)) for shard in reader.shards()],
+        "shards": [dict(zip(keys, shard[:5], strict=True)) for shard in reader.shards()],
     }

@@ -108,6 +108,7 @@ class Statistics:
         cutoff: cutoff of the neighbor count; None: neighbors were not counted.
         mean_neighbors: mean number of neighbors of an atom within ``cutoff``, periodic images
             included; NaN where there are no atoms, None without ``cutoff``.
+        features: spread of each column of stored features, or None.
     """
 
     n_molecules: int
@@ -124,6 +125,7 @@ class Statistics:
     isolated_atoms: dict[int, Spread] = field(default_factory=dict)
     cutoff: float | None = None
     mean_neighbors: float | None = None
+    features: tuple[Spread, ...] | None = None
 
     @property
     def min_atoms(self) -> int:
@@ -162,6 +164,7 @@ class Statistics:
             "isolated_atoms": {z: vars(spread) for z, spread in self.isolated_atoms.items()},
             "cutoff": self.cutoff,
             "mean_neighbors": self.mean_neighbors,
+            "features": None if self.features is None else [vars(one) for one in self.features],
             "coverage": self.coverage,
         }
         result: dict[str, Any] = _plain(plain)
@@ -182,6 +185,8 @@ class Statistics:
             lines.append(f"longest force: {self.max_force:.6g}{where}")
         if self.mean_neighbors is not None:
             lines.append(f"neighbors within {self.cutoff:g}: {self.mean_neighbors:.6g} an atom")
+        for column, one in enumerate(self.features or ()):
+            lines.append(f"feature {column}: {_described(one)}")
         lines += self._elements_table()
         lines += [
             f"{name}: {count:,} of {self.n_molecules:,} molecules"
@@ -232,6 +237,7 @@ def gather(
     n_threads: int,
     report: Report | None = None,
     cutoff: float | None = None,
+    features: bool = False,
 ) -> Statistics:
     """Gathers statistics of the molecules of a selection, read as requested.
 
@@ -241,17 +247,16 @@ def gather(
         selection: (m,) indices of the molecules; None: all.
         n_threads: number of threads.
         report: called with the number of molecules done since the last call; None: it is not.
-        cutoff: radius in which neighbors are counted, in the unit of the positions; None: they are
-            not.
+        cutoff: radius in which neighbors are counted; None: they are not.
+        features: gather those of stored features too.
 
     Returns:
         The statistics.
 
     Raises:
-        CorruptFileError: a record is damaged.
-        FieldError: a value is missing and ``missing="error"``, or a neighbor search fails.
+        CorruptFileError, FieldError: as for ``dataset.statistics()``.
     """
-    # A few molecules spread over the data set suffice to estimate the reference energies.
+    # A few molecules suffice to estimate the reference energies.
     n = len(source) if selection is None else len(selection)
     sample: Numbers = np.arange(0, n, max(1, n // 4096), dtype=np.int64)
     if selection is not None:
@@ -260,7 +265,7 @@ def gather(
     first = StatisticsPass(source, request, sample, no_references, None, n_threads)
     guess = _solve_normal(_found_by(first, None)["equations"])[0]
     references = guess.tolist()
-    whole = StatisticsPass(source, request, selection, references, cutoff, n_threads)
+    whole = StatisticsPass(source, request, selection, references, cutoff, n_threads, features)
     found = _found_by(whole, report)
     forces = _spread(found["forces"])
     finite_forces = forces is not None and forces.count > 0
@@ -287,6 +292,7 @@ def gather(
         },
         cutoff=cutoff,
         mean_neighbors=None if cutoff is None else _ratio(found["n_pairs"], found["n_atoms"]),
+        features=_columns(found["features"]) if features else None,
     )
 
 
@@ -319,6 +325,10 @@ def _spread(moments: tuple[int, int, float, float, float, float]) -> Spread | No
         return Spread(0, n_non_finite, *nothing) if n_non_finite else None
     std = math.sqrt(scatter / count)
     return Spread(count, n_non_finite, mean, std, math.hypot(mean, std), low, high)
+
+
+def _columns(moments: list[Any]) -> tuple[Spread, ...]:
+    return tuple(_spread(one) or Spread(0, 0, *(math.nan,) * 5) for one in moments)
 
 
 def _coverage(fields: list[tuple[int, str, str, int]]) -> dict[str, int]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from atompack_torch import _core
+from atompack_torch._native import ShardReader
 from atompack_torch.batch.molecule_batch import Molecule
 from atompack_torch.errors import file_exists, is_closed
 from atompack_torch.options import (
@@ -23,6 +25,7 @@ from atompack_torch.remote.staging import StagedFolder
 from atompack_torch.remote.urls import shown_url
 from atompack_torch.writers.base import WriterBase
 
+_PICKLE_PROTOCOL = 4  # read by every Python that torch supports
 _MOST_THREADS = 8  # maximum number of compression threads, unless more are asked for
 
 
@@ -30,19 +33,18 @@ _MOST_THREADS = 8  # maximum number of compression threads, unless more are aske
 class ShardOptions(WriterOptions):
     """Options of a ``ShardWriter``, which explains them."""
 
-    modes: ClassVar = ("x",)
     codecs: ClassVar = ("none", "zstd")
 
     shard_size: int
     block_size: int
-    strategy: int
+    strategy: int | None
     tensors: str
     dictionary: float
 
     def __post_init__(self) -> None:
         checked_integer("shard_size", self.shard_size, 0)
         checked_integer("block_size", self.block_size, 1)
-        check_choice("strategy", self.strategy, (0, 1, 2, 3))
+        check_choice("strategy", self.strategy, (0, 1, 2, 3), optional=True)
         super().__post_init__()
         if (self.codec, self.strategy) in (("zstd", 0), ("none", 1), ("none", 3)):
             expected = "none" if self.strategy == 0 else "zstd"
@@ -62,7 +64,8 @@ class ShardWriter(WriterBase):
                 writer.write({"image": image, "label": label})
 
     An example is None, a bool, int, float, str or bytes, a NumPy array or scalar, a CPU tensor, or
-    a list, tuple or dict of such values; a ``Molecule`` is written as a dict of its fields. The
+    a list, tuple or dict of such values; a ``Molecule`` is written as a dict of its fields. With
+    ``allow_pickle``, examples that hold anything else are written by Python's ``pickle``. The
     example is converted by ``write``, so the object may be modified afterwards. The output can be
     read by torch_atlas_ds, with NumPy 1 and 2 alike.
 
@@ -70,6 +73,12 @@ class ShardWriter(WriterBase):
     complete data set does, durably. If an exception is raised in the block, nothing is left. To
     train the dictionary, strategy 2 keeps the first shard, strategy 3 each shard in memory,
     uncompressed.
+
+    With ``mode="a"``, new shards follow the existing ones, which keep their names and files. They
+    appear together, in one step, when the writer is closed: a process that is killed leaves the old
+    data set. Data sets that are open go on with the examples that they have, and find the new ones
+    by ``refresh()``. Folders are exchanged for this, with hard links to the old files, so the file
+    system must support both (ext4, XFS, Btrfs, tmpfs and most local ones do).
 
     A URL (``s3://``, ``gs://``) names a folder of objects. The data set is built in the temporary
     folder (see ``TMPDIR``), which needs space for all of it, and uploaded when the writer is
@@ -82,22 +91,32 @@ class ShardWriter(WriterBase):
         shard_size: examples per shard; 0 gives an empty shard and then one example per shard.
         block_size: examples per block, the unit that is read and decompressed for any one of them.
         strategy: 0: not compressed; 1: zstd; 2: zstd with one dictionary, trained on the first
-            shard; 3: zstd with one dictionary per shard. With fewer than seven blocks to train on,
-            no dictionary is made, as with 1.
+            shard, in the root folder; 3: zstd with one dictionary per shard. With fewer than seven
+            blocks to train on, no dictionary is made, as with 1. Appended shards use the
+            dictionary in the root folder if there is one. None: that of the data set to append to,
+            otherwise 2.
         level: zstd level, -131072 to 22.
         tensors: ``"tensor"`` stores tensors as such; ``"numpy"`` stores them as arrays: smaller and
             much faster to load with torch_atlas_ds, equivalent for ``ShardDataset``.
         dictionary: its size as a fraction of its training data.
         num_threads: maximum number of compression threads; None: one per core, at most eight.
-        mode: ``"x"``: create a new data set. Shards cannot be appended to or replaced.
+        mode: ``"x"``: create a new data set; ``"w"``: replace an existing one when the writer is
+            closed; ``"a"``: append shards to it, or create it. Only ``"x"`` is for URLs.
         codec: ``"zstd"``, or ``"none"``, which is another name of strategy 0; None: as ``strategy``
             says.
         storage_options: options of the store of a URL; see ``AtpDataset``.
+        allow_pickle: write examples that are no plain data, too, by ``pickle.dumps``; tensors in
+            them stay tensors. They can only be read with ``ShardDataset(allow_pickle=True)`` or by
+            torch_atlas_ds, which execute code from the file; so can the other examples of their
+            blocks.
 
     Raises:
-        FileExistsError: ``root`` exists, or there are objects below it.
+        FileExistsError: ``root`` exists and ``mode`` is ``"x"``, or it is no data set of shards, or
+            there are objects below it.
+        FileNotFoundError: a file of the data set to append to is missing.
+        CorruptFileError: the data set to append to is damaged, or lacks shards.
         OSError: the store cannot be reached, or refuses.
-        WriterLockedError: another writer is creating it.
+        WriterLockedError: another writer is creating or changing it.
         TypeError, ValueError: an option does not have one of its values.
     """
 
@@ -106,19 +125,20 @@ class ShardWriter(WriterBase):
         root: str | os.PathLike[str],
         shard_size: int,
         block_size: int,
-        strategy: Literal[0, 1, 2, 3] = 2,
+        strategy: Literal[0, 1, 2, 3] | None = None,
         level: int = 3,
         *,
         tensors: Literal["tensor", "numpy"] = "tensor",
         dictionary: float = 0.01,
         num_threads: int | None = None,
-        mode: Literal["x"] = "x",
+        mode: Literal["x", "w", "a"] = "x",
         codec: Literal["none", "zstd"] | None = None,
         storage_options: Mapping[str, object] | None = None,
+        allow_pickle: bool = False,
     ) -> None:
         options = ShardOptions(
             mode=mode,
-            codec=codec or ("zstd" if strategy else "none"),
+            codec=codec or ("none" if strategy == 0 else "zstd"),
             level=level,
             num_threads=num_threads,
             shard_size=shard_size,
@@ -127,27 +147,35 @@ class ShardWriter(WriterBase):
             tensors=tensors,
             dictionary=dictionary,
         )
+        self._allow_pickle = allow_pickle
         self._staged: StagedFolder | None = None
         self._shown: Path | str
         if isinstance(root, str) and is_url(root):
+            if mode != "x":
+                raise ValueError(f"{shown_url(root)}: mode: expected 'x' for a URL, got {mode!r}")
             self._staged = StagedFolder(root, "meta.json", storage_options)
             self._path, self._shown = str(self._staged.path), root
         else:
             self._path = absolute_path(root)
             self._shown = Path(self._path)
+            if mode != "x":  # the folder that a link leads to is replaced, not the link
+                self._path = os.path.realpath(self._path)
         try:
             self._native = _core.ShardFileWriter(
                 self._path,
                 shard_size=options.shard_size,
                 block_size=options.block_size,
-                strategy=0 if options.codec == "none" else options.strategy,
+                strategy=_native_strategy(strategy, codec),
                 level=options.level,
                 dictionary=options.dictionary,
                 n_threads=num_threads or min(threads_or_cores(None), _MOST_THREADS),
                 tensors_as_arrays=options.tensors == "numpy",
+                mode=mode,
             )
         except FileExistsError:
-            raise file_exists(self._path, "shards have no append: choose another folder") from None
+            if mode != "x":
+                raise
+            raise file_exists(self._path, "mode='a' appends, mode='w' replaces") from None
 
     def write(self, example: Any) -> None:
         """Adds an example.
@@ -157,13 +185,24 @@ class ShardWriter(WriterBase):
 
         Raises:
             TypeError: the example holds something other than plain data; the message names its
-                place. Nothing of the example is written, and the writer stays usable.
+                place. With ``allow_pickle``: it cannot be pickled. Nothing of the example is
+                written, and the writer stays usable.
             UnsupportedFormatError: its block would be too large to read; otherwise as above.
             OSError: writing failed, for instance on a full disk; the data set cannot be finished.
         """
         if isinstance(example, Molecule):
             example = {name: example[name] for name in example.keys()}
-        self._opened().write(example)
+        native = self._opened()
+        try:
+            native.write(example)
+        except TypeError:
+            if not self._allow_pickle:
+                raise
+            native.write_pickled(_pickled(example))
+
+    def _copy(self, reader: ShardReader, examples: list[int]) -> None:
+        """Adds examples of another data set unchanged."""
+        self._opened().copy(reader, examples)
 
     def __len__(self) -> int:
         """Number of examples written so far."""
@@ -206,3 +245,17 @@ class ShardWriter(WriterBase):
 
     def __repr__(self) -> str:
         return f"ShardWriter({shown_url(str(self._shown))!r})"
+
+
+def _native_strategy(strategy: int | None, codec: str | None) -> int | None:
+    """Returns the strategy with what the codec says; None: chosen by the native writer."""
+    if strategy is not None and codec != "none":
+        return strategy
+    return {"none": 0, "zstd": 2, None: None}[codec]
+
+
+def _pickled(example: Any) -> bytes:
+    try:
+        return pickle.dumps(example, _PICKLE_PROTOCOL)
+    except (pickle.PicklingError, TypeError, AttributeError, RecursionError) as error:
+        raise TypeError(f"example: cannot be pickled: {error}") from error

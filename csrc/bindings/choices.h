@@ -12,6 +12,7 @@
 #include "base/dtype.h"
 #include "base/error.h"
 #include "codec/codec.h"
+#include "formats/atlas_shards/shard_list.h"
 #include "formats/atp/path_writer.h"
 #include "formats/extxyz/array.h"
 #include "io/mapped_file.h"
@@ -73,6 +74,14 @@ struct Choices<atp::OpenMode> {
   static constexpr std::string_view kOption = "mode";
   static constexpr std::array<Choice<atp::OpenMode>, 3> kAll{
       {{"x", atp::OpenMode::create}, {"w", atp::OpenMode::replace}, {"a", atp::OpenMode::append}}};
+};
+
+template <>
+struct Choices<atlas_shards::MissingShards> {
+  using Missing = atlas_shards::MissingShards;
+  static constexpr std::string_view kOption = "missing_shards";
+  static constexpr std::array<Choice<Missing>, 3> kAll{
+      {{"renumber", Missing::renumber}, {"error", Missing::error}, {"keep", Missing::keep}}};
 };
 
 template <>
@@ -142,6 +151,9 @@ template <>
 struct type_caster<atompack::DType> : atompack::bindings::NamedCaster<atompack::DType> {};
 template <>
 struct type_caster<atompack::Level> : atompack::bindings::NamedCaster<atompack::Level> {};
+template <>
+struct type_caster<atompack::atlas_shards::MissingShards>
+    : atompack::bindings::NamedCaster<atompack::atlas_shards::MissingShards> {};
 template <>
 struct type_caster<atompack::atp::OpenMode> : atompack::bindings::NamedCaster<atompack::atp::OpenMode> {};
 template <>

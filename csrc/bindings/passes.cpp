@@ -47,9 +47,9 @@ UniqueHandle<LockedStatistics> start_statistics(std::shared_ptr<MoleculeSource> 
                                                 std::shared_ptr<Request> request,
                                                 const std::optional<PySelection>& selection,
                                                 const StatisticsPass::References& references,
-                                                std::optional<double> cutoff, int n_threads) {
+                                                std::optional<double> cutoff, int n_threads, bool features) {
   return make_unique_handle<LockedStatistics>(std::move(source), std::move(request), selection_of(selection),
-                                              references, cutoff, n_threads);
+                                              references, cutoff, features, n_threads);
 }
 
 UniqueHandle<LockedVerifier> start_verifier(std::shared_ptr<MoleculeSource> source, int n_threads) {
@@ -66,6 +66,12 @@ py::tuple equations_of(const NormalEquations& equations) {
   const std::vector<double> gram = equations.gram();
   return py::make_tuple(py::array_t<double>({kSize, kSize}, gram.data()),
                         py::array_t<double>({kSize}, equations.right().data()), equations.squares());
+}
+
+py::list features_of(const Statistics& found) {
+  py::list all;
+  for (const Moments& column : found.features) all.append(moments_of(column));
+  return all;
 }
 
 // {atomic number: moments}, of elements that have any
@@ -98,10 +104,11 @@ py::dict statistics_of(const StatisticsPass& pass) {
   return py::dict("n_molecules"_a = found.n_molecules, "n_atoms"_a = found.n_atoms, "sizes"_a = found.sizes,
                   "atoms_of"_a = found.atoms_of, "molecules_of"_a = found.molecules_of,
                   "energy"_a = moments_of(found.energy), "energy_per_atom"_a = moments_of(found.energy_per_atom),
-                  "forces"_a = moments_of(found.forces), "largest_force"_a = found.largest_force,
-                  "largest_force_at"_a = found.largest_force_at, "force_squares"_a = found.force_squares,
-                  "force_components"_a = found.force_components, "isolated_atoms"_a = isolated_atoms_of(found),
-                  "n_pairs"_a = found.n_pairs, "equations"_a = equations_of(found.equations),
+                  "forces"_a = moments_of(found.forces), "features"_a = features_of(found),
+                  "largest_force"_a = found.largest_force, "largest_force_at"_a = found.largest_force_at,
+                  "force_squares"_a = found.force_squares, "force_components"_a = found.force_components,
+                  "isolated_atoms"_a = isolated_atoms_of(found), "n_pairs"_a = found.n_pairs,
+                  "equations"_a = equations_of(found.equations),
                   "equations_per_atom"_a = equations_of(found.equations_per_atom), "coverage"_a = coverage_of(pass));
 }
 
@@ -135,7 +142,7 @@ py::list slots_of(const Path& path, const std::shared_ptr<io::Store>& store) {
 void bind_passes(py::module_& module) {
   py::class_<LockedStatistics, UniqueHandle<LockedStatistics>>(module, "StatisticsPass")
       .def(py::init(&start_statistics), py::arg("source"), py::arg("request"), py::arg("selection"),
-           py::arg("references"), py::arg("cutoff"), py::arg("n_threads"))
+           py::arg("references"), py::arg("cutoff"), py::arg("n_threads"), py::arg("features") = false)
       .def("__len__", [](LockedStatistics& self) { return self.use([](auto& pass) { return pass.size(); }); })
       .def("advance", [](LockedStatistics& self) { return self.use([](auto& pass) { return pass.advance(); }); })
       .def("found", [](const LockedStatistics& self) { return self.read(&statistics_of); });

@@ -2,6 +2,7 @@
 
 #include <pybind11/stl.h>
 
+#include "bindings/choices.h"
 #include "bindings/errors.h"
 #include "bindings/path.h"
 #include "bindings/unlocked.h"
@@ -14,9 +15,12 @@ namespace py = pybind11;
 using ShardReader = atlas_shards::Reader;
 
 std::shared_ptr<ShardReader> open_shards(const Path& root, std::optional<uint64_t> cache_blocks,
-                                         const std::shared_ptr<io::Store>& store) {
+                                         const std::shared_ptr<io::Store>& store, atlas_shards::MissingShards missing,
+                                         std::optional<uint64_t> n_shards) {
   atlas_shards::ReaderOptions options;
   options.cache_blocks = cache_blocks;
+  options.missing = missing;
+  options.n_shards = n_shards;
   return make_shared_handle<ShardReader>(io::Location(root.bytes, store), options);
 }
 
@@ -25,13 +29,13 @@ py::bytes read_block(const ShardReader& reader, uint64_t shard, uint64_t number)
   return {reinterpret_cast<const char*>(block.bytes().data()), block.bytes().size()};
 }
 
-// (name, strategy, block size, examples, level) of each shard
+// (name, strategy, block size, examples, level, is lost) of each shard
 py::list shards_of(const ShardReader& reader) {
   py::list all;
   for (const atlas_shards::Shard& shard : reader.shards()) {
     const atlas_shards::ShardMeta& meta = shard.meta;
     all.append(py::make_tuple(str_from_bytes(shard.name), static_cast<int>(meta.strategy), meta.block_size,
-                              meta.stored_examples, meta.level));
+                              meta.stored_examples, meta.level, shard.is_lost));
   }
   return all;
 }
@@ -40,9 +44,11 @@ py::list shards_of(const ShardReader& reader) {
 
 void bind_shard_reader(py::module_& module) {
   py::class_<ShardReader, std::shared_ptr<ShardReader>>(module, "ShardReader")
-      .def(py::init(unlocked(&open_shards)), py::arg("root"), py::arg("cache_blocks"), py::arg("store") = py::none())
+      .def(py::init(unlocked(&open_shards)), py::arg("root"), py::arg("cache_blocks"), py::arg("store") = py::none(),
+           py::arg("missing") = atlas_shards::MissingShards::renumber, py::arg("n_shards") = py::none())
       .def("__len__", &ShardReader::size)
       .def_property_readonly("fingerprint", &ShardReader::fingerprint)
+      .def("fingerprint_of_first", &ShardReader::fingerprint_of_first, py::arg("n_shards"))
       .def("shards", &shards_of)
       .def("shard_sizes_warning", &ShardReader::shard_sizes_warning)
       .def(

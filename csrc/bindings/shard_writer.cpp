@@ -1,11 +1,15 @@
 #include "bindings/bindings.h"
 
+#include <pybind11/stl.h>
+
 #include <memory>
 #include <optional>
 
+#include "bindings/choices.h"
 #include "bindings/example_writer.h"
 #include "bindings/path.h"
 #include "bindings/unlocked.h"
+#include "formats/atlas_shards/reader.h"
 #include "formats/atlas_shards/writer.h"
 
 namespace atompack::bindings {
@@ -31,6 +35,22 @@ class ShardWriter {
       throw;
     }
     without_gil([&] { writer.end_example(); });
+  }
+
+  void write_pickled(const py::bytes& pickle) {
+    const BusyGuard guard(*this);
+    Writer& writer = open();
+    const auto bytes = as_bytes(static_cast<std::string_view>(pickle));
+    without_gil([&] {
+      writer.begin_example().pickled(bytes);
+      writer.end_example();
+    });
+  }
+
+  void copy(const atlas_shards::Reader& reader, const std::vector<uint64_t>& examples) {
+    const BusyGuard guard(*this);
+    Writer& writer = open();
+    without_gil([&] { writer.copy(reader, examples); });
   }
 
   void close() {
@@ -74,21 +94,27 @@ class ShardWriter {
   bool is_busy_ = false;
 };
 
-atlas_shards::Strategy strategy_numbered(int number) {
+std::optional<atlas_shards::Strategy> strategy_numbered(std::optional<int> optional) {
+  if (!optional) return std::nullopt;
+  const int number = *optional;
   if (number < 0 || number > static_cast<int>(atlas_shards::Strategy::own_dictionary)) {
     throw py::value_error(cat("strategy: expected 0, 1, 2 or 3, got ", number));
   }
   return static_cast<atlas_shards::Strategy>(number);
 }
 
-UniqueHandle<ShardWriter> make_writer(const Path& root, uint64_t shard_size, uint64_t block_size, int strategy,
-                                      int level, double dictionary, unsigned n_threads, bool tensors_as_arrays) {
+UniqueHandle<ShardWriter> make_writer(const Path& root, uint64_t shard_size, uint64_t block_size,
+                                      std::optional<int> strategy, int level, double dictionary, unsigned n_threads,
+                                      bool tensors_as_arrays, atp::OpenMode mode) {
+  const bool creates = mode == atp::OpenMode::create;
   const atlas_shards::WriterOptions options{.shard_size = shard_size,
                                             .block_size = block_size,
                                             .strategy = strategy_numbered(strategy),
                                             .level = level,
                                             .dictionary_fraction = dictionary,
-                                            .n_threads = n_threads};
+                                            .n_threads = n_threads,
+                                            .existing = creates ? io::Existing::refuse : io::Existing::replace,
+                                            .appends = mode == atp::OpenMode::append};
   return make_unique_handle<ShardWriter>(root, options, tensors_as_arrays);
 }
 
@@ -98,8 +124,10 @@ void bind_shard_writer(py::module_& module) {
   py::class_<ShardWriter, UniqueHandle<ShardWriter>>(module, "ShardFileWriter")
       .def(py::init(unlocked(&make_writer)), py::arg("root"), py::kw_only(), py::arg("shard_size"),
            py::arg("block_size"), py::arg("strategy"), py::arg("level"), py::arg("dictionary"), py::arg("n_threads"),
-           py::arg("tensors_as_arrays"))
+           py::arg("tensors_as_arrays"), py::arg("mode"))
       .def("write", &ShardWriter::write, py::arg("example"))
+      .def("write_pickled", &ShardWriter::write_pickled, py::arg("pickle"))
+      .def("copy", &ShardWriter::copy, py::arg("reader"), py::arg("examples"))
       .def("close", &ShardWriter::close)
       .def("discard", &ShardWriter::discard)
       .def_property_readonly("is_open", &ShardWriter::is_open)

@@ -22,4 +22,10 @@ bool rename_exclusively(const std::string& from, const std::string& to) {
   return false;
 }
 
+void exchange_names(const std::string& one, const std::string& other) {
+  if (::renameat2(AT_FDCWD, one.c_str(), AT_FDCWD, other.c_str(), RENAME_EXCHANGE) == 0) return;
+  const bool is_unknown = errno == EINVAL || errno == ENOSYS;
+  throw IoError(errno, is_unknown ? "this file system cannot exchange two folders" : std::strerror(errno), other);
+}
+
 }  // namespace atompack::io

@@ -15,4 +15,7 @@ std::string unpublished_path(const std::string& path);
 // Throws IoError (EEXIST) if the target exists; returns false if the file system has no exclusive rename.
 bool rename_exclusively(const std::string& from, const std::string& to);
 
+// Makes each path name what the other one named, in one step. IoError (EINVAL) if the file system cannot do that.
+void exchange_names(const std::string& one, const std::string& other);
+
 }  // namespace atompack::io

@@ -60,11 +60,13 @@ UniqueFd make_and_lock(const std::string& at, const std::string& path) {
 
 }  // namespace
 
-UnpublishedFolder::UnpublishedFolder(std::string path)
+UnpublishedFolder::UnpublishedFolder(std::string path, Existing existing)
     : path_(std::move(path)), present_path_(unpublished_path(path_)), owner_(process_id()) {
-  if (exists(path_)) throw IoError(EEXIST, std::strerror(EEXIST), path_);
+  const bool is_there = exists(path_);
+  if (is_there && existing == Existing::refuse) throw IoError(EEXIST, std::strerror(EEXIST), path_);
   fd_ = make_and_lock(present_path_, path_);
   remove_contents(present_path_);
+  if (is_there) replaced_.emplace(path_);
 }
 
 UnpublishedFolder::~UnpublishedFolder() {
@@ -80,9 +82,35 @@ void UnpublishedFolder::rename(const std::string& from, const std::string& to) {
   if (::rename(inside(from).c_str(), inside(to).c_str()) != 0) throw_errno(inside(to));
 }
 
+void UnpublishedFolder::link_replaced_files() {
+  using Options = fs::copy_options;
+  constexpr Options kLinks = Options::recursive | Options::create_hard_links | Options::copy_symlinks;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(path_, error)) {
+    const std::string name = entry.path().filename().string();
+    if (exists(inside(name))) continue;
+    fs::copy(entry.path(), inside(name), kLinks, error);
+    if (error) throw IoError(error.value(), error.message(), entry.path().string());
+  }
+  if (error) throw IoError(error.value(), error.message(), path_);
+}
+
+void UnpublishedFolder::exchange() {
+  struct stat old{};
+  if (::stat(path_.c_str(), &old) != 0 || ::chmod(present_path_.c_str(), old.st_mode & 07777) != 0) throw_errno(path_);
+  exchange_names(present_path_, path_);
+  is_published_ = true;
+  ::flock(fd_.get(), LOCK_UN);  // at once, even if a forked child still holds the descriptor
+  sync_folder_of(path_);
+  // What cannot be removed stays under the hidden name, where the next writer of this path tries again.
+  std::error_code ignored;
+  fs::remove_all(present_path_, ignored);
+}
+
 void UnpublishedFolder::publish() {
   for (const std::string& name : folders_in(present_path_)) sync_folder(inside(name));
   sync_folder(present_path_);
+  if (replaces()) return exchange();
   if (!rename_exclusively(present_path_, path_)) {
     // Such a file system replaces at most an empty folder, and only one created after this check.
     if (exists(path_)) throw IoError(EEXIST, std::strerror(EEXIST), path_);

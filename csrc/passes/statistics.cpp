@@ -79,17 +79,24 @@ double scalar(DType dtype, Bytes data) {
   return dtype == DType::float32 ? load_le<float>(data.data()) : load_le<double>(data.data());
 }
 
+void check_width(size_t width, size_t expected) {
+  if (width == expected) return;
+  throw FieldError(cat("features: expected ", expected, " columns as in other molecules, got ", width))
+      .at_field("features");
+}
+
 // Adds one molecule after the other. A builtin field may be stored twice, in which case the last one counts, so values
 // are added at the end of the record.
 class Adder final : public MoleculeVisitor {
  public:
   Adder(const MoleculeSource& source, const Request& request, const FieldSet& fields,
-        const StatisticsPass::References& references, std::optional<double> cutoff)
+        const StatisticsPass::References& references, std::optional<double> cutoff, bool with_features)
       : source_(source),
         request_(request),
         fields_(fields),
         references_(references),
         counts_pairs_(cutoff.has_value()),
+        with_features_(with_features),
         search_({.cutoff = cutoff.value_or(kIsolation)}),
         isolation_({.cutoff = std::max(kIsolation, cutoff.value_or(0))}) {}
 
@@ -100,6 +107,7 @@ class Adder final : public MoleculeVisitor {
     present_.clear();
     energy_.reset();
     forces_.reset();
+    features_.reset();
     structure_.clear();
     visit_molecule(source_, index, scratch, *this);
     if (request_.missing != Missing::nan && !is_complete()) return;
@@ -107,6 +115,7 @@ class Adder final : public MoleculeVisitor {
     if (counts_pairs_) add_pairs();
     if (energy_) add_energy();
     if (forces_) add_forces();
+    if (features_) add_features();
     for (const int32_t field : present_) ++at_field(sums.present, field);
   }
 
@@ -114,6 +123,10 @@ class Adder final : public MoleculeVisitor {
 
   void field(const FieldView& view, Bytes data) override {
     structure_.read_field(view, data);
+    if (with_features_ && view.scope == Scope::builtin && view.key == "features" && view.fault == nullptr) {
+      features_ = {view.type.dtype, data};
+      n_features_ = static_cast<size_t>(view.row_shape.numel());
+    }
     const int32_t number = find(view);
     if (number == FieldSet::kSkip) return;
     if (view.fault != nullptr) throw *view.fault;
@@ -238,18 +251,31 @@ class Adder final : public MoleculeVisitor {
     }
   }
 
+  void add_features() {
+    if (sums.features.empty()) sums.features.resize(n_features_);
+    check_width(n_features_, sums.features.size());
+    const auto [dtype, data] = *features_;
+    for (size_t first = 0; first + n_features_ * item_bytes(dtype) <= data.size() && n_features_ > 0;
+         first += n_features_ * item_bytes(dtype)) {
+      for (size_t column = 0; column < n_features_; ++column) {
+        sums.features[column].add(scalar(dtype, data.subspan(first + column * item_bytes(dtype))));
+      }
+    }
+  }
+
   const MoleculeSource& source_;
   const Request& request_;
   const FieldSet& fields_;
   const StatisticsPass::References& references_;
-  bool counts_pairs_;
+  bool counts_pairs_, with_features_;
   NeighborSearch search_, isolation_;
 
   int64_t index_ = 0;
   int32_t schema_ = 0;
   Geometry geometry_{};
   std::optional<double> energy_;
-  std::optional<Vectors> forces_;
+  std::optional<Vectors> forces_, features_;
+  size_t n_features_ = 0;
   Structure structure_;
   PairList pairs_;
   std::vector<int32_t> present_;
@@ -281,6 +307,9 @@ void Statistics::join(const Statistics& other, size_t n_listed) {
   energy.join(other.energy);
   energy_per_atom.join(other.energy_per_atom);
   forces.join(other.forces);
+  if (features.empty()) features.resize(other.features.size());
+  if (!other.features.empty()) check_width(other.features.size(), features.size());
+  for (size_t column = 0; column < other.features.size(); ++column) features[column].join(other.features[column]);
   if (other.largest_force_at >= 0) keep_larger(other.largest_force, other.largest_force_at);
   n_pairs += other.n_pairs;
   equations.join(other.equations);
@@ -297,7 +326,7 @@ void Statistics::join(const Statistics& other, size_t n_listed) {
 int64_t StatisticsPass::advance() {
   const auto look = [](Adder& adder, int64_t index, std::vector<std::byte>& scratch) { adder.add(index, scratch); };
   const auto join = [&](const Adder& adder) { found_.join(adder.sums, fields_.size()); };
-  return sweep_.advance(Adder(sweep_.source(), *request_, fields_, references_, cutoff_), look, join);
+  return sweep_.advance(Adder(sweep_.source(), *request_, fields_, references_, cutoff_, with_features_), look, join);
 }
 
 }  // namespace atompack::collate

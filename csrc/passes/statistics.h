@@ -28,6 +28,7 @@ struct Statistics {
   std::array<double, kElements> force_squares{};      // sums of squares of finite force components, by element
   std::array<int64_t, kElements> force_components{};  // their number
   std::array<Moments, kElements> isolated_atoms;      // energies of molecules of one isolated atom
+  std::vector<Moments> features;                      // by column of stored features
   int64_t n_pairs = 0;                                // neighbors within the cutoff, both (i, j, S) and (j, i, -S)
   NormalEquations equations;                          // molecules with atoms and a finite energy
   NormalEquations equations_per_atom;                 // the same, each divided by its number of atoms
@@ -46,15 +47,17 @@ class StatisticsPass {
   using References = std::array<double, kElements>;
 
   // `references` by atomic number are subtracted from the energies before these enter the equations: with a good guess,
-  // no large term remains that could swamp the residual. `cutoff` nullopt: neighbors are not counted.
+  // no large term remains that could swamp the residual. `cutoff` nullopt: neighbors are not counted. `features`: adds
+  // up stored features too, selected or not.
   StatisticsPass(std::shared_ptr<const MoleculeSource> source, std::shared_ptr<const Request> request,
                  std::optional<Selection> selection, const References& references, std::optional<double> cutoff,
-                 int n_threads)
+                 bool features, int n_threads)
       : request_(std::move(request)),
         fields_(source->schemas(), *request_),
         sweep_(std::move(source), std::move(selection), n_threads),
         references_(references),
-        cutoff_(cutoff) {}
+        cutoff_(cutoff),
+        with_features_(features) {}
 
   int64_t size() const { return sweep_.size(); }
 
@@ -71,6 +74,7 @@ class StatisticsPass {
   Sweep sweep_;
   References references_;
   std::optional<double> cutoff_;
+  bool with_features_;
   Statistics found_;
 };
 

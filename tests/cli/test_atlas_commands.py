@@ -97,8 +97,8 @@ def test_commands_for_other_files(
     assert "stores and array files are compacted in place" in capsys.readouterr().err
     with apt.ShardWriter(tmp_path / "set", 2, 1) as writer:
         writer.write(1)
-    assert main(["stats", str(tmp_path / "set")]) == 2
-    assert "not for Atlas shards" in capsys.readouterr().err
+    assert main(["stats", "--cutoff", "3", str(tmp_path / "set")]) == 2
+    assert "statistics of Atlas shards have no options" in capsys.readouterr().err
 
 
 def test_convert(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

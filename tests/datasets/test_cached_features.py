@@ -6,6 +6,7 @@ import pickle
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -110,7 +111,58 @@ def test_stored_rows_are_used_where_they_fit(sources: Sources) -> None:
     )
     plain = apt.TorchCacheDataset(sources.stored, fields=EVERYTHING)
     assert_same(dataset[:], plain[:])
-    assert descriptor.n == dataset.cached_bytes == 0
+    assert descriptor.n == 0
+    assert dataset.cached_bytes == plain[:].features.nbytes
+
+
+@pytest.mark.parametrize("dtype", [None, torch.float32, {"features": torch.float32}])
+@pytest.mark.parametrize("fields", [None, EVERYTHING, ["features"]])
+@pytest.mark.parametrize("joined", [False, True])
+def test_stored_rows_are_kept(sources: Sources, joined: bool, fields: Any, dtype: Any) -> None:
+    def opened(**options: Any) -> Any:
+        options |= {"fields": fields, "dtype": dtype}
+        if not joined:
+            return apt.TorchCacheDataset(sources.stored, **options)
+        return apt.AtpDataset(sources.atp, cache=apt.TorchCache(sources.stored), **options)
+
+    def expect(a: apt.MoleculeBatch, b: apt.MoleculeBatch) -> None:
+        assert set(a.keys()) == set(b.keys())
+        assert_same(a, b, set(a.keys()) - {"name"})
+
+    plain, kept = opened(), opened(cache_features="all")
+    assert kept.schema == plain.schema
+    for numbers in ([5, 0, 5], [], range(N), [23, 1], range(N)):
+        expect(kept.batch(numbers), plain.batch(numbers))
+    rows = plain[:].features.nbytes
+    assert kept.cached_bytes == rows
+    inputs = kept._feature_input()
+    unread = SimpleNamespace(batch=lambda _: pytest.fail("the file is read again"))
+    kept._feature_input = lambda: unread
+    expect(kept.batch(range(N)), plain.batch(range(N)))
+    assert torch.equal(kept[3].features, plain[3].features)
+    del kept._feature_input
+    assert inputs.cached_bytes == 0
+    limited = opened(cache_features="all", cache_bytes=rows // 2)
+    for _ in range(2):
+        expect(limited.batch(range(N)), plain.batch(range(N)))
+    assert 0 < limited.cached_bytes <= rows // 2
+    train, test = opened(cache_features="train").split([0.5, 0.5], 0)
+    expect(train[:], opened().split([0.5, 0.5], 0)[0][:])
+    in_training = train.cached_bytes
+    expect(test[:], opened().split([0.5, 0.5], 0)[1][:])
+    assert train.cached_bytes == in_training == train[:].features.nbytes
+    batches = list(apt.Loader(opened(cache_features="all"), 5, num_threads=2))
+    expect(apt.collate(batches), plain[:])
+
+
+def test_stored_rows_that_cannot_be_kept(sources: Sources, tmp_path: Path) -> None:
+    for missing in ("error", "drop"):
+        with pytest.raises(apt.FieldError, match=f"missing='{missing}' reads every row"):
+            apt.TorchCacheDataset(sources.stored, missing=missing, cache_features="all")
+    only_features = tmp_path / "features.h5"
+    apt.build_cache(apt.AtpDataset(sources.atp), sources.descriptor, only_features, progress=False)
+    with pytest.raises(apt.FieldError, match="derivatives that the file does not store"):
+        apt.TorchCacheDataset(only_features, fields=EVERYTHING, cache_features="train")
 
 
 def test_rows_of_another_descriptor_are_left_out(sources: Sources) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 import atompack_torch as apt
 from atompack_torch import formats
+from atompack_torch.passes.example_statistics import ShardStatistics
 
 
 @pytest.fixture
@@ -152,8 +153,9 @@ def test_statistics(files: dict[str, Path]) -> None:
     assert with_neighbors.mean_neighbors is not None
     (array,) = apt.statistics(files["store"])  # type: ignore[misc]
     assert (array["array"], array["max"]) == ("x", 1)
-    with pytest.raises(TypeError, match="not for Atlas shards"):
-        apt.statistics(files["shards"])
+    examples = apt.statistics(files["shards"])
+    assert isinstance(examples, ShardStatistics)
+    assert examples.n_examples == len(apt.ShardDataset(files["shards"]))
     with pytest.raises(apt.FieldError, match="nothing"):
         apt.statistics(files["atp"], fields=["nothing"])
 

@@ -69,7 +69,7 @@ def shard_writer(path: Any, **options: Any) -> apt.ShardWriter:
 
 WRITERS = {
     "AtpWriter": Case(apt.AtpWriter, "xwa", fill_molecules),
-    "ShardWriter": Case(shard_writer, "x", fill_examples),
+    "ShardWriter": Case(shard_writer, "xwa", fill_examples),
     "AtlasStore": Case(apt.AtlasStore, "rax", fill_store),
     "ArrayFile": Case(apt.ArrayFile, "rax", fill_file),
 }

@@ -3,18 +3,18 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <filesystem>
 #include <set>
 #include <stdexcept>
+#include <system_error>
 #include <utility>
 
-#include "base/checked_math.h"
 #include "base/error_context.h"
 #include "base/excerpt.h"
 #include "base/lru_cache.h"
 #include "codec/sha256.h"
 #include "formats/atlas_shards/index.h"
 #include "formats/atlas_shards/layout.h"
-#include "io/folder.h"
 #include "io/open_file.h"
 #include "threads/parallel_for_each.h"
 
@@ -22,14 +22,7 @@ namespace atompack::atlas_shards {
 namespace {
 
 constexpr uint64_t kMaxRootMetaBytes = uint64_t{16} << 20;
-constexpr uint64_t kMaxShardMetaBytes = uint64_t{64} << 10;
-constexpr uint64_t kMaxDictionaryBytes = uint64_t{256} << 20;
-constexpr unsigned kRemoteThreads = 32;  // that wait for requests to a store
-constexpr size_t kMaxSample = 8;         // blocks by which a file is found to be in memory
-
-bool is_shard_number(const std::string& name) {
-  return std::ranges::all_of(name, [](char c) { return c >= '0' && c <= '9'; });
-}
+constexpr size_t kMaxSample = 8;  // blocks by which a file is found to be in memory
 
 std::shared_ptr<const codec::ZstdDictionary> read_dictionary(const io::Location& file) {
   return in_file(file.path(), [&] {
@@ -62,62 +55,23 @@ Reader::Reader(io::Location root, const ReaderOptions& options)
   const auto meta = io::open_file(root_ / kMetaFile);
   meta_ = in_file(meta->path(), [&] { return parse_root_meta(io::read_whole(*meta, kMaxRootMetaBytes)); });
   root_version_ = meta->version();
-  add_shards();
+  list_shards();
   read_shared_dictionary();
 }
 
 Reader::~Reader() = default;
 
-// The names that writers give to this many shards.
-std::vector<std::string> usual_names(size_t n_shards) {
-  const size_t width = std::to_string(std::max<size_t>(n_shards, 1) - 1).size();
-  std::vector<std::string> names;
-  for (size_t i = 0; i < n_shards; ++i) {
-    const std::string number = std::to_string(i);
-    names.push_back(std::string(width - number.size(), '0') + number);
+void Reader::list_shards() {
+  ShardList list = atlas_shards::list_shards(root_, meta_, options_.missing);
+  const uint64_t n_shards = options_.n_shards.value_or(list.shards.size());
+  if (n_shards < list.shards.size()) {
+    list.n_examples = list.shards[n_shards].first_example;
+    list.shards.resize(n_shards);
+    list.files.resize(n_shards);
   }
-  return names;
-}
-
-// In a store, names of files are among them.
-std::vector<std::string> Reader::folders() const {
-  if (!root_.is_remote()) return io::folders_in(root_.path());
-  auto listed = io::list_names(root_);
-  if (!listed) return usual_names(meta_.shard_sizes.size());
-  std::erase_if(*listed, [](const std::string& name) { return name == kMetaFile || name == kDictionaryFile; });
-  return std::move(*listed);
-}
-
-// Returns nullopt for what is no shard. A folder whose name is a number must be one.
-std::optional<ShardMeta> Reader::read_meta(const std::string& name) const {
-  const io::Location meta = root_ / name / kMetaFile;
-  if (!is_shard_number(name) && !io::exists(meta)) return std::nullopt;
-  try {
-    return in_file(meta.path(), [&] { return parse_shard_meta(io::read_whole(meta, kMaxShardMetaBytes)); });
-  } catch (const IoError& error) {
-    const bool may_be_file = root_.is_remote() && error.code() == ENOENT;
-    if (may_be_file && io::exists(root_ / name)) return std::nullopt;
-    throw;
-  }
-}
-
-void Reader::add_shards() {
-  const std::vector<std::string> names = folders();
-  std::vector<std::optional<ShardMeta>> metas(names.size());
-  std::vector<ShardFiles> files(names.size());
-  parallel_for_each(names.size(), root_.is_remote() ? kRemoteThreads : 1, [&](size_t i) {
-    metas[i] = read_meta(names[i]);
-    if (!metas[i]) return;
-    ShardFiles opened = check_claims(root_ / names[i], *metas[i]);
-    if (root_.is_remote()) files[i] = std::move(opened);
-  });
-  for (size_t i = 0; i < names.size(); ++i) {
-    if (!metas[i]) continue;
-    shards_.push_back({names[i], *metas[i], size_});
-    files_.push_back(std::move(files[i]));
-    const io::Location meta = location_of(shards_.size() - 1, kMetaFile);
-    size_ = in_file(meta.path(), [&] { return checked_add(size_, metas[i]->stored_examples, "examples"); });
-  }
+  shards_ = std::move(list.shards);
+  files_ = std::move(list.files);
+  size_ = list.n_examples;
 }
 
 void Reader::read_shared_dictionary() {
@@ -148,18 +102,22 @@ std::string Reader::fingerprint() const {
   return codec::sha256_hex(as_bytes(versions));
 }
 
+// Appending changes the time of the last change of the files, to which new links lead, but not that of the last write.
+std::optional<std::string> Reader::fingerprint_of_first(uint64_t n_shards) const {
+  if (n_shards > shards_.size()) return std::nullopt;
+  std::string versions;
+  for (const Shard& shard : std::span(shards_).first(n_shards)) {
+    std::error_code lost;
+    const auto written = std::filesystem::last_write_time((root_ / shard.name / kMetaFile).path(), lost);
+    versions += cat(shard.name, '\n', shard.version.inode, ' ', shard.version.size, ' ',
+                    lost ? 0 : written.time_since_epoch().count(), '\n');
+  }
+  return codec::sha256_hex(as_bytes(versions));
+}
+
 std::optional<std::string> Reader::shard_sizes_warning() const {
-  const std::vector<uint64_t>& told = meta_.shard_sizes;
-  if (told.size() != shards_.size()) {
-    return cat(root(), ": shard_sizes: expected ", told.size(), " shards, got ", shards_.size());
-  }
-  for (size_t i = 0; i < told.size(); ++i) {
-    const Shard& shard = shards_[i];
-    if (shard.meta.stored_examples == told[i]) continue;
-    return cat(root(), ": shard_sizes: expected ", told[i], " examples in shard ", excerpt(shard.name), ", got ",
-               shard.meta.stored_examples);
-  }
-  return std::nullopt;
+  const auto difference = difference_of(shards_, meta_);
+  return difference ? std::optional(cat(root(), ": ", *difference)) : std::nullopt;
 }
 
 Place Reader::locate(uint64_t example) const {
@@ -201,6 +159,11 @@ void Reader::check_block(uint64_t shard, uint64_t number) const {
   if (shard >= shards_.size()) throw std::out_of_range(cat(root(), ": shard ", shard, " of ", shards_.size()));
   const uint64_t n_blocks = shards_[shard].meta.n_blocks();
   if (number >= n_blocks) throw std::out_of_range(cat(root(), ": block ", number, " of ", n_blocks));
+  const Shard& found = shards_[shard];
+  if (!found.is_lost) return;
+  const uint64_t last = found.first_example + found.meta.stored_examples - 1;
+  throw IoError(ENOENT, cat("the shard of examples ", found.first_example, " to ", last, " is lost"),
+                (root_ / found.name).path());
 }
 
 std::shared_ptr<const Reader::OpenShard> Reader::open_shard(uint64_t shard) const {
@@ -233,6 +196,7 @@ std::shared_ptr<const codec::ZstdDictionary> Reader::dictionary_of(uint64_t shar
 
 // Returns nullptr if it cannot be opened, which reading its blocks reports.
 std::shared_ptr<const Reader::OpenShard> Reader::find_readable(uint64_t shard) const {
+  if (shards_[shard].is_lost) return nullptr;
   try {
     return open_shard(shard);
   } catch (const DataError&) {

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "formats/atlas_shards/block.h"
-#include "formats/atlas_shards/claims.h"
 #include "formats/atlas_shards/meta.h"
+#include "formats/atlas_shards/shard_list.h"
 #include "io/file.h"
 #include "io/location.h"
 #include "serial/pickle/machine.h"
@@ -25,12 +25,8 @@ struct ReaderOptions {
   std::optional<uint64_t> cache_blocks = {};   // limit on the number of cached blocks instead, whatever their size
   uint64_t max_block_bytes = kMaxBlockBytes;   // stored or decompressed; more is corrupt
   uint64_t max_open_shards = 256;              // of local files: one descriptor each, in addition to those in use
-};
-
-struct Shard {
-  std::string name;
-  ShardMeta meta;
-  uint64_t first_example = 0;
+  MissingShards missing = MissingShards::renumber;
+  std::optional<uint64_t> n_shards = {};  // only the first ones: those of an earlier generation
 };
 
 struct Place {
@@ -50,12 +46,17 @@ class Reader {
   const std::string& root() const { return root_.path(); }
   uint64_t size() const { return size_; }
   const std::vector<Shard>& shards() const { return shards_; }
+  Strategy strategy() const { return meta_.strategy; }  // of the root: whether there is a shared dictionary
 
   // Describes differences from the shard sizes in the root's meta.json, which upstream does not check.
   std::optional<std::string> shard_sizes_warning() const;
 
   // Changes with the files of a dataset in a remote store.
   std::string fingerprint() const;
+
+  // Changes with the metadata of the first `n_shards` local shards, but not when others are appended; nullopt if there
+  // are fewer.
+  std::optional<std::string> fingerprint_of_first(uint64_t n_shards) const;
 
   // Throws std::out_of_range.
   Place locate(uint64_t example) const;
@@ -65,7 +66,7 @@ class Reader {
   // block.
   std::shared_ptr<const ParsedBlock> block(uint64_t shard, uint64_t number) const;
 
-  // Returns the decompressed block, not cached and not parsed.
+  // Returns the decompressed block, not cached and not parsed. IoError (ENOENT) for a lost shard.
   Block read_block(uint64_t shard, uint64_t number) const;
 
   // Reading ahead; see ExampleSource. Blocks that are cached are not fetched.
@@ -77,9 +78,7 @@ class Reader {
   struct Opened;
   using BlocksByShard = std::map<uint64_t, std::vector<uint64_t>>;
 
-  std::vector<std::string> folders() const;
-  std::optional<ShardMeta> read_meta(const std::string& name) const;
-  void add_shards();
+  void list_shards();
   void read_shared_dictionary();
   io::Location location_of(uint64_t shard, const char* file) const;
   void check_block(uint64_t shard, uint64_t number) const;

@@ -8,6 +8,8 @@
 #include "codec/level.h"
 #include "formats/atlas_shards/block.h"
 #include "formats/atlas_shards/layout.h"
+#include "formats/atlas_shards/shard_names.h"
+#include "io/open_file.h"
 #include "threads/process.h"
 
 namespace atompack::atlas_shards {
@@ -21,27 +23,47 @@ const WriterOptions& check_options(const WriterOptions& options) {
 }  // namespace
 
 Writer::Writer(std::string root, const WriterOptions& options)
-    : options_(check_options(options)), folder_(std::move(root)) {
-  meta_.strategy = options_.strategy;
+    : options_(check_options(options)),
+      folder_(std::move(root), options.existing),
+      strategy_(options_.strategy.value_or(Strategy::shared_dictionary)),
+      shard_name_("0") {
+  if (folder_.replaces() && !io::exists(io::Location(this->root()) / kMetaFile)) {
+    throw IoError(EEXIST, "expected a folder of shards, got something else", this->root());
+  }
+  meta_.strategy = strategy_;
+  options_.appends = options_.appends && folder_.replaces();
+  if (options_.appends) continue_dataset();
   begin_shard();
 }
 
+// Names of shards that exist stay: readers open files by them.
+void Writer::continue_dataset() {
+  const Reader existing(root());
+  if (const auto warning = existing.shard_sizes_warning()) throw CorruptFileError(*warning);
+  meta_ = {.shard_sizes = {}, .strategy = existing.strategy()};
+  for (const Shard& shard : existing.shards()) meta_.shard_sizes.push_back(shard.meta.stored_examples);
+  if (!options_.strategy) strategy_ = meta_.strategy;
+  if (!existing.shards().empty()) shard_name_ = successor_of(existing.shards().back().name);
+  if (strategy_ != Strategy::shared_dictionary || meta_.strategy != strategy_) return;
+  const auto dictionary = io::read_whole(io::Location(root()) / kDictionaryFile, kMaxDictionaryBytes);
+  shared_encoder_ = std::make_shared<const codec::ZstdEncoder>(options_.level, dictionary);
+}
+
 void Writer::begin_shard() {
-  const std::string name = std::to_string(meta_.shard_sizes.size());
-  folder_.make_folder(name);
+  folder_.make_folder(shard_name_);
   ShardPlan plan{.meta = {.block_size = options_.block_size,
                           .stored_examples = 0,
-                          .strategy = meta_.strategy,
+                          .strategy = strategy_,
                           .level = options_.level,
                           .dictionary_fraction = options_.dictionary_fraction},
                  .encoder = shared_encoder_,
                  .n_threads = options_.n_threads};
-  const bool shares = meta_.strategy == Strategy::shared_dictionary;
-  plan.trains = meta_.strategy == Strategy::own_dictionary || (shares && !shared_encoder_);
-  if (meta_.strategy == Strategy::zstd) {
+  const bool shares = strategy_ == Strategy::shared_dictionary;
+  plan.trains = strategy_ == Strategy::own_dictionary || (shares && !shared_encoder_);
+  if (strategy_ == Strategy::zstd) {
     plan.encoder = std::make_shared<const codec::ZstdEncoder>(options_.level, Bytes{});
   }
-  shard_.emplace(folder_.inside(name), std::move(plan));
+  shard_.emplace(folder_.inside(shard_name_), std::move(plan));
 }
 
 pickle::Writer& Writer::begin_example() {
@@ -75,6 +97,21 @@ void Writer::end_example() {
   failed_ = false;
 }
 
+void Writer::copy(const Reader& reader, std::span<const uint64_t> examples) {
+  for (const uint64_t number : examples) {
+    const Place place = reader.locate(number);
+    const auto block = reader.block(place.shard, place.block);
+    pickle::Writer& pickle = begin_example();
+    try {
+      pickle.value(block->example(place.position));
+    } catch (...) {
+      drop_example();
+      throw;
+    }
+    end_example();
+  }
+}
+
 void Writer::end_block() {
   block_->pickle.end_list();
   block_->pickle.finish();
@@ -83,34 +120,37 @@ void Writer::end_block() {
 }
 
 void Writer::end_shard() {
-  const bool shares = meta_.strategy == Strategy::shared_dictionary;
+  const bool shares = strategy_ == Strategy::shared_dictionary;
   const std::vector<std::byte> dictionary = shard_->finish();
-  const std::string name = std::to_string(meta_.shard_sizes.size());
   if (!dictionary.empty()) {
-    const std::string place = shares ? kDictionaryFile : name + '/' + kDictionaryFile;
+    const std::string place = shares ? kDictionaryFile : shard_name_ + '/' + kDictionaryFile;
     io::write_new(folder_.inside(place), dictionary);
     if (shares) shared_encoder_ = std::make_shared<const codec::ZstdEncoder>(options_.level, dictionary);
+    if (shares) meta_.strategy = strategy_;
   } else if (shares && !shared_encoder_) {
-    meta_.strategy = Strategy::zstd;  // the first shard was too small to train a dictionary: there will be none
+    strategy_ = Strategy::zstd;  // the first shard was too small to train a dictionary: there will be none
+    if (!options_.appends) meta_.strategy = strategy_;
   }
   meta_.shard_sizes.push_back(shard_->n_examples());
+  shard_name_ = options_.appends ? successor_of(shard_name_) : std::to_string(meta_.shard_sizes.size());
   shard_.reset();
 }
 
 void Writer::close() {
   io::check_writer_of(folder_.owner(), root());
   if (failed_) throw IoError(EIO, "an earlier example could not be written", root());
+  if (options_.appends && size_ == 0) return;  // nothing changes
   failed_ = true;
   if (block_ && block_->n_examples > 0) end_block();
   end_shard();
   io::write_new(folder_.inside(kMetaFile), as_bytes(text_of(meta_)));
-  name_shards();
+  options_.appends ? folder_.link_replaced_files() : name_shards();
   folder_.publish();
 }
 
 // With as many digits as the last shard needs.
 void Writer::name_shards() {
-  const size_t n = meta_.shard_sizes.size(), width = std::to_string(n - 1).size();
+  const size_t n = meta_.shard_sizes.size(), width = usual_width(n);
   for (size_t i = 0; i < n; ++i) {
     const std::string name = std::to_string(i);
     if (name.size() < width) folder_.rename(name, std::string(width - name.size(), '0') + name);

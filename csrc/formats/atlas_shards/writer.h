@@ -4,10 +4,12 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "formats/atlas_shards/meta.h"
+#include "formats/atlas_shards/reader.h"
 #include "formats/atlas_shards/shard_builder.h"
 #include "io/unpublished_folder.h"
 #include "serial/pickle/writer.h"
@@ -15,31 +17,38 @@
 namespace atompack::atlas_shards {
 
 struct WriterOptions {
-  uint64_t shard_size = 0;  // examples; 0: an empty shard, then one example per shard
-  uint64_t block_size = 1;  // at least 1
-  Strategy strategy = Strategy::shared_dictionary;
+  uint64_t shard_size = 0;                // examples; 0: an empty shard, then one example per shard
+  uint64_t block_size = 1;                // at least 1
+  std::optional<Strategy> strategy = {};  // nullopt: that of the dataset that is appended to, or shared_dictionary
   int level = 3;
   double dictionary_fraction = 0.01;  // fraction of the bytes of a shard
   unsigned n_threads = 1;             // for compression
+  io::Existing existing = io::Existing::refuse;
+  bool appends = false;  // new shards follow those of the dataset that is replaced
 };
 
-// `root` does not exist before close(). For one thread at a time. Throws IoError, after which the writer can only be
-// destroyed. In a forked child begin_example() and close() throw LockedError.
+// `root` does not exist, or is the old dataset, before close(). For one thread at a time. Throws IoError, after which
+// the writer can only be destroyed. In a forked child begin_example() and close() throw LockedError.
 class Writer {
  public:
-  // IoError (EEXIST) if `root` exists, LockedError if another writer is creating it.
+  // IoError (EEXIST) if `root` exists and is not to be replaced, LockedError if another writer is creating or replacing
+  // it. To append, it must be a complete dataset: otherwise the errors of Reader, and CorruptFileError if shards are
+  // missing.
   Writer(std::string root, const WriterOptions& options);
   Writer(const Writer&) = delete;
   Writer& operator=(const Writer&) = delete;
 
   const std::string& root() const { return folder_.path(); }
-  uint64_t size() const { return size_; }
+  uint64_t size() const { return size_; }  // without those of shards that exist
 
   // Returns the writer for the value of the next example; then call end_example(), or drop_example() to undo it. An
   // example that makes a block too large is dropped (UnsupportedFormatError).
   pickle::Writer& begin_example();
   void end_example();
   void drop_example();
+
+  // Adds examples of another dataset, as data: the errors of Reader::block() and of end_example().
+  void copy(const Reader& reader, std::span<const uint64_t> examples);
 
   // Writes the remaining data, and publishes the dataset.
   void close();
@@ -52,6 +61,7 @@ class Writer {
     uint64_t n_examples = 0;
   };
 
+  void continue_dataset();
   bool shard_is_full() const { return shard_->n_examples() >= options_.shard_size; }
   void begin_shard();
   void end_shard();
@@ -64,6 +74,8 @@ class Writer {
   std::optional<ShardBuilder> shard_;
   std::shared_ptr<const codec::ZstdEncoder> shared_encoder_;  // set at the end of the first shard
   RootMeta meta_;
+  Strategy strategy_;       // of new shards
+  std::string shard_name_;  // of the open shard
   uint64_t size_ = 0;
   bool failed_ = false;
 };

@@ -239,6 +239,13 @@ void Writer::value(const Value& value) {
   throw UnsupportedFormatError(cat("pickle: expected plain data, got an object of ", value.class_name()));
 }
 
+void Writer::pickled(Bytes pickle) {
+  global("pickle", "loads");
+  bytes(pickle);
+  op(Op::tuple1);
+  op(Op::reduce);
+}
+
 void Writer::finish() { op(Op::stop); }
 
 void Writer::return_to(const Place& place) {

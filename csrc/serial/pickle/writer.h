@@ -48,6 +48,9 @@ class Writer {
   // Writes the value recursively; objects of classes are an UnsupportedFormatError.
   void value(const Value& value);
 
+  // A whole pickle of Python's as one value, which pickle.loads turns into its object. Readers of plain data refuse it.
+  void pickled(Bytes pickle);
+
   // Ends the pickle; nothing may follow.
   void finish();
 

@@ -112,7 +112,7 @@ TEST_F(ShardsToLocate, ShardsAreFoundWithoutListings) {
     const auto unlisted = std::make_shared<FakeStore>(folder_.path());
     unlisted->forbid_listing();
     EXPECT_EQ(contents_of(unlisted->at("set")), contents_of(root()));
-    EXPECT_EQ(unlisted->requests().versions, 0);
+    EXPECT_LE(unlisted->requests().versions, 1) << "the number of digits of the first name";
     EXPECT_EQ(Reader(unlisted->at("set")).fingerprint(), Reader(store_->at("set")).fingerprint());
   }
   const std::string before = Reader(store_->at("set")).fingerprint();
