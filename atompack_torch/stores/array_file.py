@@ -41,7 +41,8 @@ class ArrayFile(FlushingWriter):
             it.
         codec: codec of new blocks: ``"none"``, ``"lz4"``, ``"zstd"``; None: zstd.
         level: zstd level, -131072 to 22; for lz4 only its fast mode is available.
-        block_bytes: chunks are compressed together in blocks of about this size.
+        block_bytes: chunks are compressed together in blocks of about this size; None: see
+            ``AtlasStore``.
         durable: ``flush`` waits for the disk; see ``AtlasStore``.
         max_metadata_bytes: limit on the total size of the footers of all layers.
         max_unstored_bytes: memory that elements without stored bytes (fill values, empty strings)
@@ -71,7 +72,7 @@ class ArrayFile(FlushingWriter):
         codec: Literal["zstd", "lz4", "none"] | None = "zstd",
         *,
         level: int = 3,
-        block_bytes: int = 8 << 20,
+        block_bytes: int | None = None,
         durable: bool = True,
         max_metadata_bytes: int = MAX_METADATA_BYTES,
         max_unstored_bytes: int | None = None,

@@ -49,8 +49,9 @@ class AtlasStore(ReadableAtlasStore):
         mode: ``"r"``: read; ``"x"``: create a new store; ``"a"``: open one, or create it.
         codec: codec of new blocks: ``"none"``, ``"lz4"``, ``"zstd"``; None: the store's, or zstd.
         level: zstd level, -131072 to 22; for lz4 only its fast mode is available.
-        block_bytes: chunks are compressed together in blocks of about this size. A block is always
-            decoded as a whole: small blocks suit random access, large ones compress better.
+        block_bytes: chunks are compressed together in blocks of about this size; None: 512 KiB for
+            arrays of several chunks, of which slices need some, else 8 MiB. A block is decoded up
+            to the last byte needed: small blocks suit slices, large ones compress better.
         durable: ``flush`` waits for the disk, so that it survives a power failure. False: it
             survives only the end of the process, and saves milliseconds per variable.
         metadata: format of new metadata: ``"json"``, ``"msgpack"``, or with ``".zst"``, ``".lz4"``.
@@ -81,7 +82,7 @@ class AtlasStore(ReadableAtlasStore):
         codec: Literal["zstd", "lz4", "none"] | None = None,
         *,
         level: int = 3,
-        block_bytes: int = 8 << 20,
+        block_bytes: int | None = None,
         durable: bool = True,
         metadata: str = "json",
         max_metadata_bytes: int = MAX_METADATA_BYTES,

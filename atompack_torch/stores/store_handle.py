@@ -44,6 +44,7 @@ class StoreHandle:
         self.given = path
         self.path = shown_url(path) if is_url(path) else path  # for messages
         self.remote = remote or RemoteFiles()
+        self._is_remote = is_url(path)
         self.mode = mode
         self.limits = limits
         self.version = version
@@ -88,9 +89,14 @@ class StoreHandle:
             self.version = native.version
         return native
 
+    @property
+    def held_reader(self) -> AtlasReader | None:
+        """Native reader if it is open, of a local store that is open for reading; else None."""
+        return None if self._is_remote or self.writer is not None else self._reader
+
     def _is_of_another_process(self) -> bool:
         """True if the reader needs threads that another process has: that of a remote store."""
-        return is_url(self.given) and self._process not in (0, os.getpid())
+        return self._is_remote and self._process not in (0, os.getpid())
 
     def _open_reader(self, version: Version | None) -> AtlasReader:
         place, store = self.remote.location(self.given)

@@ -112,7 +112,7 @@ py::object values_of(Type type, const Extents& count, const Read& read) {
 }
 
 UniqueHandle<StoreWriter> open_store_writer(const Path& path, bool create, std::optional<codec::Codec> codec, int form,
-                                            int level, uint64_t block_bytes, bool durable, uint64_t max_metadata_bytes,
+                                            int level, std::optional<uint64_t> block_bytes, bool durable, uint64_t max_metadata_bytes,
                                             std::optional<uint64_t> max_unstored_bytes, unsigned n_threads) {
   atlas_store::WriterOptions options;
   options.n_threads = n_threads;
@@ -182,7 +182,7 @@ void bind_store_writer(py::module_& module) {
       .def("abandon", [](StoreWriter& self) { self.use([](auto& w) { w.abandon(); }); });
 }
 
-UniqueHandle<FileWriter> open_file_writer(const Path& path, codec::Codec codec, int level, uint64_t block_bytes,
+UniqueHandle<FileWriter> open_file_writer(const Path& path, codec::Codec codec, int level, std::optional<uint64_t> block_bytes,
                                           bool durable, uint64_t max_metadata_bytes,
                                           std::optional<uint64_t> max_unstored_bytes, unsigned n_threads) {
   array_file::WriterOptions options;

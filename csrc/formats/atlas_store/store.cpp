@@ -67,6 +67,13 @@ std::unique_ptr<ColumnSlice> Store::slice(uint32_t number, std::span<const int64
   return std::make_unique<array_file::Slice>(variable.column, datasets, request, array_file::block_cache());
 }
 
+std::optional<HeldArray> Store::find_held(uint32_t number, int64_t dataset) const {
+  const Variable* const variable = variables_[number];
+  const auto row = static_cast<size_t>(dataset);
+  if (variable == nullptr || variable->disagrees[row]) return std::nullopt;
+  return array_file::find_held(*variable->column, row, array_file::block_cache());
+}
+
 int64_t Store::window(uint32_t number) const {
   const Variable* const variable = variables_[number];
   if (variable == nullptr) return 1;  // its files are not open yet

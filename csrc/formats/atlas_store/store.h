@@ -44,6 +44,7 @@ class Store final : public ColumnSource {
   size_t n_variables() const override { return metadata().n_variables(); }
   std::string_view variable_name(uint32_t variable) const override { return metadata().variable_name(variable); }
   ColumnType type_of(uint32_t variable) const override;
+  std::optional<HeldArray> find_held(uint32_t variable, int64_t dataset) const override;
   int64_t window(uint32_t variable) const override;
   void prepare(std::span<const uint32_t> variables) const override;
   std::unique_ptr<ColumnSlice> slice(uint32_t variable, std::span<const int64_t> datasets,

@@ -24,7 +24,7 @@ struct WriterOptions {
   std::optional<codec::Codec> codec = {};  // for new blocks; nullopt: the store's own, zstd for a new one
   Form form = Form::json;                  // of a new store's metadata file
   int level = 3;
-  uint64_t block_bytes = uint64_t{8} << 20;
+  std::optional<uint64_t> block_bytes = {};  // see array_file::WriterOptions
   unsigned n_threads = 0;  // for compression; 0: as many as there are cores
   uint64_t max_metadata_bytes = array_file::kMaxMetadataBytes;
   std::optional<uint64_t> max_unstored_bytes = {};  // see formats/array_file/layer/limits.h

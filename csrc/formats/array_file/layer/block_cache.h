@@ -17,6 +17,8 @@ class DecodedBytes {
  public:
   explicit DecodedBytes(size_t size) : bytes_(std::make_unique_for_overwrite<std::byte[]>(size)), size_(size) {
     io::prefer_huge_pages(bytes_.get(), size);
+    constexpr size_t kManyPages = size_t{128} << 10;
+    if (size >= kManyPages) io::populate(bytes_.get(), size);
   }
   Bytes bytes() const { return {bytes_.get(), size_}; }
   std::span<std::byte> writable() { return {bytes_.get(), size_}; }

@@ -77,7 +77,7 @@ void Slice::read(size_t number, ColumnVisitor& visitor) const {
   in_layer(layer, name_of(chunk_ref), [&] {
     if (unit.block.codec == codec::Codec::none) return read_plain(unit, visitor);
     if (const auto decoded = find_cached(unit)) return deliver(unit, decoded->bytes(), visitor);
-    const bool fits = decoded_bytes_ <= cache_.limit() / 2;
+    const bool fits = decoded_bytes_ <= cache_.limit() - cache_.limit() / 16;
     if (!fits && decode_in_place(unit, visitor)) return;
     if (!fits && is_mostly_wanted(unit)) {  // it is used up at once
       thread_local std::vector<std::byte> scratch;

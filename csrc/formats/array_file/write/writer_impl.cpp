@@ -24,7 +24,7 @@ unsigned threads_for(const WriterOptions& options) {
 
 LayerOptions layer_options(const WriterOptions& options) {
   const int level = options.codec == codec::Codec::zstd ? options.level : 0;
-  return {options.codec, level, std::max<uint64_t>(options.block_bytes, 1), threads_for(options)};
+  return {options.codec, level, options.block_bytes, threads_for(options)};
 }
 
 WriterOptions checked(WriterOptions options) {
