@@ -273,6 +273,16 @@ class _StoreHandle:
     @property
     def codec(self) -> str: ...
 
+class BlockCache:
+    def __init__(self, limit: int) -> None: ...
+    @property
+    def used(self) -> int: ...
+    @property
+    def hits(self) -> int: ...
+    @property
+    def misses(self) -> int: ...
+    def clear(self) -> None: ...
+
 class AtlasReader(_StoreHandle):
     def __init__(
         self,
@@ -280,6 +290,7 @@ class AtlasReader(_StoreHandle):
         version: _StoreVersion | None,
         max_metadata_bytes: int,
         store: FileStore | None = None,
+        cache: BlockCache | None = None,
     ) -> None: ...
     @property
     def version(self) -> _StoreVersion: ...
@@ -343,7 +354,11 @@ class ArrayFileVerification:
 
 class ArrayFileReader:
     def __init__(
-        self, path: str, max_metadata_bytes: int, store: FileStore | None = None
+        self,
+        path: str,
+        max_metadata_bytes: int,
+        store: FileStore | None = None,
+        cache: BlockCache | None = None,
     ) -> None: ...
     @property
     def versions(self) -> list[_FileVersion]: ...

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from atompack_torch.options import MAX_METADATA_BYTES, absolute_location, is_url
 from atompack_torch.remote.files import RemoteFiles
 from atompack_torch.stores import xarray_datasets
+from atompack_torch.stores.block_cache import BlockCache, checked_cache
 from atompack_torch.stores.readable_atlas_store import ReadableAtlasStore
 from atompack_torch.stores.remote_handles import RemoteStoreHandle
 from atompack_torch.stores.store_changes import StoreChanges
@@ -60,6 +61,8 @@ class AtlasStore(ReadableAtlasStore):
             ``read`` or, per array, a ``scan``; None: 256 MiB, or 64 times the bytes of the array's
             files. Read larger sparse arrays in parts (``start``, ``shape``).
         num_threads: maximum number of compression threads; None: chosen automatically.
+        cache_bytes: memory for decoded blocks: a number of bytes for this handle alone, 0 for none,
+            or a ``BlockCache``; None: 256 MiB for all handles of the process together.
         storage_options: options of the remote store; see ``AtpDataset``.
         block_cache: folder on local disk for what is read from a URL; see ``AtpDataset``.
         block_cache_bytes: limit of that folder, or of the memory without one.
@@ -88,11 +91,13 @@ class AtlasStore(ReadableAtlasStore):
         max_metadata_bytes: int = MAX_METADATA_BYTES,
         max_unstored_bytes: int | None = None,
         num_threads: int | None = None,
+        cache_bytes: int | BlockCache | None = None,
         storage_options: Mapping[str, object] | None = None,
         block_cache: str | os.PathLike[str] | None = None,
         block_cache_bytes: int | None = None,
     ) -> None:
         remote = RemoteFiles.checked(storage_options, block_cache, block_cache_bytes, path)
+        cache = checked_cache(cache_bytes)
         options = StoreOptions(
             mode=mode,
             codec=codec,
@@ -104,9 +109,10 @@ class AtlasStore(ReadableAtlasStore):
             metadata=metadata,
         )
         if isinstance(path, str) and is_url(path) and mode != "r":
-            self._own(RemoteStoreHandle(path, options, storage_options))
+            self._own(RemoteStoreHandle(path, options, storage_options, cache))
             return
-        self._own(StoreHandle(absolute_location(path), mode, options.limits, remote=remote))
+        location = absolute_location(path)
+        self._own(StoreHandle(location, mode, options.limits, remote=remote, cache=cache))
         if mode != "r":
             self._handle.open_writer(options)
             return

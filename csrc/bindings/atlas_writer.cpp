@@ -248,10 +248,13 @@ void bind_file_reader(py::module_& module) {
   using array_file::Reader;
   py::class_<Reader, UniqueHandle<Reader>>(module, "ArrayFileReader")
       .def(
-          py::init(unlocked([](const Path& path, uint64_t max_metadata_bytes, const std::shared_ptr<io::Store>& store) {
-            return make_unique_handle<Reader>(io::Location(path.bytes, store), max_metadata_bytes);
+          py::init(unlocked([](const Path& path, uint64_t max_metadata_bytes, const std::shared_ptr<io::Store>& store,
+                               const std::shared_ptr<array_file::BlockCache>& cache) {
+            return make_unique_handle<Reader>(io::Location(path.bytes, store), max_metadata_bytes,
+                                              array_file::Reading::mapped,
+                                              cache ? cache : array_file::shared_block_cache());
           })),
-          py::arg("path"), py::arg("max_metadata_bytes"), py::arg("store") = py::none())
+          py::arg("path"), py::arg("max_metadata_bytes"), py::arg("store") = py::none(), py::arg("cache") = py::none())
       .def_property_readonly("versions", &versions_of)
       .def("names", &Reader::names)
       .def("statistics",
@@ -269,7 +272,7 @@ void bind_file_reader(py::module_& module) {
         });
         return values_of(array.type, count, [&](auto out) {
           without_gil([&] {
-            array_file::DecodedBlock last;
+            array_file::DecodedBlock last = self.decoded_block();
             self.read(array, Box{start, count}, out, last);
           });
         });

@@ -25,8 +25,10 @@ class Store final : public ColumnSource {
  public:
   // `expected`: version() of an earlier handle, which must not differ. Throws IoError, CorruptFileError,
   // UnsupportedFormatError. `max_metadata_bytes`: limit on the metadata file, and on the footers of each variable.
+  // `cache`: of decoded blocks, not nullptr.
   explicit Store(io::Location place, const std::optional<Version>& expected = std::nullopt,
-                 uint64_t max_metadata_bytes = array_file::kMaxMetadataBytes);
+                 uint64_t max_metadata_bytes = array_file::kMaxMetadataBytes,
+                 std::shared_ptr<array_file::BlockCache> cache = array_file::shared_block_cache());
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
   ~Store() override;
@@ -71,6 +73,7 @@ class Store final : public ColumnSource {
 
   io::Location place_;
   uint64_t max_metadata_bytes_;
+  std::shared_ptr<array_file::BlockCache> cache_;
   Snapshot snapshot_;
   // Lock-free: if two threads open the same variable, the first one's result is kept.
   mutable std::vector<std::atomic<const Variable*>> variables_;

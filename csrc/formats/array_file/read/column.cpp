@@ -136,6 +136,7 @@ std::optional<HeldArray> find_held(const Column& column, size_t row, BlockCache&
   if (layout.n_cells != 1 || item == 0 || layout.type == Type::boolean) return std::nullopt;
   auto block = cache.find({column.layers().layer(chunk.layer).serial(), chunk.block, kWholeBlock});
   if (!block) return std::nullopt;
+  cache.count(true);
   const Bytes bytes = block->bytes();
   // Errors are those of reading it in the usual way.
   if (chunk.bytes != layout.n_elements * item || chunk.offset > bytes.size()) return std::nullopt;
