@@ -179,6 +179,8 @@ void bind_store_writer(py::module_& module) {
       .def("delete_dataset", [](StoreWriter& self, Name name) { self.use([&](auto& w) { w.delete_dataset(name); }); })
       .def("flush", [](StoreWriter& self) { self.use([](auto& w) { w.flush(); }); })
       .def("compact", [](StoreWriter& self) { self.use([](auto& w) { w.compact(); }); })
+      .def("rewrite_redefined",
+           [](StoreWriter& self) { return self.use([](auto& w) { return w.rewrite_redefined(); }); })
       .def("abandon", [](StoreWriter& self) { self.use([](auto& w) { w.abandon(); }); });
 }
 
@@ -231,6 +233,8 @@ void bind_file_writer(py::module_& module) {
       .def("remove", [](FileWriter& self, Name name) { self.use([&](auto& w) { w.remove(name); }); })
       .def("flush", [](FileWriter& self) { self.use([](auto& w) { w.flush(); }); })
       .def("compact", [](FileWriter& self) { self.use([](auto& w) { w.compact(); }); })
+      .def("rewrite_redefined",
+           [](FileWriter& self) { return self.use([](auto& w) { return w.rewrite_redefined(); }); })
       .def("abandon", [](FileWriter& self) { self.use([](auto& w) { w.abandon(); }); });
 }
 

@@ -55,6 +55,7 @@ class Writer::Impl {
   void delete_dataset(std::string_view name);
   void flush();
   void compact();
+  bool rewrite_redefined();
   // Keeps the store even though this writer created it.
   void keep() { created_store_ = false; }
   void abandon();
@@ -290,6 +291,17 @@ void Writer::Impl::abandon() {
   if (is_ours && made_folder_) io::remove_if_empty(store_);
 }
 
+bool Writer::Impl::rewrite_redefined() {
+  if (flush_) return false;
+  bool is_any = false;
+  for (const auto& writer : writers_) {
+    if (!writer) continue;
+    check_not_modified();
+    is_any = writer->rewrite_redefined() || is_any;
+  }
+  return is_any;
+}
+
 void Writer::Impl::compact() {
   flush();
   check_not_modified();
@@ -382,6 +394,12 @@ array_file::ArrayDefinition Writer::definition(std::string_view dataset, std::st
 void Writer::flush() {
   with_context(path_, "", "", [&] { use().flush(); });
   use().keep();
+}
+
+bool Writer::rewrite_redefined() {
+  bool is_any = false;
+  with_context(path_, "", "", [&] { is_any = use().rewrite_redefined(); });
+  return is_any;
 }
 
 void Writer::compact() {

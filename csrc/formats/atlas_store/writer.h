@@ -72,6 +72,8 @@ class Writer {
   void flush();
   // Flushes, and merges the layers of each variable into one.
   void compact();
+  // To be called after a flush: array_file::Writer::rewrite_redefined() of the variables that were changed.
+  bool rewrite_redefined();
 
   // Drops pending changes and the array files created for them, and the whole store if this writer created it and did
   // not flush. No other call may follow.

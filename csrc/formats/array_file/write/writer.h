@@ -86,6 +86,9 @@ class Writer {
   void abandon();
   // Flushes, and merges all layers into one.
   void compact();
+  // To be called after a flush: merges all layers if the original could not read them, because an array was deleted and
+  // defined anew with another number of axes. Returns true if it did.
+  bool rewrite_redefined();
 
  private:
   class Impl;

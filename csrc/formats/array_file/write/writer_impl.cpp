@@ -329,6 +329,13 @@ void Writer::Impl::compact() {
   withdrawn_.reset();
 }
 
+bool Writer::Impl::rewrite_redefined() {
+  check_usable();
+  if (has_changes() || !committed().layers().hold_chunks_of_other_rank()) return false;
+  compact();
+  return true;
+}
+
 // Takes over the base and its lock.
 void Writer::Impl::adopt_base(std::unique_ptr<io::NewFile> base) {
   committed_.reset();
