@@ -78,9 +78,8 @@ class ArrayFileHandle:
     def _open_reader(self) -> ArrayFileReader:
         place, store = self._remote.location(self.given)
         with formats.opening(self.given, "an array file", "array-file"):
-            return ArrayFileReader(
-                place, self.limits.max_metadata_bytes, store, self._cache and self._cache.native
-            )
+            cache = None if self._cache is None else self._cache.native
+            return ArrayFileReader(place, self.limits.max_metadata_bytes, store, cache)
 
     def _keep(self, reader: ArrayFileReader) -> None:
         self._reader, self._process, self._versions = reader, os.getpid(), reader.versions
@@ -144,7 +143,11 @@ class ArrayFileHandle:
     def __getstate__(self) -> dict[str, Any]:
         if self._mode != "r":
             raise TypeError("an array file that is open for writing cannot be pickled")
-        values = {"path": self.given, "limits": tuple(self.limits), "versions": self._versions}
+        values: dict[str, Any] = {
+            "path": self.given,
+            "limits": tuple(self.limits),
+            "versions": self._versions,
+        }
         if self._cache is not None:
             values["cache"] = self._cache
         return values | ({"remote": self._remote} if is_url(self.given) else {})

@@ -112,8 +112,9 @@ py::object values_of(Type type, const Extents& count, const Read& read) {
 }
 
 UniqueHandle<StoreWriter> open_store_writer(const Path& path, bool create, std::optional<codec::Codec> codec, int form,
-                                            int level, std::optional<uint64_t> block_bytes, bool durable, uint64_t max_metadata_bytes,
-                                            std::optional<uint64_t> max_unstored_bytes, unsigned n_threads) {
+                                            int level, std::optional<uint64_t> block_bytes, bool durable,
+                                            uint64_t max_metadata_bytes, std::optional<uint64_t> max_unstored_bytes,
+                                            unsigned n_threads) {
   atlas_store::WriterOptions options;
   options.n_threads = n_threads;
   options.max_metadata_bytes = max_metadata_bytes;
@@ -184,9 +185,10 @@ void bind_store_writer(py::module_& module) {
       .def("abandon", [](StoreWriter& self) { self.use([](auto& w) { w.abandon(); }); });
 }
 
-UniqueHandle<FileWriter> open_file_writer(const Path& path, codec::Codec codec, int level, std::optional<uint64_t> block_bytes,
-                                          bool durable, uint64_t max_metadata_bytes,
-                                          std::optional<uint64_t> max_unstored_bytes, unsigned n_threads) {
+UniqueHandle<FileWriter> open_file_writer(const Path& path, codec::Codec codec, int level,
+                                          std::optional<uint64_t> block_bytes, bool durable,
+                                          uint64_t max_metadata_bytes, std::optional<uint64_t> max_unstored_bytes,
+                                          unsigned n_threads) {
   array_file::WriterOptions options;
   options.n_threads = n_threads;
   options.max_metadata_bytes = max_metadata_bytes;
@@ -251,14 +253,13 @@ void bind_file_reader(py::module_& module) {
   using Name = const std::string&;
   using array_file::Reader;
   py::class_<Reader, UniqueHandle<Reader>>(module, "ArrayFileReader")
-      .def(
-          py::init(unlocked([](const Path& path, uint64_t max_metadata_bytes, const std::shared_ptr<io::Store>& store,
-                               const std::shared_ptr<array_file::BlockCache>& cache) {
-            return make_unique_handle<Reader>(io::Location(path.bytes, store), max_metadata_bytes,
-                                              array_file::Reading::mapped,
-                                              cache ? cache : array_file::shared_block_cache());
-          })),
-          py::arg("path"), py::arg("max_metadata_bytes"), py::arg("store") = py::none(), py::arg("cache") = py::none())
+      .def(py::init(unlocked([](const Path& path, uint64_t max_metadata_bytes, const std::shared_ptr<io::Store>& store,
+                                const std::shared_ptr<array_file::BlockCache>& cache) {
+             return make_unique_handle<Reader>(io::Location(path.bytes, store), max_metadata_bytes,
+                                               array_file::Reading::mapped,
+                                               cache ? cache : array_file::shared_block_cache());
+           })),
+           py::arg("path"), py::arg("max_metadata_bytes"), py::arg("store") = py::none(), py::arg("cache") = py::none())
       .def_property_readonly("versions", &versions_of)
       .def("names", &Reader::names)
       .def("statistics",

@@ -113,13 +113,14 @@ def test_pickles_hold_the_size_and_keep_sharing(path: Path) -> None:
 def test_threads_read_with_one_cache(path: Path) -> None:
     cache = apt.BlockCache(25_000)  # two of four blocks
 
-    def read(seed: int) -> bool:
+    def reads_right(seed: int) -> bool:
         store = apt.AtlasStore(path, cache_bytes=cache)
         order = np.random.default_rng(seed).permutation(N).tolist()
-        return all(np.array_equal(np.asarray(store.read(f"d{i}", "x")), expected()[i]) for i in order)
+        read = (np.asarray(store.read(f"d{i}", "x")) for i in order)
+        return all(np.array_equal(got, expected()[i]) for got, i in zip(read, order, strict=True))
 
     with ThreadPoolExecutor(4) as pool:
-        assert all(pool.map(read, range(8)))
+        assert all(pool.map(reads_right, range(8)))
     assert cache.hits + cache.misses == 8 * N
     assert cache.used_bytes <= 25_000
 
@@ -137,7 +138,9 @@ def test_a_fork_begins_with_an_empty_one(path: Path) -> None:
     assert cache.misses == 4
 
 
-@pytest.mark.parametrize(("given", "error"), [(-1, ValueError), ("1", TypeError), (True, TypeError)])
+@pytest.mark.parametrize(
+    ("given", "error"), [(-1, ValueError), ("1", TypeError), (True, TypeError)]
+)
 def test_wrong_sizes_are_refused(path: Path, given: Any, error: type[Exception]) -> None:
     for call in (
         lambda: apt.AtlasStore(path, cache_bytes=given),

@@ -43,7 +43,8 @@ def test_every_read_equals_what_was_written(tmp_path: Path, codec: str) -> None:
     store = apt.AtlasStore(tmp_path / "store")
     for _ in range(3):
         for place, expected in values.items():
-            got = store.read(*place.split("/"))
+            dataset, array = place.split("/")
+            got = store.read(dataset, array)
             assert isinstance(got, torch.Tensor)
             assert got.numpy().dtype == expected.dtype
             assert got.shape == expected.shape

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/excerpt.h"
 #include "formats/array_file/write/writer.h"
+#include "formats/atlas_store/call_context.h"
 #include "formats/atlas_store/flush/flush.h"
 #include "formats/atlas_store/flush/recovery.h"
 #include "formats/atlas_store/metadata/check_attribute.h"
@@ -311,22 +312,6 @@ void Writer::Impl::compact() {
     open(metadata_.add_variable(name), name, false).compact();
   }
 }
-
-namespace {
-
-// Adds the arguments of the call to errors.
-template <typename Action>
-auto with_context(const std::string& path, std::string_view dataset, std::string_view array, const Action& action) {
-  try {
-    return action();
-  } catch (DataError& error) {
-    if (!dataset.empty()) error.at_field(array.empty() ? std::string(dataset) : cat(dataset, '/', array));
-    error.in_file(path);
-    throw;
-  }
-}
-
-}  // namespace
 
 Writer::Writer(const std::string& path, Mode mode, const WriterOptions& options, io::FileSystem& files)
     : path_(path), owner_(io::process_id()), impl_(std::make_unique<Impl>(path, mode, options, files)) {}

@@ -25,7 +25,7 @@ struct WriterOptions {
   Form form = Form::json;                  // of a new store's metadata file
   int level = 3;
   std::optional<uint64_t> block_bytes = {};  // see array_file::WriterOptions
-  unsigned n_threads = 0;  // for compression; 0: as many as there are cores
+  unsigned n_threads = 0;                    // for compression; 0: as many as there are cores
   uint64_t max_metadata_bytes = array_file::kMaxMetadataBytes;
   std::optional<uint64_t> max_unstored_bytes = {};  // see formats/array_file/layer/limits.h
 };

@@ -34,7 +34,7 @@ class DecodedBlock {
   std::vector<std::byte> buffer_;
   std::shared_ptr<BlockCache> cache_;
   std::shared_ptr<const DecodedBytes> kept_;  // of the cache
-  io::RangeBuffer stored_;  // of a layer that is not mapped
+  io::RangeBuffer stored_;                    // of a layer that is not mapped
 };
 
 // Const methods are thread-safe.

@@ -102,9 +102,7 @@ std::vector<Layer> parse_layers(const Files& files, uint64_t max_metadata_bytes)
 
 Reader::Reader(const io::Location& base, uint64_t max_metadata_bytes, Reading reading,
                std::shared_ptr<BlockCache> cache)
-    : files_(open_layers(base, reading)),
-      layers_(parse_layers(files_, max_metadata_bytes)),
-      cache_(std::move(cache)) {}
+    : files_(open_layers(base, reading)), layers_(parse_layers(files_, max_metadata_bytes)), cache_(std::move(cache)) {}
 
 Reader::Reader(const std::vector<LayerFile>& layers, uint64_t max_metadata_bytes, Reading reading,
                const std::function<void()>& check)

@@ -20,12 +20,12 @@ namespace atompack::array_file {
 
 struct WriterOptions {
   codec::Codec codec = codec::Codec::zstd;
-  int level = 3;                             // of zstd; lz4 uses only its fast mode
+  int level = 3;  // of zstd; lz4 uses only its fast mode
   // A block is closed when it reaches this size. nullopt: 8 MiB, and about 512 KiB for compressed arrays of several
   // chunks.
   std::optional<uint64_t> block_bytes = {};
-  unsigned n_threads = 0;                    // for compression; 0: as many as there are cores
-  std::string base_hint = {};                // path of the base that is stored in sidecars
+  unsigned n_threads = 0;      // for compression; 0: as many as there are cores
+  std::string base_hint = {};  // path of the base that is stored in sidecars
   uint64_t max_metadata_bytes = kMaxMetadataBytes;
   std::optional<uint64_t> max_unstored_bytes = {};  // see limits.h
 };
