@@ -4,7 +4,8 @@
 
 Next to atlas-python (the quickest of its bulk read, its stacked bulk read and a loop, on the same
 store unless arrays have several chunks), to one stacked Zarr array a variable, and to one NetCDF
-file a dataset. Every measurement is a process of its own. ``first`` includes opening the store; ``again`` is the best repeat on the
+file a dataset. Every measurement is a process of its own. ``first`` includes opening the store;
+``again`` is the best repeat on the
 same handle. Files are in the page cache in both. ``quarter`` is a quarter of each axis.
 
 ``share`` is the speed next to the bare work on one thread: decoding the same values in blocks of
