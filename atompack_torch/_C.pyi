@@ -104,6 +104,8 @@ def scan_columns(
     max_unstored_bytes: int | None,
 ) -> _Columns: ...
 
+def read_held(store: AtlasReader, dataset: str, array: str) -> Tensor | None: ...
+
 class Featurizer:
     def __init__(
         self,

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from atompack_torch.stores.array_schema import ArraySchema
     from atompack_torch.stores.array_statistics import ArrayStatistics
     from atompack_torch.stores.atlas_store import AtlasStore
+    from atompack_torch.stores.block_cache import BlockCache
     from atompack_torch.stores.column_scan import ColumnScan
     from atompack_torch.writers.atp import AtpWriter
     from atompack_torch.writers.shards import ShardWriter
@@ -69,6 +70,7 @@ else:
         "ArrayStatistics": "stores.array_statistics",
         "AtlasDataset": "datasets.atlas_store",
         "AtlasStore": "stores.atlas_store",
+        "BlockCache": "stores.block_cache",
         "AtomBudgetBatchSampler": "loading.samplers",
         "AtompackError": "errors",
         "AtpDataset": "datasets.atp",
@@ -170,6 +172,7 @@ __all__ = [
     "AtompackError",
     "AtpDataset",
     "AtpWriter",
+    "BlockCache",
     "BlockShuffleSampler",
     "CacheVerification",
     "ChebyshevDescriptor",

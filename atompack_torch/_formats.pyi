@@ -280,6 +280,16 @@ class _StoreHandle:
     @property
     def codec(self) -> str: ...
 
+class BlockCache:
+    def __init__(self, limit: int) -> None: ...
+    @property
+    def used(self) -> int: ...
+    @property
+    def hits(self) -> int: ...
+    @property
+    def misses(self) -> int: ...
+    def clear(self) -> None: ...
+
 class AtlasReader(_StoreHandle):
     def __init__(
         self,
@@ -287,6 +297,7 @@ class AtlasReader(_StoreHandle):
         version: _StoreVersion | None,
         max_metadata_bytes: int,
         store: FileStore | None = None,
+        cache: BlockCache | None = None,
     ) -> None: ...
     @property
     def version(self) -> _StoreVersion: ...
@@ -308,7 +319,7 @@ class AtlasWriter(_StoreHandle):
         codec: str | None,
         form: int,
         level: int,
-        block_bytes: int,
+        block_bytes: int | None,
         durable: bool,
         max_metadata_bytes: int,
         max_unstored_bytes: int | None,
@@ -339,6 +350,7 @@ class AtlasWriter(_StoreHandle):
     def delete_dataset(self, name: str) -> None: ...
     def flush(self) -> None: ...
     def compact(self) -> None: ...
+    def rewrite_redefined(self) -> bool: ...
     def abandon(self) -> None: ...
 
 class ArrayFileVerification:
@@ -350,7 +362,11 @@ class ArrayFileVerification:
 
 class ArrayFileReader:
     def __init__(
-        self, path: str, max_metadata_bytes: int, store: FileStore | None = None
+        self,
+        path: str,
+        max_metadata_bytes: int,
+        store: FileStore | None = None,
+        cache: BlockCache | None = None,
     ) -> None: ...
     @property
     def versions(self) -> list[_FileVersion]: ...
@@ -367,7 +383,7 @@ class ArrayFileWriter:
         path: str,
         codec: str,
         level: int,
-        block_bytes: int,
+        block_bytes: int | None,
         durable: bool,
         max_metadata_bytes: int,
         max_unstored_bytes: int | None,
@@ -393,6 +409,7 @@ class ArrayFileWriter:
     def remove(self, name: str) -> None: ...
     def flush(self) -> None: ...
     def compact(self) -> None: ...
+    def rewrite_redefined(self) -> bool: ...
     def abandon(self) -> None: ...
 
 # size and SHA-256

@@ -22,6 +22,7 @@ from atompack_torch.fields import FieldSpec
 from atompack_torch.options import is_url, short_list
 from atompack_torch.stores.array_schema import ArraySchema
 from atompack_torch.stores.atlas_store import AtlasStore
+from atompack_torch.stores.block_cache import BlockCache
 from atompack_torch.stores.column_scan import Layout
 from atompack_torch.stores.stored_values import Values
 
@@ -63,6 +64,7 @@ class AtlasDataset(BatchDataset[Item, Batch]):
         transform: called with every batch in the process that made it.
         num_threads: maximum number of threads for a batch; None: as many as torch uses. Always one
             in ``DataLoader`` workers.
+        cache_bytes: memory for decoded blocks, for a path or URL; see ``AtlasStore``.
         storage_options: options of the remote store of a URL; see ``AtpDataset``.
         block_cache: folder on local disk for what is read from a URL; see ``AtpDataset``.
         block_cache_bytes: limit of that folder, or of the memory without one.
@@ -90,6 +92,7 @@ class AtlasDataset(BatchDataset[Item, Batch]):
         missing: Missing = "nan",
         transform: Transform | None = None,
         num_threads: int | None = None,
+        cache_bytes: int | BlockCache | None = None,
         storage_options: Mapping[str, object] | None = None,
         block_cache: str | os.PathLike[str] | None = None,
         block_cache_bytes: int | None = None,
@@ -103,6 +106,7 @@ class AtlasDataset(BatchDataset[Item, Batch]):
         if not isinstance(path, AtlasStore):
             path = AtlasStore(
                 path,
+                cache_bytes=cache_bytes,
                 storage_options=storage_options,
                 block_cache=block_cache,
                 block_cache_bytes=block_cache_bytes,

@@ -14,6 +14,7 @@ from atompack_torch.remote.files import RemoteFiles
 from atompack_torch.stores.array_file_handle import ArrayFileHandle
 from atompack_torch.stores.array_schema import ArraySchema, put
 from atompack_torch.stores.array_statistics import ArrayStatistics
+from atompack_torch.stores.block_cache import BlockCache, checked_cache
 from atompack_torch.stores.remote_handles import RemoteArrayFileHandle
 from atompack_torch.stores.store_options import BlockOptions, MemoryLimits
 from atompack_torch.stores.stored_values import Values, definition
@@ -41,13 +42,15 @@ class ArrayFile(FlushingWriter):
             it.
         codec: codec of new blocks: ``"none"``, ``"lz4"``, ``"zstd"``; None: zstd.
         level: zstd level, -131072 to 22; for lz4 only its fast mode is available.
-        block_bytes: chunks are compressed together in blocks of about this size.
+        block_bytes: chunks are compressed together in blocks of about this size; None: see
+            ``AtlasStore``.
         durable: ``flush`` waits for the disk; see ``AtlasStore``.
         max_metadata_bytes: limit on the total size of the footers of all layers.
         max_unstored_bytes: memory that elements without stored bytes (fill values, empty strings)
             may take in one ``read``; None: 256 MiB, or 64 times the size of the files if that is
             more. Read a larger sparse array in parts (``start``, ``shape``).
         num_threads: maximum number of compression threads; None: chosen automatically.
+        cache_bytes: memory for decoded blocks; see ``AtlasStore``.
         storage_options: options of the remote store; see ``AtpDataset``.
         block_cache: folder on local disk for what is read from a URL; see ``AtpDataset``.
         block_cache_bytes: limit of that folder, or of the memory without one.
@@ -71,16 +74,18 @@ class ArrayFile(FlushingWriter):
         codec: Literal["zstd", "lz4", "none"] | None = "zstd",
         *,
         level: int = 3,
-        block_bytes: int = 8 << 20,
+        block_bytes: int | None = None,
         durable: bool = True,
         max_metadata_bytes: int = MAX_METADATA_BYTES,
         max_unstored_bytes: int | None = None,
         num_threads: int | None = None,
+        cache_bytes: int | BlockCache | None = None,
         storage_options: Mapping[str, object] | None = None,
         block_cache: str | os.PathLike[str] | None = None,
         block_cache_bytes: int | None = None,
     ) -> None:
         remote = RemoteFiles.checked(storage_options, block_cache, block_cache_bytes, path)
+        cache = checked_cache(cache_bytes)
         options = BlockOptions(
             mode=mode,
             codec=codec,
@@ -96,7 +101,7 @@ class ArrayFile(FlushingWriter):
         whole = absolute_location(path)
         if mode == "x" and Path(whole).exists():
             raise file_exists(whole, "mode='a' goes on with it")
-        self._handle = ArrayFileHandle(whole, options, remote)
+        self._handle = ArrayFileHandle(whole, options, remote, cache)
 
     @property
     def names(self) -> list[str]:

@@ -12,6 +12,7 @@ from atompack_torch.errors import is_closed, is_read_only
 from atompack_torch.options import is_url
 from atompack_torch.remote.files import RemoteFiles
 from atompack_torch.remote.urls import shown_url
+from atompack_torch.stores.block_cache import BlockCache
 from atompack_torch.stores.store_options import BlockOptions, MemoryLimits
 
 _Versions = list[tuple[int, int, int, int, int]]  # of the layers
@@ -27,12 +28,19 @@ class ArrayFileHandle:
         path: absolute path or URL of the base file.
         options: its options.
         remote: access to remote files.
+        cache: of decoded blocks; None: that of the process.
     """
 
     writer: ArrayFileWriter | None
 
-    def __init__(self, path: str, options: BlockOptions, remote: RemoteFiles) -> None:
-        self._set(path, options.mode, options.limits, remote)
+    def __init__(
+        self,
+        path: str,
+        options: BlockOptions,
+        remote: RemoteFiles,
+        cache: BlockCache | None = None,
+    ) -> None:
+        self._set(path, options.mode, options.limits, remote, cache)
         if options.mode == "r":
             self._keep(self._open_reader())
             return
@@ -47,7 +55,15 @@ class ArrayFileHandle:
                 options.n_threads,
             )
 
-    def _set(self, path: str, mode: str, limits: MemoryLimits, remote: RemoteFiles) -> None:
+    def _set(
+        self,
+        path: str,
+        mode: str,
+        limits: MemoryLimits,
+        remote: RemoteFiles,
+        cache: BlockCache | None,
+    ) -> None:
+        self._cache = cache
         self.given = path
         self.path = shown_url(path) if is_url(path) else path  # for messages
         self.local_path = path  # of what is written to
@@ -62,7 +78,8 @@ class ArrayFileHandle:
     def _open_reader(self) -> ArrayFileReader:
         place, store = self._remote.location(self.given)
         with formats.opening(self.given, "an array file", "array-file"):
-            return ArrayFileReader(place, self.limits.max_metadata_bytes, store)
+            cache = None if self._cache is None else self._cache.native
+            return ArrayFileReader(place, self.limits.max_metadata_bytes, store, cache)
 
     def _keep(self, reader: ArrayFileReader) -> None:
         self._reader, self._process, self._versions = reader, os.getpid(), reader.versions
@@ -126,10 +143,16 @@ class ArrayFileHandle:
     def __getstate__(self) -> dict[str, Any]:
         if self._mode != "r":
             raise TypeError("an array file that is open for writing cannot be pickled")
-        values = {"path": self.given, "limits": tuple(self.limits), "versions": self._versions}
+        values: dict[str, Any] = {
+            "path": self.given,
+            "limits": tuple(self.limits),
+            "versions": self._versions,
+        }
+        if self._cache is not None:
+            values["cache"] = self._cache
         return values | ({"remote": self._remote} if is_url(self.given) else {})
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         remote = state.get("remote") or RemoteFiles()
-        self._set(state["path"], "r", MemoryLimits(*state["limits"]), remote)
+        self._set(state["path"], "r", MemoryLimits(*state["limits"]), remote, state.get("cache"))
         self._versions = state["versions"]

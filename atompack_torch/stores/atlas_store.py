@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from atompack_torch.options import MAX_METADATA_BYTES, absolute_location, is_url
 from atompack_torch.remote.files import RemoteFiles
 from atompack_torch.stores import xarray_datasets
+from atompack_torch.stores.block_cache import BlockCache, checked_cache
 from atompack_torch.stores.readable_atlas_store import ReadableAtlasStore
 from atompack_torch.stores.remote_handles import RemoteStoreHandle
 from atompack_torch.stores.store_changes import StoreChanges
@@ -49,8 +50,9 @@ class AtlasStore(ReadableAtlasStore):
         mode: ``"r"``: read; ``"x"``: create a new store; ``"a"``: open one, or create it.
         codec: codec of new blocks: ``"none"``, ``"lz4"``, ``"zstd"``; None: the store's, or zstd.
         level: zstd level, -131072 to 22; for lz4 only its fast mode is available.
-        block_bytes: chunks are compressed together in blocks of about this size. A block is always
-            decoded as a whole: small blocks suit random access, large ones compress better.
+        block_bytes: chunks are compressed together in blocks of about this size; None: 512 KiB for
+            arrays of several chunks, of which slices need some, else 8 MiB. A block is decoded up
+            to the last byte needed: small blocks suit slices, large ones compress better.
         durable: ``flush`` waits for the disk, so that it survives a power failure. False: it
             survives only the end of the process, and saves milliseconds per variable.
         metadata: format of new metadata: ``"json"``, ``"msgpack"``, or with ``".zst"``, ``".lz4"``.
@@ -59,6 +61,8 @@ class AtlasStore(ReadableAtlasStore):
             ``read`` or, per array, a ``scan``; None: 256 MiB, or 64 times the bytes of the array's
             files. Read larger sparse arrays in parts (``start``, ``shape``).
         num_threads: maximum number of compression threads; None: chosen automatically.
+        cache_bytes: memory for decoded blocks: a number of bytes for this handle alone, 0 for none,
+            or a ``BlockCache``; None: 256 MiB for all handles of the process together.
         storage_options: options of the remote store; see ``AtpDataset``.
         block_cache: folder on local disk for what is read from a URL; see ``AtpDataset``.
         block_cache_bytes: limit of that folder, or of the memory without one.
@@ -81,17 +85,19 @@ class AtlasStore(ReadableAtlasStore):
         codec: Literal["zstd", "lz4", "none"] | None = None,
         *,
         level: int = 3,
-        block_bytes: int = 8 << 20,
+        block_bytes: int | None = None,
         durable: bool = True,
         metadata: str = "json",
         max_metadata_bytes: int = MAX_METADATA_BYTES,
         max_unstored_bytes: int | None = None,
         num_threads: int | None = None,
+        cache_bytes: int | BlockCache | None = None,
         storage_options: Mapping[str, object] | None = None,
         block_cache: str | os.PathLike[str] | None = None,
         block_cache_bytes: int | None = None,
     ) -> None:
         remote = RemoteFiles.checked(storage_options, block_cache, block_cache_bytes, path)
+        cache = checked_cache(cache_bytes)
         options = StoreOptions(
             mode=mode,
             codec=codec,
@@ -103,9 +109,10 @@ class AtlasStore(ReadableAtlasStore):
             metadata=metadata,
         )
         if isinstance(path, str) and is_url(path) and mode != "r":
-            self._own(RemoteStoreHandle(path, options, storage_options))
+            self._own(RemoteStoreHandle(path, options, storage_options, cache))
             return
-        self._own(StoreHandle(absolute_location(path), mode, options.limits, remote=remote))
+        location = absolute_location(path)
+        self._own(StoreHandle(location, mode, options.limits, remote=remote, cache=cache))
         if mode != "r":
             self._handle.open_writer(options)
             return

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, overload
 
 import torch
 
+from atompack_torch._core import read_held
 from atompack_torch.batch.indices import Indices
 from atompack_torch.stores import xarray_datasets
 from atompack_torch.stores.array_schema import ArraySchema
@@ -126,6 +127,14 @@ class ReadableAtlasStore(FlushingWriter):
             FieldError: no such dataset or array, other axes, or beyond ``max_unstored_bytes``.
             CorruptFileError: the file is damaged.
         """
+        reader = self._handle.held_reader
+        if reader is not None and start is None and shape is None:
+            try:
+                held = read_held(reader, dataset, array)
+            except TypeError:  # a name that is not a string: as in a scan
+                held = None
+            if held is not None:
+                return held
         return self.columns.read(dataset, array, start, shape)
 
     def scan(

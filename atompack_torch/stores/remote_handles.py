@@ -11,6 +11,7 @@ from atompack_torch.remote.staging import Options, naming
 from atompack_torch.remote.urls import shown_url
 from atompack_torch.stores.array_file_handle import ArrayFileHandle
 from atompack_torch.stores.array_file_publishing import ArrayFilePublisher
+from atompack_torch.stores.block_cache import BlockCache
 from atompack_torch.stores.store_handle import StoreHandle, Version
 from atompack_torch.stores.store_options import BlockOptions, StoreOptions
 from atompack_torch.stores.store_publishing import StorePublisher
@@ -57,16 +58,23 @@ class RemoteStoreHandle(StoreHandle):
         url: the URL of the store.
         options: options of the store, with mode ``"a"`` or ``"x"``.
         storage_options: options of the object store.
+        cache: of decoded blocks; None: that of the process.
 
     Raises:
         FileExistsError: mode ``"x"`` and the store exists.
         OSError: the store cannot be reached, or refuses.
     """
 
-    def __init__(self, url: str, options: StoreOptions, storage_options: Options) -> None:
+    def __init__(
+        self,
+        url: str,
+        options: StoreOptions,
+        storage_options: Options,
+        cache: BlockCache | None = None,
+    ) -> None:
         self._publisher = StorePublisher(url, cast(_Mode, options.mode), storage_options)
         self._local = str(self._publisher.copy.path)
-        super().__init__(self._local, cast(_Mode, options.mode), options.limits)
+        super().__init__(self._local, cast(_Mode, options.mode), options.limits, cache=cache)
         try:
             with naming(url, self._local):
                 self.open_writer(replace(options, mode="a", durable=False))

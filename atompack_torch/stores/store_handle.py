@@ -12,6 +12,7 @@ from atompack_torch.errors import file_exists, is_closed, is_read_only
 from atompack_torch.options import is_url
 from atompack_torch.remote.files import RemoteFiles
 from atompack_torch.remote.urls import shown_url
+from atompack_torch.stores.block_cache import BlockCache
 from atompack_torch.stores.store_options import FORMS, MemoryLimits, StoreOptions
 
 Mode = Literal["r", "a", "x"]
@@ -31,6 +32,7 @@ class StoreHandle:
         limits: limits on memory.
         version: the flush that the reader shows; None: the latest one.
         remote: access to remote files; None: without options.
+        cache: of decoded blocks; None: that of the process.
     """
 
     def __init__(
@@ -40,10 +42,13 @@ class StoreHandle:
         limits: MemoryLimits,
         version: Version | None = None,
         remote: RemoteFiles | None = None,
+        cache: BlockCache | None = None,
     ) -> None:
+        self._cache = cache
         self.given = path
         self.path = shown_url(path) if is_url(path) else path  # for messages
         self.remote = remote or RemoteFiles()
+        self._is_remote = is_url(path)
         self.mode = mode
         self.limits = limits
         self.version = version
@@ -88,20 +93,26 @@ class StoreHandle:
             self.version = native.version
         return native
 
+    @property
+    def held_reader(self) -> AtlasReader | None:
+        """Native reader if it is open, of a local store that is open for reading; else None."""
+        return None if self._is_remote or self.writer is not None else self._reader
+
     def _is_of_another_process(self) -> bool:
         """True if the reader needs threads that another process has: that of a remote store."""
-        return is_url(self.given) and self._process not in (0, os.getpid())
+        return self._is_remote and self._process not in (0, os.getpid())
 
     def _open_reader(self, version: Version | None) -> AtlasReader:
         place, store = self.remote.location(self.given)
         limit = self.limits.max_metadata_bytes
+        cache = None if self._cache is None else self._cache.native
         if store is not None:
-            native = AtlasReader(place.rstrip("/"), version, limit, store)
+            native = AtlasReader(place.rstrip("/"), version, limit, store, cache)
             if native.version[0] is None:
                 raise FileNotFoundError(errno.ENOENT, "no ATLAS store in this folder", self.path)
             return native
         with formats.opening(self.path, "an ATLAS store (a folder)", "atlas-store"):
-            native = AtlasReader(place, version, limit)
+            native = AtlasReader(place, version, limit, None, cache)
             formats.check_store(self.path)
         return native
 
@@ -129,7 +140,8 @@ class StoreHandle:
     def at_last_flush(self) -> StoreHandle:
         """Returns another handle, for reading, at the last flush that this one shows."""
         native = self.reader()
-        other = StoreHandle(self.given, "r", self.limits, native.version, self.remote)
+        version = native.version
+        other = StoreHandle(self.given, "r", self.limits, version, self.remote, self._cache)
         other._reader, other._process = native, self._process
         return other
 
@@ -164,10 +176,13 @@ class StoreHandle:
             raise TypeError("a store that is open for writing cannot be pickled")
         values = (self.given, self.mode, tuple(self.limits), self.version)
         state: dict[str, object] = dict(zip(_PICKLED, values, strict=True))
+        if self._cache is not None:
+            state["_cache"] = self._cache
         return {**state, "_remote": self.remote} if is_url(self.given) else state
 
     @classmethod
     def of_state(cls, state: dict[str, Any]) -> StoreHandle:
         """Returns a handle by what a pickle holds."""
         path, mode, limits, version = (state[name] for name in _PICKLED)
-        return cls(path, mode, MemoryLimits(*limits), version, state.get("_remote"))
+        remote, cache = state.get("_remote"), state.get("_cache")
+        return cls(path, mode, MemoryLimits(*limits), version, remote, cache)

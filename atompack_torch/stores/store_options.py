@@ -27,20 +27,22 @@ class BlockOptions(WriterOptions):
     """Options of stores and array files; see ``AtlasStore``.
 
     Attributes:
-        block_bytes: chunks are compressed together in blocks of about this size.
+        block_bytes: chunks are compressed together in blocks of about this size; None: depends on
+            the number of chunks of an array.
         durable: a flush waits for the disk.
         limits: limits on memory.
     """
 
     modes: ClassVar = ("r", "a", "x")
 
-    block_bytes: int
+    block_bytes: int | None
     durable: bool
     limits: MemoryLimits
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        checked_integer("block_bytes", self.block_bytes, 1)
+        if self.block_bytes is not None:
+            checked_integer("block_bytes", self.block_bytes, 1)
         checked_integer("max_metadata_bytes", self.limits.max_metadata_bytes, 0)
         if self.limits.max_unstored_bytes is not None:
             checked_integer("max_unstored_bytes", self.limits.max_unstored_bytes, 0)

@@ -60,6 +60,12 @@ class PendingChanges(Protocol):
     def compact(self) -> None:
         """Flushes, and rewrites files without replaced or deleted data."""
 
+    def rewrite_redefined(self) -> bool:
+        """Rewrites flushed files that the original library could not read; True if there are any.
+
+        They hold data of a deleted array whose name an array of another number of axes has now.
+        """
+
 
 class StorageHandle(Protocol):
     """Native reader or writer of a store or an array file."""
@@ -126,6 +132,9 @@ class FlushingWriter(WriterBase):
         self._handle.changing().flush()
         self._handle.forget_flush()
         self._handle.publish()
+        if self._handle.changing().rewrite_redefined():
+            self._handle.forget_flush()
+            self._handle.publish()
 
     def compact(self) -> None:
         """Flushes, and rewrites each array file without replaced or deleted data."""

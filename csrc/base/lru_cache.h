@@ -48,6 +48,13 @@ class LruCache {
     places_.erase(found);
   }
 
+  void clear() {
+    const std::scoped_lock lock(mutex_);
+    places_.clear();
+    order_.clear();
+    used_ = 0;
+  }
+
   uint64_t limit() const { return limit_; }
   uint64_t used() {
     const std::scoped_lock lock(mutex_);

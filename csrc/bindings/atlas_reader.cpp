@@ -33,10 +33,12 @@ std::optional<io::FileVersion> version_of(const PyFileVersion& version) {
 }
 
 std::shared_ptr<Store> open_store(const Path& path, const std::optional<PyVersion>& version,
-                                  uint64_t max_metadata_bytes, const std::shared_ptr<io::Store>& files) {
+                                  uint64_t max_metadata_bytes, const std::shared_ptr<io::Store>& files,
+                                  const std::shared_ptr<array_file::BlockCache>& cache) {
   std::optional<atlas_store::Version> expected;
   if (version) expected = {version_of(version->first), version_of(version->second)};
-  return make_shared_handle<Store>(io::Location(path.bytes, files), expected, max_metadata_bytes);
+  return make_shared_handle<Store>(io::Location(path.bytes, files), expected, max_metadata_bytes,
+                                   cache ? cache : array_file::shared_block_cache());
 }
 
 py::tuple array_of(const Store& self, uint32_t variable, uint32_t dataset) {
@@ -51,11 +53,18 @@ py::tuple array_of(const Store& self, uint32_t variable, uint32_t dataset) {
 }  // namespace
 
 void bind_atlas_reader(py::module_& module) {
+  using array_file::BlockCache;
+  py::class_<BlockCache, std::shared_ptr<BlockCache>>(module, "BlockCache")
+      .def(py::init([](uint64_t limit) { return make_shared_handle<BlockCache>(limit); }), py::arg("limit"))
+      .def_property_readonly("used", unlocked(&BlockCache::used))
+      .def_property_readonly("hits", &BlockCache::hits)
+      .def_property_readonly("misses", &BlockCache::misses)
+      .def("clear", unlocked(&BlockCache::clear));
   py::class_<Store, std::shared_ptr<Store>> reader(module, "AtlasReader");
   bind_metadata(reader, [](const Store& self, const auto& action) { return action(self.metadata()); });
   reader
       .def(py::init(unlocked(&open_store)), py::arg("path"), py::arg("version"), py::arg("max_metadata_bytes"),
-           py::arg("store") = py::none())
+           py::arg("store") = py::none(), py::arg("cache") = py::none())
       .def_property_readonly("version",
                              [](const Store& self) {
                                return PyVersion{to_tuple(self.version().metadata), to_tuple(self.version().intent)};

@@ -112,8 +112,9 @@ py::object values_of(Type type, const Extents& count, const Read& read) {
 }
 
 UniqueHandle<StoreWriter> open_store_writer(const Path& path, bool create, std::optional<codec::Codec> codec, int form,
-                                            int level, uint64_t block_bytes, bool durable, uint64_t max_metadata_bytes,
-                                            std::optional<uint64_t> max_unstored_bytes, unsigned n_threads) {
+                                            int level, std::optional<uint64_t> block_bytes, bool durable,
+                                            uint64_t max_metadata_bytes, std::optional<uint64_t> max_unstored_bytes,
+                                            unsigned n_threads) {
   atlas_store::WriterOptions options;
   options.n_threads = n_threads;
   options.max_metadata_bytes = max_metadata_bytes;
@@ -179,12 +180,15 @@ void bind_store_writer(py::module_& module) {
       .def("delete_dataset", [](StoreWriter& self, Name name) { self.use([&](auto& w) { w.delete_dataset(name); }); })
       .def("flush", [](StoreWriter& self) { self.use([](auto& w) { w.flush(); }); })
       .def("compact", [](StoreWriter& self) { self.use([](auto& w) { w.compact(); }); })
+      .def("rewrite_redefined",
+           [](StoreWriter& self) { return self.use([](auto& w) { return w.rewrite_redefined(); }); })
       .def("abandon", [](StoreWriter& self) { self.use([](auto& w) { w.abandon(); }); });
 }
 
-UniqueHandle<FileWriter> open_file_writer(const Path& path, codec::Codec codec, int level, uint64_t block_bytes,
-                                          bool durable, uint64_t max_metadata_bytes,
-                                          std::optional<uint64_t> max_unstored_bytes, unsigned n_threads) {
+UniqueHandle<FileWriter> open_file_writer(const Path& path, codec::Codec codec, int level,
+                                          std::optional<uint64_t> block_bytes, bool durable,
+                                          uint64_t max_metadata_bytes, std::optional<uint64_t> max_unstored_bytes,
+                                          unsigned n_threads) {
   array_file::WriterOptions options;
   options.n_threads = n_threads;
   options.max_metadata_bytes = max_metadata_bytes;
@@ -231,6 +235,8 @@ void bind_file_writer(py::module_& module) {
       .def("remove", [](FileWriter& self, Name name) { self.use([&](auto& w) { w.remove(name); }); })
       .def("flush", [](FileWriter& self) { self.use([](auto& w) { w.flush(); }); })
       .def("compact", [](FileWriter& self) { self.use([](auto& w) { w.compact(); }); })
+      .def("rewrite_redefined",
+           [](FileWriter& self) { return self.use([](auto& w) { return w.rewrite_redefined(); }); })
       .def("abandon", [](FileWriter& self) { self.use([](auto& w) { w.abandon(); }); });
 }
 
@@ -247,11 +253,13 @@ void bind_file_reader(py::module_& module) {
   using Name = const std::string&;
   using array_file::Reader;
   py::class_<Reader, UniqueHandle<Reader>>(module, "ArrayFileReader")
-      .def(
-          py::init(unlocked([](const Path& path, uint64_t max_metadata_bytes, const std::shared_ptr<io::Store>& store) {
-            return make_unique_handle<Reader>(io::Location(path.bytes, store), max_metadata_bytes);
-          })),
-          py::arg("path"), py::arg("max_metadata_bytes"), py::arg("store") = py::none())
+      .def(py::init(unlocked([](const Path& path, uint64_t max_metadata_bytes, const std::shared_ptr<io::Store>& store,
+                                const std::shared_ptr<array_file::BlockCache>& cache) {
+             return make_unique_handle<Reader>(io::Location(path.bytes, store), max_metadata_bytes,
+                                               array_file::Reading::mapped,
+                                               cache ? cache : array_file::shared_block_cache());
+           })),
+           py::arg("path"), py::arg("max_metadata_bytes"), py::arg("store") = py::none(), py::arg("cache") = py::none())
       .def_property_readonly("versions", &versions_of)
       .def("names", &Reader::names)
       .def("statistics",
@@ -269,7 +277,7 @@ void bind_file_reader(py::module_& module) {
         });
         return values_of(array.type, count, [&](auto out) {
           without_gil([&] {
-            array_file::DecodedBlock last;
+            array_file::DecodedBlock last = self.decoded_block();
             self.read(array, Box{start, count}, out, last);
           });
         });

@@ -107,6 +107,18 @@ py::tuple scan(std::shared_ptr<Store> store, std::vector<uint32_t> variables, co
   return hand_over(make(*batcher, std::move(numbers), false));
 }
 
+// Returns None unless a small array of numbers needs neither reading nor decoding; the GIL is kept, since releasing it
+// would take longer than the copy.
+py::object read_held(const Store& store, std::string_view dataset, std::string_view array) {
+  constexpr size_t kMaxBytes = size_t{64} << 10;
+  const auto variable = store.metadata().find_variable(array);
+  const auto number = store.metadata().find_dataset(dataset);
+  if (!variable || !number) return py::none();
+  const auto held = store.find_held(*variable, *number);
+  if (!held || held->values.size() > kMaxBytes) return py::none();
+  return py::cast(collate::copy_of(*held));
+}
+
 std::shared_ptr<ExampleBatcher> make_example_batcher(std::shared_ptr<atlas_shards::Reader> reader, bool jagged,
                                                      const std::map<std::string, bool>& levels, int max_threads) {
   collate::ExampleOptions options{.jagged = jagged, .levels = {}, .max_threads = max_threads};
@@ -158,6 +170,8 @@ void bind_batchers(py::module_& module) {
              py::arg("store"), py::arg("variables"), py::arg("datasets"), py::arg("names"), py::kw_only(),
              py::arg("start"), py::arg("count"), py::arg("layout"), py::arg("dtype"), py::arg("max_threads"),
              py::arg("max_unstored_bytes"));
+
+  module.def("read_held", &read_held, py::arg("store"), py::arg("dataset"), py::arg("array"));
 
   py::class_<ExampleBatcher, Batcher, std::shared_ptr<ExampleBatcher>>(module, "ExampleBatcher")
       .def(py::init(&make_example_batcher), py::arg("reader"), py::kw_only(), py::arg("jagged"), py::arg("levels"),

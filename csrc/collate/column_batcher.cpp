@@ -16,6 +16,9 @@ namespace {
 
 // Work in bytes below which a second thread costs more than it saves.
 constexpr uint64_t kMinParallelWork = uint64_t{4} << 20;
+// Work of which a small part is measured on one thread, to decide about the rest: a whole scan would take too long.
+constexpr uint64_t kSampledWork = uint64_t{64} << 20;
+constexpr uint64_t kSampleShare = 16;
 AdaptiveParallelism scan_parallelism;
 
 class ColumnFiller final : public ColumnVisitor {
@@ -73,7 +76,28 @@ std::vector<std::optional<StringRow>> empty_strings(const ColumnPlan& plan) {
 
 struct ScanTask {
   size_t column, unit;
+  uint64_t work;
 };
+
+// Runs `body(first, last, n_threads)` for consecutive ranges of the tasks.
+template <typename Body>
+void run_tasks(std::span<const ScanTask> tasks, uint64_t work, int64_t max_threads, const Body& body) {
+  const auto run = [&](size_t first, size_t last, uint64_t part, int64_t n_threads) {
+    const Stopwatch watch;
+    body(first, last, n_threads);
+    scan_parallelism.record(watch.elapsed(), static_cast<int64_t>(part), n_threads);
+  };
+  if (max_threads < 2 || work < kMinParallelWork) return body(0, tasks.size(), 1);
+  const auto all = static_cast<int64_t>(work);
+  if (work < kSampledWork) return run(0, tasks.size(), work, scan_parallelism.advised_threads(all, max_threads));
+  size_t n_sample = 0;
+  uint64_t sample = 0;
+  while (sample < work / kSampleShare) sample += tasks[n_sample++].work;
+  run(0, n_sample, sample, 1);
+  if (n_sample == tasks.size()) return;
+  const auto rest = static_cast<int64_t>(work - sample);
+  run(n_sample, tasks.size(), work - sample, scan_parallelism.advised_after_sample(rest, max_threads));
+}
 
 void read_columns(std::span<const ColumnPlan> plans, std::span<ColumnFiller> fillers, int max_threads) {
   std::vector<ScanTask> tasks;
@@ -82,20 +106,19 @@ void read_columns(std::span<const ColumnPlan> plans, std::span<ColumnFiller> fil
     const ColumnSlice& slice = *plans[column].slice;
     slice.fill(fillers[column]);
     for (size_t unit = 0; unit < slice.n_units(); ++unit) {
-      tasks.push_back({column, unit});
-      work += slice.work(unit);
+      tasks.push_back({column, unit, slice.work(unit)});
+      work += tasks.back().work;
     }
   }
   const auto max_useful = std::min<int64_t>(usable_threads(max_threads), std::ssize(tasks));
-  run_adaptively(
-      scan_parallelism, static_cast<int64_t>(work), work >= kMinParallelWork ? max_useful : 1, [&](int64_t n_threads) {
-        std::atomic<size_t> next{0};  // units differ in work, so each thread takes the next one when it is free
-        for_each_range(n_threads, [&](int64_t) {
-          for (size_t i = next++; i < tasks.size(); i = next++) {
-            plans[tasks[i].column].slice->read(tasks[i].unit, fillers[tasks[i].column]);
-          }
-        });
-      });
+  run_tasks(tasks, work, max_useful, [&](size_t first, size_t last, int64_t n_threads) {
+    std::atomic<size_t> next{first};  // units differ in work, so each thread takes the next one when it is free
+    for_each_range(n_threads, [&](int64_t) {
+      for (size_t i = next++; i < last; i = next++) {
+        plans[tasks[i].column].slice->read(tasks[i].unit, fillers[tasks[i].column]);
+      }
+    });
+  });
 }
 
 std::vector<int64_t> sizes_of(std::span<const uint64_t> shape) { return {shape.begin(), shape.end()}; }
@@ -128,6 +151,13 @@ ScannedColumn wrap(const ColumnPlan& plan, Layout layout, const at::Tensor& aren
 }
 
 }  // namespace
+
+at::Tensor copy_of(const HeldArray& array) {
+  const std::vector<int64_t> sizes = sizes_of(array.shape);
+  at::Tensor made = at::empty(sizes, at::TensorOptions(scalar_type_of(array.dtype)));
+  store(static_cast<std::byte*>(made.mutable_data_ptr()), array.values);
+  return made;
+}
 
 ColumnBatcher::ColumnBatcher(std::shared_ptr<const ColumnSource> source, std::vector<uint32_t> variables,
                              SliceRequest request, ScanOptions options)

@@ -61,4 +61,7 @@ class ColumnBatcher final : public Batcher {
   ScanOptions options_;
 };
 
+// Copies an array into a tensor of its own.
+at::Tensor copy_of(const HeldArray& array);
+
 }  // namespace atompack::collate

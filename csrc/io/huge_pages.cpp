@@ -14,4 +14,14 @@ void prefer_huge_pages(void* memory, size_t bytes) {
   ::madvise(static_cast<std::byte*>(memory) + before, (bytes - before) / kPage * kPage, MADV_HUGEPAGE);
 }
 
+void populate(void* memory, size_t bytes) {
+#ifdef MADV_POPULATE_WRITE
+  constexpr size_t kPage = 4096;
+  const size_t before = (kPage - reinterpret_cast<uintptr_t>(memory) % kPage) % kPage;
+  if (bytes < before + kPage) return;
+  // Only a hint: without it each page is a fault of its own.
+  ::madvise(static_cast<std::byte*>(memory) + before, (bytes - before) / kPage * kPage, MADV_POPULATE_WRITE);
+#endif
+}
+
 }  // namespace atompack::io

@@ -9,4 +9,7 @@ namespace atompack::io {
 // nothing for memory smaller than a huge page.
 void prefer_huge_pages(void* memory, size_t bytes);
 
+// Maps fresh pages in one call, where the kernel can.
+void populate(void* memory, size_t bytes);
+
 }  // namespace atompack::io

@@ -59,6 +59,14 @@ class ColumnSlice {
   virtual void read(size_t unit, ColumnVisitor& visitor) const = 0;
 };
 
+// A whole array that is in memory already.
+struct HeldArray {
+  DType dtype = DType::uint8;
+  std::span<const uint64_t> shape;
+  Bytes values;
+  std::shared_ptr<const void> owner;  // of the values
+};
+
 // From `start` on (absent: from the first element) as many elements as `count` (absent: to the end) along each axis,
 // both clamped to the extent of each array.
 struct SliceRequest {
@@ -80,6 +88,8 @@ class ColumnSource {
   virtual std::string_view variable_name(uint32_t variable) const = 0;
   // The type of a variable's values, for columns in which no row has any.
   virtual ColumnType type_of(uint32_t variable) const = 0;
+  // For reads of single small arrays: returns one of numbers if that takes neither reading nor decoding.
+  virtual std::optional<HeldArray> find_held(uint32_t, int64_t) const { return std::nullopt; }
   // Reading ahead: the number of datasets to announce before they are read; 0 if all values of the variable are in
   // memory, 1 if that is not known yet. ColumnSlice::announce() announces them.
   virtual int64_t window(uint32_t) const { return 0; }

@@ -52,13 +52,18 @@ class AdaptiveParallelism {
 
   // Returns 1 to `max_threads`; called before each piece of work.
   int64_t advised_threads(int64_t work, int64_t max_threads) {
-    if (max_threads < 2) return 1;
-    const auto worth = static_cast<int64_t>(load(cpu_pace_) * static_cast<double>(work) / kMinShare);
-    const int64_t n = std::min(worth, max_threads);
-    if (n < 2 || load(owed_) > 0) return 1;
+    const int64_t n = advised_after_sample(work, max_threads);
+    if (n < 2) return 1;
     // Some runs use one thread to keep its time up to date: more often at first, when caches are cold.
     const int64_t asked = ++asked_;
     return asked % kRefresh == 0 || (asked & (asked - 1)) == 0 ? 1 : n;
+  }
+
+  // The same for the rest of a piece of work, of which a part was run on one thread and recorded.
+  int64_t advised_after_sample(int64_t work, int64_t max_threads) const {
+    if (max_threads < 2 || load(owed_) > 0) return 1;
+    const auto worth = static_cast<int64_t>(load(cpu_pace_) * static_cast<double>(work) / kMinShare);
+    return std::clamp(worth, int64_t{1}, max_threads);
   }
 
   // Records the time spent on a piece of work and its number of threads.

@@ -35,9 +35,11 @@ struct Store::Variable {
   std::vector<bool> disagrees;  // by dataset: metadata and file describe it differently
 };
 
-Store::Store(io::Location place, const std::optional<Version>& expected, uint64_t max_metadata_bytes)
+Store::Store(io::Location place, const std::optional<Version>& expected, uint64_t max_metadata_bytes,
+             std::shared_ptr<array_file::BlockCache> cache)
     : place_(std::move(place)),
       max_metadata_bytes_(max_metadata_bytes),
+      cache_(std::move(cache)),
       snapshot_(read_snapshot(place_, max_metadata_bytes)),
       variables_(metadata().n_variables()) {
   if (expected && !(*expected == version())) fail_replaced();
@@ -64,7 +66,14 @@ std::unique_ptr<ColumnSlice> Store::slice(uint32_t number, std::span<const int64
     if (variable.disagrees[static_cast<size_t>(dataset)]) fail_disagreement(number, static_cast<uint32_t>(dataset));
   }
   variable.reader->check_not_shrunk();
-  return std::make_unique<array_file::Slice>(variable.column, datasets, request, array_file::block_cache());
+  return std::make_unique<array_file::Slice>(variable.column, datasets, request, *cache_);
+}
+
+std::optional<HeldArray> Store::find_held(uint32_t number, int64_t dataset) const {
+  const Variable* const variable = variables_[number];
+  const auto row = static_cast<size_t>(dataset);
+  if (variable == nullptr || variable->disagrees[row]) return std::nullopt;
+  return array_file::find_held(*variable->column, row, *cache_);
 }
 
 int64_t Store::window(uint32_t number) const {

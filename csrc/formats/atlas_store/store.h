@@ -25,8 +25,10 @@ class Store final : public ColumnSource {
  public:
   // `expected`: version() of an earlier handle, which must not differ. Throws IoError, CorruptFileError,
   // UnsupportedFormatError. `max_metadata_bytes`: limit on the metadata file, and on the footers of each variable.
+  // `cache`: of decoded blocks, not nullptr.
   explicit Store(io::Location place, const std::optional<Version>& expected = std::nullopt,
-                 uint64_t max_metadata_bytes = array_file::kMaxMetadataBytes);
+                 uint64_t max_metadata_bytes = array_file::kMaxMetadataBytes,
+                 std::shared_ptr<array_file::BlockCache> cache = array_file::shared_block_cache());
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
   ~Store() override;
@@ -44,6 +46,7 @@ class Store final : public ColumnSource {
   size_t n_variables() const override { return metadata().n_variables(); }
   std::string_view variable_name(uint32_t variable) const override { return metadata().variable_name(variable); }
   ColumnType type_of(uint32_t variable) const override;
+  std::optional<HeldArray> find_held(uint32_t variable, int64_t dataset) const override;
   int64_t window(uint32_t variable) const override;
   void prepare(std::span<const uint32_t> variables) const override;
   std::unique_ptr<ColumnSlice> slice(uint32_t variable, std::span<const int64_t> datasets,
@@ -70,6 +73,7 @@ class Store final : public ColumnSource {
 
   io::Location place_;
   uint64_t max_metadata_bytes_;
+  std::shared_ptr<array_file::BlockCache> cache_;
   Snapshot snapshot_;
   // Lock-free: if two threads open the same variable, the first one's result is kept.
   mutable std::vector<std::atomic<const Variable*>> variables_;

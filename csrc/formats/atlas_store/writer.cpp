@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/excerpt.h"
 #include "formats/array_file/write/writer.h"
+#include "formats/atlas_store/call_context.h"
 #include "formats/atlas_store/flush/flush.h"
 #include "formats/atlas_store/flush/recovery.h"
 #include "formats/atlas_store/metadata/check_attribute.h"
@@ -55,6 +56,7 @@ class Writer::Impl {
   void delete_dataset(std::string_view name);
   void flush();
   void compact();
+  bool rewrite_redefined();
   // Keeps the store even though this writer created it.
   void keep() { created_store_ = false; }
   void abandon();
@@ -290,6 +292,17 @@ void Writer::Impl::abandon() {
   if (is_ours && made_folder_) io::remove_if_empty(store_);
 }
 
+bool Writer::Impl::rewrite_redefined() {
+  if (flush_) return false;
+  bool is_any = false;
+  for (const auto& writer : writers_) {
+    if (!writer) continue;
+    check_not_modified();
+    is_any = writer->rewrite_redefined() || is_any;
+  }
+  return is_any;
+}
+
 void Writer::Impl::compact() {
   flush();
   check_not_modified();
@@ -299,22 +312,6 @@ void Writer::Impl::compact() {
     open(metadata_.add_variable(name), name, false).compact();
   }
 }
-
-namespace {
-
-// Adds the arguments of the call to errors.
-template <typename Action>
-auto with_context(const std::string& path, std::string_view dataset, std::string_view array, const Action& action) {
-  try {
-    return action();
-  } catch (DataError& error) {
-    if (!dataset.empty()) error.at_field(array.empty() ? std::string(dataset) : cat(dataset, '/', array));
-    error.in_file(path);
-    throw;
-  }
-}
-
-}  // namespace
 
 Writer::Writer(const std::string& path, Mode mode, const WriterOptions& options, io::FileSystem& files)
     : path_(path), owner_(io::process_id()), impl_(std::make_unique<Impl>(path, mode, options, files)) {}
@@ -382,6 +379,12 @@ array_file::ArrayDefinition Writer::definition(std::string_view dataset, std::st
 void Writer::flush() {
   with_context(path_, "", "", [&] { use().flush(); });
   use().keep();
+}
+
+bool Writer::rewrite_redefined() {
+  bool is_any = false;
+  with_context(path_, "", "", [&] { is_any = use().rewrite_redefined(); });
+  return is_any;
 }
 
 void Writer::compact() {

@@ -24,8 +24,8 @@ struct WriterOptions {
   std::optional<codec::Codec> codec = {};  // for new blocks; nullopt: the store's own, zstd for a new one
   Form form = Form::json;                  // of a new store's metadata file
   int level = 3;
-  uint64_t block_bytes = uint64_t{8} << 20;
-  unsigned n_threads = 0;  // for compression; 0: as many as there are cores
+  std::optional<uint64_t> block_bytes = {};  // see array_file::WriterOptions
+  unsigned n_threads = 0;                    // for compression; 0: as many as there are cores
   uint64_t max_metadata_bytes = array_file::kMaxMetadataBytes;
   std::optional<uint64_t> max_unstored_bytes = {};  // see formats/array_file/layer/limits.h
 };
@@ -72,6 +72,8 @@ class Writer {
   void flush();
   // Flushes, and merges the layers of each variable into one.
   void compact();
+  // To be called after a flush: array_file::Writer::rewrite_redefined() of the variables that were changed.
+  bool rewrite_redefined();
 
   // Drops pending changes and the array files created for them, and the whole store if this writer created it and did
   // not flush. No other call may follow.

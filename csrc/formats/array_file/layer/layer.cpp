@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 
 #include "base/error_context.h"
+#include "formats/array_file/layer/file_number.h"
 #include "formats/array_file/layer/trailer.h"
 
 namespace atompack::array_file {
@@ -14,11 +14,6 @@ namespace {
 constexpr uint64_t kUsualEndBytes = uint64_t{64} << 10;
 // Fetched at once from a remote store, where a second request costs more than these bytes.
 constexpr uint64_t kRemoteEndBytes = uint64_t{256} << 10;
-
-uint64_t next_serial() {
-  static std::atomic<uint64_t> last{0};
-  return ++last;  // 0 means no layer
-}
 
 Footer parse_footer(Bytes archive, uint64_t offset) {
   try {
@@ -48,12 +43,13 @@ uint64_t read_footer_bytes(const io::ByteSource& file, io::RangeBuffer& buffer) 
   return footer_bytes(end.last(std::min(n, kTrailerBytes)), file.length());
 }
 
-Layer::Layer(std::shared_ptr<const io::ByteSource> file, io::RangeBuffer end)
+Layer::Layer(std::shared_ptr<const io::ByteSource> file, io::RangeBuffer end,
+             const std::optional<io::FileVersion>& version)
     : file_(std::move(file)),
       end_buffer_(std::move(end)),
       end_(in_file(path(), [&] { return read_end(*file_, end_buffer_); })),
       region_bytes_(file_bytes() - end_.size()),
-      serial_(next_serial()),
+      serial_(file_number(version)),
       footer_(in_file(path(), [&] { return parse_footer(split_file(end_, kLayerMagic).archive, region_bytes_); })) {
   index_blocks();
 }
@@ -109,6 +105,20 @@ io::ByteRange Layer::range_of(const ChunkRecord& chunk) const {
   return is_inside ? io::ByteRange{block.offset + chunk.offset, chunk.bytes} : io::ByteRange{};
 }
 
+Bytes Layer::decode(uint32_t id, const BlockView& found, DecodedBlock& last) const {
+  const bool is_kept = last.cache_ && found.codec != codec::Codec::none && found.decoded_bytes <= last.cache_->limit();
+  const BlockCache::Key key{*serial_, id, kWholeBlock};
+  last.kept_ = is_kept ? last.cache_->find(key) : nullptr;
+  if (last.cache_ && found.codec != codec::Codec::none) last.cache_->count(last.kept_ != nullptr);
+  if (last.kept_) return last.kept_->bytes();
+  const BlockView block = found.is_read ? found : read_block(id, last.stored_);
+  if (!is_kept) return decode_block(block, last.buffer_);
+  auto decoded = std::make_shared<DecodedBytes>(block.decoded_bytes);
+  decode_block(block, decoded->writable());
+  last.kept_ = last.cache_->keep(key, decoded, block.decoded_bytes);
+  return last.kept_->bytes();
+}
+
 Bytes Layer::read(const ChunkRecord& chunk, DecodedBlock& last) const {
   return in_file(path(), [&] {
     if (!is_held(chunk.block, last)) {
@@ -118,9 +128,9 @@ Bytes Layer::read(const ChunkRecord& chunk, DecodedBlock& last) const {
         return read_plain(chunk.block, chunk.offset, chunk.bytes, last.stored_);
       }
       last.layer_ = 0;  // in case decoding fails
-      last.bytes_ = decode_block(found.is_read ? found : read_block(chunk.block, last.stored_), last.buffer_);
+      last.bytes_ = decode(chunk.block, found, last);
       last.block_ = chunk.block;
-      last.layer_ = serial_;
+      last.layer_ = *serial_;
     }
     check_in_bounds(chunk, last.bytes_.size());
     return last.bytes_.subspan(chunk.offset, chunk.bytes);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -10,8 +11,10 @@
 
 #include "base/error.h"
 #include "formats/array_file/layer/block.h"
+#include "formats/array_file/layer/block_cache.h"
 #include "formats/array_file/layer/footer.h"
 #include "io/byte_source.h"
+#include "io/file.h"
 
 namespace atompack::array_file {
 
@@ -20,6 +23,8 @@ namespace atompack::array_file {
 class DecodedBlock {
  public:
   DecodedBlock() = default;
+  // `cache`: of whole blocks, used if it is not nullptr.
+  explicit DecodedBlock(std::shared_ptr<BlockCache> cache) : cache_(std::move(cache)) {}
 
  private:
   friend class Layer;
@@ -27,15 +32,18 @@ class DecodedBlock {
   uint32_t block_ = 0;
   Bytes bytes_;
   std::vector<std::byte> buffer_;
-  io::RangeBuffer stored_;  // of a layer that is not mapped
+  std::shared_ptr<BlockCache> cache_;
+  std::shared_ptr<const DecodedBytes> kept_;  // of the cache
+  io::RangeBuffer stored_;                    // of a layer that is not mapped
 };
 
 // Const methods are thread-safe.
 class Layer {
  public:
   // Reads the footer now and blocks one at a time. Throws CorruptFileError or UnsupportedFormatError; errors name the
-  // file. `end`: used for read_footer_bytes().
-  explicit Layer(std::shared_ptr<const io::ByteSource> file, io::RangeBuffer end = {});
+  // file. `end`: used for read_footer_bytes(). `version`: of the open file; layers of equal files share decoded blocks.
+  explicit Layer(std::shared_ptr<const io::ByteSource> file, io::RangeBuffer end = {},
+                 const std::optional<io::FileVersion>& version = std::nullopt);
   Layer(const Layer&) = delete;  // the footer views its bytes
   Layer(Layer&&) = default;
 
@@ -58,23 +66,24 @@ class Layer {
   io::ByteRange range_of(const ChunkRecord& chunk) const;
   // Decoded size of a block by the footer, not yet checked against its stored bytes.
   uint64_t decoded_bytes(uint32_t id) const;
-  // Distinguishes this layer from all others of this process, including earlier ones at the same address.
-  uint64_t serial() const { return serial_; }
+  // Distinguishes the file of this layer from all others of this process, including earlier ones.
+  uint64_t serial() const { return *serial_; }
 
   // Valid until `last` is used again.
   Bytes read(const ChunkRecord& chunk, DecodedBlock& last) const;
   // True if reading a chunk of this block would not read it from the file again.
-  bool is_held(uint32_t id, const DecodedBlock& last) const { return last.layer_ == serial_ && last.block_ == id; }
+  bool is_held(uint32_t id, const DecodedBlock& last) const { return last.layer_ == *serial_ && last.block_ == id; }
 
  private:
   BlockRecord record(uint32_t id) const;
   void index_blocks();
+  Bytes decode(uint32_t id, const BlockView& found, DecodedBlock& last) const;
 
   std::shared_ptr<const io::ByteSource> file_;
   io::RangeBuffer end_buffer_;  // footer and trailer, of a layer that is not mapped
   Bytes end_;
   uint64_t region_bytes_;  // of all blocks
-  uint64_t serial_;
+  std::shared_ptr<const uint64_t> serial_;
   Footer footer_;
   std::unordered_map<uint32_t, uint64_t> block_at_;
 };

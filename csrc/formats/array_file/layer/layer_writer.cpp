@@ -11,6 +11,10 @@ namespace {
 constexpr uint64_t kLargeChunk = 1 << 20;
 constexpr size_t kFirstBytes = 64 * 1024;
 
+// Sizes of blocks unless the caller chooses one.
+constexpr uint64_t kBlockBytes = uint64_t{8} << 20;
+constexpr uint64_t kSplitBlockBytes = uint64_t{512} << 10;  // of arrays with several chunks
+
 std::optional<std::string_view> footer_name(codec::Codec codec) {
   return codec == codec::Codec::none ? std::nullopt : std::optional(name_of(codec));
 }
@@ -21,7 +25,7 @@ LayerWriter::LayerWriter(std::unique_ptr<io::NewFile> file, const LayerOptions& 
     : file_(std::move(file)),
       options_(options),
       queue_(std::make_unique<BlockQueue>(*file_, options.codec, options.level, options.n_threads,
-                                          (options.n_threads + 1) * options.block_bytes)) {}
+                                          (options.n_threads + 1) * options.block_bytes.value_or(kBlockBytes))) {}
 
 LayerWriter::~LayerWriter() = default;
 
@@ -30,30 +34,38 @@ std::unique_ptr<io::NewFile> LayerWriter::release() {
   return std::move(file_);
 }
 
+// A slice needs some of several chunks, but a block is decoded at least up to the last of them: blocks of such arrays
+// are small, with as many chunks as come nearest to the intended size.
+bool LayerWriter::is_full(uint64_t held, uint64_t bytes, uint64_t n_cells) const {
+  if (options_.block_bytes) return held >= *options_.block_bytes;
+  if (n_cells == 1 || options_.codec == codec::Codec::none) return held >= kBlockBytes;
+  return held + bytes / 2 >= kSplitBlockBytes;
+}
+
 // Closes the open block if it is full or would exceed the maximum size.
-void LayerWriter::open_block_for(uint64_t bytes) {
+void LayerWriter::open_block_for(uint64_t bytes, uint64_t n_cells) {
   const uint64_t limit = max_block_bytes(options_.codec);
   if (bytes > limit) throw FieldError(cat("chunk: expected at most ", limit, " bytes, got ", bytes));
   const size_t held = queue_->open().size();
-  if (held > 0 && (held >= options_.block_bytes || bytes > limit - held)) queue_->push();
+  if (held > 0 && (is_full(held, bytes, n_cells) || bytes > limit - held)) queue_->push();
 }
 
-std::byte* LayerWriter::add(uint64_t bytes, ChunkPlace& place) {
-  open_block_for(bytes);
+std::byte* LayerWriter::add(uint64_t bytes, uint64_t n_cells, ChunkPlace& place) {
+  open_block_for(bytes, n_cells);
   Buffer& open = queue_->open();
   place = {queue_->n_blocks(), static_cast<uint32_t>(open.size()), static_cast<uint32_t>(bytes)};
   return open.extend(bytes, kFirstBytes);
 }
 
-ChunkPlace LayerWriter::append(Bytes chunk) {
+ChunkPlace LayerWriter::append(Bytes chunk, uint64_t n_cells) {
   ChunkPlace place;
-  const bool directly =
-      options_.codec == codec::Codec::none && chunk.size() >= std::min(kLargeChunk, options_.block_bytes);
+  const bool directly = options_.codec == codec::Codec::none &&
+                        chunk.size() >= std::min(kLargeChunk, options_.block_bytes.value_or(kBlockBytes));
   if (!directly) {
-    store(add(chunk.size(), place), chunk);
+    store(add(chunk.size(), n_cells, place), chunk);
     return place;
   }
-  open_block_for(chunk.size());
+  open_block_for(chunk.size(), n_cells);
   if (queue_->open().size() > 0) queue_->push();
   place = {queue_->n_blocks(), 0, static_cast<uint32_t>(chunk.size())};
   queue_->put(chunk);

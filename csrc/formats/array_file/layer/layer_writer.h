@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,7 +15,7 @@ namespace atompack::array_file {
 struct LayerOptions {
   codec::Codec codec = codec::Codec::zstd;
   int level = 3;
-  uint64_t block_bytes = 0;
+  std::optional<uint64_t> block_bytes = {};  // see WriterOptions
   unsigned n_threads = 1;
 };
 
@@ -25,10 +26,11 @@ class LayerWriter {
   // Removes an unpublished file.
   ~LayerWriter();
 
-  // Returns memory for one more chunk, to be filled before the next call. Throws FieldError if no block can hold it.
-  std::byte* add(uint64_t bytes, ChunkPlace& place);
+  // Returns memory for one more chunk, to be filled before the next call. `n_cells`: of its array, which decides how
+  // large its block becomes. Throws FieldError if no block can hold it.
+  std::byte* add(uint64_t bytes, uint64_t n_cells, ChunkPlace& place);
   // Adds a chunk from existing memory.
-  ChunkPlace append(Bytes chunk);
+  ChunkPlace append(Bytes chunk, uint64_t n_cells);
   // Returns a chunk that can still be changed; empty if it is on its way into the file.
   std::span<std::byte> changeable(const ChunkPlace& place) const;
   // Valid until the next call.
@@ -45,7 +47,8 @@ class LayerWriter {
   std::unique_ptr<io::NewFile> release();
 
  private:
-  void open_block_for(uint64_t bytes);
+  bool is_full(uint64_t held, uint64_t bytes, uint64_t n_cells) const;
+  void open_block_for(uint64_t bytes, uint64_t n_cells);
   Bytes read_stored(uint32_t block, uint64_t offset, uint64_t bytes);
   LayerContents contents() const;
 

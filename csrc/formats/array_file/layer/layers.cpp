@@ -77,6 +77,18 @@ bool Layers::holds_chunks_of(std::string_view name) const {
   return false;
 }
 
+bool Layers::hold_chunks_of_other_rank() const {
+  return std::ranges::any_of(newest_, [&](const auto& entry) {
+    const ArrayRecord newest = record(mentions_[entry.second]);
+    uint32_t mention = newest.deleted ? kNone : mentions_[entry.second].older;
+    for (; mention != kNone; mention = mentions_[mention].older) {
+      const ArrayRecord older = record(mentions_[mention]);
+      if (older.chunks.count > 0 && older.shape.count != newest.shape.count) return true;
+    }
+    return false;
+  });
+}
+
 bool Layers::contains(std::string_view name) const { return find(name) != kNone; }
 
 std::optional<Layers::SingleRecord> Layers::find_single(std::string_view name) const {

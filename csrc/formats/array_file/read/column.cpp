@@ -128,6 +128,22 @@ void Column::fail(size_t row) const {
   throw InternalError("no error found in an unreadable array");
 }
 
+std::optional<HeldArray> find_held(const Column& column, size_t row, BlockCache& cache) {
+  if (!column.is_readable(row) || column.chunks(row).size() != 1) return std::nullopt;
+  const ColumnLayout& layout = column.layout(row);
+  const ColumnChunk& chunk = column.chunks(row).front();
+  const uint64_t item = item_bytes(layout.type);
+  if (layout.n_cells != 1 || item == 0 || layout.type == Type::boolean) return std::nullopt;
+  auto block = cache.find({column.layers().layer(chunk.layer).serial(), chunk.block, kWholeBlock});
+  if (!block) return std::nullopt;
+  cache.count(true);
+  const Bytes bytes = block->bytes();
+  // Errors are those of reading it in the usual way.
+  if (chunk.bytes != layout.n_elements * item || chunk.offset > bytes.size()) return std::nullopt;
+  if (chunk.bytes > bytes.size() - chunk.offset) return std::nullopt;
+  return HeldArray{column_type(layout.type).dtype, layout.shape, bytes.subspan(chunk.offset, chunk.bytes), block};
+}
+
 ColumnType column_type(Type type) {
   switch (type) {
     case Type::int8:

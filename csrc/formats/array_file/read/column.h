@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "formats/array_file/layer/block_cache.h"
 #include "formats/array_file/layer/layers.h"
 #include "formats/array_file/read/grid.h"
 #include "model/column_source.h"
@@ -84,6 +85,9 @@ class Column {
   std::vector<ColumnLayout> layouts_;
   std::unordered_map<std::string, uint32_t> layout_numbers_;
 };
+
+// Returns the array of a row of numbers if it is one chunk of a block that the cache holds.
+std::optional<HeldArray> find_held(const Column& column, size_t row, BlockCache& cache);
 
 // Throws UnsupportedFormatError for values without a known encoding.
 ColumnType column_type(Type type);

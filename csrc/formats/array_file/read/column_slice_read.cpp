@@ -76,17 +76,21 @@ void Slice::read(size_t number, ColumnVisitor& visitor) const {
   const Layer& layer = layer_of(chunk_ref);
   in_layer(layer, name_of(chunk_ref), [&] {
     if (unit.block.codec == codec::Codec::none) return read_plain(unit, visitor);
-    if (const auto decoded = find_cached(unit)) return deliver(unit, decoded->bytes(), visitor);
-    const bool fits = decoded_bytes_ <= cache_.limit() / 2;
+    if (const auto decoded = find_cached(unit)) {
+      cache_.count(true);
+      return deliver(unit, decoded->bytes(), visitor);
+    }
+    const bool keeps = keeps_stretches(unit);
+    const bool is_read = keeps && read_stretches(unit, visitor);
+    cache_.count(is_read);
+    if (is_read) return;
+    const bool fits = decoded_bytes_ <= cache_.limit() - cache_.limit() / 16;
     if (!fits && decode_in_place(unit, visitor)) return;
     if (!fits && is_mostly_wanted(unit)) {  // it is used up at once
       thread_local std::vector<std::byte> scratch;
       return deliver(unit, decode_block(load(unit), scratch), visitor);
     }
-    if (keeps_stretches(unit)) {
-      if (!read_stretches(unit, visitor)) decode_stretches(unit, visitor);
-      return;
-    }
+    if (keeps) return decode_stretches(unit, visitor);
     const BlockView block = load(unit);
     auto decoded = std::make_shared<DecodedBytes>(block.decoded_bytes);
     decode_block(block, decoded->writable());

@@ -88,18 +88,21 @@ std::vector<Layer> parse_layers(const Files& files, uint64_t max_metadata_bytes)
     throw CorruptFileError(cat("footers: expected at most max_metadata_bytes=", max_metadata_bytes, ", got ", n_bytes))
         .in_file(path);
   };
-  for (const auto& file : files.sources) {
+  for (size_t i = 0; i < files.size(); ++i) {
+    const auto& file = files.sources[i];
     io::RangeBuffer end;
     check(in_file(file->path(), [&] { return read_footer_bytes(*file, end); }), file->path());
-    layers.emplace_back(file, std::move(end));
+    const bool is_local = !files.places[i].is_remote();
+    layers.emplace_back(file, std::move(end), is_local ? std::optional(files.opened[i]->version()) : std::nullopt);
   }
   return layers;
 }
 
 }  // namespace
 
-Reader::Reader(const io::Location& base, uint64_t max_metadata_bytes, Reading reading)
-    : files_(open_layers(base, reading)), layers_(parse_layers(files_, max_metadata_bytes)) {}
+Reader::Reader(const io::Location& base, uint64_t max_metadata_bytes, Reading reading,
+               std::shared_ptr<BlockCache> cache)
+    : files_(open_layers(base, reading)), layers_(parse_layers(files_, max_metadata_bytes)), cache_(std::move(cache)) {}
 
 Reader::Reader(const std::vector<LayerFile>& layers, uint64_t max_metadata_bytes, Reading reading,
                const std::function<void()>& check)

@@ -34,7 +34,7 @@ class Reader {
   // The path of the base ends in .af. Throws IoError, CorruptFileError (also if the footers of all layers
   // exceed `max_metadata_bytes`), UnsupportedFormatError.
   explicit Reader(const io::Location& base, uint64_t max_metadata_bytes = kMaxMetadataBytes,
-                  Reading reading = Reading::mapped);
+                  Reading reading = Reading::mapped, std::shared_ptr<BlockCache> cache = nullptr);
   // Reads only these layers, oldest first, including the base. `check` is called when all of them are open and before
   // they are read; the caller must detect concurrent compaction.
   explicit Reader(const std::vector<LayerFile>& layers, uint64_t max_metadata_bytes = kMaxMetadataBytes,
@@ -55,6 +55,8 @@ class Reader {
   void read(const Array& array, const Box& box, std::span<std::string> out, DecodedBlock& last) const;
   // A chunk of an array as stored. Valid until `last` is used again.
   Bytes read_chunk(const StoredChunk& chunk, DecodedBlock& last) const;
+  // For one thread that reads, with the cache given to the constructor.
+  DecodedBlock decoded_block() const { return DecodedBlock(cache_); }
 
   // Contents of STEM.stats, for a reader made from a base. FieldError if the file was written to since, or IoError
   // (ESTALE) if it is remote.
@@ -66,6 +68,7 @@ class Reader {
  private:
   Files files_;
   Layers layers_;
+  std::shared_ptr<BlockCache> cache_;
 };
 
 }  // namespace atompack::array_file

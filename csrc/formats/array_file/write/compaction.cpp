@@ -49,7 +49,7 @@ class Compaction {
     for (const StoredChunk& chunk : array.chunks) {
       const Bytes stored = reader_.read_chunk(chunk, last_);
       summary.add(stored, grid.box_of(grid.cell_at(chunk.cell)).n_elements());
-      made.chunks.push_back({chunk.cell, base_.append(stored)});
+      made.chunks.push_back({chunk.cell, base_.append(stored, grid.n_cells())});
     }
   }
 

@@ -106,13 +106,13 @@ void ChunkStore::write_cell(PendingArray& array, const Cell& cell, const Box& bo
   const bool whole = covers(box, cell.box);
   if (const auto begin = whole ? run_of(cell.box, box) : std::nullopt) {
     const Bytes chunk = numbers.subspan(*begin * item, bytes);
-    array.put(cell.number, layer_->append(chunk), chunk, cell.box);
+    array.put(cell.number, layer_->append(chunk, array.grid.n_cells()), chunk, cell.box);
     return;
   }
   const Bytes old = whole ? Bytes() : chunk(array, cell.number);
   if (!old.empty()) check_chunk_bytes(bytes, old.size());
   ChunkPlace place;
-  const std::span<std::byte> room(layer_->add(bytes, place), bytes);
+  const std::span<std::byte> room(layer_->add(bytes, array.grid.n_cells(), place), bytes);
   if (!old.empty()) {
     store(room.data(), old);
   } else if (!whole) {
@@ -147,7 +147,7 @@ void ChunkStore::write_cell(PendingArray& array, const Cell& cell, const Box& bo
 void ChunkStore::put_strings(PendingArray& array, const Cell& cell, std::span<const std::string_view> strings) {
   const uint64_t bytes = encoded_bytes(strings);
   ChunkPlace place;
-  std::byte* const room = layer_->add(bytes, place);
+  std::byte* const room = layer_->add(bytes, array.grid.n_cells(), place);
   encode_strings(strings, room);
   array.put(cell.number, place, {room, bytes}, cell.box);
 }
@@ -181,7 +181,7 @@ void ChunkStore::fill_rest(PendingArray& array) {
       continue;
     }
     ChunkPlace place;
-    const std::span<std::byte> room(layer_->add(n * array.item(), place), n * array.item());
+    const std::span<std::byte> room(layer_->add(n * array.item(), n_cells, place), n * array.item());
     repeat(Bytes(fill).first(array.item()), room);
     array.put(number, place, room, cell.box);
   }

@@ -100,6 +100,10 @@ void Writer::discard() { use().reset_pending(); }
 
 void Writer::abandon() { use().abandon(); }
 
+bool Writer::rewrite_redefined() {
+  return with_context(path_, "", [&] { return use().rewrite_redefined(); });
+}
+
 void Writer::compact() {
   flush();
   with_context(path_, "", [&] { use().compact(); });

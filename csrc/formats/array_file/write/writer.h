@@ -20,10 +20,12 @@ namespace atompack::array_file {
 
 struct WriterOptions {
   codec::Codec codec = codec::Codec::zstd;
-  int level = 3;                             // of zstd; lz4 uses only its fast mode
-  uint64_t block_bytes = uint64_t{8} << 20;  // a block is closed when it reaches this size
-  unsigned n_threads = 0;                    // for compression; 0: as many as there are cores
-  std::string base_hint = {};                // path of the base that is stored in sidecars
+  int level = 3;  // of zstd; lz4 uses only its fast mode
+  // A block is closed when it reaches this size. nullopt: 8 MiB, and about 512 KiB for compressed arrays of several
+  // chunks.
+  std::optional<uint64_t> block_bytes = {};
+  unsigned n_threads = 0;      // for compression; 0: as many as there are cores
+  std::string base_hint = {};  // path of the base that is stored in sidecars
   uint64_t max_metadata_bytes = kMaxMetadataBytes;
   std::optional<uint64_t> max_unstored_bytes = {};  // see limits.h
 };
@@ -84,6 +86,9 @@ class Writer {
   void abandon();
   // Flushes, and merges all layers into one.
   void compact();
+  // To be called after a flush: merges all layers if the original could not read them, because an array was deleted and
+  // defined anew with another number of axes. Returns true if it did.
+  bool rewrite_redefined();
 
  private:
   class Impl;

@@ -24,7 +24,7 @@ unsigned threads_for(const WriterOptions& options) {
 
 LayerOptions layer_options(const WriterOptions& options) {
   const int level = options.codec == codec::Codec::zstd ? options.level : 0;
-  return {options.codec, level, std::max<uint64_t>(options.block_bytes, 1), threads_for(options)};
+  return {options.codec, level, options.block_bytes, threads_for(options)};
 }
 
 WriterOptions checked(WriterOptions options) {
@@ -327,6 +327,13 @@ void Writer::Impl::compact() {
   io::replace_file(files_, statistics_path(path_), encode_statistics(statistics));
   changed_.clear();
   withdrawn_.reset();
+}
+
+bool Writer::Impl::rewrite_redefined() {
+  check_usable();
+  if (has_changes() || !committed().layers().hold_chunks_of_other_rank()) return false;
+  compact();
+  return true;
 }
 
 // Takes over the base and its lock.

@@ -46,6 +46,7 @@ class Writer::Impl {
   void keep() { created_base_.reset(); }
   void abandon();
   void compact();
+  bool rewrite_redefined();
 
  private:
   template <typename Values>

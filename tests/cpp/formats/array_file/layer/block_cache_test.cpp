@@ -84,14 +84,14 @@ TEST(BlockCache, ThreadsShareIt) {
 
 TEST(BlockCache, AForkBeginsWithAnEmptyOne) {
   const Key key{0, 1, 0};  // of no layer
-  block_cache().keep(key, block_of(10, 1), 10);
-  ASSERT_TRUE(block_cache().find(key));
+  shared_block_cache()->keep(key, block_of(10, 1), 10);
+  ASSERT_TRUE(shared_block_cache()->find(key));
   const pid_t child = ::fork();
-  if (child == 0) ::_exit(block_cache().used() == 0 && &block_cache() == &block_cache() ? 0 : 1);
+  if (child == 0) ::_exit(shared_block_cache()->used() == 0 && shared_block_cache() == shared_block_cache() ? 0 : 1);
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
-  EXPECT_TRUE(block_cache().find(key));
+  EXPECT_TRUE(shared_block_cache()->find(key));
 }
 
 }  // namespace
