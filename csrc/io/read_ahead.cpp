@@ -41,10 +41,14 @@ bool Residency::is_due() const {
 
 Residency::State Residency::sample(int fd, std::span<const ByteRange> ranges) const {
   constexpr size_t kMaxSamples = 8;
-  constexpr uint32_t kEnough = 32;  // samples until a file counts as read into memory
   const size_t step = std::max<size_t>(1, ranges.size() / kMaxSamples);
   bool is_resident = true;
   for (size_t i = 0; i < ranges.size() && is_resident; i += step) is_resident = is_in_memory(fd, ranges[i].offset);
+  return update(is_resident);
+}
+
+Residency::State Residency::update(bool is_resident) const {
+  constexpr uint32_t kEnough = 32;  // samples until a file counts as read into memory
   const State before = state();
   State now = State::absent;
   if (!is_resident) {

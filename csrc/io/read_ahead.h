@@ -28,6 +28,8 @@ class Residency {
   // Takes a sample of these ranges, before they are announced or read. `fd` is open for reading, and advised
   // POSIX_FADV_RANDOM unless its reads may read more. Returns the new state.
   State sample(int fd, std::span<const ByteRange> ranges) const;
+  // The same for the outcome of a sample: true if all of it was in memory.
+  State update(bool is_resident) const;
 
   // Number of ranges to announce ahead, enough for the parallelism of a disk; see ByteSource::window().
   int64_t window() const {

@@ -55,6 +55,15 @@ struct CacheOfProcess {
     return file ? files.keep(group, std::move(file), 1) : nullptr;
   }
 
+  // Also returns nullptr for failures of the system.
+  std::shared_ptr<const GroupFile> try_open(const GroupId& group) {
+    try {
+      return open(group);
+    } catch (const IoError&) {
+      return nullptr;
+    }
+  }
+
   // `n_pages`: those of the group.
   std::shared_ptr<const GroupFile> open_or_create(const GroupId& group, size_t n_pages) {
     if (auto file = files.find(group)) {
@@ -172,6 +181,60 @@ std::vector<bool> CachedObject::read(std::span<const uint64_t> pages, std::span<
   mine.hits.fetch_add(n_read, std::memory_order_relaxed);
   mine.misses.fetch_add(pages.size() - n_read, std::memory_order_relaxed);
   return is_read;
+}
+
+bool CachedObject::copy(uint64_t offset, std::span<std::byte> into) const {
+  if (offset > n_bytes_ || into.size() > n_bytes_ - offset) throw InternalError("bytes beyond the end of an object");
+  CacheOfProcess& mine = cache_->process.get();
+  const uint64_t end = offset + into.size();
+  uint64_t n_copied = 0;
+  for (uint64_t begin = offset; begin < end; ++n_copied) {
+    const uint64_t page = begin / kPageBytes;
+    const uint64_t next = std::min(end, (page + 1) * kPageBytes);
+    const GroupId group{key_, page / kGroupPages};
+    const auto file = mine.files.find(group);
+    if (file == nullptr) return false;
+    if (!file->touch()) mine.files.drop(group);
+    const auto part = into.subspan(begin - offset, next - begin);
+    if (!file->copy(page % kGroupPages, bytes_of_page(n_bytes_, page), begin % kPageBytes, part)) return false;
+    begin = next;
+  }
+  mine.hits.fetch_add(n_copied, std::memory_order_relaxed);
+  return true;
+}
+
+std::vector<ByteRange> CachedObject::announce(std::span<const ByteRange> ranges) const {
+  constexpr size_t kMaxSamples = 8;
+  CacheOfProcess& mine = cache_->process.get();
+  struct Stored {
+    std::shared_ptr<const GroupFile> file;
+    size_t page;
+  };
+  std::vector<Stored> stored;
+  std::vector<ByteRange> others;
+  for (const ByteRange& range : ranges) {
+    if (range.length == 0 || range.offset >= n_bytes_) continue;
+    const size_t n_before = stored.size();
+    const uint64_t last = (range.offset + std::min(range.length, n_bytes_ - range.offset) - 1) / kPageBytes;
+    bool is_stored = true;
+    for (uint64_t page = range.offset / kPageBytes; page <= last && is_stored; ++page) {
+      auto file = mine.try_open({key_, page / kGroupPages});
+      is_stored = file != nullptr && file->is_mapped(page % kGroupPages);
+      if (is_stored) stored.push_back({std::move(file), page % kGroupPages});
+    }
+    if (is_stored) continue;
+    stored.resize(n_before);
+    others.push_back(range);
+  }
+  const bool is_due = residency_.is_due();
+  if (!stored.empty() && (is_due || residency_.state() == Residency::State::absent)) {
+    const auto sample = std::span(stored).first(std::min(stored.size(), kMaxSamples));
+    residency_.update(std::ranges::all_of(sample, [](const Stored& at) { return at.file->is_in_memory(at.page); }));
+  }
+  if (residency_.state() == Residency::State::absent) {
+    for (const Stored& at : stored) at.file->will_need(at.page);
+  }
+  return others;
 }
 
 void CachedObject::write(uint64_t first_page, Bytes pages) const {

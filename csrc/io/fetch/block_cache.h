@@ -15,6 +15,7 @@
 #include "io/fetch/group_id.h"
 #include "io/fetch/page.h"
 #include "io/fetch/range_reader.h"
+#include "io/read_ahead.h"
 
 namespace atompack::io::fetch {
 
@@ -71,6 +72,14 @@ class CachedObject {
   // bytes_of_page(), is undefined then. The disk reads many pages at once. Fastest for ascending numbers.
   std::vector<bool> read(std::span<const uint64_t> pages, std::span<std::byte* const> into) const;
 
+  // Copies bytes inside of the object from files that are open and mapped, which costs a tenth of read(). Returns false
+  // unless all pages of the bytes are there.
+  bool copy(uint64_t offset, std::span<std::byte> into) const;
+
+  // Returns those of the ranges that copy() will not find. Where the others are not in memory, starts reading them from
+  // the disk.
+  std::vector<ByteRange> announce(std::span<const ByteRange> ranges) const;
+
   // Stores successive pages, all of them whole, if that is possible. May evict other objects' pages, which can take
   // many milliseconds.
   void write(uint64_t first_page, Bytes pages) const;
@@ -88,6 +97,7 @@ class CachedObject {
   std::shared_ptr<const BlockCache::Shared> cache_;
   ObjectKey key_;
   uint64_t n_bytes_;
+  Residency residency_;  // of its files
 };
 
 }  // namespace atompack::io::fetch

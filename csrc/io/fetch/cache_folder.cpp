@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "io/fetch/group_file.h"
+#include "io/fetch/page_mapping.h"
 #include "io/folder.h"
 #include "io/process_fd.h"
 #include "io/system_error.h"
@@ -44,7 +45,7 @@ bool remove_group(const std::string& path) {
   if (!fd) return errno == ENOENT;
   if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) return false;
   const bool is_removed = ::unlink(path.c_str()) == 0 || errno == ENOENT;
-  if (is_removed) static_cast<void>(::ftruncate(fd.get(), 0));
+  if (is_removed) free_all_pages(fd.get());
   ::flock(fd.get(), LOCK_UN);
   return is_removed;
 }

@@ -13,6 +13,7 @@
 
 #include "codec/crc32c.h"
 #include "io/file.h"
+#include "io/read_ahead.h"
 #include "io/system_error.h"
 
 namespace atompack::io::fetch {
@@ -94,8 +95,8 @@ void make_valid(int fd, const Header& header, size_t n_pages, const std::string&
       if (errno != EINTR) throw_errno(path);
     }
   };
-  if (identify(fd, path).size > 0) set_size(0);  // not for new files: ext4 would write them out at close
-  set_size(place_of_page(n_pages));              // now, because file systems reserve space for files that grow
+  free_all_pages(fd);
+  set_size(place_of_page(n_pages));  // now, because file systems reserve space for files that grow
   write_at(fd, 0, header, path);
 }
 
@@ -163,6 +164,7 @@ std::shared_ptr<const GroupFile> GroupFile::make(UniqueFd fd, const std::string&
 
 GroupFile::GroupFile(ProcessFd fd, std::string path, const GroupId& group, bool is_writable)
     : fd_(std::move(fd)),
+      mapping_(fd_.get()),
       path_(std::move(path)),
       group_(group),
       checksum_of_key_(checksum_of(group.object)),
@@ -187,6 +189,26 @@ GroupFile::Answer GroupFile::read(size_t page, std::span<std::byte> into, Wait w
   mark_absent(page);
   return Answer::damaged;
 }
+
+bool GroupFile::copy(size_t page, size_t page_bytes, size_t from, std::span<std::byte> into) const {
+  const std::byte* const group = mapping_.find(fd_.get(), place_of_page(page) + page_bytes);
+  if (group == nullptr) return false;
+  const std::byte* const entry = group + place_of_entry(page);
+  if (load_le<uint32_t>(entry + 4) != kPresent) return false;
+  std::array<std::byte, kPageBytes> copied;  // checked afterwards, because others may free the page meanwhile
+  std::memcpy(copied.data(), group + place_of_page(page), page_bytes);
+  const Bytes bytes(copied.data(), page_bytes);
+  if (checksum_of_page(page, bytes) != load_le<uint32_t>(entry)) return false;
+  store(into.data(), bytes.subspan(from, into.size()));
+  return true;
+}
+
+bool GroupFile::is_mapped(size_t page) const {
+  const std::byte* const group = mapping_.find(fd_.get(), place_of_page(page) + 1);
+  return group != nullptr && load_le<uint32_t>(group + place_of_entry(page) + 4) == kPresent;
+}
+
+bool GroupFile::is_in_memory(size_t page) const { return io::is_in_memory(fd_.get(), place_of_page(page)); }
 
 bool GroupFile::has_valid_header() const { return has_header(fd_.get(), header_of(group_), path_); }
 

@@ -13,6 +13,7 @@
 #include "base/bytes.h"
 #include "io/fetch/group_id.h"
 #include "io/fetch/page.h"
+#include "io/fetch/page_mapping.h"
 #include "io/process_fd.h"
 
 namespace atompack::io::fetch {
@@ -42,6 +43,16 @@ class GroupFile {
   // Reads a page; `into` has its exact size and is undefined unless the answer is `good`. A damaged page is absent
   // from then on. Without waiting, a page that is not in the kernel's cache is left there. Throws IoError.
   Answer read(size_t page, std::span<std::byte> into, Wait wait) const;
+
+  // Copies bytes of a page of `page_bytes` through a mapping, which costs a tenth of read() but may wait for the disk.
+  // Returns false if the page is absent or damaged, or the file is not mapped: read() tells.
+  bool copy(size_t page, size_t page_bytes, size_t from, std::span<std::byte> into) const;
+
+  // True if copy() will find the page, unless it is damaged.
+  bool is_mapped(size_t page) const;
+
+  // True if reading a page would not wait for the disk.
+  bool is_in_memory(size_t page) const;
 
   // False if the file was overwritten or truncated: it must be opened anew.
   bool has_valid_header() const;
@@ -76,6 +87,7 @@ class GroupFile {
   void mark_absent(size_t page) const;
 
   ProcessFd fd_;
+  PageMapping mapping_;
   std::string path_;
   GroupId group_;
   uint32_t checksum_of_key_;

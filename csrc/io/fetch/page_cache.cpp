@@ -77,6 +77,7 @@ struct PageCache::Shared {
   PageTable pages;
   PageCacheStats counts;
   const uint64_t max_pages;
+  std::atomic<uint64_t> n_copied{0};  // pages, straight from the block cache; not guarded
 
   void claim(const PagedFile& file, std::span<const ByteRange> ranges, uint64_t max_on_their_way, Claimed& claimed);
   void fetch(const std::shared_ptr<Shared>& self, const PagedFile& file, std::span<const ByteRange> ranges,
@@ -157,7 +158,10 @@ void PageCache::put(const PagedFile& file, uint64_t offset, Bytes bytes) {
 
 void PageCache::announce(const PagedFile& file, std::span<const ByteRange> ranges) {
   const std::shared_ptr<Shared>& shared = shared_.get();
-  shared->announce(shared, file, ranges);
+  if (!file.disk) return shared->announce(shared, file, ranges);
+  if (const std::vector<ByteRange> others = file.disk->announce(ranges); !others.empty()) {
+    shared->announce(shared, file, others);
+  }
 }
 
 void PageCache::Shared::announce(const std::shared_ptr<Shared>& self, const PagedFile& file,
@@ -302,6 +306,11 @@ void PageCache::read(const PagedFile& file, uint64_t offset, std::span<std::byte
         cat("page cache: expected a range inside of ", file.length, " bytes, got ", into.size(), " bytes at ", offset));
   }
   const std::shared_ptr<Shared>& shared = shared_.get();
+  if (file.disk && file.disk->copy(offset, into)) {
+    const uint64_t n_pages = count_pages(offset + into.size()) - offset / kPageBytes;
+    shared->n_copied.fetch_add(n_pages, std::memory_order_relaxed);
+    return;
+  }
   // In parts, so that a long read does not take more memory than there is.
   const uint64_t part_bytes = std::clamp<uint64_t>(shared->max_pages / 4, 1, kMaxRunPages) * kPageBytes;
   const uint64_t ahead_bytes = std::min(shared->max_pages / 2 * kPageBytes, kMaxRunsAhead * part_bytes);
@@ -375,6 +384,7 @@ PageCacheStats PageCache::stats() const {
   Shared& shared = *shared_.get();
   const std::lock_guard lock(shared.mutex);
   PageCacheStats stats = shared.counts;
+  stats.pages_from_disk += shared.n_copied.load(std::memory_order_relaxed);
   stats.held_bytes = shared.pages.size() * kPageBytes;
   return stats;
 }

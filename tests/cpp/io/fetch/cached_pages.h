@@ -52,6 +52,13 @@ inline Read read(const CachedObject& cached, const RemoteObject& object, uint64_
   return into == object.page(page) ? Read::good : Read::wrong;
 }
 
+// The same through a mapping.
+inline Read copy(const CachedObject& cached, const RemoteObject& object, uint64_t page) {
+  std::vector<std::byte> into(io::fetch::bytes_of_page(object.version.size, page));
+  if (!cached.copy(page * kPageBytes, into)) return Read::absent;
+  return into == object.page(page) ? Read::good : Read::wrong;
+}
+
 inline void write(const CachedObject& cached, const RemoteObject& object, uint64_t first, uint64_t n = 1) {
   cached.write(first, object.pages(first, n));
 }
@@ -61,6 +68,7 @@ inline uint64_t count_good(const CachedObject& cached, const RemoteObject& objec
   for (uint64_t page = 0; page < cached.n_pages(); ++page) {
     const Read got = read(cached, object, page);
     EXPECT_NE(got, Read::wrong) << page;
+    EXPECT_NE(copy(cached, object, page), Read::wrong) << page;
     good += got == Read::good ? 1 : 0;
   }
   return good;
