@@ -103,7 +103,6 @@ def scan_columns(
     max_threads: int,
     max_unstored_bytes: int | None,
 ) -> _Columns: ...
-
 def read_held(store: AtlasReader, dataset: str, array: str) -> Tensor | None: ...
 
 class Featurizer:

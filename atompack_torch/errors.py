@@ -6,6 +6,8 @@ System errors are ``OSError``, a molecule index out of range is ``IndexError``.
 
 import errno
 
+APPEND_OR_REPLACE = "mode='a' appends to it, mode='w' replaces it"
+
 
 def file_exists(path: object, instead: str) -> FileExistsError:
     """Builds the error for a path that already exists.

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from atompack_torch import _native, formats
 from atompack_torch.batch.molecule_batch import Molecule, MoleculeBatch
-from atompack_torch.errors import CorruptFileError, file_exists, is_closed
+from atompack_torch.errors import APPEND_OR_REPLACE, CorruptFileError, file_exists, is_closed
 from atompack_torch.options import WriterOptions, checked_path, is_url
 from atompack_torch.remote.staging import StagedFile, naming
 from atompack_torch.remote.urls import shown_url
@@ -20,8 +20,6 @@ from atompack_torch.writers.base import WriterBase
 from atompack_torch.writers.columns import Columns
 
 Codec = Literal["none", "lz4", "zstd"]
-
-_INSTEAD = "mode='a' appends to it, mode='w' replaces it"
 
 
 class AtpWriter(WriterBase):
@@ -91,7 +89,7 @@ class AtpWriter(WriterBase):
         self._staged: StagedFile | None = None
         self._shown: Path | str
         if isinstance(path, str) and is_url(path):
-            self._staged = StagedFile(path, mode, storage_options, instead=_INSTEAD)
+            self._staged = StagedFile(path, mode, storage_options, instead=APPEND_OR_REPLACE)
             self._path, self._shown = str(self._staged.path), path
             mode = "x" if self._staged.is_new else "a"
         else:
@@ -101,7 +99,7 @@ class AtpWriter(WriterBase):
             with self._naming(), formats.opening(self._path):
                 self._native = _native.AtpWriter(self._path, mode, codec, level, options.n_threads)
         except FileExistsError:
-            raise file_exists(self._path, _INSTEAD) from None
+            raise file_exists(self._path, APPEND_OR_REPLACE) from None
 
     def _naming(self) -> AbstractContextManager[None]:
         """Lets errors name the URL instead of the local file."""

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 from atompack_torch import _core
 from atompack_torch._native import ShardReader
 from atompack_torch.batch.molecule_batch import Molecule
-from atompack_torch.errors import file_exists, is_closed
+from atompack_torch.errors import APPEND_OR_REPLACE, file_exists, is_closed
 from atompack_torch.options import (
     WriterOptions,
     absolute_path,
@@ -175,7 +175,7 @@ class ShardWriter(WriterBase):
         except FileExistsError:
             if mode != "x":
                 raise
-            raise file_exists(self._path, "mode='a' appends, mode='w' replaces") from None
+            raise file_exists(self._path, APPEND_OR_REPLACE) from None
 
     def write(self, example: Any) -> None:
         """Adds an example.

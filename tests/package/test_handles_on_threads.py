@@ -88,7 +88,7 @@ WRITERS = {
     ),
     "ShardFileWriter": lambda: core.ShardFileWriter(
         new_path(), shard_size=2, block_size=1, strategy=0, level=3, dictionary=0.0, n_threads=1,
-        tensors_as_arrays=False),
+        tensors_as_arrays=False, mode="x"),
     "CacheBuilder": lambda: core.CacheBuilder(new_path(), header, "", 1 << 20),
     "Prefetcher": lambda: prefetcher(molecule_batcher),
     "Prefetcher of columns": lambda: prefetcher(column_batcher),

@@ -172,7 +172,10 @@ TAKEN: dict[str, tuple[Callable[[Path], Any], str]] = {
     "atp": (apt.AtpWriter, r"mode='a' appends to it, mode='w' replaces it"),
     "store": (lambda path: apt.AtlasStore(path, "x"), "mode='a' goes on with it"),
     "array file": (lambda path: apt.ArrayFile(path, "x"), "mode='a' goes on with it"),
-    "shards": (lambda path: apt.ShardWriter(path, 4, 2), "choose another folder"),
+    "shards": (
+        lambda path: apt.ShardWriter(path, 4, 2),
+        r"mode='a' appends to it, mode='w' replaces it",
+    ),
 }
 
 
