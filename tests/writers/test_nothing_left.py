@@ -168,8 +168,9 @@ def test_building_a_cache(tmp_path: Path) -> None:
     assert entries(tmp_path) == ["a.atp"]
 
 
+AGAIN = "mode='a' appends to it, mode='w' replaces it"
 TAKEN: dict[str, tuple[Callable[[Path], Any], str]] = {
-    "atp": (apt.AtpWriter, r"mode='a' appends to it, mode='w' replaces it"),
+    "atp": (apt.AtpWriter, AGAIN),
     "store": (lambda path: apt.AtlasStore(path, "x"), "mode='a' goes on with it"),
     "array file": (lambda path: apt.ArrayFile(path, "x"), "mode='a' goes on with it"),
     "shards": (
