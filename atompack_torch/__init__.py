@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from atompack_torch.stores.atlas_store import AtlasStore
     from atompack_torch.stores.block_cache import BlockCache
     from atompack_torch.stores.column_scan import ColumnScan
+    from atompack_torch.stores.stored_dataset import StoredDataset
     from atompack_torch.writers.atp import AtpWriter
     from atompack_torch.writers.shards import ShardWriter
 
@@ -79,6 +80,7 @@ else:
         "CacheVerification": "caches.verification",
         "ChebyshevDescriptor": "descriptors.chebyshev",
         "ColumnScan": "stores.column_scan",
+        "StoredDataset": "stores.stored_dataset",
         "CorruptFileError": "errors",
         "DistributedMoleculeSampler": "loading.samplers",
         "FieldError": "errors",
@@ -189,6 +191,7 @@ __all__ = [
     "ShardDataset",
     "ShardWriter",
     "Statistics",
+    "StoredDataset",
     "TorchCache",
     "TorchCacheDataset",
     "UnsafePickleError",

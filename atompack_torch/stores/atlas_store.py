@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from atompack_torch.options import MAX_METADATA_BYTES, absolute_location, is_url
@@ -16,6 +16,7 @@ from atompack_torch.stores.remote_handles import RemoteStoreHandle
 from atompack_torch.stores.store_changes import StoreChanges
 from atompack_torch.stores.store_handle import StoreHandle
 from atompack_torch.stores.store_options import MemoryLimits, StoreOptions
+from atompack_torch.stores.stored_dataset import StoredDataset
 
 if TYPE_CHECKING:
     import xarray
@@ -26,6 +27,7 @@ class AtlasStore(ReadableAtlasStore):
 
         with AtlasStore("profiles") as store:
             column = store.scan("temperature", layout="jagged")
+            profile = store["cast-1"]
 
         with AtlasStore("profiles", "x") as store:
             store.create_dataset("cast-1")
@@ -132,6 +134,18 @@ class AtlasStore(ReadableAtlasStore):
         view = AtlasStore.__new__(AtlasStore)
         view._own(self._handle.at_last_flush())
         return view
+
+    def __getitem__(self, dataset: str) -> StoredDataset:
+        """Returns a handle of one dataset; a FieldError if there is none of this name."""
+        self._names.dataset_number(dataset)
+        return StoredDataset(self, dataset)
+
+    def __contains__(self, dataset: object) -> bool:
+        return dataset in self._names.datasets()
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterates over the names of the datasets, in stored order."""
+        return iter(self.datasets)
 
     def create_dataset(self, name: str) -> None:
         """Adds a dataset without arrays.

@@ -88,7 +88,9 @@ class StoreColumns:
             schema = ArraySchema.of(writer.definition(*place))
             first, counts = schema.box(start, shape)
             return schema.loaded(writer.read(dataset, array, first, counts), counts)
-        scan = self.scan([array], [dataset], start, shape, "list", None, None)[array]
+        # A scan takes numbers too.
+        names = [utf8("dataset", dataset)]
+        scan = self.scan([array], names, start, shape, "list", None, None)[array]
         values = scan.values[0]
         if values is None:
             raise FieldError(f"{self._handle.path}: dataset {dataset!r} has no array {array!r}")
