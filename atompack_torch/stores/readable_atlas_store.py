@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import torch
 
 from atompack_torch._core import read_held
 from atompack_torch.batch.indices import Indices
-from atompack_torch.stores import xarray_datasets
 from atompack_torch.stores.array_schema import ArraySchema
 from atompack_torch.stores.array_statistics import ArrayStatistics, Bound
 from atompack_torch.stores.column_scan import ColumnScan, Layout
@@ -245,23 +244,46 @@ class ReadableAtlasStore(FlushingWriter):
         """
         return self._statistics.select(array, min, max)
 
-    def to_xarray(self, dataset: str, arrays: Sequence[str] | None = None) -> xarray.Dataset:
-        """Reads one dataset completely into an xarray dataset; needs the extra ``xarray``.
+    def to_xarray(
+        self,
+        dataset: str | Sequence[str],
+        arrays: Sequence[str] | None = None,
+        *,
+        concat_dim: str = "dataset",
+        chunks: Any = None,
+    ) -> xarray.Dataset:
+        """Opens one dataset, or several as one, with xarray; needs the extra ``xarray``.
 
-        Coordinates, dimensions, attributes of variables and ``_FillValue`` are restored as
-        ``from_xarray`` or atlas-python stored them.
+        Values are read when they are used, and only those that are; ``.load()`` reads all. They
+        are then those of the store at that time. Coordinates, dimensions, attributes of variables
+        and ``_FillValue`` are restored as ``from_xarray`` or atlas-python stored them. Several
+        datasets are stacked along a new dimension, whose coordinate has their names; their other
+        coordinates and attributes are those of the first.
 
         Args:
-            dataset: name of the dataset.
-            arrays: names of the arrays to read; None: all.
+            dataset: name of the dataset, or a list of names.
+            arrays: names of the arrays; None: all.
+            concat_dim: name of the new dimension for a list.
+            chunks: None: without dask; ``{}``: dask arrays with the stored chunks; else as for
+                ``xarray.open_dataset``.
 
         Returns:
-            The dataset, in memory.
+            The dataset.
 
         Raises:
-            FieldError: no such dataset or array, or the dimensions of arrays are inconsistent.
+            FieldError: no such dataset or array, the dimensions of arrays are inconsistent, or
+                layouts differ between the datasets of a list.
         """
-        return xarray_datasets.read(self, dataset, arrays)
+        import xarray
+
+        return xarray.open_dataset(
+            self,  # type: ignore[arg-type]  # passed on to the engine
+            engine="atlas",
+            group=dataset,
+            arrays=arrays,
+            concat_dim=concat_dim,
+            chunks=chunks,
+        )
 
     def __len__(self) -> int:
         return len(self._handle.current())

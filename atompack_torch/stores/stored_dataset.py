@@ -94,19 +94,22 @@ class StoredDataset:
         """
         return self.store.read(self.name, array, start, shape)
 
-    def to_xarray(self, arrays: Sequence[str] | None = None) -> xarray.Dataset:
-        """Reads the dataset into an xarray dataset; needs the extra ``xarray``.
+    def to_xarray(
+        self, arrays: Sequence[str] | None = None, *, chunks: Any = None
+    ) -> xarray.Dataset:
+        """Opens the dataset with xarray; needs the extra ``xarray``.
 
         Args:
-            arrays: names of the arrays to read; None: all.
+            arrays: names of the arrays; None: all.
+            chunks: see ``AtlasStore.to_xarray``.
 
         Returns:
-            The dataset, in memory.
+            The dataset, whose values are read when they are used.
 
         Raises:
             FieldError: no such array, or the dimensions of arrays are inconsistent.
         """
-        return self.store.to_xarray(self.name, arrays)
+        return self.store.to_xarray(self.name, arrays, chunks=chunks)
 
     def define_array(
         self,

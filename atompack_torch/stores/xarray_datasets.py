@@ -7,43 +7,22 @@ import json
 import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-import torch
 
 from atompack_torch.errors import FieldError
 from atompack_torch.stores.array_schema import ArraySchema
-from atompack_torch.stores.stored_values import Attribute, Values
 from atompack_torch.stores.xarray_attributes import COORDS, FILL, flattened, parted
 
 if TYPE_CHECKING:
     import xarray
 
+    from atompack_torch.stores.readable_atlas_store import ReadableAtlasStore
+
 _NOT_A_TIME = np.iinfo(np.int64).min
 _NUMBERS = {np.dtype(f"{kind}{size}") for kind in "iu" for size in (1, 2, 4, 8)}
 _NUMBERS |= {np.dtype("f4"), np.dtype("f8")}
-
-
-class ReadableStore(Protocol):
-    """Store whose datasets can be read; see ``AtlasStore``."""
-
-    @property
-    def path(self) -> Path | str:
-        """Path or URL of the store."""
-
-    def arrays_of(self, dataset: str) -> list[str]:
-        """Names of the arrays of a dataset."""
-
-    def attrs(self, dataset: str) -> dict[str, Attribute]:
-        """Attributes of a dataset."""
-
-    def schema(self, array: str, dataset: str) -> ArraySchema:
-        """Storage layout of an array."""
-
-    def read(self, dataset: str, array: str) -> Values:
-        """Content of an array."""
 
 
 class WritableStore(Protocol):
@@ -71,7 +50,7 @@ class WritableStore(Protocol):
         """Writes a box of elements."""
 
 
-def read(store: ReadableStore, dataset: str, arrays: Sequence[str] | None) -> xarray.Dataset:
+def read(store: ReadableAtlasStore, dataset: str, arrays: Sequence[str] | None) -> xarray.Dataset:
     """Reads a dataset of a store; see ``AtlasStore.to_xarray``."""
     import xarray
 
@@ -90,21 +69,65 @@ def read(store: ReadableStore, dataset: str, arrays: Sequence[str] | None) -> xa
 
 
 def _variable(
-    store: ReadableStore, dataset: str, name: str, attributes: dict[str, Any]
+    store: ReadableAtlasStore, dataset: str, name: str, attributes: dict[str, Any]
+) -> xarray.Variable:
+    from atompack_torch.stores.xarray_lazy import StoredArray
+
+    schema = store.schema(name, dataset)
+    dims = _dimensions(schema.dimension_names, len(schema.shape))
+    chunks = dict(zip(dims, schema.chunk_shape, strict=True))
+    return _lazy(StoredArray(store, dataset, name, schema), schema, dims, attributes, chunks)
+
+
+def _lazy(
+    data: Any,
+    schema: ArraySchema,
+    dims: Sequence[str],
+    attributes: dict[str, Any],
+    chunks: dict[str, int],
 ) -> xarray.Variable:
     import xarray
+    from xarray.core.indexing import LazilyIndexedArray
 
-    schema, values = store.schema(name, dataset), store.read(dataset, name)
-    if isinstance(values, torch.Tensor):
-        found = values.numpy()
-        data = found.view("M8[ns]") if schema.dtype == "timestamp_ns" else found
-    else:
-        data = np.empty(schema.shape, object)
-        data[...] = np.array(values, object).reshape(schema.shape)
     if schema.fill_value is not None and not _is_usual(schema.dtype, schema.fill_value):
         attributes = attributes | {FILL: schema.fill_value}
-    dims = _dimensions(schema.dimension_names, len(schema.shape))
-    return xarray.Variable(dims, data, attributes)
+    encoding = {"preferred_chunks": {dim: max(n, 1) for dim, n in chunks.items()}}
+    return xarray.Variable(dims, LazilyIndexedArray(data), attributes, encoding)
+
+
+def read_stacked(
+    store: ReadableAtlasStore, datasets: Sequence[str], arrays: Sequence[str] | None, dim: str
+) -> xarray.Dataset:
+    """Reads several datasets as one; see ``AtlasStore.to_xarray``."""
+    import xarray
+
+    from atompack_torch.stores.xarray_lazy import StackedArray
+
+    if not datasets:
+        raise FieldError(f"{store.path}: datasets: expected at least one name, got none")
+    first = read(store, datasets[0], arrays)
+    if dim in first.dims or dim in first.variables:
+        raise FieldError(f"{store.path}: concat_dim: the datasets have {dim!r} already")
+    variables: dict[Any, Any] = {}
+    for key, variable in first.data_vars.items():
+        name = str(key)
+        schemas = store.schema(name)
+        schema = schemas[datasets[0]]
+        for dataset in datasets:
+            found = schemas.get(dataset)
+            if found is None or (found.dtype, found.shape) != (schema.dtype, schema.shape):
+                got = "none" if found is None else f"{found.dtype} {found.shape}"
+                raise FieldError(
+                    f"{store.path}: array {name!r}: expected {schema.dtype} {schema.shape} in all "
+                    f"datasets, got {got} in {dataset!r}"
+                )
+        dims = [dim, *map(str, variable.dims)]
+        chunks = dict(zip(dims, (1, *schema.chunk_shape), strict=True))
+        attributes = {str(k): v for k, v in variable.attrs.items()}
+        data = StackedArray(store, datasets, name, schema)
+        variables[key] = _lazy(data, schema, dims, attributes, chunks)
+    coords = {**first.coords, dim: list(datasets)}
+    return xarray.Dataset(variables, coords, first.attrs)
 
 
 def _dimensions(names: Sequence[str], rank: int) -> list[str]:

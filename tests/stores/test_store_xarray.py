@@ -200,3 +200,111 @@ def test_stores_of_other_origin(fixtures: Path) -> None:
     assert types.to_xarray("rank0")["string"].ndim == 0
     with pytest.raises(apt.FieldError, match="dataset 'unwritten' as xarray"):
         apt.AtlasStore(fixtures.parent / "atlas" / "empty_arrays").to_xarray("unwritten")
+
+
+@pytest.fixture
+def grids(tmp_path: Path) -> tuple[apt.AtlasStore, np.ndarray[Any, Any]]:
+    """Three datasets of one chunked grid, and its values."""
+    values = np.random.default_rng(0).normal(size=(3, 7, 6, 5))
+    with apt.AtlasStore(tmp_path / "grids", "x") as store:
+        for number, name in enumerate(("c", "a", "b")):
+            store.create_dataset(name)
+            store.define_array(name, "t", "float64", (7, 6, 5), ("z", "y", "x"), (2, 3, 5))
+            store.write(name, "t", values[number])
+            store.define_array(name, "label", "string", (2,), ("n",))
+            store.write(name, "label", [name, "é" * number])
+            store.set_attr(name, "number", number)
+    return apt.AtlasStore(tmp_path / "grids"), values
+
+
+KEYS: list[Any] = [
+    (),
+    (slice(2, 5), slice(None), slice(1, None)),
+    (3, slice(None, None, 2), -1),
+    (slice(None, None, -2), slice(5, 1, -1), slice(4, 0, -3)),
+    (slice(3, 3), slice(None), 0),
+    ([5, 0, 0], slice(None), [1, 4]),
+    (np.array([True, False] * 3 + [True]), 2, slice(None)),
+]
+
+
+@pytest.mark.parametrize("key", KEYS, ids=range(len(KEYS)))
+def test_lazy_arrays_select_like_numpy(
+    grids: tuple[apt.AtlasStore, np.ndarray[Any, Any]], key: Any
+) -> None:
+    store, values = grids
+    memory = xarray.DataArray(values, dims=("dataset", "z", "y", "x"))
+    one = store.to_xarray("a")["t"]
+    np.testing.assert_array_equal(one[key].values, memory[1][key].values)
+    several = store.to_xarray(["b", "c"])["t"]
+    both = (slice(None), *key)
+    np.testing.assert_array_equal(several[both].values, memory[[2, 0]][both].values)
+    np.testing.assert_array_equal(several[1].values, values[0])
+
+
+def test_only_what_is_used_is_read(
+    grids: tuple[apt.AtlasStore, np.ndarray[Any, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, values = grids
+    boxes: list[Any] = []
+    read = apt.AtlasStore.read
+
+    def counted(self: apt.AtlasStore, *place: Any) -> Any:
+        boxes.append(place)
+        return read(self, *place)
+
+    monkeypatch.setattr(apt.AtlasStore, "read", counted)
+    opened = store.to_xarray("a")
+    assert boxes == []
+    np.testing.assert_array_equal(opened["t"][2:4, 1].values, values[1, 2:4, 1])
+    assert boxes == [("a", "t", [2, 1, 0], [2, 1, 5])]
+
+
+def test_dask_takes_the_stored_chunks(grids: tuple[apt.AtlasStore, np.ndarray[Any, Any]]) -> None:
+    store, values = grids
+    opened = store.to_xarray("a", chunks={})
+    assert opened["t"].chunks == ((2, 2, 2, 1), (3, 3), (5,))
+    np.testing.assert_array_equal(opened["t"].values, values[1])
+    with_processes = opened["t"].sum("x").compute(scheduler="processes", num_workers=2)
+    np.testing.assert_array_equal(with_processes.values, values[1].sum(-1))
+    several = store.to_xarray(["c", "a", "b"], chunks={})
+    assert several["t"].chunks == ((1, 1, 1), (2, 2, 2, 1), (3, 3), (5,))
+    np.testing.assert_array_equal(several["t"].values, values)
+
+
+def test_several_datasets_are_stacked(grids: tuple[apt.AtlasStore, np.ndarray[Any, Any]]) -> None:
+    store, values = grids
+    opened = store.to_xarray(["b", "a"], concat_dim="cast")
+    assert opened["t"].dims == ("cast", "z", "y", "x")
+    assert opened["cast"].values.tolist() == ["b", "a"]
+    assert opened["label"].values.tolist() == [["b", "éé"], ["a", "é"]]
+    np.testing.assert_array_equal(opened["t"].values, values[[2, 1]])
+    assert opened.attrs == {"number": 2}
+    with pytest.raises(apt.FieldError, match="at least one name"):
+        store.to_xarray([])
+    with pytest.raises(apt.FieldError, match="'z' already"):
+        store.to_xarray(["a"], concat_dim="z")
+
+
+def test_layouts_that_differ_cannot_be_stacked(tmp_path: Path) -> None:
+    with apt.AtlasStore(tmp_path / "store", "x") as store:
+        for name, n in (("a", 2), ("b", 3)):
+            store.create_dataset(name)
+            store.define_array(name, "t", "float32", (n,))
+        store.create_dataset("c")
+    store = apt.AtlasStore(tmp_path / "store")
+    with pytest.raises(apt.FieldError, match=r"expected float32 \(2,\).*got float32 \(3,\) in 'b'"):
+        store.to_xarray(["a", "b"])
+    with pytest.raises(apt.FieldError, match="got none in 'c'"):
+        store.to_xarray(["a", "c"])
+
+
+def test_the_engine_of_xarray(grids: tuple[apt.AtlasStore, np.ndarray[Any, Any]]) -> None:
+    store, values = grids
+    with xarray.open_dataset(store.path, engine="atlas", group="b") as opened:
+        np.testing.assert_array_equal(opened["t"].values, values[2])
+    with xarray.open_dataset(store.path, group=["a", "b"], drop_variables="label") as guessed:
+        assert list(guessed.data_vars) == ["t"]
+        np.testing.assert_array_equal(guessed["t"].values, values[1:])
+    with pytest.raises(apt.FieldError, match="one of 3 datasets"):
+        xarray.open_dataset(store.path, engine="atlas")
