@@ -62,7 +62,7 @@ build/demo/alloys.atp: examples/alloys.py | $(DONE)/extra-demo
 	@$(PY) examples/alloys.py $@
 
 .PHONY: test
-test: cpp-test $(DONE)/extra-test  ## run all tests, C++ and Python
+test: cpp-test $(DONE)/extra-test  ## run the unit, damage and docs tests, C++ and Python
 	@$(PY) -m pytest -q -n auto --maxprocesses 8 --dist worksteal $(PYTEST_ARGS)
 
 .PHONY: test-trainers
@@ -70,8 +70,8 @@ test-trainers: $(DONE)/extension $(DONE)/extra-test $(DONE)/extra-trainers  ## r
 	@$(PY) -m pytest -q -o norecursedirs=.* $(PYTEST_ARGS) tests/trainers
 
 .PHONY: test-services
-test-services: $(DONE)/extension $(DONE)/extra-test $(DONE)/extra-services  ## read and write through S3 servers on this machine, interrupt writers
-	@$(PY) -m pytest -q -o norecursedirs=.* $(PYTEST_ARGS) tests/services tests/remote/interrupted
+test-services: $(DONE)/extension $(DONE)/extra-test $(DONE)/extra-services  ## read and write through servers on this machine, interrupt writers
+	@$(PY) -m pytest -q -n auto --maxprocesses 8 --dist worksteal -o norecursedirs=.* $(PYTEST_ARGS) tests/services tests/remote
 
 # In the package's build folder, whose core they test.
 .PHONY: cpp-test

@@ -183,7 +183,7 @@ def run(script: str, *arguments: object, limit: float) -> list[str]:
 
 @pytest.mark.timeout(400)
 def test_handles_are_opened_and_dropped_on_threads(tmp_path: Path) -> None:
-    words = run(STRESS, make_cache.FOLDER / "water.h5", tmp_path, 0.5, limit=390)
+    words = run(STRESS, make_cache.FOLDER / "water.h5", tmp_path, 0.2, limit=390)
     assert words[-2:] == ["done", "23"]
 
 

@@ -209,7 +209,7 @@ def test_killed(tmp_path: Path) -> None:
     """At any moment: then the folder is what it was before or after one of the appends."""
     root = tmp_path / "set"
     _write(root, range(50), shard_size=7)
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("fork")
     done = 50
     for attempt in range(12):
         heard, told = context.Pipe(duplex=False)
@@ -239,7 +239,7 @@ def test_reads_during_appends(tmp_path: Path) -> None:
     """Whoever opens the folder meanwhile finds a whole data set."""
     root = tmp_path / "set"
     _write(root, range(50), shard_size=7)
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("fork")
     heard, told = context.Pipe(duplex=False)
     process = context.Process(target=_append_again_and_again, args=(str(root), told))
     process.start()
