@@ -27,4 +27,9 @@ struct AttributeName {
   AttributeKind kind;
 };
 
+class Node;
+
+// Reads those attributes of a group that exist. Throws CorruptFileError if one has another type.
+Attributes read_attributes(const Node& node, std::span<const AttributeName> names);
+
 }  // namespace atompack::torch_cache

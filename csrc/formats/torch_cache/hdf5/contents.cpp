@@ -1,8 +1,12 @@
 #include "formats/torch_cache/hdf5/contents.h"
 
+#include <sys/file.h>
+
+#include <cerrno>
+#include <cstdlib>
+
 #include "base/error.h"
-#include "formats/torch_cache/hdf5/h5_dataset.h"
-#include "formats/torch_cache/hdf5/h5_file.h"
+#include "formats/torch_cache/hdf5/dataset.h"
 
 namespace atompack::torch_cache {
 namespace {
@@ -17,10 +21,38 @@ int64_t to_integer(const std::byte* from, size_t size, bool is_signed) {
   return is_signed ? static_cast<int64_t>(value << unused) >> unused : static_cast<int64_t>(value);
 }
 
+// Keeps writers that use libhdf5 away while metadata is read, in the way of that library: by a shared lock of the file,
+// unless the environment turns such locks off. A file system without locks is no reason to refuse the file.
+class ReadLock {
+ public:
+  // Throws IoError if the file at the path has another identity or is locked by a writer.
+  ReadLock(const std::string& path, const io::FileIdentity& identity) : fd_(io::open_for_reading(path)) {
+    if (!io::identify(fd_.get(), path).same_file(identity)) {
+      throw IoError(ESTALE, "the file was replaced while it was being opened", path);
+    }
+    if (is_wanted() && ::flock(fd_.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+      throw IoError(EAGAIN, "another program has the file open for writing", path);
+    }
+  }
+  ReadLock(const ReadLock&) = delete;
+  ReadLock& operator=(const ReadLock&) = delete;
+  ~ReadLock() { ::flock(fd_.get(), LOCK_UN); }  // at once, even if a forked child holds the descriptor
+
+ private:
+  static bool is_wanted() {
+    const char* const setting = std::getenv("HDF5_USE_FILE_LOCKING");  // NOLINT(concurrency-mt-unsafe)
+    if (setting == nullptr) return true;
+    return std::string_view(setting) != "FALSE" && std::string_view(setting) != "0";
+  }
+
+  io::UniqueFd fd_;
+};
+
 // Reads tables and columns of one file, with limits on the number of rows.
 class SectionReader {
  public:
-  SectionReader(const H5File& file, uint64_t file_bytes) : file_(file), file_bytes_(file_bytes) {}
+  explicit SectionReader(const Hdf5File& file)
+      : file_(file), root_(Node::root_of(file)), file_bytes_(file.bytes().size()) {}
 
   Contents read() {
     Contents found;
@@ -31,22 +63,22 @@ class SectionReader {
   }
 
  private:
-  H5Dataset open(const Parent& parent, const std::string& name) const {
-    return H5Dataset(need_node(parent, name, NodeKind::dataset), parent.path_of(name));
+  static Dataset open(const Node& parent, const std::string& name) {
+    return Dataset(parent.need(name, NodeKind::dataset));
   }
 
-  std::vector<std::byte> rows_of(const H5Dataset& dataset, ByteRange bytes) const {
-    return dataset.read({&bytes, 1}, {0, dataset.n_rows()}, file_bytes_);
+  static std::vector<std::byte> rows_of(const Dataset& dataset, ByteRange bytes) {
+    return dataset.read({&bytes, 1}, {0, dataset.n_rows()});
   }
 
   // Each row of a section belongs to a different entry.
-  static void check_rows(const H5Dataset& dataset, const std::string& name, uint64_t max_rows) {
+  static void check_rows(const Dataset& dataset, const std::string& name, uint64_t max_rows) {
     if (dataset.n_rows() > max_rows) {
       throw CorruptFileError(cat(name, ": expected at most ", max_rows, " rows, got ", dataset.n_rows()));
     }
   }
 
-  std::vector<int64_t> integers(const H5Dataset& table, const std::string& name) const {
+  static std::vector<int64_t> integers(const Dataset& table, const std::string& name) {
     const TableMember member = table.member(name);
     if (member.kind != TableMember::Kind::signed_integer && member.kind != TableMember::Kind::unsigned_integer) {
       throw CorruptFileError(cat(name, ": expected a column of integers, got another"));
@@ -60,8 +92,8 @@ class SectionReader {
     return values;
   }
 
-  VlenColumn column(const Parent& parent, const std::string& name, const std::string& key, uint64_t n_rows) const {
-    const H5Dataset dataset = open(parent, name);
+  static VlenColumn column(const Node& parent, const std::string& name, const std::string& key, uint64_t n_rows) {
+    const Dataset dataset = open(parent, name);
     const DType dtype = dataset.vlen_dtype();
     if (dataset.n_rows() != n_rows) {
       throw CorruptFileError(
@@ -71,9 +103,8 @@ class SectionReader {
   }
 
   void read_entries(Contents& found) {
-    const H5Handle group = need_node(file_.root(), "entries", NodeKind::group);
-    const Parent entries = file_.root().below(group, "entries");
-    const H5Dataset structures = open(entries, "structures");
+    const Node entries = root_.need("entries", NodeKind::group);
+    const Dataset structures = open(entries, "structures");
     check_rows(structures, "entries/structures", file_bytes_ / kMinRowBytes);
     n_entries_ = structures.n_rows();
     if (const DType dtype = structures.vlen_dtype(); dtype != DType::uint8) {
@@ -84,7 +115,7 @@ class SectionReader {
   }
 
   // A row is 5 kB, of which 13 bytes are needed; all are read in one pass over the chunks.
-  void read_meta(const H5Dataset& meta, Contents& found) const {
+  void read_meta(const Dataset& meta, Contents& found) const {
     if (meta.n_rows() != n_entries_) {
       throw CorruptFileError(
           cat("entries/meta: expected ", n_entries_, " rows as in entries/structures, got ", meta.n_rows()));
@@ -99,7 +130,7 @@ class SectionReader {
           "entries/meta: expected n_atoms to be integers, energy float64, has_forces bit fields");
     }
     const ByteRange ranges[] = {n_atoms.bytes, energy.bytes, has_forces.bytes};
-    const std::vector<std::byte> packed = meta.read(ranges, {0, n_entries_}, file_bytes_);
+    const std::vector<std::byte> packed = meta.read(ranges, {0, n_entries_});
     const std::byte* from = packed.data();
     for (uint64_t i = 0; i < n_entries_; ++i, from += total_length(ranges)) {
       found.n_atoms.push_back(to_integer(from, n_atoms.bytes.length, true));
@@ -110,53 +141,51 @@ class SectionReader {
   }
 
   void read_groups(Contents& found) {
-    found.info.root = read_attributes(file_.root().id, root_names());
-    if (const auto group = find_node(file_.root(), "descriptor_manifest", NodeKind::group)) {
-      found.info.manifest = read_attributes(group->get(), manifest_names());
+    found.info.root = read_attributes(root_, root_names());
+    if (const auto group = root_.find("descriptor_manifest", NodeKind::group)) {
+      found.info.manifest = read_attributes(*group, manifest_names());
     }
-    const std::optional<H5Handle> cache = find_node(file_.root(), "torch_cache", NodeKind::group);
-    if (cache) found.info.cache = read_attributes(cache->get(), cache_names());
+    const std::optional<Node> cache = root_.find("torch_cache", NodeKind::group);
+    if (cache) found.info.cache = read_attributes(*cache, cache_names());
     found.schema = check_schema(found.info);
-    if (found.schema.has_features) read_features(file_.root().below(*cache, "torch_cache"), found);
+    if (found.schema.has_features) read_features(*cache, found);
     if (cache) {
-      if (found.schema.derivatives) read_derivatives(file_.root().below(*cache, "torch_cache"), found);
-    } else if (find_node(file_.root(), "force_derivatives", NodeKind::group)) {
+      if (found.schema.derivatives) read_derivatives(*cache, found);
+    } else if (root_.find("force_derivatives", NodeKind::group)) {
       found.schema.is_legacy = true;
-      read_derivatives(file_.root(), found);
+      read_derivatives(root_, found);
     }
   }
 
-  void read_features(const Parent& above, Contents& found) const {
-    const H5Handle group = need_node(above, "features", NodeKind::group);
-    const Parent section = above.below(group, "features");
-    const H5Dataset table = open(section, "index");
-    check_rows(table, section.path + "/index", n_entries_);
+  void read_features(const Node& above, Contents& found) const {
+    const Node section = above.need("features", NodeKind::group);
+    const Dataset table = open(section, "index");
+    check_rows(table, section.path() + "/index", n_entries_);
     FeatureIndex index{integers(table, "cache_row"), integers(table, "entry_idx"), integers(table, "n_atoms"),
                        integers(table, "n_features")};
     VlenColumn values = column(section, "values", "features", table.n_rows());
     if (!is_floating(values.dtype())) {
-      throw CorruptFileError(cat(section.path, "/values: expected floats, got ", name_of(values.dtype())));
+      throw CorruptFileError(cat(section.path(), "/values: expected floats, got ", name_of(values.dtype())));
     }
     found.features = FeatureSection{std::move(index), std::move(values)};
   }
 
-  void read_derivatives(const Parent& above, Contents& found) const {
-    const H5Handle group = need_node(above, "force_derivatives", NodeKind::group);
-    found.info.force_derivatives = read_attributes(group.get(), force_derivative_names());
+  void read_derivatives(const Node& above, Contents& found) const {
+    const Node section = above.need("force_derivatives", NodeKind::group);
+    found.info.force_derivatives = read_attributes(section, force_derivative_names());
     check_derivatives(*found.info.force_derivatives, found.schema);
-    const Parent section = above.below(group, "force_derivatives");
-    const H5Dataset table = open(section, "index");
-    check_rows(table, section.path + "/index", n_entries_);
+    const Dataset table = open(section, "index");
+    check_rows(table, section.path() + "/index", n_entries_);
     DerivativeSection read{{integers(table, "cache_row"), integers(table, "entry_idx"), integers(table, "n_atoms"),
                             integers(table, "n_radial_edges"), integers(table, "n_angular_triplets")},
                            {}};
-    const H5Handle radial = need_node(section, "radial", NodeKind::group);
-    const H5Handle angular = need_node(section, "angular", NodeKind::group);
+    const Node radial = section.need("radial", NodeKind::group);
+    const Node angular = section.need("angular", NodeKind::group);
     for (const ColumnPlace& place : kColumns) {
       const bool is_radial = std::string_view(place.group) == "radial";
-      const Parent block = section.below(is_radial ? radial : angular, place.group);
+      const Node& block = is_radial ? radial : angular;
       read.columns.push_back(column(block, place.name, place.key, table.n_rows()));
-      check_column(read.columns.back(), place, block.path);
+      check_column(read.columns.back(), place, block.path());
     }
     found.derivatives = std::move(read);
   }
@@ -169,7 +198,8 @@ class SectionReader {
     }
   }
 
-  const H5File& file_;
+  const Hdf5File& file_;
+  Node root_;
   uint64_t file_bytes_;
   uint64_t n_entries_ = 0;
 };
@@ -183,17 +213,17 @@ std::string text_of(const std::byte* from, size_t size) {
 }  // namespace
 
 Contents read_contents(const std::string& path, const io::FileIdentity& identity, Bytes bytes) {
-  const H5Session session;
-  const H5File file(path, identity, bytes);
-  return SectionReader(file, identity.size).read();
+  const ReadLock lock(path, identity);
+  const Hdf5File file(bytes);
+  return SectionReader(file).read();
 }
 
 std::vector<EntryLabels> read_labels(const std::string& path, const io::FileIdentity& identity, Bytes bytes,
                                      int64_t first, int64_t count) {
-  const H5Session session;
-  const H5File file(path, identity, bytes);
-  const H5Handle entries = need_node(file.root(), "entries", NodeKind::group);
-  const H5Dataset meta(need_node(file.root().below(entries, "entries"), "meta", NodeKind::dataset), "entries/meta");
+  const ReadLock lock(path, identity);
+  const Hdf5File file(bytes);
+  const Node entries = Node::root_of(file).need("entries", NodeKind::group);
+  const Dataset meta(entries.need("meta", NodeKind::dataset));
   const RowRange rows{static_cast<uint64_t>(first), static_cast<uint64_t>(count)};
   if (rows.first > meta.n_rows() || rows.count > meta.n_rows() - rows.first) {
     throw CorruptFileError(
@@ -203,7 +233,7 @@ std::vector<EntryLabels> read_labels(const std::string& path, const io::FileIden
   const auto read_texts = [&](const std::string& name, std::string EntryLabels::* into) {
     const TableMember member = meta.member(name);
     if (member.kind != TableMember::Kind::text) throw CorruptFileError(cat("entries/meta.", name, ": expected text"));
-    const std::vector<std::byte> packed = meta.read({&member.bytes, 1}, rows, identity.size);
+    const std::vector<std::byte> packed = meta.read({&member.bytes, 1}, rows);
     for (size_t i = 0; i < labels.size(); ++i) {
       labels[i].*into = text_of(packed.data() + i * member.bytes.length, member.bytes.length);
     }
@@ -215,7 +245,7 @@ std::vector<EntryLabels> read_labels(const std::string& path, const io::FileIden
   const TableMember frame = meta.member("frame_idx");
   if (frame.kind != TableMember::Kind::signed_integer)
     throw CorruptFileError("entries/meta.frame_idx: expected integers");
-  const std::vector<std::byte> packed = meta.read({&frame.bytes, 1}, rows, identity.size);
+  const std::vector<std::byte> packed = meta.read({&frame.bytes, 1}, rows);
   for (size_t i = 0; i < labels.size(); ++i) {
     labels[i].frame_idx = to_integer(packed.data() + i * frame.bytes.length, frame.bytes.length, true);
   }

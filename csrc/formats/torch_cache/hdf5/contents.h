@@ -1,4 +1,4 @@
-// Contents of a cache file that are read on opening, the only time that HDF5 is used for reading it.
+// Contents of a cache file that are read on opening.
 #pragma once
 
 #include "formats/torch_cache/rows/vlen_column.h"

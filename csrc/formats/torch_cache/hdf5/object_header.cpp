@@ -1,131 +1,128 @@
 #include "formats/torch_cache/hdf5/object_header.h"
 
-#include <vector>
+#include <algorithm>
 
 namespace atompack::torch_cache {
 namespace {
 
-constexpr uint32_t kNewHeader = 0x5244484f;     // "OHDR"
-constexpr uint32_t kNewContinued = 0x4b48434f;  // "OCHK"
-constexpr uint16_t kLayout = 8;
-constexpr uint16_t kContinuation = 16;
-constexpr uint64_t kChecksum = 4;
+constexpr std::string_view kHeader = "object header";
+constexpr std::string_view kContinued = "header continuation";
 // A header of this format has one or two blocks; each block may refer to others, even to itself.
 constexpr size_t kMaxBlocks = 64;
-
-struct Block {
-  uint64_t at, length;
-};
-
-class HeaderWalk {
- public:
-  HeaderWalk(Bytes file, uint64_t base) : file_(file), base_(base) {}
-
-  void run(uint64_t at) {
-    const Bytes head = part(at, 16);
-    is_new_ = load_le<uint32_t>(head.data()) == kNewHeader;
-    if (is_new_) {
-      start_new(at);
-    } else if (head[0] == std::byte{1}) {
-      blocks_.push_back({at + 16, load_le<uint32_t>(head.data() + 8)});
-    } else {
-      throw UnsupportedFormatError(cat("object header: expected version 1 or 2, got ", static_cast<int>(head[0])), at);
-    }
-    for (size_t i = 0; i < blocks_.size(); ++i) {
-      if (i == kMaxBlocks) throw CorruptFileError(cat("object header: more than ", kMaxBlocks, " blocks"), at);
-      read_block(blocks_[i]);
-    }
-  }
-
- private:
-  Bytes part(uint64_t at, uint64_t length) const {
-    if (at > file_.size() || length > file_.size() - at) {
-      throw CorruptFileError(cat("object header: expected ", length, " bytes inside the file, got a range outside"),
-                             at);
-    }
-    return file_.subspan(at, length);
-  }
-
-  // Version 2: times, limits and the width of its size depend on flags.
-  void start_new(uint64_t at) {
-    const Bytes head = part(at, 6);
-    const auto flags = static_cast<unsigned>(head[5]);
-    has_order_ = (flags & 4) != 0;
-    const uint64_t size_at = at + 6 + ((flags & 32) != 0 ? 16 : 0) + ((flags & 16) != 0 ? 4 : 0);
-    const size_t width = size_t{1} << (flags & 3);
-    uint64_t length = 0;
-    std::memcpy(&length, part(size_at, width).data(), width);
-    blocks_.push_back({size_at + width, length});
-  }
-
-  void read_block(Block block) {
-    ByteCursor cursor(part(block.at, block.length));
-    const uint64_t head = !is_new_ ? 8 : has_order_ ? 6 : 4;
-    while (cursor.remaining() >= head) {
-      const uint64_t at = block.at + cursor.position();
-      const Bytes prefix = cursor.take(head, "object header");
-      const auto type = is_new_ ? static_cast<uint16_t>(prefix[0]) : load_le<uint16_t>(prefix.data());
-      const auto size = load_le<uint16_t>(prefix.data() + (is_new_ ? 1 : 2));
-      if (size > cursor.remaining()) {
-        throw CorruptFileError(cat("header message: expected at most ", cursor.remaining(), " bytes, got ", size), at);
-      }
-      const Bytes message = cursor.take(size, "object header");
-      if (type == kContinuation) follow(message, at);
-      if (type == kLayout) check_layout(message, at);
-    }
-  }
-
-  void follow(Bytes message, uint64_t at) {
-    ByteCursor cursor(message);
-    const auto address = cursor.read_le<uint64_t>("header continuation");
-    const auto length = cursor.read_le<uint64_t>("header continuation");
-    if (address > file_.size() || base_ > file_.size() - address) {
-      throw CorruptFileError(cat("header continuation: expected an address in the file, got ", address), at);
-    }
-    const Bytes whole = part(base_ + address, length);
-    if (!is_new_) return blocks_.push_back({base_ + address, length});
-    if (length < 4 + kChecksum || load_le<uint32_t>(whole.data()) != kNewContinued) {
-      throw CorruptFileError("header continuation: expected the signature OCHK, got another", base_ + address);
-    }
-    blocks_.push_back({base_ + address + 4, length - 4 - kChecksum});
-  }
-
-  static void check_layout(Bytes message, uint64_t at) {
-    ByteCursor cursor(message);
-    const auto version = cursor.read_le<uint8_t>("layout");
-    const auto kind = cursor.read_le<uint8_t>("layout");
-    if (version != 3 && version != 4) {
-      throw UnsupportedFormatError(cat("layout: expected version 3 or 4, got ", int{version}), at);
-    }
-    constexpr uint8_t kChunked = 2;
-    if (kind != kChunked) return;
-    if (version == 4) cursor.take(1, "layout");
-    const auto rank = cursor.read_le<uint8_t>("layout");
-    // The second dimension is the size of an element.
-    if (rank != 2) throw CorruptFileError(cat("layout: expected chunks of one dimension, got ", rank - 1), at);
-    uint64_t width = 4;
-    if (version == 3) {
-      cursor.take(8, "layout");
-    } else {
-      width = cursor.read_le<uint8_t>("layout");
-      if (width < 1 || width > 8) throw CorruptFileError(cat("layout: expected a width up to 8, got ", width), at);
-    }
-    for (int i = 0; i < rank; ++i) {
-      uint64_t dimension = 0;
-      std::memcpy(&dimension, cursor.take(width, "layout").data(), width);
-      if (dimension == 0) throw CorruptFileError("layout: expected chunks of at least one byte, got none", at);
-    }
-  }
-
-  Bytes file_;
-  uint64_t base_;
-  bool is_new_ = false;
-  bool has_order_ = false;
-  std::vector<Block> blocks_;
-};
+constexpr int kShared = 2;
+// Those that are read; others may be anywhere.
+constexpr MessageType kNeeded[] = {MessageType::dataspace, MessageType::link_info,    MessageType::datatype,
+                                   MessageType::link,      MessageType::layout,       MessageType::filters,
+                                   MessageType::attribute, MessageType::symbol_table, MessageType::attribute_info};
 
 }  // namespace
 
-void check_object_header(Bytes file, uint64_t base, uint64_t at) { HeaderWalk(file, base).run(at); }
+ObjectHeader::ObjectHeader(const Hdf5File& file, uint64_t address, bool follows_references)
+    : file_(file), follows_references_(follows_references) {
+  is_new_ = as_text(file.at(address, 4, kHeader).rest()) == "OHDR";
+  if (is_new_) {
+    start_new(address);
+  } else {
+    start_old(address);
+  }
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    if (i == kMaxBlocks) {
+      throw CorruptFileError(cat("object header: more than ", kMaxBlocks, " blocks"), file.base() + address);
+    }
+    read_block(blocks_[i]);
+  }
+}
+
+void ObjectHeader::start_old(uint64_t address) {
+  constexpr uint64_t kPrefix = 16;
+  MetadataCursor head = file_.at(address, kPrefix, kHeader);
+  if (const int version = head.read<uint8_t>(); version != 1) {
+    throw UnsupportedFormatError(cat("object header: expected version 1 or 2, got ", version), head.offset() - 1);
+  }
+  head.take(7);
+  blocks_.push_back(file_.at(address + kPrefix, head.read<uint32_t>(), kHeader));
+}
+
+// Times, limits and the width of its size depend on flags.
+void ObjectHeader::start_new(uint64_t address) {
+  MetadataCursor head = file_.from(address, kHeader);
+  const uint64_t start = head.offset();
+  head.signature("OHDR");
+  head.version(2);
+  const auto flags = head.read<uint8_t>();
+  has_order_ = (flags & 4) != 0;
+  head.take(((flags & 32) != 0 ? 16 : 0) + ((flags & 16) != 0 ? 4 : 0));
+  const uint64_t length = head.number(size_t{1} << (flags & 3));
+  const uint64_t prefix = head.offset() - start;
+  if (head.remaining() < kChecksumBytes || length > head.remaining() - kChecksumBytes)
+    head.fail(cat(length, " bytes"), head.remaining());
+  MetadataCursor block = file_.checked(address, prefix + length + kChecksumBytes, kHeader);
+  block.take(prefix);
+  blocks_.push_back(block);
+}
+
+void ObjectHeader::read_block(MetadataCursor block) {
+  const uint64_t head = !is_new_ ? 8 : has_order_ ? 6 : 4;
+  while (block.remaining() >= head) {
+    const uint64_t at = block.offset();
+    const Bytes prefix = block.take(head);
+    const auto type = is_new_ ? static_cast<uint16_t>(prefix[0]) : load_le<uint16_t>(prefix.data());
+    const auto size = load_le<uint16_t>(prefix.data() + (is_new_ ? 1 : 2));
+    const auto flags = static_cast<int>(prefix[is_new_ ? 3 : 4]);
+    if (size > block.remaining()) {
+      throw CorruptFileError(cat("header message: expected at most ", block.remaining(), " bytes, got ", size), at);
+    }
+    const uint64_t place = block.offset();
+    add({static_cast<MessageType>(type), block.take(size), place}, flags);
+  }
+}
+
+void ObjectHeader::add(const Message& message, int flags) {
+  if (message.type == MessageType::continuation) return follow(message);
+  if ((flags & kShared) == 0) {
+    messages_.push_back(message);
+  } else if (message.type == MessageType::datatype && follows_references_) {
+    messages_.push_back(shared_datatype(file_, message.cursor("shared message")));
+  } else if (std::ranges::find(kNeeded, message.type) != std::end(kNeeded)) {
+    throw UnsupportedFormatError(
+        cat("header message: expected one in its place, got a shared one of type ", static_cast<int>(message.type)),
+        message.at);
+  }
+}
+
+void ObjectHeader::follow(const Message& continuation) {
+  MetadataCursor cursor = continuation.cursor(kContinued);
+  const auto address = cursor.read<uint64_t>();
+  const auto length = cursor.read<uint64_t>();
+  if (!is_new_) return blocks_.push_back(file_.at(address, length, kContinued));
+  if (length < 8) cursor.fail("at least 8 bytes", length);
+  MetadataCursor block = file_.checked(address, length, kContinued);
+  block.signature("OCHK");
+  blocks_.push_back(block);
+}
+
+const Message* ObjectHeader::find(MessageType type) const {
+  const auto found = std::ranges::find(messages_, type, &Message::type);
+  return found == messages_.end() ? nullptr : &*found;
+}
+
+const Message& ObjectHeader::need(MessageType type, std::string_view name) const {
+  if (const Message* const found = find(type)) return *found;
+  throw CorruptFileError(cat("object header: expected a ", name, ", got none"));
+}
+
+Message shared_datatype(const Hdf5File& file, MetadataCursor reference) {
+  constexpr int kInHeap = 1;
+  const int version = reference.read<uint8_t>();
+  const int kind = reference.read<uint8_t>();
+  if (version < 1 || version > 3 || (version == 3 && kind == kInHeap)) {
+    throw UnsupportedFormatError(
+        cat("shared message: expected one in the header of an object, got version ", version, " of kind ", kind),
+        reference.offset());
+  }
+  if (version == 1) reference.take(6);
+  const ObjectHeader header(file, reference.read<uint64_t>(), false);
+  return header.need(MessageType::datatype, "datatype");
+}
 
 }  // namespace atompack::torch_cache
