@@ -30,6 +30,8 @@ def to_pyg(batch: CollatedFields) -> Any:
 
     fields = to_dict(batch, "pyg")
     structure = {name: fields.pop(name) for name in ("batch", "ptr")}
+    if isinstance(edges := fields.get("triplet_edges"), Tensor):
+        fields["triplet_edges"] = edges.t()  # torch-geometric separates it along the first axis
     data = Batch(_base_cls=Data, **fields, **structure)
     data._num_graphs = len(batch)
     data._slice_dict, data._inc_dict = {}, {}
