@@ -18,7 +18,8 @@ using physics::PairList;
 
 class EdgeFinder final : public MoleculeVisitor {
  public:
-  EdgeFinder(const MoleculeSource& source, const NeighborOptions& options) : source_(source), triplet_cutoff_(options.triplet_cutoff), search_(search_options(options)) {}
+  EdgeFinder(const MoleculeSource& source, const NeighborOptions& options)
+      : source_(source), triplet_cutoff_(options.triplet_cutoff), search_(search_options(options)) {}
 
   // Appends the pairs of a molecule, and those that make triplets, if requested, to `angular`.
   void find(int64_t index, Bytes record, PairList& pairs, AngularPairs* angular) {
