@@ -86,7 +86,10 @@ STRUCTURE_INFO = {name: FieldInfo(BUILTIN, name, level) for name, level in STRUC
 # Fields added by `neighbors=`, also in that order.
 EDGES = ("edge_index", "edge_shift", "edge_vector")
 TRIPLETS = ("triplet_index", "triplet_edges")
-NEIGHBORS: dict[str, Level] = dict.fromkeys(EDGES, "edge") | dict.fromkeys(TRIPLETS, "triplet")
+NEIGHBORS: dict[str, Level] = {
+    **dict.fromkeys(EDGES, "edge"),
+    **dict.fromkeys(TRIPLETS, "triplet"),
+}
 NEIGHBOR_INFO = {name: FieldInfo(BUILTIN, name, level) for name, level in NEIGHBORS.items()}
 
 # They have one column, not one row, for each edge or triplet.

@@ -189,7 +189,12 @@ def test_copies_and_joining(dataset: apt.AtpDataset) -> None:
         expected.to(torch.float32).to(torch.float64),
     ):
         assert_same_triplets(other, expected)
-    parts = [dataset.batch([4, 9]), dataset[5], dataset.batch([]), dataset.batch([11, 0, 1])]
+    parts: list[Any] = [
+        dataset.batch([4, 9]),
+        dataset[5],
+        dataset.batch([]),
+        dataset.batch([11, 0, 1]),
+    ]
     assert_same_triplets(apt.collate(parts), expected)
     assert_same_triplets(apt.MoleculeBatch.from_molecules(list(expected)), expected)
     assert_triplets(apt.collate([pickle.loads(pickle.dumps(expected[2]))]))
@@ -220,10 +225,11 @@ def test_to_pyg(dataset: apt.AtpDataset) -> None:
 
 def test_replacing(dataset: apt.AtpDataset) -> None:
     batch = dataset.batch(range(12))
-    batch.triplet_edges = batch.triplet_edges.flip(0)
+    edges: torch.Tensor = batch["triplet_edges"]  # type: ignore[assignment]
+    batch.triplet_edges = edges.flip(0)
     assert torch.equal(batch[4].triplet_edges, dataset[4].triplet_edges.flip(0))
     with pytest.raises(apt.FieldError, match="'triplet_edges': expected int64, got float32"):
-        batch.triplet_edges = batch.triplet_edges.float()
+        batch.triplet_edges = edges.float()
 
 
 def test_counting_edges_ignores_them(dataset: apt.AtpDataset) -> None:
