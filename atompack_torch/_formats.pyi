@@ -80,7 +80,7 @@ class BatchRequest:
         floating: str | None = None,
         casts: Sequence[tuple[tuple[int, str], str]] = (),
         missing: str = "nan",
-        neighbors: tuple[float, bool, bool, bool] | None = None,
+        neighbors: tuple[float, bool, bool, bool, float | None] | None = None,
         max_threads: int = 0,
     ) -> None: ...
     def output_fields(self, source: MoleculeSource) -> list[_OutputField]: ...

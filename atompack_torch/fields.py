@@ -85,15 +85,25 @@ STRUCTURE_INFO = {name: FieldInfo(BUILTIN, name, level) for name, level in STRUC
 
 # Fields added by `neighbors=`, also in that order.
 EDGES = ("edge_index", "edge_shift", "edge_vector")
-EDGE_INFO = {name: FieldInfo(BUILTIN, name, "edge") for name in EDGES}
+TRIPLETS = ("triplet_index", "triplet_edges")
+NEIGHBORS: dict[str, Level] = {
+    **dict.fromkeys(EDGES, "edge"),
+    **dict.fromkeys(TRIPLETS, "triplet"),
+}
+NEIGHBOR_INFO = {name: FieldInfo(BUILTIN, name, level) for name, level in NEIGHBORS.items()}
+
+# They have one column, not one row, for each edge or triplet.
+COLUMNS = frozenset(("edge_index", *TRIPLETS))
 
 # Local derivatives of descriptor features, in the order of the torch cache.
 DERIVATIVES: dict[str, Level] = {key: level for key, level, _ in DERIVATIVE_FIELDS}
 
 # Their values are atom indices, in the batch or in a single molecule.
-ATOM_INDICES = frozenset(("edge_index", *(key for key, _, is_atom in DERIVATIVE_FIELDS if is_atom)))
+ATOM_INDICES = frozenset(
+    ("edge_index", "triplet_index", *(key for key, _, is_atom in DERIVATIVE_FIELDS if is_atom))
+)
 
-DERIVED = frozenset(("features", *EDGES, "source", *DERIVATIVES))
+DERIVED = frozenset(("features", *NEIGHBORS, "source", *DERIVATIVES))
 
 # These names always denote the field of the format, never a custom property.
 CANONICAL = frozenset((*STRUCTURE, *BUILTINS, *DERIVED))
@@ -132,6 +142,8 @@ def centers_of(name: str) -> str:
     """Returns the field with the center atom of each row of an edge or triplet field."""
     if name in EDGES:
         return "edge_index"
+    if name in TRIPLETS:
+        return "triplet_index"
     return "radial_center_idx" if name.startswith("radial_") else "angular_center_idx"
 
 

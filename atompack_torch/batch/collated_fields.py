@@ -13,9 +13,10 @@ from atompack_torch.batch.field_mapping import FieldMapping, unknown_field
 from atompack_torch.batch.storage import Structure, Value
 from atompack_torch.fields import (
     ALIASES,
+    ATOM_INDICES,
     BUILTIN,
     CANONICAL,
-    EDGES,
+    COLUMNS,
     FieldInfo,
     Level,
     centers_of,
@@ -169,9 +170,21 @@ class CollatedFields(FieldMapping[Value]):
         numbers = torch.arange(len(self) + 1, device=self.ptr.device)
         if level == "molecule":
             return numbers
-        centers = self._fields[centers_of(name)]
+        centers_name = centers_of(name)
+        centers = self._fields[centers_name]
         assert isinstance(centers, Tensor)
-        return torch.searchsorted(self.batch[centers[0] if name in EDGES else centers], numbers)
+        centers = centers[0] if centers_name in COLUMNS else centers
+        return torch.searchsorted(self.batch[centers], numbers)
+
+    def _first_targets(self, name: str) -> Tensor | None:
+        """Returns what the numbers in a field start from, for each molecule: (B,) int64.
+
+        That is the first atom for atom indices and the first edge for numbers of edges; None for
+        fields of other values.
+        """
+        if name == "triplet_edges":
+            return self._first_rows("edge_index")[:-1]
+        return self.ptr[:-1] if name in ATOM_INDICES else None
 
     def _disassemble(self) -> tuple[Structure, list[Tensor]]:
         structure, tensors = storage.disassemble(self._fields, self._infos, self._mask_rows)

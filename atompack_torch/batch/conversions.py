@@ -14,7 +14,7 @@ from atompack_torch.batch.exact_values import as_array, check_unmasked, converte
 from atompack_torch.batch.host_arrays import host_array
 from atompack_torch.batch.presets import to_dict
 from atompack_torch.errors import FieldError
-from atompack_torch.fields import ATOM_INDICES, FieldInfo
+from atompack_torch.fields import FieldInfo
 
 # Results of an ASE calculator that are builtin fields.
 _RESULTS = ("energy", "forces", "stress", "charges")
@@ -30,13 +30,16 @@ def to_pyg(batch: CollatedFields) -> Any:
 
     fields = to_dict(batch, "pyg")
     structure = {name: fields.pop(name) for name in ("batch", "ptr")}
+    if isinstance(edges := fields.get("triplet_edges"), Tensor):
+        fields["triplet_edges"] = edges.t()  # torch-geometric separates it along the first axis
     data = Batch(_base_cls=Data, **fields, **structure)
     data._num_graphs = len(batch)
     data._slice_dict, data._inc_dict = {}, {}
     for name, listed in zip(fields, (n for n in batch.keys() if n not in structure), strict=True):
         data._slice_dict[name] = batch._first_rows(listed)
+        first_targets = batch._first_targets(listed)
         none = torch.zeros(len(batch), dtype=torch.int64)
-        data._inc_dict[name] = batch.ptr[:-1] if listed in ATOM_INDICES else none
+        data._inc_dict[name] = none if first_targets is None else first_targets
     return data
 
 

@@ -15,6 +15,7 @@ from atompack_torch.fields import (
     ATOM_PROPERTY,
     BUILTIN,
     BUILTINS,
+    COLUMNS,
     EDGES,
     MOLECULE_PROPERTY,
     PREFIXES,
@@ -142,13 +143,13 @@ def _check_dtype(batch: CollatedFields, name: str, value: Tensor) -> None:
     if name == "name":
         raise TypeError("field 'name': expected a list of str, got a tensor")
     floating = name == "positions" or (name in BUILTINS and name != "pbc")
-    floating = floating or (name in EDGES and name != "edge_index")
+    floating = floating or (name in EDGES and name not in COLUMNS)
     kind = str(value.dtype).removeprefix("torch.")
     if floating and not value.is_floating_point():
         raise FieldError(f"field {name!r}: expected floats, got {kind}")
     if name == "pbc" and value.dtype != torch.bool:
         raise FieldError(f"field 'pbc': expected bool, got {kind}")
-    whole = name in STRUCTURE or name == "edge_index"
+    whole = name in STRUCTURE or name in COLUMNS
     if whole and name != "positions" and value.dtype != torch.int64:
         raise FieldError(f"field {name!r}: expected int64, got {kind}")
 

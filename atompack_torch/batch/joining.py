@@ -21,9 +21,10 @@ from atompack_torch.batch.storage import Value
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import (
     ATOM_INDICES,
-    EDGE_INFO,
-    EDGES,
+    COLUMNS,
     GEOMETRY,
+    NEIGHBOR_INFO,
+    NEIGHBORS,
     RESERVED,
     STRUCTURE,
     STRUCTURE_INFO,
@@ -44,12 +45,13 @@ def join(parts: Sequence[CollatedFields]) -> Contents:
         The joined fields; those of N atoms in total have N rows.
 
     Raises:
-        FieldError: the types of a field cannot share a batch, or only some parts have edges.
+        FieldError: the types of a field cannot share a batch, or only some parts have edges or
+            triplets.
     """
     fields = _join_structure(parts)
-    edges = _join_edges(parts)
-    fields |= edges
-    infos = STRUCTURE_INFO | {name: EDGE_INFO[name] for name in edges}
+    neighbors = _join_neighbors(parts)
+    fields |= neighbors
+    infos = STRUCTURE_INFO | {name: NEIGHBOR_INFO[name] for name in neighbors}
     ids = _field_ids(parts)
     names = public_names(ids, RESERVED)
     masks = []
@@ -67,7 +69,7 @@ def _field_ids(parts: Sequence[CollatedFields]) -> list[FieldId]:
     found: dict[FieldId, None] = {}
     for part in parts:
         for name, info in part._infos.items():
-            if name not in STRUCTURE and name not in EDGES:
+            if name not in STRUCTURE and name not in NEIGHBORS:
                 found[FieldId(*info[:2])] = None
     return list(found)
 
@@ -88,20 +90,25 @@ def _join_structure(parts: Sequence[CollatedFields]) -> dict[str, Value]:
     }
 
 
-def _join_edges(parts: Sequence[CollatedFields]) -> dict[str, Value]:
-    """Concatenates edges, with atom indices shifted to those of the joined batch."""
+def _join_neighbors(parts: Sequence[CollatedFields]) -> dict[str, Value]:
+    """Concatenates edges and triplets; they refer to atoms and edges of the joined batch."""
     joined: dict[str, Value] = {}
-    for name in EDGES:
+    for name, level in NEIGHBORS.items():
         n_having = sum(name in part._fields for part in parts)
         if n_having == 0:
             continue
         if n_having < len(parts):
-            raise FieldError(f"edges: only some parts have them: no neighbor list (field {name!r})")
+            what = f"{level}s: only some parts have them"
+            raise FieldError(f"{what}: no neighbor list (field {name!r})")
         tensors = [torch.as_tensor(part._fields[name]) for part in parts]
-        if name != "edge_index":
+        if name not in COLUMNS:
             joined[name] = _cat(name, tensors)
             continue
-        firsts = accumulate([0, *(len(part.positions) for part in parts[:-1])])
+        if name in ATOM_INDICES:
+            counts = [len(part.positions) for part in parts]
+        else:
+            counts = [part.edge_index.shape[1] for part in parts]
+        firsts = accumulate([0, *counts[:-1]])
         shifted = [index + first for index, first in zip(tensors, firsts, strict=True)]
         joined[name] = torch.cat(shifted, dim=1)
     return joined

@@ -202,7 +202,7 @@ class MoleculeBatch(SettableFields):
         """Returns a ``torch_geometric.data.Batch`` over the same tensors.
 
         Returns:
-            The batch, with the names of torch-geometric.
+            The batch, with the names of torch-geometric; ``triplet_edges`` is (T, 2).
         """
         return conversions.to_pyg(self)
 

@@ -16,10 +16,10 @@ from atompack_torch.batch.one_molecule import checked_value
 from atompack_torch.batch.storage import Value
 from atompack_torch.errors import CorruptFileError, FieldError, UnknownFieldError
 from atompack_torch.fields import (
-    ATOM_INDICES,
     ATOM_PROPERTY,
     BUILTIN,
     BUILTINS,
+    COLUMNS,
     DERIVED,
     MOLECULE_PROPERTY,
     PREFIXES,
@@ -124,8 +124,9 @@ class MoleculeView(FieldMapping[Tensor | str]):
         if info.level == "molecule" or not isinstance(value, Tensor):
             return value[row]
         first, last = batch._first_rows(name)[row : row + 2].tolist()
-        rows = value[:, first:last] if name == "edge_index" else value[first:last]
-        return rows - batch.ptr[row] if name in ATOM_INDICES else rows
+        rows = value[:, first:last] if name in COLUMNS else value[first:last]
+        first_targets = batch._first_targets(name)
+        return rows if first_targets is None else rows - first_targets[row]
 
     def __setattr__(self, name: str, value: Any) -> None:
         self[name] = value

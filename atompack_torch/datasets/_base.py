@@ -22,7 +22,7 @@ from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import (
     BUILTIN,
-    EDGE_INFO,
+    NEIGHBOR_INFO,
     RESERVED,
     STRUCTURE,
     STRUCTURE_INFO,
@@ -335,6 +335,6 @@ def _describe(table: FieldTable, declared: Iterable[FieldId], edges: Sequence[st
     everything = dict.fromkeys([*declared, *(FieldId(*head[:2]) for head in heads)])
     names_of = dict(zip(everything, public_names(everything, RESERVED), strict=True))
     names = [names_of[FieldId(*head[:2])] for head in heads]
-    edge_infos = {name: EDGE_INFO[name] for name in edges}
+    edge_infos = {name: NEIGHBOR_INFO[name] for name in edges}
     infos = STRUCTURE_INFO | edge_infos | dict(zip(names, heads, strict=True))
     return [*STRUCTURE, *edges, *names], infos, {name: row for row, name in enumerate(names)}

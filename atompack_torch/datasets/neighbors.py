@@ -12,7 +12,7 @@ from torch import Tensor
 
 from atompack_torch._core import MoleculeBatcher
 from atompack_torch._native import BatchRequest
-from atompack_torch.fields import EDGES, STRUCTURE
+from atompack_torch.fields import EDGES, STRUCTURE, TRIPLETS
 from atompack_torch.passes.sweeping import Report, reporting, steps
 
 _MIN_CUTOFF = 1e-3  # atoms are never this close: a smaller cutoff must be in another unit
@@ -44,10 +44,16 @@ class NeighborList:
     ``vectors`` ``edge_vector`` (E, 3) = r_j - r_i + S cell, both in the dtype of ``positions``.
     A molecule without cell or without ``pbc`` is not periodic.
 
+    With ``triplets`` there are also, for T triplets, ``triplet_index`` (3, T) int64 with atoms i, j
+    and k of the batch, i in the center, and ``triplet_edges`` (2, T) int64 with the columns of
+    ``edge_index`` that hold (i, j) and (i, k). Each two edges of a center make one triplet: centers
+    ascend, then the edges of j, then those of k, which are later than that of j. Triplets are
+    therefore grouped by molecule. Edges of length 0 make none.
+
     The search raises a ``FieldError`` for positions or repeated cell vectors that are not finite, a
     singular cell, atoms more than four million cells from the origin, and excessive numbers of
-    neighbors (more than 1,048,576 + 64 N images within the cutoff of N atoms, or 1,048,576 + 8192 N
-    candidate pairs).
+    neighbors (more than 1,048,576 + 64 N images within the cutoff of N atoms, 1,048,576 + 8192 N
+    candidate pairs, or 8,388,608 + 65,536 N triplets).
 
     Args:
         cutoff: in the unit of the positions (Å); pairs at exactly this distance are excluded.
@@ -56,16 +62,20 @@ class NeighborList:
         vectors: add ``edge_vector``.
         self_interaction: also list each atom with itself, once, with S = 0. Its periodic images
             are always neighbors.
+        triplets: True for triplets of all edges; a number for triplets of edges up to this length,
+            itself included, in the unit of the cutoff. They need ``full``.
 
     Raises:
         TypeError: an option has the wrong type.
-        ValueError: the cutoff is not finite, or below 0.001.
+        ValueError: the cutoff is not finite, or below 0.001; ``triplets`` is not between 0.001 and
+            the cutoff, or combined with ``full=False``.
     """
 
     cutoff: float
     full: bool = True
     vectors: bool = False
     self_interaction: bool = False
+    triplets: bool | float = False
 
     def __post_init__(self) -> None:
         if isinstance(self.cutoff, bool) or not hasattr(self.cutoff, "__float__"):
@@ -78,19 +88,39 @@ class NeighborList:
             if not isinstance(getattr(self, name), bool):
                 kind = type(getattr(self, name)).__name__
                 raise TypeError(f"{name}: expected True or False, got {kind}")
+        self._check_triplets()
+
+    def _check_triplets(self) -> None:
+        if not isinstance(self.triplets, bool):
+            if not hasattr(self.triplets, "__float__"):
+                kind = type(self.triplets).__name__
+                raise TypeError(f"triplets: expected True, False or a number, got {kind}")
+            if not _MIN_CUTOFF <= self.triplets <= self.cutoff:
+                raise ValueError(
+                    f"triplets: expected a number from {_MIN_CUTOFF} to the cutoff, "
+                    f"{self.cutoff}, got {self.triplets}"
+                )
+        if self.triplets is not False and not self.full:
+            raise ValueError("triplets: expected full=True, got full=False")
 
     @property
     def fields(self) -> tuple[str, ...]:
         """Names of the fields that are added to a batch, in order."""
-        return EDGES if self.vectors else EDGES[:2]
+        edges = EDGES if self.vectors else EDGES[:2]
+        return edges if self.triplets is False else edges + TRIPLETS
 
-    def as_tuple(self) -> tuple[float, bool, bool, bool]:
+    def as_tuple(self) -> tuple[float, bool, bool, bool, float | None]:
         """Returns the options in the form of the native core.
 
         Returns:
-            ``cutoff``, ``full``, ``vectors`` and ``self_interaction``.
+            ``cutoff``, ``full``, ``vectors``, ``self_interaction``, and the cutoff of triplets or
+            None.
         """
-        return float(self.cutoff), self.full, self.vectors, self.self_interaction
+        cutoff = float(self.cutoff)
+        angular = None if self.triplets is False else float(self.triplets)
+        if self.triplets is True:
+            angular = cutoff
+        return cutoff, self.full, self.vectors, self.self_interaction, angular
 
     def count(self, dataset: _CountableDataset, *, progress: bool | Report = False) -> Tensor:
         """Counts the edges of each molecule, as ``costs=`` of a sampler.
@@ -118,7 +148,7 @@ class NeighborList:
         """
         if not hasattr(dataset, "_open_source"):
             raise TypeError(f"dataset: expected an AtpDataset, got {type(dataset).__name__}")
-        counting = _Counting(replace(self, vectors=False), dataset)
+        counting = _Counting(replace(self, vectors=False, triplets=False), dataset)
         with reporting(progress, len(counting), "neighbors") as report:
             for _ in steps(counting, report):
                 pass

@@ -38,8 +38,8 @@ FieldDeclaration declaration(const PyDeclaration& from) {
           shape};
 }
 
-// (cutoff, full, vectors, self_interaction)
-using PyNeighbors = std::tuple<double, bool, bool, bool>;
+// (cutoff, full, vectors, self_interaction, cutoff of triplets or None)
+using PyNeighbors = std::tuple<double, bool, bool, bool, std::optional<double>>;
 
 std::shared_ptr<Request> make_request(const std::optional<std::vector<PyFieldId>>& fields,
                                       const std::vector<PyFieldId>& excluded,
@@ -54,8 +54,8 @@ std::shared_ptr<Request> make_request(const std::optional<std::vector<PyFieldId>
   for (const auto& [id, dtype] : casts) request->casts.emplace(field_id(id), dtype);
   request->missing = missing;
   if (neighbors) {
-    const auto& [cutoff, full, vectors, self_interaction] = *neighbors;
-    request->neighbors = {cutoff, full, vectors, self_interaction};
+    const auto& [cutoff, full, vectors, self_interaction, triplet_cutoff] = *neighbors;
+    request->neighbors = {cutoff, full, vectors, self_interaction, triplet_cutoff};
   }
   request->max_threads = max_threads;
   return request;

@@ -1,6 +1,7 @@
 #include "collate/edges.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "collate/fill/copy.h"
 #include "collate/survey.h"
@@ -10,19 +11,23 @@
 namespace atompack::collate {
 namespace {
 
+using physics::AngularPairs;
 using physics::NeighborOptions;
 using physics::NeighborSearch;
 using physics::PairList;
 
 class EdgeFinder final : public MoleculeVisitor {
  public:
-  EdgeFinder(const MoleculeSource& source, const NeighborOptions& options) : source_(source), search_(options) {}
+  EdgeFinder(const MoleculeSource& source, const NeighborOptions& options)
+      : source_(source), triplet_cutoff_(options.triplet_cutoff), search_(search_options(options)) {}
 
-  void find(int64_t index, Bytes record, PairList& pairs) {
+  // Appends the pairs of a molecule, and those that make triplets, if requested, to `angular`.
+  void find(int64_t index, Bytes record, PairList& pairs, AngularPairs* angular) {
     structure_.clear();
     source_.visit(index, record, *this);
     try {
       structure_.find_pairs(search_, pairs);
+      if (angular != nullptr) angular->add_structure(pairs, structure_.n_atoms(), *triplet_cutoff_);
     } catch (DataError& error) {
       source_.locate(error, index);
       throw;
@@ -33,7 +38,14 @@ class EdgeFinder final : public MoleculeVisitor {
   void field(const FieldView& view, Bytes data) override { structure_.read_field(view, data); }
 
  private:
+  // Triplets need lengths.
+  static NeighborOptions search_options(NeighborOptions options) {
+    options.vectors |= options.triplet_cutoff.has_value();
+    return options;
+  }
+
   const MoleculeSource& source_;
+  std::optional<double> triplet_cutoff_;
   NeighborSearch search_;
   Structure structure_;
 };
@@ -50,6 +62,26 @@ void write_rows(const std::vector<Row>& rows, DType item, int64_t first, DType o
               reinterpret_cast<const std::byte*>(rows.data()), item, 3 * rows.size());
 }
 
+// Writes the triplets of a range, whose edges are in the arena.
+void write_triplets(const Edges& edges, size_t range, int64_t first_edge, int64_t first, std::byte* arena) {
+  const auto* const index = reinterpret_cast<const int64_t*>(arena + edges.index);
+  auto* const atoms = reinterpret_cast<int64_t*>(arena + edges.triplet_index);
+  auto* const sides = reinterpret_cast<int64_t*>(arena + edges.triplet_edges);
+  const int64_t n_edges = edges.count();
+  const auto n_triplets = static_cast<int64_t>(edges.count_triplets());
+  int64_t place = first;
+  edges.angular[range].for_each_triplet([&](size_t pair, size_t other) {
+    const int64_t edge_j = first_edge + static_cast<int64_t>(pair);
+    const int64_t edge_k = first_edge + static_cast<int64_t>(other);
+    atoms[place] = index[edge_j];
+    atoms[n_triplets + place] = index[n_edges + edge_j];
+    atoms[2 * n_triplets + place] = index[n_edges + edge_k];
+    sides[place] = edge_j;
+    sides[n_triplets + place] = edge_k;
+    ++place;
+  });
+}
+
 }  // namespace
 
 Edges find_edges(const MoleculeSource& source, const NeighborOptions& options, const BatchPlan& plan,
@@ -58,11 +90,13 @@ Edges find_edges(const MoleculeSource& source, const NeighborOptions& options, c
   edges.has_vectors = options.vectors;
   edges.borders = split_by_work(plan);
   edges.parts.resize(edges.borders.size() - 1);
+  if (options.triplet_cutoff) edges.angular.resize(edges.parts.size());
   for_each_range(std::ssize(edges.parts), [&](int64_t range) {
     EdgeFinder finder(source, options);
     PairList& pairs = *(edges.parts[static_cast<size_t>(range)] = physics::take_pairs());
+    AngularPairs* const angular = edges.has_triplets() ? &edges.angular[static_cast<size_t>(range)] : nullptr;
     for (int64_t i = edges.borders[range]; i < edges.borders[range + 1]; ++i) {
-      finder.find(plan.indices[static_cast<size_t>(i)], staged.records[static_cast<size_t>(i)], pairs);
+      finder.find(plan.indices[static_cast<size_t>(i)], staged.records[static_cast<size_t>(i)], pairs, angular);
     }
   });
   return edges;
@@ -72,9 +106,11 @@ void write_edges(const BatchPlan& plan, std::byte* arena) {
   const Edges& edges = *plan.edges;
   auto* const index = reinterpret_cast<int64_t*>(arena + edges.index);
   const int64_t count = edges.count();
-  std::vector<int64_t> firsts{0};
+  std::vector<int64_t> firsts{0}, first_triplets{0};
   for (const physics::PooledPairs& part : edges.parts)
     firsts.push_back(firsts.back() + static_cast<int64_t>(part->size()));
+  for (const AngularPairs& part : edges.angular)
+    first_triplets.push_back(first_triplets.back() + static_cast<int64_t>(part.n_triplets));
   for_each_range(std::ssize(edges.parts), [&](int64_t range) {
     const PairList& pairs = *edges.parts[static_cast<size_t>(range)];
     const int64_t first = firsts[static_cast<size_t>(range)];
@@ -88,8 +124,10 @@ void write_edges(const BatchPlan& plan, std::byte* arena) {
       begin += n;
     }
     write_rows<physics::Shift, float>(pairs.shifts, DType::float32, first, plan.positions, edges.shift, arena);
-    if (!edges.has_vectors) return;
-    write_rows<physics::Vector, double>(pairs.vectors, DType::float64, first, plan.positions, edges.vector, arena);
+    if (edges.has_vectors)
+      write_rows<physics::Vector, double>(pairs.vectors, DType::float64, first, plan.positions, edges.vector, arena);
+    if (edges.has_triplets())
+      write_triplets(edges, static_cast<size_t>(range), first, first_triplets[static_cast<size_t>(range)], arena);
   });
 }
 

@@ -11,11 +11,11 @@ namespace atompack::collate {
 
 struct StagedRecords;
 
-// Finds the edges of all molecules. Throws FieldError with the molecule if the search fails.
+// Finds the edges and triplets of all molecules. Throws FieldError with the molecule if the search fails.
 Edges find_edges(const MoleculeSource& source, const physics::NeighborOptions& options, const BatchPlan& plan,
                  const StagedRecords& staged);
 
-// Writes the edges of the plan to their offsets in the arena.
+// Writes the edges and triplets of the plan to their offsets in the arena.
 void write_edges(const BatchPlan& plan, std::byte* arena);
 
 }  // namespace atompack::collate

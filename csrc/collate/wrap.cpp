@@ -50,6 +50,11 @@ Batch wrap(const BatchPlan& plan, const at::Tensor& arena, std::vector<Strings> 
     batch.edges.push_back(view(DType::int64, plan.edges->index, int64_t{2}, edges));
     batch.edges.push_back(view(plan.positions, plan.edges->shift, edges, int64_t{3}));
     if (plan.edges->has_vectors) batch.edges.push_back(view(plan.positions, plan.edges->vector, edges, int64_t{3}));
+    if (plan.edges->has_triplets()) {
+      const auto triplets = static_cast<int64_t>(plan.edges->count_triplets());
+      batch.edges.push_back(view(DType::int64, plan.edges->triplet_index, int64_t{3}, triplets));
+      batch.edges.push_back(view(DType::int64, plan.edges->triplet_edges, int64_t{2}, triplets));
+    }
   }
   batch.masks = view(DType::boolean, plan.core.masks, std::ssize(plan.fields), molecules);
   batch.table = plan.table;

@@ -1,7 +1,6 @@
 #include "physics/neighbors/neighborhoods.h"
 
 #include <algorithm>
-#include <cmath>
 #include <tuple>
 
 #include "base/error.h"
@@ -18,11 +17,6 @@ constexpr size_t kMaxAngular = 4096;
 auto place_of(const PairList& pairs, size_t pair) {
   const auto& cells = pairs.shifts[pair].cells;
   return std::tuple(pairs.j[pair], cells[0], cells[1], cells[2]);
-}
-
-double length_of(const Vector& vector) {
-  const auto& [x, y, z] = vector.xyz;
-  return std::sqrt(x * x + y * y + z * z);
 }
 
 }  // namespace
@@ -46,7 +40,7 @@ void NeighborhoodSearch::find(std::span<const double> positions, const Lattice& 
   pairs_.ends.clear();
   search_.find(positions, lattice, pairs_);
   distances_.resize(pairs_.size());
-  std::ranges::transform(pairs_.vectors, distances_.begin(), length_of);
+  std::ranges::transform(pairs_.vectors, distances_.begin(), &Vector::length);
   const size_t first_center = near.n_centers();
   size_t pair = 0;
   for (size_t atom = 0; atom < positions.size() / 3; ++atom) {

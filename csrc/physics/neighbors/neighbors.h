@@ -1,6 +1,7 @@
 // Neighbor lists of one structure at a time.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -17,6 +18,8 @@ struct NeighborOptions {
   bool full = true;
   bool vectors = false;
   bool self_interaction = false;  // each atom with itself, before its other pairs
+  // Pairs up to this length make triplets, which need full lists; nullopt: no triplets.
+  std::optional<double> triplet_cutoff = std::nullopt;
 };
 
 // Finds the same pairs as vesin: r_j - r_i + (S[0] cell[0] + S[1] cell[1] + S[2] cell[2]) is evaluated in this order in

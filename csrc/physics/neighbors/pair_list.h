@@ -1,6 +1,7 @@
 // Growing memory for the neighbor pairs of several structures, one after the other.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -13,6 +14,8 @@ struct Shift {
 };
 struct Vector {
   double xyz[3];
+
+  double length() const { return std::sqrt(xyz[0] * xyz[0] + xyz[1] * xyz[1] + xyz[2] * xyz[2]); }
 };
 
 // Pairs of a structure are sorted by i; atoms are numbered within their structure.

@@ -101,6 +101,11 @@ void lay_out(BatchPlan& plan) {
     plan.edges->index = layout.add(2 * edges, sizeof(int64_t));
     plan.edges->shift = layout.add(3 * edges, item_bytes(plan.positions));
     if (plan.edges->has_vectors) plan.edges->vector = layout.add(3 * edges, item_bytes(plan.positions));
+    if (plan.edges->has_triplets()) {
+      const uint64_t triplets = plan.edges->count_triplets();
+      plan.edges->triplet_index = layout.add(checked_mul(3, triplets, "batch size"), sizeof(int64_t));
+      plan.edges->triplet_edges = layout.add(checked_mul(2, triplets, "batch size"), sizeof(int64_t));
+    }
   }
   plan.arena_bytes = layout.size();
 }

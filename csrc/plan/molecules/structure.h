@@ -35,6 +35,8 @@ class Structure {
     }
   }
 
+  size_t n_atoms() const { return positions_.size() / 3; }
+
   bool is_open() const { return !cell_ || periodic_ == std::array<bool, 3>{}; }
 
   // Appends the neighbor pairs of the molecule to `pairs`. Throws FieldError if the search is not possible.
