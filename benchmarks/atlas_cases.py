@@ -173,7 +173,7 @@ def write_netcdf(case: Case, path: Path, columns: dict[str, Values]) -> None:
 
 DURABLE = "ours durable"
 WIDE = "wide"
-WRITERS = {
+WRITERS: dict[str, Callable[[Case, Path, dict[str, Values]], None]] = {
     "ours": write_ours,
     DURABLE: functools.partial(write_ours, durable=True),
     WIDE: functools.partial(write_ours, block_bytes=8 << 20),
