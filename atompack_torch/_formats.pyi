@@ -14,7 +14,7 @@ _ExtxyzKind = Literal["flag", "integer", "real", "text"]
 # One array over the block; or one entry a frame: an array, str, list of str, None where absent.
 _ExtxyzValues = _Array | list[Any]
 _Attributes = dict[str, bool | int | float | str]
-_ArraySchema = tuple[str, list[int], list[int], list[str], int | float | str | None]
+_ArraySchema = tuple[str, list[int], list[int], list[str], int | float | str | None, list[str]]
 _Extreme = int | float | bytes | None
 _FileVersion = tuple[int, int, int, int, int]
 _StoreVersion = tuple[_FileVersion | None, _FileVersion | None]

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -30,11 +31,12 @@ from typing import Any
 import lz4.block
 import numpy as np
 import zstandard
-from atlas_cases import DURABLE, Case, cases
+from atlas_cases import DURABLE, WIDE, Case, cases
 from results import Result, note
 
 BLOCK_BYTES = 8 << 20
 PEERS = {"atlas": "atlas-python", "zarr": "Zarr", "netcdf": "NetCDF"}
+MORE_PEERS = PEERS | {"zarr-each": "Zarr per dataset"}  # of the shapes of the original
 WAYS = {"atlas": ("atlas", "atlas across", "atlas loop")}
 SIDES = Path(__file__).with_name("atlas_sides.py")
 
@@ -97,32 +99,68 @@ def _best(call: Callable[[], Any], rounds: int) -> float:
     return min(times)
 
 
+def report_sizes(runner: Runner) -> None:
+    """Bytes on disk of everybody."""
+    sizes = {
+        side: sum(f.stat().st_size for f in (runner.folder / side).rglob("*") if f.is_file())
+        for side in ("ours", *MORE_PEERS)
+    }
+    print(f"{runner.case.name + ': size, MB':30}", *(f"{n / 1e6:9.2f}" for n in sizes.values()))
+    for side, peer in MORE_PEERS.items():
+        what = f"{runner.case.name}: size"
+        note(Result("ATLAS store", what, sizes["ours"] / 1e6, "MB", peer, sizes[side] / 1e6))
+
+
+def report_blocks(runner: Runner) -> None:
+    """Reading everything next to blocks of 8 MiB, in turns."""
+    runner.run(WIDE, "write")
+    turns = [[runner.run(side, "full")[0] for side in ("ours", WIDE)] for _ in range(5)]
+    ours, wide = (statistics.median(times) for times in zip(*turns, strict=True))
+    what = f"{runner.case.name}: full, first"
+    print(
+        f"{what + ', blocks of 8 MiB':30} {1e3 * ours:9.2f} {1e3 * wide:9.2f} {wide / ours:6.2f}x"
+    )
+    note(Result("ATLAS store", what, 1e3 * ours, "ms", "blocks of 8 MiB", 1e3 * wide, None, True))
+
+
 def report(what: str, spent: Sequence[float], share: str = "") -> None:
     """One row: milliseconds of everybody, and how many times longer the others take."""
     ours, *others = spent
     cells = [f"{1e3 * s:9.2f}" for s in spent] + [f"{s / ours:6.1f}x" for s in others]
     print(f"{what:30}", *cells, share, flush=True)
-    for peer, theirs in zip(PEERS.values(), others, strict=True):
+    for peer, theirs in zip(MORE_PEERS.values(), others, strict=False):
         note(Result("ATLAS store", what, 1e3 * ours, "ms", peer, 1e3 * theirs))
 
 
 def measure_case(runner: Runner, rounds: int) -> None:
     case = runner.case
-    ours, durable, *peers = (runner.run(side, "write")[0] for side in ("ours", DURABLE, *PEERS))
+    peer_names = MORE_PEERS if case.is_of_original else PEERS
+    ours, durable, *peers = (
+        runner.run(side, "write")[0] for side in ("ours", DURABLE, *peer_names)
+    )
     report(f"{case.name}: write", [ours, *peers])
     report(f"{case.name}: write, durable", [durable, *peers])
     bare = bare_seconds(case, rounds)
     for measure in ("quarter", "full"):
-        found = [runner.best(side, measure) for side in ("ours", *PEERS)]
+        found = [runner.best(side, measure) for side in ("ours", *peer_names)]
         for number, when in enumerate(("first", "again")):
             spent = [times[number] for times in found]
             share = f"{bare / spent[0]:7.0%}" if measure == "full" else ""
             report(f"{case.name}: {measure}, {when}", spent, share)
     if case.name == "tiny":
-        report(f"{case.name}: open", [runner.run(side, "open")[0] for side in ("ours", *PEERS)])
-        found = [runner.run(side, "batches") for side in ("ours", *PEERS)]
+        report(
+            f"{case.name}: open", [runner.run(side, "open")[0] for side in ("ours", *peer_names)]
+        )
+        found = [runner.run(side, "batches") for side in ("ours", *peer_names)]
         report(f"{case.name}: random batch, first", [times[0] for times in found])
         report(f"{case.name}: random batch, again", [min(times[1:]) for times in found])
+    if case.is_of_original:
+        found = [runner.run(side, "single") for side in ("ours", *peer_names)]
+        report(f"{case.name}: single, first", [times[0] for times in found])
+        report(f"{case.name}: single, again", [min(times[1:]) for times in found])
+        report_sizes(runner)
+    if case.name == "gridded":
+        report_blocks(runner)
 
 
 def main() -> None:
@@ -131,7 +169,9 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a tenth of the datasets")
     parser.add_argument("--cases", nargs="*", help="names; default: all")
     arguments = parser.parse_args()
-    titles = [f"{name:>9}" for name in ("ours", *PEERS)] + [f"{name:>7}" for name in PEERS]
+    titles = [f"{name:>9}" for name in ("ours", *MORE_PEERS)] + [
+        f"{name:>7}" for name in MORE_PEERS
+    ]
     print(f"{'milliseconds':30}", *titles, "  share")
     for case in cases(arguments.quick):
         if arguments.cases and case.name not in arguments.cases:

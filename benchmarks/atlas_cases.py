@@ -27,6 +27,7 @@ class Case:
     codec: str
     decimals: int
     distinct: int = 1 << 30  # datasets after which values repeat, farther apart than a block
+    is_of_original: bool = False  # shape of a benchmark of atlas-python; more is measured
 
     @property
     def variable_bytes(self) -> int:
@@ -69,6 +70,18 @@ def cases(quick: bool) -> list[Case]:
         *(profile(name=f"profile-{c}", variables=four, codec=c) for c in ("zstd", "lz4", "none")),
         Case("gridded", 200 // tenth, (100, 100, 180), (50, 50, 60), ("t",), "zstd", 1, 20),
         Case("tiny", 20_000 // tenth, (25,), (25,), ("x", "y", "z"), "zstd", 2),
+        *_cases_of_original(tenth),
+    ]
+
+
+def _cases_of_original(tenth: int) -> list[Case]:
+    """1000 datasets each, but 100 large ones: 1000 would be 5.8 GB in each of six copies."""
+    grid, casts = (100, 100, 48), (50, 168)
+    three, two = ("t", "u", "v"), ("temperature", "salinity")
+    return [
+        Case("grid-48", 100 // tenth, grid, grid, three, "zstd", 1, 20, True),
+        Case("cast-168", 1000 // tenth, casts, casts, two, "zstd", 2, is_of_original=True),
+        Case("day-24", 1000 // tenth, (24,), (24,), three, "zstd", 2, is_of_original=True),
     ]
 
 
@@ -81,13 +94,18 @@ def timed(write: Callable[[Case, Path, dict[str, Values]], None], case: Case, pa
 
 
 def write_ours(
-    case: Case, path: Path, columns: dict[str, Values], *, durable: bool = False
+    case: Case,
+    path: Path,
+    columns: dict[str, Values],
+    *,
+    durable: bool = False,
+    block_bytes: int | None = None,
 ) -> None:
     """One flush; like the original it does not wait for the disk, unless it is durable."""
     import atompack_torch as apt
 
     codec: Any = case.codec
-    with apt.AtlasStore(path, "x", codec=codec, durable=durable) as store:
+    with apt.AtlasStore(path, "x", codec=codec, durable=durable, block_bytes=block_bytes) as store:
         for i, name in enumerate(case.names()):
             store.create_dataset(name)
             for variable, column in columns.items():
@@ -126,6 +144,16 @@ def write_zarr(case: Case, path: Path, columns: dict[str, Values]) -> None:
             array[first : first + len(column)] = column[: case.n - first]
 
 
+def write_zarr_each(case: Case, path: Path, columns: dict[str, Values]) -> None:
+    """One group a dataset, one array a variable."""
+    import zarr
+
+    for i, name in enumerate(case.names()):
+        group = zarr.open_group(path / name, mode="w")
+        for variable, column in columns.items():
+            group.create_array(variable, data=column[i % len(column)], chunks=case.chunks)
+
+
 def write_netcdf(case: Case, path: Path, columns: dict[str, Values]) -> None:
     """One file a dataset."""
     import netCDF4
@@ -144,10 +172,13 @@ def write_netcdf(case: Case, path: Path, columns: dict[str, Values]) -> None:
 
 
 DURABLE = "ours durable"
-WRITERS = {
+WIDE = "wide"
+WRITERS: dict[str, Callable[[Case, Path, dict[str, Values]], None]] = {
     "ours": write_ours,
     DURABLE: functools.partial(write_ours, durable=True),
+    WIDE: functools.partial(write_ours, block_bytes=8 << 20),
     "atlas": write_atlas,
     "zarr": write_zarr,
+    "zarr-each": write_zarr_each,
     "netcdf": write_netcdf,
 }

@@ -42,6 +42,10 @@ class Ours:
     def scan(self, variable: str, bounds: Bounds) -> object:
         return self.store.scan(variable, None, *bounds)
 
+    def single(self, number: int) -> object:
+        name = self.store.datasets[number]
+        return [self.store.read(name, variable) for variable in self.variables]
+
     def dataset(self) -> Any:
         """Its own data set."""
         import atompack_torch as apt
@@ -61,6 +65,10 @@ class Atlas:
     def scan(self, variable: str, bounds: Bounds) -> object:
         start, shape = bounds
         return self.store.read_array_across_stacked(variable, self.names, start, shape)
+
+    def single(self, number: int) -> object:
+        view = self.store.open_dataset(self.names[number])
+        return [view.read_array(variable) for variable in self.variables]
 
     def batch(self, indices: list[int]) -> dict[str, Any]:
         names = [self.names[i] for i in indices]
@@ -94,8 +102,31 @@ class Zarr:
     def scan(self, variable: str, bounds: Bounds) -> object:
         return self.arrays[variable][(slice(None), *box(bounds))]
 
+    def single(self, number: int) -> object:
+        return [array[number] for array in self.arrays.values()]
+
     def batch(self, indices: list[int]) -> dict[str, Any]:
         return {name: array.oindex[np.array(indices)] for name, array in self.arrays.items()}
+
+
+class ZarrEach:
+    """One group a dataset; like files, each is opened when it is read."""
+
+    def __init__(self, case: Case, path: Path) -> None:
+        self.paths = [path / name for name in case.names()]
+        self.variables = case.variables
+
+    def scan(self, variable: str, bounds: Bounds) -> object:
+        return np.stack([self._read(path, [variable], bounds)[0] for path in self.paths])
+
+    def _read(self, path: Path, variables: Sequence[str], bounds: Bounds) -> list[Any]:
+        import zarr
+
+        group: Any = zarr.open_group(path, mode="r")
+        return [group[variable][box(bounds) or ...] for variable in variables]
+
+    def single(self, number: int) -> object:
+        return self._read(self.paths[number], self.variables, (None, None))
 
 
 class NetCDF:
@@ -114,6 +145,9 @@ class NetCDF:
         with netCDF4.Dataset(path) as file:
             file.set_auto_mask(False)
             return [file[variable][box(bounds) or ...] for variable in variables]
+
+    def single(self, number: int) -> object:
+        return self._read(self.paths[number], self.variables, (None, None))
 
     def batch(self, indices: list[int]) -> dict[str, Any]:
         rows = [self._read(self.paths[i], self.variables, (None, None)) for i in indices]
@@ -135,6 +169,8 @@ SIDES: dict[str, Callable[[Case, Path], Any]] = {
     "atlas across": AtlasAcross,
     "atlas loop": AtlasLoop,
     "zarr": Zarr,
+    "zarr-each": ZarrEach,
+    "wide": Ours,
     "netcdf": NetCDF,
 }
 
@@ -185,7 +221,21 @@ def measure_batches(side: str, case: Case, path: Path, rounds: int) -> list[floa
     return [spent / len(loader) for spent in passes]
 
 
-MODULES = {"ours": "atompack_torch", "netcdf": "netCDF4"}
+def measure_single(side: str, case: Case, path: Path, rounds: int) -> list[float]:
+    """Seconds for all variables of one random dataset: of the first pass, then of repeats."""
+    reader = SIDES[side](case, path)
+    order = np.random.default_rng(0).permutation(case.n)[:50].tolist()
+
+    def read_all() -> None:
+        for number in order:
+            reader.single(number)
+
+    passes = [seconds(read_all) for _ in range(rounds + 1)]
+    return [spent / len(order) for spent in passes]
+
+
+MODULES = {"netcdf": "netCDF4", "ours": "atompack_torch", "wide": "atompack_torch"}
+MODULES["zarr-each"] = "zarr"
 
 
 def main() -> None:
@@ -194,7 +244,7 @@ def main() -> None:
     library = side.split()[0]
     sys.path.remove(str(Path(__file__).resolve().parent))  # has an atlas.py that is no library
     module = importlib.import_module(MODULES.get(library, library))  # not measured
-    if library == "ours":
+    if library in ("ours", "wide"):
         module.AtlasStore  # noqa: B018  # imported when it is first used
     if measure == "write":
         times = [timed(WRITERS[side], case, Path(path))]
@@ -202,6 +252,8 @@ def main() -> None:
         times = [seconds(lambda: SIDES[side](case, Path(path)))]
     elif measure == "batches":
         times = measure_batches(side, case, Path(path), int(rounds))
+    elif measure == "single":
+        times = measure_single(side, case, Path(path), int(rounds))
     else:
         bounds: Bounds = case.quarter if measure == "quarter" else (None, None)
         times = measure_scan(side, case, Path(path), bounds, int(rounds))

@@ -1,4 +1,4 @@
-"""Converts atomistic data to .atp and back; NetCDF and Zarr to ATLAS stores.
+"""Converts atomistic data to .atp and back; NetCDF and Zarr to ATLAS stores and back.
 
 For example:
 
@@ -12,19 +12,22 @@ For example:
   atompack-torch convert data.atp data.db
   atompack-torch convert data.atp shards --to shards --shard-size 10000 --block-size 100
   atompack-torch convert casts/*.nc grids.zarr profiles.atlas
+  atompack-torch convert profiles.atlas profiles.nc
 
 Reads .atp files and folders of them, Atlas shards, extended XYZ (compressed by gzip, bzip2 or xz,
 too, and from pipes; - is standard input), ASE databases (.db, .aselmdb), NPZ and HDF5 arrays,
 MACE's HDF5, and everything else that ASE reads. The format is detected by content, and by suffix
 where the content does not tell. NetCDF files, Zarr groups and folders of them become datasets of a
-store, named after the files. TARGET appears when it is complete. Values, units and signs are
-preserved unless an option changes them, but labels that are all NaN become missing; a report lists
-what was read, written, changed and left out, and warns of likely mistakes.
+store, named after the files, and a store becomes one of them, its datasets groups. TARGET appears
+when it is complete. Values, units and signs are preserved unless an option changes them, but
+labels that are all NaN become missing; a report lists what was read, written, changed and left
+out, and warns of likely mistakes.
 """
 
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any
 
 from atompack_torch.cli._options import add_codec, add_json, add_source_and_target, option_of
@@ -125,7 +128,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Runs the command."""
     try:
-        report = _stored(options) if _are_datasets(options) else _report(options)
+        if _is_export(options):
+            report = _exported(options)
+        else:
+            report = _stored(options) if _are_datasets(options) else _report(options)
     except AtompackError:
         raise
     except ValueError as error:  # incompatible options, unknown units
@@ -178,6 +184,31 @@ def _are_datasets(options: argparse.Namespace) -> bool:
         return True
     other = (options.source_format, options.target_format) != (None, None)
     return not other and any(map(datasets_at, options.source))
+
+
+def _is_export(options: argparse.Namespace) -> bool:
+    from atompack_torch.formats import recognize
+    from atompack_torch.options import is_url
+
+    if len(options.source) != 1 or is_url(options.source[0]) or options.target_format:
+        return False
+    found = recognize(options.source[0]) if Path(options.source[0]).is_dir() else None
+    return found is not None and found.name == "atlas-store"
+
+
+def _exported(options: argparse.Namespace) -> Any:
+    from atompack_torch.conversion import export_datasets
+
+    allowed = _FOR_STORES - {"codec", "append"}
+    others = [name for name, value in vars(options).items() if value and name not in allowed]
+    if others or options.on_error != "raise":
+        raise UsageError(f"{option_of((others or ['on_error'])[0])}: is not for NetCDF and Zarr")
+    return export_datasets(
+        options.source[0],
+        options.target,
+        mode="w" if options.overwrite else "x",
+        progress=not (options.json or options.quiet),
+    )
 
 
 _FOR_STORES = {"command", "source", "target", "target_format", "codec", "level", "json", "quiet"}

@@ -1,14 +1,16 @@
-"""Conversions between ``.atp`` and other formats, and of NetCDF and Zarr to ATLAS stores.
+"""Conversions between ``.atp`` and other formats, and between NetCDF or Zarr and ATLAS stores.
 
-from atompack_torch.conversion import convert, convert_datasets
+from atompack_torch.conversion import convert, convert_datasets, export_datasets
 
 print(convert("train.traj", "train.atp", codec="zstd"))
 print(convert_datasets("profiles/", "profiles.atlas"))
+print(export_datasets("profiles.atlas", "profiles.nc"))
 """
 
 from atompack_torch.conversion.changes import Changes
 from atompack_torch.conversion.pipeline import convert
 from atompack_torch.conversion.report import Report
+from atompack_torch.conversion.store_export import export_datasets
 from atompack_torch.conversion.xarray_files import StoreReport, convert_datasets
 
-__all__ = ["Changes", "Report", "StoreReport", "convert", "convert_datasets"]
+__all__ = ["Changes", "Report", "StoreReport", "convert", "convert_datasets", "export_datasets"]

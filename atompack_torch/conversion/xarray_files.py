@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _Path = str | os.PathLike[str]
 
-_SUFFIXES = (".nc", ".nc4", ".cdf", ".netcdf", ".zarr")
+SUFFIXES = (".nc", ".nc4", ".cdf", ".netcdf", ".zarr")
 _PENDING_BYTES = 256 << 20  # values pending until a flush
 
 
@@ -70,7 +70,7 @@ def _is_dataset(path: Path) -> bool:
     marks = (".zgroup", "zarr.json", ".zmetadata")
     if path.is_dir():
         return path.suffix == ".zarr" or any((path / mark).is_file() for mark in marks)
-    return path.suffix in _SUFFIXES
+    return path.suffix in SUFFIXES
 
 
 def convert_datasets(
@@ -110,7 +110,7 @@ def convert_datasets(
     sources = [found for path in paths for found in _found(path)]
     _check_names(sources)
     start = time.monotonic()
-    with _target(Path(dst), mode) as made:
+    with staged_target(Path(dst), mode) as made:
         store = AtlasStore(made, "a" if mode == "a" else "x", codec, level=level)
         with store, Progress(len(sources), "files", label=Path(dst).name, enabled=progress) as bar:
             variables, n_bytes = _add_all(store, sources, bar)
@@ -135,8 +135,8 @@ def _check_names(sources: Sequence[Path]) -> None:
 
 
 @contextmanager
-def _target(path: Path, mode: str) -> Iterator[Path]:
-    """Provides a folder next to the target that replaces it at the end."""
+def staged_target(path: Path, mode: str) -> Iterator[Path]:
+    """Provides a path next to the target for a file or folder that replaces it at the end."""
     if mode == "a":
         yield path
         return
@@ -149,7 +149,9 @@ def _target(path: Path, mode: str) -> Iterator[Path]:
             shutil.rmtree(path)
         made.rename(path)
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        if made.is_dir():
+            shutil.rmtree(made, ignore_errors=True)
+        made.unlink(missing_ok=True)
 
 
 def _add_all(store: AtlasStore, sources: Sequence[Path], bar: Progress) -> tuple[Counter[str], int]:

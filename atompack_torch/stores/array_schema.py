@@ -26,6 +26,9 @@ class ArraySchema(NamedTuple):
         chunk_shape: extents of the chunks the array is stored in.
         dimension_names: names given when the array was defined; not always one per axis.
         fill_value: value of elements that were never written; None: 0 (strings: ``""``).
+        codecs: names of the codecs of its blocks as of the last flush, ``"none"`` for uncompressed
+            ones; several if parts were written with different codecs, none if nothing is stored.
+            The format does not record the compression level.
     """
 
     dtype: str
@@ -33,19 +36,20 @@ class ArraySchema(NamedTuple):
     chunk_shape: tuple[int, ...]
     dimension_names: tuple[str, ...]
     fill_value: int | float | str | None
+    codecs: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, stored: tuple[str, Any, Any, Any, Any]) -> ArraySchema:
+    def of(cls, stored: tuple[str, Any, Any, Any, Any, Any]) -> ArraySchema:
         """Builds a schema from the native core's tuple.
 
         Args:
-            stored: dtype, shape, chunk shape, dimension names and fill value.
+            stored: dtype, shape, chunk shape, dimension names, fill value and codecs.
 
         Returns:
             The schema.
         """
-        dtype, shape, chunk_shape, names, fill = stored
-        return cls(dtype, tuple(shape), tuple(chunk_shape), tuple(names), fill)
+        dtype, shape, chunk_shape, names, fill, codecs = stored
+        return cls(dtype, tuple(shape), tuple(chunk_shape), tuple(names), fill, tuple(codecs))
 
     def start(self, given: Sequence[int] | None) -> list[int]:
         """Returns the first element of a box.

@@ -43,7 +43,7 @@ std::shared_ptr<Store> open_store(const Path& path, const std::optional<PyVersio
 
 py::tuple array_of(const Store& self, uint32_t variable, uint32_t dataset) {
   array_file::ArrayDefinition array =
-      without_gil([&] { return array_file::definition_of(self.array(variable, dataset)); });
+      without_gil([&] { return array_file::definition_of(self.array(variable, dataset), self.layers(variable)); });
   // The metadata have the names as the caller gave them, in any number.
   const auto schema = self.metadata().schema_number(dataset, variable);
   if (schema) array.dimension_names = self.metadata().schema(*schema).dimension_names;

@@ -105,7 +105,9 @@ atlas_store::AttributeValue attribute_value(py::handle value) {
 py::tuple describe(const array_file::ArrayDefinition& array) {
   py::list names;
   for (const std::string& name : array.dimension_names) names.append(str_from_bytes(name));
-  return py::make_tuple(type_name(array.type), array.shape, array.chunk_shape, names, fill_object(array.fill));
+  py::list codecs;
+  for (const std::string& codec : array.codecs) codecs.append(str_from_bytes(codec));
+  return py::make_tuple(type_name(array.type), array.shape, array.chunk_shape, names, fill_object(array.fill), codecs);
 }
 
 array_file::ArrayDefinition definition_of(const std::string& name, const std::string& dtype,

@@ -21,10 +21,10 @@ pybind11::object attribute_object(const atlas_store::AttributeValue& value);
 // Converts bool, int, float, str, or ("ns", int) for a timestamp in nanoseconds. Strings are views of `value`.
 atlas_store::AttributeValue attribute_value(pybind11::handle value);
 
-// Returns (dtype, shape, chunk shape, axis names, fill value); the fill value is None, int, float or str.
+// Returns (dtype, shape, chunk shape, axis names, fill value, codecs); the fill value is None, int, float or str.
 pybind11::tuple describe(const array_file::ArrayDefinition& array);
 
-// Reverse of describe(); chunk shape, names and fill value may be None.
+// Reverse of describe(), without codecs; chunk shape, names and fill value may be None.
 array_file::ArrayDefinition definition_of(const std::string& name, const std::string& dtype,
                                           const std::vector<uint64_t>& shape,
                                           const std::optional<std::vector<std::string>>& dimension_names,

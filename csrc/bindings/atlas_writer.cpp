@@ -266,7 +266,7 @@ void bind_file_reader(py::module_& module) {
            [](const Reader& self) { return statistics_object(without_gil([&] { return self.statistics(); })); })
       .def("definition",
            [](const Reader& self, Name name) {
-             return describe(without_gil([&] { return array_file::definition_of(self.array(name)); }));
+             return describe(without_gil([&] { return array_file::definition_of(self.array(name), self.layers()); }));
            })
       .def("read", [](const Reader& self, Name name, const Extents& start, const Extents& count,
                       std::optional<uint64_t> max_unstored_bytes) {

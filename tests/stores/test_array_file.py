@@ -160,3 +160,33 @@ def test_damage(tmp_path: Path) -> None:
                 apt.ArrayFile(path).read("a")
         layer.write_bytes(whole)
     assert apt.ArrayFile(path).read("b").tolist() == [1, -2, 3]
+
+
+def test_codecs_of_blocks(folder: Path, tmp_path: Path) -> None:
+    """Those that a file states, as of the last flush."""
+    for name, codec in (("gridded_zstd_json", "zstd"), ("overlay_none", "none")):
+        store = apt.AtlasStore(AtlasFixture(folder, name).path)
+        for array in store.arrays:
+            statistics = store.stats(array)
+            for dataset, schema in store.schema(array).items():
+                found = statistics.get(dataset)
+                is_stored = found is not None and found.null_count < found.row_count
+                expected = [(codec,)] if is_stored else [(codec,), ()]  # fill values may be stored
+                assert schema.codecs in expected, (array, dataset)
+    path = tmp_path / "mixed.af"
+    values = np.arange(8.0)
+    with apt.ArrayFile(path, "x", "lz4") as file:
+        file.define("a", "float64", (8,), chunk_shape=(4,))
+        file.define("unwritten", "float64", (8,))
+        file.write("a", values)
+        assert file.schema("a").codecs == ()
+        file.flush()
+        assert file.schema("a").codecs == ("lz4",)
+    with apt.ArrayFile(path, "a", "zstd") as file:
+        file.write("a", -values[:4])
+    read = apt.ArrayFile(path)
+    assert sorted(read.schema("a").codecs) == ["lz4", "zstd"]
+    assert read.schema("unwritten").codecs == ()
+    with apt.ArrayFile(path, "a", "none") as file:
+        file.write("a", values)
+    assert apt.ArrayFile(path).schema("a").codecs == ("none",)

@@ -104,6 +104,8 @@ Array Store::array(uint32_t variable, uint32_t dataset) const {
   return files.reader->array(metadata().dataset_name(dataset));
 }
 
+const array_file::Layers& Store::layers(uint32_t variable) const { return load_variable(variable).reader->layers(); }
+
 array_file::Statistics Store::statistics(uint32_t variable) const {
   // Outdated statistics stay outdated until the record of their flush is removed.
   const bool may_be_stale = snapshot_.variables[variable].statistics_path.empty();

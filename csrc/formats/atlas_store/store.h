@@ -54,6 +54,8 @@ class Store final : public ColumnSource {
 
   // The array as described by its file. FieldError if the dataset has none.
   array_file::Array array(uint32_t variable, uint32_t dataset) const;
+  // The files of a variable.
+  const array_file::Layers& layers(uint32_t variable) const;
   // Opens the files of a variable anew.
   std::unique_ptr<const array_file::Reader> open_reader(uint32_t variable, array_file::Reading reading) const;
   // By dataset, including deleted ones.

@@ -72,6 +72,12 @@ BlockView Layer::block(uint32_t id) const {
   });
 }
 
+std::optional<std::string_view> Layer::codec_of(uint32_t id) const {
+  const auto found = block_at_.find(id);
+  if (found == block_at_.end()) return std::nullopt;
+  return footer_.block(found->second).codec.value_or("none");
+}
+
 uint64_t Layer::decoded_bytes(uint32_t id) const {
   return in_file(path(), [&] { return record(id).decoded_bytes; });
 }

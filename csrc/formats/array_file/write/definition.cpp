@@ -1,5 +1,6 @@
 #include "formats/array_file/write/definition.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "base/utf8.h"
@@ -139,6 +140,17 @@ ArrayDefinition definition_of(const Array& array) {
           .dimension_names = array.dimension_names,
           .chunk_shape = array.chunk_shape,
           .fill = to_owned(array.fill)};
+}
+
+ArrayDefinition definition_of(const Array& array, const Layers& layers) {
+  ArrayDefinition definition = definition_of(array);
+  for (const StoredChunk& chunk : array.chunks) {
+    const auto codec = layers.layer(chunk.layer).codec_of(chunk.chunk.block);
+    if (codec && std::ranges::find(definition.codecs, *codec) == definition.codecs.end()) {
+      definition.codecs.emplace_back(*codec);
+    }
+  }
+  return definition;
 }
 
 ArrayDefinition with_defaults(ArrayDefinition definition) {

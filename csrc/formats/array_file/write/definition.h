@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "formats/array_file/layer/footer.h"
+#include "formats/array_file/layer/layers.h"
 #include "formats/array_file/read/array.h"
 
 namespace atompack::array_file {
@@ -21,12 +22,16 @@ struct ArrayDefinition {
   std::vector<std::string> dimension_names = {};  // dim0, dim1 and so on unless there is one for each axis
   std::vector<uint64_t> chunk_shape = {};         // empty: one chunk
   std::optional<OwnedFill> fill = {};
+  std::vector<std::string> codecs = {};  // by definition_of(): of its committed blocks, each once; ignored by writers
 };
 
 std::optional<OwnedFill> to_owned(const std::optional<Fill>& fill);
 // Its strings are views of those of `fill`.
 std::optional<Fill> view(const std::optional<OwnedFill>& fill);
+// Without codecs.
 ArrayDefinition definition_of(const Array& array);
+// With codecs; a missing block has none here, so that the rest can be read. `layers`: those of the array.
+ArrayDefinition definition_of(const Array& array, const Layers& layers);
 // Throws UnsupportedFormatError for arrays with attributes and lists, parts of which a newer layer would lose.
 void check_can_be_rewritten(const Array& array);
 

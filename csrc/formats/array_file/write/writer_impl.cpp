@@ -93,7 +93,7 @@ PendingArray* Writer::Impl::find(std::string_view name) {
 std::unique_ptr<PendingArray> Writer::Impl::load_pending(std::string_view name) {
   auto below = std::make_unique<const Array>(committed().array(name));
   check_can_be_rewritten(*below);
-  ArrayDefinition definition = definition_of(*below);
+  ArrayDefinition definition = definition_of(*below, committed().layers());
   return std::make_unique<PendingArray>(std::move(definition), std::move(below));
 }
 
@@ -130,7 +130,7 @@ ArrayDefinition Writer::Impl::definition(std::string_view name) {
   const PendingArray* const array = find(name);
   if (array != nullptr && !array->layer.deleted) return array->definition();
   if (array != nullptr) throw FieldError("no such array").in_file(path_);
-  return definition_of(committed().array(name));
+  return definition_of(committed().array(name), committed().layers());
 }
 
 void Writer::Impl::define(const ArrayDefinition& definition) {
