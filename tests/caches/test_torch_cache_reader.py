@@ -224,7 +224,9 @@ def test_sections_that_are_absent(folder: Path) -> None:
 
 
 def test_a_filter_that_is_not_known_is_named(folder: Path) -> None:
-    message = r"expected no filters but .*, got blosc \(filter 32001\) \(field 'entries/structures'\)"
+    message = (
+        r"expected no filters but .*, got blosc \(filter 32001\) \(field 'entries/structures'\)"
+    )
     with pytest.raises(UnsupportedFormatError, match=message):
         TorchCacheReader(str(folder / "v2_both_f64_blosc.h5"))
 
