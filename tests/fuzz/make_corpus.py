@@ -280,22 +280,6 @@ def structure_seeds() -> Iterator[tuple[str, bytes]]:
     yield "no_atoms", head + b"\x8c\x07species)ub."
 
 
-def header_seeds() -> Iterator[tuple[str, bytes]]:
-    """Headers of data sets in chunks, of both versions, in one block and in two."""
-    old = struct.pack("<BBBQII", 3, 2, 2, 0, 50, 16)
-    new = struct.pack("<BBBBBHBB", 4, 2, 0, 2, 2, 50, 16, 1)
-    message = struct.pack("<HHBxxx", 8, 24, 0) + old.ljust(24, b"\0")
-    head = struct.pack("<BxHIIxxxx", 1, 1, 1, 32)
-    yield "version_1", b"\0\0" + head + message
-    more = struct.pack("<HHBxxxQQ", 16, 16, 0, 16 + 24, 32)
-    yield "continued", b"\0\3" + b"abc" + struct.pack("<BxHIIxxxx", 1, 2, 1, 24) + more + message
-    message = struct.pack("<BHB", 8, len(new), 0) + new
-    yield "version_2", b"\0\0OHDR\2\0" + bytes([len(message)]) + message + bytes(4)
-    block = b"OCHK" + message + bytes(4)
-    more = struct.pack("<BHBQQ", 16, 16, 0, 7 + 20 + 4, len(block))
-    yield "continued_2", b"\0\0OHDR\2\0" + bytes([len(more)]) + more + bytes(4) + block
-
-
 def shard_seed(shard: Path, dictionary: bytes = b"") -> bytes:
     """A whole shard as the target takes it."""
     meta = json.loads((shard / "meta.json").read_text())
@@ -446,7 +430,6 @@ def main(fixtures: Path, corpus: Path) -> None:
     inputs |= {("array_format", name): data for name, data in array_file_seeds(fixtures)}
     inputs |= {("array_writer", name): data for name, data in array_change_seeds()}
     inputs |= {("atlas_metadata", name): data for name, data in store_metadata_seeds(fixtures)}
-    inputs |= {("object_header", name): data for name, data in header_seeds()}
     inputs |= {("atlas_shard_meta", name): data for name, data in shard_meta_seeds()}
     datasets = fixtures / "atlas_shards" / "data"
     inputs |= {("atlas_shard", name): data for name, data in shard_seeds(datasets)}

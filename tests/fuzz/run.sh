@@ -50,7 +50,7 @@ run vlen_rows 16384 16
 run hdf5_chunk 4096 32
 run pickle 4096 64 "$source_folder/tests/fixtures/pickle"
 run structure 4096 300 "$source_folder/tests/fixtures/pickle/structures"
-run object_header 4096 16
+run cache_metadata 65536 64 "$source_folder/tests/fixtures/cache_forms"
 run atlas_shard 8192 64
 run atlas_shard_meta 1024 16
 run array_format 4096 300

@@ -39,8 +39,8 @@ void read_pickle(Bytes input);
 // A pickled structure of the torch cache.
 void read_structure(Bytes input);
 
-// The header of an HDF5 object. Layout: base u8, address u8, file.
-void walk_object_header(Bytes input);
+// A feature cache: all that is read of it on opening. Checksums count as right, where they are not the subject.
+void read_cache_metadata(Bytes input);
 
 // A shard of Atlas. Layout: flags u8 (bit 0: bare blocks, 1: a dictionary), blocks u8, index length u8, index.npy,
 // dictionary length u16, dictionary, data.bin.
@@ -95,7 +95,7 @@ inline constexpr Target kTargets[] = {
     {"hdf5_chunk", &unpack_stored_chunk},
     {"pickle", &read_pickle},
     {"structure", &read_structure},
-    {"object_header", &walk_object_header},
+    {"cache_metadata", &read_cache_metadata},
     {"atlas_shard", &read_shard},
     {"atlas_shard_meta", &read_shard_meta},
     {"array_format", &read_array_file},

@@ -1,9 +1,8 @@
-// What the reader of feature caches does by itself: rows in the heap, and chunks. libhdf5 takes no part in it, and is
-// not fuzzed here.
+// The reader of feature caches: metadata, rows in the heap, and chunks.
 #include <algorithm>
 #include <array>
 
-#include "formats/torch_cache/hdf5/object_header.h"
+#include "formats/torch_cache/hdf5/contents.h"
 #include "formats/torch_cache/rows/chunk.h"
 #include "formats/torch_cache/rows/index.h"
 #include "targets.h"
@@ -80,11 +79,12 @@ void unpack_stored_chunk(Bytes input) {
   allowing_damage([&] { unpack_chunk(layout, chunk, wanted, ranges, out, kept); });
 }
 
-void walk_object_header(Bytes input) {
-  if (input.size() < 2) return;
+void read_cache_metadata(Bytes input) {
   allowing_damage([&] {
-    torch_cache::check_object_header(input.subspan(2), static_cast<uint64_t>(input[0]),
-                                     static_cast<uint64_t>(input[1]));
+    const torch_cache::Contents found = torch_cache::read_contents(input);
+    const auto n_entries = static_cast<int64_t>(found.n_atoms.size());
+    require(found.structures.n_rows() == n_entries, "a structure for each entry");
+    require(torch_cache::read_labels(input, 0, n_entries).size() == found.n_atoms.size(), "labels for each entry");
   });
 }
 

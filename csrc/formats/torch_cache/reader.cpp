@@ -52,7 +52,11 @@ Cache::Cache(std::string path, const OpenOptions& options)
     : place_(std::move(path)),
       file_(map(place_, options, identity_)),
       rows_(open_rows(place_, options, identity_)),
-      contents_(in_file(file_.path(), [&] { return read_contents(place_, identity_, file_.whole()); })),
+      contents_(in_file(file_.path(),
+                        [&] {
+                          const ReadLock lock(place_, identity_);
+                          return read_contents(file_.whole());
+                        })),
       heap_(rows_ ? *rows_ : file_, contents_.base) {
   in_file(file_.path(), [&] {
     check_claims();
@@ -124,7 +128,8 @@ Bytes Cache::structure(int64_t entry) const {
 std::vector<EntryLabels> Cache::labels(int64_t first, int64_t count) const {
   return in_file(path(), [&] {
     prepare();
-    return read_labels(place_, identity_, file_.whole(), first, count);
+    const ReadLock lock(place_, identity_);
+    return read_labels(file_.whole(), first, count);
   });
 }
 

@@ -38,13 +38,15 @@ bool has_bit(Bytes bits, uint64_t number) {
 // Elements in pages, each with its own checksum; those whose bit is not set were never written.
 struct Pages {
   uint64_t elements, count;  // in a page, and of pages
+  Bytes written;             // bits
+  uint64_t first_bit = 0;
 
-  void read(const Hdf5File& file, uint64_t at, uint64_t n_elements, Bytes written, const ChunkElement& element,
-            size_t element_bytes, std::span<ChunkPlace> chunks, std::string_view what) const {
+  void read(const Hdf5File& file, uint64_t at, uint64_t n_elements, const ChunkElement& element, size_t element_bytes,
+            std::span<ChunkPlace> chunks, std::string_view what) const {
     for (uint64_t page = 0; page < count && page * elements < chunks.size(); ++page) {
       const uint64_t first = page * elements;
       const uint64_t bytes = std::min(elements, n_elements - first) * element_bytes + kChecksumBytes;
-      if (has_bit(written, page)) {
+      if (has_bit(written, first_bit + page)) {
         MetadataCursor cursor = file.checked(at, bytes, what);
         const uint64_t wanted = std::min<uint64_t>(elements, chunks.size() - first);
         read_elements(cursor, element, element_bytes, chunks.subspan(first, wanted));
@@ -89,8 +91,8 @@ void read_fixed_array(const Hdf5File& file, uint64_t address, const ChunkElement
   MetadataCursor data = file.checked(block, kArrayBlockBytes + bitmap + kChecksumBytes, kName);
   check_head(data, "FADB", element);
   data.take(kAddressBytes);
-  Pages{in_page, n_pages}.read(file, block + kArrayBlockBytes + bitmap + kChecksumBytes, n_elements, data.take(bitmap),
-                               element, element_bytes, chunks, kName);
+  Pages{in_page, n_pages, data.take(bitmap)}.read(file, block + kArrayBlockBytes + bitmap + kChecksumBytes, n_elements,
+                                                  element, element_bytes, chunks, kName);
 }
 
 namespace {
@@ -140,7 +142,7 @@ class ExtensibleArray {
       const uint64_t n_blocks = uint64_t{1} << (super / 2);
       const uint64_t length = checked_mul(uint64_t{1} << ((super + 1) / 2), block_elements_, kName);
       if (super < n_direct_super) {
-        for (uint64_t i = 0; i < n_blocks; ++i) read_block(index.read<uint64_t>(), length, {});
+        for (uint64_t i = 0; i < n_blocks; ++i) read_block(index.read<uint64_t>(), length, {}, 0);
       } else {
         read_super_block(index.read<uint64_t>(), n_blocks, length);
       }
@@ -167,12 +169,12 @@ class ExtensibleArray {
     block.take(kAddressBytes + offset_bytes());
     const Bytes written = block.take(n_blocks * bitmap);
     for (uint64_t i = 0; i < n_blocks && next_ < chunks_.size(); ++i) {
-      read_block(block.read<uint64_t>(), length, written.subspan(i * bitmap, bitmap));
+      read_block(block.read<uint64_t>(), length, written, i * pages_of(length));
     }
   }
 
-  // The next elements, as many as are wanted of `length`.
-  void read_block(uint64_t address, uint64_t length, Bytes written) {
+  // The next elements, as many as are wanted of `length`. The bits of its pages follow those of the block before.
+  void read_block(uint64_t address, uint64_t length, Bytes written, uint64_t first_bit) {
     const uint64_t first = next_;
     next_ = checked_add(next_, length, kName);
     if (address == Hdf5File::kNowhere || first >= chunks_.size()) return;
@@ -184,9 +186,9 @@ class ExtensibleArray {
     check_head(block, "EADB", element_);
     block.take(kAddressBytes + offset_bytes());
     if (n_pages == 0) return read_elements(block, element_, element_bytes_, wanted);
-    if (written.size() * 8 < n_pages) block.fail("pages in a block of a super block", "others");
-    Pages{page_elements_, n_pages}.read(file_, address + head + kChecksumBytes, length, written, element_,
-                                        element_bytes_, wanted, kName);
+    if (written.size() * 8 < first_bit + n_pages) block.fail("pages in a block of a super block", "others");
+    Pages{page_elements_, n_pages, written, first_bit}.read(file_, address + head + kChecksumBytes, length, element_,
+                                                            element_bytes_, wanted, kName);
   }
 
   const Hdf5File& file_;

@@ -21,32 +21,12 @@ int64_t to_integer(const std::byte* from, size_t size, bool is_signed) {
   return is_signed ? static_cast<int64_t>(value << unused) >> unused : static_cast<int64_t>(value);
 }
 
-// Keeps writers that use libhdf5 away while metadata is read, in the way of that library: by a shared lock of the file,
-// unless the environment turns such locks off. A file system without locks is no reason to refuse the file.
-class ReadLock {
- public:
-  // Throws IoError if the file at the path has another identity or is locked by a writer.
-  ReadLock(const std::string& path, const io::FileIdentity& identity) : fd_(io::open_for_reading(path)) {
-    if (!io::identify(fd_.get(), path).same_file(identity)) {
-      throw IoError(ESTALE, "the file was replaced while it was being opened", path);
-    }
-    if (is_wanted() && ::flock(fd_.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-      throw IoError(EAGAIN, "another program has the file open for writing", path);
-    }
-  }
-  ReadLock(const ReadLock&) = delete;
-  ReadLock& operator=(const ReadLock&) = delete;
-  ~ReadLock() { ::flock(fd_.get(), LOCK_UN); }  // at once, even if a forked child holds the descriptor
-
- private:
-  static bool is_wanted() {
-    const char* const setting = std::getenv("HDF5_USE_FILE_LOCKING");  // NOLINT(concurrency-mt-unsafe)
-    if (setting == nullptr) return true;
-    return std::string_view(setting) != "FALSE" && std::string_view(setting) != "0";
-  }
-
-  io::UniqueFd fd_;
-};
+// As in libhdf5.
+bool is_locking_wanted() {
+  const char* const setting = std::getenv("HDF5_USE_FILE_LOCKING");  // NOLINT(concurrency-mt-unsafe)
+  if (setting == nullptr) return true;
+  return std::string_view(setting) != "FALSE" && std::string_view(setting) != "0";
+}
 
 // Reads tables and columns of one file, with limits on the number of rows.
 class SectionReader {
@@ -212,15 +192,24 @@ std::string text_of(const std::byte* from, size_t size) {
 
 }  // namespace
 
-Contents read_contents(const std::string& path, const io::FileIdentity& identity, Bytes bytes) {
-  const ReadLock lock(path, identity);
+ReadLock::ReadLock(const std::string& path, const io::FileIdentity& identity) : fd_(io::open_for_reading(path)) {
+  if (!io::identify(fd_.get(), path).same_file(identity)) {
+    throw IoError(ESTALE, "the file was replaced while it was being opened", path);
+  }
+  if (is_locking_wanted() && ::flock(fd_.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    throw IoError(EAGAIN, "another program has the file open for writing", path);
+  }
+}
+
+// At once, even if a forked child holds the descriptor.
+ReadLock::~ReadLock() { ::flock(fd_.get(), LOCK_UN); }
+
+Contents read_contents(Bytes bytes) {
   const Hdf5File file(bytes);
   return SectionReader(file).read();
 }
 
-std::vector<EntryLabels> read_labels(const std::string& path, const io::FileIdentity& identity, Bytes bytes,
-                                     int64_t first, int64_t count) {
-  const ReadLock lock(path, identity);
+std::vector<EntryLabels> read_labels(Bytes bytes, int64_t first, int64_t count) {
   const Hdf5File file(bytes);
   const Node entries = Node::root_of(file).need("entries", NodeKind::group);
   const Dataset meta(entries.need("meta", NodeKind::dataset));

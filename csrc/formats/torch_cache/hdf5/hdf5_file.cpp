@@ -88,7 +88,12 @@ MetadataCursor Hdf5File::checked(uint64_t address, uint64_t length, std::string_
   if (length < kChecksumBytes) throw InternalError("a structure too short for its checksum");
   const Bytes whole = at(address, length, what).rest();
   const Bytes covered = whole.first(length - kChecksumBytes);
-  if (lookup3(covered) != load_le<uint32_t>(whole.data() + covered.size())) {
+#ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION  // defined by clang's fuzzer, which would get no further than to here
+  constexpr bool kIsChecked = false;
+#else
+  constexpr bool kIsChecked = true;
+#endif
+  if (kIsChecked && lookup3(covered) != load_le<uint32_t>(whole.data() + covered.size())) {
     throw CorruptFileError(cat(what, ": its checksum is that of other bytes"), base_ + address);
   }
   return {covered, base_ + address, what};
