@@ -1,5 +1,6 @@
 #include "io/fetch/http/credentials_cache.h"
 
+#include <tuple>
 #include <utility>
 
 namespace atompack::io::fetch::http {
@@ -12,76 +13,85 @@ constexpr std::chrono::seconds kPause{10};       // between fetches that fail, o
 }  // namespace
 
 CredentialsCache::CredentialsCache(CredentialsProvider provider, std::function<void()> wake)
-    : provider_(std::move(provider)), wake_(std::move(wake)) {
-  if (!provider_) current_ = std::make_shared<const Credentials>();
+    : state_(std::make_shared<State>()) {
+  state_->provider = std::move(provider);
+  state_->wake = std::move(wake);
+  if (!state_->provider) state_->current = std::make_shared<const Credentials>();
 }
 
 CredentialsCache::~CredentialsCache() {
-  if (thread_.joinable()) thread_.join();
+  if (!thread_.joinable()) return;
+  if (thread_.get_id() == std::this_thread::get_id()) {
+    state_->wake = nullptr;
+    thread_.detach();
+  } else {
+    thread_.join();
+  }
 }
 
 CredentialsCache::Ptr CredentialsCache::current() {
-  std::unique_lock lock(mutex_);
-  if (!provider_) return current_;
+  std::unique_lock lock(state_->mutex);
+  if (!state_->provider) return state_->current;
+  const auto& [current, fetched_at] = std::tie(state_->current, state_->fetched_at);
   const auto now = std::chrono::system_clock::now();
-  const bool is_valid = current_ && (!current_->expiry || now + kValidFor < *current_->expiry ||
-                                     Clock::now() - fetched_at_ < std::chrono::seconds(1));
-  const bool is_late = current_ && current_->expiry && now + kRenewBefore >= *current_->expiry;
-  if (!is_valid || (is_late && Clock::now() >= next_try_)) start(lock);
-  return is_valid ? current_ : nullptr;
+  const bool is_valid = current && (!current->expiry || now + kValidFor < *current->expiry ||
+                                    Clock::now() - fetched_at < std::chrono::seconds(1));
+  const bool is_late = current && current->expiry && now + kRenewBefore >= *current->expiry;
+  if (!is_valid || (is_late && Clock::now() >= state_->next_try)) start(lock);
+  return is_valid ? current : nullptr;
 }
 
 bool CredentialsCache::renew(const Ptr& refused) {
-  std::unique_lock lock(mutex_);
-  if (!provider_) return false;
-  if (current_ != refused || is_fetching_) return true;
-  if (Clock::now() < next_renewal_) return false;
+  std::unique_lock lock(state_->mutex);
+  if (!state_->provider) return false;
+  if (state_->current != refused || state_->is_fetching) return true;
+  if (Clock::now() < state_->next_renewal) return false;
   start(lock);
   return true;
 }
 
 bool CredentialsCache::is_fetching() const {
-  const std::lock_guard lock(mutex_);
-  return is_fetching_;
+  const std::lock_guard lock(state_->mutex);
+  return state_->is_fetching;
 }
 
 std::exception_ptr CredentialsCache::take_error() {
-  const std::lock_guard lock(mutex_);
-  return std::exchange(error_, nullptr);
+  const std::lock_guard lock(state_->mutex);
+  return std::exchange(state_->error, nullptr);
 }
 
 void CredentialsCache::start(const std::unique_lock<std::mutex>&) {
-  if (is_fetching_) return;
+  if (state_->is_fetching) return;
   if (thread_.joinable()) thread_.join();  // has returned, or is about to
-  error_ = nullptr;
-  thread_ = std::thread([this] { fetch(); });
-  is_fetching_ = true;
+  state_->error = nullptr;
+  thread_ = std::thread([state = state_] { state->fetch(); });
+  state_->is_fetching = true;
 }
 
-void CredentialsCache::fetch() {
+void CredentialsCache::State::fetch() {
   Ptr fetched;
-  std::exception_ptr error;
+  std::exception_ptr caught;
   try {
-    fetched = std::make_shared<const Credentials>(provider_());
+    fetched = std::make_shared<const Credentials>(provider());
   } catch (...) {  // rethrown to those who wait for it
-    error = std::current_exception();
+    caught = std::current_exception();
   }
   {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(mutex);
     const auto now = Clock::now();
     if (fetched) {
-      if (current_ && *current_ == *fetched) {
-        next_renewal_ = now + kPause;
+      if (current && *current == *fetched) {
+        next_renewal = now + kPause;
       } else {
-        current_ = fetched;
+        current = fetched;
       }
-      fetched_at_ = now;
+      fetched_at = now;
     }
-    error_ = error;
-    if (error) next_try_ = now + kPause;
-    is_fetching_ = false;
+    error = caught;
+    if (caught) next_try = now + kPause;
+    is_fetching = false;
   }
-  wake_();
+  if (wake) wake();
 }
 
 }  // namespace atompack::io::fetch::http

@@ -11,7 +11,8 @@
 namespace atompack::io::fetch::http {
 
 // Calls the provider on a thread of its own, shortly before the credentials expire, and calls `wake` when it returned.
-// Thread-safe; the destructor waits for the provider.
+// Thread-safe; the destructor waits for the provider, unless the provider itself drops the last owner: then it is let
+// run to its end.
 class CredentialsCache {
  public:
   using Ptr = std::shared_ptr<const Credentials>;
@@ -33,17 +34,22 @@ class CredentialsCache {
   std::exception_ptr take_error();
 
  private:
-  void start(const std::unique_lock<std::mutex>&);
-  void fetch();
+  // What the thread uses; it may outlive the cache.
+  struct State {
+    CredentialsProvider provider;
+    std::function<void()> wake;  // empty when the cache is gone
+    mutable std::mutex mutex;    // guards all members below; never held while the provider runs
+    Ptr current;
+    bool is_fetching = false;
+    std::exception_ptr error;
+    Clock::time_point fetched_at{}, next_try{}, next_renewal{};
 
-  const CredentialsProvider provider_;
-  const std::function<void()> wake_;
-  mutable std::mutex mutex_;  // guards all members below; never held while the provider runs
-  Ptr current_;
-  bool is_fetching_ = false;
-  std::exception_ptr error_;
-  Clock::time_point fetched_at_{}, next_try_{}, next_renewal_{};
-  std::thread thread_;
+    void fetch();
+  };
+  void start(const std::unique_lock<std::mutex>&);
+
+  const std::shared_ptr<State> state_;
+  std::thread thread_;  // guarded by the state's mutex
 };
 
 }  // namespace atompack::io::fetch::http

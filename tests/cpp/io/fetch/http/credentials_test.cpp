@@ -2,8 +2,11 @@
 
 #include <atomic>
 #include <cerrno>
+#include <future>
 #include <stdexcept>
+#include <thread>
 
+#include "io/fetch/http/credentials_cache.h"
 #include "io/fetch/http/http_store.h"
 #include "io/fetch/http/store_fixture.h"
 
@@ -119,6 +122,26 @@ TEST(HttpCredentials, ErrorsOfTheProviderReachEveryCaller) {
   EXPECT_THROW(store.request({.url = "s3://b/k"}), std::domain_error);
   fails = false;
   EXPECT_EQ(text_of(store.open("s3://b/k", 5).first), kSecured.substr(0, 5));
+}
+
+// A provider in Python may collect garbage, and so drop what it works for.
+TEST(HttpCredentials, TheProviderMayDropTheLastOwner) {
+  std::unique_ptr<io::fetch::http::CredentialsCache> cache;
+  std::promise<void> is_made, is_dropped;
+  std::atomic<int> n_woken{0};
+  cache = std::make_unique<io::fetch::http::CredentialsCache>(
+      [&]() -> Credentials {
+        is_made.get_future().wait();
+        cache.reset();
+        is_dropped.set_value();
+        return {"A", "S", "", "", {}};
+      },
+      [&] { ++n_woken; });
+  EXPECT_EQ(cache->current(), nullptr);
+  is_made.set_value();
+  is_dropped.get_future().wait();
+  std::this_thread::sleep_for(milliseconds(20));
+  EXPECT_EQ(n_woken, 0) << "there is nobody left";
 }
 
 TEST(HttpCredentials, BodiesAreSignedByTheirDigest) {
