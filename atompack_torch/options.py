@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 import operator
 import os
 import re
@@ -21,8 +20,8 @@ _LONGEST_NAME = 60
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.:-]+://")
 
 PathLike = str | os.PathLike[str]
-Buffer = bytes | bytearray | memoryview | mmap.mmap
-BUFFERS = (bytes, bytearray, memoryview, mmap.mmap)
+Buffer = bytes | bytearray | memoryview
+BUFFERS = (bytes, bytearray, memoryview)
 MEMORY = "<memory>"  # the path of files in buffers, and the beginning of their names
 
 
@@ -206,7 +205,7 @@ def is_url(path: object) -> bool:
 
 
 def is_in_memory(path: object) -> bool:
-    """True for the name of a file in a buffer. Names of local files that are opened are absolute."""
+    """True for the name of a file in a buffer; local files are opened by absolute paths."""
     return isinstance(path, str) and path.startswith(MEMORY)
 
 
@@ -266,8 +265,8 @@ def shown_path(
         tuple of them for a list.
     """
     if isinstance(path, (str, os.PathLike)):
-        is_name = isinstance(path, str) and (is_url(path) or is_in_memory(path))
-        return path if is_name else Path(path)
+        is_name = is_url(path) or is_in_memory(path)
+        return path if isinstance(path, str) and is_name else Path(path)
     return tuple(p if isinstance(p, str) and is_url(p) else Path(p) for p in path)
 
 

@@ -77,9 +77,9 @@ class AtpDataset(MoleculeDataset):
         path: a file, a list of files, or a folder whose ``**/*.atp`` are shards, sorted by path;
             each a path or a URL (``s3://``, ``gs://``, ``az://``, ``https://``,
             ``hf://datasets/OWNER/NAME/PATH``, or of fsspec). Bytes of remote files are fetched as
-            batches need them; ``Loader`` fetches many ahead. Or the bytes of one file: ``bytes``
-            or another buffer, which is read without a copy and must not be changed. Errors name it
-            ``<memory>``; a pickle carries all of it.
+            batches need them; ``Loader`` fetches many ahead. Or the bytes of one file:
+            ``bytes``, ``bytearray`` or a ``memoryview`` of any buffer, which is read without a copy
+            and must not be changed. Errors name it ``<memory>``; a pickle carries all of it.
         fields: labels to read: builtin fields by name, custom properties by key or with their
             scope (``properties/KEY``, ``atom_properties/KEY``); None: all of the schema. Positions
             and atomic numbers are always read.
@@ -184,7 +184,8 @@ class AtpDataset(MoleculeDataset):
         )
         self._remote = RemoteFiles.checked(storage_options, block_cache, block_cache_bytes, path)
         if isinstance(path, BUFFERS):
-            path, self._remote = MEMORY, MemoryFiles({MEMORY: path})
+            self._remote = MemoryFiles({MEMORY: path})
+            path = MEMORY
         self._path = path
         self._access: str = access
         self._populate = populate

@@ -46,9 +46,10 @@ class ArrayFile(FlushingWriter):
     temporary folder (see ``TMPDIR``); ``flush`` uploads a layer with what has changed.
 
     Args:
-        path: path or URL of the base file, ending in ``.af``; or its bytes, in ``bytes`` or another
-            buffer, which is read without a copy and must not be changed (mode ``"r"``). Errors name
-            it ``<memory>.af``; a pickle carries all of it.
+        path: path or URL of the base file, ending in ``.af``; or its bytes: ``bytes``,
+            ``bytearray`` or a ``memoryview`` of any buffer, which is read without a copy and must
+            not be changed (mode ``"r"``). Errors name it ``<memory>.af``; a pickle carries all of
+            it.
         mode: ``"r"``: read; ``"x"``: create a new file; ``"a"``: open an existing file, or create
             it.
         codec: codec of new blocks: ``"none"``, ``"lz4"``, ``"zstd"``; None: zstd.

@@ -50,9 +50,9 @@ class AtlasStore(ReadableAtlasStore):
 
     Args:
         path: the folder, a path or a URL; or the bytes of its files, a mapping from paths relative
-            to the folder (``"atlas.json"``, ``"temperature/data.af"``) to ``bytes`` or other
-            buffers, which are read without a copy and must not be changed (mode ``"r"``). Errors
-            name it ``<memory>``; a pickle carries all of it.
+            to the folder (``"atlas.json"``, ``"temperature/data.af"``) to ``bytes``,
+            ``bytearray`` or ``memoryview``, which are read without a copy and must not be changed
+            (mode ``"r"``). Errors name it ``<memory>``; a pickle carries all of it.
         mode: ``"r"``: read; ``"x"``: create a new store; ``"a"``: open one, or create it.
         codec: codec of new blocks: ``"none"``, ``"lz4"``, ``"zstd"``; None: the store's, or zstd.
         level: zstd level, -131072 to 22; for lz4 only its fast mode is available.

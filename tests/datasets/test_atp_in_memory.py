@@ -44,10 +44,10 @@ def misaligned(data: bytes) -> memoryview:
     return memoryview(b"x" + data)[1:]
 
 
-def mapped(data: bytes) -> mmap.mmap:
+def mapped(data: bytes) -> memoryview:
     memory = mmap.mmap(-1, len(data))
     memory[:] = data
-    return memory
+    return memoryview(memory)
 
 
 @pytest.mark.parametrize("buffer_of", [bytes, bytearray, misaligned, mapped])

@@ -145,5 +145,5 @@ def test_mistakes(folder: Path) -> None:
     with pytest.raises(TypeError, match="path: expected bytes or a buffer for 'a', got str"):
         apt.AtlasStore({**files, "a": "text"})
     lost = {name: data for name, data in files.items() if not name.startswith("grid/")}
-    with pytest.raises(FileNotFoundError, match="<memory>/grid/data.af"):
+    with pytest.raises(FileNotFoundError, match=r"<memory>/grid/data\.af"):
         apt.AtlasStore(lost).read("a", "grid")
