@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from atompack_torch.errors import CorruptFileError, FieldError, UnsupportedFormatError
-from atompack_torch.options import is_url
+from atompack_torch.options import is_in_memory, is_url
 
 HEAD_BYTES = 4096
 END_BYTES = 16
@@ -346,7 +346,7 @@ def opening(
         OSError: likewise, if the block raised an OSError (for instance, a folder instead of a
             file); of the same class.
     """
-    if is_url(path):
+    if is_url(path) or is_in_memory(path):
         yield
         return
     try:

@@ -20,6 +20,9 @@ _LONGEST_NAME = 60
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.:-]+://")
 
 PathLike = str | os.PathLike[str]
+Buffer = bytes | bytearray | memoryview
+BUFFERS = (bytes, bytearray, memoryview)
+MEMORY = "<memory>"  # the path of files in buffers, and the beginning of their names
 
 
 def check_choice(
@@ -201,6 +204,11 @@ def is_url(path: object) -> bool:
     return isinstance(path, str) and _URL.match(path) is not None
 
 
+def is_in_memory(path: object) -> bool:
+    """True for the name of a file in a buffer; local files are opened by absolute paths."""
+    return isinstance(path, str) and path.startswith(MEMORY)
+
+
 def checked_path(path: object) -> str:
     """Returns the path of a local file as a string.
 
@@ -253,10 +261,12 @@ def shown_path(
         path: path, URL, or list of them, as given by the caller.
 
     Returns:
-        A ``Path`` for a local path, the unchanged string for a URL, a tuple of them for a list.
+        A ``Path`` for a local path, the unchanged string for a URL or the name of a buffer, a
+        tuple of them for a list.
     """
     if isinstance(path, (str, os.PathLike)):
-        return path if isinstance(path, str) and is_url(path) else Path(path)
+        is_name = is_url(path) or is_in_memory(path)
+        return path if isinstance(path, str) and is_name else Path(path)
     return tuple(p if isinstance(p, str) and is_url(p) else Path(p) for p in path)
 
 

@@ -32,9 +32,18 @@ from atompack_torch.datasets._options import DTypes, Missing
 from atompack_torch.datasets._request import Request, Transform
 from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.descriptors.chebyshev import ChebyshevDescriptor
-from atompack_torch.options import PathLike, check_choice, is_url, shown_path
+from atompack_torch.options import (
+    BUFFERS,
+    MEMORY,
+    Buffer,
+    PathLike,
+    check_choice,
+    is_url,
+    shown_path,
+)
 from atompack_torch.passes.atp_files import files_of, snapshot_of
 from atompack_torch.remote.files import RemoteFiles
+from atompack_torch.remote.memory import MemoryFiles
 from atompack_torch.remote.urls import shown_url
 
 Access = Literal["auto", "random", "sequential", "read", "direct"]
@@ -68,7 +77,9 @@ class AtpDataset(MoleculeDataset):
         path: a file, a list of files, or a folder whose ``**/*.atp`` are shards, sorted by path;
             each a path or a URL (``s3://``, ``gs://``, ``az://``, ``https://``,
             ``hf://datasets/OWNER/NAME/PATH``, or of fsspec). Bytes of remote files are fetched as
-            batches need them; ``Loader`` fetches many ahead.
+            batches need them; ``Loader`` fetches many ahead. Or the bytes of one file:
+            ``bytes``, ``bytearray`` or a ``memoryview`` of any buffer, which is read without a copy
+            and must not be changed. Errors name it ``<memory>``; a pickle carries all of it.
         fields: labels to read: builtin fields by name, custom properties by key or with their
             scope (``properties/KEY``, ``atom_properties/KEY``); None: all of the schema. Positions
             and atomic numbers are always read.
@@ -137,7 +148,7 @@ class AtpDataset(MoleculeDataset):
 
     def __init__(
         self,
-        path: PathLike | Sequence[PathLike],
+        path: PathLike | Sequence[PathLike] | Buffer,
         *,
         fields: Sequence[str] | None = None,
         exclude: Sequence[str] = (),
@@ -161,7 +172,6 @@ class AtpDataset(MoleculeDataset):
         block_cache_bytes: int | None = None,
     ) -> None:
         check_choice("access", access, get_args(Access))
-        self._path = path
         request = Request.checked(
             fields=fields,
             exclude=exclude,
@@ -173,6 +183,10 @@ class AtpDataset(MoleculeDataset):
             nan_is_missing=nan_is_missing,
         )
         self._remote = RemoteFiles.checked(storage_options, block_cache, block_cache_bytes, path)
+        if isinstance(path, BUFFERS):
+            self._remote = MemoryFiles({MEMORY: path})
+            path = MEMORY
+        self._path = path
         self._access: str = access
         self._populate = populate
         if cache is not None and not hasattr(cache, "_open_rows"):
@@ -186,7 +200,7 @@ class AtpDataset(MoleculeDataset):
         options = Options(descriptor, cache_features, cache_bytes)
         self._request, self._computer = plan_features(request, stored, options)
         self._keeps_features = cache_features != "none"
-        self._files = files_of(path, self._remote)
+        self._files = files_of(self._path, self._remote)
         self._snapshots = [snapshot_of(file, self._remote) for file in self._files]
         self._with_forces = self._find_forces()
         if self._request.names_fields or cache is not None:
@@ -222,7 +236,10 @@ class AtpDataset(MoleculeDataset):
 
     @property
     def path(self) -> Path | str | tuple[Path | str, ...]:
-        """Path as given: a ``Path``, a URL as a string, or a tuple of them for a list."""
+        """Path as given: a ``Path``, a URL as a string, or a tuple of them for a list.
+
+        ``"<memory>"`` for a buffer.
+        """
         return shown_path(self._path)
 
     def _block_sizes(self) -> Tensor:

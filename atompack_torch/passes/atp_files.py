@@ -11,6 +11,7 @@ from atompack_torch import formats
 from atompack_torch._native import AtpSnapshot
 from atompack_torch.options import absolute_path, is_url
 from atompack_torch.remote.files import RemoteFiles
+from atompack_torch.remote.memory import MemoryFiles
 from atompack_torch.remote.urls import is_root, path_of
 
 
@@ -35,6 +36,8 @@ def snapshot_of(file: str, remote: RemoteFiles | None = None) -> AtpSnapshot:
 
 def files_of(path: Any, remote: RemoteFiles | None = None) -> list[str]:
     """Lists the files of a data set as URLs and absolute paths, for workers in other folders."""
+    if isinstance(remote, MemoryFiles):
+        return remote.names
     if isinstance(path, (str, os.PathLike)):
         if remote is not None and isinstance(path, str) and is_url(path):
             return _files_behind(path, remote)

@@ -9,8 +9,17 @@ from typing import Any, Literal
 
 from atompack_torch._native import read_array_statistics
 from atompack_torch.errors import file_exists
-from atompack_torch.options import MAX_METADATA_BYTES, absolute_location, is_url, utf8
+from atompack_torch.options import (
+    BUFFERS,
+    MAX_METADATA_BYTES,
+    MEMORY,
+    Buffer,
+    absolute_location,
+    is_url,
+    utf8,
+)
 from atompack_torch.remote.files import RemoteFiles
+from atompack_torch.remote.memory import MemoryFiles
 from atompack_torch.stores.array_file_handle import ArrayFileHandle
 from atompack_torch.stores.array_schema import ArraySchema, put
 from atompack_torch.stores.array_statistics import ArrayStatistics
@@ -37,7 +46,10 @@ class ArrayFile(FlushingWriter):
     temporary folder (see ``TMPDIR``); ``flush`` uploads a layer with what has changed.
 
     Args:
-        path: path or URL of the base file, ending in ``.af``.
+        path: path or URL of the base file, ending in ``.af``; or its bytes: ``bytes``,
+            ``bytearray`` or a ``memoryview`` of any buffer, which is read without a copy and must
+            not be changed (mode ``"r"``). Errors name it ``<memory>.af``; a pickle carries all of
+            it.
         mode: ``"r"``: read; ``"x"``: create a new file; ``"a"``: open an existing file, or create
             it.
         codec: codec of new blocks: ``"none"``, ``"lz4"``, ``"zstd"``; None: zstd.
@@ -69,7 +81,7 @@ class ArrayFile(FlushingWriter):
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
+        path: str | os.PathLike[str] | Buffer,
         mode: Literal["r", "a", "x"] = "r",
         codec: Literal["zstd", "lz4", "none"] | None = "zstd",
         *,
@@ -95,6 +107,11 @@ class ArrayFile(FlushingWriter):
             durable=durable,
             limits=MemoryLimits(max_metadata_bytes, max_unstored_bytes),
         )
+        if isinstance(path, BUFFERS):
+            name = f"{MEMORY}.af"
+            memory = MemoryFiles({name: path}, mode)
+            self._handle = ArrayFileHandle(name, options, memory, cache)
+            return
         if isinstance(path, str) and is_url(path) and mode != "r":
             self._handle = RemoteArrayFileHandle(path, options, storage_options)
             return

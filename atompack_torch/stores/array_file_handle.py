@@ -9,7 +9,7 @@ from typing import Any
 from atompack_torch import formats
 from atompack_torch._native import ArrayFileReader, ArrayFileWriter
 from atompack_torch.errors import is_closed, is_read_only
-from atompack_torch.options import is_url
+from atompack_torch.options import is_in_memory, is_url
 from atompack_torch.remote.files import RemoteFiles
 from atompack_torch.remote.urls import shown_url
 from atompack_torch.stores.block_cache import BlockCache
@@ -150,7 +150,8 @@ class ArrayFileHandle:
         }
         if self._cache is not None:
             values["cache"] = self._cache
-        return values | ({"remote": self._remote} if is_url(self.given) else {})
+        is_local = not is_url(self.given) and not is_in_memory(self.given)
+        return values if is_local else values | {"remote": self._remote}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         remote = state.get("remote") or RemoteFiles()

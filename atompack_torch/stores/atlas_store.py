@@ -7,8 +7,9 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from atompack_torch.options import MAX_METADATA_BYTES, absolute_location, is_url
+from atompack_torch.options import MAX_METADATA_BYTES, MEMORY, Buffer, absolute_location, is_url
 from atompack_torch.remote.files import RemoteFiles
+from atompack_torch.remote.memory import MemoryFiles
 from atompack_torch.stores import xarray_datasets
 from atompack_torch.stores.block_cache import BlockCache, checked_cache
 from atompack_torch.stores.readable_atlas_store import ReadableAtlasStore
@@ -48,7 +49,10 @@ class AtlasStore(ReadableAtlasStore):
     of it or nothing, and notices other writers.
 
     Args:
-        path: the folder, a path or a URL.
+        path: the folder, a path or a URL; or the bytes of its files, a mapping from paths relative
+            to the folder (``"atlas.json"``, ``"temperature/data.af"``) to ``bytes``,
+            ``bytearray`` or ``memoryview``, which are read without a copy and must not be changed
+            (mode ``"r"``). Errors name it ``<memory>``; a pickle carries all of it.
         mode: ``"r"``: read; ``"x"``: create a new store; ``"a"``: open one, or create it.
         codec: codec of new blocks: ``"none"``, ``"lz4"``, ``"zstd"``; None: the store's, or zstd.
         level: zstd level, -131072 to 22; for lz4 only its fast mode is available.
@@ -82,7 +86,7 @@ class AtlasStore(ReadableAtlasStore):
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
+        path: str | os.PathLike[str] | Mapping[str, Buffer],
         mode: Literal["r", "a", "x"] = "r",
         codec: Literal["zstd", "lz4", "none"] | None = None,
         *,
@@ -113,7 +117,10 @@ class AtlasStore(ReadableAtlasStore):
         if isinstance(path, str) and is_url(path) and mode != "r":
             self._own(RemoteStoreHandle(path, options, storage_options, cache))
             return
-        location = absolute_location(path)
+        if isinstance(path, Mapping):
+            location, remote = MEMORY, MemoryFiles.in_folder(path, mode)
+        else:
+            location = absolute_location(path)
         self._own(StoreHandle(location, mode, options.limits, remote=remote, cache=cache))
         if mode != "r":
             self._handle.open_writer(options)

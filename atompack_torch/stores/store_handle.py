@@ -9,7 +9,7 @@ from typing import Any, Literal
 from atompack_torch import formats
 from atompack_torch._native import AtlasReader, AtlasWriter
 from atompack_torch.errors import file_exists, is_closed, is_read_only
-from atompack_torch.options import is_url
+from atompack_torch.options import is_in_memory, is_url
 from atompack_torch.remote.files import RemoteFiles
 from atompack_torch.remote.urls import shown_url
 from atompack_torch.stores.block_cache import BlockCache
@@ -178,7 +178,8 @@ class StoreHandle:
         state: dict[str, object] = dict(zip(_PICKLED, values, strict=True))
         if self._cache is not None:
             state["_cache"] = self._cache
-        return {**state, "_remote": self.remote} if is_url(self.given) else state
+        is_local = not is_url(self.given) and not is_in_memory(self.given)
+        return state if is_local else {**state, "_remote": self.remote}
 
     @classmethod
     def of_state(cls, state: dict[str, Any]) -> StoreHandle:

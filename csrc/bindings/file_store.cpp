@@ -1,6 +1,7 @@
 #include <pybind11/pybind11.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -8,8 +9,10 @@
 
 #include "bindings/bindings.h"
 #include "bindings/path.h"
+#include "bindings/python_callback.h"
 #include "bindings/unlocked.h"
 #include "io/fetch/cache_folder.h"
+#include "io/memory_store.h"
 #include "io/open_file.h"
 
 namespace atompack::bindings {
@@ -56,12 +59,29 @@ py::dict usage_of(const Path& folder) {
   return plain;
 }
 
+// A view that keeps the buffer of `object` exported, so that it can be neither freed nor resized.
+io::OwnedBytes owned_bytes(py::handle object) {
+  const py::memoryview view(py::reinterpret_borrow<py::object>(object));
+  const Py_buffer& buffer = *PyMemoryView_GET_BUFFER(view.ptr());
+  if (PyBuffer_IsContiguous(&buffer, 'C') == 0) throw py::buffer_error("expected contiguous bytes");
+  const Bytes bytes(static_cast<const std::byte*>(buffer.buf), static_cast<size_t>(buffer.len));
+  return {bytes, shared_object(view)};
+}
+
+std::shared_ptr<io::MemoryStore> memory_store(const py::dict& buffers) {
+  std::map<std::string, io::OwnedBytes> files;
+  for (const auto& [name, buffer] : buffers) files[name.cast<Path>().bytes] = owned_bytes(buffer);
+  return make_shared_handle<io::MemoryStore>(std::move(files));
+}
+
 }  // namespace
 
 void bind_file_store(py::module_& module) {
   py::class_<io::Store, std::shared_ptr<io::Store>>(module, "FileStore")
       .def("ends", &ends_of, py::arg("url"), py::arg("n_first"), py::arg("n_last"))
       .def("has_file", unlocked(&has_file), py::arg("url"));
+  py::class_<io::MemoryStore, io::Store, std::shared_ptr<io::MemoryStore>>(module, "MemoryStore")
+      .def(py::init(&memory_store), py::arg("files"));
   module.def("block_cache_usage", &usage_of, py::arg("folder"));
 }
 

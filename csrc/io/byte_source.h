@@ -94,13 +94,17 @@ class ByteSource {
   bool is_mapped_ = false;
 };
 
-// Bytes in memory of the caller, which must outlive it.
+// Bytes in memory: of an owner that is kept, or of the caller, who must outlive it.
 class MemoryBytes final : public ByteSource {
  public:
-  explicit MemoryBytes(Bytes bytes, std::string path = "") : ByteSource(std::move(path), bytes.size()) {
+  explicit MemoryBytes(Bytes bytes, std::string path = "", std::shared_ptr<const void> owner = nullptr)
+      : ByteSource(std::move(path), bytes.size()), owner_(std::move(owner)) {
     set_memory(bytes.data());
   }
   void check_not_shrunk() const override {}
+
+ private:
+  std::shared_ptr<const void> owner_;
 };
 
 // The beginning of a file that is not mapped, range by range.

@@ -1,0 +1,149 @@
+"""Array files and stores in memory: the same values and errors as from files."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from reference.compare import assert_same
+from torch.utils.data import DataLoader
+
+import atompack_torch as apt
+
+
+@pytest.fixture(scope="module", params=["none", "lz4", "zstd"])
+def folder(request: Any, tmp_path_factory: Any) -> Path:
+    """A store with two layers."""
+    path: Path = tmp_path_factory.mktemp("memory") / "store"
+    rng = np.random.default_rng(0)
+    with apt.AtlasStore(path, "x", codec=request.param) as store:
+        for name in "abc":
+            store.create_dataset(name)
+            store.set_attr(name, "rank", ord(name))
+            store.define_array(name, "grid", "float32", (30, 20), chunk_shape=(10, 10))
+            store.write(name, "grid", rng.standard_normal((30, 20)).astype("float32"))
+            store.define_array(name, "text", "string", (2,))
+            store.write(name, "text", [name, "é"])
+    with apt.AtlasStore(path, "a") as store:
+        store.write("b", "grid", np.ones((5, 5), "float32"), [3, 3])
+    return path
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    files = (file for file in folder.rglob("*") if file.is_file())
+    return {file.relative_to(folder).as_posix(): file.read_bytes() for file in files}
+
+
+def assert_same_store(store: apt.AtlasStore, expected: apt.AtlasStore) -> None:
+    assert store.datasets == expected.datasets
+    assert store.arrays == expected.arrays
+    for dataset in expected:
+        assert store.attrs(dataset) == expected.attrs(dataset)
+        for array in expected.arrays_of(dataset):
+            assert_same(store.read(dataset, array), expected.read(dataset, array), array)
+            assert store.schema(array, dataset) == expected.schema(array, dataset)
+    assert_same(store.scan("grid").values, expected.scan("grid").values, "scan")
+    assert store.stats("grid") == expected.stats("grid")
+
+
+def test_stores(folder: Path) -> None:
+    expected = apt.AtlasStore(folder)
+    assert any(name.endswith(".1.af") for name in contents(folder))
+    store = apt.AtlasStore(contents(folder))
+    assert store.path == "<memory>"
+    assert_same_store(store, expected)
+    assert_same_store(pickle.loads(pickle.dumps(store)), expected)
+    store.refresh()
+    assert_same_store(store, expected)
+    assert_same_store(store.last_flush(), expected)
+
+
+def test_equal_sizes_do_not_share_blocks(folder: Path, tmp_path: Path) -> None:
+    """Decoded blocks are kept by file, and files in memory all have the same version."""
+    other = tmp_path / "other"
+    for path, value in ((tmp_path / "one", 1.0), (other, 2.0)):
+        with apt.AtlasStore(path, "x", codec="none") as store:
+            store.create_dataset("a")
+            store.define_array("a", "x", "float64", (3,))
+            store.write("a", "x", [value] * 3)
+    first, second = apt.AtlasStore(contents(tmp_path / "one")), apt.AtlasStore(contents(other))
+    for _ in range(2):
+        assert first.read("a", "x").tolist() == [1.0] * 3
+        assert second.read("a", "x").tolist() == [2.0] * 3
+
+
+def test_workers(folder: Path) -> None:
+    store = apt.AtlasStore(contents(folder))
+    expected = apt.AtlasStore(folder).scan("grid").values
+    assert_same(store.scan("grid").values, expected, "parent")
+    loader = DataLoader(apt.AtlasDataset(store, ["grid"]), batch_size=1, num_workers=2)
+    for k, batch in enumerate(loader):
+        assert_same(batch["grid"], expected[k : k + 1], f"batch {k}")
+
+
+def test_array_files(folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "grid.af"
+    path.write_bytes((folder / "grid" / "data.af").read_bytes())
+    expected = apt.ArrayFile(path)
+    file = apt.ArrayFile(memoryview(b"x" + path.read_bytes())[1:])
+    assert file.path == "<memory>.af"
+    for handle in (file, pickle.loads(pickle.dumps(file))):
+        assert handle.names == expected.names
+        for name in expected.names:
+            assert handle.schema(name) == expected.schema(name)
+            assert_same(handle.read(name), expected.read(name), name)
+            part = expected.read(name, [3, 4], [20, 9])
+            assert_same(handle.read(name, [3, 4], [20, 9]), part, name)
+    assert not file.refresh()
+
+
+def outcome(data: Any, name: str) -> tuple[type, str] | None:
+    try:
+        file = apt.ArrayFile(data)
+        for array in file.names:
+            file.read(array)
+    except (apt.AtompackError, OSError) as error:
+        return type(error), str(error).replace(name, "NAME")
+    return None
+
+
+def test_damage_gives_the_same_errors(folder: Path, tmp_path: Path) -> None:
+    whole = (folder / "grid" / "data.af").read_bytes()
+    rng = np.random.default_rng(6)
+    file = tmp_path / "damaged.af"
+    failed = 0
+    for _ in range(100):
+        data = bytearray(whole)
+        data[int(rng.integers(len(data)))] ^= 1 << int(rng.integers(8))
+        if rng.integers(2):
+            del data[int(rng.integers(len(data))) :]
+        file.write_bytes(data)
+        expected = outcome(file, os.fspath(file))
+        assert outcome(bytes(data), "<memory>.af") == expected
+        failed += expected is not None
+    assert failed > 30
+
+
+def test_mistakes(folder: Path) -> None:
+    files: dict[Any, Any] = dict(contents(folder))
+    with pytest.raises(FileNotFoundError, match="<memory>"):
+        apt.AtlasStore({})
+    for mode in ("a", "x"):
+        with pytest.raises(ValueError, match="mode: expected one of r, got"):
+            apt.AtlasStore(files, mode)
+        with pytest.raises(ValueError, match="mode: expected one of r, got"):
+            apt.ArrayFile(b"", mode)
+    for name in ("/atlas.json", "a//b", "../a", "./a", "a\0b", ""):
+        with pytest.raises(ValueError, match="path: expected relative paths"):
+            apt.AtlasStore({**files, name: b""})
+    with pytest.raises(TypeError, match="path: expected relative paths as str"):
+        apt.AtlasStore({**files, 3: b""})
+    with pytest.raises(TypeError, match="path: expected bytes or a buffer for 'a', got str"):
+        apt.AtlasStore({**files, "a": "text"})
+    lost = {name: data for name, data in files.items() if not name.startswith("grid/")}
+    with pytest.raises(FileNotFoundError, match=r"<memory>/grid/data\.af"):
+        apt.AtlasStore(lost).read("a", "grid")
