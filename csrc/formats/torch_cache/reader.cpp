@@ -1,9 +1,12 @@
 #include "formats/torch_cache/reader.h"
 
 #include <cerrno>
+#include <cstdlib>
+#include <optional>
 
 #include "base/error_context.h"
 #include "formats/torch_cache/rows/index.h"
+#include "io/shared_lock.h"
 
 namespace atompack::torch_cache {
 namespace {
@@ -42,6 +45,13 @@ auto at_entry(const std::string& path, int64_t entry, const Action& action) {
   }
 }
 
+// While metadata is read, in the way of libhdf5, unless the environment turns its locks off.
+std::optional<io::SharedLock> lock_out_writers(const std::string& path, const io::FileIdentity& identity) {
+  const char* const setting = std::getenv("HDF5_USE_FILE_LOCKING");  // NOLINT(concurrency-mt-unsafe)
+  if (setting != nullptr && (std::string_view(setting) == "FALSE" || std::string_view(setting) == "0")) return {};
+  return std::optional<io::SharedLock>(std::in_place, path, identity);
+}
+
 [[noreturn]] void fail_absent(const std::string& section, const std::string& path) {
   throw FieldError(section + ": expected a cache with this section, got one without").in_file(path);
 }
@@ -54,7 +64,7 @@ Cache::Cache(std::string path, const OpenOptions& options)
       rows_(open_rows(place_, options, identity_)),
       contents_(in_file(file_.path(),
                         [&] {
-                          const ReadLock lock(place_, identity_);
+                          const auto lock = lock_out_writers(place_, identity_);
                           return read_contents(file_.whole());
                         })),
       heap_(rows_ ? *rows_ : file_, contents_.base) {
@@ -128,7 +138,7 @@ Bytes Cache::structure(int64_t entry) const {
 std::vector<EntryLabels> Cache::labels(int64_t first, int64_t count) const {
   return in_file(path(), [&] {
     prepare();
-    const ReadLock lock(place_, identity_);
+    const auto lock = lock_out_writers(place_, identity_);
     return read_labels(file_.whole(), first, count);
   });
 }

@@ -1,10 +1,5 @@
 #include "formats/torch_cache/hdf5/contents.h"
 
-#include <sys/file.h>
-
-#include <cerrno>
-#include <cstdlib>
-
 #include "base/error.h"
 #include "formats/torch_cache/hdf5/dataset.h"
 
@@ -19,13 +14,6 @@ int64_t to_integer(const std::byte* from, size_t size, bool is_signed) {
   std::memcpy(&value, from, size);
   const auto unused = static_cast<int>(64 - 8 * size);
   return is_signed ? static_cast<int64_t>(value << unused) >> unused : static_cast<int64_t>(value);
-}
-
-// As in libhdf5.
-bool is_locking_wanted() {
-  const char* const setting = std::getenv("HDF5_USE_FILE_LOCKING");  // NOLINT(concurrency-mt-unsafe)
-  if (setting == nullptr) return true;
-  return std::string_view(setting) != "FALSE" && std::string_view(setting) != "0";
 }
 
 // Reads tables and columns of one file, with limits on the number of rows.
@@ -191,18 +179,6 @@ std::string text_of(const std::byte* from, size_t size) {
 }
 
 }  // namespace
-
-ReadLock::ReadLock(const std::string& path, const io::FileIdentity& identity) : fd_(io::open_for_reading(path)) {
-  if (!io::identify(fd_.get(), path).same_file(identity)) {
-    throw IoError(ESTALE, "the file was replaced while it was being opened", path);
-  }
-  if (is_locking_wanted() && ::flock(fd_.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-    throw IoError(EAGAIN, "another program has the file open for writing", path);
-  }
-}
-
-// At once, even if a forked child holds the descriptor.
-ReadLock::~ReadLock() { ::flock(fd_.get(), LOCK_UN); }
 
 Contents read_contents(Bytes bytes) {
   const Hdf5File file(bytes);

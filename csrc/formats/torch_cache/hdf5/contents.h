@@ -70,18 +70,4 @@ Contents read_contents(Bytes file);
 // Labels of the entries [first, first + count), which must exist.
 std::vector<EntryLabels> read_labels(Bytes file, int64_t first, int64_t count);
 
-// Keeps writers that use libhdf5 away while metadata is read, in the way of that library: by a shared lock of the file,
-// unless the environment turns such locks off. A file system without locks is no reason to refuse the file.
-class ReadLock {
- public:
-  // Throws IoError if the file at the path has another identity or is locked by a writer.
-  ReadLock(const std::string& path, const io::FileIdentity& identity);
-  ReadLock(const ReadLock&) = delete;
-  ReadLock& operator=(const ReadLock&) = delete;
-  ~ReadLock();
-
- private:
-  io::UniqueFd fd_;
-};
-
 }  // namespace atompack::torch_cache

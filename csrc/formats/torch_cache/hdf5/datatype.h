@@ -47,7 +47,7 @@ struct Datatype::Member {
   Datatype type;
 };
 
-// Throws CorruptFileError or UnsupportedFormatError. What lies behind the type is left in the cursor.
+// Throws CorruptFileError or UnsupportedFormatError. What follows the type is left in the cursor.
 Datatype read_datatype(MetadataCursor& cursor);
 
 // Lengths of the dimensions; none for one value. Without an extent there are no values.

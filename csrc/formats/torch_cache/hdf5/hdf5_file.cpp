@@ -61,7 +61,7 @@ void Hdf5File::read_superblock() {
   check_end(stored_base, end);
 }
 
-// If bytes were put before the file later, its own base is not where it lies.
+// If bytes were put before the file later, the base that it states is wrong.
 void Hdf5File::check_end(uint64_t stored_base, uint64_t end) const {
   const uint64_t length = end - stored_base;  // a damaged one wraps, to a length that no file has
   if (end < stored_base || length > bytes_.size() - base_) {
