@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,6 +14,7 @@ from atompack_torch._core import ExampleBatcher, read_example
 from atompack_torch._native import ShardReader
 from atompack_torch.datasets._examples import Examples
 from atompack_torch.datasets._pickled_blocks import KEPT_BLOCKS, PickledBlocks
+from atompack_torch.errors import CorruptFileError
 from atompack_torch.remote.files import RemoteFiles
 
 # Result of the native core: (arena, batch, None), or (None, examples, their numbers) for examples
@@ -28,6 +29,8 @@ Generation = tuple[int, str]
 # Identity of the files: of meta.json, or the fingerprint of a remote data set.
 Version = tuple[int, ...] | str
 
+_MAX_ATTEMPTS = 1000
+
 
 def local_version(root: str) -> Version:
     """Returns the identity of a local root's `meta.json`."""
@@ -36,6 +39,23 @@ def local_version(root: str) -> Version:
     except OSError:
         return ()  # opening reports it
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _open_one_generation(
+    root: str, opened: Callable[[], ShardReader]
+) -> tuple[ShardReader, Version]:
+    """Opens anew while a writer exchanges the folder, of which one could see parts of two."""
+    for attempts_left in reversed(range(_MAX_ATTEMPTS)):
+        version = local_version(root)
+        try:
+            reader = opened()
+        except (OSError, CorruptFileError):
+            if not attempts_left or local_version(root) == version:
+                raise
+        else:
+            if not attempts_left or local_version(root) == version:
+                return reader, version
+    raise AssertionError("the last attempt returns or raises")
 
 
 class OpenShards:
@@ -67,16 +87,17 @@ class OpenShards:
         n_shards: int | None,
     ) -> None:
         place, store = remote.location(root)
-        version = local_version(root)  # first: it may be that of an older generation, no newer one
+        self.version: Version
         with formats.opening(root, "a folder of Atlas shards", "shards"):
-            self.reader = ShardReader(
-                place if store is None else place.rstrip("/"),
-                cache_blocks,
-                store,
-                missing_shards,
-                n_shards,
-            )
-        self.version = version if store is None else self.reader.fingerprint
+            if store is None:
+                self.reader, self.version = _open_one_generation(
+                    root, lambda: ShardReader(place, cache_blocks, None, missing_shards, n_shards)
+                )
+            else:
+                self.reader = ShardReader(
+                    place.rstrip("/"), cache_blocks, store, missing_shards, n_shards
+                )
+                self.version = self.reader.fingerprint
         self._needs_process = None if store is None else os.getpid()
         self.native: ExampleBatcher | None = None
         self.pickles: PickledBlocks | None = None

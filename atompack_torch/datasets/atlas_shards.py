@@ -147,7 +147,7 @@ class ShardDataset(BatchDataset[object, object]):
         self._levels = {
             utf8("levels", key): level == "atom" for key, level in (levels or {}).items()
         }
-        self._version: Version | None = None if self._is_remote else local_version(self._root)
+        self._version: Version | None = None
         self._n = len(reader := (opened := self._open()).reader)
         self._generation = opened.generation()
         if (warning := reader.shard_sizes_warning()) is not None:

@@ -129,8 +129,8 @@ ChunkedLayout read_layout(MetadataCursor cursor) {
 std::vector<ChunkPlace> read_chunk_index(const Hdf5File& file, const ChunkedLayout& layout, uint64_t n_rows,
                                          bool has_filters) {
   const uint64_t count = n_rows / layout.shape.n_rows + (n_rows % layout.shape.n_rows != 0 ? 1 : 0);
-  // Each chunk that was written has bytes of its own or an address in the index.
-  if (count > file.bytes().size()) {
+  // Each chunk has an address in the index, or at least a reference of its own.
+  if (count > file.bytes().size() / kAddressBytes) {
     throw CorruptFileError(cat("layout: expected chunks that ", file.bytes().size(), " bytes can hold, got ", count));
   }
   if (layout.kind == Index::single && count > 1) {
