@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <string>
 #include <thread>
 #include <vector>
@@ -30,20 +31,23 @@ inline std::vector<unsigned char> pages_in_memory(int fd, const std::string& pat
   return pages;
 }
 
-// Drops a file from memory; false if its file system has no other place for it.
-inline bool evict(const std::string& path) {
+// Drops a file from memory; false if its file system has no other place for its first pages. Of those behind them, what
+// somebody has mapped and used may stay.
+inline bool evict(const std::string& path, size_t n_pages = SIZE_MAX) {
   const io::UniqueFd fd = io::open_for_reading(path);
   for (int i = 0; i < 20; ++i) {  // pages that are being written or queued are not dropped at once
     ::fsync(fd.get());
     ::posix_fadvise(fd.get(), 0, 0, POSIX_FADV_DONTNEED);
-    if (std::ranges::count(pages_in_memory(fd.get(), path), 1) == 0) return true;
+    std::vector<unsigned char> pages = pages_in_memory(fd.get(), path);
+    pages.resize(std::min(n_pages, pages.size()));
+    if (std::ranges::count(pages, 1) == 0) return true;
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
   return false;
 }
 
-// For tests of what only happens on a disk.
-#define ATOMPACK_EVICT(path) \
-  if (!atompack::test::evict(path)) GTEST_SKIP() << "the file system of " << (path) << " keeps files in memory"
+// For tests of what only happens on a disk. Arguments are those of evict().
+#define ATOMPACK_EVICT(...) \
+  if (!atompack::test::evict(__VA_ARGS__)) GTEST_SKIP() << "the file system of the file keeps it in memory"
 
 }  // namespace atompack::test

@@ -272,7 +272,7 @@ TEST_P(ArraysToLocate, EvictedBlocksAreReadAhead) {
   write(400);
   const std::vector<GatheredRow> rows = expected();
   const Reader reader(path());
-  ATOMPACK_EVICT(path());  // reading the footer reads what is around it
+  ATOMPACK_EVICT(path(), 1);  // reading the footer reads what is around it, which stays
   BlockCache cache(0);
   const io::ByteSource& file = reader.layers().layer(0).file();
   EXPECT_EQ(file.window(), 1);
