@@ -10,7 +10,7 @@ namespace {
 
 constexpr uint64_t kArrayBlockBytes = 14;  // signature, version, kind of elements and the address of the header
 
-// What the header and each block begin with.
+// The beginning of the header and of each block.
 void check_head(MetadataCursor& cursor, std::string_view signature, const ChunkElement& element) {
   cursor.signature(signature);
   cursor.version(0);

@@ -1,4 +1,4 @@
-// Where the chunks of a dataset of one dimension lie: FORMAT.md#chunk-indexes.
+// Locations of the chunks of a dataset of one dimension: FORMAT.md#chunk-indexes.
 #pragma once
 
 #include <vector>
@@ -20,7 +20,7 @@ struct ChunkShape {
   uint64_t bytes = 0;
 };
 
-// What a layout message tells of chunks.
+// The chunks described by a layout message.
 struct ChunkedLayout {
   ChunkShape shape;
   uint64_t element_bytes = 0;

@@ -5,7 +5,7 @@
 namespace atompack::torch_cache {
 namespace {
 
-// Of types in types; those of this format have one.
+// Nesting of types; those of this format have one level.
 constexpr int kMaxDepth = 8;
 
 size_t padded(size_t bytes) { return (bytes + 7) / 8 * 8; }
