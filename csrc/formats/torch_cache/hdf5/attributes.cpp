@@ -4,7 +4,6 @@
 #include <limits>
 #include <map>
 
-#include "base/checked_math.h"
 #include "formats/torch_cache/hdf5/btree_v2.h"
 #include "formats/torch_cache/hdf5/datatype.h"
 #include "formats/torch_cache/hdf5/fractal_heap.h"

@@ -1,7 +1,6 @@
 // Object headers, which hold the messages that describe a group or dataset: FORMAT.md#object-headers.
 #pragma once
 
-#include <optional>
 #include <vector>
 
 #include "formats/torch_cache/hdf5/hdf5_file.h"
