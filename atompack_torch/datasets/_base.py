@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar, overload
 
@@ -51,6 +52,7 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
     _path: Any = None  # as given
     _request: Request
     _native: MoleculeBatcher | None = None
+    _needs_process: int | None = None  # that opened remote files: a fork lacks their threads
     _table: FieldTable | None = None  # kept alive for the names stored in it
     _computer: FeatureComputer | FeatureKeeper | None = None
     _keeps_features: bool = False  # computed features stay in memory
@@ -108,7 +110,10 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
 
     def _batcher(self) -> MoleculeBatcher:
         # No lock, which a fork could inherit in the locked state; opening twice is harmless.
-        native = self._native
+        native, needs_process = self._native, self._needs_process
+        if needs_process is not None and needs_process != os.getpid():
+            self.close()
+            native = None
         if native is None:
             native = self._open()
             self._native, self._table = native, native.table
@@ -116,14 +121,14 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
 
     def close(self) -> None:
         """Releases the mappings of files; the next read opens them again."""
-        self._native = self._table = self._structures = None
+        self._native = self._table = self._structures = self._needs_process = None
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         renamed = {_FORMER_ATTRIBUTES.get(name, name): value for name, value in state.items()}
         self.__dict__.update(renamed)
 
     def __getstate__(self) -> dict[str, Any]:
-        of_this_process = ("_native", "_table", "_structures", "_process")
+        of_this_process = ("_native", "_table", "_structures", "_needs_process")
         return {key: value for key, value in self.__dict__.items() if key not in of_this_process}
 
     @property
@@ -310,6 +315,7 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
         part = copy.copy(self)
         if self._forces is None:  # otherwise they depend on the selection
             part._native, part._table = self._native, self._table
+            part._needs_process = self._needs_process
         return part
 
     def _split(self: Self, numbers: Sequence[Any]) -> list[Self]:

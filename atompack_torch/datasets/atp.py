@@ -11,7 +11,6 @@ from typing import Any, Literal, Protocol, get_args
 import torch
 from torch import Tensor
 
-from atompack_torch._core import MoleculeBatcher
 from atompack_torch._native import (
     AtpReader,
     ConcatSource,
@@ -144,7 +143,6 @@ class AtpDataset(MoleculeDataset):
     """
 
     _remote = RemoteFiles()  # for pickles of earlier versions
-    _process: int | None = None  # that opened the batcher
 
     def __init__(
         self,
@@ -281,19 +279,14 @@ class AtpDataset(MoleculeDataset):
         }
 
     def _open_source(self) -> MoleculeSource:
+        if any(map(is_url, self._files)):
+            self._needs_process = os.getpid()
         parts: list[MoleculeSource] = []
         for file, snapshot in zip(self._files, self._snapshots, strict=True):
             place, store = self._remote.location(file)
             parts.append(AtpReader(place, snapshot, self._access, self._populate, store))
         source = self._request.wrap_source(parts[0] if len(parts) == 1 else ConcatSource(parts))
         return source if self._cache is None else JoinedSource(source, self._cache._open_rows())
-
-    def _batcher(self) -> MoleculeBatcher:
-        process = os.getpid()
-        if self._process not in (None, process) and any(map(is_url, self._files)):
-            self.close()  # remote stores need threads that a fork does not have
-        self._process = process
-        return super()._batcher()
 
     def _without_mapping(self) -> AtpDataset:
         part = copy.copy(self)

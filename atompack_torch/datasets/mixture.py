@@ -217,7 +217,10 @@ class MixtureDataset(MoleculeDataset):
         return part
 
     def _open_source(self) -> MoleculeSource:
-        return MixtureSource([part._source() for part in self._parts])
+        sources = [part._source() for part in self._parts]
+        processes = (part._needs_process for part in self._parts)
+        self._needs_process = next((each for each in processes if each is not None), None)
+        return MixtureSource(sources)
 
     def _to_batch(self, made: Made) -> MoleculeBatch:
         batch = super()._to_batch(made)

@@ -95,9 +95,16 @@ def test_records_of_a_batch_are_requested_together(server: FileServer, folder: P
 
 
 @pytest.mark.parametrize("start", ["fork", "spawn", "forkserver"])
-def test_workers_of_a_loader(server: FileServer, folder: Path, start: str) -> None:
-    local = apt.AtpDataset(folder / "zstd.atp")
-    remote = apt.AtpDataset(f"{server.url}/zstd.atp")
+@pytest.mark.parametrize("kind", ["file", "mixture", "subset"])
+def test_workers_of_a_loader(server: FileServer, folder: Path, start: str, kind: str) -> None:
+    local: Any = apt.AtpDataset(folder / "zstd.atp")
+    remote: Any = apt.AtpDataset(f"{server.url}/zstd.atp")
+    if kind == "mixture":
+        local, remote = apt.MixtureDataset([local]), apt.MixtureDataset([remote])
+    elif kind == "subset":
+        numbers = list(reversed(range(COUNT)))
+        remote.batch([0])
+        local, remote = local.subset(numbers), remote.subset(numbers)
     remote.batch([0])  # the parent's connections are of no use to a fork
     loader = DataLoader(
         remote,
