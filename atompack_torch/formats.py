@@ -46,7 +46,8 @@ class Format(NamedTuple):
         is_stream: True if ``convert`` reads it from pipes, too.
         is_compression: True for compressed files, whose content may have any format.
         suffixes: suffixes of its files, which count where the content does not tell the format.
-        hub_files: patterns of the files that ``hub.open`` downloads.
+        hub_files: patterns of the files that ``hub.open`` downloads from a folder.
+        is_uploaded: True if ``hub.upload`` takes a single file of it: a whole data set.
         entry: module of the format, with the functions of ``inspection.entry.Entry``; "" if the
             package cannot open it.
         converter: module with the functions of ``conversion.converter.Converter``; "" if ``entry``
@@ -66,6 +67,7 @@ class Format(NamedTuple):
     is_compression: bool = False
     suffixes: tuple[str, ...] = ()
     hub_files: tuple[str, ...] = ()
+    is_uploaded: bool = False
     entry: str = ""
     converter: str = ""
 
@@ -106,6 +108,7 @@ FORMATS = [
         is_target=True,
         suffixes=(".atp",),
         hub_files=("*.atp", "manifest.json"),
+        is_uploaded=True,
         entry=_ATP,
         converter=f"{_CONVERSION}.atp",
     ),
@@ -116,6 +119,7 @@ FORMATS = [
         opens="TorchCache (a feature cache)",
         source="hdf5",
         suffixes=(".h5", ".hdf5"),
+        is_uploaded=True,
         entry="atompack_torch.inspection.caches",
         converter=_ARRAYS,
     ),

@@ -1,18 +1,24 @@
 """Data sets on the Hugging Face hub: folders of ``.atp`` shards, one per split, or single files.
 
     train = apt.hub.open("some/dataset", "omat/train")
+    url = apt.hub.upload("made/train", "me/mine", "train")
 
 Needs huggingface_hub (``pip install atompack_torch[hub]``).
 """
 
 from __future__ import annotations
 
+import errno
+import os
 import re
+import warnings
 from collections.abc import Sequence
 from pathlib import Path, PurePath, PurePosixPath
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from atompack_torch import formats
+from atompack_torch.errors import CorruptFileError
+from atompack_torch.inspection.dispatch import info, verify
 from atompack_torch.inspection.dispatch import open as open_path
 from atompack_torch.remote.files import RemoteFiles
 from atompack_torch.remote.listing import relative_names
@@ -72,21 +78,180 @@ def open(  # noqa: A001  (as in gzip.open)
         if cache_dir is not None or local_files_only:
             raise ValueError("stream: expected no cache_dir and no local_files_only with it")
         return _open_remote(repo_id, _checked(name), revision, token, options)
-    try:
-        from huggingface_hub import snapshot_download
-    except ImportError as error:
-        raise ImportError("hub.open needs huggingface_hub: pip install huggingface_hub") from error
-    inside = _checked(name)
-    snapshot = snapshot_download(
+    place = download(
         repo_id,
-        repo_type="dataset",
-        revision=revision,
+        name,
+        revision,
         cache_dir=cache_dir,
         token=token,
         local_files_only=local_files_only,
+    )
+    return open_path(place, **options)
+
+
+def download(
+    repo_id: str,
+    name: str | None = None,
+    revision: str | None = None,
+    *,
+    repo_type: str = "dataset",
+    cache_dir: str | Path | None = None,
+    local_dir: str | Path | None = None,
+    token: str | bool | None = None,
+    local_files_only: bool = False,
+    force_download: bool = False,
+) -> Path:
+    """Downloads the files of a data set that are not in the local cache yet.
+
+    Args:
+        repo_id: a repository, OWNER/NAME.
+        name: a folder in it, whose ``**/*.atp`` and ``manifest.json`` are downloaded; or one file.
+            None: the only file, or the only folder with files, of the repository.
+        revision: branch, tag or commit; None: the main branch.
+        repo_type: "dataset", "model" or "space".
+        cache_dir: cache folder of huggingface_hub; None: its default.
+        local_dir: a folder that gets the files under their names in the repository, instead of the
+            cache.
+        token: access token of huggingface_hub, for repositories that need one.
+        local_files_only: do not use the network, as with ``HF_HUB_OFFLINE=1``.
+        force_download: download again what is there already.
+
+    Returns:
+        The downloaded file or folder, for ``apt.open``.
+
+    Raises:
+        ImportError: huggingface_hub is not installed.
+        ValueError: ``name`` points outside the repository, or it is None and several folders hold
+            files.
+        FileNotFoundError: the repository has no such file or folder, or no shards in it.
+    """
+    inside = _checked(name)
+    snapshot = _huggingface_hub("download").snapshot_download(
+        repo_id,
+        repo_type=repo_type,
+        revision=revision,
+        cache_dir=cache_dir,
+        local_dir=local_dir,
+        token=token,
+        local_files_only=local_files_only,
+        force_download=force_download,
         allow_patterns=_patterns(inside),
     )
-    return open_path(_place(Path(snapshot), inside, repo_id), **options)
+    return _place(Path(snapshot), inside, repo_id)
+
+
+def upload(
+    path: str | Path,
+    repo_id: str,
+    name: str | None = None,
+    revision: str | None = None,
+    *,
+    repo_type: str = "dataset",
+    token: str | bool | None = None,
+    message: str | None = None,
+    create: bool = True,
+    private: bool | None = None,
+    replace: bool = False,
+) -> str:
+    """Uploads a data set in one commit: nobody sees a part of it.
+
+    All records are verified before anything is sent, so that damage is not published; what readers
+    tolerate is a warning. atompack's own ``hub.open`` reads what this uploads. Xet is used where
+    huggingface_hub has it; ``HF_HUB_DISABLE_XET=1`` turns it off.
+
+    Args:
+        path: a folder of ``.atp`` shards, of which ``**/*.atp`` and ``manifest.json`` are sent; or
+            one ``.atp`` file or feature cache.
+        repo_id: a repository, OWNER/NAME.
+        name: for a folder, the folder in the repository, None for its root. For a file, its name
+            there, or the folder for it if it has no suffix of a format; None: its own name.
+        revision: branch to commit to; None: the main branch.
+        repo_type: "dataset", "model" or "space".
+        token: access token of huggingface_hub; None: the one of its login.
+        message: message of the commit.
+        create: create the repository if it does not exist.
+        private: whether a repository that is created is private; None: as its owner's settings say.
+        replace: also remove, in the same commit, shards of the folder that ``path`` does not have.
+            Without it they stay, and belong to the data set that the folder is then.
+
+    Returns:
+        The ``hf://`` address of what was uploaded, at that commit.
+
+    Raises:
+        ImportError: huggingface_hub is not installed.
+        ValueError: ``name`` points outside the repository, the file has a foreign format, there is
+            no molecule, or ``replace`` with a single file.
+        FileNotFoundError: there is no such file, or no shard in the folder.
+        CorruptFileError: a file violates the format.
+    """
+    source, inside = Path(path).expanduser(), _checked(name)
+    if repo_type not in ("dataset", "model", "space"):
+        raise ValueError(f"repo_type: expected 'dataset', 'model' or 'space', got {repo_type!r}")
+    repository = HubUrl(f"{repo_type}s", _checked_repository(repo_id), revision or "main", "")
+    _check_source(source, replace)
+    api = _huggingface_hub("upload").HfApi(token=token)
+    if create:
+        api.create_repo(repo_id, repo_type=repo_type, private=private, exist_ok=True)
+    same = {"repo_id": repo_id, "repo_type": repo_type, "revision": revision}
+    if source.is_dir():
+        place = str(inside or "")
+        patterns = [each for names in _shard_patterns() for each in (names, f"**/{names}")]
+        done = api.upload_folder(
+            folder_path=source,
+            path_in_repo=place,
+            commit_message=message or f"Upload {source.name}",
+            allow_patterns=patterns,
+            delete_patterns=patterns if replace else None,
+            **same,
+        )
+    else:
+        if inside is None or not _is_file(inside):
+            inside = (inside or PurePosixPath()) / source.name
+        place = str(inside)
+        done = api.upload_file(
+            path_or_fileobj=source,
+            path_in_repo=place,
+            commit_message=message or f"Upload {source.name}",
+            **same,
+        )
+    return repository._replace(revision=done.oid).with_path(place)
+
+
+def _check_source(source: Path, replace: bool) -> None:
+    """Raises an error if there is no data set to upload."""
+    if not source.exists():
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(source))
+    if source.is_dir():
+        if not any(file.is_file() for file in source.rglob("*.atp")):
+            raise FileNotFoundError(f"{source}: expected .atp shards in the folder, got none")
+    elif source.suffix not in (suffixes := _uploaded_suffixes()):
+        raise ValueError(f"{source.name}: expected a file that ends with {' or '.join(suffixes)}")
+    elif replace:
+        raise ValueError("replace: expected a folder with it; a file replaces its namesake anyway")
+    if source.is_file() and source.suffix != ".atp":
+        info(source)  # raises an error if it does not open
+        return
+    found: Any = verify(source, max_faults=1)
+    if not found.ok:
+        raise CorruptFileError(f"{found.faults[0]} (atompack-torch verify lists all faults)")
+    if found.n_molecules == 0:
+        raise ValueError(f"{source}: expected molecules to upload, got none")
+    for warning in found.warnings:
+        warnings.warn(warning, stacklevel=3)
+
+
+def _uploaded_suffixes() -> list[str]:
+    return [s for known in formats.FORMATS if known.is_uploaded for s in known.suffixes]
+
+
+def _huggingface_hub(what: str) -> Any:
+    try:
+        import huggingface_hub
+    except ImportError as error:
+        raise ImportError(
+            f"hub.{what} needs huggingface_hub: pip install huggingface_hub"
+        ) from error
+    return huggingface_hub
 
 
 def _open_remote(
@@ -137,8 +302,13 @@ def _patterns(inside: PurePosixPath | None) -> list[str]:
     if inside is not None and _is_file(inside):
         return [_literal(inside)]
     folder = "" if inside is None else f"{_literal(inside)}/"
-    names = [name for known in formats.FORMATS for name in known.hub_files]
+    names = _shard_patterns()
     return [folder + pattern for name in names for pattern in (name, f"**/{name}")]
+
+
+def _shard_patterns() -> list[str]:
+    """Returns the patterns of the files that make up data sets of the hub."""
+    return [name for known in formats.FORMATS for name in known.hub_files]
 
 
 def _is_file(inside: PurePosixPath) -> bool:
