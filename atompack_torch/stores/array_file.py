@@ -15,6 +15,7 @@ from atompack_torch.options import (
     MEMORY,
     Buffer,
     absolute_location,
+    check_choice,
     is_url,
     utf8,
 )
@@ -24,7 +25,7 @@ from atompack_torch.stores.array_file_handle import ArrayFileHandle
 from atompack_torch.stores.array_schema import ArraySchema, put
 from atompack_torch.stores.array_statistics import ArrayStatistics
 from atompack_torch.stores.block_cache import BlockCache, checked_cache
-from atompack_torch.stores.remote_handles import RemoteArrayFileHandle
+from atompack_torch.stores.remote_handles import MemoryArrayFileHandle, RemoteArrayFileHandle
 from atompack_torch.stores.store_options import BlockOptions, MemoryLimits
 from atompack_torch.stores.stored_values import Values, definition
 from atompack_torch.writers.base import FlushingWriter
@@ -49,7 +50,8 @@ class ArrayFile(FlushingWriter):
         path: path or URL of the base file, ending in ``.af``; or its bytes: ``bytes``,
             ``bytearray`` or a ``memoryview`` of any buffer, which is read without a copy and must
             not be changed (mode ``"r"``). Errors name it ``<memory>.af``; a pickle carries all of
-            it.
+            it. None: a new file without a name (mode ``"x"`` or ``"a"``), in a temporary folder
+            until it is closed; ``to_bytes`` returns it.
         mode: ``"r"``: read; ``"x"``: create a new file; ``"a"``: open an existing file, or create
             it.
         codec: codec of new blocks: ``"none"``, ``"lz4"``, ``"zstd"``; None: zstd.
@@ -81,7 +83,7 @@ class ArrayFile(FlushingWriter):
 
     def __init__(
         self,
-        path: str | os.PathLike[str] | Buffer,
+        path: str | os.PathLike[str] | Buffer | None,
         mode: Literal["r", "a", "x"] = "r",
         codec: Literal["zstd", "lz4", "none"] | None = "zstd",
         *,
@@ -107,6 +109,10 @@ class ArrayFile(FlushingWriter):
             durable=durable,
             limits=MemoryLimits(max_metadata_bytes, max_unstored_bytes),
         )
+        if path is None:
+            check_choice("mode", mode, ["x", "a"])
+            self._handle = MemoryArrayFileHandle(options)
+            return
         if isinstance(path, BUFFERS):
             name = f"{MEMORY}.af"
             memory = MemoryFiles({name: path}, mode)
@@ -233,6 +239,20 @@ class ArrayFile(FlushingWriter):
             FieldError: there is no such array.
         """
         self._handle.changing().remove(utf8("array", name))
+
+    def to_bytes(self) -> bytes:
+        """Flushes a file that was opened with None, merges its layers, and returns it.
+
+        Returns:
+            The file; ``ArrayFile(data)`` reads it.
+
+        Raises:
+            ValueError: the file has a path, or is closed.
+        """
+        if not isinstance(self._handle, MemoryArrayFileHandle):
+            raise ValueError(f"to_bytes: expected a file without a path, got {self._handle.path}")
+        self.compact()
+        return self._handle.to_bytes()
 
     def __repr__(self) -> str:
         return f"ArrayFile({self._handle.path!r})"

@@ -1,13 +1,15 @@
-"""Handles of stores and array files that are written to object stores, by way of a local copy."""
+"""Handles of stores and array files that are written by way of a local copy."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Literal, cast
 
 from atompack_torch._native import ArrayFileWriter, AtlasReader, AtlasWriter
+from atompack_torch.options import MEMORY
 from atompack_torch.remote.files import RemoteFiles
-from atompack_torch.remote.staging import Options, naming
+from atompack_torch.remote.staging import Options, TemporaryFolder, naming
 from atompack_torch.remote.urls import shown_url
 from atompack_torch.stores.array_file_handle import ArrayFileHandle
 from atompack_torch.stores.array_file_publishing import ArrayFilePublisher
@@ -142,3 +144,28 @@ class RemoteArrayFileHandle(ArrayFileHandle):
         """Closes the file, drops unflushed changes and removes the local copy."""
         super().close()
         self._publisher.discard()
+
+
+class MemoryArrayFileHandle(ArrayFileHandle):
+    """Handle of a new array file without a name, which is in a temporary folder until it is closed.
+
+    Args:
+        options: options of the file.
+    """
+
+    def __init__(self, options: BlockOptions) -> None:
+        self._folder = TemporaryFolder()
+        self._local = str(self._folder.path / "data.af")
+        name = f"{MEMORY}.af"
+        super().__init__(self._local, replace(options, mode="x", durable=False), RemoteFiles())
+        self.writer = cast(ArrayFileWriter, _Named(self.writer, name, self._local))
+        self.given = self.path = name
+
+    def to_bytes(self) -> bytes:
+        """Returns the file as of the last flush, if its layers were merged."""
+        return Path(self._local).read_bytes()
+
+    def close(self) -> None:
+        """Closes the file and removes it."""
+        super().close()
+        self._folder.remove()

@@ -6,6 +6,8 @@ import os
 import pickle
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -113,6 +115,43 @@ def test_a_truncated_file_is_corrupt(tmp_path: Path, access: Access, size: int) 
     os.truncate(copy, size)
     with pytest.raises(apt.CorruptFileError, match="shrank while it was open"):
         dataset.batch(range(COUNT - 10, COUNT))
+
+
+@pytest.mark.parametrize("access", ACCESSES)
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+@pytest.mark.parametrize("way", ["batch", "item", "loader"])
+def test_truncation_during_a_read(tmp_path: Path, access: Access, codec: str, way: str) -> None:
+    """A mapping would end the process here; whole batches are right, then there is an error."""
+    content = write(tmp_path / "a.atp", codec, 0).read_bytes()
+    expected = apt.AtpDataset(tmp_path / "a.atp").batch(range(COUNT)).energy
+    copy = tmp_path / "copy.atp"
+    for trial in range(6):
+        copy.write_bytes(content)
+        dataset = apt.AtpDataset(copy, access=access)
+        dataset.batch([0])
+        cutting = threading.Timer(0.004 * trial, os.truncate, [copy, len(content) // 2])
+        cutting.start()
+        with pytest.raises(apt.CorruptFileError, match="shrank while it was open"):
+            read_without_end(dataset, way, expected)
+        cutting.join()
+
+
+def read_without_end(dataset: apt.AtpDataset, way: str, expected: torch.Tensor) -> None:
+    while True:
+        for numbers, energies in read(dataset, way):
+            assert torch.equal(energies, expected[numbers])
+
+
+def read(dataset: apt.AtpDataset, way: str) -> Iterator[tuple[list[int], torch.Tensor]]:
+    """Reads an epoch in one of the ways there are."""
+    if way == "loader":
+        batches = apt.Loader(dataset, batch_sampler=order(), num_threads=2)
+        yield from zip(order(), (batch.energy for batch in batches), strict=True)
+    for numbers in order():
+        if way == "batch":
+            yield numbers, dataset.batch(numbers).energy
+        elif way == "item":
+            yield numbers[:1], torch.tensor([dataset[numbers[0]].energy], dtype=torch.float64)
 
 
 @pytest.mark.parametrize("access", ACCESSES)

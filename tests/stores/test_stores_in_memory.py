@@ -147,3 +147,47 @@ def test_mistakes(folder: Path) -> None:
     lost = {name: data for name, data in files.items() if not name.startswith("grid/")}
     with pytest.raises(FileNotFoundError, match=r"<memory>/grid/data\.af"):
         apt.AtlasStore(lost).read("a", "grid")
+
+
+def test_array_files_made_in_memory(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    values = rng.standard_normal((40, 8))
+    files = [apt.ArrayFile(None, "x", "lz4"), apt.ArrayFile(tmp_path / "a.af", "x", "lz4")]
+    for file in files:
+        assert file.names == []
+        file.define("a", "float64", (40, 8), chunk_shape=(10, 8))
+        file.write("a", values)
+        file.flush()
+        file.define("text", "string", (2,))
+        file.write("text", ["one", "é"])
+        file.write("a", values[:3] + 1, [5, 0])
+    assert files[0].path == "<memory>.af"
+    data = files[0].to_bytes()
+    files[1].compact()
+    assert data == (tmp_path / "a.af").read_bytes()
+    files[0].write("a", values[:1] + 9, [0, 0])  # it goes on
+    assert files[0].to_bytes() != data
+    with pytest.raises(apt.FieldError, match=r"<memory>\.af: no such array"):
+        files[0].read("b")
+    place = files[0]._handle._local  # type: ignore[attr-defined]
+    for file in files:
+        file.close()
+    assert not Path(place).parent.exists()
+    with pytest.raises(ValueError, match="closed"):
+        files[0].to_bytes()
+    with pytest.raises(ValueError, match="expected a file without a path"):
+        files[1].to_bytes()
+    found, expected = apt.ArrayFile(data), apt.ArrayFile(tmp_path / "a.af")
+    assert found.names == expected.names == ["a", "text"]
+    for name in found.names:
+        assert_same(found.read(name), expected.read(name), name)
+
+
+def test_array_files_made_in_memory_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="mode: expected one of x, a"):
+        apt.ArrayFile(None)
+    with apt.ArrayFile(None, "x") as file, pytest.raises(TypeError, match="cannot be pickled"):
+        pickle.dumps(file)
+    with pytest.raises(RuntimeError, match="stop"), apt.ArrayFile(None, "a") as file:
+        raise RuntimeError("stop")
+    assert not list(tmp_path.iterdir())
