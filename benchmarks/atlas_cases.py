@@ -138,6 +138,7 @@ def write_zarr(case: Case, path: Path, columns: dict[str, Values]) -> None:
             shape=(case.n, *case.shape),
             chunks=case.stacked_chunks(),
             dtype="float32",
+            dimension_names=("dataset", *(f"dim{axis}" for axis in range(len(case.shape)))),
             compressors="auto" if case.codec != "none" else None,
         )
         for first in range(0, case.n, len(column)):
@@ -151,7 +152,9 @@ def write_zarr_each(case: Case, path: Path, columns: dict[str, Values]) -> None:
     for i, name in enumerate(case.names()):
         group = zarr.open_group(path / name, mode="w")
         for variable, column in columns.items():
-            group.create_array(variable, data=column[i % len(column)], chunks=case.chunks)
+            dims = [f"dim{axis}" for axis in range(len(case.shape))]
+            values = column[i % len(column)]
+            group.create_array(variable, data=values, chunks=case.chunks, dimension_names=dims)
 
 
 def write_netcdf(case: Case, path: Path, columns: dict[str, Values]) -> None:

@@ -29,6 +29,9 @@ class Side(Protocol):
     def batch(self, indices: list[int]) -> dict[str, Any]:
         """All variables of some datasets, stacked."""
 
+    def xarray(self) -> Any:
+        """All datasets as one of xarray, along a new dimension."""
+
 
 class Ours:
     """Stacked tensors."""
@@ -45,6 +48,9 @@ class Ours:
     def single(self, number: int) -> object:
         name = self.store.datasets[number]
         return [self.store.read(name, variable) for variable in self.variables]
+
+    def xarray(self) -> Any:
+        return self.store.to_xarray(self.store.datasets)
 
     def dataset(self) -> Any:
         """Its own data set."""
@@ -69,6 +75,9 @@ class Atlas:
     def single(self, number: int) -> object:
         view = self.store.open_dataset(self.names[number])
         return [view.read_array(variable) for variable in self.variables]
+
+    def xarray(self) -> Any:
+        return self.store.open_as_many_xarray_dataset(self.names)
 
     def batch(self, indices: list[int]) -> dict[str, Any]:
         names = [self.names[i] for i in indices]
@@ -96,6 +105,7 @@ class Zarr:
     def __init__(self, case: Case, path: Path) -> None:
         import zarr
 
+        self.path = path
         group = zarr.open_group(path, mode="r")
         self.arrays: dict[str, Any] = {variable: group[variable] for variable in case.variables}
 
@@ -104,6 +114,11 @@ class Zarr:
 
     def single(self, number: int) -> object:
         return [array[number] for array in self.arrays.values()]
+
+    def xarray(self) -> Any:
+        import xarray
+
+        return xarray.open_zarr(self.path, consolidated=False, chunks=None)
 
     def batch(self, indices: list[int]) -> dict[str, Any]:
         return {name: array.oindex[np.array(indices)] for name, array in self.arrays.items()}
@@ -128,6 +143,9 @@ class ZarrEach:
     def single(self, number: int) -> object:
         return self._read(self.paths[number], self.variables, (None, None))
 
+    def xarray(self) -> Any:
+        return stacked_files(self.paths, "zarr", consolidated=False)
+
 
 class NetCDF:
     """One file a dataset; each is opened when it is read, as thousands cannot stay open."""
@@ -149,10 +167,29 @@ class NetCDF:
     def single(self, number: int) -> object:
         return self._read(self.paths[number], self.variables, (None, None))
 
+    def xarray(self) -> Any:
+        return stacked_files(self.paths, "netcdf4")
+
     def batch(self, indices: list[int]) -> dict[str, Any]:
         rows = [self._read(self.paths[i], self.variables, (None, None)) for i in indices]
         columns = map(np.stack, zip(*rows, strict=True))
         return dict(zip(self.variables, columns, strict=True))
+
+
+def stacked_files(paths: Sequence[Path], engine: str, **options: Any) -> Any:
+    """The way of xarray for many files of one layout."""
+    import xarray
+
+    return xarray.open_mfdataset(
+        paths,
+        engine=engine,
+        combine="nested",
+        concat_dim="dataset",
+        compat="override",
+        coords="minimal",
+        join="override",
+        **options,
+    )
 
 
 def box(bounds: Bounds) -> tuple[slice, ...]:
@@ -234,6 +271,22 @@ def measure_single(side: str, case: Case, path: Path, rounds: int) -> list[float
     return [spent / len(order) for spent in passes]
 
 
+def measure_xarray(side: str, case: Case, path: Path, rounds: int) -> list[float]:
+    """A quarter of one variable of all datasets: the first with opening all, then repeats."""
+    start, shape = case.quarter
+    chosen = {f"dim{i}": slice(s, s + n) for i, (s, n) in enumerate(zip(start, shape, strict=True))}
+    opened: list[Any] = []
+
+    def first() -> object:
+        opened.append(SIDES[side](case, path).xarray())
+        return again()
+
+    def again() -> object:
+        return opened[0][case.variables[0]].isel(chosen).to_numpy()
+
+    return [seconds(first)] + [seconds(again) for _ in range(rounds)]
+
+
 MODULES = {"netcdf": "netCDF4", "ours": "atompack_torch", "wide": "atompack_torch"}
 MODULES["zarr-each"] = "zarr"
 
@@ -254,6 +307,9 @@ def main() -> None:
         times = measure_batches(side, case, Path(path), int(rounds))
     elif measure == "single":
         times = measure_single(side, case, Path(path), int(rounds))
+    elif measure == "xarray":
+        importlib.import_module("xarray")
+        times = measure_xarray(side, case, Path(path), int(rounds))
     else:
         bounds: Bounds = case.quarter if measure == "quarter" else (None, None)
         times = measure_scan(side, case, Path(path), bounds, int(rounds))

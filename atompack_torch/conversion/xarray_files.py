@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import time
@@ -146,12 +147,28 @@ def staged_target(path: Path, mode: str) -> Iterator[Path]:
     try:
         yield made
         if path.is_dir():
-            shutil.rmtree(path)
-        made.rename(path)
+            _replace(path, made)
+        else:
+            made.rename(path)
     finally:
         if made.is_dir():
             shutil.rmtree(made, ignore_errors=True)
         made.unlink(missing_ok=True)
+
+
+def _replace(folder: Path, made: Path) -> None:
+    """Gives the name of a folder to what was made; the folder has the other name then, or none."""
+    from atompack_torch._native import exchange_names
+
+    try:
+        exchange_names(os.fspath(made), os.fspath(folder))
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOSYS):
+            raise
+        old = made.with_suffix(".old")  # these file systems cannot do it in one step
+        folder.rename(old)
+        made.rename(folder)
+        shutil.rmtree(old)
 
 
 def _add_all(store: AtlasStore, sources: Sequence[Path], bar: Progress) -> tuple[Counter[str], int]:

@@ -14,6 +14,7 @@
 #include "io/fetch/cache_folder.h"
 #include "io/memory_store.h"
 #include "io/open_file.h"
+#include "io/staging.h"
 
 namespace atompack::bindings {
 namespace {
@@ -82,6 +83,10 @@ void bind_file_store(py::module_& module) {
       .def("has_file", unlocked(&has_file), py::arg("url"));
   py::class_<io::MemoryStore, io::Store, std::shared_ptr<io::MemoryStore>>(module, "MemoryStore")
       .def(py::init(&memory_store), py::arg("files"));
+  module.def(
+      "exchange_names",
+      [](const Path& one, const Path& other) { without_gil([&] { io::exchange_names(one.bytes, other.bytes); }); },
+      py::arg("one"), py::arg("other"));
   module.def("block_cache_usage", &usage_of, py::arg("folder"));
 }
 

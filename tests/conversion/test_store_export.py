@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import multiprocessing
+import os
+import shutil
 from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
 
 import netCDF4
 import numpy as np
@@ -11,6 +17,7 @@ import xarray
 import zarr
 
 import atompack_torch as apt
+from atompack_torch import _native
 from atompack_torch.cli import main
 from atompack_torch.conversion import convert_datasets, export_datasets
 
@@ -61,6 +68,48 @@ def test_one_dataset_comes_back(store: Path, tmp_path: Path) -> None:
     export_datasets(store, target, datasets=["two"], progress=False)
     convert_datasets(target, back, progress=False)
     want, got = (apt.AtlasStore(path).to_xarray("two").load() for path in (store, back))
+    xarray.testing.assert_equal(got, want)
+
+
+def replaced_until_killed(store: Path, target: Path, can_exchange: bool) -> None:
+    """Replaces the target; the process ends when something is removed."""
+    if not can_exchange:
+        refusal = OSError(errno.EINVAL, "this file system cannot exchange two folders")
+        _native.exchange_names = Mock(side_effect=refusal)
+
+    def remove_half(path: Any, **_: Any) -> None:
+        next(file for file in Path(path).rglob("*") if file.is_file()).unlink()
+        os._exit(9)
+
+    shutil.rmtree = remove_half  # type: ignore[assignment]
+    if target.suffix == ".zarr":
+        export_datasets(store, target, mode="w", progress=False)
+    else:
+        convert_datasets(store.with_name("two.nc"), target, mode="w", progress=False)
+
+
+@pytest.mark.parametrize("suffix", ["zarr", "atlas"])
+@pytest.mark.parametrize("can_exchange", [True, False])
+def test_a_kill_leaves_the_old_or_the_new(
+    store: Path, tmp_path: Path, suffix: str, can_exchange: bool
+) -> None:
+    target = tmp_path / f"out.{suffix}"
+    export_datasets(store, store.with_name("two.nc"), datasets=["two"], progress=False)
+    if suffix == "zarr":
+        export_datasets(store, target, progress=False)
+    else:
+        convert_datasets(store.with_name("two.nc"), target, progress=False)
+    child = multiprocessing.get_context("spawn").Process(
+        target=replaced_until_killed, args=(store, target, can_exchange)
+    )
+    child.start()
+    child.join(120)
+    assert child.exitcode == 9
+    if suffix == "zarr":
+        got = xarray.open_dataset(target, engine="zarr", group="two", consolidated=False).load()
+    else:
+        got = apt.AtlasStore(target).to_xarray("two").load()
+    want = apt.AtlasStore(store).to_xarray("two").load()
     xarray.testing.assert_equal(got, want)
 
 
