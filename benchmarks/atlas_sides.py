@@ -309,6 +309,7 @@ def main() -> None:
         times = measure_single(side, case, Path(path), int(rounds))
     elif measure == "xarray":
         importlib.import_module("xarray")
+        importlib.import_module("dask.array")  # which xarray imports for its first dataset
         times = measure_xarray(side, case, Path(path), int(rounds))
     else:
         bounds: Bounds = case.quarter if measure == "quarter" else (None, None)

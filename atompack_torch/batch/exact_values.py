@@ -7,6 +7,7 @@ never turns a finite number into an infinity.
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -53,6 +54,8 @@ def check_unmasked(name: str, value: Any) -> None:
     Raises:
         FieldError: elements are masked.
     """
+    if "numpy.ma" not in sys.modules:  # so there is none; importing it takes a while
+        return
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
         n = int(np.ma.getmaskarray(value).sum())
         raise FieldError(

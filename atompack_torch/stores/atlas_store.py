@@ -57,8 +57,9 @@ class AtlasStore(ReadableAtlasStore):
         codec: codec of new blocks: ``"none"``, ``"lz4"``, ``"zstd"``; None: the store's, or zstd.
         level: zstd level, -131072 to 22; for lz4 only its fast mode is available.
         block_bytes: chunks are compressed together in blocks of about this size; None: 512 KiB for
-            arrays of several chunks, of which slices need some, else 8 MiB. A block is decoded up
-            to the last byte needed: small blocks suit slices, large ones compress better.
+            arrays of several chunks, of which slices need some, 1 MiB for others, 8 MiB without a
+            codec. A block is decoded up to the last byte needed: small blocks suit slices and
+            single datasets, large ones compress better.
         durable: ``flush`` waits for the disk, so that it survives a power failure. False: it
             survives only the end of the process, and saves milliseconds per variable.
         metadata: format of new metadata: ``"json"``, ``"msgpack"``, or with ``".zst"``, ``".lz4"``.

@@ -58,8 +58,18 @@ class StoreColumns:
         present = set(handle.datasets_with(number))
         names = self._names.datasets()
         numbers = self._names.dataset_numbers(handle, names)
-        having = (name for name, i in zip(names, numbers, strict=True) if i in present)
-        return {name: self._schema(number, array, name) for name in having}
+        having = {name: i for name, i in zip(names, numbers, strict=True) if i in present}
+        if self._handle.writer is not None:
+            return {name: self._schema(number, array, name) for name in having}
+        found: dict[str, ArraySchema] = {}
+        stored = schema = None
+        for name, layout in zip(
+            having, self.reader.arrays(number, list(having.values())), strict=True
+        ):
+            if schema is None or layout is not stored:
+                stored, schema = layout, ArraySchema.of(layout)
+            found[name] = schema
+        return found
 
     def schema(self, array: str, dataset: str) -> ArraySchema:
         """Returns the storage layout of an array in one dataset."""

@@ -2,6 +2,8 @@
 
 #include <pybind11/stl.h>
 
+#include <bit>
+
 #include "bindings/atlas_metadata.h"
 #include "bindings/atlas_values.h"
 #include "bindings/locked.h"
@@ -14,6 +16,7 @@ namespace atompack::bindings {
 namespace {
 
 namespace py = pybind11;
+using array_file::ArrayDefinition;
 using atlas_store::Store;
 
 // (device, inode, size, seconds, nanoseconds) of a file, or None
@@ -41,13 +44,51 @@ std::shared_ptr<Store> open_store(const Path& path, const std::optional<PyVersio
                                    cache ? cache : array_file::shared_block_cache());
 }
 
-py::tuple array_of(const Store& self, uint32_t variable, uint32_t dataset) {
-  array_file::ArrayDefinition array =
-      without_gil([&] { return array_file::definition_of(self.array(variable, dataset), self.layers(variable)); });
+ArrayDefinition definition_in(const Store& store, uint32_t variable, uint32_t dataset) {
+  ArrayDefinition array = array_file::definition_of(store.array(variable, dataset), store.layers(variable));
   // The metadata have the names as the caller gave them, in any number.
-  const auto schema = self.metadata().schema_number(dataset, variable);
-  if (schema) array.dimension_names = self.metadata().schema(*schema).dimension_names;
-  return describe(array);
+  const auto schema = store.metadata().schema_number(dataset, variable);
+  if (schema) array.dimension_names = store.metadata().schema(*schema).dimension_names;
+  return array;
+}
+
+py::tuple array_of(const Store& self, uint32_t variable, uint32_t dataset) {
+  return describe(without_gil([&] { return definition_in(self, variable, dataset); }));
+}
+
+// NaN is the same as itself here.
+bool is_same_fill(const std::optional<array_file::OwnedFill>& one, const std::optional<array_file::OwnedFill>& other) {
+  const auto* const number = one ? std::get_if<double>(&*one) : nullptr;
+  const auto* const number2 = other ? std::get_if<double>(&*other) : nullptr;
+  if (number == nullptr || number2 == nullptr) return one == other;
+  return std::bit_cast<uint64_t>(*number) == std::bit_cast<uint64_t>(*number2);
+}
+
+bool has_same_layout(const ArrayDefinition& one, const ArrayDefinition& other) {
+  return one.type == other.type && one.shape == other.shape && one.chunk_shape == other.chunk_shape &&
+         one.dimension_names == other.dimension_names && one.codecs == other.codecs &&
+         is_same_fill(one.fill, other.fill);
+}
+
+// One object for datasets that follow each other and have the same layout.
+py::list arrays_of(const Store& self, uint32_t variable, const std::vector<uint32_t>& datasets) {
+  std::vector<ArrayDefinition> layouts;
+  std::vector<size_t> starts;  // of each layout
+  without_gil([&] {
+    for (size_t i = 0; i < datasets.size(); ++i) {
+      ArrayDefinition array = definition_in(self, variable, datasets[i]);
+      if (!layouts.empty() && has_same_layout(layouts.back(), array)) continue;
+      layouts.push_back(std::move(array));
+      starts.push_back(i);
+    }
+  });
+  py::list described(datasets.size());
+  for (size_t layout = 0; layout < layouts.size(); ++layout) {
+    const py::tuple shared = describe(layouts[layout]);
+    const size_t end = layout + 1 < starts.size() ? starts[layout + 1] : datasets.size();
+    for (size_t i = starts[layout]; i < end; ++i) described[i] = shared;
+  }
+  return described;
 }
 
 }  // namespace
@@ -71,6 +112,7 @@ void bind_atlas_reader(py::module_& module) {
                              })
       .def_property_readonly("warnings", [](const Store& self) { return self.warnings(); })
       .def("array", &array_of, py::arg("variable"), py::arg("dataset"))
+      .def("arrays", &arrays_of, py::arg("variable"), py::arg("datasets"))
       .def(
           "statistics",
           [](const Store& self, uint32_t variable) {

@@ -93,8 +93,11 @@ void release_block(void* context) {
 
 c10::DataPtr heap_memory(size_t bytes) {
   constexpr size_t kMaxPooledBytes = size_t{96} << 20;
-  // Huge pages are worth their cost only for memory that is reused.
-  if (bytes > kMaxPooledBytes) return c10::GetCPUAllocator()->allocate(bytes);
+  if (bytes > kMaxPooledBytes) {
+    c10::DataPtr fresh = c10::GetCPUAllocator()->allocate(bytes);
+    io::prefer_huge_pages(fresh.get(), bytes);  // a fault for each small page takes as long as filling it
+    return fresh;
+  }
   const size_t block_bytes = BlockPool::block_bytes(bytes);
   auto block = std::make_unique<Block>(Block{BlockPool::instance().allocate(block_bytes), block_bytes});
   void* const memory = block->memory;

@@ -41,6 +41,7 @@ uint64_t item_bytes(Type type);
 // Nanoseconds since 1970, UTC.
 struct Timestamp {
   int64_t nanoseconds = 0;
+  bool operator==(const Timestamp&) const = default;
 };
 
 using Fill = std::variant<bool, int64_t, uint64_t, double, std::string_view, Timestamp>;

@@ -12,7 +12,8 @@ constexpr uint64_t kLargeChunk = 1 << 20;
 constexpr size_t kFirstBytes = 64 * 1024;
 
 // Sizes of blocks unless the caller chooses one.
-constexpr uint64_t kBlockBytes = uint64_t{8} << 20;
+constexpr uint64_t kPlainBlockBytes = uint64_t{8} << 20;    // without a codec
+constexpr uint64_t kBlockBytes = uint64_t{1} << 20;         // of arrays with one chunk
 constexpr uint64_t kSplitBlockBytes = uint64_t{512} << 10;  // of arrays with several chunks
 
 std::optional<std::string_view> footer_name(codec::Codec codec) {
@@ -25,7 +26,7 @@ LayerWriter::LayerWriter(std::unique_ptr<io::NewFile> file, const LayerOptions& 
     : file_(std::move(file)),
       options_(options),
       queue_(std::make_unique<BlockQueue>(*file_, options.codec, options.level, options.n_threads,
-                                          (options.n_threads + 1) * options.block_bytes.value_or(kBlockBytes))) {}
+                                          (options.n_threads + 1) * options.block_bytes.value_or(kPlainBlockBytes))) {}
 
 LayerWriter::~LayerWriter() = default;
 
@@ -34,12 +35,12 @@ std::unique_ptr<io::NewFile> LayerWriter::release() {
   return std::move(file_);
 }
 
-// A slice needs some of several chunks, but a block is decoded at least up to the last of them: blocks of such arrays
-// are small, with as many chunks as come nearest to the intended size.
+// A slice needs some of several chunks, and a batch the chunks of some datasets, but a block is decoded at least up to
+// the last of them: blocks are small, with as many chunks as come nearest to the intended size.
 bool LayerWriter::is_full(uint64_t held, uint64_t bytes, uint64_t n_cells) const {
   if (options_.block_bytes) return held >= *options_.block_bytes;
-  if (n_cells == 1 || options_.codec == codec::Codec::none) return held >= kBlockBytes;
-  return held + bytes / 2 >= kSplitBlockBytes;
+  if (options_.codec == codec::Codec::none) return held >= kPlainBlockBytes;
+  return held + bytes / 2 >= (n_cells == 1 ? kBlockBytes : kSplitBlockBytes);
 }
 
 // Closes the open block if it is full or would exceed the maximum size.
@@ -60,7 +61,7 @@ std::byte* LayerWriter::add(uint64_t bytes, uint64_t n_cells, ChunkPlace& place)
 ChunkPlace LayerWriter::append(Bytes chunk, uint64_t n_cells) {
   ChunkPlace place;
   const bool directly = options_.codec == codec::Codec::none &&
-                        chunk.size() >= std::min(kLargeChunk, options_.block_bytes.value_or(kBlockBytes));
+                        chunk.size() >= std::min(kLargeChunk, options_.block_bytes.value_or(kPlainBlockBytes));
   if (!directly) {
     store(add(chunk.size(), n_cells, place), chunk);
     return place;

@@ -21,8 +21,8 @@ namespace atompack::array_file {
 struct WriterOptions {
   codec::Codec codec = codec::Codec::zstd;
   int level = 3;  // of zstd; lz4 uses only its fast mode
-  // A block is closed when it reaches this size. nullopt: 8 MiB, and about 512 KiB for compressed arrays of several
-  // chunks.
+  // A block is closed when it reaches this size. nullopt: 8 MiB without a codec, else about 1 MiB, and 512 KiB for
+  // arrays of several chunks.
   std::optional<uint64_t> block_bytes = {};
   unsigned n_threads = 0;      // for compression; 0: as many as there are cores
   std::string base_hint = {};  // path of the base that is stored in sidecars
