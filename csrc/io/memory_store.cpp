@@ -34,6 +34,7 @@ class MemoryFile final : public OpenFile {
   }
 
   std::unique_ptr<const ByteSource> bytes(uint64_t length, Access, bool) const override {
+    check_file_length(*this, length);
     return std::make_unique<const MemoryBytes>(contents_.bytes.first(length), name_, contents_.owner);
   }
 
