@@ -205,6 +205,13 @@ FORMATS = [
         entry="atompack_torch.inspection.shards",
         converter=f"{_CONVERSION}.shards",
     ),
+    Format(
+        "deepmd",
+        "a folder of DeePMD systems",
+        holds=("**/type.raw",),
+        source="deepmd",
+        converter=f"{_CONVERSION}.deepmd",
+    ),
     Format("zarr", "a Zarr group", holds=("zarr.json", ".zgroup", ".zarray")),
     Format("databases", "a folder of .aselmdb databases", holds=("*.aselmdb",)),
     Format(

@@ -68,7 +68,7 @@ def convert(
             ``.atp`` files are read where they are, all others are downloaded first.
         dst: the file to create; for a URL it is made in the temporary folder and then uploaded.
         format: format of the sources: ``"atp"``, ``"shards"``, ``"extxyz"``, ``"ase-db"``,
-            ``"npz"``, ``"hdf5"``, ``"mace-hdf5"``, ``"ase"`` (any that ASE reads) or
+            ``"npz"``, ``"hdf5"``, ``"mace-hdf5"``, ``"deepmd"``, ``"ase"`` (any that ASE reads) or
             ``"ase:NAME"`` (with ASE's name for it); None: detected by content, and by suffix where
             that does not tell.
         target: ``"atp"``, ``"shards"``, ``"extxyz"`` or ``"ase-db"``; None: by the suffix of

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import zipfile
+from pathlib import Path
 from typing import IO, Any, Protocol
 
 import numpy as np
 
+from atompack_torch._native import check_regular_file
 from atompack_torch.batch.conversions import native
 from atompack_torch.conversion.report import described
 from atompack_torch.errors import CorruptFileError, FieldError, UnsupportedFormatError
@@ -31,34 +33,27 @@ class Rows(Protocol):
         """
 
 
-class NpzRows:
-    """Member of an ``.npz`` file, read as a stream: only the requested rows are held in memory.
-
-    Compressed and uncompressed members are supported.
+class NpyRows:
+    """An ``.npy`` file, read as a stream: only the requested rows are held in memory.
 
     Args:
-        path: path of the file, for messages.
-        archive: the open file.
-        member: name of the member, with its suffix.
+        path: path of the file.
 
     Raises:
-        UnsupportedFormatError: the member holds pickled objects, or is in Fortran order.
+        UnsupportedFormatError: the array holds pickled objects, or is in Fortran order.
         CorruptFileError: its header is damaged.
     """
 
-    def __init__(self, path: str, archive: zipfile.ZipFile, member: str) -> None:
-        self._where = f"{path}: {member}"
-        self._archive, self._member = archive, member
+    def __init__(self, path: str) -> None:
+        self._where = path
         with self._opened() as stream:
             self.shape, self.dtype = self._header(stream)
         self._stream: IO[bytes] | None = None
         self._next = 0
 
     def _opened(self) -> IO[bytes]:
-        try:
-            return self._archive.open(self._member)
-        except Exception as error:  # damaged, encrypted, or an unknown compression
-            raise CorruptFileError(f"{self._where}: {described(error)}") from error
+        check_regular_file(self._where)
+        return Path(self._where).open("rb")
 
     def _header(self, stream: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
         try:
@@ -80,6 +75,7 @@ class NpzRows:
     def read(self, first: int, last: int) -> Array:
         """See ``Rows``."""
         if self._stream is None or first < self._next:
+            self.close()
             self._stream, self._next = self._opened(), 0
             self._header(self._stream)
         row = self.shape[1:]
@@ -89,6 +85,12 @@ class NpzRows:
         self._next = last
         shape = (last - first, *row) if self.shape else ()
         return native(np.frombuffer(data, self.dtype).reshape(shape))
+
+    def close(self) -> None:
+        """Closes the file; the next read opens it again."""
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            stream.close()
 
     def _skip(self, n_bytes: int) -> None:
         while n_bytes > 0:
@@ -108,6 +110,29 @@ class NpzRows:
             got = n_bytes - missing
             raise CorruptFileError(f"{self._where}: expected {n_bytes} bytes, got {got}")
         return b"".join(pieces)
+
+
+class NpzRows(NpyRows):
+    """Member of an ``.npz`` file, read as ``NpyRows``, compressed or not.
+
+    Args:
+        path: path of the file, for messages.
+        archive: the open file.
+        member: name of the member, with its suffix.
+
+    Raises:
+        UnsupportedFormatError, CorruptFileError: as for ``NpyRows``.
+    """
+
+    def __init__(self, path: str, archive: zipfile.ZipFile, member: str) -> None:
+        self._archive, self._member = archive, member
+        super().__init__(f"{path}: {member}")
+
+    def _opened(self) -> IO[bytes]:
+        try:
+            return self._archive.open(self._member)
+        except Exception as error:  # damaged, encrypted, or an unknown compression
+            raise CorruptFileError(f"{self._where}: {described(error)}") from error
 
 
 class HdfRows:

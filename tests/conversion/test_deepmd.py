@@ -1,0 +1,194 @@
+"""Systems of DeePMD-kit, in the layout of its documentation, which dpdata writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import atompack_torch as apt
+from atompack_torch.cli import main
+from atompack_torch.conversion import Report, convert
+
+Arrays = dict[str, Any]
+
+
+def system(folder: Path, types: str, type_map: str = "O\nH\n", **sets: Arrays) -> Path:
+    """Writes a system; the names of sets are those of folders, with a point for the first _."""
+    folder.mkdir(parents=True)
+    (folder / "type.raw").write_text(types)
+    (folder / "type_map.raw").write_text(type_map)
+    for name, arrays in sets.items():
+        place = folder / name.replace("_", ".", 1)
+        place.mkdir()
+        for key, values in arrays.items():
+            np.save(place / f"{key}.npy", values)
+    return folder
+
+
+def frames(count: int, n: int, seed: int = 0, dtype: str = "float32") -> Arrays:
+    rng = np.random.default_rng(seed)
+    drawn: Arrays = {
+        "coord": rng.normal(size=(count, 3 * n)),
+        "box": np.tile(np.diag([4.0, 5.0, 6.0]).reshape(9), (count, 1)),
+        "energy": rng.normal(size=count),
+        "force": rng.normal(size=(count, 3 * n)),
+        "virial": rng.normal(size=(count, 9)),
+    }
+    return {key: values.astype(dtype) for key, values in drawn.items()}
+
+
+def converted(source: Path, **options: Any) -> tuple[apt.AtpDataset, Report]:
+    target = source.with_name("made.atp")
+    report = convert(source, target, mode="w", progress=False, **options)
+    return apt.AtpDataset(target), report
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_one_system(tmp_path: Path, dtype: str) -> None:
+    first, second = frames(3, 3, 0, dtype), frames(2, 3, 1, dtype)
+    path = system(tmp_path / "water", "0 1\n1\n", set_000=first, set_001=second)
+    dataset, report = converted(path)
+    assert len(dataset) == report.structures_written == 5
+    batch = dataset[:]
+    for name, key, shape in (
+        ("positions", "coord", (15, 3)),
+        ("forces", "force", (15, 3)),
+        ("energy", "energy", (5,)),
+        ("cell", "box", (5, 3, 3)),
+    ):
+        expected = np.concatenate([first[key], second[key]]).reshape(shape)
+        found = batch[name].numpy()
+        assert np.array_equal(found, expected), name
+    virials = np.concatenate([first["virial"], second["virial"]]).reshape(5, 3, 3)
+    stress = (virials.astype("float64") / -120.0).astype(dtype)
+    assert np.array_equal(batch.stress.numpy(), stress.astype(batch.stress.numpy().dtype))
+    assert batch.atomic_numbers.tolist() == [8, 1, 1] * 5
+    assert batch.pbc.all()
+    assert batch.mask("pbc").all()
+    assert "name" not in batch
+    assert "'virial' read as stress: -virial / volume" in str(report)
+    assert not report.warnings
+
+
+def test_systems_in_folders_are_read_by_name(tmp_path: Path) -> None:
+    arrays = {name: frames(2, n, n) for n, name in ((1, "b/one"), (2, "a"), (3, "c"))}
+    for n, name in ((1, "b/one"), (2, "a"), (3, "c")):
+        system(tmp_path / "all" / name, "1\n" * n, set_000=arrays[name])
+    (tmp_path / "all/c/nopbc").touch()
+    del arrays["a"]["energy"]
+    (tmp_path / "all/a/set.000/energy.npy").unlink()
+    dataset, report = converted(tmp_path / "all")
+    batch = dataset[:]
+    assert batch.name == ["a", "a", "b/one", "b/one", "c", "c"]
+    assert batch.mask("energy").tolist() == [False] * 2 + [True] * 4
+    for name in ("cell", "pbc", "stress"):
+        assert batch.mask(name).tolist() == [True] * 4 + [False] * 2, name
+    assert "'box' left out" in str(report)
+    assert "a virial needs a cell with a volume" in str(report)
+    assert np.array_equal(dataset[4].positions.numpy(), arrays["c"]["coord"][0].reshape(3, 3))
+
+
+def test_mixed_types_and_padding(tmp_path: Path) -> None:
+    arrays = frames(3, 4)
+    types = np.array([[0, 1, 1, -1], [1, 1, -1, -1], [2, 0, 1, 0]], dtype="int32")
+    arrays |= {"real_atom_types": types, "atom_ener": np.arange(12.0).reshape(3, 4)}
+    path = system(tmp_path / "4", "0\n" * 4, "O\nH\nC\n", set_000=arrays)
+    dataset, _ = converted(path)
+    coordinates = arrays["coord"].reshape(3, 4, 3)
+    for i, numbers in enumerate(([8, 1, 1], [1, 1], [6, 8, 1, 8])):
+        molecule = dataset[i]
+        n = len(numbers)
+        assert molecule.atomic_numbers.tolist() == numbers
+        assert np.array_equal(molecule.positions.numpy(), coordinates[i, :n])
+        assert molecule["atom_ener"].tolist() == [4.0 * i + k for k in range(n)]
+        assert float(molecule.energy) == float(arrays["energy"][i])
+
+
+def test_other_arrays_are_properties(tmp_path: Path) -> None:
+    arrays = frames(2, 3)
+    arrays |= {
+        "fparam": np.array([[1.0, 2.0], [3.0, 4.0]]),
+        "aparam": np.arange(12.0).reshape(2, 6),
+        "spin": np.arange(18.0).reshape(2, 9),
+        "charge": np.array([[1], [-1]]),
+        "energy": np.array([[1.0], [2.0]]),
+    }
+    dataset, _ = converted(system(tmp_path / "s", "0 1 1", set_000=arrays))
+    batch = dataset[:]
+    assert batch.energy.tolist() == [1.0, 2.0]
+    assert batch["fparam"].tolist() == [[1.0, 2.0], [3.0, 4.0]]
+    assert batch["aparam"].tolist() == np.arange(12.0).reshape(6, 2).tolist()
+    assert batch["spin"].tolist() == np.arange(18.0).reshape(6, 3).tolist()
+    assert batch["charge"].tolist() == [1, -1]
+
+
+def test_blocks_of_many_frames(tmp_path: Path) -> None:
+    arrays = frames(10_000, 3)
+    dataset, _ = converted(system(tmp_path / "s", "0 1 1", set_000=arrays))
+    expected = arrays["coord"].reshape(-1, 3)
+    assert np.array_equal(dataset[:].positions.numpy(), expected)
+
+
+def test_the_command(tmp_path: Path) -> None:
+    path = system(tmp_path / "s", "0 1 1", set_000=frames(4, 3))
+    assert main(["convert", str(path), str(tmp_path / "out.atp"), "--quiet"]) == 0
+    assert main(["convert", str(path), str(tmp_path / "b.atp"), "--quiet", "--from", "deepmd"]) == 0
+    assert len(apt.AtpDataset(tmp_path / "out.atp")) == 4
+    with pytest.raises(apt.UnsupportedFormatError, match="a folder of DeePMD systems"):
+        apt.open(path)
+
+
+def put(name: str, values: Any) -> Callable[[Path], object]:
+    return lambda folder: np.save(folder / "set.000" / f"{name}.npy", values)
+
+
+def written(name: str, content: bytes) -> Callable[[Path], object]:
+    return lambda folder: (folder / name).write_bytes(content)
+
+
+def truncated(folder: Path) -> None:
+    path = folder / "set.000/force.npy"
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def claims_much(folder: Path) -> None:
+    path = folder / "set.000/coord.npy"
+    path.write_bytes(path.read_bytes().replace(b"(4, 9)", b"(4, 9000000000)")[:500])
+
+
+DAMAGE: list[tuple[Callable[[Path], object], type[Exception], str]] = [
+    (truncated, apt.CorruptFileError, r"force\.npy: expected 144 bytes, got 143"),
+    (claims_much, apt.CorruptFileError, r"coord\.npy: expected 9 values a frame, got 9000000000"),
+    (put("force", np.ones((4, 6))), apt.CorruptFileError, "expected 9 values a frame, got 6"),
+    (put("force", np.ones((3, 9))), apt.CorruptFileError, "expected 4 frames, got"),
+    (put("energy", np.ones((4, 2))), apt.CorruptFileError, "expected 1 values a frame, got 2"),
+    (put("box", np.float64(1)), apt.CorruptFileError, "expected 4 frames"),
+    (put("atom_x", np.ones((4, 4))), apt.CorruptFileError, r"atom_x\.npy: expected"),
+    (put("fparam", np.array([["a"]] * 4)), apt.FieldError, "expected numbers"),
+    (put("fparam", np.array([None] * 4)), apt.UnsupportedFormatError, "pickled objects"),
+    (put("real_atom_types", np.full((4, 3), 5)), apt.CorruptFileError, "types below 2, got 5"),
+    (written("set.000/force.npy", b""), apt.CorruptFileError, r"force\.npy: no array"),
+    (written("type.raw", b"0 x 1"), apt.CorruptFileError, r"type\.raw: expected numbers"),
+    (written("type.raw", b"0 1 2"), apt.CorruptFileError, "types below 2, got 2"),
+    (written("type.raw", b"0 1 1 1"), apt.CorruptFileError, "expected 12 values a frame, got 9"),
+    (written("type_map.raw", b"O Xx"), apt.UnsupportedFormatError, "got 'Xx'"),
+    (written("type_map.raw", b"\xff\xfe"), apt.CorruptFileError, "expected text"),
+    (lambda folder: (folder / "type_map.raw").unlink(), apt.UnsupportedFormatError, "elements of"),
+    (lambda folder: (folder / "set.000/coord.npy").unlink(), apt.CorruptFileError, "coordinates"),
+]
+
+
+@pytest.mark.parametrize(("harm", "kind", "message"), DAMAGE)
+def test_damage(
+    tmp_path: Path, harm: Callable[[Path], object], kind: type[Exception], message: str
+) -> None:
+    path = system(tmp_path / "s", "0 1 1", set_000=frames(4, 3))
+    harm(path)
+    with pytest.raises(kind, match=message) as error:
+        convert(path, tmp_path / "out.atp", progress=False)
+    assert str(path) in str(error.value)
+    assert not (tmp_path / "out.atp").exists()
