@@ -374,21 +374,6 @@ def opening(
         raise type(error)(error.errno or errno.ENOENT, message, os.fspath(path)) from None
 
 
-def check_store(folder: str) -> None:
-    """Checks that a folder has the metadata of an ATLAS store.
-
-    Args:
-        folder: the folder.
-
-    Raises:
-        FileNotFoundError: none of the metadata files exists.
-    """
-    if not any((Path(folder) / name).is_file() for name in STORE_METADATA):
-        sought = ", ".join(STORE_METADATA)
-        text = f"no ATLAS store in this folder: expected one of {sought}; mode='x' makes a store"
-        raise FileNotFoundError(errno.ENOENT, text, folder)
-
-
 def entry_name(path: str | os.PathLike[str], remote: RemoteAccess | None = None) -> str:
     """Returns the name of the module for the format of a path.
 

@@ -19,7 +19,7 @@ from atompack_torch._native import (
     AtlasVerification,
 )
 from atompack_torch.errors import AtompackError
-from atompack_torch.formats import check_store, opening
+from atompack_torch.formats import opening
 from atompack_torch.inspection.entry import Compaction, CompactOptions, Description, Head, Summary
 from atompack_torch.inspection.places import Place, bytes_text
 from atompack_torch.inspection.text import first_of, plain, printable, table
@@ -27,6 +27,7 @@ from atompack_torch.options import MAX_METADATA_BYTES, bytes_at
 from atompack_torch.passes.check_report import CheckReport
 from atompack_torch.passes.sweeping import Report, reporting
 from atompack_torch.remote.files import RemoteFiles
+from atompack_torch.stores.store_handle import check_store
 
 if TYPE_CHECKING:
     from atompack_torch.datasets.atlas_store import AtlasDataset

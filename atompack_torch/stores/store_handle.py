@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from pathlib import Path
 from typing import Any, Literal
 
 from atompack_torch import formats
@@ -113,7 +114,7 @@ class StoreHandle:
             return native
         with formats.opening(self.path, "an ATLAS store (a folder)", "atlas-store"):
             native = AtlasReader(place, version, limit, None, cache)
-            formats.check_store(self.path)
+            check_store(self.path)
         return native
 
     @property
@@ -187,3 +188,18 @@ class StoreHandle:
         path, mode, limits, version = (state[name] for name in _PICKLED)
         remote, cache = state.get("_remote"), state.get("_cache")
         return cls(path, mode, MemoryLimits(*limits), version, remote, cache)
+
+
+def check_store(folder: str) -> None:
+    """Checks that a folder has the metadata of an ATLAS store.
+
+    Args:
+        folder: the folder.
+
+    Raises:
+        FileNotFoundError: none of the metadata files exists.
+    """
+    if not any((Path(folder) / name).is_file() for name in formats.STORE_METADATA):
+        sought = ", ".join(formats.STORE_METADATA)
+        text = f"no ATLAS store in this folder: expected one of {sought}; mode='x' makes a store"
+        raise FileNotFoundError(errno.ENOENT, text, folder)
