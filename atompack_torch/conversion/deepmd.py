@@ -90,7 +90,7 @@ def read(path: str | os.PathLike[str], *, report: Report) -> Iterator[Columns]:
         path: a system, or a folder of systems.
         report: receives the interpretation of names.
 
-    Returns:
+    Yields:
         Blocks of structures.
 
     Raises:
