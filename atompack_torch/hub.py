@@ -155,8 +155,8 @@ def upload(
 ) -> str:
     """Uploads a data set in one commit: nobody sees a part of it.
 
-    All records are verified before anything is sent, so that damage is not published; what readers
-    tolerate is a warning. atompack's own ``hub.open`` reads what this uploads. Xet is used where
+    All ``.atp`` records are verified before anything is sent, so that damage is not published; what
+    readers tolerate is a warning. Of a feature cache only its metadata are read. atompack's own ``hub.open`` reads what this uploads. Xet is used where
     huggingface_hub has it; ``HF_HUB_DISABLE_XET=1`` turns it off.
 
     Args:
@@ -192,14 +192,18 @@ def upload(
     api = _huggingface_hub("upload").HfApi(token=token)
     if create:
         api.create_repo(repo_id, repo_type=repo_type, private=private, exist_ok=True)
-    same = {"repo_id": repo_id, "repo_type": repo_type, "revision": revision}
+    same = {
+        "repo_id": repo_id,
+        "repo_type": repo_type,
+        "revision": revision,
+        "commit_message": message or f"Upload {source.name}",
+    }
     if source.is_dir():
         place = str(inside or "")
-        patterns = [each for names in _shard_patterns() for each in (names, f"**/{names}")]
+        patterns = _patterns(None)
         done = api.upload_folder(
             folder_path=source,
             path_in_repo=place,
-            commit_message=message or f"Upload {source.name}",
             allow_patterns=patterns,
             delete_patterns=patterns if replace else None,
             **same,
@@ -211,7 +215,6 @@ def upload(
         done = api.upload_file(
             path_or_fileobj=source,
             path_in_repo=place,
-            commit_message=message or f"Upload {source.name}",
             **same,
         )
     return repository._replace(revision=done.oid).with_path(place)
@@ -302,13 +305,8 @@ def _patterns(inside: PurePosixPath | None) -> list[str]:
     if inside is not None and _is_file(inside):
         return [_literal(inside)]
     folder = "" if inside is None else f"{_literal(inside)}/"
-    names = _shard_patterns()
+    names = [name for known in formats.FORMATS for name in known.hub_files]
     return [folder + pattern for name in names for pattern in (name, f"**/{name}")]
-
-
-def _shard_patterns() -> list[str]:
-    """Returns the patterns of the files that make up data sets of the hub."""
-    return [name for known in formats.FORMATS for name in known.hub_files]
 
 
 def _is_file(inside: PurePosixPath) -> bool:

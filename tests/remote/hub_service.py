@@ -5,15 +5,15 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
+from stand_ins import listening
 from xet_storage import XetStorage
 
 REPO = "owner/name"
@@ -232,12 +232,6 @@ def _handler(service: HubService) -> type[BaseHTTPRequestHandler]:
 def serving_hub() -> Iterator[HubService]:
     """Runs a hub until the block ends."""
     service = HubService()
-    http = ThreadingHTTPServer(("127.0.0.1", 0), _handler(service))
-    http.daemon_threads = True
-    threading.Thread(target=http.serve_forever, daemon=True).start()
-    service.url = f"http://127.0.0.1:{http.server_port}"
-    try:
+    with listening(_handler(service)) as url:
+        service.url = url
         yield service
-    finally:
-        http.shutdown()
-        http.server_close()

@@ -215,13 +215,20 @@ class _Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def running(service: StandIn) -> Iterator[StandIn]:
-    """Runs a service until the block ends."""
-    http = _Server(("127.0.0.1", 0), _handler(service))
+def listening(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    """Answers requests at a URL until the block ends."""
+    http = _Server(("127.0.0.1", 0), handler)
     threading.Thread(target=http.serve_forever, daemon=True).start()
-    service.url = f"http://127.0.0.1:{http.server_port}"
     try:
-        yield service
+        yield f"http://127.0.0.1:{http.server_port}"
     finally:
         http.shutdown()
         http.server_close()
+
+
+@contextmanager
+def running(service: StandIn) -> Iterator[StandIn]:
+    """Runs a service until the block ends."""
+    with listening(_handler(service)) as url:
+        service.url = url
+        yield service
