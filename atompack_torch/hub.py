@@ -156,8 +156,9 @@ def upload(
     """Uploads a data set in one commit: nobody sees a part of it.
 
     All ``.atp`` records are verified before anything is sent, so that damage is not published; what
-    readers tolerate is a warning. Of a feature cache only its metadata are read. atompack's own ``hub.open`` reads what this uploads. Xet is used where
-    huggingface_hub has it; ``HF_HUB_DISABLE_XET=1`` turns it off.
+    readers tolerate is a warning. Of a feature cache only its metadata are read. atompack's own
+    ``hub.open`` reads what this uploads. Xet is used where huggingface_hub has it;
+    ``HF_HUB_DISABLE_XET=1`` turns it off.
 
     Args:
         path: a folder of ``.atp`` shards, of which ``**/*.atp`` and ``manifest.json`` are sent; or
