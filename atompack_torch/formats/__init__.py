@@ -1,0 +1,197 @@
+"""Registry of file formats: recognition by content, and messages about files of foreign formats.
+
+``FORMATS`` is the only table of magic bytes, suffixes and modules of formats. Opening, inspection,
+conversion, compaction and the hub look formats up here; nothing here decodes them.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+from atompack_torch.errors import CorruptFileError, FieldError, UnsupportedFormatError
+from atompack_torch.formats.table import (
+    ATP_ENTRY,
+    END_BYTES,
+    FORMATS,
+    HEAD_BYTES,
+    STORE_METADATA,
+    Format,
+)
+from atompack_torch.options import is_in_memory, is_url
+
+__all__ = ["END_BYTES", "FORMATS", "HEAD_BYTES", "STORE_METADATA", "Format"]
+
+
+class RemoteAccess(Protocol):
+    """Access to files and folders behind URLs, which ``remote.files.RemoteFiles`` has."""
+
+    def recognize(self, url: str) -> Format | None:
+        """Returns the format of a file or folder; None if nothing matches."""
+
+    def shown(self, path: str) -> str:
+        """Returns a path, or a URL without secrets."""
+
+
+def recognize(path: str | os.PathLike[str], remote: RemoteAccess | None = None) -> Format | None:
+    """Returns the format of a path, recognized by content; None if nothing matches.
+
+    Only regular files and folders are opened; URLs need ``remote``.
+    """
+    if remote is not None and is_url(path):
+        return remote.recognize(os.fspath(path))
+    place = Path(path)
+    if place.is_dir():
+        return next((known for known in FORMATS if _holds(place, known.holds)), None)
+    if not place.is_file():
+        return None
+    with place.open("rb") as file:
+        head = file.read(HEAD_BYTES)
+        file.seek(max(0, place.stat().st_size - END_BYTES))
+        end = file.read(END_BYTES)
+    return format_of_bytes(head, end)
+
+
+def _holds(folder: Path, patterns: tuple[str, ...]) -> bool:
+    return any(next(folder.glob(pattern), None) is not None for pattern in patterns)
+
+
+def format_of_bytes(head: bytes, end: bytes = b"") -> Format | None:
+    """Returns the format of a file with these first and last bytes; None if nothing matches."""
+    for known in FORMATS:
+        if any(head.startswith(magic, offset) for offset, magic in known.magics):
+            return known
+        if known.ends and end.endswith(known.ends):
+            return known
+    return next((known for known in FORMATS if known.matches and known.matches(head)), None)
+
+
+def by_suffix(path: str | os.PathLike[str]) -> Format | None:
+    """Returns the format that the suffix of a path stands for; None if none has it.
+
+    ``x.extxyz.gz`` counts as ``x.extxyz``: a format that is read from pipes may be compressed.
+    """
+    name = os.fspath(path)
+    place = Path(re.split("[?#]", name)[0] if is_url(path) else name)
+    known = _of_suffix(place.suffix)
+    if known is None or not known.is_compression:
+        return known
+    inner = _of_suffix(place.with_suffix("").suffix)
+    return inner if inner is not None and inner.is_stream else known
+
+
+def _of_suffix(suffix: str) -> Format | None:
+    return next((known for known in FORMATS if suffix in known.suffixes), None)
+
+
+def detect(path: str | os.PathLike[str], remote: RemoteAccess | None = None) -> Format | None:
+    """Returns the format of a path by its content; by its suffix where that does not tell.
+
+    Magic bytes count more than the suffix. The suffix counts more than the beginning of a text,
+    unless it stands for a format with magic bytes, which the file then lacks.
+    """
+    found, named = recognize(path, remote), by_suffix(path)
+    if found is None or named is None:
+        return found or named
+    if found.is_compression:
+        return named if named.is_stream else found
+    return found if found.matches is None or named.magics or named.ends else named
+
+
+def foreign(path: str | os.PathLike[str], expected: str, names: tuple[str, ...]) -> str | None:
+    """Returns a message about a path of another format than ``names``; None if it is unknown."""
+    found = recognize(path)
+    return None if found is None or found.name in names else _mismatch(path, expected, found)
+
+
+def _mismatch(path: str | os.PathLike[str], expected: str, found: Format) -> str:
+    advice = []
+    if found.opens:
+        advice.append(f"{found.opens} opens it")
+    if found.source and found.source != "atp" and not is_url(path):
+        advice.append(f"`{conversion(path, found)}` converts it")
+    text = f"expected {expected}, got {found.title}"
+    return f"{text}: {'; '.join(advice)}" if advice else text
+
+
+def unknown(
+    path: str | os.PathLike[str], remote: RemoteAccess | None = None
+) -> UnsupportedFormatError:
+    """Builds the error for a path that has none of the formats that can be opened."""
+    shown = remote.shown(os.fspath(path)) if remote is not None else os.fspath(path)
+    expected = ", ".join(known.title for known in FORMATS if known.entry)
+    found = detect(path, remote)
+    text = f"expected {expected}; got none of them"
+    if found is not None:
+        text = _mismatch(shown, f"one of {expected}", found)
+    return UnsupportedFormatError(f"{shown}: {text}")
+
+
+def conversion(path: str | os.PathLike[str], found: Format) -> str:
+    """Returns the command that converts a foreign file to ``.atp``."""
+    source = Path(path)
+    target = source.with_suffix(".atp")
+    if target == source:
+        target = source.with_name(f"{source.stem}.converted.atp")
+    option = "" if detect(path) is found else f" --from {found.source}"
+    return f"atompack-torch convert {shlex.quote(str(source))} {shlex.quote(str(target))}{option}"
+
+
+@contextmanager
+def opening(
+    path: str | os.PathLike[str], expected: str = "an .atp file", *names: str
+) -> Iterator[None]:
+    """Replaces errors on opening a foreign file by one that names its format and a remedy.
+
+    Args:
+        path: the path opened in the block.
+        expected: what the caller opens, with its article.
+        *names: names of the formats that it opens; empty: ``"atp"``.
+
+    Raises:
+        UnsupportedFormatError: the block failed, and the path holds another format.
+        OSError: likewise, if the block raised an OSError (for instance, a folder instead of a
+            file); of the same class.
+    """
+    if is_url(path) or is_in_memory(path):
+        yield
+        return
+    try:
+        yield
+    except (CorruptFileError, FieldError, UnsupportedFormatError):
+        message = foreign(path, expected, names or ("atp",))
+        if message is None:
+            raise
+        raise UnsupportedFormatError(f"{os.fspath(path)}: {message}") from None
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
+        message = foreign(path, expected, names or ("atp",))
+        if message is None:
+            raise
+        raise type(error)(error.errno or errno.ENOENT, message, os.fspath(path)) from None
+
+
+def entry_name(path: str | os.PathLike[str], remote: RemoteAccess | None = None) -> str:
+    """Returns the name of the module for the format of a path.
+
+    Paths without a known format get the module of ``.atp``, which lists what is damaged in them.
+
+    Args:
+        path: a file or folder.
+        remote: access to URLs.
+
+    Returns:
+        The name, for ``importlib.import_module``.
+
+    Raises:
+        UnsupportedFormatError: the path has a known format that cannot be opened.
+    """
+    found = detect(path, remote)
+    if found is not None and not found.entry:
+        raise unknown(path, remote)
+    return found.entry if found is not None else ATP_ENTRY

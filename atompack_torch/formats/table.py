@@ -1,0 +1,216 @@
+"""The table of file formats: magic bytes, suffixes, and the modules that read and write them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+HEAD_BYTES = 4096
+END_BYTES = 16
+_USER_BLOCKS = (512, 1024, 2048)  # possible offsets of HDF5 data after a user block
+# Names of the metadata of an ATLAS store; the first that exists counts.
+STORE_METADATA = tuple(
+    f"atlas.{form}{codec}" for form in ("json", "msgpack") for codec in ("", ".zst", ".lz4")
+)
+_FRAME = re.compile(rb"\s*\d+[ \t]*\r?\n([^\n]*)\n\s*[A-Za-z]\w*(\s+[-+.\deE]+){3}")
+_EXTENDED = re.compile(rb"\s*\d+[ \t]*\r?\n[^\n]*\b(Properties|Lattice)=", re.IGNORECASE)
+
+
+class Format(NamedTuple):
+    """A kind of file or folder.
+
+    Attributes:
+        name: short, unique name.
+        title: name with its article, for messages.
+        magics: (offset, bytes) pairs; a file of this format has one of them.
+        ends: last bytes of a file, for formats whose magic bytes are at the end.
+        matches: for formats without magic bytes: recognizes the first bytes of a file.
+        holds: patterns; a folder of this format contains a file that matches one of them.
+        opens: name of the Python function or class that opens it; "" if there is none.
+        source: name of the format for ``convert``; "" if it cannot read it, "ase" if it is read by
+            ASE.
+        is_target: True if ``convert`` writes it.
+        is_stream: True if ``convert`` reads it from pipes, too.
+        is_compression: True for compressed files, whose content may have any format.
+        suffixes: suffixes of its files, which count where the content does not tell the format.
+        hub_files: patterns of the files that ``hub.open`` downloads from a folder.
+        is_uploaded: True if ``hub.upload`` takes a single file of it: a whole data set.
+        entry: module of the format, with the functions of ``inspection.entry.Entry``; "" if the
+            package cannot open it.
+        converter: module with the functions of ``conversion.converter.Converter``; "" if ``entry``
+            has them.
+    """
+
+    name: str
+    title: str
+    magics: tuple[tuple[int, bytes], ...] = ()
+    ends: bytes = b""
+    matches: Callable[[bytes], bool] | None = None
+    holds: tuple[str, ...] = ()
+    opens: str = ""
+    source: str = ""
+    is_target: bool = False
+    is_stream: bool = False
+    is_compression: bool = False
+    suffixes: tuple[str, ...] = ()
+    hub_files: tuple[str, ...] = ()
+    is_uploaded: bool = False
+    entry: str = ""
+    converter: str = ""
+
+
+def _is_text(head: bytes) -> bool:
+    return bool(head) and not re.search(rb"[^\t\n\r\f\x1b -\x7e\x80-\xff]", head)
+
+
+def _is_json(head: bytes) -> bool:
+    return _is_text(head) and head.lstrip()[:1] in (b"{", b"[")
+
+
+def _is_extxyz(head: bytes) -> bool:
+    return _is_text(head) and bool(_EXTENDED.match(head) or _FRAME.match(head))
+
+
+def _is_pickle(head: bytes) -> bool:
+    """True for pickles of protocols 2 to 5: the protocol opcode followed by another opcode."""
+    return len(head) > 2 and head[0] == 0x80 and 2 <= head[1] <= 5 and head[2] < 0x99
+
+
+def _compression(name: str, title: str, magic: bytes, suffix: str) -> Format:
+    known = Format(name, title, ((0, magic),), source="ase", suffixes=(suffix,), converter=_ASE)
+    return known._replace(is_compression=True)
+
+
+ATP_ENTRY = "atompack_torch.inspection.atp"
+_STORES = "atompack_torch.inspection.stores"
+_CONVERSION = "atompack_torch.conversion"
+_ARRAYS, _ASE = f"{_CONVERSION}.arrays", f"{_CONVERSION}.ase_files"
+
+FORMATS = [
+    Format(
+        "atp",
+        "an .atp file",
+        ((0, b"ATPK"),),
+        opens="AtpDataset",
+        source="atp",
+        is_target=True,
+        suffixes=(".atp",),
+        hub_files=("*.atp", "manifest.json"),
+        is_uploaded=True,
+        entry=ATP_ENTRY,
+        converter=f"{_CONVERSION}.atp",
+    ),
+    Format(
+        "hdf5",
+        "an HDF5 file",
+        tuple((start, b"\x89HDF\r\n\x1a\n") for start in (0, *_USER_BLOCKS)),
+        opens="TorchCache (a feature cache)",
+        source="hdf5",
+        suffixes=(".h5", ".hdf5"),
+        is_uploaded=True,
+        entry="atompack_torch.inspection.caches",
+        converter=_ARRAYS,
+    ),
+    # Told from other HDF5 files by its groups, which the converter of HDF5 looks at.
+    Format(
+        "mace-hdf5",
+        "an HDF5 file of MACE",
+        source="mace-hdf5",
+        converter=f"{_CONVERSION}.mace_hdf5",
+    ),
+    Format(
+        "sqlite",
+        "an SQLite file, such as an ASE database",
+        ((0, b"SQLite format 3\0"),),
+        source="ase-db",
+        is_target=True,
+        suffixes=(".db",),
+        converter=f"{_CONVERSION}.ase_db",
+    ),
+    Format(
+        "lmdb",
+        "an LMDB file, such as an .aselmdb database",
+        ((16, b"\xde\xc0\xef\xbe"),),
+        source="ase-db",
+        suffixes=(".aselmdb",),
+        converter=f"{_CONVERSION}.ase_db",
+    ),
+    Format(
+        "zip",
+        "a ZIP archive, such as an NPZ file",
+        ((0, b"PK\x03\x04"), (0, b"PK\x05\x06")),
+        source="npz",
+        suffixes=(".npz",),
+        converter=_ARRAYS,
+    ),
+    Format("npy", "an NPY file: one array without names", ((0, b"\x93NUMPY"),)),
+    Format(
+        "ulm",
+        "an ASE trajectory",
+        ((0, b"- of Ulm"),),
+        source="ase",
+        suffixes=(".traj",),
+        converter=_ASE,
+    ),
+    Format("netcdf", "a NetCDF file", tuple((0, b"CDF" + bytes([n])) for n in (1, 2, 5))),
+    # Before the compressions: a file may begin with a compressed block.
+    Format(
+        "array-file",
+        "an array file",
+        ends=b"ARRF",
+        opens="ArrayFile",
+        suffixes=(".af",),
+        entry=_STORES,
+    ),
+    _compression("gzip", "a gzip file", b"\x1f\x8b", ".gz"),
+    _compression("xz", "an xz file", b"\xfd7zXZ\0", ".xz"),
+    _compression("bzip2", "a bzip2 file", b"BZh", ".bz2"),
+    Format("zstd", "a zstd file", ((0, b"\x28\xb5\x2f\xfd"),)),
+    Format("pickle", "a pickle", matches=_is_pickle),
+    Format(
+        "extxyz",
+        "an extended XYZ file",
+        matches=_is_extxyz,
+        source="extxyz",
+        is_target=True,
+        is_stream=True,
+        suffixes=(".xyz", ".extxyz"),
+        converter=f"{_CONVERSION}.extxyz",
+    ),
+    Format(
+        "json", "a JSON file", matches=_is_json, source="ase", suffixes=(".json",), converter=_ASE
+    ),
+    Format(
+        "atlas-store", "an ATLAS store", holds=STORE_METADATA, opens="AtlasStore", entry=_STORES
+    ),
+    Format(
+        "shards",
+        "a folder of Atlas shards",
+        holds=("meta.json",),
+        opens="ShardDataset",
+        source="shards",
+        is_target=True,
+        entry="atompack_torch.inspection.shards",
+        converter=f"{_CONVERSION}.shards",
+    ),
+    Format(
+        "deepmd",
+        "a folder of DeePMD systems",
+        holds=("**/type.raw",),
+        source="deepmd",
+        converter=f"{_CONVERSION}.deepmd",
+    ),
+    Format("zarr", "a Zarr group", holds=("zarr.json", ".zgroup", ".zarray")),
+    Format("databases", "a folder of .aselmdb databases", holds=("*.aselmdb",)),
+    Format(
+        "atp-folder",
+        "a folder of .atp files",
+        holds=("**/*.atp",),
+        opens="AtpDataset",
+        source="atp",
+        entry=ATP_ENTRY,
+        converter=f"{_CONVERSION}.atp",
+    ),
+    Format("text", "a text file", matches=_is_text, source="ase", converter=_ASE),
+]
