@@ -165,9 +165,45 @@ class ExtxyzReader:
     @property
     def ends_open(self) -> bool: ...
 
-def survey_extxyz(
-    path: str,
-) -> tuple[int, list[tuple[_ExtxyzLevel, str, _ExtxyzKind, tuple[int, ...] | None]]]: ...
+class ParsedIndex:
+    @staticmethod
+    def decode(bytes: bytes, file_bytes: int, name: str) -> ParsedIndex: ...  # noqa: A002
+    def encode(self) -> bytes: ...
+    def __len__(self) -> int: ...
+    @property
+    def fields(
+        self,
+    ) -> list[tuple[_ExtxyzLevel, str, _ExtxyzKind, tuple[int, ...] | None]]: ...
+    @property
+    def has_cells(self) -> bool: ...
+    @property
+    def ends_open(self) -> bool: ...
+    def copy_counts(self, address: int) -> None: ...
+
+class FieldMap:
+    def __init__(
+        self,
+        targets: Sequence[
+            tuple[_ExtxyzLevel, str, int, str, _ExtxyzKind, tuple[int, ...] | None, bool]
+        ],
+        has_cells: bool,
+        masses: Sequence[float],
+    ) -> None: ...
+
+class ExtxyzSource(MoleculeSource):
+    def __init__(
+        self,
+        path: str,
+        name: str,
+        version: _FileVersion,
+        index: ParsedIndex,
+        fields: FieldMap,
+        access: str,
+        populate: bool,
+    ) -> None: ...
+
+def scan_extxyz(path: str, name: str, n_threads: int, strict: bool) -> ParsedIndex: ...
+def file_version(path: str) -> _FileVersion: ...
 def element_symbols() -> list[str]: ...
 def format_extxyz(
     ptr: _Array,

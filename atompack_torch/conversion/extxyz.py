@@ -30,6 +30,7 @@ from atompack_torch.conversion.report import Report as ConversionReport
 from atompack_torch.conversion.text_files import Text
 from atompack_torch.errors import FieldError, file_exists
 from atompack_torch.fields import BUILTIN, BUILTINS, PREFIXES, FileLevel
+from atompack_torch.options import threads_or_cores
 from atompack_torch.writers.base import WriterBase
 from atompack_torch.writers.columns import Array, Column, Columns, of_batch
 
@@ -75,8 +76,9 @@ class Reader(Iterator[Columns]):
         self._report = _Warnings() if report is None else report
         self._limits = (max_frames, max_bytes)
         self._reader = _native.ExtxyzReader(self._text.path, self._path)
-        self.n_frames, found = _native.survey_extxyz(self._text.path)
-        found_keys = [FoundKey(*field) for field in found]
+        index = _native.scan_extxyz(self._text.path, self._path, threads_or_cores(None), False)
+        self.n_frames = len(index)
+        found_keys = [FoundKey(*field) for field in index.fields]
         self._targets = targets_of(self._path, found_keys, keys or {}, self._report)
         for (level, key), target in self._targets.items():
             # Labels that must be numbers are not widened, so that strings among them are detected.
@@ -183,7 +185,7 @@ def read(
 def count(path: str | os.PathLike[str]) -> int:
     """Counts the frames, up to any damage, by scanning the comment lines."""
     with contextlib.closing(Text(path)) as text:
-        return _native.survey_extxyz(text.path)[0]
+        return len(_native.scan_extxyz(text.path, text.name, threads_or_cores(None), False))
 
 
 class _Warnings:

@@ -15,6 +15,7 @@ void bind_atlas_writer(pybind11::module_& module);
 void bind_atp(pybind11::module_& module);
 void bind_atp_writer(pybind11::module_& module);
 void bind_extxyz(pybind11::module_& module);
+void bind_parsed(pybind11::module_& module);  // after bind_atp
 void bind_passes(pybind11::module_& module);  // after bind_atp and bind_request, whose types are arguments
 void bind_request(pybind11::module_& module);
 void bind_file_store(pybind11::module_& module);  // before those whose arguments are stores

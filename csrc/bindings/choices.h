@@ -14,7 +14,7 @@
 #include "codec/codec.h"
 #include "formats/atlas_shards/shard_list.h"
 #include "formats/atp/path_writer.h"
-#include "formats/extxyz/array.h"
+#include "formats/parsed/array.h"
 #include "io/mapped_file.h"
 #include "model/molecule_source.h"
 #include "plan/columns/column_plan.h"
@@ -85,12 +85,12 @@ struct Choices<atlas_shards::MissingShards> {
 };
 
 template <>
-struct Choices<extxyz::Kind> {
+struct Choices<parsed::Kind> {
   static constexpr std::string_view kOption = "kind";
-  static constexpr std::array<Choice<extxyz::Kind>, 4> kAll{{{"flag", extxyz::Kind::flag},
-                                                             {"integer", extxyz::Kind::integer},
-                                                             {"real", extxyz::Kind::real},
-                                                             {"text", extxyz::Kind::text}}};
+  static constexpr std::array<Choice<parsed::Kind>, 4> kAll{{{"flag", parsed::Kind::flag},
+                                                             {"integer", parsed::Kind::integer},
+                                                             {"real", parsed::Kind::real},
+                                                             {"text", parsed::Kind::text}}};
 };
 
 template <typename Value>
@@ -163,7 +163,7 @@ struct type_caster<atompack::collate::Layout> : atompack::bindings::NamedCaster<
 template <>
 struct type_caster<atompack::collate::Missing> : atompack::bindings::NamedCaster<atompack::collate::Missing> {};
 template <>
-struct type_caster<atompack::extxyz::Kind> : atompack::bindings::NamedCaster<atompack::extxyz::Kind> {};
+struct type_caster<atompack::parsed::Kind> : atompack::bindings::NamedCaster<atompack::parsed::Kind> {};
 template <>
 struct type_caster<atompack::io::Access> : atompack::bindings::NamedCaster<atompack::io::Access> {};
 

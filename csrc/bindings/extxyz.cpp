@@ -10,7 +10,6 @@
 #include "bindings/unlocked.h"
 #include "formats/extxyz/formatter.h"
 #include "formats/extxyz/reader.h"
-#include "formats/extxyz/survey.h"
 #include "model/element.h"
 
 namespace atompack::bindings {
@@ -96,16 +95,6 @@ py::object next_block(Reader& reader, int64_t max_frames, uint64_t max_bytes) {
   return describe(reader.use([&](extxyz::Reader& r) { return r.next_block(max_frames, max_bytes); }));
 }
 
-py::tuple survey(const Path& path) {
-  const extxyz::Survey found = without_gil([&] { return extxyz::survey(path.bytes); });
-  py::list fields;
-  for (const extxyz::SurveyedField& field : found.fields) {
-    const py::object shape = field.shape ? py::object(py::tuple(py::cast(*field.shape))) : py::none();
-    fields.append(py::make_tuple(field.level, field.key, field.kind, shape));
-  }
-  return py::make_tuple(found.n_frames, std::move(fields));
-}
-
 // Returns a view. The caller has made all arrays contiguous, of float64, int64 or bool, and keeps them alive.
 extxyz::ArrayView view_of(py::handle value, bool has_rows) {
   if (value.is_none()) return {};
@@ -168,7 +157,6 @@ void bind_extxyz(py::module_& module) {
     for (uint8_t number = 0; number <= kLastElement; ++number) symbols.append(symbol_of(number));
     return symbols;
   });
-  module.def("survey_extxyz", &survey, py::arg("path"));
   module.def("format_extxyz", &format, py::arg("ptr"), py::arg("positions"), py::arg("numbers"), py::arg("cell"),
              py::arg("pbc"), py::arg("fields"));
 }

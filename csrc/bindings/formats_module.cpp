@@ -14,6 +14,7 @@ PYBIND11_MODULE(_formats, module) {
   atompack::bindings::bind_atlas_reader(module);
   atompack::bindings::bind_atlas_writer(module);
   atompack::bindings::bind_extxyz(module);
+  atompack::bindings::bind_parsed(module);
   atompack::bindings::bind_request(module);
   atompack::bindings::bind_passes(module);
   atompack::bindings::bind_shard_reader(module);

@@ -55,11 +55,22 @@ class LineParser {
       } else if (closing_of(c) != 0) {
         parse_brackets(closing_of(c));
       } else {
-        word() += c;
-        ++at_;
+        const size_t end = end_of_run(is_plain);
+        word().append(line_, at_, end - at_);
+        at_ = end;
       }
     }
   }
+
+  // The first position from here on whose character is none of a run.
+  template <typename IsInRun>
+  size_t end_of_run(const IsInRun& is_in_run) const {
+    size_t end = at_ + 1;
+    while (end < line_.size() && is_in_run(line_[end])) ++end;
+    return end;
+  }
+
+  static bool is_plain(char c) { return !is_space(c) && c != '=' && c != '\\' && closing_of(c) == 0; }
 
   void equals() {
     if (entries_.empty()) return fail("expected a key before '='", at_);
@@ -106,9 +117,13 @@ class LineParser {
       } else if (c == opening) {
         ++depth;
       }
-      ++at_;
-      if (depth == 0) return;
-      word() += c;
+      if (depth == 0) {
+        ++at_;
+        return;
+      }
+      const size_t end = end_of_run([&](char x) { return x != closing && x != opening && x != '\\'; });
+      word().append(line_, at_, end - at_);
+      at_ = end;
     }
     fail(cat("expected a closing ", closing), begin);
   }

@@ -73,21 +73,31 @@ std::optional<Entry> take(std::vector<Entry>& entries, std::string_view key) {
 
 }  // namespace
 
+std::optional<int64_t> next_count(LineReader& lines) {
+  const std::optional<std::string_view> words = next_word_line(lines);
+  return words ? std::optional(parse_count(*words, lines.line_offset())) : std::nullopt;
+}
+
 const FrameHead* FrameHeadReader::next(LineReader& lines) {
-  const std::optional<std::string_view> first = next_word_line(lines);
-  if (!first) return nullptr;
-  head_.n_atoms = parse_count(*first, lines.line_offset());
+  const std::optional<int64_t> n_atoms = next_count(lines);
+  if (!n_atoms) return nullptr;
   const std::optional<std::string_view> comment = lines.next();
   if (!comment) throw CorruptFileError("frame: expected a comment line, got the end of the file", lines.file_bytes());
-  head_.comment_offset = lines.line_offset();
-  try {
-    read_comment(*comment);
-  } catch (DataError& error) {
-    error.shift_offset(head_.comment_offset).at_offset(head_.comment_offset);
-    throw;
-  }
+  parse(*n_atoms, *comment, lines.line_offset());
   check_room(head_, lines);
   return &head_;
+}
+
+const FrameHead& FrameHeadReader::parse(int64_t n_atoms, std::string_view comment, uint64_t comment_offset) {
+  head_.n_atoms = n_atoms;
+  head_.comment_offset = comment_offset;
+  try {
+    read_comment(comment);
+  } catch (DataError& error) {
+    error.shift_offset(comment_offset).at_offset(comment_offset);
+    throw;
+  }
+  return head_;
 }
 
 void FrameHeadReader::read_comment(std::string_view line) {

@@ -22,9 +22,14 @@ struct FrameHead {
   bool comment_is_plain = false;  // the line is not empty but has no keys
 };
 
+// Reads the number of atoms of the next frame; nullopt at the end of the file.
+std::optional<int64_t> next_count(LineReader& lines);
+
 // Throws CorruptFileError with offsets in the file. Not thread-safe.
 class FrameHeadReader {
  public:
+  // The head of a frame whose comment line is here. Valid until the next call.
+  const FrameHead& parse(int64_t n_atoms, std::string_view comment, uint64_t comment_offset);
   // Returns nullptr at the end of the file. Valid until the next call.
   const FrameHead* next(LineReader& lines);
 

@@ -1,4 +1,4 @@
-// Buffered reader of lines: memory does not grow with the file.
+// Reader of lines, buffered or of bytes in memory.
 #pragma once
 
 #include <cstdint>
@@ -7,22 +7,28 @@
 #include <string_view>
 #include <vector>
 
+#include "base/bytes.h"
 #include "io/file.h"
 
 namespace atompack::extxyz {
 
-// Reads as many bytes as the file had when it was opened. Not thread-safe.
+// Not thread-safe.
 class LineReader {
  public:
+  // Reads as many bytes as the file has now, in memory that does not grow with it.
   explicit LineReader(std::string path);
+  // Lines of bytes that begin at this offset of their file. Keeps a view.
+  LineReader(Bytes text, uint64_t offset);
 
   // Returns a line without its end (
   //  or \r
   // ); nullopt after the last one. Valid until the next call.
   std::optional<std::string_view> next();
 
-  const std::string& path() const { return path_; }
   uint64_t file_bytes() const { return file_bytes_; }
+  // Skips lines without looking at them; false if the bytes end before.
+  bool skip(int64_t n_lines);
+
   // Offset of the line read last, and of the bytes after it.
   uint64_t line_offset() const { return line_offset_; }
   uint64_t next_offset() const { return read_offset_ - (end_ - begin_); }
@@ -38,7 +44,8 @@ class LineReader {
   uint64_t read_offset_ = 0;  // of the first byte that is not in the buffer yet
   uint64_t line_offset_ = 0;
   std::vector<char> buffer_;
-  size_t begin_ = 0, end_ = 0;  // unread range of the buffer
+  const char* data_ = nullptr;  // the buffer, or the bytes of the caller
+  size_t begin_ = 0, end_ = 0;  // unread range of it
   bool ends_open_ = false;
 };
 

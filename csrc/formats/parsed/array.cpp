@@ -1,6 +1,6 @@
-#include "formats/extxyz/array.h"
+#include "formats/parsed/array.h"
 
-namespace atompack::extxyz {
+namespace atompack::parsed {
 
 void Array::reset(Kind new_kind) {
   kind = new_kind;
@@ -52,4 +52,4 @@ std::string_view name_of(Kind kind) {
   return "?";
 }
 
-}  // namespace atompack::extxyz
+}  // namespace atompack::parsed

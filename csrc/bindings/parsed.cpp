@@ -1,0 +1,117 @@
+// Data sets whose molecules are parsed from text when they are read.
+#include <pybind11/stl.h>
+
+#include "base/error_context.h"
+#include "bindings/bindings.h"
+#include "bindings/choices.h"
+#include "bindings/path.h"
+#include "bindings/unlocked.h"
+#include "formats/extxyz/frame_index.h"
+#include "formats/extxyz/frame_source.h"
+#include "formats/parsed/field_map.h"
+#include "formats/parsed/index.h"
+
+namespace atompack::bindings {
+namespace {
+
+namespace py = pybind11;
+using parsed::FieldMap;
+using parsed::Index;
+using parsed::Target;
+
+using SharedIndex = std::shared_ptr<Index>;
+// (device, inode, size, seconds, nanoseconds)
+using Version = std::tuple<uint64_t, uint64_t, uint64_t, int64_t, int64_t>;
+// (level, key, scope, name, kind, shape or None, from_momenta)
+using PyTarget =
+    std::tuple<Level, std::string, Scope, std::string, parsed::Kind, std::optional<std::vector<int64_t>>, bool>;
+
+io::FileVersion version_from(const Version& version) {
+  const auto& [device, inode, size, seconds, nanoseconds] = version;
+  return {device, inode, size, seconds, nanoseconds};
+}
+
+Version version_now(const Path& path) {
+  const io::FileVersion version = io::open_file(path.bytes)->version();
+  return {version.device, version.inode, version.size, version.seconds, version.nanoseconds};
+}
+
+// Throws the damage that ended the scan if `strict`.
+SharedIndex scan_text(const Path& path, const Path& name, unsigned n_threads, bool strict) {
+  extxyz::FrameScan scan = in_file(name.bytes, [&] { return extxyz::scan_frames(path.bytes, n_threads); });
+  auto index = make_shared_handle<Index>(std::move(scan.index));
+  if (!strict || scan.damage == nullptr) return index;
+  try {
+    std::rethrow_exception(scan.damage);
+  } catch (DataError& error) {
+    error.in_file(name.bytes).at_molecule(static_cast<int64_t>(index->entries.size()));
+    throw;
+  }
+}
+
+py::list fields_of(const Index& index) {
+  py::list fields;
+  for (const parsed::SurveyedField& field : index.survey.fields()) {
+    const py::object shape = field.shape ? py::object(py::tuple(py::cast(*field.shape))) : py::none();
+    fields.append(py::make_tuple(field.level, field.key, field.kind, shape));
+  }
+  return fields;
+}
+
+py::bytes encode_index_bytes(const Index& index) {
+  const std::vector<std::byte> bytes = without_gil([&] { return parsed::encode_index(index); });
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+SharedIndex decode_index_bytes(const py::buffer& buffer, uint64_t file_bytes, const Path& name) {
+  const py::buffer_info info = buffer.request();
+  const Bytes bytes(static_cast<const std::byte*>(info.ptr), static_cast<size_t>(info.size * info.itemsize));
+  return without_gil([&] {
+    return in_file(name.bytes, [&] { return make_shared_handle<Index>(parsed::decode_index(bytes, file_bytes)); });
+  });
+}
+
+// Writes to memory of the caller; `address` points to as many int64 as there are molecules.
+void copy_counts(const Index& index, uintptr_t address) {
+  auto* out = reinterpret_cast<int64_t*>(address);
+  for (const parsed::IndexEntry& entry : index.entries) *out++ = static_cast<int64_t>(entry.n_atoms);
+}
+
+std::shared_ptr<FieldMap> make_fields(const std::vector<PyTarget>& targets, bool has_cells,
+                                      std::vector<double> masses) {
+  std::vector<Target> made;
+  for (const auto& [level, key, scope, name, kind, shape, from_momenta] : targets) {
+    made.push_back({level, key, scope, name, kind, shape, from_momenta});
+  }
+  return make_shared_handle<FieldMap>(made, has_cells, std::move(masses));
+}
+
+std::shared_ptr<extxyz::FrameSource> open_frame_source(const Path& path, const Path& name, const Version& version,
+                                                 SharedIndex index, std::shared_ptr<FieldMap> fields,
+                                                 io::Access access, bool populate) {
+  return make_shared_handle<extxyz::FrameSource>(path.bytes, name.bytes, version_from(version), std::move(index),
+                                                 std::move(fields), extxyz::FrameOptions{access, populate});
+}
+
+}  // namespace
+
+void bind_parsed(py::module_& module) {
+  py::class_<Index, SharedIndex>(module, "ParsedIndex")
+      .def_static("decode", &decode_index_bytes, py::arg("bytes"), py::arg("file_bytes"), py::arg("name"))
+      .def("encode", &encode_index_bytes)
+      .def("__len__", [](const Index& self) { return self.entries.size(); })
+      .def_property_readonly("fields", &fields_of)
+      .def_property_readonly("has_cells", [](const Index& self) { return self.survey.has_cells(); })
+      .def_property_readonly("ends_open", [](const Index& self) { return self.ends_open; })
+      .def("copy_counts", unlocked(&copy_counts), py::arg("address"));
+  py::class_<FieldMap, std::shared_ptr<FieldMap>>(module, "FieldMap")
+      .def(py::init(unlocked(&make_fields)), py::arg("targets"), py::arg("has_cells"), py::arg("masses"));
+  py::class_<extxyz::FrameSource, MoleculeSource, std::shared_ptr<extxyz::FrameSource>>(module, "ExtxyzSource")
+      .def(py::init(unlocked(&open_frame_source)), py::arg("path"), py::arg("name"), py::arg("version"), py::arg("index"),
+           py::arg("fields"), py::arg("access"), py::arg("populate"));
+  module.def("scan_extxyz", unlocked(&scan_text), py::arg("path"), py::arg("name"), py::arg("n_threads"),
+             py::arg("strict"));
+  module.def("file_version", unlocked(&version_now), py::arg("path"));
+}
+
+}  // namespace atompack::bindings

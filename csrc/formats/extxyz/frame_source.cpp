@@ -1,0 +1,136 @@
+#include "formats/extxyz/frame_source.h"
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/error_context.h"
+#include "formats/extxyz/atom_lines.h"
+#include "formats/extxyz/value.h"
+#include "formats/parsed/record.h"
+
+namespace atompack::extxyz {
+namespace {
+
+constexpr size_t kMaxSampledFrames = 8;  // by which a file is found to be in memory
+constexpr int64_t kParsingWork = 24;     // bytes that could be copied while one byte is parsed
+
+// Memory that a thread reuses from frame to frame.
+struct FrameMemory {
+  FrameHeadReader heads;
+  Atoms atoms;
+  Array value;
+};
+
+void add_columns(const FrameHead& head, Atoms& atoms, const parsed::FieldMap& fields,
+                 parsed::MoleculeBuilder& molecule) {
+  size_t guess = 0;
+  for (size_t i = 0; i < head.layout.columns.size(); ++i) {
+    if (!atoms.is_field[i]) continue;
+    const std::string& key = head.layout.columns[i].key;
+    const parsed::FieldMap::Rule* const rule = fields.find(Level::atom, key, guess);
+    if (rule != nullptr) molecule.add_rows(*rule, key, atoms.columns[i]);
+  }
+}
+
+void add_entries(const FrameHead& head, Array& value, const parsed::FieldMap& fields,
+                 parsed::MoleculeBuilder& molecule) {
+  size_t guess = 0;
+  for (const Entry& entry : head.entries) {
+    const parsed::FieldMap::Rule* const rule = fields.find(Level::molecule, entry.key, guess);
+    if (rule == nullptr) throw CorruptFileError("expected a key of the index, got another").at_field(entry.key);
+    if (rule->form == parsed::FieldMap::Form::left_out) continue;
+    infer_value(entry, value);
+    if (rule->kind == Kind::text && value.kind != Kind::text) {
+      value.reset(Kind::text);
+      value.texts.emplace_back(without_mark(entry.text));
+    }
+    molecule.add_value(*rule, entry.key, value);
+  }
+}
+
+}  // namespace
+
+FrameSource::FrameSource(const io::Location& location, std::string name, const io::FileVersion& version,
+                         std::shared_ptr<const parsed::Index> index, std::shared_ptr<const parsed::FieldMap> fields,
+                         const FrameOptions& options)
+    : name_(std::move(name)), index_(std::move(index)), fields_(std::move(fields)) {
+  const auto file = io::open_file(location);
+  if (file->version() != version) {
+    throw IoError(ESTALE, "the file was changed since it was opened; refresh() reads it again", name_);
+  }
+  file_ = file->bytes(version.size, options.access, options.populate);
+}
+
+io::ByteRange FrameSource::text_range(int64_t index) const {
+  const uint64_t begin = entry(index).place;
+  const uint64_t end = index + 1 < size() ? entry(index + 1).place : index_->end;
+  return {begin, end - begin};
+}
+
+void FrameSource::prepare(std::span<const int64_t> indices) const {
+  file_->check_not_shrunk();
+  if (!file_->is_sample_due()) return;
+  std::vector<io::ByteRange> ranges;
+  for (const int64_t index : indices.first(std::min(indices.size(), kMaxSampledFrames))) {
+    ranges.push_back(text_range(index));
+  }
+  file_->sample(ranges);
+}
+
+void FrameSource::announce(std::span<const int64_t> indices) const {
+  if (file_->window() == 0) return;
+  file_->check_not_shrunk();
+  std::vector<io::ByteRange> ranges;
+  for (const int64_t index : indices) ranges.push_back(text_range(index));
+  file_->sample(std::span(ranges).first(std::min(ranges.size(), kMaxSampledFrames)));
+  if (file_->window() > 0) file_->announce(ranges);
+}
+
+MoleculeExtent FrameSource::extent(int64_t index) const {
+  const parsed::IndexEntry& found = entry(index);
+  return {.n_atoms = static_cast<int64_t>(found.n_atoms),
+          .decoded_bytes = static_cast<int64_t>(found.record_bytes),
+          .work = kParsingWork * static_cast<int64_t>(text_range(index).length)};
+}
+
+Bytes FrameSource::decode(int64_t index, std::span<std::byte> scratch) const {
+  try {
+    return parse(index, scratch);
+  } catch (DataError& error) {
+    locate(error, index);
+    throw;
+  }
+}
+
+Bytes FrameSource::parse(int64_t index, std::span<std::byte> scratch) const {
+  thread_local FrameMemory memory;
+  const auto [offset, length] = text_range(index);
+  const Bytes text = file_->bytes(offset, length, []() -> io::RangeBuffer& {
+    thread_local io::RangeBuffer buffer;
+    return buffer;
+  });
+  LineReader lines(text, offset);
+  const FrameHead* const head = memory.heads.next(lines);
+  if (head == nullptr || static_cast<uint64_t>(head->n_atoms) != entry(index).n_atoms) {
+    throw CorruptFileError("expected the frame of the index, got another", offset);
+  }
+  read_atoms(lines, *head, memory.atoms);
+  parsed::MoleculeBuilder molecule(*fields_, scratch, memory.atoms.positions, memory.atoms.numbers);
+  if (head->lattice) molecule.set_cell(*head->lattice);
+  const auto periodic = static_cast<uint8_t>(head->lattice.has_value());
+  molecule.set_pbc(head->pbc.value_or(std::array<uint8_t, 3>{periodic, periodic, periodic}));
+  add_columns(*head, memory.atoms, *fields_, molecule);
+  add_entries(*head, memory.value, *fields_, molecule);
+  return molecule.finish();
+}
+
+void FrameSource::visit(int64_t index, Bytes record, MoleculeVisitor& visitor) const {
+  try {
+    parsed::visit_record(record, fields_->schema(), visitor);
+  } catch (DataError& error) {
+    locate(error, index);
+    throw;
+  }
+}
+
+}  // namespace atompack::extxyz

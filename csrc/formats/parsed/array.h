@@ -1,0 +1,44 @@
+// A value of a molecule or the rows of its atoms as parsed from text, before interpretation.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace atompack::parsed {
+
+// Ordered: each kind can represent the values of those before it (text as written in the file).
+enum class Kind : uint8_t { flag, integer, real, text };
+
+constexpr Kind wider(Kind a, Kind b) { return std::max(a, b); }
+
+constexpr size_t product(std::span<const int64_t> shape) {
+  size_t n = 1;
+  for (const int64_t dim : shape) n *= static_cast<size_t>(dim);
+  return n;
+}
+
+// In C order. Only the vector for its kind is in use.
+struct Array {
+  Kind kind = Kind::text;
+  std::vector<int64_t> shape;  // empty: a scalar
+  std::vector<uint8_t> flags;
+  std::vector<int64_t> integers;
+  std::vector<double> reals;
+  std::vector<std::string> texts;
+
+  bool is_scalar() const { return shape.empty(); }
+  // Keeps the memory, so that one array can be reused for many values.
+  void reset(Kind new_kind);
+  size_t size() const;
+  // Numbers only: `to` is no narrower, and not text.
+  void widen(Kind to);
+};
+
+std::string_view name_of(Kind kind);
+
+}  // namespace atompack::parsed

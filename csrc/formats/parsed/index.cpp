@@ -1,0 +1,120 @@
+#include "formats/parsed/index.h"
+
+#include <array>
+#include <cstring>
+#include <limits>
+
+#include "codec/crc32c.h"
+
+namespace atompack::parsed {
+namespace {
+
+constexpr std::array<char, 8> kIndexMagic = {'A', 'P', 'T', 'I', 'N', 'D', 'E', 'X'};
+constexpr uint32_t kIndexVersion = 1;
+constexpr size_t kEntryBytes = 24;
+static_assert(sizeof(IndexEntry) == kEntryBytes);
+
+class Output {
+ public:
+  template <typename T>
+  void put(T value) {
+    append(std::as_bytes(std::span(&value, 1)));
+  }
+  void append(Bytes bytes) { bytes_.insert(bytes_.end(), bytes.begin(), bytes.end()); }
+  std::vector<std::byte> take() && { return std::move(bytes_); }
+  Bytes all() const { return bytes_; }
+
+ private:
+  std::vector<std::byte> bytes_;
+};
+
+void put_field(const SurveyedField& field, Output& out) {
+  out.put(static_cast<uint8_t>(field.level));
+  out.put(static_cast<uint8_t>(field.kind));
+  out.put(static_cast<uint8_t>(field.shape.has_value()));
+  out.put(static_cast<uint8_t>(field.shape ? field.shape->size() : 0));
+  out.put(static_cast<uint32_t>(field.key.size()));
+  if (field.shape) out.append(std::as_bytes(std::span(*field.shape)));
+  out.append(as_bytes(field.key));
+}
+
+uint8_t take_code(ByteCursor& in, uint8_t last, std::string_view what) {
+  const auto code = in.read_le<uint8_t>(what);
+  if (code > last) throw CorruptFileError(cat(what, ": expected up to ", int{last}, ", got ", int{code}));
+  return code;
+}
+
+void take_field(ByteCursor& in, Survey& survey) {
+  const auto level = static_cast<Level>(take_code(in, static_cast<uint8_t>(Level::atom), "level of a field"));
+  const auto kind = static_cast<Kind>(take_code(in, static_cast<uint8_t>(Kind::text), "kind of a field"));
+  const bool has_shape = take_code(in, 1, "shape of a field") == 1;
+  const uint8_t rank = take_code(in, Shape::kMaxRank, "rank of a field");
+  const auto key_bytes = in.read_le<uint32_t>("length of a key");
+  std::vector<int64_t> shape(rank);
+  for (int64_t& dim : shape) dim = in.read_le<int64_t>("shape of a field");
+  const std::string key(as_text(in.take(key_bytes, "key of a field")));
+  survey.add(level, key, kind, shape);
+  if (has_shape) return;
+  shape.push_back(-1);  // another shape than the first: it differs
+  survey.add(level, key, kind, shape);
+}
+
+void check_entries(const Index& index, uint64_t file_bytes) {
+  const uint64_t max_bytes = max_record_bytes(file_bytes);
+  for (size_t i = 0; i < index.entries.size(); ++i) {
+    const IndexEntry& entry = index.entries[i];
+    const uint64_t next = i + 1 < index.entries.size() ? index.entries[i + 1].place : index.end;
+    const bool is_in_order = i + 1 < index.entries.size() ? entry.place < next : entry.place <= next;
+    if (!is_in_order || entry.n_atoms > file_bytes || entry.record_bytes > max_bytes) {
+      throw CorruptFileError("index: expected entries that the file has room for").at_molecule(static_cast<int64_t>(i));
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<std::byte> encode_index(const Index& index) {
+  Output body;
+  body.put(static_cast<uint64_t>(index.entries.size()));
+  body.put(index.end);
+  body.put(static_cast<uint8_t>(index.ends_open));
+  body.put(static_cast<uint8_t>(index.survey.has_cells()));
+  body.put(static_cast<uint32_t>(index.survey.fields().size()));
+  for (const SurveyedField& field : index.survey.fields()) put_field(field, body);
+  body.append(std::as_bytes(std::span(index.entries)));
+  Output file;
+  file.append(std::as_bytes(std::span(kIndexMagic)));
+  file.put(kIndexVersion);
+  file.put(codec::crc32c(body.all()));
+  file.append(body.all());
+  return std::move(file).take();
+}
+
+Index decode_index(Bytes bytes, uint64_t file_bytes) {
+  ByteCursor in(bytes);
+  const Bytes magic = in.take(kIndexMagic.size(), "magic of an index");
+  if (std::memcmp(magic.data(), kIndexMagic.data(), magic.size()) != 0) throw CorruptFileError("index: expected one");
+  if (const auto version = in.read_le<uint32_t>("version of an index"); version != kIndexVersion) {
+    throw UnsupportedFormatError(cat("version of an index: expected ", kIndexVersion, ", got ", version));
+  }
+  const auto checksum = in.read_le<uint32_t>("checksum of an index");
+  const Bytes body = bytes.subspan(in.position());
+  if (codec::crc32c(body) != checksum) throw CorruptFileError("index: its checksum does not match");
+  Index index;
+  const auto n = in.read_le<uint64_t>("number of molecules");
+  index.end = in.read_le<uint64_t>("end of the index");
+  index.ends_open = take_code(in, 1, "end of the last line") == 1;
+  if (take_code(in, 1, "cells") == 1) index.survey.set_has_cells();
+  const auto n_fields = in.read_le<uint32_t>("number of fields");
+  for (uint32_t i = 0; i < n_fields; ++i) take_field(in, index.survey);
+  if (in.remaining() % kEntryBytes != 0 || in.remaining() / kEntryBytes != n) {
+    throw CorruptFileError(cat("index: expected ", n, " entries, got ", in.remaining(), " bytes"));
+  }
+  const Bytes entries = in.take(in.remaining(), "entries");
+  index.entries.resize(static_cast<size_t>(n));
+  if (!entries.empty()) std::memcpy(index.entries.data(), entries.data(), entries.size());
+  check_entries(index, file_bytes);
+  return index;
+}
+
+}  // namespace atompack::parsed

@@ -1,0 +1,35 @@
+// Index of a file whose molecules are parsed from text: where each one is, its size, and the survey of all fields.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "formats/parsed/survey.h"
+
+namespace atompack::parsed {
+
+struct IndexEntry {
+  uint64_t place;  // as the format counts: an offset or an id
+  uint64_t n_atoms;
+  uint64_t record_bytes;  // upper bound of the parsed record; see record.h
+};
+
+struct Index {
+  std::vector<IndexEntry> entries;
+  uint64_t end = 0;         // the place after the last molecule
+  bool ends_open = false;   // the last line has no line end
+  Survey survey;
+};
+
+// Encodes an index as a file: FORMAT.md.
+std::vector<std::byte> encode_index(const Index& index);
+
+// Throws CorruptFileError unless the bytes are a whole index, by its checksum, of a file with this many bytes.
+Index decode_index(Bytes bytes, uint64_t file_bytes);
+
+// Maximum size of a parsed record: each number takes two bytes of text and becomes eight.
+constexpr uint64_t max_record_bytes(uint64_t text_bytes) { return 4096 + 64 * text_bytes; }
+
+}  // namespace atompack::parsed

@@ -1,0 +1,47 @@
+// Survey of the fields of a source: the kind and shape of all values under each key.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "formats/parsed/array.h"
+#include "model/molecule_source.h"
+
+namespace atompack::parsed {
+
+struct SurveyedField {
+  Level level;
+  std::string key;
+  Kind kind;                                  // the widest kind of all molecules
+  std::optional<std::vector<int64_t>> shape;  // of a molecule's value or an atom's row; nullopt: it differs
+};
+
+// Not thread-safe.
+class Survey {
+ public:
+  void add(Level level, std::string_view key, Kind kind, std::span<const int64_t> shape);
+  // Adds the fields of molecules that follow those of this survey.
+  void add(const Survey& next);
+  void set_has_cells() { has_cells_ = true; }
+
+  // In the order of first appearance.
+  const std::vector<SurveyedField>& fields() const { return fields_; }
+  // True if any molecule has a cell other than zeros.
+  bool has_cells() const { return has_cells_; }
+
+ private:
+  SurveyedField& field_of(Level level, std::string_view key, Kind kind, std::span<const int64_t> shape);
+
+  std::vector<SurveyedField> fields_;
+  std::map<std::pair<Level, std::string>, size_t, std::less<>> places_;
+  size_t next_ = 0;  // usually all molecules have the same keys in the same order
+  bool has_cells_ = false;
+};
+
+}  // namespace atompack::parsed
