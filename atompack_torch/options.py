@@ -98,6 +98,33 @@ def check_threads(num_threads: int | None) -> None:
         raise ValueError(f"num_threads: expected a positive number or None, got {num_threads}")
 
 
+def checked_part(part: object) -> tuple[int, int]:
+    """Returns a part of the work: its number, from 0, and the number of parts.
+
+    Args:
+        part: value given by the caller.
+
+    Returns:
+        The two numbers.
+
+    Raises:
+        TypeError: it is not a pair of integers.
+        ValueError: there is no such part.
+    """
+    if not isinstance(part, (tuple, list)) or len(part) != 2:
+        raise TypeError(f"part: expected (number, number of parts), got {part!r}")
+    number, count = checked_integer("part", part[0]), checked_integer("part", part[1], 1)
+    if not 0 <= number < count:
+        raise ValueError(f"part: expected a number from 0 to {count - 1}, got {number}")
+    return number, count
+
+
+def part_range(part: tuple[int, int], n_items: int) -> range:
+    """Returns the range of the items that belong to a part; parts differ by at most one item."""
+    number, count = part
+    return range(n_items * number // count, n_items * (number + 1) // count)
+
+
 def threads_or_cores(num_threads: int | None) -> int:
     """Returns a number of threads; for None the number of cores that this process may use."""
     return num_threads or len(os.sched_getaffinity(0))

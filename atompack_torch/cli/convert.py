@@ -13,15 +13,18 @@ For example:
   atompack-torch convert data.atp shards --to shards --shard-size 10000 --block-size 100
   atompack-torch convert casts/*.nc grids.zarr profiles.atlas
   atompack-torch convert profiles.atlas profiles.nc
+  atompack-torch convert huge.aselmdb train/ --part 3/8
 
 Reads .atp files and folders of them, Atlas shards, extended XYZ (compressed by gzip, bzip2 or xz,
 too, and from pipes; - is standard input), ASE databases (.db, .aselmdb), NPZ and HDF5 arrays,
 MACE's HDF5, folders of DeePMD's npy systems, and everything else that ASE reads. The format is
 detected by content, and by suffix where the content does not tell. NetCDF files, Zarr groups and
 folders of them become datasets of a store, named after the files, and a store becomes one of them,
-its datasets groups. TARGET appears when it is complete. Values, units and signs are preserved
-unless an option changes them, but labels that are all NaN become missing; a report lists what was
-read, written, changed and left out, and warns of likely mistakes.
+its datasets groups. TARGET appears when it is complete. With --part TARGET is a folder, to which
+each of N runs, in any order and on any machines, adds its share of the structures; a part that is
+there already is left alone, so that a job array can be submitted again. Values, units and signs are
+preserved unless an option changes them, but labels that are all NaN become missing; a report lists
+what was read, written, changed and left out, and warns of likely mistakes.
 """
 
 from __future__ import annotations
@@ -32,6 +35,7 @@ from typing import Any
 
 from atompack_torch.cli._options import add_codec, add_json, add_source_and_target, option_of
 from atompack_torch.cli._output import UsageError, print_json
+from atompack_torch.cli._parts import add_part, part_of
 from atompack_torch.cli._storage_options import add_storage_options, storage_options_of
 from atompack_torch.errors import AtompackError
 from atompack_torch.formats import FORMATS
@@ -75,6 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shards = parser.add_argument_group("shards")
     for name, text in _SHARDS.items():
         shards.add_argument(f"--{name}", type=int, metavar="N", help=text)
+    add_part(parser, "convert a part of the structures to a file of the folder TARGET")
     exists = parser.add_mutually_exclusive_group()
     exists.add_argument("--overwrite", action="store_true", help="replace TARGET")
     exists.add_argument("--append", action="store_true", help="append to an .atp file or a store")
@@ -174,6 +179,7 @@ def _report(options: argparse.Namespace) -> Any:
         on_error=options.on_error,
         progress=not (options.json or options.quiet),
         storage_options=storage_options_of(options),
+        part=part_of(options),
     )
 
 

@@ -29,6 +29,10 @@ def _unknown() -> int | None:
     return None
 
 
+def _no_example() -> Columns | None:
+    return None
+
+
 @dataclass
 class Source:
     """Source of a conversion.
@@ -43,6 +47,10 @@ class Source:
         takes_padding: True if ``read`` drops the padding rows of ``options.padding``.
         is_arrays: True if structures are rows of arrays, whose labels may have any name.
         note: remark for the report.
+        read_range: yields the structures from a first one to one past a last one, without reading
+            those before them; None: the source is read from its beginning.
+        example: returns a block of structures that have every field, in its type; None if the
+            types are unknown before reading.
     """
 
     path: str
@@ -54,6 +62,8 @@ class Source:
     takes_padding: bool = False
     is_arrays: bool = False
     note: str = ""
+    read_range: Callable[[Report, int, int], Iterator[Columns]] | None = None
+    example: Callable[[], Columns | None] = _no_example
 
     def n_bytes(self) -> int:
         """Returns the size on disk, or the number of bytes read from a pipe."""

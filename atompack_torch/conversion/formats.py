@@ -139,14 +139,19 @@ def _detected(path: _Path) -> Format:
 def _of_dataset(path: str, open_dataset: Callable[[str, Mapping[str, Any]], Any]) -> Source:
     """Returns the molecules of a data set as a source."""
     dataset = open_dataset(path, {})
-    return Source(path, partial(_blocks, path, dataset), partial(len, dataset))
+    read = partial(_blocks, path, dataset)
+    return Source(
+        path,
+        lambda report: read(report, 0, len(dataset)),
+        partial(len, dataset),
+        read_range=read,
+    )
 
 
-def _blocks(path: str, dataset: Any, report: Report) -> Iterator[Columns]:
+def _blocks(path: str, dataset: Any, report: Report, first: int, last: int) -> Iterator[Columns]:
     read = partial(_molecules, path, dataset)
-    for first in range(0, len(dataset), BLOCK_STRUCTURES):
-        last = min(first + BLOCK_STRUCTURES, len(dataset))
-        yield from readable(read, first, last, report)
+    for begin in range(first, last, BLOCK_STRUCTURES):
+        yield from readable(read, begin, min(begin + BLOCK_STRUCTURES, last), report)
 
 
 def _molecules(path: str, dataset: Any, first: int, last: int) -> MoleculeBatch:

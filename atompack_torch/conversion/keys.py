@@ -83,13 +83,16 @@ class KeyMap:
         ]
         return columns._replace(fields=fields)
 
-    def check_all_found(self) -> None:
+    def check_all_found(self, *others: KeyMap) -> None:
         """Checks, after the last block, that every key occurred.
+
+        Args:
+            *others: maps of the same keys that other blocks went through.
 
         Raises:
             FieldError: a key occurred in no structure.
         """
-        for key in sorted(self._missing):
+        for key in sorted(self._missing.intersection(*(other._missing for other in others))):
             raise FieldError(f"keys: no structure has a field {key!r}")
 
     def _renamed(self, column: Column, columns: Columns) -> Column | None:

@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
-
-import numpy as np
+from typing import Literal
 
 from atompack_torch.conversion.changes import Changes
-from atompack_torch.conversion.checks import checked
-from atompack_torch.conversion.converter import Mode, Source, TargetOptions, TargetTraits
-from atompack_torch.conversion.formats import open_source, open_target, target_format, traits_of
-from atompack_torch.conversion.hints import name_warnings, no_labels_warning
-from atompack_torch.conversion.keys import KeyMap, label_of
-from atompack_torch.conversion.missing import nan_as_missing
+from atompack_torch.conversion.converter import Mode, TargetTraits
+from atompack_torch.conversion.formats import open_source, target_format, traits_of
+from atompack_torch.conversion.job import Job, count_structures
+from atompack_torch.conversion.parts import agree_on_plan, check_folder, part_path, warn_of_types
 from atompack_torch.conversion.remote_ends import RemoteEnds
 from atompack_torch.conversion.report import OnError, Report
 from atompack_torch.conversion.schema_unification import SchemaUnifier
 from atompack_torch.conversion.text_files import STDIN
-from atompack_torch.errors import CorruptFileError, file_exists
-from atompack_torch.fields import BUILTIN
+from atompack_torch.errors import file_exists
 from atompack_torch.formats import Format
-from atompack_torch.options import bytes_at, check_level, checked_path, is_url
-from atompack_torch.progress import Progress
+from atompack_torch.options import check_level, checked_path, is_url
+from atompack_torch.remote.objects import RemoteObjects
+from atompack_torch.remote.staging import Options
+from atompack_torch.remote.urls import shown_url
 from atompack_torch.writers.atp import Codec
-from atompack_torch.writers.columns import Column, Columns
 
 _Path = str | os.PathLike[str]
 
@@ -48,6 +44,7 @@ def convert(
     on_error: OnError = "raise",
     progress: bool = True,
     storage_options: Mapping[str, object] | None = None,
+    part: tuple[int, int] | None = None,
 ) -> Report:
     """Converts atomistic data to ``.atp``, or from it to shards, extended XYZ or an ASE database.
 
@@ -61,12 +58,19 @@ def convert(
     and a wider type holds all of them, that type is used (the sources are then read a second
     time).
 
+    With ``part=(i, n)`` this is one of n calls that share the work, on any machines that see the
+    same folder: it converts the i-th of n equal ranges of all structures, in the order of the
+    sources, to ``dst/part-0000i-of-0000n.atp``. The calls may run in any order, at once and again;
+    a part that is there already is complete, and left alone. ``AtpDataset(dst)`` reads the parts in
+    order as one data set. Sources that cannot be read from the middle are read whole by each call.
+
     Args:
         src: a file, a folder of ``.atp`` shards or of Atlas shards, or several of them, which are
             concatenated. Extended XYZ may be compressed (gzip, bzip2, xz), a FIFO, or ``"-"`` for
             standard input; its text is then kept in a temporary file (see ``TMPDIR``). URLs of
             ``.atp`` files are read where they are, all others are downloaded first.
-        dst: the file to create; for a URL it is made in the temporary folder and then uploaded.
+        dst: the file to create, with ``part`` the folder; for a URL it is made in the temporary
+            folder and then uploaded.
         format: format of the sources: ``"atp"``, ``"shards"``, ``"extxyz"``, ``"ase-db"``,
             ``"npz"``, ``"hdf5"``, ``"mace-hdf5"``, ``"deepmd"``, ``"ase"`` (any that ASE reads) or
             ``"ase:NAME"`` (with ASE's name for it); None: detected by content, and by suffix where
@@ -78,7 +82,8 @@ def convert(
         shards: examples per shard, examples per block and strategy, as for ``ShardWriter``; None:
             10000, 100 and 2.
         mode: ``"x"`` rejects an existing ``dst``, ``"w"`` replaces it (except shards), ``"a"``
-            appends to an ``.atp``.
+            appends to an ``.atp``. With ``part`` an existing part is left alone by ``"x"`` and
+            converted again by ``"w"``.
         keys: name in the source → label or property here, e.g. ``{"REF_energy": "energy"}``.
         padding: atomic number of padding rows in NPZ and HDF5 files.
         changes: changes of units, signs and dtypes.
@@ -87,6 +92,8 @@ def convert(
         on_error: ``"skip"`` leaves out structures that cannot be read, and counts them.
         progress: show a progress bar on stderr.
         storage_options: options of the store of URLs; see ``AtpDataset``.
+        part: number of this part, from 0, and number of parts; None: everything is converted to
+            one file.
 
     Returns:
         Counts of what was read, written, changed and left out, with warnings.
@@ -97,6 +104,9 @@ def convert(
         UnsupportedFormatError: a source is a socket or a device, or a pipe with another format than
             extended XYZ.
         FieldError: a label has the wrong shape, or a name in ``keys`` occurs in no structure.
+        WriterLockedError: another process is converting the same part.
+        ValueError: an option does not suit the formats, or ``dst`` holds parts of another
+            conversion.
     """
     if mode not in ("x", "w", "a"):
         raise ValueError(f"mode: expected x, w or a, got {mode!r}")
@@ -106,8 +116,19 @@ def convert(
     if not paths:
         raise ValueError("src: expected at least one file, got none")
     remote = RemoteEnds(storage_options, progress=progress)
+    folder = None
+    if part is not None:
+        folder, dst = dst, part_path(dst, part)
+        if mode == "a":
+            raise ValueError("mode: parts are not appended to")
     known = target_format(dst, target)
     traits = traits_of(known)
+    if folder is not None and part is not None:
+        if known.source != "atp":
+            raise ValueError(f"part: only .atp files are written in parts, not {known.source}")
+        done = _finished_part(folder, part, os.fspath(dst), mode, storage_options)
+        if done is not None:
+            return done
     with remote:
         dst, mode = remote.target(dst, mode, has_shards=traits.has_shards)
         paths = [remote.source(path, format) for path in paths]
@@ -118,27 +139,73 @@ def convert(
         sources = [
             open_source(path, format, keys or {}, padding, storage_options) for path in paths
         ]
-        fit = None
-        if traits.has_schema:
-            fit = SchemaUnifier.of_file(dst) if mode == "a" else SchemaUnifier()
-        job = _Job(
-            sources,
-            keys or {},
-            dst,
-            known,
-            codec,
-            level,
-            shards,
-            mode == "a",
-            changes or Changes(),
-            nan_is_missing,
-            progress,
-        )
         try:
-            return _run(job, on_error, fit)
+            job = Job(
+                sources,
+                keys or {},
+                dst,
+                known,
+                codec,
+                level,
+                shards,
+                mode == "a",
+                changes or Changes(),
+                nan_is_missing,
+                progress,
+                on_error,
+                part,
+                count_structures(sources, on_error, exact=part is not None),
+            )
+            fit = None
+            if traits.has_schema:
+                fit = SchemaUnifier.of_file(dst) if mode == "a" else SchemaUnifier()
+            if folder is None or fit is None:
+                return job.convert(fit)
+            given = {"format": format, "padding": padding, "on_error": on_error}
+            return _convert_part(job, fit, folder, given, replace=mode == "w")
         finally:
             for source in sources:
                 source.close()
+
+
+def _convert_part(
+    job: Job, fit: SchemaUnifier, folder: _Path, given: Mapping[str, object], *, replace: bool
+) -> Report:
+    """Converts one part, once it is certain that all parts are of the same conversion."""
+    assert job.part is not None
+    is_local = not is_url(folder)
+    if is_local:
+        plan = {
+            **given,
+            "parts": job.part[1],
+            "structures": list(job.counts),
+            "keys": dict(job.keys),
+            "changes": vars(job.changes),
+            "nan_is_missing": job.nan_is_missing,
+        }
+        agree_on_plan(Path(folder), job.part, plan, replace=replace)
+    knows_types = job.learn_examples(fit)
+    report = job.convert(fit)
+    if is_local and not knows_types:
+        warn_of_types(Path(folder), os.fspath(job.dst), report)
+    return report
+
+
+def _finished_part(
+    folder: _Path, part: tuple[int, int], path: str, mode: Mode, storage_options: Options
+) -> Report | None:
+    """Checks the folder of a part; returns a report if the part is there and stays."""
+    if is_url(folder):
+        exists = mode == "x" and RemoteObjects(path, storage_options).state(path) is not None
+    else:
+        check_folder(Path(folder), part)
+        exists = mode == "x" and Path(path).exists()
+    if not exists:
+        return None
+    report = Report()
+    report.note(f"{shown_url(path)}: exists already, and was left alone")
+    report.finish()
+    return report
 
 
 def _check_ends(paths: Sequence[_Path], dst: _Path, mode: Mode, traits: TargetTraits) -> None:
@@ -176,142 +243,3 @@ def _instead(traits: TargetTraits) -> str:
     actions = {"w": "mode='w' replaces it", "a": "mode='a' appends to it"}
     offered = [text for mode, text in actions.items() if mode in traits.modes]
     return ", ".join(offered) or "remove it, or choose another path"
-
-
-def _run(job: _Job, on_error: OnError, fit: SchemaUnifier | None) -> Report:
-    report = Report(on_error)
-    if not job.run(report, fit):  # types were too narrow; now they are all known
-        report = Report(on_error)
-        if not job.run(report, fit):
-            raise CorruptFileError(f"{job.dst}: expected sources that stay as they are")
-    return report
-
-
-class _Job(NamedTuple):
-    """One conversion, ready to run."""
-
-    sources: list[Source]
-    keys: Mapping[str, str]
-    dst: _Path
-    target: Format
-    codec: Codec | None
-    level: int
-    shards: tuple[int, int, int] | None
-    append: bool
-    changes: Changes
-    nan_is_missing: bool
-    progress: bool
-
-    def run(self, report: Report, fit: SchemaUnifier | None) -> bool:
-        """Converts everything; False if types turned out too narrow, and nothing was written."""
-        counts = [source.count() for source in self.sources]
-        total = None if None in counts else sum(n for n in counts if n is not None)
-        blocks = self._blocks(report)
-        label = Path(self.dst).name
-        with Progress(total, "structures", label=label, enabled=self.progress) as bar:
-            try:
-                self._write(blocks, report, fit, bar)
-            except _TooNarrowError:
-                assert fit is not None
-                for columns in blocks:
-                    fit.learn(columns)
-                    bar.update(len(columns.ptr) - 1)
-                return False
-        self._say(report)
-        report.bytes_read = sum(source.n_bytes() for source in self.sources)
-        report.bytes_written = bytes_at(Path(self.dst))
-        report.finish()
-        return True
-
-    def _say(self, report: Report) -> None:
-        """Adds changes and warnings to the report."""
-        report.changes += self.changes.describe(report.changed)
-        report.source_units += self.changes.source_units(report.labels)
-        n = report.structures_written
-        warnings = [
-            *name_warnings(report.sources, self.changes),
-            *(self.changes.unused(report.changed) if n else ()),
-        ]
-        for warning in self.changes.unit_warnings(report.labels):
-            report.note(warning)
-        for warning in warnings:
-            report.warn(warning)
-
-    def _write(
-        self, blocks: Iterator[Columns], report: Report, fit: SchemaUnifier | None, bar: Progress
-    ) -> None:
-        options = TargetOptions(report, self.append, self.codec, self.level, self.shards)
-        with open_target(self.dst, self.target, options) as target:
-            for columns in blocks:
-                if fit is not None:
-                    if fit.learn(columns):
-                        raise _TooNarrowError
-                    columns = fit.fit(columns, report)
-                target.write(columns)
-                _count(columns, report)
-                bar.update(len(columns.ptr) - 1)
-
-    def _blocks(self, report: Report) -> Iterator[Columns]:
-        """Yields the blocks of all sources, checked and changed."""
-        for source in self.sources:
-            keys = KeyMap({} if source.maps_keys else self.keys, report)
-            if source.note:
-                report.note(source.note)
-            first = 0
-            fields: dict[str, None] = {}
-            for columns in _until_fault(source.read(report), report):
-                n = len(columns.ptr) - 1
-                report.structures_read += n
-                columns = checked(keys.apply(columns), source.path, first, report)
-                if self.nan_is_missing:
-                    columns = nan_as_missing(columns, report)
-                _count_changes(columns, changed := self.changes.apply(columns, report), report)
-                fields |= {label_of(column): None for column in changed.fields}
-                yield changed
-                first += n
-            keys.check_all_found()
-            warning = no_labels_warning(fields, report.skipped, is_arrays=source.is_arrays)
-            if first and warning:
-                report.warn(f"{source.path}: {warning}")
-
-
-def _until_fault(blocks: Iterator[Columns], report: Report) -> Iterator[Columns]:
-    """Yields blocks up to a fault that the reader cannot recover from; it skips others itself."""
-    try:
-        yield from blocks
-    except CorruptFileError as error:
-        if report.on_error == "raise":
-            raise
-        report.skip("the rest of a file", str(error))
-
-
-class _TooNarrowError(Exception):
-    """A type already written turned out too narrow."""
-
-
-def _count_changes(before: Columns, after: Columns, report: Report) -> None:
-    """Counts the structures that have each label, and those whose label got another type."""
-    n = len(after.ptr) - 1
-    report.changed["positions"] += n
-    if after.positions.dtype != before.positions.dtype:
-        report.changed["dtype positions"] += n
-    old = {column[:2]: column for column in before.fields}
-    for column in after.fields:
-        if column.scope == BUILTIN:
-            count = n if column.mask is None else int(np.sum(column.mask))
-            report.changed[column.key] += count
-            if _dtypes(column) != _dtypes(old[column[:2]]):
-                report.changed[f"dtype {column.key}"] += count
-
-
-def _dtypes(column: Column) -> set[str]:
-    values = [column.values] if isinstance(column.values, np.ndarray) else column.values
-    return {str(value.dtype) for value in values if isinstance(value, np.ndarray)}
-
-
-def _count(columns: Columns, report: Report) -> None:
-    n = len(columns.ptr) - 1
-    report.structures_written += n
-    report.atoms_written += len(columns.positions)
-    for column in columns.fields:
-        report.labels[label_of(column)] += n if column.mask is None else int(np.sum(column.mask))

@@ -90,6 +90,16 @@ class SchemaUnifier:
             raise FieldError(f"{self._appended_to}: type: {clash} (field 'positions')")
         return bool(changed) or (old is not None and old != self._positions)
 
+    def clashes(self, other: SchemaUnifier) -> list[tuple[str, Kind, Kind]]:
+        """Lists the fields whose types in two files cannot share a batch: key, own type, other."""
+        return [
+            (key, own, there)
+            for (scope, key), own in self._kinds.items()
+            if (there := other._kinds.get((scope, key))) is not None
+            and "none" not in (own.form, there.form)
+            and (own.form != there.form or _letter(own) != _letter(there))
+        ]
+
     def fit(self, columns: Columns, report: Report) -> Columns:
         """Converts a block to the types learned so far; reports values that do not fit."""
         fields = [self._fitted(column, columns.ptr, report) for column in columns.fields]
@@ -239,6 +249,10 @@ def _described(column: Column, mask: Array) -> str:
     if isinstance(column.values, np.ndarray):
         return str(kind_of_array(column, column.values.dtype, column.values.shape[1:]))
     return str(kind_of_entry(column, column.values[int(np.flatnonzero(mask)[0])]))
+
+
+def _letter(kind: Kind) -> str:
+    return "" if kind.dtype is None else kind.dtype.kind
 
 
 def _kind_of_spec(spec: FieldSpec) -> Kind:

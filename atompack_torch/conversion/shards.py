@@ -43,7 +43,12 @@ class Shape(NamedTuple):
 
 def open_source(path: str, options: SourceOptions) -> Source:
     """Opens a data set."""
-    return Source(path, lambda report: read(path, report=report), partial(count, path))
+    return Source(
+        path,
+        lambda report: read(path, report=report),
+        partial(count, path),
+        read_range=lambda report, first, last: read(path, report=report, first=first, last=last),
+    )
 
 
 def open_target(path: str, options: TargetOptions) -> Writer:
@@ -56,12 +61,16 @@ def count(path: _Path) -> int:
     return len(ShardDataset(path))
 
 
-def read(path: _Path, *, report: Report) -> Iterator[Columns]:
+def read(
+    path: _Path, *, report: Report, first: int = 0, last: int | None = None
+) -> Iterator[Columns]:
     """Yields the examples, all of them molecules, in blocks and in order.
 
     Args:
         path: folder of the data set.
         report: receives examples that cannot be read.
+        first: number of the first example.
+        last: one past the last example; None: all.
 
     Yields:
         Blocks of molecules.
@@ -72,9 +81,9 @@ def read(path: _Path, *, report: Report) -> Iterator[Columns]:
     """
     dataset = ShardDataset(path)
     read_block = partial(_molecules, dataset)
-    for first in range(0, len(dataset), BLOCK_STRUCTURES):
-        last = min(first + BLOCK_STRUCTURES, len(dataset))
-        yield from readable(read_block, first, last, report)
+    end = len(dataset) if last is None else last
+    for begin in range(first, end, BLOCK_STRUCTURES):
+        yield from readable(read_block, begin, min(begin + BLOCK_STRUCTURES, end), report)
 
 
 def _molecules(dataset: ShardDataset, first: int, last: int) -> MoleculeBatch:

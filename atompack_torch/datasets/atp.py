@@ -40,7 +40,7 @@ from atompack_torch.options import (
     is_url,
     shown_path,
 )
-from atompack_torch.passes.atp_files import files_of, snapshot_of
+from atompack_torch.passes.atp_files import files_of, snapshot_of, warn_of_missing_parts
 from atompack_torch.remote.files import RemoteFiles
 from atompack_torch.remote.memory import MemoryFiles
 from atompack_torch.remote.urls import shown_url
@@ -75,7 +75,8 @@ class AtpDataset(MoleculeDataset):
     Args:
         path: a file, a list of files, or a folder whose ``**/*.atp`` are shards, sorted by path;
             each a path or a URL (``s3://``, ``gs://``, ``az://``, ``https://``,
-            ``hf://datasets/OWNER/NAME/PATH``, or of fsspec). Bytes of remote files are fetched as
+            ``hf://datasets/OWNER/NAME/PATH``, or of fsspec). A folder in which parts of
+            ``convert(part=)`` are missing is warned of. Bytes of remote files are fetched as
             batches need them; ``Loader`` fetches many ahead. Or the bytes of one file:
             ``bytes``, ``bytearray`` or a ``memoryview`` of any buffer, which is read without a copy
             and must not be changed. Errors name it ``<memory>``; a pickle carries all of it.
@@ -199,6 +200,7 @@ class AtpDataset(MoleculeDataset):
         self._request, self._computer = plan_features(request, stored, options)
         self._keeps_features = cache_features != "none"
         self._files = files_of(self._path, self._remote)
+        warn_of_missing_parts(self._path, self._files)
         self._snapshots = [snapshot_of(file, self._remote) for file in self._files]
         self._with_forces = self._find_forces()
         if self._request.names_fields or cache is not None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import re
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,9 @@ from atompack_torch.options import absolute_path, is_url
 from atompack_torch.remote.files import RemoteFiles
 from atompack_torch.remote.memory import MemoryFiles
 from atompack_torch.remote.urls import is_root, path_of
+
+# Folder, number of the part and number of parts.
+_PART = re.compile(r"(.*)/part-(\d{5,})-of-(\d{5,})\.atp", re.DOTALL)
 
 
 def snapshot_of(file: str, remote: RemoteFiles | None = None) -> AtpSnapshot:
@@ -47,6 +52,31 @@ def files_of(path: Any, remote: RemoteFiles | None = None) -> list[str]:
     if not files:
         raise ValueError("path: expected at least one file, got an empty list")
     return files
+
+
+def warn_of_missing_parts(path: Any, files: list[str]) -> None:
+    """Warns if a folder holds parts of a conversion, and others of its parts are missing.
+
+    Args:
+        path: path or paths of a data set.
+        files: the files found there.
+    """
+    if not isinstance(path, (str, os.PathLike)) or [os.fspath(path)] == files:
+        return
+    found: dict[str, set[str]] = {}
+    for file in files:
+        name = _PART.fullmatch(file)
+        if name is not None:
+            found.setdefault(f"{name[1]}|{name[3]}", set()).add(name[2])
+    for key, numbers in found.items():
+        folder, _, count = key.rpartition("|")
+        missing = int(count) - len(numbers)
+        if missing > 0:
+            warnings.warn(
+                f"{folder}: {missing:,} of {int(count):,} parts are missing: the conversion has "
+                "not ended",
+                stacklevel=4,
+            )
 
 
 def _files_behind(url: str, remote: RemoteFiles) -> list[str]:

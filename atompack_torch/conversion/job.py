@@ -1,0 +1,273 @@
+"""The work of one conversion: blocks of the sources, checked, changed and written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from atompack_torch.conversion.changes import Changes
+from atompack_torch.conversion.checks import checked
+from atompack_torch.conversion.converter import Source, TargetOptions
+from atompack_torch.conversion.formats import open_target
+from atompack_torch.conversion.hints import name_warnings, no_labels_warning
+from atompack_torch.conversion.keys import KeyMap, label_of
+from atompack_torch.conversion.missing import nan_as_missing
+from atompack_torch.conversion.parts import Block, Part, Span, spans
+from atompack_torch.conversion.report import OnError, Report
+from atompack_torch.conversion.schema_unification import SchemaUnifier
+from atompack_torch.errors import CorruptFileError, FieldError
+from atompack_torch.fields import BUILTIN
+from atompack_torch.formats import Format
+from atompack_torch.options import bytes_at
+from atompack_torch.progress import Progress
+from atompack_torch.writers.atp import Codec
+from atompack_torch.writers.columns import Column, Columns
+
+
+class Job(NamedTuple):
+    """One conversion, ready to run.
+
+    Attributes:
+        sources: the sources, which the caller closes.
+        keys: name in the source → label or property here.
+        dst: local path of the target.
+        target: format of the target.
+        codec: codec of the target.
+        level: compression level.
+        shards: sizes and strategy of shards.
+        append: append to the target.
+        changes: changes of values.
+        nan_is_missing: treat labels that are all NaN as missing.
+        progress: show a progress bar.
+        on_error: treatment of structures that cannot be read.
+        part: the part of all structures to convert; None: all.
+        counts: number of structures of each source; None where it is unknown, which no part is.
+    """
+
+    sources: list[Source]
+    keys: Mapping[str, str]
+    dst: str | os.PathLike[str]
+    target: Format
+    codec: Codec | None
+    level: int
+    shards: tuple[int, int, int] | None
+    append: bool
+    changes: Changes
+    nan_is_missing: bool
+    progress: bool
+    on_error: OnError
+    part: Part | None
+    counts: Sequence[int | None]
+
+    def convert(self, fit: SchemaUnifier | None) -> Report:
+        """Converts everything.
+
+        Args:
+            fit: types known before reading; None: types need not agree.
+
+        Returns:
+            The report.
+
+        Raises:
+            CorruptFileError: a structure cannot be read, or a source changes meanwhile.
+        """
+        report = Report(self.on_error)
+        if not self._run(report, fit):  # types were too narrow; now they are all known
+            report = Report(self.on_error)
+            if not self._run(report, fit):
+                raise CorruptFileError(f"{self.dst}: expected sources that stay as they are")
+        return report
+
+    def learn_examples(self, fit: SchemaUnifier) -> bool:
+        """Learns the types of the sources of a part that tell them without being read.
+
+        Args:
+            fit: learns the types.
+
+        Returns:
+            True if the types of all structures will be known, not only those of the part.
+        """
+        is_known = True
+        for source, count in zip(self.sources, self.counts, strict=True):
+            if source.read_range is None or not count:
+                continue
+            example, report = source.example(), Report()
+            try:
+                if example is None:
+                    is_known = False
+                    continue
+                columns = KeyMap(self._keys_of(source), report).apply(example)
+                fit.learn(self.changes.apply(columns, report))
+            except FieldError:  # keys need values of other shapes
+                is_known = False
+        return is_known
+
+    def _keys_of(self, source: Source) -> Mapping[str, str]:
+        return {} if source.maps_keys else self.keys
+
+    def _spans(self) -> list[Span]:
+        counts = [count for count in self.counts if count is not None]
+        return [Span()] * len(self.sources) if self.part is None else spans(self.part, counts)
+
+    def _run(self, report: Report, fit: SchemaUnifier | None) -> bool:
+        """Converts everything; False if types turned out too narrow, and nothing was written."""
+        blocks = self._blocks(report)
+        label = Path(self.dst).name
+        with Progress(self._total(), "structures", label=label, enabled=self.progress) as bar:
+            try:
+                self._write(blocks, report, fit, bar)
+            except _TooNarrowError:
+                assert fit is not None
+                for block in blocks:
+                    fit.learn(block.columns)
+                    bar.update(len(block.columns.ptr) - 1)
+                return False
+        self._say(report)
+        report.bytes_read = sum(source.n_bytes() for source in self.sources)
+        report.bytes_written = bytes_at(Path(self.dst))
+        report.finish()
+        return True
+
+    def _total(self) -> int | None:
+        """Number of structures that will be read, those before a part included."""
+        total = 0
+        for source, count, span in zip(self.sources, self.counts, self._spans(), strict=True):
+            if count is None:
+                return None
+            total += span.length(count) if source.read_range else count
+        return total
+
+    def _say(self, report: Report) -> None:
+        """Adds changes and warnings to the report."""
+        report.changes += self.changes.describe(report.changed)
+        report.source_units += self.changes.source_units(report.labels)
+        n = report.structures_written
+        warnings = [
+            *name_warnings(report.sources, self.changes),
+            *(self.changes.unused(report.changed) if n else ()),
+        ]
+        for warning in self.changes.unit_warnings(report.labels):
+            report.note(warning)
+        for warning in warnings:
+            report.warn(warning)
+
+    def _write(
+        self, blocks: Iterator[Block], report: Report, fit: SchemaUnifier | None, bar: Progress
+    ) -> None:
+        options = TargetOptions(report, self.append, self.codec, self.level, self.shards)
+        with open_target(self.dst, self.target, options) as target:
+            for columns, _, is_inside in blocks:
+                if fit is not None and fit.learn(columns):
+                    raise _TooNarrowError
+                if is_inside:
+                    fitted = columns if fit is None else fit.fit(columns, report)
+                    target.write(fitted)
+                    _count(fitted, report)
+                bar.update(len(columns.ptr) - 1)
+
+    def _blocks(self, report: Report) -> Iterator[Block]:
+        """Yields the blocks of all sources, checked and changed; of a part also those outside."""
+        for source, span in zip(self.sources, self._spans(), strict=True):
+            outside = Report(report.on_error)  # of no interest
+            keys = {own: KeyMap(self._keys_of(source), own) for own in (report, outside)}
+            if source.note:
+                report.note(source.note)
+            n_inside = 0
+            fields: dict[str, None] = {}
+            for columns, first, is_inside in self._read(source, span, report):
+                own = report if is_inside else outside
+                n = len(columns.ptr) - 1
+                own.structures_read += n
+                n_inside += n if is_inside else 0
+                columns = checked(keys[own].apply(columns), source.path, first, own)
+                if self.nan_is_missing:
+                    columns = nan_as_missing(columns, own)
+                _count_changes(columns, changed := self.changes.apply(columns, own), own)
+                if is_inside:
+                    fields |= {label_of(column): None for column in changed.fields}
+                yield Block(changed, first, is_inside)
+            if self.part is None or source.read_range is None:
+                keys[report].check_all_found(keys[outside])
+            warning = no_labels_warning(fields, report.skipped, is_arrays=source.is_arrays)
+            if n_inside and warning:
+                report.warn(f"{source.path}: {warning}")
+
+    def _read(self, source: Source, span: Span, report: Report) -> Iterator[Block]:
+        """Yields the blocks of a source: those of the span alone where the source can seek."""
+        if self.part is None or source.read_range is None:
+            return span.cut(_until_fault(source.read(report), report))
+        count = self.counts[self.sources.index(source)]
+        assert count is not None
+        first, last = span.first, count if span.last is None else span.last
+        if first == last:
+            return iter(())
+        return Span().cut(_until_fault(source.read_range(report, first, last), report), first)
+
+
+def count_structures(sources: list[Source], on_error: OnError, *, exact: bool) -> list[int | None]:
+    """Returns the number of structures of each source.
+
+    Args:
+        sources: the sources.
+        on_error: treatment of structures that cannot be read.
+        exact: read sources of unknown length to their end.
+
+    Returns:
+        The numbers; None where they are unknown.
+    """
+    counts = [source.count() for source in sources]
+    if not exact:
+        return counts
+    report = Report(on_error)
+    return [
+        sum(len(columns.ptr) - 1 for columns in _until_fault(source.read(report), report))
+        if count is None
+        else count
+        for source, count in zip(sources, counts, strict=True)
+    ]
+
+
+def _until_fault(blocks: Iterator[Columns], report: Report) -> Iterator[Columns]:
+    """Yields blocks up to a fault that the reader cannot recover from; it skips others itself."""
+    try:
+        yield from blocks
+    except CorruptFileError as error:
+        if report.on_error == "raise":
+            raise
+        report.skip("the rest of a file", str(error))
+
+
+class _TooNarrowError(Exception):
+    """A type already written turned out too narrow."""
+
+
+def _count_changes(before: Columns, after: Columns, report: Report) -> None:
+    """Counts the structures that have each label, and those whose label got another type."""
+    n = len(after.ptr) - 1
+    report.changed["positions"] += n
+    if after.positions.dtype != before.positions.dtype:
+        report.changed["dtype positions"] += n
+    old = {column[:2]: column for column in before.fields}
+    for column in after.fields:
+        if column.scope == BUILTIN:
+            count = n if column.mask is None else int(np.sum(column.mask))
+            report.changed[column.key] += count
+            if _dtypes(column) != _dtypes(old[column[:2]]):
+                report.changed[f"dtype {column.key}"] += count
+
+
+def _dtypes(column: Column) -> set[str]:
+    values = [column.values] if isinstance(column.values, np.ndarray) else column.values
+    return {str(value.dtype) for value in values if isinstance(value, np.ndarray)}
+
+
+def _count(columns: Columns, report: Report) -> None:
+    n = len(columns.ptr) - 1
+    report.structures_written += n
+    report.atoms_written += len(columns.positions)
+    for column in columns.fields:
+        report.labels[label_of(column)] += n if column.mask is None else int(np.sum(column.mask))

@@ -1,0 +1,214 @@
+"""Conversion of a source by several processes: each writes one ``.atp`` file of a folder."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from atompack_torch.conversion.records import select
+from atompack_torch.conversion.report import Report
+from atompack_torch.conversion.schema_unification import SchemaUnifier
+from atompack_torch.options import checked_part, is_url, part_range
+from atompack_torch.writers.columns import Columns
+
+Part = tuple[int, int]  # number of the part, from 0, and number of parts
+
+PLAN = "parts.json"
+_NAME = re.compile(r"part-\d{5,}-of-(\d{5,})\.atp")
+
+
+class Block(NamedTuple):
+    """Structures of a source in order.
+
+    Attributes:
+        columns: the structures.
+        first: number of the first one in its source.
+        is_inside: True if they belong to the part; otherwise only their types count.
+    """
+
+    columns: Columns
+    first: int
+    is_inside: bool
+
+
+class Span(NamedTuple):
+    """Range of structures of one source that belong to a part.
+
+    Attributes:
+        first: number of the first structure.
+        last: one past the last structure; None: up to the end of the source.
+    """
+
+    first: int = 0
+    last: int | None = None
+
+    def length(self, count: int) -> int:
+        """Returns the number of structures in the range, given that of the source."""
+        return (count if self.last is None else self.last) - self.first
+
+    def cut(self, blocks: Iterator[Columns], start: int = 0) -> Iterator[Block]:
+        """Splits the blocks of a source at the bounds of the range.
+
+        Args:
+            blocks: the blocks of the source, in order.
+            start: number of the first structure in them.
+
+        Yields:
+            The same structures in the same order.
+        """
+        for columns in blocks:
+            n = len(columns.ptr) - 1
+            end = n if self.last is None else min(max(self.last - start, 0), n)
+            begin = min(max(self.first - start, 0), end)
+            for low, high, is_inside in ((0, begin, False), (begin, end, True), (end, n, False)):
+                if high - low == n:
+                    yield Block(columns, start, is_inside)
+                elif high > low:
+                    numbers = np.arange(n)
+                    piece = select(columns, (numbers >= low) & (numbers < high))
+                    yield Block(piece, start + low, is_inside)
+            start += n
+
+
+def spans(part: Part, counts: list[int]) -> list[Span]:
+    """Returns the range of each source that belongs to a part of all of them.
+
+    Args:
+        part: number of the part and number of parts.
+        counts: number of structures of each source.
+
+    Returns:
+        The ranges. The one with the last structure of a source has no end, so that nothing is lost
+        if there are more structures than counted.
+    """
+    whole = part_range(part, sum(counts))
+    found, start = [], 0
+    for count in counts:
+        end = start + count
+        first, last = (min(max(i - start, 0), count) for i in (whole.start, whole.stop))
+        has_last = whole.start < end <= whole.stop or (end == 0 and part[0] == 0)
+        found.append(Span(first, None if has_last else last))
+        start = end
+    return found
+
+
+def part_path(folder: str | os.PathLike[str], part: object) -> str:
+    """Returns the path or URL of the file for a part.
+
+    Args:
+        folder: path or URL of the folder.
+        part: number of the part, from 0, and number of parts.
+
+    Returns:
+        The path, as in ``FOLDER/part-00003-of-00008.atp``.
+
+    Raises:
+        TypeError, ValueError: there is no such part.
+    """
+    number, count = checked_part(part)
+    name = f"part-{number:05}-of-{count:05}.atp"
+    if isinstance(folder, str) and is_url(folder):
+        return f"{folder.rstrip('/')}/{name}"
+    return str(Path(folder) / name)
+
+
+def check_folder(folder: Path, part: Part) -> None:
+    """Checks that a folder holds parts of the same division and no other ``.atp`` files.
+
+    Args:
+        folder: the folder, which need not exist.
+        part: number of the part and number of parts.
+
+    Raises:
+        ValueError: it holds other files, which data sets would read too.
+        NotADirectoryError: it is a file.
+    """
+    if not folder.is_dir():
+        if folder.exists():
+            raise NotADirectoryError(f"{folder}: expected a folder for the parts, got a file")
+        return
+    for path in sorted(folder.rglob("*.atp")):
+        found = _NAME.fullmatch(path.name)
+        if path.parent != folder or found is None or int(found[1]) != part[1]:
+            raise ValueError(
+                f"part: {folder} holds {path.relative_to(folder)}, which is none of {part[1]} "
+                "parts: remove it, or choose another folder"
+            )
+
+
+def agree_on_plan(folder: Path, part: Part, plan: Mapping[str, Any], *, replace: bool) -> None:
+    """Stores what all parts of a folder must have in common, or compares with it.
+
+    The file appears complete, whichever of several processes is first.
+
+    Args:
+        folder: the folder, which is created.
+        part: number of the part and number of parts.
+        plan: plain values: the number of parts, the numbers of structures, and options.
+        replace: replace another plan, as is done anyway while there are no parts.
+
+    Raises:
+        ValueError: the folder was begun with another plan.
+    """
+    folder.mkdir(exist_ok=True)
+    replace = replace or not any(folder.glob("*.atp"))
+    path, own = folder / PLAN, folder / f".{PLAN}.{part[0]:05}.new"
+    text = json.dumps(plan, indent=1, sort_keys=True) + "\n"
+    known = _text_of(path)
+    if known is None or (replace and known != text):
+        own.write_text(text)
+        try:
+            if known is not None:
+                own.replace(path)
+            else:
+                with contextlib.suppress(FileExistsError):
+                    os.link(own, path)
+        except PermissionError:  # a file system without links
+            own.replace(path)
+        finally:
+            own.unlink(missing_ok=True)
+        known = _text_of(path)
+    if known == text:
+        return
+    try:
+        before = json.loads(known or "{}")
+    except ValueError:
+        before = {}
+    differing = [name for name, value in plan.items() if before.get(name) != value]
+    shown = ", ".join(differing) or "other options"
+    raise ValueError(
+        f"part: {folder} was begun with other sources or options ({shown}): mode='w' (--overwrite) "
+        "replaces its parts one by one, or choose another folder"
+    )
+
+
+def _text_of(path: Path) -> str | None:
+    try:
+        return path.read_text()
+    except FileNotFoundError:
+        return None
+
+
+def warn_of_types(folder: Path, path: str, report: Report) -> None:
+    """Warns if a part does not have the types of the other parts that are there already.
+
+    Args:
+        folder: the folder.
+        path: the part.
+        report: receives the warning.
+    """
+    own = SchemaUnifier.of_file(path)
+    for other in sorted(folder.glob("*.atp")):
+        for key, here, there in own.clashes(SchemaUnifier.of_file(other)):
+            report.warn(
+                f"{key}: {here} in {Path(path).name}, {there} in {other.name}: batches that hold "
+                "both cannot be read; give all sources one type first"
+            )
+            return
