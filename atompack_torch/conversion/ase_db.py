@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
-import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,19 +14,13 @@ import numpy as np
 from atompack_torch._native import check_regular_file
 from atompack_torch.batch.conversions import Parts, atoms_of, parts_of, plain_value
 from atompack_torch.conversion.ase_files import converted
+from atompack_torch.conversion.ase_rows import row_of
 from atompack_torch.conversion.converter import Source, SourceOptions, TargetOptions
 from atompack_torch.conversion.lmdb_pages import LmdbFile, checked_ids
 from atompack_torch.conversion.records import BLOCK_STRUCTURES, blocks, records_of
 from atompack_torch.conversion.report import Report, described
 from atompack_torch.errors import AtompackError, CorruptFileError, file_exists
-from atompack_torch.fields import (
-    ATOM_PROPERTY,
-    BUILTIN,
-    BUILTINS,
-    MOLECULE_PROPERTY,
-    PREFIXES,
-    prefixed_id,
-)
+from atompack_torch.fields import BUILTIN, BUILTINS, MOLECULE_PROPERTY, prefixed_id
 from atompack_torch.formats import detect
 from atompack_torch.writers.base import WriterBase
 from atompack_torch.writers.columns import Columns
@@ -175,6 +168,7 @@ def _put(parts: Parts, key: str, value: Any, what: str, report: Report) -> None:
     if plain is None and value is not None:
         report.skip(what, f"no number, string or array of numbers: {type(value).__name__}")
         return
+    key = str(key)  # ASE reads a key of digits as an integer
     scope, own = prefixed_id(key) or (_scope_of(key, plain), key)
     target = (parts.labels, parts.atom_properties, parts.properties)[scope]
     if own in target:
@@ -194,10 +188,8 @@ def _scope_of(key: str, value: Any) -> int:
 class Writer(WriterBase):
     """Writes structures as rows of a new database; a context manager.
 
-    Labels are stored where ASE keeps them, numbers and strings as key-value pairs where ASE allows
-    it, everything else in ``data``: atom properties as ``atom_properties/KEY``, properties named
-    like a scope or a label as ``properties/KEY``. Each block is one transaction. The file appears
-    under its name when the ``with`` block ends without an error.
+    Fields are placed by ``ase_rows.row_of``. Each block is one transaction. The file appears under
+    its name when the ``with`` block ends without an error.
 
     Args:
         path: the SQLite database to create.
@@ -231,41 +223,9 @@ class Writer(WriterBase):
                 self._write_row(parts)
 
     def _write_row(self, parts: Parts) -> None:
-        pairs: dict[str, Any] = {}
-        data: dict[str, Any] = {}
-        labels = self._held_labels(parts.labels, data)
-        if "name" in labels:
-            _file("name", labels.pop("name"), pairs, data)
-        arrays = {}
-        for key, value in parts.atom_properties.items():
-            if key == "masses" and _are_masses(value, len(parts.positions)):
-                arrays[key] = value  # the row's own masses: ASE divides the momenta by them
-            else:
-                data[PREFIXES[ATOM_PROPERTY] + key] = value
-        for key, value in parts.properties.items():
-            is_taken = key in BUILTINS or prefixed_id(key) is not None
-            prefix = PREFIXES[MOLECULE_PROPERTY] if is_taken else ""
-            _file(prefix + key, value, pairs, data)
-        atoms = atoms_of(Parts(parts.positions, parts.atomic_numbers, labels, {}, arrays))
-        self._database.write(atoms, key_value_pairs=pairs, data=data)
-
-    def _held_labels(self, labels: Mapping[str, Any], data: dict[str, Any]) -> dict[str, Any]:
-        """Returns the labels that ASE can hold; moves the rest to ``data`` where possible."""
-        held = dict(labels)
-        if "velocities" in held:
-            self._report.note("velocities: kept as momenta, so their last digits may change")
-        if "pbc" not in held:
-            self._report.note("pbc: F F F where it was absent, as ASE has no other word for it")
-        if "cell" in held and not np.any(held["cell"]):
-            self._report.skip("cell", "a cell of zeros means none to ASE")
-            del held["cell"]
-        if "energy" in held and np.isnan(held["energy"]):
-            self._report.skip("energy", "SQLite cannot hold NaN")
-            del held["energy"]
-        stress = held.get("stress")
-        if stress is not None and not np.array_equal(stress, stress.T, equal_nan=True):
-            data["stress"] = held.pop("stress")  # ASE keeps only six numbers of a symmetric tensor
-        return held
+        row = row_of(parts, self._report, holds_nan=False)
+        atoms = atoms_of(Parts(parts.positions, parts.atomic_numbers, row.labels, {}, row.arrays))
+        self._database.write(atoms, key_value_pairs=row.pairs, data=row.data)
 
     def close(self) -> None:
         """Publishes the database under its name."""
@@ -280,25 +240,3 @@ class Writer(WriterBase):
 
     def _is_unfinished(self) -> bool:
         return hasattr(self, "_database")
-
-
-def _are_masses(value: Any, n_atoms: int) -> bool:
-    """True if an ASE row can hold the values as its masses, without changing their type."""
-    return np.shape(value) == (n_atoms,) and value.dtype == np.float64 and n_atoms > 0
-
-
-def _file(key: str, value: Any, pairs: dict[str, Any], data: dict[str, Any]) -> None:
-    """Stores a value among the key-value pairs if ASE accepts it there, else in ``data``."""
-    from ase.db.core import check
-
-    if isinstance(value, (np.generic, np.ndarray)) and value.ndim == 0:
-        value = value.item()
-    fits = isinstance(value, (int, float, str))
-    if fits:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")  # a key that looks like a formula breaks queries
-            try:
-                check({key: value})
-            except (ValueError, UserWarning):
-                fits = False
-    (pairs if fits else data)[key] = value

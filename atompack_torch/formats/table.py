@@ -132,9 +132,10 @@ FORMATS = [
         "lmdb",
         "an LMDB file, such as an .aselmdb database",
         ((16, b"\xde\xc0\xef\xbe"),),
-        source="ase-db",
+        source="aselmdb",
+        is_target=True,
         suffixes=(".aselmdb",),
-        converter=f"{_CONVERSION}.ase_db",
+        converter=f"{_CONVERSION}.aselmdb",
     ),
     Format(
         "zip",
@@ -202,7 +203,13 @@ FORMATS = [
         converter=f"{_CONVERSION}.deepmd",
     ),
     Format("zarr", "a Zarr group", holds=("zarr.json", ".zgroup", ".zarray")),
-    Format("databases", "a folder of .aselmdb databases", holds=("*.aselmdb",)),
+    Format(
+        "databases",
+        "a folder of .aselmdb databases",
+        holds=("*.aselmdb",),
+        source="aselmdb",
+        converter=f"{_CONVERSION}.aselmdb",
+    ),
     Format(
         "atp-folder",
         "a folder of .atp files",

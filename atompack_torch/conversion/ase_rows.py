@@ -1,0 +1,125 @@
+"""Placement of the fields of a structure in a row of an ASE database."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from atompack_torch.batch.conversions import Parts
+from atompack_torch.conversion.report import Report
+from atompack_torch.fields import (
+    ATOM_PROPERTY,
+    BUILTINS,
+    MOLECULE_PROPERTY,
+    PREFIXES,
+    prefixed_id,
+)
+
+# Arrays of a row, and the spin (beside the charge) that fairchem looks for in ``data``.
+_ONLY_DATA = ("initial_magmoms", "initial_charges", "tags", "masses", "spin")
+
+
+class Row(NamedTuple):
+    """The fields of a structure where an ASE database keeps them.
+
+    Attributes:
+        labels: those that ASE has a place for.
+        arrays: arrays of ``ase.Atoms``.
+        pairs: key-value pairs: numbers and strings that ASE accepts there.
+        data: everything else, by the names that ``ase_db.read`` knows.
+    """
+
+    labels: dict[str, Any]
+    arrays: dict[str, Any]
+    pairs: dict[str, Any]
+    data: dict[str, Any]
+
+
+def row_of(parts: Parts, report: Report, *, holds_nan: bool) -> Row:
+    """Places the fields of a structure.
+
+    Labels are placed where ASE keeps them, numbers and strings among the key-value pairs where ASE
+    allows it, everything else in ``data``: atom properties as ``atom_properties/KEY``, properties
+    named like a scope or a label, or by a name that ASE would change, as ``properties/KEY``.
+
+    Args:
+        parts: the structure.
+        report: receives what a row cannot represent.
+        holds_nan: True if the database can hold an energy of NaN.
+
+    Returns:
+        The row.
+    """
+    row = Row({}, {}, {}, {})
+    row.labels.update(_held_labels(parts.labels, row.data, report, holds_nan=holds_nan))
+    if "name" in row.labels:
+        _file("name", row.labels.pop("name"), row)
+    for key, value in parts.atom_properties.items():
+        if key == "masses" and _are_masses(value, len(parts.positions)):
+            row.arrays[key] = value  # the row's own masses: ASE divides the momenta by them
+        else:
+            row.data[PREFIXES[ATOM_PROPERTY] + key] = value
+    for key, value in parts.properties.items():
+        is_taken = key in BUILTINS or prefixed_id(key) is not None or _is_changed(key)
+        prefix = PREFIXES[MOLECULE_PROPERTY] if is_taken else ""
+        _file(prefix + key, value, row)
+    return row
+
+
+def _held_labels(
+    labels: Mapping[str, Any], data: dict[str, Any], report: Report, *, holds_nan: bool
+) -> dict[str, Any]:
+    """Returns the labels that ASE can hold; moves the rest to ``data`` where possible."""
+    held = dict(labels)
+    if "velocities" in held:
+        report.note("velocities: kept as momenta, so their last digits may change")
+    if "pbc" not in held:
+        report.note("pbc: F F F where it was absent, as ASE has no other word for it")
+    if "cell" in held and not np.any(held["cell"]):
+        report.skip("cell", "a cell of zeros means none to ASE")
+        del held["cell"]
+    if "energy" in held and np.isnan(held["energy"]) and not holds_nan:
+        report.skip("energy", "SQLite cannot hold NaN")
+        del held["energy"]
+    stress = held.get("stress")
+    if stress is not None and not np.array_equal(stress, stress.T, equal_nan=True):
+        data["stress"] = held.pop("stress")  # ASE keeps only six numbers of a symmetric tensor
+    return held
+
+
+def _are_masses(value: Any, n_atoms: int) -> bool:
+    """True if an ASE row can hold the values as its masses, without changing their type."""
+    return np.shape(value) == (n_atoms,) and value.dtype == np.float64 and n_atoms > 0
+
+
+def _is_changed(key: str) -> bool:
+    """True if ASE's JSON would read the key as another: integers, and names of its objects."""
+    if key.startswith("__") and key.endswith("__"):
+        return True
+    try:
+        int(key)
+    except ValueError:
+        return False
+    return True
+
+
+def _file(key: str, value: Any, row: Row) -> None:
+    """Stores a value among the key-value pairs if ASE accepts it there, else in ``data``."""
+    from ase.db.core import check
+    from ase.db.row import AtomsRow
+
+    if isinstance(value, (np.generic, np.ndarray)) and value.ndim == 0:
+        value = value.item()
+    fits = isinstance(value, (int, float, str)) and key not in _ONLY_DATA
+    fits &= not hasattr(AtomsRow, key)  # such an attribute hides a pair, such as that of a charge
+    if fits:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # a key that looks like a formula breaks queries
+            try:
+                check({key: value})
+            except (ValueError, UserWarning):
+                fits = False
+    (row.pairs if fits else row.data)[key] = value

@@ -1,0 +1,206 @@
+"""ASE databases in LMDB (``.aselmdb``), written as by the package ase-db-backends.
+
+The keys of rows are ``1``, ``2`` and so on; ``nextid``, ``deleted_ids`` and ``metadata`` describe
+the database. All values are ASE's JSON, compressed by zlib. A folder of such files is read in the
+order of their names; a folder that is written has one of them, ``data.0000.aselmdb``, and the atom
+counts in ``metadata.npz``, where fairchem looks for them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from atompack_torch.batch.conversions import Parts, atoms_of
+from atompack_torch.conversion import ase_db
+from atompack_torch.conversion.ase_rows import Row, row_of
+from atompack_torch.conversion.converter import Source, SourceOptions, Target, TargetOptions
+from atompack_torch.conversion.json_arrays import array_text, number_texts
+from atompack_torch.conversion.records import is_per_atom, records_of
+from atompack_torch.conversion.report import Report
+from atompack_torch.conversion.staged_outputs import staged_output
+from atompack_torch.writers.columns import Array, Columns
+
+_SUFFIX = ".aselmdb"
+_MAX_MAP_BYTES = 1 << 41  # of addresses; the file grows as it is written
+# Labels that ASE keeps as results of a calculator.
+_RESULTS = ("energy", "forces", "stress", "charges")
+_VOIGT = ([0, 1, 2, 1, 0, 0], [0, 1, 2, 2, 2, 1])  # ASE's xx, yy, zz, yz, xz, xy of a tensor
+
+
+def open_source(path: str, options: SourceOptions) -> Source:
+    """Opens a database, or a folder of them."""
+    files = sorted(Path(path).glob(f"*{_SUFFIX}")) if Path(path).is_dir() else [Path(path)]
+
+    def read(report: Report) -> Iterator[Columns]:
+        for file in files:
+            yield from ase_db.read(file, report=report)
+
+    return Source(path, read, lambda: sum(map(ase_db.count, files)))
+
+
+@contextmanager
+def open_target(path: str, options: TargetOptions) -> Iterator[Target]:
+    """Opens a new database; a path without the suffix ``.aselmdb`` becomes a folder with one."""
+    is_folder = Path(path).suffix != _SUFFIX
+    with staged_output(path) as made:
+        file = made / f"data.0000{_SUFFIX}" if is_folder else made
+        file.parent.mkdir(exist_ok=True)
+        writer = Writer(file, report=options.report)
+        try:
+            yield writer
+            writer.finish()
+        finally:
+            writer.close()
+        if is_folder:
+            np.savez(made / "metadata.npz", natoms=writer.n_atoms())
+
+
+class Writer:
+    """Writes structures as rows of a new database, each block in one transaction.
+
+    Fields are placed by ``ase_rows.row_of``. Numbers are written by their shortest digits.
+
+    Args:
+        path: the file to create.
+        report: receives what a row cannot represent.
+    """
+
+    def __init__(self, path: Path, *, report: Report) -> None:
+        import lmdb
+
+        self._environment = lmdb.open(
+            os.fspath(path), map_size=_MAX_MAP_BYTES, subdir=False, lock=False, sync=False
+        )
+        self._report = report
+        self._next_id = 1
+        self._n_atoms: list[Array] = []
+
+    def n_atoms(self) -> Array:
+        """Returns the number of atoms of each row, (B,) int64."""
+        return np.concatenate([np.zeros(0, np.int64), *self._n_atoms])
+
+    def write(self, columns: Columns) -> None:
+        """Adds a block."""
+        texts = _Texts(columns)
+        with self._environment.begin(write=True) as transaction:
+            for i, parts in enumerate(records_of(columns)):
+                row = row_of(parts, self._report, holds_nan=True)
+                text = _row_text(parts, row, texts.of(i, parts))
+                transaction.put(b"%d" % self._next_id, zlib.compress(text.encode()))
+                self._next_id += 1
+        self._n_atoms.append(np.diff(columns.ptr))
+
+    def finish(self) -> None:
+        """Adds the entries that describe the database."""
+        entries: dict[bytes, Any] = {b"nextid": self._next_id, b"deleted_ids": [], b"metadata": {}}
+        with self._environment.begin(write=True) as transaction:
+            for key, value in entries.items():
+                transaction.put(key, zlib.compress(json.dumps(value).encode()))
+        self._environment.sync(True)
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._environment.close()
+
+
+class _Texts:
+    """JSON of the arrays of a block, written for all structures at once.
+
+    Args:
+        columns: the block.
+    """
+
+    def __init__(self, columns: Columns) -> None:
+        numbers = columns.atomic_numbers.astype(np.int64)
+        self._numbers = _array_texts(numbers, columns.ptr)
+        self._positions = _array_texts(columns.positions, columns.ptr)
+        self._fields = [
+            (column.scope, column.key, _array_texts(column.values, rows))
+            for column in columns.fields
+            if isinstance(column.values, np.ndarray)
+            for rows in [columns.ptr if is_per_atom(column) else None]
+            if rows is not None or column.values.ndim > 1
+        ]
+
+    def of(self, i: int, parts: Parts) -> dict[int, str]:
+        """Returns the texts of the arrays of the i-th structure, by their identities."""
+        scopes = (parts.labels, parts.atom_properties, parts.properties)
+        texts = {
+            id(scopes[scope][key]): made[i]
+            for scope, key, made in self._fields
+            if key in scopes[scope]
+        }
+        texts[id(parts.atomic_numbers)] = self._numbers[i]
+        texts[id(parts.positions)] = self._positions[i]
+        return texts
+
+
+def _array_texts(values: Array, ptr: Array | None) -> list[str]:
+    """Returns the JSON of the rows of each structure; without ``ptr`` they have one each."""
+    width = int(np.prod(values.shape[1:]))
+    rows = np.arange(len(values) + 1) if ptr is None else ptr
+    texts = number_texts(values.reshape(-1), rows * width)
+    shape = values.shape[1:]
+    return [
+        array_text(values.dtype, shape if ptr is None else (n, *shape), text)
+        for n, text in zip(np.diff(rows).tolist(), texts, strict=True)
+    ]
+
+
+def _row_text(parts: Parts, row: Row, texts: Mapping[int, str]) -> str:
+    """Returns the JSON of a row, in the order of ase-db-backends."""
+    from ase.db.core import now
+
+    time = now()
+    labels = row.labels
+    entries: dict[str, Any] = {
+        "numbers": parts.atomic_numbers,
+        "positions": parts.positions,
+        "unique_id": uuid.uuid4().hex,
+        "ctime": time,
+        "pbc": labels.get("pbc", np.zeros(3, bool)),
+        "cell": labels.get("cell", np.zeros((3, 3))),
+        **row.arrays,
+    }
+    if "velocities" in labels:
+        own = {"velocities": labels["velocities"]}
+        atoms = atoms_of(Parts(parts.positions, parts.atomic_numbers, own, {}, row.arrays))
+        entries["momenta"] = atoms.get_momenta()
+    results = {key: labels[key] for key in _RESULTS if key in labels}
+    if results:
+        entries |= {"calculator": "unknown", "calculator_parameters": {}}
+    if "energy" in results:
+        results["energy"] = float(results["energy"])
+    if "stress" in results:
+        results["stress"] = results["stress"][_VOIGT]
+    texts_of_dicts = {"key_value_pairs": row.pairs, "data": row.data}
+    fields = [_member(key, value, texts) for key, value in (entries | results).items()]
+    fields.append(_member("mtime", time, texts))
+    for key, values in texts_of_dicts.items():
+        members = ", ".join(_member(own, value, texts) for own, value in values.items())
+        fields.append(f'"{key}": {{{members}}}')
+    return "{" + ", ".join(fields) + "}"
+
+
+def _member(key: str, value: Any, texts: Mapping[int, str]) -> str:
+    return f"{json.dumps(key)}: {_text(value, texts)}"
+
+
+def _text(value: Any, texts: Mapping[int, str]) -> str:
+    if id(value) in texts:
+        return texts[id(value)]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if not isinstance(value, np.ndarray):
+        return json.dumps(value)
+    (numbers,) = number_texts(value.reshape(-1), np.array([0, value.size]))
+    return array_text(value.dtype, value.shape, numbers)
