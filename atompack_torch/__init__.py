@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from atompack_torch.datasets.atlas_shards import ShardDataset
     from atompack_torch.datasets.atlas_store import AtlasDataset
     from atompack_torch.datasets.atp import AtpDataset
+    from atompack_torch.datasets.extxyz import ExtxyzDataset
     from atompack_torch.datasets.mixture import MixtureDataset
     from atompack_torch.datasets.neighbors import NeighborList
     from atompack_torch.datasets.torch_cache import TorchCache, TorchCacheDataset
@@ -83,6 +84,7 @@ else:
         "StoredDataset": "stores.stored_dataset",
         "CorruptFileError": "errors",
         "DistributedMoleculeSampler": "loading.samplers",
+        "ExtxyzDataset": "datasets.extxyz",
         "FieldError": "errors",
         "FieldSpec": "fields",
         "Loader": "loading.loader",
@@ -181,6 +183,7 @@ __all__ = [
     "ColumnScan",
     "CorruptFileError",
     "DistributedMoleculeSampler",
+    "ExtxyzDataset",
     "FieldError",
     "FieldSpec",
     "Loader",

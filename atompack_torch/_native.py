@@ -69,6 +69,7 @@ try:
         BlockCache,
         ConcatSource,
         ExtxyzReader,
+        ExtxyzScanner,
         ExtxyzSource,
         FieldMap,
         FileStore,
@@ -100,7 +101,6 @@ try:
         is_uring_available,
         read_array_statistics,
         read_atom_counts,
-        scan_extxyz,
         stamp_metadata,
     )
 except ModuleNotFoundError as error:
@@ -129,6 +129,7 @@ __all__ = [
     "BlockCache",
     "ConcatSource",
     "ExtxyzReader",
+    "ExtxyzScanner",
     "ExtxyzSource",
     "FieldMap",
     "FileStore",
@@ -160,6 +161,5 @@ __all__ = [
     "is_uring_available",
     "read_array_statistics",
     "read_atom_counts",
-    "scan_extxyz",
     "stamp_metadata",
 ]

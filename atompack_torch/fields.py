@@ -201,3 +201,20 @@ def prefixed_id(name: str) -> FieldId | None:
         if name.startswith(prefix):
             return FieldId(scope, name[len(prefix) :])
     return None
+
+
+def check_target(key: str, name: str) -> None:
+    """Checks that a key of a source with named fields can become a field.
+
+    Args:
+        key: name in the source.
+        name: name that ``keys`` gives it.
+
+    Raises:
+        ValueError: the name is that of a part of every structure, such as ``positions``.
+    """
+    if name in STRUCTURE:
+        raise ValueError(
+            f"keys: {key!r}: expected a label or a property, got {name!r}, which every structure "
+            "has already"
+        )

@@ -16,7 +16,13 @@ from atompack_torch import _native
 from atompack_torch.batch.conversions import masses_of
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.conversion.converter import Source, SourceOptions, TargetOptions
-from atompack_torch.conversion.extxyz_keys import (
+from atompack_torch.conversion.extxyz_momenta import Momenta
+from atompack_torch.conversion.extxyz_text import text_of
+from atompack_torch.conversion.report import Report as ConversionReport
+from atompack_torch.errors import FieldError, file_exists
+from atompack_torch.fields import BUILTIN, BUILTINS, PREFIXES, FileLevel
+from atompack_torch.options import threads_or_cores
+from atompack_torch.parsed.extxyz_keys import (
     NULL,
     TRANSPOSED,
     FoundKey,
@@ -24,13 +30,8 @@ from atompack_torch.conversion.extxyz_keys import (
     Target,
     targets_of,
 )
-from atompack_torch.conversion.extxyz_momenta import Momenta
-from atompack_torch.conversion.extxyz_text import text_of
-from atompack_torch.conversion.report import Report as ConversionReport
-from atompack_torch.conversion.text_files import Text
-from atompack_torch.errors import FieldError, file_exists
-from atompack_torch.fields import BUILTIN, BUILTINS, PREFIXES, FileLevel
-from atompack_torch.options import threads_or_cores
+from atompack_torch.parsed.indexes import scan
+from atompack_torch.parsed.text_files import Text
 from atompack_torch.writers.base import WriterBase
 from atompack_torch.writers.columns import Array, Column, Columns, of_batch
 
@@ -76,7 +77,7 @@ class Reader(Iterator[Columns]):
         self._report = _Warnings() if report is None else report
         self._limits = (max_frames, max_bytes)
         self._reader = _native.ExtxyzReader(self._text.path, self._path)
-        index = _native.scan_extxyz(self._text.path, self._path, threads_or_cores(None), False)
+        index = _index_of(self._text)
         self.n_frames = len(index)
         found_keys = [FoundKey(*field) for field in index.fields]
         self._targets = targets_of(self._path, found_keys, keys or {}, self._report)
@@ -185,7 +186,12 @@ def read(
 def count(path: str | os.PathLike[str]) -> int:
     """Counts the frames, up to any damage, by scanning the comment lines."""
     with contextlib.closing(Text(path)) as text:
-        return len(_native.scan_extxyz(text.path, text.name, threads_or_cores(None), False))
+        return len(_index_of(text))
+
+
+def _index_of(text: Text) -> _native.ParsedIndex:
+    scanner = _native.ExtxyzScanner(text.path, text.name, threads_or_cores(None))
+    return scan(scanner, text.name, strict=False)
 
 
 class _Warnings:

@@ -24,10 +24,10 @@ from atompack_torch.conversion.converter import (
 from atompack_torch.conversion.forwarding import readable
 from atompack_torch.conversion.records import BLOCK_STRUCTURES
 from atompack_torch.conversion.report import Report
-from atompack_torch.conversion.text_files import STDIN, is_pipe
 from atompack_torch.errors import FieldError, UnsupportedFormatError
 from atompack_torch.formats import Format
 from atompack_torch.options import is_url
+from atompack_torch.parsed.text_files import STDIN, is_pipe
 from atompack_torch.remote.staging import Options
 from atompack_torch.writers.columns import Columns
 

@@ -16,8 +16,8 @@ from atompack_torch.fields import (
     BUILTINS,
     MOLECULE_PROPERTY,
     PREFIXES,
-    STRUCTURE,
     FieldId,
+    check_target,
     prefixed_id,
 )
 from atompack_torch.writers.columns import Array, Column, Columns
@@ -26,23 +26,6 @@ from atompack_torch.writers.columns import Array, Column, Columns
 def label_of(column: Column) -> str:
     """Returns the name of a field in reports and key maps."""
     return PREFIXES.get(column.scope, "") + column.key
-
-
-def check_target(key: str, name: str) -> None:
-    """Checks that a key of a source with named fields can become a field.
-
-    Args:
-        key: name in the source.
-        name: name that ``keys`` gives it.
-
-    Raises:
-        ValueError: the name is that of a part of every structure, such as ``positions``.
-    """
-    if name in STRUCTURE:
-        raise ValueError(
-            f"keys: {key!r}: expected a label or a property, got {name!r}, which every structure "
-            "has already"
-        )
 
 
 class KeyMap:

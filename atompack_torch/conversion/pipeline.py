@@ -15,10 +15,10 @@ from atompack_torch.conversion.parts import agree_on_plan, check_folder, part_pa
 from atompack_torch.conversion.remote_ends import RemoteEnds
 from atompack_torch.conversion.report import OnError, Report
 from atompack_torch.conversion.schema_unification import SchemaUnifier
-from atompack_torch.conversion.text_files import STDIN
 from atompack_torch.errors import file_exists
 from atompack_torch.formats import Format
 from atompack_torch.options import check_level, checked_path, is_url
+from atompack_torch.parsed.text_files import STDIN
 from atompack_torch.remote.objects import RemoteObjects
 from atompack_torch.remote.staging import Options
 from atompack_torch.remote.urls import shown_url

@@ -2,67 +2,28 @@
 
 from __future__ import annotations
 
-import copy
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any, Literal, Protocol, get_args
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from atompack_torch._native import (
-    AtpReader,
-    ConcatSource,
-    JoinedSource,
-    MoleculeSource,
-    read_atom_counts,
-)
-from atompack_torch.datasets._base import MoleculeDataset
-from atompack_torch.datasets._computed import (
-    CacheFeatures,
-    Options,
-    Stored,
-    plan_features,
-    structure_request,
-)
-from atompack_torch.datasets._forces import ForceChoice
+from atompack_torch._native import AtpReader, MoleculeSource, read_atom_counts
+from atompack_torch.datasets._computed import CacheFeatures
+from atompack_torch.datasets._files import Access, FileOptions, MoleculeFiles, RowSource
 from atompack_torch.datasets._options import DTypes, Missing
-from atompack_torch.datasets._request import Request, Transform
+from atompack_torch.datasets._request import Transform
 from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.descriptors.chebyshev import ChebyshevDescriptor
-from atompack_torch.options import (
-    BUFFERS,
-    MEMORY,
-    Buffer,
-    PathLike,
-    check_choice,
-    is_url,
-    shown_path,
-)
+from atompack_torch.options import BUFFERS, MEMORY, Buffer, PathLike, is_url
 from atompack_torch.passes.atp_files import files_of, snapshot_of, warn_of_missing_parts
 from atompack_torch.remote.files import RemoteFiles
 from atompack_torch.remote.memory import MemoryFiles
 from atompack_torch.remote.urls import shown_url
 
-Access = Literal["auto", "random", "sequential", "read", "direct"]
 
-_AT_ONCE = 1024  # molecules per batch in passes of the data set itself
-
-
-class RowSource(Protocol):
-    """A ``TorchCache``: additional fields of the molecules."""
-
-    def _open_rows(self) -> MoleculeSource: ...
-
-    def _without_mapping(self) -> RowSource: ...
-
-    def _stored_features(self) -> Stored: ...
-
-    def _force_entries(self) -> Tensor: ...
-
-
-class AtpDataset(MoleculeDataset):
+class AtpDataset(MoleculeFiles):
     """Molecules of ``.atp`` files as one map-style data set.
 
         for batch in DataLoader(AtpDataset("data.atp"), batch_size=64, shuffle=True):
@@ -170,14 +131,22 @@ class AtpDataset(MoleculeDataset):
         block_cache: PathLike | None = None,
         block_cache_bytes: int | None = None,
     ) -> None:
-        check_choice("access", access, get_args(Access))
-        request = Request.checked(
+        options = FileOptions(
             fields=fields,
             exclude=exclude,
             dtype=dtype,
             missing=missing,
             neighbors=neighbors,
+            cache=cache,
+            descriptor=descriptor,
+            cache_features=cache_features,
+            cache_bytes=cache_bytes,
+            force_fraction=force_fraction,
+            resample_forces=resample_forces,
+            seed=seed,
             transform=transform,
+            access=access,
+            populate=populate,
             num_threads=num_threads,
             nan_is_missing=nan_is_missing,
         )
@@ -186,25 +155,11 @@ class AtpDataset(MoleculeDataset):
             self._remote = MemoryFiles({MEMORY: path})
             path = MEMORY
         self._path = path
-        self._access: str = access
-        self._populate = populate
-        if cache is not None and not hasattr(cache, "_open_rows"):
-            hint = ""
-            if isinstance(cache, (str, os.PathLike)):
-                hint = f": pass cache=TorchCache({os.fspath(cache)!r})"
-            raise TypeError(f"cache: expected a TorchCache, got {type(cache).__name__}{hint}")
-        self._cache = cache
-        self._forces = ForceChoice.checked(force_fraction, resample_forces, seed, missing)
-        stored = Stored() if cache is None else cache._stored_features()
-        options = Options(descriptor, cache_features, cache_bytes)
-        self._request, self._computer = plan_features(request, stored, options)
-        self._keeps_features = cache_features != "none"
+        self._take_options(options)
         self._files = files_of(self._path, self._remote)
         warn_of_missing_parts(self._path, self._files)
         self._snapshots = [snapshot_of(file, self._remote) for file in self._files]
-        self._with_forces = self._find_forces()
-        if self._request.names_fields or cache is not None:
-            self._batcher()  # checks names
+        self._check_names()
 
     def _size(self) -> int:
         return sum(snapshot.n_molecules for snapshot in self._snapshots)
@@ -228,38 +183,12 @@ class AtpDataset(MoleculeDataset):
             self._check_selection(sum(snapshot.n_molecules for snapshot in snapshots))
         before = [(f, s.__getstate__()) for f, s in zip(self._files, self._snapshots, strict=True)]
         after = [(f, s.__getstate__()) for f, s in zip(files, snapshots, strict=True)]
-        self._files, self._snapshots, self._native = files, snapshots, None
-        self._structures, self._with_forces = None, self._find_forces()
-        if self._computer is not None and before != after:
-            self._computer.kept.clear()
+        self._files, self._snapshots = files, snapshots
+        self._reset(has_changed=before != after)
         return before != after
-
-    @property
-    def path(self) -> Path | str | tuple[Path | str, ...]:
-        """Path as given: a ``Path``, a URL as a string, or a tuple of them for a list.
-
-        ``"<memory>"`` for a buffer.
-        """
-        return shown_path(self._path)
 
     def _block_sizes(self) -> Tensor:
         return torch.tensor([s.n_molecules for s in self._snapshots], dtype=torch.int64)
-
-    def _find_forces(self) -> Tensor | None:
-        """Finds molecules with forces, (number of molecules,) bool, if they are sampled."""
-        if self._forces is None or self._cache is not None:
-            return None
-        plain = copy.copy(self)  # it reads the same commit
-        plain._request = structure_request(self._request)
-        plain._computer = plain._forces = plain._selection = None
-        masks = [plain[k : k + _AT_ONCE].mask("forces") for k in range(0, len(plain), _AT_ONCE)]
-        return torch.cat([torch.zeros(0, dtype=torch.bool), *masks])
-
-    def _force_entries(self) -> Tensor:
-        if self._cache is not None:
-            return self._cache._force_entries()
-        assert self._with_forces is not None
-        return torch.nonzero(self._with_forces).flatten()
 
     def _atom_counts(self) -> Tensor:
         counts = torch.empty(self._size(), dtype=torch.int64)
@@ -271,31 +200,14 @@ class AtpDataset(MoleculeDataset):
             first += snapshot.n_molecules
         return counts
 
-    def _options(self) -> dict[str, Any]:
-        return {
-            **self._request._asdict(),
-            "access": self._access,
-            "populate": self._populate,
-            "cache": self._cache is not None,
-            "force_fraction": self._forces,
-        }
-
-    def _open_source(self) -> MoleculeSource:
+    def _open_parts(self) -> list[MoleculeSource]:
         if any(map(is_url, self._files)):
             self._needs_process = os.getpid()
         parts: list[MoleculeSource] = []
         for file, snapshot in zip(self._files, self._snapshots, strict=True):
             place, store = self._remote.location(file)
             parts.append(AtpReader(place, snapshot, self._access, self._populate, store))
-        source = self._request.wrap_source(parts[0] if len(parts) == 1 else ConcatSource(parts))
-        return source if self._cache is None else JoinedSource(source, self._cache._open_rows())
-
-    def _without_mapping(self) -> AtpDataset:
-        part = copy.copy(self)
-        part._access, part._native = "read", None
-        if self._cache is not None:
-            part._cache = self._cache._without_mapping()
-        return part
+        return parts
 
     def _identity(self) -> Any:
         states = [list(snapshot.__getstate__()) for snapshot in self._snapshots]

@@ -104,7 +104,7 @@ def describe(
     try:
         if sound:
             source = _source(sound, access)
-            schema = _schema(source)
+            schema = schema_of(source)
             labels = count_labels(source, full, progress)
     except AtompackError as error:
         errors.append(str(error))
@@ -308,7 +308,8 @@ def _source(files: list[str], remote: RemoteFiles) -> MoleculeSource:
     return readers[0] if len(readers) == 1 else ConcatSource(readers)
 
 
-def _schema(source: MoleculeSource) -> dict[str, Any]:
+def schema_of(source: MoleculeSource) -> dict[str, Any]:
+    """Describes the fields of a batch: name → dtype, level and shape of one row."""
     request = BatchRequest()
     outputs = request.output_fields(source)
     names = public_names([FieldId(scope, key) for scope, key, *_ in outputs], RESERVED)

@@ -23,7 +23,7 @@ def description_text(described: dict[str, Any]) -> str:
         counts = f"{described['n_molecules']:,} molecules, {described['n_atoms']:,} atoms"
         lines.append(f"{name}: {counts}")
     if described["schema"]:
-        lines.append(_labels_text(described["schema"], labels))
+        lines.append(labels_text(described["schema"], labels))
     lines += _nan_lines(labels)
     if len(files) > 1:
         lines.append(f"  {_space_text(described)}")
@@ -31,7 +31,8 @@ def description_text(described: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _labels_text(schema: dict[str, Any], labels: dict[str, Any] | None) -> str:
+def labels_text(schema: dict[str, Any], labels: dict[str, Any] | None) -> str:
+    """Formats a table of the fields, with the number of molecules that have each."""
     rows = [("field", "level", "dtype", "shape of a row", "molecules that have it")]
     for name, spec in schema.items():
         shape = "differs" if spec["shape"] is None else str(spec["shape"])

@@ -4,6 +4,7 @@
 #include "base/error_context.h"
 #include "bindings/bindings.h"
 #include "bindings/choices.h"
+#include "bindings/locked.h"
 #include "bindings/path.h"
 #include "bindings/unlocked.h"
 #include "formats/extxyz/frame_index.h"
@@ -36,9 +37,15 @@ Version version_now(const Path& path) {
   return {version.device, version.inode, version.size, version.seconds, version.nanoseconds};
 }
 
+using Scanner = Locked<extxyz::FrameScanner>;
+
+UniqueHandle<Scanner> start_scan(const Path& path, const Path& name, unsigned n_threads) {
+  return in_file(name.bytes, [&] { return make_unique_handle<Scanner>(path.bytes, n_threads); });
+}
+
 // Throws the damage that ended the scan if `strict`.
-SharedIndex scan_text(const Path& path, const Path& name, unsigned n_threads, bool strict) {
-  extxyz::FrameScan scan = in_file(name.bytes, [&] { return extxyz::scan_frames(path.bytes, n_threads); });
+SharedIndex finish_scan(Scanner& scanner, const Path& name, bool strict) {
+  extxyz::FrameScan scan = scanner.use([](extxyz::FrameScanner& s) { return s.take(); });
   auto index = make_shared_handle<Index>(std::move(scan.index));
   if (!strict || scan.damage == nullptr) return index;
   try {
@@ -63,12 +70,11 @@ py::bytes encode_index_bytes(const Index& index) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-SharedIndex decode_index_bytes(const py::buffer& buffer, uint64_t file_bytes, const Path& name) {
+SharedIndex decode_index_bytes(const py::buffer& buffer, const Path& name) {
   const py::buffer_info info = buffer.request();
   const Bytes bytes(static_cast<const std::byte*>(info.ptr), static_cast<size_t>(info.size * info.itemsize));
-  return without_gil([&] {
-    return in_file(name.bytes, [&] { return make_shared_handle<Index>(parsed::decode_index(bytes, file_bytes)); });
-  });
+  return without_gil(
+      [&] { return in_file(name.bytes, [&] { return make_shared_handle<Index>(parsed::decode_index(bytes)); }); });
 }
 
 // Writes to memory of the caller; `address` points to as many int64 as there are molecules.
@@ -87,8 +93,8 @@ std::shared_ptr<FieldMap> make_fields(const std::vector<PyTarget>& targets, bool
 }
 
 std::shared_ptr<extxyz::FrameSource> open_frame_source(const Path& path, const Path& name, const Version& version,
-                                                 SharedIndex index, std::shared_ptr<FieldMap> fields,
-                                                 io::Access access, bool populate) {
+                                                       SharedIndex index, std::shared_ptr<FieldMap> fields,
+                                                       io::Access access, bool populate) {
   return make_shared_handle<extxyz::FrameSource>(path.bytes, name.bytes, version_from(version), std::move(index),
                                                  std::move(fields), extxyz::FrameOptions{access, populate});
 }
@@ -97,20 +103,32 @@ std::shared_ptr<extxyz::FrameSource> open_frame_source(const Path& path, const P
 
 void bind_parsed(py::module_& module) {
   py::class_<Index, SharedIndex>(module, "ParsedIndex")
-      .def_static("decode", &decode_index_bytes, py::arg("bytes"), py::arg("file_bytes"), py::arg("name"))
+      .def_static("decode", &decode_index_bytes, py::arg("bytes"), py::arg("name"))
       .def("encode", &encode_index_bytes)
       .def("__len__", [](const Index& self) { return self.entries.size(); })
       .def_property_readonly("fields", &fields_of)
       .def_property_readonly("has_cells", [](const Index& self) { return self.survey.has_cells(); })
+      // (bytes, seconds, nanoseconds) of the file
+      .def_property_readonly("stamp",
+                             [](const Index& self) {
+                               const parsed::FileStamp& stamp = self.stamp;
+                               return std::make_tuple(stamp.bytes, stamp.seconds, stamp.nanoseconds);
+                             })
       .def_property_readonly("ends_open", [](const Index& self) { return self.ends_open; })
       .def("copy_counts", unlocked(&copy_counts), py::arg("address"));
   py::class_<FieldMap, std::shared_ptr<FieldMap>>(module, "FieldMap")
       .def(py::init(unlocked(&make_fields)), py::arg("targets"), py::arg("has_cells"), py::arg("masses"));
   py::class_<extxyz::FrameSource, MoleculeSource, std::shared_ptr<extxyz::FrameSource>>(module, "ExtxyzSource")
-      .def(py::init(unlocked(&open_frame_source)), py::arg("path"), py::arg("name"), py::arg("version"), py::arg("index"),
-           py::arg("fields"), py::arg("access"), py::arg("populate"));
-  module.def("scan_extxyz", unlocked(&scan_text), py::arg("path"), py::arg("name"), py::arg("n_threads"),
-             py::arg("strict"));
+      .def(py::init(unlocked(&open_frame_source)), py::arg("path"), py::arg("name"), py::arg("version"),
+           py::arg("index"), py::arg("fields"), py::arg("access"), py::arg("populate"));
+  py::class_<Scanner, UniqueHandle<Scanner>>(module, "ExtxyzScanner")
+      .def(py::init(unlocked(&start_scan)), py::arg("path"), py::arg("name"), py::arg("n_threads"))
+      .def("advance", [](Scanner& self) { return self.use([](extxyz::FrameScanner& s) { return s.advance(); }); })
+      .def("finish", &finish_scan, py::arg("name"), py::arg("strict"))
+      .def_property_readonly(
+          "bytes_read", [](Scanner& self) { return self.use([](extxyz::FrameScanner& s) { return s.bytes_read(); }); })
+      .def_property_readonly(
+          "file_bytes", [](Scanner& self) { return self.use([](extxyz::FrameScanner& s) { return s.file_bytes(); }); });
   module.def("file_version", unlocked(&version_now), py::arg("path"));
 }
 

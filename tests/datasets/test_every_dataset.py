@@ -39,6 +39,15 @@ def write_atp(path: Path, n: int) -> None:
         writer.write(molecules(n))
 
 
+def write_xyz(path: Path, n: int) -> None:
+    text = ""
+    for i in range(n):
+        forces, values = (":forces:R:3", f" {i} {i} {i}") if i % 2 == 0 else ("", "")
+        text += f"2\nProperties=species:S:1:pos:R:3{forces} energy={i}\n"
+        text += "".join(f"{symbol} {i} {i} {i}{values}\n" for symbol in "HO")
+    path.write_text(text)
+
+
 def write_cache(path: Path, n: int) -> None:
     shutil.copy(INNER / "cache" / "water.h5", path)
 
@@ -81,6 +90,7 @@ def open_mixture(path: Any, **options: Any) -> Any:
 
 WRITE: dict[str, Callable[[Path, int], None]] = {
     "AtpDataset": write_atp,
+    "ExtxyzDataset": write_xyz,
     "TorchCacheDataset": write_cache,
     "ShardDataset": write_shards,
     "AtlasDataset": write_store,
@@ -88,6 +98,7 @@ WRITE: dict[str, Callable[[Path, int], None]] = {
 }
 OPEN: dict[str, Make] = {
     "AtpDataset": apt.AtpDataset,
+    "ExtxyzDataset": apt.ExtxyzDataset,
     "TorchCacheDataset": apt.TorchCacheDataset,
     "ShardDataset": apt.ShardDataset,
     "AtlasDataset": open_atlas,

@@ -61,6 +61,9 @@ def test_open(files: dict[str, Path]) -> None:
     store = apt.open(files["store"], arrays=["x"])
     assert isinstance(store, apt.AtlasDataset)
     assert store[0]["x"].tolist() == [0, 1]
+    frames = files["atp"].with_name("a.xyz")
+    frames.write_text("1\nenergy=1\nH 0 0 0\n")
+    assert isinstance(apt.open(frames), apt.ExtxyzDataset)
 
 
 def test_what_open_refuses(files: dict[str, Path], tmp_path: Path) -> None:
@@ -80,10 +83,10 @@ def test_what_open_refuses(files: dict[str, Path], tmp_path: Path) -> None:
         apt.UnsupportedFormatError, match=r"expected an \.atp file, .* none of them"
     ):
         apt.open(strange)
-    frames = tmp_path / "a.xyz"
-    frames.write_text("1\nenergy=1\nH 0 0 0\n")
+    rows = tmp_path / "a.json"
+    rows.write_text('{"1": {}}')
     with pytest.raises(apt.UnsupportedFormatError, match="atompack-torch convert"):
-        apt.open(frames)
+        apt.open(rows)
 
 
 def test_info(files: dict[str, Path]) -> None:

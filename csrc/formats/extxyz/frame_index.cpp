@@ -10,7 +10,7 @@
 #include "threads/parallel_for_each.h"
 
 namespace atompack::extxyz {
-namespace {
+namespace scanning {  // not anonymous: the scanner, which has external linkage, has members of these types
 
 constexpr size_t kGroupFrames = 4096, kGroupBytes = 8 << 20, kTaskFrames = 512;
 // A reader may store a value with more dimensions than the text has.
@@ -69,7 +69,8 @@ uint64_t bytes_of(const FrameHead& head) {
   const auto n_atoms = static_cast<uint64_t>(head.n_atoms);
   uint64_t bytes = parsed::structure_bytes(n_atoms) + parsed::field_bytes(72, 2) + parsed::field_bytes(3, 1);
   for (const ColumnSpec& column : head.layout.columns) {
-    if (column.role != Role::positions) bytes += parsed::field_bytes(8 * n_atoms * static_cast<uint64_t>(column.width), 2);
+    if (column.role != Role::positions)
+      bytes += parsed::field_bytes(8 * n_atoms * static_cast<uint64_t>(column.width), 2);
   }
   return bytes;
 }
@@ -82,7 +83,8 @@ class FrameParser {
     for (const Entry& entry : head.entries) {
       infer_value(entry, value_);
       out.survey.add(Level::molecule, entry.key, value_.kind, value_.shape);
-      bytes += parsed::field_bytes(std::max<uint64_t>(8 * std::max<size_t>(value_.size(), 9), entry.text.size()), kMaxRanks);
+      bytes +=
+          parsed::field_bytes(std::max<uint64_t>(8 * std::max<size_t>(value_.size(), 9), entry.text.size()), kMaxRanks);
     }
     for (const ColumnSpec& column : head.layout.columns) {
       if (column.role == Role::field) out.survey.add(Level::atom, column.key, column.kind, column.shape());
@@ -105,59 +107,80 @@ void parse_frames(const Group& group, size_t first, size_t last, ParsedFrames& o
   }
 }
 
-class FrameScanner {
- public:
-  FrameScanner(const std::string& path, unsigned n_threads) : lines_(path), n_threads_(n_threads) {}
+}  // namespace scanning
 
-  FrameScan scan() && {
-    while (result_.damage == nullptr && fill_group()) parse_group();
-    result_.index.end = result_.damage == nullptr ? lines_.next_offset() : end_of_last();
+class FrameScanner::Impl {
+ public:
+  Impl(const std::string& path, unsigned n_threads)
+      : version_(*io::version_of(path)), lines_(path), n_threads_(n_threads) {
+    result_.index.stamp = {version_.size, version_.seconds, version_.nanoseconds};
+  }
+
+  bool advance() {
+    if (is_done_) return false;
+    is_done_ = !fill_group();
+    if (!is_done_) parse_group();
+    is_done_ = is_done_ || result_.damage != nullptr;
+    return !is_done_;
+  }
+
+  FrameScan take() {
+    // Without another frame to show where the last one ends, the rest of the file counts as part of it.
+    result_.index.end = result_.damage == nullptr ? lines_.next_offset() : lines_.file_bytes();
     result_.index.ends_open = lines_.ends_open();
     return std::move(result_);
   }
+
+  const LineReader& lines() const { return lines_; }
 
  private:
   // Finds the frames of the next group; false at the end of the file.
   bool fill_group() {
     group_.comments.clear();
     group_.frames.clear();
-    try {
-      while (!is_complete(group_) && find_frame(lines_, group_)) continue;
-    } catch (const DataError&) {
-      found_damage_ = std::current_exception();
+    if (found_damage_ == nullptr) {
+      try {
+        while (!scanning::is_complete(group_) && scanning::find_frame(lines_, group_)) continue;
+      } catch (const DataError&) {
+        found_damage_ = std::current_exception();
+      }
     }
     if (group_.frames.empty()) result_.damage = found_damage_;
     return !group_.frames.empty();
   }
 
   void parse_group() {
-    const size_t n_tasks = (group_.frames.size() + kTaskFrames - 1) / kTaskFrames;
-    std::vector<ParsedFrames> parts(n_tasks);
+    const size_t n_tasks = (group_.frames.size() + scanning::kTaskFrames - 1) / scanning::kTaskFrames;
+    std::vector<scanning::ParsedFrames> parts(n_tasks);
     parallel_for_each(n_tasks, n_threads_, [&](size_t i) {
-      parse_frames(group_, i * kTaskFrames, std::min((i + 1) * kTaskFrames, group_.frames.size()), parts[i]);
+      scanning::parse_frames(group_, i * scanning::kTaskFrames,
+                             std::min((i + 1) * scanning::kTaskFrames, group_.frames.size()), parts[i]);
     });
-    for (const ParsedFrames& part : parts) {
+    for (const scanning::ParsedFrames& part : parts) {
       result_.index.entries.insert(result_.index.entries.end(), part.entries.begin(), part.entries.end());
       result_.index.survey.add(part.survey);
-      if (part.damage == nullptr) continue;
       result_.damage = part.damage;
-      return;
+      if (result_.damage != nullptr) return;
     }
-    result_.damage = found_damage_;
   }
 
-  // Without another frame to tell where the last one ends, the rest of the file counts as its own.
-  uint64_t end_of_last() const { return lines_.file_bytes(); }
-
+  io::FileVersion version_;
   LineReader lines_;
   unsigned n_threads_;
-  Group group_;
+  scanning::Group group_;
+  bool is_done_ = false;
   std::exception_ptr found_damage_;  // after the frames of the group
   FrameScan result_;
 };
 
-}  // namespace
+FrameScanner::FrameScanner(const std::string& path, unsigned n_threads)
+    : impl_(std::make_unique<Impl>(path, n_threads)) {}
 
-FrameScan scan_frames(const std::string& path, unsigned n_threads) { return FrameScanner(path, n_threads).scan(); }
+FrameScanner::~FrameScanner() = default;
+
+bool FrameScanner::advance() { return impl_->advance(); }
+uint64_t FrameScanner::bytes_read() const { return impl_->lines().next_offset(); }
+uint64_t FrameScanner::file_bytes() const { return impl_->lines().file_bytes(); }
+FrameScan FrameScanner::take() { return impl_->take(); }
 
 }  // namespace atompack::extxyz

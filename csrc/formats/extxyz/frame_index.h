@@ -2,6 +2,7 @@
 #pragma once
 
 #include <exception>
+#include <memory>
 #include <string>
 
 #include "formats/parsed/index.h"
@@ -14,7 +15,23 @@ struct FrameScan {
 };
 
 // Finds all frames up to the first damage in a comment line or in the number of lines; reading the frames finds all
-// other damage. Comment lines are parsed on up to `n_threads` threads.
-FrameScan scan_frames(const std::string& path, unsigned n_threads);
+// other damage. Not thread-safe.
+class FrameScanner {
+ public:
+  // Comment lines are parsed on up to `n_threads` threads.
+  FrameScanner(const std::string& path, unsigned n_threads);
+  ~FrameScanner();
+
+  // Scans some megabytes; false at the end of the file, or at damage.
+  bool advance();
+  uint64_t bytes_read() const;
+  uint64_t file_bytes() const;
+  // Returns what was found, once.
+  FrameScan take();
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
 
 }  // namespace atompack::extxyz

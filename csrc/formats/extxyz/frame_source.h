@@ -16,8 +16,8 @@ struct FrameOptions {
   bool populate = false;
 };
 
-// Values are those that a conversion to .atp gives: positions and labels are float64, `pbc` is always present. Thread-safe:
-// immutable after construction.
+// Values are those that a conversion to .atp gives: positions and labels are float64, `pbc` is always present.
+// Thread-safe: immutable after construction.
 class FrameSource final : public MoleculeSource {
  public:
   // Errors name the file `name`: the file may be an unpacked copy. Throws IoError (ESTALE) if the file has not the size

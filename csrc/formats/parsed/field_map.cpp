@@ -57,8 +57,9 @@ FieldMap::FieldMap(const std::vector<Target>& targets, bool has_cells, Masses ma
   schema_.positions = DType::float64;
   const auto builtin = [](std::string_view key) {
     const BuiltinField& field = *find_builtin(key);
-    return FieldType{
-        .level = field.level, .kind = field.kind, .dtype = field.kind == ValueKind::numeric ? field.dtype : DType::uint8};
+    return FieldType{.level = field.level,
+                     .kind = field.kind,
+                     .dtype = field.kind == ValueKind::numeric ? field.dtype : DType::uint8};
   };
   if (has_cells) declare(Scope::builtin, "cell", builtin("cell"), Shape{3, 3});
   declare(Scope::builtin, "pbc", builtin("pbc"), Shape{3});
@@ -73,7 +74,8 @@ FieldMap::FieldMap(const std::vector<Target>& targets, bool has_cells, Masses ma
   if (has_momenta_) {
     declare(Scope::builtin, "velocities", number_type(Level::atom, DType::float64), Shape{3});
   }
-  std::ranges::sort(schema_.fields, {}, [](const FieldDeclaration& field) { return std::pair(field.scope, field.key); });
+  std::ranges::sort(schema_.fields, {},
+                    [](const FieldDeclaration& field) { return std::pair(field.scope, field.key); });
   for (Rule& rule : rules_) {
     if (rule.form == Form::left_out) continue;
     const bool is_label = rule.form == Form::label || rule.form == Form::text_label || rule.form == Form::momenta;
@@ -138,7 +140,8 @@ FieldMap::Rule FieldMap::rule_of(const Target& target) {
   const DType dtype = stored_dtype(target.kind, rule.are_scalars);
   const bool is_large = row_shape.numel() > kMaxSlotBytes / static_cast<int64_t>(item_bytes(dtype));
   const bool varies = !is_known || is_large || is_tensor(row_shape, rule.is_atoms, dtype);
-  declare(target.scope, target.name, number_type(target.level, dtype), varies ? std::nullopt : std::optional(row_shape));
+  declare(target.scope, target.name, number_type(target.level, dtype),
+          varies ? std::nullopt : std::optional(row_shape));
   return rule;
 }
 
@@ -237,8 +240,7 @@ void MoleculeBuilder::add_label(const FieldMap::Rule& rule, std::string_view key
   }
   fits = fits && std::ranges::equal(shape, expected);
   if (!fits) {
-    throw FieldError(
-        cat(rule.name, ": expected numbers of shape ", Shape(expected), ", got ", describe(array, shape)))
+    throw FieldError(cat(rule.name, ": expected numbers of shape ", Shape(expected), ", got ", describe(array, shape)))
         .at_field(std::string(key));
   }
   if (rule.form == FieldMap::Form::momenta) {

@@ -59,8 +59,8 @@ void take_field(ByteCursor& in, Survey& survey) {
   survey.add(level, key, kind, shape);
 }
 
-void check_entries(const Index& index, uint64_t file_bytes) {
-  const uint64_t max_bytes = max_record_bytes(file_bytes);
+void check_entries(const Index& index) {
+  const uint64_t file_bytes = index.stamp.bytes, max_bytes = max_record_bytes(file_bytes);
   for (size_t i = 0; i < index.entries.size(); ++i) {
     const IndexEntry& entry = index.entries[i];
     const uint64_t next = i + 1 < index.entries.size() ? index.entries[i + 1].place : index.end;
@@ -75,6 +75,9 @@ void check_entries(const Index& index, uint64_t file_bytes) {
 
 std::vector<std::byte> encode_index(const Index& index) {
   Output body;
+  body.put(index.stamp.bytes);
+  body.put(index.stamp.seconds);
+  body.put(index.stamp.nanoseconds);
   body.put(static_cast<uint64_t>(index.entries.size()));
   body.put(index.end);
   body.put(static_cast<uint8_t>(index.ends_open));
@@ -90,7 +93,7 @@ std::vector<std::byte> encode_index(const Index& index) {
   return std::move(file).take();
 }
 
-Index decode_index(Bytes bytes, uint64_t file_bytes) {
+Index decode_index(Bytes bytes) {
   ByteCursor in(bytes);
   const Bytes magic = in.take(kIndexMagic.size(), "magic of an index");
   if (std::memcmp(magic.data(), kIndexMagic.data(), magic.size()) != 0) throw CorruptFileError("index: expected one");
@@ -101,6 +104,9 @@ Index decode_index(Bytes bytes, uint64_t file_bytes) {
   const Bytes body = bytes.subspan(in.position());
   if (codec::crc32c(body) != checksum) throw CorruptFileError("index: its checksum does not match");
   Index index;
+  index.stamp.bytes = in.read_le<uint64_t>("size of the file");
+  index.stamp.seconds = in.read_le<int64_t>("time of the file");
+  index.stamp.nanoseconds = in.read_le<int64_t>("time of the file");
   const auto n = in.read_le<uint64_t>("number of molecules");
   index.end = in.read_le<uint64_t>("end of the index");
   index.ends_open = take_code(in, 1, "end of the last line") == 1;
@@ -113,7 +119,7 @@ Index decode_index(Bytes bytes, uint64_t file_bytes) {
   const Bytes entries = in.take(in.remaining(), "entries");
   index.entries.resize(static_cast<size_t>(n));
   if (!entries.empty()) std::memcpy(index.entries.data(), entries.data(), entries.size());
-  check_entries(index, file_bytes);
+  check_entries(index);
   return index;
 }
 

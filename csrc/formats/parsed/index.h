@@ -16,18 +16,25 @@ struct IndexEntry {
   uint64_t record_bytes;  // upper bound of the parsed record; see record.h
 };
 
+// Size and time of the last change of the file, by which an index is known to be out of date.
+struct FileStamp {
+  uint64_t bytes = 0;
+  int64_t seconds = 0, nanoseconds = 0;
+};
+
 struct Index {
+  FileStamp stamp;
   std::vector<IndexEntry> entries;
-  uint64_t end = 0;         // the place after the last molecule
-  bool ends_open = false;   // the last line has no line end
+  uint64_t end = 0;        // the place after the last molecule
+  bool ends_open = false;  // the last line has no line end
   Survey survey;
 };
 
 // Encodes an index as a file: FORMAT.md.
 std::vector<std::byte> encode_index(const Index& index);
 
-// Throws CorruptFileError unless the bytes are a whole index, by its checksum, of a file with this many bytes.
-Index decode_index(Bytes bytes, uint64_t file_bytes);
+// Throws CorruptFileError unless the bytes are a whole index, by its checksum.
+Index decode_index(Bytes bytes);
 
 // Maximum size of a parsed record: each number takes two bytes of text and becomes eight.
 constexpr uint64_t max_record_bytes(uint64_t text_bytes) { return 4096 + 64 * text_bytes; }

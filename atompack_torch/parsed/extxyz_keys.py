@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Literal, NamedTuple, Protocol
 
-from atompack_torch.conversion.keys import check_target
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import (
     ATOM_PROPERTY,
@@ -17,6 +16,7 @@ from atompack_torch.fields import (
     PREFIXES,
     FieldId,
     FileLevel,
+    check_target,
 )
 
 # Keys that denote a field of .atp. If a file has several, the first counts and the others are

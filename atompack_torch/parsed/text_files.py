@@ -88,6 +88,36 @@ class Text:
             self._copy.close()
 
 
+def is_compressed(path: str | os.PathLike[str]) -> bool:
+    """True if the content of a regular file is compressed."""
+    with Path(path).open("rb") as stream:
+        return _is_compressed(stream.read(_HEAD_BYTES))
+
+
+def plain_pieces(path: str) -> Iterator[tuple[bytes, int]]:
+    """Yields the decompressed content of a regular file in pieces.
+
+    Args:
+        path: the file.
+
+    Yields:
+        A piece, and the number of bytes of the file that were read so far.
+
+    Raises:
+        CorruptFileError: compressed data is damaged or cut.
+        UnsupportedFormatError: the content is not text.
+    """
+    with Path(path).open("rb") as stream:
+        head = stream.read(_HEAD_BYTES)
+        source = _Resumed(stream, head)
+        is_first = True
+        for piece in _plain_pieces(source, head, path):
+            if is_first:
+                _check_is_text(path, piece)
+                is_first = False
+            yield piece, source.n_bytes
+
+
 def is_pipe(path: str | os.PathLike[str]) -> bool:
     """True if a path is standard input or a FIFO; does not open it.
 

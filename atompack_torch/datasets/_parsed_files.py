@@ -1,0 +1,195 @@
+"""Base of the data sets whose molecules are parsed when they are read."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from atompack_torch._native import FieldMap, MoleculeSource, ParsedIndex
+from atompack_torch.batch.conversions import masses_of
+from atompack_torch.datasets._files import MoleculeFiles
+from atompack_torch.fields import FileLevel
+from atompack_torch.options import PathLike, absolute_path, bytes_at, is_url
+from atompack_torch.parsed.extxyz_keys import FoundKey, Kind, Shape
+from atompack_torch.parsed.indexes import FileVersion
+
+_KINDS: tuple[Kind, ...] = ("flag", "integer", "real", "text")
+
+# (level, key, scope, name, kind, shape, from_momenta), as the native core takes it.
+NativeTarget = tuple[FileLevel, str, int, str, Kind, Shape | None, bool]
+
+
+class ParsedFiles(MoleculeFiles):
+    """Molecules of text files, found by an index of each file.
+
+    Indexes are not part of pickles: another process reads those that were kept, or makes them
+    again. Fields and types are those of all files together.
+    """
+
+    _format = ""  # name of the items of error messages, with its article
+    _keeps_index: bool
+    _files: list[str]
+    _versions: list[FileVersion]
+    _counts: list[int]
+    _targets: list[NativeTarget]
+    _has_cells: bool
+    _indexes: list[ParsedIndex] | None = None
+
+    def _find_files(self) -> list[str]:
+        """Lists the files as absolute paths."""
+        raise NotImplementedError
+
+    def _index_file(self, file: str) -> tuple[ParsedIndex, FileVersion]:
+        """Returns the index of a file, and the version that it belongs to."""
+        raise NotImplementedError
+
+    def _map_fields(self, found: list[FoundKey]) -> list[NativeTarget]:
+        """Returns the fields that the keys of all files become."""
+        raise NotImplementedError
+
+    def _open_file(
+        self, file: str, version: FileVersion, index: ParsedIndex, fields: FieldMap
+    ) -> MoleculeSource:
+        """Opens a file."""
+        raise NotImplementedError
+
+    def _index_files(self) -> tuple[list[str], list[ParsedIndex], list[FileVersion]]:
+        files = self._find_files()
+        found = [self._index_file(file) for file in files]
+        return files, [index for index, _ in found], [version for _, version in found]
+
+    def _take_files(
+        self, files: list[str], indexes: list[ParsedIndex], versions: list[FileVersion]
+    ) -> None:
+        fields = _joined_fields(index.fields for index in indexes)
+        self._targets = self._map_fields(fields)
+        self._files, self._indexes, self._versions = files, indexes, versions
+        self._counts = [len(index) for index in indexes]
+        self._has_cells = any(index.has_cells for index in indexes)
+
+    def _loaded_indexes(self) -> list[ParsedIndex]:
+        if self._indexes is None:  # in another process
+            indexes = []
+            for file, before in zip(self._files, self._versions, strict=True):
+                index, version = self._index_file(file)
+                if version != before:
+                    raise OSError(
+                        errno.ESTALE, "the file was changed since it was opened: refresh()", file
+                    )
+                indexes.append(index)
+            self._indexes = indexes
+        return self._indexes
+
+    def _size(self) -> int:
+        return sum(self._counts)
+
+    def refresh(self) -> bool:
+        """Reads the present state of the files, including new files of a folder.
+
+        Returns:
+            True if anything has changed.
+
+        Raises:
+            IndexError: molecules of a subset no longer exist; the data set is unchanged.
+            CorruptFileError: a file is damaged.
+            FieldError: keys denote one field.
+        """
+        files, indexes, versions = self._index_files()
+        has_changed = (files, versions) != (self._files, self._versions)
+        if has_changed:
+            self._check_selection(sum(map(len, indexes)))
+            self._take_files(files, indexes, versions)
+            self._reset(has_changed=True)
+        return has_changed
+
+    def _block_sizes(self) -> Tensor:
+        return torch.tensor(self._counts, dtype=torch.int64)
+
+    def _atom_counts(self) -> Tensor:
+        counts = torch.empty(self._size(), dtype=torch.int64)
+        first = 0
+        for index in self._loaded_indexes():
+            part = counts[first : first + len(index)]
+            index.copy_counts(part.data_ptr())
+            first += len(index)
+        return counts
+
+    def _open_parts(self) -> list[MoleculeSource]:
+        has_momenta = any(target[-1] for target in self._targets)
+        masses = masses_of(np.arange(256)).tolist() if has_momenta else []
+        fields = FieldMap(self._targets, self._has_cells, masses)
+        opened = zip(self._files, self._versions, self._loaded_indexes(), strict=True)
+        return [self._open_file(file, version, index, fields) for file, version, index in opened]
+
+    def _identity(self) -> Any:
+        return [self._files, [list(version) for version in self._versions]]
+
+    def _place_of(self, number: int) -> tuple[str, int]:
+        """Returns the file of a molecule of the whole data set, and its number in that file."""
+        for file, count in zip(self._files, self._counts, strict=True):
+            if number < count:
+                return file, number
+            number -= count
+        raise IndexError(f"molecule: expected one of {self._size()}, got a later one")
+
+    def _describe_files(self) -> list[dict[str, Any]]:
+        """Returns path, counts and size of each file."""
+        n_atoms = [int(part.sum()) for part in torch.split(self._atom_counts(), self._counts)]
+        return [
+            {"path": file, "n_molecules": n, "n_atoms": atoms, "file_bytes": bytes_at(Path(file))}
+            for file, n, atoms in zip(self._files, self._counts, n_atoms, strict=True)
+        ]
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__()
+        state.pop("_indexes", None)
+        return state
+
+    def __repr__(self) -> str:
+        one = len(self._files) == 1
+        files = repr(self._files[0]) if one else f"{len(self._files)} files"
+        return f"{type(self).__name__}({len(self)} molecules in {files})"
+
+
+def local_paths(path: PathLike | Sequence[PathLike], what: str) -> list[str]:
+    """Returns one or more paths as absolute paths.
+
+    Args:
+        path: as given by the user.
+        what: name of the format, for messages.
+
+    Returns:
+        The paths.
+
+    Raises:
+        ValueError: the list is empty, or a path is a URL.
+    """
+    paths = [path] if isinstance(path, (str, os.PathLike)) else [*path]
+    if not paths:
+        raise ValueError("path: expected at least one file, got an empty list")
+    for one in paths:
+        if is_url(one):
+            raise ValueError(
+                f"path: expected a local path of {what}, got a URL: download it, or convert it"
+            )
+    return [absolute_path(one) for one in paths]
+
+
+def _joined_fields(found: Iterable[list[tuple[Any, ...]]]) -> list[FoundKey]:
+    """Returns the keys of several files: the widest kind, and the shape if they agree."""
+    fields: dict[tuple[str, str], FoundKey] = {}
+    for of_file in found:
+        for field in of_file:
+            new = FoundKey(*field)
+            old = fields.setdefault((new.level, new.key), new)
+            kind = max(old.kind, new.kind, key=_KINDS.index)
+            shape = old.shape if old.shape == new.shape else None
+            fields[new.level, new.key] = FoundKey(new.level, new.key, kind, shape)
+    return list(fields.values())

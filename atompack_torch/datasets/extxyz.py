@@ -1,0 +1,201 @@
+"""Frames of extended XYZ files as a data set."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from atompack_torch import formats
+from atompack_torch._native import (
+    ExtxyzScanner,
+    ExtxyzSource,
+    FieldMap,
+    MoleculeSource,
+    ParsedIndex,
+    check_regular_file,
+)
+from atompack_torch.datasets._computed import CacheFeatures
+from atompack_torch.datasets._files import Access, FileOptions, RowSource
+from atompack_torch.datasets._options import DTypes, Missing
+from atompack_torch.datasets._parsed_files import NativeTarget, ParsedFiles, local_paths
+from atompack_torch.datasets._request import Transform
+from atompack_torch.datasets.neighbors import NeighborList
+from atompack_torch.descriptors.chebyshev import ChebyshevDescriptor
+from atompack_torch.errors import UnsupportedFormatError
+from atompack_torch.options import PathLike, threads_or_cores
+from atompack_torch.parsed.extxyz_keys import FoundKey, targets_of
+from atompack_torch.parsed.indexes import FileVersion, open_index
+from atompack_torch.parsed.plain_copies import plain_path
+
+_PATTERNS = tuple(
+    f"**/*{suffix}{packed}"
+    for suffix in (".xyz", ".extxyz")
+    for packed in ("", ".gz", ".xz", ".bz2")
+)
+
+
+class ExtxyzDataset(ParsedFiles):
+    """Frames of extended XYZ files as one map-style data set, parsed when they are read.
+
+        for batch in DataLoader(ExtxyzDataset("train.xyz"), batch_size=64, shuffle=True):
+            ...
+
+    Batches are those of the ``.atp`` file that ``convert`` makes of the same text: positions and
+    labels are float64, in the units and with the signs of the file, ``pbc`` is always present, and
+    labels that are NaN throughout are missing. The dialect is that of ASE. A key has one type in
+    all files: integers beside reals become reals, numbers beside strings become strings. Columns
+    of strings are left out, with a warning.
+
+    The first time, one pass over each file (about a second per GB) makes an index, which is kept
+    beside it as ``.NAME.idx`` or, where that is impossible, in the folder
+    ``atompack_torch/indexes`` of ``XDG_CACHE_HOME`` or ``~/.cache``. An index of another size or
+    time of change is replaced. A file compressed with gzip, bzip2 or xz is unpacked once, into the
+    folder ``atompack_torch/plain`` there, and the plain text is kept.
+
+    Args:
+        path: a file, a list of files, or a folder whose ``**/*.xyz`` and ``**/*.extxyz``
+            (compressed or not) are read in the order of their paths.
+        key_map: key in the file → label or name of a custom property, for instance
+            ``{"REF_energy": "energy", "REF_forces": "forces"}``; takes precedence over the names
+            that are known: ``energy``, ``forces``, ``force``, ``stress``, ``charge``, ``charges``,
+            ``velocities``, ``momenta`` (divided by the masses), ``name``.
+        index: keep the index; False: make it again each time, also in workers that are spawned.
+        fields: as for ``AtpDataset``.
+        exclude: likewise.
+        dtype: likewise.
+        missing: likewise.
+        neighbors: likewise.
+        cache: likewise.
+        descriptor: likewise.
+        cache_features: likewise.
+        cache_bytes: likewise.
+        force_fraction: likewise.
+        resample_forces: likewise.
+        seed: likewise.
+        transform: likewise.
+        access: likewise.
+        populate: likewise.
+        num_threads: likewise.
+        nan_is_missing: likewise; all-NaN labels are missing in any case, custom properties only
+            with this option.
+
+    Raises:
+        TypeError: an option has the wrong type.
+        ValueError: an option does not have one of its values.
+        CorruptFileError: a comment line or the number of lines violates the format; other damage is
+            found when the frame is read.
+        UnsupportedFormatError: a file has another format.
+        FieldError: a key of ``key_map`` or a name in ``fields`` does not occur, or two keys denote
+            one field.
+        OSError: a file cannot be opened.
+    """
+
+    def __init__(
+        self,
+        path: PathLike | Sequence[PathLike],
+        *,
+        key_map: Mapping[str, str] | None = None,
+        index: bool = True,
+        fields: Sequence[str] | None = None,
+        exclude: Sequence[str] = (),
+        dtype: DTypes | None = None,
+        missing: Missing = "nan",
+        neighbors: NeighborList | None = None,
+        cache: RowSource | None = None,
+        descriptor: ChebyshevDescriptor | None = None,
+        cache_features: CacheFeatures = "none",
+        cache_bytes: int | None = None,
+        force_fraction: float = 1.0,
+        resample_forces: bool = False,
+        seed: int = 0,
+        transform: Transform | None = None,
+        access: Access = "auto",
+        populate: bool = False,
+        num_threads: int | None = None,
+        nan_is_missing: bool = False,
+    ) -> None:
+        options = FileOptions(
+            fields=fields,
+            exclude=exclude,
+            dtype=dtype,
+            missing=missing,
+            neighbors=neighbors,
+            cache=cache,
+            descriptor=descriptor,
+            cache_features=cache_features,
+            cache_bytes=cache_bytes,
+            force_fraction=force_fraction,
+            resample_forces=resample_forces,
+            seed=seed,
+            transform=transform,
+            access=access,
+            populate=populate,
+            num_threads=num_threads,
+            nan_is_missing=nan_is_missing,
+        )
+        self._path = path
+        self._keeps_index = index
+        self._key_map = dict(key_map or {})
+        self._take_options(options)
+        self._take_files(*self._index_files())
+        self._check_names()
+
+    def _find_files(self) -> list[str]:
+        files: list[str] = []
+        for path in local_paths(self._path, "extended XYZ"):
+            files += _files_in(path) if Path(path).is_dir() else [path]
+        return files
+
+    def _index_file(self, file: str) -> tuple[ParsedIndex, FileVersion]:
+        check_regular_file(file)
+        with formats.opening(file, "extended XYZ", "extxyz", "gzip", "xz", "bzip2", "text"):
+            found = formats.recognize(file)
+            if found is not None and found.magics and not found.is_compression:
+                raise UnsupportedFormatError(f"{file}: expected extended XYZ")
+            place = plain_path(file)
+            threads = threads_or_cores(self._request.num_threads)
+
+            def start() -> ExtxyzScanner:
+                return ExtxyzScanner(place, file, threads)
+
+            return open_index(place, file, start, keep=self._keeps_index)
+
+    def _map_fields(self, found: list[FoundKey]) -> list[NativeTarget]:
+        shown = os.fspath(self._path) if isinstance(self._path, (str, os.PathLike)) else "files"
+        targets = targets_of(shown, found, self._key_map, _Warnings())
+        natives: list[NativeTarget] = []
+        for field in found:
+            target = targets[field.level, field.key]
+            if field.level == "atom" and field.kind == "text":
+                warnings.warn(
+                    f"{shown}: column {field.key!r} left out: strings of atoms", stacklevel=5
+                )
+            natives.append((*field[:2], target.scope, target.key, *field[2:], target.from_momenta))
+        return natives
+
+    def _open_file(
+        self, file: str, version: FileVersion, index: ParsedIndex, fields: FieldMap
+    ) -> MoleculeSource:
+        place = plain_path(file)
+        return ExtxyzSource(place, file, version, index, fields, self._access, self._populate)
+
+
+class _Warnings:
+    """Receiver of notices about keys."""
+
+    def skip(self, what: str, why: str, count: int = 1) -> None:
+        self.note(f"{what} left out: {why}")
+
+    def note(self, text: str) -> None:
+        warnings.warn(text, stacklevel=7)
+
+
+def _files_in(folder: str) -> list[str]:
+    found = {file for pattern in _PATTERNS for file in Path(folder).glob(pattern)}
+    files = sorted((file for file in found if file.is_file()), key=lambda file: file.as_posix())
+    if not files:
+        with formats.opening(folder, "a folder of extended XYZ files", "extxyz-folder"):
+            raise FileNotFoundError(f"{folder}: no .xyz or .extxyz file in this folder")
+    return [os.fspath(file) for file in files]

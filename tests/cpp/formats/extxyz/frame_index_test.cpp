@@ -1,0 +1,93 @@
+#include "formats/extxyz/frame_index.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "byte_string.h"
+#include "io/temporary_file.h"
+
+namespace atompack::extxyz {
+namespace {
+
+FrameScan scan_of(const std::string& text, unsigned n_threads = 1) {
+  const test::TemporaryFile file(test::ByteString(text).bytes());
+  FrameScanner scanner(file.path(), n_threads);
+  while (scanner.advance()) continue;
+  EXPECT_LE(scanner.bytes_read(), scanner.file_bytes());
+  return scanner.take();
+}
+
+std::string survey_of(const std::string& text) {
+  const FrameScan found = scan_of(text);
+  std::string shown = cat(found.index.entries.size(), " frames");
+  for (const parsed::SurveyedField& field : found.index.survey.fields()) {
+    shown += cat(", ", field.level == Level::atom ? "atom " : "", field.key, ' ', name_of(field.kind));
+    shown += !field.shape ? " of shapes" : field.shape->empty() ? "" : cat(" of ", field.shape->size(), "-d");
+  }
+  return shown;
+}
+
+TEST(FrameScanner, JoinsTheFrames) {
+  EXPECT_EQ(survey_of(""), "0 frames");
+  EXPECT_EQ(survey_of("0\na=1 b=T\n0\na=1.5 b=x c=\"1 2\"\n0\nc=\"3 4\" pbc=T\n"),
+            "3 frames, a real, b text, c integer of 1-d");
+  EXPECT_EQ(survey_of("0\nc=1\n0\nc=\"1 2\"\n"), "2 frames, c integer of shapes");
+  EXPECT_EQ(survey_of("1\nProperties=Z:I:1:pos:R:3:q:I:2\n1 0 0 0 1 2\n0\nProperties=Z:I:1:pos:R:3:q:R:2\n"),
+            "2 frames, atom q real of 1-d");
+}
+
+TEST(FrameScanner, EndsAtDamage) {
+  EXPECT_EQ(survey_of("0\na=1\n1\nb=1\n"), "1 frames, a integer");
+  EXPECT_EQ(survey_of("0\na=1\nx\n"), "1 frames, a integer");
+  EXPECT_EQ(survey_of("0\na=1\n2\nb=1\nxxxxxxxxxxxxxxxxxxxx\n"), "1 frames, a integer");
+}
+
+TEST(FrameScanner, FindsFrames) {
+  const FrameScan found = scan_of("\n2\na=1\nH 0 0 0\nH 0 0 1\n\n0\n\n1\nLattice=\"1 0 0 0 1 0 0 0 1\"\nH 0 0 0");
+  ASSERT_EQ(found.damage, nullptr);
+  ASSERT_EQ(found.index.entries.size(), 3U);
+  EXPECT_EQ(found.index.entries[0].place, 1U);
+  EXPECT_EQ(found.index.entries[1].place, 24U);
+  EXPECT_EQ(found.index.entries[0].n_atoms, 2U);
+  EXPECT_EQ(found.index.entries[1].n_atoms, 0U);
+  EXPECT_TRUE(found.index.survey.has_cells());
+  EXPECT_TRUE(found.index.ends_open);
+  EXPECT_EQ(found.index.end, found.index.stamp.bytes);
+}
+
+TEST(FrameScanner, ReportsDamage) {
+  const auto message = [](const std::string& text) {
+    const FrameScan found = scan_of(text);
+    try {
+      std::rethrow_exception(found.damage);
+    } catch (const CorruptFileError& error) {
+      return std::string(error.what());
+    }
+  };
+  EXPECT_EQ(message("0\na=1\nx\n"), "frame: expected the number of atoms, got 'x' (offset 6)");
+  EXPECT_EQ(message("2\na=1\nH 0 0 0\n"), "frame: expected 2 atom lines, got fewer (offset 14)");
+  EXPECT_EQ(message("9000000000000000000\na=1\nH 0 0 0\n"),
+            "frame: expected 9000000000000000000 atom lines, got fewer (offset 32)");
+  EXPECT_EQ(message("0\na=\"1\n"), "comment line: expected a closing \", got none (offset 4)");
+  EXPECT_EQ(message("1\n"), "frame: expected a comment line, got the end of the file (offset 2)");
+}
+
+TEST(FrameScanner, ManyFramesOnThreads) {
+  std::string text;
+  for (int i = 0; i < 10000; ++i) text += cat("1\nn=", i, i == 9000 ? ".5" : "", "\nH 0 0 ", i, "\n");
+  const FrameScan one = scan_of(text), four = scan_of(text, 4);
+  ASSERT_EQ(one.index.entries.size(), 10000U);
+  ASSERT_EQ(one.index.survey.fields().size(), 1U);
+  EXPECT_EQ(one.index.survey.fields()[0].kind, Kind::real);
+  FrameScan same = scan_of(text, 4);
+  same.index.stamp = one.index.stamp;
+  EXPECT_EQ(encode_index(same.index), encode_index(one.index));
+  const FrameScan damaged = scan_of(text + "1\nn=\"\nH 0 0 0\n" + text, 4);
+  EXPECT_NE(damaged.damage, nullptr);
+  EXPECT_EQ(damaged.index.entries.size(), 10000U);
+}
+
+TEST(FrameScanner, NoFile) { EXPECT_THROW(FrameScanner("/nowhere/x", 1), IoError); }
+
+}  // namespace
+}  // namespace atompack::extxyz
