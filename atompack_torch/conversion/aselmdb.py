@@ -30,7 +30,7 @@ from atompack_torch.conversion.staged_outputs import staged_output
 from atompack_torch.writers.columns import Array, Columns
 
 _SUFFIX = ".aselmdb"
-_MAX_MAP_BYTES = 1 << 41  # of addresses; the file grows as it is written
+_MAX_MAP_BYTES = 1 << 41  # of addresses; the file has only the pages in use
 # Labels that ASE keeps as results of a calculator.
 _RESULTS = ("energy", "forces", "stress", "charges")
 _VOIGT = ([0, 1, 2, 1, 0, 0], [0, 1, 2, 2, 2, 1])  # ASE's xx, yy, zz, yz, xz, xy of a tensor

@@ -1,0 +1,259 @@
+"""Parquet files with one structure per row, the target of conversions to ``.parquet``.
+
+Columns are named like fields: ``positions`` and ``forces`` are lists of three numbers per atom,
+``cell`` and ``stress`` three lists of three, ``atomic_numbers`` and custom values of atoms lists,
+custom values of structures numbers, strings or (nested) lists. A missing value is null. A custom
+property has its scope as a prefix where its key alone would be ambiguous. The metadata of the file
+has an entry ``atompack_torch``, a JSON object: column → ``field`` (its name with its scope),
+``level`` (``atom`` or ``molecule``), ``dtype`` and ``shape`` of a row (null: it varies).
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from atompack_torch.conversion.converter import Target, TargetOptions, TargetTraits
+from atompack_torch.conversion.keys import label_of
+from atompack_torch.conversion.parquet_columns import (
+    NUMBERS,
+    POSITIONS,
+    ColumnType,
+    array_of,
+    shapes_of,
+    type_of,
+    with_masked,
+)
+from atompack_torch.conversion.staged_outputs import staged_output
+from atompack_torch.fields import BUILTIN, RESERVED, FieldId, prefixed_id
+from atompack_torch.writers.columns import Column, Columns
+
+TARGET = TargetTraits(has_schema=True, codecs=("zstd", "lz4", "none"))
+_METADATA = "atompack_torch"
+# A row group is complete when it reaches either limit.
+_GROUP_ROWS = 1 << 14
+_GROUP_BYTES = 1 << 26
+
+
+def fields_of(metadata: Mapping[bytes, bytes] | None) -> dict[str, dict[str, Any]]:
+    """Returns the description of the columns of a file that was written here.
+
+    Args:
+        metadata: the metadata of the file, ``ParquetFile.metadata.metadata``.
+
+    Returns:
+        Column → its ``field``, ``level``, ``dtype`` and ``shape``; empty for other files.
+    """
+    try:
+        found = json.loads((metadata or {})[_METADATA.encode()])
+    except (KeyError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+@contextmanager
+def open_target(path: str, options: TargetOptions) -> Iterator[Target]:
+    """Opens a new file."""
+    with staged_output(path) as made:
+        writer = Writer(made, options)
+        try:
+            yield writer
+            writer.finish()
+        finally:
+            writer.close()
+
+
+class Writer:
+    """Writes blocks to a new file, several to a row group.
+
+    The columns are those of the fields found so far. If others are found later, what was written is
+    copied group by group at the end, with nulls for them.
+
+    Args:
+        path: the file to create.
+        options: codec and level, and the report for values that are null in the file.
+    """
+
+    def __init__(self, path: Path, options: TargetOptions) -> None:
+        self._path, self._report = path, options.report
+        codec = options.codec or "zstd"
+        level = None if codec == "none" else options.level
+        self._compression = {"compression": codec, "compression_level": level}
+        self._types = {
+            POSITIONS: ColumnType(True, np.dtype(np.float64), 1, (3,), is_fixed=True),
+            NUMBERS: ColumnType(True, np.dtype(np.uint8), 0, (), is_fixed=True),
+        }
+        self._names = {field: field.key for field in self._types}
+        self._group: list[Any] = []  # record batches
+        self._parts: list[Path] = []  # complete files with fewer columns
+        self._file: Any = None
+
+    def write(self, columns: Columns) -> None:
+        """Adds a block."""
+        structure = [
+            Column(*POSITIONS, columns.positions),
+            Column(*NUMBERS, columns.atomic_numbers.astype(np.uint8)),
+        ]
+        if not self._group and self._file is None and not self._parts:
+            self._types[POSITIONS] = _typed(structure[0])
+        fields = [f for c in columns.fields if (f := self._learned(with_masked(c))) is not None]
+        schema = self._schema()
+        if self._group and self._group[0].schema != schema:
+            self._end_group()
+        if self._file is not None and self._file.schema != schema:
+            self._end_part()
+        arrays = {
+            self._names[FieldId(*column[:2])]: array_of(
+                column, self._types[FieldId(*column[:2])], columns.ptr
+            )
+            for column in (*structure, *fields)
+        }
+        n = len(columns.ptr) - 1
+        whole = [arrays.get(f.name, _arrow().nulls(n, f.type)) for f in schema]
+        self._group.append(_arrow().RecordBatch.from_arrays(whole, schema=schema))
+        n_rows = sum(batch.num_rows for batch in self._group)
+        if n_rows >= _GROUP_ROWS or sum(b.nbytes for b in self._group) >= _GROUP_BYTES:
+            self._end_group()
+
+    def finish(self) -> None:
+        """Writes the end of the file."""
+        self._end_group()
+        if self._parts:
+            self._end_part()
+            self._file = self._opened(self._schema())
+            for part in self._parts:
+                self._copy(part)
+        fields = {
+            name: {
+                "field": label_of(Column(*field, [])),
+                "level": "atom" if self._types[field].is_of_atoms else "molecule",
+                "dtype": "string" if (dtype := self._types[field].dtype) is None else str(dtype),
+                "shape": self._types[field].shape,
+            }
+            for field, name in self._names.items()
+        }
+        self._file.add_key_value_metadata({_METADATA: json.dumps(fields)})
+
+    def close(self) -> None:
+        """Closes the file, and removes intermediate ones."""
+        if self._file is not None:
+            self._file.close()
+        for part in self._parts:
+            part.unlink(missing_ok=True)
+
+    def _learned(self, column: Column) -> Column | None:
+        """Learns the type of a field; returns the column without values that do not fit it."""
+        self._report_none(column)
+        field, made = FieldId(*column[:2]), type_of(column)
+        if made is None:
+            return None
+        if field not in self._types:
+            self._types[field] = made
+            self._names[field] = self._new_name(field)
+        known = self._types[field]
+        if known.dtype is None:
+            return column
+        n_axes = known.n_axes + known.is_of_atoms
+        if isinstance(column.values, np.ndarray):
+            values: Any = column.values if made.n_axes == known.n_axes else None
+        else:
+            given = [v for v in column.values if v is None or isinstance(v, np.ndarray)]
+            values = [v if v is None or v.ndim == n_axes else None for v in given]
+        n_lost = len(column.values) if values is None else _n_none(values) - _n_none(column.values)
+        if n_lost:
+            why = f"expected {n_axes} axes as in the structures before, got others"
+            self._report.skip(label_of(column), why, n_lost)
+        column = column._replace(values=[] if values is None else values)
+        if values is None:
+            return None
+        if shapes_of(column, known) - {known.shape}:
+            self._types[field] = known._replace(shape=None)
+            if known.n_axes > 1 and not isinstance(values, np.ndarray):
+                self._report.note(
+                    f"{label_of(column)}: tensors of various shapes; those without values keep "
+                    "no shape"
+                )
+        return column
+
+    def _report_none(self, column: Column) -> None:
+        if isinstance(column.values, np.ndarray):
+            return
+        n_absent = 0 if column.mask is None else int((~column.mask).sum())
+        if n_none := _n_none(column.values) - n_absent:
+            self._report.skip(label_of(column), "None is null, like a missing value", n_none)
+
+    def _new_name(self, field: FieldId) -> str:
+        is_ambiguous = field.key in RESERVED or prefixed_id(field.key) is not None
+        if field.scope != BUILTIN and (is_ambiguous or field.key in self._names.values()):
+            return label_of(Column(*field, []))
+        return field.key
+
+    def _schema(self) -> Any:
+        return _arrow().schema(
+            [(name, self._types[field].arrow()) for field, name in self._names.items()]
+        )
+
+    def _opened(self, schema: Any) -> Any:
+        writer = importlib.import_module("pyarrow.parquet").ParquetWriter
+        plain = [f.name for f in schema if not f.type.num_fields]
+        words = [f.name for f in schema if f.type == _arrow().string()]
+        return writer(
+            self._path,
+            schema,
+            use_dictionary=[*words, "atomic_numbers.list.element"],
+            write_statistics=plain,
+            write_page_checksum=True,
+            **self._compression,
+        )
+
+    def _end_group(self) -> None:
+        """Writes the pending blocks as a row group."""
+        if self._file is None:
+            self._file = self._opened(self._group[0].schema if self._group else self._schema())
+        if self._group:
+            table = _arrow().Table.from_batches(self._group)
+            self._file.write_table(table, row_group_size=table.num_rows)
+        self._group = []
+
+    def _end_part(self) -> None:
+        """Completes the file as one with fewer columns."""
+        self._file.close()
+        self._file = None
+        part = self._path.with_name(f"{self._path.name}.{len(self._parts)}")
+        self._path.rename(part)
+        self._parts.append(part)
+
+    def _copy(self, part: Path) -> None:
+        schema = self._file.schema
+        with importlib.import_module("pyarrow.parquet").ParquetFile(part) as file:
+            for i in range(file.num_row_groups):
+                table = file.read_row_group(i)
+                n = table.num_rows
+                columns = [
+                    table.column(field.name)
+                    if field.name in table.column_names
+                    else _arrow().nulls(n, field.type)
+                    for field in schema
+                ]
+                made = _arrow().Table.from_arrays(columns, names=schema.names).cast(schema)
+                self._file.write_table(made, row_group_size=n)
+
+
+def _arrow() -> Any:
+    return importlib.import_module("pyarrow")
+
+
+def _typed(column: Column) -> ColumnType:
+    made = type_of(column)
+    assert made is not None
+    return made
+
+
+def _n_none(values: Any) -> int:
+    return 0 if isinstance(values, np.ndarray) else sum(value is None for value in values)
