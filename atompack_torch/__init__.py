@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from atompack_torch import hub as hub
+    from atompack_torch import ray as ray
     from atompack_torch.batch.molecule_batch import Molecule, MoleculeBatch, collate
     from atompack_torch.caches.building import build_cache
     from atompack_torch.caches.verification import CacheVerification, verify_cache
@@ -114,7 +115,7 @@ else:
         "verify": "inspection.dispatch",
         "verify_cache": "caches.verification",
     }
-    _MODULES = {"hub", *(home.split(".")[0] for home in _HOMES.values())}
+    _MODULES = {"hub", "ray", *(home.split(".")[0] for home in _HOMES.values())}
 
     def __getattr__(name: str) -> Any:
         if name == "__version__":
@@ -138,6 +139,7 @@ else:
             f"{__name__}.datasets.transport"
         )  # registers how batches cross processes
         importlib.import_module(f"{__name__}.hub")
+        importlib.import_module(f"{__name__}.ray")
         for name, home in _HOMES.items():
             globals()[name] = getattr(importlib.import_module(f"{__name__}.{home}"), name)
 

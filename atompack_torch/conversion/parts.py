@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -196,19 +196,49 @@ def _text_of(path: Path) -> str | None:
         return None
 
 
-def warn_of_types(folder: Path, path: str, report: Report) -> None:
-    """Warns if a part does not have the types of the other parts that are there already.
+class Clash(NamedTuple):
+    """Types of one field in two files that cannot share a batch.
+
+    Attributes:
+        paths: the two files.
+        text: the field and its types.
+    """
+
+    paths: tuple[Path, Path]
+    text: str
+
+
+def type_clash(paths: Sequence[Path]) -> Clash | None:
+    """Finds a field whose types in several files cannot share a batch.
+
+    Args:
+        paths: ``.atp`` files.
+
+    Returns:
+        The first such field; None if all files can be read as one data set.
+    """
+    known: list[tuple[Path, SchemaUnifier]] = []  # those that have a field that none before had
+    for path in paths:
+        own = SchemaUnifier.of_file(path)
+        for other, types in known:
+            for key, here, there in own.clashes(types):
+                return Clash((path, other), f"{key}: {here} in one file, {there} in another")
+        if not any(own.fields() <= types.fields() for _, types in known):
+            known.append((path, own))
+    return None
+
+
+def warn_of_types(folder: Path, report: Report) -> None:
+    """Warns if the parts in a folder cannot be read as one data set.
 
     Args:
         folder: the folder.
-        path: the part.
         report: receives the warning.
     """
-    own = SchemaUnifier.of_file(path)
-    for other in sorted(folder.glob("*.atp")):
-        for key, here, there in own.clashes(SchemaUnifier.of_file(other)):
-            report.warn(
-                f"{key}: {here} in {Path(path).name}, {there} in {other.name}: batches that hold "
-                "both cannot be read; give all sources one type first"
-            )
-            return
+    clash = type_clash(sorted(folder.glob("*.atp")))
+    if clash is not None:
+        names = " and ".join(sorted(path.name for path in clash.paths))
+        report.warn(
+            f"{clash.text} ({names}): batches that hold both cannot be read; give all sources one "
+            "type first"
+        )

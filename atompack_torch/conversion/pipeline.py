@@ -187,7 +187,7 @@ def _convert_part(
     knows_types = job.learn_examples(fit)
     report = job.convert(fit)
     if is_local and not knows_types:
-        warn_of_types(Path(folder), os.fspath(job.dst), report)
+        warn_of_types(Path(folder), report)
     return report
 
 

@@ -90,6 +90,10 @@ class SchemaUnifier:
             raise FieldError(f"{self._appended_to}: type: {clash} (field 'positions')")
         return bool(changed) or (old is not None and old != self._positions)
 
+    def fields(self) -> set[tuple[int, str]]:
+        """Returns scope and key of all fields."""
+        return {*self._kinds}
+
     def clashes(self, other: SchemaUnifier) -> list[tuple[str, Kind, Kind]]:
         """Lists the fields whose types in two files cannot share a batch: key, own type, other."""
         return [

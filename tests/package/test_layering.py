@@ -218,6 +218,7 @@ BELOW = {
     "caches": {"batch", "descriptors", "passes", "datasets", "remote"},
     "conversion": {"batch", "writers", "stores", "datasets", "parsed", "remote"},
     "inspection": {"batch", "parsed", "passes", "writers", "stores", "datasets", "caches", "remote"},
+    "ray": {"batch", "passes", "writers", "datasets", "conversion"},
     "remote": set(),
 }
 # The same of the modules at the top, of which all else may import.
