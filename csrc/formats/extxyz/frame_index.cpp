@@ -90,7 +90,8 @@ class FrameParser {
       if (column.role == Role::field) out.survey.add(Level::atom, column.key, column.kind, column.shape());
     }
     if (head.lattice && std::ranges::any_of(*head.lattice, [](double x) { return x != 0; })) out.survey.set_has_cells();
-    out.entries.push_back({frame.offset, static_cast<uint64_t>(frame.n_atoms), bytes});
+    if (!out.entries.empty()) out.entries.back().bytes = frame.offset - out.entries.back().place;
+    out.entries.push_back({frame.offset, 0, static_cast<uint64_t>(frame.n_atoms), bytes});
   }
 
  private:
@@ -125,8 +126,7 @@ class FrameScanner::Impl {
   }
 
   FrameScan take() {
-    // Without another frame to show where the last one ends, the rest of the file counts as part of it.
-    result_.index.end = result_.damage == nullptr ? lines_.next_offset() : lines_.file_bytes();
+    end_entry(result_.index.entries.size(), lines_.next_offset());
     result_.index.ends_open = lines_.ends_open();
     return std::move(result_);
   }
@@ -157,11 +157,17 @@ class FrameScanner::Impl {
                              std::min((i + 1) * scanning::kTaskFrames, group_.frames.size()), parts[i]);
     });
     for (const scanning::ParsedFrames& part : parts) {
+      if (!part.entries.empty()) end_entry(result_.index.entries.size(), part.entries.front().place);
       result_.index.entries.insert(result_.index.entries.end(), part.entries.begin(), part.entries.end());
       result_.index.survey.add(part.survey);
       result_.damage = part.damage;
       if (result_.damage != nullptr) return;
     }
+  }
+
+  // Sets the length of the last of n entries, which reaches to the next one.
+  void end_entry(size_t n, uint64_t next) {
+    if (n > 0) result_.index.entries[n - 1].bytes = next - result_.index.entries[n - 1].place;
   }
 
   io::FileVersion version_;

@@ -12,6 +12,7 @@ namespace atompack::extxyz {
 namespace {
 
 constexpr size_t kMaxSampledFrames = 8;  // by which a file is found to be in memory
+constexpr std::string_view kNull = "_JSON null";  // the value None, which is missing
 constexpr int64_t kParsingWork = 24;     // bytes that could be copied while one byte is parsed
 
 // Memory that a thread reuses from frame to frame.
@@ -20,6 +21,8 @@ struct FrameMemory {
   Atoms atoms;
   Array value;
 };
+
+io::ByteRange range_of(const parsed::IndexEntry& entry) { return {entry.place, entry.bytes}; }
 
 void add_columns(const FrameHead& head, Atoms& atoms, const parsed::FieldMap& fields,
                  parsed::MoleculeBuilder& molecule) {
@@ -44,7 +47,8 @@ void add_entries(const FrameHead& head, Array& value, const parsed::FieldMap& fi
       value.reset(Kind::text);
       value.texts.emplace_back(without_mark(entry.text));
     }
-    molecule.add_value(*rule, entry.key, value);
+    const bool is_null = value.kind == Kind::text && entry.text == kNull;
+    if (!is_null || rule->kind != Kind::text) molecule.add_value(*rule, entry.key, value);
   }
 }
 
@@ -61,18 +65,12 @@ FrameSource::FrameSource(const io::Location& location, std::string name, const i
   file_ = file->bytes(version.size, options.access, options.populate);
 }
 
-io::ByteRange FrameSource::text_range(int64_t index) const {
-  const uint64_t begin = entry(index).place;
-  const uint64_t end = index + 1 < size() ? entry(index + 1).place : index_->end;
-  return {begin, end - begin};
-}
-
 void FrameSource::prepare(std::span<const int64_t> indices) const {
   file_->check_not_shrunk();
   if (!file_->is_sample_due()) return;
   std::vector<io::ByteRange> ranges;
   for (const int64_t index : indices.first(std::min(indices.size(), kMaxSampledFrames))) {
-    ranges.push_back(text_range(index));
+    ranges.push_back(range_of(entry(index)));
   }
   file_->sample(ranges);
 }
@@ -81,7 +79,7 @@ void FrameSource::announce(std::span<const int64_t> indices) const {
   if (file_->window() == 0) return;
   file_->check_not_shrunk();
   std::vector<io::ByteRange> ranges;
-  for (const int64_t index : indices) ranges.push_back(text_range(index));
+  for (const int64_t index : indices) ranges.push_back(range_of(entry(index)));
   file_->sample(std::span(ranges).first(std::min(ranges.size(), kMaxSampledFrames)));
   if (file_->window() > 0) file_->announce(ranges);
 }
@@ -90,7 +88,7 @@ MoleculeExtent FrameSource::extent(int64_t index) const {
   const parsed::IndexEntry& found = entry(index);
   return {.n_atoms = static_cast<int64_t>(found.n_atoms),
           .decoded_bytes = static_cast<int64_t>(found.record_bytes),
-          .work = kParsingWork * static_cast<int64_t>(text_range(index).length)};
+          .work = kParsingWork * static_cast<int64_t>(found.bytes)};
 }
 
 Bytes FrameSource::decode(int64_t index, std::span<std::byte> scratch) const {
@@ -104,8 +102,8 @@ Bytes FrameSource::decode(int64_t index, std::span<std::byte> scratch) const {
 
 Bytes FrameSource::parse(int64_t index, std::span<std::byte> scratch) const {
   thread_local FrameMemory memory;
-  const auto [offset, length] = text_range(index);
-  const Bytes text = file_->bytes(offset, length, []() -> io::RangeBuffer& {
+  const uint64_t offset = entry(index).place;
+  const Bytes text = file_->bytes(offset, entry(index).bytes, []() -> io::RangeBuffer& {
     thread_local io::RangeBuffer buffer;
     return buffer;
   });

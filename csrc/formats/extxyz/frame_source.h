@@ -40,7 +40,6 @@ class FrameSource final : public MoleculeSource {
 
  private:
   const parsed::IndexEntry& entry(int64_t index) const { return index_->entries[static_cast<size_t>(index)]; }
-  io::ByteRange text_range(int64_t index) const;
   Bytes parse(int64_t index, std::span<std::byte> scratch) const;
 
   std::string name_;

@@ -191,9 +191,7 @@ void MoleculeBuilder::add(const FieldMap::Rule& rule, std::string_view key, Arra
   if (rule.of_atoms >= 0 && has_[static_cast<size_t>(rule.of_atoms)]) return;
   if (rule.kind == Kind::text) {
     if (array.kind != Kind::text || array.texts.size() != 1) return;
-    constexpr std::string_view kNull = "_JSON null";
-    if (array.texts[0] != kNull) record_.add(rule.field, Shape(), as_bytes(array.texts[0]));
-    return;
+    return record_.add(rule.field, Shape(), as_bytes(array.texts[0]));
   }
   if (array.kind == Kind::text) return;  // strings of atoms
   array.widen(wider(rule.kind, array.kind));

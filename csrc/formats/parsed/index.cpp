@@ -10,8 +10,8 @@ namespace atompack::parsed {
 namespace {
 
 constexpr std::array<char, 8> kIndexMagic = {'A', 'P', 'T', 'I', 'N', 'D', 'E', 'X'};
-constexpr uint32_t kIndexVersion = 1;
-constexpr size_t kEntryBytes = 24;
+constexpr uint32_t kIndexVersion = 1, kMaxIndexRatio = 4096;
+constexpr size_t kEntryBytes = 32;
 static_assert(sizeof(IndexEntry) == kEntryBytes);
 
 class Output {
@@ -60,12 +60,12 @@ void take_field(ByteCursor& in, Survey& survey) {
 }
 
 void check_entries(const Index& index) {
-  const uint64_t file_bytes = index.stamp.bytes, max_bytes = max_record_bytes(file_bytes);
+  const uint64_t file_bytes = index.stamp.bytes;
   for (size_t i = 0; i < index.entries.size(); ++i) {
     const IndexEntry& entry = index.entries[i];
-    const uint64_t next = i + 1 < index.entries.size() ? index.entries[i + 1].place : index.end;
-    const bool is_in_order = i + 1 < index.entries.size() ? entry.place < next : entry.place <= next;
-    if (!is_in_order || entry.n_atoms > file_bytes || entry.record_bytes > max_bytes) {
+    const bool is_inside = entry.place <= file_bytes && entry.bytes <= file_bytes - entry.place;
+    const uint64_t max_bytes = max_record_bytes(entry.bytes, index.max_ratio);
+    if (!is_inside || entry.n_atoms > max_bytes || entry.record_bytes > max_bytes) {
       throw CorruptFileError("index: expected entries that the file has room for").at_molecule(static_cast<int64_t>(i));
     }
   }
@@ -79,7 +79,7 @@ std::vector<std::byte> encode_index(const Index& index) {
   body.put(index.stamp.seconds);
   body.put(index.stamp.nanoseconds);
   body.put(static_cast<uint64_t>(index.entries.size()));
-  body.put(index.end);
+  body.put(index.max_ratio);
   body.put(static_cast<uint8_t>(index.ends_open));
   body.put(static_cast<uint8_t>(index.survey.has_cells()));
   body.put(static_cast<uint32_t>(index.survey.fields().size()));
@@ -108,7 +108,8 @@ Index decode_index(Bytes bytes) {
   index.stamp.seconds = in.read_le<int64_t>("time of the file");
   index.stamp.nanoseconds = in.read_le<int64_t>("time of the file");
   const auto n = in.read_le<uint64_t>("number of molecules");
-  index.end = in.read_le<uint64_t>("end of the index");
+  index.max_ratio = in.read_le<uint32_t>("ratio of compression");
+  if (index.max_ratio > kMaxIndexRatio) throw CorruptFileError("index: expected a smaller ratio of compression");
   index.ends_open = take_code(in, 1, "end of the last line") == 1;
   if (take_code(in, 1, "cells") == 1) index.survey.set_has_cells();
   const auto n_fields = in.read_le<uint32_t>("number of fields");

@@ -11,7 +11,7 @@
 namespace atompack::parsed {
 
 struct IndexEntry {
-  uint64_t place;  // as the format counts: an offset or an id
+  uint64_t place, bytes;  // range of the file
   uint64_t n_atoms;
   uint64_t record_bytes;  // upper bound of the parsed record; see record.h
 };
@@ -25,7 +25,7 @@ struct FileStamp {
 struct Index {
   FileStamp stamp;
   std::vector<IndexEntry> entries;
-  uint64_t end = 0;        // the place after the last molecule
+  uint32_t max_ratio = 1;  // of the text to the bytes of the file, at most: more than 1 if they are compressed
   bool ends_open = false;  // the last line has no line end
   Survey survey;
 };
@@ -36,7 +36,7 @@ std::vector<std::byte> encode_index(const Index& index);
 // Throws CorruptFileError unless the bytes are a whole index, by its checksum.
 Index decode_index(Bytes bytes);
 
-// Maximum size of a parsed record: each number takes two bytes of text and becomes eight.
-constexpr uint64_t max_record_bytes(uint64_t text_bytes) { return 4096 + 64 * text_bytes; }
+// Maximum size of a parsed record: a key of one character may have a value of one, and takes some 200 bytes.
+constexpr uint64_t max_record_bytes(uint64_t bytes, uint64_t max_ratio) { return 4096 + 256 * max_ratio * bytes; }
 
 }  // namespace atompack::parsed

@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <cmath>
+#include <limits>
 
 #include "base/ascii.h"
 #include "base/error.h"
@@ -41,7 +42,7 @@ Number number_of(std::string_view token, bool integral) {
 
 }  // namespace
 
-JsonReader::JsonReader(Bytes text) : text_(as_text(text)) {
+JsonReader::JsonReader(Bytes text, JsonStyle style) : text_(as_text(text)), is_python_(style == JsonStyle::python) {
   if (!is_utf8(text)) throw CorruptFileError("JSON: expected UTF-8, got other bytes");
 }
 
@@ -82,7 +83,7 @@ Token JsonReader::peek() {
     case 'n':
       return Token::null;
     default:
-      if (c != '-' && !is_digit(c)) fail("a value");
+      if (c != '-' && !is_digit(c) && !(is_python_ && (c == 'N' || c == 'I'))) fail("a value");
       return Token::number;
   }
 }
@@ -178,8 +179,45 @@ void JsonReader::take_digits() {
   if (at_ == begin) fail("a digit");
 }
 
+bool JsonReader::take_word(std::string_view word) {
+  if (!text_.substr(at_).starts_with(word)) return false;
+  at_ += word.size();
+  return true;
+}
+
+// Reads one of the numbers that only Python writes.
+std::optional<double> JsonReader::take_special() {
+  if (!is_python_) return std::nullopt;
+  if (take_word("NaN")) return std::numeric_limits<double>::quiet_NaN();
+  if (take_word("Infinity")) return std::numeric_limits<double>::infinity();
+  if (take_word("-Infinity")) return -std::numeric_limits<double>::infinity();
+  return std::nullopt;
+}
+
+void JsonReader::append_reals(std::vector<double>& out) {
+  const char* const end = text_.data() + text_.size();
+  for (Scope scope = enter_list(); next_item(scope);) {
+    skip_space();
+    const char* const begin = text_.data() + at_;
+    double value = 0;
+    const auto [stop, error] = std::from_chars(begin, end, value);
+    // from_chars also takes what JSON does not: words, and numbers without digits around the point.
+    const bool is_plain = error == std::errc() && begin != end && (is_digit(*begin) || *begin == '-') &&
+                          !std::isnan(value) && !std::isinf(value) && stop != end && (*stop == ',' || *stop == ']') &&
+                          is_digit(stop[-1]);
+    if (is_plain) [[likely]] {
+      at_ = static_cast<size_t>(stop - text_.data());
+    } else {
+      const Number number = this->number();
+      value = std::visit([](auto exact) { return static_cast<double>(exact); }, number);
+    }
+    out.push_back(value);
+  }
+}
+
 Number JsonReader::number() {
   skip_space();
+  if (const std::optional<double> special = take_special()) return *special;
   const size_t begin = at_;
   take('-');
   if (!take('0')) take_digits();

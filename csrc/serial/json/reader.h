@@ -1,12 +1,17 @@
-// Strict JSON (RFC 8259), value by value; document.h describes the methods, docs/decisions/json.md why it is our own.
+// JSON (RFC 8259), value by value; document.h describes the methods, docs/decisions/json.md why it is our own.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "base/bytes.h"
 #include "serial/document.h"
 
 namespace atompack::serial {
+
+// strict: RFC 8259. python: also NaN, Infinity and -Infinity, which Python's writer uses.
+enum class JsonStyle : uint8_t { strict, python };
 
 // Keeps a view of the document. Not thread-safe.
 class JsonReader {
@@ -15,7 +20,7 @@ class JsonReader {
     bool first = true;
   };
 
-  explicit JsonReader(Bytes text);
+  explicit JsonReader(Bytes text, JsonStyle style = JsonStyle::strict);
 
   Token peek();
   Scope enter_map() { return enter('{'); }
@@ -25,6 +30,8 @@ class JsonReader {
   std::string_view text();
   bool text_was_escaped() const { return escaped_; }
   Number number();
+  // Appends the numbers of a list of nothing else, as float64.
+  void append_reals(std::vector<double>& out);
   bool boolean();
   void null() { literal("null"); }
   uint64_t position();
@@ -41,12 +48,15 @@ class JsonReader {
   bool next(Scope& scope, char end);
   void literal(std::string_view word);
   void take_digits();
+  bool take_word(std::string_view word);
+  std::optional<double> take_special();
   std::string_view escaped_text(size_t begin);
   void take_escape();
   uint32_t take_hex();
   void take_code_point();
 
   std::string_view text_;
+  bool is_python_;
   size_t at_ = 0;
   bool escaped_ = false;
   std::string unescaped_;

@@ -52,7 +52,8 @@ TEST(FrameScanner, FindsFrames) {
   EXPECT_EQ(found.index.entries[1].n_atoms, 0U);
   EXPECT_TRUE(found.index.survey.has_cells());
   EXPECT_TRUE(found.index.ends_open);
-  EXPECT_EQ(found.index.end, found.index.stamp.bytes);
+  EXPECT_EQ(found.index.entries[0].bytes, 23U);
+  EXPECT_EQ(found.index.entries[2].place + found.index.entries[2].bytes, found.index.stamp.bytes);
 }
 
 TEST(FrameScanner, ReportsDamage) {

@@ -12,8 +12,7 @@ namespace {
 Index sample() {
   Index index;
   index.stamp = {1000, 5, 6};
-  index.entries = {{0, 3, 200}, {400, 0, 64}, {500, 2, 128}};
-  index.end = 1000;
+  index.entries = {{500, 100, 3, 200}, {400, 100, 0, 64}, {600, 400, 2, 128}};
   index.ends_open = true;
   index.survey.add(Level::molecule, "energy", Kind::real, {});
   index.survey.add(Level::atom, "forces", Kind::real, std::array<int64_t, 1>{3});
@@ -27,7 +26,7 @@ TEST(Index, RoundTrip) {
   const std::vector<std::byte> bytes = encode_index(sample());
   const Index again = decode_index(bytes);
   EXPECT_EQ(encode_index(again), bytes);
-  EXPECT_EQ(again.entries[2].place, 500U);
+  EXPECT_EQ(again.entries[2].place, 600U);
   EXPECT_EQ(again.stamp.nanoseconds, 6);
   ASSERT_EQ(again.survey.fields().size(), 3U);
   EXPECT_EQ(again.survey.fields()[2].kind, Kind::text);
@@ -51,10 +50,12 @@ TEST(Index, EntriesThatTheFileHasNoRoomFor) {
     change(index);
     EXPECT_THROW(decode_index(encode_index(index)), CorruptFileError);
   };
-  fails([](Index& index) { index.entries[1].place = 600; });
-  fails([](Index& index) { index.entries[1].n_atoms = 1001; });
+  fails([](Index& index) { index.entries[1].place = 901; });
+  fails([](Index& index) { index.entries[1].bytes = 601; });
+  fails([](Index& index) { index.entries[1].place = ~uint64_t{0}; });
+  fails([](Index& index) { index.entries[1].n_atoms = 1 << 20; });
+  fails([](Index& index) { index.max_ratio = 1 << 20; });
   fails([](Index& index) { index.entries[1].record_bytes = uint64_t{1} << 40; });
-  fails([](Index& index) { index.end = 499; });
 }
 
 TEST(Survey, FieldsOfTwoParts) {
