@@ -10,7 +10,6 @@ others. A file ``nopbc`` says that there are no cells. Systems of the mixed type
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
@@ -21,6 +20,7 @@ import numpy as np
 
 from atompack_torch.batch.elements import SYMBOLS
 from atompack_torch.conversion.converter import Source, SourceOptions
+from atompack_torch.conversion.deepmd_writing import OF_ATOMS, open_target
 from atompack_torch.conversion.report import Report
 from atompack_torch.conversion.rows import NpyRows
 from atompack_torch.conversion.systems import BLOCK_ATOMS, BLOCK_STRUCTURES
@@ -29,10 +29,10 @@ from atompack_torch.errors import CorruptFileError, FieldError, UnsupportedForma
 from atompack_torch.fields import ATOM_PROPERTY, BUILTIN, MOLECULE_PROPERTY
 from atompack_torch.writers.columns import Array, Column, Columns
 
+__all__ = ["count", "open_source", "open_target", "read"]
+
 _TYPES, _REAL_TYPES = "type.raw", "real_atom_types"
 _MAX_TEXT_BYTES = 1 << 26
-# Arrays with values for each atom; others have them for each frame.
-_OF_ATOMS = re.compile(r"atom(ic)?_.*|aparam|spin|force_mag")
 _SHAPES = {"coord": (3,), "force": (3,), "box": (3, 3), "virial": (3, 3)}
 _LABELS = {"energy": "energy", "force": "forces", "virial": "stress", "box": "cell"}
 
@@ -188,7 +188,7 @@ def _check_shape(path: Path, name: str, rows: NpyRows, n_frames: int, n: int) ->
 
 
 def _is_of_atoms(name: str) -> bool:
-    return name in ("coord", "force", _REAL_TYPES) or bool(_OF_ATOMS.fullmatch(name))
+    return name in ("coord", "force", _REAL_TYPES) or bool(OF_ATOMS.fullmatch(name))
 
 
 def _columns(system: _System, folder: Path, values: dict[str, Array], count: int) -> Columns:

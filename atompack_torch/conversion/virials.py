@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from atompack_torch.batch.conversions import momenta_of
 from atompack_torch.fields import BUILTIN
 from atompack_torch.writers.columns import Array, Column, Columns
 
@@ -36,7 +37,7 @@ def with_stress(columns: Columns, report: Report | None) -> Columns:
         return columns
     n = len(columns.ptr) - 1
     mask = np.ones(n, dtype=bool) if virial.mask is None else virial.mask
-    volumes = _volumes(columns, n)
+    volumes = volumes_of(columns)
     lost = mask & ~(volumes > 0)
     if lost.any() and report is not None:
         report.skip("stress", "a virial needs a cell with a volume", int(lost.sum()))
@@ -62,13 +63,35 @@ def _over(virial: Array, volume: Any) -> Array:
     return stress
 
 
-def _volumes(columns: Columns, n: int) -> Array:
-    """Cell volumes (B,) float64 in Å³; 0 where there is no cell."""
-    volumes = np.zeros(n)
+def virials_of(stress: Array, volumes: Array) -> Array:
+    """Returns the virials that ``with_stress`` converts back, to the last bit where possible.
+
+    Args:
+        stress: (B, 3, 3) in eV/Å³.
+        volumes: (B,) float64 in Å³, not 0.
+
+    Returns:
+        (B, 3, 3) float64, -stress · volume in eV.
+    """
+    values = stress.reshape(-1, 9).astype(np.float64)
+    virials: Array = momenta_of(values, -volumes).reshape(-1, 3, 3)
+    return virials
+
+
+def volumes_of(columns: Columns) -> Array:
+    """Returns cell volumes (B,) float64 in Å³; 0 where there is no cell.
+
+    Args:
+        columns: the block; cells in Å.
+
+    Returns:
+        The volumes.
+    """
+    volumes = np.zeros(len(columns.ptr) - 1)
     cell = next((c for c in columns.fields if c[:2] == (BUILTIN, "cell")), None)
     if cell is None:
         return volumes
-    has = np.ones(n, dtype=bool) if cell.mask is None else cell.mask
+    has = np.ones(len(volumes), dtype=bool) if cell.mask is None else cell.mask
     for i in np.flatnonzero(has).tolist():
         a, b, c = np.asarray(cell.values[i], dtype=np.float64)
         volume = abs(np.dot(a, np.cross(b, c)))

@@ -200,6 +200,7 @@ FORMATS = [
         "a folder of DeePMD systems",
         holds=("**/type.raw",),
         source="deepmd",
+        is_target=True,
         converter=f"{_CONVERSION}.deepmd",
     ),
     Format("zarr", "a Zarr group", holds=("zarr.json", ".zgroup", ".zarray")),
