@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from atompack_torch.conversion.kinds import are_strings
 from atompack_torch.conversion.records import is_per_atom, select
 from atompack_torch.conversion.report import Report
 from atompack_torch.errors import FieldError
@@ -61,6 +62,8 @@ def _find_wrong_values(column: Column, ptr: Array, faults: dict[int, str]) -> No
         fault = _fault(column.key, column.values.dtype, column.values.shape[1:], None)
         if fault is not None:
             faults.update((i, fault) for i in molecules if i not in faults)
+        return
+    if BUILTINS[column.key].dtype == "string" and are_strings(column):
         return
     for i in molecules:
         value = column.values[i]

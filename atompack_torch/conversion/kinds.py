@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import compress
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -40,6 +41,8 @@ def kinds(column: Column) -> list[Kind]:
             return []
         kind = kind_of_array(column, column.values.dtype, column.values.shape[1:])
         return [kind] if isinstance(kind, Kind) else []
+    if are_strings(column):
+        return [Kind("string")]
     present = [True] * len(column.values) if mask is None else mask.tolist()
     found = [
         kind_of_entry(column, value)
@@ -47,6 +50,21 @@ def kinds(column: Column) -> list[Kind]:
         if has
     ]
     return [kind for kind in found if isinstance(kind, Kind)]
+
+
+def are_strings(column: Column) -> bool:
+    """True if a column of molecules has values, all of them strings that UTF-8 can represent."""
+    values = column.values
+    if isinstance(values, np.ndarray) or is_per_atom(column):
+        return False
+    present = [*values] if column.mask is None else [*compress(values, column.mask)]
+    if {*map(type, present)} != {str}:
+        return False
+    try:
+        "".join(map(str, present)).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def kind_of_entry(column: Column, value: Array | str | None) -> Kind | str:

@@ -59,6 +59,8 @@ def _nan_counts(column: Column, ptr: Array) -> tuple[Array, Array] | None:
             return rows.sum(axis=1), np.full(n, width)
         sums = np.concatenate([[0], np.cumsum(rows.sum(axis=1))])
         return sums[ptr[1:]] - sums[ptr[:-1]], np.diff(ptr) * width
+    if {*map(type, values)} <= {str, type(None)}:
+        return None
     arrays = [
         value if isinstance(value, np.ndarray) and value.dtype.kind == "f" else np.zeros(0)
         for value in values

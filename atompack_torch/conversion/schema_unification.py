@@ -17,6 +17,7 @@ from atompack_torch.batch.exact_values import converted
 from atompack_torch.conversion.keys import label_of
 from atompack_torch.conversion.kinds import (
     Kind,
+    are_strings,
     holds,
     joined,
     kind_of_array,
@@ -166,6 +167,10 @@ class _Fitting:
 
     def entries(self) -> Array | list[Array | str | None]:
         values: list[Any] = [*self.column.values]
+        if self.kind.form == "string" and are_strings(self.column._replace(mask=self.mask)):
+            if self.mask.all():
+                return values
+            return [v if has else None for v, has in zip(values, self.mask.tolist(), strict=True)]
         for i in np.flatnonzero(self.mask).tolist():
             own = kind_of_entry(self.column, values[i])
             if not holds(self.kind, own, self.column):
@@ -209,6 +214,8 @@ class _Fitting:
                 np.abs(cast) < 2.0**63 if cast.dtype.kind == "f" else (cast >= 0) | (values < 0)
             )
             exact = in_range & (back == values)
+            if exact.all():
+                return cast
             lossy = [
                 first + i
                 for i in range(len(rows) - 1)
