@@ -145,6 +145,15 @@ FORMATS = [
         suffixes=(".npz",),
         converter=_ARRAYS,
     ),
+    Format(
+        "parquet",
+        "a Parquet file",
+        ((0, b"PAR1"),),
+        source="parquet",
+        is_target=True,
+        suffixes=(".parquet",),
+        converter=f"{_CONVERSION}.parquet",
+    ),
     Format("npy", "an NPY file: one array without names", ((0, b"\x93NUMPY"),)),
     Format(
         "ulm",
@@ -219,6 +228,13 @@ FORMATS = [
         source="atp",
         entry=ATP_ENTRY,
         converter=f"{_CONVERSION}.atp",
+    ),
+    Format(
+        "parquet-folder",
+        "a folder of Parquet files",
+        holds=("**/*.parquet",),
+        source="parquet",
+        converter=f"{_CONVERSION}.parquet",
     ),
     Format("text", "a text file", matches=_is_text, source="ase", converter=_ASE),
 ]

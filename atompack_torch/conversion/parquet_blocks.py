@@ -1,0 +1,354 @@
+"""Conversion of batches of Arrow columns to blocks of structures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from atompack_torch.batch.conversions import full_stress
+from atompack_torch.batch.elements import SYMBOLS
+from atompack_torch.conversion.arrow_columns import (
+    Leaves,
+    dense,
+    entries_of,
+    fits,
+    is_floating,
+    leaves_of,
+    symbols_of,
+    without_nulls,
+)
+from atompack_torch.conversion.public_sets import PublicSet, from_vasp
+from atompack_torch.conversion.records import is_per_atom
+from atompack_torch.conversion.report import Report
+from atompack_torch.errors import CorruptFileError, FieldError
+from atompack_torch.fields import ATOM_PROPERTY, BUILTIN, BUILTINS, FieldId
+from atompack_torch.writers.columns import Array, Column, Columns
+
+_NUMBERS = {symbol: number for number, symbol in enumerate(SYMBOLS) if number}
+_VOIGT = (6,)
+_STRUCTURE = ("positions", "atomic_numbers")
+
+
+class Layout(NamedTuple):
+    """Level and shape of the values of a property.
+
+    Attributes:
+        is_of_atoms: True if it has rows of atoms.
+        shape: shape of a row, or of the value of a structure; None if it varies.
+    """
+
+    is_of_atoms: bool
+    shape: tuple[int, ...] | None
+
+
+_UNKNOWN = Layout(is_of_atoms=True, shape=None)  # no atom has a value so far
+
+
+class Field(NamedTuple):
+    """A column to read.
+
+    Attributes:
+        column: its name in the file; with the name of a part, ``COLUMN.PART``.
+        path: name of the column and, if it has structs, of the parts on the way to its values.
+        target: the field that it becomes; ``positions`` and ``atomic_numbers`` as labels.
+        kind: ``"number"`` or ``"string"``.
+        is_leveled: True if the target says whether there are values of atoms.
+        is_given: True if ``keys`` names it, and values stay as they are.
+        layout: its level and row shape; None: learned from its values.
+    """
+
+    column: str
+    path: tuple[str, ...]
+    target: FieldId
+    kind: str
+    is_leveled: bool
+    is_given: bool
+    layout: Layout | None = None
+
+
+class BlockReader:
+    """Converts the batches of one file.
+
+    Args:
+        path: path of the file, for messages.
+        fields: the columns to read, positions and atomic numbers among them.
+        known: the public set that the file belongs to; None: another file.
+        report: receives structures that are refused, and values that are left out.
+    """
+
+    def __init__(
+        self, path: str, fields: Sequence[Field], known: PublicSet | None, report: Report
+    ) -> None:
+        self._path, self._known, self._report = path, known, report
+        self._structure = {f.target.key: f for f in fields if f.target.key in _STRUCTURE}
+        self._fields = [field for field in fields if field.target.key not in _STRUCTURE]
+        self._layouts: dict[str, Layout | None] = {}
+
+    def columns(self, batch: Any, first: int) -> Columns | None:
+        """Converts a batch.
+
+        Args:
+            batch: an Arrow record batch.
+            first: number of its first structure in the source.
+
+        Returns:
+            The structures; None if none of them is complete.
+
+        Raises:
+            CorruptFileError: a structure is incomplete, unless such are skipped.
+            FieldError: atomic numbers are neither integers nor symbols.
+        """
+        index = np.arange(len(batch)) + first
+        while len(batch):
+            arrays = {field.column: _values_at(batch, field) for field in self._fields}
+            arrays |= {name: _values_at(batch, field) for name, field in self._structure.items()}
+            block = _Block({name: leaves_of(array) for name, array in arrays.items()})
+            numbers = self._numbers(block)
+            labels = self._labels(block)
+            if not block.faults:
+                return self._made(block, numbers, labels)
+            keep = np.ones(len(batch), dtype=bool)
+            for i, fault in sorted(block.faults.items()):
+                self._report.refuse(
+                    CorruptFileError(f"{self._path}: {fault} (molecule {int(index[i])})")
+                )
+                keep[i] = False
+            batch, index = batch.filter(_mask(keep)), index[keep]
+        return None
+
+    def _numbers(self, block: _Block) -> Array:
+        """Returns the atomic numbers; finds structures without them, or without positions."""
+        found = block.leaves["atomic_numbers"]
+        field = self._structure["atomic_numbers"]
+        block.n_atoms = np.diff(found.offsets)
+        block.fault(~without_nulls(found), "atomic_numbers: expected values, got null")
+        places = block.leaves["positions"]
+        block.fault(~without_nulls(places), "positions: expected values, got null")
+        block.fault_of_shape("positions", places, block.n_atoms, (3,))
+        if field.kind == "string":
+            indices, symbols = symbols_of(found)
+            table = np.array([_NUMBERS.get(symbol, 0) for symbol in symbols] + [0], dtype=np.uint8)
+            numbers = table[indices]
+            for atom in np.flatnonzero((numbers == 0) & (indices >= 0)).tolist():
+                i = int(np.searchsorted(found.offsets, atom, side="right")) - 1
+                symbol = symbols[indices[atom]]
+                block.faults.setdefault(i, f"expected symbols of elements, got {symbol!r:.40}")
+            return numbers
+        good = np.ones(len(found.present), dtype=bool)
+        numbers = dense(found, good, block.n_atoms, ())
+        if numbers.dtype.kind not in "iu":
+            where = f"{self._path}: {field.column}"
+            raise FieldError(f"{where}: expected integers or symbols, got {numbers.dtype}")
+        return numbers
+
+    def _labels(self, block: _Block) -> list[tuple[Field, Array, tuple[int, ...]]]:
+        """Returns the numeric labels with the structures that have them, and their shapes."""
+        labels = []
+        for field in self._fields:
+            if (
+                field.target.scope != BUILTIN
+                or field.kind != "number"
+                or field.target.key == "name"
+            ):
+                continue
+            found, builtin = block.leaves[field.column], BUILTINS[field.target.key]
+            counts = block.counts(is_of_atoms=builtin.level == "atom")
+            shape = _shape_of(field.target.key, found)
+            has = found.present if is_floating(found) else without_nulls(found)
+            found = found._replace(present=has)
+            block.leaves[field.column] = found
+            block.fault_of_shape(field.column, found, counts, shape)
+            labels.append((field, has, shape))
+        return labels
+
+    def _made(
+        self, block: _Block, numbers: Array, labels: list[tuple[Field, Array, tuple[int, ...]]]
+    ) -> Columns:
+        made: dict[FieldId, Column] = {}
+        for field, has, shape in labels:
+            if has.any():
+                column = self._label(block, field, has, shape)
+                made[field.target] = _merged(made.get(field.target), column, block.n_atoms)
+        for field in self._fields:
+            if field.target.scope == BUILTIN and field.kind == "number":
+                if field.target.key != "name":
+                    continue
+                values = np.asarray(block.leaves[field.column].values).astype(str).tolist()
+                own = Column(*field.target, values, _or_none(block.leaves[field.column].present))
+            elif field.kind == "string":
+                own = self._string(block, field)
+            else:
+                prop = self._property(block, field)
+                if prop is None:
+                    continue
+                own = prop
+            if own.mask is None or own.mask.any():
+                made[field.target] = _merged(made.get(field.target), own, block.n_atoms)
+        cell = made.get(FieldId(BUILTIN, "cell"))
+        pbc = FieldId(BUILTIN, "pbc")
+        if self._known is not None and self._known.is_periodic and cell and pbc not in made:
+            made[pbc] = Column(*pbc, np.ones((len(block.n_atoms), 3), dtype=bool), cell.mask)
+        ptr = np.concatenate([[0], np.cumsum(block.n_atoms)])
+        everything = np.ones(len(block.n_atoms), dtype=bool)
+        places = dense(block.leaves["positions"], everything, block.n_atoms, (3,))
+        return Columns(places, numbers, ptr, [*made.values()])
+
+    def _label(self, block: _Block, field: Field, has: Array, shape: tuple[int, ...]) -> Column:
+        key = field.target.key
+        counts = block.counts(is_of_atoms=BUILTINS[key].level == "atom")
+        values = dense(block.leaves[field.column], has, counts, shape)
+        if key == "pbc":
+            values = np.broadcast_to(values.reshape(len(values), -1) != 0, (len(values), 3))
+        if key == "stress" and shape == _VOIGT:
+            self._report.note("stress: xx, yy, zz, yz, xz, xy became 3 x 3")
+            values = np.asarray(full_stress(values))
+        column = Column(BUILTIN, key, values, _or_none(has))
+        if key != "stress" or field.is_given or self._known is None:
+            return column
+        is_vasp = self._known.stress == "vasp"
+        return from_vasp(column, self._report, field.column) if is_vasp else column
+
+    def _string(self, block: _Block, field: Field) -> Column:
+        found = block.leaves[field.column]
+        return Column(*field.target, found.values.to_pylist(), _or_none(found.present))
+
+    def _property(self, block: _Block, field: Field) -> Column | None:
+        """Returns a numeric property; None if no structure has it."""
+        found = block.leaves[field.column]
+        if not is_floating(found):
+            found = found._replace(present=without_nulls(found))
+        if not found.present.any():
+            return None
+        if field.column not in self._layouts:
+            learned = field.layout or self._layout(field, found, block.n_atoms)
+            if learned == _UNKNOWN:
+                return None
+            self._layouts[field.column] = learned
+        layout = self._layouts[field.column]
+        what = f"column {field.column!r}"
+        n_there = int(found.present.sum())
+        if layout is None:
+            self._report.skip(what, "its lists vary in length, and not with the atoms", n_there)
+            return None
+        counts = block.counts(is_of_atoms=layout.is_of_atoms)
+        scope = ATOM_PROPERTY if layout.is_of_atoms else field.target.scope
+        if layout.shape is None:
+            good, entries = entries_of(found, counts if layout.is_of_atoms else None)
+            made = Column(scope, field.target.key, entries, _or_none(good))
+        else:
+            good = fits(found, counts, layout.shape)
+            values = dense(found, good, counts, layout.shape)
+            made = Column(scope, field.target.key, values, _or_none(good))
+        if n_lost := n_there - int(good.sum()):
+            why = f"expected {'rows of atoms' if layout.is_of_atoms else layout.shape}, got others"
+            self._report.skip(what, why, n_lost)
+        return made if good.any() else None
+
+    def _layout(self, field: Field, found: Leaves, n_atoms: Array) -> Layout | None:
+        """Determines the level and the row shape of a property."""
+        if found.depth == 0:
+            return Layout(is_of_atoms=False, shape=())
+        counts, n_atoms = found.counts[found.present], n_atoms[found.present]
+        may_be_atoms = bool((counts == n_atoms).all())
+        may_be_one = bool((counts == counts[0]).all())
+        of_atoms = field.target.scope == ATOM_PROPERTY
+        if not field.is_leveled:
+            of_atoms = may_be_atoms
+            if may_be_atoms and may_be_one:
+                of_atoms = int(counts[0]) != 3 or found.depth > 1
+                level = "each atom" if of_atoms else "the structure"
+                self._report.note(
+                    f"{field.column!r} taken as a property of {level}; keys can say otherwise"
+                )
+        if not (may_be_atoms if of_atoms else may_be_one):
+            return None
+        sizes = np.diff(found.offsets)[found.present]
+        rows = counts if of_atoms else np.ones_like(counts)
+        if not rows.sum():
+            return _UNKNOWN
+        n_values = int(sizes.sum()) // int(rows.sum())
+        width = int(found.widths[0]) if found.widths is not None and len(found.widths) else 0
+        n_axes = found.depth - of_atoms
+        if n_axes == 0:
+            return Layout(of_atoms, ())
+        if n_axes == 1 or not width or n_values % width:
+            return Layout(of_atoms, (n_values,))
+        return Layout(of_atoms, (n_values // width, width))
+
+
+class _Block:
+    """Values of one batch, and the structures found to be incomplete."""
+
+    def __init__(self, leaves: dict[str, Leaves]) -> None:
+        self.leaves = leaves
+        self.faults: dict[int, str] = {}
+        self.n_atoms = np.zeros(0, dtype=np.int64)
+
+    def counts(self, *, is_of_atoms: bool) -> Array:
+        """Returns the number of rows of each structure: its atoms, or 1."""
+        return self.n_atoms if is_of_atoms else np.ones_like(self.n_atoms)
+
+    def fault(self, wrong: Array, text: str) -> None:
+        """Records a fault of structures, given (B,) bool."""
+        for i in np.flatnonzero(wrong).tolist():
+            self.faults.setdefault(i, text)
+
+    def fault_of_shape(
+        self, name: str, leaves: Leaves, counts: Array, shape: tuple[int, ...]
+    ) -> None:
+        """Records the structures that have another number of values, or other rows."""
+        wrong = leaves.present & ~fits(leaves, counts, shape)
+        for i in np.flatnonzero(wrong).tolist():
+            expected = int(counts[i]) * int(np.prod(shape))
+            got = int(leaves.offsets[i + 1] - leaves.offsets[i])
+            rows = f" in rows of {shape[-1]}" if shape else ""
+            fault = f"{name}: expected {expected} values{rows}, got {got}"
+            self.faults.setdefault(i, fault)
+
+
+def _values_at(batch: Any, field: Field) -> Any:
+    """Returns the array of a column, or of a part of its structs."""
+    import pyarrow.compute as pc
+
+    array = batch.column(field.path[0])
+    for part in field.path[1:]:
+        array = pc.struct_field(array, part)
+    return array
+
+
+def _mask(keep: Array) -> Any:
+    import pyarrow as pa
+
+    return pa.array(keep)
+
+
+def _shape_of(key: str, leaves: Leaves) -> tuple[int, ...]:
+    """Returns the shape of a label's rows in the file."""
+    shape = BUILTINS[key].shape
+    if key == "pbc" and leaves.depth == 0:
+        return ()
+    if key == "stress" and leaves.depth == 1 and leaves.present.any():
+        return _VOIGT if int(leaves.counts[leaves.present][0]) == _VOIGT[0] else shape
+    return shape
+
+
+def _or_none(mask: Array) -> Array | None:
+    return None if mask.all() else mask
+
+
+def _merged(first: Column | None, second: Column, n_atoms: Array) -> Column:
+    """Fills the values that a column lacks from another of the same field."""
+    if first is None or first.mask is None:
+        return first or second
+    has = first.mask
+    mask = np.ones_like(has) if second.mask is None else second.mask
+    if isinstance(first.values, np.ndarray) and isinstance(second.values, np.ndarray):
+        own = np.repeat(has, n_atoms) if is_per_atom(first) else has
+        own = own.reshape(-1, *[1] * (first.values.ndim - 1))
+        values: Any = np.where(own, first.values, second.values)
+    else:
+        pairs = zip(first.values, second.values, has, strict=True)
+        values = [a if there else b for a, b, there in pairs]
+    return Column(first.scope, first.key, values, _or_none(has | mask))

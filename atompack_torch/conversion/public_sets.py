@@ -1,0 +1,172 @@
+"""Names, units and signs of public data sets of crystals, as their publishers document them.
+
+VASP prints the stress in kilobars, positive for a compressed crystal; ASE's stress is in eV/Å³ and
+negative for it. What is known to be VASP's is converted; where the publisher does not state unit
+and sign, or they differ within a set, values stay as they are and the report warns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from atompack_torch.conversion.report import Report
+from atompack_torch.fields import BUILTIN
+from atompack_torch.writers.columns import Array, Column
+
+_KBAR = "kilobars of VASP, positive under compression"
+
+
+class PublicSet(NamedTuple):
+    """A data set, or several of the same columns.
+
+    Attributes:
+        title: its name, for messages.
+        columns: a file that has all of them is of the set.
+        names: name in the file → part of a structure, label, or property with its scope.
+        derived: names of values that follow from the structure or from other values.
+        stress: ``"vasp"``: it is converted from VASP's unit and sign; ``"unknown"``: it stays.
+        is_periodic: True if all structures are crystals, although the file does not say so.
+        units: units of the labels, for the report.
+    """
+
+    title: str
+    columns: frozenset[str]
+    names: Mapping[str, str]
+    derived: frozenset[str] = frozenset()
+    stress: Literal["vasp", "unknown"] = "unknown"
+    is_periodic: bool = False
+    units: str = ""
+
+
+_FORMULAS = {
+    *("chemical_formula_anonymous", "chemical_formula_reduced", "chemical_formula_descriptive"),
+    *("chemical_formula_hill", "elements", "elements_ratios", "nelements", "nsites"),
+    *("nperiodic_dimensions", "species"),
+}
+_LEMAT = {
+    "cartesian_site_positions": "positions",
+    "species_at_sites": "atomic_numbers",
+    "lattice_vectors": "cell",
+    "dimension_types": "pbc",
+    "stress_tensor": "stress",
+    "immutable_id": "name",
+    "magnetic_moments": "atom_properties/magnetic_moments",
+    "charges": "charges",
+}
+_LEMAT_COLUMNS = frozenset(("cartesian_site_positions", "species_at_sites", "lattice_vectors"))
+
+# The first set whose columns a file has counts.
+PUBLIC_SETS = (
+    PublicSet(
+        "LeMat-Traj",
+        _LEMAT_COLUMNS | {"relaxation_step"},
+        {key: name for key, name in _LEMAT.items() if key != "immutable_id"} | {"id": "name"},
+        frozenset(_FORMULAS),
+        units="energies in eV, forces in eV/Å",
+    ),
+    PublicSet(
+        "LeMat-Bulk",
+        _LEMAT_COLUMNS,
+        _LEMAT,
+        frozenset(_FORMULAS),
+        units="energies in eV, forces in eV/Å",
+    ),
+    PublicSet(
+        "a training set of the Materials Project (MatPES, MPtrj, MP-ALOE)",
+        frozenset(("cart_coords", "atomic_numbers", "cell")),
+        {
+            "cart_coords": "positions",
+            "stress_matrix": "stress",
+            "matpes_id": "name",
+            "mp_aloe_id": "name",
+            "magmoms": "atom_properties/magmoms",
+            "bader_charges": "atom_properties/bader_charges",
+            "bader_magmoms": "atom_properties/bader_magmoms",
+        },
+        frozenset(
+            {
+                *("nsites", "elements", "nelements", "composition", "composition_reduced"),
+                *("formula_pretty", "formula_anonymous", "chemsys", "volume", "density"),
+                *("density_atomic", "abs_forces"),
+            }
+        ),
+        stress="vasp",
+        is_periodic=True,
+        units="energies in eV, forces in eV/Å",
+    ),
+    PublicSet(
+        "ColabFit",
+        frozenset(("atomic_numbers", "positions", "configuration_id")),
+        {
+            "atomic_forces": "forces",
+            "cauchy_stress": "stress",
+            "configuration_id": "name",
+        },
+        frozenset(
+            {
+                *(_FORMULAS - {"species"}),
+                *("dimension_types", "max_force_norm", "mean_force_norm", "has_forces"),
+                *("has_stress", "element_filter"),
+            }
+        ),
+        units="energies in eV, forces in eV/Å",
+    ),
+)
+
+# Other files are read by common names.
+COMMON_NAMES = {
+    **dict.fromkeys(("positions", "pos", "coords", "coordinates", "cart_coords"), "positions"),
+    **dict.fromkeys(("cartesian_site_positions",), "positions"),
+    **dict.fromkeys(("atomic_numbers", "numbers", "species", "z", "Z"), "atomic_numbers"),
+    **dict.fromkeys(("species_at_sites",), "atomic_numbers"),
+    **dict.fromkeys(("cell", "lattice", "lattice_vectors"), "cell"),
+    **dict.fromkeys(("energy", "forces", "stress", "pbc", "charges", "velocities", "name"), ""),
+}
+COMMON_NAMES = {key: name or key for key, name in COMMON_NAMES.items()}
+COMMON_DERIVED = frozenset(("n_atoms", "natoms", "num_atoms", "nsites"))
+
+
+def public_set(columns: Collection[str]) -> PublicSet | None:
+    """Returns the set that a file with these columns belongs to; None if it is none of them."""
+    known = {*columns}
+    return next((found for found in PUBLIC_SETS if found.columns <= known), None)
+
+
+def from_vasp(column: Column, report: Report, source: str) -> Column:
+    """Converts a stress from VASP's kilobars to ASE's unit and sign, computed in float64.
+
+    Args:
+        column: the stress.
+        report: receives a note.
+        source: name of the stress in the source.
+
+    Returns:
+        The stress in eV/Å³, in its dtype.
+    """
+    import ase.units
+
+    assert column[:2] == (BUILTIN, "stress")
+    assert isinstance(column.values, np.ndarray)
+    factor = -1000.0 * ase.units.bar
+    values = column.values
+    dtype = values.dtype if values.dtype.kind == "f" else np.dtype(np.float64)
+    converted: Array = (values.astype(np.float64) * factor).astype(dtype)
+    report.note(f"{source!r} read as stress in eV/Å³: it is in {_KBAR}, times {factor!r}")
+    return column._replace(values=converted)
+
+
+def warn_of_stress(title: str, source: str, report: Report) -> None:
+    """Warns that the unit and the sign of a stress are not certain.
+
+    Args:
+        title: name of the set.
+        source: name of the stress in it.
+        report: receives the warning.
+    """
+    report.warn(
+        f"stress: {title} does not state one unit and sign for {source!r}, which stays as it was: "
+        f"if it is in {_KBAR}, stress_unit='kbar' and stress_sign='flip' convert it"
+    )
