@@ -79,14 +79,19 @@ class _Values(NamedTuple):
     values: Any
     mask: Array
 
-    def form(self, i: int) -> _Form | None:
-        """Returns the form of the value of a frame; None if it has none."""
-        if not self.mask[i]:
-            return None
-        is_stacked = isinstance(self.values, np.ndarray)
-        value = self.values if is_stacked else self.values[i]
-        shape = value.shape[1:] if is_stacked or self.is_of_atoms else value.shape
-        return _Form(self.name, self.is_of_atoms, str(value.dtype), int(np.prod(shape)))
+    def forms(self) -> list[_Form | None]:
+        """Returns the form of the value of each frame; None where it has none."""
+        if isinstance(self.values, np.ndarray):
+            form = self._form(self.values.dtype, self.values.shape[1:])
+            return [form if has else None for has in self.mask.tolist()]
+        start = int(self.is_of_atoms)
+        return [
+            self._form(value.dtype, value.shape[start:]) if has else None
+            for value, has in zip(self.values, self.mask.tolist(), strict=True)
+        ]
+
+    def _form(self, dtype: np.dtype[Any], shape: tuple[int, ...]) -> _Form:
+        return _Form(self.name, self.is_of_atoms, str(dtype), int(np.prod(shape)))
 
     def rows(self, frames: list[int], ptr: Array, n: int) -> Array:
         """Returns the values of frames of n atoms, a row for each."""
@@ -130,11 +135,12 @@ class Writer:
         """Adds a block."""
         values = self._values(columns)
         groups: dict[tuple[bytes, tuple[_Form, ...]], list[int]] = {}
+        forms_of = [*zip(*(each.forms() for each in values), strict=True)]
         ends = columns.ptr.tolist()
         for i in range(len(ends) - 1):
             numbers = columns.atomic_numbers[ends[i] : ends[i + 1]]
             if self._is_system(numbers):
-                own = [form for each in values if (form := each.form(i)) is not None]
+                own = [form for form in forms_of[i] if form is not None]
                 key = numbers.astype(np.uint8).tobytes(), tuple(sorted(own))
                 groups.setdefault(key, []).append(i)
         for (atoms, forms), frames in groups.items():

@@ -92,8 +92,11 @@ def volumes_of(columns: Columns) -> Array:
     if cell is None:
         return volumes
     has = np.ones(len(volumes), dtype=bool) if cell.mask is None else cell.mask
-    for i in np.flatnonzero(has).tolist():
-        a, b, c = np.asarray(cell.values[i], dtype=np.float64)
-        volume = abs(np.dot(a, np.cross(b, c)))
-        volumes[i] = volume if np.isfinite(volume) else 0.0
+    there = np.flatnonzero(has).tolist()
+    if not there:
+        return volumes
+    cells = np.stack([np.asarray(cell.values[i], dtype=np.float64) for i in there])
+    faces = np.cross(cells[:, 1], cells[:, 2])
+    found = np.array([abs(np.dot(a, face)) for a, face in zip(cells[:, 0], faces, strict=True)])
+    volumes[there] = np.where(np.isfinite(found), found, 0.0)
     return volumes
