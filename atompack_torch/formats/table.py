@@ -212,6 +212,14 @@ FORMATS = [
         is_target=True,
         converter=f"{_CONVERSION}.deepmd",
     ),
+    Format(
+        "metatrain",
+        "a folder of metatrain's arrays",
+        holds=("na.npy",),
+        source="metatrain",
+        is_target=True,
+        converter=f"{_CONVERSION}.metatrain",
+    ),
     Format("zarr", "a Zarr group", holds=("zarr.json", ".zgroup", ".zarray")),
     Format(
         "databases",

@@ -1,0 +1,284 @@
+"""Structures from the folders of arrays that metatrain's ``MemmapDataset`` reads.
+
+The layout is that of ``metatrain_writing``. Folders of other programs have no description of their
+arrays: ``e``, ``f`` and ``s``, or ``energy``, ``energy_forces`` and ``energy_stress`` as metatrain
+writes predictions, are labels; others become properties, of atoms or structures by their sizes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from atompack_torch._native import check_regular_file
+from atompack_torch.batch.conversions import masses_of
+from atompack_torch.conversion.converter import Source, SourceOptions
+from atompack_torch.conversion.keys import field_of
+from atompack_torch.conversion.metatrain_writing import DESCRIPTION, ArrayInfo, open_target
+from atompack_torch.conversion.report import Report
+from atompack_torch.conversion.rows import NpyRows
+from atompack_torch.conversion.systems import BLOCK_ATOMS, BLOCK_STRUCTURES
+from atompack_torch.errors import CorruptFileError, FieldError
+from atompack_torch.fields import ATOM_PROPERTY, BUILTIN, BUILTINS, MOLECULE_PROPERTY
+from atompack_torch.writers.columns import Array, Column, Columns
+
+__all__ = ["Folder", "open_source", "open_target"]
+
+_NAMES = {
+    "e": "energy",
+    "energy": "energy",
+    "f": "forces",
+    "forces": "forces",
+    "energy_forces": "forces",
+    "s": "stress",
+    "stress": "stress",
+    "energy_stress": "stress",
+    "momenta": "velocities",
+    "masses": "atom_properties/masses",
+}
+_FLOAT = np.dtype(np.float32)
+_STRUCTURE = ("x", "a", "c")
+_MAX_DESCRIPTION_BYTES = 1 << 24
+_ROW_WIDTHS = (1, 3, 9)  # of scalars, vectors and matrices
+
+
+def open_source(path: str, options: SourceOptions) -> Source:
+    """Opens a folder."""
+    folder = Folder(path, options.keys)
+    return Source(
+        path,
+        lambda report: folder.read(report, 0, folder.n_structures),
+        lambda: folder.n_structures,
+        maps_keys=True,
+        read_range=folder.read,
+    )
+
+
+class Folder:
+    """A folder of arrays.
+
+    Args:
+        path: the folder.
+        keys: name of an array → name of a field; ``atom_properties/KEY`` and ``properties/KEY`` say
+            whether it has rows of atoms.
+
+    Attributes:
+        n_structures: number of structures.
+
+    Raises:
+        CorruptFileError: a file lacks, is damaged, or has another size than the index says.
+        FieldError: one of ``keys`` is no array, or an array has no rows of atoms or structures.
+    """
+
+    def __init__(self, path: str, keys: Mapping[str, str] | None = None) -> None:
+        self._path, self._keys = Path(path), dict(keys or {})
+        self._ptr = self._index()
+        self.n_structures = len(self._ptr) - 1
+        self._n_atoms = int(self._ptr[-1])
+        names = sorted(file.stem for file in self._path.glob("*.bin"))
+        for name in sorted({*self._keys} - {*names}):
+            raise FieldError(f"{path}: keys: no array {name!r}")
+        for name, n_rows, width in (("x", self._n_atoms, 3), ("a", self._n_atoms, 1)):
+            self._check_size(name, n_rows, width)
+        self._has_cells = "c" in names
+        if self._has_cells:
+            self._check_size("c", self.n_structures, 9)
+        self._described = self._description()
+        self._notes: list[str] = []
+        self._arrays = {name: self._info(name) for name in names if name not in _STRUCTURE}
+        for name, info in self._arrays.items():
+            n_rows = self._n_atoms if info.is_of_atoms else self.n_structures
+            self._check_size(name, n_rows, int(np.prod(info.shape)))
+
+    def read(self, report: Report, first: int, last: int) -> Iterator[Columns]:
+        """Yields structures in blocks, in float32.
+
+        Args:
+            report: receives the interpretation of the arrays.
+            first: number of the first structure.
+            last: one past the last structure.
+
+        Yields:
+            Blocks of structures.
+
+        Raises:
+            CorruptFileError: a file is shorter than it was.
+        """
+        for note in self._notes:
+            report.note(note)
+        for name, info in self._arrays.items():
+            report.origin(info.field, name)
+        while first < last:
+            limit = self._ptr[first] + BLOCK_ATOMS
+            end = int(np.searchsorted(self._ptr, limit, side="right")) - 1
+            stop = min(max(end, first + 1), first + BLOCK_STRUCTURES, last)
+            yield self._block(first, stop, report)
+            first = stop
+
+    def _block(self, first: int, last: int, report: Report) -> Columns:
+        begin, end = int(self._ptr[first]), int(self._ptr[last])
+        ptr = self._ptr[first : last + 1] - begin
+        numbers = self._rows("a", begin, end, (), np.dtype(np.int32))
+        fields = [] if not self._has_cells else _cells(self._rows("c", first, last, (3, 3)))
+        for name, info in self._arrays.items():
+            bounds = (begin, end) if info.is_of_atoms else (first, last)
+            values = self._rows(name, *bounds, info.shape)
+            scope, key = field_of(info.field, MOLECULE_PROPERTY)
+            if name == "momenta" and scope == BUILTIN:
+                report.note("momenta: read as velocities, with the masses beside them or ASE's")
+                values = values / self._masses(numbers, begin, end)[:, None]
+            mask = None
+            if scope != BUILTIN and name in self._described:
+                mask = _there(values, ptr if info.is_of_atoms else None)
+            if mask is None or mask.any():
+                fields.append(Column(scope, key, values, mask))
+        return Columns(self._rows("x", begin, end, (3,)), numbers, ptr, fields)
+
+    def _masses(self, numbers: Array, begin: int, end: int) -> Array:
+        masses = masses_of(numbers)
+        if "masses" in self._arrays:
+            own = self._rows("masses", begin, end, ())
+            masses = np.where(np.isnan(own), masses, own)
+        return np.asarray(masses)
+
+    def _rows(
+        self,
+        name: str,
+        first: int,
+        last: int,
+        shape: tuple[int, ...],
+        dtype: np.dtype[Any] = _FLOAT,
+    ) -> Array:
+        row_bytes = dtype.itemsize * int(np.prod(shape))
+        path = self._path / f"{name}.bin"
+        with path.open("rb") as file:
+            file.seek(first * row_bytes)
+            data = file.read((last - first) * row_bytes)
+        if len(data) < (last - first) * row_bytes:
+            raise CorruptFileError(
+                f"{path}: expected {last * row_bytes} bytes, got {first * row_bytes + len(data)}"
+            )
+        return np.frombuffer(bytearray(data), dtype).reshape(last - first, *shape)
+
+    def _index(self) -> Array:
+        """Reads ``ns.npy`` and ``na.npy``."""
+        count, index = (NpyRows(os.fspath(self._path / f"{name}.npy")) for name in ("ns", "na"))
+        if count.shape or count.dtype.kind not in "iu":
+            raise CorruptFileError(f"{self._path / 'ns.npy'}: expected one integer")
+        n = int(count.read(0, 1))
+        path = self._path / "na.npy"
+        if index.dtype.kind not in "iu" or index.shape != (n + 1,):
+            got = f"{index.dtype} {index.shape}"
+            raise CorruptFileError(f"{path}: expected {n + 1} integers, as ns.npy says, got {got}")
+        ptr = index.read(0, n + 1).astype(np.int64)
+        index.close()
+        count.close()
+        if ptr[0] != 0 or (np.diff(ptr) < 0).any():
+            raise CorruptFileError(f"{path}: expected numbers that ascend from 0")
+        return ptr
+
+    def _size(self, name: str) -> int:
+        path = self._path / f"{name}.bin"
+        if not path.exists():
+            raise CorruptFileError(f"{path}: expected the array, got no file")
+        check_regular_file(os.fspath(path))
+        return path.stat().st_size
+
+    def _check_size(self, name: str, n_rows: int, width: int) -> None:
+        size = self._size(name)
+        if size != 4 * n_rows * width:
+            path = self._path / f"{name}.bin"
+            expected = f"{4 * n_rows * width} bytes, {n_rows} rows of {width} numbers"
+            raise CorruptFileError(f"{path}: expected {expected}, got {size}")
+
+    def _description(self) -> dict[str, ArrayInfo]:
+        """Reads the description of the arrays; empty if there is none."""
+        path = self._path / DESCRIPTION
+        if not path.exists():
+            return {}
+        if path.stat().st_size > _MAX_DESCRIPTION_BYTES:
+            raise CorruptFileError(f"{path}: expected at most {_MAX_DESCRIPTION_BYTES} bytes")
+        try:
+            found = {
+                str(name): ArrayInfo(
+                    str(entry["field"]),
+                    {"atom": True, "molecule": False}[entry["level"]],
+                    tuple(_checked_length(n) for n in entry["shape"]),
+                )
+                for name, entry in json.loads(path.read_text()).items()
+            }
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise CorruptFileError(f"{path}: expected a description of arrays: {error!r}") from None
+        for name, info in found.items():
+            self._check_label(info.field, info, f"{path}: {name}")
+        return found
+
+    def _check_label(self, field: str, info: ArrayInfo, where: str) -> None:
+        builtin = BUILTINS.get(field)
+        if builtin is None:
+            return
+        if (info.is_of_atoms, info.shape) != (builtin.level == "atom", builtin.shape):
+            raise CorruptFileError(f"{where}: expected rows of {field}, got {info.shape}")
+
+    def _info(self, name: str) -> ArrayInfo:
+        """Returns the meaning of an array."""
+        if name in self._described and name not in self._keys:
+            return self._described[name]
+        field = self._keys.get(name, _NAMES.get(name, name))
+        scope, key = field_of(field, MOLECULE_PROPERTY)
+        if scope == BUILTIN:
+            builtin = BUILTINS[key]
+            if builtin.dtype not in ("float32", "float64"):
+                raise FieldError(f"{self._path}: keys: {name!r} holds numbers, not {field}")
+            return ArrayInfo(field, builtin.level == "atom", builtin.shape)
+        n_numbers, left = divmod(self._size(name), 4)
+        widths = {
+            ATOM_PROPERTY: n_numbers / max(self._n_atoms, 1),
+            MOLECULE_PROPERTY: n_numbers / max(self.n_structures, 1),
+        }
+        possible = [level for level, width in widths.items() if width == int(width) and not left]
+        if field.startswith(("atom_properties/", "properties/")):
+            possible = [level for level in possible if level == scope]
+        if not possible:
+            path = self._path / f"{name}.bin"
+            got = f"{n_numbers} numbers"
+            raise FieldError(f"{path}: expected rows of atoms or structures, got {got}")
+        usual = [level for level in possible if widths[level] in _ROW_WIDTHS]
+        level = (usual or possible)[0]
+        if len(possible) == 2:
+            what = "atoms" if level == ATOM_PROPERTY else "structures"
+            self._notes.append(f"{name!r} taken as values of {what}; keys can say otherwise")
+        width = int(widths[level])
+        prefix = "atom_properties/" if level == ATOM_PROPERTY else "properties/"
+        shape = {1: (), 9: (3, 3)}.get(width, (width,))
+        return ArrayInfo(prefix + key, level == ATOM_PROPERTY, shape)
+
+
+def _checked_length(n: object) -> int:
+    if type(n) is not int or not 0 <= n < 1 << 31:
+        raise ValueError(f"expected a length, got {n!r}")
+    return n
+
+
+def _cells(cells: Array) -> list[Column]:
+    """Returns cells, and periodicity along their vectors that are not 0."""
+    pbc: Array = np.asarray(cells.any(axis=2))
+    mask: Array = np.asarray(pbc.any(axis=1))
+    fields = [Column(BUILTIN, "pbc", pbc)]
+    if mask.any():
+        fields.append(Column(BUILTIN, "cell", cells, None if mask.all() else mask))
+    return fields
+
+
+def _there(values: Array, ptr: Array | None) -> Array | None:
+    """Returns (B,) bool, False for structures whose values are all NaN; None if there are none."""
+    rows: Array = ~np.asarray(np.isnan(values.reshape(len(values), -1)).all(axis=1))
+    if ptr is not None:
+        sums = np.concatenate([[0], np.cumsum(rows)])
+        rows = (sums[ptr[1:]] > sums[ptr[:-1]]) | (np.diff(ptr) == 0)
+    return None if rows.all() else rows
