@@ -12,7 +12,7 @@ PYTEST_ARGS ?=
 BENCH_ARGS ?=
 TORCH_LIBRARIES := $(addprefix --exclude ,libtorch.so libtorch_cpu.so libtorch_python.so libtorch_cuda.so libc10.so libgomp.so.1)
 
-DEBIAN := g++ make pkg-config ccache libhdf5-dev libzstd-dev liblz4-dev zlib1g-dev libssl-dev nlohmann-json3-dev libcurl4-openssl-dev liburing-dev
+DEBIAN := g++ make pkg-config ccache libhdf5-dev libzstd-dev liblz4-dev zlib1g-dev libdeflate-dev libssl-dev nlohmann-json3-dev libcurl4-openssl-dev liburing-dev
 DEBIAN_PYTHON := python3 python3-venv python3-dev
 
 PY := .venv/bin/python

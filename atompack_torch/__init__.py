@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from atompack_torch.caches.verification import CacheVerification, verify_cache
     from atompack_torch.conversion.pipeline import convert
     from atompack_torch.datasets._collated import collate_identity
+    from atompack_torch.datasets.aselmdb import AseLmdbDataset
     from atompack_torch.datasets.atlas_shards import ShardDataset
     from atompack_torch.datasets.atlas_store import AtlasDataset
     from atompack_torch.datasets.atp import AtpDataset
@@ -71,6 +72,7 @@ else:
         "ArrayFile": "stores.array_file",
         "ArraySchema": "stores.array_schema",
         "ArrayStatistics": "stores.array_statistics",
+        "AseLmdbDataset": "datasets.aselmdb",
         "AtlasDataset": "datasets.atlas_store",
         "AtlasStore": "stores.atlas_store",
         "BlockCache": "stores.block_cache",
@@ -172,6 +174,7 @@ __all__ = [
     "ArrayFile",
     "ArraySchema",
     "ArrayStatistics",
+    "AseLmdbDataset",
     "AtlasDataset",
     "AtlasStore",
     "AtomBudgetBatchSampler",

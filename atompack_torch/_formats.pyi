@@ -173,7 +173,9 @@ class ParsedIndex:
     @property
     def fields(
         self,
-    ) -> list[tuple[_ExtxyzLevel, str, _ExtxyzKind, tuple[int, ...] | None]]: ...
+    ) -> list[tuple[_ExtxyzLevel, str, _ExtxyzKind, tuple[int, ...] | None, bool]]: ...
+    @property
+    def left_out(self) -> dict[str, int]: ...
     @property
     def stamp(self) -> tuple[int, int, int]: ...
     @property
@@ -186,7 +188,7 @@ class FieldMap:
     def __init__(
         self,
         targets: Sequence[
-            tuple[_ExtxyzLevel, str, int, str, _ExtxyzKind, tuple[int, ...] | None, bool]
+            tuple[_ExtxyzLevel, str, int, str, _ExtxyzKind, tuple[int, ...] | None, bool, bool]
         ],
         has_cells: bool,
         masses: Sequence[float],
@@ -197,6 +199,26 @@ class ExtxyzSource(MoleculeSource):
         self,
         path: str,
         name: str,
+        version: _FileVersion,
+        index: ParsedIndex,
+        fields: FieldMap,
+        access: str,
+        populate: bool,
+    ) -> None: ...
+
+class LmdbRowScanner:
+    def __init__(self, path: str, n_threads: int) -> None: ...
+    def advance(self) -> bool: ...
+    def finish(self, name: str, strict: bool) -> ParsedIndex: ...
+    @property
+    def bytes_read(self) -> int: ...
+    @property
+    def file_bytes(self) -> int: ...
+
+class LmdbRowSource(MoleculeSource):
+    def __init__(
+        self,
+        path: str,
         version: _FileVersion,
         index: ParsedIndex,
         fields: FieldMap,

@@ -22,8 +22,8 @@ from atompack_torch.parsed.indexes import FileVersion
 
 _KINDS: tuple[Kind, ...] = ("flag", "integer", "real", "text")
 
-# (level, key, scope, name, kind, shape, from_momenta), as the native core takes it.
-NativeTarget = tuple[FileLevel, str, int, str, Kind, Shape | None, bool]
+# (level, key, scope, name, kind, shape, is_narrow, from_momenta), as the native core takes it.
+NativeTarget = tuple[FileLevel, str, int, str, Kind, Shape | None, bool, bool]
 
 
 class ParsedFiles(MoleculeFiles):
@@ -191,5 +191,6 @@ def _joined_fields(found: Iterable[list[tuple[Any, ...]]]) -> list[FoundKey]:
             old = fields.setdefault((new.level, new.key), new)
             kind = max(old.kind, new.kind, key=_KINDS.index)
             shape = old.shape if old.shape == new.shape else None
-            fields[new.level, new.key] = FoundKey(new.level, new.key, kind, shape)
+            is_narrow = old.is_narrow and new.is_narrow and old.kind == new.kind
+            fields[new.level, new.key] = FoundKey(new.level, new.key, kind, shape, is_narrow)
     return list(fields.values())

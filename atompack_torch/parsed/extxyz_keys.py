@@ -69,6 +69,7 @@ class FoundKey(NamedTuple):
     key: str
     kind: Kind
     shape: Shape | None
+    is_narrow: bool = False  # all values have one type of 32 bits
 
 
 class Target(NamedTuple):

@@ -9,6 +9,8 @@
 #include "bindings/unlocked.h"
 #include "formats/extxyz/frame_index.h"
 #include "formats/extxyz/frame_source.h"
+#include "formats/lmdb/row_index.h"
+#include "formats/lmdb/row_source.h"
 #include "formats/parsed/field_map.h"
 #include "formats/parsed/index.h"
 
@@ -23,9 +25,9 @@ using parsed::Target;
 using SharedIndex = std::shared_ptr<Index>;
 // (device, inode, size, seconds, nanoseconds)
 using Version = std::tuple<uint64_t, uint64_t, uint64_t, int64_t, int64_t>;
-// (level, key, scope, name, kind, shape or None, from_momenta)
+// (level, key, scope, name, kind, shape or None, is_narrow, from_momenta)
 using PyTarget =
-    std::tuple<Level, std::string, Scope, std::string, parsed::Kind, std::optional<std::vector<int64_t>>, bool>;
+    std::tuple<Level, std::string, Scope, std::string, parsed::Kind, std::optional<std::vector<int64_t>>, bool, bool>;
 
 io::FileVersion version_from(const Version& version) {
   const auto& [device, inode, size, seconds, nanoseconds] = version;
@@ -60,7 +62,7 @@ py::list fields_of(const Index& index) {
   py::list fields;
   for (const parsed::SurveyedField& field : index.survey.fields()) {
     const py::object shape = field.shape ? py::object(py::tuple(py::cast(*field.shape))) : py::none();
-    fields.append(py::make_tuple(field.level, field.key, field.kind, shape));
+    fields.append(py::make_tuple(field.level, field.key, field.kind, shape, field.is_narrow));
   }
   return fields;
 }
@@ -86,8 +88,8 @@ void copy_counts(const Index& index, uintptr_t address) {
 std::shared_ptr<FieldMap> make_fields(const std::vector<PyTarget>& targets, bool has_cells,
                                       std::vector<double> masses) {
   std::vector<Target> made;
-  for (const auto& [level, key, scope, name, kind, shape, from_momenta] : targets) {
-    made.push_back({level, key, scope, name, kind, shape, from_momenta});
+  for (const auto& [level, key, scope, name, kind, shape, is_narrow, from_momenta] : targets) {
+    made.push_back({level, key, scope, name, kind, shape, from_momenta, is_narrow});
   }
   return make_shared_handle<FieldMap>(made, has_cells, std::move(masses));
 }
@@ -97,6 +99,18 @@ std::shared_ptr<extxyz::FrameSource> open_frame_source(const Path& path, const P
                                                        io::Access access, bool populate) {
   return make_shared_handle<extxyz::FrameSource>(path.bytes, name.bytes, version_from(version), std::move(index),
                                                  std::move(fields), extxyz::FrameOptions{access, populate});
+}
+
+using LmdbScanner = Locked<lmdb::RowScanner>;
+
+UniqueHandle<LmdbScanner> start_row_scan(const Path& path, unsigned n_threads) {
+  return make_unique_handle<LmdbScanner>(path.bytes, n_threads);
+}
+
+std::shared_ptr<lmdb::RowSource> open_row_source(const Path& path, const Version& version, SharedIndex index,
+                                                 std::shared_ptr<FieldMap> fields, io::Access access, bool populate) {
+  return make_shared_handle<lmdb::RowSource>(path.bytes, version_from(version), std::move(index), std::move(fields),
+                                             access, populate);
 }
 
 }  // namespace
@@ -114,6 +128,11 @@ void bind_parsed(py::module_& module) {
                                const parsed::FileStamp& stamp = self.stamp;
                                return std::make_tuple(stamp.bytes, stamp.seconds, stamp.nanoseconds);
                              })
+      .def_property_readonly("left_out",
+                             [](const Index& self) {
+                               return std::map<std::string, uint64_t>(self.survey.left_out().begin(),
+                                                                      self.survey.left_out().end());
+                             })
       .def_property_readonly("ends_open", [](const Index& self) { return self.ends_open; })
       .def("copy_counts", unlocked(&copy_counts), py::arg("address"));
   py::class_<FieldMap, std::shared_ptr<FieldMap>>(module, "FieldMap")
@@ -129,6 +148,22 @@ void bind_parsed(py::module_& module) {
           "bytes_read", [](Scanner& self) { return self.use([](extxyz::FrameScanner& s) { return s.bytes_read(); }); })
       .def_property_readonly(
           "file_bytes", [](Scanner& self) { return self.use([](extxyz::FrameScanner& s) { return s.file_bytes(); }); });
+  py::class_<LmdbScanner, UniqueHandle<LmdbScanner>>(module, "LmdbRowScanner")
+      .def(py::init(unlocked(&start_row_scan)), py::arg("path"), py::arg("n_threads"))
+      .def("advance", [](LmdbScanner& self) { return self.use([](lmdb::RowScanner& s) { return s.advance(); }); })
+      .def(
+          "finish",
+          [](LmdbScanner& self, const Path&, bool) {
+            return make_shared_handle<Index>(self.use([](lmdb::RowScanner& s) { return s.take(); }));
+          },
+          py::arg("name"), py::arg("strict"))
+      .def_property_readonly(
+          "bytes_read", [](LmdbScanner& self) { return self.use([](lmdb::RowScanner& s) { return s.bytes_read(); }); })
+      .def_property_readonly(
+          "file_bytes", [](LmdbScanner& self) { return self.use([](lmdb::RowScanner& s) { return s.file_bytes(); }); });
+  py::class_<lmdb::RowSource, MoleculeSource, std::shared_ptr<lmdb::RowSource>>(module, "LmdbRowSource")
+      .def(py::init(unlocked(&open_row_source)), py::arg("path"), py::arg("version"), py::arg("index"),
+           py::arg("fields"), py::arg("access"), py::arg("populate"));
   module.def("file_version", unlocked(&version_now), py::arg("path"));
 }
 

@@ -4,6 +4,7 @@ namespace atompack::parsed {
 
 void Array::reset(Kind new_kind) {
   kind = new_kind;
+  is_narrow = false;
   shape.clear();
   flags.clear();
   integers.clear();

@@ -25,6 +25,7 @@ constexpr size_t product(std::span<const int64_t> shape) {
 // In C order. Only the vector for its kind is in use.
 struct Array {
   Kind kind = Kind::text;
+  bool is_narrow = false;      // integers or reals that 32 bits hold exactly, by their type in the file
   std::vector<int64_t> shape;  // empty: a scalar
   std::vector<uint8_t> flags;
   std::vector<int64_t> integers;

@@ -19,9 +19,10 @@ FieldType number_type(Level level, DType dtype) {
 }
 
 // Types that .atp files have: scalars of molecules are 64 bits wide, flags are integers.
-DType stored_dtype(Kind kind, bool are_scalars) {
-  if (kind == Kind::real) return DType::float64;
-  return kind == Kind::integer || are_scalars ? DType::int64 : DType::int32;
+DType stored_dtype(const Target& target, bool are_scalars) {
+  const bool is_narrow = !are_scalars && (target.is_narrow || target.kind == Kind::flag);
+  if (target.kind == Kind::real) return is_narrow ? DType::float32 : DType::float64;
+  return is_narrow ? DType::int32 : DType::int64;
 }
 
 // True for values that .atp files store with a shape of their own.
@@ -106,7 +107,8 @@ FieldMap::Rule FieldMap::rule_of(const Target& target) {
   rule.are_masses = rule.is_atoms && target.name == "masses";
   if (target.scope == Scope::builtin) {
     const BuiltinField* const builtin = find_builtin(target.name);
-    if (builtin == nullptr || builtin->level != target.level) {
+    rule.has_rows = builtin != nullptr && builtin->level == Level::atom && target.level == Level::molecule;
+    if (builtin == nullptr || (builtin->level != target.level && !rule.has_rows)) {
       throw FieldError(cat(target.name, ": expected a label of this level")).at_field(target.key);
     }
     const bool is_text = builtin->kind == ValueKind::string;
@@ -117,7 +119,7 @@ FieldMap::Rule FieldMap::rule_of(const Target& target) {
       has_momenta_ = true;
       return rule;
     }
-    FieldType type = number_type(target.level, is_text ? DType::uint8 : DType::float64);
+    FieldType type = number_type(builtin->level, is_text ? DType::uint8 : DType::float64);
     type.kind = builtin->kind;
     declare(Scope::builtin, target.name, type, Shape(builtin->row.dims()));
     return rule;
@@ -137,7 +139,7 @@ FieldMap::Rule FieldMap::rule_of(const Target& target) {
     rule.form = Form::one_number;
   }
   rule.are_scalars = is_known && row_shape.rank() == 0 && !rule.is_atoms;
-  const DType dtype = stored_dtype(target.kind, rule.are_scalars);
+  const DType dtype = stored_dtype(target, rule.are_scalars);
   const bool is_large = row_shape.numel() > kMaxSlotBytes / static_cast<int64_t>(item_bytes(dtype));
   const bool varies = !is_known || is_large || is_tensor(row_shape, rule.is_atoms, dtype);
   declare(target.scope, target.name, number_type(target.level, dtype),
@@ -175,6 +177,15 @@ void MoleculeBuilder::add_value(const FieldMap::Rule& rule, std::string_view key
 
 void MoleculeBuilder::add(const FieldMap::Rule& rule, std::string_view key, Array& array) {
   using Form = FieldMap::Form;
+  if (rule.has_rows) {
+    const bool is_sound = !array.shape.empty() && array.shape[0] == std::ssize(numbers_);
+    if (!is_sound) {
+      throw FieldError(cat(rule.name, ": expected ", numbers_.size(), " rows, one an atom, got ",
+                           describe(array, array.shape)))
+          .at_field(std::string(key));
+    }
+    array.shape.erase(array.shape.begin());
+  }
   if (rule.are_masses && map_.has_momenta() && array.kind != Kind::text) masses_ = {&array, key};
   switch (rule.form) {
     case Form::left_out:
@@ -188,13 +199,18 @@ void MoleculeBuilder::add(const FieldMap::Rule& rule, std::string_view key, Arra
     case Form::one_number:
       break;
   }
+  if (has_[static_cast<size_t>(rule.field)]) return;  // by another key, which comes first
   if (rule.of_atoms >= 0 && has_[static_cast<size_t>(rule.of_atoms)]) return;
   if (rule.kind == Kind::text) {
     if (array.kind != Kind::text || array.texts.size() != 1) return;
+    has_[static_cast<size_t>(rule.field)] = true;
     return record_.add(rule.field, Shape(), as_bytes(array.texts[0]));
   }
   if (array.kind == Kind::text) return;  // strings of atoms
   array.widen(wider(rule.kind, array.kind));
+  if (array.kind != rule.kind || array.shape.size() > Shape::kMaxRank) {
+    throw CorruptFileError("expected values of the kind in the index, got others").at_field(std::string(key));
+  }
   Shape row_shape(array.shape);
   const bool transposed = rule.form == Form::transposed && row_shape == Shape{9};
   if (transposed) row_shape = Shape{3, 3};
@@ -211,14 +227,14 @@ void MoleculeBuilder::add_numbers(const FieldMap::Rule& rule, const Array& array
   const auto from = [&](size_t i) { return transposed ? i % 3 * 3 + i / 3 : i; };
   std::byte* at = record_.add(rule.field, row_shape, n * item_bytes(dtype)).data();
   for (size_t i = 0; i < n; ++i) {
-    if (array.kind == Kind::real) {
-      at = store_le(at, array.reals[from(i)]);
-    } else if (array.kind == Kind::integer) {
-      at = store_le(at, array.integers[from(i)]);
-    } else if (dtype == DType::int64) {
-      at = store_le(at, static_cast<int64_t>(array.flags[from(i)]));
+    const size_t k = from(i);
+    if (dtype == DType::float64) {
+      at = store_le(at, array.reals[k]);
+    } else if (dtype == DType::float32) {
+      at = store_le(at, static_cast<float>(array.reals[k]));
     } else {
-      at = store_le(at, static_cast<int32_t>(array.flags[from(i)]));
+      const int64_t value = array.kind == Kind::flag ? int64_t{array.flags[k]} : array.integers[k];
+      at = dtype == DType::int64 ? store_le(at, value) : store_le(at, static_cast<int32_t>(value));
     }
   }
 }
@@ -252,6 +268,8 @@ void MoleculeBuilder::add_label(const FieldMap::Rule& rule, std::string_view key
 
 // Some collections mark labels that were not computed by NaN.
 void MoleculeBuilder::put_label(int32_t field, std::span<const double> values, const Shape& row_shape) {
+  if (has_[static_cast<size_t>(field)]) return;
+  has_[static_cast<size_t>(field)] = true;
   const auto is_nan = [](double value) { return std::isnan(value); };
   if (!values.empty() && is_nan(values[0]) && std::ranges::all_of(values, is_nan)) return;
   record_.add(field, row_shape, std::as_bytes(values));

@@ -26,6 +26,7 @@ struct Target {
   Kind kind;
   std::optional<std::vector<int64_t>> shape;
   bool from_momenta = false;  // velocities, as momenta divided by masses
+  bool is_narrow = false;     // 32 bits hold all values
 };
 
 // Masses of the elements in dalton by atomic number; NaN: no element. Empty: not known.
@@ -46,6 +47,7 @@ class FieldMap {
     std::string name;             // of the field
     bool are_masses = false;      // also used as the masses of the atoms
     bool are_velocities = false;  // may also be given as momenta
+    bool has_rows = false;        // a value of the molecule with a row for each atom
   };
 
   // `has_cells`: any molecule has a cell. Throws FieldError if a target is no field.

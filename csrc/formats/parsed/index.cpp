@@ -33,6 +33,7 @@ void put_field(const SurveyedField& field, Output& out) {
   out.put(static_cast<uint8_t>(field.kind));
   out.put(static_cast<uint8_t>(field.shape.has_value()));
   out.put(static_cast<uint8_t>(field.shape ? field.shape->size() : 0));
+  out.put(static_cast<uint8_t>(field.is_narrow));
   out.put(static_cast<uint32_t>(field.key.size()));
   if (field.shape) out.append(std::as_bytes(std::span(*field.shape)));
   out.append(as_bytes(field.key));
@@ -49,14 +50,15 @@ void take_field(ByteCursor& in, Survey& survey) {
   const auto kind = static_cast<Kind>(take_code(in, static_cast<uint8_t>(Kind::text), "kind of a field"));
   const bool has_shape = take_code(in, 1, "shape of a field") == 1;
   const uint8_t rank = take_code(in, Shape::kMaxRank, "rank of a field");
+  const bool is_narrow = take_code(in, 1, "width of a field") == 1;
   const auto key_bytes = in.read_le<uint32_t>("length of a key");
   std::vector<int64_t> shape(rank);
   for (int64_t& dim : shape) dim = in.read_le<int64_t>("shape of a field");
   const std::string key(as_text(in.take(key_bytes, "key of a field")));
-  survey.add(level, key, kind, shape);
+  survey.add(level, key, kind, shape, is_narrow);
   if (has_shape) return;
   shape.push_back(-1);  // another shape than the first: it differs
-  survey.add(level, key, kind, shape);
+  survey.add(level, key, kind, shape, is_narrow);
 }
 
 void check_entries(const Index& index) {
@@ -84,6 +86,12 @@ std::vector<std::byte> encode_index(const Index& index) {
   body.put(static_cast<uint8_t>(index.survey.has_cells()));
   body.put(static_cast<uint32_t>(index.survey.fields().size()));
   for (const SurveyedField& field : index.survey.fields()) put_field(field, body);
+  body.put(static_cast<uint32_t>(index.survey.left_out().size()));
+  for (const auto& [key, count] : index.survey.left_out()) {
+    body.put(count);
+    body.put(static_cast<uint32_t>(key.size()));
+    body.append(as_bytes(key));
+  }
   body.append(std::as_bytes(std::span(index.entries)));
   Output file;
   file.append(std::as_bytes(std::span(kIndexMagic)));
@@ -114,6 +122,12 @@ Index decode_index(Bytes bytes) {
   if (take_code(in, 1, "cells") == 1) index.survey.set_has_cells();
   const auto n_fields = in.read_le<uint32_t>("number of fields");
   for (uint32_t i = 0; i < n_fields; ++i) take_field(in, index.survey);
+  const auto n_left_out = in.read_le<uint32_t>("number of values left out");
+  for (uint32_t i = 0; i < n_left_out; ++i) {
+    const auto count = in.read_le<uint64_t>("number of values left out");
+    const auto key_bytes = in.read_le<uint32_t>("length of a key");
+    index.survey.leave_out(as_text(in.take(key_bytes, "key of values left out")), count);
+  }
   if (in.remaining() % kEntryBytes != 0 || in.remaining() / kEntryBytes != n) {
     throw CorruptFileError(cat("index: expected ", n, " entries, got ", in.remaining(), " bytes"));
   }

@@ -4,10 +4,12 @@
 
 namespace atompack::parsed {
 
-SurveyedField& Survey::field_of(Level level, std::string_view key, Kind kind, std::span<const int64_t> shape) {
+SurveyedField& Survey::field_of(Level level, std::string_view key, Kind kind, std::span<const int64_t> shape,
+                                bool is_narrow) {
   if (next_ >= fields_.size() || fields_[next_].level != level || fields_[next_].key != key) {
     const auto [place, is_new] = places_.try_emplace({level, std::string(key)}, fields_.size());
-    if (is_new) fields_.push_back({level, std::string(key), kind, std::vector<int64_t>(shape.begin(), shape.end())});
+    if (is_new)
+      fields_.push_back({level, std::string(key), kind, std::vector<int64_t>(shape.begin(), shape.end()), is_narrow});
     next_ = place->second;
   }
   SurveyedField& field = fields_[next_];
@@ -15,18 +17,29 @@ SurveyedField& Survey::field_of(Level level, std::string_view key, Kind kind, st
   return field;
 }
 
-void Survey::add(Level level, std::string_view key, Kind kind, std::span<const int64_t> shape) {
-  SurveyedField& field = field_of(level, key, kind, shape);
+void Survey::add(Level level, std::string_view key, Kind kind, std::span<const int64_t> shape, bool is_narrow) {
+  SurveyedField& field = field_of(level, key, kind, shape, is_narrow);
+  field.is_narrow = field.is_narrow && is_narrow && field.kind == kind;
   field.kind = wider(field.kind, kind);
   if (field.shape && !std::ranges::equal(*field.shape, shape)) field.shape.reset();
 }
 
 void Survey::add(const Survey& next) {
   for (const SurveyedField& field : next.fields_) {
-    add(field.level, field.key, field.kind, field.shape.value_or(std::vector<int64_t>()));
+    add(field.level, field.key, field.kind, field.shape.value_or(std::vector<int64_t>()), field.is_narrow);
     if (!field.shape) fields_[places_.at({field.level, field.key})].shape.reset();
   }
   has_cells_ = has_cells_ || next.has_cells_;
+  for (const auto& [key, count] : next.left_out_) leave_out(key, count);
+}
+
+void Survey::leave_out(std::string_view key, uint64_t count) {
+  const auto found = left_out_.find(key);
+  if (found != left_out_.end()) {
+    found->second += count;
+  } else {
+    left_out_.emplace(key, count);
+  }
 }
 
 }  // namespace atompack::parsed

@@ -20,28 +20,33 @@ struct SurveyedField {
   std::string key;
   Kind kind;                                  // the widest kind of all molecules
   std::optional<std::vector<int64_t>> shape;  // of a molecule's value or an atom's row; nullopt: it differs
+  bool is_narrow = false;                     // all values have the same kind, and a type of 32 bits
 };
 
 // Not thread-safe.
 class Survey {
  public:
-  void add(Level level, std::string_view key, Kind kind, std::span<const int64_t> shape);
+  void add(Level level, std::string_view key, Kind kind, std::span<const int64_t> shape, bool is_narrow = false);
   // Adds the fields of molecules that follow those of this survey.
   void add(const Survey& next);
   void set_has_cells() { has_cells_ = true; }
+  // Counts values that no field can hold.
+  void leave_out(std::string_view key, uint64_t count = 1);
 
   // In the order of first appearance.
   const std::vector<SurveyedField>& fields() const { return fields_; }
   // True if any molecule has a cell other than zeros.
   bool has_cells() const { return has_cells_; }
+  const std::map<std::string, uint64_t, std::less<>>& left_out() const { return left_out_; }
 
  private:
-  SurveyedField& field_of(Level level, std::string_view key, Kind kind, std::span<const int64_t> shape);
+  SurveyedField& field_of(Level level, std::string_view key, Kind kind, std::span<const int64_t> shape, bool is_narrow);
 
   std::vector<SurveyedField> fields_;
   std::map<std::pair<Level, std::string>, size_t, std::less<>> places_;
   size_t next_ = 0;  // usually all molecules have the same keys in the same order
   bool has_cells_ = false;
+  std::map<std::string, uint64_t, std::less<>> left_out_;
 };
 
 }  // namespace atompack::parsed

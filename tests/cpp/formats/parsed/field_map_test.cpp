@@ -97,6 +97,8 @@ TEST_F(MoleculeBuilding, Momenta) {
 TEST_F(MoleculeBuilding, WrongTargets) {
   EXPECT_THROW(FieldMap({{Level::atom, "e", Scope::builtin, "energy", Kind::real, std::vector<int64_t>{}}}, false, {}),
                FieldError);
+  EXPECT_NO_THROW(
+      FieldMap({{Level::molecule, "f", Scope::builtin, "forces", Kind::real, std::vector<int64_t>{2, 3}}}, false, {}));
   EXPECT_THROW(FieldMap({{Level::atom, "e", Scope::builtin, "nothing", Kind::real, std::vector<int64_t>{}}}, false, {}),
                FieldError);
 }

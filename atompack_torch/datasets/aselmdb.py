@@ -1,0 +1,179 @@
+"""Rows of ASE databases in LMDB as a data set."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from atompack_torch import formats
+from atompack_torch._native import (
+    FieldMap,
+    LmdbRowScanner,
+    LmdbRowSource,
+    MoleculeSource,
+    ParsedIndex,
+    check_regular_file,
+)
+from atompack_torch.datasets._computed import CacheFeatures
+from atompack_torch.datasets._files import Access, FileOptions, RowSource
+from atompack_torch.datasets._options import DTypes, Missing
+from atompack_torch.datasets._parsed_files import NativeTarget, ParsedFiles, local_paths
+from atompack_torch.datasets._request import Transform
+from atompack_torch.datasets.neighbors import NeighborList
+from atompack_torch.descriptors.chebyshev import ChebyshevDescriptor
+from atompack_torch.options import PathLike, threads_or_cores
+from atompack_torch.parsed.ase_keys import fields_of_rows
+from atompack_torch.parsed.extxyz_keys import FoundKey
+from atompack_torch.parsed.indexes import FileVersion, open_index
+
+
+class AseLmdbDataset(ParsedFiles):
+    """Rows of ``.aselmdb`` databases as one map-style data set, parsed when they are read.
+
+        for batch in DataLoader(AseLmdbDataset("train/"), batch_size=64, shuffle=True):
+            ...
+
+    Rows are in the order of their ids; deleted ones are left out. Batches are those of the
+    ``.atp`` file that ``convert`` makes of the same rows, in the units of the database (eV and Å
+    by ASE's convention): positions and labels are float64, stress is (3, 3), momenta become
+    velocities, and labels that are NaN throughout are missing. Other results of calculators, tags,
+    initial charges and moments, key-value pairs and data (charge, spin, ids) are properties; an
+    entry of ``data`` named ``atom_properties/KEY`` has a row for each atom. Constraints, complex
+    numbers and nested maps have no place in batches and are left out, with a warning.
+
+    The first time, every row is read once (some hundred thousand rows a second) for the numbers of
+    atoms and the types of all fields, which are kept beside the file as ``.NAME.idx`` or, where
+    that is impossible, in the folder ``atompack_torch/indexes`` of ``XDG_CACHE_HOME`` or
+    ``~/.cache``.
+
+    Args:
+        path: a file, a list of files, or a folder whose ``*.aselmdb`` are read in the order of
+            their names.
+        key_map: name of a field (a key, or with its scope as ``properties/KEY``) → label or name of
+            a custom property, for instance ``{"ref_energy": "energy"}``.
+        index: keep the index; False: make it again each time, also in workers that are spawned.
+        fields: as for ``AtpDataset``.
+        exclude: likewise.
+        dtype: likewise.
+        missing: likewise.
+        neighbors: likewise.
+        cache: likewise.
+        descriptor: likewise.
+        cache_features: likewise.
+        cache_bytes: likewise.
+        force_fraction: likewise.
+        resample_forces: likewise.
+        seed: likewise.
+        transform: likewise.
+        access: likewise.
+        populate: likewise.
+        num_threads: likewise.
+        nan_is_missing: likewise; all-NaN labels are missing in any case, custom properties only
+            with this option.
+
+    Raises:
+        TypeError: an option has the wrong type.
+        ValueError: an option does not have one of its values.
+        CorruptFileError: a page or a row is damaged.
+        UnsupportedFormatError: a file has another format.
+        FieldError: a key of ``key_map`` or a name in ``fields`` does not occur.
+        OSError: a file cannot be opened.
+    """
+
+    def __init__(
+        self,
+        path: PathLike | Sequence[PathLike],
+        *,
+        key_map: Mapping[str, str] | None = None,
+        index: bool = True,
+        fields: Sequence[str] | None = None,
+        exclude: Sequence[str] = (),
+        dtype: DTypes | None = None,
+        missing: Missing = "nan",
+        neighbors: NeighborList | None = None,
+        cache: RowSource | None = None,
+        descriptor: ChebyshevDescriptor | None = None,
+        cache_features: CacheFeatures = "none",
+        cache_bytes: int | None = None,
+        force_fraction: float = 1.0,
+        resample_forces: bool = False,
+        seed: int = 0,
+        transform: Transform | None = None,
+        access: Access = "auto",
+        populate: bool = False,
+        num_threads: int | None = None,
+        nan_is_missing: bool = False,
+    ) -> None:
+        options = FileOptions(
+            fields=fields,
+            exclude=exclude,
+            dtype=dtype,
+            missing=missing,
+            neighbors=neighbors,
+            cache=cache,
+            descriptor=descriptor,
+            cache_features=cache_features,
+            cache_bytes=cache_bytes,
+            force_fraction=force_fraction,
+            resample_forces=resample_forces,
+            seed=seed,
+            transform=transform,
+            access=access,
+            populate=populate,
+            num_threads=num_threads,
+            nan_is_missing=nan_is_missing,
+        )
+        self._path = path
+        self._keeps_index = index
+        self._key_map = dict(key_map or {})
+        self._take_options(options)
+        self._take_files(*self._index_files())
+        self._check_names()
+
+    def _find_files(self) -> list[str]:
+        files: list[str] = []
+        for path in local_paths(self._path, "ASE databases"):
+            files += _files_in(path) if Path(path).is_dir() else [path]
+        return files
+
+    def _index_file(self, file: str) -> tuple[ParsedIndex, FileVersion]:
+        check_regular_file(file)
+        threads = threads_or_cores(self._request.num_threads)
+        with formats.opening(file, "an .aselmdb database", "lmdb"):
+            return open_index(
+                file, file, lambda: LmdbRowScanner(file, threads), keep=self._keeps_index
+            )
+
+    def _map_fields(self, found: list[FoundKey]) -> list[NativeTarget]:
+        shown = os.fspath(self._path) if isinstance(self._path, (str, os.PathLike)) else "files"
+        return [
+            (*key[:2], *field, *key[2:], is_momenta)
+            for key, field, is_momenta in fields_of_rows(shown, found, self._key_map)
+        ]
+
+    def _take_files(
+        self, files: list[str], indexes: list[ParsedIndex], versions: list[FileVersion]
+    ) -> None:
+        super()._take_files(files, indexes, versions)
+        counts: dict[str, int] = {}
+        for index in indexes:
+            for key, count in index.left_out.items():
+                counts[key] = counts.get(key, 0) + count
+        for key, count in counts.items():
+            text = f"{key} left out in {count:,} rows: no number, string or array of numbers"
+            warnings.warn(f"{self}: {text}", stacklevel=3)
+
+    def _open_file(
+        self, file: str, version: FileVersion, index: ParsedIndex, fields: FieldMap
+    ) -> MoleculeSource:
+        return LmdbRowSource(file, version, index, fields, self._access, self._populate)
+
+
+def _files_in(folder: str) -> list[str]:
+    files = sorted(file for file in Path(folder).glob("*.aselmdb") if file.is_file())
+    if not files:
+        with formats.opening(folder, "a folder of .aselmdb databases", "databases"):
+            raise FileNotFoundError(f"{folder}: no .aselmdb file in this folder")
+    return [os.fspath(file) for file in files]

@@ -1,0 +1,11 @@
+"""Description of ASE databases in LMDB."""
+
+from atompack_torch.datasets.aselmdb import AseLmdbDataset
+from atompack_torch.inspection.parsed_files import ParsedEntry
+
+_ENTRY = ParsedEntry(AseLmdbDataset)
+open_dataset = _ENTRY.open_dataset
+describe = _ENTRY.describe
+head = _ENTRY.head
+verify = _ENTRY.verify
+statistics = _ENTRY.statistics

@@ -1,0 +1,45 @@
+#include "codec/inflate_whole.h"
+
+#include <libdeflate.h>
+
+#include <algorithm>
+#include <memory>
+#include <new>
+
+#include "base/error.h"
+#include "codec/inflate.h"
+
+namespace atompack::codec {
+namespace {
+
+constexpr size_t kFirstRatio = 6, kSmallest = 4096;
+
+struct FreeDecompressor {
+  void operator()(libdeflate_decompressor* decompressor) const { libdeflate_free_decompressor(decompressor); }
+};
+
+libdeflate_decompressor* decompressor_of_thread() {
+  thread_local const std::unique_ptr<libdeflate_decompressor, FreeDecompressor> own(libdeflate_alloc_decompressor());
+  if (own == nullptr) throw std::bad_alloc();
+  return own.get();
+}
+
+}  // namespace
+
+Bytes inflate_whole(Bytes stream, std::vector<std::byte>& memory) {
+  const size_t max_bytes = stream.size() * kMaxInflateRatio;
+  if (memory.size() < kSmallest) memory.resize(kSmallest);
+  if (memory.size() < stream.size() * kFirstRatio) memory.resize(stream.size() * kFirstRatio);
+  for (;;) {
+    size_t n_out = 0;
+    const libdeflate_result result = libdeflate_zlib_decompress(decompressor_of_thread(), stream.data(), stream.size(),
+                                                                memory.data(), memory.size(), &n_out);
+    if (result == LIBDEFLATE_SUCCESS) return Bytes(memory).first(n_out);
+    if (result != LIBDEFLATE_INSUFFICIENT_SPACE || memory.size() >= max_bytes) {
+      throw CorruptFileError("zlib stream: expected a complete one, got damaged bytes");
+    }
+    memory.resize(std::min(4 * memory.size(), max_bytes));
+  }
+}
+
+}  // namespace atompack::codec

@@ -1,0 +1,156 @@
+#include "formats/lmdb/page_file.h"
+
+#include <bit>
+#include <cerrno>
+
+#include "base/error.h"
+
+namespace atompack::lmdb {
+namespace {
+
+constexpr uint32_t kMagic = 0xBEEFC0DE, kVersion = 1;
+constexpr uint16_t kBranch = 1, kLeaf = 2, kOverflow = 4;             // flags of pages
+constexpr uint16_t kBigValue = 1, kSubDatabase = 2, kDuplicates = 4;  // flags of nodes
+constexpr uint64_t kPageHeader = 16, kNodeHeader = 8;
+constexpr uint64_t kMetaBytes = 24, kDatabaseBytes = 48;
+constexpr uint64_t kHeaderBytes = kPageHeader + kMetaBytes + 2 * kDatabaseBytes + 16;
+constexpr int kMaxDepth = 32;
+
+uint16_t flags_of(Bytes page) { return load_le<uint16_t>(page.data() + 10); }
+
+uint64_t n_nodes(Bytes page) {
+  const auto lower = load_le<uint16_t>(page.data() + 12);
+  return lower < kPageHeader || lower > page.size() ? 0 : (lower - kPageHeader) / 2;
+}
+
+}  // namespace
+
+PageFile::PageFile(std::shared_ptr<const io::OpenFile> file, io::Access access, bool populate) : path_(file->path()) {
+  bytes_ = file->bytes(file->version().size, access, populate);
+  try {
+    header_ = last_commit();
+  } catch (DataError& error) {
+    error.in_file(path_);
+    throw;
+  }
+}
+
+// Each commit overwrites the older of the two headers.
+Header PageFile::last_commit() const {
+  const Header first = header_at(0), second = header_at(first.page_bytes);
+  return second.transaction > first.transaction ? second : first;
+}
+
+Header PageFile::header_at(uint64_t offset) const {
+  const uint64_t size = bytes_->length();
+  if (size < kHeaderBytes || offset > size - kHeaderBytes) {
+    throw CorruptFileError(cat("expected an LMDB file, got ", size, " bytes"));
+  }
+  io::RangeBuffer buffer;
+  const Bytes bytes = bytes_->bytes(offset, kHeaderBytes, buffer);
+  const std::byte* const meta = bytes.data() + kPageHeader;
+  if (load_le<uint32_t>(meta) != kMagic) throw CorruptFileError("expected an LMDB file, got another", offset + 16);
+  if (const auto version = load_le<uint32_t>(meta + 4); version != kVersion) {
+    throw UnsupportedFormatError(cat("version: expected ", kVersion, ", got ", version), offset + 20);
+  }
+  const std::byte* const free_database = meta + kMetaBytes;
+  const std::byte* const database = free_database + kDatabaseBytes;
+  Header header;
+  header.page_bytes = load_le<uint32_t>(free_database);
+  if (!std::has_single_bit(header.page_bytes) || header.page_bytes < 256 || header.page_bytes > 65536) {
+    throw CorruptFileError(cat("size of pages: expected a power of two from 256 to 65536, got ", header.page_bytes),
+                           offset + 40);
+  }
+  if (const auto flags = load_le<uint16_t>(database + 4); flags != 0) {
+    throw UnsupportedFormatError(cat("flags of the database: expected 0, got ", flags));
+  }
+  header.entries = load_le<uint64_t>(database + 32);
+  header.root = load_le<uint64_t>(database + 40);
+  header.last_page = load_le<uint64_t>(database + kDatabaseBytes);
+  header.transaction = load_le<uint64_t>(database + kDatabaseBytes + 8);
+  return header;
+}
+
+void PageFile::check_unchanged() const {
+  bytes_->check_not_shrunk();
+  if (last_commit().transaction == header_.transaction) return;
+  throw IoError(ESTALE, "the database was written to since it was opened; refresh() reads it again", path_);
+}
+
+void PageFile::fail(uint64_t page, const std::string& what) const {
+  CorruptFileError error(cat("page ", page, ": ", what), page * header_.page_bytes);
+  throw error.in_file(path_);
+}
+
+Bytes PageFile::page(uint64_t number, std::vector<std::byte>& memory) const {
+  const uint64_t n_pages = bytes_->length() / header_.page_bytes;
+  if (number > header_.last_page) fail(number, cat("expected pages up to ", header_.last_page));
+  if (number >= n_pages) {
+    fail(number, cat("expected a file of ", (header_.last_page + 1) * header_.page_bytes, " bytes, got ",
+                     bytes_->length(), ": it was cut"));
+  }
+  memory.resize(header_.page_bytes);
+  bytes_->copy(number * header_.page_bytes, memory);
+  const auto own = load_le<uint64_t>(memory.data());
+  if (own != number) fail(number, cat("expected a page of this number, got ", own));
+  return memory;
+}
+
+void PageFile::for_each(const Use& use) const {
+  uint64_t n_pages = 0;
+  if (header_.root != Header::kNoRoot) visit(header_.root, 0, n_pages, use);
+}
+
+void PageFile::visit(uint64_t number, int depth, uint64_t& n_visited, const Use& use) const {
+  // A page that several others name would be visited many times.
+  if (depth == kMaxDepth || ++n_visited > header_.last_page + 1) fail(number, "expected a tree of pages, got more");
+  std::vector<std::byte> memory;
+  const Bytes content = page(number, memory);
+  const uint16_t flags = flags_of(content);
+  if ((flags & (kBranch | kLeaf)) == 0) fail(number, cat("expected a page of keys, got flags ", flags));
+  for (uint64_t i = 0; i < n_nodes(content); ++i) {
+    const uint64_t node = load_le<uint16_t>(content.data() + kPageHeader + 2 * i);
+    if (node + kNodeHeader > content.size()) fail(number, cat("expected a node in the page, got one at ", node));
+    const std::byte* const at = content.data() + node;
+    if ((flags & kBranch) != 0) {
+      const uint64_t child = load_le<uint32_t>(at) | uint64_t{load_le<uint16_t>(at + 4)} << 32;
+      visit(child, depth + 1, n_visited, use);
+      continue;
+    }
+    const uint64_t key_bytes = load_le<uint16_t>(at + 6);
+    if (node + kNodeHeader + key_bytes > content.size()) fail(number, "expected a key in the page, got its end");
+    use(as_text(content.subspan(node + kNodeHeader, key_bytes)), value_of(number, content, node));
+  }
+}
+
+ValueRange PageFile::value_of(uint64_t number, Bytes content, uint64_t node) const {
+  const std::byte* const at = content.data() + node;
+  const uint64_t size = load_le<uint32_t>(at);
+  const auto flags = load_le<uint16_t>(at + 4);
+  const uint64_t begin = node + kNodeHeader + load_le<uint16_t>(at + 6);
+  if ((flags & (kSubDatabase | kDuplicates)) != 0) fail(number, cat("expected a value, got a node with flags ", flags));
+  if ((flags & kBigValue) == 0) {
+    if (begin + size > content.size())
+      fail(number, cat("expected a value of ", size, " bytes, got the end of the page"));
+    return {number * header_.page_bytes + begin, size};
+  }
+  if (begin + 8 > content.size()) fail(number, "expected the number of a page, got the end of the page");
+  const auto first = load_le<uint64_t>(content.data() + begin);
+  const uint64_t n_pages = (kPageHeader + size + header_.page_bytes - 1) / header_.page_bytes;
+  if (first > header_.last_page || n_pages > header_.last_page - first + 1) {
+    fail(first, cat("expected pages up to ", header_.last_page));
+  }
+  const bool is_there = first < bytes_->length() / header_.page_bytes;
+  const uint64_t offset = is_there ? first * header_.page_bytes : bytes_->length();
+  if (offset + kPageHeader + size > bytes_->length()) {
+    fail(first, cat("expected a value of ", size, " bytes, got the end of the file: it was cut"));
+  }
+  io::RangeBuffer buffer;
+  const Bytes head = bytes_->bytes(offset, kPageHeader, buffer);
+  if (load_le<uint64_t>(head.data()) != first || (flags_of(head) & kOverflow) == 0) {
+    fail(first, "expected a page of a value, got another");
+  }
+  return {offset + kPageHeader, size};
+}
+
+}  // namespace atompack::lmdb
