@@ -10,6 +10,7 @@ from typing import Any
 
 from atompack_torch._native import check_regular_file
 from atompack_torch.batch.conversions import Parts, parts_of
+from atompack_torch.conversion import pymatgen_json
 from atompack_torch.conversion.converter import Source, SourceOptions
 from atompack_torch.conversion.records import blocks
 from atompack_torch.conversion.report import Report, described
@@ -19,7 +20,12 @@ from atompack_torch.writers.columns import Columns
 
 
 def open_source(path: str, options: SourceOptions) -> Source:
-    """Opens a file; ``options.format`` may name its format for ASE, as ``ase:NAME``."""
+    """Opens a file; ``options.format`` may name its format for ASE, as ``ase:NAME``.
+
+    JSON of pymatgen, which ASE does not read, may be compressed.
+    """
+    if options.format == "ase" and Path(path).is_file() and pymatgen_json.is_pymatgen(path):
+        return pymatgen_json.open_source(path, options)
     name = options.format.partition(":")[2] or _name_for_ase(path)
     return Source(path, lambda report: read(path, report=report, ase_format=name))
 

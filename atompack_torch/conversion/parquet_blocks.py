@@ -19,7 +19,7 @@ from atompack_torch.conversion.arrow_columns import (
     symbols_of,
     without_nulls,
 )
-from atompack_torch.conversion.public_sets import PublicSet, from_vasp
+from atompack_torch.conversion.public_sets import PublicSet, stress_from_vasp
 from atompack_torch.conversion.records import is_per_atom
 from atompack_torch.conversion.report import Report
 from atompack_torch.errors import CorruptFileError, FieldError
@@ -204,11 +204,10 @@ class BlockReader:
         if key == "stress" and shape == _VOIGT:
             self._report.note("stress: xx, yy, zz, yz, xz, xy became 3 x 3")
             values = np.asarray(full_stress(values))
-        column = Column(BUILTIN, key, values, _or_none(has))
-        if key != "stress" or field.is_given or self._known is None:
-            return column
-        is_vasp = self._known.stress == "vasp"
-        return from_vasp(column, self._report, field.column) if is_vasp else column
+        is_raw = field.is_given or self._known is None or self._known.stress != "vasp"
+        if key == "stress" and not is_raw:
+            values = stress_from_vasp(values, self._report, field.column)
+        return Column(BUILTIN, key, values, _or_none(has))
 
     def _string(self, block: _Block, field: Field) -> Column:
         found = block.leaves[field.column]

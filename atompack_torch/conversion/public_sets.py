@@ -13,8 +13,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from atompack_torch.conversion.report import Report
-from atompack_torch.fields import BUILTIN
-from atompack_torch.writers.columns import Array, Column
+from atompack_torch.writers.columns import Array
 
 _KBAR = "kilobars of VASP, positive under compression"
 
@@ -116,6 +115,40 @@ PUBLIC_SETS = (
     ),
 )
 
+# Data sets of JSON entries with a pymatgen structure each, by the keys of an entry.
+_MP_DERIVED = PUBLIC_SETS[2].derived
+ENTRY_SETS = (
+    PublicSet(
+        "MPtrj",
+        frozenset(("structure", "corrected_total_energy")),
+        {"corrected_total_energy": "energy", "force": "forces"},
+        stress="vasp",
+        units="energies in eV, with the corrections of MP2020, forces in eV/Å",
+    ),
+    PublicSet(
+        "MatPES",
+        frozenset(("structure", "matpes_id")),
+        {"matpes_id": "name"},
+        _MP_DERIVED,
+        stress="vasp",
+        units="energies in eV, forces in eV/Å",
+    ),
+    PublicSet(
+        "computed entries of pymatgen (Alexandria)",
+        frozenset(("structure", "entry_id", "composition")),
+        {"mat_id": "name"},
+        frozenset(("composition", "elements", "nsites", "formula", "entry_id")),
+        units="energies in eV, forces in eV/Å",
+    ),
+    PublicSet(
+        "relaxations of Alexandria",
+        frozenset(("structure", "energy", "forces", "functional", "material")),
+        {},
+        units="energies in eV, forces in eV/Å",
+    ),
+    PublicSet("structures of pymatgen", frozenset(("structure",)), {}),
+)
+
 # Other files are read by common names.
 COMMON_NAMES = {
     **dict.fromkeys(("positions", "pos", "coords", "coordinates", "cart_coords"), "positions"),
@@ -129,33 +162,32 @@ COMMON_NAMES = {key: name or key for key, name in COMMON_NAMES.items()}
 COMMON_DERIVED = frozenset(("n_atoms", "natoms", "num_atoms", "nsites"))
 
 
-def public_set(columns: Collection[str]) -> PublicSet | None:
+def public_set(
+    columns: Collection[str], sets: tuple[PublicSet, ...] = PUBLIC_SETS
+) -> PublicSet | None:
     """Returns the set that a file with these columns belongs to; None if it is none of them."""
     known = {*columns}
-    return next((found for found in PUBLIC_SETS if found.columns <= known), None)
+    return next((found for found in sets if found.columns <= known), None)
 
 
-def from_vasp(column: Column, report: Report, source: str) -> Column:
-    """Converts a stress from VASP's kilobars to ASE's unit and sign, computed in float64.
+def stress_from_vasp(values: Array, report: Report, source: str) -> Array:
+    """Converts stresses from VASP's kilobars to ASE's unit and sign, computed in float64.
 
     Args:
-        column: the stress.
+        values: the stresses.
         report: receives a note.
         source: name of the stress in the source.
 
     Returns:
-        The stress in eV/Å³, in its dtype.
+        The stresses in eV/Å³, in their dtype.
     """
     import ase.units
 
-    assert column[:2] == (BUILTIN, "stress")
-    assert isinstance(column.values, np.ndarray)
     factor = -1000.0 * ase.units.bar
-    values = column.values
     dtype = values.dtype if values.dtype.kind == "f" else np.dtype(np.float64)
     converted: Array = (values.astype(np.float64) * factor).astype(dtype)
     report.note(f"{source!r} read as stress in eV/Å³: it is in {_KBAR}, times {factor!r}")
-    return column._replace(values=converted)
+    return converted
 
 
 def warn_of_stress(title: str, source: str, report: Report) -> None:

@@ -188,6 +188,13 @@ FORMATS = [
         suffixes=(".xyz", ".extxyz"),
         converter=f"{_CONVERSION}.extxyz",
     ),
+    # Told from other JSON files by its structures, which the converter of ASE's formats looks at.
+    Format(
+        "pymatgen-json",
+        "a JSON file of pymatgen structures",
+        source="pymatgen-json",
+        converter=f"{_CONVERSION}.pymatgen_json",
+    ),
     Format(
         "json", "a JSON file", matches=_is_json, source="ase", suffixes=(".json",), converter=_ASE
     ),

@@ -1,0 +1,269 @@
+"""Conversion of entries of JSON files, dictionaries with a pymatgen structure, to structures."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from atompack_torch.batch.conversions import Parts, full_stress
+from atompack_torch.batch.elements import SYMBOLS
+from atompack_torch.conversion.keys import field_of
+from atompack_torch.conversion.public_sets import (
+    ENTRY_SETS,
+    PublicSet,
+    public_set,
+    stress_from_vasp,
+    warn_of_stress,
+)
+from atompack_torch.conversion.report import Report
+from atompack_torch.errors import CorruptFileError, FieldError, UnsupportedFormatError
+from atompack_torch.fields import (
+    ATOM_PROPERTY,
+    BUILTIN,
+    BUILTINS,
+    MOLECULE_PROPERTY,
+    check_target,
+    prefixed_id,
+)
+from atompack_torch.writers.columns import Array
+
+_NUMBERS = {symbol: number for number, symbol in enumerate(SYMBOLS) if number}
+_STRUCTURE = ("lattice", "sites")
+# Not values of an entry: what pymatgen writes about itself, and the structure.
+_IGNORED = frozenset(("@module", "@class", "@version", "structure", "builder_meta"))
+_OCCUPANCY_TOLERANCE = 1e-8
+
+
+class EntryReader:
+    """Converts the entries of one file.
+
+    Args:
+        path: path of the file, for messages.
+        keys: key of an entry, or ``KEY.PART`` of an object in it → label or property.
+        report: receives the interpretation of keys, and values that are left out.
+    """
+
+    def __init__(self, path: str, keys: Mapping[str, str], report: Report) -> None:
+        for key, name in keys.items():
+            check_target(key, name)
+        self._path, self._keys, self._report = path, keys, report
+        self._missing = set(keys)
+        self._is_of_atoms: dict[str, bool] = {}
+
+    def check_all_found(self) -> None:
+        """Checks, after the last entry, that every key occurred.
+
+        Raises:
+            FieldError: a key occurred in no entry.
+        """
+        for key in sorted(self._missing):
+            raise FieldError(f"{self._path}: keys: no entry has a value {key!r}")
+
+    def parts(self, entry: Any, name: str, extra: Mapping[str, Any]) -> Parts:
+        """Converts an entry.
+
+        Args:
+            entry: the entry, as parsed.
+            name: its key in the file; empty if it has none.
+            extra: values of the object around it.
+
+        Returns:
+            The structure.
+
+        Raises:
+            CorruptFileError: it is no structure, or a label does not fit it.
+            UnsupportedFormatError: a site has fractional occupancies.
+        """
+        if isinstance(entry, dict) and all(key in entry for key in _STRUCTURE):
+            entry = {"structure": entry}
+        structure = entry.get("structure") if isinstance(entry, dict) else None
+        if not isinstance(structure, dict):
+            raise CorruptFileError("expected an entry with a structure, got another value")
+        made = _structure(structure)
+        values = {**extra, **entry}
+        known = public_set(values, ENTRY_SETS)
+        assert known is not None  # the last set needs a structure only
+        self._report.note(f"read as {known.title}: {known.units}".removesuffix(": "))
+        if isinstance(entry.get("data"), dict):
+            values |= {key: value for key, value in entry["data"].items() if key not in values}
+            del values["data"]
+        for key, value in _site_properties(structure["sites"]):
+            values.setdefault(key, value)
+        if name:
+            made.labels["name"] = name
+        for key in self._keys:
+            if key not in values and (found := _part(values, key)) is not None:
+                values[key] = found
+        for key, value in values.items():
+            if key not in _IGNORED and value is not None:
+                self._put(made, known, key, value)
+        return made
+
+    def _put(self, made: Parts, known: PublicSet, key: str, value: Any) -> None:
+        is_given = key in self._keys
+        name = self._keys.get(key) or known.names.get(key, key)
+        self._missing.discard(key)
+        if not is_given:
+            if name in self._keys.values():
+                if name == key:
+                    self._report.skip(f"key {key!r}", "keys give its name to another")
+                    return
+                name = key
+            if key in known.derived:
+                self._report.skip(f"key {key!r}", "it follows from the structure")
+                return
+        target = field_of(name, MOLECULE_PROPERTY)
+        if target.scope == BUILTIN:
+            self._put_label(made, known, key, target.key, value)
+            return
+        plain = _plain(value)
+        if plain is None:
+            what = "an object: keys can name its parts, KEY.PART" if isinstance(value, dict) else ""
+            self._report.skip(f"key {key!r}", what or "no string, number or array of numbers")
+            return
+        scope = target.scope
+        if prefixed_id(name) is None and isinstance(plain, np.ndarray) and plain.ndim:
+            scope = ATOM_PROPERTY if self._of_atoms(key, plain, made) else MOLECULE_PROPERTY
+        if scope == ATOM_PROPERTY:
+            if np.shape(plain)[:1] != (len(made.positions),):
+                self._report.skip(f"key {key!r}", "expected a row for each atom, got others")
+                return
+            made.atom_properties[target.key] = plain
+        else:
+            made.properties[target.key] = plain
+
+    def _of_atoms(self, key: str, value: Array, made: Parts) -> bool:
+        """True if a value has a row for each atom, as the first of its key had."""
+        return self._is_of_atoms.setdefault(key, len(value) == len(made.positions))
+
+    def _put_label(self, made: Parts, known: PublicSet, key: str, label: str, value: Any) -> None:
+        if label == "name":
+            made.labels[label] = str(value)
+            self._report.origin(label, key)
+            return
+        builtin = BUILTINS[label]
+        shape = (
+            builtin.shape if builtin.level == "molecule" else (len(made.positions), *builtin.shape)
+        )
+        array = _floats(value)
+        if label == "stress" and array is not None and array.shape == (6,):
+            self._report.note("stress: xx, yy, zz, yz, xz, xy became 3 x 3")
+            array = np.asarray(full_stress(array))
+        if array is None or array.shape != shape:
+            got = "other values" if array is None else array.shape
+            raise CorruptFileError(f"{key}: expected {shape} numbers, got {got}")
+        if label == "stress" and key not in self._keys:
+            if known.stress == "vasp":
+                array = stress_from_vasp(array, self._report, key)
+            else:
+                warn_of_stress(known.title, key, self._report)
+        self._report.origin(label, key)
+        made.labels[label] = array
+
+
+def _structure(structure: Mapping[str, Any]) -> Parts:
+    """Converts a structure without its properties."""
+    sites = structure.get("sites")
+    lattice = structure.get("lattice")
+    if not isinstance(sites, list) or not all(isinstance(site, dict) for site in sites):
+        raise CorruptFileError("structure: expected a list of sites, got none")
+    labels: dict[str, Any] = {}
+    matrix = None
+    if isinstance(lattice, dict):
+        matrix = _floats(lattice.get("matrix"))
+        if matrix is None or matrix.shape != (3, 3) or np.isnan(matrix).any():
+            raise CorruptFileError("lattice: expected a matrix of 3 x 3 numbers, got none")
+        pbc = lattice.get("pbc", [True] * 3)
+        if not isinstance(pbc, list) or len(pbc) != 3 or not all(type(p) is bool for p in pbc):
+            raise CorruptFileError(f"lattice: expected three booleans pbc, got {pbc!r:.40}")
+        labels = {"cell": matrix, "pbc": np.array(pbc)}
+    numbers = _numbers(sites)
+    return Parts(_positions(sites, matrix), numbers, labels, {}, {})
+
+
+def _numbers(sites: list[dict[str, Any]]) -> Array:
+    """Returns the atomic numbers of the sites."""
+    with contextlib.suppress(KeyError, TypeError):  # the loop below names the faulty site
+        species = [site["species"] for site in sites]
+        if all(len(one) == 1 and one[0]["occu"] == 1 for one in species):
+            return np.array([_NUMBERS[one[0]["element"]] for one in species], dtype=np.uint8)
+    return np.array([_number(i, site) for i, site in enumerate(sites)], dtype=np.uint8)
+
+
+def _positions(sites: list[dict[str, Any]], matrix: Array | None) -> Array:
+    places = _floats([site.get("xyz") for site in sites])
+    if places is not None and places.shape == (len(sites), 3) and not np.isnan(places).any():
+        return places
+    fractions = _floats([site.get("abc") for site in sites])
+    if not sites:
+        return np.zeros((0, 3))
+    is_whole = fractions is not None and fractions.shape == (len(sites), 3)
+    if matrix is None or fractions is None or not is_whole or np.isnan(fractions).any():
+        raise CorruptFileError("sites: expected three numbers xyz or abc for each, got others")
+    return fractions @ matrix
+
+
+def _number(i: int, site: Mapping[str, Any]) -> int:
+    """Returns the atomic number of a site."""
+    species = site.get("species")
+    if not isinstance(species, list) or not all(isinstance(one, dict) for one in species):
+        raise CorruptFileError(f"site {i}: expected species, got {species!r:.40}")
+    occupancies = [one.get("occu", 1) for one in species]
+    if len(species) != 1 or not _is_one(occupancies[0]):
+        pairs = zip(species, occupancies, strict=True)
+        shown = ", ".join(f"{one.get('element')} {occupancy}" for one, occupancy in pairs)
+        raise UnsupportedFormatError(
+            f"site {i}: expected one atom, got fractional occupancies: {shown:.80}"
+        )
+    element = species[0].get("element")
+    if element not in _NUMBERS:
+        raise CorruptFileError(f"site {i}: expected the symbol of an element, got {element!r:.40}")
+    return _NUMBERS[element]
+
+
+def _is_one(occupancy: Any) -> bool:
+    return isinstance(occupancy, (int, float)) and abs(occupancy - 1) < _OCCUPANCY_TOLERANCE
+
+
+def _site_properties(sites: list[dict[str, Any]]) -> Iterator[tuple[str, Any]]:
+    """Yields the properties that all sites have, with their values in the order of the sites."""
+    first = sites[0].get("properties") if sites else None
+    for key in first if isinstance(first, dict) else ():
+        values = [p.get(key) if isinstance(p := s.get("properties"), dict) else None for s in sites]
+        if any(value is not None for value in values):
+            yield key, values
+
+
+def _part(values: Mapping[str, Any], key: str) -> Any:
+    """Returns the value at ``KEY.PART`` of nested objects; None if there is none."""
+    found: Any = values
+    for part in key.split("."):
+        found = found.get(part) if isinstance(found, dict) else None
+    return found
+
+
+def _floats(value: Any) -> Array | None:
+    """Converts nested lists to float64, null to NaN; None if they are no numbers of one shape."""
+    try:
+        array = np.array(value, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return None if isinstance(value, (str, bool)) or value is None else array
+
+
+def _plain(value: Any) -> Any:
+    """Converts a value to a string or an array; None if a property cannot hold it."""
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, (bool, int, float, list)) or value == []:
+        return None
+    try:
+        array = np.array(value)
+    except (ValueError, OverflowError):
+        return None
+    if array.dtype.kind == "O":  # null among numbers
+        return _floats(value)
+    return array if array.dtype.kind in "bif" else None

@@ -1,0 +1,156 @@
+"""Structures from JSON files of pymatgen dictionaries: MPtrj, MatPES, Alexandria and others.
+
+A structure has ``lattice`` (``matrix``, rows in Å, and ``pbc``) and ``sites``, each with
+``species`` (``element`` and ``occu``), ``xyz`` in Å or ``abc``, and ``properties``. Layouts of
+files, plain or compressed by gzip, bzip2 or xz:
+
+- a list of entries, or one entry after another (JSON lines): MatPES;
+- ``{"entries": [entry, ...]}``: Alexandria;
+- ``{material: {frame: entry}}``: MPtrj;
+- ``{material: [{"steps": [entry, ...], ...}, ...]}``: relaxations of Alexandria.
+
+An entry is a dictionary with a ``structure``, labels and other values; or the structure itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from atompack_torch.batch.conversions import Parts
+from atompack_torch.conversion.converter import Source, SourceOptions
+from atompack_torch.conversion.json_stream import JsonStream, opened_text
+from atompack_torch.conversion.pymatgen_entries import EntryReader
+from atompack_torch.conversion.report import Report
+from atompack_torch.conversion.stacking import stacked_blocks
+from atompack_torch.errors import AtompackError
+from atompack_torch.writers.columns import Columns
+
+_HEAD = 4096
+_STRING = r'"(?:[^"\\]|\\.)*"'
+_OBJECT = r"\s*\{\s*"
+_FRAMES = re.compile(
+    rf"{_OBJECT}{_STRING}\s*:{_OBJECT}{_STRING}\s*:{_OBJECT}"
+    r'"(structure|(un)?corrected_total_energy|\w*energy_per_atom\w*|e[f_]\w*per_atom\w*|force|stress'
+    r'|magmom|bandgap|mp_id)"'
+)
+_KEYED_LISTS = re.compile(
+    rf"{_OBJECT}(?:{_STRING}\s*:\s*{_STRING}\s*,\s*)*{_STRING}\s*:\s*\[\s*\{{"
+)
+_HINT = re.compile(
+    r'"@module"\s*:\s*"pymatgen\.|"(matpes_id|emmet_version|pymatgen_version)"\s*:'
+    r'|"lattice"\s*:\s*\{\s*"(matrix|pbc|a)"|"sites"\s*:\s*\[\s*\{\s*"(species|xyz|abc)"'
+)
+
+
+class _Entry(NamedTuple):
+    """An entry of a file.
+
+    Attributes:
+        value: its value.
+        name: its key in the file, or that of its material; empty if it has none.
+        extra: values of the object around it.
+    """
+
+    value: Any
+    name: str
+    extra: Mapping[str, Any]
+
+
+def open_source(path: str, options: SourceOptions) -> Source:
+    """Opens a file."""
+    keys = dict(options.keys)
+    return Source(
+        path,
+        lambda report: read(path, keys=keys, report=report),
+        maps_keys=True,
+        is_arrays=True,
+    )
+
+
+def is_pymatgen(path: str) -> bool:
+    """True if a file has pymatgen structures as JSON; False also if it cannot be read."""
+    try:
+        with opened_text(path, "replace") as text:
+            head = text.read(_HEAD)
+    except (AtompackError, OSError, EOFError, ValueError):
+        return False  # the reader chosen next reports the problem
+    except Exception:  # errors of compressions
+        return False
+    return head.lstrip()[:1] in ("{", "[") and bool(_FRAMES.match(head) or _HINT.search(head))
+
+
+def read(path: str, *, keys: Mapping[str, str] | None = None, report: Report) -> Iterator[Columns]:
+    """Yields the structures in blocks, in order, as float64.
+
+    Memory holds one entry (of relaxations of Alexandria: one relaxation) and a block.
+
+    Args:
+        path: the file.
+        keys: key of an entry, or ``KEY.PART`` of an object in it → a label, or a property, with its
+            scope (``atom_properties/q``) where the shape is ambiguous. Their values stay as they
+            are, whatever the set.
+        report: receives the interpretation of keys, and structures that are refused.
+
+    Returns:
+        Blocks of structures.
+
+    Raises:
+        CorruptFileError: the file is damaged, or an entry is no structure.
+        UnsupportedFormatError: a site has fractional occupancies.
+        FieldError: a key occurs in no entry.
+    """
+    return stacked_blocks(_parts(path, keys or {}, report))
+
+
+def _parts(path: str, keys: Mapping[str, str], report: Report) -> Iterator[Parts]:
+    reader = EntryReader(path, keys, report)
+    with JsonStream(path) as stream:
+        for number, entry in enumerate(_entries(stream)):
+            try:
+                made = reader.parts(entry.value, entry.name, entry.extra)
+            except AtompackError as error:
+                what = f" of {entry.name!r}" if entry.name else ""
+                fault = type(error)(f"{path}: {error} (molecule {number}{what})")
+                fault.__cause__ = error
+                report.refuse(fault)
+                continue
+            yield made
+    reader.check_all_found()
+
+
+def _entries(stream: JsonStream) -> Iterator[_Entry]:
+    """Yields the entries of a file of any layout."""
+    head = stream.head(_HEAD)
+    if stream.peek() == "[":
+        for value in stream.items():
+            yield from _steps(value, "")
+    elif _FRAMES.match(head):
+        for material in stream.keys():
+            if stream.peek() != "{":
+                raise stream.fault(f"expected frames of {material!r}, got {stream.peek()!r}")
+            for frame in stream.keys():
+                yield _Entry(stream.value(), frame, {"mp_id": material})
+    elif _KEYED_LISTS.match(head):
+        for material in stream.keys():
+            if stream.peek() != "[":
+                stream.value()
+                continue
+            for value in stream.items():
+                yield from _steps(value, "" if material == "entries" else material)
+    else:
+        while stream.peek():
+            yield from _steps(stream.value(), "")
+    if stream.peek():
+        raise stream.fault(f"expected the end of the file, got {stream.peek()!r}")
+
+
+def _steps(value: Any, name: str) -> Iterator[_Entry]:
+    """Yields an entry, or the steps of a relaxation."""
+    if not isinstance(value, dict) or not isinstance(value.get("steps"), list):
+        yield _Entry(value, name, {})
+        return
+    extra = {"material": name, "functional": value.get("functional")}
+    for i, step in enumerate(value["steps"]):
+        yield _Entry(step, f"{name}-{i}" if name else "", {**extra, "step": i})

@@ -1,0 +1,460 @@
+"""JSON files of pymatgen structures, in the layouts of MPtrj, MatPES and Alexandria."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+import lzma
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import ase.units
+import numpy as np
+import pytest
+
+import atompack_torch as apt
+from atompack_torch.cli import main
+from atompack_torch.conversion import Report, convert
+from atompack_torch.conversion.json_stream import JsonStream
+
+Json = dict[str, Any]
+KBAR = -1000.0 * ase.units.bar
+SYMBOLS = {1: "H", 8: "O", 26: "Fe"}
+
+
+def structures(sizes: list[int], seed: int = 0) -> list[Json]:
+    """Random structures as dicts of arrays."""
+    rng = np.random.default_rng(seed)
+    return [
+        {
+            "numbers": rng.choice([1, 8, 26], n),
+            "positions": rng.normal(size=(n, 3)),
+            "cell": rng.normal(size=(3, 3)),
+            "energy": float(rng.normal()),
+            "forces": rng.normal(size=(n, 3)),
+            "stress": (lambda a: a + a.T)(rng.normal(size=(3, 3))),
+            "moments": rng.normal(size=n),
+        }
+        for n in sizes
+    ]
+
+
+def as_dict(data: Json, **properties: Any) -> Json:
+    """The layout of ``Structure.as_dict`` of pymatgen."""
+    fractions = data["positions"] @ np.linalg.inv(data["cell"])
+    sites = [
+        {
+            "species": [{"element": SYMBOLS[z], "occu": 1}],
+            "abc": fractions[i].tolist(),
+            "properties": {
+                key: np.asarray(values)[i].tolist() for key, values in properties.items()
+            },
+            "label": SYMBOLS[z],
+            "xyz": data["positions"][i].tolist(),
+        }
+        for i, z in enumerate(data["numbers"])
+    ]
+    return {
+        "@module": "pymatgen.core.structure",
+        "@class": "Structure",
+        "charge": 0,
+        "lattice": {"matrix": data["cell"].tolist(), "pbc": [True, True, True], "a": 1.0},
+        "sites": sites,
+    }
+
+
+def mptrj(data: list[Json], per_material: int = 2) -> Json:
+    made: Json = {}
+    for i, d in enumerate(data):
+        material, frame = f"mp-{i // per_material}", f"mp-{i // per_material}-0-{i % per_material}"
+        made.setdefault(material, {})[frame] = {
+            "structure": as_dict(d),
+            "uncorrected_total_energy": d["energy"] - 1.0,
+            "corrected_total_energy": d["energy"],
+            "energy_per_atom": d["energy"] / len(d["numbers"]),
+            "force": d["forces"].tolist(),
+            "stress": d["stress"].tolist(),
+            "magmom": d["moments"].tolist() if i % 2 else None,
+            "bandgap": 0.5,
+            "mp_id": material,
+        }
+    return made
+
+
+def matpes(data: list[Json]) -> list[Json]:
+    return [
+        {
+            "builder_meta": {"emmet_version": "0.84", "pymatgen_version": "2025.1.9"},
+            "nsites": len(d["numbers"]),
+            "composition": {"H": 1.0},
+            "structure": as_dict(d, magmom=d["moments"]),
+            "energy": d["energy"],
+            "forces": d["forces"].tolist(),
+            "stress": [d["stress"][i] for i in ((0, 0), (1, 1), (2, 2), (1, 2), (0, 2), (0, 1))],
+            "matpes_id": f"matpes-{i}",
+            "bandgap": 0.5,
+            "functional": "r2SCAN",
+            "abs_forces": [1.0] * len(d["numbers"]),
+            "bader_charges": None,
+            "provenance": {"md_step": i, "mlip_name": "M3GNet"},
+        }
+        for i, d in enumerate(data)
+    ]
+
+
+def alexandria(data: list[Json]) -> Json:
+    entries = [
+        {
+            "@module": "pymatgen.entries.computed_entries",
+            "@class": "ComputedStructureEntry",
+            "energy": d["energy"],
+            "composition": {"H": 1.0},
+            "entry_id": None,
+            "correction": 0.0,
+            "energy_adjustments": [],
+            "parameters": {},
+            "data": {
+                "mat_id": f"agm{i}",
+                "stress": d["stress"].tolist(),
+                "band_gap_ind": 0.25,
+                "decomposition": "H",
+            },
+            "structure": as_dict(d, forces=d["forces"], magmom=d["moments"]),
+        }
+        for i, d in enumerate(data)
+    ]
+    return {"entries": entries}
+
+
+def relaxations(data: list[Json]) -> Json:
+    steps = [
+        {
+            "structure": as_dict(d),
+            "energy": d["energy"],
+            "forces": d["forces"].tolist(),
+            "stress": d["stress"].tolist(),
+        }
+        for d in data
+    ]
+    calculation = {"kpoints": [1, 1, 1], "functional": "PBE", "steps": steps[:-1]}
+    return {"agm0": [calculation], "agm1": [{**calculation, "steps": steps[-1:]}]}
+
+
+def dumped(value: Any) -> bytes:
+    return json.dumps(value).encode()
+
+
+def converted(path: Path, content: bytes, **options: Any) -> tuple[apt.AtpDataset, Report]:
+    path.write_bytes(content)
+    target = path.with_name("made.atp")
+    report = convert(path, target, mode="w", progress=False, **options)
+    return apt.AtpDataset(target), report
+
+
+def check(dataset: apt.AtpDataset, data: list[Json], factor: float = 1.0) -> None:
+    assert len(dataset) == len(data)
+    for i, own in enumerate(data):
+        molecule = dataset[i]
+        assert molecule.atomic_numbers.tolist() == own["numbers"].tolist()
+        for name in ("positions", "cell", "forces"):
+            assert np.array_equal(molecule[name].numpy(), own[name]), name
+        assert float(molecule.energy) == own["energy"]
+        assert np.array_equal(molecule.stress.numpy(), own["stress"] * factor)
+        assert molecule.pbc.tolist() == [True] * 3
+
+
+def test_mptrj(tmp_path: Path) -> None:
+    data = structures([3, 1, 4, 2, 2])
+    dataset, report = converted(tmp_path / "a.json", dumped(mptrj(data)))
+    check(dataset, data, KBAR)
+    batch = dataset[:]
+    assert batch.name == ["mp-0-0-0", "mp-0-0-1", "mp-1-0-0", "mp-1-0-1", "mp-2-0-0"]
+    assert batch["mp_id"] == ["mp-0", "mp-0", "mp-1", "mp-1", "mp-2"]
+    assert batch["bandgap"].tolist() == [0.5] * 5
+    assert batch["uncorrected_total_energy"].tolist() == [d["energy"] - 1.0 for d in data]
+    assert batch.mask("magmom").tolist() == [False, True, False, True, False]
+    assert np.array_equal(dataset[3]["magmom"].numpy(), data[3]["moments"])
+    assert report.sources["energy"] == ["corrected_total_energy"]
+    assert any("'stress' read as stress in eV/Å³" in note for note in report.notes)
+    assert any(note.startswith("read as MPtrj: energies in eV") for note in report.notes)
+    assert not report.warnings
+
+
+def test_matpes(tmp_path: Path) -> None:
+    data = structures([3, 1, 4])
+    dataset, report = converted(tmp_path / "a.json", dumped(matpes(data)))
+    check(dataset, data, KBAR)
+    batch = dataset[:]
+    assert batch.name == ["matpes-0", "matpes-1", "matpes-2"]
+    assert batch["functional"] == ["r2SCAN"] * 3
+    assert np.array_equal(batch["magmom"].numpy(), np.concatenate([d["moments"] for d in data]))
+    assert report.skipped["key 'abs_forces'", "it follows from the structure"] == 3
+    assert not report.warnings
+
+
+def test_json_lines_and_keys(tmp_path: Path) -> None:
+    data = structures([3, 1, 4])
+    lines = b"\n".join(map(dumped, matpes(data))) + b"\n"
+    keys = {"stress": "stress", "provenance.md_step": "step", "bandgap": "properties/gap"}
+    dataset, _ = converted(tmp_path / "a.jsonl", lines, keys=keys)
+    check(dataset, data)
+    assert dataset[:]["step"].tolist() == [0, 1, 2]
+    assert dataset[:]["gap"].tolist() == [0.5] * 3
+    with pytest.raises(apt.FieldError, match="keys: no entry has a value 'absent'"):
+        converted(tmp_path / "a.jsonl", lines, keys={"absent": "x"})
+
+
+def test_energies_without_corrections(tmp_path: Path) -> None:
+    data = structures([3, 1])
+    keys = {"uncorrected_total_energy": "energy"}
+    dataset, _ = converted(tmp_path / "a.json", dumped(mptrj(data)), keys=keys)
+    assert dataset[:].energy.tolist() == [d["energy"] - 1.0 for d in data]
+    assert dataset[:]["corrected_total_energy"].tolist() == [d["energy"] for d in data]
+
+
+@pytest.mark.parametrize(
+    ("suffix", "packed"),
+    [("", bytes), (".gz", gzip.compress), (".bz2", bz2.compress), (".xz", lzma.compress)],
+)
+def test_alexandria(tmp_path: Path, suffix: str, packed: Callable[[bytes], bytes]) -> None:
+    data = structures([3, 1, 4])
+    content = packed(dumped(alexandria(data)))
+    dataset, report = converted(tmp_path / f"a.json{suffix}", content)
+    check(dataset, data)
+    batch = dataset[:]
+    assert batch.name == ["agm0", "agm1", "agm2"]
+    assert batch["band_gap_ind"].tolist() == [0.25] * 3
+    assert batch["decomposition"] == ["H"] * 3
+    assert any("does not state one unit and sign for 'stress'" in w for w in report.warnings)
+
+
+def test_relaxations_of_alexandria(tmp_path: Path) -> None:
+    data = structures([3, 3, 4])
+    dataset, _ = converted(tmp_path / "a.json.bz2", bz2.compress(dumped(relaxations(data))))
+    check(dataset, data)
+    batch = dataset[:]
+    assert batch.name == ["agm0-0", "agm0-1", "agm1-0"]
+    assert batch["material"] == ["agm0", "agm0", "agm1"]
+    assert batch["step"].tolist() == [0, 1, 0]
+    assert batch["functional"] == ["PBE"] * 3
+
+
+def test_structures_alone(tmp_path: Path) -> None:
+    data = structures([3, 2])
+    bare = [as_dict(d) for d in data]
+    for site in bare[1]["sites"]:
+        del site["xyz"]
+    del bare[0]["lattice"]["pbc"]
+    dataset, report = converted(tmp_path / "a.json", dumped(bare))
+    assert np.array_equal(dataset[0].positions.numpy(), data[0]["positions"])
+    fractions = np.array([site["abc"] for site in bare[1]["sites"]])
+    assert np.array_equal(dataset[1].positions.numpy(), fractions @ data[1]["cell"])
+    assert dataset[:].pbc.all()
+    one, _ = converted(tmp_path / "one.json", dumped(bare[0]))
+    assert len(one) == 1
+    assert any("no energy, forces or stress" in warning for warning in report.warnings)
+
+
+def test_missing_values(tmp_path: Path) -> None:
+    data = structures([3, 1, 2])
+    entries = matpes(data)
+    entries[0]["forces"] = None
+    entries[1]["forces"] = [[None] * 3]
+    del entries[2]["stress"]
+    dataset, report = converted(tmp_path / "a.json", dumped(entries))
+    assert dataset[:].mask("forces").tolist() == [False, False, True]
+    assert dataset[:].mask("stress").tolist() == [True, True, False]
+    assert np.array_equal(dataset[2].forces.numpy(), data[2]["forces"])
+    assert report.nan_as_missing == {"forces": 1}
+
+
+def test_fractional_occupancies_are_refused_by_name(tmp_path: Path) -> None:
+    data = structures([3, 2, 4])
+    content = mptrj(data)
+    half = [{"element": "Fe", "occu": 0.5}, {"element": "O", "occu": 0.5}]
+    content["mp-0"]["mp-0-0-1"]["structure"]["sites"][1]["species"] = half
+    message = r"site 1: .* fractional occupancies: Fe 0\.5, O 0\.5 \(molecule 1 of 'mp-0-0-1'\)"
+    with pytest.raises(apt.UnsupportedFormatError, match=message):
+        converted(tmp_path / "a.json", dumped(content))
+    dataset, report = converted(tmp_path / "a.json", dumped(content), on_error="skip")
+    assert dataset[:].name == ["mp-0-0-0", "mp-1-0-0"]
+    assert any("'mp-0-0-1'" in why for what, why in report.skipped if what == "structures")
+
+
+def test_blocks_and_chunks(tmp_path: Path) -> None:
+    data = structures([1 + i % 7 for i in range(2_500)])
+    dataset, _ = converted(tmp_path / "a.json", dumped(mptrj(data, 3)))
+    batch = dataset[:]
+    for name in ("positions", "forces"):
+        assert np.array_equal(batch[name].numpy(), np.concatenate([d[name] for d in data]))
+    assert batch.energy.tolist() == [d["energy"] for d in data]
+    for part in range(3):
+        convert(tmp_path / "a.json", tmp_path / "parts", part=(part, 3), progress=False)
+    parts = apt.AtpDataset(tmp_path / "parts")[:]
+    assert np.array_equal(parts.positions.numpy(), batch.positions.numpy())
+
+
+def test_the_command(tmp_path: Path) -> None:
+    source, target = str(tmp_path / "a.json.gz"), str(tmp_path / "a.atp")
+    data = structures([2, 3])
+    Path(source).write_bytes(gzip.compress(dumped(mptrj(data))))
+    assert main(["convert", source, target, "--quiet"]) == 0
+    assert len(apt.AtpDataset(target)) == 2
+    again = ["convert", source, target, "--quiet", "--overwrite", "--from", "pymatgen-json"]
+    assert main(again) == 0
+
+
+def test_other_json_is_left_to_ase(tmp_path: Path) -> None:
+    import ase.io
+
+    ase.io.write(tmp_path / "a.json", ase.Atoms("H2", positions=[[0, 0, 0], [0, 0, 1]]))
+    dataset, _ = converted(tmp_path / "a.json", (tmp_path / "a.json").read_bytes())
+    assert dataset[0].atomic_numbers.tolist() == [1, 1]
+
+
+def with_entry(change: Callable[[Json], object]) -> Callable[[bytes], bytes]:
+    def harm(_: bytes) -> bytes:
+        content = mptrj(structures([2, 1, 3]))
+        change(content["mp-0"]["mp-0-0-1"])
+        return dumped(content)
+
+    return harm
+
+
+def put(key: str, value: Any) -> Callable[[bytes], bytes]:
+    return with_entry(lambda entry: entry.__setitem__(key, value))
+
+
+GAP, DEEP = b'"bandgap": 0.5', b"[" * 200_000
+DAMAGE: list[tuple[str, Callable[[bytes], bytes], str]] = [
+    ("cut", lambda data: data[:-40], r"JSON: expected the rest of a value, got the end of the fi"),
+    ("cut twice", lambda data: data[: len(data) // 3], "got the end of the file"),
+    ("no end", lambda data: data[:-1], "got the end of the file"),
+    ("text behind", lambda data: data + b" x", r"expected the end of the file, got 'x' \(char"),
+    ("a comma", lambda data: data.replace(b'"force": [[', b'"force": [[,', 1), "Expecting value"),
+    ("a quote", lambda data: data.replace(b'"force"', b'"force', 1), "JSON: "),
+    ("not UTF-8", lambda data: data.replace(b"Structure", b"\xff\xfe", 1), "expected UTF-8"),
+    ("deep", lambda data: data.replace(GAP, GAP[:-3] + DEEP, 1), "RecursionError"),
+    (
+        "digits",
+        lambda data: data.replace(GAP, GAP[:-3] + b"1" * 9999, 1),
+        "ValueError: Exceeds the limit",
+    ),
+    ("frames", lambda data: data[:-1] + b', "mp-9": 7}', "expected frames of 'mp-9', got '7'"),
+    ("no entry", lambda data: data[:-1] + b', "mp-9": {"a": 7}}', r"another value \(molecule 3"),
+    (
+        "forces",
+        put("force", [[1.0, 2.0, 3.0]] * 2),
+        r"force: expected \(1, 3\) numbers, got \(2, 3",
+    ),
+    ("rows", put("force", [[1.0], [2.0, 3.0]]), r"force: expected \(1, 3\) numbers, got other val"),
+    ("stress", put("stress", [1.0, 2.0]), r"stress: expected \(3, 3\) numbers, got \(2,\)"),
+    ("energy", put("corrected_total_energy", "low"), r"expected \(\) numbers, got other values"),
+    ("structure", put("structure", {}), r"expected a list of sites, got none \(molecule 1 of 'mp-"),
+    (
+        "sites",
+        with_entry(lambda entry: entry["structure"]["sites"][0].clear()),
+        r"site 0: expected species, got None",
+    ),
+    (
+        "element",
+        with_entry(
+            lambda entry: entry["structure"]["sites"][0].update(species=[{"element": "Qq"}])
+        ),
+        "expected the symbol of an element, got 'Qq'",
+    ),
+    (
+        "xyz",
+        with_entry(lambda entry: entry["structure"]["sites"][0].update(xyz=[None] * 3, abc=[1])),
+        "expected three numbers xyz or abc",
+    ),
+    (
+        "matrix",
+        with_entry(lambda entry: entry["structure"]["lattice"].update(matrix=[[1.0]])),
+        "expected a matrix of 3 x 3 numbers",
+    ),
+    (
+        "pbc",
+        with_entry(lambda entry: entry["structure"]["lattice"].update(pbc="TTT")),
+        "expected three booleans pbc",
+    ),
+]
+
+
+@pytest.mark.parametrize(("harm", "message"), [d[1:] for d in DAMAGE], ids=[d[0] for d in DAMAGE])
+def test_damage(tmp_path: Path, harm: Callable[[bytes], bytes], message: str) -> None:
+    path = tmp_path / "a.json"
+    with pytest.raises(apt.CorruptFileError, match=message) as error:
+        converted(path, harm(dumped(mptrj(structures([2, 1, 3])))))
+    assert str(path) in str(error.value)
+    assert not (tmp_path / "made.atp").exists()
+
+
+@pytest.mark.parametrize("packed", [gzip.compress, bz2.compress, partial(lzma.compress, preset=0)])
+def test_damaged_compression(tmp_path: Path, packed: Callable[[bytes], bytes]) -> None:
+    rng = np.random.default_rng(0)
+    content = packed(dumped(mptrj(structures([int(n) for n in rng.integers(1, 9, 1500)]))))
+    for harmed in (content[: len(content) // 2], content[:-100] + bytes(100)):
+        with pytest.raises(apt.CorruptFileError, match=r"a\.json"):
+            converted(tmp_path / "a.json.gz", harmed)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
+def test_values_across_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    monkeypatch.setattr("atompack_torch.conversion.json_stream._CHUNK", size)
+    values: list[Any] = [
+        1,
+        -12.5e3,
+        True,
+        None,
+        'a"\\u00e9\u00e9',
+        {"k": [1, 2, {"x": -1e-5}]},
+        [],
+        "",
+        12345,
+    ]
+    (tmp_path / "a.json").write_text(" [" + " ,\n".join(map(json.dumps, values)) + "]\n 17 ")
+    with JsonStream(str(tmp_path / "a.json")) as stream:
+        assert [*stream.items()] == values
+        assert stream.value() == 17
+        assert stream.peek() == ""
+
+
+def test_values_have_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("atompack_torch.conversion.json_stream.MAX_VALUE_CHARACTERS", 1 << 20)
+    (tmp_path / "a.json").write_text('["' + "x" * (5 << 20))
+    with (
+        JsonStream(str(tmp_path / "a.json")) as stream,
+        pytest.raises(apt.CorruptFileError, match="expected values of at most 1048576 characters"),
+    ):
+        list(stream.items())
+
+
+MEMORY = """
+import sys
+from pathlib import Path
+from atompack_torch.conversion import convert
+convert(sys.argv[1], sys.argv[2], mode="w", progress=False)
+status = Path("/proc/self/status").read_text()
+print(status.split("VmHWM:")[1].split()[0])
+"""
+
+
+def test_memory_is_flat(tmp_path: Path) -> None:
+    entry = dumped(mptrj(structures([20]))["mp-0"]["mp-0-0-0"])
+    peaks = []
+    for n in (1_000, 5_000):
+        path = tmp_path / f"{n}.json"
+        with path.open("wb") as file:
+            file.write(b'{"mp-0": {')
+            file.writelines(b'%s"%d": %s' % (b", " if i else b"", i, entry) for i in range(n))
+            file.write(b"}}")
+        run = [sys.executable, "-c", MEMORY, str(path), str(tmp_path / "out.atp")]
+        peaks.append(int(subprocess.run(run, capture_output=True, check=True).stdout))
+    assert path.stat().st_size > 30 << 20
+    assert peaks[1] - peaks[0] < 12_000  # kB
