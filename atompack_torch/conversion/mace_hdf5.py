@@ -20,10 +20,15 @@ import numpy as np
 from atompack_torch.batch.conversions import Parts, full_stress, is_numeric, native
 from atompack_torch.conversion.ase_files import converted
 from atompack_torch.conversion.converter import Source, SourceOptions
+from atompack_torch.conversion.keys import field_of
+from atompack_torch.conversion.mace_hdf5_writing import DEFAULT_TYPE, FIELD, PREFIX, open_target
 from atompack_torch.conversion.records import blocks
 from atompack_torch.conversion.report import Report, described
 from atompack_torch.errors import AtompackError, CorruptFileError, UnsupportedFormatError
+from atompack_torch.fields import ATOM_PROPERTY, MOLECULE_PROPERTY
 from atompack_torch.writers.columns import Columns
+
+__all__ = ["count", "is_mace", "open_source", "open_target", "read"]
 
 _Path = str | os.PathLike[str]
 _BATCH = re.compile(r"config_batch_(\d+)")
@@ -133,6 +138,7 @@ def _by_number(group: Any, pattern: re.Pattern[str]) -> list[str]:
 def _parts(file: Any, name: str, path: str, report: Report) -> Parts:
     try:
         values, weights = _values(file[name])
+        own = _own_values(file[name])
     except AtompackError:
         raise
     except Exception as error:
@@ -148,8 +154,12 @@ def _parts(file: Any, name: str, path: str, report: Report) -> Parts:
     if "charges" in values and "charges" not in weights and not np.any(values["charges"]):
         del values["charges"]
         report.skip("charges", "all are 0 and have no weight: MACE's word for none")
+    if FIELD in file.attrs and values.get("config_type") == DEFAULT_TYPE:
+        del values["config_type"]
     for key, value in values.items():
         _put(parts, key, value, report)
+    for field, value in own.items():
+        _put_own(parts, field, value, f"{path}: {name}")
     return parts
 
 
@@ -157,12 +167,14 @@ def _values(group: Any) -> tuple[dict[str, Any], dict[str, float]]:
     """Reads the values and weights of one structure, in either layout."""
     values: dict[str, Any] = {}
     weights: dict[str, float] = {}
-    for key in group:
+    for key, member in group.items():
         if key == "properties":
-            values |= {k: found for k in group[key] if (found := _value(group[key][k])) is not None}
+            found = {name: _value(dataset) for name, dataset in member.items()}
+            values |= {name: value for name, value in found.items() if value is not None}
         elif key == "property_weights":
-            weights |= {k: float(w) for k in group[key] if (w := _value(group[key][k])) is not None}
-        elif (value := _value(group[key])) is not None:
+            found = {name: _value(dataset) for name, dataset in member.items()}
+            weights |= {name: float(w) for name, w in found.items() if w is not None}
+        elif not _is_own(key, member) and (value := _value(member)) is not None:
             if key.endswith("_weight"):
                 weights[key.removesuffix("_weight")] = float(value)
             else:
@@ -171,6 +183,39 @@ def _values(group: Any) -> tuple[dict[str, Any], dict[str, float]]:
         if key not in values:
             raise CorruptFileError(f"{group.file.filename}: {group.name}: expected {key}, got none")
     return values, weights
+
+
+def _is_own(name: str, member: Any) -> bool:
+    """True for a value that ``mace_hdf5_writing`` wrote beside those of MACE."""
+    return name.startswith(PREFIX) and FIELD in member.attrs
+
+
+def _own_values(group: Any) -> dict[str, Any]:
+    """Reads the values that ``mace_hdf5_writing`` wrote beside those of MACE, by their fields."""
+    found = {}
+    for name in group:
+        if name.startswith(PREFIX) and _is_own(name, group[name]):
+            value = group[name][()]
+            field = str(group[name].attrs[FIELD])
+            found[field] = value.decode() if isinstance(value, bytes) else value
+    return found
+
+
+def _put_own(parts: Parts, field: str, value: Any, where: str) -> None:
+    """Adds a value to the field that it is of."""
+    scope, key = field_of(field, MOLECULE_PROPERTY)
+    target = (parts.labels, parts.atom_properties, parts.properties)[scope]
+    if not isinstance(value, str):
+        array = np.asarray(value)
+        if not is_numeric(array):
+            raise CorruptFileError(f"{where}: {field}: expected numbers, got {array.dtype}")
+        value = native(array)
+        if scope == ATOM_PROPERTY and value.shape[:1] != (len(parts.positions),):
+            n = len(parts.positions)
+            raise CorruptFileError(f"{where}: {field}: expected {n} rows, got {value.shape}")
+    elif scope == ATOM_PROPERTY:
+        raise CorruptFileError(f"{where}: {field}: expected numbers, got text")
+    target[key] = value
 
 
 def _value(dataset: Any) -> Any:

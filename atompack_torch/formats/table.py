@@ -117,6 +117,7 @@ FORMATS = [
         "mace-hdf5",
         "an HDF5 file of MACE",
         source="mace-hdf5",
+        is_target=True,
         converter=f"{_CONVERSION}.mace_hdf5",
     ),
     Format(

@@ -1,0 +1,127 @@
+"""MACE's HDF5 files, the target of conversions ``--to mace-hdf5``.
+
+The layout is that of ``save_configurations_as_HDF5`` of MACE 0.3.16: a group ``config_batch_0`` of
+groups ``config_N``. Values that MACE reads are in ``properties``, with weights of 1 in
+``property_weights``; labels that a structure lacks are the string "None" with a weight of 0. All
+other values are beside the positions, where MACE does not look, with an attribute
+``atompack_torch`` that names their field.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from atompack_torch.batch.conversions import Parts
+from atompack_torch.conversion.converter import Target, TargetOptions
+from atompack_torch.conversion.records import records_of
+from atompack_torch.conversion.report import Report
+from atompack_torch.conversion.staged_outputs import staged_output
+from atompack_torch.fields import ATOM_PROPERTY, MOLECULE_PROPERTY, PREFIXES
+from atompack_torch.writers.columns import Columns
+
+FIELD, PREFIX = "atompack_torch", "value_"  # attribute and names of the values beside MACE's
+DEFAULT_TYPE = "Default"  # of structures without a type
+_NONE = "None"  # MACE's word for a missing value
+# Values with weights in MACE's losses; a weight that lacks counts as 1.
+_WEIGHTED = ("energy", "forces", "stress", "virials", "dipole", "charges", "polarizability")
+# Values that MACE reads without weights.
+_OTHERS = ("total_charge", "total_spin", "elec_temp", "head")
+_LABELS = ("energy", "forces", "stress", "charges")
+
+
+@contextmanager
+def open_target(path: str, options: TargetOptions) -> Iterator[Target]:
+    """Opens a new file."""
+    import h5py
+
+    with staged_output(path) as made, h5py.File(os.fspath(made), "w") as file:
+        file.attrs["drop_last"] = False
+        file.attrs[FIELD] = True
+        yield Writer(file.create_group("config_batch_0"), options.report)
+
+
+class Writer:
+    """Writes structures to a group of a file.
+
+    Args:
+        group: the group, of h5py.
+        report: receives what the file cannot represent.
+    """
+
+    def __init__(self, group: Any, report: Report) -> None:
+        self._group, self._report = group, report
+        self._n_structures = 0
+
+    def write(self, columns: Columns) -> None:
+        """Adds a block."""
+        for parts in records_of(columns):
+            self._write(self._group.create_group(f"config_{self._n_structures}"), parts)
+            self._n_structures += 1
+
+    def _write(self, group: Any, parts: Parts) -> None:
+        labels, properties = dict(parts.labels), dict(parts.properties)
+        group["atomic_numbers"] = np.asarray(parts.atomic_numbers, dtype=np.int64)
+        group["positions"] = np.asarray(parts.positions, dtype=np.float64)
+        group["cell"] = np.float64(labels.pop("cell")) if "cell" in labels else _NONE
+        group["pbc"] = labels.pop("pbc", _NONE)
+        group["weight"] = _number(properties, "weight", 1.0)
+        kind = properties.get("config_type", DEFAULT_TYPE)
+        is_kind = _is_text(kind) and kind not in (DEFAULT_TYPE, _NONE)
+        group["config_type"] = properties.pop("config_type") if is_kind else DEFAULT_TYPE
+        known, weights = group.create_group("properties"), group.create_group("property_weights")
+        given = {key: labels.pop(key) for key in _LABELS if key in labels}
+        given |= {
+            key: properties.pop(key)
+            for key in (*_WEIGHTED, *_OTHERS)
+            if key not in _LABELS and _is_numeric(properties.get(key))
+        }
+        for key in _WEIGHTED:
+            has = key in given
+            known[key] = given.pop(key, _NONE)
+            weights[key] = _number(properties, f"{key}_weight", 1.0) if has else 0.0
+        for key, value in given.items():
+            known[key] = value
+        self._write_others(group, labels)
+        self._write_others(group, parts.atom_properties, PREFIXES[ATOM_PROPERTY])
+        self._write_others(group, properties, PREFIXES[MOLECULE_PROPERTY])
+
+    def _write_others(self, group: Any, values: Mapping[str, Any], scope: str = "") -> None:
+        """Writes values that MACE does not read."""
+        for key, value in values.items():
+            if isinstance(value, str) and not _is_text(value):
+                self._report.skip(scope + key, "HDF5 has no text with NUL, or that is not UTF-8")
+                continue
+            if value is None:
+                self._report.skip(scope + key, "None is read as missing")
+                continue
+            name = f"{PREFIX}{len(group)}"
+            group[name] = value
+            group[name].attrs[FIELD] = scope + key
+
+
+def _number(values: dict[str, Any], key: str, default: float) -> float:
+    """Takes a number out of the properties, unless it is the default, which is not read."""
+    value: Any = values.get(key)
+    if not _is_numeric(value) or np.ndim(value) or float(value) == default:
+        return default
+    return float(values.pop(key))
+
+
+def _is_numeric(value: Any) -> bool:
+    return isinstance(value, (int, float, np.ndarray, np.generic))
+
+
+def _is_text(value: Any) -> bool:
+    """True for a string that HDF5 can hold."""
+    if not isinstance(value, str) or "\0" in value:
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
