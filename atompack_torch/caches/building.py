@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import glob
-import hashlib
-import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from atompack_torch._core import CacheBuilder, CacheHeader, EncodedEntries
 from atompack_torch.batch.molecule_batch import MoleculeBatch
+from atompack_torch.caches.build_identity import (
+    BuildOptions,
+    Descriptor,
+    fingerprint_of,
+    header_of,
+    source_of,
+)
 from atompack_torch.caches.entries import encode
 from atompack_torch.caches.ordered_map import ordered_map
 from atompack_torch.caches.remote_building import build_at_url
@@ -32,13 +36,11 @@ from atompack_torch.errors import (
 )
 from atompack_torch.options import (
     absolute_path,
-    check_choice,
-    check_threads,
     is_url,
+    part_range,
     threads_or_cores,
 )
 from atompack_torch.passes.sweeping import Report, reporting
-from atompack_torch.remote.urls import shown_url
 
 # A thread computes one chunk per call: enough work for a call, little memory. Derivatives of an
 # atom may take hundreds of kilobytes, so the first chunk is small and calibrates the others.
@@ -49,41 +51,6 @@ _CHUNK_BYTES = 8 << 20
 
 # Bytes written but not yet durable: lost in a system crash.
 _CHECKPOINT_BYTES = 256 << 20
-
-
-class Descriptor(Protocol):
-    """Interface of descriptors, such as ``ChebyshevDescriptor``.
-
-    Two descriptors with equal ``compat`` have the same features; ``compute`` adds ``features`` and,
-    if requested, the derivative fields to a batch.
-    """
-
-    @property
-    def compat(self) -> Mapping[str, object]:
-        """Settings, by their names in the format's compatibility JSON."""
-
-    def compute(self, batch: MoleculeBatch, derivatives: bool = False) -> MoleculeBatch:
-        """Returns the batch with ``features``, and derivatives if requested."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class BuildOptions:
-    """Options of ``build_cache``, which explains them."""
-
-    features: bool
-    force_derivatives: bool
-    dtype: str
-    num_threads: int | None
-    progress: bool | Report
-    resume: bool
-
-    def __post_init__(self) -> None:
-        if not (self.features or self.force_derivatives):
-            raise FieldError(
-                "build_cache: expected features, force_derivatives or both, got neither"
-            )
-        check_choice("dtype", self.dtype, ("float32", "float64"))
-        check_threads(self.num_threads)
 
 
 def build_cache(
@@ -145,12 +112,10 @@ def build_cache(
         progress=progress,
         resume=resume,
     )
-    header = _header(descriptor, options)
-    header.source_id, header.source_kind = _source_of(dataset)
-    fingerprint = _fingerprint(dataset, descriptor, header)
+    job = BuildJob.of(dataset, descriptor, options)
 
     def build(target: Path) -> None:
-        _Job(dataset, descriptor, header, fingerprint, target, options).run()
+        replace(job, target=target).run()
 
     if isinstance(path, str) and is_url(path):
         return build_at_url(build, path, storage_options, progress=progress is True)
@@ -162,38 +127,60 @@ def build_cache(
 
 
 @dataclass
-class _Job:
+class BuildJob:
+    """Build of one file.
+
+    Attributes:
+        dataset: the molecules.
+        descriptor: computes the rows.
+        header: settings of the file.
+        fingerprint: key of inputs and options.
+        options: options of ``build_cache``.
+        target: the new file.
+    """
+
     dataset: MoleculeDataset
     descriptor: Descriptor
     header: CacheHeader
     fingerprint: str
-    target: Path
     options: BuildOptions
+    target: Path = Path()
+
+    @classmethod
+    def of(
+        cls, dataset: MoleculeDataset, descriptor: Descriptor, options: BuildOptions
+    ) -> BuildJob:
+        """Returns a build without a target."""
+        header = header_of(descriptor, options)
+        header.source_id, header.source_kind = source_of(dataset)
+        fingerprint = fingerprint_of(dataset, descriptor, header)
+        return cls(dataset, descriptor, header, fingerprint, options)
 
     def run(self) -> None:
+        """Builds the file, together with the other ranks if there are any."""
         rank, world = _rank_and_world()
         progress, resume = self.options.progress, self.options.resume
-        parts = [self._part(k, world) for k in range(world)]
+        parts = [self.part(k, world) for k in range(world)]
         if world == 1:
-            with self._open(self.target, resume) as builder:
-                self._fill(builder, parts[0].entries, progress)
+            with self.open(self.target, resume) as builder:
+                self.fill(builder, parts[0].entries, progress)
                 builder.finish()
-            return self._sweep()
+            return self.sweep()
         quiet = progress if rank == 0 else False
-        with _all_ranks(world), self._open(parts[rank].path, resume) as builder:
-            self._fill(builder, parts[rank].entries, quiet)
+        with _all_ranks(world), self.open(parts[rank].path, resume) as builder:
+            self.fill(builder, parts[rank].entries, quiet)
         with _all_ranks(world):
             if rank == 0:
                 self._join(parts)
-                self._sweep()
+                self.sweep()
 
-    def _part(self, rank: int, world: int) -> _Part:
-        n = len(self.dataset)
+    def part(self, rank: int, world: int) -> CachePart:
+        """Returns one of ``world`` parts, by its number from 0."""
         path = self.target.with_name(f"{self.target.name}.part{rank}of{world}")
-        return _Part(path, range(n * rank // world, n * (rank + 1) // world))
+        return CachePart(path, part_range((rank, world), len(self.dataset)))
 
     @contextmanager
-    def _open(self, path: Path, resume: bool) -> Iterator[CacheBuilder]:
+    def open(self, path: Path, resume: bool) -> Iterator[CacheBuilder]:
         """Opens a builder and closes it at the end, even if a traceback still refers to it."""
         builder = CacheBuilder(path, self.header, self.fingerprint, _CHECKPOINT_BYTES)
         if not resume and len(builder):
@@ -209,7 +196,7 @@ class _Job:
         finally:
             builder.close()
 
-    def _fill(self, builder: CacheBuilder, entries: range, progress: bool | Report) -> None:
+    def fill(self, builder: CacheBuilder, entries: range, progress: bool | Report) -> None:
         """Appends the missing ones of these entries; entries already built survive any failure."""
         threads = threads_or_cores(self.options.num_threads)
         with reporting(progress, len(entries), "build_cache") as report:
@@ -231,8 +218,8 @@ class _Job:
                 raise
             builder.checkpoint()
 
-    def _join(self, parts: Sequence[_Part]) -> None:
-        with self._open(self.target, resume=False) as whole:
+    def _join(self, parts: Sequence[CachePart]) -> None:
+        with self.open(self.target, resume=False) as whole:
             for path, entries in parts:
                 whole.absorb(path, self.fingerprint)
                 if len(whole) != entries.stop:
@@ -243,12 +230,12 @@ class _Job:
                     )
             whole.finish()
 
-    def _sweep(self) -> None:
+    def sweep(self) -> None:
         """Removes files left by an earlier build with another number of ranks."""
         pattern = f".{glob.escape(self.target.name)}.part*of*[0-9].new"
         for stale in self.target.parent.glob(pattern):
             part = self.target.with_name(stale.name[1 : -len(".new")])
-            with suppress(WriterLockedError), self._open(part, resume=True) as builder:
+            with suppress(WriterLockedError), self.open(part, resume=True) as builder:
                 builder.discard()
 
     def _encode(self, chunk: range) -> tuple[range, EncodedEntries]:
@@ -259,8 +246,13 @@ class _Job:
         return chunk, encode(made, self.header)
 
 
-class _Part(NamedTuple):
-    """The part of a build that one rank computes."""
+class CachePart(NamedTuple):
+    """The part of a build that one process computes.
+
+    Attributes:
+        path: path of the unfinished build of this part.
+        entries: the entries in it.
+    """
 
     path: Path
     entries: range
@@ -313,76 +305,6 @@ class _Chunks(Iterator[range]):
 
     def _atoms(self, n_molecules: int) -> int:
         return int(self._ends[n_molecules - 1]) if n_molecules else 0
-
-
-def _header(descriptor: Descriptor, options: BuildOptions) -> CacheHeader:
-    compat: Mapping[str, Any] = descriptor.compat
-    header = CacheHeader()
-    header.features = options.features
-    header.force_derivatives = options.force_derivatives
-    header.storage_dtype = options.dtype
-    header.n_radial, header.n_angular = compat["rad_order"] + 1, compat["ang_order"] + 1
-    header.multi = compat["multi"]
-    header.n_features = (header.n_radial + header.n_angular) * (2 if header.multi else 1)
-    header.compat_json = canonical_json(compat)
-    header.compat_sha256 = _sha256(header.compat_json)
-    config = {
-        **{key: compat[key] for key in _CONFIG},
-        "device": "cpu",
-        "dtype": options.dtype,
-        "n_features": header.n_features,
-    }
-    config_json = canonical_json(config)
-    header.set_manifest(compat["descriptor_class"], config_json, _sha256(config_json))
-    return header
-
-
-_CONFIG = ("ang_cutoff", "ang_order", "min_cutoff", "rad_cutoff", "rad_order", "species")
-
-
-def canonical_json(value: Mapping[str, object]) -> str:
-    """Encodes settings as JSON in the form of cache files: sorted keys, no spaces, ASCII."""
-    return json.dumps(dict(value), sort_keys=True, separators=(",", ":"))
-
-
-def _sha256(text: str) -> str:
-    return hashlib.sha256(text.encode("ascii")).hexdigest()
-
-
-def _source_of(dataset: MoleculeDataset) -> tuple[str, str]:
-    """Describes the origin of the molecules, for the file's table of entries."""
-    path = dataset._path
-    if isinstance(path, str) and is_url(path):
-        return shown_url(path), "file"  # without secrets, for the file may be given away
-    return (str(path) if isinstance(path, (str, os.PathLike)) else ""), "file"
-
-
-def _fingerprint(dataset: MoleculeDataset, descriptor: Descriptor, header: CacheHeader) -> str:
-    """Key of inputs and options: equal only if the work of an earlier build can be reused."""
-    facts = {
-        "compat": header.compat_json,
-        "descriptor": [type(descriptor).__qualname__, str(getattr(descriptor, "dtype", None))],
-        "features": header.features,
-        "force_derivatives": header.force_derivatives,
-        "dtype": header.storage_dtype,
-        "source": dataset._identity(),
-        "options": {
-            name: _text_of(value)
-            for name, value in dataset._options().items()
-            if name not in ("access", "populate", "num_threads")  # affect only how data is read
-        },
-        "force_fraction": dataset._forces and [*dataset._forces, dataset._epoch],
-        "n_atoms": hashlib.sha256(np.asarray(dataset.n_atoms).tobytes()).hexdigest(),
-        "selection": None
-        if dataset._selection is None
-        else hashlib.sha256(np.asarray(dataset._selection).tobytes()).hexdigest(),
-    }
-    return canonical_json(facts)
-
-
-def _text_of(option: Any) -> str:
-    """Returns a string that is equal in every process, unlike the repr of a function."""
-    return f"{option.__module__}.{option.__qualname__}" if callable(option) else repr(option)
 
 
 def _rank_and_world() -> tuple[int, int]:

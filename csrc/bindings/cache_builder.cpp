@@ -136,10 +136,10 @@ void bind_builder(py::module_& module) {
           py::arg("entries"))
       .def(
           "absorb",
-          [](Self& self, const Path& part, const std::string& fingerprint) {
-            self.use([&](auto& builder) { builder.get().absorb(part.bytes, fingerprint); });
+          [](Self& self, const Path& part, const std::string& fingerprint, size_t n_known) {
+            self.use([&](auto& builder) { builder.get().absorb(part.bytes, fingerprint, n_known); });
           },
-          py::arg("part"), py::arg("fingerprint"))
+          py::arg("part"), py::arg("fingerprint"), py::arg("n_known") = 0)
       .def("checkpoint", [](Self& self) { self.use([](auto& builder) { builder.get().checkpoint(); }); })
       .def("finish", [](Self& self) { self.use([](auto& builder) { builder.get().finish(); }); })
       .def("discard", [](Self& self) { self.use([](auto& builder) { builder.get().discard(); }); })

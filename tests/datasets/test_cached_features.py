@@ -515,7 +515,7 @@ def test_forces_of_the_chosen(sources: Sources) -> None:
 
 
 def test_a_build_of_other_forces_is_not_resumed(sources: Sources, tmp_path: Path) -> None:
-    from atompack_torch.caches.building import BuildOptions, _fingerprint, _header
+    from atompack_torch.caches.build_identity import BuildOptions, fingerprint_of, header_of
 
     options = BuildOptions(
         features=True,
@@ -525,9 +525,9 @@ def test_a_build_of_other_forces_is_not_resumed(sources: Sources, tmp_path: Path
         progress=False,
         resume=True,
     )
-    header = _header(sources.descriptor, options)
+    header = header_of(sources.descriptor, options)
     prints = {
-        _fingerprint(
+        fingerprint_of(
             supervised(sources, "stored", force_fraction=share, seed=seed),
             sources.descriptor,
             header,

@@ -4,11 +4,13 @@ r"""Computes Chebyshev features of molecules and writes them to an HDF5 file for
       --ang-order 3 --ang-cutoff 1.5 --force-derivatives
   atompack-torch cache build new.atp new.h5 --like water.h5
   torchrun --nproc-per-node 4 -m atompack_torch cache build train/ train.h5 --like water.h5
+  atompack-torch cache build train/ train.h5 --like water.h5 --part 3/8
 
 SOURCE: .atp files, folders of shards, or one cache file, whose rows are recomputed. Entries that
 have forces get local derivatives with --force-derivatives. TARGET appears when it is complete; an
 interrupted run is resumed when it is started again. Under torchrun each process computes a part,
-and the first one joins them.
+and the first one joins them. With --part each of N runs computes a part, in any order and on any
+machines that share the folder of TARGET; the one that completes the last part joins them.
 """
 
 from __future__ import annotations
@@ -39,9 +41,10 @@ from atompack_torch.cli._output import (
     shows_progress,
     usage_errors,
 )
+from atompack_torch.cli._parts import add_part, part_of
 from atompack_torch.cli._storage_options import add_storage_options, storage_options_of
 from atompack_torch.inspection.text import printable
-from atompack_torch.options import is_url
+from atompack_torch.options import is_url, short_list
 
 if TYPE_CHECKING:
     from atompack_torch import ChebyshevDescriptor, TorchCache
@@ -107,6 +110,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("float32", "float64"),
         help="dtype of the rows (default: that of --like, or float64)",
     )
+    add_part(parser, "compute a part of the entries")
     add_threads(parser)
     add_resume(parser)
     add_json(parser)
@@ -115,32 +119,71 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Runs the command."""
-    from atompack_torch import build_cache
-
     check_at_least(options, 1, "threads")
     if not (options.features or options.force_derivatives):
         raise UsageError(
             "--no-features: expected --force-derivatives too, as nothing is stored otherwise"
         )
-    threads = options.threads or _cores_of_a_rank()
+    part = part_of(options)
+    if part is not None:
+        return _build_part(options, part)
     with _ranks() as rank:
-        dataset = _source(options.source, _LABELS, storage_options_of(options))
-        descriptor = _like(options) if options.like else _by_options(options, rank)
-        cache = build_cache(
-            dataset,
-            descriptor,
-            options.target,
-            features=options.features,
-            force_derivatives=options.force_derivatives,
-            dtype=descriptor.dtype,
-            num_threads=threads,
-            progress=shows_progress(options),
-            resume=not options.no_resume,
-            storage_options=storage_options_of(options),
-        )
+        cache = _build(options, rank)
     if rank > 0:
         return 0
     print_summary(options, cache)
+    return 0
+
+
+def _build(options: argparse.Namespace, rank: int) -> TorchCache:
+    from atompack_torch import build_cache
+
+    dataset = _source(options.source, _LABELS, storage_options_of(options))
+    descriptor = _like(options) if options.like else _by_options(options, rank)
+    return build_cache(
+        dataset,
+        descriptor,
+        options.target,
+        features=options.features,
+        force_derivatives=options.force_derivatives,
+        dtype=descriptor.dtype,
+        num_threads=options.threads or _cores_of_a_rank(),
+        progress=shows_progress(options),
+        resume=not options.no_resume,
+        storage_options=storage_options_of(options),
+    )
+
+
+def _build_part(options: argparse.Namespace, part: tuple[int, int]) -> int:
+    from atompack_torch.caches.build_identity import BuildOptions
+    from atompack_torch.caches.part_building import build_part
+
+    if is_url(options.target):
+        raise UsageError("--part: expected a local TARGET, got a URL")
+    dataset = _source(options.source, _LABELS, storage_options_of(options))
+    descriptor = _like(options) if options.like else _by_options(options, 0)
+    made = build_part(
+        dataset,
+        descriptor,
+        options.target,
+        part,
+        BuildOptions(
+            features=options.features,
+            force_derivatives=options.force_derivatives,
+            dtype=descriptor.dtype,
+            num_threads=options.threads or _cores_of_a_rank(),
+            progress=shows_progress(options),
+            resume=not options.no_resume,
+        ),
+    )
+    if not isinstance(made, list):
+        print_summary(options, made)
+    elif options.json:
+        print_json({"path": options.target, "part": [*part], "missing_parts": made})
+    else:
+        missing = short_list(made, len(made))
+        name = printable(options.target)
+        print(f"{name}: part {part[0]} of {part[1]} is complete, missing parts: {missing}")
     return 0
 
 

@@ -74,11 +74,11 @@ void Builder::checkpoint() {
   pending_bytes_ = 0;
 }
 
-void Builder::absorb(const std::string& part_path, const std::string& fingerprint) {
+void Builder::absorb(const std::string& part_path, const std::string& fingerprint, size_t n_known) {
   constexpr size_t kMaxBytes = size_t{64} << 20;
   Builder part(part_path, header_, fingerprint);
   const std::span<const EntryRecord> records = part.journal_.records();
-  for (size_t first = 0; first < records.size();) {
+  for (size_t first = n_known; first < records.size();) {
     size_t last = first + 1;
     const auto end = [&](size_t i) { return i < records.size() ? records[i].address : part.end_; };
     while (last < records.size() && end(last + 1) - records[first].address <= kMaxBytes) ++last;

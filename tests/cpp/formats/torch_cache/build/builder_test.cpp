@@ -231,6 +231,21 @@ TEST(Builder, AbsorbsPartsInOrder) {
   EXPECT_TRUE(bytes_of(folder.file()) == undisturbed());
 }
 
+TEST(Builder, AbsorbsTheRestOfAPart) {
+  const Folder folder;
+  {
+    Builder builder(folder.file("part"), header(), "what");
+    for (size_t batch = 0; batch < kBatches.size(); ++batch) append(builder, batch);
+    builder.checkpoint();
+  }
+  Builder whole(folder.file(), header(), "what");
+  append(whole, 0);
+  whole.absorb(folder.file("part"), "what", static_cast<size_t>(whole.n_entries()));
+  EXPECT_EQ(whole.n_entries(), kTotal);
+  whole.finish();
+  EXPECT_TRUE(bytes_of(folder.file()) == undisturbed());
+}
+
 TEST(Builder, AbsorbsNothingOfAnotherBuild) {
   const Folder folder;
   {
