@@ -3,18 +3,24 @@
   atompack-torch stats alloys.atp
   atompack-torch stats alloys.atp --cutoff 5
   atompack-torch stats --json train/ > statistics.json
+  atompack-torch stats train/ --part 3/8 --out sums/
+  atompack-torch stats --merge sums/
 
 For .atp files every record is read. By element: atoms, molecules, RMS of the force components, E0
 (the reference energy, fitted to the total energies by least squares) and, where there are molecules
 of a single isolated atom, the mean of their energies. Values are in the units of the file. For
 ATLAS stores and array files the stored statistics are shown, and no data is read. For Atlas shards:
 kinds of the values in examples, and the spread of numbers.
+
+With --part each of N runs sums up its share of the molecules of .atp files, and --merge shows what
+one run over all would show: counts and extrema are the same, means and fits differ by rounding.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
+from typing import TYPE_CHECKING, Any
 
 from atompack_torch.cli._options import add_fields, add_json, add_paths, check_at_least
 from atompack_torch.cli._output import (
@@ -23,7 +29,13 @@ from atompack_torch.cli._output import (
     shows_progress,
     usage_errors,
 )
+from atompack_torch.cli._parts import add_part, part_of
 from atompack_torch.cli._remote import add_remote, remote_entry
+from atompack_torch.errors import AtompackError
+from atompack_torch.inspection.text import printable
+
+if TYPE_CHECKING:
+    from atompack_torch.inspection.entry import Summary
 
 NAME = "stats"
 HELP = "count molecules and elements, show the spread of energies and forces"
@@ -34,6 +46,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_paths(parser)
     add_json(parser)
     add_remote(parser)
+    add_part(parser, "sum up a part of the molecules of .atp files to the file of --out")
+    parser.add_argument(
+        "--out",
+        metavar="PATH",
+        help="with --part: the file, NAME.json, or a folder for files of all parts",
+    )
+    parser.add_argument(
+        "--merge",
+        action="store_true",
+        help="join the files of all parts, or those in folders, which are given as PATH",
+    )
     add_fields(parser)
     parser.add_argument(
         "--missing",
@@ -67,9 +90,52 @@ def run(options: argparse.Namespace) -> int:
         "features": options.features or None,
     }
     asked = {name: value for name, value in given.items() if value is not None}
+    part = part_of(options)
+    if (part is None) != (options.out is None):
+        raise UsageError("--part, --out: expected both or neither of them")
+    if options.merge and (part is not None or asked):
+        raise UsageError("--merge: expected no other option with it but --json")
+    if part is not None:
+        return _sum_up(options, part, asked)
+    if options.merge:
+        return _merge(options)
     with usage_errors():
         entry, remote = remote_entry(options)
         found = entry.statistics(options.path, asked, shows_progress(options), remote)
+    return _print(options, found)
+
+
+def _sum_up(options: argparse.Namespace, part: tuple[int, int], asked: dict[str, Any]) -> int:
+    from atompack_torch.inspection.entry import atp_entry
+    from atompack_torch.inspection.parts import write_partial_statistics
+
+    with usage_errors():
+        entry, remote = remote_entry(options)
+        try:
+            atp_entry(entry, options.path)
+        except ValueError as error:
+            raise UsageError(f"--{error}") from None
+        progress = shows_progress(options)
+        path = write_partial_statistics(options.path, part, options.out, asked, progress, remote)
+    if options.json:
+        print_json({"path": str(path), "part": [*part]})
+    else:
+        print(f"{printable(str(path))}: sums of part {part[0]} of {part[1]}")
+    return 0
+
+
+def _merge(options: argparse.Namespace) -> int:
+    from atompack_torch.inspection.parts import merged_statistics
+
+    try:
+        return _print(options, merged_statistics(options.path))
+    except AtompackError:
+        raise
+    except ValueError as error:  # parts that do not belong together
+        raise UsageError(f"--merge: {error}") from None
+
+
+def _print(options: argparse.Namespace, found: Summary) -> int:
     if options.json:
         print_json(found.document)
     else:

@@ -32,8 +32,10 @@ from atompack_torch.fields import (
     FieldSpec,
     public_names,
 )
-from atompack_torch.options import epoch_number
-from atompack_torch.passes.statistics import Statistics, gather
+from atompack_torch.options import epoch_number, part_range
+from atompack_torch.passes.gathering import gather
+from atompack_torch.passes.partial_statistics import PartialStatistics, gather_part
+from atompack_torch.passes.statistics import Statistics
 from atompack_torch.passes.sweeping import Report, available_threads, reporting
 
 Self = TypeVar("Self", bound="MoleculeDataset")
@@ -298,18 +300,48 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
         """
         cutoff = None if cutoff is None else NeighborList(cutoff).as_tuple()[0]
         with reporting(progress, len(self), "statistics") as report:
-            batcher = self._without_mapping()._batcher()
-            stored = {(scope, key) for scope, key, *_ in declared_fields(batcher.source)}
-            is_computed = self._computer is not None and "features" in self._computer.names()
-            if features and (is_computed or (BUILTIN, "features") not in stored):
-                raise FieldError(
-                    "features: expected stored ones, got none: build_cache stores them (field "
-                    "'features')"
-                )
+            batcher = self._statistics_batcher(features)
             selection = None if self._selection is None else self._selection.numpy()
             threads = available_threads(self._request.num_threads)
             source, request = batcher.source, batcher.request
             return gather(source, request, selection, threads, report, cutoff, features=features)
+
+    def _partial_statistics(
+        self,
+        part: tuple[int, int],
+        progress: bool | Report = False,
+        *,
+        cutoff: float | None = None,
+        features: bool = False,
+    ) -> PartialStatistics:
+        """Gathers the sums of one part of the whole data set."""
+        cutoff = None if cutoff is None else NeighborList(cutoff).as_tuple()[0]
+        with reporting(progress, len(part_range(part, len(self))), "statistics") as report:
+            batcher = self._statistics_batcher(features)
+            threads = available_threads(self._request.num_threads)
+            options = {"fields": self._request.fields, "missing": self._request.missing}
+            return gather_part(
+                batcher.source,
+                batcher.request,
+                part,
+                threads,
+                report,
+                cutoff,
+                features=features,
+                options=options,
+            )
+
+    def _statistics_batcher(self, features: bool) -> MoleculeBatcher:
+        """Returns a batcher that reads without mappings; checks that there are features."""
+        batcher = self._without_mapping()._batcher()
+        stored = {(scope, key) for scope, key, *_ in declared_fields(batcher.source)}
+        is_computed = self._computer is not None and "features" in self._computer.names()
+        if features and (is_computed or (BUILTIN, "features") not in stored):
+            raise FieldError(
+                "features: expected stored ones, got none: build_cache stores them (field "
+                "'features')"
+            )
+        return batcher
 
     def _copy_for_subset(self: Self) -> Self:
         part = copy.copy(self)

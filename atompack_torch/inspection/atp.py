@@ -37,6 +37,7 @@ from atompack_torch.remote.files import RemoteFiles
 
 if TYPE_CHECKING:
     from atompack_torch.datasets.atp import AtpDataset
+    from atompack_torch.passes.statistics import Statistics
     from atompack_torch.passes.verification import Verification
 
 _SAMPLE = 10_000  # molecules whose records are read, unless all are requested
@@ -147,12 +148,13 @@ def verify(
     max_faults: int,
     progress: bool | Report,
     remote: RemoteFiles | None = None,
+    part: tuple[int, int] | None = None,
 ) -> Verification:
-    """Reads every record with all checks."""
+    """Reads every record, or those of a part, with all checks."""
     from atompack_torch.passes.verification import verify as verify_files
 
     files = [file for path in paths for file in files_of(path, remote)]
-    return verify_files(files, max_faults=max_faults, progress=progress, remote=remote)
+    return verify_files(files, max_faults=max_faults, progress=progress, remote=remote, part=part)
 
 
 def statistics(
@@ -176,9 +178,24 @@ def statistics(
     of_dataset = {"access": "sequential", **options}
     asked = {name: of_dataset.pop(name) for name in ("cutoff", "features") if name in of_dataset}
     found = open_files(paths, remote, **of_dataset).statistics(progress, **asked)
-    lines = [printable(line) for line in repr(found).splitlines()]
+    place = None
     if found.max_force_molecule is not None:
-        place = _place(paths, found.max_force_molecule, remote)
+        place = place_of(paths, found.max_force_molecule, remote)
+    return summary_of(found, place)
+
+
+def summary_of(found: Statistics, place: str | None) -> Summary:
+    """Formats statistics.
+
+    Args:
+        found: the statistics.
+        place: description of the molecule with the longest force; None if there is none.
+
+    Returns:
+        The statistics, with a histogram of sizes in the text.
+    """
+    lines = [printable(line) for line in repr(found).splitlines()]
+    if place is not None:
         lines.append(f"longest force: {printable(place)}")
     return Summary(found, found.as_dict(), "\n".join([*lines, *histogram(found.sizes)]))
 
@@ -327,7 +344,7 @@ def _sum(values: Any) -> int | None:
     return None if None in numbers else sum(numbers)
 
 
-def _place(paths: Sequence[str], number: int, remote: RemoteFiles | None) -> str:
+def place_of(paths: Sequence[str], number: int, remote: RemoteFiles | None) -> str:
     """Describes a molecule, given its global index, by file and index in that file."""
     access = remote or RemoteFiles()
     for file in (file for path in paths for file in files_of(path, remote)):

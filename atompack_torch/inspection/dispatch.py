@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from atompack_torch.errors import UnsupportedFormatError
 from atompack_torch.formats import detect, entry_name, recognize, unknown
-from atompack_torch.inspection.entry import Compaction, CompactOptions, SeveralFormatsError
+from atompack_torch.inspection.entry import (
+    Compaction,
+    CompactOptions,
+    SeveralFormatsError,
+    atp_entry,
+)
 from atompack_torch.inspection.remote_compaction import compact_urls
 from atompack_torch.options import check_threads, checked_path, is_url
 from atompack_torch.remote.files import RemoteFiles
@@ -153,6 +158,7 @@ def verify(
     *,
     max_faults: int = 100_000,
     progress: bool | Report = False,
+    part: tuple[int, int] | None = None,
     storage_options: Mapping[str, object] | None = None,
     block_cache: PathLike | None = None,
     block_cache_bytes: int | None = None,
@@ -169,6 +175,8 @@ def verify(
         max_faults: list at most this many; the others are only counted.
         progress: show a bar, or a function called with the number of items done since the last
             call.
+        part: for ``.atp`` files: check one of n equal ranges of the molecules: its number, from 0,
+            and n; None: everything.
         storage_options: for URLs, as for ``AtpDataset``.
         block_cache: likewise.
         block_cache_bytes: likewise.
@@ -179,13 +187,16 @@ def verify(
 
     Raises:
         OSError: a file cannot be opened.
+        ValueError: there is no such part, or the format is not verified in parts.
     """
     paths = _listed(path)
     found: Verification | CacheVerification | StoreVerification | ShardVerification
     remote = access_to(paths, storage_options, block_cache, block_cache_bytes)
-    found = entry_of(paths, remote).verify(  # type: ignore[assignment]
-        paths, max_faults, progress, remote
-    )
+    entry = entry_of(paths, remote)
+    if part is not None:
+        found = atp_entry(entry, paths).verify(paths, max_faults, progress, remote, part)
+        return found
+    found = entry.verify(paths, max_faults, progress, remote)  # type: ignore[assignment]
     return found
 
 

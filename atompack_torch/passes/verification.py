@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from os import PathLike
 
+import numpy as np
+
 from atompack_torch import formats
 from atompack_torch._native import (
     AtpReader,
@@ -18,6 +20,7 @@ from atompack_torch._native import (
 )
 from atompack_torch.errors import AtompackError
 from atompack_torch.fields import BUILTIN, PREFIXES
+from atompack_torch.options import checked_part, part_range
 from atompack_torch.passes.atp_files import files_of
 from atompack_torch.passes.check_report import CheckReport
 from atompack_torch.passes.sweeping import Report, available_threads, reporting, steps
@@ -100,6 +103,7 @@ def verify(
     max_faults: int = 100_000,
     progress: bool | Report = False,
     remote: RemoteFiles | None = None,
+    part: tuple[int, int] | None = None,
 ) -> Verification:
     """Reads every record of a file, a list of files, or a folder of shards, with all checks.
 
@@ -115,24 +119,42 @@ def verify(
         progress: show a bar, or a function called with the number of molecules done since the last
             call.
         remote: access to URLs; None: only local files.
+        part: check the records of one of n equal ranges of the molecules: its number, from 0, and
+            n. Files as a whole are checked with their first molecule. None: check everything.
 
     Returns:
         The faults and warnings.
 
     Raises:
         OSError: a file cannot be opened.
+        ValueError: there is no such part.
     """
     access = remote or RemoteFiles()
     places = [access.location(file) for file in files_of(path, remote)]
     result = Verification([name for name, _ in places])
-    snapshots = {place: _snapshot_of(place, result, max_faults) for place in places}
+    of_files = {place: Verification([]) for place in places}
+    snapshots = {place: _snapshot_of(place, of_files[place], max_faults) for place in places}
     total = sum(snapshot.n_molecules for snapshot in snapshots.values() if snapshot)
-    with reporting(progress, total, "verifying") as report:
+    own = part_range((0, 1) if part is None else checked_part(part), total)
+    is_first = part is None or part[0] == 0
+    first = 0
+    with reporting(progress, len(own), "verifying") as report:
         for place, snapshot in snapshots.items():
-            if snapshot is None:
+            n = snapshot.n_molecules if snapshot else 0
+            # No part can be certain of its range where a file cannot be opened.
+            for fault in of_files[place].faults:
+                _add_fault(result, fault, max_faults)
+            owns_file = first in own or (n == 0 and is_first)
+            if owns_file:
+                result.warnings += of_files[place].warnings
+            begin, end = max(own.start - first, 0), min(own.stop - first, n)
+            first += n
+            if snapshot is None or (begin >= end and not owns_file):
                 continue
             try:
-                _verify_records(place, snapshot, result, max_faults, report)
+                if _check_overlap(place, snapshot, result, max_faults, warns=owns_file):
+                    numbers = None if end - begin == n else range(begin, end)
+                    _verify_records(place, snapshot, result, max_faults, report, numbers)
             except AtompackError as error:  # concerns the whole file
                 _add_fault(result, Fault(place[0], None, str(error)), max_faults)
     return result
@@ -171,11 +193,13 @@ def _verify_records(
     result: Verification,
     max_faults: int,
     report: Report | None,
+    numbers: range | None,
 ) -> None:
-    if not _check_overlap(place, snapshot, result, max_faults):
-        return
+    """Checks records: all, or those of a range."""
     file, store = place
-    verifier = Verifier(AtpReader(file, snapshot, "read", False, store), available_threads(None))
+    reader = AtpReader(file, snapshot, "read", False, store)
+    selection = None if numbers is None else np.arange(numbers.start, numbers.stop, dtype=np.int64)
+    verifier = Verifier(reader, available_threads(None), selection)
     non_finite: Counter[str] = Counter()
     for n_molecules in steps(verifier, report):
         n_faults, faults, n_bytes, fields = verifier.take()
@@ -193,7 +217,7 @@ def _verify_records(
 
 
 def _check_overlap(
-    place: Place, snapshot: AtpSnapshot, result: Verification, max_faults: int
+    place: Place, snapshot: AtpSnapshot, result: Verification, max_faults: int, *, warns: bool
 ) -> bool:
     """True if the records may be read; with many that share bytes, it could take forever."""
     file, store = place
@@ -205,7 +229,7 @@ def _check_overlap(
         f"bytes, got {space.stored_bytes}"
     )
     if space.stored_bytes <= 2 * space.record_area:
-        result.warnings.append(message)
+        result.warnings += [message] if warns else []
         return True
     _add_fault(result, Fault(file, None, message), max_faults)
     return False

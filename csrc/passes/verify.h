@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,8 +30,9 @@ struct Findings {
 
 class Verifier {
  public:
-  Verifier(std::shared_ptr<const MoleculeSource> source, int n_threads)
-      : sweep_(std::move(source), std::nullopt, n_threads) {}
+  // `selection`: the molecules to check; nullopt: all of the source.
+  Verifier(std::shared_ptr<const MoleculeSource> source, std::optional<Selection> selection, int n_threads)
+      : sweep_(std::move(source), std::move(selection), n_threads) {}
 
   int64_t size() const { return sweep_.size(); }
 
