@@ -43,6 +43,7 @@ e, f = np.zeros(4, np.float32), np.zeros((4, 3, 3), np.float32)
     "docs/index.md": 'molecules("alloys.atp", 50)',
     "docs/atlas_stores.md": "",
     "docs/choosing_a_format.md": "",
+    "docs/many_machines.md": 'molecules("alloys.atp", 50)',
     "docs/training.md": """
 for name, n in (("train", 400), ("bulk", 50), ("surfaces", 30)):
     molecules(f"{name}.atp", n)
