@@ -72,6 +72,10 @@ def _is_extxyz(head: bytes) -> bool:
     return _is_text(head) and bool(_EXTENDED.match(head) or _FRAME.match(head))
 
 
+def _is_mtp(head: bytes) -> bool:
+    return head.lstrip().startswith(b"BEGIN_CFG")
+
+
 def _is_pickle(head: bytes) -> bool:
     """True for pickles of protocols 2 to 5: the protocol opcode followed by another opcode."""
     return len(head) > 2 and head[0] == 0x80 and 2 <= head[1] <= 5 and head[2] < 0x99
@@ -165,6 +169,14 @@ FORMATS = [
         converter=_ASE,
     ),
     Format("netcdf", "a NetCDF file", tuple((0, b"CDF" + bytes([n])) for n in (1, 2, 5))),
+    # By its first word alone: AtomEye's files, which ASE reads, have the suffix .cfg too.
+    Format(
+        "mtp-cfg",
+        "a file of configurations of MLIP",
+        matches=_is_mtp,
+        source="mtp-cfg",
+        converter=f"{_CONVERSION}.mtp_cfg",
+    ),
     # Before the compressions: a file may begin with a compressed block.
     Format(
         "array-file",
