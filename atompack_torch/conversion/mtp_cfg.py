@@ -234,7 +234,7 @@ class _Parser:
                 self._fail(value, "a number of atoms")
             self._n = int(value.words[0])
         elif name in ("Supercell", "SuperCell"):
-            rows = []
+            rows: list[list[float]] = []
             while self._at < len(self._lines) and len(rows) < len(_AXES):
                 row = _floats(self._lines[self._at].words)
                 if row is None or len(row) != len(_AXES):
@@ -252,9 +252,8 @@ class _Parser:
             self._row(len(rest))
             self._report.skip(name.rstrip(":"), "its sign and unit differ between versions of MLIP")
         elif name == "Feature" and rest:
-            value = " ".join(rest[1:])
-            first = self._features.get(rest[0])
-            self._features[rest[0]] = value if first is None else f"{first}\n{value}"
+            text, first = " ".join(rest[1:]), self._features.get(rest[0])
+            self._features[rest[0]] = text if first is None else f"{first}\n{text}"
         else:
             self._fail(line, "a field of a configuration")
 
@@ -269,9 +268,9 @@ class _Parser:
         if sorted(names) != sorted(_VOIGT):
             self._fail(line, "PlusStress: with xx, yy, zz, yz, xz and xy")
         virial = np.zeros((3, 3))
-        for name, value in zip(names, self._row(len(names)), strict=True):
+        for name, number in zip(names, self._row(len(names)), strict=True):
             i, j = _VOIGT[name]
-            virial[i, j] = virial[j, i] = value
+            virial[i, j] = virial[j, i] = number
         self._labels["stress"] = virial
 
     def _atom_data(self, line: _Line, names: list[str]) -> None:
