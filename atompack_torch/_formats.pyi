@@ -10,7 +10,7 @@ _Array = np.ndarray[Any, Any]
 _Column = tuple[int, str, _Array | list[_Array | str | None], _Array | None]
 _Run = tuple[_Array, _Array, _Array, list[_Column], _Array | None]
 _ExtxyzLevel = Literal["molecule", "atom"]
-_ExtxyzKind = Literal["flag", "integer", "real", "text"]
+_ExtxyzKind = Literal["null", "flag", "integer", "real", "text"]
 # One array over the block; or one entry a frame: an array, str, list of str, None where absent.
 _ExtxyzValues = _Array | list[Any]
 _Attributes = dict[str, bool | int | float | str]
@@ -192,6 +192,8 @@ class FieldMap:
         ],
         has_cells: bool,
         masses: Sequence[float],
+        keeps_nan: bool,
+        ignored: Sequence[tuple[_ExtxyzLevel, str]],
     ) -> None: ...
 
 class ExtxyzSource(MoleculeSource):

@@ -27,7 +27,7 @@ from atompack_torch.writers.columns import Columns
 
 _Path = str | os.PathLike[str]
 _TYPES = {"json": "json", "lmdb": "aselmdb"}  # name of a format here → in ASE
-_BOOKKEEPING = "ids, times, users and calculator settings of the rows are not carried over"
+BOOKKEEPING = "ids, times, users and calculator settings of the rows are not carried over"
 
 
 def open_source(path: str, options: SourceOptions) -> Source:
@@ -83,7 +83,7 @@ def read(path: _Path, *, report: Report) -> Iterator[Columns]:
 
 
 def _records(path: _Path, report: Report) -> Iterator[Parts]:
-    report.note(_BOOKKEEPING)
+    report.note(BOOKKEEPING)
     database = _connect(path)
     for number, row in enumerate(_rows(database, str(path))):
         yield from converted(partial(_parts, database, row, report), path, number, report)

@@ -11,9 +11,11 @@ from __future__ import annotations
 import json
 import os
 import uuid
+import warnings
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +25,18 @@ from atompack_torch.batch.conversions import Parts, atoms_of
 from atompack_torch.conversion import ase_db
 from atompack_torch.conversion.ase_rows import Row, row_of
 from atompack_torch.conversion.converter import Source, SourceOptions, Target, TargetOptions
+from atompack_torch.conversion.forwarding import blocks_of, example_of
 from atompack_torch.conversion.json_arrays import array_text, number_texts
 from atompack_torch.conversion.records import is_per_atom, records_of
 from atompack_torch.conversion.report import Report
 from atompack_torch.conversion.staged_outputs import staged_output
+from atompack_torch.datasets.aselmdb import AseLmdbDataset
+from atompack_torch.errors import CorruptFileError
 from atompack_torch.writers.columns import Array, Columns
 
 _SUFFIX = ".aselmdb"
 _MAX_MAP_BYTES = 1 << 41  # of addresses; the file has only the pages in use
+_SHOWN_SECTIONS = {"key_value_pairs": "key-value pair", "data": "data"}
 # Labels that ASE keeps as results of a calculator.
 _RESULTS = ("energy", "forces", "stress", "charges")
 _VOIGT = ([0, 1, 2, 1, 0, 0], [0, 1, 2, 2, 2, 1])  # ASE's xx, yy, zz, yz, xz, xy of a tensor
@@ -39,12 +45,44 @@ _VOIGT = ([0, 1, 2, 1, 0, 0], [0, 1, 2, 2, 2, 1])  # ASE's xx, yy, zz, yz, xz, x
 def open_source(path: str, options: SourceOptions) -> Source:
     """Opens a database, or a folder of them."""
     files = sorted(Path(path).glob(f"*{_SUFFIX}")) if Path(path).is_dir() else [Path(path)]
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the report has what they say
+            dataset = AseLmdbDataset(files, index=False)._with_nan_labels()
+    except CorruptFileError:  # ASE reads the rows one by one, so that the others are kept
+        return _source_by_ase(path, files)
 
+    def read(report: Report, first: int, last: int) -> Iterator[Columns]:
+        report.note(ase_db.BOOKKEEPING)
+        for key, count in dataset.left_out.items():
+            report.skip(_shown_key(key), _why_left_out(key), count)
+        yield from blocks_of(dataset, report, first, last)
+
+    return Source(
+        path,
+        lambda report: read(report, 0, len(dataset)),
+        partial(len, dataset),
+        read_range=read,
+        example=partial(example_of, dataset),
+    )
+
+
+def _source_by_ase(path: str, files: list[Path]) -> Source:
     def read(report: Report) -> Iterator[Columns]:
         for file in files:
             yield from ase_db.read(file, report=report)
 
     return Source(path, read, lambda: sum(map(ase_db.count, files)))
+
+
+def _shown_key(key: str) -> str:
+    section, slash, name = key.partition("/")
+    return f"{_SHOWN_SECTIONS[section]} {name!r}" if slash else key
+
+
+def _why_left_out(key: str) -> str:
+    is_constraints = key == "constraints"
+    return "no place for them" if is_constraints else "no number, string or array of numbers"
 
 
 @contextmanager

@@ -6,22 +6,17 @@ import os
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from atompack_torch.conversion.converter import Source, SourceOptions, TargetOptions, TargetTraits
-from atompack_torch.conversion.forwarding import ForwardingWriter, readable
-from atompack_torch.conversion.records import BLOCK_ATOMS, BLOCK_STRUCTURES
+from atompack_torch.conversion.forwarding import ForwardingWriter, blocks_of, example_of
 from atompack_torch.conversion.report import Report
 from atompack_torch.datasets.atp import AtpDataset
-from atompack_torch.fields import STRUCTURE, FieldSpec
 from atompack_torch.options import bytes_at, is_url
 from atompack_torch.remote.objects import RemoteObjects
 from atompack_torch.remote.staging import Options
 from atompack_torch.remote.urls import shown_url
 from atompack_torch.writers.atp import AtpWriter, Codec
-from atompack_torch.writers.columns import Array, Column, Columns
+from atompack_torch.writers.columns import Columns
 
 _Path = str | os.PathLike[str]
 
@@ -78,29 +73,7 @@ def example(path: _Path, storage_options: Options = None) -> Columns | None:
         The block; None if there are no molecules.
     """
     with AtpDataset(path, storage_options=storage_options) as dataset:
-        if not len(dataset):
-            return None
-        schema = dataset.schema
-        fields = [spec for name, spec in schema.items() if name not in STRUCTURE]
-        declared = zip(dataset._declared_fields(), fields, strict=True)
-        columns = [Column(*field, _values_of(spec)) for field, spec in declared]
-    positions = np.zeros((2, 3), _dtype_of(schema["positions"]))
-    return Columns(positions, np.ones(2, np.uint8), np.arange(3), columns)
-
-
-def _values_of(spec: FieldSpec) -> Array | list[Array | str | None]:
-    """Returns values of the type for two molecules of one atom."""
-    if spec.dtype in ("string", "none"):
-        return ["" if spec.dtype == "string" else None] * 2
-    dtype = _dtype_of(spec)
-    if spec.shape is None:  # tensors, which share a type whatever their shapes
-        rows = (1,) if spec.level == "atom" else ()
-        return [np.zeros((*rows, 1, n), dtype) for n in (1, 2)]
-    return np.zeros((2, *spec.shape), dtype)
-
-
-def _dtype_of(spec: FieldSpec) -> np.dtype[Any]:
-    return np.dtype(str(spec.dtype).removeprefix("torch."))
+        return example_of(dataset)
 
 
 def read(
@@ -127,14 +100,7 @@ def read(
         CorruptFileError: a record is damaged.
     """
     with AtpDataset(path, access="sequential", storage_options=storage_options) as dataset:
-        n_atoms = dataset.n_atoms.numpy()  # reads the index
-        ends = np.cumsum(n_atoms[:last])
-        while first < len(ends):
-            before = ends[first] - n_atoms[first]
-            by_atoms = int(np.searchsorted(ends, before + BLOCK_ATOMS, side="right"))
-            end = max(min(by_atoms, first + BLOCK_STRUCTURES), first + 1)
-            yield from readable(lambda i, j: dataset[i:j], first, end, report)
-            first = end
+        yield from blocks_of(dataset, report, first, last)
 
 
 class Writer(ForwardingWriter):

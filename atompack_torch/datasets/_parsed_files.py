@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import errno
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -20,7 +21,9 @@ from atompack_torch.options import PathLike, absolute_path, bytes_at, is_url
 from atompack_torch.parsed.extxyz_keys import FoundKey, Kind, Shape
 from atompack_torch.parsed.indexes import FileVersion
 
-_KINDS: tuple[Kind, ...] = ("flag", "integer", "real", "text")
+_KINDS: tuple[Kind, ...] = ("null", "flag", "integer", "real", "text")
+
+Self = TypeVar("Self", bound="ParsedFiles")
 
 # (level, key, scope, name, kind, shape, is_narrow, from_momenta), as the native core takes it.
 NativeTarget = tuple[FileLevel, str, int, str, Kind, Shape | None, bool, bool]
@@ -39,8 +42,10 @@ class ParsedFiles(MoleculeFiles):
     _versions: list[FileVersion]
     _counts: list[int]
     _targets: list[NativeTarget]
+    _ignored: list[tuple[FileLevel, str]]  # keys that became no field
     _has_cells: bool
     _indexes: list[ParsedIndex] | None = None
+    _keeps_nan = False
 
     def _find_files(self) -> list[str]:
         """Lists the files as absolute paths."""
@@ -70,6 +75,8 @@ class ParsedFiles(MoleculeFiles):
     ) -> None:
         fields = _joined_fields(index.fields for index in indexes)
         self._targets = self._map_fields(fields)
+        mapped = {target[:2] for target in self._targets}
+        self._ignored = [field[:2] for field in fields if field[:2] not in mapped]
         self._files, self._indexes, self._versions = files, indexes, versions
         self._counts = [len(index) for index in indexes]
         self._has_cells = any(index.has_cells for index in indexes)
@@ -124,12 +131,18 @@ class ParsedFiles(MoleculeFiles):
     def _open_parts(self) -> list[MoleculeSource]:
         has_momenta = any(target[-1] for target in self._targets)
         masses = masses_of(np.arange(256)).tolist() if has_momenta else []
-        fields = FieldMap(self._targets, self._has_cells, masses)
+        fields = FieldMap(self._targets, self._has_cells, masses, self._keeps_nan, self._ignored)
         opened = zip(self._files, self._versions, self._loaded_indexes(), strict=True)
         return [self._open_file(file, version, index, fields) for file, version, index in opened]
 
     def _identity(self) -> Any:
         return [self._files, [list(version) for version in self._versions]]
+
+    def _with_nan_labels(self: Self) -> Self:
+        """Returns a copy in which labels that are NaN throughout are not missing."""
+        part = copy.copy(self)
+        part._keeps_nan, part._native = True, None
+        return part
 
     def _place_of(self, number: int) -> tuple[str, int]:
         """Returns the file of a molecule of the whole data set, and its number in that file."""
@@ -189,6 +202,9 @@ def _joined_fields(found: Iterable[list[tuple[Any, ...]]]) -> list[FoundKey]:
         for field in of_file:
             new = FoundKey(*field)
             old = fields.setdefault((new.level, new.key), new)
+            if old.kind == "null" or new.kind == "null":
+                fields[new.level, new.key] = max(old, new, key=lambda f: _KINDS.index(f.kind))
+                continue
             kind = max(old.kind, new.kind, key=_KINDS.index)
             shape = old.shape if old.shape == new.shape else None
             is_narrow = old.is_narrow and new.is_narrow and old.kind == new.kind

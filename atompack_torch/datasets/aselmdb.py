@@ -73,6 +73,9 @@ class AseLmdbDataset(ParsedFiles):
         nan_is_missing: likewise; all-NaN labels are missing in any case, custom properties only
             with this option.
 
+    Attributes:
+        left_out: keys of values that batches have no place for → number of rows that have them.
+
     Raises:
         TypeError: an option has the wrong type.
         ValueError: an option does not have one of its values.
@@ -81,6 +84,8 @@ class AseLmdbDataset(ParsedFiles):
         FieldError: a key of ``key_map`` or a name in ``fields`` does not occur.
         OSError: a file cannot be opened.
     """
+
+    left_out: dict[str, int]
 
     def __init__(
         self,
@@ -161,6 +166,7 @@ class AseLmdbDataset(ParsedFiles):
         for index in indexes:
             for key, count in index.left_out.items():
                 counts[key] = counts.get(key, 0) + count
+        self.left_out = counts
         for key, count in counts.items():
             text = f"{key} left out in {count:,} rows: no number, string or array of numbers"
             warnings.warn(f"{self}: {text}", stacklevel=3)

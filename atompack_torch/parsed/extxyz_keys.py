@@ -48,7 +48,7 @@ _UNWRITABLE: dict[FileLevel, re.Pattern[str]] = {
 # The string for the value None.
 NULL = "_JSON null"
 
-Kind = Literal["flag", "integer", "real", "text"]
+Kind = Literal["null", "flag", "integer", "real", "text"]
 Shape = tuple[int, ...]
 
 

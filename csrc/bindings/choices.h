@@ -87,7 +87,8 @@ struct Choices<atlas_shards::MissingShards> {
 template <>
 struct Choices<parsed::Kind> {
   static constexpr std::string_view kOption = "kind";
-  static constexpr std::array<Choice<parsed::Kind>, 4> kAll{{{"flag", parsed::Kind::flag},
+  static constexpr std::array<Choice<parsed::Kind>, 5> kAll{{{"null", parsed::Kind::null},
+                                                             {"flag", parsed::Kind::flag},
                                                              {"integer", parsed::Kind::integer},
                                                              {"real", parsed::Kind::real},
                                                              {"text", parsed::Kind::text}}};

@@ -85,13 +85,15 @@ void copy_counts(const Index& index, uintptr_t address) {
   for (const parsed::IndexEntry& entry : index.entries) *out++ = static_cast<int64_t>(entry.n_atoms);
 }
 
-std::shared_ptr<FieldMap> make_fields(const std::vector<PyTarget>& targets, bool has_cells,
-                                      std::vector<double> masses) {
+std::shared_ptr<FieldMap> make_fields(const std::vector<PyTarget>& targets, bool has_cells, std::vector<double> masses,
+                                      bool keeps_nan, const std::vector<std::pair<Level, std::string>>& ignored) {
   std::vector<Target> made;
   for (const auto& [level, key, scope, name, kind, shape, is_narrow, from_momenta] : targets) {
     made.push_back({level, key, scope, name, kind, shape, from_momenta, is_narrow});
   }
-  return make_shared_handle<FieldMap>(made, has_cells, std::move(masses));
+  auto fields = make_shared_handle<FieldMap>(made, has_cells, std::move(masses), keeps_nan);
+  for (const auto& [level, key] : ignored) fields->ignore(level, key);
+  return fields;
 }
 
 std::shared_ptr<extxyz::FrameSource> open_frame_source(const Path& path, const Path& name, const Version& version,
@@ -136,7 +138,8 @@ void bind_parsed(py::module_& module) {
       .def_property_readonly("ends_open", [](const Index& self) { return self.ends_open; })
       .def("copy_counts", unlocked(&copy_counts), py::arg("address"));
   py::class_<FieldMap, std::shared_ptr<FieldMap>>(module, "FieldMap")
-      .def(py::init(unlocked(&make_fields)), py::arg("targets"), py::arg("has_cells"), py::arg("masses"));
+      .def(py::init(unlocked(&make_fields)), py::arg("targets"), py::arg("has_cells"), py::arg("masses"),
+           py::arg("keeps_nan"), py::arg("ignored"));
   py::class_<extxyz::FrameSource, MoleculeSource, std::shared_ptr<extxyz::FrameSource>>(module, "ExtxyzSource")
       .def(py::init(unlocked(&open_frame_source)), py::arg("path"), py::arg("name"), py::arg("version"),
            py::arg("index"), py::arg("fields"), py::arg("access"), py::arg("populate"));

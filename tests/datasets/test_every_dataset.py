@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch.utils.data import Dataset
@@ -46,6 +47,20 @@ def write_xyz(path: Path, n: int) -> None:
         text += f"2\nProperties=species:S:1:pos:R:3{forces} energy={i}\n"
         text += "".join(f"{symbol} {i} {i} {i}{values}\n" for symbol in "HO")
     path.write_text(text)
+
+
+def write_aselmdb(path: Path, n: int) -> None:
+    from ase import Atoms
+    from ase.calculators.singlepoint import SinglePointCalculator
+    from ase_db_backends.aselmdb import LMDBDatabase
+
+    path.unlink(missing_ok=True)
+    with LMDBDatabase(path) as database:
+        for i in range(n):
+            atoms = Atoms("HO", np.full((2, 3), float(i)))
+            forces = {"forces": atoms.positions} if i % 2 == 0 else {}
+            atoms.calc = SinglePointCalculator(atoms, energy=float(i), **forces)
+            database.write(atoms)
 
 
 def write_cache(path: Path, n: int) -> None:
@@ -90,6 +105,7 @@ def open_mixture(path: Any, **options: Any) -> Any:
 
 WRITE: dict[str, Callable[[Path, int], None]] = {
     "AtpDataset": write_atp,
+    "AseLmdbDataset": write_aselmdb,
     "ExtxyzDataset": write_xyz,
     "TorchCacheDataset": write_cache,
     "ShardDataset": write_shards,
@@ -98,6 +114,7 @@ WRITE: dict[str, Callable[[Path, int], None]] = {
 }
 OPEN: dict[str, Make] = {
     "AtpDataset": apt.AtpDataset,
+    "AseLmdbDataset": apt.AseLmdbDataset,
     "ExtxyzDataset": apt.ExtxyzDataset,
     "TorchCacheDataset": apt.TorchCacheDataset,
     "ShardDataset": apt.ShardDataset,

@@ -13,7 +13,16 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 CSRC = REPOSITORY / "csrc"
 PACKAGE = REPOSITORY / "atompack_torch"
 
-FORMATS = ("atp", "array_file", "atlas_store", "atlas_shards", "torch_cache", "parsed", "lmdb", "extxyz")
+FORMATS = (
+    "atp",
+    "array_file",
+    "atlas_store",
+    "atlas_shards",
+    "torch_cache",
+    "parsed",
+    "lmdb",
+    "extxyz",
+)
 FORMAT_LAYERS = tuple(f"formats/{name}" for name in FORMATS)
 # Layer -> our own layers it may include from, besides itself. A format is a layer by itself.
 BELOW_FORMATS = {"base", "threads", "io", "codec", "serial", "model"}
@@ -28,7 +37,8 @@ OWN = {
     "serial": {"base", "model"},
     **dict.fromkeys(FORMAT_LAYERS, BELOW_FORMATS),
     "formats/atlas_store": {*BELOW_FORMATS, "formats/array_file"},
-    **dict.fromkeys(("formats/extxyz", "formats/lmdb"), {*BELOW_FORMATS, "formats/parsed"}),
+    "formats/extxyz": {*BELOW_FORMATS, "formats/parsed"},
+    "formats/lmdb": {*BELOW_FORMATS, "formats/parsed"},
     "physics": {"base"},
     "plan": {"base", "model", "physics"},
     "collate": BELOW_TENSORS,
@@ -59,7 +69,9 @@ OUTSIDE: dict[str, list[re.Pattern[str]]] = {
     "threads": [OPERATING_SYSTEM],
     "io": [OPERATING_SYSTEM, re.compile(r"liburing\.h")],
     "io/fetch/http": [OPERATING_SYSTEM, re.compile(r"curl/curl\.h|openssl/(evp|hmac|sha)\.h")],
-    "codec": [re.compile(r"zstd(_errors)?\.h|zdict\.h|lz4(hc)?\.h|zlib\.h|libdeflate\.h|openssl/sha\.h")],
+    "codec": [
+        re.compile(r"zstd(_errors)?\.h|zdict\.h|lz4(hc)?\.h|zlib\.h|libdeflate\.h|openssl/sha\.h")
+    ],
     **{layer: [JSON] for layer in FORMAT_LAYERS[:4]},
     "formats/torch_cache": [re.compile(r"hdf5\.h"), JSON],
     "collate": [TORCH, re.compile(r"omp\.h")],
@@ -217,7 +229,9 @@ BELOW = {
     "loading": {"batch", "datasets"},
     "caches": {"batch", "descriptors", "passes", "datasets", "remote"},
     "conversion": {"batch", "writers", "stores", "datasets", "parsed", "remote"},
-    "inspection": {"batch", "parsed", "passes", "writers", "stores", "datasets", "caches", "remote"},
+    "inspection": {
+        *("batch", "parsed", "passes", "writers", "stores", "datasets", "caches", "remote"),
+    },
     "ray": {"batch", "passes", "writers", "datasets", "conversion"},
     "remote": set(),
 }
@@ -277,7 +291,10 @@ def test_few_modules_at_the_top() -> None:
     assert {p.parent.name for p in PACKAGE.glob("*/__init__.py")} == {*BELOW, "cli", "formats"}
 
 
-_WITH_H5PY = ("arrays.py", "mace_hdf5.py", "mace_hdf5_writing.py")
+_WITH_H5PY = (
+    *("arrays.py", "mace_hdf5.py", "mace_hdf5_writing.py"),
+    *("hdf5_groups.py", "hdf5_sets.py"),
+)
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))

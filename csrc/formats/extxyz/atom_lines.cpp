@@ -94,6 +94,8 @@ Target reserve(const ColumnSpec& column, int64_t n_atoms, bool numbers_are_given
   rows.shape = column.shape();
   if (target.is_symbol) return target;
   switch (column.kind) {
+    case Kind::null:  // no column has it
+      break;
     case Kind::real:
       rows.reals.resize(n);
       target.reals = rows.reals.data();

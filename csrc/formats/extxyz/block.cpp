@@ -17,6 +17,8 @@ void append(const std::vector<T>& from, std::vector<T>& to) {
 template <typename First, typename Second, typename Act>
 void with_values(Kind kind, First& first, Second& second, const Act& act) {
   switch (kind) {
+    case Kind::null:  // extended XYZ has none
+      return;
     case Kind::flag:
       return act(first.flags, second.flags);
     case Kind::integer:

@@ -11,9 +11,9 @@
 namespace atompack::extxyz {
 namespace {
 
-constexpr size_t kMaxSampledFrames = 8;  // by which a file is found to be in memory
+constexpr size_t kMaxSampledFrames = 8;           // by which a file is found to be in memory
 constexpr std::string_view kNull = "_JSON null";  // the value None, which is missing
-constexpr int64_t kParsingWork = 24;     // bytes that could be copied while one byte is parsed
+constexpr int64_t kParsingWork = 24;              // bytes that could be copied while one byte is parsed
 
 // Memory that a thread reuses from frame to frame.
 struct FrameMemory {

@@ -44,6 +44,7 @@ bool read_words(std::string_view text, Kind kind, Array& out) {
         return keep(parse_real(word), out.reals);
       case Kind::flag:
         return keep(parse_flag(word), out.flags);
+      case Kind::null:
       case Kind::text:
         return false;
     }

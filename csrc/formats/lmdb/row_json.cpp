@@ -86,6 +86,8 @@ class ArrayParser {
     const std::optional<Kind> kind = kind_of(type);
     out_.reset(kind.value_or(Kind::text));
     out_.is_narrow = is_narrow(type);
+    is_float32_ = type == "float32";
+    is_float16_ = type == "float16";
     expect_item(parts, begin);
     if (kind) {
       take_values(*kind, begin);
@@ -94,6 +96,11 @@ class ArrayParser {
     }
     if (in_.next_item(parts)) throw CorruptFileError("array: expected a shape, a type and values, got more", begin);
     if (!kind) return false;
+    if (is_float32_) {
+      for (double& value : out_.reals) value = static_cast<double>(static_cast<float>(value));
+    } else if (is_float16_) {
+      for (double& value : out_.reals) value = static_cast<double>(static_cast<_Float16>(value));
+    }
     uint64_t n = 1;
     for (const int64_t dim : shape) n = checked_mul(n, static_cast<uint64_t>(dim), "values of an array");
     if (n != out_.size()) throw CorruptFileError(cat("array: expected ", n, " values, got ", out_.size()), begin);
@@ -148,7 +155,7 @@ class ArrayParser {
 
   JsonReader& in_;
   Array& out_;
-  bool fits_ = true;
+  bool fits_ = true, is_float32_ = false, is_float16_ = false;
 };
 
 // Reads numbers in nested lists of equal lengths; false, with the rest skipped, for anything else.
@@ -243,7 +250,8 @@ bool take_value(JsonReader& in, Array& out) {
   switch (in.peek()) {
     case Token::null:
       in.null();
-      return false;
+      out.reset(Kind::null);
+      return true;
     case Token::text:
       out.reset(Kind::text);
       out.texts.emplace_back(in.text());
@@ -337,7 +345,8 @@ class RowParser {
 
   Array& take_structure(std::string_view name) {
     const uint64_t begin = in_.position();
-    if (!take_value(in_, scratch_) || scratch_.kind == Kind::text) {
+    const bool is_taken = take_value(in_, scratch_);
+    if (!is_taken || scratch_.kind == Kind::text || scratch_.kind == Kind::null) {
       if (!scratch_.shape.empty() && scratch_.size() == 0) return scratch_;
       throw CorruptFileError(cat(name, ": expected numbers, got something else"), begin);
     }
@@ -390,10 +399,10 @@ class RowParser {
     RowValue& value = row_.next_value();
     value.level = column.level;
     value.key = column.key;
-    const bool is_null = in_.peek() == Token::null;
-    if (!take_value(in_, value.array) || value.array.kind == Kind::text) {
+    const bool is_taken = take_value(in_, value.array);
+    if (!is_taken || value.array.kind == Kind::text || value.array.kind == Kind::null) {
       --row_.n_values_;
-      if (!is_null) row_.left_out.emplace_back(column.key);
+      if (value.array.kind != Kind::null) row_.left_out.emplace_back(column.key);
       return;
     }
     if (!is_result || value.array.is_scalar()) return;
@@ -432,13 +441,14 @@ class RowParser {
       value.key += key;
       constexpr std::string_view kOfAtoms = "atom_properties/";
       value.level = key.starts_with(kOfAtoms) ? Level::atom : Level::molecule;
-      const bool is_null = in.peek() == Token::null;
-      if (!take_value(in, value.array)) {
-        if (!is_null) row_.left_out.push_back(value.key);
+      const bool is_taken = take_value(in, value.array);
+      const bool is_null_of_atoms = value.level == Level::atom && value.array.kind == Kind::null;
+      if (!is_taken || is_null_of_atoms) {
+        row_.left_out.push_back(value.key);
         --row_.n_values_;
-        continue;
+      } else if (value.level == Level::atom) {
+        drop_atoms_axis(value);
       }
-      if (value.level == Level::atom) drop_atoms_axis(value);
     }
   }
 

@@ -14,6 +14,8 @@ void Array::reset(Kind new_kind) {
 
 size_t Array::size() const {
   switch (kind) {
+    case Kind::null:
+      return 0;
     case Kind::flag:
       return flags.size();
     case Kind::integer:
@@ -41,6 +43,8 @@ void Array::widen(Kind to) {
 
 std::string_view name_of(Kind kind) {
   switch (kind) {
+    case Kind::null:
+      return "null";
     case Kind::flag:
       return "flag";
     case Kind::integer:

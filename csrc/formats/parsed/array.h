@@ -11,8 +11,9 @@
 
 namespace atompack::parsed {
 
-// Ordered: each kind can represent the values of those before it (text as written in the file).
-enum class Kind : uint8_t { flag, integer, real, text };
+// Ordered: each kind can represent the values of those before it (text as written in the file), but null, which is
+// absent among others.
+enum class Kind : uint8_t { null, flag, integer, real, text };
 
 constexpr Kind wider(Kind a, Kind b) { return std::max(a, b); }
 

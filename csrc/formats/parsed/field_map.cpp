@@ -34,6 +34,8 @@ bool is_tensor(const Shape& row_shape, bool is_atoms, DType dtype) {
 
 std::string describe(const Array& array, const std::vector<int64_t>& shape) {
   switch (array.kind) {
+    case Kind::null:
+      return "None";
     case Kind::text:
       return "text";
     case Kind::real:
@@ -54,7 +56,8 @@ bool is_near(double a, double b) {
 
 }  // namespace
 
-FieldMap::FieldMap(const std::vector<Target>& targets, bool has_cells, Masses masses) : masses_(std::move(masses)) {
+FieldMap::FieldMap(const std::vector<Target>& targets, bool has_cells, Masses masses, bool keeps_nan)
+    : masses_(std::move(masses)), keeps_nan_(keeps_nan) {
   schema_.positions = DType::float64;
   const auto builtin = [](std::string_view key) {
     const BuiltinField& field = *find_builtin(key);
@@ -125,6 +128,11 @@ FieldMap::Rule FieldMap::rule_of(const Target& target) {
     return rule;
   }
   if (rule.is_atoms && target.kind == Kind::text) return Rule();
+  if (target.kind == Kind::null) {
+    declare(target.scope, target.name, {.level = target.level, .kind = ValueKind::none, .dtype = DType::uint8},
+            Shape());
+    return rule;
+  }
   if (target.kind == Kind::text) {
     const FieldType type{.level = target.level, .kind = ValueKind::string, .dtype = DType::uint8};
     declare(target.scope, target.name, type, Shape());
@@ -147,6 +155,12 @@ FieldMap::Rule FieldMap::rule_of(const Target& target) {
   return rule;
 }
 
+void FieldMap::ignore(Level level, const std::string& key) {
+  places_.try_emplace({level, key}, rules_.size());
+  keys_.emplace_back(level, key);
+  rules_.emplace_back();
+}
+
 const FieldMap::Rule* FieldMap::find(Level level, std::string_view key, size_t& guess) const {
   if (guess < keys_.size() && keys_[guess].first == level && keys_[guess].second == key) return &rules_[guess++];
   const auto place = places_.find(std::pair(level, std::string(key)));
@@ -161,7 +175,7 @@ MoleculeBuilder::MoleculeBuilder(const FieldMap& map, std::span<std::byte> out, 
 
 void MoleculeBuilder::set_cell(std::span<const double, 9> cell) {
   if (map_.cell() < 0 || std::ranges::all_of(cell, [](double x) { return x == 0; })) return;
-  if (std::ranges::all_of(cell, [](double x) { return std::isnan(x); })) return;
+  if (!map_.keeps_nan() && std::ranges::all_of(cell, [](double x) { return std::isnan(x); })) return;
   record_.add(map_.cell(), Shape{3, 3}, std::as_bytes(cell));
 }
 
@@ -177,11 +191,12 @@ void MoleculeBuilder::add_value(const FieldMap::Rule& rule, std::string_view key
 
 void MoleculeBuilder::add(const FieldMap::Rule& rule, std::string_view key, Array& array) {
   using Form = FieldMap::Form;
+  if (array.kind == Kind::null && rule.kind != Kind::null) return;
   if (rule.has_rows) {
     const bool is_sound = !array.shape.empty() && array.shape[0] == std::ssize(numbers_);
     if (!is_sound) {
-      throw FieldError(cat(rule.name, ": expected ", numbers_.size(), " rows, one an atom, got ",
-                           describe(array, array.shape)))
+      throw FieldError(
+          cat(rule.name, ": expected ", numbers_.size(), " rows, one an atom, got ", describe(array, array.shape)))
           .at_field(std::string(key));
     }
     array.shape.erase(array.shape.begin());
@@ -201,6 +216,10 @@ void MoleculeBuilder::add(const FieldMap::Rule& rule, std::string_view key, Arra
   }
   if (has_[static_cast<size_t>(rule.field)]) return;  // by another key, which comes first
   if (rule.of_atoms >= 0 && has_[static_cast<size_t>(rule.of_atoms)]) return;
+  if (rule.kind == Kind::null && array.kind == Kind::null) {
+    has_[static_cast<size_t>(rule.field)] = true;
+    return record_.add(rule.field, Shape(), Bytes());
+  }
   if (rule.kind == Kind::text) {
     if (array.kind != Kind::text || array.texts.size() != 1) return;
     has_[static_cast<size_t>(rule.field)] = true;
@@ -271,7 +290,7 @@ void MoleculeBuilder::put_label(int32_t field, std::span<const double> values, c
   if (has_[static_cast<size_t>(field)]) return;
   has_[static_cast<size_t>(field)] = true;
   const auto is_nan = [](double value) { return std::isnan(value); };
-  if (!values.empty() && is_nan(values[0]) && std::ranges::all_of(values, is_nan)) return;
+  if (!map_.keeps_nan() && !values.empty() && is_nan(values[0]) && std::ranges::all_of(values, is_nan)) return;
   record_.add(field, row_shape, std::as_bytes(values));
 }
 

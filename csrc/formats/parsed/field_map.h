@@ -50,10 +50,13 @@ class FieldMap {
     bool has_rows = false;        // a value of the molecule with a row for each atom
   };
 
-  // `has_cells`: any molecule has a cell. Throws FieldError if a target is no field.
-  FieldMap(const std::vector<Target>& targets, bool has_cells, Masses masses);
+  // `has_cells`: any molecule has a cell. `keeps_nan`: labels that are NaN throughout are not missing. Throws
+  // FieldError if a target is no field.
+  FieldMap(const std::vector<Target>& targets, bool has_cells, Masses masses, bool keeps_nan = false);
 
   const MoleculeSchema& schema() const { return schema_; }
+  // Leaves out the values of a key.
+  void ignore(Level level, const std::string& key);
   // Returns nullptr for a key that is not mapped. `guess` is the position of the next key in most molecules.
   const Rule* find(Level level, std::string_view key, size_t& guess) const;
 
@@ -62,6 +65,7 @@ class FieldMap {
   int32_t velocities() const { return velocities_; }
   int32_t other_velocities() const { return other_velocities_; }
   bool has_momenta() const { return has_momenta_; }
+  bool keeps_nan() const { return keeps_nan_; }
   const Masses& masses() const { return masses_; }
 
  private:
@@ -76,6 +80,7 @@ class FieldMap {
   int32_t cell_ = -1, pbc_ = -1, velocities_ = -1, other_velocities_ = -1;
   bool has_momenta_ = false;
   Masses masses_;
+  bool keeps_nan_;
 };
 
 // Builds the record of one molecule: rows of atoms first, then values. Labels that are NaN throughout are missing.

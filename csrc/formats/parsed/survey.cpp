@@ -19,6 +19,11 @@ SurveyedField& Survey::field_of(Level level, std::string_view key, Kind kind, st
 
 void Survey::add(Level level, std::string_view key, Kind kind, std::span<const int64_t> shape, bool is_narrow) {
   SurveyedField& field = field_of(level, key, kind, shape, is_narrow);
+  if (kind == Kind::null) return;
+  if (field.kind == Kind::null) {
+    field = {level, std::string(key), kind, std::vector<int64_t>(shape.begin(), shape.end()), is_narrow};
+    return;
+  }
   field.is_narrow = field.is_narrow && is_narrow && field.kind == kind;
   field.kind = wider(field.kind, kind);
   if (field.shape && !std::ranges::equal(*field.shape, shape)) field.shape.reset();
@@ -27,7 +32,7 @@ void Survey::add(Level level, std::string_view key, Kind kind, std::span<const i
 void Survey::add(const Survey& next) {
   for (const SurveyedField& field : next.fields_) {
     add(field.level, field.key, field.kind, field.shape.value_or(std::vector<int64_t>()), field.is_narrow);
-    if (!field.shape) fields_[places_.at({field.level, field.key})].shape.reset();
+    if (!field.shape && field.kind != Kind::null) fields_[places_.at({field.level, field.key})].shape.reset();
   }
   has_cells_ = has_cells_ || next.has_cells_;
   for (const auto& [key, count] : next.left_out_) leave_out(key, count);
