@@ -233,6 +233,13 @@ FORMATS = [
         converter=f"{_CONVERSION}.deepmd",
     ),
     Format(
+        "deepmd-lmdb",
+        "a folder of LMDB, such as frames of DeePMD-kit",
+        holds=("data.mdb",),
+        source="deepmd-lmdb",
+        converter=f"{_CONVERSION}.deepmd_lmdb",
+    ),
+    Format(
         "metatrain",
         "a folder of metatrain's arrays",
         holds=("na.npy",),
