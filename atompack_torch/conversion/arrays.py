@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from atompack_torch._native import check_regular_file
-from atompack_torch.conversion import mace_hdf5
+from atompack_torch.conversion import hdf5_sets, mace_hdf5
 from atompack_torch.conversion.converter import Source, SourceOptions
 from atompack_torch.conversion.report import Report, described
 from atompack_torch.conversion.rows import HdfRows, NpzRows, Rows
@@ -33,14 +33,22 @@ _KNOWN = {
     "cell": ("cell", "lattice"),
     "n_atoms": ("n_atoms", "natoms", "N"),
 }
+# rMD17 states its units in its paper only.
+_RMD17 = frozenset(("nuclear_charges", "coords", "energies", "forces", "old_energies"))
+_RMD17_UNITS = (
+    "read as rMD17: positions in Å, energies in kcal/mol, forces in kcal/mol/Å: "
+    "energy_unit='kcal/mol' and force_unit='kcal/mol/Ang' convert them"
+)
 _NAMES = {key: name for name, keys in _KNOWN.items() for key in keys}
 
 
 def open_source(path: str, options: SourceOptions) -> Source:
-    """Opens an ``.npz`` or an HDF5 file, also one that MACE wrote."""
+    """Opens an ``.npz`` or an HDF5 file, also one that MACE wrote or of a public data set."""
     is_npz = options.format == "npz"
     if not is_npz and mace_hdf5.is_mace(path):
         return mace_hdf5.open_source(path, options)
+    if not is_npz and options.padding is None and hdf5_sets.recognize(path) is not None:
+        return hdf5_sets.open_source(path, options)
     keys, padding = options.keys, options.padding
     read, count = (read_npz, count_npz) if is_npz else (read_hdf5, count_hdf5)
     return Source(
@@ -181,6 +189,8 @@ def _read(request: _Request, systems: _Opener, report: Report) -> Iterator[Colum
     survey = _Survey(request, systems)
     for key in sorted({*request.keys} - survey.seen):
         raise FieldError(f"{request.path}: keys: no array {key!r}")
+    if survey.seen >= _RMD17:
+        report.note(_RMD17_UNITS)
     custom = survey.levels(report)
     for name, n in request.stray.items():
         report.skip(f"array {name!r}", "there are no positions in its group", n)

@@ -49,6 +49,8 @@ class EntryReader:
     def __init__(self, path: str, keys: Mapping[str, str], report: Report) -> None:
         for key, name in keys.items():
             check_target(key, name)
+        if len({*keys.values()}) < len(keys):
+            raise ValueError("keys: expected each name once, got one twice")
         self._path, self._keys, self._report = path, keys, report
         self._missing = set(keys)
         self._is_of_atoms: dict[str, bool] = {}

@@ -125,6 +125,12 @@ FORMATS = [
         converter=f"{_CONVERSION}.mace_hdf5",
     ),
     Format(
+        "hdf5-set",
+        "an HDF5 file of ANI-1x, ANI-2x, COMP6, SPICE or Transition1x",
+        source="hdf5-set",
+        converter=f"{_CONVERSION}.hdf5_sets",
+    ),
+    Format(
         "sqlite",
         "an SQLite file, such as an ASE database",
         ((0, b"SQLite format 3\0"),),

@@ -1,0 +1,346 @@
+"""Conversion of groups of HDF5 arrays, one per molecule, to blocks of structures of many groups."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from atompack_torch.conversion.keys import field_of
+from atompack_torch.conversion.report import Report, described
+from atompack_torch.conversion.rows import HdfRows
+from atompack_torch.conversion.systems import BLOCK_ATOMS, BLOCK_STRUCTURES, numbers_of
+from atompack_torch.errors import AtompackError, CorruptFileError
+from atompack_torch.fields import (
+    ATOM_PROPERTY,
+    BUILTIN,
+    BUILTINS,
+    MOLECULE_PROPERTY,
+    FieldId,
+)
+from atompack_torch.writers.columns import Array, Column, Columns
+
+_STRUCTURE = ("positions", "atomic_numbers")
+_OF_ATOMS = re.compile(r"charges|volumes|mbis_|forces|gradient")
+_OF_PAIRS = re.compile(r"(wiberg|mayer).*indices")
+
+
+class HdfSet(NamedTuple):
+    """A data set.
+
+    Attributes:
+        title: its name, for messages.
+        names: name in the file → part of a structure, or label.
+        gradient: name of an array of gradients, which become forces; empty if there is none.
+        units: units of its values, for the report.
+    """
+
+    title: str
+    names: Mapping[str, str]
+    gradient: str = ""
+    units: str = ""
+
+
+class _Piece(NamedTuple):
+    """Structures of one group.
+
+    Attributes:
+        positions: (N, 3).
+        numbers: (N,) atomic numbers.
+        n_atoms: number of atoms of each structure.
+        n_structures: number of structures.
+        name: name of the structures.
+        fields: values of each field, an array of all rows or one string for all structures.
+    """
+
+    positions: Array
+    numbers: Array
+    n_atoms: int
+    n_structures: int
+    name: str
+    fields: dict[FieldId, Array | str]
+
+
+class GroupReader:
+    """Reads the groups of one file.
+
+    Args:
+        path: path of the file, for messages.
+        known: its set.
+        keys: name in the file → name here.
+        report: receives the interpretation of names, and what was left out.
+    """
+
+    def __init__(self, path: str, known: HdfSet, keys: Mapping[str, str], report: Report) -> None:
+        self._path, self._known, self._keys, self._report = path, known, keys, report
+        self._missing = set(keys)
+        self._pending: list[_Piece] = []
+        if len({*keys.values()}) < len(keys):
+            raise ValueError("keys: expected each name once, got one twice")
+        taken = {*keys.values()}
+        names = {**{k: n for k, n in known.names.items() if n not in taken}, **keys}
+        self._places = next(key for key, name in names.items() if name == "positions")
+        self._targets: dict[str, FieldId | None] = {}
+        report.note(f"read as {known.title}: {known.units}")
+
+    def count(self, group: Any) -> int:
+        """Counts the structures of a group.
+
+        Args:
+            group: the group, of h5py.
+
+        Returns:
+            Their number.
+
+        Raises:
+            CorruptFileError: there are no positions.
+        """
+        try:
+            shape = group[self._places].shape
+        except Exception as error:
+            fault = f"expected an array {self._places!r}, got {described(error)}"
+            raise CorruptFileError(f"{self._path}: {group.name}: {fault}") from error
+        if len(shape) != 3 or shape[2] != 3 or 0 in shape[1:]:
+            raise self._wrong_shape(group, self._places, "(M, n, 3)", shape)
+        return int(shape[0])
+
+    def missing_keys(self) -> list[str]:
+        """Returns the keys that were in no group."""
+        return sorted(self._missing)
+
+    def read(self, group: Any, name: str, first: int, last: int) -> Iterator[Columns]:
+        """Yields blocks that are complete after some structures of a group.
+
+        Args:
+            group: the group, of h5py.
+            name: name of its structures.
+            first: number of the first of them.
+            last: one past the last.
+
+        Yields:
+            Blocks of structures, of this and earlier groups.
+
+        Raises:
+            CorruptFileError: the group is damaged.
+        """
+        try:
+            arrays = self._arrays(group)
+            n_atoms = arrays[self._places].shape[1]
+            step = max(1, min(BLOCK_STRUCTURES, BLOCK_ATOMS // n_atoms))
+            for begin in range(first, last, step):
+                piece = self._piece(group, arrays, name, begin, min(begin + step, last))
+                if self._pending and not _fit(self._pending, piece):
+                    yield from self.rest()
+                self._pending.append(piece)
+                n_structures = sum(one.n_structures for one in self._pending)
+                n_rows = sum(len(one.numbers) for one in self._pending)
+                if n_structures >= BLOCK_STRUCTURES or n_rows >= BLOCK_ATOMS:
+                    yield from self.rest()
+        except AtompackError:
+            raise
+        except Exception as error:  # damaged arrays can fail in many ways
+            raise CorruptFileError(f"{self._path}: {group.name}: {described(error)}") from error
+
+    def rest(self) -> Iterator[Columns]:
+        """Yields the structures read since the last block, if there are any."""
+        if self._pending:
+            pieces, self._pending = self._pending, []
+            yield _block(pieces)
+
+    def _arrays(self, group: Any) -> dict[str, HdfRows]:
+        """Returns the arrays of a group that are read."""
+        import h5py
+
+        arrays = {}
+        for name in group:
+            if group.get(name, getlink=True, getclass=True) is not h5py.HardLink:
+                continue
+            if self._target(name) is None:
+                continue
+            dataset = group[name]
+            if isinstance(dataset, h5py.Dataset) and dataset.shape is not None:
+                arrays[name] = HdfRows(self._path, dataset)
+        return arrays
+
+    def _target(self, name: str) -> FieldId | None:
+        """Returns the field of an array; None if it is left out."""
+        if name not in self._targets:
+            self._targets[name] = self._new_target(name)
+        return self._targets[name]
+
+    def _new_target(self, name: str) -> FieldId | None:
+        report, is_given = self._report, name in self._keys
+        self._missing.discard(name)
+        own = self._keys.get(name) or self._known.names.get(name, name)
+        if not is_given and own in self._keys.values():
+            if own == name:
+                report.skip(f"array {name!r}", "keys give its name to another")
+                return None
+            own = name
+        if not is_given and _OF_PAIRS.search(name):
+            report.skip(f"array {name!r}", "values of all pairs of atoms: keys can name it")
+            return None
+        if own in _STRUCTURE:
+            return FieldId(BUILTIN, own)
+        is_of_atoms = _OF_ATOMS.search(name) or _OF_PAIRS.search(name)
+        target = field_of(own, ATOM_PROPERTY if is_of_atoms else MOLECULE_PROPERTY)
+        if self._is_gradient(name):
+            report.note(f"{name!r} read as forces, times -1")
+        elif target.scope == BUILTIN and target.key != name:
+            report.origin(target.key, name)
+        return target
+
+    def _is_gradient(self, name: str) -> bool:
+        return name == self._known.gradient and name not in self._keys
+
+    def _piece(
+        self, group: Any, arrays: Mapping[str, HdfRows], name: str, first: int, last: int
+    ) -> _Piece:
+        """Reads structures of a group."""
+        n_all, n_atoms = arrays[self._places].shape[:2]
+        n = last - first
+        fields: dict[FieldId, Array | str] = {}
+        numbers = None
+        for key, rows in arrays.items():
+            target = self._target(key)
+            assert target is not None
+            if target.key == "atomic_numbers" and target.scope == BUILTIN:
+                numbers = self._numbers(group, key, rows, (n_all, n_atoms), first, last)
+            elif target.key != "positions" or target.scope != BUILTIN:
+                value = self._value(group, key, target, rows, (n_all, n_atoms), first, last)
+                if value is not None:
+                    fields[target] = value
+        if numbers is None:
+            raise CorruptFileError(f"{self._path}: {group.name}: expected atomic numbers, got none")
+        places = arrays[self._places].read(first, last).reshape(-1, 3)
+        return _Piece(places, numbers, n_atoms, n, name, fields)
+
+    def _numbers(
+        self, group: Any, key: str, rows: HdfRows, shape: tuple[int, int], first: int, last: int
+    ) -> Array:
+        where = f"{self._path}: {group.name}"
+        if rows.shape == shape[1:]:
+            return np.tile(_numbers_of(rows.read(0, shape[1]), where), last - first)
+        if rows.shape == shape:
+            return _numbers_of(rows.read(first, last), where).reshape(-1)
+        raise self._wrong_shape(group, key, f"{shape[1:]} or {shape}", rows.shape)
+
+    def _value(
+        self,
+        group: Any,
+        key: str,
+        target: FieldId,
+        rows: HdfRows,
+        shape: tuple[int, int],
+        first: int,
+        last: int,
+    ) -> Array | str | None:
+        """Reads the values of a field; None if they fit neither structures nor atoms."""
+        is_label = target.scope == BUILTIN
+        of_atoms = target.scope == ATOM_PROPERTY
+        if is_label:
+            of_atoms = BUILTINS[target.key].level == "atom"
+        axes = shape if of_atoms else shape[:1]
+        if rows.dtype.kind in "SUO":
+            if math.prod(rows.shape) == 1 and not of_atoms:
+                value = np.asarray(rows.read(0, 1)).reshape(-1)[0]
+                return value.decode() if isinstance(value, bytes) else str(value)
+            self._report.skip(f"array {key!r}", "strings, but not one for the group")
+            return None
+        if rows.shape[: len(axes)] != axes:
+            if is_label:
+                raise self._wrong_shape(group, key, f"{axes} rows", rows.shape)
+            what = "its rows are not those of the structures" + (" and atoms" if of_atoms else "")
+            self._report.skip(f"array {key!r}", what)
+            return None
+        values = rows.read(first, last)
+        row = rows.shape[len(axes) :]
+        if is_label:
+            expected = BUILTINS[target.key].shape
+            if math.prod(row) != math.prod(expected):
+                raise self._wrong_shape(group, key, (*axes, *expected), rows.shape)
+            row = expected
+        elif row == (1,):
+            row = ()
+        values = values.reshape(-1, *row)
+        return -values if self._is_gradient(key) else values
+
+    def _wrong_shape(self, group: Any, key: str, expected: object, got: object) -> CorruptFileError:
+        return CorruptFileError(
+            f"{self._path}: {group.name}: {key}: expected {expected}, got {got}"
+        )
+
+
+def _numbers_of(values: Array, where: str) -> Array:
+    """Converts numbers or symbols to atomic numbers, each different symbol once."""
+    if values.dtype.kind in "iu":
+        return values
+    if values.dtype.kind == "O":
+        values = values.astype("S")
+    different, inverse = np.unique(values, return_inverse=True)
+    return numbers_of(different, where)[inverse].reshape(values.shape)
+
+
+def _fit(pieces: list[_Piece], piece: _Piece) -> bool:
+    """True if the fields of a piece have the types and shapes of those before."""
+    last = pieces[-1]
+    if last.positions.dtype != piece.positions.dtype:
+        return False
+    for field, values in piece.fields.items():
+        for other in pieces:
+            known = other.fields.get(field)
+            if known is not None:
+                if _form(known) != _form(values):
+                    return False
+                break
+    return True
+
+
+def _form(values: Array | str) -> object:
+    return "string" if isinstance(values, str) else (values.dtype, values.shape[1:])
+
+
+def _block(pieces: list[_Piece]) -> Columns:
+    """Joins structures of several groups."""
+    counts = np.repeat(
+        [piece.n_atoms for piece in pieces], [piece.n_structures for piece in pieces]
+    )
+    ptr = np.concatenate([[0], np.cumsum(counts)])
+    fields = [*dict.fromkeys(field for piece in pieces for field in piece.fields)]
+    names: list[Array | str | None] = []
+    for piece in pieces:
+        names += [piece.name] * piece.n_structures
+    columns = [_column(field, pieces) for field in fields]
+    if FieldId(BUILTIN, "name") not in fields:
+        columns.append(Column(BUILTIN, "name", names))
+    places = np.concatenate([piece.positions for piece in pieces])
+    numbers = np.concatenate([piece.numbers for piece in pieces])
+    return Columns(places, numbers, ptr, columns)
+
+
+def _column(field: FieldId, pieces: list[_Piece]) -> Column:
+    """Joins a field; pieces without it are zeros, and masked."""
+    present = [piece.fields.get(field) is not None for piece in pieces]
+    mask = None
+    if not all(present):
+        mask = np.repeat(present, [piece.n_structures for piece in pieces])
+    first = next(value for piece in pieces if (value := piece.fields.get(field)) is not None)
+    if isinstance(first, str):
+        entries: list[Array | str | None] = []
+        for piece in pieces:
+            value = piece.fields.get(field)
+            entries += [value if isinstance(value, str) else None] * piece.n_structures
+        return Column(*field, entries, mask)
+    is_of_atoms = field.scope == ATOM_PROPERTY or (
+        field.scope == BUILTIN and BUILTINS[field.key].level == "atom"
+    )
+    arrays = []
+    for piece in pieces:
+        value = piece.fields.get(field)
+        n_rows = len(piece.numbers) if is_of_atoms else piece.n_structures
+        absent = np.zeros((n_rows, *first.shape[1:]), first.dtype)
+        arrays.append(value if isinstance(value, np.ndarray) else absent)
+    return Column(*field, np.concatenate(arrays), mask)

@@ -1,0 +1,267 @@
+"""Structures from the HDF5 files of ANI-1x, ANI-2x, COMP6, SPICE and Transition1x.
+
+Each group has structures of the same number of atoms: ``coordinates``, ``conformations`` or
+``positions`` (M, n, 3), atomic numbers (n,) or (M, n), and labels with M rows. Groups are those of
+
+- ANI-1x: a formula, with ``wb97x_dz.energy`` and values of other methods, NaN where not computed;
+- ANI-2x and COMP6: a number of atoms, with ``species``, ``energies`` and ``forces``;
+- SPICE: a molecule, with ``dft_total_energy``, ``dft_total_gradient``, ``smiles`` and ``subset``;
+- Transition1x: ``data/FORMULA/REACTION``, and its groups ``reactant``, ``transition_state`` and
+  ``product``; the splits ``train``, ``val`` and ``test`` have the same reactions again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, NamedTuple
+
+from atompack_torch._native import check_regular_file
+from atompack_torch.conversion.converter import Source, SourceOptions
+from atompack_torch.conversion.hdf5_groups import GroupReader, HdfSet
+from atompack_torch.conversion.report import Report, described
+from atompack_torch.errors import (
+    AtompackError,
+    CorruptFileError,
+    FieldError,
+    UnsupportedFormatError,
+)
+from atompack_torch.writers.columns import Columns
+
+_ANI_UNITS = (
+    "positions in Å, energies in Hartree, forces in Hartree/Å: energy_unit='Ha' and "
+    "force_unit='Ha/Ang' convert them"
+)
+ANI_1X = HdfSet(
+    "ANI-1x",
+    {
+        "coordinates": "positions",
+        "atomic_numbers": "atomic_numbers",
+        "wb97x_dz.energy": "energy",
+        "wb97x_dz.forces": "forces",
+    },
+    units=_ANI_UNITS,
+)
+ANI_2X = HdfSet(
+    "ANI-2x or COMP6",
+    {
+        "coordinates": "positions",
+        "species": "atomic_numbers",
+        "energies": "energy",
+        "forces": "forces",
+    },
+    units=_ANI_UNITS,
+)
+SPICE = HdfSet(
+    "SPICE",
+    {
+        "conformations": "positions",
+        "atomic_numbers": "atomic_numbers",
+        "dft_total_energy": "energy",
+        "dft_total_gradient": "forces",
+    },
+    gradient="dft_total_gradient",
+    units="positions in Bohr, energies in Hartree, forces in Hartree/Bohr: length_unit='Bohr', "
+    "energy_unit='Ha' and force_unit='Ha/Bohr' convert them",
+)
+TRANSITION1X = HdfSet(
+    "Transition1x",
+    {
+        "positions": "positions",
+        "atomic_numbers": "atomic_numbers",
+        "wB97x_6-31G(d).energy": "energy",
+        "wB97x_6-31G(d).forces": "forces",
+    },
+    units="positions in Å, energies in eV, forces in eV/Å",
+)
+_SPLITS = ("data", "train", "val", "test")
+_ENDPOINTS = ("reactant", "transition_state", "product")
+
+
+class _Place(NamedTuple):
+    """A group of structures.
+
+    Attributes:
+        group: the group, of h5py.
+        name: name of its structures.
+    """
+
+    group: Any
+    name: str
+
+
+def open_source(path: str, options: SourceOptions) -> Source:
+    """Opens a file."""
+    known = recognize(path)
+    if known is None:
+        expected = ", ".join(one.title for one in (ANI_1X, ANI_2X, SPICE, TRANSITION1X))
+        raise UnsupportedFormatError(
+            f"{path}: expected the groups of {expected}, got others: --from hdf5 reads arrays of "
+            "any names"
+        )
+    keys = dict(options.keys)
+    return Source(
+        path,
+        lambda report: read(path, keys=keys, report=report),
+        partial(count, path, keys=keys),
+        maps_keys=True,
+        is_arrays=True,
+        read_range=lambda report, first, last: read(
+            path, keys=keys, report=report, first=first, last=last
+        ),
+    )
+
+
+def recognize(path: str) -> HdfSet | None:
+    """Returns the set that an HDF5 file belongs to; None if it is none, or cannot be read."""
+    import h5py
+
+    try:
+        with h5py.File(path, "r") as file:
+            return _set_of(file)
+    except (OSError, RuntimeError, KeyError, ValueError, TypeError, AttributeError):
+        return None  # the reader chosen next reports the problem
+
+
+def _set_of(file: Any) -> HdfSet | None:
+    splits = [name for name in _SPLITS if name in file]
+    if splits:
+        reaction = _first_group(_first_group(file[splits[0]]))
+        names = TRANSITION1X.names
+        return TRANSITION1X if reaction is not None and _holds(reaction, names) else None
+    first = _first_group(file)
+    if first is None:
+        return None
+    if _holds(first, ("coordinates", "atomic_numbers", "wb97x_dz.energy")):
+        return ANI_1X
+    if _holds(first, ("conformations", "atomic_numbers", "dft_total_energy")):
+        return SPICE
+    is_counted = all(re.fullmatch(r"\d+", name) for name in file)
+    return ANI_2X if is_counted and _holds(first, ("coordinates", "species", "energies")) else None
+
+
+def _holds(group: Any, names: Any) -> bool:
+    return all(name in group for name in names)
+
+
+def _first_group(group: Any) -> Any:
+    """Returns the first group in a group; None if there is none."""
+    return next(iter(_groups(group)), None) if group is not None else None
+
+
+def _groups(group: Any) -> Iterator[Any]:
+    """Yields the groups in a group, along hard links only."""
+    import h5py
+
+    for name in group:
+        if group.get(name, getlink=True, getclass=True) is h5py.HardLink:
+            found = group[name]
+            if isinstance(found, h5py.Group):
+                yield found
+
+
+def count(path: str, *, keys: Mapping[str, str] | None = None) -> int:
+    """Counts the structures.
+
+    Args:
+        path: the file.
+        keys: name in the file → name here.
+
+    Returns:
+        The number of structures.
+
+    Raises:
+        CorruptFileError: the file is damaged.
+    """
+    with _opened(path) as (file, known):
+        reader = GroupReader(path, known, keys or {}, Report())
+        return sum(reader.count(place.group) for place in _places(file, known, path))
+
+
+def read(
+    path: str,
+    *,
+    keys: Mapping[str, str] | None = None,
+    report: Report,
+    first: int = 0,
+    last: int | None = None,
+) -> Iterator[Columns]:
+    """Yields the structures in blocks, in the order of the names of groups, in the file's types.
+
+    Args:
+        path: the file.
+        keys: name of an array → name here: ``positions``, ``atomic_numbers``, a label, or a
+            property, with its scope (``atom_properties/q``) where that matters.
+        report: receives the interpretation of names, and what was left out.
+        first: number of the first structure.
+        last: one past the last structure; None: all.
+
+    Yields:
+        Blocks of structures, of several groups.
+
+    Raises:
+        CorruptFileError: the file is damaged.
+        FieldError: an array that a key names is in no group.
+    """
+    with _opened(path) as (file, known):
+        reader = GroupReader(path, known, keys or {}, report)
+        start = 0
+        for place in _places(file, known, path):
+            n = reader.count(place.group)
+            low, high = max(first - start, 0), n if last is None else min(last - start, n)
+            if low < high:
+                yield from reader.read(place.group, place.name, low, high)
+            start += n
+            if last is not None and start >= last:
+                break
+        yield from reader.rest()
+        if last is None and first == 0:
+            for key in reader.missing_keys():
+                raise FieldError(f"{path}: keys: no array {key!r}")
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[tuple[Any, HdfSet]]:
+    import h5py
+
+    check_regular_file(path)
+    try:
+        file = h5py.File(path, "r")
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise CorruptFileError(f"{path}: no HDF5 file: {described(error)}") from error
+    with file:
+        known = _set_of(file)
+        if known is None:
+            raise CorruptFileError(f"{path}: expected the groups that it had when it was opened")
+        yield file, known
+
+
+def _places(file: Any, known: HdfSet, path: str) -> Iterator[_Place]:
+    """Yields the groups of structures; errors about a damaged tree of groups name the file."""
+    try:
+        if known is TRANSITION1X:
+            yield from _reactions(file)
+        else:
+            for group in _groups(file):
+                yield _Place(group, group.name.strip("/"))
+    except AtompackError:
+        raise
+    except Exception as error:  # damaged tables of groups can fail in many ways
+        raise CorruptFileError(f"{path}: {described(error)}") from error
+
+
+def _reactions(file: Any) -> Iterator[_Place]:
+    splits = ["data"] if "data" in file else [name for name in _SPLITS if name in file]
+    for split in splits:
+        for formula in _groups(file[split]):
+            for reaction in _groups(formula):
+                name = reaction.name.strip("/").removeprefix(f"{split}/")
+                yield _Place(reaction, name)
+                own = {group.name.rpartition("/")[2]: group for group in _groups(reaction)}
+                for point in _ENDPOINTS:
+                    if point in own:
+                        yield _Place(own[point], f"{name}/{point}")

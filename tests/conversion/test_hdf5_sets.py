@@ -1,0 +1,373 @@
+"""HDF5 files in the published layouts of ANI-1x, ANI-2x, SPICE and Transition1x."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+
+import atompack_torch as apt
+from atompack_torch.cli import main
+from atompack_torch.conversion import Changes, Report, convert
+from atompack_torch.conversion.hdf5_sets import count, recognize
+
+Group = dict[str, Any]
+METHOD = "wB97x_6-31G(d)"
+
+
+def written(path: Path, groups: dict[str, Group], **options: Any) -> Path:
+    """Writes arrays to groups by their paths."""
+    with h5py.File(path, "w") as file:
+        for name, arrays in groups.items():
+            for key, values in arrays.items():
+                dataset = file.create_dataset(f"{name}/{key}", data=values, **options)
+                assert dataset.name == f"/{name}/{key}"
+    return path
+
+
+def ani_1x(m: int, numbers: list[int], seed: int = 0) -> Group:
+    rng, n = np.random.default_rng(seed), len(numbers)
+    triples = rng.normal(size=m)
+    triples[::2] = np.nan
+    return {
+        "atomic_numbers": np.array(numbers, "u1"),
+        "coordinates": rng.normal(size=(m, n, 3)).astype("f4"),
+        "wb97x_dz.energy": rng.normal(size=m),
+        "wb97x_dz.forces": rng.normal(size=(m, n, 3)).astype("f4"),
+        "wb97x_dz.dipole": rng.normal(size=(m, 3)).astype("f4"),
+        "wb97x_dz.cm5_charges": rng.normal(size=(m, n)).astype("f4"),
+        "ccsd(t)_cbs.energy": triples,
+    }
+
+
+def ani_2x(m: int, n: int, seed: int = 0) -> Group:
+    rng = np.random.default_rng(seed)
+    return {
+        "species": rng.choice([1, 6, 8, 16], (m, n)),
+        "coordinates": rng.normal(size=(m, n, 3)).astype("f4"),
+        "energies": rng.normal(size=m),
+        "forces": rng.normal(size=(m, n, 3)),
+    }
+
+
+def spice(m: int, numbers: list[int], seed: int = 0) -> Group:
+    rng, n = np.random.default_rng(seed), len(numbers)
+    return {
+        "atomic_numbers": np.array(numbers, "i2"),
+        "smiles": np.array([b"[H:1][O:2]"], dtype=object),
+        "subset": np.array([b"SPICE PubChem"], dtype=object),
+        "conformations": rng.normal(size=(m, n, 3)).astype("f4"),
+        "formation_energy": rng.normal(size=m),
+        "dft_total_energy": rng.normal(size=m),
+        "dft_total_gradient": rng.normal(size=(m, n, 3)).astype("f4"),
+        "mbis_charges": rng.normal(size=(m, n, 1)).astype("f4"),
+        "mbis_quadrupoles": rng.normal(size=(m, n, 3, 3)).astype("f4"),
+        "scf_dipole": rng.normal(size=(m, 3)).astype("f4"),
+        "mayer_indices": rng.normal(size=(m, n, n)).astype("f4"),
+    }
+
+
+def reaction(m: int, numbers: list[int], seed: int = 0) -> Group:
+    rng, n = np.random.default_rng(seed), len(numbers)
+    made: Group = {}
+    for i, name in enumerate(("", "product/", "reactant/", "transition_state/")):
+        k = 1 if i else m
+        made[f"{name}atomic_numbers"] = np.array(numbers)
+        made[f"{name}positions"] = rng.normal(size=(k, n, 3))
+        made[f"{name}{METHOD}.energy"] = rng.normal(size=k)
+        made[f"{name}{METHOD}.forces"] = rng.normal(size=(k, n, 3))
+    return made
+
+
+def converted(source: Path, **options: Any) -> tuple[apt.AtpDataset, Report]:
+    target = source.with_name("made.atp")
+    report = convert(source, target, mode="w", progress=False, **options)
+    return apt.AtpDataset(target), report
+
+
+def joined(groups: dict[str, Group], key: str) -> Any:
+    return np.concatenate([g[key].reshape(-1, *g[key].shape[2:]) for g in groups.values()])
+
+
+def test_ani_1x(tmp_path: Path) -> None:
+    groups = {
+        "C1H4": ani_1x(5, [6, 1, 1, 1, 1], 1),
+        "H2O1": ani_1x(3, [8, 1, 1], 2),
+        "O2": ani_1x(2, [8, 8], 3),
+    }
+    del groups["O2"]["wb97x_dz.forces"]
+    dataset, report = converted(written(tmp_path / "a.h5", groups))
+    assert len(dataset) == report.structures_written == 10
+    batch = dataset[:]
+    assert batch.name == ["C1H4"] * 5 + ["H2O1"] * 3 + ["O2"] * 2
+    assert batch.atomic_numbers.tolist() == [6, 1, 1, 1, 1] * 5 + [8, 1, 1] * 3 + [8, 8] * 2
+    assert np.array_equal(batch.positions.numpy(), joined(groups, "coordinates"))
+    assert str(batch.positions.dtype) == "torch.float32"
+    energies = np.concatenate([g["wb97x_dz.energy"] for g in groups.values()])
+    assert np.array_equal(batch.energy.numpy(), energies)
+    assert batch.mask("forces").tolist() == [True] * 8 + [False] * 2
+    assert np.array_equal(dataset[6].forces.numpy(), groups["H2O1"]["wb97x_dz.forces"][1])
+    charges = np.concatenate([g["wb97x_dz.cm5_charges"].reshape(-1) for g in groups.values()])
+    assert np.array_equal(batch["wb97x_dz.cm5_charges"].numpy(), charges)
+    dipoles = np.concatenate([g["wb97x_dz.dipole"] for g in groups.values()])
+    assert np.array_equal(batch["wb97x_dz.dipole"].numpy(), dipoles)
+    assert np.isnan(batch["ccsd(t)_cbs.energy"].numpy()).sum() == 6
+    assert any(note.startswith("read as ANI-1x: positions in Å, ene") for note in report.notes)
+    assert "energy" in report.source_units
+    assert not report.warnings
+
+
+def test_missing_labels_of_ani_1x(tmp_path: Path) -> None:
+    groups = {"H2O1": ani_1x(4, [8, 1, 1])}
+    keys = {"ccsd(t)_cbs.energy": "energy"}
+    dataset, report = converted(written(tmp_path / "a.h5", groups), keys=keys)
+    assert dataset[:].mask("energy").tolist() == [False, True, False, True]
+    assert report.nan_as_missing == {"energy": 2}
+    assert dataset[:]["wb97x_dz.energy"].tolist() == groups["H2O1"]["wb97x_dz.energy"].tolist()
+    assert report.sources["energy"] == ["ccsd(t)_cbs.energy"]
+
+
+@pytest.mark.parametrize("symbols", [False, True])
+def test_ani_2x_and_comp6(tmp_path: Path, symbols: bool) -> None:
+    groups = {"002": ani_2x(4, 2, 1), "010": ani_2x(3, 10, 2)}
+    numbers = np.concatenate([g["species"].reshape(-1) for g in groups.values()])
+    if symbols:
+        names = {1: b"H", 6: b"C", 8: b"O", 16: b"S"}
+        for group in groups.values():
+            flat = [names[z] for z in group["species"].reshape(-1).tolist()]
+            group["species"] = np.array(flat).reshape(group["species"].shape)
+    dataset, report = converted(written(tmp_path / "a.h5", groups, compression="gzip"))
+    batch = dataset[:]
+    assert np.array_equal(batch.atomic_numbers.numpy(), numbers)
+    assert np.array_equal(batch.forces.numpy(), joined(groups, "forces"))
+    assert np.array_equal(batch.positions.numpy(), joined(groups, "coordinates"))
+    assert batch.name == ["002"] * 4 + ["010"] * 3
+    assert any(note.startswith("read as ANI-2x or COMP6") for note in report.notes)
+
+
+def test_spice(tmp_path: Path) -> None:
+    groups = {"103": spice(3, [8, 1], 1), "water": spice(2, [8, 1, 1], 2)}
+    del groups["water"]["mbis_charges"]
+    path = written(tmp_path / "a.hdf5", groups)
+    dataset, report = converted(path)
+    batch = dataset[:]
+    assert batch.name == ["103"] * 3 + ["water"] * 2
+    assert batch["smiles"] == ["[H:1][O:2]"] * 5
+    assert batch["subset"] == ["SPICE PubChem"] * 5
+    assert np.array_equal(batch.positions.numpy(), joined(groups, "conformations"))
+    assert np.array_equal(batch.forces.numpy(), -joined(groups, "dft_total_gradient"))
+    assert batch.mask("mbis_charges").tolist() == [True] * 3 + [False] * 2
+    assert np.array_equal(batch["mbis_quadrupoles"].numpy(), joined(groups, "mbis_quadrupoles"))
+    dipoles = np.concatenate([g["scf_dipole"] for g in groups.values()])
+    assert np.array_equal(batch["scf_dipole"].numpy(), dipoles)
+    assert "mayer_indices" not in batch
+    assert any("'mayer_indices'" in what for what, _ in report.skipped)
+    assert "'dft_total_gradient' read as forces, times -1" in report.notes
+    assert any("read as SPICE: positions in Bohr" in note for note in report.notes)
+    assert not report.warnings
+
+    units = Changes(energy_unit="Ha", length_unit="Bohr", force_unit="Ha/Bohr")
+    own, report = converted(path, changes=units, keys={"dft_total_gradient": "forces"})
+    assert any("suggests a gradient" in warning for warning in report.warnings)
+    import ase.units
+
+    scaled = joined(groups, "conformations").astype("f8") * ase.units.Bohr
+    assert np.array_equal(own[:].positions.numpy(), scaled.astype("f4"))
+    scaled = joined(groups, "dft_total_gradient") * (ase.units.Hartree / ase.units.Bohr)
+    assert np.allclose(own[:].forces.numpy(), scaled)
+
+
+def test_pairs_of_atoms_by_name(tmp_path: Path) -> None:
+    groups = {"a": spice(2, [8, 1], 1), "b": spice(2, [6, 8, 1, 1], 2)}
+    dataset, _ = converted(written(tmp_path / "a.h5", groups), keys={"mayer_indices": "bonds"})
+    for i, (name, k) in enumerate([("a", 0), ("a", 1), ("b", 0), ("b", 1)]):
+        assert np.array_equal(dataset[i]["bonds"].numpy(), groups[name]["mayer_indices"][k])
+
+
+def test_transition1x(tmp_path: Path) -> None:
+    first, second = reaction(4, [6, 1, 1], 1), reaction(2, [8, 1], 2)
+    groups = {"data/CH2/rxn0001": first, "data/HO/rxn0002": second, "train/CH2/rxn0001": first}
+    dataset, report = converted(written(tmp_path / "a.h5", groups))
+    batch = dataset[:]
+    points = ("reactant", "transition_state", "product")
+    assert batch.name == [
+        *["CH2/rxn0001"] * 4,
+        *(f"CH2/rxn0001/{point}" for point in points),
+        *["HO/rxn0002"] * 2,
+        *(f"HO/rxn0002/{point}" for point in points),
+    ]
+    order = [f"{name}/" for name in points]
+    expected = [r[f"{k}positions"].reshape(-1, 3) for r in (first, second) for k in ("", *order)]
+    assert np.array_equal(batch.positions.numpy(), np.concatenate(expected))
+    expected = [r[f"{k}{METHOD}.energy"] for r in (first, second) for k in ("", *order)]
+    assert np.array_equal(batch.energy.numpy(), np.concatenate(expected))
+    expected = [
+        r[f"{k}{METHOD}.forces"].reshape(-1, 3) for r in (first, second) for k in ("", *order)
+    ]
+    assert np.array_equal(batch.forces.numpy(), np.concatenate(expected))
+    assert "read as Transition1x: positions in Å, energies in eV, forces in eV/Å" in report.notes
+    split, _ = converted(written(tmp_path / "b.h5", {"val/CH2/rxn0001": first}))
+    assert len(split) == 7
+
+
+def test_blocks_of_many_groups(tmp_path: Path) -> None:
+    groups = {f"{i:04}": spice(1 + i % 50, [8, 1, 1][: 1 + i % 3], i) for i in range(400)} | {
+        "9999": spice(9_000, [8, 1], 9)
+    }
+    path = written(tmp_path / "a.h5", groups)
+    dataset, report = converted(path)
+    assert report.structures_written == count(str(path)) == len(dataset)
+    batch = dataset[:]
+    assert np.array_equal(batch.positions.numpy(), joined(groups, "conformations"))
+    energies = np.concatenate([g["dft_total_energy"] for g in groups.values()])
+    assert np.array_equal(batch.energy.numpy(), energies)
+    for part in range(4):
+        convert(path, tmp_path / "parts", part=(part, 4), progress=False)
+    parts = apt.AtpDataset(tmp_path / "parts")[:]
+    assert np.array_equal(parts.forces.numpy(), batch.forces.numpy())
+    assert parts.name == batch.name
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = written(tmp_path / "a.h5", {"O2": ani_1x(2, [8, 8])})
+    target = str(tmp_path / "a.atp")
+    units = ["--energy-unit", "Ha", "--force-unit", "Ha/Ang"]
+    assert main(["convert", str(path), target, *units]) == 0
+    assert "read as ANI-1x" in capsys.readouterr().out
+    again = ["convert", str(path), target, "--quiet", "--overwrite"]
+    assert main([*again, "--from", "hdf5-set"]) == 0
+    assert main([*again, "--from", "hdf5", "--padding", "0"]) == 0
+
+
+def test_other_files_are_left_to_the_reader_of_arrays(tmp_path: Path) -> None:
+    arrays = {"positions": np.zeros((2, 1, 3)), "numbers": np.array([1]), "energy": np.zeros(2)}
+    path = written(tmp_path / "a.h5", {"g": arrays})
+    assert recognize(str(path)) is None
+    assert len(converted(path)[0]) == 2
+    with pytest.raises(apt.UnsupportedFormatError, match="expected the groups of ANI-1x, ANI-2x"):
+        converted(path, format="hdf5-set")
+    (tmp_path / "b.h5").write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(100))
+    assert recognize(str(tmp_path / "b.h5")) is None
+
+
+@pytest.mark.parametrize("name", ["rmd17", "md22"])
+def test_npz_of_molecular_dynamics(tmp_path: Path, name: str) -> None:
+    rng = np.random.default_rng(0)
+    places, forces, energies = rng.normal(size=(4, 3, 3)), rng.normal(size=(4, 3, 3)), np.ones(4)
+    arrays: Group = {"nuclear_charges": np.array([8, 1, 1], "u1"), "coords": places}
+    arrays |= {"energies": energies, "forces": forces, "old_energies": 2 * energies}
+    arrays |= {"old_forces": 2 * forces, "old_indices": np.arange(4)}
+    if name == "md22":
+        arrays = {"R": places, "z": np.array([8, 1, 1]), "E": energies[:, None], "F": forces}
+        arrays |= {"name": np.array("tri"), "e_unit": np.array("kcal/mol"), "type": np.array("d")}
+    np.savez(tmp_path / "a.npz", **arrays)
+    dataset, report = converted(tmp_path / "a.npz")
+    batch = dataset[:]
+    assert np.array_equal(batch.positions.numpy(), places.reshape(-1, 3))
+    assert np.array_equal(batch.forces.numpy(), forces.reshape(-1, 3))
+    assert batch.energy.tolist() == energies.tolist()
+    assert batch.atomic_numbers.tolist() == [8, 1, 1] * 4
+    shown = str(report)
+    assert "kcal/mol" in shown
+
+
+def put(name: str, values: Any) -> Callable[[h5py.File], object]:
+    def harm(file: h5py.File) -> None:
+        del file[name]
+        file[name] = values
+
+    return harm
+
+
+def link(file: h5py.File) -> None:
+    del file["b/wb97x_dz.energy"]
+    file["b/wb97x_dz.energy"] = h5py.SoftLink("/nowhere")
+    del file["b/coordinates"]
+
+
+def unwritten(file: h5py.File) -> None:
+    del file["b/wb97x_dz.energy"]
+    file.create_dataset("b/wb97x_dz.energy", (3,), "f8")
+
+
+def claims_much(file: h5py.File) -> None:
+    del file["b/coordinates"]
+    file.create_dataset("b/coordinates", (1 << 40, 3, 3), "f4", chunks=(1 << 20, 3, 3))
+
+
+DAMAGE: list[tuple[Callable[[h5py.File], object], type[Exception], str]] = [
+    (put("b/coordinates", np.zeros((3, 2, 3))), apt.CorruptFileError, r"atomic_numbers: expected"),
+    (put("b/coordinates", np.zeros((3, 3))), apt.CorruptFileError, r"expected \(M, n, 3\), got"),
+    (put("b/atomic_numbers", np.zeros(4)), apt.CorruptFileError, r"expected \(3,\) or \(3, 3\)"),
+    (put("b/atomic_numbers", np.zeros(3)), apt.CorruptFileError, "expected integers, got float64"),
+    (put("b/atomic_numbers", [b"H", b"Q", b"H"]), apt.CorruptFileError, "element symbols, got 'Q'"),
+    (put("b/atomic_numbers", np.full(3, 999)), apt.FieldError, r"got 999 \(molecule 2\)"),
+    (put("b/wb97x_dz.energy", np.zeros(4)), apt.CorruptFileError, r"energy: expected \(3,\) rows"),
+    (
+        put("b/wb97x_dz.energy", np.zeros((3, 2))),
+        apt.CorruptFileError,
+        r"expected \(3,\), got \(3,",
+    ),
+    (put("b/wb97x_dz.forces", np.zeros((3, 3, 2))), apt.CorruptFileError, r"expected \(3, 3, 3\)"),
+    (lambda file: file.__delitem__("b/coordinates"), apt.CorruptFileError, "array 'coordinates'"),
+    (lambda file: file.__delitem__("b/atomic_numbers"), apt.CorruptFileError, "atomic numbers, go"),
+    (link, apt.CorruptFileError, "expected an array 'coordinates', got KeyError"),
+    (unwritten, apt.FieldError, "parts that were never written"),
+    (claims_much, apt.FieldError, "parts that were never written"),
+]
+
+
+@pytest.mark.parametrize(("harm", "kind", "message"), DAMAGE)
+def test_damage(
+    tmp_path: Path, harm: Callable[[h5py.File], object], kind: type[Exception], message: str
+) -> None:
+    path = written(tmp_path / "a.h5", {"a": ani_1x(2, [8, 1]), "b": ani_1x(3, [8, 1, 1])})
+    with h5py.File(path, "a") as file:
+        harm(file)
+    with pytest.raises(kind, match=message) as error:
+        convert(path, tmp_path / "out.atp", progress=False)
+    assert str(path) in str(error.value)
+    assert not (tmp_path / "out.atp").exists()
+
+
+def test_keys(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.h5", {"O2": ani_1x(2, [8, 8])})
+    with pytest.raises(apt.FieldError, match="keys: no array 'absent'"):
+        converted(path, keys={"absent": "energy"})
+    with pytest.raises(ValueError, match="expected each name once"):
+        converted(path, keys={"wb97x_dz.energy": "energy", "ccsd(t)_cbs.energy": "energy"})
+
+
+def test_every_cut_ends_in_an_error(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.h5", {"a": ani_1x(2, [8, 1]), "b": ani_1x(3, [8, 1, 1])})
+    whole = path.read_bytes()
+    for size in range(0, len(whole) - 1, 211):
+        path.write_bytes(whole[:size])
+        with pytest.raises((apt.CorruptFileError, apt.FieldError, apt.UnsupportedFormatError)):
+            converted(path, format="hdf5")
+
+
+MEMORY = """
+import sys
+from pathlib import Path
+from atompack_torch.conversion import convert
+convert(sys.argv[1], sys.argv[2], mode="w", progress=False)
+status = Path("/proc/self/status").read_text()
+print(status.split("VmHWM:")[1].split()[0])
+"""
+
+
+def test_memory_is_flat(tmp_path: Path) -> None:
+    peaks = []
+    for m in (20_000, 120_000):
+        path = written(tmp_path / f"{m}.h5", {"009": ani_2x(m, 9)})
+        run = [sys.executable, "-c", MEMORY, str(path), str(tmp_path / "out.atp")]
+        peaks.append(int(subprocess.run(run, capture_output=True, check=True).stdout))
+    assert path.stat().st_size > 40 << 20
+    assert peaks[1] - peaks[0] < 14_000  # kB
