@@ -24,16 +24,23 @@ import numpy as np
 from atompack_torch.batch.conversions import Parts, atoms_of
 from atompack_torch.conversion import ase_db
 from atompack_torch.conversion.ase_rows import Row, row_of
-from atompack_torch.conversion.converter import Source, SourceOptions, Target, TargetOptions
+from atompack_torch.conversion.converter import (
+    Source,
+    SourceOptions,
+    Target,
+    TargetOptions,
+    TargetTraits,
+)
 from atompack_torch.conversion.forwarding import blocks_of, example_of
 from atompack_torch.conversion.json_arrays import array_text, number_texts
 from atompack_torch.conversion.records import is_per_atom, records_of
 from atompack_torch.conversion.report import Report
-from atompack_torch.conversion.staged_outputs import staged_output
+from atompack_torch.conversion.staged_outputs import staged_folder, staged_output
 from atompack_torch.datasets.aselmdb import AseLmdbDataset
 from atompack_torch.errors import CorruptFileError
 from atompack_torch.writers.columns import Array, Columns
 
+TARGET = TargetTraits(makes_folder=True)
 _SUFFIX = ".aselmdb"
 _MAX_MAP_BYTES = 1 << 41  # of addresses; the file has only the pages in use
 _SHOWN_SECTIONS = {"key_value_pairs": "key-value pair", "data": "data"}
@@ -89,9 +96,8 @@ def _why_left_out(key: str) -> str:
 def open_target(path: str, options: TargetOptions) -> Iterator[Target]:
     """Opens a new database; a path without the suffix ``.aselmdb`` becomes a folder with one."""
     is_folder = Path(path).suffix != _SUFFIX
-    with staged_output(path) as made:
+    with staged_folder(path, "aselmdb") if is_folder else staged_output(path) as made:
         file = made / f"data.0000{_SUFFIX}" if is_folder else made
-        file.parent.mkdir(exist_ok=True)
         writer = Writer(file, report=options.report)
         try:
             yield writer

@@ -112,12 +112,15 @@ class TargetTraits(NamedTuple):
         has_schema: True if the types of a field must agree in all structures.
         codecs: codecs that it takes; empty: it is not compressed.
         has_shards: True if it takes ``shards``.
+        makes_folder: True if a target is a folder, unless it has a suffix of the format; such a
+            target has no URL.
     """
 
     modes: tuple[Mode, ...] = ("x", "w")
     has_schema: bool = False
     codecs: tuple[Codec, ...] = ()
     has_shards: bool = False
+    makes_folder: bool = False
 
 
 class Target(Protocol):

@@ -20,7 +20,7 @@ import numpy as np
 
 from atompack_torch.batch.elements import SYMBOLS
 from atompack_torch.conversion.converter import Source, SourceOptions
-from atompack_torch.conversion.deepmd_writing import OF_ATOMS, open_target
+from atompack_torch.conversion.deepmd_writing import OF_ATOMS, TARGET, open_target
 from atompack_torch.conversion.report import Report
 from atompack_torch.conversion.rows import NpyRows
 from atompack_torch.conversion.systems import BLOCK_ATOMS, BLOCK_STRUCTURES
@@ -29,7 +29,7 @@ from atompack_torch.errors import CorruptFileError, FieldError, UnsupportedForma
 from atompack_torch.fields import ATOM_PROPERTY, BUILTIN, MOLECULE_PROPERTY
 from atompack_torch.writers.columns import Array, Column, Columns
 
-__all__ = ["count", "open_source", "open_target", "read"]
+__all__ = ["TARGET", "count", "open_source", "open_target", "read"]
 
 _TYPES, _REAL_TYPES = "type.raw", "real_atom_types"
 _MAX_TEXT_BYTES = 1 << 26

@@ -167,7 +167,7 @@ def _metadata(file: LmdbFile, path: str) -> _Metadata:
     shapes = found.get("dp_data_shapes")
     for name, axes in shapes.items() if isinstance(shapes, dict) else ():
         is_of_atoms = isinstance(axes, list) and axes[1:2] == ["natoms"]
-        (of_atoms if is_of_atoms else of_frames).add(_NAMES.get(name, name))
+        (of_atoms if is_of_atoms else of_frames).add(_NAMES.get(str(name), str(name)))
     return _Metadata(n, key_format, elements, of_atoms, of_frames)
 
 

@@ -18,17 +18,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from atompack_torch.batch.elements import SYMBOLS
-from atompack_torch.conversion.converter import Target, TargetOptions
+from atompack_torch.conversion.converter import Target, TargetOptions, TargetTraits
 from atompack_torch.conversion.keys import label_of
 from atompack_torch.conversion.npy_writing import GrowingNpy
 from atompack_torch.conversion.records import is_per_atom
 from atompack_torch.conversion.report import Report
-from atompack_torch.conversion.staged_outputs import staged_output
+from atompack_torch.conversion.staged_outputs import staged_folder
 from atompack_torch.conversion.virials import virials_of, volumes_of
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import BUILTIN
 from atompack_torch.writers.columns import Array, Column, Columns
 
+TARGET = TargetTraits(makes_folder=True)
 # Arrays with values for each atom; others have them for each frame.
 OF_ATOMS = re.compile(r"atom(ic)?_.*|aparam|spin|force_mag")
 _LABELS = {"energy": "energy", "forces": "force", "stress": "virial", "cell": "box"}
@@ -41,8 +42,7 @@ _MAX_NAME_BYTES = 200
 @contextmanager
 def open_target(path: str, options: TargetOptions) -> Iterator[Target]:
     """Opens a new folder of systems."""
-    with staged_output(path) as made:
-        made.mkdir()
+    with staged_folder(path, "deepmd") as made:
         writer = Writer(made, options.report)
         yield writer
         writer.finish()

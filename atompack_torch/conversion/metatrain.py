@@ -19,7 +19,7 @@ from atompack_torch._native import check_regular_file
 from atompack_torch.batch.conversions import masses_of
 from atompack_torch.conversion.converter import Source, SourceOptions
 from atompack_torch.conversion.keys import field_of
-from atompack_torch.conversion.metatrain_writing import DESCRIPTION, ArrayInfo, open_target
+from atompack_torch.conversion.metatrain_writing import DESCRIPTION, TARGET, ArrayInfo, open_target
 from atompack_torch.conversion.report import Report
 from atompack_torch.conversion.rows import NpyRows
 from atompack_torch.conversion.systems import BLOCK_ATOMS, BLOCK_STRUCTURES
@@ -27,7 +27,7 @@ from atompack_torch.errors import CorruptFileError, FieldError
 from atompack_torch.fields import ATOM_PROPERTY, BUILTIN, BUILTINS, MOLECULE_PROPERTY
 from atompack_torch.writers.columns import Array, Column, Columns
 
-__all__ = ["Folder", "open_source", "open_target"]
+__all__ = ["TARGET", "Folder", "open_source", "open_target"]
 
 _NAMES = {
     "e": "energy",

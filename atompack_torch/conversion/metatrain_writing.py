@@ -21,15 +21,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from atompack_torch.batch.conversions import masses_of
-from atompack_torch.conversion.converter import Target, TargetOptions
+from atompack_torch.conversion.converter import Target, TargetOptions, TargetTraits
 from atompack_torch.conversion.keys import label_of
 from atompack_torch.conversion.npy_writing import GrowingNpy
 from atompack_torch.conversion.records import is_per_atom
 from atompack_torch.conversion.report import Report
-from atompack_torch.conversion.staged_outputs import staged_output
+from atompack_torch.conversion.staged_outputs import staged_folder
 from atompack_torch.fields import ATOM_PROPERTY, BUILTIN, BUILTINS
 from atompack_torch.writers.columns import Array, Column, Columns
 
+TARGET = TargetTraits(makes_folder=True)
 DESCRIPTION = "atompack_torch.json"
 _LABELS = {"energy": "e", "forces": "f", "stress": "s", "velocities": "momenta"}
 _TAKEN = {"x", "a", "c", "e", "f", "s", "momenta", "masses"}
@@ -71,8 +72,7 @@ class _Values(NamedTuple):
 @contextmanager
 def open_target(path: str, options: TargetOptions) -> Iterator[Target]:
     """Opens a new folder."""
-    with staged_output(path) as made:
-        made.mkdir()
+    with staged_folder(path, "metatrain") as made:
         writer = Writer(made, options.report)
         yield writer
         writer.finish()

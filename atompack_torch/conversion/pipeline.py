@@ -16,7 +16,7 @@ from atompack_torch.conversion.remote_ends import RemoteEnds
 from atompack_torch.conversion.report import OnError, Report
 from atompack_torch.conversion.schema_unification import SchemaUnifier
 from atompack_torch.errors import file_exists
-from atompack_torch.formats import Format
+from atompack_torch.formats import Format, by_suffix
 from atompack_torch.options import check_level, checked_path, is_url
 from atompack_torch.parsed.text_files import STDIN
 from atompack_torch.remote.objects import RemoteObjects
@@ -46,7 +46,7 @@ def convert(
     storage_options: Mapping[str, object] | None = None,
     part: tuple[int, int] | None = None,
 ) -> Report:
-    """Converts atomistic data to ``.atp``, or from it to shards, extended XYZ or an ASE database.
+    """Converts atomistic data to ``.atp``, or from it to the formats of other programs.
 
     Structures are streamed in blocks, so memory does not grow with the files (unless ASE's own
     reader loads a file whole). The output appears under its name when it is complete; after an
@@ -72,12 +72,14 @@ def convert(
         dst: the file to create, with ``part`` the folder; for a URL it is made in the temporary
             folder and then uploaded.
         format: format of the sources: ``"atp"``, ``"shards"``, ``"extxyz"``, ``"ase-db"``,
-            ``"npz"``, ``"hdf5"``, ``"mace-hdf5"``, ``"deepmd"``, ``"ase"`` (any that ASE reads) or
-            ``"ase:NAME"`` (with ASE's name for it); None: detected by content, and by suffix where
-            that does not tell.
-        target: ``"atp"``, ``"shards"``, ``"extxyz"`` or ``"ase-db"``; None: by the suffix of
-            ``dst``, which shards do not have.
-        codec: codec of an ``.atp`` target, as for ``AtpWriter``.
+            ``"aselmdb"``, ``"parquet"``, ``"npz"``, ``"hdf5"``, ``"mace-hdf5"``, ``"deepmd"``,
+            ``"deepmd-lmdb"``, ``"metatrain"``, ``"mtp-cfg"``, ``"ase"`` (any that ASE reads) or
+            ``"ase:NAME"`` (with ASE's name for it), and others of the registry; None: detected by
+            content, and by suffix where that does not tell.
+        target: ``"atp"``, ``"shards"``, ``"extxyz"``, ``"ase-db"``, ``"aselmdb"``, ``"parquet"``,
+            ``"deepmd"``, ``"metatrain"`` or ``"mace-hdf5"``; None: by the suffix of ``dst``, which
+            folders do not have.
+        codec: codec of an ``.atp`` target, as for ``AtpWriter``, or of Parquet (zstd by default).
         level: compression level.
         shards: examples per shard, examples per block and strategy, as for ``ShardWriter``; None:
             10000, 100 and 2.
@@ -129,6 +131,8 @@ def convert(
         done = _finished_part(folder, part, os.fspath(dst), mode, storage_options)
         if done is not None:
             return done
+    if traits.makes_folder and is_url(dst) and by_suffix(dst) is not known:
+        raise ValueError(f"{shown_url(dst)}: expected a local path for a folder of {known.source}")
     with remote:
         dst, mode = remote.target(dst, mode, has_shards=traits.has_shards)
         paths = [remote.source(path, format) for path in paths]

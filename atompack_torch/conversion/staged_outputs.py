@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from atompack_torch.conversion.xarray_files import staged_target
+from atompack_torch.formats import recognize
 
 
 @contextmanager
@@ -28,6 +29,35 @@ def staged_output(path: str) -> Iterator[Path]:
         for file in sorted(made.rglob("*")) if made.is_dir() else [made]:
             if file.is_file():
                 _sync(file)
+
+
+@contextmanager
+def staged_folder(path: str, source: str) -> Iterator[Path]:
+    """Provides a hidden folder beside a target, which gets its name when the block ends.
+
+    Args:
+        path: the target, which is replaced if it is a folder of the same format.
+        source: name of the format.
+
+    Yields:
+        The folder.
+
+    Raises:
+        ValueError: the target exists and is something else.
+        OSError: the output cannot be written or renamed.
+    """
+    place = Path(path)
+    if place.exists():
+        found = recognize(place) if place.is_dir() else None
+        is_same = found is not None and found.source == source
+        if not is_same and (place.is_file() or any(place.iterdir())):
+            raise ValueError(
+                f"mode: expected a folder of format {source} to replace, got another: take {path} "
+                "away first"
+            )
+    with staged_output(path) as made:
+        made.mkdir()
+        yield made
 
 
 def _sync(path: Path) -> None:

@@ -204,3 +204,22 @@ def test_npy_files_that_grow(tmp_path: Path, dtype: str, shape: tuple[int, ...])
         file.append(rows[first : first + 20].astype(dtype))
     file.finish()
     assert np.array_equal(np.load(tmp_path / "x.npy"), rows.astype(dtype))
+
+
+@pytest.mark.parametrize("target", ["deepmd", "metatrain", "aselmdb"])
+def test_other_folders_are_not_replaced(tmp_path: Path, target: str) -> None:
+    written([water(0)], tmp_path)
+    (tmp_path / "home/deep").mkdir(parents=True)
+    (tmp_path / "home/deep/letter.txt").write_text("mine")
+    (tmp_path / "file").write_text("mine")
+    for name in ("home", "file"):
+        with pytest.raises(ValueError, match=r"take .* away first"):
+            convert(tmp_path / "1.atp", tmp_path / name, target=target, mode="w", progress=False)
+    assert (tmp_path / "home/deep/letter.txt").read_text() == "mine"
+    assert (tmp_path / "file").read_text() == "mine"
+    (tmp_path / "empty").mkdir()
+    for _ in range(2):
+        convert(tmp_path / "1.atp", tmp_path / "empty", target=target, mode="w", progress=False)
+    assert convert(tmp_path / "empty", tmp_path / "2.atp", progress=False).structures_read == 1
+    with pytest.raises(ValueError, match="expected a local path for a folder"):
+        convert(tmp_path / "1.atp", "s3://bucket/folder", target=target, progress=False)
