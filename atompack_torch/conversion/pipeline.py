@@ -132,7 +132,7 @@ def convert(
         if done is not None:
             return done
     if traits.makes_folder and is_url(dst) and by_suffix(dst) is not known:
-        raise ValueError(f"{shown_url(dst)}: expected a local path for a folder of {known.source}")
+        raise ValueError(f"{shown_url(os.fspath(dst))}: expected a local path, got a URL")
     with remote:
         dst, mode = remote.target(dst, mode, has_shards=traits.has_shards)
         paths = [remote.source(path, format) for path in paths]

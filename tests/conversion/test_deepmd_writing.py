@@ -221,5 +221,5 @@ def test_other_folders_are_not_replaced(tmp_path: Path, target: str) -> None:
     for _ in range(2):
         convert(tmp_path / "1.atp", tmp_path / "empty", target=target, mode="w", progress=False)
     assert convert(tmp_path / "empty", tmp_path / "2.atp", progress=False).structures_read == 1
-    with pytest.raises(ValueError, match="expected a local path for a folder"):
+    with pytest.raises(ValueError, match="expected a local path, got a URL"):
         convert(tmp_path / "1.atp", "s3://bucket/folder", target=target, progress=False)
