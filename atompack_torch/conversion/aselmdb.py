@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from atompack_torch.batch.conversions import Parts, atoms_of
+from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.conversion import ase_db
 from atompack_torch.conversion.ase_rows import Row, row_of
 from atompack_torch.conversion.converter import (
@@ -31,18 +32,20 @@ from atompack_torch.conversion.converter import (
     TargetOptions,
     TargetTraits,
 )
-from atompack_torch.conversion.forwarding import blocks_of, example_of
+from atompack_torch.conversion.forwarding import example_of, readable
 from atompack_torch.conversion.json_arrays import array_text, number_texts
 from atompack_torch.conversion.records import is_per_atom, records_of
 from atompack_torch.conversion.report import Report
 from atompack_torch.conversion.staged_outputs import staged_folder, staged_output
+from atompack_torch.datasets._row_blocks import RowBlock, RowBlocks
 from atompack_torch.datasets.aselmdb import AseLmdbDataset
-from atompack_torch.errors import CorruptFileError
+from atompack_torch.errors import AtompackError
 from atompack_torch.writers.columns import Array, Columns
 
 TARGET = TargetTraits(makes_folder=True)
 _SUFFIX = ".aselmdb"
 _MAX_MAP_BYTES = 1 << 41  # of addresses; the file has only the pages in use
+_ROWS_APART = 4096  # rows that are read one by one, where one of them is damaged
 _SHOWN_SECTIONS = {"key_value_pairs": "key-value pair", "data": "data"}
 # Labels that ASE keeps as results of a calculator.
 _RESULTS = ("energy", "forces", "stress", "charges")
@@ -52,34 +55,55 @@ _VOIGT = ([0, 1, 2, 1, 0, 0], [0, 1, 2, 2, 2, 1])  # ASE's xx, yy, zz, yz, xz, x
 def open_source(path: str, options: SourceOptions) -> Source:
     """Opens a database, or a folder of them."""
     files = sorted(Path(path).glob(f"*{_SUFFIX}")) if Path(path).is_dir() else [Path(path)]
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the report has what they say
-            dataset = AseLmdbDataset(files, index=False)._with_nan_labels()
-    except CorruptFileError:  # ASE reads the rows one by one, so that the others are kept
-        return _source_by_ase(path, files)
+    rows = [RowBlocks(file) for file in files]
+    count = sum(map(len, rows))
 
     def read(report: Report, first: int, last: int) -> Iterator[Columns]:
         report.note(ase_db.BOOKKEEPING)
-        for key, count in dataset.left_out.items():
-            report.skip(_shown_key(key), _why_left_out(key), count)
-        yield from blocks_of(dataset, report, first, last)
+        for one in rows:
+            yield from _blocks(one, max(first, 0), min(last, len(one)), report)
+            first, last = first - len(one), last - len(one)
 
     return Source(
         path,
-        lambda report: read(report, 0, len(dataset)),
-        partial(len, dataset),
+        lambda report: read(report, 0, count),
+        lambda: count,
         read_range=read,
-        example=partial(example_of, dataset),
+        example=partial(_example, files),
     )
 
 
-def _source_by_ase(path: str, files: list[Path]) -> Source:
-    def read(report: Report) -> Iterator[Columns]:
-        for file in files:
-            yield from ase_db.read(file, report=report)
+def _blocks(rows: RowBlocks, first: int, last: int, report: Report) -> Iterator[Columns]:
+    """Yields rows in blocks; if one cannot be read, each row of its block separately."""
+    apart = first  # rows before this one are read one by one
+    while first < last:
+        is_alone = first < apart or first + 1 == last
+        try:
+            block = rows.read(first, first + 1 if is_alone else last)
+        except AtompackError as error:
+            if is_alone:
+                report.refuse(error)
+                first += 1
+            else:
+                apart = min(first + _ROWS_APART, last)
+            continue
+        for key, count in block.left_out.items():
+            report.skip(_shown_key(key), _why_left_out(key), count)
+        yield from readable(partial(_batch, block), 0, len(block), report)
+        first += len(block)
 
-    return Source(path, read, lambda: sum(map(ase_db.count, files)))
+
+def _batch(block: RowBlock, first: int, last: int) -> MoleculeBatch:
+    return block[first:last]
+
+
+def _example(files: list[Path]) -> Columns | None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the report has what they say
+        try:
+            return example_of(AseLmdbDataset(files, index=False)._with_nan_labels())
+        except AtompackError:
+            return None  # found again when the rows are read
 
 
 def _shown_key(key: str) -> str:

@@ -9,6 +9,7 @@
 #include "bindings/unlocked.h"
 #include "formats/extxyz/frame_index.h"
 #include "formats/extxyz/frame_source.h"
+#include "formats/lmdb/row_block.h"
 #include "formats/lmdb/row_index.h"
 #include "formats/lmdb/row_source.h"
 #include "formats/parsed/field_map.h"
@@ -58,13 +59,17 @@ SharedIndex finish_scan(Scanner& scanner, const Path& name, bool strict) {
   }
 }
 
-py::list fields_of(const Index& index) {
+py::list fields_of(const parsed::Survey& survey) {
   py::list fields;
-  for (const parsed::SurveyedField& field : index.survey.fields()) {
+  for (const parsed::SurveyedField& field : survey.fields()) {
     const py::object shape = field.shape ? py::object(py::tuple(py::cast(*field.shape))) : py::none();
     fields.append(py::make_tuple(field.level, field.key, field.kind, shape, field.is_narrow));
   }
   return fields;
+}
+
+std::map<std::string, uint64_t> left_out_of(const parsed::Survey& survey) {
+  return {survey.left_out().begin(), survey.left_out().end()};
 }
 
 py::bytes encode_index_bytes(const Index& index) {
@@ -115,6 +120,32 @@ std::shared_ptr<lmdb::RowSource> open_row_source(const Path& path, const Version
                                              access, populate);
 }
 
+// Rows of a database, read in blocks.
+struct RowReader {
+  RowReader(std::string file, unsigned threads) : path(std::move(file)), n_threads(threads), rows(path) {}
+  std::string path;
+  unsigned n_threads;
+  lmdb::RowList rows;
+};
+
+UniqueHandle<RowReader> open_row_reader(const Path& path, unsigned n_threads) {
+  return make_unique_handle<RowReader>(path.bytes, n_threads);
+}
+
+// Reads the rows from `first` on, up to `last` or until they take `max_bytes` of the file; at least one.
+std::shared_ptr<lmdb::RowBlock> read_row_block(RowReader& reader, int64_t first, int64_t last, uint64_t max_bytes) {
+  if (first < 0 || last <= first || last > reader.rows.size()) throw InternalError("rows out of range");
+  int64_t end = first + 1;
+  uint64_t bytes = reader.rows.range(first).bytes;
+  while (end < last && bytes < max_bytes) bytes += reader.rows.range(end++).bytes;
+  return make_shared_handle<lmdb::RowBlock>(reader.rows, reader.path, first, end, reader.n_threads);
+}
+
+std::shared_ptr<lmdb::RowBlockSource> source_of_block(std::shared_ptr<lmdb::RowBlock> block,
+                                                      std::shared_ptr<FieldMap> fields) {
+  return make_shared_handle<lmdb::RowBlockSource>(std::move(block), std::move(fields));
+}
+
 }  // namespace
 
 void bind_parsed(py::module_& module) {
@@ -122,7 +153,7 @@ void bind_parsed(py::module_& module) {
       .def_static("decode", &decode_index_bytes, py::arg("bytes"), py::arg("name"))
       .def("encode", &encode_index_bytes)
       .def("__len__", [](const Index& self) { return self.entries.size(); })
-      .def_property_readonly("fields", &fields_of)
+      .def_property_readonly("fields", [](const Index& self) { return fields_of(self.survey); })
       .def_property_readonly("has_cells", [](const Index& self) { return self.survey.has_cells(); })
       // (bytes, seconds, nanoseconds) of the file
       .def_property_readonly("stamp",
@@ -130,11 +161,7 @@ void bind_parsed(py::module_& module) {
                                const parsed::FileStamp& stamp = self.stamp;
                                return std::make_tuple(stamp.bytes, stamp.seconds, stamp.nanoseconds);
                              })
-      .def_property_readonly("left_out",
-                             [](const Index& self) {
-                               return std::map<std::string, uint64_t>(self.survey.left_out().begin(),
-                                                                      self.survey.left_out().end());
-                             })
+      .def_property_readonly("left_out", [](const Index& self) { return left_out_of(self.survey); })
       .def_property_readonly("ends_open", [](const Index& self) { return self.ends_open; })
       .def("copy_counts", unlocked(&copy_counts), py::arg("address"));
   py::class_<FieldMap, std::shared_ptr<FieldMap>>(module, "FieldMap")
@@ -167,6 +194,17 @@ void bind_parsed(py::module_& module) {
   py::class_<lmdb::RowSource, MoleculeSource, std::shared_ptr<lmdb::RowSource>>(module, "LmdbRowSource")
       .def(py::init(unlocked(&open_row_source)), py::arg("path"), py::arg("version"), py::arg("index"),
            py::arg("fields"), py::arg("access"), py::arg("populate"));
+  py::class_<lmdb::RowBlock, std::shared_ptr<lmdb::RowBlock>>(module, "LmdbRowBlock")
+      .def("__len__", [](const lmdb::RowBlock& self) { return self.rows().size(); })
+      .def_property_readonly("fields", [](const lmdb::RowBlock& self) { return fields_of(self.survey()); })
+      .def_property_readonly("left_out", [](const lmdb::RowBlock& self) { return left_out_of(self.survey()); })
+      .def_property_readonly("has_cells", [](const lmdb::RowBlock& self) { return self.survey().has_cells(); });
+  py::class_<lmdb::RowBlockSource, MoleculeSource, std::shared_ptr<lmdb::RowBlockSource>>(module, "LmdbRowBlockSource")
+      .def(py::init(unlocked(&source_of_block)), py::arg("block"), py::arg("fields"));
+  py::class_<RowReader, UniqueHandle<RowReader>>(module, "LmdbRowReader")
+      .def(py::init(unlocked(&open_row_reader)), py::arg("path"), py::arg("n_threads"))
+      .def("__len__", [](const RowReader& self) { return self.rows.size(); })
+      .def("read", unlocked(&read_row_block), py::arg("first"), py::arg("last"), py::arg("max_bytes"));
   module.def("file_version", unlocked(&version_now), py::arg("path"));
 }
 

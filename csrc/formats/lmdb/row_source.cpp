@@ -4,8 +4,7 @@
 #include <cerrno>
 
 #include "base/error.h"
-#include "formats/lmdb/row_index.h"
-#include "formats/lmdb/row_json.h"
+#include "formats/lmdb/row_block.h"
 #include "formats/parsed/record.h"
 
 namespace atompack::lmdb {
@@ -13,13 +12,6 @@ namespace {
 
 constexpr size_t kMaxSampledRows = 8;      // by which a file is found to be in memory
 constexpr int64_t kWorkOfStoredByte = 64;  // bytes that could be copied while one byte is decompressed and parsed
-
-// Memory that a thread reuses from row to row.
-struct RowMemory {
-  io::RangeBuffer buffer;
-  std::vector<std::byte> json;
-  Row row;
-};
 
 std::vector<io::ByteRange> ranges_of(const parsed::Index& index, std::span<const int64_t> rows) {
   std::vector<io::ByteRange> ranges;
@@ -79,24 +71,11 @@ Bytes RowSource::decode(int64_t index, std::span<std::byte> scratch) const {
 
 Bytes RowSource::parse(int64_t index, std::span<std::byte> scratch) const {
   thread_local RowMemory memory;
+  thread_local Row row;
   const parsed::IndexEntry& found = entry(index);
-  Row& row = memory.row;
   row.parse(decode_value(pages_->bytes().bytes(found.place, found.bytes, memory.buffer), memory.json));
   if (row.numbers.size() != found.n_atoms) throw CorruptFileError("expected the row of the index, got another");
-  parsed::MoleculeBuilder molecule(*fields_, scratch, row.positions, row.numbers);
-  molecule.set_cell(row.cell);
-  molecule.set_pbc(row.pbc);
-  for (const Level level : {Level::atom, Level::molecule}) {
-    size_t guess = 0;
-    for (RowValue& value : row.values()) {
-      if (value.level != level) continue;
-      const parsed::FieldMap::Rule* const rule = fields_->find(level, value.key, guess);
-      if (rule == nullptr) throw CorruptFileError("expected a key of the index, got another").at_field(value.key);
-      level == Level::atom ? molecule.add_rows(*rule, value.key, value.array)
-                           : molecule.add_value(*rule, value.key, value.array);
-    }
-  }
-  return molecule.finish();
+  return build_record(row, *fields_, scratch);
 }
 
 void RowSource::visit(int64_t index, Bytes record, MoleculeVisitor& visitor) const {

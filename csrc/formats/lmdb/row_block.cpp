@@ -1,0 +1,74 @@
+#include "formats/lmdb/row_block.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "threads/parallel_for_each.h"
+
+namespace atompack::lmdb {
+namespace {
+
+constexpr int64_t kBlockTaskRows = 128;
+constexpr int64_t kWorkOfRecordByte = 2;  // bytes that could be copied while one byte of a record is built
+
+}  // namespace
+
+RowBlock::RowBlock(const RowList& list, std::string path, int64_t first, int64_t last, unsigned n_threads)
+    : path_(std::move(path)), first_(first), rows_(static_cast<size_t>(last - first)) {
+  std::vector<parsed::Survey> surveys(static_cast<size_t>((last - first + kBlockTaskRows - 1) / kBlockTaskRows));
+  parallel_for_each(surveys.size(), n_threads, [&](size_t task) {
+    RowMemory memory;
+    const int64_t begin = static_cast<int64_t>(task) * kBlockTaskRows;
+    for (int64_t i = begin; i < std::min(begin + kBlockTaskRows, last - first); ++i) {
+      Row& row = rows_[static_cast<size_t>(i)];
+      list.read(first + i, row, memory);
+      add_row(row, surveys[task]);
+    }
+  });
+  for (const parsed::Survey& survey : surveys) survey_.add(survey);
+}
+
+Bytes build_record(Row& row, const parsed::FieldMap& fields, std::span<std::byte> scratch) {
+  parsed::MoleculeBuilder molecule(fields, scratch, row.positions, row.numbers);
+  molecule.set_cell(row.cell);
+  molecule.set_pbc(row.pbc);
+  for (const Level level : {Level::atom, Level::molecule}) {
+    size_t guess = 0;
+    for (RowValue& value : row.values()) {
+      if (value.level != level) continue;
+      const parsed::FieldMap::Rule* const rule = fields.find(level, value.key, guess);
+      if (rule == nullptr) throw CorruptFileError("expected a key of the index, got another").at_field(value.key);
+      level == Level::atom ? molecule.add_rows(*rule, value.key, value.array)
+                           : molecule.add_value(*rule, value.key, value.array);
+    }
+  }
+  return molecule.finish();
+}
+
+MoleculeExtent RowBlockSource::extent(int64_t index) const {
+  const Row& row = block_->rows()[static_cast<size_t>(index)];
+  const auto bytes = static_cast<int64_t>(record_bytes_of(row));
+  return {.n_atoms = std::ssize(row.numbers), .decoded_bytes = bytes, .work = kWorkOfRecordByte * bytes};
+}
+
+Bytes RowBlockSource::decode(int64_t index, std::span<std::byte> scratch) const {
+  thread_local Row row;
+  row = block_->rows()[static_cast<size_t>(index)];
+  try {
+    return build_record(row, *fields_, scratch);
+  } catch (DataError& error) {
+    locate(error, index);
+    throw;
+  }
+}
+
+void RowBlockSource::visit(int64_t index, Bytes record, MoleculeVisitor& visitor) const {
+  try {
+    parsed::visit_record(record, fields_->schema(), visitor);
+  } catch (DataError& error) {
+    locate(error, index);
+    throw;
+  }
+}
+
+}  // namespace atompack::lmdb

@@ -1,0 +1,58 @@
+// Consecutive rows of an ASE database in memory, parsed once: for conversions, which read every row once.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "formats/lmdb/row_list.h"
+#include "formats/parsed/field_map.h"
+#include "model/molecule_source.h"
+
+namespace atompack::lmdb {
+
+// Immutable.
+class RowBlock {
+ public:
+  // Reads rows on up to `n_threads` threads. Throws CorruptFileError with the number of the row.
+  RowBlock(const RowList& list, std::string path, int64_t first, int64_t last, unsigned n_threads);
+
+  const parsed::Survey& survey() const { return survey_; }
+  const std::vector<Row>& rows() const { return rows_; }
+  const std::string& path() const { return path_; }
+  int64_t first() const { return first_; }
+
+ private:
+  std::string path_;
+  int64_t first_;
+  std::vector<Row> rows_;
+  parsed::Survey survey_;
+};
+
+// The rows of a block as molecules. Thread-safe: immutable after construction.
+class RowBlockSource final : public MoleculeSource {
+ public:
+  RowBlockSource(std::shared_ptr<const RowBlock> block, std::shared_ptr<const parsed::FieldMap> fields)
+      : block_(std::move(block)), fields_(std::move(fields)) {}
+
+  int64_t size() const override { return std::ssize(block_->rows()); }
+  std::span<const MoleculeSchema> schemas() const override { return {&fields_->schema(), 1}; }
+  int32_t schema_of(int64_t) const override { return 0; }
+  void prepare(std::span<const int64_t>) const override {}
+  MoleculeExtent extent(int64_t index) const override;
+  bool needs_scratch(int64_t) const override { return true; }
+  Bytes decode(int64_t index, std::span<std::byte> scratch) const override;
+  void visit(int64_t index, Bytes record, MoleculeVisitor& visitor) const override;
+  void locate(DataError& error, int64_t index) const override {
+    error.in_file(block_->path()).at_molecule(block_->first() + index);
+  }
+
+ private:
+  std::shared_ptr<const RowBlock> block_;
+  std::shared_ptr<const parsed::FieldMap> fields_;
+};
+
+// Builds the record of a row in the scratch. Arrays of the row may be widened.
+Bytes build_record(Row& row, const parsed::FieldMap& fields, std::span<std::byte> scratch);
+
+}  // namespace atompack::lmdb
