@@ -14,6 +14,7 @@ import uuid
 import warnings
 import zlib
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -74,23 +75,33 @@ def open_source(path: str, options: SourceOptions) -> Source:
 
 
 def _blocks(rows: RowBlocks, first: int, last: int, report: Report) -> Iterator[Columns]:
-    """Yields rows in blocks; if one cannot be read, each row of its block separately."""
+    """Yields rows in blocks, of which the next one is parsed while one is being written.
+
+    If a block cannot be read, its rows are read one by one.
+    """
     apart = first  # rows before this one are read one by one
-    while first < last:
-        is_alone = first < apart or first + 1 == last
-        try:
-            block = rows.read(first, first + 1 if is_alone else last)
-        except AtompackError as error:
-            if is_alone:
-                report.refuse(error)
-                first += 1
-            else:
-                apart = min(first + _ROWS_APART, last)
-            continue
-        for key, count in block.left_out.items():
-            report.skip(_shown_key(key), _why_left_out(key), count)
-        yield from readable(partial(_batch, block), 0, len(block), report)
-        first += len(block)
+    with ThreadPoolExecutor(1) as executor:
+        while first < last:
+            is_alone = first < apart or first + 1 == last
+            ahead: Future[RowBlock] | None = executor.submit(
+                rows.read, first, first + 1 if is_alone else last
+            )
+            while ahead is not None:
+                try:
+                    block = ahead.result()
+                except AtompackError as error:
+                    if is_alone:
+                        report.refuse(error)
+                        first += 1
+                    else:
+                        apart = min(first + _ROWS_APART, last)
+                    break
+                first += len(block)
+                is_more = first < last and not is_alone
+                ahead = executor.submit(rows.read, first, last) if is_more else None
+                for key, count in block.left_out.items():
+                    report.skip(_shown_key(key), _why_left_out(key), count)
+                yield from readable(partial(_batch, block), 0, len(block), report)
 
 
 def _batch(block: RowBlock, first: int, last: int) -> MoleculeBatch:
