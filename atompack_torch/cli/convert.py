@@ -17,14 +17,17 @@ For example:
 
 Reads .atp files and folders of them, Atlas shards, extended XYZ (compressed by gzip, bzip2 or xz,
 too, and from pipes; - is standard input), ASE databases (.db, .aselmdb), NPZ and HDF5 arrays,
-MACE's HDF5, folders of DeePMD's npy systems, and everything else that ASE reads. The format is
-detected by content, and by suffix where the content does not tell. NetCDF files, Zarr groups and
-folders of them become datasets of a store, named after the files, and a store becomes one of them,
-its datasets groups. TARGET appears when it is complete. With --part TARGET is a folder, to which
-each of N runs, in any order and on any machines, adds its share of the structures; a part that is
-there already is left alone, so that a job array can be submitted again. Values, units and signs are
-preserved unless an option changes them, but labels that are all NaN become missing; a report lists
-what was read, written, changed and left out, and warns of likely mistakes.
+MACE's HDF5, folders of DeePMD's npy systems, Parquet files and folders of them, JSON of pymatgen
+(also compressed), the HDF5 files of ANI, COMP6, SPICE and Transition1x, and everything else that
+ASE reads. The format is detected by content, and by suffix where the content does not tell. NetCDF
+files, Zarr groups and folders of them become datasets of a store, named after the files, and a
+store becomes one of them, its datasets groups. TARGET appears when it is complete. With --part
+TARGET is a folder, to which each of N runs, in any order and on any machines, adds its share of the
+structures; a part that is there already is left alone, so that a job array can be submitted again.
+Values, units and signs are preserved unless an option changes them, but labels that are all NaN
+become missing, and virials, gradients and stresses in VASP's unit are converted where a data set is
+known to have them; a report lists what was read, written, changed and left out, and warns of likely
+mistakes.
 """
 
 from __future__ import annotations

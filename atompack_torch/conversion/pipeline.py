@@ -51,8 +51,10 @@ def convert(
     Structures are streamed in blocks, so memory does not grow with the files (unless ASE's own
     reader loads a file whole). The output appears under its name when it is complete; after an
     error or an interrupt ``dst`` is unchanged. Values, units and signs are preserved, apart from
-    ``changes`` and all-NaN labels, which become missing; values that the target cannot represent
-    are left out and counted in the report, which also warns of likely mistakes.
+    ``changes``, all-NaN labels, which become missing, and virials, gradients and stresses in VASP's
+    unit of formats and data sets that are known to have them, which a note reports; values that the
+    target cannot represent are left out and counted in the report, which also warns of likely
+    mistakes.
 
     The types of a property must agree within an ``.atp`` file: if they differ between structures
     and a wider type holds all of them, that type is used (the sources are then read a second
@@ -72,10 +74,10 @@ def convert(
         dst: the file to create, with ``part`` the folder; for a URL it is made in the temporary
             folder and then uploaded.
         format: format of the sources: ``"atp"``, ``"shards"``, ``"extxyz"``, ``"ase-db"``,
-            ``"aselmdb"``, ``"parquet"``, ``"npz"``, ``"hdf5"``, ``"mace-hdf5"``, ``"deepmd"``,
-            ``"deepmd-lmdb"``, ``"metatrain"``, ``"mtp-cfg"``, ``"ase"`` (any that ASE reads) or
-            ``"ase:NAME"`` (with ASE's name for it), and others of the registry; None: detected by
-            content, and by suffix where that does not tell.
+            ``"aselmdb"``, ``"parquet"``, ``"npz"``, ``"hdf5"``, ``"mace-hdf5"``, ``"hdf5-set"``,
+            ``"pymatgen-json"``, ``"deepmd"``, ``"deepmd-lmdb"``, ``"metatrain"``, ``"mtp-cfg"``,
+            ``"ase"`` (any that ASE reads) or ``"ase:NAME"`` (with ASE's name for it), and others of
+            the registry; None: detected by content, and by suffix where that does not tell.
         target: ``"atp"``, ``"shards"``, ``"extxyz"``, ``"ase-db"``, ``"aselmdb"``, ``"parquet"``,
             ``"deepmd"``, ``"metatrain"`` or ``"mace-hdf5"``; None: by the suffix of ``dst``, which
             folders do not have.
