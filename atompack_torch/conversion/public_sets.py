@@ -137,7 +137,7 @@ ENTRY_SETS = (
         "computed entries of pymatgen (Alexandria)",
         frozenset(("structure", "entry_id", "composition")),
         {"mat_id": "name"},
-        frozenset(("composition", "elements", "nsites", "formula", "entry_id")),
+        frozenset(("composition", "elements", "nsites", "formula")),
         units="energies in eV, forces in eV/Å",
     ),
     PublicSet(

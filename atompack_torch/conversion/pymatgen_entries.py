@@ -100,7 +100,7 @@ class EntryReader:
             if key not in values and (found := _part(values, key)) is not None:
                 values[key] = found
         for key, value in values.items():
-            if key not in _IGNORED and value is not None:
+            if key not in _IGNORED and value not in (None, [], {}):
                 self._put(made, known, key, value)
         return made
 

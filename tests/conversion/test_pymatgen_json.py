@@ -114,7 +114,7 @@ def alexandria(data: list[Json]) -> Json:
             "@class": "ComputedStructureEntry",
             "energy": d["energy"],
             "composition": {"H": 1.0},
-            "entry_id": None,
+            "entry_id": f"e{i}",
             "correction": 0.0,
             "energy_adjustments": [],
             "parameters": {},
@@ -230,6 +230,7 @@ def test_alexandria(tmp_path: Path, suffix: str, packed: Callable[[bytes], bytes
     assert batch.name == ["agm0", "agm1", "agm2"]
     assert batch["band_gap_ind"].tolist() == [0.25] * 3
     assert batch["decomposition"] == ["H"] * 3
+    assert batch["entry_id"] == ["e0", "e1", "e2"]
     assert any("does not state one unit and sign for 'stress'" in w for w in report.warnings)
 
 
