@@ -24,7 +24,7 @@ import numpy as np
 
 from atompack_torch.batch.conversions import Parts, atoms_of
 from atompack_torch.batch.molecule_batch import MoleculeBatch
-from atompack_torch.conversion import ase_db
+from atompack_torch.conversion import ase_db, pickled_lmdb
 from atompack_torch.conversion.ase_rows import Row, row_of
 from atompack_torch.conversion.converter import (
     Source,
@@ -54,7 +54,9 @@ _VOIGT = ([0, 1, 2, 1, 0, 0], [0, 1, 2, 2, 2, 1])  # ASE's xx, yy, zz, yz, xz, x
 
 
 def open_source(path: str, options: SourceOptions) -> Source:
-    """Opens a database, or a folder of them."""
+    """Opens a database, a folder of them, or another kind of LMDB file."""
+    if Path(path).is_file() and pickled_lmdb.is_pickled(path):
+        return pickled_lmdb.open_source(path, options)
     files = sorted(Path(path).glob(f"*{_SUFFIX}")) if Path(path).is_dir() else [Path(path)]
     rows = [RowBlocks(file) for file in files]
     count = sum(map(len, rows))

@@ -148,6 +148,13 @@ FORMATS = [
         suffixes=(".aselmdb",),
         converter=f"{_CONVERSION}.aselmdb",
     ),
+    # Told from databases by its first value, which the converter of databases looks at.
+    Format(
+        "pickled-lmdb",
+        "an LMDB file of pickles",
+        source="pickled-lmdb",
+        converter=f"{_CONVERSION}.pickled_lmdb",
+    ),
     Format(
         "zip",
         "a ZIP archive, such as an NPZ file",

@@ -101,6 +101,7 @@ py::object to_python(const Value& value) {
     case Kind::tuple:
       return sequence_of<py::tuple>(value);
     case Kind::dict:
+    case Kind::record:
       return dict_of(value);
     case Kind::array:
     case Kind::scalar:
@@ -108,10 +109,8 @@ py::object to_python(const Value& value) {
       return array_of(value);
     case Kind::dtype:
       return numpy_dtype(value.table(), value.dtype());
-    case Kind::record:
-      break;
   }
-  throw InternalError("a value is a record, and no class was allowed");
+  throw InternalError("a value of an unknown kind");
 }
 
 }  // namespace atompack::bindings

@@ -12,8 +12,8 @@ namespace atompack::bindings {
 // Decodes UTF-8; keeps lone surrogates, which are three bytes long.
 pybind11::object to_str(std::string_view text);
 
-// Converts a value. Arrays, scalars and tensors become tensors that own their memory, or arrays and scalars of NumPy if
-// torch does not have the type.
+// Converts a value; objects become dicts of their attributes. Arrays, scalars and tensors become tensors that own their
+// memory, or arrays and scalars of NumPy if torch does not have the type.
 pybind11::object to_python(const Value& value);
 
 }  // namespace atompack::bindings

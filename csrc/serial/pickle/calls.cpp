@@ -119,7 +119,13 @@ void build(State& state, const Cell& object, const Cell& build_state) {
   }
   for (size_t i = 0; i < entries.size(); i += 2) expect_kind(entries[i], Kind::text, "attribute name");
   // A copy: the dict may change later, the object must not.
-  const std::vector<Cell> copy(entries.begin(), entries.end());
+  const auto& ignored = state.classes[state.tree.sequences[object.node].class_number].ignored;
+  std::vector<Cell> copy;
+  for (size_t i = 0; i < entries.size(); i += 2) {
+    if (std::ranges::find(ignored, entries[i].text()) != ignored.end()) continue;
+    copy.insert(copy.end(), entries.begin() + static_cast<std::ptrdiff_t>(i),
+                entries.begin() + static_cast<std::ptrdiff_t>(i + 2));
+  }
   state.tree.append(static_cast<uint32_t>(object.node), copy);
 }
 

@@ -15,6 +15,7 @@ constexpr uint64_t kMaxValues = uint64_t{1} << 26;
 
 Machine::Machine(std::span<const RecordClass> classes, const Limits& limits)
     : classes_(classes.begin(), classes.end()), stream_(state_, {}, nullptr), values_(state_, classes_, &stream_) {
+  state_.classes = classes_;
   state_.limits = limits;
   state_.limits.max_values = std::min(limits.max_values, kMaxValues);
   for (const RecordClass& known : classes_) state_.tree.class_names.push_back(cat(known.module, '.', known.name));

@@ -9,6 +9,7 @@
 
 #include "base/bytes.h"
 #include "model/value.h"
+#include "serial/pickle/globals.h"
 
 namespace atompack::pickle {
 
@@ -56,6 +57,8 @@ struct State {
   DecodedBytes decoded;
   Bytes block;
   Limits limits;
+
+  std::span<const RecordClass> classes;  // by the numbers of classes in the tree
 
   std::span<const Cell> items(const Cell& container) const { return tree.items(container); }
 };

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <string_view>
+
 #include "serial/pickle/run.h"
 
 namespace atompack::pickle {
@@ -170,6 +173,20 @@ TEST(PickleMachine, RecordsOfClassesThatAreAllowed) {
   EXPECT_TRUE(with_class(made + "K\1b.").starts_with("unsafe: ")) << "a state that is no dict";
   EXPECT_TRUE(with_class(made + "}K\1Nsb.").starts_with("corrupt: ")) << "a name that is no text";
   EXPECT_TRUE(with_class(made + state + "b" + state + "b.").starts_with("corrupt: ")) << "a second state";
+}
+
+constexpr std::array<std::string_view, 1> kOwner = {"owner"};
+constexpr RecordClass kOwned = {"geometry", "Point", kOwner};
+
+TEST(PickleMachine, AttributesThatAreIgnored) {
+  const std::string made = global("geometry", "Point") + ")\x81\x94";
+  const std::string state = "}" + str("owner") + "h\0s"s + str("x") + "K\1s";
+  const auto with_class = [](std::string_view opcodes) { return run(opcodes, {}, std::span(&kOwned, 1)); };
+  EXPECT_EQ(with_class(made + state + "b."), "geometry.Point{str:78: 1}") << "a reference to the object itself";
+  const std::string of_class = "}" + str("owner") + global("geometry", "Point") + "s\x94";
+  EXPECT_EQ(with_class(made + of_class + "b."), "geometry.Point{}") << "a class";
+  EXPECT_TRUE(with_class("(" + made + of_class + "bh\1t.").starts_with("unsafe: ")) << "a class in a dict";
+  EXPECT_TRUE(run(made + state + "b.", {}, std::span(&kPoint, 1)).starts_with("unsafe: ")) << "where it is not ignored";
 }
 
 TEST(PickleMachine, ForgetsTheLastBlock) {

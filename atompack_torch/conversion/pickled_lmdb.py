@@ -1,0 +1,269 @@
+"""Structures from LMDB files of pickles: graphs of torch-geometric, and dicts of tensors.
+
+The keys are ``0``, ``1`` and so on. OC20 and similar sets have a key ``length``, and graphs of
+torch-geometric 1 or 2 (``Data``) with ``pos``, ``atomic_numbers``, ``cell``, ``y``, ``force``,
+``tags``, ``fixed``, ``sid`` and ``fid``; NequIP has a key ``__metadata__``, and dicts with ``pos``,
+``atomic_numbers``, ``cell``, ``pbc``, ``total_energy``, ``forces`` and ``stress``. Pickles are read
+as data (``csrc/serial/pickle``): nothing is imported or called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from atompack_torch._core import PickleReader
+from atompack_torch.batch.conversions import Parts, full_stress, is_numeric, native
+from atompack_torch.batch.host_arrays import host_array
+from atompack_torch.conversion.ase_files import converted
+from atompack_torch.conversion.converter import Source, SourceOptions
+from atompack_torch.conversion.lmdb_pages import LmdbFile
+from atompack_torch.conversion.records import blocks
+from atompack_torch.conversion.report import Report
+from atompack_torch.errors import (
+    AtompackError,
+    CorruptFileError,
+    UnsafePickleError,
+    UnsupportedFormatError,
+)
+from atompack_torch.writers.columns import Columns
+
+_PICKLE = 0x80  # first byte, of protocol 2 and later
+_LENGTH, _METADATA = b"length", b"__metadata__"
+_POSITIONS, _NUMBERS = ("pos", "positions"), ("atomic_numbers", "z")
+# Label → its names, the likeliest first.
+_LABELS = {
+    "energy": ("energy", "total_energy", "y"),
+    "forces": ("forces", "force"),
+    "stress": ("stress",),
+    "cell": ("cell",),
+    "pbc": ("pbc",),
+    "charges": ("charges",),
+}
+_SHAPES: dict[str, tuple[int, ...]] = {"energy": (), "stress": (3, 3), "cell": (3, 3), "pbc": (3,)}
+# They follow from the structure and a cutoff.
+_DERIVED = frozenset(
+    (
+        *("edge_index", "edge_attr", "cell_offsets", "edge_cell_shift", "distances", "neighbors"),
+        *("distance_vec", "edge_vectors", "edge_lengths", "natoms", "num_atoms", "num_nodes"),
+        *("nedges", "batch", "ptr", "contact_solute"),
+    )
+)
+_OF_ATOMS = frozenset(("tags", "fixed", "pos_relaxed"))
+
+
+def is_pickled(path: str) -> bool:
+    """True if an LMDB file has pickles; False also if it cannot be read."""
+    try:
+        file = LmdbFile(path)
+    except (AtompackError, OSError):
+        return False  # the reader chosen next reports the problem
+    try:
+        first = file.get(b"0")
+        return first is not None and first[:1] == bytes([_PICKLE])
+    except AtompackError:
+        return False
+    finally:
+        file.close()
+
+
+def open_source(path: str, options: SourceOptions) -> Source:
+    """Opens a file."""
+    keys = options.keys
+    return Source(
+        path,
+        lambda report: read(path, keys=keys, report=report),
+        partial(count, path),
+        read_range=lambda report, first, last: read(
+            path, keys=keys, report=report, first=first, last=last
+        ),
+    )
+
+
+def count(path: str) -> int:
+    """Counts the structures.
+
+    Args:
+        path: the file.
+
+    Returns:
+        The number that the file states, or that of its keys.
+
+    Raises:
+        CorruptFileError: the file is damaged, or states more structures than it has keys.
+    """
+    file = LmdbFile(path)
+    try:
+        return _count(file, path)
+    finally:
+        file.close()
+
+
+def read(
+    path: str,
+    *,
+    keys: Mapping[str, str] | None = None,
+    report: Report,
+    first: int = 0,
+    last: int | None = None,
+) -> Iterator[Columns]:
+    """Yields the structures in blocks, in order, in the types of the file.
+
+    Values with a row for each atom become properties of atoms, others of the structure. Edges and
+    what follows from them is left out.
+
+    Args:
+        path: the file.
+        keys: names that are not read as labels, because they are mapped to others.
+        report: receives the interpretation of names, and values that are left out.
+        first: number of the first structure.
+        last: one past the last structure; None: all.
+
+    Yields:
+        Blocks of structures.
+
+    Raises:
+        CorruptFileError: the file or a pickle is damaged.
+        UnsafePickleError: a pickle is anything but data.
+    """
+    file = LmdbFile(path)
+    try:
+        end = _count(file, path) if last is None else last
+        yield from blocks(_records(file, path, keys or {}, range(first, end), report))
+    finally:
+        file.close()
+
+
+def _count(file: LmdbFile, path: str) -> int:
+    stated: Any = None
+    reader = PickleReader()
+    if (data := file.get(_LENGTH)) is not None:
+        stated = _unpickled(reader, data, f"{path}: length")
+    elif (data := file.get(_METADATA)) is not None:
+        found = _unpickled(reader, data, f"{path}: __metadata__")
+        stated = found.get("num_frames") if isinstance(found, dict) else None
+    if stated is None:
+        return file.entries - (data is not None)
+    n = int(stated) if isinstance(stated, (int, Tensor)) and np.size(stated) == 1 else -1
+    if not 0 <= n <= file.entries:
+        raise CorruptFileError(
+            f"{path}: expected at most {file.entries} structures, got {stated!r}"
+        )
+    return n
+
+
+def _records(
+    file: LmdbFile, path: str, keys: Mapping[str, str], numbers: range, report: Report
+) -> Iterator[Parts]:
+    reader = PickleReader()
+    for number in numbers:
+        where = f"{path}: key {number}"
+        data = file.get(b"%d" % number)
+        if data is None:
+            report.refuse(CorruptFileError(f"{where}: expected a structure, got no such key"))
+            continue
+        yield from converted(
+            partial(_read_one, reader, data, where, keys, report), path, number, report
+        )
+
+
+def _unpickled(reader: PickleReader, data: bytes, where: str) -> Any:
+    try:
+        return reader.read(data)
+    except (UnsafePickleError, CorruptFileError, UnsupportedFormatError) as error:
+        raise type(error)(f"{where}: {error}") from None
+
+
+def _read_one(
+    reader: PickleReader, data: bytes, where: str, keys: Mapping[str, str], report: Report
+) -> Parts:
+    found = _unpickled(reader, data, where)
+    for name in ("_store", "_mapping"):  # of graphs of torch-geometric 2
+        found = found.get(name, found) if isinstance(found, dict) else found
+    if not isinstance(found, dict):
+        raise CorruptFileError(f"{where}: expected a graph or a dict, got {type(found).__name__}")
+    return _parts({str(key): value for key, value in found.items()}, where, keys, report)
+
+
+def _parts(values: dict[str, Any], where: str, keys: Mapping[str, str], report: Report) -> Parts:
+    positions = _taken(values, _POSITIONS, where)
+    numbers = _taken(values, _NUMBERS, where).reshape(-1)
+    n = len(positions)
+    if positions.shape != (n, 3) or positions.dtype.kind != "f":
+        raise CorruptFileError(f"{where}: pos: expected floats (n, 3), got {positions.shape}")
+    if numbers.shape != (n,) or (numbers != np.floor(numbers)).any():
+        raise CorruptFileError(f"{where}: atomic_numbers: expected {n} integers")
+    parts = Parts(positions, numbers.astype(np.int64), {}, {}, {})
+    for label, names in _LABELS.items():
+        name = next((name for name in names if name in values and name not in keys), None)
+        if name is None or values[name] is None:
+            continue
+        value = np.asarray(_plain(values.pop(name)))
+        if label == "stress" and value.size == 6:
+            value = full_stress(value.reshape(6))
+        shape = _SHAPES.get(label, (n, 3) if label == "forces" else (n,))
+        if not is_numeric(value) or value.size != int(np.prod(shape)):
+            got = f"{value.dtype} {value.shape}"
+            raise CorruptFileError(f"{where}: {name}: expected {shape}, got {got}")
+        parts.labels[label] = value.reshape(shape) if shape else value.reshape(())[()]
+        report.origin(label, name)
+    _complete_cell(parts, report)
+    for key, value in values.items():
+        if key in _DERIVED:
+            report.note(f"{key!r} left out: it follows from the structure and a cutoff")
+        elif value is not None:
+            _put(parts, key, value, report)
+    return parts
+
+
+def _complete_cell(parts: Parts, report: Report) -> None:
+    labels = parts.labels
+    if "cell" in labels and not labels["cell"].any():
+        del labels["cell"]
+    if "pbc" in labels:
+        labels["pbc"] = labels["pbc"].astype(bool)
+    elif "cell" in labels:
+        labels["pbc"] = np.ones(3, dtype=bool)
+        report.note("pbc: T T T where it was absent beside a cell, as in OC20")
+
+
+def _taken(values: dict[str, Any], names: tuple[str, ...], where: str) -> Any:
+    name = next((name for name in names if values.get(name) is not None), None)
+    if name is None:
+        hint = ": types of atoms are not elements" if "atom_types" in values else ""
+        raise CorruptFileError(f"{where}: expected {names[0]}, got none{hint}")
+    value = np.asarray(_plain(values.pop(name)))
+    if not is_numeric(value):
+        raise CorruptFileError(f"{where}: {name}: expected numbers, got {value.dtype}")
+    return value
+
+
+def _plain(value: Any) -> Any:
+    """Converts tensors to arrays of NumPy."""
+    return host_array("type", value) if isinstance(value, Tensor) else value
+
+
+def _put(parts: Parts, key: str, value: Any, report: Report) -> None:
+    """Adds a value to the properties."""
+    if isinstance(value, str):
+        parts.properties[key] = value
+        return
+    try:
+        array = np.asarray(_plain(value))
+    except ValueError:  # a list of lists of different lengths
+        array = np.array(None)
+    if not is_numeric(array):
+        report.skip(key, "neither numbers nor a string")
+        return
+    n = len(parts.positions)
+    array = native(array)
+    if array.ndim and len(array) == n and (n > 1 or key in _OF_ATOMS):
+        parts.atom_properties[key] = array
+    elif array.ndim and len(array) == 1:  # the axis of graphs in a batch
+        parts.properties[key] = array[0]
+    else:
+        parts.properties[key] = array[()] if array.ndim == 0 else array

@@ -1,0 +1,232 @@
+"""LMDB files of pickles: graphs of torch-geometric, as in OC20, and dicts, as of NequIP."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import lmdb
+import numpy as np
+import pytest
+import torch
+from torch_geometric.data import Data
+
+import atompack_torch as apt
+from atompack_torch.cli import main
+from atompack_torch.conversion import Report, convert
+from atompack_torch.conversion.pickled_lmdb import count, is_pickled, read
+
+
+def graph(i: int, n: int) -> dict[str, Any]:
+    """The attributes of a structure of OC20's S2EF."""
+    torch.manual_seed(i)
+    return {
+        "pos": torch.randn(n, 3),
+        "atomic_numbers": torch.randint(1, 80, (n,)).float(),
+        "cell": torch.eye(3)[None] * 5,
+        "natoms": n,
+        "y": float(i) - 0.1,
+        "force": torch.randn(n, 3),
+        "tags": torch.arange(n) % 3,
+        "fixed": torch.zeros(n),
+        "sid": i,
+        "fid": torch.tensor([i]),
+        "edge_index": torch.zeros(2, 4, dtype=torch.long),
+        "cell_offsets": torch.zeros(4, 3),
+        "edge_attr": None,
+    }
+
+
+def old_graph(attributes: Mapping[str, Any]) -> bytes:
+    """A pickle of ``Data`` of torch-geometric 1, whose tensors are attributes."""
+    state = pickle.dumps(dict(attributes), protocol=2)
+    return b"\x80\x02ctorch_geometric.data.data\nData\n)\x81" + state[2:-1] + b"b."
+
+
+def new_graph(attributes: Mapping[str, Any]) -> bytes:
+    return pickle.dumps(Data(**attributes), protocol=-1)
+
+
+def plain(attributes: Mapping[str, Any]) -> bytes:
+    return pickle.dumps(dict(attributes), protocol=-1)
+
+
+def written(path: Path, values: list[bytes], **more: bytes) -> Path:
+    """Writes a file; more: other keys."""
+    with (
+        lmdb.open(str(path), subdir=False, map_size=1 << 28) as environment,
+        environment.begin(write=True) as transaction,
+    ):
+        for i, value in enumerate(values):
+            transaction.put(b"%d" % i, value)
+        for key, value in more.items():
+            transaction.put(key.encode(), value)
+    return path
+
+
+@pytest.mark.parametrize("pickled", [old_graph, new_graph, plain])
+def test_graphs_of_oc20(tmp_path: Path, pickled: Callable[[Mapping[str, Any]], bytes]) -> None:
+    graphs = [graph(i, 1 + i % 3) for i in range(12)]
+    length = pickle.dumps(len(graphs), protocol=-1)
+    path = written(tmp_path / "data.0000.lmdb", [*map(pickled, graphs)], length=length)
+    assert is_pickled(str(path))
+    report = convert(path, tmp_path / "a.atp", progress=False)
+    assert report.structures_written == count(str(path)) == 12
+    assert not report.skipped
+    dataset = apt.AtpDataset(tmp_path / "a.atp")
+    for i, want in enumerate(graphs):
+        molecule = dataset[i]
+        assert torch.equal(molecule.positions, want["pos"])
+        assert molecule.atomic_numbers.tolist() == want["atomic_numbers"].tolist()
+        assert torch.equal(molecule.forces, want["force"])
+        assert molecule.energy.item() == want["y"]
+        assert molecule.cell.tolist() == want["cell"][0].tolist()
+        assert molecule.pbc.all()
+        assert molecule["tags"].tolist() == want["tags"].tolist()
+        assert molecule["fixed"].tolist() == want["fixed"].tolist()
+        assert (molecule["sid"].item(), molecule["fid"].item()) == (i, i)
+        assert {"edge_index", "cell_offsets", "edge_attr", "natoms"}.isdisjoint(molecule.keys())
+    assert report.sources["energy"] == ["y"]
+    assert any("as in OC20" in note for note in report.notes)
+
+
+def test_dicts_of_nequip(tmp_path: Path) -> None:
+    """As NequIPLMDBDataset.save_from_iterator of 0.19 writes them."""
+    entries = []
+    for i in range(5):
+        torch.manual_seed(i)
+        entries.append(
+            {
+                "pos": torch.randn(3, 3, dtype=torch.float64),
+                "atomic_numbers": torch.tensor([8, 1, 1]),
+                "cell": torch.eye(3, dtype=torch.float64)[None] * 4,
+                "pbc": torch.tensor([[True, True, False]]),
+                "total_energy": torch.tensor([[0.1 + i]], dtype=torch.float64),
+                "forces": torch.randn(3, 3, dtype=torch.float64),
+                "stress": torch.randn(1, 3, 3, dtype=torch.float64),
+                "num_atoms": torch.tensor([3]),
+                "edge_index": torch.zeros(2, 0, dtype=torch.long),
+                "charge": torch.tensor([[1.5]]),
+            }
+        )
+    metadata = {"num_atoms_per_entry": [3] * 5, "num_edges_per_entry": [0] * 5, "num_frames": 5}
+    path = written(tmp_path / "x.lmdb", [*map(plain, entries)], __metadata__=plain(metadata))
+    assert main(["convert", str(path), str(tmp_path / "a.atp"), "--quiet"]) == 0
+    dataset = apt.AtpDataset(tmp_path / "a.atp")
+    assert len(dataset) == 5
+    for i, want in enumerate(entries):
+        molecule = dataset[i]
+        assert torch.equal(molecule.positions, want["pos"])
+        assert molecule.energy.item() == want["total_energy"].item()
+        assert torch.equal(molecule.forces, want["forces"])
+        assert torch.equal(molecule.stress, want["stress"][0])
+        assert molecule.pbc.tolist() == [True, True, False]
+        assert molecule["charge"].tolist() == [1.5]
+
+
+def test_keys_come_first(tmp_path: Path) -> None:
+    entry = graph(0, 3) | {"y_relaxed": -7.5, "pos_relaxed": torch.ones(3, 3), "name": "text"}
+    path = written(tmp_path / "x.lmdb", [plain(entry)])
+    keys = {"y": "initial", "y_relaxed": "energy"}
+    convert(path, tmp_path / "a.atp", keys=keys, progress=False)
+    molecule = apt.AtpDataset(tmp_path / "a.atp")[0]
+    assert molecule.energy.item() == -7.5
+    assert molecule["initial"].item() == entry["y"]
+    assert molecule["pos_relaxed"].shape == (3, 3)
+
+
+def test_ranges(tmp_path: Path) -> None:
+    path = written(tmp_path / "x.lmdb", [plain(graph(i, 2)) for i in range(9)])
+    assert count(str(path)) == 9
+    (block,) = read(str(path), report=Report(), first=3, last=7)
+    assert block.positions.shape == (8, 3)
+
+
+def test_databases_of_ase_are_none(tmp_path: Path) -> None:
+    from ase import Atoms
+    from ase.db import connect
+
+    with connect(tmp_path / "x.aselmdb", use_lock_file=False) as database:
+        database.write(Atoms("H"))
+    assert not is_pickled(str(tmp_path / "x.aselmdb"))
+
+
+class Evil:
+    def __reduce__(self) -> Any:
+        return os.mkdir, ("/tmp/made_by_a_pickle",)
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-4096])
+
+
+def other(entry: Any, **more: bytes) -> Callable[[Path], object]:
+    value = entry if isinstance(entry, bytes) else pickle.dumps(entry, protocol=4)
+    return lambda path: written(path, [value], **more)
+
+
+def changed(**changes: Any) -> Callable[[Path], object]:
+    entry = {key: value for key, value in (graph(0, 3) | changes).items() if value is not None}
+    return other(entry)
+
+
+Harm = Callable[[Path], object]
+DAMAGE: list[tuple[Harm, type[Exception], str]] = [
+    (cut, apt.CorruptFileError, "it was cut"),
+    (other(Evil()), apt.CorruptFileError, "posix.mkdir"),
+    (other(graph(0, 3) | {"x": Evil()}), apt.CorruptFileError, "posix.mkdir"),
+    (other(Report), apt.CorruptFileError, "atompack_torch"),
+    (other([1]), apt.CorruptFileError, "expected a graph or a dict, got list"),
+    (other(plain(graph(0, 3))[:200]), apt.CorruptFileError, "key 0: pickle"),
+    (other(b"\x80\x04."), apt.CorruptFileError, "key 0: pickle"),
+    (changed(pos=None), apt.CorruptFileError, "expected pos, got none"),
+    (changed(atomic_numbers=None), apt.CorruptFileError, "expected atomic_numbers, got none"),
+    (
+        changed(atomic_numbers=None, atom_types=torch.zeros(3)),
+        apt.CorruptFileError,
+        "types of atoms are not elements",
+    ),
+    (changed(atomic_numbers=torch.ones(2)), apt.CorruptFileError, "expected 3 integers"),
+    (changed(atomic_numbers=torch.ones(3) / 2), apt.CorruptFileError, "expected 3 integers"),
+    (changed(pos=torch.ones(3, 2)), apt.CorruptFileError, r"expected floats \(n, 3\)"),
+    (changed(pos="text"), apt.CorruptFileError, "pos: expected numbers"),
+    (changed(force=torch.ones(2, 3)), apt.CorruptFileError, r"force: expected \(3, 3\)"),
+    (changed(y=torch.ones(2)), apt.CorruptFileError, r"y: expected \(\)"),
+    (changed(cell="x"), apt.CorruptFileError, "cell: expected"),
+    (other(graph(0, 3), length=pickle.dumps(99)), apt.CorruptFileError, "at most 2 structures"),
+    (other(graph(0, 3), length=pickle.dumps("x")), apt.CorruptFileError, "at most 2 structures"),
+    (other(graph(0, 3), length=pickle.dumps(Evil())), apt.UnsafePickleError, "posix.mkdir"),
+    (other(graph(0, 3), length=pickle.dumps(2)), apt.CorruptFileError, "got no such key"),
+]
+
+
+@pytest.mark.parametrize(("harm", "kind", "message"), DAMAGE)
+def test_damage(tmp_path: Path, harm: Harm, kind: type[Exception], message: str) -> None:
+    path = written(tmp_path / "x.lmdb", [plain(graph(0, 3))])
+    harm(path)
+    with pytest.raises(kind, match=message) as error:
+        convert(path, tmp_path / "a.atp", progress=False, format="pickled-lmdb")
+    assert str(path) in str(error.value)
+    assert not (tmp_path / "a.atp").exists()
+    assert not Path("/tmp/made_by_a_pickle").exists()
+
+
+def test_structures_that_cannot_be_read_are_skipped(tmp_path: Path) -> None:
+    values = [plain(graph(0, 3)), pickle.dumps(Evil()), plain({}), plain(graph(3, 1))]
+    path = written(tmp_path / "x.lmdb", values)
+    report = convert(path, tmp_path / "a.atp", on_error="skip", progress=False)
+    assert report.structures_written == 2
+    assert sum(report.skipped.values()) == 2
+    assert apt.AtpDataset(tmp_path / "a.atp")[:].energy.tolist() == [-0.1, 2.9]
+
+
+def test_values_without_a_place(tmp_path: Path) -> None:
+    entry = graph(0, 3) | {"nested": {"a": 1}, "ragged": [[1], [1, 2]], "ones": np.ones(4)}
+    report = convert(
+        written(tmp_path / "x.lmdb", [plain(entry)]), tmp_path / "a.atp", progress=False
+    )
+    assert {what for what, _ in report.skipped} == {"nested", "ragged"}
+    assert apt.AtpDataset(tmp_path / "a.atp")[0]["ones"].tolist() == [1.0] * 4
