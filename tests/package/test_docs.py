@@ -44,6 +44,11 @@ e, f = np.zeros(4, np.float32), np.zeros((4, 3, 3), np.float32)
     "docs/atlas_stores.md": "",
     "docs/choosing_a_format.md": "",
     "docs/many_machines.md": 'molecules("alloys.atp", 50)',
+    "docs/open_what_you_have.md": """
+for name, prefix in (("train", ""), ("mace", "REF_")):
+    head = f"Properties=species:S:1:pos:R:3:{prefix}forces:R:3 {prefix}energy=-1"
+    Path(f"{name}.xyz").write_text(f"1\\n{head}\\nH 0 0 0 0 0 0\\n" * 70)
+""",
     "docs/training.md": """
 for name, n in (("train", 400), ("bulk", 50), ("surfaces", 30)):
     molecules(f"{name}.atp", n)

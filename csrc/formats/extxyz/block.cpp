@@ -94,7 +94,7 @@ Array FieldBuilder::stack(std::span<const int64_t> ptr) && {
 
 std::vector<Array> FieldBuilder::split() {
   std::vector<Array> arrays(frames_.size());
-  size_t at[4] = {};
+  size_t at[kNumberOfKinds] = {};
   for (size_t part = 0, run = 0; part < frames_.size(); ++part) {
     if (run + 1 < runs_.size() && runs_[run + 1].first_part == part) ++run;
     Array& array = arrays[part];

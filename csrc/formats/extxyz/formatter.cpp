@@ -80,7 +80,11 @@ void append_transposed(Values values, std::string& text) {
   }
 }
 
-constexpr char kLetters[] = {'L', 'I', 'R', 'S'};
+constexpr char letter_of(Kind kind) {
+  if (kind == Kind::flag) return 'L';
+  if (kind == Kind::integer) return 'I';
+  return kind == Kind::real ? 'R' : 'S';
+}
 
 // Writes the frames of a block one after the other.
 class BlockFormatter {
@@ -143,7 +147,7 @@ class BlockFormatter {
       const ArrayView* const array = field.level == Level::atom ? view(field) : nullptr;
       if (array == nullptr) continue;
       const size_t width = product(array->shape);
-      columns += ':' + field.key + ':' + kLetters[static_cast<size_t>(array->kind)] + ':';
+      columns += ':' + field.key + ':' + letter_of(array->kind) + ':';
       append_integer(static_cast<int64_t>(width), columns);
       columns_.emplace_back(values(field, *array), width);
     }
