@@ -7,7 +7,6 @@ import os
 import secrets
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -17,11 +16,10 @@ from atompack_torch import _native
 from atompack_torch.batch.conversions import masses_of
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.conversion.converter import Source, SourceOptions, TargetOptions
+from atompack_torch.conversion.extxyz_frames import Frames
 from atompack_torch.conversion.extxyz_momenta import Momenta
 from atompack_torch.conversion.extxyz_text import text_of
-from atompack_torch.conversion.forwarding import blocks_of, example_of
 from atompack_torch.conversion.report import Report as ConversionReport
-from atompack_torch.datasets.extxyz import ExtxyzDataset
 from atompack_torch.errors import FieldError, file_exists
 from atompack_torch.fields import BUILTIN, BUILTINS, PREFIXES, FileLevel
 from atompack_torch.options import threads_or_cores
@@ -168,27 +166,9 @@ def open_source(path: str, options: SourceOptions) -> Source:
 
     source = Source(text.name, open_reader, count, lambda: text.n_bytes, text.close, maps_keys=True)
     if text.path == path:  # a plain file, of which parts can be read
-        frames = _Frames(path, options.keys)
+        frames = Frames(path, options.keys)
         source.read_range, source.example = frames.read, frames.example
     return source
-
-
-class _Frames:
-    """Frames of a plain file by number, for parts of a conversion."""
-
-    def __init__(self, path: str, keys: Mapping[str, str]) -> None:
-        self._path, self._keys = path, keys
-
-    @cached_property
-    def _dataset(self) -> ExtxyzDataset:
-        dataset = ExtxyzDataset(self._path, key_map=self._keys, index=False)
-        return dataset._with_nan_labels()
-
-    def read(self, report: ConversionReport, first: int, last: int) -> Iterator[Columns]:
-        yield from blocks_of(self._dataset, report, first, last)
-
-    def example(self) -> Columns | None:
-        return example_of(self._dataset)
 
 
 def open_target(path: str, options: TargetOptions) -> Writer:

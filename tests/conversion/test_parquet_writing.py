@@ -189,24 +189,24 @@ def test_fields_that_come_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_row_groups_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parquet_writing, "_GROUP_BYTES", 1 << 16)
     rng = np.random.default_rng(2)
-    n_atoms = rng.integers(1, 9, 3000)
+    n_atoms = rng.integers(1, 9, 10_000)
     positions = rng.normal(size=(n_atoms.sum(), 3)).astype("float32")
     with apt.AtpWriter(tmp_path / "1.atp") as writer:
         writer.write_arrays(
             positions=positions,
             atomic_numbers=np.ones(len(positions), int),
             n_atoms=n_atoms,
-            energy=np.arange(3000.0),
+            energy=np.arange(10_000.0),
         )
     convert(tmp_path / "1.atp", tmp_path / "2.parquet", progress=False)
     metadata = pq.ParquetFile(tmp_path / "2.parquet").metadata
     sizes = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
-    assert sum(sizes) == 3000
-    assert max(sizes) <= 1024
+    assert sum(sizes) == 10_000
+    assert max(sizes) <= 4096
     table = pq.read_table(tmp_path / "2.parquet")
     made = np.concatenate([*map(np.vstack, table["positions"].to_pylist())])
     assert np.array_equal(made.astype("float32"), positions)
-    assert table["energy"].to_pylist() == list(range(3000))
+    assert table["energy"].to_pylist() == list(range(10_000))
 
 
 @pytest.mark.parametrize(
