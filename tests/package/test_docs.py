@@ -47,7 +47,7 @@ e, f = np.zeros(4, np.float32), np.zeros((4, 3, 3), np.float32)
     "docs/open_what_you_have.md": """
 for name, prefix in (("train", ""), ("mace", "REF_")):
     head = f"Properties=species:S:1:pos:R:3:{prefix}forces:R:3 {prefix}energy=-1"
-    Path(f"{name}.xyz").write_text(f"1\\n{head}\\nH 0 0 0 0 0 0\\n" * 70)
+    open(f"{name}.xyz", "w").write(f"1\\n{head}\\nH 0 0 0 0 0 0\\n" * 70)
 """,
     "docs/training.md": """
 for name, n in (("train", 400), ("bulk", 50), ("surfaces", 30)):
