@@ -201,10 +201,10 @@ void JsonReader::append_reals(std::vector<double>& out) {
     const char* const begin = text_.data() + at_;
     double value = 0;
     const auto [stop, error] = std::from_chars(begin, end, value);
-    // from_chars also takes what JSON does not: words, and numbers without digits around the point.
-    const bool is_plain = error == std::errc() && begin != end && (is_digit(*begin) || *begin == '-') &&
-                          !std::isnan(value) && !std::isinf(value) && stop != end && (*stop == ',' || *stop == ']') &&
-                          is_digit(stop[-1]);
+    // from_chars also takes what JSON does not: words, leading zeros, and points without digits around them.
+    const char* const digits = begin + (begin != end && *begin == '-' ? 1 : 0);
+    const bool ends = error == std::errc() && stop != end && (*stop == ',' || *stop == ']') && is_digit(stop[-1]);
+    const bool is_plain = ends && is_digit(*digits) && (*digits != '0' || !is_digit(digits[1]));
     if (is_plain) [[likely]] {
       at_ = static_cast<size_t>(stop - text_.data());
     } else {

@@ -176,5 +176,35 @@ TEST(JsonReader, AgreesWithAnotherReader) {
   EXPECT_GT(n_accepted, 100);
 }
 
+TEST(JsonReader, NumbersOfPython) {
+  EXPECT_THROW(JsonReader(as_bytes("NaN")).number(), CorruptFileError);
+  JsonReader reader(as_bytes("[NaN, Infinity, -Infinity, 1]"), JsonStyle::python);
+  std::vector<double> values;
+  reader.append_reals(values);
+  reader.finish();
+  ASSERT_EQ(values.size(), 4U);
+  EXPECT_TRUE(std::isnan(values[0]));
+  EXPECT_EQ(values[1], std::numeric_limits<double>::infinity());
+  EXPECT_EQ(values[2], -std::numeric_limits<double>::infinity());
+  EXPECT_THROW(JsonReader(as_bytes("Inf"), JsonStyle::python).number(), CorruptFileError);
+}
+
+TEST(JsonReader, ListsOfReals) {
+  const auto read = [](std::string_view text) {
+    JsonReader reader(as_bytes(text));
+    std::vector<double> values;
+    reader.append_reals(values);
+    reader.finish();
+    return values;
+  };
+  EXPECT_EQ(read("[]"), std::vector<double>());
+  EXPECT_EQ(read(" [ 1 , -2.5e-3,0,18446744073709551615 ] "),
+            (std::vector<double>{1, -2.5e-3, 0, 18446744073709551615.0}));
+  for (const std::string_view text : {"[1.]", "[.5]", "[-]", "[inf]", "[nan]", "[1e400]", "[0x1]", "[1,]", "[1 2]", "[",
+                                      "[1", "[\"1\"]", "[01]", "[+1]"}) {
+    EXPECT_THROW(read(text), CorruptFileError) << text;
+  }
+}
+
 }  // namespace
 }  // namespace atompack::serial
