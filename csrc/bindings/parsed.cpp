@@ -126,6 +126,7 @@ struct RowReader {
   std::string path;
   unsigned n_threads;
   lmdb::RowList rows;
+  std::shared_ptr<lmdb::RowPool> pool = std::make_shared<lmdb::RowPool>();
 };
 
 UniqueHandle<RowReader> open_row_reader(const Path& path, unsigned n_threads) {
@@ -138,7 +139,7 @@ std::shared_ptr<lmdb::RowBlock> read_row_block(RowReader& reader, int64_t first,
   int64_t end = first + 1;
   uint64_t bytes = reader.rows.range(first).bytes;
   while (end < last && bytes < max_bytes) bytes += reader.rows.range(end++).bytes;
-  return make_shared_handle<lmdb::RowBlock>(reader.rows, reader.path, first, end, reader.n_threads);
+  return make_shared_handle<lmdb::RowBlock>(reader.rows, reader.path, first, end, reader.n_threads, reader.pool);
 }
 
 std::shared_ptr<lmdb::RowBlockSource> source_of_block(std::shared_ptr<lmdb::RowBlock> block,

@@ -15,6 +15,7 @@ constexpr uint64_t kPageHeader = 16, kNodeHeader = 8;
 constexpr uint64_t kMetaBytes = 24, kDatabaseBytes = 48;
 constexpr uint64_t kHeaderBytes = kPageHeader + kMetaBytes + 2 * kDatabaseBytes + 16;
 constexpr int kMaxDepth = 32;
+constexpr uint64_t kReadAhead = 16 << 10;
 
 uint16_t flags_of(Bytes page) { return load_le<uint16_t>(page.data() + 10); }
 
@@ -82,48 +83,49 @@ void PageFile::fail(uint64_t page, const std::string& what) const {
   throw error.in_file(path_);
 }
 
-Bytes PageFile::page(uint64_t number, std::vector<std::byte>& memory) const {
+Bytes PageFile::page(uint64_t number, Walk& walk) const {
   const uint64_t n_pages = bytes_->length() / header_.page_bytes;
   if (number > header_.last_page) fail(number, cat("expected pages up to ", header_.last_page));
   if (number >= n_pages) {
     fail(number, cat("expected a file of ", (header_.last_page + 1) * header_.page_bytes, " bytes, got ",
                      bytes_->length(), ": it was cut"));
   }
-  memory.resize(header_.page_bytes);
-  bytes_->copy(number * header_.page_bytes, memory);
-  const auto own = load_le<uint64_t>(memory.data());
+  const Bytes content = bytes_->bytes(number * header_.page_bytes, header_.page_bytes, walk.pages, kReadAhead);
+  const auto own = load_le<uint64_t>(content.data());
   if (own != number) fail(number, cat("expected a page of this number, got ", own));
-  return memory;
+  return content;
 }
 
 void PageFile::for_each(const Use& use) const {
-  uint64_t n_pages = 0;
-  if (header_.root != Header::kNoRoot) visit(header_.root, 0, n_pages, use);
+  Walk walk;
+  if (header_.root != Header::kNoRoot) visit(header_.root, 0, walk, use);
 }
 
-void PageFile::visit(uint64_t number, int depth, uint64_t& n_visited, const Use& use) const {
+void PageFile::visit(uint64_t number, int depth, Walk& walk, const Use& use) const {
   // A page that several others name would be visited many times.
-  if (depth == kMaxDepth || ++n_visited > header_.last_page + 1) fail(number, "expected a tree of pages, got more");
-  std::vector<std::byte> memory;
-  const Bytes content = page(number, memory);
+  if (depth == kMaxDepth || ++walk.n_visited > header_.last_page + 1) {
+    fail(number, "expected a tree of pages, got more");
+  }
+  const Bytes content = page(number, walk);
   const uint16_t flags = flags_of(content);
   if ((flags & (kBranch | kLeaf)) == 0) fail(number, cat("expected a page of keys, got flags ", flags));
+  std::vector<uint64_t> children;  // visited when this page is no longer needed: they take its buffer
   for (uint64_t i = 0; i < n_nodes(content); ++i) {
     const uint64_t node = load_le<uint16_t>(content.data() + kPageHeader + 2 * i);
     if (node + kNodeHeader > content.size()) fail(number, cat("expected a node in the page, got one at ", node));
     const std::byte* const at = content.data() + node;
     if ((flags & kBranch) != 0) {
-      const uint64_t child = load_le<uint32_t>(at) | uint64_t{load_le<uint16_t>(at + 4)} << 32;
-      visit(child, depth + 1, n_visited, use);
+      children.push_back(load_le<uint32_t>(at) | uint64_t{load_le<uint16_t>(at + 4)} << 32);
       continue;
     }
     const uint64_t key_bytes = load_le<uint16_t>(at + 6);
     if (node + kNodeHeader + key_bytes > content.size()) fail(number, "expected a key in the page, got its end");
-    use(as_text(content.subspan(node + kNodeHeader, key_bytes)), value_of(number, content, node));
+    use(as_text(content.subspan(node + kNodeHeader, key_bytes)), value_of(number, content, node, walk));
   }
+  for (const uint64_t child : children) visit(child, depth + 1, walk, use);
 }
 
-ValueRange PageFile::value_of(uint64_t number, Bytes content, uint64_t node) const {
+ValueRange PageFile::value_of(uint64_t number, Bytes content, uint64_t node, Walk& walk) const {
   const std::byte* const at = content.data() + node;
   const uint64_t size = load_le<uint32_t>(at);
   const auto flags = load_le<uint16_t>(at + 4);
@@ -145,8 +147,7 @@ ValueRange PageFile::value_of(uint64_t number, Bytes content, uint64_t node) con
   if (offset + kPageHeader + size > bytes_->length()) {
     fail(first, cat("expected a value of ", size, " bytes, got the end of the file: it was cut"));
   }
-  io::RangeBuffer buffer;
-  const Bytes head = bytes_->bytes(offset, kPageHeader, buffer);
+  const Bytes head = bytes_->bytes(offset, kPageHeader, walk.values, kReadAhead);
   if (load_le<uint64_t>(head.data()) != first || (flags_of(head) & kOverflow) == 0) {
     fail(first, "expected a page of a value, got another");
   }

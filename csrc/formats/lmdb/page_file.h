@@ -45,9 +45,14 @@ class PageFile {
  private:
   Header last_commit() const;
   Header header_at(uint64_t offset) const;
-  Bytes page(uint64_t number, std::vector<std::byte>& memory) const;
-  void visit(uint64_t number, int depth, uint64_t& n_pages, const Use& use) const;
-  ValueRange value_of(uint64_t number, Bytes page, uint64_t node) const;
+  // Buffers of a walk: pages of keys follow each other, and so do those of values.
+  struct Walk {
+    io::RangeBuffer pages, values;
+    uint64_t n_visited = 0;
+  };
+  Bytes page(uint64_t number, Walk& walk) const;
+  void visit(uint64_t number, int depth, Walk& walk, const Use& use) const;
+  ValueRange value_of(uint64_t number, Bytes page, uint64_t node, Walk& walk) const;
   [[noreturn]] void fail(uint64_t page, const std::string& what) const;
 
   std::string path_;

@@ -13,8 +13,10 @@ constexpr int64_t kWorkOfRecordByte = 2;  // bytes that could be copied while on
 
 }  // namespace
 
-RowBlock::RowBlock(const RowList& list, std::string path, int64_t first, int64_t last, unsigned n_threads)
-    : path_(std::move(path)), first_(first), rows_(static_cast<size_t>(last - first)) {
+RowBlock::RowBlock(const RowList& list, std::string path, int64_t first, int64_t last, unsigned n_threads,
+                   std::shared_ptr<RowPool> pool)
+    : path_(std::move(path)), first_(first), pool_(std::move(pool)), rows_(pool_->take()) {
+  rows_.resize(static_cast<size_t>(last - first));
   std::vector<parsed::Survey> surveys(static_cast<size_t>((last - first + kBlockTaskRows - 1) / kBlockTaskRows));
   parallel_for_each(surveys.size(), n_threads, [&](size_t task) {
     RowMemory memory;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -11,11 +12,36 @@
 
 namespace atompack::lmdb {
 
+// Memory of rows that later blocks reuse. Thread-safe.
+class RowPool {
+ public:
+  std::vector<Row> take() {
+    const std::scoped_lock lock(mutex_);
+    if (free_.empty()) return {};
+    std::vector<Row> rows = std::move(free_.back());
+    free_.pop_back();
+    return rows;
+  }
+  void give(std::vector<Row> rows) {
+    constexpr size_t kMaxFree = 2;
+    const std::scoped_lock lock(mutex_);
+    if (free_.size() < kMaxFree) free_.push_back(std::move(rows));
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::vector<Row>> free_;
+};
+
 // Immutable.
 class RowBlock {
  public:
   // Reads rows on up to `n_threads` threads. Throws CorruptFileError with the number of the row.
-  RowBlock(const RowList& list, std::string path, int64_t first, int64_t last, unsigned n_threads);
+  RowBlock(const RowList& list, std::string path, int64_t first, int64_t last, unsigned n_threads,
+           std::shared_ptr<RowPool> pool);
+  RowBlock(const RowBlock&) = delete;
+  RowBlock& operator=(const RowBlock&) = delete;
+  ~RowBlock() { pool_->give(std::move(rows_)); }
 
   const parsed::Survey& survey() const { return survey_; }
   const std::vector<Row>& rows() const { return rows_; }
@@ -25,6 +51,7 @@ class RowBlock {
  private:
   std::string path_;
   int64_t first_;
+  std::shared_ptr<RowPool> pool_;
   std::vector<Row> rows_;
   parsed::Survey survey_;
 };

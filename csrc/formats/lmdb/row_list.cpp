@@ -13,6 +13,7 @@ namespace {
 
 // A field may have more dimensions than its value.
 constexpr uint64_t kExtraRank = 2;
+constexpr uint64_t kRowsAhead = 64 << 10;  // rows are mostly in the order of their ids
 
 struct FoundRow {
   int64_t id;
@@ -94,7 +95,8 @@ RowList::RowList(const std::string& path)
 
 Bytes RowList::value(const ValueRange& range, RowMemory& memory) const {
   try {
-    return decode_value(pages_.bytes().bytes(range.offset, range.bytes, memory.buffer), memory.json);
+    const Bytes stored = pages_.bytes().bytes(range.offset, range.bytes, memory.buffer, kRowsAhead);
+    return decode_value(stored, memory.json);
   } catch (DataError& error) {
     error.in_file(path_);
     throw;

@@ -187,7 +187,7 @@ bool JsonReader::take_word(std::string_view word) {
 
 // Reads one of the numbers that only Python writes.
 std::optional<double> JsonReader::take_special() {
-  if (!is_python_) return std::nullopt;
+  if (!is_python_ || at_ >= text_.size() || is_digit(text_[at_])) return std::nullopt;
   if (take_word("NaN")) return std::numeric_limits<double>::quiet_NaN();
   if (take_word("Infinity")) return std::numeric_limits<double>::infinity();
   if (take_word("-Infinity")) return -std::numeric_limits<double>::infinity();
