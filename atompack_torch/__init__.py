@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         AtomBudgetBatchSampler,
         BlockShuffleSampler,
         DistributedMoleculeSampler,
+        EqualSizeBatchSampler,
     )
     from atompack_torch.passes.statistics import Statistics
     from atompack_torch.passes.verification import Verification
@@ -87,6 +88,7 @@ else:
         "StoredDataset": "stores.stored_dataset",
         "CorruptFileError": "errors",
         "DistributedMoleculeSampler": "loading.samplers",
+        "EqualSizeBatchSampler": "loading.samplers",
         "ExtxyzDataset": "datasets.extxyz",
         "FieldError": "errors",
         "FieldSpec": "fields",
@@ -188,6 +190,7 @@ __all__ = [
     "ColumnScan",
     "CorruptFileError",
     "DistributedMoleculeSampler",
+    "EqualSizeBatchSampler",
     "ExtxyzDataset",
     "FieldError",
     "FieldSpec",

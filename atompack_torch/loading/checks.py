@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.utils.data import BatchSampler
 
 from atompack_torch.datasets._batches import BatchDataset
-from atompack_torch.loading.samplers import AtomBudgetBatchSampler
+from atompack_torch.loading.samplers import AtomBudgetBatchSampler, EqualSizeBatchSampler
 from atompack_torch.loading.samplers._sizes import positive
 from atompack_torch.loading.samplers.distributed import IndexSampler
 
@@ -104,7 +104,7 @@ def check_sampler(sampler: Any) -> None:
     Raises:
         TypeError: it yields batches, or is not iterable.
     """
-    if isinstance(sampler, (AtomBudgetBatchSampler, BatchSampler)):
+    if isinstance(sampler, (AtomBudgetBatchSampler, EqualSizeBatchSampler, BatchSampler)):
         raise _batches_error(sampler)
     _check_iterable("sampler", sampler)
 

@@ -3,5 +3,11 @@
 from atompack_torch.loading.samplers.atom_budget import AtomBudgetBatchSampler
 from atompack_torch.loading.samplers.block_shuffle import BlockShuffleSampler
 from atompack_torch.loading.samplers.distributed import DistributedMoleculeSampler
+from atompack_torch.loading.samplers.equal_size import EqualSizeBatchSampler
 
-__all__ = ["AtomBudgetBatchSampler", "BlockShuffleSampler", "DistributedMoleculeSampler"]
+__all__ = [
+    "AtomBudgetBatchSampler",
+    "BlockShuffleSampler",
+    "DistributedMoleculeSampler",
+    "EqualSizeBatchSampler",
+]

@@ -29,7 +29,7 @@ class EpochSetter:
     ``loader.batch_sampler.sampler``.
     """
 
-    def __init__(self, sampler: AtomBudgetBatchSampler) -> None:
+    def __init__(self, sampler: ElasticSampler[list[int]]) -> None:
         self._sampler = sampler
 
     def set_epoch(self, epoch: int) -> None:

@@ -1,0 +1,223 @@
+"""Sampler of batches of molecules with the same number of atoms."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from atompack_torch.loading.samplers._elastic import ElasticSampler, Place
+from atompack_torch.loading.samplers._random import Integers, mix, permutation
+from atompack_torch.loading.samplers._sizes import atom_counts, digest, numbers, positive
+from atompack_torch.loading.samplers.atom_budget import EpochSetter
+
+_CHUNK = 1024  # batches at a time
+
+
+class EqualSizeBatchSampler(ElasticSampler[list[int]]):
+    """Yields batches, as lists of molecule numbers, whose molecules have equally many atoms.
+
+        sampler = EqualSizeBatchSampler(dataset, batch_size=32)
+        loader = DataLoader(dataset, batch_sampler=sampler)
+
+    For models that take stacked arrays (B, n, 3), such as DeePMD's. Molecules of each size are cut
+    into batches; the last batch of a size may be smaller. With ``shuffle``, both the molecules of a
+    size and the batches are in random order. All ranks get the same number of batches: where the
+    last ones do not suffice for all ranks, some of them are split, and no molecule occurs twice.
+
+    Planning an epoch takes about a second for five million molecules.
+
+    Args:
+        n_atoms: atoms of each molecule, or a data set that knows them (``n_atoms``).
+        batch_size: maximum number of molecules in a batch.
+        shuffle: use a random order in every epoch; otherwise batches are in the stored order of
+            their first molecules.
+        seed: seed of these orders.
+        drop_last: leave out batches that cannot be divided among the ranks.
+        num_replicas: number of ranks; None: that of torch.distributed when a pass begins, else 1.
+        rank: rank of this process; None: as for ``num_replicas``.
+
+    Raises:
+        TypeError: the source has no numbers of atoms, or an option has the wrong type.
+        ValueError: an option is out of range. While iterating: there are too few molecules to split
+            the last batches for all ranks.
+    """
+
+    _repr_options = ("batch_size",)
+
+    def __init__(
+        self,
+        n_atoms: Any,
+        batch_size: int,
+        *,
+        shuffle: bool = True,
+        seed: int = 0,
+        drop_last: bool = False,
+        num_replicas: int | None = None,
+        rank: int | None = None,
+    ) -> None:
+        super().__init__(
+            shuffle=shuffle,
+            seed=seed,
+            drop_last=drop_last,
+            num_replicas=num_replicas,
+            rank=rank,
+            pad=False,
+        )
+        counts = atom_counts(n_atoms)
+        if hasattr(counts, "__index__") and not getattr(counts, "ndim", 0):
+            raise TypeError("n_atoms: a count alone does not tell the atoms of each molecule")
+        self.batch_size = positive("batch_size", batch_size)
+        self._sizes = numbers("n_atoms", counts)
+        self._digest: str | None = None
+
+    def _start(self) -> Place:
+        return {"position": 0, "offset": 0}
+
+    @property
+    def sampler(self) -> EpochSetter:
+        """The object on which Lightning and accelerate call ``set_epoch`` for this sampler."""
+        return EpochSetter(self)
+
+    def _share(
+        self, seed: int, epoch: int, start: Place, ranks: range, n_ranks: int
+    ) -> EqualSizeShare:
+        return EqualSizeShare(self._plan(mix(seed, epoch)), start, ranks, n_ranks, self.drop_last)
+
+    def _plan(self, key: int) -> EqualSizePlan:
+        n = len(self._sizes)
+        order = permutation(mix(key, 0), n) if self.shuffle else np.arange(n)
+        molecules = order[np.argsort(self._sizes[order], kind="stable")]
+        starts = self._cuts(self._sizes[molecules])
+        lengths = np.diff(np.append(starts, n))
+        if self.shuffle:
+            batches = permutation(mix(key, 1), len(starts))
+        else:
+            batches = np.argsort(molecules[starts], kind="stable")
+        ptr = np.concatenate([[0], np.cumsum(lengths[batches])])
+        within = np.arange(n) - np.repeat(ptr[:-1], lengths[batches])
+        return EqualSizePlan(molecules[np.repeat(starts[batches], lengths[batches]) + within], ptr)
+
+    def _cuts(self, sizes: np.ndarray[Any, Any]) -> Integers:
+        """Returns the first positions of the batches of molecules that are sorted by size."""
+        firsts = np.flatnonzero(np.diff(sizes, prepend=np.nan) != 0)
+        counts = np.diff(np.append(firsts, len(sizes)))
+        n_batches = -(-counts // self.batch_size)
+        before = np.cumsum(n_batches) - n_batches
+        number = np.arange(int(n_batches.sum())) - np.repeat(before, n_batches)
+        cuts: Integers = np.repeat(firsts, n_batches) + number * self.batch_size
+        return cuts
+
+    def __len__(self) -> int:
+        """Number of batches of this rank in a whole pass."""
+        ranks, n_ranks = self._ranks_of_pass()
+        n_batches = len(self._cuts(np.sort(self._sizes)))
+        n_steps = n_batches // n_ranks if self.drop_last else -(-n_batches // n_ranks)
+        return n_steps * len(ranks)
+
+    def _plan_settings(self) -> dict[str, object]:
+        if self._digest is None:
+            self._digest = digest(self._sizes)
+        return {
+            "sampler": type(self).__name__,
+            "molecules": len(self._sizes),
+            "n_atoms": self._digest,
+            "batch_size": self.batch_size,
+            "shuffle": self.shuffle,
+        }
+
+
+class EqualSizePlan(NamedTuple):
+    """The batches of an epoch.
+
+    Attributes:
+        molecules: (n,) int64, the molecules in the order of the batches.
+        ptr: (number of batches + 1,) int64, where each batch begins.
+    """
+
+    molecules: Integers
+    ptr: Integers
+
+
+class EqualSizeShare:
+    """Batches of some ranks from a place in the epoch to its end.
+
+    Each step takes the next batches, one for each rank. A place is a batch and the number of its
+    molecules that have been used.
+    """
+
+    def __init__(
+        self, plan: EqualSizePlan, start: Place, ranks: range, n_ranks: int, drop_last: bool
+    ) -> None:
+        self._plan, self._start, self._ranks, self._n_ranks = plan, start, ranks, n_ranks
+        n_batches = len(plan.ptr) - 1
+        first, offset = start["position"], start["offset"]
+        lengths = np.diff(plan.ptr)
+        if first > n_batches or (offset and (first == n_batches or offset >= lengths[first])):
+            raise ValueError(f"state: no molecule {offset} of batch {first}")
+        self._bounds = [int(bound) for bound in plan.ptr[first:]]
+        self._bounds[0] += offset
+        n_left = n_batches - first
+        self._n_whole = n_left // n_ranks
+        self._pieces: list[int] = []  # bounds of the batches of the last steps
+        if n_left % n_ranks and not drop_last:
+            self._split_last_steps(n_left)
+
+    def _split_last_steps(self, n_left: int) -> None:
+        end = self._bounds[-1]
+        for n_split in range(1, self._n_whole + 2):
+            first = (self._n_whole + 1 - n_split) * self._n_ranks
+            if end - self._bounds[first] >= n_split * self._n_ranks:
+                self._n_whole += 1 - n_split
+                self._pieces = _split(self._bounds[first:], n_split * self._n_ranks)
+                return
+        raise ValueError(
+            f"the last {end - self._bounds[0]} molecules, {n_left} batches, cannot be split evenly "
+            f"among {self._n_ranks} ranks: use drop_last=True"
+        )
+
+    def chunks(self) -> Iterator[list[list[int]]]:
+        """Yields the batches of these ranks, as lists of molecules."""
+        yield from self._chunks_of(self._bounds, self._n_whole * self._n_ranks)
+        yield from self._chunks_of(self._pieces, len(self._pieces) - 1)
+
+    def _chunks_of(self, bounds: list[int], n_batches: int) -> Iterator[list[list[int]]]:
+        is_all = len(self._ranks) == self._n_ranks
+        step = 1 if is_all else self._n_ranks
+        mine = range(0 if is_all else self._ranks.start, max(n_batches, 0), step)
+        for first in range(0, len(mine), _CHUNK):
+            part = mine[first : first + _CHUNK]
+            yield [self._plan.molecules[bounds[i] : bounds[i + 1]].tolist() for i in part]
+
+    def place_after(self, n_items: int) -> Place:
+        """Returns the place after so many batches of every rank."""
+        n_steps = n_items // len(self._ranks)
+        if n_steps == 0:
+            return dict(self._start)
+        if n_steps <= self._n_whole:
+            return self._place(self._bounds[n_steps * self._n_ranks])
+        number = min((n_steps - self._n_whole) * self._n_ranks, len(self._pieces) - 1)
+        return self._place(self._pieces[number]) if self._pieces else self.end()
+
+    def end(self) -> Place:
+        """Returns the place after the last batch."""
+        return {"position": len(self._plan.ptr) - 1, "offset": 0}
+
+    def _place(self, molecule: int) -> Place:
+        batch = int(np.searchsorted(self._plan.ptr, molecule, side="right")) - 1
+        return {"position": batch, "offset": molecule - int(self._plan.ptr[batch])}
+
+
+def _split(bounds: list[int], n_pieces: int) -> list[int]:
+    """Splits the longest batches in halves until there are so many pieces; returns their bounds."""
+    heap = [(first - last, first, last) for first, last in pairwise(bounds)]
+    heapq.heapify(heap)
+    while len(heap) < n_pieces:
+        _, first, last = heapq.heappop(heap)
+        middle = (first + last + 1) // 2
+        heapq.heappush(heap, (first - middle, first, middle))
+        heapq.heappush(heap, (middle - last, middle, last))
+    return [*sorted(first for _, first, _ in heap), bounds[-1]]

@@ -1,0 +1,180 @@
+"""Batches of molecules of one size: each molecule once, for any number of ranks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.utils.data import DataLoader
+
+import atompack_torch as apt
+from atompack_torch import EqualSizeBatchSampler
+
+SIZES = np.random.default_rng(0).integers(1, 7, 101)
+
+
+def batches_of(sizes: Any, batch_size: int, ranks: int, **options: Any) -> list[list[list[int]]]:
+    """The batches of every rank."""
+    return [
+        list(EqualSizeBatchSampler(sizes, batch_size, num_replicas=ranks, rank=rank, **options))
+        for rank in range(ranks)
+    ]
+
+
+def attempt(call: Any) -> tuple[Any, str | None]:
+    """The result of a call, or the message of its ValueError."""
+    try:
+        return call(), None
+    except ValueError as error:
+        return [], str(error)
+
+
+def rest_of(state: dict[str, object], ranks: int) -> list[list[list[int]]]:
+    """The batches of every rank after a state."""
+    rest = []
+    for rank in range(ranks):
+        sampler = EqualSizeBatchSampler(SIZES, 4, num_replicas=ranks, rank=rank)
+        sampler.load_state_dict(state)
+        rest.append(list(sampler))
+    return rest
+
+
+@given(
+    sizes=st.lists(st.integers(0, 4), max_size=60),
+    batch_size=st.integers(1, 9),
+    ranks=st.integers(1, 5),
+    shuffle=st.booleans(),
+)
+@settings(max_examples=200, deadline=None)
+def test_every_molecule_once(sizes: list[int], batch_size: int, ranks: int, shuffle: bool) -> None:
+    counts = np.array(sizes, int)
+    found, message = attempt(lambda: batches_of(counts, batch_size, ranks, shuffle=shuffle))
+    if message is not None:
+        assert "cannot be split evenly" in message
+        assert len(sizes) % ranks
+        return
+    assert sorted(i for rank in found for batch in rank for i in batch) == list(range(len(sizes)))
+    assert len({len(rank) for rank in found}) == 1
+    for rank in found:
+        for batch in rank:
+            assert 0 < len(batch) <= batch_size
+            assert len({sizes[i] for i in batch}) == 1
+    sampler = EqualSizeBatchSampler(
+        np.array(sizes, int), batch_size, num_replicas=ranks, rank=0, shuffle=shuffle
+    )
+    if ranks == 1:
+        assert len(sampler) == len(found[0])
+
+
+def test_orders() -> None:
+    stored = EqualSizeBatchSampler([2, 1, 2, 2, 1, 3], 2, shuffle=False)
+    assert list(stored) == [[0, 2], [1, 4], [3], [5]]
+    sampler = EqualSizeBatchSampler(SIZES, 4, seed=3)
+    first = list(sampler)
+    assert list(sampler) == first
+    assert list(EqualSizeBatchSampler(torch.from_numpy(SIZES), 4, seed=3)) == first
+    sampler.set_epoch(1)
+    second = list(sampler)
+    assert second != first
+    assert sorted(map(len, second)) == sorted(map(len, first))
+    sampler.sampler.set_epoch(0)
+    assert list(sampler) == first
+    assert list(EqualSizeBatchSampler(SIZES, 4, seed=4)) != first
+
+
+def test_drop_last_leaves_out_whole_batches() -> None:
+    whole = len(EqualSizeBatchSampler(SIZES, 4))
+    for ranks in (2, 3, 5):
+        found = batches_of(SIZES, 4, ranks, drop_last=True)
+        assert {len(rank) for rank in found} == {whole // ranks}
+        sampler = EqualSizeBatchSampler(SIZES, 4, num_replicas=ranks, rank=0, drop_last=True)
+        assert len(sampler) == whole // ranks
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 8])
+@pytest.mark.parametrize("then", [1, 3, 4])
+def test_resuming_on_another_number_of_ranks(ranks: int, then: int) -> None:
+    n_steps = len(batches_of(SIZES, 4, ranks)[0])
+    for step in range(n_steps + 1):
+        seen: list[int] = []
+        states = []
+        for rank in range(ranks):
+            sampler = EqualSizeBatchSampler(SIZES, 4, num_replicas=ranks, rank=rank)
+            run = iter(sampler)
+            for _ in range(step):
+                seen += next(run)
+            states.append(sampler.state_dict())
+        assert all(state == states[0] for state in states)
+        rest, message = attempt(lambda state=states[0]: rest_of(state, then))
+        if message is not None:
+            assert "cannot be split evenly" in message
+            assert len(SIZES) - len(seen) < then
+            continue
+        assert len({len(one) for one in rest}) == 1
+        assert sorted([*seen, *(i for one in rest for b in one for i in b)]) == list(range(101))
+        for batch in (b for one in rest for b in one):
+            assert len({int(SIZES[i]) for i in batch}) == 1
+
+
+def test_states_of_other_plans() -> None:
+    state = EqualSizeBatchSampler(SIZES, 4).state_dict()
+    for other in (
+        EqualSizeBatchSampler(SIZES, 5),
+        EqualSizeBatchSampler(SIZES[1:], 4),
+        EqualSizeBatchSampler(SIZES, 4, shuffle=False),
+        apt.AtomBudgetBatchSampler(SIZES, 10),
+    ):
+        with pytest.raises(ValueError, match="state"):
+            other.load_state_dict(state)
+    sampler = EqualSizeBatchSampler(SIZES, 4)
+    sampler.load_state_dict({**state, "position": 10_000})
+    with pytest.raises(ValueError, match="state: no molecule"):
+        next(iter(sampler))
+
+
+def test_in_loaders(tmp_path: Path) -> None:
+    with apt.AtpWriter(tmp_path / "x.atp") as writer:
+        for n in SIZES:
+            writer.write(
+                apt.Molecule(torch.randn(int(n), 3), torch.ones(int(n), dtype=torch.int64))
+            )
+    dataset = apt.AtpDataset(tmp_path / "x.atp")
+    sampler = EqualSizeBatchSampler(dataset, 8)
+    for loader in (
+        apt.Loader(dataset, batch_sampler=sampler),
+        DataLoader(dataset, batch_sampler=sampler),
+    ):
+        n = 0
+        for batch in loader:
+            stacked = batch.positions.view(len(batch), -1, 3)
+            assert stacked.shape[1] == int(batch.n_atoms[0])
+            n += len(batch)
+        assert n == len(SIZES)
+
+
+@pytest.mark.parametrize(
+    ("given_", "error", "message"),
+    [
+        (lambda: EqualSizeBatchSampler(10, 4), TypeError, "a count alone does not tell"),
+        (lambda: EqualSizeBatchSampler(SIZES, 0), ValueError, "batch_size: expected a positive"),
+        (lambda: EqualSizeBatchSampler(SIZES, 2.5), TypeError, "batch_size: expected an integer"),
+        (lambda: EqualSizeBatchSampler(SIZES, 4, rank=3, num_replicas=2), ValueError, "rank"),
+    ],
+)
+def test_mistakes(given_: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        given_()
+
+
+def test_few_molecules_for_many_ranks() -> None:
+    with pytest.raises(ValueError, match="2 molecules, 1 batches, cannot be split evenly among 3"):
+        list(EqualSizeBatchSampler([3, 3], 4, num_replicas=3, rank=0))
+    assert batches_of([3, 3, 3], 4, 3) != []
+    assert "EqualSizeBatchSampler(101 molecules, batch_size=4" in repr(
+        EqualSizeBatchSampler(SIZES, 4)
+    )
