@@ -157,6 +157,46 @@ def reader_seeds() -> Iterator[tuple[str, bytes]]:
     yield "key_too_long", one_molecule(schema_with(long_key, 1, 8, 8), destroyed)
 
 
+ROWS = {
+    "plain": {"numbers": [1, 8], "positions": [[0, 0, 0.5], [1, 2, 3]], "pbc": [True, False, True]},
+    "values": {
+        "numbers": {"__ndarray__": [[2], "int64", [1, 8]]},
+        "positions": {"__ndarray__": [[2, 3], "float64", [0.0, 1.5, 2.0, 3.0, 4.0, 5e-7]]},
+        "cell": {"__ndarray__": [[3, 3], "float64", [4.0, 0, 0, 0, 4.0, 0, 0, 0, 4.0]]},
+        "energy": -1.5,
+        "forces": {"__ndarray__": [[2, 3], "float32", [1, 2, 3, 4, 5, 6]]},
+        "stress": [1, 2, 3, 4, 5, 6],
+        "tags": [0, 1],
+        "constraints": [{"name": "FixAtoms", "kwargs": {"indices": [0]}}],
+        "key_value_pairs": {"a": 1, "b": True, "c": "x"},
+        "data": {"d": None, "e": [[1], [2.5]], "f": {"g": 1}, "atom_properties/q": [1, 2]},
+    },
+}
+
+
+def row_seeds() -> Iterator[tuple[str, bytes]]:
+    """Rows of an ASE database, and a database of them."""
+    import tempfile
+
+    import lmdb
+
+    rows = {name: json.dumps(row).encode() for name, row in ROWS.items()}
+    yield from rows.items()
+    yield "special_numbers", rows["plain"].replace(b"0.5", b"NaN").replace(b"2,", b"-Infinity,")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "x"
+        with (
+            lmdb.open(str(path), subdir=False, lock=False, map_size=1 << 20) as environment,
+            environment.begin(write=True) as transaction,
+        ):
+            for number, row in enumerate(rows.values(), 1):
+                packed = zlib.compress(row) if number % 2 else row
+                transaction.put(b"%d" % number, packed)
+            transaction.put(b"nextid", zlib.compress(b"5"))
+            transaction.put(b"deleted_ids", zlib.compress(b"[3, 4]"))
+        yield "database", path.read_bytes()
+
+
 def extxyz_seeds() -> Iterator[tuple[str, bytes]]:
     """Extended XYZ files that have something of everything."""
     columns = "Properties=species:S:1:pos:R:3:forces:R:3:Z:I:1:on:L:1:site:S:1"
@@ -422,6 +462,10 @@ def main(fixtures: Path, corpus: Path) -> None:
     inputs = {("zstd_bound", name): data for name, data in zstd_seeds()}
     inputs |= {("atp_reader", name): data for name, data in reader_seeds()}
     inputs |= {("extxyz", name): data for name, data in extxyz_seeds()}
+    inputs |= {
+        ("lmdb_rows" if name == "database" else "lmdb_row", name): data
+        for name, data in row_seeds()
+    }
     inputs |= {("neighbors", name): data for name, data in neighbor_seeds()}
     inputs |= {("vlen_rows", name): data for name, data in vlen_seeds()}
     inputs |= {("hdf5_chunk", name): data for name, data in chunk_seeds()}

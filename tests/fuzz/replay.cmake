@@ -14,6 +14,7 @@ add_executable(atompack_fuzz_replay
   ${FUZZ_FOLDER}/decompress_front_fuzz.cpp
   ${FUZZ_FOLDER}/example_plan_fuzz.cpp
   ${FUZZ_FOLDER}/extxyz_fuzz.cpp
+  ${FUZZ_FOLDER}/lmdb_fuzz.cpp
   ${FUZZ_FOLDER}/neighbors_fuzz.cpp
   ${FUZZ_FOLDER}/torch_cache_fuzz.cpp
   ${FUZZ_FOLDER}/pickle_fuzz.cpp

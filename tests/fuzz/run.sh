@@ -60,6 +60,9 @@ run column_slice 4096 300 "$seeds/array_format"
 run decompress_front 4096 16
 run atlas_shard_writer 1024 64
 run example_plan 4096 64
+run lmdb_row 4096 64
+run lmdb_rows 16384 64
+run parsed_index 2048 64
 if [ -x "$build/tests/fuzz/http_answer_fuzz" ]; then # with libcurl
   run http_address 1024 16
   run http_answer 4096 16

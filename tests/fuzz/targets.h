@@ -70,6 +70,15 @@ void read_columns(Bytes input);
 // The first bytes of a stored unit, compared with all of it. Layout: codec u8, size of the front u16, the unit.
 void decompress_front(Bytes input);
 
+// A row of an ASE database, as JSON: what is read of it becomes a record.
+void read_row(Bytes input);
+
+// An ASE database in LMDB: all rows are found and read.
+void read_row_list(Bytes input);
+
+// The index of a file that is parsed when it is read.
+void read_index(Bytes input);
+
 #ifdef ATOMPACK_HAS_HTTP
 // A URL, and where a redirect leads to from it. Layout: the URL, whose second half is the redirect too.
 void read_address(Bytes input);
@@ -105,6 +114,9 @@ inline constexpr Target kTargets[] = {
     {"decompress_front", &decompress_front},
     {"atlas_shard_writer", &write_shards},
     {"example_plan", &plan_batch},
+    {"lmdb_row", &read_row},
+    {"lmdb_rows", &read_row_list},
+    {"parsed_index", &read_index},
 #ifdef ATOMPACK_HAS_HTTP
     {"http_address", &read_address},
     {"http_answer", &read_answer},
