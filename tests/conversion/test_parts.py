@@ -288,7 +288,7 @@ def test_parts_at_the_same_time(source: Path, tmp_path: Path) -> None:
     ]
     for process in started:
         _, errors = process.communicate(timeout=200)
-        assert process.returncode == 0 or "another writer has it open" in errors, errors
+        assert process.returncode == 0 or "another writer has this file open" in errors, errors
     assert apt.AtpDataset(folder)[:].step.tolist() == [*range(18), 18.5, 19.5, 20.5, 21.5, 22.5]
 
 
