@@ -7,6 +7,10 @@ SHELL := /bin/bash
 PYTHON ?= python3
 TORCH ?= torch==2.13.0
 FUZZ_SECONDS ?= 60
+TRAINERS ?= loops mace nequip fairchem
+ifeq ($(TRAINERS),all)
+override TRAINERS := $(patsubst tests/trainers/environments/%.txt,%,$(wildcard tests/trainers/environments/*.txt))
+endif
 TIDY ?= base|threads|io|codec
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
@@ -65,9 +69,13 @@ build/demo/alloys.atp: examples/alloys.py | $(DONE)/extra-demo
 test: cpp-test $(DONE)/extra-test  ## run the unit, damage and docs tests, C++ and Python
 	@$(PY) -m pytest -q -n auto --maxprocesses 8 --dist worksteal $(PYTEST_ARGS)
 
+# Each in an environment of its own, because they exclude each other; torch and what the tests need are those of .venv.
 .PHONY: test-trainers
-test-trainers: $(DONE)/extension $(DONE)/extra-test $(DONE)/extra-trainers  ## run loaders under Lightning, accelerate and Ray on two ranks
-	@$(PY) -m pytest -q -o norecursedirs=.* $(PYTEST_ARGS) tests/trainers
+test-trainers: $(foreach name,$(TRAINERS),.venv-trainers/$(name)/done)  ## train with other packages on these batches; TRAINERS=all
+	@failed=; for name in $(TRAINERS); do \
+	  echo "Testing $$name"; \
+	  ".venv-trainers/$$name/bin/python" -m pytest -q -o norecursedirs=.* $(PYTEST_ARGS) "tests/trainers/$$name" || failed+=" $$name"; \
+	done; if [[ -n $$failed ]]; then echo "failed:$$failed" >&2; exit 1; fi
 
 .PHONY: test-services
 test-services: $(DONE)/extension $(DONE)/extra-test $(DONE)/extra-services  ## read and write through servers on this machine, interrupt writers
@@ -174,4 +182,9 @@ $(DONE)/extra-%: pyproject.toml $(DONE)/torch
 	  project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
 	  print(*project["optional-dependencies"]["$*"], sep="\n")' >.venv/$*.txt
 	$(call quietly,Installing what '$*' needs,$(PIP_INSTALL) $(TORCH) -r .venv/$*.txt)
+	@touch $@
+
+# An environment in which a trainer is tried, on top of .venv: `site` adds the packages of that one after its own.
+.venv-trainers/%/done: tests/trainers/environments/%.txt tests/trainers/make_environment $(DONE)/extension $(DONE)/extra-test
+	$(call quietly,Installing the trainer $*,tests/trainers/make_environment $* $(PY) $(TORCH))
 	@touch $@
