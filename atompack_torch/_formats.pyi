@@ -86,6 +86,7 @@ class BatchRequest:
         casts: Sequence[tuple[tuple[int, str], str]] = (),
         missing: str = "nan",
         neighbors: tuple[float, bool, bool, bool, float | None] | None = None,
+        outputs: Sequence[tuple[Any, ...]] = (),
         max_threads: int = 0,
     ) -> None: ...
     def output_fields(self, source: MoleculeSource) -> list[_OutputField]: ...

@@ -18,6 +18,7 @@ from atompack_torch.batch.molecule_batch import Molecule, MoleculeBatch
 from atompack_torch.datasets._batches import BatchDataset, apply_transform
 from atompack_torch.datasets._computed import FeatureComputer, FeatureKeeper
 from atompack_torch.datasets._forces import ForceChoice
+from atompack_torch.datasets._outputs import infos_of
 from atompack_torch.datasets._request import Request, declared_fields, specs_of
 from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.errors import FieldError
@@ -218,10 +219,7 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
         try:
             described: Described = table.described
         except AttributeError:  # the first batch of these fields
-            neighbors = self._request.neighbors
-            described = table.described = _describe(
-                table, self._declared_fields(), neighbors.fields if neighbors else ()
-            )
+            described = table.described = _describe(table, self._declared_fields(), self._request)
         names, infos, rows = described
         return MoleculeBatch(dict(zip(names, values, strict=True)), infos, masks, rows, arena)
 
@@ -367,12 +365,16 @@ Made = tuple[Tensor, FieldTable, list[Any], Tensor, list[tuple[int, str]]]
 Described = tuple[list[str], dict[str, FieldInfo], dict[str, int]]
 
 
-def _describe(table: FieldTable, declared: Iterable[FieldId], edges: Sequence[str]) -> Described:
+def _describe(table: FieldTable, declared: Iterable[FieldId], request: Request) -> Described:
     """Names the fields of a table; names depend on all declared fields, selected or not."""
     heads = [FieldInfo(*head) for head in table.fields()]
     everything = dict.fromkeys([*declared, *(FieldId(*head[:2]) for head in heads)])
     names_of = dict(zip(everything, public_names(everything, RESERVED), strict=True))
     names = [names_of[FieldId(*head[:2])] for head in heads]
+    edges = request.neighbors.fields if request.neighbors else ()
     edge_infos = {name: NEIGHBOR_INFO[name] for name in edges}
-    infos = STRUCTURE_INFO | edge_infos | dict(zip(names, heads, strict=True))
-    return [*STRUCTURE, *edges, *names], infos, {name: row for row, name in enumerate(names)}
+    fields = dict(zip(names, heads, strict=True))
+    outputs = infos_of(request.outputs, {name: info.level for name, info in fields.items()})
+    infos = STRUCTURE_INFO | edge_infos | outputs | fields
+    mask_rows = {name: row for row, name in enumerate(names)}
+    return [*STRUCTURE, *edges, *outputs, *names], infos, mask_rows

@@ -11,6 +11,7 @@ from atompack_torch._core import MoleculeBatcher
 from atompack_torch._native import BatchRequest, MoleculeSource, NanIsMissingSource
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets._options import DatasetOptions, DTypes, Missing
+from atompack_torch.datasets._outputs import Output
 from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import (
@@ -41,7 +42,9 @@ class Request(NamedTuple):
     """Options that all data sets of molecules share; built by ``checked``.
 
     Attributes:
-        optional: ignore ``fields`` that no file has; for requests of the package itself.
+        optional: builtin labels of ``fields`` that no file has are missing for all molecules; for
+            requests of the package itself.
+        outputs: tensors in the form that a trainer takes.
     """
 
     fields: tuple[str, ...] | None
@@ -53,6 +56,7 @@ class Request(NamedTuple):
     num_threads: int | None
     nan_is_missing: bool = False
     optional: bool = False
+    outputs: tuple[Output, ...] = ()
 
     @classmethod
     def checked(
@@ -135,6 +139,7 @@ class Request(NamedTuple):
             casts=casts,
             missing=self.missing,
             neighbors=self.neighbors.as_tuple() if self.neighbors else None,
+            outputs=[output.native(_field_of(output, names, path)) for output in self.outputs],
             max_threads=self.num_threads or 0,
         )
 
@@ -218,6 +223,15 @@ def _ids_of(
             )
         ids.append(found)
     return ids
+
+
+def _field_of(output: Output, known: Mapping[str, FieldId], path: Any) -> FieldId | None:
+    """Returns the identity of the field that an output is made of."""
+    if output.field is None:
+        return None
+    if output.field in STRUCTURE:
+        return FieldId(BUILTIN, output.field)
+    return _ids_of([output.field], known, path, BUILTINS)[0]
 
 
 def _by_key(name: str, known: Mapping[str, FieldId]) -> FieldId | None:

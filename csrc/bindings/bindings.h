@@ -28,6 +28,7 @@ void bind_batchers(pybind11::module_& module);
 void bind_cache_builder(pybind11::module_& module);
 void bind_descriptor(pybind11::module_& module);
 void bind_indices(pybind11::module_& module);
+void bind_outputs(pybind11::module_& module);
 void bind_pickles(pybind11::module_& module);
 void bind_shard_writer(pybind11::module_& module);
 

@@ -44,6 +44,27 @@ struct Choices<collate::Missing> {
 };
 
 template <>
+struct Choices<collate::OutputKind> {
+  using Kind = collate::OutputKind;
+  static constexpr std::string_view kOption = "kind";
+  static constexpr std::array<Choice<Kind>, 15> kAll{{{"value", Kind::value},
+                                                      {"weight", Kind::weight},
+                                                      {"voigt", Kind::voigt},
+                                                      {"one_hot", Kind::one_hot},
+                                                      {"element_index", Kind::element_index},
+                                                      {"edge_shift", Kind::edge_shift},
+                                                      {"edge_offset", Kind::edge_offset},
+                                                      {"edge_vector", Kind::edge_vector},
+                                                      {"edge_reversed", Kind::edge_reversed},
+                                                      {"edge_count", Kind::edge_count},
+                                                      {"wrapped_positions", Kind::wrapped_positions},
+                                                      {"wrapped_shift", Kind::wrapped_shift},
+                                                      {"cell", Kind::cell},
+                                                      {"reciprocal_cell", Kind::reciprocal_cell},
+                                                      {"volume", Kind::volume}}};
+};
+
+template <>
 struct Choices<Level> {
   static constexpr std::string_view kOption = "level";
   static constexpr std::array<Choice<Level>, 4> kAll{{{name_of(Level::molecule), Level::molecule},
@@ -163,6 +184,8 @@ template <>
 struct type_caster<atompack::collate::Layout> : atompack::bindings::NamedCaster<atompack::collate::Layout> {};
 template <>
 struct type_caster<atompack::collate::Missing> : atompack::bindings::NamedCaster<atompack::collate::Missing> {};
+template <>
+struct type_caster<atompack::collate::OutputKind> : atompack::bindings::NamedCaster<atompack::collate::OutputKind> {};
 template <>
 struct type_caster<atompack::parsed::Kind> : atompack::bindings::NamedCaster<atompack::parsed::Kind> {};
 template <>

@@ -34,10 +34,11 @@ constexpr auto to_object = []<typename Held>(Held& held) -> py::object {
 py::list values_of(Batch& batch) {
   const std::array structure{&batch.positions, &batch.atomic_numbers, &batch.batch,
                              &batch.ptr,       &batch.n_atoms,        &batch.index};
-  py::list all(structure.size() + batch.edges.size() + batch.values.size());
+  py::list all(structure.size() + batch.edges.size() + batch.outputs.size() + batch.values.size());
   size_t place = 0;
   for (const at::Tensor* tensor : structure) all[place++] = py::cast(*tensor);
   for (const at::Tensor& tensor : batch.edges) all[place++] = py::cast(tensor);
+  for (const at::Tensor& tensor : batch.outputs) all[place++] = py::cast(tensor);
   for (auto& value : batch.values) all[place++] = std::visit(to_object, value);
   return all;
 }

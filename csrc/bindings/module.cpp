@@ -13,6 +13,7 @@ PYBIND11_MODULE(_C, module) {
   atompack::bindings::bind_batchers(module);
   atompack::bindings::bind_descriptor(module);
   atompack::bindings::bind_indices(module);
+  atompack::bindings::bind_outputs(module);
   atompack::bindings::bind_pickles(module);
   atompack::bindings::bind_shard_writer(module);
   atompack::bindings::bind_cache_builder(module);

@@ -41,11 +41,29 @@ FieldDeclaration declaration(const PyDeclaration& from) {
 // (cutoff, full, vectors, self_interaction, cutoff of triplets or None)
 using PyNeighbors = std::tuple<double, bool, bool, bool, std::optional<double>>;
 
+// (kind, dtype, field or None, fill, scale, columns, references, order, cutoff)
+using PyOutput = std::tuple<collate::OutputKind, DType, std::optional<PyFieldId>, double, double, std::vector<int64_t>,
+                            std::vector<double>, std::vector<int64_t>, double>;
+
+collate::Output output(const PyOutput& from) {
+  const auto& [kind, dtype, field, fill, scale, columns, references, order, cutoff] = from;
+  return {.kind = kind,
+          .dtype = dtype,
+          .field = field ? std::optional(field_id(*field)) : std::nullopt,
+          .fill = fill,
+          .scale = scale,
+          .columns = columns,
+          .references = references,
+          .order = order,
+          .cutoff = cutoff};
+}
+
 std::shared_ptr<Request> make_request(const std::optional<std::vector<PyFieldId>>& fields,
                                       const std::vector<PyFieldId>& excluded,
                                       const std::vector<PyDeclaration>& defaults, std::optional<DType> floating,
                                       const std::vector<std::pair<PyFieldId, DType>>& casts, Missing missing,
-                                      const std::optional<PyNeighbors>& neighbors, int max_threads) {
+                                      const std::optional<PyNeighbors>& neighbors, const std::vector<PyOutput>& outputs,
+                                      int max_threads) {
   auto request = std::make_shared<Request>();
   if (fields) request->fields = field_ids(*fields);
   request->excluded = field_ids(excluded);
@@ -57,6 +75,7 @@ std::shared_ptr<Request> make_request(const std::optional<std::vector<PyFieldId>
     const auto& [cutoff, full, vectors, self_interaction, triplet_cutoff] = *neighbors;
     request->neighbors = {cutoff, full, vectors, self_interaction, triplet_cutoff};
   }
+  for (const PyOutput& from : outputs) request->outputs.push_back(output(from));
   request->max_threads = max_threads;
   return request;
 }
@@ -107,7 +126,8 @@ void bind_request(py::module_& module) {
       .def(py::init(&make_request), py::kw_only(), py::arg("fields") = py::none(),
            py::arg("excluded") = std::vector<PyFieldId>(), py::arg("defaults") = std::vector<PyDeclaration>(),
            py::arg("floating") = py::none(), py::arg("casts") = std::vector<std::pair<PyFieldId, DType>>(),
-           py::arg("missing") = Missing::nan, py::arg("neighbors") = py::none(), py::arg("max_threads") = 0)
+           py::arg("missing") = Missing::nan, py::arg("neighbors") = py::none(),
+           py::arg("outputs") = std::vector<PyOutput>(), py::arg("max_threads") = 0)
       .def("output_fields", &list_output_fields, py::arg("source"))
       .def(
           "positions",

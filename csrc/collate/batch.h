@@ -31,7 +31,8 @@ struct Batch {
   at::Tensor positions, atomic_numbers, batch, ptr, n_atoms, index;
   // Index (2, edges), shift (edges, 3), vector (edges, 3), atoms (3, triplets), edges (2, triplets), as requested.
   std::vector<at::Tensor> edges;
-  at::Tensor masks;  // (fields, molecules) bool
+  std::vector<at::Tensor> outputs;  // in the order of the request
+  at::Tensor masks;                 // (fields, molecules) bool
   std::shared_ptr<const FieldTable> table;
   std::vector<std::variant<at::Tensor, TensorList, Strings>> values;  // in the order of the table
   std::vector<Fault> faults;

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "collate/edges.h"
+#include "collate/outputs/batch_outputs.h"
 #include "collate/torch_threads.h"
 
 namespace atompack::collate {
@@ -49,6 +50,7 @@ bool MoleculeBatcher::can_plan_by_schema(std::span<const int32_t> touched) const
 void MoleculeBatcher::place_outputs(BatchPlan& plan) const {
   try {
     lay_out(plan);
+    lay_out_outputs(plan, request_->outputs);
   } catch (DataError& error) {
     if (!plan.indices.empty()) source_->locate(error, plan.indices.front());
     throw;
@@ -146,7 +148,9 @@ void MoleculeBatcher::plan_by_survey(BatchPlan& plan, std::span<const int32_t> t
 
 Batch MoleculeBatcher::fill(const BatchPlan& plan, const StagedRecords* staged, ArenaKind kind,
                             const FillOptions& options) const {
-  return fill_batch(*source_, fields_, plan, options, staged, allocate_arena(plan.arena_bytes, kind));
+  Batch batch = fill_batch(*source_, fields_, plan, options, staged, allocate_arena(plan.arena_bytes, kind));
+  if (!request_->outputs.empty()) add_outputs(*source_, request_->outputs, plan, batch);
+  return batch;
 }
 
 }  // namespace atompack::collate

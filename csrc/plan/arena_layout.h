@@ -15,6 +15,10 @@ class ArenaLayout {
  public:
   static constexpr size_t kAlignment = 64;
 
+  ArenaLayout() = default;
+  // Goes on after `bytes`, a multiple of the alignment.
+  explicit ArenaLayout(size_t bytes) : size_(bytes) {}
+
   // Reserves `count` items of `item_bytes` each; returns the offset of the first.
   size_t add(uint64_t count, size_t item_bytes) {
     const uint64_t bytes = checked_mul(count, item_bytes, kSizeName);

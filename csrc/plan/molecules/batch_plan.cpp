@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/checked_math.h"
+#include "model/fields.h"
 
 namespace atompack::collate {
 namespace {
@@ -106,6 +107,36 @@ void lay_out(BatchPlan& plan) {
       plan.edges->triplet_index = layout.add(checked_mul(3, triplets, "batch size"), sizeof(int64_t));
       plan.edges->triplet_edges = layout.add(checked_mul(2, triplets, "batch size"), sizeof(int64_t));
     }
+  }
+  plan.arena_bytes = layout.size();
+}
+
+std::optional<SourceField> field_of(const BatchPlan& plan, const Output& output) {
+  if (!output.field) return std::nullopt;
+  const auto& [scope, key] = *output.field;
+  if (scope == Scope::builtin && key == "positions") return SourceField{Level::atom, {3}};
+  if (scope == Scope::builtin && key == "atomic_numbers") return SourceField{Level::atom, {}};
+  const int32_t number = plan.table->find(scope, key);
+  if (number >= 0) {
+    const FieldPlan& field = plan.fields[static_cast<size_t>(number)];
+    if (field.type.kind != ValueKind::numeric || field.ragged) {
+      throw FieldError("expected numbers of one shape in all molecules").at_field(key);
+    }
+    return SourceField{field.type.level, {field.row_shape.dims().begin(), field.row_shape.dims().end()}};
+  }
+  const BuiltinField* const builtin = scope == Scope::builtin ? find_builtin(key) : nullptr;
+  if (builtin == nullptr) throw FieldError("no such field").at_field(key);
+  return SourceField{builtin->level, {builtin->row.dims().begin(), builtin->row.dims().end()}};
+}
+
+void lay_out_outputs(BatchPlan& plan, std::span<const Output> outputs) {
+  ArenaLayout layout(plan.arena_bytes);
+  const OutputDims dims{plan.n_molecules(), plan.n_atoms(), plan.edges ? plan.edges->count() : 0};
+  plan.outputs.clear();
+  for (const Output& output : outputs) {
+    OutputPlan& made = plan.outputs.emplace_back();
+    made.shape = output_shape(output, dims, field_of(plan, output));
+    made.offset = layout.add(output.dtype, made.shape);
   }
   plan.arena_bytes = layout.size();
 }

@@ -61,6 +61,11 @@ struct CoreOffsets {
   size_t positions = 0, atomic_numbers = 0, batch = 0, ptr = 0, n_atoms = 0, index = 0, masks = 0;
 };
 
+struct OutputPlan {
+  std::vector<int64_t> shape;
+  size_t offset = 0;
+};
+
 struct BatchPlan {
   std::vector<int64_t> indices;
   std::vector<MoleculeExtent> extents;
@@ -71,7 +76,8 @@ struct BatchPlan {
   std::vector<FieldPlan> fields;  // in the order of the table
   DType positions = DType::float32;
   CoreOffsets core;
-  std::optional<Edges> edges;  // if requested; found before the layout, which needs their number
+  std::optional<Edges> edges;       // if requested; found before the layout, which needs their number
+  std::vector<OutputPlan> outputs;  // in the order of the request
   size_t arena_bytes = 0;
 
   int64_t n_molecules() const { return static_cast<int64_t>(indices.size()); }
@@ -106,6 +112,13 @@ void lay_out(BatchPlan& plan);
 
 // Assigns offsets in an arena that this batch shares; without edges and without a limit on the size.
 void lay_out(BatchPlan& plan, ArenaLayout& layout);
+
+// Returns level and row shape of the field that an output is made of; nullopt if it is made of none. Throws FieldError
+// if there is no such field, or its values differ in shape.
+std::optional<SourceField> field_of(const BatchPlan& plan, const Output& output);
+
+// Appends the outputs to the arena. Throws FieldError if an output cannot be made of its field.
+void lay_out_outputs(BatchPlan& plan, std::span<const Output> outputs);
 
 int64_t total_work(const BatchPlan& plan);
 

@@ -12,14 +12,9 @@
 #include "model/fields.h"
 #include "model/molecule_source.h"
 #include "physics/neighbors/neighbors.h"
+#include "plan/molecules/output.h"
 
 namespace atompack::collate {
-
-struct FieldId {
-  Scope scope;
-  std::string key;
-  auto operator<=>(const FieldId&) const = default;
-};
 
 enum class Missing : uint8_t { nan, error, drop };
 
@@ -31,6 +26,7 @@ struct Request {
   std::map<FieldId, DType> casts;
   Missing missing = Missing::nan;
   std::optional<physics::NeighborOptions> neighbors;  // nullopt: no edges
+  std::vector<Output> outputs;
   int max_threads = 0;                                // 0: the number that torch uses
 
   bool selects(const FieldId& id) const { return (!fields || fields->contains(id)) && !excluded.contains(id); }

@@ -1,0 +1,171 @@
+"""Base of the batches of all trainers: which tensors they have, and how these are made."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import torch
+from torch import Tensor
+
+from atompack_torch.batch.molecule_batch import MoleculeBatch
+from atompack_torch.datasets._base import MoleculeDataset
+from atompack_torch.datasets._outputs import Output, from_batch
+from atompack_torch.datasets._request import Transform
+from atompack_torch.datasets.neighbors import NeighborList
+from atompack_torch.errors import FieldError
+from atompack_torch.inspection.dispatch import open as open_path
+
+Dataset = TypeVar("Dataset", bound=MoleculeDataset)
+
+Data = MoleculeDataset | str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+
+class Layout:
+    """Base of the layouts of trainers: small picklable objects, usually frozen dataclasses.
+
+    A subclass gives ``outputs`` and ``neighbors``, and overrides ``assemble``.
+    """
+
+    @property
+    def outputs(self) -> tuple[Output, ...]:
+        """Tensors that the trainer takes."""
+        raise NotImplementedError
+
+    @property
+    def neighbors(self) -> NeighborList | None:
+        """Edges that the outputs are made of; None if the trainer makes its own."""
+        raise NotImplementedError
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Names of further fields of the data set that ``assemble`` uses."""
+        return ()
+
+    def assemble(self, batch: MoleculeBatch, made: dict[str, Tensor]) -> Any:
+        """Returns the object of the trainer.
+
+        Args:
+            batch: the batch; only ``index``, ``ptr``, ``batch``, ``n_atoms``, the edges and
+                ``fields`` are sure to be there.
+            made: name of each output → tensor.
+
+        Returns:
+            What the trainer takes, with views of these tensors.
+        """
+        raise NotImplementedError
+
+    def batch(self, batch: MoleculeBatch) -> Any:
+        """Converts a finished batch.
+
+        Args:
+            batch: a batch on the CPU, with edges if the layout has neighbors.
+
+        Returns:
+            Result of ``assemble``, whose tensors share one block of memory.
+
+        Raises:
+            FieldError: the batch lacks a field or the edges, or has an element that the model
+                lacks.
+        """
+        if self.neighbors is not None and "edge_index" not in batch:
+            raise FieldError(
+                "expected a batch with edges: give the data set "
+                f"neighbors=NeighborList({self.neighbors.cutoff}) (field 'edge_index')"
+            )
+        return self.assemble(batch, from_batch(self.outputs, batch))
+
+    def dataset(self, dataset: Dataset) -> Dataset:
+        """Returns a copy of a data set whose batches are those of the trainer.
+
+        The tensors are made in the pass that makes the batch, from the values as stored: ``dtype``
+        and ``neighbors`` of the data set are replaced. Its ``transform`` is applied first; then the
+        tensors are made from its result.
+
+        Args:
+            dataset: a data set of molecules, a subset or a mixture.
+
+        Returns:
+            The copy, for any loader and sampler.
+        """
+        part = copy.copy(dataset)
+        part.close()
+        request = part._request._replace(neighbors=self.neighbors, dtype=None)
+        if request.transform is None and part._computer is None:
+            named = [output.field for output in self.outputs if output.field is not None]
+            fields = tuple(dict.fromkeys((*named, "cell", "pbc", *self.fields)))
+            request = request._replace(
+                fields=fields, optional=True, outputs=self.outputs, transform=_Assembling(self)
+            )
+        else:
+            request = request._replace(transform=_Chained(request.transform, self))
+        part._request = request
+        return part
+
+
+class _Assembling:
+    """Transform of batches whose outputs are made already."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+
+    def __call__(self, batch: MoleculeBatch) -> Any:
+        outputs = self._layout.outputs
+        made = {output.name: batch._fields[output.listed_name] for output in outputs}
+        return self._layout.assemble(batch, cast("dict[str, Tensor]", made))
+
+
+class _Chained:
+    """Transform of the user, followed by the layout."""
+
+    def __init__(self, transform: Transform | None, layout: Layout) -> None:
+        self._transform, self._layout = transform, layout
+
+    def __call__(self, batch: MoleculeBatch) -> Any:
+        return self._layout.batch(batch if self._transform is None else self._transform(batch))
+
+
+def open_dataset(data: Data, **options: Any) -> MoleculeDataset:
+    """Opens anything that holds molecules.
+
+    Args:
+        data: a data set of molecules, or a path, a URL or a list of them.
+        **options: of the data set, if it is opened here.
+
+    Returns:
+        The data set.
+
+    Raises:
+        TypeError: it holds something else, or options are given for an open data set.
+    """
+    if isinstance(data, MoleculeDataset):
+        if options:
+            raise TypeError(f"{next(iter(options))}: expected a path to open, got a data set")
+        return data
+    if not isinstance(data, (str, Path, os.PathLike, list, tuple)):
+        raise TypeError(f"data: expected a data set or a path, got {type(data).__name__}")
+    opened = open_path(data, **options)  # type: ignore[arg-type]
+    if not isinstance(opened, MoleculeDataset):
+        raise TypeError(f"{data}: expected molecules, got {type(opened).__name__}")
+    return opened
+
+
+def float_dtype(dtype: torch.dtype | None) -> torch.dtype:
+    """Returns a floating dtype of a trainer; torch's default one for None.
+
+    Args:
+        dtype: float32, float64 or None.
+
+    Returns:
+        The dtype.
+
+    Raises:
+        ValueError: another dtype.
+    """
+    chosen = torch.get_default_dtype() if dtype is None else dtype
+    if chosen not in (torch.float32, torch.float64):
+        raise ValueError(f"dtype: expected torch.float32 or torch.float64, got {dtype}")
+    return chosen

@@ -1,0 +1,173 @@
+// Outputs that are made of the cell, and positions inside of it.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numbers>
+
+#include "base/error.h"
+#include "collate/fill/copy.h"
+#include "collate/outputs/outputs.h"
+
+namespace atompack::collate {
+namespace {
+
+using physics::dot;
+using physics::Matrix3;
+using physics::Vector3;
+
+// Rounding in fractional coordinates: atoms so little below a face of the cell stay where they are.
+constexpr double kFaceTolerance = 1e-7;
+
+Vector3 cross(const Vector3& a, const Vector3& b) {
+  return {a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]};
+}
+
+double determinant(const Matrix3& cell) { return dot(cell[0], cross(cell[1], cell[2])); }
+
+bool is_zero(const Vector3& vector) { return vector == Vector3{}; }
+
+// Rows of the transposed inverse; the determinant is not 0.
+Matrix3 inverse_transposed(const Matrix3& cell) {
+  const double volume = determinant(cell);
+  Matrix3 made{cross(cell[1], cell[2]), cross(cell[2], cell[0]), cross(cell[0], cell[1])};
+  for (Vector3& row : made) {
+    for (double& value : row) value /= volume;
+  }
+  return made;
+}
+
+double length_of(const Vector3& vector) { return std::sqrt(dot(vector, vector)); }
+
+// Replaces vectors that are zero by unit vectors that are perpendicular to the others.
+void complete(Matrix3& cell) {
+  const auto missing = std::ranges::count_if(cell, is_zero);
+  if (missing == 3) cell = {{{1, 0, 0}, {0, 1, 0}, {0, 0, 1}}};
+  if (missing == 2) {
+    const auto known = static_cast<size_t>(std::ranges::find_if_not(cell, is_zero) - cell.begin());
+    const Vector3& vector = cell[known];
+    // The axis that is most nearly perpendicular to it.
+    const auto axis = static_cast<size_t>(
+        std::ranges::min_element(vector, {}, [](double value) { return std::abs(value); }) - vector.begin());
+    Vector3 unit{};
+    unit[axis] = 1;
+    cell[(known + 1) % 3] = cross(vector, unit);
+    const double length = length_of(cell[(known + 1) % 3]);
+    for (double& value : cell[(known + 1) % 3]) value /= length;
+  }
+  for (size_t d = 0; d < 3; ++d) {
+    if (!is_zero(cell[d])) continue;
+    cell[d] = cross(cell[(d + 1) % 3], cell[(d + 2) % 3]);
+    const double length = length_of(cell[d]);
+    if (length == 0) return;
+    for (double& value : cell[d]) value /= length;
+  }
+}
+
+// Calls body(atom, position) for the atoms of a molecule.
+template <typename Body>
+void for_each_position(const OutputInputs& inputs, int64_t molecule, const Body& body) {
+  Vector3 position;
+  const int64_t end = inputs.ptr[static_cast<size_t>(molecule) + 1];
+  for (int64_t atom = inputs.ptr[static_cast<size_t>(molecule)]; atom < end; ++atom) {
+    load(inputs.positions, 3 * atom, position);
+    body(atom, position);
+  }
+}
+
+// The cell with vectors along the axes in open directions, so long that atoms have no images within the cutoff.
+Matrix3 closed_cell(const OutputInputs& inputs, int64_t molecule, double cutoff) {
+  Matrix3 cell = cell_of(inputs, molecule);
+  if (std::ranges::all_of(cell, is_zero)) cell = {{{1, 0, 0}, {0, 1, 0}, {0, 0, 1}}};
+  double farthest = 0;
+  for_each_position(inputs, molecule, [&](int64_t, const Vector3& position) {
+    for (const double value : position) farthest = std::max(farthest, std::abs(value));
+  });
+  const std::array<bool, 3> periodic = periodic_of(inputs, molecule);
+  for (size_t direction = 0; direction < 3; ++direction) {
+    if (periodic[direction]) continue;
+    cell[direction] = {};
+    cell[direction][direction] = (farthest + 1) * 5 * cutoff;
+  }
+  return cell;
+}
+
+void store_doubles(std::span<const double> values, DType dtype, std::byte* to, int64_t first) {
+  copy_values(to + static_cast<size_t>(first) * item_bytes(dtype), dtype,
+              reinterpret_cast<const std::byte*>(values.data()), DType::float64, values.size());
+}
+
+}  // namespace
+
+Matrix3 cell_of(const OutputInputs& inputs, int64_t molecule) {
+  std::array<double, 9> values{};
+  if (inputs.cell) load(inputs.cell, 9 * molecule, values);
+  Matrix3 cell;
+  for (size_t i = 0; i < 9; ++i) cell[i / 3][i % 3] = values[i];
+  return cell;
+}
+
+std::array<bool, 3> periodic_of(const OutputInputs& inputs, int64_t molecule) {
+  if (inputs.pbc == nullptr) return {};
+  const bool* const of = inputs.pbc + 3 * molecule;
+  return {of[0], of[1], of[2]};
+}
+
+void write_cells(const Output& output, const OutputPart& part, std::byte* to) {
+  for (int64_t molecule = part.first_molecule; molecule < part.last_molecule; ++molecule) {
+    const Matrix3 cell =
+        output.cutoff > 0 ? closed_cell(part.inputs, molecule, output.cutoff) : cell_of(part.inputs, molecule);
+    const double volume = determinant(cell);
+    if (output.kind == OutputKind::volume) {
+      store_doubles(std::array{volume}, output.dtype, to, molecule);
+      continue;
+    }
+    Matrix3 made = cell;
+    if (output.kind == OutputKind::reciprocal_cell) {
+      made = volume == 0 ? Matrix3{} : inverse_transposed(cell);
+      for (Vector3& row : made) {
+        for (double& value : row) value *= 2 * std::numbers::pi;
+      }
+    }
+    for (size_t row = 0; row < 3; ++row) {
+      store_doubles(made[row], output.dtype, to, 9 * molecule + 3 * static_cast<int64_t>(row));
+    }
+  }
+}
+
+std::vector<Vector3> cells_away(const OutputPart& part, int64_t molecule) {
+  const OutputInputs& inputs = part.inputs;
+  const auto n_atoms =
+      static_cast<size_t>(inputs.ptr[static_cast<size_t>(molecule) + 1] - inputs.ptr[static_cast<size_t>(molecule)]);
+  std::vector<Vector3> away(n_atoms);
+  const std::array<bool, 3> periodic = periodic_of(inputs, molecule);
+  if (periodic == std::array<bool, 3>{}) return away;
+  Matrix3 cell = cell_of(inputs, molecule);
+  complete(cell);
+  if (determinant(cell) == 0) part.fail(FieldError("the cell is singular").at_field("cell"), molecule);
+  const Matrix3 inverse = inverse_transposed(cell);
+  size_t number = 0;
+  for_each_position(inputs, molecule, [&](int64_t, const Vector3& position) {
+    Vector3& of = away[number++];
+    for (size_t direction = 0; direction < 3; ++direction) {
+      if (periodic[direction]) of[direction] = std::floor(dot(position, inverse[direction]) + kFaceTolerance);
+    }
+  });
+  return away;
+}
+
+void write_wrapped_positions(const Output& output, const OutputPart& part, std::byte* to) {
+  for (int64_t molecule = part.first_molecule; molecule < part.last_molecule; ++molecule) {
+    const std::vector<Vector3> away = cells_away(part, molecule);
+    const Matrix3 cell = cell_of(part.inputs, molecule);
+    size_t number = 0;
+    for_each_position(part.inputs, molecule, [&](int64_t atom, Vector3 position) {
+      const Vector3& cells = away[number++];
+      for (size_t axis = 0; axis < 3; ++axis) {
+        position[axis] -= cells[0] * cell[0][axis] + cells[1] * cell[1][axis] + cells[2] * cell[2][axis];
+      }
+      store_doubles(position, output.dtype, to, 3 * atom);
+    });
+  }
+}
+
+}  // namespace atompack::collate

@@ -1,0 +1,63 @@
+#include "plan/molecules/output.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace atompack::collate {
+namespace {
+
+const SourceField& checked_field(const Output& output, const std::optional<SourceField>& field) {
+  if (!field) throw InternalError("an output of this kind needs a field");
+  if (field->level != Level::molecule && field->level != Level::atom) {
+    throw FieldError("expected values of molecules or atoms").at_field(output.field->key);
+  }
+  const std::vector<int64_t> tensor{3, 3};
+  const bool fits = output.kind != OutputKind::voigt || (field->level == Level::molecule && field->row_shape == tensor);
+  if (!fits) throw FieldError("expected (3, 3) values of molecules").at_field(output.field->key);
+  const bool has_references = !output.references.empty();
+  if (has_references && (field->level != Level::molecule || !field->row_shape.empty())) {
+    throw FieldError("expected one number for each molecule, to subtract references").at_field(output.field->key);
+  }
+  return *field;
+}
+
+}  // namespace
+
+std::vector<int64_t> output_shape(const Output& output, const OutputDims& dims,
+                                  const std::optional<SourceField>& field) {
+  switch (output.kind) {
+    case OutputKind::value: {
+      const SourceField& of = checked_field(output, field);
+      std::vector<int64_t> shape{of.level == Level::atom ? dims.atoms : dims.molecules};
+      shape.insert(shape.end(), of.row_shape.begin(), of.row_shape.end());
+      return shape;
+    }
+    case OutputKind::voigt:
+      checked_field(output, field);
+      return {dims.molecules, 6};
+    case OutputKind::weight:
+    case OutputKind::edge_count:
+    case OutputKind::volume:
+      return {dims.molecules};
+    case OutputKind::one_hot:
+      return {dims.atoms, output.columns.empty() ? 0 : *std::ranges::max_element(output.columns) + 1};
+    case OutputKind::element_index:
+      return {dims.atoms};
+    case OutputKind::edge_shift:
+    case OutputKind::edge_offset:
+    case OutputKind::edge_vector:
+    case OutputKind::wrapped_shift:
+      return {dims.edges, 3};
+    case OutputKind::edge_reversed:
+      return {2, dims.edges};
+    case OutputKind::wrapped_positions:
+      return {dims.atoms, 3};
+    case OutputKind::cell:
+    case OutputKind::reciprocal_cell:
+      return {dims.molecules, 3, 3};
+  }
+  throw InternalError("kind of an output out of range");
+}
+
+}  // namespace atompack::collate

@@ -1,0 +1,68 @@
+// Outputs: tensors that a batch gets beside its fields, in the form that a trainer takes.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/dtype.h"
+#include "model/molecule_source.h"
+
+namespace atompack::collate {
+
+struct FieldId {
+  Scope scope;
+  std::string key;
+  auto operator<=>(const FieldId&) const = default;
+};
+
+enum class OutputKind : uint8_t {
+  value,              // a field
+  weight,             // (molecules,): `scale` for molecules with the field, 0 for others
+  voigt,              // (molecules, 6): elements `order` of a (3, 3) field
+  one_hot,            // (atoms, columns): 1 in the column of the element
+  element_index,      // (atoms,): column of the element
+  edge_shift,         // (edges, 3): cell shift S
+  edge_offset,        // (edges, 3): S cell
+  edge_vector,        // (edges, 3): r_j - r_i + S cell
+  edge_reversed,      // (2, edges): j, i
+  edge_count,         // (molecules,)
+  wrapped_positions,  // (atoms, 3): inside of the cell along periodic directions
+  wrapped_shift,      // (edges, 3): S between wrapped positions
+  cell,               // (molecules, 3, 3)
+  reciprocal_cell,    // (molecules, 3, 3): 2 pi times the transposed inverse; 0 for a singular cell
+  volume,             // (molecules,): determinant of the cell
+};
+
+struct Output {
+  OutputKind kind;
+  DType dtype;
+  std::optional<FieldId> field;  // of kinds value, weight and voigt
+  double fill = NAN;             // of molecules without the field; NaN is 0 for integers and false for booleans
+  double scale = 1;
+  std::vector<int64_t> columns;    // by atomic number; -1: not an element of the model
+  std::vector<double> references;  // by atomic number, subtracted for each atom; NaN: none is known
+  std::vector<int64_t> order;      // of kind voigt
+  // Of kinds cell, reciprocal_cell and volume: open directions get vectors of their own, so long that no image is
+  // within this cutoff; 0: the cell as stored.
+  double cutoff = 0;
+};
+
+struct OutputDims {
+  int64_t molecules = 0, atoms = 0, edges = 0;
+};
+
+// Level and row shape of the field that an output is made of.
+struct SourceField {
+  Level level = Level::molecule;
+  std::vector<int64_t> row_shape;
+};
+
+// Shape of an output. Throws FieldError if the field does not fit the kind.
+std::vector<int64_t> output_shape(const Output& output, const OutputDims& dims,
+                                  const std::optional<SourceField>& field);
+
+}  // namespace atompack::collate
