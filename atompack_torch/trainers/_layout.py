@@ -147,7 +147,7 @@ def open_dataset(data: Data, **options: Any) -> MoleculeDataset:
         return data
     if not isinstance(data, (str, Path, os.PathLike, list, tuple)):
         raise TypeError(f"data: expected a data set or a path, got {type(data).__name__}")
-    opened = open_path(data, **options)  # type: ignore[arg-type]
+    opened = open_path(data, **options)
     if not isinstance(opened, MoleculeDataset):
         raise TypeError(f"{data}: expected molecules, got {type(opened).__name__}")
     return opened
