@@ -233,6 +233,7 @@ BELOW = {
         *("batch", "parsed", "passes", "writers", "stores", "datasets", "caches", "remote"),
     },
     "ray": {"batch", "passes", "writers", "datasets", "conversion"},
+    "trainers": {"batch", "passes", "datasets", "loading", "inspection"},
     "remote": set(),
 }
 # The same of the modules at the top, of which all else may import.
