@@ -1,0 +1,64 @@
+#include "plan/molecules/output.h"
+
+#include <gtest/gtest.h>
+
+#include "message_of.h"
+#include "plan/molecules/batch_plan.h"
+
+namespace atompack::collate {
+namespace {
+
+constexpr OutputDims kDims{.molecules = 2, .atoms = 5, .edges = 7};
+using Sizes = std::vector<int64_t>;
+
+Output made_of(OutputKind kind, std::string key = "energy") {
+  Output output{.kind = kind, .dtype = DType::float32};
+  output.field = FieldId{Scope::builtin, std::move(key)};
+  return output;
+}
+
+TEST(Output, ShapesFollowTheField) {
+  const Output value = made_of(OutputKind::value);
+  EXPECT_EQ(output_shape(value, kDims, SourceField{Level::molecule, {}}), Sizes{2});
+  EXPECT_EQ(output_shape(value, kDims, SourceField{Level::atom, {3}}), (Sizes{5, 3}));
+  EXPECT_EQ(output_shape(made_of(OutputKind::voigt), kDims, SourceField{Level::molecule, {3, 3}}), (Sizes{2, 6}));
+  EXPECT_EQ(output_shape({.kind = OutputKind::edge_reversed, .dtype = DType::int64}, kDims, std::nullopt),
+            (Sizes{2, 7}));
+}
+
+TEST(Output, ColumnsOfElements) {
+  Output output{.kind = OutputKind::one_hot, .dtype = DType::float32};
+  EXPECT_EQ(output_shape(output, kDims, std::nullopt), (Sizes{5, 0}));
+  output.columns = {-1, 0, -1, 2};
+  EXPECT_EQ(output_shape(output, kDims, std::nullopt), (Sizes{5, 3}));
+}
+
+TEST(Output, FieldsThatDoNotFit) {
+  Output value = made_of(OutputKind::value);
+  EXPECT_EQ(test::message_of<FieldError>([&] { output_shape(value, kDims, SourceField{Level::edge, {}}); }),
+            "expected values of molecules or atoms (field 'energy')");
+  value.references = {0.0, 1.0};
+  EXPECT_EQ(test::message_of<FieldError>([&] { output_shape(value, kDims, SourceField{Level::atom, {}}); }),
+            "expected one number for each molecule, to subtract references (field 'energy')");
+}
+
+TEST(Output, PlacesFollowTheOtherTensors) {
+  BatchPlan plan;
+  plan.indices = {0, 1};
+  plan.ptr = {0, 2, 5};
+  plan.table = std::make_shared<FieldTable>();
+  plan.arena_bytes = 128;
+  const std::vector<Output> outputs{made_of(OutputKind::value, "positions"), made_of(OutputKind::weight, "stress")};
+  lay_out_outputs(plan, outputs);
+  ASSERT_EQ(plan.outputs.size(), 2U);
+  EXPECT_EQ(plan.outputs[0].offset, 128U);
+  EXPECT_EQ(plan.outputs[0].shape, (Sizes{5, 3}));
+  EXPECT_EQ(plan.outputs[1].offset, 192U);
+  EXPECT_EQ(plan.arena_bytes, 256U);
+  EXPECT_EQ(
+      test::message_of<FieldError>([&] { lay_out_outputs(plan, std::vector{made_of(OutputKind::value, "dipole")}); }),
+      "no such field (field 'dipole')");
+}
+
+}  // namespace
+}  // namespace atompack::collate
