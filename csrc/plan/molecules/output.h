@@ -40,12 +40,12 @@ enum class OutputKind : uint8_t {
 struct Output {
   OutputKind kind;
   DType dtype;
-  std::optional<FieldId> field;  // of kinds value, weight and voigt
-  double fill = NAN;             // of molecules without the field; NaN is 0 for integers and false for booleans
+  std::optional<FieldId> field = std::nullopt;  // of kinds value, weight and voigt
+  double fill = NAN;  // of molecules without the field; NaN is 0 for integers and false for booleans
   double scale = 1;
-  std::vector<int64_t> columns;    // by atomic number; -1: not an element of the model
-  std::vector<double> references;  // by atomic number, subtracted for each atom; NaN: none is known
-  std::vector<int64_t> order;      // of kind voigt
+  std::vector<int64_t> columns = {};    // by atomic number; -1: not an element of the model
+  std::vector<double> references = {};  // by atomic number, subtracted for each atom; NaN: none is known
+  std::vector<int64_t> order = {};      // of kind voigt
   // Of kinds cell, reciprocal_cell and volume: open directions get vectors of their own, so long that no image is
   // within this cutoff; 0: the cell as stored.
   double cutoff = 0;
