@@ -35,6 +35,7 @@ std::vector<int64_t> output_shape(const Output& output, const OutputDims& dims,
     }
     case OutputKind::voigt:
       checked_field(output, field);
+      if (output.order.size() != 6) throw InternalError("an order of other than six elements");
       return {dims.molecules, 6};
     case OutputKind::weight:
     case OutputKind::edge_count:
