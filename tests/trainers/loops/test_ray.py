@@ -17,7 +17,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ranks]:
 
 
 NAMES = ["molecules", "blocks", "plain", "molecules, own sampler", "blocks, own sampler"]
-NAMES += ["loader_molecules", "loader_molecules, own sampler"]
+NAMES += ["loader_molecules", "loader_molecules, own sampler", "loader_molecules, alone"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -25,9 +25,20 @@ def test_padded_to_equal_ranks(found: dict[str, Ranks], name: str) -> None:
     assert_complete(found[name], repeated=1)
 
 
-@pytest.mark.parametrize("name", ["budget, own sampler", "loader_budget, own sampler"])
+NAMES = ["budget, own sampler", "loader_budget, own sampler", "loader_budget, alone"]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_every_molecule_once(found: dict[str, Ranks], name: str) -> None:
     assert_complete(found[name])
+
+
+def test_a_failure_inside_an_epoch(found: dict[str, Ranks]) -> None:
+    """Ray starts the workers again, which go on from the checkpoint that they reported."""
+    name = "loader_budget, failed"
+    assert_complete(found[name])
+    whole = [rank["epochs"] for rank in found["loader_budget, alone"]]
+    assert [rank["epochs"] for rank in found[name]] == whole
 
 
 def test_a_loader_that_shuffles_by_itself(found: dict[str, Ranks]) -> None:

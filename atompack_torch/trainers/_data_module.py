@@ -1,0 +1,231 @@
+"""Hooks of Lightning's data modules, for ``lightning`` and ``pytorch_lightning`` alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed
+from torch.utils.data import SequentialSampler
+
+from atompack_torch.datasets._base import MoleculeDataset
+from atompack_torch.loading.loader import Loader
+from atompack_torch.loading.samplers import AtomBudgetBatchSampler
+from atompack_torch.options import check_choice
+from atompack_torch.trainers._layout import Data, Layout, open_dataset
+
+_NAMES_OF_STAGE = {
+    "fit": ("train", "val"),
+    "validate": ("val",),
+    "test": ("test",),
+    "predict": ("predict",),
+}
+
+
+class EpochLoader(Loader[Any]):
+    """Loader whose length includes batches of this epoch from before a change of ranks.
+
+    Lightning counts the batches of an epoch across a restart, and ends the epoch at ``len``.
+    """
+
+    _n_batches: int | None = None  # of the epoch that is resumed
+
+    def __len__(self) -> int:
+        """Number of batches of this rank in the epoch."""
+        return super().__len__() if self._n_batches is None else self._n_batches
+
+    def resume(self, state: Mapping[str, Any]) -> None:
+        """Loads a state of another number of ranks, and counts the batches that are left.
+
+        Args:
+            state: result of ``state_dict``.
+
+        Raises:
+            ValueError: the state belongs to other data or options.
+        """
+        sampler: Any = self.batch_sampler
+        sampler.load_state_dict(state["sampler"])
+        self._n_batches = state["batches"] + sum(1 for _ in sampler)
+        self.load_state_dict(state)
+
+
+class DataHooks:
+    """Hooks of a data module: loaders for each stage and the position in checkpoints.
+
+    A first base class beside a ``LightningDataModule``, which calls the hooks; arguments as for
+    ``atompack_torch.trainers.lightning.DataModule``.
+    """
+
+    trainer: Any = None  # attached by Lightning
+
+    def __init__(
+        self,
+        train: Data | None = None,
+        val: Data | None = None,
+        test: Data | None = None,
+        predict: Data | None = None,
+        *,
+        max_atoms: float | None = None,
+        batch_size: int | None = None,
+        layout: Layout | None = None,
+        shuffle: bool = True,
+        seed: int = 0,
+        num_threads: int | None = None,
+        prefetch: int = 4,
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        if (max_atoms is None) == (batch_size is None):
+            raise ValueError(
+                "max_atoms and batch_size: expected one of them, got "
+                f"{max_atoms!r} and {batch_size!r}"
+            )
+        self._given = {"train": train, "val": val, "test": test, "predict": predict}
+        self._max_atoms, self._batch_size = max_atoms, batch_size
+        self._layout = layout
+        self._shuffle, self._seed = shuffle, seed
+        self._num_threads, self._prefetch = num_threads, prefetch
+        self._options = options
+        self._opened: dict[str, MoleculeDataset] = {}
+        self._training: EpochLoader | None = None
+        self._resumed: Mapping[str, Any] | None = None  # of a checkpoint
+
+    def setup(self, stage: str) -> None:
+        """Opens the data of a stage, equally long on all ranks while a writer appends.
+
+        Args:
+            stage: ``"fit"``, ``"validate"``, ``"test"`` or ``"predict"``.
+
+        Raises:
+            ValueError: there is no data for the stage, or no such stage.
+        """
+        check_choice("stage", stage, list(_NAMES_OF_STAGE))
+        names = _NAMES_OF_STAGE[stage]
+        if self._given[names[0]] is None:
+            raise ValueError(f"{names[0]}: expected data, got None")
+        for name in names:
+            data = self._given[name]
+            if data is not None and name not in self._opened:
+                is_open = isinstance(data, MoleculeDataset)
+                opened = open_dataset(data, **({} if is_open else self._options))
+                self._opened[name] = _equally_long(opened)
+        if stage == "fit" and self.trainer is not None:
+            # Otherwise Lightning ends every epoch after as many batches as the first one has.
+            self.trainer.reload_dataloaders_every_n_epochs = 1
+
+    def train_dataloader(self) -> Loader[Any]:
+        """Returns the loader of the next epoch.
+
+        Returns:
+            A loader over the share of this rank.
+        """
+        epoch = 0 if self.trainer is None else self.trainer.current_epoch
+        self._opened["train"].set_epoch(epoch)  # mixtures and chosen forces draw others
+        self._training = loader = self._loader("train", self._shuffle)
+        loader.set_epoch(epoch)
+        resumed, self._resumed = self._resumed, None
+        if resumed is not None and self._is_of_other_ranks(resumed, epoch):
+            loader.resume(resumed["loader"])
+        return loader
+
+    def _is_of_other_ranks(self, state: Mapping[str, Any], epoch: int) -> bool:
+        return bool(state["ranks"] != self._n_ranks and state["loader"]["epoch"] == epoch)
+
+    def val_dataloader(self) -> Loader[Any] | list[Loader[Any]]:
+        """Returns the loader for validation, or an empty list without such data.
+
+        Returns:
+            A loader over the share of this rank, in the stored order.
+        """
+        return self._loader("val", shuffle=False) if "val" in self._opened else []
+
+    def test_dataloader(self) -> Loader[Any]:
+        """Returns the loader for tests.
+
+        Returns:
+            A loader over the share of this rank, in the stored order.
+        """
+        return self._loader("test", shuffle=False)
+
+    def predict_dataloader(self) -> Loader[Any]:
+        """Returns the loader for predictions.
+
+        Returns:
+            A loader over the share of this rank, in the stored order.
+        """
+        return self._loader("predict", shuffle=False)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns the position in the epoch and the number of ranks, for checkpoints.
+
+        Lightning keeps the state of loaders itself, but loads it after it has asked for their
+        lengths, which is too late if the number of ranks has changed.
+
+        Returns:
+            A dict of numbers and strings; empty before training.
+        """
+        if self._training is None:
+            return {}
+        return {"ranks": self._n_ranks, "loader": self._training.state_dict()}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Keeps the position of a checkpoint for the next training loader.
+
+        Args:
+            state_dict: result of ``state_dict``.
+        """
+        self._resumed = state_dict or None
+
+    @property
+    def _n_ranks(self) -> int:
+        return 1 if self.trainer is None else int(self.trainer.world_size)
+
+    def _loader(self, name: str, shuffle: bool) -> EpochLoader:
+        dataset = self._opened[name]
+        overfits = self.trainer is not None and self.trainer.overfit_batches > 0
+        sampler = self._sampler(dataset, shuffle and not overfits)
+        device = self._device()
+        loader = EpochLoader(
+            dataset if self._layout is None else self._layout.dataset(dataset),
+            batch_sampler=sampler,
+            seed=self._seed,
+            num_threads=self._num_threads,
+            prefetch=self._prefetch,
+            pin_memory=device is not None,
+            device=device,
+        )
+        if overfits:  # Lightning replaces other samplers
+            loader.sampler = SequentialSampler(dataset)
+        return loader
+
+    def _sampler(self, dataset: MoleculeDataset, shuffle: bool) -> AtomBudgetBatchSampler:
+        """Returns a sampler that yields every molecule once, in as many batches on each rank."""
+        options: dict[str, Any] = {"shuffle": shuffle, "seed": self._seed}
+        if self._max_atoms is not None:
+            return AtomBudgetBatchSampler(dataset, self._max_atoms, **options)
+        assert self._batch_size is not None
+        costs = np.ones(len(dataset))
+        return AtomBudgetBatchSampler(len(dataset), self._batch_size, costs=costs, **options)
+
+    def _device(self) -> torch.device | None:
+        """Returns the CUDA device of the trainer, if it has one.
+
+        Batches move there before ``transform`` and ``layout``, in one transfer beside the previous
+        step; Lightning's own transfer then has nothing to do.
+        """
+        if self.trainer is None:
+            return None
+        device: torch.device = self.trainer.strategy.root_device
+        return device if device.type == "cuda" else None
+
+
+def _equally_long(dataset: MoleculeDataset) -> MoleculeDataset:
+    """Returns as many molecules as the rank has that sees the fewest."""
+    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+        return dataset
+    lengths = [0] * torch.distributed.get_world_size()
+    torch.distributed.all_gather_object(lengths, len(dataset))
+    n = min(lengths)
+    return dataset if n == len(dataset) else dataset.subset(range(n))

@@ -1,0 +1,38 @@
+"""The example for Lightning, as a user runs it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from ranks import environment
+from structures import structures, write_atp, write_extxyz
+
+pytestmark = pytest.mark.timeout(300)
+EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "trainers" / "train_lightning.py"
+
+
+def run(folder: Path, *options: str) -> float:
+    """Returns the loss that the example prints."""
+    done = subprocess.run(
+        [sys.executable, EXAMPLE, "train.atp", "val.extxyz", "--max-atoms", "32", *options],
+        cwd=folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=200,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return float(re.findall(r"validation loss ([\d.]+)", done.stdout)[-1])
+
+
+def test_the_example_learns_and_resumes(tmp_path: Path) -> None:
+    write_atp(tmp_path / "train.atp", structures(40, without=["forces"]))
+    write_extxyz(tmp_path / "val.extxyz", structures(8, seed=1))
+    first = run(tmp_path, "--epochs", "1")
+    assert run(tmp_path, "--epochs", "6", "--resume", "lightning/last.ckpt") < first
+    assert run(tmp_path, "--epochs", "2", "--devices", "2", "--out", "two") < 10
