@@ -127,7 +127,11 @@ class Reader(Iterator[Columns]):
             else:
                 columns.append(self._column(block, level, key, values, present))
         if momenta is not None:
-            masses = [v for where, name, v, _ in fields if (where, name) == ("atom", "masses")]
+            masses = [
+                (values, present)
+                for level, key, values, present in fields
+                if (level, key) == ("atom", "masses")
+            ]
             columns = momenta.joined(columns, block.masses(masses, momenta.present), ptr)
         return Columns(positions, numbers, ptr, columns)
 
@@ -253,12 +257,23 @@ class _Block(NamedTuple):
             f"(molecule {self.first_frame + frame}, field {key!r})"
         )
 
-    def masses(self, given: Sequence[Any], used: Array) -> Array:
-        """Masses (N,) float64, from the file where given; ``used`` (B,): frames that need them."""
+    def masses(self, given: Sequence[tuple[Any, Array]], used: Array) -> Array:
+        """Returns the masses of the atoms: those of the file, else those of the elements.
+
+        Args:
+            given: values of columns of masses, and (B,) the frames that have them.
+            used: (B,) the frames whose masses are needed.
+
+        Returns:
+            (N,) float64.
+
+        Raises:
+            FieldError: an atom whose mass is needed has no element.
+        """
         masses: Array = masses_of(self.numbers)
-        for values in given:
+        for values, present in given:
             for i, rows in enumerate(self._by_frame(values)):
-                if rows is not None and np.ndim(rows) == 1:
+                if present[i] and rows is not None and np.ndim(rows) == 1:
                     rows = np.asarray(rows, dtype=np.float64)
                     own = masses[self.ptr[i] : self.ptr[i + 1]]
                     np.copyto(own, rows, where=~np.isnan(rows))

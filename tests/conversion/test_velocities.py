@@ -113,6 +113,19 @@ def test_masses_may_be_flags(tmp_path: Path) -> None:
     assert ase.io.read(path, "0").get_velocities().tolist() == [[1, 2, 3]]
 
 
+@pytest.mark.parametrize(("kind", "value"), [("I", "1"), ("L", "T"), ("R", "1.5")])
+def test_masses_of_other_frames_are_not_used(tmp_path: Path, kind: str, value: str) -> None:
+    """Columns of integers and flags hold zeros where a frame lacks them."""
+    path = tmp_path / "a.extxyz"
+    moving_atom = "1\nProperties=species:S:1:pos:R:3:momenta:R:3\nCe 0 0 0 1.0 2.0 3.0\n"
+    path.write_text(f"{moving_atom}1\nProperties=species:S:1:pos:R:3:masses:{kind}:1\nCe 0 0 0 {value}\n")
+    want = ase.io.read(path, 0).get_velocities()
+    convert(path, tmp_path / "a.atp")
+    for dataset in (apt.AtpDataset(tmp_path / "a.atp"), apt.ExtxyzDataset(path)):
+        np.testing.assert_array_equal(dataset[0].velocities.numpy(), want)
+        assert dataset[:].mask("velocities").tolist() == [True, False]
+
+
 def test_the_last_digit_survives(tmp_path: Path) -> None:
     """Where momentum / mass cannot be the very velocity, a second column says it."""
     velocities = np.random.default_rng(0).normal(size=(50, 3))
