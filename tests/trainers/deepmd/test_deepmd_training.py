@@ -1,0 +1,93 @@
+"""Training by DeePMD-kit's own Trainer, from its systems and from our loader."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import operators  # noqa: F401
+import pytest
+from deepmd.pt.entrypoints.main import get_trainer
+from deepmd.utils.argcheck import normalize
+from ranks import environment
+from structures import structures, write_atp, write_extxyz
+from test_deepmd_frames import TYPE_MAP, both
+
+import atompack_torch as apt
+from atompack_torch.trainers import deepmd
+
+pytestmark = pytest.mark.timeout(300)
+EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "trainers" / "train_deepmd.py"
+STEPS = 20
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return write_atp(tmp_path / "train.atp", structures(40, seed=2, without=["forces"]))
+
+
+@pytest.fixture
+def systems(path: Path) -> Path:
+    apt.convert(path, "systems", target="deepmd", progress=False)
+    return path.parent / "systems"
+
+
+def losses(systems: Path, batches: Iterator[dict[str, Any]] | None, precision: str) -> list[float]:
+    """The loss of each step of a run, and checks that it ended."""
+    config = runpy.run_path(str(EXAMPLE))["configuration"](systems, TYPE_MAP, STEPS)
+    for part in ("descriptor", "fitting_net"):
+        config["model"][part]["precision"] = precision
+    trainer = get_trainer(normalize(config))
+    if batches is not None:
+        trainer.training_data = batches
+    found: list[float] = []
+    trainer.wrapper.register_forward_hook(lambda *made: found.append(made[2][1].item()))
+    trainer.run()
+    assert Path("lcurve.out").read_text().count("\n") >= STEPS
+    return found[:STEPS]
+
+
+@pytest.mark.parametrize(("precision", "tolerance"), [("float64", 1e-6), ("float32", 1e-4)])
+def test_losses_are_those_of_the_converted_systems(
+    path: Path, systems: Path, precision: str, tolerance: float
+) -> None:
+    """Also where structures lack forces: both leave them out."""
+    pairs = list(both(path, systems))
+    stock = losses(systems, deepmd.endless([pair[1] for pair in pairs]), precision)
+    loader = deepmd.loader(path, 4, TYPE_MAP, shuffle=False)
+    ours = losses(systems, deepmd.endless(loader), precision)
+    assert len(ours) == STEPS
+    assert np.isfinite(ours).all()
+    np.testing.assert_allclose(ours, stock, rtol=tolerance)
+    assert loader.epoch >= 1
+
+
+def test_training_from_converted_systems_alone(systems: Path) -> None:
+    assert np.isfinite(losses(systems, None, "float64")).all()
+
+
+@pytest.mark.parametrize("suffix", ["atp", "extxyz"])
+def test_the_example_learns(path: Path, suffix: str) -> None:
+    if suffix == "extxyz":
+        write_extxyz(path.with_suffix(".extxyz"), structures(20, seed=2))
+    script = Path(__file__).parent / "operators.py"
+    done = subprocess.run(
+        [sys.executable, script, EXAMPLE, f"train.{suffix}", *TYPE_MAP, "--steps", "30"],
+        env={**environment(), "NUM_WORKERS": "0"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=200,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    rows = re.findall(r"^ +\d+ +(\S+)", Path("lcurve.out").read_text(), re.MULTILINE)
+    first, last = (np.mean([float(row) for row in part]) for part in (rows[:5], rows[-5:]))
+    assert last < first
+    assert Path("model.ckpt.pt").exists()
