@@ -85,7 +85,7 @@ class BatchRequest:
         floating: str | None = None,
         casts: Sequence[tuple[tuple[int, str], str]] = (),
         missing: str = "nan",
-        neighbors: tuple[float, bool, bool, bool, float | None] | None = None,
+        neighbors: tuple[float, bool, bool, bool, float | None, int | None] | None = None,
         outputs: Sequence[tuple[Any, ...]] = (),
         max_threads: int = 0,
     ) -> None: ...

@@ -64,11 +64,14 @@ class NeighborList:
             are always neighbors.
         triplets: True for triplets of all edges; a number for triplets of edges up to this length,
             itself included, in the unit of the cutoff. They need ``full``.
+        max_neighbors: only so many edges of each atom i, the shortest ones (of equally long ones,
+            any); None: all. An edge may then be listed in one direction only. It needs ``full``
+            and excludes ``self_interaction``.
 
     Raises:
         TypeError: an option has the wrong type.
         ValueError: the cutoff is not finite, or below 0.001; ``triplets`` is not between 0.001 and
-            the cutoff, or combined with ``full=False``.
+            the cutoff; ``max_neighbors`` is below 1; or options exclude each other.
     """
 
     cutoff: float
@@ -76,6 +79,7 @@ class NeighborList:
     vectors: bool = False
     self_interaction: bool = False
     triplets: bool | float = False
+    max_neighbors: int | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.cutoff, bool) or not hasattr(self.cutoff, "__float__"):
@@ -89,6 +93,7 @@ class NeighborList:
                 kind = type(getattr(self, name)).__name__
                 raise TypeError(f"{name}: expected True or False, got {kind}")
         self._check_triplets()
+        self._check_max_neighbors()
 
     def _check_triplets(self) -> None:
         if not isinstance(self.triplets, bool):
@@ -103,24 +108,35 @@ class NeighborList:
         if self.triplets is not False and not self.full:
             raise ValueError("triplets: expected full=True, got full=False")
 
+    def _check_max_neighbors(self) -> None:
+        if self.max_neighbors is None:
+            return
+        if isinstance(self.max_neighbors, bool) or not isinstance(self.max_neighbors, int):
+            kind = type(self.max_neighbors).__name__
+            raise TypeError(f"max_neighbors: expected an integer or None, got {kind}")
+        if self.max_neighbors < 1:
+            raise ValueError(f"max_neighbors: expected at least 1, got {self.max_neighbors}")
+        if not self.full or self.self_interaction:
+            raise ValueError("max_neighbors: needs full=True and self_interaction=False")
+
     @property
     def fields(self) -> tuple[str, ...]:
         """Names of the fields that are added to a batch, in order."""
         edges = EDGES if self.vectors else EDGES[:2]
         return edges if self.triplets is False else edges + TRIPLETS
 
-    def as_tuple(self) -> tuple[float, bool, bool, bool, float | None]:
+    def as_tuple(self) -> tuple[float, bool, bool, bool, float | None, int | None]:
         """Returns the options in the form of the native core.
 
         Returns:
-            ``cutoff``, ``full``, ``vectors``, ``self_interaction``, and the cutoff of triplets or
-            None.
+            ``cutoff``, ``full``, ``vectors``, ``self_interaction``, the cutoff of triplets or None,
+            and ``max_neighbors``.
         """
         cutoff = float(self.cutoff)
         angular = None if self.triplets is False else float(self.triplets)
         if self.triplets is True:
             angular = cutoff
-        return cutoff, self.full, self.vectors, self.self_interaction, angular
+        return cutoff, self.full, self.vectors, self.self_interaction, angular, self.max_neighbors
 
     def count(self, dataset: _CountableDataset, *, progress: bool | Report = False) -> Tensor:
         """Counts the edges of each molecule, as ``costs=`` of a sampler.

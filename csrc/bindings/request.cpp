@@ -38,8 +38,8 @@ FieldDeclaration declaration(const PyDeclaration& from) {
           shape};
 }
 
-// (cutoff, full, vectors, self_interaction, cutoff of triplets or None)
-using PyNeighbors = std::tuple<double, bool, bool, bool, std::optional<double>>;
+// (cutoff, full, vectors, self_interaction, cutoff of triplets or None, maximum number of neighbors or None)
+using PyNeighbors = std::tuple<double, bool, bool, bool, std::optional<double>, std::optional<size_t>>;
 
 // (kind, dtype, field or None, fill, scale, columns, references, order, cutoff)
 using PyOutput = std::tuple<collate::OutputKind, DType, std::optional<PyFieldId>, double, double, std::vector<int64_t>,
@@ -72,8 +72,8 @@ std::shared_ptr<Request> make_request(const std::optional<std::vector<PyFieldId>
   for (const auto& [id, dtype] : casts) request->casts.emplace(field_id(id), dtype);
   request->missing = missing;
   if (neighbors) {
-    const auto& [cutoff, full, vectors, self_interaction, triplet_cutoff] = *neighbors;
-    request->neighbors = {cutoff, full, vectors, self_interaction, triplet_cutoff};
+    const auto& [cutoff, full, vectors, self_interaction, triplet_cutoff, max_neighbors] = *neighbors;
+    request->neighbors = {cutoff, full, vectors, self_interaction, triplet_cutoff, max_neighbors};
   }
   for (const PyOutput& from : outputs) request->outputs.push_back(output(from));
   request->max_threads = max_threads;

@@ -453,3 +453,45 @@ def test_refused_options(path: Path) -> None:
         apt.NeighborList(5.0, full=1)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="neighbors: expected a NeighborList, got float"):
         apt.AtpDataset(path, neighbors=5.0)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("max_neighbors", [1, 7, 10_000])
+def test_only_the_nearest(tmp_path: Path, max_neighbors: int) -> None:
+    """Each atom keeps its shortest edges, in their order."""
+    rng = np.random.default_rng(0)
+    with apt.AtpWriter(tmp_path / "a.atp") as writer:
+        for n in (1, 5, 9):
+            cell = 4 * np.eye(3) + rng.uniform(0, 1, (3, 3))
+            molecule = apt.Molecule(rng.uniform(0, 4, (n, 3)), np.ones(n, int), cell=cell)
+            molecule.pbc = torch.tensor([True, n > 1, True])
+            writer.write(molecule)
+    options = {"vectors": True, "triplets": 3.0}
+    every = apt.AtpDataset(tmp_path / "a.atp", neighbors=apt.NeighborList(4.5, **options))[:]
+    neighbors = apt.NeighborList(4.5, **options, max_neighbors=max_neighbors)
+    made = apt.AtpDataset(tmp_path / "a.atp", neighbors=neighbors)[:]
+    lengths = every.edge_vector.norm(dim=1)
+    kept = []
+    for atom in range(len(every.positions)):
+        edges = torch.nonzero(every.edge_index[0] == atom).flatten()
+        nearest = edges[lengths[edges].argsort()[:max_neighbors]]
+        kept += sorted(nearest.tolist())
+    assert torch.equal(made.edge_index, every.edge_index[:, kept])
+    assert torch.equal(made.edge_shift, every.edge_shift[kept])
+    assert torch.equal(made.edge_vector, every.edge_vector[kept])
+    assert bool((made.edge_vector[made.triplet_edges].norm(dim=2) <= 3.0).all())
+    assert neighbors.count(apt.AtpDataset(tmp_path / "a.atp")).sum() == len(kept)
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"max_neighbors": 0}, "max_neighbors: expected at least 1, got 0"),
+        ({"max_neighbors": 3, "full": False}, "max_neighbors: needs full=True"),
+        ({"max_neighbors": 3, "self_interaction": True}, "max_neighbors: needs full=True"),
+    ],
+)
+def test_limits_that_make_no_sense(options: Any, error: str) -> None:
+    with pytest.raises(ValueError, match=error):
+        apt.NeighborList(4.0, **options)
+    with pytest.raises(TypeError, match="max_neighbors: expected an integer"):
+        apt.NeighborList(4.0, max_neighbors=2.5)  # type: ignore[arg-type]

@@ -37,7 +37,7 @@ void NearestNeighbors::keep(std::span<const double> positions, const Matrix3& ce
   while (first < n_pairs) {
     size_t last = first;
     while (last < n_pairs && pairs.i[last] == pairs.i[first]) ++last;
-    if (last - first > options_.max_neighbors) measure(positions, cell, pairs, first, last);
+    if (last - first > max_neighbors_) measure(positions, cell, pairs, first, last);
     end = keep_of_atom(first, last, end, pairs);
     first = last;
   }
@@ -57,20 +57,16 @@ void NearestNeighbors::measure(std::span<const double> positions, const Matrix3&
 
 // Moves the pairs that an atom keeps to `end`; returns the new end.
 size_t NearestNeighbors::keep_of_atom(size_t first, size_t last, size_t end, PairList& pairs) {
-  if (last - first <= options_.max_neighbors) {
+  if (last - first <= max_neighbors_) {
     for (size_t pair = first; pair < last; ++pair) move_pair(pair, end++, pairs);
     return end;
   }
   sorted_ = squares_;
-  const size_t rank = options_.tolerance ? options_.max_neighbors : options_.max_neighbors - 1;
-  const auto nth = sorted_.begin() + static_cast<std::ptrdiff_t>(rank);
+  const auto nth = sorted_.begin() + static_cast<std::ptrdiff_t>(max_neighbors_ - 1);
   std::ranges::nth_element(sorted_, nth);
-  const double limit = *nth + options_.tolerance.value_or(0);
-  size_t n_equal = last - first;  // that may be kept at the limit
-  if (!options_.tolerance) {
-    const auto is_nearer = [limit](double square) { return square < limit; };
-    n_equal = options_.max_neighbors - static_cast<size_t>(std::ranges::count_if(squares_, is_nearer));
-  }
+  const double limit = *nth;
+  const auto n_nearer = std::ranges::count_if(squares_, [limit](double square) { return square < limit; });
+  size_t n_equal = max_neighbors_ - static_cast<size_t>(n_nearer);  // kept at the limit
   for (size_t pair = first; pair < last; ++pair) {
     const double square = squares_[pair - first];
     if (square > limit || (square == limit && n_equal == 0)) continue;

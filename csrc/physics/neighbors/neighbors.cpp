@@ -59,18 +59,18 @@ void measure(const Images& images, const Range& range, const std::array<float, 3
 }  // namespace
 
 void NeighborSearch::find(std::span<const double> positions, const Lattice& lattice, PairList& pairs) {
-  if (!positions.empty()) {
-    check_range(positions);
-    const Extents extents = extents_of(positions, lattice);
-    check_cells(lattice, extents);
-    const Lattice near = without_far_images(lattice, extents, options_.cutoff + rounding_of(positions));
-    images_.gather(positions, near, options_.cutoff);
-    near_.resize(images_.size());
-    for (uint32_t i = 0; i < positions.size() / 3; ++i) {
-      add_pairs(positions, near.cell(), i, pick_near(i), pairs);
-    }
+  if (positions.empty()) return pairs.ends.push_back(pairs.i.size());
+  check_range(positions);
+  const Extents extents = extents_of(positions, lattice);
+  check_cells(lattice, extents);
+  const Lattice near = without_far_images(lattice, extents, options_.cutoff + rounding_of(positions));
+  images_.gather(positions, near, options_.cutoff);
+  near_.resize(images_.size());
+  for (uint32_t i = 0; i < positions.size() / 3; ++i) {
+    add_pairs(positions, near.cell(), i, pick_near(i), pairs);
   }
   pairs.ends.push_back(pairs.i.size());
+  if (options_.max_neighbors) nearest_.keep(positions, near.cell(), pairs);
 }
 
 // Coarse comparison in float32: some of the remaining images may be slightly too far.

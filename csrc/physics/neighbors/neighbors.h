@@ -7,6 +7,7 @@
 
 #include "physics/neighbors/images.h"
 #include "physics/neighbors/lattice.h"
+#include "physics/neighbors/nearest.h"
 #include "physics/neighbors/pair_list.h"
 
 namespace atompack::physics {
@@ -20,13 +21,16 @@ struct NeighborOptions {
   bool self_interaction = false;  // each atom with itself, before its other pairs
   // Pairs up to this length make triplets, which need full lists; nullopt: no triplets.
   std::optional<double> triplet_cutoff = std::nullopt;
+  // Only so many pairs of each atom i, the shortest ones; for full lists without self-interaction.
+  std::optional<size_t> max_neighbors = std::nullopt;
 };
 
 // Finds the same pairs as vesin: r_j - r_i + (S[0] cell[0] + S[1] cell[1] + S[2] cell[2]) is evaluated in this order in
 // float64, so that both agree on pairs at the cutoff. Keeps its memory between structures. For one thread.
 class NeighborSearch {
  public:
-  explicit NeighborSearch(const NeighborOptions& options) : options_(options) {}
+  explicit NeighborSearch(const NeighborOptions& options)
+      : options_(options), nearest_(options.max_neighbors.value_or(0)) {}
 
   // Adds the pairs of one structure, sorted by i, and for each atom by the place of the image. `positions` holds x, y,
   // z of each atom. Throws FieldError if positions are not finite or too far from the origin, or if there are more
@@ -41,6 +45,7 @@ class NeighborSearch {
   NeighborOptions options_;
   Images images_;
   std::vector<uint32_t> near_;  // places of images
+  NearestNeighbors nearest_;
 };
 
 }  // namespace atompack::physics

@@ -46,10 +46,10 @@ std::vector<double> line(std::span<const double> distances) {
   return positions;
 }
 
-std::vector<uint32_t> neighbors_of_first(const NearestOptions& options, std::span<const double> distances) {
+std::vector<uint32_t> neighbors_of_first(size_t max_neighbors, std::span<const double> distances) {
   const std::vector<double> positions = line(distances);
   PairList pairs = pairs_of(positions, Lattice({}, kNone), false);
-  NearestNeighbors(options).keep(positions, {}, pairs);
+  NearestNeighbors(max_neighbors).keep(positions, {}, pairs);
   std::vector<uint32_t> neighbors;
   for (size_t pair = 0; pair < pairs.size(); ++pair) {
     if (pairs.i[pair] == 0) neighbors.push_back(pairs.j[pair]);
@@ -65,7 +65,7 @@ TEST(Nearest, AreTheShortestPairsOfEachAtom) {
     const PairList all = pairs_of(positions, lattice, true);
     for (const size_t max_neighbors : {size_t{1}, size_t{5}, size_t{1000}}) {
       PairList kept = all;
-      NearestNeighbors({.max_neighbors = max_neighbors}).keep(positions, lattice.cell(), kept);
+      NearestNeighbors(max_neighbors).keep(positions, lattice.cell(), kept);
       EXPECT_TRUE(std::ranges::is_sorted(kept.i));
       EXPECT_EQ(kept.ends, std::vector{kept.i.size()});
       EXPECT_EQ(kept.vectors.size(), kept.size());
@@ -82,7 +82,7 @@ TEST(Nearest, AreTheSameWithoutVectors) {
   const std::vector<double> positions = random_positions(9);
   const Lattice lattice(kCell, kAll);
   PairList with = pairs_of(positions, lattice, true), without = pairs_of(positions, lattice, false);
-  NearestNeighbors nearest({.max_neighbors = 4});
+  NearestNeighbors nearest(4);
   nearest.keep(positions, lattice.cell(), with);
   nearest.keep(positions, lattice.cell(), without);
   EXPECT_EQ(with.size(), 9U * 4);
@@ -91,21 +91,8 @@ TEST(Nearest, AreTheSameWithoutVectors) {
 }
 
 TEST(Nearest, AtOneDistanceAreTheFirstInTheList) {
-  EXPECT_EQ(neighbors_of_first({.max_neighbors = 2}, std::vector<double>{1, 2, -2, 3}), (std::vector<uint32_t>{1, 2}));
-  EXPECT_EQ(neighbors_of_first({.max_neighbors = 1}, std::vector<double>{2, -2, 3}).size(), 1U);
-}
-
-TEST(Nearest, WithinTheToleranceStayTogether) {
-  const std::vector<double> distances{1, 1.5, 2, 2.001, 2.1, 3};
-  const auto kept = [&](size_t max_neighbors) {
-    return neighbors_of_first({.max_neighbors = max_neighbors, .tolerance = 0.01}, distances).size();
-  };
-  EXPECT_EQ(kept(1), 2U);  // limit: the square of 1.5, plus 0.01
-  EXPECT_EQ(kept(2), 4U);
-  EXPECT_EQ(kept(3), 4U);
-  EXPECT_EQ(kept(4), 5U);
-  EXPECT_EQ(kept(5), 6U);
-  EXPECT_EQ(kept(6), 6U);
+  EXPECT_EQ(neighbors_of_first(2, std::vector<double>{1, 2, -2, 3}), (std::vector<uint32_t>{1, 2}));
+  EXPECT_EQ(neighbors_of_first(1, std::vector<double>{2, -2, 3}).size(), 1U);
 }
 
 TEST(Nearest, LeavesEarlierStructuresAlone) {
@@ -116,12 +103,22 @@ TEST(Nearest, LeavesEarlierStructuresAlone) {
   search.find(positions, lattice, pairs);
   const size_t n_first = pairs.size();
   search.find(positions, lattice, pairs);
-  NearestNeighbors nearest({.max_neighbors = 3});
+  NearestNeighbors nearest(3);
   nearest.keep(positions, lattice.cell(), pairs);
   EXPECT_EQ(pairs.ends, (std::vector<size_t>{n_first, n_first + 8 * 3}));
   search.find({}, Lattice({}, kNone), pairs);
   nearest.keep({}, {}, pairs);
   EXPECT_EQ(pairs.ends.back(), n_first + 8 * 3);
+}
+
+TEST(Nearest, IsAnOptionOfTheSearch) {
+  const std::vector<double> positions = random_positions(8);
+  const Lattice lattice(kCell, kAll);
+  PairList expected = pairs_of(positions, lattice, true), found;
+  NearestNeighbors(3).keep(positions, lattice.cell(), expected);
+  NeighborSearch({.cutoff = 4, .vectors = true, .max_neighbors = 3}).find(positions, lattice, found);
+  EXPECT_EQ(found.j, expected.j);
+  EXPECT_EQ(found.ends, expected.ends);
 }
 
 }  // namespace
