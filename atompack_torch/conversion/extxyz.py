@@ -258,17 +258,10 @@ class _Block(NamedTuple):
         )
 
     def masses(self, given: Sequence[tuple[Any, Array]], used: Array) -> Array:
-        """Returns the masses of the atoms: those of the file, else those of the elements.
+        """Returns masses (N,) float64, from the file where given, else those of the elements.
 
-        Args:
-            given: values of columns of masses, and (B,) the frames that have them.
-            used: (B,) the frames whose masses are needed.
-
-        Returns:
-            (N,) float64.
-
-        Raises:
-            FieldError: an atom whose mass is needed has no element.
+        ``given``: columns, each with the frames (B,) that have it; ``used`` (B,): frames that need
+        masses.
         """
         masses: Array = masses_of(self.numbers)
         for values, present in given:
