@@ -1,0 +1,17 @@
+"""Batches for fairchem: its ``AtomicData``, made natively, and data sets for its config files.
+
+    train_loader = loader("omol.atp", max_atoms=700, task="omol", cutoff=6.0)
+    for data in train_loader:  # AtomicData
+        predictions = model(data)
+
+In a config of fairchem, ``format: atompack_torch.trainers.fairchem.Dataset`` names a data set and
+``_target_: atompack_torch.trainers.fairchem.Loader`` the loader.
+"""
+
+from __future__ import annotations
+
+from atompack_torch.trainers.fairchem.config import Dataset
+from atompack_torch.trainers.fairchem.layout import batch
+from atompack_torch.trainers.fairchem.loading import Loader, loader
+
+__all__ = ["Dataset", "Loader", "batch", "loader"]

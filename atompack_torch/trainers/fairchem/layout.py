@@ -1,0 +1,433 @@
+"""``AtomicData`` of fairchem with the tensors of a batch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+
+from atompack_torch.batch.molecule_batch import MoleculeBatch
+from atompack_torch.datasets._outputs import Output, by_atomic_number
+from atompack_torch.datasets.neighbors import NeighborList
+from atompack_torch.errors import FieldError
+from atompack_torch.fields import ATOM_PROPERTY, MOLECULE_PROPERTY, PREFIXES, Level
+from atompack_torch.trainers._layout import Layout, float_dtype
+
+try:
+    from ase.cell import Cell
+    from fairchem.core.datasets.atomic_data import AtomicData
+except ModuleNotFoundError as error:
+    raise ImportError("install fairchem-core to make batches for fairchem") from error
+
+LABELS: Final[dict[str, Level]] = {"energy": "molecule", "forces": "atom", "stress": "molecule"}
+
+# Integers that every AtomicData has -> scope of the custom property that holds them.
+INTEGERS: Final = {
+    "charge": MOLECULE_PROPERTY,
+    "spin": MOLECULE_PROPERTY,
+    "fixed": ATOM_PROPERTY,
+    "tags": ATOM_PROPERTY,
+}
+_STRINGS = {"sid": MOLECULE_PROPERTY, "dataset": MOLECULE_PROPERTY}
+
+_N_ELEMENTS = 256  # atomic numbers are bytes
+
+Names = Mapping[str, str | Sequence[str]]
+References = Mapping[int, float] | Mapping[str, Mapping[int, float]]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One of the data sets that a batch is made of.
+
+    Attributes:
+        task: name of the data set to the model, such as ``"omol"``; None: from property
+            ``dataset``, if there is one.
+        name: the same with its split, as ``"omol.train"``; None: none.
+        labels: pairs of the name of a label in the batch, and energy, forces or stress.
+        vacuum: Å around a molecule without periodic direction, which is put in a box; 0: no boxes.
+        is_periodic: boxes are periodic.
+        integers: those of charge, spin, fixed and tags that are read; others are 0.
+    """
+
+    task: str | None
+    name: str | None
+    labels: tuple[tuple[str, str], ...]
+    vacuum: float = 0.0
+    is_periodic: bool = False
+    integers: tuple[str, ...] = tuple(INTEGERS)
+
+
+class _Label:
+    """A label of a batch: its field, and the parts that have it."""
+
+    def __init__(self, name: str, kind: str) -> None:
+        self.name, self.kind, self.parts = name, kind, list[int]()
+
+
+@dataclass(frozen=True)
+class FairchemLayout(Layout):
+    """Tensors of ``AtomicData``.
+
+    Attributes:
+        parts: data sets, in the order of ``batch.source``.
+        properties: pairs of charge, spin, fixed, tags, sid or dataset, and the name of the custom
+            property; those that there are.
+        edges: neighbor list; None: no edges, because the model makes them.
+        dtype: of positions, cells and labels.
+        flat_stress: make stresses (B, 9).
+        references: pairs of the name of an energy and the energies of elements by atomic number.
+        absent: name, level and shape of a row of labels that no part has: infinity.
+    """
+
+    parts: tuple[Part, ...]
+    properties: tuple[tuple[str, str], ...]
+    edges: NeighborList | None
+    dtype: torch.dtype
+    flat_stress: bool
+    references: tuple[tuple[str, tuple[float, ...]], ...]
+    absent: tuple[tuple[str, str, tuple[int, ...]], ...] = ()
+    _labels: tuple[_Label, ...] = field(init=False, repr=False, compare=False)
+    _outputs: tuple[Output, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_labels", tuple(_labels_of(self.parts)))
+        object.__setattr__(self, "_outputs", tuple(self._list_outputs()))
+
+    @property
+    def outputs(self) -> tuple[Output, ...]:
+        """Tensors that are made natively."""
+        return self._outputs
+
+    @property
+    def neighbors(self) -> NeighborList | None:
+        """Edges, unless the model makes them."""
+        return self.edges
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Properties that are strings."""
+        return tuple(name for key, name in self.properties if key in _STRINGS)
+
+    def _list_outputs(self) -> Iterable[Output]:
+        if any(part.vacuum for part in self.parts):
+            yield Output("positions", "value", torch.float64, "positions")
+        yield Output("pos", "wrapped_positions", self.dtype)
+        yield Output("atomic_numbers", "value", torch.int64, "atomic_numbers")
+        yield Output("cell", "cell", self.dtype)
+        yield Output("pbc", "value", torch.bool, "pbc", fill=0)
+        for key, name in self.properties:
+            if key in INTEGERS:
+                yield Output(key, "value", torch.int64, name, fill=0)
+        if self.edges is not None:
+            yield Output("edge_index", "edge_reversed", torch.int64)
+            yield Output("cell_offsets", "wrapped_shift", self.dtype)
+            yield Output("nedges", "edge_count", torch.int64)
+        references = dict(self.references)
+        for label in self._labels:
+            table = references.pop(label.name, ()) if label.kind == "energy" else ()
+            if table and len(label.parts) < len(self.parts):  # `_check_elements` checks those of its parts
+                known = (0.0 if math.isnan(value) else value for value in table)
+                table = (*known, *[0.0] * (_N_ELEMENTS - len(table)))
+            name = _output_name(label)
+            yield Output(name, "value", self.dtype, label.kind, fill=math.inf, references=table)
+        if references:
+            raise ValueError(f"references: no energy has the name {next(iter(references))!r}")
+
+    def assemble(self, batch: MoleculeBatch, made: dict[str, Tensor]) -> AtomicData:
+        """Builds the object of fairchem.
+
+        Args:
+            batch: the batch.
+            made: name of each output → tensor.
+
+        Returns:
+            The batch of fairchem, whose tensors are views.
+        """
+        pos, cell, pbc = made["pos"], _complete_cells(made["cell"]), made["pbc"]
+        if "positions" in made:
+            pos, cell, pbc = self._put_in_boxes(batch, made["positions"], pos, cell, pbc)
+        labels = {label.name: self._values_of(label, batch, made) for label in self._labels}
+        for name, level, shape in self.absent:
+            n_rows = len(batch.batch) if level == "atom" else len(batch)
+            labels[name] = torch.full((n_rows, *shape), math.inf, dtype=self.dtype)
+        sources = batch.source.tolist() if len(self.parts) > 1 else [0] * len(batch)
+        data = AtomicData(
+            pos=pos,
+            atomic_numbers=made["atomic_numbers"],
+            cell=cell,
+            pbc=pbc,
+            natoms=batch.n_atoms,
+            **(_no_edges(len(batch), self.dtype) if self.edges is None else _edges(made)),
+            **{key: self._integers(key, batch, made) for key in INTEGERS},
+            **{name: labels.pop(name) for name in LABELS if name in labels},
+            batch=batch.batch,
+            sid=_strings(batch, "sid") or [str(number) for number in batch.index.tolist()],
+            dataset=self._tasks(batch, sources),
+        )
+        for name, value in labels.items():
+            data[name] = value
+        if all(part.name is not None for part in self.parts):
+            data["dataset_name"] = [self.parts[source].name for source in sources]
+        data["molecule_number"] = batch.index
+        _set_slices(data, batch, self._levels())
+        return data
+
+    def _levels(self) -> dict[str, str]:
+        """Returns the level of each tensor that is not of molecules."""
+        levels = dict.fromkeys(("pos", "atomic_numbers", "fixed", "tags", "batch"), "atom")
+        levels |= dict.fromkeys(("edge_index", "cell_offsets"), "edge")
+        levels |= {label.name: LABELS[label.kind] for label in self._labels}
+        return levels | {name: level for name, level, _ in self.absent}
+
+    def _tasks(self, batch: MoleculeBatch, sources: list[int]) -> list[str] | None:
+        """Returns the name of the data set of each molecule to the model."""
+        names = [part.task for part in self.parts]
+        if None in names:
+            return _strings(batch, "dataset")
+        return [str(names[source]) for source in sources]
+
+    def _integers(self, key: str, batch: MoleculeBatch, made: dict[str, Tensor]) -> Tensor:
+        level: Level = "atom" if INTEGERS[key] == ATOM_PROPERTY else "molecule"
+        reading = [number for number, part in enumerate(self.parts) if key in part.integers]
+        if key not in made or not reading:
+            n_rows = len(batch.batch) if level == "atom" else len(batch)
+            return torch.zeros(n_rows, dtype=torch.int64)
+        if len(reading) == len(self.parts):
+            return made[key]
+        return made[key] * self._rows_of(reading, batch, level)
+
+    def _rows_of(self, parts: Sequence[int], batch: MoleculeBatch, level: Level) -> Tensor:
+        """Returns True for the rows of molecules or atoms in some of the parts."""
+        molecules = torch.isin(batch.source, torch.tensor(parts))
+        return molecules[batch.batch] if level == "atom" else molecules
+
+    def _values_of(self, label: _Label, batch: MoleculeBatch, made: dict[str, Tensor]) -> Tensor:
+        value = made[_output_name(label)]
+        if label.kind == "stress" and self.flat_stress:
+            value = value.view(-1, 9)
+        if len(label.parts) == len(self.parts):
+            return value
+        if label.name in dict(self.references):
+            self._check_elements(label, batch, made["atomic_numbers"])
+        rows = self._rows_of(label.parts, batch, LABELS[label.kind])
+        return torch.where(rows.view(-1, *[1] * (value.dim() - 1)), value, math.inf)
+
+    def _check_elements(self, label: _Label, batch: MoleculeBatch, numbers: Tensor) -> None:
+        """Raises an error if an element of the parts of a label has no reference energy."""
+        table = torch.tensor(dict(self.references)[label.name])
+        is_known = torch.zeros(_N_ELEMENTS, dtype=torch.bool)
+        is_known[: len(table)] = ~table.isnan()
+        unknown = self._rows_of(label.parts, batch, "atom") & ~is_known[numbers]
+        for atom in unknown.nonzero().flatten().tolist():
+            row = int(batch.batch[atom])
+            part = self.parts[int(batch.source[row])].task
+            raise FieldError(
+                f"references: {label.name!r} has none for element {int(numbers[atom])} "
+                f"({part}, molecule {int(batch.index[row])}, field 'atomic_numbers')"
+            )
+
+    def _put_in_boxes(
+        self, batch: MoleculeBatch, exact: Tensor, pos: Tensor, cell: Tensor, pbc: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Centers molecules in boxes, in float64; returns positions, cells and periodicity."""
+        sources = batch.source if len(self.parts) > 1 else torch.zeros_like(batch.index)
+        vacuum = torch.tensor([part.vacuum for part in self.parts], dtype=exact.dtype)[sources]
+        is_boxed = (vacuum > 0) & ~pbc.any(1)
+        low = torch.segment_reduce(exact, "min", lengths=batch.n_atoms, axis=0)
+        high = torch.segment_reduce(exact, "max", lengths=batch.n_atoms, axis=0)
+        moved = exact + (vacuum[:, None] - low)[batch.batch]
+        boxes = torch.diag_embed(high - low + 2 * vacuum[:, None])
+        closed = torch.tensor([part.is_periodic for part in self.parts])[sources] & is_boxed
+        return (
+            torch.where(is_boxed[batch.batch, None], moved.to(pos.dtype), pos),
+            torch.where(is_boxed[:, None, None], boxes.to(cell.dtype), cell),
+            pbc | closed[:, None],
+        )
+
+
+def _labels_of(parts: Sequence[Part]) -> Iterable[_Label]:
+    labels: dict[str, _Label] = {}
+    for number, part in enumerate(parts):
+        for name, kind in part.labels:
+            label = labels.setdefault(name, _Label(name, kind))
+            if label.kind != kind:
+                raise ValueError(
+                    f"labels: {name!r}: expected one field, got {kind} and {label.kind}"
+                )
+            label.parts.append(number)
+    return labels.values()
+
+
+def _output_name(label: _Label) -> str:
+    return "label/" + label.name
+
+
+def _edges(made: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: made[name] for name in ("edge_index", "cell_offsets", "nedges")}
+
+
+def _no_edges(n_molecules: int, dtype: torch.dtype) -> dict[str, Tensor]:
+    return {
+        "edge_index": torch.empty((2, 0), dtype=torch.int64),
+        "cell_offsets": torch.empty((0, 3), dtype=dtype),
+        "nedges": torch.zeros(n_molecules, dtype=torch.int64),
+    }
+
+
+def _complete_cells(cells: Tensor) -> Tensor:
+    """Replaces vectors of length zero, as ASE does: a model divides by the volume."""
+    is_missing = ~cells.any(2)
+    if not is_missing.any():
+        return cells
+    cells = cells.clone()
+    cells[is_missing.all(1)] = torch.eye(3, dtype=cells.dtype)
+    for row in (is_missing.any(1) & ~is_missing.all(1)).nonzero().flatten().tolist():
+        cells[row] = torch.from_numpy(Cell(cells[row].double().numpy()).complete().array)
+    return cells
+
+
+def _strings(batch: MoleculeBatch, key: str) -> list[str] | None:
+    name = PREFIXES[_STRINGS[key]] + key
+    if name not in batch:
+        return None
+    values: Any = batch[name]
+    entries = values.tolist() if isinstance(values, Tensor) else values
+    return ["" if entry is None else str(entry) for entry in entries]
+
+
+def _set_slices(data: AtomicData, batch: MoleculeBatch, levels: Mapping[str, str]) -> None:
+    """Tells the batch where its structures begin, so that it can be taken apart."""
+    n_molecules = len(batch)
+    atoms = batch.ptr.tolist()
+    edges = [0, *data.nedges.cumsum(0).tolist()]
+    rows = {"atom": atoms, "edge": edges, "molecule": list(range(n_molecules + 1))}
+    slices = {key: rows[levels.get(key, "molecule")] for key in data.keys()}
+    none = [0] * (n_molecules + 1)
+    offsets = {key: atoms if key == "edge_index" else none for key in slices}
+    axes = {key: -1 if key == "edge_index" else 0 for key in slices}
+    data.assign_batch_stats(slices, offsets, axes, batch.n_atoms.tolist())
+
+
+def properties_of(contents: Any) -> tuple[tuple[str, str], ...]:
+    """Returns the custom properties that a batch of fairchem has a place for.
+
+    Args:
+        contents: a batch, or the schema of a data set.
+
+    Returns:
+        Pairs of charge, spin, fixed, tags, sid or dataset, and the name of the property.
+    """
+    found = []
+    for key, scope in (INTEGERS | _STRINGS).items():
+        prefixed = PREFIXES[scope] + key
+        level = "atom" if scope == ATOM_PROPERTY else "molecule"
+        if prefixed in contents:
+            found.append((key, prefixed))
+        elif not isinstance(contents, MoleculeBatch) and key in contents:
+            if contents[key].level == level:
+                found.append((key, key))
+    return tuple(found)
+
+
+def pairs_of(labels: Names | None, having: Iterable[str] = LABELS) -> tuple[tuple[str, str], ...]:
+    """Returns pairs of the name of a label in the batch, and the label.
+
+    Args:
+        labels: energy, forces or stress → name or names in the batch; None: as they are.
+        having: the labels that there are.
+
+    Returns:
+        The pairs; labels that are not named keep their names.
+
+    Raises:
+        ValueError: there is no such label.
+    """
+    labels = labels or {}
+    if unknown := sorted(labels.keys() - LABELS.keys()):
+        raise ValueError(f"labels: expected energy, forces or stress, got {unknown[0]!r}")
+    pairs = []
+    for label in LABELS:
+        if label not in having:
+            continue
+        names = labels.get(label, label)
+        pairs += [(name, label) for name in ([names] if isinstance(names, str) else names)]
+    return tuple(pairs)
+
+
+def tables_of(
+    references: References | None, energies: Sequence[str]
+) -> tuple[tuple[str, tuple[float, ...]], ...]:
+    """Returns energies of elements by atomic number.
+
+    Args:
+        references: atomic number → energy, or such a mapping for each name of an energy.
+        energies: names of the energies.
+
+    Returns:
+        Pairs of a name and the energies; NaN for an element without.
+    """
+    if not references:
+        return ()
+    is_nested = all(isinstance(value, Mapping) for value in references.values())
+    tables: Mapping[Any, Any] = references if is_nested else dict.fromkeys(energies, references)
+    plain = {name: {int(z): float(e) for z, e in table.items()} for name, table in tables.items()}
+    return tuple((name, by_atomic_number(table, math.nan)) for name, table in plain.items())
+
+
+def batch(
+    molecules: MoleculeBatch,
+    *,
+    task: str | None = None,
+    labels: Names | None = None,
+    references: References | None = None,
+    vacuum: float = 0.0,
+    flat_stress: bool = False,
+    dtype: torch.dtype = torch.float32,
+) -> AtomicData:
+    """Converts a batch to the ``AtomicData`` of fairchem.
+
+    For B molecules, N atoms and E edges: ``pos`` (N, 3), inside of the cell along periodic
+    directions; ``atomic_numbers`` (N,); ``cell`` (B, 3, 3), with unit vectors in place of missing
+    ones; ``pbc`` (B, 3); ``natoms`` (B,); ``batch`` (N,); ``charge`` and ``spin`` (B,), ``fixed``
+    and ``tags`` (N,) int64 from the custom properties of these names, else 0; ``sid``, a list of
+    strings from that property, else of the numbers in the data set; ``dataset``, a list of strings;
+    ``energy`` (B,), ``forces`` (N, 3), ``stress`` (B, 3, 3), infinite where absent, which fairchem
+    masks; ``molecule_number`` (B,) int64. With the edges of the batch: ``edge_index`` (2, E), rows
+    neighbor and center, ``cell_offsets`` (E, 3), ``nedges`` (B,); without, they are empty.
+
+    Args:
+        molecules: a batch on the CPU.
+        task: name of the data set to the model, ``dataset`` of all molecules; None: from the custom
+            property ``dataset``, if there is one.
+        labels: energy, forces or stress → their name or names in fairchem, such as
+            ``"omol_energy"``.
+        references: atomic number → energy in eV, subtracted for each atom in float64; or such a
+            mapping for each name of an energy.
+        vacuum: Å around molecules without periodic direction, which are centered in boxes;
+            0: no boxes.
+        flat_stress: make stresses (B, 9).
+        dtype: of positions, cells and labels.
+
+    Returns:
+        The batch of fairchem, on the CPU.
+
+    Raises:
+        FieldError: an element has no reference energy, or a charge, spin, tag or fixed atom is not
+            a whole number.
+        ValueError: there is no such label, or another dtype than float32 and float64.
+    """
+    pairs = pairs_of(labels, [label for label in LABELS if label in molecules])
+    made = FairchemLayout(
+        parts=(Part(task, None, pairs, vacuum),),
+        properties=properties_of(molecules),
+        edges=NeighborList(1.0) if "edge_index" in molecules else None,
+        dtype=float_dtype(dtype),
+        flat_stress=flat_stress,
+        references=tables_of(references, [name for name, kind in pairs if kind == "energy"]),
+    )
+    return made.batch(molecules)

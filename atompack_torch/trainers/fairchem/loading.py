@@ -1,0 +1,411 @@
+"""Loaders of fairchem's ``AtomicData``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from atompack_torch.datasets._base import MoleculeDataset
+from atompack_torch.datasets.mixture import MixtureDataset
+from atompack_torch.loading.loader import Loader as NativeLoader
+from atompack_torch.loading.samplers import AtomBudgetBatchSampler
+from atompack_torch.trainers._layout import Data, float_dtype, open_dataset
+from atompack_torch.trainers.fairchem.config import Dataset, neighbor_list
+from atompack_torch.trainers.fairchem.layout import (
+    FairchemLayout,
+    Names,
+    Part,
+    References,
+    pairs_of,
+    properties_of,
+    tables_of,
+)
+
+try:
+    from fairchem.core.common import distutils, gp_utils
+    from fairchem.core.datasets.atomic_data import AtomicData
+    from fairchem.core.datasets.mt_concat_dataset import ConcatDataset
+except ModuleNotFoundError as error:
+    raise ImportError("install fairchem-core to make batches for fairchem") from error
+
+_LEVELS = {"system": "molecule", "atom": "atom"}
+
+
+class ResumableSampler(Protocol):
+    """Batch sampler with the method that fairchem's trainer calls before each epoch."""
+
+    def set_epoch_and_start_iteration(self, epoch: int, start_iter: int) -> None:
+        """Selects an epoch, and the batch of it with which the next pass begins."""
+
+    def __iter__(self) -> Iterator[Sequence[int]]: ...
+    def __len__(self) -> int: ...
+
+
+class Loader:
+    """Loader for fairchem's trainer, in place of ``get_dataloader`` in its configuration.
+
+        train_dataloader:
+          _target_: atompack_torch.trainers.fairchem.Loader
+          dataset: ${train_dataset}
+          batch_sampler_fn:
+            _target_: fairchem.core.common.data_parallel.BalancedBatchSampler
+            _partial_: true
+            batch_size: 32
+            seed: 0
+          collate_fn:
+            _target_: fairchem.core.units.mlip_unit.mlip_unit.mt_collater_adapter
+            tasks: ${tasks}
+
+    Takes the arguments of ``get_dataloader``. The data set is a ``ConcatDataset`` of fairchem whose
+    parts have the format ``atompack_torch.trainers.fairchem.Dataset``; it keeps their shares and
+    order. Its batches are made as a whole by native threads, and hold the same as those of
+    fairchem's collater; there are no worker processes.
+
+    Args:
+        dataset: of fairchem.
+        batch_sampler_fn: called with ``dataset``, ``num_replicas`` and ``rank``; returns the
+            batch sampler, of this package or of fairchem.
+        collate_fn: result of ``mt_collater_adapter``, of which only the tasks are used; None: no
+            tasks, so that batches have the labels of their data sets.
+        num_workers: ignored.
+        references: as for ``loader``, for tasks without ``element_references``.
+        num_threads: as for ``atompack_torch.Loader``.
+        prefetch: as for ``atompack_torch.Loader``.
+
+    Raises:
+        TypeError: an argument has the wrong type, or the data sets are of different formats.
+        ValueError: options of the data sets differ, or a task finds no label.
+    """
+
+    def __init__(
+        self,
+        dataset: ConcatDataset,
+        batch_sampler_fn: Callable[..., ResumableSampler],
+        collate_fn: Any = None,
+        num_workers: int = 0,
+        *,
+        references: References | None = None,
+        num_threads: int | None = None,
+        prefetch: int = 4,
+    ) -> None:
+        molecules, layout = _concatenated(dataset, collate_fn, references)
+        replicas, rank = _replicas()
+        sampler = batch_sampler_fn(dataset=dataset, num_replicas=replicas, rank=rank)
+        self._begin(dataset, layout.dataset(molecules), sampler, num_threads, prefetch)
+
+    @classmethod
+    def _of(
+        cls,
+        dataset: Any,
+        molecules: MoleculeDataset,
+        sampler: ResumableSampler,
+        num_threads: int | None,
+        prefetch: int,
+    ) -> Loader:
+        made = cls.__new__(cls)
+        made._begin(dataset, molecules, sampler, num_threads, prefetch)
+        return made
+
+    def _begin(
+        self,
+        dataset: Any,
+        molecules: MoleculeDataset,
+        sampler: ResumableSampler,
+        num_threads: int | None,
+        prefetch: int,
+    ) -> None:
+        self.dataset = dataset
+        self.batch_sampler = sampler
+        self._loader = NativeLoader(
+            molecules,
+            batch_sampler=_Batches(sampler),
+            num_threads=num_threads,
+            prefetch=prefetch,
+            pin_memory=torch.cuda.is_available(),
+        )
+
+    def __iter__(self) -> Iterator[AtomicData]:
+        """Starts a pass, with the epoch and batch that were set on ``batch_sampler``."""
+        return iter(self._loader)
+
+    def __len__(self) -> int:
+        """Number of batches in an epoch."""
+        return len(self.batch_sampler)
+
+
+class _Batches:
+    """Batches of a sampler whose epochs only the trainer sets."""
+
+    def __init__(self, sampler: ResumableSampler) -> None:
+        self._sampler = sampler
+
+    def __iter__(self) -> Iterator[Sequence[int]]:
+        return iter(self._sampler)
+
+    def __len__(self) -> int:
+        return len(self._sampler)
+
+
+class StepSampler:
+    """Batch sampler of this package with the method that fairchem's trainer calls.
+
+    Args:
+        sampler: of this package.
+    """
+
+    def __init__(self, sampler: AtomBudgetBatchSampler) -> None:
+        self._sampler, self._start = sampler, 0
+
+    def set_epoch_and_start_iteration(self, epoch: int, start_iter: int) -> None:
+        """Selects an epoch, and the batch of it with which the next pass begins.
+
+        Args:
+            epoch: at least 0.
+            start_iter: number of the batch, of this rank.
+        """
+        self._sampler.set_epoch(epoch)
+        self._start = start_iter
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return islice(iter(self._sampler), self._start, None)
+
+    def __len__(self) -> int:
+        """Number of batches in an epoch, of this rank."""
+        return len(self._sampler)
+
+
+class _Named:
+    """Data set with the names that fairchem's evaluation asks for."""
+
+    def __init__(self, molecules: MoleculeDataset, dataset_names: list[str]) -> None:
+        self.molecules, self.dataset_names = molecules, dataset_names
+
+    def __len__(self) -> int:
+        return len(self.molecules)
+
+
+def loader(
+    data: Data,
+    batch_size: int | None = None,
+    *,
+    max_atoms: int | None = None,
+    task: str,
+    split: str = "train",
+    tasks: Sequence[Any] = (),
+    labels: Names | None = None,
+    references: References | None = None,
+    cutoff: float | None = None,
+    max_neighbors: int | None = None,
+    vacuum: float = 0.0,
+    flat_stress: bool = False,
+    dtype: torch.dtype = torch.float32,
+    shuffle: bool = True,
+    seed: int = 0,
+    drop_last: bool = False,
+    num_replicas: int | None = None,
+    rank: int | None = None,
+    num_threads: int | None = None,
+    prefetch: int = 4,
+) -> Loader:
+    """Returns a loader of one data set for fairchem's trainer, or for a loop of one's own.
+
+    Ranks get equal numbers of batches and every molecule once. The trainer selects the epoch with
+    ``loader.batch_sampler.set_epoch_and_start_iteration(epoch, first_batch)``.
+
+    Args:
+        data: a data set of molecules, or what ``atompack_torch.open`` takes.
+        batch_size: molecules in a batch.
+        max_atoms: atoms in a batch, instead.
+        task: name of the data set to the model, such as ``"omol"``.
+        split: second half of the name in metrics, as ``"omol.train"``.
+        tasks: tasks of fairchem; their labels are infinite where the data set lacks them.
+        labels: energy, forces or stress → their name or names in fairchem.
+        references: atomic number → energy in eV, subtracted for each atom in float64; for tasks
+            without ``element_references``.
+        cutoff: of the edges, in Å; None: no edges, because the model makes them.
+        max_neighbors: maximum number of edges of an atom, the shortest ones; None: all.
+        vacuum: Å around molecules without periodic direction, which are centered in boxes.
+        flat_stress: make stresses (B, 9).
+        dtype: of positions, cells and labels.
+        shuffle: use a new random order in every epoch.
+        seed: of that order.
+        drop_last: leave out what would make ranks unequal.
+        num_replicas: number of ranks; None: of fairchem.
+        rank: of this process; None: of fairchem.
+        num_threads: as for ``atompack_torch.Loader``.
+        prefetch: as for ``atompack_torch.Loader``.
+
+    Returns:
+        The loader.
+
+    Raises:
+        ValueError: not one of ``batch_size`` and ``max_atoms`` is given, or a task finds no label.
+        TypeError: the data holds no molecules.
+    """
+    if (batch_size is None) == (max_atoms is None):
+        raise ValueError("batch_size: expected either this or max_atoms")
+    molecules = open_dataset(data)
+    name = f"{task}.{split}"
+    part = Part(task, name, pairs_of(labels), vacuum)
+    layout = _layout(
+        [part],
+        molecules,
+        _labels_of_tasks(tasks),
+        edges=None if cutoff is None else neighbor_list(cutoff, max_neighbors),
+        dtype=float_dtype(dtype),
+        flat_stress=flat_stress,
+        references=references,
+    )
+    of_fairchem = _replicas()
+    sampler = AtomBudgetBatchSampler(
+        molecules,
+        max_atoms or batch_size or 1,
+        costs=None if max_atoms else np.ones(len(molecules)),
+        shuffle=shuffle,
+        seed=seed,
+        drop_last=drop_last,
+        num_replicas=of_fairchem[0] if num_replicas is None else num_replicas,
+        rank=of_fairchem[1] if rank is None else rank,
+    )
+    named = _Named(molecules, [name])
+    return Loader._of(named, layout.dataset(molecules), StepSampler(sampler), num_threads, prefetch)
+
+
+def _replicas() -> tuple[int, int]:
+    """Returns the number of ranks with different data, and the number of this one."""
+    if gp_utils.initialized():
+        return gp_utils.get_dp_world_size(), gp_utils.get_dp_rank()
+    return distutils.get_world_size(), distutils.get_rank()
+
+
+def _labels_of_tasks(tasks: Sequence[Any]) -> dict[str, dict[str, Any]]:
+    """Returns level, shape and data sets of the labels of tasks, as ``MTCollater`` keeps them."""
+    return {
+        task.name: {
+            "level": task.level,
+            "out_spec": {"dim": list(task.out_spec.dim)},
+            "datasets": task.datasets,
+        }
+        for task in tasks
+        if not task.inference_only
+    }
+
+
+def _layout(
+    parts: Sequence[Part],
+    molecules: MoleculeDataset,
+    tasks: Mapping[str, Mapping[str, Any]],
+    *,
+    references: References | None,
+    **options: Any,
+) -> FairchemLayout:
+    """Returns the layout of data sets for tasks."""
+    schema = molecules.schema
+    fitted = []
+    for part in parts:
+        names = {name for name, _ in part.labels}
+        for name, task in tasks.items():
+            if _has(task, part) and name not in names:
+                raise ValueError(
+                    f"tasks: data set {part.task!r} has no label {name!r}: rename one with "
+                    "key_mapping (labels=)"
+                )
+        labels = tuple(
+            (name, kind)
+            for name, kind in part.labels
+            if (_has(tasks[name], part) if name in tasks else not tasks and kind in schema)
+        )
+        fitted.append(replace(part, labels=labels))
+    made = {name: kind for part in fitted for name, kind in part.labels}
+    absent = tuple(
+        (name, _LEVELS[task["level"]], _row_shape(task))
+        for name, task in tasks.items()
+        if name not in made
+    )
+    return FairchemLayout(
+        parts=tuple(fitted),
+        properties=properties_of(schema),
+        references=tables_of(references, [name for name, kind in made.items() if kind == "energy"]),
+        absent=absent,
+        **options,
+    )
+
+
+def _has(task: Mapping[str, Any], part: Part) -> bool:
+    return part.task in task["datasets"]
+
+
+def _row_shape(task: Mapping[str, Any]) -> tuple[int, ...]:
+    shape = tuple(task["out_spec"]["dim"])
+    return shape[1:] if task["level"] == "system" else shape  # (1, ...) for a system
+
+
+def _concatenated(
+    dataset: ConcatDataset, collate_fn: Any, references: References | None
+) -> tuple[MoleculeDataset, FairchemLayout]:
+    """Returns the molecules of concatenated data sets in their order, and their layout."""
+    if not isinstance(dataset, ConcatDataset):
+        raise TypeError(f"dataset: expected a ConcatDataset, got {type(dataset).__name__}")
+    if collate_fn is not None and not hasattr(collate_fn, "task_config"):
+        kind = type(collate_fn).__name__
+        raise TypeError(f"collate_fn: expected the result of mt_collater_adapter, got {kind}")
+    sources, chosen = zip(*(_unwrapped(part) for part in dataset.datasets), strict=True)
+    parts = [part.part(name) for part, name in zip(sources, dataset.dataset_names, strict=True)]
+    options = [(part.edges, part.dtype, part.flat_stress) for part in sources]
+    for name, of_part in zip(dataset.dataset_names, options, strict=True):
+        if of_part != options[0]:
+            raise ValueError(
+                f"dataset: expected the same edges, dtype and shape of stresses in all: "
+                f"{options[0]} in {dataset.dataset_names[0]!r}, got {of_part} in {name!r}"
+            )
+    numbers = _numbers(dataset, chosen)
+    if len(sources) == 1:
+        molecules = sources[0].molecules.subset(numbers[0])
+    else:
+        mixture = MixtureDataset([part.molecules for part in sources])
+        place = np.empty(len(mixture), np.int64)
+        place[mixture._selection.numpy()] = np.arange(len(mixture))
+        sizes = np.cumsum([0, *(len(part) for part in sources)])
+        concatenated = [of_part + start for of_part, start in zip(numbers, sizes, strict=False)]
+        molecules = mixture.subset(place[np.concatenate(concatenated)])
+    edges, dtype, flat_stress = options[0]
+    layout = _layout(
+        parts,
+        molecules,
+        {} if collate_fn is None else collate_fn.task_config,
+        edges=edges,
+        dtype=dtype,
+        flat_stress=flat_stress,
+        references=references,
+    )
+    return molecules, layout
+
+
+def _unwrapped(part: Any) -> tuple[Dataset, Any]:
+    """Returns a data set of a configuration, and the numbers of the molecules used."""
+    indices: Any = None
+    while not isinstance(part, Dataset):
+        if not hasattr(part, "dataset"):
+            raise TypeError(
+                "dataset: expected format: atompack_torch.trainers.fairchem.Dataset in all data "
+                f"sets, got {type(part).__name__}"
+            )
+        of_part = np.asarray(part.indices)
+        indices = of_part if indices is None else of_part[indices]
+        part = part.dataset
+    return part, np.arange(len(part)) if indices is None else indices
+
+
+def _numbers(dataset: ConcatDataset, chosen: Iterable[Any]) -> list[Any]:
+    """Returns the numbers of the molecules of each part, in the order of the concatenation."""
+    starts = [0, *dataset.cumulative_sizes]
+    counts = np.diff(starts)
+    return [
+        indices[np.arange(count) % len(indices)]
+        for indices, count in zip(chosen, counts, strict=True)
+    ]
