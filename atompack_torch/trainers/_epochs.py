@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import numpy as np
-
 from atompack_torch.datasets._base import MoleculeDataset
 from atompack_torch.loading.loader import Loader
-from atompack_torch.loading.samplers import AtomBudgetBatchSampler
 from atompack_torch.trainers._layout import Layout
+from atompack_torch.trainers._samplers import once_each
 
 
 def epoch_loader(
@@ -43,16 +41,10 @@ def epoch_loader(
     Raises:
         ValueError: not exactly one of ``batch_size``, ``max_atoms`` and ``batch_sampler``.
     """
-    given = {"batch_size": batch_size, "max_atoms": max_atoms, "batch_sampler": batch_sampler}
-    if len(chosen := [name for name, value in given.items() if value is not None]) != 1:
-        raise ValueError(
-            "expected one of batch_size, max_atoms and batch_sampler, got "
-            f"{' and '.join(chosen) or 'none'}"
+    if batch_sampler is None:
+        batch_sampler = once_each(
+            dataset, max_atoms=max_atoms, batch_size=batch_size, shuffle=shuffle, seed=seed
         )
-    order: dict[str, Any] = {"shuffle": shuffle, "seed": seed}
-    if max_atoms is not None:
-        batch_sampler = AtomBudgetBatchSampler(dataset, max_atoms, **order)
-    elif batch_size is not None:
-        ones = np.ones(len(dataset))
-        batch_sampler = AtomBudgetBatchSampler(len(dataset), batch_size, costs=ones, **order)
+    elif (max_atoms, batch_size) != (None, None):
+        raise ValueError("batch_sampler: excludes max_atoms and batch_size")
     return Loader(layout.dataset(dataset), batch_sampler=batch_sampler, seed=seed, **options)

@@ -37,14 +37,14 @@ def graph_batch(
     made = Batch(_base_cls=graph, edge_index=edge_index, **atoms, **edges, **molecules)
     made.batch, made.ptr = batch.batch, ptr
     made._num_graphs = n_molecules
-    numbers = torch.arange(n_molecules + 1)
+    numbers = torch.arange(n_molecules + 1, device=ptr.device)
     first_edges = torch.searchsorted(edge_index[0], ptr)  # sorted by center
     slices = {"edge_index": first_edges, **dict.fromkeys(atoms, ptr)}
     slices |= dict.fromkeys(edges, first_edges)
     slices |= {
         name: numbers * (len(rows) // max(n_molecules, 1)) for name, rows in molecules.items()
     }
-    none = torch.zeros(n_molecules, dtype=torch.int64)
+    none = torch.zeros(n_molecules, dtype=torch.int64, device=ptr.device)
     made._slice_dict = slices
     made._inc_dict = {**dict.fromkeys(slices, none), "edge_index": ptr[:-1]}
     return made

@@ -6,7 +6,6 @@ import glob
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 import sevenn.main.sevenn
 import sevenn.parse_input
 import sevenn.scripts.processing_epoch
@@ -21,12 +20,11 @@ from sevenn.logger import Logger
 from torch.utils.data import random_split
 
 from atompack_torch.datasets._base import MoleculeDataset
-from atompack_torch.datasets.aselmdb import AseLmdbDataset
-from atompack_torch.datasets.extxyz import ExtxyzDataset
 from atompack_torch.loading.loader import Loader
 from atompack_torch.loading.samplers import AtomBudgetBatchSampler
 from atompack_torch.trainers._epochs import epoch_loader
-from atompack_torch.trainers._layout import open_dataset
+from atompack_torch.trainers._naming import open_with_names
+from atompack_torch.trainers._samplers import once_each
 from atompack_torch.trainers.sevennet._layout import FREE_ENERGY, make_layout
 from atompack_torch.trainers.sevennet._statistics import DatasetStatistics
 
@@ -125,11 +123,9 @@ def _open(config: dict[str, Any], key: str) -> _Part:
     """Opens one data set of a config."""
     options = _layout_options(config)
     paths, weights = _files(config[key], key)
-    dataset = open_dataset(paths[0] if len(paths) == 1 else paths)
-    renamed = {name: label for label, name in options.items() if label in _LABELS.values()}
-    if renamed and isinstance(dataset, (ExtxyzDataset, AseLmdbDataset)):
-        dataset = type(dataset)(dataset.path, key_map=renamed)
-        options |= {label: label for label in renamed.values()}
+    names = {label: options[label] for label in _LABELS.values() if label in options}
+    dataset, fields = open_with_names(paths[0] if len(paths) == 1 else paths, names)
+    options |= fields
     options["has_free_energy"] = FREE_ENERGY in dataset.schema
     return _Part(dataset, options, weights)
 
@@ -210,11 +206,15 @@ def _loader(
     config: dict[str, Any], dataset: MoleculeDataset, is_train: bool = False
 ) -> Loader[Any]:
     """Makes the loader of a data set, in which every rank has its share."""
-    sampler = AtomBudgetBatchSampler(
-        len(dataset),
-        config[keys.BATCH_SIZE],
-        costs=np.ones(len(dataset)),
+    sampler = once_each(
+        dataset,
+        batch_size=config[keys.BATCH_SIZE],
         shuffle=is_train and config[keys.TRAIN_SHUFFLE],
         seed=config[keys.RANDOM_SEED],
     )
-    return Loader(dataset, batch_sampler=sampler, num_threads=config.get(keys.NUM_WORKERS) or None)
+    return Loader(
+        dataset,
+        batch_sampler=sampler,
+        num_threads=config.get(keys.NUM_WORKERS) or None,
+        pin_memory=torch.cuda.is_available(),
+    )

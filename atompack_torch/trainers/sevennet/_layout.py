@@ -113,8 +113,7 @@ class SevenNetLayout(Layout):
         if not (energy.isnan().any() or forces.isnan().any()):
             return
         lacking = energy.isnan()
-        without_forces = forces.isnan().any(1)
-        lacking = lacking.index_put((batch.batch[without_forces],), torch.tensor(True))
+        lacking[batch.batch[forces.isnan().any(1)]] = True
         raise FieldError(
             f"molecules {batch.index[lacking].tolist()}: expected energy and forces; with "
             "allow_unlabeled they are NaN, which the losses of SevenNet ignore"

@@ -91,7 +91,7 @@ def _copy(atoms: ase.Atoms) -> ase.Atoms:
 
 
 def losses(trainer: Any, batches: Iterable[Any], n_steps: int = 20) -> list[float]:
-    """Trains as ``Trainer.run_one_epoch`` does, epoch after epoch; returns the loss of each step."""
+    """Trains by ``Trainer.run_one_epoch``, epoch after epoch; returns the loss of each step."""
     found: list[float] = []
 
     def noting() -> Iterator[Any]:

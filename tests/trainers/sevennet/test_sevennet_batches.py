@@ -110,12 +110,12 @@ def test_shifts_and_cells(made: list[Atoms], path: Path) -> None:
         assert found == sorted(map(tuple, shifts.tolist()))
 
 
-@pytest.mark.parametrize("format", ["extxyz", "subset", "transform"])
-def test_every_data_set(made: list[Atoms], path: Path, tmp_path: Path, format: str) -> None:
+@pytest.mark.parametrize("kind", ["extxyz", "subset", "transform"])
+def test_every_data_set(made: list[Atoms], path: Path, tmp_path: Path, kind: str) -> None:
     data: Any = apt.AtpDataset(path)
-    if format == "extxyz":
+    if kind == "extxyz":
         data = write_extxyz(tmp_path / "a.xyz", made)
-    elif format == "subset":
+    elif kind == "subset":
         data = data.subset(range(N))
     else:
         data = apt.AtpDataset(path, neighbors=apt.NeighborList(CUTOFF), transform=_unchanged)
@@ -176,6 +176,14 @@ def test_a_left_handed_cell_has_a_positive_volume(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("given", [{}, {"batch_size": 4, "max_atoms": 40}])
-def test_one_way_to_make_batches(path: Path, given: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="expected one of batch_size, max_atoms"):
+def test_one_limit_of_a_batch(path: Path, given: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="max_atoms and batch_size: expected one of them"):
         sevennet.loader(path, TYPE_MAP, CUTOFF, **given)
+
+
+def test_batches_of_another_sampler(path: Path) -> None:
+    order = [[3, 1], [0, 2, 5]]
+    loader = sevennet.loader(path, TYPE_MAP, CUTOFF, batch_sampler=order)
+    assert [batch.index.tolist() for batch in loader] == order
+    with pytest.raises(ValueError, match="batch_sampler: excludes max_atoms and batch_size"):
+        ours(path, batch_sampler=order)

@@ -1,0 +1,169 @@
+"""MatGL: batches for its models, loaders for Lightning, and its command on any data.
+
+    from atompack_torch.trainers import matgl
+
+    train = matgl.loader("train.atp", model.element_types, model.cutoff, batch_size=32)
+    lightning.Trainer(inference_mode=False).fit(module, train)
+
+``python -m atompack_torch.trainers.matgl train -i train.atp`` is ``mgl train`` whose ``-i`` takes
+anything that ``apt.open`` takes. Needs the package ``matgl``, 4.0 or newer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+
+try:
+    import matgl as _matgl
+except ImportError as error:
+    raise ImportError("atompack_torch.trainers.matgl: install matgl") from error
+
+from atompack_torch.batch.molecule_batch import MoleculeBatch
+from atompack_torch.loading.loader import Loader
+from atompack_torch.trainers._epochs import epoch_loader
+from atompack_torch.trainers._layout import Data, open_dataset
+from atompack_torch.trainers.matgl._layout import MatGLLayout, make_layout
+from atompack_torch.trainers.matgl._losses import ignore_missing_labels
+
+__all__ = ["MatGLLayout", "batch", "ignore_missing_labels", "layout", "loader"]
+
+del _matgl
+
+
+def layout(
+    element_types: Sequence[str],
+    cutoff: float,
+    *,
+    dtype: torch.dtype | None = None,
+    energy: str = "energy",
+    forces: str = "forces",
+    stress: str | None = "stress",
+    magmoms: str | None = None,
+    charges: str | None = None,
+    target: str | None = None,
+    state: str | None = None,
+    state_dtype: torch.dtype | None = None,
+    allow_missing: bool = False,
+) -> MatGLLayout:
+    """Describes batches of MatGL, for ``atompack_torch.trainers.lightning.DataModule(layout=)``.
+
+    Args:
+        element_types: ``model.element_types``; ``node_type`` is the place of an atom's symbol.
+        cutoff: ``model.cutoff``, in Å.
+        dtype: of all values; None: ``matgl.float_th``.
+        energy: field with the energies in eV.
+        forces: field with the forces in eV/Å.
+        stress: field with the stress in eV/Å³ and the sign of ASE, (3, 3), which becomes GPa; None:
+            no stress, for ``stress_weight=0``.
+        magmoms: field with a magnetic moment for each atom, often ``"magmoms"``.
+        charges: field with a charge for each atom, often ``"charges"``; not with ``magmoms``.
+        target: property of molecules to train a ``ModelLightningModule`` on, (B,) or (B, n), in
+            place of energy, forces and stress.
+        state: property of molecules that becomes the state attribute; None: two zeros.
+        state_dtype: of the state attribute, int64 for numbers of fidelities.
+        allow_missing: pass missing labels as NaN, for modules with ``ignore_missing_labels``;
+            otherwise they are an error.
+
+    Returns:
+        The layout.
+
+    Raises:
+        ValueError: an unknown symbol or dtype, or both ``magmoms`` and ``charges``.
+    """
+    return make_layout(
+        element_types,
+        cutoff,
+        dtype=dtype,
+        energy=energy,
+        forces=forces,
+        stress=stress,
+        magmoms=magmoms,
+        charges=charges,
+        target=target,
+        state=state,
+        state_dtype=state_dtype,
+        allow_missing=allow_missing,
+    )
+
+
+def batch(
+    molecules: MoleculeBatch, element_types: Sequence[str], cutoff: float, **options: Any
+) -> tuple[Any, ...]:
+    """Converts a batch with edges to the tuple that MatGL's training steps take.
+
+    Args:
+        molecules: a batch on the CPU, of a data set with ``neighbors=NeighborList(cutoff)``.
+        element_types: ``model.element_types``.
+        cutoff: ``model.cutoff``, in Å.
+        **options: of ``layout``.
+
+    Returns:
+        ``(graph, lattice, state, energies, forces, stresses)``, with magnetic moments or charges
+        at the end; with ``target``: ``(graph, lattice, state, target)``. ``graph.sample_idx``
+        has the numbers of the molecules.
+
+    Raises:
+        FieldError: there are no edges, an element is not among ``element_types``, or a label is
+            missing.
+        ValueError: as for ``layout``.
+    """
+    return layout(element_types, cutoff, **options).batch(molecules)  # type: ignore[no-any-return]
+
+
+def loader(
+    data: Data,
+    element_types: Sequence[str],
+    cutoff: float,
+    *,
+    batch_size: int | None = None,
+    max_atoms: float | None = None,
+    batch_sampler: Iterable[Sequence[int]] | None = None,
+    shuffle: bool = True,
+    seed: int = 0,
+    num_threads: int | None = None,
+    prefetch: int = 4,
+    pin_memory: bool = False,
+    **options: Any,
+) -> Loader[Any]:
+    """Makes a loader for Lightning's ``Trainer`` with a module of MatGL.
+
+    An epoch has every molecule once, shared by all ranks, which take as many steps. Lightning
+    stores the position in its checkpoints and resumes inside an epoch.
+
+    Args:
+        data: a data set of molecules, or anything that ``apt.open`` takes.
+        element_types: ``model.element_types``.
+        cutoff: ``model.cutoff``, in Å.
+        batch_size: maximum number of molecules in a batch.
+        max_atoms: maximum number of atoms in a batch, in place of ``batch_size``.
+        batch_sampler: yields lists of molecule numbers, in place of both.
+        shuffle: use a random order in every epoch; False for validation.
+        seed: seed of these orders.
+        num_threads: threads that make batches; see ``Loader``.
+        prefetch: batches made ahead.
+        pin_memory: make batches in page-locked memory.
+        **options: of ``layout``.
+
+    Returns:
+        The loader, whose batches are those of ``batch``.
+
+    Raises:
+        ValueError: not exactly one of ``batch_size``, ``max_atoms`` and ``batch_sampler``, or as
+            for ``layout``.
+        TypeError: the data are not molecules.
+    """
+    return epoch_loader(
+        open_dataset(data),
+        layout(element_types, cutoff, **options),
+        batch_size=batch_size,
+        max_atoms=max_atoms,
+        batch_sampler=batch_sampler,
+        shuffle=shuffle,
+        seed=seed,
+        num_threads=num_threads,
+        prefetch=prefetch,
+        pin_memory=pin_memory,
+    )

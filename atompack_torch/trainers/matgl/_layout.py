@@ -1,0 +1,191 @@
+"""Batches of MatGL: graphs as its converters make them, and tuples as its collate functions do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import matgl
+import torch
+from matgl.utils.constants import EV_PER_ANG3_TO_GPA
+from torch import Tensor
+from torch_geometric.data import Data as Graph
+
+from atompack_torch.batch.elements import SYMBOLS
+from atompack_torch.batch.molecule_batch import MoleculeBatch
+from atompack_torch.datasets._outputs import Output, by_atomic_number
+from atompack_torch.datasets.neighbors import NeighborList
+from atompack_torch.errors import FieldError
+from atompack_torch.trainers._graphs import graph_batch
+from atompack_torch.trainers._layout import Layout, float_dtype
+
+_OF_ATOMS = ("forces", "magmoms", "charges")
+_EXACT = torch.float64  # of positions and cells, until they are fractional coordinates
+
+
+@dataclass(frozen=True)
+class MatGLLayout(Layout):
+    """Layout of batches for the Lightning modules of MatGL; the options are those of ``layout``."""
+
+    element_types: tuple[str, ...]
+    cutoff: float
+    dtype: torch.dtype
+    energy: str = "energy"
+    forces: str = "forces"
+    stress: str | None = "stress"
+    stress_factor: float = EV_PER_ANG3_TO_GPA
+    magmoms: str | None = None
+    charges: str | None = None
+    target: str | None = None
+    state: str | None = None
+    state_dtype: torch.dtype | None = None
+    allow_missing: bool = False
+
+    @property
+    def outputs(self) -> tuple[Output, ...]:
+        """Tensors of the batch."""
+        return (*self._structure, *self._labels)
+
+    @property
+    def _structure(self) -> list[Output]:
+        numbers = {SYMBOLS.index(name): column for column, name in enumerate(self.element_types)}
+        columns = by_atomic_number(numbers, -1)
+        made = [
+            Output("node_type", "element_index", torch.int64, columns=columns),
+            Output("positions", "value", _EXACT, "positions"),
+            Output("pbc", "value", torch.bool, "pbc"),
+            Output("pbc_offset", "edge_shift", self.dtype),
+        ]
+        for name, cutoff in (("", 0.0), ("made_up_", self.cutoff)):
+            made.append(Output(f"{name}cell", "cell", _EXACT, cutoff=cutoff))
+            made.append(Output(f"{name}reciprocal", "reciprocal_cell", _EXACT, cutoff=cutoff))
+        if self.state is not None:
+            made.append(Output("state", "value", self.state_dtype or self.dtype, self.state))
+            made.append(Output("has_state", "weight", self.dtype, self.state))
+        return made
+
+    @property
+    def _labels(self) -> list[Output]:
+        if self.target is not None:
+            return [Output("target", "value", self.dtype, self.target)]
+        made = [
+            Output("energies", "value", self.dtype, self.energy),
+            Output("forces", "value", self.dtype, self.forces),
+        ]
+        if self.stress is not None:
+            factor = self.stress_factor
+            made.append(Output("stresses", "value", self.dtype, self.stress, scale=factor))
+        for name, field in (("magmoms", self.magmoms), ("charges", self.charges)):
+            if field is not None:
+                made.append(Output(name, "value", self.dtype, field))
+        return made
+
+    @property
+    def neighbors(self) -> NeighborList:
+        """Edges within the cutoff."""
+        return NeighborList(self.cutoff)
+
+    def assemble(self, batch: MoleculeBatch, made: dict[str, Tensor]) -> tuple[Any, ...]:
+        """Returns the tuple that MatGL's training steps take.
+
+        Args:
+            batch: the batch.
+            made: name of each output → tensor.
+
+        Returns:
+            ``(graph, lattice, state, energies, forces, stresses)``, with magnetic moments or
+            charges at the end; with ``target``: ``(graph, lattice, state, target)``.
+
+        Raises:
+            FieldError: a molecule lacks a label, without ``allow_missing``.
+        """
+        if not self.allow_missing:
+            self._check_labels(batch, made)
+        cell, inverse = _lattices(made)
+        positions = made["positions"].unsqueeze(1)
+        fractional = torch.bmm(positions, inverse[batch.batch]).squeeze(1)
+        graphs = graph_batch(
+            Graph,
+            batch,
+            atoms={"node_type": made["node_type"], "frac_coords": fractional.to(self.dtype)},
+            edges={"pbc_offset": made["pbc_offset"]},
+            molecules={"sample_idx": batch.index},
+        )
+        graphs.num_nodes = len(fractional)
+        n = len(batch)
+        state = torch.zeros((n, 2), dtype=self.dtype, device=cell.device)
+        if self.state is not None:
+            _check_state(batch, made["has_state"], self.state)
+            state = made["state"]
+        head = (graphs, cell.to(self.dtype).squeeze(), state)
+        if self.target is not None:
+            return (*head, made["target"])
+        nothing = torch.zeros(n, dtype=self.dtype, device=cell.device)
+        stresses = made["stresses"].view(-1, 3) if "stresses" in made else nothing
+        pes = (*head, made["energies"], made["forces"], stresses)
+        if self.magmoms is not None:
+            return (*pes, made["magmoms"].view(-1, 1))
+        return pes if self.charges is None else (*pes, made["charges"].view(-1))
+
+    def _check_labels(self, batch: MoleculeBatch, made: dict[str, Tensor]) -> None:
+        for output in self._labels:
+            values = made[output.name]
+            lacks = values.isnan()
+            lacks = lacks.flatten(1).any(1) if values.dim() > 1 else lacks
+            if lacks.any():
+                of_atoms = output.name in _OF_ATOMS
+                numbers = batch.index[torch.unique(batch.batch[lacks]) if of_atoms else lacks]
+                raise FieldError(
+                    f"molecules {numbers.tolist()}: expected the label, got none: leave it out, or "
+                    "pass NaN by allow_missing and train with ignore_missing_labels "
+                    f"(field {output.field!r})"
+                )
+
+
+def _check_state(batch: MoleculeBatch, has_state: Tensor, field: str) -> None:
+    if not has_state.all():
+        numbers = batch.index[has_state == 0].tolist()
+        raise FieldError(f"molecules {numbers}: expected a state, got none (field {field!r})")
+
+
+def _lattices(made: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+    """Returns the lattices (B, 3, 3) and their inverses, with the identity for open molecules.
+
+    A periodic structure whose open directions have no vector gets made-up ones there.
+    """
+    cell, reciprocal = made["cell"], made["reciprocal"]
+    singular = ~reciprocal.any(-1, keepdim=True).any(-2, keepdim=True)
+    cell = torch.where(singular, made["made_up_cell"], cell)
+    reciprocal = torch.where(singular, made["made_up_reciprocal"], reciprocal)
+    is_open = ~made["pbc"].any(-1).view(-1, 1, 1)
+    identity = torch.eye(3, dtype=_EXACT, device=cell.device)
+    inverse = reciprocal.transpose(1, 2) / (2 * math.pi)
+    return torch.where(is_open, identity, cell), torch.where(is_open, identity, inverse)
+
+
+def make_layout(
+    element_types: Sequence[str], cutoff: float, *, dtype: torch.dtype | None, **options: Any
+) -> MatGLLayout:
+    """Checks the options of a layout.
+
+    Args:
+        element_types: symbols.
+        cutoff: in Å.
+        dtype: of all values; None: that of MatGL.
+        **options: further fields of the layout.
+
+    Returns:
+        The layout.
+
+    Raises:
+        ValueError: an unknown symbol or dtype, or labels that exclude each other.
+    """
+    for name in element_types:
+        if name not in SYMBOLS:
+            raise ValueError(f"element_types: expected symbols of elements, got {name!r}")
+    if options.get("magmoms") is not None and options.get("charges") is not None:
+        raise ValueError("magmoms: excludes charges: MatGL's batches have one of them")
+    chosen = float_dtype(matgl.float_th if dtype is None else dtype)
+    return MatGLLayout(tuple(element_types), float(cutoff), chosen, **options)
