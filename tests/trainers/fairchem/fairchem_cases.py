@@ -44,15 +44,14 @@ def write_aselmdb(path: Path, structures: Iterable[ase.Atoms], **data: Sequence[
     return path
 
 
-def source(name: str, path: Path, format: str = OURS, **options: Any) -> dict[str, Any]:
+def source(name: str, path: Path, kind: str = OURS, **options: Any) -> dict[str, Any]:
     """Configuration of one data set, whose labels have the name as a prefix."""
-    graph = {"r_edges": True, "radius": CUTOFF, "max_neigh": None, "target_dtype": "float32"}
+    graph = {"r_edges": True, "radius": CUTOFF, "max_neigh": 300, "target_dtype": "float32"}
     graph |= {"r_data_keys": ["charge", "spin"], **options.pop("a2g_args", {})}
-    if format != OURS:
-        graph |= {"target_dtype": getattr(torch, graph["target_dtype"])}
-        graph["max_neigh"] = graph["max_neigh"] or 10_000
+    if kind != OURS:
+        graph["target_dtype"] = getattr(torch, str(graph["target_dtype"]))
     return {
-        "format": format,
+        "format": kind,
         "splits": {"train": {"src": str(path)}},
         "a2g_args": graph,
         "key_mapping": {label: f"{name}_{label}" for label in LABELS},
@@ -100,7 +99,9 @@ def stock_loader(dataset: Any, of_tasks: Sequence[Task]) -> Any:
     return get_dataloader(dataset, sampler, mt_collater_adapter(list(of_tasks)), 0)
 
 
-def model(names: Sequence[str], dtype: torch.dtype = torch.float32, *, makes_edges: bool = False) -> Any:
+def model(
+    names: Sequence[str], dtype: torch.dtype = torch.float32, *, makes_edges: bool = False
+) -> Any:
     """Small eSCN-MD model of random weights; energy, forces and stress are conservative."""
     torch.manual_seed(0)
     backbone = {
@@ -121,7 +122,9 @@ def model(names: Sequence[str], dtype: torch.dtype = torch.float32, *, makes_edg
     }
     head = {"module": "fairchem.core.models.uma.escn_md.MLP_EFS_Head"}
     heads = {name: {**head, "prefix": name} for name in names}
-    return HydraModel(backbone, heads, otf_graph=makes_edges, pass_through_head_outputs=True).to(dtype)
+    return HydraModel(backbone, heads, otf_graph=makes_edges, pass_through_head_outputs=True).to(
+        dtype
+    )
 
 
 class Record(Callback):
@@ -142,7 +145,11 @@ def unit(net: Any, of_tasks: Sequence[Task], **options: Any) -> MLIPTrainEvalUni
         model=net,
         optimizer_fn=partial(torch.optim.AdamW, lr=1e-3),
         cosine_lr_scheduler_fn=partial(
-            _get_consine_lr_scheduler, warmup_factor=0.2, warmup_epochs=0.01, lr_min_factor=0.1, epochs=10
+            _get_consine_lr_scheduler,
+            warmup_factor=0.2,
+            warmup_epochs=0.01,
+            lr_min_factor=0.1,
+            epochs=10,
         ),
         tasks=list(of_tasks),
         print_every=1000,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ EDGES = ("edge_index", "cell_offsets")
 
 
 def made_for(name: str) -> list[ase.Atoms]:
-    """Crystals for a, molecules for b, with energies that float32 can hold as fairchem makes them."""
+    """Crystals for a, molecules for b, with energies that float32 holds, as fairchem needs."""
     made = structures(COUNT, periodic=name == "a", seed=NAMES.index(name))
     for atoms in made:
         atoms.calc.results["energy"] = float(np.float32(atoms.calc.results["energy"]))
@@ -46,22 +46,24 @@ def written(folder: Path, name: str) -> Path:
     return cases.write_aselmdb(path, made_for(name), **rows, spin=[1] * COUNT)
 
 
-def sources(folder: Path, format: str, dtype: str = "float32", **options: Any) -> dict[str, Any]:
+def sources(folder: Path, kind: str, dtype: str = "float32", **options: Any) -> dict[str, Any]:
     """Two data sets: crystals, and molecules in boxes without stress."""
     files = {name: written(folder, name) for name in NAMES}  # LMDB opens a file only once
     a, b = ({"target_dtype": dtype, **options, **more} for more in ({}, BOX))
     names = {label: f"b_{label}" for label in LABELS["b"]}
     return {
-        "a": cases.source("a", files["a"], format, a2g_args=a),
-        "b": cases.source("b", files["b"], format, a2g_args=b, key_mapping=names),
+        "a": cases.source("a", files["a"], kind, a2g_args=a),
+        "b": cases.source("b", files["b"], kind, a2g_args=b, key_mapping=names),
     }
 
 
-def loaders(folder: Path, dtype: str = "float32", **ratios: float) -> tuple[Any, Any]:
+def loaders(
+    folder: Path, dtype: str = "float32", graph: Mapping[str, Any] = {}, **ratios: float
+) -> tuple[Any, Any]:
     """Fairchem's loader, and ours of the same configuration."""
     tasks = cases.tasks(LABELS, dtype)
-    stock = cases.concatenated(sources(folder, "ase_db", dtype), **ratios)
-    ours = cases.concatenated(sources(folder, cases.OURS, dtype), **ratios)
+    stock = cases.concatenated(sources(folder, "ase_db", dtype, **graph), **ratios)
+    ours = cases.concatenated(sources(folder, cases.OURS, dtype, **graph), **ratios)
     collate = cases.mt_collater_adapter(tasks)
     return cases.stock_loader(stock, tasks), fairchem.Loader(ours, cases.sampler, collate)
 
@@ -74,6 +76,8 @@ def edges_of(data: AtomicData) -> Counter[tuple[int, ...]]:
 
 def assert_same(ours: AtomicData, stock: AtomicData, tolerance: float) -> None:
     """Compares all tensors; AseDBDataset sets tags to 1, and edges have another order."""
+    ours.validate()
+    assert vars(ours).keys() - {"molecule_number"} == vars(stock).keys()
     assert ours.keys() - {"molecule_number"} == stock.keys()
     assert edges_of(ours) == edges_of(stock)
     for key in stock.keys() - {*EDGES, "tags"}:
@@ -85,10 +89,13 @@ def assert_same(ours: AtomicData, stock: AtomicData, tolerance: float) -> None:
         torch.testing.assert_close(value, theirs, atol=tolerance, rtol=tolerance, msg=key)
 
 
+@pytest.mark.parametrize("r_edges", [True, False])
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("float64", 1e-10)])
-def test_of_concatenated_data_sets(tmp_path: Path, dtype: str, tolerance: float) -> None:
-    stock, ours = loaders(tmp_path, dtype)
-    net = cases.model(NAMES, getattr(torch, dtype))
+def test_of_concatenated_data_sets(
+    tmp_path: Path, dtype: str, tolerance: float, r_edges: bool
+) -> None:
+    stock, ours = loaders(tmp_path, dtype, {"r_edges": r_edges})
+    net = cases.model(NAMES, getattr(torch, dtype), makes_edges=not r_edges)
     for theirs, data in zip(stock, ours, strict=True):
         assert_same(data, theirs, tolerance)
         expected, predicted = net(theirs), net(data)
@@ -97,6 +104,18 @@ def test_of_concatenated_data_sets(tmp_path: Path, dtype: str, tolerance: float)
                 torch.testing.assert_close(
                     predicted[task][key], value, atol=tolerance, rtol=tolerance
                 )
+
+
+@pytest.mark.parametrize("max_neigh", [1, 9])
+def test_edges_are_the_nearest(tmp_path: Path, max_neigh: int) -> None:
+    stock, ours = loaders(tmp_path, "float64", {"max_neigh": max_neigh})
+    for theirs, data in zip(stock, ours, strict=True):
+        assert_same(data, theirs, 1e-10)
+        assert data.edge_index[1].bincount().max() == max_neigh
+    loader = fairchem.loader(
+        written(tmp_path, "a"), 4, task="a", cutoff=CUTOFF, max_neighbors=max_neigh
+    )
+    assert all(data.edge_index[1].bincount().max() == max_neigh for data in loader)
 
 
 def test_of_repeated_and_cut_data_sets(tmp_path: Path) -> None:
@@ -170,9 +189,7 @@ def test_references_are_subtracted_before_narrowing(tmp_path: Path, nested: bool
     path = write_atp(tmp_path / "made.atp", made)
     references = {"b_energy": energies} if nested else energies
     names = {"energy": "b_energy"}
-    loader = fairchem.loader(
-        path, 4, task="b", labels=names, references=references, shuffle=False
-    )
+    loader = fairchem.loader(path, 4, task="b", labels=names, references=references, shuffle=False)
     exact = apt.open(path)
     table = torch.zeros(9, dtype=torch.float64)
     table[list(energies)] = torch.tensor(list(energies.values()), dtype=torch.float64)
@@ -214,8 +231,8 @@ def test_boxes_are_those_of_omol(tmp_path: Path) -> None:
     options = {"key_mapping": names, "transforms": transforms, "a2g_args": {"r_edges": False}}
     tasks = cases.tasks({"b": LABELS["b"]})
     stock, ours = (
-        cases.concatenated({"b": cases.source("b", written(tmp_path, "b"), format, **options)})
-        for format in ("ase_db", cases.OURS)
+        cases.concatenated({"b": cases.source("b", written(tmp_path, "b"), kind, **options)})
+        for kind in ("ase_db", cases.OURS)
     )
     loader = fairchem.Loader(ours, cases.sampler, cases.mt_collater_adapter(tasks))
     for theirs, data in zip(cases.stock_loader(stock, tasks), loader, strict=True):
@@ -287,5 +304,5 @@ def test_unknown_options_are_errors(tmp_path: Path, options: Any, message: str) 
 
 def test_data_sets_of_fairchem_are_an_error(tmp_path: Path) -> None:
     stock = cases.concatenated(sources(tmp_path, "ase_db"))
-    with pytest.raises(TypeError, match="trainers.fairchem.Dataset in all data sets"):
+    with pytest.raises(TypeError, match=r"trainers\.fairchem\.Dataset in all data sets"):
         fairchem.Loader(stock, cases.sampler)

@@ -60,11 +60,11 @@ def test_losses_are_those_of_its_loader(tmp_path: Path, dtype: str, tolerance: f
     sids = {"sid": [str(n) for n in range(len(made))]}
     tasks = cases.tasks({"a": cases.LABELS}, dtype)
     losses = []
-    for format in ("ase_db", cases.OURS):
-        path = cases.write_aselmdb(tmp_path / f"{format}.aselmdb", made, **sids)
-        source = cases.source("a", path, format, a2g_args={"target_dtype": dtype})
+    for kind in ("ase_db", cases.OURS):
+        path = cases.write_aselmdb(tmp_path / f"{kind}.aselmdb", made, **sids)
+        source = cases.source("a", path, kind, a2g_args={"target_dtype": dtype})
         data_set = cases.concatenated({"a": source})
-        if format == cases.OURS:
+        if kind == cases.OURS:
             collate = cases.mt_collater_adapter(tasks)
             loader: Any = fairchem.Loader(data_set, cases.sampler, collate)
         else:
@@ -95,7 +95,10 @@ def test_resumes_inside_an_epoch(tmp_path: Path) -> None:
     first = cases.unit(cases.model(["a"]), tasks, ema_decay=None)
     losses = cases.losses_of(first, loader_of(path, tasks), max_epochs=None, max_steps=11)
     # The unit counts an epoch when max_steps ends it: the checkpoint is that of a step within it.
-    first.train_progress._num_epochs_completed, first.train_progress._num_steps_completed_in_epoch = 1, 3
+    (
+        first.train_progress._num_epochs_completed,
+        first.train_progress._num_steps_completed_in_epoch,
+    ) = 1, 3
     state = first.state_dict()
     second = cases.unit(cases.model(["a"]), tasks, ema_decay=None)
     second.load_scheduler(8)

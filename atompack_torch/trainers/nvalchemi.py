@@ -1,0 +1,333 @@
+"""Batches for nvalchemi-toolkit: its ``Batch``, made natively.
+
+train_loader = loader("data.atp", max_atoms=4096, cutoff=5.0)
+strategy.run(train_loader)  # nvalchemi.training.TrainingStrategy
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
+from typing import Any, Final
+
+import numpy as np
+import torch
+import torch.distributed
+from torch import Tensor
+
+from atompack_torch.batch.molecule_batch import MoleculeBatch
+from atompack_torch.datasets._base import MoleculeDataset
+from atompack_torch.datasets._outputs import Output, by_atomic_number
+from atompack_torch.datasets.neighbors import NeighborList
+from atompack_torch.fields import ATOM_PROPERTY, MOLECULE_PROPERTY, PREFIXES
+from atompack_torch.loading.loader import Loader as NativeLoader
+from atompack_torch.loading.samplers import AtomBudgetBatchSampler
+from atompack_torch.trainers._layout import Data, Layout, float_dtype, open_dataset
+
+try:
+    import periodictable
+    from nvalchemi.data import Batch
+    from nvalchemi.data.level_storage import (
+        LevelSchema,
+        MultiLevelStorage,
+        SegmentedLevelStorage,
+        UniformLevelStorage,
+    )
+except ModuleNotFoundError as error:
+    raise ImportError("install nvalchemi-toolkit to make batches for it") from error
+
+_LABELS: Final = ("energy", "forces", "stress", "charges", "velocities", "cell", "pbc")
+
+# Custom properties with a place in nvalchemi's AtomicData -> scope, and shape of a row there.
+_PROPERTIES: Final[dict[str, tuple[int, tuple[int, ...]]]] = {
+    "charge": (MOLECULE_PROPERTY, (1,)),
+    "spin": (MOLECULE_PROPERTY, (1,)),
+    "dipole": (MOLECULE_PROPERTY, (3,)),
+    "virial": (MOLECULE_PROPERTY, (3, 3)),
+}
+_OF_ATOMS = ("positions", "atomic_numbers", "atomic_masses", "forces", "charges", "velocities")
+
+
+@dataclass(frozen=True)
+class NvalchemiLayout(Layout):
+    """Tensors of nvalchemi's ``Batch``.
+
+    Attributes:
+        fields_of: pairs of a name in the batch and the field of the data set.
+        edges: neighbor list; None: no edges, because nvalchemi's hook makes them.
+        dtype: of positions, cells and labels.
+        references: energies of elements by atomic number.
+    """
+
+    fields_of: tuple[tuple[str, str], ...]
+    edges: NeighborList | None
+    dtype: torch.dtype
+    references: tuple[float, ...] = ()
+
+    @property
+    def outputs(self) -> tuple[Output, ...]:
+        """Tensors that are made natively."""
+        return _outputs(self)
+
+    @property
+    def neighbors(self) -> NeighborList | None:
+        """Edges, unless nvalchemi makes them."""
+        return self.edges
+
+    def assemble(self, batch: MoleculeBatch, made: dict[str, Tensor]) -> Batch:
+        """Builds the batch of nvalchemi.
+
+        Args:
+            batch: the batch.
+            made: name of each output → tensor.
+
+        Returns:
+            The batch, whose tensors are views, but for neighbor list and masses.
+        """
+        schema = LevelSchema()
+        columns = {
+            name: made[name].view(len(batch), *shape)
+            for name, shape in [("energy", (1,)), *((n, p[1]) for n, p in _PROPERTIES.items())]
+            if name in made
+        }
+        made = {**made, **columns, "atomic_masses": _masses(self.dtype)[made["atomic_numbers"]]}
+        atoms = {name: made[name] for name in _OF_ATOMS if name in made}
+        edge_names = ("neighbor_list_shifts",)
+        system = {name: made[name] for name in made if name not in (*atoms, *edge_names, "n_edges")}
+        system["molecule_number"] = batch.index
+        groups: dict[str, Any] = {
+            "atoms": SegmentedLevelStorage(
+                atoms, attr_map=schema, segment_lengths=batch.n_atoms, validate=False
+            )
+        }
+        edges: dict[str, Tensor] = {}
+        if self.edges is not None:
+            edges = {
+                "neighbor_list": batch.edge_index.t().contiguous(),
+                "neighbor_list_shifts": made["neighbor_list_shifts"],
+            }
+            groups["edges"] = SegmentedLevelStorage(
+                edges, attr_map=schema, segment_lengths=made["n_edges"], validate=False
+            )
+        groups["system"] = UniformLevelStorage(system, attr_map=schema, validate=False)
+        storage = MultiLevelStorage(groups, attr_map=schema, validate=False)
+        keys = {"node": set(atoms), "edge": set(edges), "system": set(system)}
+        return Batch(device="cpu", storage=storage, keys=keys)
+
+
+@lru_cache(maxsize=8)
+def _outputs(layout: NvalchemiLayout) -> tuple[Output, ...]:
+    made = [
+        Output("positions", "value", layout.dtype, "positions"),
+        Output("atomic_numbers", "value", torch.int64, "atomic_numbers"),
+    ]
+    for name, field in layout.fields_of:
+        if name == "cell":
+            made.append(Output(name, "cell", layout.dtype))
+        elif name == "pbc":
+            made.append(Output(name, "value", torch.bool, field, fill=0))
+        else:
+            references = layout.references if name == "energy" else ()
+            made.append(Output(name, "value", layout.dtype, field, references=references))
+    if layout.edges is not None:
+        made.append(Output("neighbor_list_shifts", "edge_shift", layout.dtype))
+        made.append(Output("n_edges", "edge_count", torch.int64))
+    return tuple(made)
+
+
+@lru_cache(maxsize=2)
+def _masses(dtype: torch.dtype) -> Tensor:
+    """Masses of the elements by atomic number, as nvalchemi fills them in."""
+    masses = [periodictable.elements[number].mass for number in range(119)]
+    return torch.tensor(masses, dtype=torch.float64).to(dtype)
+
+
+def _fields_of(contents: Any) -> tuple[tuple[str, str], ...]:
+    """Returns pairs of a name in nvalchemi and a field; ``contents``: a batch, or a schema."""
+    found = [(name, name) for name in _LABELS if name in contents]
+    for name, (scope, _) in _PROPERTIES.items():
+        other = PREFIXES[ATOM_PROPERTY if scope == MOLECULE_PROPERTY else MOLECULE_PROPERTY] + name
+        if (prefixed := PREFIXES[scope] + name) in contents:
+            found.append((name, prefixed))
+        elif name in contents and other not in contents and _is_of_molecules(contents, name):
+            found.append((name, name))
+    return tuple(found)
+
+
+def _is_of_molecules(contents: Any, name: str) -> bool:
+    if isinstance(contents, MoleculeBatch):
+        return contents.level(name) == "molecule"
+    return bool(contents[name].level == "molecule")
+
+
+def _references(references: Mapping[int, float] | None) -> tuple[float, ...]:
+    energies = {int(number): float(energy) for number, energy in (references or {}).items()}
+    return by_atomic_number(energies, math.nan) if energies else ()
+
+
+def batch(
+    molecules: MoleculeBatch,
+    *,
+    references: Mapping[int, float] | None = None,
+    dtype: torch.dtype = torch.float32,
+) -> Batch:
+    """Converts a batch to nvalchemi's ``Batch``.
+
+    For B molecules, N atoms and E edges: ``positions`` (N, 3), ``atomic_numbers`` (N,) int64,
+    ``atomic_masses`` (N,); of the labels that the batch has, ``energy`` (B, 1), ``forces`` (N, 3),
+    ``stress`` (B, 3, 3), ``charges`` (N,), ``velocities`` (N, 3), ``cell`` (B, 3, 3), ``pbc``
+    (B, 3) bool; of its custom properties, ``charge`` and ``spin`` (B, 1), ``dipole`` (B, 3),
+    ``virial`` (B, 3, 3). A label that a molecule lacks is NaN. ``molecule_number`` (B,) int64 is
+    its number in the data set. With the edges of the batch, ``neighbor_list`` (E, 2), atoms i and
+    j, and ``neighbor_list_shifts`` (E, 3): vectors are r_j - r_i + S cell.
+
+    Args:
+        molecules: a batch on the CPU.
+        references: atomic number → energy in eV, subtracted for each atom in float64.
+        dtype: of all floating tensors.
+
+    Returns:
+        The batch of nvalchemi, on the CPU.
+
+    Raises:
+        FieldError: an element has no reference energy.
+        ValueError: another dtype than float32 and float64.
+    """
+    layout = NvalchemiLayout(
+        fields_of=_fields_of(molecules),
+        edges=NeighborList(1.0) if "edge_index" in molecules else None,
+        dtype=float_dtype(dtype),
+        references=_references(references),
+    )
+    return layout.batch(molecules)
+
+
+class Loader:
+    """Loader for ``TrainingStrategy.run``, or for a loop of one's own.
+
+    The strategy sets the epoch on ``batch_sampler``, and with ``set_epoch_step`` the first batch
+    of an epoch that is resumed. It has no ``sampler``, so that ``DDPHook`` leaves it as it is: the
+    batch sampler knows the ranks.
+
+    Args:
+        dataset: a data set whose batches are those of nvalchemi.
+        batch_sampler: of this package.
+        num_threads: as for ``atompack_torch.Loader``.
+        prefetch: as for ``atompack_torch.Loader``.
+    """
+
+    def __init__(
+        self,
+        dataset: MoleculeDataset,
+        batch_sampler: AtomBudgetBatchSampler,
+        num_threads: int | None = None,
+        prefetch: int = 4,
+    ) -> None:
+        self.dataset, self.batch_sampler = dataset, batch_sampler
+        self._batches = _Batches(batch_sampler)
+        self._loader = NativeLoader(
+            dataset,
+            batch_sampler=self._batches,
+            num_threads=num_threads,
+            prefetch=prefetch,
+            pin_memory=torch.cuda.is_available(),
+        )
+
+    def set_epoch_step(self, step: int) -> None:
+        """Lets the next pass begin within its epoch.
+
+        Args:
+            step: number of the first batch, of this rank.
+        """
+        self._batches.first = step
+
+    def __iter__(self) -> Iterator[Any]:
+        """Starts a pass, from the beginning of the epoch unless ``set_epoch_step`` was called."""
+        return iter(self._loader)
+
+    def __len__(self) -> int:
+        """Number of batches in an epoch."""
+        return len(self.batch_sampler)
+
+
+class _Batches:
+    """Batches of a sampler whose epochs only the trainer sets."""
+
+    def __init__(self, sampler: AtomBudgetBatchSampler) -> None:
+        self._sampler, self.first = sampler, 0
+
+    def __iter__(self) -> Iterator[Sequence[int]]:
+        first, self.first = self.first, 0
+        return islice(iter(self._sampler), first, None)
+
+    def __len__(self) -> int:
+        return len(self._sampler)
+
+
+def loader(
+    data: Data,
+    batch_size: int | None = None,
+    *,
+    max_atoms: int | None = None,
+    cutoff: float | None = None,
+    max_neighbors: int | None = None,
+    references: Mapping[int, float] | None = None,
+    dtype: torch.dtype = torch.float32,
+    shuffle: bool = True,
+    seed: int = 0,
+    drop_last: bool = False,
+    num_replicas: int | None = None,
+    rank: int | None = None,
+    num_threads: int | None = None,
+    prefetch: int = 4,
+) -> Loader:
+    """Returns a loader of a data set for nvalchemi's ``TrainingStrategy``.
+
+    Ranks get equal numbers of batches and every molecule once.
+
+    Args:
+        data: a data set of molecules, or what ``atompack_torch.open`` takes.
+        batch_size: maximum number of molecules in a batch.
+        max_atoms: maximum number of atoms in a batch, instead.
+        cutoff: of the edges, in Å; None: no edges, because nvalchemi's hook makes them.
+        max_neighbors: maximum number of edges of an atom, the shortest ones; None: all.
+        references: atomic number → energy in eV, subtracted for each atom in float64.
+        dtype: of all floating tensors.
+        shuffle: use a new random order in every epoch.
+        seed: of that order.
+        drop_last: leave out what would make ranks unequal.
+        num_replicas: number of ranks; None: that of torch.distributed.
+        rank: of this process; None: that of torch.distributed.
+        num_threads: as for ``atompack_torch.Loader``.
+        prefetch: as for ``atompack_torch.Loader``.
+
+    Returns:
+        The loader.
+
+    Raises:
+        ValueError: not one of ``batch_size`` and ``max_atoms`` is given.
+        TypeError: the data holds no molecules.
+    """
+    if (batch_size is None) == (max_atoms is None):
+        raise ValueError("batch_size: expected either this or max_atoms")
+    molecules = open_dataset(data)
+    layout = NvalchemiLayout(
+        fields_of=_fields_of(molecules.schema),
+        edges=None if cutoff is None else NeighborList(cutoff, max_neighbors=max_neighbors),
+        dtype=float_dtype(dtype),
+        references=_references(references),
+    )
+    sampler = AtomBudgetBatchSampler(
+        molecules,
+        max_atoms or batch_size or 1,
+        costs=None if max_atoms else np.ones(len(molecules)),
+        shuffle=shuffle,
+        seed=seed,
+        drop_last=drop_last,
+        num_replicas=num_replicas,
+        rank=rank,
+    )
+    return Loader(layout.dataset(molecules), sampler, num_threads, prefetch)

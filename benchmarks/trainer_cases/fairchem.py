@@ -1,0 +1,141 @@
+"""Batches for fairchem: its data set of .aselmdb files and its collater, beside ours."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from common import (
+    BATCH,
+    CUTOFF,
+    N_ATOMS,
+    report,
+    report_waiting,
+    seconds_of_epochs,
+    structures,
+    waiting_share,
+)
+
+sys.path.pop(0)  # this folder, where `fairchem` is this file
+
+import ase.db
+import torch
+from fairchem.core.components.common.dataloader_builder import get_dataloader
+from fairchem.core.datasets.mt_concat_dataset import create_concat_dataset
+from fairchem.core.datasets.samplers.max_atom_distributed_sampler import (
+    MaxAtomDistributedBatchSampler,
+)
+from fairchem.core.models.base import HydraModel
+from fairchem.core.modules.loss import DDPMTLoss, L2NormLoss, PerAtomMAELoss
+from fairchem.core.modules.normalization.normalizer import Normalizer
+from fairchem.core.units.mlip_unit.mlip_unit import (
+    OutputSpec,
+    Task,
+    compute_loss,
+    mt_collater_adapter,
+)
+from omegaconf import OmegaConf
+
+import atompack_torch as apt
+from atompack_torch.trainers.fairchem import Loader
+
+COUNT = 256
+OURS = "atompack_torch.trainers.fairchem.Dataset"
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        measure(Path(folder))
+
+
+def measure(folder: Path) -> None:
+    made = structures(COUNT)
+    write(folder, made)
+    for edges in (True, False):
+        sides = {
+            "stock": stock_loader(folder / f"stock{edges}.aselmdb", edges),
+            "atp": our_loader(folder / "made.atp", edges),
+            "aselmdb": our_loader(folder / "ours.aselmdb", edges),
+        }
+        seconds = seconds_of_epochs({name: partial(iter, side) for name, side in sides.items()})
+        graphs = "with edges" if edges else "without edges"
+        for ours in ("atp", "aselmdb"):
+            name = f"AseDBDataset and collater, {graphs} (ours: .{ours})"
+            report("fairchem", name, seconds["stock"], seconds[ours], COUNT)
+    share = waiting_share(our_loader(folder / "made.atp", True), Step())
+    report_waiting("fairchem", "atompack_torch.trainers.fairchem.Loader", share)
+
+
+def write(folder: Path, made: Iterable[Any]) -> None:
+    with apt.AtpWriter(folder / "made.atp") as writer:
+        for atoms in made:
+            writer.write(apt.Molecule.from_ase(atoms))
+    for name in ("stockTrue", "stockFalse", "ours"):  # LMDB opens a file only once
+        with ase.db.connect(folder / f"{name}.aselmdb", type="aselmdb") as database:
+            for number, atoms in enumerate(made):
+                database.write(atoms, data={"sid": str(number)})
+
+
+def data_set(path: Path, kind: str, edges: bool) -> Any:
+    config = {
+        "format": kind,
+        "splits": {"train": {"src": str(path)}},
+        "a2g_args": {"r_edges": edges, "radius": CUTOFF, "max_neigh": 300},
+        "transforms": {"common_transform": {"dataset_name": "mine"}},
+    }
+    sampling = {"sampling": {"type": "temperature", "temperature": 1.0}}
+    return create_concat_dataset(OmegaConf.create({"mine": config}), sampling)
+
+
+sampler = partial(MaxAtomDistributedBatchSampler, max_atoms=BATCH * N_ATOMS, seed=0)
+
+
+def stock_loader(path: Path, edges: bool) -> Any:
+    return get_dataloader(data_set(path, "ase_db", edges), sampler, mt_collater_adapter(TASKS), 0)
+
+
+def our_loader(path: Path, edges: bool) -> Loader:
+    return Loader(data_set(path, OURS, edges), sampler, mt_collater_adapter(TASKS))
+
+
+def task(name: str, level: str, dim: list[int], loss: Any) -> Task:
+    spec, normalizer = OutputSpec(dim, "float32"), Normalizer(0.0, 1.0)
+    return Task(name, level, name, spec, normalizer, ["mine"], DDPMTLoss(loss))
+
+
+TASKS = [
+    task("energy", "system", [1], PerAtomMAELoss()),
+    task("forces", "atom", [3], L2NormLoss()),
+]
+
+
+class Step:
+    """Training step of a small model."""
+
+    def __init__(self) -> None:
+        backbone = {
+            "model": "fairchem.core.models.uma.escn_md.eSCNMDBackbone",
+            **dict.fromkeys(("sphere_channels", "edge_channels", "hidden_channels"), 16),
+            "num_distance_basis": 16,
+            "num_layers": 1,
+            "cutoff": CUTOFF,
+            "direct_forces": False,
+            "dataset_mapping": {"mine": "mine"},
+        }
+        heads = {"efs": {"module": "fairchem.core.models.uma.escn_md.MLP_EFS_Head"}}
+        self._model = HydraModel(backbone, heads, otf_graph=False, pass_through_head_outputs=True)
+        self._optimizer = torch.optim.AdamW(self._model.parameters())
+
+    def __call__(self, data: Any) -> None:
+        loss = sum(compute_loss(TASKS, self._model(data), data).values())
+        self._optimizer.zero_grad()
+        loss.backward()
+        self._optimizer.step()
+
+
+if __name__ == "__main__":
+    main()
