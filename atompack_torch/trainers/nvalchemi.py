@@ -100,7 +100,7 @@ class NvalchemiLayout(Layout):
         system["molecule_number"] = batch.index
         groups: dict[str, Any] = {
             "atoms": SegmentedLevelStorage(
-                atoms, attr_map=schema, segment_lengths=batch.n_atoms, validate=False
+                atoms, attr_map=schema, segment_lengths=batch.n_atoms.int(), validate=False
             )
         }
         edges: dict[str, Tensor] = {}
@@ -134,7 +134,7 @@ def _outputs(layout: NvalchemiLayout) -> tuple[Output, ...]:
             made.append(Output(name, "value", layout.dtype, field, references=references))
     if layout.edges is not None:
         made.append(Output("neighbor_list_shifts", "edge_shift", layout.dtype))
-        made.append(Output("n_edges", "edge_count", torch.int64))
+        made.append(Output("n_edges", "edge_count", torch.int32))
     return tuple(made)
 
 

@@ -1,0 +1,232 @@
+"""Batches and training of nvalchemi, with its own classes and with ours."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import nvalchemi_cases as cases
+import pytest
+import torch
+from nvalchemi.data import Batch
+from nvalchemi.training import EnergyMSELoss, ForceMSELoss
+from nvalchemi.training.hooks import DDPHook
+from ranks import environment, run_ranks
+from structures import CUTOFF, structures, write_atp, write_extxyz
+
+import atompack_torch as apt
+from atompack_torch.trainers import nvalchemi
+
+DTYPES = pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-10)]
+)
+EDGES = ("neighbor_list", "neighbor_list_shifts")
+STEPS = 20
+EXAMPLE = Path(__file__).parents[3] / "examples/trainers/train_nvalchemi.py"
+
+
+def edges_of(batch: Batch) -> Counter[tuple[int, ...]]:
+    """Every edge with its shift."""
+    rows = torch.cat([batch.neighbor_list, batch.neighbor_list_shifts.round().long()], 1)
+    return Counter(map(tuple, rows.tolist()))
+
+
+def assert_same(ours: Batch, own: Batch, tolerance: float) -> None:
+    """Compares all tensors of the training data; edges have another order."""
+    assert torch.equal(ours.batch_ptr, own.batch_ptr)
+    for name in ("batch_idx", "num_nodes_per_graph", "num_edges_per_graph"):
+        value, expected = getattr(ours, name), getattr(own, name)
+        assert value.dtype == expected.dtype, name
+        assert torch.equal(value, expected), name
+    assert edges_of(ours) == edges_of(own)
+    for level, names in ours.keys.items():
+        for name in names - {"molecule_number", *EDGES}:
+            assert name in own.keys[level]
+            value, expected = ours[name], own[name]
+            assert value.dtype == expected.dtype, name
+            assert value.is_contiguous(), name
+            torch.testing.assert_close(value, expected, atol=tolerance, rtol=tolerance)
+
+
+@DTYPES
+def test_batches_and_predictions(tmp_path: Path, dtype: torch.dtype, tolerance: float) -> None:
+    made = structures(12, periodic=True)
+    path = write_atp(tmp_path / "made.atp", made)
+    net = cases.model(dtype)
+    for batch in nvalchemi.loader(path, 4, cutoff=CUTOFF, dtype=dtype):
+        own = cases.own_batch([made[n] for n in batch.molecule_number], dtype)
+        assert_same(batch, own, tolerance)
+        expected, predicted = net(own), net(batch)
+        for name in ("energy", "forces"):
+            torch.testing.assert_close(
+                predicted[name], expected[name], atol=tolerance, rtol=tolerance
+            )
+        for part, other in zip(batch.to_data_list(), own.to_data_list(), strict=True):
+            assert torch.equal(part.energy, other.energy)
+            assert part.neighbor_list.max() < part.num_nodes
+        assert_same(batch.clone(), own, tolerance)
+
+
+@DTYPES
+def test_losses_are_those_of_its_batches(
+    tmp_path: Path, dtype: torch.dtype, tolerance: float
+) -> None:
+    made = structures(3 * STEPS, periodic=True)
+    loader = nvalchemi.loader(write_atp(tmp_path / "made.atp", made), 3, dtype=dtype)
+    numbers = [batch.molecule_number.tolist() for batch in loader]
+    own = [cases.own_batch([made[n] for n in of_batch], dtype) for of_batch in numbers]
+    expected = cases.losses_of(own, dtype, num_epochs=1)
+    losses = cases.losses_of(loader, dtype, num_epochs=1)
+    assert len(losses) == STEPS
+    np.testing.assert_allclose(losses, expected, rtol=tolerance)
+
+
+def test_resumes_inside_an_epoch(tmp_path: Path) -> None:
+    path, dtype = write_atp(tmp_path / "made.atp", structures(24)), torch.float64
+    expected = cases.losses_of(nvalchemi.loader(path, 3, dtype=dtype), dtype, num_epochs=2)
+    first, second = cases.Record(), cases.Record()
+    begun = cases.strategy(dtype, first, num_steps=11)
+    begun.run(nvalchemi.loader(path, 3, dtype=dtype))
+    state = {name: begun.models[name].state_dict() for name in begun.models}
+    resumed = cases.strategy(
+        dtype,
+        second,
+        num_steps=16,
+        step_count=11,
+        batch_count=11,
+        epoch_count=1,
+        epoch_step_count=3,
+    )
+    for name, of_model in state.items():
+        resumed.models[name].load_state_dict(of_model)
+    resumed.run(nvalchemi.loader(path, 3, dtype=dtype))
+    assert len(first.losses) == 11
+    np.testing.assert_allclose(first.losses, expected[:11], rtol=1e-12)
+    np.testing.assert_allclose(second.losses[0], expected[11], rtol=1e-12)  # without Adam's moments
+    assert len(second.losses) == 5
+
+
+def test_the_rest_of_an_epoch_is_what_would_have_come(tmp_path: Path) -> None:
+    path = write_atp(tmp_path / "made.atp", structures(20))
+    loader = nvalchemi.loader(path, 3)
+    epochs = []
+    for epoch in range(2):
+        loader.batch_sampler.set_epoch(epoch)
+        epochs.append([batch.molecule_number.tolist() for batch in loader])
+    assert epochs[0] != epochs[1]
+    loader.set_epoch_step(4)
+    assert [batch.molecule_number.tolist() for batch in loader] == epochs[1][4:]
+    assert [batch.molecule_number.tolist() for batch in loader] == epochs[1]
+
+
+def test_ranks_share_every_epoch(tmp_path: Path) -> None:
+    count = 25
+    path = write_atp(tmp_path / "made.atp", structures(count))
+    script = Path(__file__).with_name("nvalchemi_rank.py")
+    results = run_ranks(tmp_path, script, path)
+    for epoch in range(2):
+        assert len(results[0][epoch]) == len(results[1][epoch])
+        molecules = [n for result in results for batch in result[epoch] for n in batch]
+        assert sorted(molecules) == list(range(count))
+    assert results[0][0] != results[0][1]
+
+
+def test_its_hook_keeps_the_loader(tmp_path: Path) -> None:
+    loader = nvalchemi.loader(write_atp(tmp_path / "made.atp", structures(4)), 2)
+    assert DDPHook().prepare_dataloader(loader) is loader
+
+
+def test_missing_labels_have_no_weight(tmp_path: Path) -> None:
+    made = structures(9, without=("forces", "energy"))
+    path, dtype = write_atp(tmp_path / "made.atp", made), torch.float64
+    batch = next(iter(nvalchemi.loader(path, 9, dtype=dtype, shuffle=False)))
+    assert batch.energy.isnan().sum() == 3
+    assert batch.stress.isnan().any()
+    net = cases.model(dtype)
+    present = batch.index_select((~batch.energy.isnan().flatten()).nonzero().flatten())
+    losses = []
+    for of_batch in (batch, present):
+        predicted = net(of_batch)
+        energy = EnergyMSELoss(ignore_nonfinite=True)(predicted["energy"], of_batch.energy)
+        forces = ForceMSELoss(ignore_nonfinite=True)(
+            predicted["forces"],
+            of_batch.forces,
+            batch_idx=of_batch.batch_idx,
+            num_graphs=of_batch.num_graphs,
+            num_nodes_per_graph=of_batch.num_nodes_per_graph,
+        )
+        losses.append(torch.stack([energy, forces]))
+    assert losses[0].isfinite().all()
+    torch.testing.assert_close(losses[0][0], losses[1][0])
+    assert np.isfinite(
+        cases.losses_of(nvalchemi.loader(path, 3, dtype=dtype), dtype, num_epochs=2)
+    ).all()
+
+
+def test_agree_with_the_preset(tmp_path: Path) -> None:
+    path = write_atp(tmp_path / "made.atp", structures(8))
+    molecules = apt.open(path, neighbors=apt.NeighborList(CUTOFF)).batch(range(8))
+    preset = molecules.to_dict("nvalchemi")
+    batch = nvalchemi.batch(molecules, dtype=torch.float64)
+    for name in ("positions", "atomic_numbers", "cell", "pbc", "energy", "forces", *EDGES):
+        assert torch.equal(batch[name], preset[name]), name
+        assert batch[name].dtype == preset[name].dtype, name
+    assert torch.equal(batch.num_nodes_per_graph, preset["num_nodes_per_graph"].int())
+    assert torch.equal(batch.stress.nan_to_num(7), preset["stress"].nan_to_num(7))
+
+
+def test_references_and_properties(tmp_path: Path) -> None:
+    path = tmp_path / "made.atp"
+    with apt.AtpWriter(path) as writer:
+        for n, atoms in enumerate(structures(3, periodic=False)):
+            properties = {"charge": n - 1, "spin": 1.0, "dipole": np.full(3, 0.5 * n)}
+            writer.write(
+                apt.Molecule(atoms.positions, atoms.numbers, energy=-100.0, properties=properties)
+            )
+    references = {1: -13.6, 6: -1000.25, 8: -2000.5}
+    batch = next(iter(nvalchemi.loader(path, 3, references=references, shuffle=False)))
+    assert batch.charge.tolist() == [[-1.0], [0.0], [1.0]]
+    assert batch.spin.tolist() == [[1.0]] * 3
+    assert batch.dipole.tolist() == [[0.5 * n] * 3 for n in range(3)]
+    sums = torch.zeros(3, dtype=torch.float64)
+    sums.index_add_(
+        0,
+        batch.batch_idx.long(),
+        torch.tensor([references[int(z)] for z in batch.atomic_numbers], dtype=torch.float64),
+    )
+    torch.testing.assert_close(batch.energy[:, 0], (-100.0 - sums).float())
+    with pytest.raises(apt.FieldError, match="no reference energy"):
+        list(nvalchemi.loader(path, 3, references={1: -13.6}))
+
+
+def test_edges_are_the_nearest(tmp_path: Path) -> None:
+    path = write_atp(tmp_path / "made.atp", structures(4, periodic=True))
+    batch = next(iter(nvalchemi.loader(path, 4, cutoff=CUTOFF, max_neighbors=5)))
+    assert batch.neighbor_list[:, 0].bincount().tolist() == [5] * batch.num_nodes
+
+
+@pytest.mark.parametrize("options", [{}, {"batch_size": 2, "max_atoms": 8}])
+def test_needs_one_size(tmp_path: Path, options: Any) -> None:
+    path = write_atp(tmp_path / "made.atp", structures(4))
+    with pytest.raises(ValueError, match="batch_size: expected either this or max_atoms"):
+        nvalchemi.loader(path, **options)
+
+
+def test_example_trains(tmp_path: Path) -> None:
+    path = write_extxyz(tmp_path / "train.extxyz", structures(12))
+    done = subprocess.run(
+        [sys.executable, EXAMPLE, path],
+        cwd=tmp_path,
+        env=environment() | {"PATH": os.environ["PATH"]},
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "steps" in done.stdout
