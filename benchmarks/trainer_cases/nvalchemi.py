@@ -1,0 +1,97 @@
+"""Batches for nvalchemi: its Zarr store and loader, beside ours."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import warnings
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import ase
+import torch
+from common import (
+    BATCH,
+    CUTOFF,
+    report,
+    report_waiting,
+    seconds_of_epochs,
+    structures,
+    waiting_share,
+)
+
+sys.path.pop(0)  # this folder, where `nvalchemi` is this file
+
+from ase.neighborlist import neighbor_list
+from nvalchemi.data import (
+    AtomicData,
+    AtomicDataZarrReader,
+    AtomicDataZarrWriter,
+    DataLoader,
+    Dataset,
+)
+from nvalchemi.models.demo import DemoModel, DemoModelWrapper
+
+import atompack_torch as apt
+from atompack_torch.trainers.nvalchemi import loader
+
+COUNT = 256
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        measure(Path(folder))
+
+
+def measure(folder: Path) -> None:
+    made = structures(COUNT)
+    with apt.AtpWriter(folder / "made.atp") as writer:
+        for atoms in made:
+            writer.write(apt.Molecule.from_ase(atoms))
+    options: dict[str, Any] = {"batch_size": BATCH, "shuffle": False}
+    for edges in (True, False):
+        store = folder / f"made{edges}.zarr"
+        AtomicDataZarrWriter(str(store)).write([data_of(atoms, edges) for atoms in made])
+        own = DataLoader(Dataset(AtomicDataZarrReader(str(store)), device="cpu"), **options)
+        ours = loader(folder / "made.atp", cutoff=CUTOFF if edges else None, **options)
+        sides = {"stock": partial(iter, own), "ours": partial(iter, ours)}
+        seconds = seconds_of_epochs(sides)
+        name = "Zarr store, edges stored; ours computed" if edges else "Zarr store, no edges"
+        report("nvalchemi", name, seconds["stock"], seconds["ours"], COUNT)
+    net = DemoModelWrapper(DemoModel())
+    optimizer = torch.optim.Adam(net.parameters())
+
+    def step(batch: Any) -> None:
+        predicted = net(batch)
+        loss = (predicted["energy"] - batch.energy).square().mean()
+        loss = loss + (predicted["forces"] - batch.forces).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    share = waiting_share(loader(folder / "made.atp", **options), step)
+    report_waiting("nvalchemi", "atompack_torch.trainers.nvalchemi.loader", share)
+
+
+def data_of(atoms: ase.Atoms, edges: bool) -> AtomicData:
+    fields: dict[str, Any] = {}
+    if edges:
+        i, j, shifts = neighbor_list("ijS", atoms, CUTOFF)
+        fields["neighbor_list"] = torch.tensor([i, j]).T.contiguous()
+        fields["neighbor_list_shifts"] = torch.tensor(shifts, dtype=torch.float32)
+    return AtomicData(
+        atomic_numbers=torch.tensor(atoms.numbers),
+        positions=torch.tensor(atoms.positions, dtype=torch.float32),
+        cell=torch.tensor(atoms.cell[:], dtype=torch.float32)[None],
+        pbc=torch.tensor(atoms.pbc)[None],
+        energy=torch.tensor([[atoms.get_potential_energy()]], dtype=torch.float32),
+        forces=torch.tensor(atoms.get_forces(), dtype=torch.float32),
+        stress=torch.tensor(atoms.get_stress(voigt=False)[None], dtype=torch.float32),
+        **fields,
+    )
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    main()
