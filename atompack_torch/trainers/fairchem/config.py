@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Final
 
 import torch
@@ -12,13 +13,8 @@ import torch
 from atompack_torch.datasets._base import MoleculeDataset
 from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.trainers._layout import float_dtype, open_dataset
-from atompack_torch.trainers.fairchem.layout import (
-    INTEGERS,
-    FairchemLayout,
-    Part,
-    pairs_of,
-    properties_of,
-)
+from atompack_torch.trainers.fairchem.layout import FairchemLayout, Part
+from atompack_torch.trainers.fairchem.naming import INTEGERS, pairs_of, properties_of
 
 try:
     from fairchem.core.datasets.atomic_data import AtomicData
@@ -73,7 +69,7 @@ class Dataset(BaseDataset):  # type: ignore[misc]
     Items are ``AtomicData`` of single structures; ``Loader`` makes whole batches.
 
     Args:
-        config: of fairchem; ``src`` is what ``open_dataset`` takes: a path, a URL or a list.
+        config: of fairchem; ``src`` is a path, a pattern, a URL or a list of paths.
 
     Raises:
         ValueError: an option or transform has no counterpart.
@@ -83,9 +79,8 @@ class Dataset(BaseDataset):  # type: ignore[misc]
     def __init__(self, config: Mapping[str, Any]) -> None:
         super().__init__(dict(config))
         source = config["src"]
-        self.molecules: MoleculeDataset = open_dataset(
-            source if isinstance(source, str) else list(source)
-        )
+        paths = _matching(source) if isinstance(source, str) else list(source)
+        self.molecules: MoleculeDataset = open_dataset(paths)
         self.num_samples = len(self.molecules)
         self._graph = _checked("a2g_args", config.get("a2g_args"), _OPTIONS)
         self._transforms = _checked("transforms", config.get("transforms"), _TRANSFORMS)
@@ -190,6 +185,14 @@ def neighbor_list(cutoff: float, max_neighbors: int | None) -> NeighborList:
     if max_neighbors is None:
         return NeighborList(float(cutoff))
     return NeighborList(float(cutoff), max_neighbors=int(max_neighbors))
+
+
+def _matching(path: str) -> str | list[str]:
+    """Returns the path, or the files that match it if it is a pattern."""
+    if Path(path).exists():
+        return path
+    start = Path(Path(path).anchor)
+    return sorted(map(str, start.glob(str(Path(path).relative_to(start))))) or path
 
 
 def _checked(option: str, given: Mapping[str, Any] | None, known: Any) -> dict[str, Any]:

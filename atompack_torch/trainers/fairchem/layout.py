@@ -5,17 +5,27 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from atompack_torch.batch.molecule_batch import MoleculeBatch
-from atompack_torch.datasets._outputs import Output, by_atomic_number
+from atompack_torch.datasets._outputs import Output
 from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.errors import FieldError
-from atompack_torch.fields import ATOM_PROPERTY, MOLECULE_PROPERTY, PREFIXES, Level
+from atompack_torch.fields import ATOM_PROPERTY, PREFIXES, Level
 from atompack_torch.trainers._layout import Layout, float_dtype
+from atompack_torch.trainers.fairchem.naming import (
+    INTEGERS,
+    LABELS,
+    STRINGS,
+    Names,
+    References,
+    pairs_of,
+    properties_of,
+    tables_of,
+)
 
 try:
     from ase.cell import Cell
@@ -23,21 +33,7 @@ try:
 except ModuleNotFoundError as error:
     raise ImportError("install fairchem-core to make batches for fairchem") from error
 
-LABELS: Final[dict[str, Level]] = {"energy": "molecule", "forces": "atom", "stress": "molecule"}
-
-# Integers that every AtomicData has -> scope of the custom property that holds them.
-INTEGERS: Final = {
-    "charge": MOLECULE_PROPERTY,
-    "spin": MOLECULE_PROPERTY,
-    "fixed": ATOM_PROPERTY,
-    "tags": ATOM_PROPERTY,
-}
-_STRINGS = {"sid": MOLECULE_PROPERTY, "dataset": MOLECULE_PROPERTY}
-
 _N_ELEMENTS = 256  # atomic numbers are bytes
-
-Names = Mapping[str, str | Sequence[str]]
-References = Mapping[int, float] | Mapping[str, Mapping[int, float]]
 
 
 @dataclass(frozen=True)
@@ -113,7 +109,7 @@ class FairchemLayout(Layout):
     @property
     def fields(self) -> tuple[str, ...]:
         """Properties that are strings."""
-        return tuple(name for key, name in self.properties if key in _STRINGS)
+        return tuple(name for key, name in self.properties if key in STRINGS)
 
     def _list_outputs(self) -> Iterable[Output]:
         if any(part.vacuum for part in self.parts):
@@ -310,78 +306,12 @@ def _complete_cells(cells: Tensor) -> Tensor:
 
 
 def _strings(batch: MoleculeBatch, key: str) -> list[str] | None:
-    name = PREFIXES[_STRINGS[key]] + key
+    name = PREFIXES[STRINGS[key]] + key
     if name not in batch:
         return None
     values: Any = batch[name]
     entries = values.tolist() if isinstance(values, Tensor) else values
     return ["" if entry is None else str(entry) for entry in entries]
-
-
-def properties_of(contents: Any) -> tuple[tuple[str, str], ...]:
-    """Returns the custom properties that a batch of fairchem has a place for.
-
-    Args:
-        contents: a batch, or the schema of a data set.
-
-    Returns:
-        Pairs of charge, spin, fixed, tags, sid or dataset, and the name of the property.
-    """
-    found = []
-    for key, scope in (INTEGERS | _STRINGS).items():
-        prefixed = PREFIXES[scope] + key
-        level = "atom" if scope == ATOM_PROPERTY else "molecule"
-        specs = {} if isinstance(contents, MoleculeBatch) else contents
-        if prefixed in contents:
-            found.append((key, prefixed))
-        elif key in specs and specs[key].level == level:
-            found.append((key, key))
-    return tuple(found)
-
-
-def pairs_of(labels: Names | None, having: Iterable[str] = LABELS) -> tuple[tuple[str, str], ...]:
-    """Returns pairs of the name of a label in the batch, and the label.
-
-    Args:
-        labels: energy, forces or stress → name or names in the batch; None: as they are.
-        having: the labels that there are.
-
-    Returns:
-        The pairs; labels that are not named keep their names.
-
-    Raises:
-        ValueError: there is no such label.
-    """
-    labels = labels or {}
-    if unknown := sorted(labels.keys() - LABELS.keys()):
-        raise ValueError(f"labels: expected energy, forces or stress, got {unknown[0]!r}")
-    pairs = []
-    for label in LABELS:
-        if label not in having:
-            continue
-        names = labels.get(label, label)
-        pairs += [(name, label) for name in ([names] if isinstance(names, str) else names)]
-    return tuple(pairs)
-
-
-def tables_of(
-    references: References | None, energies: Sequence[str]
-) -> tuple[tuple[str, tuple[float, ...]], ...]:
-    """Returns energies of elements by atomic number.
-
-    Args:
-        references: atomic number → energy, or such a mapping for each name of an energy.
-        energies: names of the energies.
-
-    Returns:
-        Pairs of a name and the energies; NaN for an element without.
-    """
-    if not references:
-        return ()
-    is_nested = all(isinstance(value, Mapping) for value in references.values())
-    tables: Mapping[Any, Any] = references if is_nested else dict.fromkeys(energies, references)
-    plain = {name: {int(z): float(e) for z, e in table.items()} for name, table in tables.items()}
-    return tuple((name, by_atomic_number(table, math.nan)) for name, table in plain.items())
 
 
 def batch(

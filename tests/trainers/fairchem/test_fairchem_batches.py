@@ -251,6 +251,14 @@ def test_missing_vectors_are_completed(tmp_path: Path, pbc: Sequence[bool]) -> N
     np.testing.assert_allclose(data.pos, wrapped)
 
 
+def test_sources_are_paths_patterns_and_lists(tmp_path: Path) -> None:
+    files = [write_atp(tmp_path / f"{name}.atp", made_for(name)) for name in NAMES]
+    for source in (str(tmp_path / "*.atp"), str(tmp_path), [str(path) for path in files]):
+        assert len(fairchem.Dataset({"src": source})) == 2 * COUNT
+    with pytest.raises(FileNotFoundError):
+        fairchem.Dataset({"src": str(tmp_path / "*.xyz")})
+
+
 def test_strings_and_integers_of_properties(tmp_path: Path) -> None:
     path = tmp_path / "made.atp"
     with apt.AtpWriter(path) as writer:
