@@ -41,9 +41,9 @@ def graph_batch(
     first_edges = torch.searchsorted(edge_index[0], ptr)  # sorted by center
     slices = {"edge_index": first_edges, **dict.fromkeys(atoms, ptr)}
     slices |= dict.fromkeys(edges, first_edges)
-    slices |= {
-        name: numbers * (len(rows) // max(n_molecules, 1)) for name, rows in molecules.items()
-    }
+    for name, rows in molecules.items():
+        n_rows = len(rows) // max(n_molecules, 1)
+        slices[name] = numbers if n_rows == 1 else n_rows * numbers
     none = torch.zeros(n_molecules, dtype=torch.int64, device=ptr.device)
     made._slice_dict = slices
     made._inc_dict = {**dict.fromkeys(slices, none), "edge_index": ptr[:-1]}

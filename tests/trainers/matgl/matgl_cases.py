@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from matgl.ext.ase import Atoms2Graph
 from matgl.graph.data import MGLDataset, collate_fn_pes
-from matgl.models import CHGNet, M3GNet, TensorNet
+from matgl.models import CHGNet, M3GNet, SO3Net, TensorNet
 from matgl.utils.constants import EV_PER_ANG3_TO_GPA
 from matgl.utils.training import PotentialLightningModule
 from structures import CUTOFF
@@ -54,6 +54,7 @@ MODELS: dict[str, Callable[[], Any]] = {
         cutoff=CUTOFF,
         threebody_cutoff=3.0,
     ),
+    "SO3Net": lambda: SO3Net(ELEMENTS, cutoff=CUTOFF, is_intensive=False, lmax=1, nlayers=1),
 }
 
 

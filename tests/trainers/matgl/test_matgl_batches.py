@@ -13,6 +13,8 @@ from ase import Atoms
 from ase.build import add_adsorbate, fcc111
 from ase.calculators.singlepoint import SinglePointCalculator
 from matgl.graph.data import collate_fn_graph
+from matgl.models import QET, MEGNet
+from matgl.utils.training import ModelLightningModule, PotentialLightningModule
 from matgl_cases import BATCH, ELEMENTS, MODELS, new_module, stock_loader, use_dtype
 from structures import CUTOFF, structures, write_atp, write_extxyz
 
@@ -136,6 +138,30 @@ def test_targets_and_states(tmp_path: Path) -> None:
     path = write_atp(tmp_path / "b.atp", made)
     with pytest.raises(apt.FieldError, match=r"molecules \[1\]: expected a state, got none"):
         list(ours(path, state="fidelity", state_dtype=torch.int64))
+
+
+def test_models_of_charges_and_properties(tmp_path: Path) -> None:
+    made = structures(4, periodic=True)
+    rng = np.random.default_rng(0)
+    for atoms in made:
+        atoms.calc.results["charges"] = rng.normal(size=len(atoms))
+        atoms.info["gap"] = rng.normal()
+    path = write_atp(tmp_path / "a.atp", made)
+    expected = first(stock_loader(made, charges=True))
+    potential = QET(ELEMENTS, units=8, nblocks=1, num_rbf=4, cutoff=CUTOFF)
+    module: Any = PotentialLightningModule(potential, charge_weight=0.1, stress_weight=0.1)
+    found = loss(module, first(ours(path, charges="charges")))
+    assert found == pytest.approx(loss(module, expected), rel=1e-5)
+    model = MEGNet(element_types=ELEMENTS, cutoff=CUTOFF, include_state=True, dim_state_feats=2)
+    module = ModelLightningModule(model)
+    gaps = torch.tensor([atoms.info["gap"] for atoms in made], dtype=torch.float32)
+    found = loss(module, first(ours(path, target="gap")))
+    assert found == pytest.approx(loss(module, (*expected[:3], gaps)), rel=1e-6)
+
+
+def loss(module: Any, batch: Any) -> float:
+    results, _ = module.step(batch)
+    return float(results["Total_Loss"])
 
 
 def test_a_slab(tmp_path: Path) -> None:

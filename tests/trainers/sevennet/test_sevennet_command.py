@@ -39,14 +39,22 @@ TRAIN = {
     "train_shuffle": False,
     "device": "cpu",
 }
+EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "trainers" / "sevennet.yaml"
 REPLACED = "atompack_torch.trainers.sevennet"
 STOCK = "sevenn.main.sevenn"
 
 
-def run(folder: Path, module: str, data: dict[str, Any], **train: Any) -> list[list[str]]:
+def run(
+    folder: Path,
+    module: str,
+    data: dict[str, Any],
+    *,
+    model: dict[str, Any] = MODEL,
+    **train: Any,
+) -> list[list[str]]:
     """Trains by a command; returns the rows of its learning curve."""
     folder.mkdir(parents=True, exist_ok=True)
-    config = {"model": MODEL, "train": TRAIN | train, "data": {"batch_size": 4} | data}
+    config = {"model": model, "train": TRAIN | train, "data": {"batch_size": 4} | data}
     (folder / "input.yaml").write_text(yaml.safe_dump(config))
     done = subprocess.run(
         [sys.executable, "-m", module, "input.yaml", "-s"],
@@ -104,6 +112,14 @@ def test_the_same_learning_curve(folder: Path) -> None:
         **{"continue": {"checkpoint": "checkpoint_2.pth"}},
     )
     assert [row[0] for row in continued[1:]] == ["3"]
+
+
+def test_the_example(folder: Path) -> None:
+    config = yaml.safe_load(EXAMPLE.read_text())
+    config["train"]["device"] = "cpu"
+    rows = run(folder, REPLACED, config["data"], model=config["model"], **config["train"])
+    assert len(rows) == 4
+    assert np.isfinite(values(rows)).all()
 
 
 def test_several_files_a_random_split_and_weights(folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from structures import CUTOFF, structures, write_atp
 from atompack_torch.trainers import sevennet
 
 N = 24
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "trainers" / "sevennet.md"
 
 
 def ours(data: Any, **options: Any) -> Any:
@@ -91,3 +93,11 @@ def test_an_atom_budget(tmp_path: Path) -> None:
     assert all(len(batch.pos) <= 20 for batch in batches)
     assert sorted(n for batch in batches for n in batch.index.tolist()) == list(range(N))
     assert all(math.isfinite(loss) for loss in losses(new_trainer(), loader, 3))
+
+
+def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_atp(tmp_path / "train.atp", structures(N))
+    monkeypatch.chdir(tmp_path)
+    (block,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    trainer = new_trainer()
+    exec(block, {"model": trainer.model, "trainer": trainer})

@@ -1,0 +1,58 @@
+"""The example for MatGL and the blocks of its page, as a user runs them."""
+
+from __future__ import annotations
+
+import math
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import lightning
+import pytest
+from matgl.utils.training import PotentialLightningModule
+from matgl_cases import MODELS
+from ranks import environment
+from structures import structures, write_atp, write_extxyz
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+EXAMPLE = REPOSITORY / "examples" / "trainers" / "train_matgl.py"
+PAGE = REPOSITORY / "docs" / "trainers" / "matgl.md"
+
+
+def run(folder: Path, *arguments: str) -> dict[str, float]:
+    """Returns the metrics that the example prints."""
+    done = subprocess.run(
+        [sys.executable, EXAMPLE, "train.atp", "val.xyz", *arguments],
+        cwd=folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    lines = [line.split() for line in done.stdout.splitlines()[-3:]]
+    return {name: float(value) for name, value in lines}
+
+
+def test_the_example_trains_and_resumes(tmp_path: Path) -> None:
+    write_atp(tmp_path / "train.atp", structures(24))
+    write_extxyz(tmp_path / "val.xyz", structures(12, seed=1))
+    first = run(tmp_path)
+    assert all(map(math.isfinite, first.values()))
+    assert (tmp_path / "matgl" / "last.ckpt").exists()
+    resumed = run(tmp_path, "--epochs", "3", "--resume", "matgl/last.ckpt")
+    assert resumed.keys() == first.keys()
+    assert resumed != first
+
+
+def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("train", "val"):
+        write_atp(tmp_path / f"{name}.atp", structures(8, periodic=True))
+    monkeypatch.chdir(tmp_path)
+    module = PotentialLightningModule
+    names = {"model": MODELS["TensorNet"](), "lightning": lightning, module.__name__: module}
+    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert len(blocks) == 2
+    for block in blocks:
+        exec(block, names)
