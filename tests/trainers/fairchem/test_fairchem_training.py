@@ -26,6 +26,7 @@ from atompack_torch.trainers import fairchem
 
 NAMES = {label: f"a_{label}" for label in cases.LABELS}
 STEPS = 20
+PAGE = Path(__file__).parents[3] / "docs/trainers/fairchem.md"
 EXAMPLE = Path(__file__).parents[3] / "examples/trainers/fairchem.yaml"
 
 
@@ -153,6 +154,15 @@ def test_missing_labels_have_no_weight(tmp_path: Path) -> None:
     assert all(bool(p.grad.isfinite().all()) for p in net.parameters() if p.grad is not None)
     unit = cases.unit(net, tasks)
     assert np.isfinite(cases.losses_of(unit, loader_of(path, tasks), max_epochs=2)).all()
+
+
+def test_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_atp(Path("omol.atp"), structures(4, periodic=False))
+    names = {"model": cases.model(["omol"])}
+    for block in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL):
+        exec(block, names)
+    assert names["predictions"]["omol_energy"]["energy"].isfinite().all()
 
 
 def test_example_trains(tmp_path: Path) -> None:

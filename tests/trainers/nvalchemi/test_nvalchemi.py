@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -27,6 +28,7 @@ DTYPES = pytest.mark.parametrize(
 )
 EDGES = ("neighbor_list", "neighbor_list_shifts")
 STEPS = 20
+PAGE = Path(__file__).parents[3] / "docs/trainers/nvalchemi.md"
 EXAMPLE = Path(__file__).parents[3] / "examples/trainers/train_nvalchemi.py"
 
 
@@ -215,6 +217,16 @@ def test_needs_one_size(tmp_path: Path, options: Any) -> None:
     path = write_atp(tmp_path / "made.atp", structures(4))
     with pytest.raises(ValueError, match="batch_size: expected either this or max_atoms"):
         nvalchemi.loader(path, **options)
+
+
+def test_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_atp(Path("train.atp"), structures(4))
+    record = cases.Record()
+    names = {"strategy": cases.strategy(torch.float32, record, num_epochs=1)}
+    for block in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL):
+        exec(block, names)
+    assert np.isfinite(record.losses).all()
 
 
 def test_example_trains(tmp_path: Path) -> None:
