@@ -17,6 +17,7 @@ from matgl.models import QET, MEGNet
 from matgl.utils.training import ModelLightningModule, PotentialLightningModule
 from matgl_cases import BATCH, ELEMENTS, MODELS, new_module, stock_loader, use_dtype
 from structures import CUTOFF, structures, write_atp, write_extxyz
+from torch.utils.data import DataLoader
 
 import atompack_torch as apt
 from atompack_torch.trainers import matgl
@@ -207,6 +208,15 @@ def assert_equal(found: Any, expected: Any) -> None:
     for name in expected[0].keys():
         torch.testing.assert_close(found[0][name], expected[0][name])
     torch.testing.assert_close(found[1:], expected[1:], equal_nan=True)
+
+
+@pytest.mark.parametrize("context", ["fork", "spawn"])
+def test_workers_of_a_data_loader(path: Path, context: str) -> None:
+    layout = matgl.layout(ELEMENTS, CUTOFF, allow_missing=True)
+    dataset = layout.dataset(apt.AtpDataset(path))
+    loader = DataLoader(dataset, BATCH, num_workers=2, multiprocessing_context=context)
+    for own, expected in zip(loader, ours(path), strict=True):
+        assert_equal(own, expected)
 
 
 def test_it_separates_into_graphs(made: list[Atoms], path: Path) -> None:

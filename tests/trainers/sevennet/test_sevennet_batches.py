@@ -6,6 +6,7 @@ import copy
 from pathlib import Path
 from typing import Any
 
+import ase.db
 import numpy as np
 import pytest
 import torch
@@ -14,9 +15,11 @@ from ase.calculators.singlepoint import SinglePointCalculator
 from sevenn.train.dataload import unlabeled_atoms_to_graph
 from sevennet_cases import BATCH, TYPE_MAP, new_model, stock_loader
 from structures import CUTOFF, structures, write_atp, write_extxyz
+from torch.utils.data import DataLoader
 
 import atompack_torch as apt
 from atompack_torch.trainers import sevennet
+from atompack_torch.trainers.sevennet._layout import make_layout
 
 N = 12
 
@@ -110,18 +113,45 @@ def test_shifts_and_cells(made: list[Atoms], path: Path) -> None:
         assert found == sorted(map(tuple, shifts.tolist()))
 
 
-@pytest.mark.parametrize("kind", ["extxyz", "subset", "transform"])
+@pytest.mark.parametrize("kind", ["extxyz", "aselmdb", "subset", "transform"])
 def test_every_data_set(made: list[Atoms], path: Path, tmp_path: Path, kind: str) -> None:
     data: Any = apt.AtpDataset(path)
     if kind == "extxyz":
         data = write_extxyz(tmp_path / "a.xyz", made)
+    elif kind == "aselmdb":
+        data = tmp_path / "a.aselmdb"
+        with ase.db.connect(data, type="aselmdb") as database:
+            for atoms in made:
+                database.write(atoms)
     elif kind == "subset":
         data = data.subset(range(N))
     else:
         data = apt.AtpDataset(path, neighbors=apt.NeighborList(CUTOFF), transform=_unchanged)
-    for own, expected in zip(ours(data), ours(path), strict=True):
+    order = [[0, 1, 2, 3], [5, 9]]
+    for own, numbers in zip(ours(data, batch_sampler=order, batch_size=None), order, strict=True):
+        (expected,) = ours(path, batch_sampler=[numbers], batch_size=None)
         for name in expected.keys():
             torch.testing.assert_close(own[name], expected[name], equal_nan=True)
+
+
+@pytest.mark.parametrize("context", ["fork", "spawn"])
+def test_workers_of_a_data_loader(path: Path, context: str) -> None:
+    dataset = make_layout(TYPE_MAP, CUTOFF).dataset(apt.AtpDataset(path))
+    loader = DataLoader(dataset, BATCH, num_workers=2, multiprocessing_context=context)
+    for own, expected in zip(loader, ours(path), strict=True):
+        assert type(own).__name__ == "AtomGraphDataBatch"
+        assert own.index.tolist() == expected.index.tolist()
+        assert torch.equal(own.edge_vec, expected.edge_vec)
+
+
+def test_a_mixture(path: Path) -> None:
+    parts = [apt.AtpDataset(path).subset(numbers) for numbers in (range(5), range(5, N))]
+    mixture = apt.MixtureDataset(parts)
+    for number, own in enumerate(ours(mixture)):
+        numbers = range(number * BATCH, min((number + 1) * BATCH, N))
+        expected = mixture.batch(numbers)
+        torch.testing.assert_close(own.pos, expected.positions.float())
+        torch.testing.assert_close(own.total_energy, expected.energy.float())
 
 
 def _unchanged(batch: apt.MoleculeBatch) -> apt.MoleculeBatch:
