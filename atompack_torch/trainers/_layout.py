@@ -17,6 +17,7 @@ from atompack_torch.datasets._outputs import Output, from_batch
 from atompack_torch.datasets._request import Transform
 from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.errors import FieldError
+from atompack_torch.fields import FieldSpec
 from atompack_torch.inspection.dispatch import open as open_path
 
 Dataset = TypeVar("Dataset", bound=MoleculeDataset)
@@ -151,6 +152,29 @@ def open_dataset(data: Data, **options: Any) -> MoleculeDataset:
     if not isinstance(opened, MoleculeDataset):
         raise TypeError(f"{data}: expected molecules, got {type(opened).__name__}")
     return opened
+
+
+def schema_of(batch: MoleculeBatch) -> dict[str, FieldSpec]:
+    """Describes the fields of a batch as the schema of a data set does.
+
+    Args:
+        batch: the batch.
+
+    Returns:
+        Name → dtype, level and shape of a row; None where it differs between molecules.
+    """
+    found = {}
+    for name, value in batch.items():
+        level = batch.level(name)
+        if isinstance(value, Tensor):
+            found[name] = FieldSpec(value.dtype, level, tuple(value.shape[1:]))
+            continue
+        tensors = [entry for entry in value if isinstance(entry, Tensor)]
+        if tensors:
+            found[name] = FieldSpec(tensors[0].dtype, level, None)
+        else:
+            found[name] = FieldSpec("string", level, ())
+    return found
 
 
 def float_dtype(dtype: torch.dtype | None) -> torch.dtype:

@@ -1,0 +1,160 @@
+"""MACE: batches for its models, a loader for its training loop, and its command on any data.
+
+    python -m atompack_torch.trainers.mace --train_file train.atp --valid_file val.atp ...
+
+is ``mace_run_train`` with the same arguments, whose file options take anything that ``apt.open``
+takes. Needs the package ``mace-torch``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+try:
+    import mace as _mace
+except ImportError as error:
+    raise ImportError("atompack_torch.trainers.mace: install mace-torch") from error
+
+from atompack_torch.batch.molecule_batch import MoleculeBatch
+from atompack_torch.datasets._base import MoleculeDataset
+from atompack_torch.loading.loader import Loader
+from atompack_torch.trainers._epochs import epoch_loader
+from atompack_torch.trainers._layout import Data, float_dtype, open_dataset, schema_of
+from atompack_torch.trainers.mace._keys import found_keys
+from atompack_torch.trainers.mace._layout import MaceLayout, make_layout
+
+__all__ = ["MaceLayout", "batch", "loader"]
+
+del _mace
+
+
+def batch(
+    molecules: MoleculeBatch,
+    z_table: Any,
+    cutoff: float,
+    *,
+    head: int = 0,
+    keys: Mapping[str, str] | None = None,
+    config_type_weights: Mapping[str, float] | None = None,
+    dtype: torch.dtype | None = None,
+) -> Any:
+    """Converts a batch with edges to that of MACE.
+
+    Labels that a structure lacks are 0 with weight 0. Every loss of MACE then ignores them; with
+    weight 1 it would train on zeros, and a NaN with weight 0 would make it NaN.
+
+    Args:
+        molecules: a batch on the CPU, of a data set with ``neighbors=NeighborList(cutoff)``.
+        z_table: ``AtomicNumberTable`` of the model, or its atomic numbers.
+        cutoff: ``r_max`` of the model, in Å.
+        head: number of the head, the same for all structures.
+        keys: name of a label in MACE → name of the field, as ``{"energy": "REF_energy"}``;
+            labels that are not named are found under the names of MACE and of this package.
+        config_type_weights: weight of each ``config_type``; others have weight 1.
+        dtype: of all values, float32 or float64; None: torch's default one.
+
+    Returns:
+        A ``mace.tools.torch_geometric.Batch`` of B structures, N atoms and E edges:
+        ``positions`` (N, 3) in Å, ``node_attrs`` (N, elements), ``edge_index`` (2, E) int64 from
+        sender to receiver, ``unit_shifts`` and ``shifts`` (E, 3), ``cell`` and ``rcell`` (3B, 3),
+        ``volume`` (B,), ``pbc`` (B, 3) bool, ``batch`` (N,), ``ptr`` (B + 1,), ``head`` (B,),
+        ``weight`` (B,), the labels ``energy`` (B,) in eV, ``forces`` (N, 3) in eV/Å, ``stress`` and
+        ``virials`` (B, 3, 3) in eV/Å³ and eV, ``dipole`` (B, 3) and so on with their
+        ``NAME_weight``, and ``index`` (B,) int64, the numbers of the structures. Open directions
+        have the long cell vectors that MACE makes up.
+
+    Raises:
+        FieldError: there are no edges, an element is not in ``z_table``, or a field has another
+            shape than its label.
+        ValueError: another dtype.
+    """
+    schema = schema_of(molecules)
+    layout = make_layout(
+        schema,
+        _numbers(z_table),
+        cutoff,
+        dtype=float_dtype(dtype),
+        keys=found_keys(schema, keys or {}),
+        type_weights=config_type_weights,
+        head=head,
+    )
+    return layout.batch(molecules)
+
+
+def loader(
+    data: Data,
+    z_table: Any,
+    cutoff: float,
+    *,
+    batch_size: int | None = None,
+    max_atoms: float | None = None,
+    batch_sampler: Iterable[Sequence[int]] | None = None,
+    shuffle: bool = True,
+    seed: int = 0,
+    head: int = 0,
+    keys: Mapping[str, str] | None = None,
+    config_type_weights: Mapping[str, float] | None = None,
+    dtype: torch.dtype | None = None,
+    **options: Any,
+) -> Loader[Any]:
+    """Makes a loader for ``mace.tools.train``.
+
+        train = mace.loader("train.atp", z_table, r_max, batch_size=16)
+        valid = mace.loader("val.atp", z_table, r_max, batch_size=16, shuffle=False)
+        tools.train(train_loader=train, valid_loaders={"Default": valid}, ...)
+
+    An epoch has every structure once, shared by all ranks, which take as many steps;
+    ``state_dict`` resumes inside an epoch. Each pass is the next epoch.
+
+    Args:
+        data: a data set of molecules, or anything that ``apt.open`` takes.
+        z_table: ``AtomicNumberTable`` of the model, or its atomic numbers.
+        cutoff: ``r_max`` of the model, in Å.
+        batch_size: maximum number of structures in a batch.
+        max_atoms: maximum number of atoms in a batch, in place of ``batch_size``.
+        batch_sampler: yields lists of structure numbers, in place of both.
+        shuffle: use a random order in every epoch.
+        seed: seed of these orders.
+        head: number of the head.
+        keys: as for ``batch``.
+        config_type_weights: as for ``batch``.
+        dtype: as for ``batch``.
+        **options: of ``Loader``: ``num_threads``, ``prefetch``, ``pin_memory``, ``device``.
+
+    Returns:
+        The loader, whose batches are those of ``batch``.
+
+    Raises:
+        FieldError: a field has another shape than its label, or a named one does not exist.
+        TypeError: the data are not molecules.
+        ValueError: not exactly one of ``batch_size``, ``max_atoms`` and ``batch_sampler``, or
+            another dtype.
+    """
+    dataset: MoleculeDataset = open_dataset(data)
+    schema = dataset.schema
+    layout = make_layout(
+        schema,
+        _numbers(z_table),
+        cutoff,
+        dtype=float_dtype(dtype),
+        keys=found_keys(schema, keys or {}),
+        type_weights=config_type_weights,
+        head=head,
+    )
+    return epoch_loader(
+        dataset,
+        layout,
+        batch_size=batch_size,
+        max_atoms=max_atoms,
+        batch_sampler=batch_sampler,
+        shuffle=shuffle,
+        seed=seed,
+        **options,
+    )
+
+
+def _numbers(z_table: Any) -> Sequence[int]:
+    return [int(z) for z in getattr(z_table, "zs", z_table)]

@@ -1,0 +1,48 @@
+"""Names under which labels of MACE are stored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from atompack_torch.errors import FieldError
+from atompack_torch.fields import FieldSpec, similar_names
+
+# Label -> names under which it is looked for: MACE's default key, then that of this package.
+KEYS = {
+    "energy": ("REF_energy", "energy"),
+    "forces": ("REF_forces", "forces"),
+    "stress": ("REF_stress", "stress"),
+    "virials": ("REF_virials", "virials"),
+    "dipole": ("dipole", "REF_dipole"),
+    "charges": ("REF_charges", "charges"),
+    "polarizability": ("polarizability",),
+    "elec_temp": ("elec_temp",),
+    "total_charge": ("total_charge",),
+    "total_spin": ("total_spin",),
+}
+
+
+def found_keys(schema: Mapping[str, FieldSpec], named: Mapping[str, str]) -> dict[str, str]:
+    """Finds the fields of all labels.
+
+    Args:
+        schema: name → type of each field.
+        named: label → field, as given by the user.
+
+    Returns:
+        Label → field, of those that there are.
+
+    Raises:
+        FieldError: a named field does not exist.
+    """
+    for label, given in named.items():
+        if given not in schema:
+            similar = " or ".join(map(repr, similar_names(given, schema)))
+            hint = f": did you mean {similar}?" if similar else ""
+            raise FieldError(f"{label}: no field {given!r}{hint} (field {given!r})")
+    found = {}
+    for label, candidates in KEYS.items():
+        key = named.get(label) or next((name for name in candidates if name in schema), None)
+        if key is not None:
+            found[label] = key
+    return found | dict(named)

@@ -1,0 +1,273 @@
+"""Batches of MACE: ``mace.tools.torch_geometric.Batch`` with the tensors of its ``AtomicData``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import torch
+from mace.tools.torch_geometric import Batch
+from torch import Tensor
+
+from atompack_torch.batch.molecule_batch import MoleculeBatch
+from atompack_torch.datasets._outputs import Output, by_atomic_number
+from atompack_torch.datasets.neighbors import NeighborList
+from atompack_torch.errors import FieldError
+from atompack_torch.fields import FieldSpec
+from atompack_torch.trainers._layout import Layout
+
+
+class Label(NamedTuple):
+    """A property that MACE trains on or gives to the model.
+
+    Attributes:
+        per_atom: one row for each atom, else for each structure.
+        shape: of a row.
+        fill: value of structures without it, which have weight 0.
+        weight_shape: shape of a row of ``NAME_weight``; None: there is no weight.
+    """
+
+    per_atom: bool = False
+    shape: tuple[int, ...] = ()
+    fill: float = 0.0
+    weight_shape: tuple[int, ...] | None = None
+
+
+LABELS = {
+    "energy": Label(weight_shape=()),
+    "forces": Label(per_atom=True, shape=(3,), weight_shape=()),
+    "stress": Label(shape=(3, 3), weight_shape=()),
+    "virials": Label(shape=(3, 3), weight_shape=()),
+    "dipole": Label(shape=(3,), weight_shape=(3,)),
+    "charges": Label(per_atom=True, weight_shape=()),
+    "polarizability": Label(shape=(3, 3), weight_shape=(3, 3)),
+    "elec_temp": Label(),
+    "total_charge": Label(),
+    "total_spin": Label(fill=1.0),
+    "fermi_level": Label(),
+    "external_field": Label(shape=(3,)),
+    "density_coefficients": Label(per_atom=True, shape=(1,)),
+}
+WEIGHT = "config_weight"
+TYPE = "config_type"
+_FULL = [0, 5, 4, 5, 1, 3, 4, 3, 2]  # elements of ASE's xx yy zz yz xz xy in a (3, 3) tensor
+_SHAPES = {(3, 3): ((3, 3), (9,), (6,)), (1,): ((1,), ())}  # of a label: those of a field
+
+
+class Stored(NamedTuple):
+    """A field of the data that a label is made of."""
+
+    name: str
+    spec: FieldSpec
+
+
+@dataclass(frozen=True)
+class MaceLayout(Layout):
+    """Layout of the batches.
+
+    Attributes:
+        numbers: atomic numbers of the model, in the order of its one-hot columns.
+        cutoff: ``r_max`` of the model, in Å.
+        dtype: of all values.
+        labels: name of each label in MACE → field of the data.
+        weights: name of each label → field with its weights (``config_NAME_weight``).
+        weight: field with the weights of structures, or None.
+        types: field with the types of structures, or None.
+        type_weights: weight of each type.
+        head: number of the head.
+    """
+
+    numbers: tuple[int, ...]
+    cutoff: float
+    dtype: torch.dtype
+    labels: Mapping[str, Stored]
+    weights: Mapping[str, str]
+    weight: str | None = None
+    types: str | None = None
+    type_weights: Mapping[str, float] | None = None
+    head: int = 0
+
+    @property
+    def neighbors(self) -> NeighborList:
+        """Edges within the cutoff, from sender to receiver."""
+        return NeighborList(self.cutoff)
+
+    @cached_property
+    def _outputs(self) -> tuple[Output, ...]:
+        columns = by_atomic_number({z: i for i, z in enumerate(self.numbers)}, -1)
+        made = [
+            Output("positions", "value", self.dtype, "positions"),
+            Output("node_attrs", "one_hot", self.dtype, columns=columns),
+            Output("unit_shifts", "edge_shift", self.dtype),
+            Output("shifts", "edge_offset", self.dtype),
+            Output("cell", "cell", self.dtype, cutoff=self.cutoff),
+            Output("rcell", "reciprocal_cell", self.dtype, cutoff=self.cutoff),
+            Output("volume", "volume", self.dtype, cutoff=self.cutoff),
+            Output("pbc", "value", torch.bool, "pbc"),
+        ]
+        for name, (field, spec) in self.labels.items():
+            label = LABELS.get(name, Label(fill=math.nan))
+            is_integer = name not in LABELS and not _is_floating(spec)
+            dtype = torch.int64 if is_integer else self.dtype
+            made.append(Output(name, "value", dtype, field, fill=label.fill))
+            if label.weight_shape is not None:
+                made.append(Output(f"{name}_weight", "weight", self.dtype, field))
+        for name, field in self.weights.items():
+            made.append(Output(f"{name}_factor", "value", self.dtype, field, fill=1.0))
+        if self.weight is not None:
+            made.append(Output("weight", "value", self.dtype, self.weight, fill=1.0))
+        return tuple(made)
+
+    @property
+    def outputs(self) -> tuple[Output, ...]:
+        """Tensors of the batch, before views of other shapes are taken."""
+        return self._outputs
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Types of structures, and the inputs of the model that may not be missing."""
+        inputs = [stored.name for name, stored in self.labels.items() if name not in LABELS]
+        return (*inputs, *([] if self.types is None else [self.types]))
+
+    def assemble(self, batch: MoleculeBatch, made: dict[str, Tensor]) -> Batch:
+        """Returns the batch of MACE.
+
+        Args:
+            batch: gives edges, ``batch``, ``ptr``, ``index`` and types.
+            made: the outputs.
+
+        Returns:
+            The batch; see ``atompack_torch.trainers.mace.batch``.
+
+        Raises:
+            FieldError: a structure lacks an input of the model.
+        """
+        n = len(batch)
+        values = {
+            "edge_index": batch.edge_index,
+            "index": batch.index,
+            "head": torch.full((n,), self.head, dtype=torch.int64, device=batch.ptr.device),
+            **{name: made[name] for name in ("positions", "node_attrs", "unit_shifts", "shifts")},
+            "cell": made["cell"].view(-1, 3),
+            "rcell": made["rcell"].view(-1, 3),
+            "volume": made["volume"],
+            "pbc": made["pbc"],
+            "weight": self._structure_weights(batch, made),
+        }
+        for name, label in LABELS.items():
+            values |= self._label(name, label, made, n)
+        for name, stored in self.labels.items():
+            if name not in LABELS:
+                values[name] = _input(name, stored, batch, made[name])
+        return Batch(batch=batch.batch, ptr=batch.ptr, num_nodes=len(made["positions"]), **values)
+
+    def _label(self, name: str, label: Label, made: dict[str, Tensor], n: int) -> dict[str, Tensor]:
+        """Returns a label and its weight."""
+        rows = len(made["positions"]) if label.per_atom else n
+        like = made["positions"]
+        value = made.get(name)
+        if value is None:
+            value = like.new_full((rows, *label.shape), label.fill)
+        elif value.shape[1:] == (6,) and label.shape == (3, 3):
+            value = value[:, _FULL]
+        found = {name: value.view(rows, *label.shape)}
+        if label.weight_shape is not None:
+            weight = made.get(f"{name}_weight")
+            weight = like.new_zeros(n) if weight is None else weight
+            if name in self.weights:
+                weight = weight * made[f"{name}_factor"]
+            ones = (1,) * len(label.weight_shape)
+            found[f"{name}_weight"] = weight.view(n, *ones).expand(n, *label.weight_shape)
+        return found
+
+    def _structure_weights(self, batch: MoleculeBatch, made: dict[str, Tensor]) -> Tensor:
+        like = made["positions"]
+        weight = made["weight"] if self.weight is not None else like.new_ones(len(batch))
+        if self.types is None or self.type_weights is None:
+            return weight
+        types: Sequence[Any] = batch[self.types]
+        of_types = [self.type_weights.get(type_ or "Default", 1.0) for type_ in types]
+        return weight * like.new_tensor(of_types)
+
+
+def _is_floating(spec: FieldSpec) -> bool:
+    return isinstance(spec.dtype, torch.dtype) and spec.dtype.is_floating_point
+
+
+def _input(name: str, stored: Stored, batch: MoleculeBatch, value: Tensor) -> Tensor:
+    """Returns an input of the model that has no weight, so that none may be missing."""
+    if not bool(batch.mask(stored.name).all()):
+        row = int((~batch.mask(stored.name)).nonzero()[0])
+        number = int(batch.index[row])
+        raise FieldError(f"{name}: missing (molecule {number}, field {stored.name!r})")
+    return value.unsqueeze(-1) if stored.spec.level == "atom" and value.dim() == 1 else value
+
+
+def make_layout(
+    schema: Mapping[str, FieldSpec],
+    numbers: Sequence[int],
+    cutoff: float,
+    *,
+    dtype: torch.dtype,
+    keys: Mapping[str, str],
+    type_weights: Mapping[str, float] | None = None,
+    head: int = 0,
+) -> MaceLayout:
+    """Finds the labels in the fields of a data set.
+
+    Args:
+        schema: name → type of each field.
+        numbers: atomic numbers of the model, in the order of its one-hot columns.
+        cutoff: ``r_max`` of the model, in Å.
+        dtype: of all values.
+        keys: name of a label in MACE → name of the field.
+        type_weights: ``config_type`` → weight.
+        head: number of the head.
+
+    Returns:
+        The layout.
+
+    Raises:
+        FieldError: a field has another level or shape than its label.
+        ValueError: an atomic number occurs twice.
+    """
+    if len(set(numbers)) < len(numbers):
+        raise ValueError(f"z_table: expected different atomic numbers, got {list(numbers)}")
+    labels = {}
+    for name, key in keys.items():
+        spec = schema.get(key)
+        if spec is None or not isinstance(spec.dtype, torch.dtype):
+            continue
+        _check(name, key, spec)
+        labels[name] = Stored(key, spec)
+    weights = {name: f"config_{name}_weight" for name in LABELS}
+    is_weighted = type_weights is not None and any(w != 1.0 for w in type_weights.values())
+    return MaceLayout(
+        numbers=tuple(int(z) for z in numbers),
+        cutoff=float(cutoff),
+        dtype=dtype,
+        labels=labels,
+        weights={name: key for name, key in weights.items() if key in schema},
+        weight=WEIGHT if WEIGHT in schema else None,
+        types=TYPE if is_weighted and TYPE in schema else None,
+        type_weights=dict(type_weights) if is_weighted and type_weights else None,
+        head=head,
+    )
+
+
+def _check(name: str, key: str, spec: FieldSpec) -> None:
+    label = LABELS.get(name)
+    if label is None:
+        return
+    level = "atom" if label.per_atom else "molecule"
+    shapes = _SHAPES.get(label.shape, (label.shape,))
+    if spec.level == level and (spec.shape is None or spec.shape in shapes):
+        return
+    expected = " or ".join(str(shape) for shape in shapes)
+    raise FieldError(
+        f"{name}: expected rows of shape {expected} at level {level!r}, got {spec.shape} at level "
+        f"{spec.level!r} (field {key!r})"
+    )

@@ -1,0 +1,170 @@
+"""Batches of MACE: the same as its own, tensor by tensor, and the same results of its models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import ase
+import ase.io
+import numpy as np
+import pytest
+import torch
+from ase.calculators.singlepoint import SinglePointCalculator
+from mace import data
+from mace.tools import torch_geometric
+from mace_cases import OUTPUTS, Z_TABLE, model, stock_loader, with_keys
+from structures import CUTOFF, structures, write_atp, write_extxyz
+
+import atompack_torch as apt
+from atompack_torch.trainers import mace as trainer
+
+N = 24
+EDGES = ("edge_index", "shifts", "unit_shifts")
+
+
+@pytest.fixture(autouse=True, params=[torch.float64, torch.float32], ids=["float64", "float32"])
+def dtype(request: pytest.FixtureRequest) -> Iterator[torch.dtype]:
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(request.param)
+    yield request.param
+    torch.set_default_dtype(before)
+
+
+def sorted_edges(batch: Any) -> torch.Tensor:
+    rows = torch.cat([batch.edge_index.T, batch.unit_shifts, batch.shifts], 1).double()
+    order = np.lexsort(rows[:, :5].T.numpy())
+    return rows[torch.from_numpy(order)]
+
+
+def assert_same(ours: Any, stock: Any) -> None:
+    expected, found = stock.to_dict(), ours.to_dict()
+    assert found.keys() - {"index"} == expected.keys()
+    tolerance = 1e-12 if stock.positions.dtype == torch.float64 else 2e-6
+    for name, value in expected.items():
+        if name not in EDGES and isinstance(value, torch.Tensor):
+            options = {"rtol": tolerance, "atol": tolerance, "check_dtype": True}
+            torch.testing.assert_close(found[name], value, **options, msg=lambda m, n=name: n + m)
+    torch.testing.assert_close(sorted_edges(ours), sorted_edges(stock), rtol=0, atol=tolerance * 10)
+    assert ours.num_graphs == stock.num_graphs
+
+
+@pytest.mark.parametrize("without", [(), ("forces",), ("stress", "energy"), ("forces", "energy")])
+def test_every_tensor(tmp_path: Path, without: tuple[str, ...]) -> None:
+    path = write_atp(tmp_path / "a.atp", structures(N, without=without))
+    batches = [[*range(5)], [7, 3], [23], [*range(10, 20)]]
+    stock = stock_loader(with_keys(structures(N, without=without)), batches)
+    ours = trainer.loader(path, Z_TABLE, CUTOFF, batch_sampler=batches)
+    edges = apt.AtpDataset(path, neighbors=apt.NeighborList(CUTOFF))
+    for batch, expected, numbers in zip(ours, stock, batches, strict=True):
+        assert_same(batch, expected)
+        assert_same(trainer.batch(edges.batch(numbers), Z_TABLE, CUTOFF), expected)
+        assert batch.index.tolist() == numbers
+
+
+def test_results_of_a_model(tmp_path: Path, dtype: torch.dtype) -> None:
+    path = write_atp(tmp_path / "a.atp", structures(N))
+    stock = stock_loader(with_keys(structures(N)), [[*range(N)]])[0]
+    (ours,) = trainer.loader(path, Z_TABLE, CUTOFF, batch_size=N, shuffle=False)
+    found, expected = (
+        model()(batch.to_dict(), compute_force=True, compute_stress=OUTPUTS["stress"])
+        for batch in (ours, stock)
+    )
+    tolerance = 1e-10 if dtype == torch.float64 else 1e-4
+    for name in ("energy", "forces", "stress"):
+        torch.testing.assert_close(found[name], expected[name], rtol=tolerance, atol=tolerance)
+
+
+def test_keys_of_mace_and_of_files(tmp_path: Path) -> None:
+    """Extended XYZ with MACE's keys, other keys, and the labels of this package."""
+    made = with_keys(structures(6))
+    for atoms in made:
+        atoms.info["dft"] = 2 * atoms.info["REF_energy"]
+    opened = apt.open(write_extxyz(tmp_path / "a.xyz", made))
+    (plain,) = trainer.loader(opened, Z_TABLE, CUTOFF, batch_size=6, shuffle=False)
+    (named,) = trainer.loader(
+        opened, Z_TABLE, CUTOFF, batch_size=6, shuffle=False, keys={"energy": "dft"}
+    )
+    torch.testing.assert_close(named.energy, 2 * plain.energy)
+    read = ase.io.read(tmp_path / "a.xyz", ":")
+    assert_same(plain, stock_loader(read, [range(6)])[0])
+    with pytest.raises(apt.FieldError, match=r"energy: no field 'REF_enrgy': did you mean"):
+        trainer.loader(opened, Z_TABLE, CUTOFF, batch_size=6, keys={"energy": "REF_enrgy"})
+    with pytest.raises(apt.FieldError, match=r"forces: expected rows of shape \(3,\)"):
+        trainer.loader(opened, Z_TABLE, CUTOFF, batch_size=6, keys={"forces": "REF_energy"})
+
+
+def test_all_labels_weights_and_types(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    made = with_keys(structures(9))
+    for number, atoms in enumerate(made):
+        atoms.info |= {"REF_dipole": rng.normal(size=3), "total_charge": float(number)}
+        atoms.info |= {"polarizability": rng.normal(size=(3, 3)), "total_spin": 3.0}
+        atoms.info |= {"REF_virials": rng.normal(size=(3, 3)), "elec_temp": 0.1}
+        atoms.arrays["REF_charges"] = rng.normal(size=len(atoms))
+        if number % 2:
+            atoms.info |= {"config_weight": 0.5, "config_energy_weight": 3.0}
+            atoms.info |= {"config_dipole_weight": 0.25}
+        if number % 3:
+            atoms.info["config_type"] = ("surface", "bulk")[number % 2]
+    path = write_extxyz(tmp_path / "a.xyz", made)
+    weights = {"surface": 10.0, "Default": 1.5}
+    (ours,) = trainer.loader(
+        path, Z_TABLE, CUTOFF, batch_size=9, shuffle=False, config_type_weights=weights
+    )
+    read = ase.io.read(path, ":")
+    keys = data.KeySpecification.from_defaults().update(info_keys={"dipole": "REF_dipole"})
+    configurations = data.config_from_atoms_list(
+        read, key_specification=keys, config_type_weights=weights
+    )
+    graphs = [
+        data.AtomicData.from_config(one, z_table=Z_TABLE, cutoff=CUTOFF) for one in configurations
+    ]
+    assert_same(ours, next(iter(torch_geometric.dataloader.DataLoader(graphs, 9))))
+
+
+def test_missing_labels_have_no_weight(tmp_path: Path) -> None:
+    """MACE itself gives zeros and weight 1 where `forces_key="forces"` and some are missing."""
+    path = write_atp(tmp_path / "a.atp", structures(9, without=("forces", "energy")))
+    (batch,) = trainer.loader(path, Z_TABLE, CUTOFF, batch_size=9, shuffle=False)
+    missing = torch.arange(9) % 3 == 1
+    assert torch.equal(batch.forces_weight == 0, missing)
+    assert torch.equal(batch.energy_weight == 0, missing)
+    assert bool((batch.forces[missing[batch.batch]] == 0).all())
+    assert not any(value.isnan().any() for value in (batch.energy, batch.forces, batch.stress))
+
+
+def test_inputs_of_models_may_not_be_missing(tmp_path: Path) -> None:
+    with apt.AtpWriter(tmp_path / "a.atp") as writer:
+        for number, atoms in enumerate(structures(3)):
+            molecule = apt.Molecule.from_ase(atoms)
+            if number < 2:
+                molecule.set_property("pressure", float(number))
+            writer.write(molecule)
+    loader = trainer.loader(
+        tmp_path / "a.atp",
+        Z_TABLE,
+        CUTOFF,
+        batch_sampler=[[0, 1], [2]],
+        keys={"pressure": "pressure"},
+    )
+    batches = iter(loader)
+    assert next(batches).pressure.tolist() == [0.0, 1.0]
+    with pytest.raises(apt.FieldError, match=r"pressure: missing \(molecule 2"):
+        next(batches)
+
+
+def test_unknown_elements(tmp_path: Path) -> None:
+    atoms = ase.Atoms("Fe2", [[0, 0, 0], [0, 0, 2.0]])
+    atoms.calc = SinglePointCalculator(atoms, energy=0.0)
+    path = write_atp(tmp_path / "a.atp", [*structures(1), atoms])
+    loader = trainer.loader(path, Z_TABLE, CUTOFF, batch_size=2)
+    with pytest.raises(apt.FieldError, match=r"a.atp: expected elements .*, got Fe \(molecule 1"):
+        next(iter(loader))
+
+
+def test_another_dtype_is_refused(tmp_path: Path) -> None:
+    path = write_atp(tmp_path / "a.atp", structures(1))
+    with pytest.raises(ValueError, match=r"dtype: expected torch.float32 or torch.float64"):
+        trainer.loader(path, Z_TABLE, CUTOFF, batch_size=1, dtype=torch.float16)
