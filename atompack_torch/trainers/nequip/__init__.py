@@ -1,0 +1,118 @@
+"""NequIP and Allegro: batches for their models, a loader, and a data module for config files.
+
+    data:
+      _target_: atompack_torch.trainers.nequip.DataModule
+      train: train.atp
+      val: val.atp
+      batch_size: 8
+      model_type_names: ${model_type_names}
+      cutoff: ${cutoff_radius}
+
+``nequip-train`` does the rest. Needs the package ``nequip``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+try:
+    import nequip as _nequip
+except ImportError as error:
+    raise ImportError("atompack_torch.trainers.nequip: install nequip") from error
+
+from atompack_torch.batch.molecule_batch import MoleculeBatch
+from atompack_torch.loading.loader import Loader
+from atompack_torch.trainers._epochs import epoch_loader
+from atompack_torch.trainers._layout import Data, open_dataset
+from atompack_torch.trainers.nequip._data_module import DataModule
+from atompack_torch.trainers.nequip._layout import NequipLayout, make_layout
+from atompack_torch.trainers.nequip._metrics import MeanSquaredError
+
+__all__ = ["DataModule", "MeanSquaredError", "NequipLayout", "batch", "loader"]
+
+del _nequip
+
+
+def batch(
+    molecules: MoleculeBatch, model_type_names: Sequence[str], cutoff: float, **options: Any
+) -> Any:
+    """Converts a batch with edges to an ``AtomicDataDict``.
+
+    Args:
+        molecules: a batch on the CPU, of a data set with ``neighbors=NeighborList(cutoff)``.
+        model_type_names: types of the model, in its order.
+        cutoff: ``r_max`` of the model, in Å.
+        **options: ``chemical_species_to_atom_type_map``, ``key_mapping`` and ``transforms`` of
+            ``loader``.
+
+    Returns:
+        Key of NequIP → tensor, in float64; ``molecule_index`` (B, 1) int64 numbers the molecules.
+
+    Raises:
+        FieldError: there are no edges, or an element has no type.
+        ValueError: an option does not fit the types or keys of NequIP.
+    """
+    return make_layout(model_type_names, cutoff, **options).batch(molecules)
+
+
+def loader(
+    data: Data,
+    model_type_names: Sequence[str],
+    cutoff: float,
+    *,
+    batch_size: int | None = None,
+    max_atoms: float | None = None,
+    batch_sampler: Iterable[Sequence[int]] | None = None,
+    shuffle: bool = True,
+    seed: int = 0,
+    chemical_species_to_atom_type_map: dict[str, str] | None = None,
+    key_mapping: dict[str, str] | None = None,
+    transforms: Sequence[Any] = (),
+    **options: Any,
+) -> Loader[Any]:
+    """Makes a loader for training loops of your own.
+
+    An epoch has every molecule once, shared by all ranks, which take as many steps;
+    ``state_dict`` resumes inside an epoch.
+
+    Args:
+        data: a data set of molecules, or anything that ``apt.open`` takes.
+        model_type_names: types of the model, in its order.
+        cutoff: ``r_max`` of the model, in Å.
+        batch_size: maximum number of molecules in a batch.
+        max_atoms: maximum number of atoms in a batch, in place of ``batch_size``.
+        batch_sampler: yields lists of molecule numbers, in place of both.
+        shuffle: use a random order in every epoch.
+        seed: seed of these orders.
+        chemical_species_to_atom_type_map: symbol of an element → type; None: types are symbols.
+        key_mapping: name of a field of the data → key of NequIP, in addition to ``energy``,
+            ``forces`` and ``stress``, or in place of one of them.
+        transforms: of NequIP, applied to whole batches in turn.
+        **options: of ``Loader``: ``num_threads``, ``prefetch``, ``pin_memory``, ``device``.
+
+    Returns:
+        The loader, whose batches are those of ``batch``.
+
+    Raises:
+        ValueError: not exactly one of ``batch_size``, ``max_atoms`` and ``batch_sampler``, or an
+            option does not fit the types or keys of NequIP.
+        TypeError: the data are not molecules.
+    """
+    layout = make_layout(
+        model_type_names,
+        cutoff,
+        chemical_species_to_atom_type_map=chemical_species_to_atom_type_map,
+        key_mapping=key_mapping,
+        transforms=transforms,
+    )
+    return epoch_loader(
+        open_dataset(data),
+        layout,
+        batch_size=batch_size,
+        max_atoms=max_atoms,
+        batch_sampler=batch_sampler,
+        shuffle=shuffle,
+        seed=seed,
+        **options,
+    )

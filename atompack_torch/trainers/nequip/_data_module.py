@@ -1,0 +1,305 @@
+"""Data module for config files of NequIP."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import torch
+from hydra.utils import instantiate
+from nequip.data.datamodule import NequIPDataModule
+from omegaconf import DictConfig, ListConfig, OmegaConf
+from torch.utils.data import random_split
+
+from atompack_torch.datasets._base import MoleculeDataset
+from atompack_torch.loading.loader import Loader
+from atompack_torch.loading.samplers import AtomBudgetBatchSampler
+from atompack_torch.options import check_choice
+from atompack_torch.trainers._data_module import _NAMES_OF_STAGE, DataHooks, _equally_long
+from atompack_torch.trainers._epochs import epoch_loader
+from atompack_torch.trainers._layout import Data, open_dataset
+from atompack_torch.trainers.nequip._layout import make_layout
+from atompack_torch.trainers.nequip._metrics import MeanSquaredError
+
+_NAMES: Final = ("train", "val", "test", "predict")
+_ATOMS_AT_ONCE: Final = 8192  # for statistics
+
+
+@dataclass(frozen=True)
+class _Source:
+    """One data set of a config.
+
+    Attributes:
+        data: what ``open_dataset`` takes.
+        lengths: sizes or fractions of all parts of a split.
+        part: number of the part, if it is split.
+    """
+
+    data: Data
+    lengths: tuple[float, ...] = ()
+    part: int = 0
+
+    def open(self, seed: int, options: Mapping[str, Any]) -> MoleculeDataset:
+        """Opens the data, split as NequIP splits with this seed."""
+        given = {} if isinstance(self.data, MoleculeDataset) else options
+        dataset = open_dataset(self.data, **given)
+        if not self.lengths:
+            return dataset
+        generator = torch.Generator().manual_seed(seed)
+        numbers: Any = range(len(dataset))
+        parts: list[Any] = random_split(numbers, self.lengths, generator=generator)
+        return dataset.subset(parts[self.part].indices)
+
+
+class _Base(NequIPDataModule):  # type: ignore[misc]
+    """Data module of NequIP without data, whose constructor needs no arguments."""
+
+    def __init__(self) -> None:
+        super().__init__(seed=0)
+
+
+class DataModule(DataHooks, _Base):
+    """Data module of NequIP over anything that holds molecules.
+
+        data:
+          _target_: atompack_torch.trainers.nequip.DataModule
+          split: {path: data.atp, train: 0.9, val: 0.1}
+          max_atoms: 512
+          model_type_names: ${model_type_names}
+          cutoff: ${cutoff_radius}
+          stats_manager:
+            _target_: nequip.data.CommonDataStatisticsManager
+            type_names: ${model_type_names}
+
+    An epoch yields every molecule once, shared by all ranks, which take the same number of steps.
+    Validation and tests use the stored order and are complete too. A run that is resumed inside
+    an epoch goes on with the molecules that are left, also on another number of ranks.
+
+    Batches have ``total_energy``, ``forces`` and ``stress``, NaN for molecules without. If a loss
+    or a weighted metric of the training module would be NaN for it, a missing label is an error;
+    statistics leave missing labels out.
+
+    Args:
+        train: a data set of molecules, or anything that ``apt.open`` takes: a path, a URL, or a
+            list of them for one set of several files.
+        val: likewise; the entries of a list are separate sets, with metrics of their own.
+        test: likewise.
+        predict: likewise.
+        model_type_names: types of the model, in its order.
+        cutoff: ``r_max`` of the model, in Å.
+        split: data under the key ``path``, and under ``train``, ``val``, ``test``, ``predict`` the
+            sizes of its parts, or fractions of 1; or a list of such dicts. The parts are those
+            that NequIP makes with ``seed``, and follow the sets above.
+        batch_size: maximum number of molecules in a batch.
+        max_atoms: maximum number of atoms in a batch, in place of ``batch_size``.
+        chemical_species_to_atom_type_map: symbol of an element → type; None: types are symbols.
+        key_mapping: name of a field of the data → key of NequIP, in addition to ``energy``,
+            ``forces`` and ``stress``, or in place of one of them.
+        transforms: of NequIP, applied to whole batches in turn.
+        stats_manager: ``DataStatisticsManager`` of NequIP.
+        shuffle: use a random order in every epoch of training.
+        seed: of these orders and of splits.
+        num_threads: threads of each rank that make batches; see ``Loader``.
+        prefetch: batches made ahead.
+        **options: of the data sets that are opened here.
+
+    Raises:
+        ValueError: neither or both of ``max_atoms`` and ``batch_size`` are given, there are two
+            sets for training, or an option does not fit the types or keys of NequIP.
+    """
+
+    def __init__(
+        self,
+        train: Data | None = None,
+        val: Data | Sequence[Data] | None = None,
+        test: Data | Sequence[Data] | None = None,
+        predict: Data | Sequence[Data] | None = None,
+        *,
+        model_type_names: Sequence[str],
+        cutoff: float,
+        split: Mapping[str, Any] | Sequence[Mapping[str, Any]] = (),
+        batch_size: int | None = None,
+        max_atoms: float | None = None,
+        chemical_species_to_atom_type_map: Mapping[str, str] | None = None,
+        key_mapping: Mapping[str, str] | None = None,
+        transforms: Sequence[Any] = (),
+        stats_manager: Mapping[str, Any] | None = None,
+        shuffle: bool = True,
+        seed: int = 0,
+        num_threads: int | None = None,
+        prefetch: int = 4,
+        **options: Any,
+    ) -> None:
+        super().__init__(
+            max_atoms=max_atoms,
+            batch_size=batch_size,
+            shuffle=shuffle,
+            seed=seed,
+            num_threads=num_threads,
+            prefetch=prefetch,
+            **{name: _primitive(option) for name, option in options.items()},
+        )
+        made = (instantiate(t) if isinstance(t, Mapping) else t for t in _primitive(transforms))
+        self._plain = make_layout(
+            model_type_names,
+            cutoff,
+            chemical_species_to_atom_type_map=_primitive(chemical_species_to_atom_type_map),
+            key_mapping=_primitive(key_mapping),
+            transforms=tuple(made),
+        )
+        sets = ([_primitive(train)], _listed(val), _listed(test), _listed(predict))
+        given = dict(zip(_NAMES, sets, strict=True))
+        self._sources = {
+            name: [_Source(data) for data in listed if data is not None]
+            for name, listed in given.items()
+        }
+        split = _primitive(split)
+        for one in [split] if isinstance(split, Mapping) else split:
+            for name, source in _parts(one):
+                self._sources[name].append(source)
+        if (n_sets := len(self._sources["train"])) > 1:
+            raise ValueError(f"train: expected one data set, as NequIP takes one, got {n_sets}")
+        self.num_datasets = {name: len(sources) for name, sources in self._sources.items()}
+        self.stats_manager_cfg = stats_manager
+
+    def setup(self, stage: str) -> None:
+        """Opens the data of a stage, equally long on all ranks while a writer appends.
+
+        Args:
+            stage: ``"fit"``, ``"validate"``, ``"test"`` or ``"predict"``.
+
+        Raises:
+            ValueError: there is no data for the stage, or no such stage.
+        """
+        check_choice("stage", stage, list(_NAMES_OF_STAGE))
+        names = _NAMES_OF_STAGE[stage]
+        if not self._sources[names[0]]:
+            raise ValueError(f"{names[0]}: expected data, got None")
+        for name in names:
+            for number, source in enumerate(self._sources[name]):
+                if (key := _key(name, number)) not in self._opened:
+                    opened = source.open(self._seed, self._options)
+                    self._opened[key] = _equally_long(opened)
+        if stage == "fit" and self.trainer is not None:
+            # Otherwise Lightning ends every epoch after as many batches as the first one has.
+            self.trainer.reload_dataloaders_every_n_epochs = 1
+
+    def teardown(self, stage: str) -> None:
+        """Keeps the data open for a later stage.
+
+        Args:
+            stage: not used.
+        """
+
+    def val_dataloader(self) -> list[Loader[Any]]:
+        """Returns the loaders for validation.
+
+        Returns:
+            A loader for each data set, over the share of this rank, in the stored order.
+        """
+        return self._loaders("val")
+
+    def test_dataloader(self) -> list[Loader[Any]]:  # type: ignore[override]
+        """Returns the loaders for tests.
+
+        Returns:
+            A loader for each data set, over the share of this rank, in the stored order.
+        """
+        return self._loaders("test")
+
+    def predict_dataloader(self) -> list[Loader[Any]]:  # type: ignore[override]
+        """Returns the loaders for predictions.
+
+        Returns:
+            A loader for each data set, over the share of this rank, in the stored order.
+        """
+        return self._loaders("predict")
+
+    def get_statistics(self, dataset: str = "train", dataset_idx: int = 0) -> dict[str, Any]:
+        """Computes statistics of a data set, for ``${training_data_stats:...}``.
+
+        Args:
+            dataset: ``"train"``, ``"val"``, ``"test"`` or ``"predict"``.
+            dataset_idx: number among the sets of that name.
+
+        Returns:
+            Name → value, from the molecules that have the label; empty without ``stats_manager``.
+
+        Raises:
+            ValueError: there is no such data set.
+        """
+        if self.stats_manager_cfg is None:
+            return {}
+        check_choice("dataset", dataset, list(_NAMES))
+        if not 0 <= dataset_idx < len(self._sources[dataset]):
+            raise ValueError(f"{dataset}: expected data for statistics, got None")
+        manager = instantiate(self.stats_manager_cfg)
+        labels = [key for key, _ in self._plain.labels]
+        manager.ignore_nans = [
+            ignored or getattr(field, "field", None) in labels
+            for ignored, field in zip(manager.ignore_nans, manager.fields, strict=True)
+        ]
+        opened = self._sources[dataset][dataset_idx].open(self._seed, self._options)
+        order = AtomBudgetBatchSampler(  # every rank reads all
+            opened, _ATOMS_AT_ONCE, shuffle=False, num_replicas=1, rank=0
+        )
+        batches = epoch_loader(opened, self._plain, batch_sampler=order)
+        statistics: dict[str, Any] = manager.get_statistics(batches)
+        return statistics
+
+    def _loaders(self, name: str) -> list[Loader[Any]]:
+        keys = [_key(name, number) for number in range(len(self._sources[name]))]
+        return [self._loader(key, shuffle=False) for key in keys]
+
+    def _loader(self, name: str, shuffle: bool) -> Any:
+        complete, present = self._needed_labels(name)
+        self._layout = replace(self._plain, complete=complete, present=present)
+        return super()._loader(name, shuffle)
+
+    def _needed_labels(self, name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Returns labels that all molecules of a data set, or one of each batch, must have."""
+        module = None if self.trainer is None else self.trainer.lightning_module
+        if module is None or name.startswith("predict"):
+            return (), ()
+        manager = module.loss
+        if name != "train":
+            kind = name.rstrip("0123456789")
+            manager = getattr(module, f"{kind}_metrics")[int(name.removeprefix(kind))]
+        complete, present = [], []
+        for metric, entry in ({} if manager is None else manager.entries).items():
+            label = getattr(entry.field, "target_field", getattr(entry.field, "field", None))
+            if entry.coeff is None or label not in dict(self._plain.labels):
+                continue
+            if not entry.ignore_nan:
+                complete.append(label)
+            elif name == "train" and not isinstance(manager[metric], MeanSquaredError):
+                present.append(label)
+        return tuple(dict.fromkeys(complete)), tuple(dict.fromkeys(present))
+
+
+def _primitive(value: Any) -> Any:
+    """Returns a list or a dict in place of one of Hydra's."""
+    if isinstance(value, (DictConfig, ListConfig)):
+        return OmegaConf.to_container(value, resolve=True)
+    return value
+
+
+def _listed(data: Any) -> list[Any]:
+    data = _primitive(data)
+    return list(data) if isinstance(data, (list, tuple)) else [data]
+
+
+def _key(name: str, number: int) -> str:
+    return name if name == "train" else f"{name}{number}"
+
+
+def _parts(split: Mapping[str, Any]) -> Iterator[tuple[str, _Source]]:
+    names = [name for name in split if name != "path"]
+    for name in names:
+        check_choice("split", name, list(_NAMES))
+    if "path" not in split:
+        raise ValueError(f"split: expected data under 'path', got {', '.join(names)}")
+    lengths = tuple(split[name] for name in names)
+    for number, name in enumerate(names):
+        yield name, _Source(split["path"], lengths, number)
