@@ -13,7 +13,16 @@ from atompack_torch._core import make_outputs
 from atompack_torch._native import BatchRequest
 from atompack_torch.batch.collated_fields import CollatedFields
 from atompack_torch.errors import FieldError
-from atompack_torch.fields import BUILTIN, BUILTINS, STRUCTURE, FieldId, FieldInfo, Level
+from atompack_torch.fields import (
+    ATOM_PROPERTY,
+    BUILTIN,
+    BUILTINS,
+    STRUCTURE,
+    FieldId,
+    FieldInfo,
+    Level,
+    prefixed_id,
+)
 
 # Kind -> level of the rows; None: that of the field.
 KINDS: Final[dict[str, Level | None]] = {
@@ -110,9 +119,11 @@ def by_atomic_number(values: Mapping[int, Any], default: Any) -> tuple[Any, ...]
         default: for numbers without a value.
 
     Returns:
-        The values, for ``Output.columns`` or ``Output.references``.
+        The values, for ``Output.columns`` or ``Output.references``; none for no values.
     """
-    return tuple(values.get(number, default) for number in range(max(values, default=0) + 1))
+    if not values:
+        return ()
+    return tuple(values.get(number, default) for number in range(max(values) + 1))
 
 
 def infos_of(outputs: Sequence[Output], levels: Mapping[str, Level]) -> dict[str, FieldInfo]:
@@ -136,6 +147,8 @@ def _level(field: str | None, levels: Mapping[str, Level]) -> Level:
     assert field is not None
     if field in levels:
         return levels[field]
+    if (named := prefixed_id(field)) is not None:
+        return "atom" if named.scope == ATOM_PROPERTY else "molecule"
     return STRUCTURE[field] if field in STRUCTURE else BUILTINS[field].level
 
 

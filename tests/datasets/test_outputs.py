@@ -187,6 +187,10 @@ CASES: dict[str, tuple[Output, Callable[[apt.MoleculeBatch], Tensor]]] = {
     "pbc": (Output("x", "value", torch.bool, "pbc"), lambda b: b.pbc),
     "pbc as numbers": (Output("x", "value", F32, "pbc"), lambda b: b.pbc),
     "charge": (Output("x", "value", I64, "charge"), filled("charge", 0.0)),
+    "charge by its scope": (
+        Output("x", "value", F32, "properties/charge", fill=0.0),
+        filled("charge", 0.0),
+    ),
     "charge, 9": (Output("x", "value", F64, "charge", fill=9.0), filled("charge", 9.0)),
     "velocities of none": (
         Output("x", "value", F32, "velocities", fill=0.0),

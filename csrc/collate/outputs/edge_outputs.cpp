@@ -11,29 +11,26 @@ namespace {
 using physics::Matrix3;
 using physics::Vector3;
 
-// Rows of an edge output, written a few at a time.
-class EdgeRows {
+// Rows (edges, 3) of a molecule as doubles. Keeps its memory between molecules.
+class Rows {
  public:
-  EdgeRows(DType dtype, std::byte* to, int64_t first)
-      : dtype_(dtype), next_(to + 3 * static_cast<size_t>(first) * item_bytes(dtype)) {}
-
-  void add(const Vector3& row) {
-    std::ranges::copy(row, values_.begin() + static_cast<std::ptrdiff_t>(n_values_));
-    n_values_ += 3;
-    if (n_values_ == values_.size()) flush();
+  // Reads the rows of some edges.
+  std::span<Vector3> read(const Values& values, int64_t first, int64_t last) {
+    rows_.resize(static_cast<size_t>(last - first));
+    load(values, 3 * first, flat());
+    return rows_;
   }
 
-  void flush() {
-    copy_values(next_, dtype_, reinterpret_cast<const std::byte*>(values_.data()), DType::float64, n_values_);
-    next_ += n_values_ * item_bytes(dtype_);
-    n_values_ = 0;
+  // Writes the rows, from edge `first` on.
+  void write(DType dtype, int64_t first, std::byte* to) {
+    copy_values(to + 3 * static_cast<size_t>(first) * item_bytes(dtype), dtype,
+                reinterpret_cast<const std::byte*>(rows_.data()), DType::float64, 3 * rows_.size());
   }
 
  private:
-  DType dtype_;
-  std::byte* next_;
-  std::array<double, 192> values_;
-  size_t n_values_ = 0;
+  std::span<double> flat() { return {rows_.empty() ? nullptr : rows_.front().data(), 3 * rows_.size()}; }
+
+  std::vector<Vector3> rows_;
 };
 
 Vector3 times_cell(const Vector3& cells, const Matrix3& cell) {
@@ -59,48 +56,50 @@ void for_each_molecule(const OutputPart& part, const Body& body) {
   }
 }
 
-void write_edge_vectors(const OutputPart& part, EdgeRows& rows) {
-  const OutputInputs& inputs = part.inputs;
-  for_each_molecule(part, [&](int64_t molecule, int64_t first, int64_t last) {
-    const Matrix3 cell = cell_of(inputs, molecule);
-    Vector3 shift, from, to;
-    for (int64_t edge = first; edge < last; ++edge) {
-      load(inputs.edge_shift, 3 * edge, shift);
-      load(inputs.positions, 3 * inputs.edge_index[static_cast<size_t>(edge)], from);
-      load(inputs.positions, 3 * inputs.edge_index[static_cast<size_t>(inputs.dims.edges + edge)], to);
-      Vector3 vector = times_cell(shift, cell);
-      for (size_t axis = 0; axis < 3; ++axis) vector[axis] += to[axis] - from[axis];
-      rows.add(vector);
-    }
-  });
+// Replaces the S of the edges of a molecule by S cell.
+void multiply(std::span<Vector3> shifts, const Matrix3& cell) {
+  for (Vector3& shift : shifts) shift = times_cell(shift, cell);
 }
 
-void write_offsets(const OutputPart& part, EdgeRows& rows) {
-  for_each_molecule(part, [&](int64_t molecule, int64_t first, int64_t last) {
-    const Matrix3 cell = cell_of(part.inputs, molecule);
-    Vector3 shift;
-    for (int64_t edge = first; edge < last; ++edge) {
-      load(part.inputs.edge_shift, 3 * edge, shift);
-      rows.add(times_cell(shift, cell));
-    }
-  });
+// Adds r_j - r_i to the offsets of the edges of a molecule.
+void add_differences(const OutputInputs& inputs, int64_t molecule, int64_t first_edge, Rows& positions,
+                     std::span<Vector3> offsets) {
+  const int64_t first_atom = inputs.ptr[static_cast<size_t>(molecule)];
+  const auto points = positions.read(inputs.positions, first_atom, inputs.ptr[static_cast<size_t>(molecule) + 1]);
+  const int64_t* const i = inputs.edge_index.data() + first_edge;
+  const int64_t* const j = i + inputs.dims.edges;
+  for (size_t edge = 0; edge < offsets.size(); ++edge) {
+    const Vector3& from = points[static_cast<size_t>(i[edge] - first_atom)];
+    const Vector3& to = points[static_cast<size_t>(j[edge] - first_atom)];
+    for (size_t axis = 0; axis < 3; ++axis) offsets[edge][axis] += to[axis] - from[axis];
+  }
 }
 
 // With w the numbers of cells that atoms are outside: S + w_j - w_i.
-void write_wrapped_shifts(const OutputPart& part, EdgeRows& rows) {
+void add_wrapping(const OutputPart& part, int64_t molecule, int64_t first_edge, std::span<Vector3> shifts) {
   const OutputInputs& inputs = part.inputs;
+  const std::vector<Vector3> away = cells_away(part, molecule);
+  const int64_t first_atom = inputs.ptr[static_cast<size_t>(molecule)];
+  const int64_t* const i = inputs.edge_index.data() + first_edge;
+  const int64_t* const j = i + inputs.dims.edges;
+  for (size_t edge = 0; edge < shifts.size(); ++edge) {
+    const Vector3& of_i = away[static_cast<size_t>(i[edge] - first_atom)];
+    const Vector3& of_j = away[static_cast<size_t>(j[edge] - first_atom)];
+    for (size_t axis = 0; axis < 3; ++axis) shifts[edge][axis] += of_j[axis] - of_i[axis];
+  }
+}
+
+void write_rows_of_edges(const Output& output, const OutputPart& part, std::byte* to) {
+  Rows rows, positions;
   for_each_molecule(part, [&](int64_t molecule, int64_t first, int64_t last) {
-    const std::vector<Vector3> away = cells_away(part, molecule);
-    const int64_t first_atom = inputs.ptr[static_cast<size_t>(molecule)];
-    Vector3 shift;
-    for (int64_t edge = first; edge < last; ++edge) {
-      load(inputs.edge_shift, 3 * edge, shift);
-      const int64_t i = inputs.edge_index[static_cast<size_t>(edge)] - first_atom;
-      const int64_t j = inputs.edge_index[static_cast<size_t>(inputs.dims.edges + edge)] - first_atom;
-      const Vector3 &of_i = away.at(static_cast<size_t>(i)), &of_j = away.at(static_cast<size_t>(j));
-      for (size_t axis = 0; axis < 3; ++axis) shift[axis] += of_j[axis] - of_i[axis];
-      rows.add(shift);
+    const std::span<Vector3> made = rows.read(part.inputs.edge_shift, first, last);
+    if (output.kind == OutputKind::wrapped_shift) {
+      add_wrapping(part, molecule, first, made);
+    } else {
+      multiply(made, cell_of(part.inputs, molecule));
+      if (output.kind == OutputKind::edge_vector) add_differences(part.inputs, molecule, first, positions, made);
     }
+    rows.write(output.dtype, first, to);
   });
 }
 
@@ -118,7 +117,6 @@ void write_edge_output(const Output& output, const OutputPart& part, std::byte* 
   const OutputInputs& inputs = part.inputs;
   const auto n_edges = static_cast<size_t>(part.last_edge - part.first_edge);
   const size_t item = item_bytes(output.dtype);
-  EdgeRows rows(output.dtype, to, part.first_edge);
   switch (output.kind) {
     case OutputKind::edge_count:
       return write_counts(output, part, to);
@@ -134,16 +132,9 @@ void write_edge_output(const Output& output, const OutputPart& part, std::byte* 
       const std::byte* const from = inputs.edge_shift.data + first * item_bytes(inputs.edge_shift.dtype);
       return copy_values(to + first * item, output.dtype, from, inputs.edge_shift.dtype, 3 * n_edges);
     }
-    case OutputKind::edge_offset:
-      write_offsets(part, rows);
-      break;
-    case OutputKind::edge_vector:
-      write_edge_vectors(part, rows);
-      break;
     default:
-      write_wrapped_shifts(part, rows);
+      return write_rows_of_edges(output, part, to);
   }
-  rows.flush();
 }
 
 }  // namespace atompack::collate
