@@ -1,0 +1,132 @@
+"""Models, batches and runs of NequIP that its tests share."""
+
+from __future__ import annotations
+
+import csv
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import ase
+import nequip.utils  # noqa: F401  # registers the resolvers of configs
+import torch
+from nequip.data import AtomicDataDict
+from nequip.data.ase import from_ase
+from nequip.data.transforms import (
+    AddNaNStressTransform,
+    ChemicalSpeciesToAtomTypeMapper,
+    NeighborListTransform,
+)
+from nequip.model import NequIPGNNModel
+from nequip.utils.global_state import set_global_state
+from omegaconf import OmegaConf
+from ranks import environment
+from structures import CUTOFF
+
+TYPES = ("H", "C", "O", "Al", "Cu")
+EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "trainers" / "nequip.yaml"
+OURS = "atompack_torch.trainers.nequip.DataModule"
+SECONDS = 300.0
+_LABEL_KEYS = {"energy": "total_energy", "forces": "forces", "stress": "stress"}
+
+set_global_state()  # as every command of NequIP does
+
+
+def model(dtype: torch.dtype = torch.float64) -> Any:
+    """A small model with random weights."""
+    return NequIPGNNModel(
+        seed=1,
+        model_dtype=str(dtype).removeprefix("torch."),
+        type_names=list(TYPES),
+        r_max=CUTOFF,
+        num_layers=2,
+        l_max=1,
+        num_features=4,
+        radial_mlp_width=8,
+        avg_num_neighbors=10.0,
+        per_type_energy_shifts=-4.0,
+        per_type_energy_scales=0.5,
+    )
+
+
+def stock_batch(made: Iterable[ase.Atoms], types: Sequence[str] = TYPES) -> dict[str, Any]:
+    """Batch by NequIP's own conversion, transforms and collate function."""
+    transforms = [
+        ChemicalSpeciesToAtomTypeMapper(list(types)),
+        NeighborListTransform(CUTOFF),
+        AddNaNStressTransform(),
+    ]
+    converted = []
+    for atoms in made:
+        data = from_ase(atoms)
+        for transform in transforms:
+            data = transform(data)
+        converted.append(data)
+    batch: dict[str, Any] = AtomicDataDict.batched_from_list(converted)
+    return batch
+
+
+def config(data: Mapping[str, Any], **changes: Any) -> Any:
+    """The example with another section ``data`` and further changes by dotted name."""
+    read = OmegaConf.load(EXAMPLE)
+    read.data = OmegaConf.create(dict(data))
+    for name, value in changes.items():
+        OmegaConf.update(read, name.replace("__", "."), value, force_add=True)
+    return read
+
+
+def our_data(**data: Any) -> dict[str, Any]:
+    """Section ``data`` with our data module."""
+    common = {"model_type_names": list(TYPES), "cutoff": CUTOFF, "stats_manager": statistics()}
+    return {"_target_": OURS, **common, **data}
+
+
+def statistics() -> dict[str, Any]:
+    """The statistics of NequIP's tutorial."""
+    kind = "nequip.data.CommonDataStatisticsManager"
+    return {"_target_": kind, "type_names": list(TYPES)}
+
+
+def metrics(ignore_nan: bool, kind: str, **coeffs: float) -> dict[str, Any]:
+    """A ``MetricsManager`` with a weighted metric for each key."""
+    entries = [
+        {
+            "name": key,
+            "field": key,
+            "coeff": coeff,
+            "ignore_nan": ignore_nan,
+            "metric": {"_target_": kind},
+        }
+        for key, coeff in coeffs.items()
+    ]
+    return {"_target_": "nequip.train.MetricsManager", "metrics": entries}
+
+
+def train(folder: Path, settings: Any, *arguments: str, check: bool = True) -> str:
+    """Runs ``nequip-train`` on a config file; returns what it prints."""
+    folder.mkdir(parents=True, exist_ok=True)
+    OmegaConf.save(settings, folder / "config.yaml")
+    done = subprocess.run(
+        [
+            Path(sys.executable).with_name("nequip-train"),
+            *("-cp", folder, "-cn", "config.yaml", f"hydra.run.dir={folder}/out", *arguments),
+        ],
+        env=environment(),
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    printed = done.stdout + done.stderr
+    assert (done.returncode == 0) == check, printed[-4000:]
+    return printed
+
+
+def logged(folder: Path, name: str = "train_loss_step/weighted_sum") -> list[float]:
+    """Values of a metric in the log of ``train``, in order."""
+    (path,) = (folder / "out").rglob("metrics.csv")
+    with path.open(newline="") as file:
+        return [float(row[name]) for row in csv.DictReader(file) if row.get(name)]
