@@ -126,6 +126,7 @@ def test_several_files_a_random_split_and_weights(folder: Path) -> None:
     paths = [{"file": str(folder / "train.extxyz")}, {"file": str(folder / "valid.extxyz")}]
     data = {
         "load_trainset_path": [{"file_list": paths, "data_weight": {"force": 2.0}}],
+        "load_testset_path": str(folder / "*.atp"),
         "data_divide_ratio": 0.25,
         "shift": "elemwise_reference_energies",
         "scale": "per_atom_energy_std",
@@ -133,6 +134,7 @@ def test_several_files_a_random_split_and_weights(folder: Path) -> None:
     rows = run(folder / "split", REPLACED, data, use_weight=True, train_shuffle=True, epoch=1)
     assert "trainset_TotalLoss" in rows[0]
     assert "validset_TotalLoss" in rows[0]
+    assert "testset_TotalLoss" in rows[0]
     assert np.isfinite(values(rows)).all()
 
 
