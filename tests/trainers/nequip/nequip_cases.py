@@ -5,11 +5,13 @@ from __future__ import annotations
 import csv
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import ase
+import lightning
 import nequip.utils  # noqa: F401  # registers the resolvers of configs
 import torch
 from nequip.data import AtomicDataDict
@@ -73,7 +75,7 @@ def config(data: Mapping[str, Any], **changes: Any) -> Any:
     read = OmegaConf.load(EXAMPLE)
     read.data = OmegaConf.create(dict(data))
     for name, value in changes.items():
-        OmegaConf.update(read, name.replace("__", "."), value, force_add=True)
+        OmegaConf.update(read, name.replace("__", "."), value, merge=False, force_add=True)
     return read
 
 
@@ -130,3 +132,41 @@ def logged(folder: Path, name: str = "train_loss_step/weighted_sum") -> list[flo
     (path,) = (folder / "out").rglob("metrics.csv")
     with path.open(newline="") as file:
         return [float(row[name]) for row in csv.DictReader(file) if row.get(name)]
+
+
+class Notes(lightning.Callback):
+    """Notes the molecules and the loss of each step, and writes a checkpoint after one of them."""
+
+    made: ClassVar[list[Notes]] = []
+
+    def __init__(self, checkpoint: str, after_step: int) -> None:
+        self._checkpoint, self._after_step = checkpoint, after_step
+        self.epochs: dict[int, list[list[int]]] = defaultdict(list)
+        self.validated: dict[int, list[list[int]]] = defaultdict(list)
+        self.losses: list[float] = []
+        self.weights: list[float] = []
+        Notes.made.append(self)
+
+    def on_train_batch_end(
+        self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        self.epochs[trainer.current_epoch].append(batch["molecule_index"].flatten().tolist())
+        self.losses.append(float(outputs["loss"]))
+        if trainer.global_step == self._after_step:
+            trainer.save_checkpoint(self._checkpoint)
+
+    def on_validation_batch_end(
+        self,
+        trainer: Any,
+        pl_module: Any,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        if not trainer.sanity_checking:
+            numbers = batch["molecule_index"].flatten().tolist()
+            self.validated[dataloader_idx].append(numbers)
+
+    def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
+        self.weights = [float(weight.detach().sum()) for weight in pl_module.model.parameters()]
